@@ -1,0 +1,72 @@
+/* main.c -- finds the command, runs it, prints a failure once, and turns it into an exit code. */
+// SPDX-License-Identifier: Apache-2.0
+#include "app/app.h"
+#include "base/log.h"
+#include "base/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *summary;
+    enum status (*run)(int argc, char **argv);
+} commands[] = {
+#define COMMAND(name, summary) {#name, summary, command_##name},
+#include "app/commands.def"
+#undef COMMAND
+    {NULL, NULL, NULL},
+};
+
+static void print_help(FILE *to)
+{
+    fprintf(to, "usage: llamero COMMAND [arguments] [section.key=value ...]\n\n"
+                "Pretrains Llama models, from raw text to a Hugging Face checkpoint.\n\n");
+    for (size_t i = 0; commands[i].name; i++)
+        fprintf(to, "  %-11s %s\n", commands[i].name, commands[i].summary);
+    fprintf(to, "\n`llamero COMMAND --help` explains one; `llamero config explain` the keys.\n");
+}
+
+static enum status no_such_command(const char *name)
+{
+    const char *nearest = NULL;
+    size_t best = 4;
+    for (size_t i = 0; commands[i].name; i++)
+        if (text_distance(commands[i].name, name) < best)
+            best = text_distance(commands[i].name, name), nearest = commands[i].name;
+    if (nearest) FAIL(USAGE, "no command \"%s\"; did you mean \"%s\"?", name, nearest);
+    FAIL(USAGE, "no command \"%s\"; `llamero --help` lists them", name);
+}
+
+static enum status run_command(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        FAIL(USAGE, "which command?");
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+        print_help(stdout);
+        return STATUS_OK;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        printf("llamero %s\n", LLAMERO_VERSION);
+        return STATUS_OK;
+    }
+    for (size_t i = 0; commands[i].name; i++)
+        if (!strcmp(commands[i].name, argv[1])) return commands[i].run(argc - 1, argv + 1);
+    return no_such_command(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    enum status st = run_command(argc, argv);
+    if (!st && (fflush(stdout) || ferror(stdout)))
+        st = status_fail(STATUS_IO, __FILE__, __LINE__, "writing to stdout failed");
+    if (st == STATUS_REQUEUE)
+        log_line(LOG_INFO, "%s", status_message());
+    else if (st)
+        log_line(LOG_ERROR, "%s", status_message());
+    /* The way the failure took helps developers and confuses users: it is there when asked for. */
+    if (st && getenv("LLAMERO_TRACE")) fprintf(stderr, "%s", status_stack());
+    return status_exit_code(st);
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/arena.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+enum status arena_init(struct arena *a, size_t size)
+{
+    *a = (struct arena){.size = size};
+    if (!size) return STATUS_OK;
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        FAIL(MEMORY, "the system has no %.2f GiB for this run; `plan` shows what needs them",
+             (double)size / (1 << 30));
+    memset(p, 0, size);
+    a->base = p;
+    return STATUS_OK;
+}
+
+void arena_release(struct arena *a)
+{
+    if (a->base) munmap(a->base, a->size);
+    *a = (struct arena){0};
+}
+
+void *arena_take(struct arena *a, size_t count, size_t each)
+{
+    size_t bytes, padded, end;
+    if (__builtin_mul_overflow(count, each, &bytes) ||
+        __builtin_add_overflow(bytes, (size_t)ARENA_ALIGN - 1, &padded) ||
+        __builtin_add_overflow(a->used, padded / ARENA_ALIGN * ARENA_ALIGN, &end)) {
+        BUG_IF(a->base);
+        a->overflow = true;
+        return NULL;
+    }
+    void *p = a->base ? a->base + a->used : NULL;
+    BUG_IF(a->base && end > a->size);
+    a->used = end;
+    if (end > a->peak) a->peak = end;
+    return p;
+}

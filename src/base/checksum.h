@@ -1,0 +1,10 @@
+/* checksum.h -- CRC-32C (Castagnoli, reflected 0x82F63B78), as iSCSI, TensorBoard and our
+ * manifests use it: checksum_crc32c(0, "123456789", 9) == 0xE3069283. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Continues from `crc` (0 to begin), so pieces can be fed one after the other. */
+uint32_t checksum_crc32c(uint32_t crc, const void *bytes, size_t len);

@@ -1,0 +1,6 @@
+/* clock.h -- time.  Units are seconds. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+double clock_monotonic_s(void); /* for durations */
+double clock_wall_s(void);      /* since 1970 */

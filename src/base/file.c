@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool file_exists(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0;
+}
+
+bool file_is_dir(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+/* Opens a regular file for reading and tells its size: no FIFO, device or folder. */
+static enum status open_regular(const char *path, int *fd, uint64_t *size)
+{
+    struct stat s;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0 && errno == ENOENT) FAIL(MISSING, "%s: no such file", path);
+    if (*fd < 0) FAIL(IO, "%s: %s", path, strerror(errno));
+    if (fstat(*fd, &s) != 0 || !S_ISREG(s.st_mode)) {
+        close(*fd);
+        FAIL(DATA, "%s: not a regular file", path);
+    }
+    *size = (uint64_t)s.st_size;
+    return STATUS_OK;
+}
+
+enum status file_size(const char *path, uint64_t *size)
+{
+    int fd;
+    TRY(open_regular(path, &fd, size));
+    close(fd);
+    return STATUS_OK;
+}
+
+enum status file_read_at(int fd, const char *path, void *bytes, size_t len, uint64_t offset)
+{
+    for (char *to = bytes; len;) {
+        ssize_t n = pread(fd, to, len, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) FAIL(IO, "%s: %s", path, strerror(errno));
+        if (n == 0) FAIL(DATA, "%s: ends %zu bytes early", path, len);
+        to += n, len -= (size_t)n, offset += (uint64_t)n;
+    }
+    return STATUS_OK;
+}
+
+enum status file_write_at(int fd, const char *path, const void *bytes, size_t len, uint64_t offset)
+{
+    for (const char *from = bytes; len;) {
+        ssize_t n = pwrite(fd, from, len, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) FAIL(IO, "%s: %s", path, strerror(errno));
+        from += n, len -= (size_t)n, offset += (uint64_t)n;
+    }
+    return STATUS_OK;
+}
+
+enum status file_read(const char *path, uint64_t limit, struct text *out)
+{
+    int fd;
+    uint64_t size;
+    text_clear(out);
+    TRY(open_regular(path, &fd, &size));
+    enum status st = STATUS_OK;
+    if (size > limit)
+        FAIL_OUT(DATA, "%s: %llu bytes, more than the %llu allowed", path, (unsigned long long)size,
+                 (unsigned long long)limit);
+    text_reserve(out, size);
+    TRY_OUT(file_read_at(fd, path, out->data, size, 0));
+    out->len = size;
+    out->data[size] = 0;
+out:
+    close(fd);
+    return st;
+}
+
+enum status file_sync_dir(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) FAIL(IO, "%s: %s", path, strerror(errno));
+    int bad = fsync(fd);
+    int why = errno;
+    close(fd);
+    /* Some network file systems cannot sync a folder; they say EINVAL and need none. */
+    if (bad && why != EINVAL) FAIL(IO, "%s: fsync: %s", path, strerror(why));
+    return STATUS_OK;
+}
+
+static enum status sync_parent(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash) return file_sync_dir(".");
+    char *parent = heap_string(path, slash == path ? 1 : (size_t)(slash - path));
+    enum status st = file_sync_dir(parent);
+    free(parent);
+    return st;
+}
+
+enum status file_write(const char *path, const void *bytes, size_t len)
+{
+    enum status st = STATUS_OK;
+    struct text temporary = {0};
+    text_addf(&temporary, "%s.tmp-%ld", path, (long)getpid());
+    int fd = open(temporary.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) FAIL_OUT(IO, "%s: %s", temporary.data, strerror(errno));
+    TRY_OUT(file_write_at(fd, temporary.data, bytes, len, 0));
+    if (fsync(fd) != 0) FAIL_OUT(IO, "%s: fsync: %s", temporary.data, strerror(errno));
+    if (rename(temporary.data, path) != 0) FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
+    TRY_OUT(sync_parent(path));
+out:
+    if (fd >= 0) close(fd);
+    if (st && fd >= 0) unlink(temporary.data);
+    text_release(&temporary);
+    return st;
+}
+
+enum status file_make_dirs(const char *path)
+{
+    enum status st = STATUS_OK;
+    char *part = heap_string(path, strlen(path));
+    for (char *at = part + 1; part[0]; at++) {
+        bool last = *at == 0;
+        if (!last && *at != '/') continue;
+        *at = 0;
+        if (mkdir(part, 0777) != 0 && !(errno == EEXIST && file_is_dir(part)))
+            FAIL_OUT(IO, "%s: mkdir: %s", part, strerror(errno));
+        if (last) break;
+        *at = '/';
+    }
+out:
+    free(part);
+    return st;
+}
+
+enum status file_remove_tree(const char *path)
+{
+    struct stat s;
+    if (lstat(path, &s) != 0) {
+        if (errno == ENOENT) return STATUS_OK;
+        FAIL(IO, "%s: %s", path, strerror(errno));
+    }
+    if (!S_ISDIR(s.st_mode)) {
+        if (unlink(path) != 0 && errno != ENOENT) FAIL(IO, "%s: %s", path, strerror(errno));
+        return STATUS_OK;
+    }
+    struct file_list names;
+    TRY(file_list_dir(&names, path));
+    enum status st = STATUS_OK;
+    for (size_t i = 0; i < names.count && !st; i++) {
+        char *child = file_join(path, names.paths[i]);
+        st = file_remove_tree(child);
+        free(child);
+    }
+    file_list_release(&names);
+    TRY(st);
+    if (rmdir(path) != 0 && errno != ENOENT) FAIL(IO, "%s: %s", path, strerror(errno));
+    return STATUS_OK;
+}
+
+enum status file_map_open(struct file_map *m, const char *path)
+{
+    int fd;
+    *m = (struct file_map){0};
+    TRY(open_regular(path, &fd, &m->size));
+    void *p = m->size ? mmap(NULL, m->size, PROT_READ, MAP_SHARED, fd, 0) : NULL;
+    int why = errno;
+    close(fd);
+    if (p == MAP_FAILED) FAIL(IO, "%s: mmap: %s", path, strerror(why));
+    m->data = p;
+    return STATUS_OK;
+}
+
+void file_map_close(struct file_map *m)
+{
+    if (m->data) munmap((void *)(uintptr_t)m->data, m->size);
+    *m = (struct file_map){0};
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void append(struct file_list *l, const char *path)
+{
+    l->paths = heap_grow(l->paths, l->count + 1, sizeof *l->paths);
+    l->paths[l->count++] = heap_string(path, strlen(path));
+}
+
+enum status file_glob(struct file_list *l, const char *pattern)
+{
+    glob_t found;
+    *l = (struct file_list){0};
+    int bad = glob(pattern, GLOB_NOSORT | GLOB_BRACE, NULL, &found);
+    if (bad == GLOB_NOMATCH) FAIL(MISSING, "%s: no such file", pattern);
+    if (bad) FAIL(IO, "%s: the folder cannot be read", pattern);
+    for (size_t i = 0; i < found.gl_pathc; i++) append(l, found.gl_pathv[i]);
+    globfree(&found);
+    qsort(l->paths, l->count, sizeof *l->paths, by_bytes);
+    return STATUS_OK;
+}
+
+enum status file_list_dir(struct file_list *l, const char *path)
+{
+    *l = (struct file_list){0};
+    DIR *d = opendir(path);
+    if (!d && errno == ENOENT) FAIL(MISSING, "%s: no such folder", path);
+    if (!d) FAIL(IO, "%s: %s", path, strerror(errno));
+    for (struct dirent *e; (e = readdir(d));)
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) append(l, e->d_name);
+    closedir(d);
+    if (l->count) qsort(l->paths, l->count, sizeof *l->paths, by_bytes);
+    return STATUS_OK;
+}
+
+void file_list_release(struct file_list *l)
+{
+    for (size_t i = 0; i < l->count; i++) free(l->paths[i]);
+    free(l->paths);
+    *l = (struct file_list){0};
+}
+
+char *file_join(const char *base, const char *name)
+{
+    struct text t = {0};
+    if (name[0] != '/' && base[0]) {
+        text_adds(&t, base);
+        if (base[strlen(base) - 1] != '/') text_adds(&t, "/");
+    }
+    text_adds(&t, name);
+    return t.data;
+}
+
+enum status reader_bytes(struct reader *r, size_t len, const unsigned char **out, const char *what)
+{
+    if (len > reader_left(r))
+        FAIL(DATA, "%s: %s needs %zu bytes but %zu are left", r->name, what, len, reader_left(r));
+    *out = r->at;
+    r->at += len;
+    return STATUS_OK;
+}
+
+/* Little-endian by definition, whatever the machine. */
+static uint64_t little(const unsigned char *at, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++) value |= (uint64_t)at[i] << (8 * i);
+    return value;
+}
+
+enum status reader_u8(struct reader *r, uint8_t *out, const char *what)
+{
+    const unsigned char *at;
+    TRY(reader_bytes(r, 1, &at, what));
+    *out = *at;
+    return STATUS_OK;
+}
+
+enum status reader_u32(struct reader *r, uint32_t *out, const char *what)
+{
+    const unsigned char *at;
+    TRY(reader_bytes(r, 4, &at, what));
+    *out = (uint32_t)little(at, 4);
+    return STATUS_OK;
+}
+
+enum status reader_u64(struct reader *r, uint64_t *out, const char *what)
+{
+    const unsigned char *at;
+    TRY(reader_bytes(r, 8, &at, what));
+    *out = little(at, 8);
+    return STATUS_OK;
+}
+
+enum status reader_count(struct reader *r, uint64_t count, size_t each, size_t *bytes,
+                         const char *what)
+{
+    if (__builtin_mul_overflow(count, each, bytes) || *bytes > reader_left(r))
+        FAIL(DATA, "%s: %s claims %llu items of %zu bytes but %zu bytes are left", r->name, what,
+             (unsigned long long)count, each, reader_left(r));
+    return STATUS_OK;
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/json.h"
+
+#include "base/file.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* struct json is never defined: its pointers are cJSON's. */
+static const cJSON *in(const struct json *v) { return (const cJSON *)v; }
+static const struct json *outward(const cJSON *v) { return (const struct json *)v; }
+
+bool utf8_valid(const char *bytes, size_t len)
+{
+    const unsigned char *at = (const unsigned char *)bytes, *end = at + len;
+    while (at < end) {
+        if (*at < 0x80) {
+            at++;
+            continue;
+        }
+        int more = *at >= 0xF0 && *at <= 0xF4 ? 3 : *at >= 0xE0 ? 2 : *at >= 0xC2 ? 1 : 0;
+        if (!more || *at > 0xF4 || end - at <= more) return false;
+        uint32_t code = *at & (0x3Fu >> more);
+        for (int i = 1; i <= more; i++) {
+            if ((at[i] & 0xC0) != 0x80) return false;
+            code = code << 6 | (at[i] & 0x3F);
+        }
+        static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
+        if (code < least[more] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
+            return false;
+        at += more + 1;
+    }
+    return true;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* cJSON's own nesting limit (1000) bounds the recursion. */
+static enum status refuse_duplicates(const cJSON *v, const char *name)
+{
+    size_t n = 0, i = 0;
+    for (const cJSON *c = v->child; c; c = c->next) {
+        if (c->child) TRY(refuse_duplicates(c, name));
+        n++;
+    }
+    if (!cJSON_IsObject(v) || n < 2) return STATUS_OK;
+    const char **keys = heap(n * sizeof *keys);
+    for (const cJSON *c = v->child; c; c = c->next) keys[i++] = c->string;
+    qsort(keys, n, sizeof *keys, by_name);
+    const char *twice = NULL;
+    for (i = 1; i < n && !twice; i++)
+        if (!strcmp(keys[i - 1], keys[i])) twice = keys[i];
+    enum status st = STATUS_OK;
+    if (twice)
+        st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: the key \"%s\" appears twice", name,
+                         twice);
+    free(keys);
+    return st;
+}
+
+/* An escaped NUL would silently end a C string. */
+static bool escapes_nul(const char *bytes, size_t len)
+{
+    for (const char *at = bytes, *end = bytes + len; (at = memchr(at, '\\', (size_t)(end - at)));) {
+        if (end - at >= 6 && !memcmp(at, "\\u0000", 6)) return true;
+        at += end - at >= 2 ? 2 : 1;
+    }
+    return false;
+}
+
+enum status json_parse(const char *bytes, size_t len, const char *name, struct json **out)
+{
+    *out = NULL;
+    if (memchr(bytes, 0, len) || !utf8_valid(bytes, len) || escapes_nul(bytes, len))
+        FAIL(DATA, "%s: not valid JSON: a NUL or bytes that are not UTF-8", name);
+    const char *end = NULL;
+    cJSON *root = cJSON_ParseWithLengthOpts(bytes, len, &end, 0);
+    if (!root)
+        FAIL(DATA, "%s: not valid JSON near byte %zu", name, end ? (size_t)(end - bytes) : 0);
+    while (end < bytes + len && strchr(" \t\r\n", *end)) end++;
+    enum status st = STATUS_OK;
+    if (end != bytes + len)
+        FAIL_OUT(DATA, "%s: something follows the JSON value at byte %zu", name,
+                 (size_t)(end - bytes));
+    TRY_OUT(refuse_duplicates(root, name));
+    *out = (struct json *)root;
+    return STATUS_OK;
+out:
+    cJSON_Delete(root);
+    return st;
+}
+
+enum status json_read(const char *path, uint64_t limit, struct json **out)
+{
+    struct text t = {0};
+    *out = NULL;
+    enum status st = file_read(path, limit, &t);
+    if (!st) st = json_parse(t.data, t.len, path, out);
+    text_release(&t);
+    return st;
+}
+
+void json_free(struct json *root) { cJSON_Delete((cJSON *)root); }
+
+bool json_is_object(const struct json *v) { return cJSON_IsObject(in(v)); }
+bool json_is_array(const struct json *v) { return cJSON_IsArray(in(v)); }
+bool json_is_string(const struct json *v) { return cJSON_IsString(in(v)); }
+bool json_is_number(const struct json *v) { return cJSON_IsNumber(in(v)); }
+bool json_is_bool(const struct json *v) { return cJSON_IsBool(in(v)); }
+bool json_is_null(const struct json *v) { return cJSON_IsNull(in(v)); }
+bool json_true(const struct json *v) { return cJSON_IsTrue(in(v)); }
+
+const struct json *json_get(const struct json *object, const char *key)
+{
+    return json_is_object(object) ? outward(cJSON_GetObjectItemCaseSensitive(in(object), key))
+                                  : NULL;
+}
+
+const struct json *json_first(const struct json *v) { return v ? outward(in(v)->child) : NULL; }
+const struct json *json_next(const struct json *v) { return outward(in(v)->next); }
+
+size_t json_count(const struct json *v)
+{
+    size_t n = 0;
+    for (const struct json *c = json_first(v); c; c = json_next(c)) n++;
+    return n;
+}
+
+const char *json_key(const struct json *v) { return in(v)->string; }
+
+const char *json_string(const struct json *v)
+{
+    BUG_IF(!json_is_string(v));
+    return in(v)->valuestring;
+}
+
+double json_number(const struct json *v)
+{
+    BUG_IF(!json_is_number(v));
+    return in(v)->valuedouble;
+}
+
+bool json_as_int(const struct json *v, int64_t least, int64_t most, int64_t *out)
+{
+    if (!json_is_number(v)) return false;
+    double x = in(v)->valuedouble;
+    if (!(fabs(x) <= 0x1p53) || x != floor(x)) return false;
+    if ((int64_t)x < least || (int64_t)x > most) return false;
+    *out = (int64_t)x;
+    return true;
+}
+
+enum status json_get_int(const struct json *object, const char *key, int64_t least, int64_t most,
+                         int64_t *out)
+{
+    const struct json *v = json_get(object, key);
+    if (!v) FAIL(DATA, "the key \"%s\" is missing", key);
+    if (!json_as_int(v, least, most, out))
+        FAIL(DATA, "\"%s\" is not a whole number between %lld and %lld", key, (long long)least,
+             (long long)most);
+    return STATUS_OK;
+}
+
+enum status json_get_string(const struct json *object, const char *key, const char **out)
+{
+    const struct json *v = json_get(object, key);
+    if (!v) FAIL(DATA, "the key \"%s\" is missing", key);
+    if (!json_is_string(v)) FAIL(DATA, "\"%s\" is not a string", key);
+    *out = json_string(v);
+    return STATUS_OK;
+}
+
+void json_quote(struct text *t, const char *string)
+{
+    text_adds(t, "\"");
+    for (const char *at = string; *at; at++) {
+        unsigned char c = (unsigned char)*at;
+        if (c == '"' || c == '\\')
+            text_addf(t, "\\%c", c);
+        else if (c == '\n')
+            text_adds(t, "\\n");
+        else if (c == '\t')
+            text_adds(t, "\\t");
+        else if (c == '\r')
+            text_adds(t, "\\r");
+        else if (c < 0x20)
+            text_addf(t, "\\u%04x", c);
+        else
+            text_add(t, at, 1);
+    }
+    text_adds(t, "\"");
+}
+
+void json_real(struct text *t, double value)
+{
+    if (isfinite(value))
+        text_addf(t, "%.17g", value);
+    else
+        text_adds(t, "null");
+}

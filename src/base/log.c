@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The process's one log: base is the only room that may hold such state. */
+static FILE *file;
+static bool hush;
+
+void log_quiet(bool quiet) { hush = quiet; }
+
+bool log_colour(void)
+{
+    const char *no = getenv("NO_COLOR");
+    return isatty(STDERR_FILENO) && !(no && *no);
+}
+
+enum status log_open(const char *path)
+{
+    if (file) fclose(file);
+    file = NULL;
+    if (!path) return STATUS_OK;
+    file = fopen(path, "ae");
+    if (!file) FAIL(IO, "%s: %s", path, strerror(errno));
+    return STATUS_OK;
+}
+
+void log_line(enum log_level level, const char *fmt, ...)
+{
+    static const char *const prefix[] = {"", "warning: ", "error: "};
+    static const char *const colour[] = {"", "\033[33m", "\033[31m"};
+    char line[4096];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (level != LOG_INFO || !hush) {
+        bool paint = level != LOG_INFO && log_colour();
+        fprintf(stderr, "%s%s%s%s\n", paint ? colour[level] : "", prefix[level],
+                paint ? "\033[0m" : "", line);
+    }
+    if (file) {
+        char when[32];
+        time_t now = time(NULL);
+        struct tm local;
+        localtime_r(&now, &local);
+        strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &local);
+        fprintf(file, "%s %s%s\n", when, prefix[level], line);
+        fflush(file);
+    }
+}

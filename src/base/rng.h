@@ -1,0 +1,37 @@
+/* rng.h -- counter-based random numbers: (seed, purpose, step, position) -> bits.
+ *
+ * Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).  There is
+ * no state: the same four integers give the same bits on any rank, in any order, after any resume.
+ */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stdint.h>
+
+/* What the numbers are for; streams of two purposes never meet.  The values are part of the
+ * checkpoint's meaning: add at the end, never renumber. */
+enum rng_purpose {
+    RNG_INIT = 1,   /* initial weights */
+    RNG_SOURCE,     /* which source of the mixture comes next */
+    RNG_SHUFFLE,    /* order of documents in a window */
+    RNG_MASK,       /* masked positions */
+    RNG_VALIDATION, /* which documents are held out */
+    RNG_SAMPLE,     /* generation */
+    RNG_TEST,
+};
+
+struct rng_block {
+    uint32_t bits[4];
+};
+
+struct rng_block rng_philox(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3);
+struct rng_block rng_bits(uint64_t seed, enum rng_purpose purpose, uint64_t step,
+                          uint64_t position);
+
+/* Uniform in [0, 1) with 53 bits. */
+double rng_uniform(uint64_t seed, enum rng_purpose purpose, uint64_t step, uint64_t position);
+/* Standard normal (Box-Muller on 32-bit halves). */
+double rng_normal(uint64_t seed, enum rng_purpose purpose, uint64_t step, uint64_t position);
+/* Uniform in [0, below), below > 0; multiply-shift, bias under 2^-32 for below < 2^32. */
+uint64_t rng_below(uint64_t below, uint64_t seed, enum rng_purpose purpose, uint64_t step,
+                   uint64_t position);

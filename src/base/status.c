@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One failure at a time per thread; the only writable state of this file. */
+static _Thread_local char message[2048];
+static _Thread_local char stack[2048];
+
+static const struct {
+    const char *name, *text;
+    int code;
+} kinds[STATUS_COUNT] = {
+#define X(name, code, text) [STATUS_##name] = {#name, text, code},
+    STATUS_LIST(X)
+#undef X
+};
+
+const char *status_name(enum status s) { return kinds[s].name; }
+const char *status_text(enum status s) { return kinds[s].text; }
+int status_exit_code(enum status s) { return kinds[s].code; }
+const char *status_message(void) { return message; }
+const char *status_stack(void) { return stack; }
+
+enum status status_fail(enum status s, const char *file, int line, const char *fmt, ...)
+{
+    /* The arguments may point into the old message: format first, then replace. */
+    char fresh[sizeof message];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(fresh, sizeof fresh, fmt, ap);
+    va_end(ap);
+    memcpy(message, fresh, sizeof message);
+    snprintf(stack, sizeof stack, "  at %s:%d\n", file, line);
+    return s;
+}
+
+enum status status_trace(enum status s, const char *file, int line, const char *call)
+{
+    size_t used = strlen(stack);
+    snprintf(stack + used, sizeof stack - used, "  in %s (%s:%d)\n", call, file, line);
+    return s;
+}
+
+enum status status_adopt(enum status s, const char *text, const char *trace)
+{
+    snprintf(message, sizeof message, "%s", text);
+    snprintf(stack, sizeof stack, "%s", trace);
+    return s;
+}
+
+void status_bug(const char *file, int line, const char *what)
+{
+    fprintf(stderr, "BUG at %s:%d: %s\n", file, line, what);
+    abort();
+}

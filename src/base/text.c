@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/text.h"
+
+#include "base/status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void *heap(size_t bytes)
+{
+    void *p = calloc(1, bytes ? bytes : 1);
+    if (!p) BUG("out of memory for a small table");
+    return p;
+}
+
+void *heap_grow(void *old, size_t count, size_t each)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, each, &bytes)) BUG("a table is larger than memory");
+    void *p = realloc(old, bytes ? bytes : 1);
+    if (!p) BUG("out of memory for a small table");
+    return p;
+}
+
+char *heap_string(const char *string, size_t len)
+{
+    char *copy = heap(len + 1);
+    memcpy(copy, string, len);
+    return copy;
+}
+
+void text_release(struct text *t)
+{
+    free(t->data);
+    *t = (struct text){0};
+}
+
+void text_clear(struct text *t)
+{
+    t->len = 0;
+    if (t->data) t->data[0] = 0;
+}
+
+void text_reserve(struct text *t, size_t more)
+{
+    size_t need;
+    if (__builtin_add_overflow(t->len, more, &need) || __builtin_add_overflow(need, 1, &need))
+        BUG("a text is larger than memory");
+    if (need <= t->capacity) return;
+    size_t grown = t->capacity + t->capacity / 2 + 64;
+    t->capacity = need > grown ? need : grown;
+    t->data = heap_grow(t->data, t->capacity, 1);
+}
+
+void text_add(struct text *t, const void *bytes, size_t len)
+{
+    text_reserve(t, len);
+    if (len) memcpy(t->data + t->len, bytes, len);
+    t->len += len;
+    t->data[t->len] = 0;
+}
+
+void text_adds(struct text *t, const char *string) { text_add(t, string, strlen(string)); }
+
+void text_addf(struct text *t, const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    BUG_IF(n < 0);
+    text_reserve(t, (size_t)n);
+    vsnprintf(t->data + t->len, (size_t)n + 1, fmt, again);
+    va_end(again);
+    t->len += (size_t)n;
+}
+
+size_t text_distance(const char *a, const char *b)
+{
+    enum { MOST = 127 };
+    size_t row[MOST + 1], la = strlen(a), lb = strlen(b);
+    if (la > MOST || lb > MOST) return MOST;
+    for (size_t j = 0; j <= lb; j++) row[j] = j;
+    for (size_t i = 1; i <= la; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= lb; j++) {
+            size_t best = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[lb];
+}

@@ -1,0 +1,77 @@
+/* checkpoint.h -- a run's state on disk: written at once or not at all, checked when read.
+ *
+ * checkpoint/step-N/ is a Hugging Face folder: config.json, model.safetensors.index.json and
+ * model-*.safetensors (f32 master weights, Hugging Face names and layout), tokenizer files; beside
+ * them optimizer-*.safetensors (<name>.exp_avg, <name>.exp_avg_sq), state.json, and manifest.json
+ * with size and checksums of every file, written last.
+ * Order    step-N.tmp-* -> files, fsync -> folder, fsync -> manifest -> rename to step-N -> fsync
+ * of the parent.  A folder without a valid manifest is not a checkpoint and is never loaded. Memory
+ * Saving synchronously streams from the caller's buffers; asynchronously it first copies them into
+ * `staging`, which the caller gives. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/json.h"
+#include "base/status.h"
+#include "checkpoint/checkpoint_config.h"
+#include "model/params.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a checkpoint holds.  Flat buffers have the model's layout. */
+struct checkpoint_state {
+    const struct model_shape *shape;
+    const struct layout *layout;
+    float *weights, *exp_avg, *exp_avg_sq; /* moments NULL: model only */
+    int64_t step;                          /* optimizer steps done */
+    struct text train; /* the trainer's part of state.json: one JSON object (data cursor, counts) */
+    const char *tokenizer_path;     /* file to copy in, or "" */
+    const struct text *config_toml; /* effective configuration, kept beside; or NULL */
+};
+
+struct checkpointer;
+
+struct checkpointer_options {
+    const char *folder; /* <dump>/<checkpoint.folder> */
+    int keep_latest_k;
+    bool async;
+    void *staging; /* async: checkpoint_staging_bytes, borrowed until close */
+};
+
+size_t checkpoint_staging_bytes(const struct layout *l);
+
+enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o);
+/* Waits for a save under way.  Returns its failure, if it failed. */
+enum status checkpointer_close(struct checkpointer *c);
+
+/* Saves step-<state->step>.  Async: returns when the state is copied; waits for a previous save
+ * first and reports that one's failure.  IO: nothing was left under the final name. */
+enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *state);
+enum status checkpointer_wait(struct checkpointer *c);
+
+/* Newest complete checkpoint of the folder (or exactly `step`, if not -1): *found is its path
+ * (heap, the caller frees) or NULL if there is none.  Damaged ones are skipped with a warning that
+ * says what is wrong with them. */
+enum status checkpoint_find(const char *folder, int64_t step, char **found);
+
+/* What checkpoint_load found beside the tensors. */
+struct checkpoint_found {
+    int64_t step;
+    struct json
+        *train; /* the trainer's object of state.json; NULL in a plain Hugging Face folder */
+    bool has_moments;
+};
+
+/* Fills the buffers of `state` from a folder: a checkpoint of ours (checked against its manifest)
+ * or any Hugging Face Llama folder of safetensors (any float dtype, one file or sharded, tied).
+ * `exclude`: tensors or parts to leave as they are.  DATA: a tensor is missing, has another shape,
+ * or bytes do not match their checksum; which, and where. */
+enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
+                            const struct option_list *exclude, struct checkpoint_found *found);
+
+/* Reads every byte: sizes, checksums, safetensors structure. */
+enum status checkpoint_verify(const char *folder);
+
+/* The model's dimensions from a folder's config.json (old and new spellings). */
+enum status checkpoint_read_shape(const char *folder, struct model_shape *shape);

@@ -1,0 +1,26 @@
+/* run_config.h -- what [job] [training] [validation] [debug] [guard] [profiling] say. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/option.h"
+
+#define OPT OPT_FIELD
+struct job_config {
+#include "config/job.opts"
+};
+struct training_config {
+#include "config/training.opts"
+};
+struct validation_config {
+#include "config/validation.opts"
+};
+struct debug_config {
+#include "config/debug.opts"
+};
+struct guard_config {
+#include "config/guard.opts"
+};
+struct profiling_config {
+#include "config/profiling.opts"
+};
+#undef OPT

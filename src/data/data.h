@@ -1,0 +1,59 @@
+/* data.h -- from the sources of the configuration to batches of rows, in an order that is a pure
+ * function of (seed, row number).
+ *
+ * Axes     B rows of a batch, T = seq_len tokens.
+ * Order    Row g of the run belongs to virtual stream g mod V.  A stream draws documents from the
+ *          mixture, in windows that are shuffled, cuts them into rows, and depends on no other
+ *          stream.  A loader that is share `share` of `num_shares` yields the rows g with
+ *          g mod num_shares == share, so any number of loaders sees the same rows in the same
+ * order. Memory   The loader owns its rings and windows; a batch is the caller's. Resume   The
+ * cursor is a few integers a stream; it is that of the rows handed out, not of what the prefetching
+ * thread has read ahead. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/json.h"
+#include "base/status.h"
+#include "data/data_config.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Rows as the model takes them; arrays are the caller's, filled by loader_next. */
+struct batch {
+    int B, T;
+    int32_t *ids_BT;            /* inputs */
+    int32_t *labels_BT;         /* LABEL_IGNORED (-100) where there is no loss */
+    int32_t *start_BT, *end_BT; /* bounds of each token's document within its row */
+    int64_t valid;              /* labels that count */
+    int64_t bytes; /* of text behind the labels that count, for bits per byte; 0: unknown */
+};
+
+struct loader_options {
+    const struct data_config *data;
+    const struct objective_config *objective;
+    const struct tokenizer *tokenizer;
+    int seq_len;
+    int share, num_shares; /* 0, 1 alone */
+    int rows_ahead;        /* rows a thread reads ahead; 0: none, and loader_next does the work */
+    bool validation;       /* the held-out documents instead of the others */
+    bool once;             /* one pass over every document (validation, eval): then *end is set */
+};
+
+struct loader;
+
+/* Finds the files, cuts them into streams and checks that each stream has documents.
+ * MISSING, DATA, CONFIG: which source, and what is wrong. */
+enum status loader_open(struct loader **out, const struct loader_options *options);
+void loader_close(struct loader *l);
+
+/* The next b->B rows; b->B and the arrays are the caller's.  With `once` a batch may be short:
+ * *rows says how many are filled (0: the end); the rest has no valid label. */
+enum status loader_next(struct loader *l, struct batch *b, int *rows);
+
+/* Cursor as a JSON object, and back.  DATA: it is of other sources, streams or settings (which). */
+enum status loader_save(const struct loader *l, struct text *json);
+enum status loader_load(struct loader *l, const struct json *cursor);
+
+int64_t loader_memory_bytes(const struct loader *l); /* bound on what it holds */

@@ -1,0 +1,19 @@
+/* data_config.h -- what [data], [[data.source]] and [objective] say. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/option.h"
+
+#define OPT OPT_FIELD
+struct source_config {
+#include "data/source.opts"
+};
+struct data_config {
+#include "data/data.opts"
+    struct source_config *sources; /* [[data.source]], in the order of the file; borrowed */
+    size_t num_sources;
+};
+struct objective_config {
+#include "data/objective.opts"
+};
+#undef OPT

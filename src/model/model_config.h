@@ -1,0 +1,39 @@
+/* model_config.h -- what [model] and [activation_checkpoint] say, and the shape they come to. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/option.h"
+#include "base/status.h"
+#include "ops/rope.h"
+
+struct model_config {
+#define OPT OPT_FIELD
+#include "model/model.opts"
+#undef OPT
+};
+
+struct activation_checkpoint_config {
+#define OPT OPT_FIELD
+#include "model/activation_checkpoint.opts"
+#undef OPT
+};
+
+/* What of a block's activations backward finds: all; all but what is cheap to redo; its input. */
+enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
+
+/* Dimensions, resolved: a flavor's, overridden by the keys that are set. */
+struct model_shape {
+    int V, D, L, H, G, K, F;
+    double rope_theta, norm_eps;
+    struct rope_scaling scaling; /* factor 0: none */
+    bool tied;                   /* the head is the embedding */
+    bool depth_init;             /* torchtitan's: std 0.02 / sqrt(2 (layer+1)) */
+    int max_context;             /* config.json's max_position_embeddings */
+};
+
+/* Flavor, then keys, then `vocab_size` (a tokenizer's) where neither says.  CONFIG: no such flavor
+ * (the nearest is named), or dimensions that do not fit together. */
+enum status model_shape_resolve(struct model_shape *s, const struct model_config *c,
+                                int tokenizer_vocab_size);
+/* Dimensions fit together.  CONFIG: which do not. */
+enum status model_shape_check(const struct model_shape *s);

@@ -1,0 +1,63 @@
+/* params.h -- every weight of the model, from one list (llama.params), and where it lies.
+ *
+ * Axes     V vocabulary, D width, L layers, Q = H*K query width, P = G*K key/value width,
+ *          F feed-forward width.
+ * Memory   All weights lie in one flat buffer, unit after unit: the embedding, each block, the last
+ *          norm with the head.  A unit starts on a multiple of 64 elements; inside it tensors
+ * follow each other without gaps, so q, k, v are one [Q+2P, D] matrix, gate and up one [2F, D].
+ *          Master weights, moments, gradients and the computing copy all have this layout. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "model/model_config.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum param_start { START_ONES, START_EMBED, START_INNER, START_DEPTH, START_HEAD };
+
+enum param_id {
+#define PARAM(name, ...) PARAM_##name,
+#include "model/llama.params"
+#undef PARAM
+    PARAM_COUNT
+};
+
+struct param {
+    const char *name; /* torchtitan's and Meta's: "layers.%d.attention.wq.weight" */
+    const char *axes; /* "QD": rows, columns */
+    char tp;          /* the axis tensor parallelism cuts, 0 for none */
+    bool is_norm;     /* norms may be left out of weight decay */
+    enum param_start start;
+    const char *hf_name; /* in a Hugging Face checkpoint (%d = layer) */
+};
+extern const struct param params[PARAM_COUNT];
+
+/* One tensor of the model at its place. */
+struct tensor_place {
+    enum param_id id;
+    int layer;             /* -1 outside blocks */
+    int64_t rows, columns; /* columns 1: a vector */
+    size_t offset;         /* elements from the start of the flat buffer */
+    size_t elements;
+};
+
+struct layout {
+    int num_tensors;
+    struct tensor_place *tensors; /* in the order of the buffer; owned */
+    size_t elements;              /* of the buffer, gaps between units included */
+    int64_t parameters;           /* without gaps: the published count */
+};
+
+void layout_init(struct layout *l, const struct model_shape *m);
+void layout_release(struct layout *l);
+const struct tensor_place *layout_find(const struct layout *l, enum param_id id, int layer);
+/* The tensor of that Hugging Face name, or NULL. */
+const struct tensor_place *layout_find_hf(const struct layout *l, const char *hf_name);
+/* Name of a tensor in `name` (at least 96 bytes); hf: Hugging Face's, else Meta's. */
+void tensor_place_name(const struct tensor_place *t, bool hf, char *name);
+
+/* Initial value of every weight, a pure function of (seed, tensor, element): as torchtitan's. */
+void params_start(const struct layout *l, const struct model_shape *m, uint64_t seed,
+                  float *weights);

@@ -1,0 +1,46 @@
+/* attention.h -- grouped-query attention, forward and backward, never storing T x T.
+ *
+ * Axes     B sequences, T queries and S keys each, H query heads, G key/value heads, K head size;
+ *          head h reads key/value head h / (H/G).
+ * Units    scale multiplies q.k (usually 1/sqrt(K)); lse is in nats.
+ * Memory   q, k, v have strides (elements) from token to token, so they may lie in one fused row;
+ *          out and dout are dense [B, T, H, K].  The caller owns every buffer.
+ * Masks    Query t stands at key position t + S - T.  Causal: it sees keys up to its own position.
+ *          With start/end it sees only keys in [start_BT, end_BT), the bounds of its document,
+ *          which hold its own position.
+ * Order    Softmax in f32; sums in a fixed order, so bits do not depend on threads. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "ops/ops.h"
+#include "tensor/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct attention {
+    int B, T, S, H, G, K;
+    size_t q_stride, kv_stride; /* elements from a token to the next; the same for gradients */
+    float scale;
+    bool causal;
+    enum dtype dtype; /* of q, k, v, out and their gradients */
+};
+struct attention_fwd {
+    const void *q_BTHK, *k_BSGK, *v_BSGK;
+    const int32_t *start_BT, *end_BT; /* both or neither NULL */
+    void *out_BTHK;
+    float *lse_BHT; /* log-sum-exp of each row, kept for backward */
+};
+struct attention_bwd {
+    const void *q_BTHK, *k_BSGK, *v_BSGK, *out_BTHK, *dout_BTHK;
+    const int32_t *start_BT, *end_BT;
+    const float *lse_BHT;
+    void *dq_BTHK, *dk_BSGK, *dv_BSGK; /* replaced; T == S */
+};
+
+/* out = softmax(scale q k^T + mask) v.  SHAPE: a size below 1, H not a multiple of G, S < T. */
+enum status attention_forward(const struct ops *, const struct attention *,
+                              const struct attention_fwd *, struct queue *);
+enum status attention_backward(const struct ops *, const struct attention *,
+                               const struct attention_bwd *, struct queue *);

@@ -1,0 +1,42 @@
+/* linear.h -- y = x w^T and its two gradients.
+ *
+ * Axes     N tokens, D width in, F width out; the last axis is contiguous.
+ * Memory   The caller owns every buffer; outputs do not overlap inputs.
+ * Order    Products are summed in f32 (bf16 inputs) and rounded once.  With `accumulate` the old
+ *          output is added in f32 before that rounding: y += x w^T is the residual connection.
+ * Ranks    Local. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "ops/ops.h"
+#include "tensor/dtype.h"
+
+#include <stdbool.h>
+
+struct linear {
+    int N, D, F;
+    enum dtype dtype; /* of x, w, y, dx, dy; dw is always f32 */
+    bool accumulate;  /* add to the output instead of replacing it */
+};
+struct linear_fwd {
+    const void *x_ND, *w_FD;
+    void *y_NF;
+};
+struct linear_bwd_input {
+    const void *dy_NF, *w_FD;
+    void *dx_ND;
+};
+struct linear_bwd_weight {
+    const void *dy_NF, *x_ND;
+    float *dw_FD;
+};
+
+/* y (+)= x w^T.  SHAPE: a size below 1. */
+enum status linear_forward(const struct ops *, const struct linear *, const struct linear_fwd *,
+                           struct queue *);
+/* dx (+)= dy w */
+enum status linear_backward_input(const struct ops *, const struct linear *,
+                                  const struct linear_bwd_input *, struct queue *);
+/* dw (+)= dy^T x */
+enum status linear_backward_weight(const struct ops *, const struct linear *,
+                                   const struct linear_bwd_weight *, struct queue *);

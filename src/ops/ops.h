@@ -1,0 +1,30 @@
+/* ops.h -- the table of kernels a backend fills in.
+ *
+ * The model calls x_forward(ops, ...) of ops/x.h, which checks sizes and then goes through this
+ * table; it never names a backend.  Tables are immutable and live for the whole run. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/status.h"
+
+struct queue;
+
+#define OP(name, what, io)                                                                         \
+    struct what;                                                                                   \
+    struct io;
+#include "ops/ops.def"
+#undef OP
+
+struct ops {
+    const char *backend; /* "cpu", "cuda", "hip" */
+#define OP(name, what, io)                                                                         \
+    enum status (*name)(const struct what *, const struct io *, struct queue *);
+#include "ops/ops.def"
+#undef OP
+};
+
+/* base with every slot that `over` fills replaced: cpu_fast over cpu_reference. */
+struct ops ops_overlay(struct ops base, const struct ops *over);
+
+/* Name of the first empty slot, or NULL. */
+const char *ops_missing(const struct ops *o);

@@ -1,0 +1,49 @@
+/* update.h -- what an optimizer step computes, on flat ranges of parameters.
+ *
+ * Axes     One: n elements.
+ * Order    sum_squares adds in f64 over blocks of a fixed size, then the blocks in order. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "ops/ops.h"
+#include "tensor/dtype.h"
+
+struct sum_squares {
+    size_t n;
+};
+struct sum_squares_io {
+    const float *x_n;
+    double *sum; /* replaced */
+};
+enum status sum_squares(const struct ops *, const struct sum_squares *,
+                        const struct sum_squares_io *, struct queue *);
+
+/* AdamW (Loshchilov and Hutter 2019, alg. 2), as torch.optim.AdamW computes it:
+ *   w *= 1 - lr * decay;  g' = g * scale
+ *   m = beta1 m + (1-beta1) g';  v = beta2 v + (1-beta2) g'^2
+ *   w -= lr / (1-beta1^step) * m / (sqrt(v) / sqrt(1-beta2^step) + eps) */
+struct adamw {
+    size_t n;
+    double lr, beta1, beta2, eps, decay;
+    double scale; /* of the gradient: the clip factor */
+    int64_t step; /* 1 for the first */
+    enum dtype copy_dtype;
+};
+struct adamw_io {
+    float *w_n, *m_n, *v_n;
+    const float *g_n;
+    void *copy_n; /* the weights the model computes with; NULL: none */
+};
+enum status adamw(const struct ops *, const struct adamw *, const struct adamw_io *,
+                  struct queue *);
+
+/* y = x in another type (F32 -> dtype). */
+struct cast {
+    size_t n;
+    enum dtype to;
+};
+struct cast_io {
+    const float *x_n;
+    void *y_n;
+};
+enum status cast(const struct ops *, const struct cast *, const struct cast_io *, struct queue *);

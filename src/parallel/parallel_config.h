@@ -1,0 +1,11 @@
+/* parallel_config.h -- what [parallelism] says. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/option.h"
+
+struct parallelism_config {
+#define OPT OPT_FIELD
+#include "parallel/parallelism.opts"
+#undef OPT
+};
