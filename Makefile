@@ -1,42 +1,129 @@
 # Llamero: one Makefile.  `make help` lists the targets; CONTRIBUTING.md explains the rooms.
-B      ?= build
-CC     ?= cc
-ARCH   ?= native
-PREFIX ?= /usr/local
-OPT    ?= -O3 -g
-WARN   := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
-MATH   := -ffp-contract=fast -fno-math-errno -fno-trapping-math
-LIBS   := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lm -lpthread
+# SPDX-License-Identifier: Apache-2.0
+B       ?= build
+CC      ?= cc
+ARCH    ?= native
+PREFIX  ?= /usr/local
+OPT     ?= -O3 -g
+OPENMP  ?= -fopenmp
 VERSION := 0.1.0
-CFLAGS  = -DLLAMERO_VERSION=\"$(VERSION)\" -std=c17 -D_GNU_SOURCE $(OPT) -march=$(ARCH) $(MATH) $(WARN) -fopenmp -Isrc -MMD -MP $(EXTRA)
+
+WARN    := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
+MATH    := -ffp-contract=fast -fno-math-errno -fno-trapping-math
+HARDEN  := -fPIE -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+DEFINES := -D_GNU_SOURCE -DLLAMERO_VERSION=\"$(VERSION)\"
+CFLAGS   = -std=c17 $(OPT) -march=$(ARCH) $(MATH) $(WARN) $(HARDEN) $(OPENMP) $(DEFINES) $(EXTRA)
+COMPILE  = $(CC) $(CFLAGS) -Isrc -MMD -MP
+LDFLAGS := -pie -Wl,-z,relro,-z,now
+LINK     = $(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBS)
+LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lm -lpthread
 
 SOURCES := $(sort $(shell find src -name '*.c'))
-TESTS   := $(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*'))
+TESTS   := $(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*' ! -path '*/preload/*'))
+PRELOAD := $(wildcard tests/system/preload/*.c)
+FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
+BENCH   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
 OBJECTS := $(SOURCES:%.c=$(B)/%.o)
 ROOMS   := $(filter-out $(B)/src/app/main.o,$(OBJECTS))
+COUNTER := $(if $(PRELOAD),$(B)/tests/libcount.so)
+FORMAT   = $(shell find src tests bench -name '*.[ch]' 2>/dev/null)
 
-.PHONY: all test clean
-all: $(B)/llamero
+# One short line for each thing made; V=1 shows the commands.
+Q       := $(if $(V),,@)
+say      = @$(if $(V),:,echo '  $(1) $(@:$(B)/%=%)')
 
-$(B)/llamero: $(OBJECTS)
-	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
+MAKEFLAGS += --no-builtin-rules
+.DELETE_ON_ERROR:
+.PHONY: all test check demo sanitize fuzz fuzzers lint format bench docs install clean help FORCE
 
-$(B)/tests/run: $(ROOMS) $(TESTS:%.c=$(B)/%.o)
-	$(CC) $(CFLAGS) -o $@ $^ $(LIBS) -lcmocka
+all: $(B)/llamero ## build the program, build/llamero
 
-$(B)/tests/%.o: tests/%.c
+$(B)/llamero: $(OBJECTS) $(B)/list
+	$(call say,link)
+	$(LINK)
+
+$(B)/tests/run: $(ROOMS) $(TESTS:%.c=$(B)/%.o) $(B)/list
+	$(call say,link)
+	$(LINK) -lcmocka
+
+$(B)/tests/libcount.so: $(PRELOAD) $(B)/flags
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Itests -c -o $@ $<
+	$(call say,link)
+	$(Q)$(CC) -std=c17 -O2 -g $(WARN) -D_GNU_SOURCE -fPIC -shared -o $@ $(PRELOAD) -ldl
 
-$(B)/%.o: %.c
+$(B)/bench/%: $(B)/bench/%.o $(ROOMS) $(B)/list
+	$(call say,link)
+	$(LINK)
+
+$(B)/fuzz/%: $(B)/tests/fuzz/%.o $(ROOMS) $(B)/list
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c -o $@ $<
+	$(call say,link)
+	$(LINK) -fsanitize=fuzzer
 
-# `make test T=word` runs the tests whose file or name holds the word.
-test: $(B)/llamero $(B)/tests/run
-	LLAMERO=$(B)/llamero $(B)/tests/run $(T)
+$(B)/tests/%.o: tests/%.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(Q)$(COMPILE) -Itests -c -o $@ $<
 
-clean:
+$(B)/%.o: %.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(Q)$(COMPILE) -c -o $@ $<
+
+# Two files that change only when their content does: other flags compile everything anew, and a
+# source file that went away links anew.
+stamp = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
+$(B)/flags: FORCE
+	$(call stamp,$(COMPILE))
+$(B)/list: FORCE
+	$(call stamp,$(SOURCES) $(TESTS) $(LDFLAGS) $(LIBS))
+
+test: $(B)/llamero $(B)/tests/run $(COUNTER) ## run the tests; T=word: those of that name
+	@LLAMERO=$(B)/llamero LLAMERO_PRELOAD=$(COUNTER) $(B)/tests/run $(T)
+
+check: test lint ## test and lint
+
+demo: $(B)/llamero ## train a small Llama on English text; DATA=file: on your own
+	@LLAMERO=$(B)/llamero tools/demo $(DATA)
+
+# The tests once more, built to find reads and writes out of bounds, leaks and undefined behaviour.
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+sanitize: ## run the tests under ASan and UBSan; T=word
+	@ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=tools/lsan.supp:print_suppressions=0 \
+	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) test T='$(T)' B=$(B)/sanitize OPT='-O1 -g' \
+	    HARDEN= LDFLAGS= PRELOAD= EXTRA='$(SANITIZE) -Wno-maybe-uninitialized'
+
+FUZZ_CC ?= clang
+fuzz: ## build the fuzzers, build/fuzz/*; RUNS=n: run each that often, ONE=name: that one
+	@$(MAKE) fuzzers B=$(B)/fuzzing CC=$(FUZZ_CC) OPT='-O1 -g' HARDEN= LDFLAGS= OPENMP= \
+	    EXTRA='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all'
+	@mkdir -p $(B)/fuzz && for name in $(FUZZ); do ln -sf ../fuzzing/fuzz/$$name $(B)/fuzz/; done
+	@$(if $(RUNS),tools/fuzz $(B) $(RUNS) $(or $(ONE),$(FUZZ)))
+fuzzers: $(FUZZ:%=$(B)/fuzz/%)
+
+lint: all ## hold the house rules: layers, sizes, names, format, pairs, globals, generated docs
+	@tools/lint $(B)
+
+format: ## format the sources
+	clang-format -i $(FORMAT)
+
+bench: $(BENCH:%=$(B)/bench/%) ## build and run the benchmarks
+	@for name in $(BENCH); do $(B)/bench/$$name || exit; done
+
+docs: all ## write docs/options.md anew from the options' tables
+	$(B)/llamero config document > docs/options.md
+
+install: all ## PREFIX=/usr/local DESTDIR=
+	install -D -m 755 $(B)/llamero $(DESTDIR)$(PREFIX)/bin/llamero
+	install -D -m 644 docs/options.md $(DESTDIR)$(PREFIX)/share/doc/llamero/options.md
+
+clean: ## remove what was built
 	rm -rf $(B)
 
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while read -r target says; do \
+	    printf '  %-9s %s\n' "$$target" "$$says"; done
+	@echo 'B=$(B) CC=$(CC) ARCH=$(ARCH) OPT="$(OPT)" EXTRA= T= DATA= RUNS= V= PREFIX= DESTDIR='
+
 -include $(OBJECTS:.o=.d) $(TESTS:%.c=$(B)/%.d)
+-include $(FUZZ:%=$(B)/tests/fuzz/%.d) $(BENCH:%=$(B)/bench/%.d)
