@@ -31,9 +31,16 @@ struct model_shape {
     int max_context;             /* config.json's max_position_embeddings */
 };
 
-/* Flavor, then keys, then `vocab_size` (a tokenizer's) where neither says.  CONFIG: no such flavor
- * (the nearest is named), or dimensions that do not fit together. */
+/* Keys where they are set; else the flavor's.  Where `vocab_size` is not set, the tokenizer's, and
+ * with no tokenizer (0) the flavor's.  Where `ffn_hidden` is not set, the flavor's rule is applied
+ * to `dim`.  CONFIG: no such flavor (the nearest is named), or dimensions that do not fit together.
+ */
 enum status model_shape_resolve(struct model_shape *s, const struct model_config *c,
                                 int tokenizer_vocab_size);
 /* Dimensions fit together.  CONFIG: which do not. */
 enum status model_shape_check(const struct model_shape *s);
+
+/* What [activation_checkpoint] asks for; `every`: with RECOMPUTE_FULL only every Nth block is
+ * recomputed and the others keep all.  CONFIG: an option that is neither "op" nor a number. */
+enum status recompute_resolve(const struct activation_checkpoint_config *c, enum recompute *kind,
+                              int *every);

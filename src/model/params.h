@@ -52,12 +52,17 @@ struct layout {
 
 void layout_init(struct layout *l, const struct model_shape *m);
 void layout_release(struct layout *l);
+int layout_num_layers(const struct layout *l);
+/* `layer` is -1 outside blocks; NULL: no such tensor (a tied model has no head). */
 const struct tensor_place *layout_find(const struct layout *l, enum param_id id, int layer);
 /* The tensor of that Hugging Face name, or NULL. */
 const struct tensor_place *layout_find_hf(const struct layout *l, const char *hf_name);
 /* Name of a tensor in `name` (at least 96 bytes); hf: Hugging Face's, else Meta's. */
 void tensor_place_name(const struct tensor_place *t, bool hf, char *name);
 
-/* Initial value of every weight, a pure function of (seed, tensor, element): as torchtitan's. */
+/* Initial value of every weight, a pure function of (seed, tensor, element), as torchtitan's: norms
+ * 1; embedding N(0, 1); q, k, v, gate N(0, 0.02); out, up, down N(0, 0.02 / sqrt(2 (layer + 1)))
+ * (without depth_init: sqrt(2 L)); head N(0, 1/sqrt(D)) cut at three deviations, and so is an
+ * embedding that serves as the head. */
 void params_start(const struct layout *l, const struct model_shape *m, uint64_t seed,
                   float *weights);

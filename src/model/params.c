@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/params.h"
+
+#include "base/rng.h"
+#include "base/status.h"
+#include "base/text.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { UNIT_ALIGN = 64, BLOCK_TENSORS = PARAM_mlp_down - PARAM_attn_norm + 1 };
+
+const struct param params[PARAM_COUNT] = {
+#define PARAM(id, name, ...) [PARAM_##id] = {name, __VA_ARGS__},
+#include "model/llama.params"
+#undef PARAM
+};
+
+static int64_t axis_size(const struct model_shape *m, char axis)
+{
+    switch (axis) {
+    case 'V': return m->V;
+    case 'D': return m->D;
+    case 'Q': return (int64_t)m->H * m->K;
+    case 'P': return (int64_t)m->G * m->K;
+    case 'F': return m->F;
+    }
+    BUG("unknown axis in llama.params");
+}
+
+static void place(struct layout *l, const struct model_shape *m, enum param_id id, int layer)
+{
+    const struct param *p = &params[id];
+    struct tensor_place *t = &l->tensors[l->num_tensors++];
+    *t = (struct tensor_place){.id = id, .layer = layer, .rows = axis_size(m, p->axes[0])};
+    t->columns = p->axes[1] ? axis_size(m, p->axes[1]) : 1;
+    t->offset = l->elements;
+    t->elements = (size_t)t->rows * (size_t)t->columns;
+    l->elements += t->elements;
+    l->parameters += (int64_t)t->elements;
+}
+
+static void end_unit(struct layout *l)
+{
+    l->elements = (l->elements + UNIT_ALIGN - 1) / UNIT_ALIGN * UNIT_ALIGN;
+}
+
+void layout_init(struct layout *l, const struct model_shape *m)
+{
+    *l = (struct layout){0};
+    l->tensors = heap(((size_t)m->L * BLOCK_TENSORS + 3) * sizeof *l->tensors);
+    place(l, m, PARAM_embed, -1);
+    end_unit(l);
+    for (int layer = 0; layer < m->L; layer++) {
+        for (enum param_id id = PARAM_attn_norm; id <= PARAM_mlp_down; id++) place(l, m, id, layer);
+        end_unit(l);
+    }
+    place(l, m, PARAM_last_norm, -1);
+    if (!m->tied) place(l, m, PARAM_head, -1);
+    end_unit(l);
+}
+
+void layout_release(struct layout *l)
+{
+    free(l->tensors);
+    *l = (struct layout){0};
+}
+
+const struct tensor_place *layout_find(const struct layout *l, enum param_id id, int layer)
+{
+    int64_t at = id;
+    if (id >= PARAM_attn_norm && id <= PARAM_mlp_down)
+        at = PARAM_attn_norm + (int64_t)layer * BLOCK_TENSORS + (id - PARAM_attn_norm);
+    else if (id > PARAM_mlp_down)
+        at = (layout_num_layers(l) - 1) * (int64_t)BLOCK_TENSORS + id;
+    if (at < 0 || at >= l->num_tensors) return NULL;
+    const struct tensor_place *t = &l->tensors[at];
+    return t->id == id && t->layer == layer ? t : NULL;
+}
+
+int layout_num_layers(const struct layout *l) { return l->num_tensors / BLOCK_TENSORS; }
+
+const struct tensor_place *layout_find_hf(const struct layout *l, const char *hf_name)
+{
+    static const char prefix[] = "model.layers.";
+    long layer = -1;
+    if (!strncmp(hf_name, prefix, sizeof prefix - 1) &&
+        isdigit((unsigned char)hf_name[sizeof prefix - 1]))
+        layer = strtol(hf_name + sizeof prefix - 1, NULL, 10);
+    if (layer >= layout_num_layers(l)) return NULL;
+    for (enum param_id id = 0; id < PARAM_COUNT; id++) {
+        const struct tensor_place *t = layout_find(l, id, (int)layer);
+        char name[96];
+        if (!t) continue;
+        /* Compared with the name as it is written, so "layers.01" is not layer 1. */
+        tensor_place_name(t, true, name);
+        if (!strcmp(name, hf_name)) return t;
+    }
+    return NULL;
+}
+
+void tensor_place_name(const struct tensor_place *t, bool hf, char *name)
+{
+    const char *form = hf ? params[t->id].hf_name : params[t->id].name;
+    const char *number = strstr(form, "%d");
+    if (number)
+        snprintf(name, 96, "%.*s%d%s", (int)(number - form), form, t->layer, number + 2);
+    else
+        snprintf(name, 96, "%s", form);
+}
+
+/* Two standard normals from one block of bits (Box-Muller). */
+static void normals(uint64_t seed, uint64_t stream, uint64_t position, double pair[2])
+{
+    struct rng_block b = rng_bits(seed, RNG_INIT, stream, position);
+    double u = (double)((uint64_t)b.bits[0] << 21 | b.bits[1] >> 11) * 0x1p-53;
+    double radius = sqrt(-2.0 * log(1.0 - u));
+    double angle =
+        6.283185307179586 * 0x1p-53 * (double)((uint64_t)b.bits[2] << 21 | b.bits[3] >> 11);
+    pair[0] = radius * cos(angle);
+    pair[1] = radius * sin(angle);
+}
+
+static void fill_normal(const struct tensor_place *t, uint64_t seed, double std, double cut,
+                        float *w)
+{
+    uint64_t stream = (uint64_t)(t->layer + 1) * PARAM_COUNT + t->id;
+    int64_t n = (int64_t)t->elements;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i += 2) {
+        double pair[2];
+        normals(seed, stream, (uint64_t)i, pair);
+        for (int j = 0; j < 2 && i + j < n; j++) {
+            /* Outside the cut another draw is taken, from a stream of its own an attempt. */
+            for (uint64_t attempt = 1; fabs(pair[j]) > cut; attempt++) {
+                double again[2];
+                normals(seed, stream | attempt << 32, (uint64_t)(i + j), again);
+                pair[j] = again[0];
+            }
+            w[i + j] = (float)(pair[j] * std);
+        }
+    }
+}
+
+/* torchtitan cuts the 0.02 normals at +-2 absolute, a hundred deviations: not at all. */
+static void start_tensor(const struct tensor_place *t, const struct model_shape *m, uint64_t seed,
+                         float *w)
+{
+    enum param_start start = params[t->id].start;
+    /* A tied table serves as the head: unit variance would start it at absurd logits. */
+    if (start == START_EMBED && m->tied) start = START_HEAD;
+    double depth = 2.0 * (m->depth_init ? t->layer + 1 : m->L);
+    switch (start) {
+    case START_ONES:
+        for (size_t i = 0; i < t->elements; i++) w[i] = 1;
+        break;
+    case START_EMBED: fill_normal(t, seed, 1, INFINITY, w); break;
+    case START_INNER: fill_normal(t, seed, 0.02, INFINITY, w); break;
+    case START_DEPTH: fill_normal(t, seed, 0.02 / sqrt(depth), INFINITY, w); break;
+    case START_HEAD: fill_normal(t, seed, 1 / sqrt(m->D), 3, w); break;
+    }
+}
+
+void params_start(const struct layout *l, const struct model_shape *m, uint64_t seed,
+                  float *weights)
+{
+    memset(weights, 0, l->elements * sizeof *weights); /* the gaps between units */
+    for (int i = 0; i < l->num_tensors; i++)
+        start_tensor(&l->tensors[i], m, seed, weights + l->tensors[i].offset);
+}

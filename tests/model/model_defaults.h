@@ -1,0 +1,23 @@
+/* model_defaults.h -- a [model] section with nothing set, for tests. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "model/model_config.h"
+
+#define PRESET_INT(x)    (x)
+#define PRESET_REAL(x)   (x)
+#define PRESET_TEXT(x)   (x)
+#define PRESET_CHOICE(x) (x)
+#define PRESET_AUTO(x)   AUTO
+
+static inline struct model_config model_defaults(const char *name, const char *flavor)
+{
+    struct model_config c = {
+#define OPT(kind, name, preset, least, most, unit, help) .name = PRESET_##kind(preset),
+#include "model/model.opts"
+#undef OPT
+    };
+    c.name = name;
+    c.flavor = flavor;
+    return c;
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/text.h"
+#include "model/params.h"
+
+static const struct model_shape small = {.V = 50,
+                                         .D = 24,
+                                         .L = 3,
+                                         .H = 4,
+                                         .G = 2,
+                                         .K = 6,
+                                         .F = 40,
+                                         .rope_theta = 1e4,
+                                         .norm_eps = 1e-5,
+                                         .depth_init = true,
+                                         .max_context = 64};
+
+TEST(units_are_aligned_and_products_adjacent)
+{
+    struct layout l;
+    layout_init(&l, &small);
+    CHECK(l.num_tensors == 3 * 9 + 3 && layout_num_layers(&l) == 3);
+    for (int layer = 0; layer < small.L; layer++) {
+        const struct tensor_place *norm = layout_find(&l, PARAM_attn_norm, layer);
+        const struct tensor_place *q = layout_find(&l, PARAM_attn_q, layer);
+        const struct tensor_place *k = layout_find(&l, PARAM_attn_k, layer);
+        const struct tensor_place *v = layout_find(&l, PARAM_attn_v, layer);
+        const struct tensor_place *gate = layout_find(&l, PARAM_mlp_gate, layer);
+        const struct tensor_place *up = layout_find(&l, PARAM_mlp_up, layer);
+        CHECK(norm->offset % 64 == 0 && q->rows == 24 && k->rows == 12 && k->columns == 24);
+        CHECK(k->offset == q->offset + q->elements && v->offset == k->offset + k->elements);
+        CHECK(up->offset == gate->offset + gate->elements && up->layer == layer);
+    }
+    CHECK(layout_find(&l, PARAM_last_norm, -1)->offset % 64 == 0 && l.elements % 64 == 0);
+    CHECK(!layout_find(&l, PARAM_attn_q, 3) && !layout_find(&l, PARAM_attn_q, -1));
+    CHECK(!layout_find(&l, PARAM_head, 0));
+    layout_release(&l);
+}
+
+TEST(a_tied_model_has_no_head)
+{
+    struct model_shape s = small;
+    struct layout l;
+    s.tied = true;
+    layout_init(&l, &s);
+    CHECK(!layout_find(&l, PARAM_head, -1) && !layout_find_hf(&l, "lm_head.weight"));
+    CHECK(layout_find(&l, PARAM_last_norm, -1) && layout_num_layers(&l) == 3);
+    layout_release(&l);
+}
+
+TEST(every_tensor_is_found_by_its_hugging_face_name)
+{
+    struct layout l;
+    char name[96];
+    layout_init(&l, &small);
+    for (int i = 0; i < l.num_tensors; i++) {
+        tensor_place_name(&l.tensors[i], true, name);
+        CHECK(layout_find_hf(&l, name) == &l.tensors[i]);
+    }
+    CHECK(layout_find_hf(&l, "model.layers.2.mlp.up_proj.weight")->id == PARAM_mlp_up);
+    tensor_place_name(layout_find(&l, PARAM_attn_out, 1), false, name);
+    assert_string_equal(name, "layers.1.attention.wo.weight");
+    static const char *const wrong[] = {"model.layers.3.mlp.up_proj.weight",
+                                        "model.layers.02.mlp.up_proj.weight",
+                                        "model.layers.-1.mlp.up_proj.weight",
+                                        "model.layers.99999999999999999999.x",
+                                        "",
+                                        "model.layers.1.mlp.up_proj.bias"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        CHECK(!layout_find_hf(&l, wrong[i]));
+    layout_release(&l);
+}
+
+static double deviation(const float *w, const struct tensor_place *t)
+{
+    double squares = 0;
+    for (size_t i = 0; i < t->elements; i++)
+        squares += (double)w[t->offset + i] * (double)w[t->offset + i];
+    return sqrt(squares / (double)t->elements);
+}
+
+TEST(weights_start_with_torchtitans_deviations)
+{
+    struct model_shape s = {
+        .V = 512, .D = 128, .L = 2, .H = 4, .G = 2, .K = 32, .F = 256, .depth_init = true};
+    struct layout l;
+    layout_init(&l, &s);
+    float *w = heap(l.elements * sizeof *w), *again = heap(l.elements * sizeof *w);
+    params_start(&l, &s, 7, w);
+    CHECK_NEAR(deviation(w, layout_find(&l, PARAM_embed, -1)), 1, 0.01);
+    CHECK_NEAR(deviation(w, layout_find(&l, PARAM_attn_q, 1)) / 0.02, 1, 0.02);
+    CHECK_NEAR(deviation(w, layout_find(&l, PARAM_attn_out, 0)) / (0.02 / sqrt(2)), 1, 0.02);
+    CHECK_NEAR(deviation(w, layout_find(&l, PARAM_mlp_up, 1)) / (0.02 / sqrt(4)), 1, 0.02);
+    const struct tensor_place *head = layout_find(&l, PARAM_head, -1);
+    double most = 0; /* a normal cut at three deviations has 0.9867 of its deviation left */
+    CHECK_NEAR(deviation(w, head) * sqrt(128), 0.9867, 0.01);
+    for (size_t i = 0; i < head->elements; i++) most = fmax(most, fabs(w[head->offset + i]));
+    CHECK(most <= 3 / sqrt(128) && most > 2.9 / sqrt(128));
+    CHECK(w[layout_find(&l, PARAM_mlp_norm, 1)->offset] == 1);
+    params_start(&l, &s, 7, again);
+    CHECK(!memcmp(w, again, l.elements * sizeof *w));
+    params_start(&l, &s, 8, again);
+    CHECK(memcmp(w, again, l.elements * sizeof *w));
+    s.depth_init = false;
+    params_start(&l, &s, 7, again);
+    CHECK_NEAR(deviation(again, layout_find(&l, PARAM_attn_out, 0)) / (0.02 / sqrt(4)), 1, 0.02);
+    free(w), free(again);
+    layout_release(&l);
+}

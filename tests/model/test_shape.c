@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "model/params.h"
+#include "model_defaults.h"
+
+static struct model_shape resolve(const char *family, const char *flavor)
+{
+    struct model_config c = model_defaults(family, flavor);
+    struct model_shape s;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    return s;
+}
+
+static int64_t count(const char *family, const char *flavor)
+{
+    struct model_shape s = resolve(family, flavor);
+    struct layout l;
+    layout_init(&l, &s);
+    int64_t n = l.parameters;
+    layout_release(&l);
+    return n;
+}
+
+TEST(flavors_have_the_published_numbers_of_parameters)
+{
+    static const struct {
+        const char *family, *flavor;
+        int64_t parameters;
+    } published[] = {
+        {"frontier", "1B", 1397819392},     {"llama3", "1B", 1397819392},
+        {"llama3.2", "1B", 1235814400},     {"llama3.2", "3B", 3212749824},
+        {"frontier", "8B", 8030261248},     {"llama3", "8B", 8030261248},
+        {"llama3.1", "8B", 8030261248},     {"llama3", "70B", 70553706496},
+        {"llama3.1", "405B", 405853388800}, {"llama2", "7B", 6738415616},
+        {"llama2", "13B", 13015864320},     {"llama2", "70B", 68976648192},
+    };
+    for (size_t i = 0; i < sizeof published / sizeof published[0]; i++)
+        assert_int_equal(count(published[i].family, published[i].flavor), published[i].parameters);
+}
+
+TEST(neural_8b_is_llama_8b_with_256_tokens)
+{
+    struct model_config c = model_defaults("frontier", "8B");
+    struct model_shape s;
+    struct layout l;
+    c.vocab_size = 256;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 128256));
+    layout_init(&l, &s);
+    CHECK(l.parameters == 6981685248);
+    layout_release(&l);
+}
+
+TEST(the_two_models_called_1b_differ)
+{
+    struct model_shape fork = resolve("frontier", "1B"), meta = resolve("llama3.2", "1B");
+    CHECK(fork.F == 7168 && !fork.tied && fork.scaling.factor == 0);
+    CHECK(meta.F == 8192 && meta.tied && meta.scaling.factor == 32);
+    CHECK(resolve("frontier", "3B").F == 11264 && resolve("llama3.2", "3B").F == 8192);
+}
+
+TEST(rotary_stretching_is_the_familys)
+{
+    CHECK(resolve("llama3", "8B").scaling.factor == 8);
+    CHECK(resolve("llama3", "8B").scaling.original_context == 8192);
+    CHECK(resolve("frontier", "8B").scaling.factor == 0);
+    CHECK(resolve("llama2", "7B").scaling.factor == 0 && resolve("llama2", "7B").rope_theta == 1e4);
+    struct model_config c = model_defaults("frontier", "8B");
+    struct model_shape s;
+    c.rope_scaling = "llama3";
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    CHECK(s.scaling.factor == 8);
+    c = model_defaults("llama3.2", "1B");
+    c.rope_scaling = "none";
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+    CHECK(s.scaling.factor == 0);
+}
+
+TEST(feed_forward_widths_are_the_published_ones)
+{
+    CHECK(resolve("llama3", "8B").F == 14336 && resolve("llama3", "70B").F == 28672);
+    CHECK(resolve("llama3", "405B").F == 53248 && resolve("llama2", "7B").F == 11008);
+    CHECK(resolve("llama2", "13B").F == 13824 && resolve("llama2", "70B").F == 28672);
+    CHECK(resolve("frontier", "250M").F == 4096 && resolve("frontier", "870M").F == 7168);
+    CHECK(resolve("frontier", "2B").K == 96 && resolve("llama3", "debugmodel").F == 768);
+}
+
+TEST(keys_override_the_flavor)
+{
+    struct model_config c = model_defaults("llama3", "debugmodel");
+    struct model_shape s;
+    c.dim = 512, c.n_layers = 3, c.n_heads = 8, c.rope_theta = 1e6, c.norm_eps = 1e-6;
+    c.tie_embeddings = YES, c.depth_init = NO;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 1000));
+    CHECK(s.D == 512 && s.L == 3 && s.H == 8 && s.G == 8 && s.K == 64 && s.V == 1000);
+    CHECK(s.F == 1536 && s.rope_theta == 1e6 && s.norm_eps == 1e-6 && s.tied && !s.depth_init);
+    c.n_kv_heads = 2, c.head_dim = 32, c.ffn_hidden = 100, c.vocab_size = 77;
+    CHECK_STATUS(OK, model_shape_resolve(&s, &c, 1000));
+    CHECK(s.G == 2 && s.K == 32 && s.F == 100 && s.V == 77);
+}
+
+TEST(a_wrong_flavor_is_answered_with_the_nearest)
+{
+    struct model_config c = model_defaults("llama3", "80B");
+    struct model_shape s;
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+    CHECK_MESSAGE("\"llama3\" with \"8B\"");
+    c = model_defaults("lama3.2", "1B");
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+    CHECK_MESSAGE("\"llama3.2\" with \"1B\"");
+}
+
+TEST(dimensions_that_do_not_fit_are_refused)
+{
+    static const struct {
+        int64_t dim, n_heads, n_kv_heads, head_dim;
+        const char *says;
+    } bad[] = {
+        {100, 16, 0, 0, "model.dim = 100"},    {256, 16, 3, 0, "model.n_kv_heads = 3"},
+        {48, 16, 0, 0, "a head of 3"},         {-8, 16, 0, 8, "model.dim = -8"},
+        {256, -1, 0, 0, "model.n_heads = -1"}, {1 << 21, 16, 0, 2, "model.dim = 2097152"},
+        {256, 16, 0, 4096, "model.head_dim"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct model_config c = model_defaults("llama3", "debugmodel");
+        struct model_shape s;
+        c.dim = bad[i].dim, c.n_heads = bad[i].n_heads;
+        c.n_kv_heads = bad[i].n_kv_heads, c.head_dim = bad[i].head_dim;
+        CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+        CHECK_MESSAGE(bad[i].says);
+    }
+    struct model_shape s = resolve("llama3", "debugmodel");
+    s.norm_eps = NAN;
+    CHECK_STATUS(CONFIG, model_shape_check(&s));
+    s = resolve("llama3", "8B");
+    s.scaling.high_frequency_factor = 1;
+    CHECK_STATUS(CONFIG, model_shape_check(&s));
+    CHECK_MESSAGE("rope scaling");
+}
+
+TEST(activation_checkpointing_is_none_cheap_whole_or_every_nth)
+{
+    enum recompute kind;
+    int every;
+    struct activation_checkpoint_config c = {"none", "2"};
+    CHECK_STATUS(OK, recompute_resolve(&c, &kind, &every));
+    CHECK(kind == RECOMPUTE_NONE && every == 1);
+    c = (struct activation_checkpoint_config){"selective", "op"};
+    CHECK_STATUS(OK, recompute_resolve(&c, &kind, &every));
+    CHECK(kind == RECOMPUTE_SELECTIVE);
+    c = (struct activation_checkpoint_config){"memory_budget", "2"};
+    CHECK_STATUS(OK, recompute_resolve(&c, &kind, &every));
+    CHECK(kind == RECOMPUTE_SELECTIVE);
+    c = (struct activation_checkpoint_config){"full", "op"};
+    CHECK_STATUS(OK, recompute_resolve(&c, &kind, &every));
+    CHECK(kind == RECOMPUTE_FULL && every == 1);
+    c = (struct activation_checkpoint_config){"selective", "2"};
+    CHECK_STATUS(OK, recompute_resolve(&c, &kind, &every));
+    CHECK(kind == RECOMPUTE_FULL && every == 2);
+    c = (struct activation_checkpoint_config){"selective", "2x"};
+    CHECK_STATUS(CONFIG, recompute_resolve(&c, &kind, &every));
+    CHECK_MESSAGE("2x");
+}
