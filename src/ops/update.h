@@ -37,13 +37,13 @@ struct adamw_io {
 enum status adamw(const struct ops *, const struct adamw *, const struct adamw_io *,
                   struct queue *);
 
-/* y = x in another type (F32 -> dtype). */
+/* y = x in another type, or a copy where both are the same. */
 struct cast {
     size_t n;
-    enum dtype to;
+    enum dtype from, to; /* `from` left out is F32 */
 };
 struct cast_io {
-    const float *x_n;
+    const void *x_n;
     void *y_n;
 };
 enum status cast(const struct ops *, const struct cast *, const struct cast_io *, struct queue *);
