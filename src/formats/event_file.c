@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/event_file.h"
+
+#include "base/checksum.h"
+#include "base/status.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* A tag byte is field number << 3 | wire type (0 varint, 1 eight bytes, 2 length, 5 four bytes). */
+enum {
+    EVENT_WALL_TIME = 1 << 3 | 1,
+    EVENT_STEP = 2 << 3 | 0,
+    EVENT_FILE_VERSION = 3 << 3 | 2,
+    EVENT_SUMMARY = 5 << 3 | 2,
+    EVENT_SESSION_LOG = 7 << 3 | 2,
+    SESSION_STATUS = 1 << 3 | 0,
+    SESSION_START = 1,
+    SUMMARY_VALUE = 1 << 3 | 2,
+    VALUE_TAG = 1 << 3 | 2,
+    VALUE_SIMPLE = 2 << 3 | 5,
+    RECORD_HEAD = 12, /* length and its checksum */
+};
+
+static void put_little(char *at, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++) at[i] = (char)(value >> (8 * i) & 255);
+}
+
+static void add_little(struct text *t, uint64_t value, int bytes)
+{
+    char at[8];
+    put_little(at, value, bytes);
+    text_add(t, at, (size_t)bytes);
+}
+
+static void add_byte(struct text *t, int byte) { add_little(t, (uint64_t)byte, 1); }
+
+static void add_varint(struct text *t, uint64_t value)
+{
+    for (; value >= 128; value >>= 7) add_byte(t, (int)(value & 127) | 128);
+    add_byte(t, (int)value);
+}
+
+static size_t varint_bytes(uint64_t value)
+{
+    size_t n = 1;
+    for (; value >= 128; value >>= 7) n++;
+    return n;
+}
+
+static uint32_t masked(const void *bytes, size_t len)
+{
+    uint32_t crc = checksum_crc32c(0, bytes, len);
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+/* Leaves room for the head, which record_end fills in. */
+static size_t record_begin(struct text *t, double wall_s, int64_t step)
+{
+    static const char head[RECORD_HEAD];
+    uint64_t bits;
+    memcpy(&bits, &wall_s, sizeof bits);
+    size_t start = t->len;
+    text_add(t, head, sizeof head);
+    add_byte(t, EVENT_WALL_TIME);
+    add_little(t, bits, 8);
+    if (step) {
+        add_byte(t, EVENT_STEP);
+        add_varint(t, (uint64_t)step);
+    }
+    return start;
+}
+
+static void record_end(struct text *t, size_t start)
+{
+    char *head = t->data + start;
+    size_t len = t->len - start - RECORD_HEAD;
+    put_little(head, len, 8);
+    put_little(head + 8, masked(head, 8), 4);
+    add_little(t, masked(head + RECORD_HEAD, len), 4);
+}
+
+void event_add_version(struct text *t, double wall_s)
+{
+    static const char version[] = "brain.Event:2";
+    size_t start = record_begin(t, wall_s, 0);
+    add_byte(t, EVENT_FILE_VERSION);
+    add_varint(t, sizeof version - 1);
+    text_adds(t, version);
+    record_end(t, start);
+}
+
+void event_add_start(struct text *t, int64_t step, double wall_s)
+{
+    size_t start = record_begin(t, wall_s, step);
+    add_byte(t, EVENT_SESSION_LOG);
+    add_varint(t, 2);
+    add_byte(t, SESSION_STATUS);
+    add_byte(t, SESSION_START);
+    record_end(t, start);
+}
+
+/* Bytes of a Value message: its tag with length, then the float with its tag byte. */
+static size_t value_bytes(const struct event_scalar *s)
+{
+    size_t len = strlen(s->tag);
+    return 1 + varint_bytes(len) + len + 1 + 4;
+}
+
+void event_add_scalars(struct text *t, int64_t step, double wall_s, const struct event_scalar *s,
+                       int count)
+{
+    BUG_IF(count <= 0);
+    size_t summary = 0, start = record_begin(t, wall_s, step);
+    for (int i = 0; i < count; i++)
+        summary += 1 + varint_bytes(value_bytes(&s[i])) + value_bytes(&s[i]);
+    add_byte(t, EVENT_SUMMARY);
+    add_varint(t, summary);
+    for (int i = 0; i < count; i++) {
+        float value = (float)s[i].value;
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        add_byte(t, SUMMARY_VALUE);
+        add_varint(t, value_bytes(&s[i]));
+        add_byte(t, VALUE_TAG);
+        add_varint(t, strlen(s[i].tag));
+        text_adds(t, s[i].tag);
+        add_byte(t, VALUE_SIMPLE);
+        add_little(t, bits, 4);
+    }
+    record_end(t, start);
+}
+
+void event_file_name(struct text *t, double wall_s, int number)
+{
+    char host[256] = "";
+    if (gethostname(host, sizeof host - 1) != 0 || !host[0] || strchr(host, '/'))
+        memcpy(host, "localhost", sizeof "localhost");
+    text_addf(t, "events.out.tfevents.%010lld.%s.%ld.%d", (long long)wall_s, host, (long)getpid(),
+              number);
+}
