@@ -32,7 +32,7 @@ FORMAT   = $(shell find src tests bench -name '*.[ch]' 2>/dev/null)
 Q       := $(if $(V),,@)
 say      = @$(if $(V),:,echo '  $(1) $(@:$(B)/%=%)')
 
-MAKEFLAGS += --no-builtin-rules
+MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .PHONY: all test check demo sanitize fuzz fuzzers lint format bench docs install clean help FORCE
 
@@ -96,7 +96,7 @@ sanitize: ## run the tests under ASan and UBSan; T=word
 FUZZ_CC ?= clang
 fuzz: ## build the fuzzers, build/fuzz/*; RUNS=n: run each that often, ONE=name: that one
 	@$(MAKE) fuzzers B=$(B)/fuzzing CC=$(FUZZ_CC) OPT='-O1 -g' HARDEN= LDFLAGS= OPENMP= \
-	    EXTRA='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all'
+	    EXTRA='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -w'
 	@mkdir -p $(B)/fuzz && for name in $(FUZZ); do ln -sf ../fuzzing/fuzz/$$name $(B)/fuzz/; done
 	@$(if $(RUNS),tools/fuzz $(B) $(RUNS) $(or $(ONE),$(FUZZ)))
 fuzzers: $(FUZZ:%=$(B)/fuzz/%)
