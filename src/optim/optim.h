@@ -10,9 +10,18 @@
 #include "tensor/dtype.h"
 #include "tensor/queue.h"
 
-/* Learning rate of a step; step 1 is the first.  Formulas: docs/notation.md. */
+/* Learning rate of a step; step 1 is the first, s = step - 1, w warmup_steps, n the length
+ * (total_steps of the config if set, else of the call), m min_lr_factor:
+ *   torchtitan  s < w: (s+1)/w;  s < n+1-d: 1, with d = round(n decay_ratio) decaying steps (-1:
+ *               n-w; never more than n-w);  then f(p) (1-m) + m, p = (s+1 - (n+1-d)) / d up to 1,
+ *               f: 1-p, 1-sqrt(p), (1+cos(pi p))/2
+ *   frontier    s < w: (s+1)/(w+1);  then 1 - (s-w)/max(1,n-w), at least 0
+ *   nxdt        s <= w: (s+1)/(w+1);  then (1+cos(pi (s-w)/(n-w)))/2 (1-m) + m;  s > n: m */
 double schedule_lr(const struct lr_scheduler_config *c, double peak_lr, int64_t total_steps,
                    int64_t step);
+
+/* torch.nn.utils.clip_grad_norm_'s factor: min(1, max_norm / (norm + 1e-6)); max_norm 0: 1. */
+double optim_clip_factor(double norm, double max_norm);
 
 struct optim {
     const struct optimizer_config *config; /* borrowed */
@@ -22,9 +31,10 @@ struct optim {
     enum dtype copy_dtype;
 };
 
-/* L2 norm of the whole gradient buffer. */
+/* L2 norm of the whole gradient buffer; not touched while measuring. */
 enum status optim_grad_norm(const struct optim *o, const struct ops *ops, const float *gradients,
                             double *norm, struct queue *on);
-/* One AdamW step with the gradient scaled by `scale` (the clip factor).  `step` counts from 1. */
+/* One AdamW step of every weight (norms undecayed unless config->decay_norms) with the gradient
+ * scaled by `scale` (the clip factor).  `step` counts from 1. */
 enum status optim_step(const struct optim *o, const struct ops *ops, const float *gradients,
                        double lr, double scale, int64_t step, struct queue *on);

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "optim/optim.h"
+
+static struct lr_scheduler_config config(const char *formula, int64_t warmup, double ratio,
+                                         const char *type, double least)
+{
+    return (struct lr_scheduler_config){.warmup_steps = warmup,
+                                        .decay_ratio = ratio,
+                                        .decay_type = type,
+                                        .min_lr_factor = least,
+                                        .formula = formula};
+}
+
+static double at(const struct lr_scheduler_config *c, int64_t step)
+{
+    return schedule_lr(c, 1, 10, step);
+}
+
+TEST(torchtitan_warms_up_then_decays_to_one_step_above_the_end)
+{
+    struct lr_scheduler_config c = config("torchtitan", 2, -1, "linear", 0);
+    static const double want[] = {0.5,    1,      1,      7 / 8., 6 / 8.,
+                                  5 / 8., 4 / 8., 3 / 8., 2 / 8., 1 / 8.};
+    for (int i = 0; i < 10; i++) CHECK_NEAR(at(&c, i + 1), want[i], 1e-15);
+    CHECK(at(&c, 11) == 0 && at(&c, 100) == 0);
+    c.min_lr_factor = 0.1;
+    CHECK_NEAR(at(&c, 10), 0.1 + 0.9 / 8, 1e-15);
+    CHECK_NEAR(at(&c, 1), 0.5, 1e-15); /* warmup starts from zero, not from the least rate */
+}
+
+TEST(torchtitan_decay_may_be_a_root_or_a_cosine_after_a_plateau)
+{
+    struct lr_scheduler_config c = config("torchtitan", 2, 0.4, "sqrt", 0);
+    for (int step = 2; step <= 7; step++) CHECK(at(&c, step) == 1);
+    CHECK_NEAR(at(&c, 8), 1 - sqrt(0.25), 1e-15);
+    CHECK_NEAR(at(&c, 10), 1 - sqrt(0.75), 1e-15);
+    c.decay_type = "cosine";
+    CHECK_NEAR(at(&c, 9), 0.5, 1e-15);
+    CHECK_NEAR(at(&c, 8), 0.5 * (1 + sqrt(0.5)), 1e-15);
+    c.decay_ratio = 0; /* constant after warmup */
+    CHECK(at(&c, 3) == 1 && at(&c, 10) == 1 && at(&c, 1000) == 1);
+    c.decay_ratio = 0.25; /* 2.5 steps: ties to even, 2 */
+    CHECK(at(&c, 9) == 1);
+    CHECK_NEAR(at(&c, 10), 0.5, 1e-15);
+}
+
+TEST(torchtitan_shortens_warmup_and_decay_that_do_not_fit)
+{
+    struct lr_scheduler_config c = config("torchtitan", 6, 1, "linear", 0);
+    CHECK(at(&c, 6) == 1 && at(&c, 7) == 1);
+    CHECK_NEAR(at(&c, 8), 0.75, 1e-15);
+    c = config("torchtitan", 200, -1, "linear", 0);
+    CHECK_NEAR(at(&c, 1), 0.1, 1e-15);
+    CHECK(at(&c, 10) == 1 && at(&c, 12) == 1);
+}
+
+TEST(frontier_warms_up_by_one_more_than_its_steps)
+{
+    struct lr_scheduler_config c = config("frontier", 4, -1, "linear", 0);
+    static const double want[] = {1 / 5., 2 / 5., 3 / 5., 4 / 5., 1,
+                                  5 / 6., 4 / 6., 3 / 6., 2 / 6., 1 / 6.};
+    for (int i = 0; i < 10; i++) CHECK_NEAR(at(&c, i + 1), want[i], 1e-15);
+    CHECK(at(&c, 11) == 0 && at(&c, 50) == 0);
+}
+
+TEST(nxdt_cosine_has_the_published_first_rate)
+{
+    struct lr_scheduler_config c = config("nxdt", 2000, -1, "cosine", 1e-6 / 1.5e-5);
+    CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 1) / 7.496251874e-9, 1, 1e-9);
+    CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 2001) / 1.5e-5, 1, 1e-12);
+    CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 6001) / 8e-6, 1, 1e-12); /* half way */
+    CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 10001) / 1e-6, 1, 1e-9);
+    CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 99999) / 1e-6, 1, 1e-9);
+    c.warmup_steps = 0;
+    CHECK(schedule_lr(&c, 1, 10000, 1) == 1);
+}
+
+TEST(the_schedule_may_be_longer_than_the_run)
+{
+    struct lr_scheduler_config c = config("torchtitan", 2, -1, "linear", 0);
+    c.total_steps = 100;
+    CHECK_NEAR(at(&c, 10), 1 - 7 / 98., 1e-15);
+}
