@@ -31,6 +31,22 @@ enum status log_open(const char *path)
     return STATUS_OK;
 }
 
+/* Colours are for the terminal: takes the escape sequences "ESC [ ... letter" out of a line. */
+static void unpaint(char *line)
+{
+    char *to = line;
+    for (const char *at = line; *at;) {
+        if (at[0] == '\033' && at[1] == '[') {
+            at += 2;
+            while (*at && !(*at >= '@' && *at <= '~')) at++;
+            at += *at != 0;
+        } else {
+            *to++ = *at++;
+        }
+    }
+    *to = 0;
+}
+
 void log_line(enum log_level level, const char *fmt, ...)
 {
     static const char *const prefix[] = {"", "warning: ", "error: "};
@@ -47,6 +63,7 @@ void log_line(enum log_level level, const char *fmt, ...)
     }
     if (file) {
         char when[32];
+        unpaint(line);
         time_t now = time(NULL);
         struct tm local;
         localtime_r(&now, &local);

@@ -12,7 +12,8 @@
 enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR };
 
 void log_quiet(bool quiet); /* keeps INFO lines off stderr; log.txt still gets them */
-/* Appends every further line, with date and time, to `path` too.  NULL closes it. */
+/* Appends every further line, with date and time and without colours, to `path` too.  NULL closes
+ * it. */
 enum status log_open(const char *path);
 void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -1,8 +1,17 @@
-/* metrics.h -- what a run reports: console line, metrics.jsonl, TensorBoard. */
+/* metrics.h -- what a run reports: console line, metrics.jsonl, TensorBoard.
+ *
+ * Units    metrics.jsonl: loss in nats/token; step_seconds and data_seconds of one step; mfu a
+ * share of the peak (1 is all of it); tokens_per_second of all ranks; numbers that are not finite,
+ * and an mfu whose peak is not known, are null.  TensorBoard has torchtitan's tags and units:
+ * throughput(tps) of a rank, mfu(%). Files    A resumed run goes on in the same metrics.jsonl, from
+ * which the lines of later steps are cut.  In the TensorBoard folder each start writes a file of
+ * its own, which begins with a mark that makes TensorBoard drop later steps of earlier files. Ranks
+ * One rank of a run has a struct metrics; what it is handed is reduced already. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/status.h"
+#include "metrics/memory.h"
 #include "metrics/metrics_config.h"
 
 #include <stdbool.h>
@@ -17,8 +26,8 @@ struct metrics_options {
     int64_t last_step;  /* for the ETA */
     int num_ranks;
     double flops_per_token;    /* of the model */
-    double peak_flops;         /* of one rank */
-    double memory_total_bytes; /* of one rank's device */
+    double peak_flops;         /* of one rank; 0: not known */
+    double memory_total_bytes; /* of one rank's device; 0: not known */
 };
 
 /* One logged step. */
@@ -34,13 +43,10 @@ struct step_metrics {
     int64_t memory_bytes; /* peak of a rank */
 };
 
+/* IO: the folder or a file of it cannot be made or written. */
 enum status metrics_open(struct metrics **out, const struct metrics_options *o);
-void metrics_close(struct metrics *m);
-/* Console, metrics.jsonl and TensorBoard; each flushed.  Allocates nothing. */
+void metrics_close(struct metrics *m); /* NULL is fine */
+/* Console, metrics.jsonl and TensorBoard; each flushed.  Allocates nothing.  IO. */
 enum status metrics_step(struct metrics *m, const struct step_metrics *s);
 enum status metrics_validation(struct metrics *m, int64_t step, double loss, double seconds,
                                int64_t tokens, int64_t memory_bytes);
-
-/* Peak resident memory of this process. */
-int64_t memory_peak_bytes(void);
-int64_t memory_total_bytes(void);

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+#include "metrics/history.h"
+
+static const char *made(const char *content)
+{
+    char *path = file_join(test_folder(), "metrics.jsonl");
+    CHECK_STATUS(OK, file_write(path, content, strlen(content)));
+    return path;
+}
+
+static bool holds(const char *path, const char *want)
+{
+    struct text t = {0};
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
+    bool same = t.len == strlen(want) && !memcmp(t.data, want, t.len);
+    text_release(&t);
+    return same;
+}
+
+static const char three[] = "{\"step\":1,\"loss\":3}\n{\"step\":5,\"loss\":2}\n"
+                            "{\"step\":5,\"validation_loss\":2.5}\n{\"step\":10,\"loss\":1}\n";
+
+TEST(history_cut_keeps_lines_up_to_the_step)
+{
+    size_t cut;
+    const char *path = made(three);
+    CHECK_STATUS(OK, history_cut(path, 10, &cut));
+    CHECK(cut == 0 && holds(path, three));
+    CHECK_STATUS(OK, history_cut(path, 9, &cut));
+    CHECK(cut == 1 && holds(path, "{\"step\":1,\"loss\":3}\n{\"step\":5,\"loss\":2}\n"
+                                  "{\"step\":5,\"validation_loss\":2.5}\n"));
+    CHECK_STATUS(OK, history_cut(path, 4, &cut));
+    CHECK(cut == 2 && holds(path, "{\"step\":1,\"loss\":3}\n"));
+}
+
+TEST(history_cut_empties_the_file_of_a_run_that_starts_anew)
+{
+    size_t cut;
+    const char *path = made("{\"step\":0,\"validation_loss\":9}\n{\"step\":1,\"loss\":3}\n");
+    CHECK_STATUS(OK, history_cut(path, 0, &cut));
+    CHECK(cut == 2 && holds(path, ""));
+}
+
+/* Wherever a crash tore the last line, what is left of it goes and the rest stays. */
+TEST(history_cut_drops_a_torn_last_line_at_every_byte)
+{
+    const char *path = made("");
+    static const char first[] = "{\"step\":1,\"loss\":3}\n", last[] = "{\"step\":2,\"loss\":2.5}\n";
+    for (size_t torn = 0; torn < sizeof last; torn++) {
+        struct text t = {0};
+        text_adds(&t, first);
+        text_add(&t, last, torn);
+        CHECK_STATUS(OK, file_write(path, t.data, t.len));
+        size_t cut;
+        CHECK_STATUS(OK, history_cut(path, 100, &cut));
+        bool whole = torn == sizeof last - 1;
+        CHECK(cut == (torn && !whole ? 1u : 0u));
+        CHECK(holds(path, whole ? t.data : first));
+        text_release(&t);
+    }
+}
+
+TEST(history_cut_drops_lines_that_no_reader_could_use)
+{
+    size_t cut;
+    const char *path = made("{\"step\":1}\nhello\n[1]\n{\"loss\":1}\n{\"step\":-1}\n\n"
+                            "{\"step\":1.5}\n{\"step\":\"1\"}\n{\"step\":2}\n");
+    CHECK_STATUS(OK, history_cut(path, 5, &cut));
+    CHECK(cut == 7 && holds(path, "{\"step\":1}\n{\"step\":2}\n"));
+}
+
+TEST(history_cut_does_not_mind_an_absent_file)
+{
+    size_t cut = 1;
+    char *path = file_join(test_folder(), "metrics.jsonl");
+    CHECK_STATUS(OK, history_cut(path, 5, &cut));
+    CHECK(cut == 0 && !file_exists(path));
+}
+
+TEST(history_read_gives_one_keys_values)
+{
+    struct series s;
+    const char *path = made(three);
+    CHECK_STATUS(OK, history_read(path, "loss", &s));
+    CHECK(s.count == 3 && s.steps[0] == 1 && s.values[0] == 3 && s.steps[2] == 10);
+    CHECK(s.values[1] == 2 && s.values[2] == 1);
+    series_release(&s);
+    CHECK_STATUS(OK, history_read(path, "validation_loss", &s));
+    CHECK(s.count == 1 && s.steps[0] == 5 && s.values[0] == 2.5);
+    series_release(&s);
+    CHECK_STATUS(OK, history_read(path, "nothing", &s));
+    CHECK(s.count == 0);
+    series_release(&s);
+}
+
+TEST(history_read_takes_a_folder_and_skips_null_and_torn_lines)
+{
+    struct series s;
+    const char *folder = test_folder();
+    char *path = file_join(folder, "metrics.jsonl");
+    const char text[] = "{\"step\":1,\"loss\":null}\n{\"step\":2,\"loss\":7}\n{\"step\":3,\"lo";
+    CHECK_STATUS(OK, file_write(path, text, sizeof text - 1));
+    CHECK_STATUS(OK, history_read(folder, "loss", &s));
+    CHECK(s.count == 1 && s.steps[0] == 2 && s.values[0] == 7);
+    series_release(&s);
+    CHECK_STATUS(MISSING, history_read(file_join(folder, "nowhere"), "loss", &s));
+    CHECK_MESSAGE("nowhere");
+}
+
+TEST(history_keys_lists_each_key_once)
+{
+    struct text keys = {0};
+    CHECK_STATUS(OK, history_keys(made("{\"step\":1,\"max_loss\":1,\"name\":\"x\"}\n"
+                                       "{\"step\":2,\"loss\":2,\"max_loss\":1}\n"),
+                                  &keys));
+    CHECK(!strcmp(keys.data, "step max_loss loss"));
+    text_release(&keys);
+}

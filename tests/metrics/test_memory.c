@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "metrics/memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+TEST(memory_peak_follows_what_is_touched)
+{
+    enum { MORE = 64 << 20 };
+    int64_t before = memory_peak_bytes();
+    CHECK(before > 0);
+    void *p = mmap(NULL, MORE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(p != MAP_FAILED);
+    memset(p, 1, MORE);
+    int64_t held = memory_peak_bytes();
+    munmap(p, MORE);
+    CHECK(held >= MORE);
+    CHECK(memory_peak_bytes() >= held - (1 << 20)); /* a peak stays; kernels count in batches */
+}
+
+TEST(memory_total_is_at_most_the_machines)
+{
+    int64_t total = memory_total_bytes();
+    CHECK(total > 0);
+    CHECK(total <= (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE));
+}
+
+TEST(memory_field_finds_its_line_only)
+{
+    const char *text = "Name:\tx VmHWM: 7\nXVmHWM: 3\nVmHWM:\t   123 kB\nVmRSS:\t none\n";
+    CHECK(memory_field(text, "VmHWM") == 123);
+    CHECK(memory_field(text, "VmRSS") == -1);
+    CHECK(memory_field(text, "VmHW") == -1);
+    CHECK(memory_field("", "VmHWM") == -1);
+    CHECK(memory_field("VmHWM: 5", "VmHWM") == 5);
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "metrics/metrics.h"
+
+static const struct metrics_config plain = {.save_tb_folder = "tb"};
+static const struct metrics_config board = {.save_tb_folder = "tb", .enable_tensorboard = true};
+
+static struct metrics *start(const char *folder, const struct metrics_config *c, int64_t first_step)
+{
+    struct metrics *m;
+    struct metrics_options o = {.config = c,
+                                .dump_folder = folder,
+                                .first_step = first_step,
+                                .last_step = 100,
+                                .num_ranks = 2,
+                                .flops_per_token = 1e9,
+                                .peak_flops = 1e12,
+                                .memory_total_bytes = 1e9};
+    log_quiet(true);
+    CHECK_STATUS(OK, metrics_open(&m, &o));
+    return m;
+}
+
+static void log_step(struct metrics *m, int64_t step, double loss)
+{
+    struct step_metrics s = {.step = step,
+                             .loss = loss,
+                             .max_loss = loss + 1,
+                             .grad_norm = 0.5,
+                             .lr = 3e-4,
+                             .tokens_seen = step * 1000,
+                             .tokens = 10000,
+                             .steps = 10,
+                             .seconds = 4,
+                             .data_seconds = 1,
+                             .memory_bytes = 123456789};
+    CHECK_STATUS(OK, metrics_step(m, &s));
+}
+
+static char *lines_of(const char *folder)
+{
+    struct text t = {0};
+    char *path = file_join(folder, "metrics.jsonl");
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
+    free(path);
+    return t.data;
+}
+
+TEST(metrics_lines_have_the_documented_keys_and_no_other)
+{
+    const char *folder = test_folder();
+    struct metrics *m = start(folder, &plain, 0);
+    log_step(m, 10, 8.0491301234);
+    metrics_close(m);
+    char *lines = lines_of(folder);
+    CHECK(!strcmp(lines, "{\"step\":10,\"loss\":8.04913012,\"max_loss\":9.04913012,"
+                         "\"grad_norm\":0.5,\"lr\":0.0003,\"tokens_seen\":10000,"
+                         "\"tokens_per_second\":2500,\"tokens_per_second_per_rank\":1250,"
+                         "\"tflops_per_rank\":1.25,\"mfu\":1.25,\"step_seconds\":0.4,"
+                         "\"data_seconds\":0.1,\"memory_bytes\":123456789}\n"));
+    free(lines);
+}
+
+TEST(metrics_nine_digits_give_back_every_float)
+{
+    const char *folder = test_folder();
+    struct metrics *m = start(folder, &plain, 0);
+    float loss = 2.71828174f;
+    for (int64_t step = 1; step <= 200; step++, loss = nextafterf(loss, 9)) log_step(m, step, loss);
+    metrics_close(m);
+    char *lines = lines_of(folder), *rest = lines;
+    loss = 2.71828174f;
+    for (int i = 0; i < 200; i++, loss = nextafterf(loss, 9)) {
+        struct json *v;
+        char *line = strsep(&rest, "\n");
+        CHECK_STATUS(OK, json_parse(line, strlen(line), "line", &v));
+        CHECK((float)json_number(json_get(v, "loss")) == loss);
+        json_free(v);
+    }
+    free(lines);
+}
+
+TEST(metrics_that_are_not_finite_are_null)
+{
+    const char *folder = test_folder();
+    struct metrics *m = start(folder, &board, 0);
+    log_step(m, 1, NAN);
+    log_step(m, 2, INFINITY);
+    CHECK_STATUS(OK, metrics_validation(m, 2, NAN, 1, 1, 1));
+    metrics_close(m);
+    char *lines = lines_of(folder), *rest = lines;
+    for (int i = 0; i < 3; i++) {
+        struct json *v;
+        char *line = strsep(&rest, "\n");
+        CHECK_STATUS(OK, json_parse(line, strlen(line), "line", &v));
+        CHECK(json_is_null(json_get(v, i < 2 ? "loss" : "validation_loss")));
+        json_free(v);
+    }
+    CHECK(rest && !*rest);
+    free(lines);
+}
+
+TEST(metrics_validation_lines_have_a_step_and_a_loss)
+{
+    const char *folder = test_folder();
+    struct metrics *m = start(folder, &plain, 0);
+    CHECK_STATUS(OK, metrics_validation(m, 20, 7.25, 2, 4096, 1));
+    metrics_close(m);
+    char *lines = lines_of(folder);
+    CHECK(!strcmp(lines, "{\"step\":20,\"validation_loss\":7.25}\n"));
+    free(lines);
+}
+
+TEST(metrics_of_a_resumed_run_equal_those_of_a_straight_one)
+{
+    const char *straight = test_folder(), *resumed = test_folder();
+    struct metrics *m = start(straight, &plain, 0);
+    for (int64_t step = 1; step <= 6; step++) log_step(m, step, 9.0 / (double)step);
+    metrics_close(m);
+    m = start(resumed, &plain, 0);
+    for (int64_t step = 1; step <= 5; step++) log_step(m, step, 9.0 / (double)step);
+    metrics_close(m);
+    m = start(resumed, &plain, 3); /* killed after step 5; the checkpoint was of step 3 */
+    for (int64_t step = 4; step <= 6; step++) log_step(m, step, 9.0 / (double)step);
+    metrics_close(m);
+    char *a = lines_of(straight), *b = lines_of(resumed);
+    CHECK(!strcmp(a, b));
+    free(a);
+    free(b);
+}
+
+/* A record's length, and the start of the next one. */
+static size_t next_record(const struct text *t, size_t at, size_t *len)
+{
+    CHECK(at + 16 <= t->len);
+    *len = (unsigned char)t->data[at] + 256u * (unsigned char)t->data[at + 1];
+    CHECK(at + 16 + *len <= t->len);
+    return at + 16 + *len;
+}
+
+TEST(metrics_write_an_event_file_a_start)
+{
+    const char *folder = test_folder();
+    struct metrics *m = start(folder, &board, 0);
+    log_step(m, 1, 3);
+    metrics_close(m);
+    m = start(folder, &board, 1);
+    log_step(m, 2, 2);
+    CHECK_STATUS(OK, metrics_validation(m, 2, 7.25, 2, 4096, 1));
+    metrics_close(m);
+    struct file_list names;
+    struct text t = {0};
+    char *tb = file_join(folder, "tb");
+    CHECK_STATUS(OK, file_list_dir(&names, tb));
+    CHECK(names.count == 2);
+    CHECK_STATUS(OK, file_read(file_join(tb, names.paths[1]), 1 << 20, &t));
+    size_t len, at = next_record(&t, 0, &len);
+    CHECK(memmem(t.data, at, "brain.Event:2", 13));
+    const char mark[] = {0x10, 2, 0x3a, 2, 8, 1}; /* step 2, session log: start */
+    CHECK(memmem(t.data + at, 12 + 9 + sizeof mark, mark, sizeof mark));
+    at = next_record(&t, at, &len);
+    static const char *const tags[] = {"loss_metrics/global_avg_loss",
+                                       "loss_metrics/global_max_loss",
+                                       "grad_norm",
+                                       "throughput(tps)",
+                                       "tflops",
+                                       "mfu(%)",
+                                       "time_metrics/end_to_end(s)",
+                                       "time_metrics/data_loading(s)",
+                                       "time_metrics/data_loading(%)",
+                                       "memory/max_active(GiB)",
+                                       "memory/max_active(%)",
+                                       "memory/max_reserved(GiB)",
+                                       "memory/max_reserved(%)",
+                                       "memory/num_alloc_retries",
+                                       "memory/num_ooms",
+                                       "n_tokens_seen",
+                                       "lr"};
+    size_t step_record = at;
+    at = next_record(&t, at, &len);
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
+        CHECK(memmem(t.data + step_record, at - step_record, tags[i], strlen(tags[i])));
+    CHECK(memmem(t.data + at, t.len - at, "validation_metrics/loss", 23));
+    CHECK(next_record(&t, at, &len) == t.len);
+    file_list_release(&names);
+    text_release(&t);
+}
+
+TEST(metrics_say_what_they_cannot_write)
+{
+    struct metrics *m = NULL;
+    const char *folder = test_folder();
+    char *file = file_join(folder, "taken");
+    CHECK_STATUS(OK, file_write(file, "x", 1));
+    struct metrics_options o = {.config = &plain, .dump_folder = file, .num_ranks = 1};
+    CHECK_STATUS(IO, metrics_open(&m, &o));
+    CHECK_MESSAGE("taken");
+    CHECK(m == NULL);
+    metrics_close(NULL);
+}
