@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "app/app.h"
+
+struct values {
+    bool json;
+    int64_t steps;
+    double rate;
+    const char *name;
+};
+
+/* Reads words up to NULL as the arguments of "do". */
+static enum status read(struct arguments *a, struct values *v, const char *const *words)
+{
+    const struct flag flags[] = {
+        {"json", FLAG_SWITCH, &v->json, "as JSON"},
+        {"steps", FLAG_INT, &v->steps, "how many"},
+        {"rate", FLAG_REAL, &v->rate, "how fast"},
+        {"name", FLAG_TEXT, &v->name, "whose"},
+        {0},
+    };
+    char *argv[32] = {(char *)(uintptr_t) "do"};
+    int argc = 1;
+    for (; words[argc - 1]; argc++) argv[argc] = (char *)(uintptr_t)words[argc - 1];
+    return arguments_read(a, flags, "do THING\n\nDoes it.", 1, 2, argc, argv);
+}
+#define READ(a, v, ...) read(a, v, (const char *const[]){__VA_ARGS__, NULL})
+
+TEST(arguments_are_words_flags_and_settings_in_any_order)
+{
+    struct arguments a;
+    struct values v = {.name = "nobody"};
+    CHECK_STATUS(OK, READ(&a, &v, "--steps", "12", "x.toml", "optimizer.lr=1e-3", "--rate=0.5",
+                          "--json", "a.b=c/d"));
+    CHECK(v.json && v.steps == 12 && v.rate == 0.5 && !strcmp(v.name, "nobody"));
+    CHECK(a.num_words == 1 && !strcmp(a.words[0], "x.toml") && a.num_settings == 2 && !a.help);
+    CHECK(!strcmp(a.settings[1], "a.b=c/d"));
+}
+
+TEST(arguments_with_a_path_before_the_equals_sign_are_words)
+{
+    struct arguments a;
+    struct values v = {0};
+    CHECK_STATUS(OK, READ(&a, &v, "./dir/lr=3.toml", "plain=word"));
+    CHECK(a.num_words == 2 && a.num_settings == 0);
+}
+
+TEST(arguments_after_two_dashes_are_words)
+{
+    struct arguments a;
+    struct values v = {0};
+    CHECK_STATUS(OK, READ(&a, &v, "--", "--steps", "a.b=c"));
+    CHECK(a.num_words == 2 && !strcmp(a.words[0], "--steps") && v.steps == 0);
+}
+
+TEST(arguments_that_are_wrong_name_the_flag_and_the_nearest_one)
+{
+    struct arguments a;
+    struct values v = {0};
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--stops", "3"));
+    CHECK_MESSAGE("unknown flag --stops; did you mean --steps?");
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--quite-something-else"));
+    CHECK_MESSAGE("unknown flag --quite-something-else; see --help");
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--steps", "3x"));
+    CHECK_MESSAGE("--steps: \"3x\" is not a number");
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--steps=99999999999999999999"));
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--rate="));
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--steps"));
+    CHECK_MESSAGE("--steps needs a value");
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--json=yes"));
+    CHECK_MESSAGE("--json takes no value");
+}
+
+TEST(arguments_are_counted)
+{
+    struct arguments a;
+    struct values v = {0};
+    const char *many[101];
+    for (int i = 0; i < 100; i++) many[i] = "word";
+    many[29] = NULL;
+    CHECK_STATUS(USAGE, READ(&a, &v, "--json"));
+    CHECK_MESSAGE("usage: llamero do THING");
+    CHECK_STATUS(USAGE, read(&a, &v, many));
+    CHECK_MESSAGE("29 arguments where 1 to 2 are wanted");
+}

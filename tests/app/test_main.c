@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+TEST(main_lists_the_commands_and_tells_its_version)
+{
+    struct text out = {0}, err = {0};
+    CHECK(LLAMERO(&out, &err, "--help") == 0);
+    CHECK(strstr(out.data, "usage: llamero COMMAND") && !err.len);
+    CHECK(LLAMERO(&out, &err, "--version") == 0);
+    CHECK(!strncmp(out.data, "llamero ", 8) && !err.len);
+    text_release(&out);
+    text_release(&err);
+}
+
+TEST(main_answers_wrong_use_with_64_and_one_line)
+{
+    struct text out = {0}, err = {0};
+    CHECK(LLAMERO(&out, &err, "no-such-command-at-all") == 64);
+    CHECK(!out.len);
+    CHECK(!strcmp(err.data, "error: no command \"no-such-command-at-all\"; "
+                            "`llamero --help` lists them\n"));
+    CHECK(test_llamero(&out, &err, (const char *const[]){NULL}) == 64);
+    CHECK(!out.len && strstr(err.data, "which command?"));
+    text_release(&out);
+    text_release(&err);
+}
+
+TEST(main_fails_when_its_answer_cannot_be_written)
+{
+    struct text err = {0};
+    const char *program = getenv("LLAMERO") ? getenv("LLAMERO") : "build/llamero";
+    const char *const argv[] = {"sh", "-c", "exec \"$0\" --help >/dev/full", program, NULL};
+    CHECK(test_run(argv, NULL, &err) == 74);
+    CHECK(strstr(err.data, "writing to stdout failed"));
+    text_release(&err);
+}

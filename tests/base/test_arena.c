@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/arena.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static unsigned char *take_some(struct arena *a)
+{
+    arena_take(a, 3, 7);
+    size_t mark = arena_mark(a);
+    arena_take(a, 1000, 8);
+    arena_reset(a, mark);
+    return arena_take(a, 5, 4);
+}
+
+TEST(arena_without_memory_counts_what_the_same_calls_take_later)
+{
+    struct arena a = {0};
+    CHECK(take_some(&a) == NULL);
+    CHECK(a.used == 128 && a.peak == 64 + 8000 && !a.overflow);
+    size_t bytes = a.peak;
+    CHECK_STATUS(OK, arena_init(&a, bytes));
+    unsigned char *last = take_some(&a);
+    CHECK(last == a.base + 64 && a.peak == bytes);
+    arena_release(&a);
+    CHECK(!a.base && !a.size && !a.used);
+}
+
+TEST(arena_pieces_are_aligned_zeroed_and_apart)
+{
+    struct arena a;
+    CHECK_STATUS(OK, arena_init(&a, 1 << 16));
+    unsigned char *before = NULL;
+    for (size_t bytes = 1; bytes < 200; bytes += 13) {
+        unsigned char *p = arena_take(&a, bytes, 1);
+        CHECK((uintptr_t)p % ARENA_ALIGN == 0 && p > before);
+        for (size_t i = 0; i < bytes; i++) CHECK(p[i] == 0);
+        memset(p, 0xFF, bytes);
+        before = p + bytes - 1;
+    }
+    arena_release(&a);
+}
+
+TEST(arena_notices_sizes_beyond_memory_while_measuring)
+{
+    struct arena a = {0};
+    arena_take(&a, SIZE_MAX / 2, 3);
+    CHECK(a.overflow && a.used == 0);
+    a = (struct arena){0};
+    arena_take(&a, SIZE_MAX - 70, 1);
+    arena_take(&a, 100, 1);
+    CHECK(a.overflow);
+}
+
+TEST(arena_says_how_much_memory_the_system_refused)
+{
+    struct arena a;
+    CHECK_STATUS(MEMORY, arena_init(&a, (size_t)1 << 62));
+    CHECK_MESSAGE("GiB");
+    CHECK(!a.base);
+}
+
+TEST(arena_taking_more_than_was_measured_is_a_bug)
+{
+    pid_t child = fork();
+    if (!child) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        struct arena a;
+        if (!freopen("/dev/null", "w", stderr) || arena_init(&a, 128)) _exit(1);
+        arena_take(&a, 129, 1);
+        _exit(0);
+    }
+    int code;
+    CHECK(child > 0 && waitpid(child, &code, 0) == child);
+    CHECK(WIFSIGNALED(code) && WTERMSIG(code) == SIGABRT);
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/checksum.h"
+
+TEST(checksum_gives_the_published_values)
+{
+    unsigned char zeros[32] = {0}, ones[32], up[32];
+    memset(ones, 0xFF, sizeof ones);
+    for (unsigned i = 0; i < 32; i++) up[i] = (unsigned char)i;
+    CHECK(checksum_crc32c(0, "123456789", 9) == 0xE3069283);
+    /* RFC 3720, appendix B.4. */
+    CHECK(checksum_crc32c(0, zeros, 32) == 0x8A9136AA);
+    CHECK(checksum_crc32c(0, ones, 32) == 0x62A8AB43);
+    CHECK(checksum_crc32c(0, up, 32) == 0x46DD794E);
+    CHECK(checksum_crc32c(0, "", 0) == 0);
+}
+
+TEST(checksum_of_pieces_is_that_of_the_whole)
+{
+    unsigned char bytes[257];
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i * i + 7 * i);
+    uint32_t whole = checksum_crc32c(0, bytes, sizeof bytes);
+    for (size_t cut = 0; cut <= sizeof bytes; cut++) {
+        uint32_t first = checksum_crc32c(0, bytes, cut);
+        CHECK(checksum_crc32c(first, bytes + cut, sizeof bytes - cut) == whole);
+    }
+}
+
+TEST(checksum_sees_every_flipped_bit)
+{
+    unsigned char bytes[40] = "a short text, and each of its bits";
+    uint32_t good = checksum_crc32c(0, bytes, sizeof bytes);
+    for (size_t bit = 0; bit < 8 * sizeof bytes; bit++) {
+        bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        CHECK(checksum_crc32c(0, bytes, sizeof bytes) != good);
+        bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    }
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char *in_folder(const char *name) { return file_join(test_folder(), name); }
+
+TEST(file_written_is_the_file_read)
+{
+    char *path = in_folder("a.bin");
+    struct text got = {0};
+    uint64_t size = 0;
+    CHECK_STATUS(OK, file_write(path, "old and longer", 14));
+    CHECK_STATUS(OK, file_write(path, "new\0bytes", 9));
+    CHECK_STATUS(OK, file_size(path, &size));
+    CHECK(size == 9 && file_exists(path) && !file_is_dir(path));
+    CHECK_STATUS(OK, file_read(path, 9, &got));
+    CHECK(got.len == 9 && !memcmp(got.data, "new\0bytes", 10));
+    CHECK_STATUS(DATA, file_read(path, 8, &got));
+    CHECK_MESSAGE("9 bytes, more than the 8 allowed");
+    text_release(&got);
+    free(path);
+}
+
+TEST(file_write_leaves_nothing_half_done)
+{
+    const char *folder = test_folder();
+    char *target = file_join(folder, "taken"), *absent = file_join(folder, "no/file");
+    CHECK_STATUS(OK, file_make_dirs(target));
+    CHECK_STATUS(IO, file_write(target, "x", 1));
+    CHECK_STATUS(IO, file_write(absent, "x", 1));
+    struct file_list names;
+    CHECK_STATUS(OK, file_list_dir(&names, folder));
+    CHECK(names.count == 1 && !strcmp(names.paths[0], "taken"));
+    file_list_release(&names);
+    free(target);
+    free(absent);
+}
+
+TEST(file_reading_wants_a_regular_file)
+{
+    char *absent = in_folder("absent"), *fifo = in_folder("fifo");
+    struct text got = {0};
+    struct file_map map;
+    CHECK(mkfifo(fifo, 0600) == 0);
+    CHECK_STATUS(MISSING, file_read(absent, 10, &got));
+    CHECK_MESSAGE("absent: no such file");
+    CHECK_STATUS(DATA, file_read(fifo, 10, &got));
+    CHECK_STATUS(DATA, file_map_open(&map, "/dev/null"));
+    CHECK_MESSAGE("not a regular file");
+    text_release(&got);
+    free(absent);
+    free(fifo);
+}
+
+TEST(file_reads_and_writes_at_an_offset_are_whole_or_fail)
+{
+    char *path = in_folder("at"), bytes[4] = "";
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0);
+    CHECK_STATUS(OK, file_write_at(fd, path, "wxyz", 4, 3));
+    CHECK_STATUS(OK, file_read_at(fd, path, bytes, 4, 3));
+    CHECK(!memcmp(bytes, "wxyz", 4));
+    CHECK_STATUS(OK, file_read_at(fd, path, bytes, 4, 0));
+    CHECK(!memcmp(bytes, "\0\0\0w", 4));
+    CHECK_STATUS(DATA, file_read_at(fd, path, bytes, 4, 5));
+    CHECK_MESSAGE("ends 2 bytes early");
+    close(fd);
+    CHECK_STATUS(IO, file_write_at(-1, path, "x", 1, 0));
+    free(path);
+}
+
+TEST(file_trees_are_made_and_removed_but_links_are_not_followed)
+{
+    char *top = in_folder("t"), *deep = file_join(top, "a//b/c/"), *link = file_join(top, "a/link");
+    char *kept = in_folder("kept");
+    CHECK_STATUS(OK, file_make_dirs(deep));
+    CHECK_STATUS(OK, file_make_dirs(deep));
+    CHECK(file_is_dir(deep));
+    CHECK_STATUS(OK, file_make_dirs(kept));
+    char *inside = file_join(kept, "file");
+    CHECK_STATUS(OK, file_write(inside, "x", 1));
+    CHECK(symlink(kept, link) == 0);
+    char *through = file_join(inside, "below");
+    CHECK_STATUS(IO, file_make_dirs(through));
+    CHECK_STATUS(OK, file_remove_tree(top));
+    CHECK(!file_exists(top) && file_exists(inside));
+    CHECK_STATUS(OK, file_remove_tree(top));
+    char *all[] = {top, deep, link, kept, inside, through};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+TEST(file_map_shows_the_bytes_and_an_empty_file_has_none)
+{
+    char *path = in_folder("m");
+    struct file_map map;
+    CHECK_STATUS(OK, file_write(path, "mapped", 6));
+    CHECK_STATUS(OK, file_map_open(&map, path));
+    CHECK(map.size == 6 && !memcmp(map.data, "mapped", 6));
+    file_map_close(&map);
+    CHECK(!map.data && !map.size);
+    CHECK_STATUS(OK, file_write(path, "", 0));
+    CHECK_STATUS(OK, file_map_open(&map, path));
+    CHECK(!map.data && !map.size);
+    file_map_close(&map);
+    free(path);
+}
+
+TEST(file_patterns_give_sorted_paths)
+{
+    const char *folder = test_folder();
+    static const char *const names[] = {"b.txt", "a.txt", "B.txt", "c.bin"};
+    for (size_t i = 0; i < 4; i++) {
+        char *path = file_join(folder, names[i]);
+        CHECK_STATUS(OK, file_write(path, "", 0));
+        free(path);
+    }
+    char *pattern = file_join(folder, "*.txt"), *none = file_join(folder, "*.gz");
+    struct file_list l;
+    CHECK_STATUS(OK, file_glob(&l, pattern));
+    CHECK(l.count == 3 && strstr(l.paths[0], "B.txt") && strstr(l.paths[1], "a.txt"));
+    file_list_release(&l);
+    CHECK_STATUS(MISSING, file_glob(&l, none));
+    CHECK_MESSAGE("*.gz: no such file");
+    CHECK_STATUS(MISSING, file_list_dir(&l, none));
+    free(pattern);
+    free(none);
+}
+
+TEST(file_join_keeps_absolute_names_and_adds_one_slash)
+{
+    static const char *const cases[][3] = {
+        {"a", "b", "a/b"}, {"a/", "b", "a/b"}, {"a", "/b", "/b"}, {"", "b", "b"}, {"/", "b", "/b"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *got = file_join(cases[i][0], cases[i][1]);
+        CHECK(!strcmp(got, cases[i][2]));
+        free(got);
+    }
+}
+
+TEST(reader_takes_little_endian_values_and_stops_at_the_end)
+{
+    static const unsigned char bytes[] = {7, 1, 2, 3, 4, 8, 7, 6, 5, 4, 3, 2, 1, 9};
+    struct reader r = {.at = bytes, .end = bytes + sizeof bytes, .name = "f"};
+    uint8_t one;
+    uint32_t four;
+    uint64_t eight;
+    const unsigned char *at;
+    CHECK_STATUS(OK, reader_u8(&r, &one, "a"));
+    CHECK_STATUS(OK, reader_u32(&r, &four, "b"));
+    CHECK_STATUS(OK, reader_u64(&r, &eight, "c"));
+    CHECK(one == 7 && four == 0x04030201 && eight == 0x0102030405060708);
+    CHECK_STATUS(DATA, reader_u32(&r, &four, "the tail"));
+    CHECK_MESSAGE("f: the tail needs 4 bytes but 1 are left");
+    CHECK(reader_left(&r) == 1);
+    CHECK_STATUS(OK, reader_bytes(&r, 1, &at, "d"));
+    CHECK(*at == 9 && reader_left(&r) == 0);
+    CHECK_STATUS(OK, reader_bytes(&r, 0, &at, "e"));
+}
+
+TEST(reader_counts_are_held_against_what_is_left)
+{
+    static const unsigned char bytes[64];
+    struct reader r = {.at = bytes, .end = bytes + sizeof bytes, .name = "f"};
+    size_t total = 0;
+    CHECK_STATUS(OK, reader_count(&r, 8, 8, &total, "x"));
+    CHECK(total == 64);
+    CHECK_STATUS(DATA, reader_count(&r, 9, 8, &total, "x"));
+    CHECK_STATUS(DATA, reader_count(&r, UINT64_MAX / 4, 8, &total, "offsets"));
+    CHECK_MESSAGE("offsets claims");
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+static struct json *parse(const char *text)
+{
+    struct json *root = NULL;
+    CHECK_STATUS(OK, json_parse(text, strlen(text), "test", &root));
+    return root;
+}
+
+TEST(json_members_are_found_by_name_and_in_order)
+{
+    struct json *root = parse(" {\"a\": [1, 2.5, -3e2], \"b\": {\"c\": \"x\"}, \"d\": true,"
+                              " \"e\": null} \n");
+    const struct json *a = json_get(root, "a"), *b = json_get(root, "b");
+    CHECK(json_is_object(root) && json_count(root) == 4 && json_is_array(a));
+    CHECK(json_count(a) == 3 && json_number(json_next(json_first(a))) == 2.5);
+    CHECK(!strcmp(json_key(b), "b") && !strcmp(json_string(json_get(b, "c")), "x"));
+    CHECK(json_is_bool(json_get(root, "d")) && json_true(json_get(root, "d")));
+    CHECK(json_is_null(json_get(root, "e")));
+    CHECK(!json_get(root, "A") && !json_get(a, "a") && !json_get(NULL, "a"));
+    CHECK(!json_is_string(NULL) && !json_is_number(NULL) && json_count(NULL) == 0);
+    json_free(root);
+}
+
+TEST(json_refuses_what_is_not_strict_json)
+{
+    static const char *const wrong[] = {
+        "",
+        "{",
+        "{\"a\": 1,}",
+        "[1 2]",
+        "{\"a\": 1} x",
+        "{\"a\": 1, \"a\": 2}",
+        "[{\"b\": {\"a\": 1, \"c\": 0, \"a\": 2}}]",
+        "[\"\\u0000\"]",
+        "\"\xff\"",
+        "\"\xc0\x80\"",
+        "\"\xed\xa0\x80\"",
+        "\"\xf4\x90\x80\x80\"",
+        "{'a': 1}",
+        "nul",
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct json *root = NULL;
+        CHECK_STATUS(DATA, json_parse(wrong[i], strlen(wrong[i]), "bad.json", &root));
+        CHECK(!root);
+        CHECK_MESSAGE("bad.json: ");
+    }
+    struct json *root = NULL;
+    CHECK_STATUS(DATA, json_parse("[1\0]", 4, "bad.json", &root));
+}
+
+TEST(json_nests_only_so_deep)
+{
+    enum { DEEP = 100000 };
+    char *text = heap(DEEP + 1);
+    struct json *root = NULL;
+    memset(text, '[', DEEP);
+    CHECK_STATUS(DATA, json_parse(text, DEEP, "deep", &root));
+    free(text);
+}
+
+TEST(json_integers_are_exact_and_in_bounds_or_refused)
+{
+    struct json *root = parse("{\"big\": 9007199254740992, \"bigger\": 1e16, \"half\": 1.5,"
+                              " \"word\": \"7\", \"less\": -1}");
+    int64_t x = 0;
+    CHECK_STATUS(OK, json_get_int(root, "big", 0, INT64_MAX, &x));
+    CHECK(x == (int64_t)1 << 53);
+    CHECK_STATUS(DATA, json_get_int(root, "bigger", 0, INT64_MAX, &x));
+    CHECK_STATUS(DATA, json_get_int(root, "half", 0, 9, &x));
+    CHECK_STATUS(DATA, json_get_int(root, "word", 0, 9, &x));
+    CHECK_STATUS(DATA, json_get_int(root, "less", 0, 9, &x));
+    CHECK_MESSAGE("\"less\" is not a whole number between 0 and 9");
+    CHECK_STATUS(DATA, json_get_int(root, "none", 0, 9, &x));
+    CHECK_MESSAGE("\"none\" is missing");
+    const char *word = NULL;
+    CHECK_STATUS(OK, json_get_string(root, "word", &word));
+    CHECK(!strcmp(word, "7"));
+    CHECK_STATUS(DATA, json_get_string(root, "big", &word));
+    json_free(root);
+}
+
+TEST(json_quoted_strings_read_back)
+{
+    char all[256];
+    for (int i = 1; i < 128; i++) all[i - 1] = (char)i;
+    strcpy(all + 127, "\xc3\xa9\xf0\x9f\xa6\x99");
+    struct text t = {0};
+    json_quote(&t, all);
+    struct json *root = parse(t.data);
+    CHECK(!strcmp(json_string(root), all));
+    json_free(root);
+    text_release(&t);
+}
+
+TEST(json_reals_read_back_to_the_same_bits)
+{
+    static const double values[] = {0.1, 1.0 / 3, 6.02214076e23, 5e-324, -1.7976931348623157e308};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        struct text t = {0};
+        json_real(&t, values[i]);
+        CHECK(strtod(t.data, NULL) == values[i]);
+        text_release(&t);
+    }
+    struct text t = {0};
+    json_real(&t, NAN);
+    json_real(&t, INFINITY);
+    CHECK(!strcmp(t.data, "nullnull"));
+    text_release(&t);
+}
+
+TEST(json_files_are_read_up_to_a_limit)
+{
+    struct json *root = NULL;
+    char *path = file_join(test_folder(), "x.json");
+    CHECK_STATUS(OK, file_write(path, "[1, 2]", 6));
+    CHECK_STATUS(OK, json_read(path, 6, &root));
+    CHECK(json_count(root) == 2);
+    json_free(root);
+    CHECK_STATUS(DATA, json_read(path, 5, &root));
+    CHECK_MESSAGE("x.json: 6 bytes, more than the 5 allowed");
+    free(path);
+}
+
+TEST(utf8_is_judged_as_rfc_3629_says)
+{
+    CHECK(utf8_valid("", 0) && utf8_valid("a\xc3\xa9\xe2\x82\xac\xf0\x9f\xa6\x99", 10));
+    CHECK(utf8_valid("\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf", 10));
+    static const char *const wrong[] = {"\x80",         "\xc1\xbf",         "\xc3",
+                                        "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xf5\x80\x80\x80",
+                                        "\xe2\x82",     "\xed\xbf\xbf",     "a\xff"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        CHECK(!utf8_valid(wrong[i], strlen(wrong[i])));
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+/* What is logged by `run` to stderr, in `out`. */
+static void caught(void (*run)(void), struct text *out)
+{
+    char *path = file_join(test_folder(), "stderr");
+    fflush(stderr);
+    int old = dup(STDERR_FILENO), fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(old >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+    run();
+    fflush(stderr);
+    dup2(old, STDERR_FILENO);
+    close(old);
+    close(fd);
+    CHECK_STATUS(OK, file_read(path, 1 << 20, out));
+    free(path);
+}
+
+static void three_lines(void)
+{
+    log_line(LOG_INFO, "step %d", 5);
+    log_line(LOG_WARN, "slow %s", "disk");
+    log_line(LOG_ERROR, "no %s", "file");
+}
+
+static void three_quiet_lines(void)
+{
+    log_quiet(true);
+    three_lines();
+    log_quiet(false);
+}
+
+TEST(log_lines_go_to_stderr_with_their_level)
+{
+    struct text got = {0};
+    caught(three_lines, &got);
+    CHECK(!strcmp(got.data, "step 5\nwarning: slow disk\nerror: no file\n"));
+    text_release(&got);
+}
+
+TEST(log_keeps_quiet_lines_for_the_file)
+{
+    struct text got = {0}, kept = {0};
+    char *path = file_join(test_folder(), "log.txt");
+    CHECK_STATUS(OK, log_open(path));
+    caught(three_quiet_lines, &got);
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK(!strcmp(got.data, "warning: slow disk\nerror: no file\n"));
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &kept));
+    CHECK(strstr(kept.data, " step 5\n") && strstr(kept.data, " warning: slow disk\n"));
+    CHECK(kept.data[4] == '-' && kept.data[13] == ':');
+    free(path);
+    text_release(&got);
+    text_release(&kept);
+}
+
+TEST(log_says_why_a_file_cannot_be_opened)
+{
+    char *path = file_join(test_folder(), "no/such/folder/log.txt");
+    CHECK_STATUS(IO, log_open(path));
+    CHECK_MESSAGE("log.txt: ");
+    free(path);
+}
+
+TEST(log_has_no_colour_where_nobody_looks)
+{
+    int old = dup(STDERR_FILENO), fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    CHECK(old >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+    bool colour = log_colour();
+    dup2(old, STDERR_FILENO);
+    close(old);
+    close(fd);
+    CHECK(!colour);
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/status.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static enum status fails(int value) { FAIL(DATA, "file.bin: got %d, wanted 3", value); }
+
+static enum status passes_up(int value)
+{
+    TRY(fails(value));
+    return STATUS_OK;
+}
+
+static enum status holds(bool *released)
+{
+    enum status st = STATUS_OK;
+    TRY_OUT(passes_up(4));
+out:
+    *released = true;
+    return st;
+}
+
+TEST(status_names_the_cause_and_the_way_it_took)
+{
+    bool released = false;
+    CHECK(holds(&released) == STATUS_DATA && released);
+    CHECK(!strcmp(status_message(), "file.bin: got 4, wanted 3"));
+    CHECK(strstr(status_stack(), "in fails(value)"));
+    CHECK(strstr(status_stack(), "in passes_up(4)"));
+}
+
+TEST(status_every_kind_has_a_name_a_text_and_the_promised_exit_code)
+{
+    for (int s = 0; s < STATUS_COUNT; s++) {
+        CHECK(status_name((enum status)s)[0] && status_text((enum status)s)[0]);
+        CHECK((status_exit_code((enum status)s) == 0) == (s == STATUS_OK));
+    }
+    CHECK(status_exit_code(STATUS_USAGE) == 64 && status_exit_code(STATUS_DATA) == 65);
+    CHECK(status_exit_code(STATUS_MISSING) == 66 && status_exit_code(STATUS_IO) == 74);
+    CHECK(status_exit_code(STATUS_REQUEUE) == 75 && status_exit_code(STATUS_CONFIG) == 78);
+    CHECK(status_exit_code(STATUS_DIVERGED) == 80 && status_exit_code(STATUS_COMM) == 81);
+    CHECK(status_exit_code(STATUS_DEVICE) == 83);
+}
+
+TEST(status_a_message_may_quote_the_one_before)
+{
+    fails(1);
+    status_fail(STATUS_IO, "x.c", 1, "again: %s", status_message());
+    CHECK(!strcmp(status_message(), "again: file.bin: got 1, wanted 3"));
+}
+
+TEST(status_cuts_messages_that_are_too_long)
+{
+    char *word = heap(100000);
+    memset(word, 'x', 99999);
+    status_fail(STATUS_IO, "x.c", 1, "%s", word);
+    for (int i = 0; i < 500; i++) status_trace(STATUS_IO, "x.c", 1, "a_call_with_some_name()");
+    CHECK(strlen(status_message()) > 1000 && strlen(status_message()) < 99999);
+    CHECK(strlen(status_stack()) < 99999);
+    free(word);
+}
+
+static void *fails_elsewhere(void *unused)
+{
+    fails(99);
+    return unused;
+}
+
+TEST(status_of_one_thread_does_not_touch_another)
+{
+    pthread_t thread;
+    fails(7);
+    CHECK(pthread_create(&thread, NULL, fails_elsewhere, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK_MESSAGE("got 7");
+    CHECK(status_adopt(STATUS_IO, "theirs", "  at y.c:2\n") == STATUS_IO);
+    CHECK_MESSAGE("theirs");
+    CHECK(!strcmp(status_stack(), "  at y.c:2\n"));
+}
+
+TEST(status_a_bug_ends_the_program_and_says_where)
+{
+    int ends[2], code;
+    CHECK(pipe(ends) == 0);
+    pid_t child = fork();
+    if (!child) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        dup2(ends[1], STDERR_FILENO);
+        BUG_IF(1 + 1 == 2);
+        _exit(0);
+    }
+    char said[256] = "";
+    close(ends[1]);
+    CHECK(read(ends[0], said, sizeof said - 1) > 0);
+    close(ends[0]);
+    CHECK(child > 0 && waitpid(child, &code, 0) == child);
+    CHECK(WIFSIGNALED(code) && WTERMSIG(code) == SIGABRT);
+    CHECK(strstr(said, "test_status.c") && strstr(said, "1 + 1 == 2"));
+}
