@@ -13,8 +13,8 @@ extern char **environ;
 
 static struct CMUnitTest *tests;
 static const char **files;
+static char scratch[64], **folders;
 static size_t num_tests, num_folders;
-static char scratch[64];
 
 void test_register(const char *file, const char *name, void (*run)(void **))
 {
@@ -27,7 +27,9 @@ void test_register(const char *file, const char *name, void (*run)(void **))
 const char *test_folder(void)
 {
     char *path = heap(sizeof scratch + 32);
-    snprintf(path, sizeof scratch + 32, "%s/%zu", scratch, num_folders++);
+    snprintf(path, sizeof scratch + 32, "%s/%zu", scratch, num_folders);
+    folders = heap_grow(folders, num_folders + 1, sizeof *folders);
+    folders[num_folders++] = path;
     CHECK_STATUS(OK, file_make_dirs(path));
     return path;
 }
@@ -95,6 +97,10 @@ int main(int argc, char **argv)
     snprintf(scratch, sizeof scratch, "/tmp/llamero-test-%ld", (long)getpid());
     int failed = _cmocka_run_group_tests("llamero", tests, chosen, NULL, NULL);
     file_remove_tree(scratch);
+    for (size_t i = 0; i < num_folders; i++) free(folders[i]);
+    free(folders);
+    free(files);
+    free(tests);
     printf("%zu passed, %d failed\n", chosen - (size_t)failed, failed);
     return failed || !chosen;
 }
