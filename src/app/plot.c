@@ -1,0 +1,251 @@
+/* plot.c -- curves of one or several runs, on the terminal or as an SVG picture. */
+// SPDX-License-Identifier: Apache-2.0
+#include "app/app.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "metrics/chart.h"
+#include "metrics/history.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "plot RUN... [flags]\n\n"
+    "Draws what runs logged.  RUN is a dump folder or a metrics.jsonl; the loss comes with the\n"
+    "validation loss, where there is one.  Other keys are those of metrics.jsonl: grad_norm, lr,\n"
+    "tokens_per_second, mfu, ...";
+
+struct plot_flags {
+    const char *key, *svg, *title;
+    int64_t width, height, smooth, from;
+    bool log;
+};
+
+/* How a key is called on an axis, and the unit it is shown in. */
+static const struct {
+    const char *key, *label;
+    double scale;
+} labels[] = {
+    {"loss", "loss (nats/token)", 1},
+    {"max_loss", "largest loss of a rank (nats/token)", 1},
+    {"validation_loss", "validation loss (nats/token)", 1},
+    {"grad_norm", "gradient norm", 1},
+    {"lr", "learning rate", 1},
+    {"tokens_seen", "tokens seen", 1},
+    {"tokens_per_second", "tokens/s", 1},
+    {"tokens_per_second_per_rank", "tokens/s and rank", 1},
+    {"tflops_per_rank", "TFLOP/s and rank", 1},
+    {"mfu", "model FLOPs utilization (%)", 100},
+    {"step_seconds", "s/step", 1},
+    {"data_seconds", "s/step waiting for data", 1},
+    {"memory_bytes", "peak memory of a rank (GiB)", 1.0 / (1 << 30)},
+};
+
+/* One curve, and all that it borrows. */
+struct curve {
+    struct series series;
+    double *smoothed; /* or NULL */
+    char *name;
+};
+
+struct plot {
+    struct curve *curves;
+    struct chart_line *lines;
+    int num_curves;
+};
+
+static void release(struct plot *p)
+{
+    for (int i = 0; i < p->num_curves; i++) {
+        series_release(&p->curves[i].series);
+        free(p->curves[i].smoothed);
+        free(p->curves[i].name);
+    }
+    free(p->curves);
+    free(p->lines);
+}
+
+/* The last part of a run's path: the folder's name. */
+static char *last_part(const char *word)
+{
+    static const char file[] = "/metrics.jsonl";
+    size_t len = strlen(word), tail = sizeof file - 1;
+    if (len > tail && !strcmp(word + len - tail, file)) len -= tail;
+    while (len > 1 && word[len - 1] == '/') len--;
+    const char *slash = memrchr(word, '/', len);
+    const char *from = slash && slash + 1 < word + len ? slash + 1 : word;
+    return heap_string(from, (size_t)(word + len - from));
+}
+
+/* One run's curves are named by their keys, several runs' by their folders; by the whole path where
+ * two folders have the same name. */
+static char *name_of(const struct arguments *a, int run, const char *key, bool validation)
+{
+    if (a->num_words == 1) key = validation ? "validation" : key;
+    if (a->num_words == 1) return heap_string(key, strlen(key));
+    struct text name = {0};
+    char *mine = last_part(a->words[run]);
+    bool shared = false;
+    for (int i = 0; i < a->num_words && !shared; i++) {
+        char *other = last_part(a->words[i]);
+        shared = i != run && !strcmp(mine, other);
+        free(other);
+    }
+    text_addf(&name, "%s%s", shared ? a->words[run] : mine, validation ? " validation" : "");
+    free(mine);
+    return name.data;
+}
+
+/* Drops points before `from`, and those a logarithm does not have; scales the rest. */
+static void select_points(struct series *s, const struct plot_flags *f, double scale)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        if (s->steps[i] < (double)f->from || (f->log && !(s->values[i] > 0))) continue;
+        if (!isfinite(s->values[i] * scale)) continue;
+        s->steps[kept] = s->steps[i];
+        s->values[kept++] = s->values[i] * scale;
+    }
+    s->count = kept;
+}
+
+static enum status add_curve(struct plot *p, const struct arguments *a, int run, const char *key,
+                             double scale, const struct plot_flags *f)
+{
+    bool validation = strcmp(key, f->key) != 0;
+    struct curve c = {0};
+    TRY(history_read(a->words[run], key, &c.series));
+    select_points(&c.series, f, scale);
+    if (!c.series.count) {
+        series_release(&c.series);
+        return STATUS_OK;
+    }
+    c.name = name_of(a, run, key, validation);
+    if (!validation && f->smooth > 1) {
+        c.smoothed = heap_grow(NULL, c.series.count, sizeof *c.smoothed);
+        chart_smooth(c.series.values, c.series.count, (size_t)f->smooth, c.smoothed);
+    }
+    p->curves = heap_grow(p->curves, (size_t)p->num_curves + 1, sizeof *p->curves);
+    p->lines = heap_grow(p->lines, (size_t)p->num_curves + 1, sizeof *p->lines);
+    p->curves[p->num_curves] = c;
+    p->lines[p->num_curves++] =
+        (struct chart_line){.name = c.name,
+                            .x = c.series.steps,
+                            .y = c.smoothed ? c.smoothed : c.series.values,
+                            .raw = c.smoothed ? c.series.values : NULL,
+                            .count = c.series.count,
+                            .marks = validation,
+                            .colour = run + (validation && a->num_words == 1)};
+    return STATUS_OK;
+}
+
+static enum status no_points(const struct arguments *a, const struct plot_flags *f)
+{
+    enum status st = STATUS_OK;
+    struct text keys = {0};
+    TRY_OUT(history_keys(a->words[0], &keys));
+    if (!keys.len) FAIL_OUT(DATA, "%s: no step is logged", a->words[0]);
+    FAIL_OUT(DATA, "%s: nothing to draw for --key %s%s; it has: %s", a->words[0], f->key,
+             f->from || f->log ? " within --from and --log" : "", keys.data);
+out:
+    text_release(&keys);
+    return st;
+}
+
+static enum status read_runs(struct plot *p, const struct arguments *a, const struct plot_flags *f,
+                             double scale)
+{
+    for (int run = 0; run < a->num_words; run++) {
+        int before = p->num_curves;
+        TRY(add_curve(p, a, run, f->key, scale, f));
+        if (!strcmp(f->key, "loss")) TRY(add_curve(p, a, run, "validation_loss", 1, f));
+        if (p->num_curves == before && a->num_words > 1)
+            log_line(LOG_WARN, "%s: nothing to draw", a->words[run]);
+    }
+    if (!p->num_curves) TRY(no_points(a, f));
+    return STATUS_OK;
+}
+
+static enum status check_flags(struct plot_flags *f)
+{
+    struct winsize w = {0};
+    bool picture = *f->svg != 0;
+    if (!f->width && !picture) {
+        bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col >= 30;
+        f->width = known ? w.ws_col : 80;
+    }
+    if (!f->width) f->width = 860;
+    if (!f->height) f->height = picture ? 440 : 22;
+    int64_t least_width = picture ? 300 : 30, least_height = picture ? 200 : 8;
+    if (f->width < least_width || f->width > 10000)
+        FAIL(USAGE, "--width %lld is not within %lld..10000", (long long)f->width,
+             (long long)least_width);
+    if (f->height < least_height || f->height > 10000)
+        FAIL(USAGE, "--height %lld is not within %lld..10000", (long long)f->height,
+             (long long)least_height);
+    if (f->smooth < 0 || f->smooth > 1000)
+        FAIL(USAGE, "--smooth %lld is not within 0..1000", (long long)f->smooth);
+    return STATUS_OK;
+}
+
+static enum status draw(const struct chart *c, const char *svg)
+{
+    struct text out = {0};
+    enum status st = STATUS_OK;
+    if (*svg) {
+        chart_svg(c, &out);
+    } else {
+        const char *no = getenv("NO_COLOR");
+        chart_terminal(c, isatty(STDOUT_FILENO) && !(no && *no), &out);
+    }
+    if (*svg && strcmp(svg, "-"))
+        st = file_write(svg, out.data, out.len);
+    else
+        fwrite(out.data, 1, out.len, stdout);
+    text_release(&out);
+    TRY(st);
+    return STATUS_OK;
+}
+
+enum status command_plot(int argc, char **argv)
+{
+    struct plot_flags f = {.key = "loss", .svg = "", .title = ""};
+    const struct flag flags[] = {
+        {"key", FLAG_TEXT, &f.key, "what to draw (default: loss)"},
+        {"svg", FLAG_TEXT, &f.svg, "write an SVG picture to this file; -: to stdout"},
+        {"smooth", FLAG_INT, &f.smooth, "draw means of so many points, 0..1000"},
+        {"from", FLAG_INT, &f.from, "leave out earlier steps"},
+        {"log", FLAG_SWITCH, &f.log, "logarithmic scale"},
+        {"title", FLAG_TEXT, &f.title, "a heading"},
+        {"width", FLAG_INT, &f.width, "characters (default: the terminal's) or pixels (860)"},
+        {"height", FLAG_INT, &f.height, "lines (default: 22) or pixels (440)"},
+        {0},
+    };
+    struct arguments a;
+    TRY(arguments_read(&a, flags, usage, 1, 64, argc, argv));
+    if (a.help) return STATUS_OK;
+    TRY(check_flags(&f));
+    struct chart c = {.title = *f.title ? f.title : NULL,
+                      .x_label = "step",
+                      .y_label = f.key,
+                      .log_y = f.log,
+                      .width = (int)f.width,
+                      .height = (int)f.height};
+    double scale = 1;
+    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
+        if (!strcmp(labels[i].key, f.key)) c.y_label = labels[i].label, scale = labels[i].scale;
+    struct plot p = {0};
+    enum status st = STATUS_OK;
+    TRY_OUT(read_runs(&p, &a, &f, scale));
+    c.lines = p.lines;
+    c.num_lines = p.num_curves;
+    TRY_OUT(draw(&c, f.svg));
+out:
+    release(&p);
+    return st;
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+
+static const char lines[] = "{\"step\":1,\"loss\":9,\"lr\":0.1,\"mfu\":0.5}\n"
+                            "{\"step\":10,\"loss\":5,\"lr\":0.2,\"mfu\":0.25}\n"
+                            "{\"step\":10,\"validation_loss\":6}\n"
+                            "{\"step\":20,\"loss\":4,\"lr\":0.2,\"mfu\":null}\n{\"step\":30,\"lo";
+
+static const char *made_run(const char *name)
+{
+    char *folder = file_join(test_folder(), name);
+    CHECK_STATUS(OK, file_make_dirs(folder));
+    CHECK_STATUS(OK, file_write(file_join(folder, "metrics.jsonl"), lines, sizeof lines - 1));
+    return folder;
+}
+
+TEST(plot_draws_loss_and_validation_loss_on_the_terminal)
+{
+    struct text out = {0}, err = {0};
+    CHECK(LLAMERO(&out, &err, "plot", made_run("run")) == 0);
+    CHECK(strstr(out.data, "loss (nats/token)") && strstr(out.data, "loss 4"));
+    CHECK(strstr(out.data, "validation 6") && strstr(out.data, "\u25cf"));
+    CHECK(!strchr(out.data, '\033') && err.len == 0);
+    text_release(&out);
+    text_release(&err);
+}
+
+TEST(plot_writes_an_svg_of_several_runs)
+{
+    struct text out = {0}, svg = {0};
+    const char *a = made_run("one"), *b = made_run("two");
+    char *picture = file_join(test_folder(), "loss.svg");
+    char *b_file = file_join(b, "metrics.jsonl");
+    CHECK(LLAMERO(&out, NULL, "plot", a, b_file, "--svg", picture, "--title", "Runs", "--width",
+                  "500", "--smooth", "3", "--log") == 0);
+    CHECK(out.len == 0);
+    CHECK_STATUS(OK, file_read(picture, 1 << 20, &svg));
+    CHECK(strstr(svg.data, "<title>Runs</title>") && strstr(svg.data, "width=\"500\""));
+    CHECK(strstr(svg.data, ">one</text>") && strstr(svg.data, ">two validation</text>"));
+    CHECK(LLAMERO(&out, NULL, "plot", a, "--svg=-") == 0);
+    CHECK(!strncmp(out.data, "<svg ", 5));
+    text_release(&out);
+    text_release(&svg);
+}
+
+TEST(plot_names_runs_by_their_whole_path_where_folders_share_a_name)
+{
+    struct text out = {0};
+    const char *a = made_run("run"), *b = made_run("run");
+    CHECK(LLAMERO(&out, NULL, "plot", a, b, "--svg", "-") == 0);
+    char label[512];
+    snprintf(label, sizeof label, ">%s</text>", b);
+    CHECK(strstr(out.data, label));
+    text_release(&out);
+}
+
+TEST(plot_shows_other_keys_in_their_units)
+{
+    struct text out = {0};
+    CHECK(LLAMERO(&out, NULL, "plot", made_run("run"), "--key", "mfu") == 0);
+    CHECK(strstr(out.data, "model FLOPs utilization (%)") && strstr(out.data, "mfu 25\n"));
+    text_release(&out);
+}
+
+TEST(plot_starts_where_it_is_told)
+{
+    struct text out = {0};
+    CHECK(LLAMERO(&out, NULL, "plot", made_run("run"), "--from", "20", "--svg", "-") == 0);
+    CHECK(strstr(out.data, ">4.000</text>") && !strstr(out.data, "validation"));
+    text_release(&out);
+}
+
+TEST(plot_says_what_is_wrong)
+{
+    struct text err = {0};
+    const char *run = made_run("run"), *empty = test_folder();
+    CHECK_STATUS(OK, file_write(file_join(empty, "metrics.jsonl"), "", 0));
+    CHECK(LLAMERO(NULL, &err, "plot", "/nowhere/run") == 66 && strstr(err.data, "/nowhere/run"));
+    CHECK(LLAMERO(NULL, &err, "plot", run, "--key", "los") == 65);
+    CHECK(strstr(err.data, "--key los") && strstr(err.data, "loss lr mfu"));
+    CHECK(LLAMERO(NULL, &err, "plot", empty) == 65 && strstr(err.data, "no step is logged"));
+    CHECK(LLAMERO(NULL, &err, "plot", run, "--from", "999") == 65 && strstr(err.data, "--from"));
+    CHECK(LLAMERO(NULL, &err, "plot", run, "--width", "3") == 64 && strstr(err.data, "--width 3"));
+    CHECK(LLAMERO(NULL, &err, "plot", run, "--height", "99999") == 64);
+    CHECK(LLAMERO(NULL, &err, "plot", run, "--smooth", "-1") == 64);
+    CHECK(LLAMERO(NULL, &err, "plot", run, "--svg", "/nowhere/x.svg") == 74);
+    CHECK(LLAMERO(NULL, &err, "plot") == 64);
+    text_release(&err);
+}
