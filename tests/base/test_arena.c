@@ -73,7 +73,7 @@ TEST(arena_taking_more_than_was_measured_is_a_bug)
         arena_take(&a, 129, 1);
         _exit(0);
     }
-    int code;
+    int code = 0;
     CHECK(child > 0 && waitpid(child, &code, 0) == child);
     CHECK(WIFSIGNALED(code) && WTERMSIG(code) == SIGABRT);
 }

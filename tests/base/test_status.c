@@ -85,7 +85,7 @@ TEST(status_of_one_thread_does_not_touch_another)
 
 TEST(status_a_bug_ends_the_program_and_says_where)
 {
-    int ends[2], code;
+    int ends[2], code = 0;
     CHECK(pipe(ends) == 0);
     pid_t child = fork();
     if (!child) {
