@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+
+/* The counter is made by the Makefile and does not go with the sanitizers, which have their own. */
+static long long count_for(const char *const *command)
+{
+    char preload[512], into[512];
+    char *path = file_join(test_folder(), "count");
+    const char *library = getenv("LLAMERO_PRELOAD"), *argv[16] = {"env", preload, into};
+    if (!library || !*library) skip();
+    char *whole = realpath(library, NULL);
+    CHECK(whole);
+    snprintf(preload, sizeof preload, "LD_PRELOAD=%s", whole);
+    snprintf(into, sizeof into, "COUNT_ALLOCATIONS=%s", path);
+    for (int i = 0; command[i]; i++) argv[3 + i] = command[i];
+    CHECK(test_run(argv, NULL, NULL) == 0);
+    struct text t = {0};
+    char *end;
+    CHECK_STATUS(OK, file_read(path, 64, &t));
+    long long count = strtoll(t.data, &end, 10);
+    CHECK(end != t.data && *end == '\n');
+    text_release(&t);
+    free(whole);
+    return count;
+}
+
+TEST(count_allocations_sees_more_of_them_for_more_work)
+{
+    struct text lines = {0};
+    long long counts[2];
+    const char *llamero = getenv("LLAMERO");
+    char *path = file_join(test_folder(), "metrics.jsonl");
+    const char *const plot[] = {llamero ? llamero : "build/llamero", "plot", path, NULL};
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 100; i++) text_addf(&lines, "{\"step\":%d,\"loss\":1}\n", i);
+        CHECK_STATUS(OK, file_write(path, lines.data, lines.len));
+        counts[round] = count_for(plot);
+        CHECK(count_for(plot) == counts[round]);
+    }
+    CHECK(counts[0] > 100 && counts[1] > counts[0] + 100);
+    text_release(&lines);
+}
