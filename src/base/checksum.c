@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/checksum.h"
 
-#include <string.h>
+#include "base/port.h"
 
 static uint32_t one_byte(uint32_t crc, unsigned char byte)
 {
@@ -10,36 +10,19 @@ static uint32_t one_byte(uint32_t crc, unsigned char byte)
     return crc;
 }
 
-static uint32_t portable(uint32_t crc, const unsigned char *at, size_t len)
+uint32_t checksum_crc32c_portable(uint32_t crc, const void *bytes, size_t len)
 {
     uint32_t table[256];
+    const unsigned char *at = bytes;
     for (uint32_t i = 0; i < 256; i++) table[i] = one_byte(i, 0);
+    crc = ~crc;
     for (; len; len--) crc = crc >> 8 ^ table[(crc ^ *at++) & 255];
-    return crc;
+    return ~crc;
 }
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-
-__attribute__((target("sse4.2"))) static uint32_t sse42(uint32_t crc, const unsigned char *at,
-                                                        size_t len)
-{
-    uint64_t wide = crc;
-    for (; len >= 8; at += 8, len -= 8) {
-        uint64_t word;
-        memcpy(&word, at, 8);
-        wide = _mm_crc32_u64(wide, word);
-    }
-    crc = (uint32_t)wide;
-    for (; len; len--) crc = _mm_crc32_u8(crc, *at++);
-    return crc;
-}
-#endif
 
 uint32_t checksum_crc32c(uint32_t crc, const void *bytes, size_t len)
 {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("sse4.2")) return ~sse42(~crc, bytes, len);
-#endif
-    return ~portable(~crc, bytes, len);
+    uint32_t inverted = ~crc;
+    if (port_crc32c(&inverted, bytes, len)) return ~inverted;
+    return checksum_crc32c_portable(crc, bytes, len);
 }

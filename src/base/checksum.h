@@ -8,3 +8,5 @@
 
 /* Continues from `crc` (0 to begin), so pieces can be fed one after the other. */
 uint32_t checksum_crc32c(uint32_t crc, const void *bytes, size_t len);
+/* The same without the processor's help. */
+uint32_t checksum_crc32c_portable(uint32_t crc, const void *bytes, size_t len);

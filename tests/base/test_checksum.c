@@ -37,3 +37,15 @@ TEST(checksum_sees_every_flipped_bit)
         bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
     }
 }
+
+TEST(checksum_is_the_same_with_and_without_the_processors_help)
+{
+    unsigned char bytes[100];
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i * i * i + 5);
+    for (size_t from = 0; from < 9; from++)
+        for (size_t len = 0; from + len <= sizeof bytes; len++) {
+            uint32_t crc = (uint32_t)(from * 0x9E3779B9u + len);
+            CHECK(checksum_crc32c(crc, bytes + from, len) ==
+                  checksum_crc32c_portable(crc, bytes + from, len));
+        }
+}
