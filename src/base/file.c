@@ -206,11 +206,15 @@ enum status file_glob(struct file_list *l, const char *pattern)
 {
     glob_t found;
     *l = (struct file_list){0};
+    if (file_exists(pattern)) { /* "text [1].jsonl" is a name, too */
+        append(l, pattern);
+        return STATUS_OK;
+    }
     int bad = glob(pattern, GLOB_NOSORT | GLOB_BRACE, NULL, &found);
+    for (size_t i = 0; !bad && i < found.gl_pathc; i++) append(l, found.gl_pathv[i]);
+    globfree(&found);
     if (bad == GLOB_NOMATCH) FAIL(MISSING, "%s: no such file", pattern);
     if (bad) FAIL(IO, "%s: the folder cannot be read", pattern);
-    for (size_t i = 0; i < found.gl_pathc; i++) append(l, found.gl_pathv[i]);
-    globfree(&found);
     qsort(l->paths, l->count, sizeof *l->paths, by_bytes);
     return STATUS_OK;
 }

@@ -43,7 +43,7 @@ struct file_list {
     char **paths; /* owned */
     size_t count;
 };
-/* Files that match a shell pattern; MISSING: none does. */
+/* The file of that very name, or else all that match it as a shell pattern.  MISSING: none. */
 enum status file_glob(struct file_list *l, const char *pattern);
 /* Names (not paths) in a folder, without "." and "..". */
 enum status file_list_dir(struct file_list *l, const char *path);

@@ -12,26 +12,27 @@
 static const cJSON *in(const struct json *v) { return (const cJSON *)v; }
 static const struct json *outward(const cJSON *v) { return (const struct json *)v; }
 
+/* Bytes of the character at `at`; 0: what is there is none. */
+static size_t character(const unsigned char *at, const unsigned char *end)
+{
+    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
+    if (*at < 0x80) return 1;
+    int more = *at >= 0xF0 ? 3 : *at >= 0xE0 ? 2 : *at >= 0xC2 ? 1 : 0;
+    if (!more || *at > 0xF4 || end - at <= more) return 0;
+    uint32_t code = *at & (0x3Fu >> more);
+    for (int i = 1; i <= more; i++) {
+        if ((at[i] & 0xC0) != 0x80) return 0;
+        code = code << 6 | (at[i] & 0x3F);
+    }
+    bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+    return code < least[more] || code > 0x10FFFF || surrogate ? 0 : (size_t)more + 1;
+}
+
 bool utf8_valid(const char *bytes, size_t len)
 {
     const unsigned char *at = (const unsigned char *)bytes, *end = at + len;
-    while (at < end) {
-        if (*at < 0x80) {
-            at++;
-            continue;
-        }
-        int more = *at >= 0xF0 && *at <= 0xF4 ? 3 : *at >= 0xE0 ? 2 : *at >= 0xC2 ? 1 : 0;
-        if (!more || *at > 0xF4 || end - at <= more) return false;
-        uint32_t code = *at & (0x3Fu >> more);
-        for (int i = 1; i <= more; i++) {
-            if ((at[i] & 0xC0) != 0x80) return false;
-            code = code << 6 | (at[i] & 0x3F);
-        }
-        static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
-        if (code < least[more] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
-            return false;
-        at += more + 1;
-    }
+    for (size_t n; at < end; at += n)
+        if (!(n = character(at, end))) return false;
     return true;
 }
 
@@ -76,6 +77,7 @@ static bool escapes_nul(const char *bytes, size_t len)
 enum status json_parse(const char *bytes, size_t len, const char *name, struct json **out)
 {
     *out = NULL;
+    if (!len) FAIL(DATA, "%s: not valid JSON: it is empty", name);
     if (memchr(bytes, 0, len) || !utf8_valid(bytes, len) || escapes_nul(bytes, len))
         FAIL(DATA, "%s: not valid JSON: a NUL or bytes that are not UTF-8", name);
     const char *end = NULL;
@@ -177,21 +179,21 @@ enum status json_get_string(const struct json *object, const char *key, const ch
 
 void json_quote(struct text *t, const char *string)
 {
+    static const char plain[] = "\n\t\r\"\\", letters[] = "ntr\"\\";
+    const unsigned char *at = (const unsigned char *)string, *end = at + strlen(string);
     text_adds(t, "\"");
-    for (const char *at = string; *at; at++) {
-        unsigned char c = (unsigned char)*at;
-        if (c == '"' || c == '\\')
-            text_addf(t, "\\%c", c);
-        else if (c == '\n')
-            text_adds(t, "\\n");
-        else if (c == '\t')
-            text_adds(t, "\\t");
-        else if (c == '\r')
-            text_adds(t, "\\r");
-        else if (c < 0x20)
-            text_addf(t, "\\u%04x", c);
+    while (at < end) {
+        size_t n = character(at, end);
+        const char *known = strchr(plain, *at);
+        if (known)
+            text_addf(t, "\\%c", letters[known - plain]);
+        else if (!n)
+            text_adds(t, "\\ufffd"); /* file names may be any bytes; JSON may not */
+        else if (*at < 0x20)
+            text_addf(t, "\\u%04x", *at);
         else
-            text_add(t, at, 1);
+            text_add(t, at, n);
+        at += n ? n : 1;
     }
     text_adds(t, "\"");
 }

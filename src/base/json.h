@@ -43,7 +43,8 @@ enum status json_get_string(const struct json *object, const char *key, const ch
 /* Is v a whole number in bounds?  Then *out is it. */
 bool json_as_int(const struct json *v, int64_t least, int64_t most, int64_t *out);
 
-/* Writing is text_addf plus this: the string in quotes, escaped. */
+/* Writing is text_addf plus this: the string in quotes, escaped; bytes that are not UTF-8 become
+ * U+FFFD. */
 void json_quote(struct text *t, const char *string);
 /* A double that reads back as the same bits, "null" if it is not finite. */
 void json_real(struct text *t, double value);

@@ -47,8 +47,12 @@ enum status status_trace(enum status s, const char *file, int line, const char *
 
 enum status status_adopt(enum status s, const char *text, const char *trace)
 {
-    snprintf(message, sizeof message, "%s", text);
-    snprintf(stack, sizeof stack, "%s", trace);
+    /* They may be this thread's own: read both, then replace. */
+    char fresh[sizeof message], fresh_stack[sizeof stack];
+    snprintf(fresh, sizeof fresh, "%s", text);
+    snprintf(fresh_stack, sizeof fresh_stack, "%s", trace);
+    memcpy(message, fresh, sizeof message);
+    memcpy(stack, fresh_stack, sizeof stack);
     return s;
 }
 

@@ -173,3 +173,20 @@ TEST(reader_counts_are_held_against_what_is_left)
     CHECK_STATUS(DATA, reader_count(&r, UINT64_MAX / 4, 8, &total, "offsets"));
     CHECK_MESSAGE("offsets claims");
 }
+
+TEST(file_named_like_a_pattern_is_found_as_it_is)
+{
+    const char *folder = test_folder();
+    char *odd = file_join(folder, "text [1].txt"), *other = file_join(folder, "text 1.txt");
+    struct file_list l;
+    CHECK_STATUS(OK, file_write(other, "", 0));
+    CHECK_STATUS(OK, file_glob(&l, odd)); /* nothing of that name: it is a pattern */
+    CHECK(l.count == 1 && !strcmp(l.paths[0], other));
+    file_list_release(&l);
+    CHECK_STATUS(OK, file_write(odd, "", 0));
+    CHECK_STATUS(OK, file_glob(&l, odd));
+    CHECK(l.count == 1 && !strcmp(l.paths[0], odd));
+    file_list_release(&l);
+    free(odd);
+    free(other);
+}

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/rng.h"
 
 static struct json *parse(const char *text)
 {
@@ -136,4 +137,44 @@ TEST(utf8_is_judged_as_rfc_3629_says)
                                         "\xe2\x82",     "\xed\xbf\xbf",     "a\xff"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         CHECK(!utf8_valid(wrong[i], strlen(wrong[i])));
+}
+
+TEST(json_quotes_bytes_that_are_not_utf8_as_the_replacement_character)
+{
+    struct text t = {0};
+    json_quote(&t, "a\xff\xc3\xa9\xe2\x82z");
+    struct json *root = parse(t.data);
+    CHECK(!strcmp(json_string(root), "a\ufffd\u00e9\ufffd\ufffdz"));
+    json_free(root);
+    text_release(&t);
+}
+
+/* Any bytes at all can be quoted, and any double written, and both are read back. */
+TEST(json_written_from_random_bytes_is_json)
+{
+    for (uint64_t round = 0; round < 3000; round++) {
+        char bytes[65] = "";
+        struct text t = {0};
+        uint64_t len = rng_below(64, 1, RNG_TEST, round, 0), bits;
+        for (uint64_t i = 0; i < len; i++)
+            bytes[i] = (char)(1 + rng_below(255, 1, RNG_TEST, round, 1 + i));
+        struct rng_block b = rng_bits(1, RNG_TEST, round, 100);
+        bits = (uint64_t)b.bits[0] << 32 | b.bits[1];
+        double real;
+        memcpy(&real, &bits, sizeof real);
+        text_adds(&t, "{");
+        json_quote(&t, bytes);
+        text_adds(&t, ":[");
+        json_real(&t, real);
+        text_adds(&t, "]}");
+        struct json *root = parse(t.data);
+        const struct json *member = json_first(root), *value = json_first(member);
+        if (utf8_valid(bytes, len)) CHECK(!strcmp(json_key(member), bytes));
+        if (isfinite(real))
+            CHECK(json_number(value) == real);
+        else
+            CHECK(json_is_null(value));
+        json_free(root);
+        text_release(&t);
+    }
 }

@@ -79,3 +79,20 @@ TEST(log_has_no_colour_where_nobody_looks)
     close(fd);
     CHECK(!colour);
 }
+
+static void painted_line(void) { log_line(LOG_INFO, "%s", "\033[31mred\033[0m \033[1;32mno\033["); }
+
+TEST(log_keeps_colours_out_of_the_file)
+{
+    struct text got = {0}, kept = {0};
+    char *path = file_join(test_folder(), "log.txt");
+    CHECK_STATUS(OK, log_open(path));
+    caught(painted_line, &got);
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK(strstr(got.data, "\033[31mred"));
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &kept));
+    CHECK(strstr(kept.data, " red no\n") && !strchr(kept.data, '\033'));
+    free(path);
+    text_release(&got);
+    text_release(&kept);
+}

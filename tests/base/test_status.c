@@ -102,3 +102,11 @@ TEST(status_a_bug_ends_the_program_and_says_where)
     CHECK(WIFSIGNALED(code) && WTERMSIG(code) == SIGABRT);
     CHECK(strstr(said, "test_status.c") && strstr(said, "1 + 1 == 2"));
 }
+
+TEST(status_may_adopt_its_own_message)
+{
+    fails(5);
+    status_adopt(STATUS_IO, status_message() + 10, status_message());
+    CHECK(!strcmp(status_message(), "got 5, wanted 3"));
+    CHECK(!strcmp(status_stack(), "file.bin: got 5, wanted 3"));
+}
