@@ -3,6 +3,7 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,9 @@ static enum status store(const struct flag *f, const char *value)
         *(int64_t *)f->into = strtoll(value, &end, 10);
     else
         *(double *)f->into = strtod(value, &end);
-    if (end == value || *end || errno) FAIL(USAGE, "--%s: \"%s\" is not a number", f->name, value);
+    bool finite = f->kind == FLAG_INT || isfinite(*(double *)f->into);
+    if (end == value || *end || errno || !finite)
+        FAIL(USAGE, "--%s: \"%s\" is not a number", f->name, value);
     return STATUS_OK;
 }
 
@@ -102,7 +105,7 @@ enum status arguments_read(struct arguments *a, const struct flag *flags, const 
         }
     }
     if (a->num_words < least || a->num_words > most)
-        FAIL(USAGE, "%s: %d arguments where %d to %d are wanted\nusage: llamero %s", argv[0],
-             a->num_words, least, most, usage);
+        FAIL(USAGE, "%s: %d arguments where %d to %d are wanted\nusage: llamero %.*s", argv[0],
+             a->num_words, least, most, (int)strcspn(usage, "\n"), usage);
     return STATUS_OK;
 }

@@ -84,3 +84,23 @@ TEST(arguments_are_counted)
     CHECK_STATUS(USAGE, read(&a, &v, many));
     CHECK_MESSAGE("29 arguments where 1 to 2 are wanted");
 }
+
+TEST(arguments_take_finite_numbers_only)
+{
+    struct arguments a;
+    struct values v = {0};
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--rate", "nan"));
+    CHECK_MESSAGE("--rate: \"nan\" is not a number");
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--rate", "inf"));
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--rate", "1e999"));
+    CHECK_STATUS(OK, READ(&a, &v, "x", "--rate", "-1e9"));
+    CHECK(v.rate == -1e9);
+}
+
+TEST(arguments_that_are_too_few_are_answered_with_the_usage_line_alone)
+{
+    struct arguments a;
+    struct values v = {0};
+    CHECK_STATUS(USAGE, READ(&a, &v, "--json"));
+    CHECK(!strstr(status_message(), "Does it."));
+}
