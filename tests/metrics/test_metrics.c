@@ -25,6 +25,12 @@ static struct metrics *start(const char *folder, const struct metrics_config *c,
     return m;
 }
 
+static void stop(struct metrics *m)
+{
+    metrics_close(m);
+    log_quiet(false);
+}
+
 static void log_step(struct metrics *m, int64_t step, double loss)
 {
     struct step_metrics s = {.step = step,
@@ -55,7 +61,7 @@ TEST(metrics_lines_have_the_documented_keys_and_no_other)
     const char *folder = test_folder();
     struct metrics *m = start(folder, &plain, 0);
     log_step(m, 10, 8.0491301234);
-    metrics_close(m);
+    stop(m);
     char *lines = lines_of(folder);
     CHECK(!strcmp(lines, "{\"step\":10,\"loss\":8.04913012,\"max_loss\":9.04913012,"
                          "\"grad_norm\":0.5,\"lr\":0.0003,\"tokens_seen\":10000,"
@@ -71,7 +77,7 @@ TEST(metrics_nine_digits_give_back_every_float)
     struct metrics *m = start(folder, &plain, 0);
     float loss = 2.71828174f;
     for (int64_t step = 1; step <= 200; step++, loss = nextafterf(loss, 9)) log_step(m, step, loss);
-    metrics_close(m);
+    stop(m);
     char *lines = lines_of(folder), *rest = lines;
     loss = 2.71828174f;
     for (int i = 0; i < 200; i++, loss = nextafterf(loss, 9)) {
@@ -91,7 +97,7 @@ TEST(metrics_that_are_not_finite_are_null)
     log_step(m, 1, NAN);
     log_step(m, 2, INFINITY);
     CHECK_STATUS(OK, metrics_validation(m, 2, NAN, 1, 1, 1));
-    metrics_close(m);
+    stop(m);
     char *lines = lines_of(folder), *rest = lines;
     for (int i = 0; i < 3; i++) {
         struct json *v;
@@ -109,7 +115,7 @@ TEST(metrics_validation_lines_have_a_step_and_a_loss)
     const char *folder = test_folder();
     struct metrics *m = start(folder, &plain, 0);
     CHECK_STATUS(OK, metrics_validation(m, 20, 7.25, 2, 4096, 1));
-    metrics_close(m);
+    stop(m);
     char *lines = lines_of(folder);
     CHECK(!strcmp(lines, "{\"step\":20,\"validation_loss\":7.25}\n"));
     free(lines);
@@ -120,13 +126,13 @@ TEST(metrics_of_a_resumed_run_equal_those_of_a_straight_one)
     const char *straight = test_folder(), *resumed = test_folder();
     struct metrics *m = start(straight, &plain, 0);
     for (int64_t step = 1; step <= 6; step++) log_step(m, step, 9.0 / (double)step);
-    metrics_close(m);
+    stop(m);
     m = start(resumed, &plain, 0);
     for (int64_t step = 1; step <= 5; step++) log_step(m, step, 9.0 / (double)step);
-    metrics_close(m);
+    stop(m);
     m = start(resumed, &plain, 3); /* killed after step 5; the checkpoint was of step 3 */
     for (int64_t step = 4; step <= 6; step++) log_step(m, step, 9.0 / (double)step);
-    metrics_close(m);
+    stop(m);
     char *a = lines_of(straight), *b = lines_of(resumed);
     CHECK(!strcmp(a, b));
     free(a);
@@ -147,11 +153,11 @@ TEST(metrics_write_an_event_file_a_start)
     const char *folder = test_folder();
     struct metrics *m = start(folder, &board, 0);
     log_step(m, 1, 3);
-    metrics_close(m);
+    stop(m);
     m = start(folder, &board, 1);
     log_step(m, 2, 2);
     CHECK_STATUS(OK, metrics_validation(m, 2, 7.25, 2, 4096, 1));
-    metrics_close(m);
+    stop(m);
     struct file_list names;
     struct text t = {0};
     char *tb = file_join(folder, "tb");
