@@ -13,8 +13,8 @@ extern char **environ;
 
 static struct CMUnitTest *tests;
 static const char **files;
-static char scratch[64], **folders;
-static size_t num_tests, num_folders;
+static char scratch[64], **paths;
+static size_t num_tests, num_paths;
 
 void test_register(const char *file, const char *name, void (*run)(void **))
 {
@@ -27,11 +27,17 @@ void test_register(const char *file, const char *name, void (*run)(void **))
 const char *test_folder(void)
 {
     char *path = heap(sizeof scratch + 32);
-    snprintf(path, sizeof scratch + 32, "%s/%zu", scratch, num_folders);
-    folders = heap_grow(folders, num_folders + 1, sizeof *folders);
-    folders[num_folders++] = path;
+    snprintf(path, sizeof scratch + 32, "%s/%zu", scratch, num_paths);
+    paths = heap_grow(paths, num_paths + 1, sizeof *paths);
+    paths[num_paths++] = path;
     CHECK_STATUS(OK, file_make_dirs(path));
     return path;
+}
+
+const char *test_path(const char *folder, const char *name)
+{
+    paths = heap_grow(paths, num_paths + 1, sizeof *paths);
+    return paths[num_paths++] = file_join(folder, name);
 }
 
 /* Reads both pipes to their ends, so that neither can fill up and stop the child. */
@@ -97,8 +103,8 @@ int main(int argc, char **argv)
     snprintf(scratch, sizeof scratch, "/tmp/llamero-test-%ld", (long)getpid());
     int failed = _cmocka_run_group_tests("llamero", tests, chosen, NULL, NULL);
     file_remove_tree(scratch);
-    for (size_t i = 0; i < num_folders; i++) free(folders[i]);
-    free(folders);
+    for (size_t i = 0; i < num_paths; i++) free(paths[i]);
+    free(paths);
     free(files);
     free(tests);
     printf("%zu passed, %d failed\n", chosen - (size_t)failed, failed);

@@ -72,6 +72,8 @@ void test_register(const char *file, const char *name, void (*run)(void **));
 
 /* A fresh folder for this test, removed when the runner ends; valid until then. */
 const char *test_folder(void);
+/* folder/name, valid until the runner ends, too. */
+const char *test_path(const char *folder, const char *name);
 
 /* Runs a program: argv ends with NULL; out and err (either may be NULL) get what it wrote.
  * Returns its exit code, or 128 + the signal that ended it. */

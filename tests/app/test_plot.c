@@ -10,9 +10,9 @@ static const char lines[] = "{\"step\":1,\"loss\":9,\"lr\":0.1,\"mfu\":0.5}\n"
 
 static const char *made_run(const char *name)
 {
-    char *folder = file_join(test_folder(), name);
+    const char *folder = test_path(test_folder(), name);
     CHECK_STATUS(OK, file_make_dirs(folder));
-    CHECK_STATUS(OK, file_write(file_join(folder, "metrics.jsonl"), lines, sizeof lines - 1));
+    CHECK_STATUS(OK, file_write(test_path(folder, "metrics.jsonl"), lines, sizeof lines - 1));
     return folder;
 }
 
@@ -31,8 +31,8 @@ TEST(plot_writes_an_svg_of_several_runs)
 {
     struct text out = {0}, svg = {0};
     const char *a = made_run("one"), *b = made_run("two");
-    char *picture = file_join(test_folder(), "loss.svg");
-    char *b_file = file_join(b, "metrics.jsonl");
+    const char *picture = test_path(test_folder(), "loss.svg");
+    const char *b_file = test_path(b, "metrics.jsonl");
     CHECK(LLAMERO(&out, NULL, "plot", a, b_file, "--svg", picture, "--title", "Runs", "--width",
                   "500", "--smooth", "3", "--log") == 0);
     CHECK(out.len == 0);
@@ -76,7 +76,7 @@ TEST(plot_says_what_is_wrong)
 {
     struct text err = {0};
     const char *run = made_run("run"), *empty = test_folder();
-    CHECK_STATUS(OK, file_write(file_join(empty, "metrics.jsonl"), "", 0));
+    CHECK_STATUS(OK, file_write(test_path(empty, "metrics.jsonl"), "", 0));
     CHECK(LLAMERO(NULL, &err, "plot", "/nowhere/run") == 66 && strstr(err.data, "/nowhere/run"));
     CHECK(LLAMERO(NULL, &err, "plot", run, "--key", "los") == 65);
     CHECK(strstr(err.data, "--key los") && strstr(err.data, "loss lr mfu"));

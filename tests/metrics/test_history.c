@@ -6,7 +6,7 @@
 
 static const char *made(const char *content)
 {
-    char *path = file_join(test_folder(), "metrics.jsonl");
+    const char *path = test_path(test_folder(), "metrics.jsonl");
     CHECK_STATUS(OK, file_write(path, content, strlen(content)));
     return path;
 }
@@ -75,7 +75,7 @@ TEST(history_cut_drops_lines_that_no_reader_could_use)
 TEST(history_cut_does_not_mind_an_absent_file)
 {
     size_t cut = 1;
-    char *path = file_join(test_folder(), "metrics.jsonl");
+    const char *path = test_path(test_folder(), "metrics.jsonl");
     CHECK_STATUS(OK, history_cut(path, 5, &cut));
     CHECK(cut == 0 && !file_exists(path));
 }
@@ -100,13 +100,13 @@ TEST(history_read_takes_a_folder_and_skips_null_and_torn_lines)
 {
     struct series s;
     const char *folder = test_folder();
-    char *path = file_join(folder, "metrics.jsonl");
+    const char *path = test_path(folder, "metrics.jsonl");
     const char text[] = "{\"step\":1,\"loss\":null}\n{\"step\":2,\"loss\":7}\n{\"step\":3,\"lo";
     CHECK_STATUS(OK, file_write(path, text, sizeof text - 1));
     CHECK_STATUS(OK, history_read(folder, "loss", &s));
     CHECK(s.count == 1 && s.steps[0] == 2 && s.values[0] == 7);
     series_release(&s);
-    CHECK_STATUS(MISSING, history_read(file_join(folder, "nowhere"), "loss", &s));
+    CHECK_STATUS(MISSING, history_read(test_path(folder, "nowhere"), "loss", &s));
     CHECK_MESSAGE("nowhere");
 }
 

@@ -50,9 +50,8 @@ static void log_step(struct metrics *m, int64_t step, double loss)
 static char *lines_of(const char *folder)
 {
     struct text t = {0};
-    char *path = file_join(folder, "metrics.jsonl");
+    const char *path = test_path(folder, "metrics.jsonl");
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
-    free(path);
     return t.data;
 }
 
@@ -160,10 +159,10 @@ TEST(metrics_write_an_event_file_a_start)
     stop(m);
     struct file_list names;
     struct text t = {0};
-    char *tb = file_join(folder, "tb");
+    const char *tb = test_path(folder, "tb");
     CHECK_STATUS(OK, file_list_dir(&names, tb));
     CHECK(names.count == 2);
-    CHECK_STATUS(OK, file_read(file_join(tb, names.paths[1]), 1 << 20, &t));
+    CHECK_STATUS(OK, file_read(test_path(tb, names.paths[1]), 1 << 20, &t));
     size_t len, at = next_record(&t, 0, &len);
     CHECK(memmem(t.data, at, "brain.Event:2", 13));
     const char mark[] = {0x10, 2, 0x3a, 2, 8, 1}; /* step 2, session log: start */
@@ -200,7 +199,7 @@ TEST(metrics_say_what_they_cannot_write)
 {
     struct metrics *m = NULL;
     const char *folder = test_folder();
-    char *file = file_join(folder, "taken");
+    const char *file = test_path(folder, "taken");
     CHECK_STATUS(OK, file_write(file, "x", 1));
     struct metrics_options o = {.config = &plain, .dump_folder = file, .num_ranks = 1};
     CHECK_STATUS(IO, metrics_open(&m, &o));

@@ -7,7 +7,7 @@
 static long long count_for(const char *const *command)
 {
     char preload[512], into[512];
-    char *path = file_join(test_folder(), "count");
+    const char *path = test_path(test_folder(), "count");
     const char *library = getenv("LLAMERO_PRELOAD"), *argv[16] = {"env", preload, into};
     if (!library || !*library) skip();
     char *whole = realpath(library, NULL);
@@ -31,7 +31,7 @@ TEST(count_allocations_sees_more_of_them_for_more_work)
     struct text lines = {0};
     long long counts[2];
     const char *llamero = getenv("LLAMERO");
-    char *path = file_join(test_folder(), "metrics.jsonl");
+    const char *path = test_path(test_folder(), "metrics.jsonl");
     const char *const plot[] = {llamero ? llamero : "build/llamero", "plot", path, NULL};
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < 100; i++) text_addf(&lines, "{\"step\":%d,\"loss\":1}\n", i);
