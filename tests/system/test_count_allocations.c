@@ -8,9 +8,8 @@ static long long count_for(const char *const *command)
 {
     char preload[512], into[512];
     const char *path = test_path(test_folder(), "count");
-    const char *library = getenv("LLAMERO_PRELOAD"), *argv[16] = {"env", preload, into};
-    if (!library || !*library) skip();
-    char *whole = realpath(library, NULL);
+    const char *argv[16] = {"env", preload, into};
+    char *whole = realpath(getenv("LLAMERO_PRELOAD"), NULL);
     CHECK(whole);
     snprintf(preload, sizeof preload, "LD_PRELOAD=%s", whole);
     snprintf(into, sizeof into, "COUNT_ALLOCATIONS=%s", path);
@@ -28,6 +27,8 @@ static long long count_for(const char *const *command)
 
 TEST(count_allocations_sees_more_of_them_for_more_work)
 {
+    const char *library = getenv("LLAMERO_PRELOAD");
+    if (!library || !*library) skip();
     struct text lines = {0};
     long long counts[2];
     const char *llamero = getenv("LLAMERO");
