@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "parallel/alone.h"
+#include "parallel/plan.h"
 
 TEST(crossings_alone_leave_the_tensor_as_it_is)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/alone.h"
+#include "parallel/plan.h"
 
 static enum status cross(const struct plan *p, enum boundary at, enum direction way,
                          struct crossing *x, struct queue *on)
