@@ -1,0 +1,24 @@
+/* cpu.h -- the CPU backend: plain loops that are the specification, and faster kernels over them.
+ *
+ * Order    A call returns when its work is done.
+ * Memory   Kernels take working memory from the queue's scratch arena and allocate nothing;
+ * oneDNN's compiled products are made by a measuring pass (or by the first call) and kept. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "ops/ops.h"
+#include "tensor/queue.h"
+
+extern const struct ops ops_cpu_reference;
+
+/* The reference with every faster kernel laid over it. */
+const struct ops *cpu_ops(void);
+
+/* MEMORY: no scratch of that size.  num_threads 0: the cores this process may use. */
+enum status cpu_queue_open(struct queue **out, int num_threads, size_t scratch_bytes);
+void cpu_queue_close(struct queue *on);
+
+#define OP(name, what, io)                                                                         \
+    enum status reference_##name(const struct what *, const struct io *, struct queue *);
+#include "ops/ops.def"
+#undef OP

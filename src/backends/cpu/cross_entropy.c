@@ -1,0 +1,86 @@
+/* cross_entropy.c (cpu) -- three passes over a row: its top, the sum of exponentials, the gradient.
+ * Pieces of a row are converted to f32 on the stack, so a row is never copied whole. */
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cross_entropy.h"
+#include "backends/cpu/fast.h"
+#include "backends/cpu/vector.h"
+#include "tensor/queue.h"
+
+#include <math.h>
+
+enum { PIECE = 512 };
+
+static size_t piece_of(size_t V, size_t v) { return V - v < PIECE ? V - v : PIECE; }
+
+/* The largest logit and the first place it stands at. */
+static float top_of(const struct cross_entropy *a, const void *logits, size_t row, int32_t *best)
+{
+    size_t V = (size_t)a->V;
+    float top = -INFINITY, x[PIECE];
+    *best = 0;
+    for (size_t v = 0; v < V; v += PIECE) {
+        size_t n = piece_of(V, v);
+        float here = -INFINITY;
+        vector_load(logits, row + v, a->dtype, n, x);
+#pragma omp simd reduction(max : here)
+        for (size_t i = 0; i < n; i++) here = x[i] > here ? x[i] : here;
+        if (!(here > top)) continue;
+        top = here;
+        for (size_t i = 0; i < n; i++)
+            if (x[i] == top) {
+                *best = (int32_t)(v + i);
+                break;
+            }
+    }
+    return top;
+}
+
+static float log_sum(const struct cross_entropy *a, const void *logits, size_t row, float top)
+{
+    size_t V = (size_t)a->V;
+    float x[PIECE];
+    double sum = 0;
+    for (size_t v = 0; v < V; v += PIECE) {
+        size_t n = piece_of(V, v);
+        float here = 0;
+        vector_load(logits, row + v, a->dtype, n, x);
+#pragma omp simd reduction(+ : here)
+        for (size_t i = 0; i < n; i++) here += vector_exp(x[i] - top);
+        sum += (double)here;
+    }
+    return top + (float)log(sum);
+}
+
+static void gradient(const struct cross_entropy *a, void *logits, size_t row, float lse,
+                     int32_t label)
+{
+    size_t V = (size_t)a->V;
+    float x[PIECE], scale = label == LABEL_IGNORED ? 0 : a->scale;
+    for (size_t v = 0; v < V; v += PIECE) {
+        size_t n = piece_of(V, v);
+        vector_load(logits, row + v, a->dtype, n, x);
+        for (size_t i = 0; i < n; i++) x[i] = vector_exp(x[i] - lse) * scale;
+        if (label != LABEL_IGNORED && (size_t)label >= v && (size_t)label < v + n)
+            x[(size_t)label - v] -= scale;
+        vector_store(logits, row + v, a->dtype, n, x);
+    }
+}
+
+enum status fast_cross_entropy(const struct cross_entropy *a, const struct cross_entropy_io *io,
+                               struct queue *on)
+{
+    if (on->measuring) return STATUS_OK;
+#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+    for (size_t n = 0; n < (size_t)a->N; n++) {
+        size_t row = n * (size_t)a->V;
+        int32_t label = io->labels_N[n], best;
+        float top = top_of(a, io->logits_NV, row, &best);
+        float lse = log_sum(a, io->logits_NV, row, top), chosen = lse;
+        if (label != LABEL_IGNORED)
+            vector_load(io->logits_NV, row + (size_t)label, a->dtype, 1, &chosen);
+        io->loss_N[n] = label == LABEL_IGNORED ? 0 : lse - chosen;
+        if (io->best_N) io->best_N[n] = best;
+        if (a->gradient) gradient(a, io->logits_NV, row, lse, label);
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/embedding.h"
+#include "backends/cpu/fast.h"
+#include "backends/cpu/vector.h"
+#include "tensor/queue.h"
+
+enum status fast_embedding_forward(const struct embedding *a, const struct embedding_fwd *io,
+                                   struct queue *on)
+{
+    if (on->measuring) return STATUS_OK;
+    size_t row = (size_t)a->D * dtype_bytes(a->dtype);
+#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+    for (size_t n = 0; n < (size_t)a->N; n++)
+        memcpy((char *)io->y_ND + n * row, (const char *)io->w_VD + (size_t)io->ids_N[n] * row,
+               row);
+    return STATUS_OK;
+}
+
+/* Threads share out the columns, so each adds every token's piece in token order. */
+enum status fast_embedding_backward(const struct embedding *a, const struct embedding_bwd *io,
+                                    struct queue *on)
+{
+    enum { PIECE = 64 };
+    if (on->measuring) return STATUS_OK;
+    size_t D = (size_t)a->D, pieces = (D + PIECE - 1) / PIECE;
+#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+    for (size_t piece = 0; piece < pieces; piece++) {
+        size_t begin = piece * PIECE, count = D - begin < PIECE ? D - begin : PIECE;
+        for (size_t n = 0; n < (size_t)a->N; n++) {
+            float dy[PIECE], *dw = io->dw_VD + (size_t)io->ids_N[n] * D + begin;
+            vector_load(io->dy_ND, n * D + begin, a->dtype, count, dy);
+            for (size_t d = 0; d < count; d++) dw[d] += dy[d];
+        }
+    }
+    return STATUS_OK;
+}

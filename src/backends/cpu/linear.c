@@ -1,0 +1,195 @@
+/* linear.c (cpu) -- the three products of a linear layer by oneDNN's matmul.
+ *
+ * A product is compiled once for its kind and sizes and kept; calling it only points it at other
+ * memory, so after the first call (or a measuring pass) nothing is allocated.  `accumulate` is
+ * oneDNN's sum post-op: the old output is added in f32 before the one rounding. */
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/linear.h"
+#include "backends/cpu/fast.h"
+#include "backends/cpu/queue.h"
+#include "base/text.h"
+
+#include <oneapi/dnnl/dnnl.h>
+#include <stdlib.h>
+
+/* C[M, N] (+)= A[M, K] B[K, N]; a transposed operand is the same memory read the other way. */
+struct shape {
+    int M, N, K;
+    enum dtype dtype, out;
+    bool transpose_a, transpose_b, accumulate;
+};
+
+struct product {
+    struct shape shape;
+    dnnl_primitive_t primitive;
+    dnnl_memory_t a, b, c, scratch;
+    size_t scratch_bytes;
+};
+
+struct products {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    struct product *all;
+    size_t count;
+};
+
+#define TRY_DNNL(call)                                                                             \
+    do {                                                                                           \
+        dnnl_status_t dnnl_ = (call);                                                              \
+        if (dnnl_ != dnnl_success) FAIL(DEVICE, "oneDNN: %s: status %d", #call, (int)dnnl_);       \
+    } while (0)
+
+enum status products_open(struct products **out)
+{
+    struct products *p = *out = heap(sizeof *p);
+    TRY_DNNL(dnnl_engine_create(&p->engine, dnnl_cpu, 0));
+    TRY_DNNL(dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags));
+    return STATUS_OK;
+}
+
+static void destroy(struct product *p)
+{
+    dnnl_memory_t memories[] = {p->a, p->b, p->c, p->scratch};
+    for (size_t i = 0; i < 4; i++)
+        if (memories[i]) dnnl_memory_destroy(memories[i]);
+    if (p->primitive) dnnl_primitive_destroy(p->primitive);
+}
+
+void products_close(struct products *p)
+{
+    if (!p) return;
+    for (size_t i = 0; i < p->count; i++) destroy(&p->all[i]);
+    if (p->stream) dnnl_stream_destroy(p->stream);
+    if (p->engine) dnnl_engine_destroy(p->engine);
+    free(p->all);
+    free(p);
+}
+
+static dnnl_data_type_t type_of(enum dtype d) { return d == F32 ? dnnl_f32 : dnnl_bf16; }
+
+/* A dense [rows, columns] matrix; transposed: stored as [columns, rows]. */
+static enum status describe(dnnl_memory_desc_t *d, int rows, int columns, enum dtype dtype,
+                            bool transposed)
+{
+    dnnl_dims_t dims = {rows, columns}, strides = {columns, 1};
+    if (transposed) strides[0] = 1, strides[1] = rows;
+    TRY_DNNL(dnnl_memory_desc_init_by_strides(d, 2, dims, type_of(dtype), strides));
+    return STATUS_OK;
+}
+
+static enum status compile(dnnl_primitive_desc_t *made, const struct products *all,
+                           const struct shape *s, const dnnl_memory_desc_t md[3])
+{
+    dnnl_matmul_desc_t matmul;
+    dnnl_primitive_attr_t attr;
+    dnnl_post_ops_t post;
+    TRY_DNNL(dnnl_matmul_desc_init(&matmul, &md[0], &md[1], NULL, &md[2]));
+    TRY_DNNL(dnnl_primitive_attr_create(&attr));
+    TRY_DNNL(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
+    TRY_DNNL(dnnl_post_ops_create(&post));
+    if (s->accumulate) TRY_DNNL(dnnl_post_ops_append_sum(post, 1));
+    TRY_DNNL(dnnl_primitive_attr_set_post_ops(attr, post));
+    TRY_DNNL(dnnl_primitive_desc_create(made, &matmul, attr, all->engine, NULL));
+    dnnl_post_ops_destroy(post);
+    dnnl_primitive_attr_destroy(attr);
+    return STATUS_OK;
+}
+
+static enum status make(struct products *all, const struct shape *s, struct product *p)
+{
+    dnnl_memory_desc_t md[3];
+    dnnl_primitive_desc_t made;
+    *p = (struct product){.shape = *s};
+    TRY(describe(&md[0], s->M, s->K, s->dtype, s->transpose_a));
+    TRY(describe(&md[1], s->K, s->N, s->dtype, s->transpose_b));
+    TRY(describe(&md[2], s->M, s->N, s->out, false));
+    TRY(compile(&made, all, s, md));
+    const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(made, dnnl_query_scratchpad_md, 0);
+    p->scratch_bytes = dnnl_memory_desc_get_size(pad);
+    dnnl_status_t bad = dnnl_primitive_create(&p->primitive, made);
+    if (!bad) bad = dnnl_memory_create(&p->scratch, pad, all->engine, DNNL_MEMORY_NONE);
+    dnnl_memory_t *memories[] = {&p->a, &p->b, &p->c};
+    for (int i = 0; i < 3 && !bad; i++)
+        bad = dnnl_memory_create(memories[i], &md[i], all->engine, DNNL_MEMORY_NONE);
+    dnnl_primitive_desc_destroy(made);
+    if (bad) FAIL(DEVICE, "oneDNN: a product of %d x %d x %d: status %d", s->M, s->N, s->K, bad);
+    return STATUS_OK;
+}
+
+static bool same(const struct shape *x, const struct shape *y)
+{
+    return x->M == y->M && x->N == y->N && x->K == y->K && x->dtype == y->dtype &&
+           x->out == y->out && x->transpose_a == y->transpose_a &&
+           x->transpose_b == y->transpose_b && x->accumulate == y->accumulate;
+}
+
+static enum status find(struct products *all, const struct shape *s, struct product **out)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (same(&all->all[i].shape, s)) {
+            *out = &all->all[i];
+            return STATUS_OK;
+        }
+    struct product fresh;
+    enum status st = make(all, s, &fresh);
+    if (st) {
+        destroy(&fresh);
+        return st;
+    }
+    all->all = heap_grow(all->all, all->count + 1, sizeof *all->all);
+    all->all[all->count] = fresh;
+    *out = &all->all[all->count++];
+    return STATUS_OK;
+}
+
+static enum status multiply(const struct shape *s, const void *a, const void *b, void *c,
+                            struct queue *on)
+{
+    struct products *all = ((struct cpu_queue *)on)->products;
+    struct product *p;
+    TRY(find(all, s, &p));
+    size_t mark = arena_mark(&on->scratch);
+    void *scratch = arena_take(&on->scratch, p->scratch_bytes, 1);
+    arena_reset(&on->scratch, mark);
+    if (on->measuring) return STATUS_OK;
+    TRY_DNNL(dnnl_memory_set_data_handle(p->a, (void *)(uintptr_t)a));
+    TRY_DNNL(dnnl_memory_set_data_handle(p->b, (void *)(uintptr_t)b));
+    TRY_DNNL(dnnl_memory_set_data_handle(p->c, c));
+    TRY_DNNL(dnnl_memory_set_data_handle(p->scratch, scratch));
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, p->a},
+                                         {DNNL_ARG_WEIGHTS, p->b},
+                                         {DNNL_ARG_DST, p->c},
+                                         {DNNL_ARG_SCRATCHPAD, p->scratch}};
+    TRY_DNNL(dnnl_primitive_execute(p->primitive, all->stream, 4, arguments));
+    TRY_DNNL(dnnl_stream_wait(all->stream));
+    return STATUS_OK;
+}
+
+enum status fast_linear_forward(const struct linear *l, const struct linear_fwd *io,
+                                struct queue *on)
+{
+    struct shape s = {.M = l->N, .N = l->F, .K = l->D, .dtype = l->dtype, .out = l->dtype};
+    s.transpose_b = true;
+    s.accumulate = l->accumulate;
+    TRY(multiply(&s, io->x_ND, io->w_FD, io->y_NF, on));
+    return STATUS_OK;
+}
+
+enum status fast_linear_backward_input(const struct linear *l, const struct linear_bwd_input *io,
+                                       struct queue *on)
+{
+    struct shape s = {.M = l->N, .N = l->D, .K = l->F, .dtype = l->dtype, .out = l->dtype};
+    s.accumulate = l->accumulate;
+    TRY(multiply(&s, io->dy_NF, io->w_FD, io->dx_ND, on));
+    return STATUS_OK;
+}
+
+enum status fast_linear_backward_weight(const struct linear *l, const struct linear_bwd_weight *io,
+                                        struct queue *on)
+{
+    struct shape s = {.M = l->F, .N = l->D, .K = l->N, .dtype = l->dtype, .out = F32};
+    s.transpose_a = true;
+    s.accumulate = l->accumulate;
+    TRY(multiply(&s, io->dy_NF, io->x_ND, io->dw_FD, on));
+    return STATUS_OK;
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/queue.h"
+
+#include "backends/cpu/cpu.h"
+#include "base/text.h"
+
+#include <omp.h>
+#include <stdlib.h>
+
+enum status cpu_queue_open(struct queue **out, int num_threads, size_t scratch_bytes)
+{
+    struct cpu_queue *q = heap(sizeof *q);
+    *out = &q->base;
+    q->base.num_threads = num_threads > 0 ? num_threads : omp_get_max_threads();
+    omp_set_num_threads(q->base.num_threads);
+    enum status st = products_open(&q->products);
+    if (!st) st = arena_init(&q->base.scratch, scratch_bytes);
+    if (st) {
+        cpu_queue_close(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+void cpu_queue_close(struct queue *on)
+{
+    struct cpu_queue *q = (struct cpu_queue *)on;
+    if (!q) return;
+    arena_release(&q->base.scratch);
+    products_close(q->products);
+    free(q);
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/embedding.h"
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/element.h"
+
+enum status reference_embedding_forward(const struct embedding *a, const struct embedding_fwd *io,
+                                        struct queue *on)
+{
+    if (on->measuring) return STATUS_OK;
+    size_t row = (size_t)a->D * dtype_bytes(a->dtype);
+    for (size_t n = 0; n < (size_t)a->N; n++)
+        memcpy((char *)io->y_ND + n * row, (const char *)io->w_VD + (size_t)io->ids_N[n] * row,
+               row);
+    return STATUS_OK;
+}
+
+enum status reference_embedding_backward(const struct embedding *a, const struct embedding_bwd *io,
+                                         struct queue *on)
+{
+    if (on->measuring) return STATUS_OK;
+    size_t D = (size_t)a->D;
+    for (size_t n = 0; n < (size_t)a->N; n++)
+        for (size_t d = 0; d < D; d++)
+            io->dw_VD[(size_t)io->ids_N[n] * D + d] += element_get(io->dy_ND, n * D + d, a->dtype);
+    return STATUS_OK;
+}

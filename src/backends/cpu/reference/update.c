@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/update.h"
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/element.h"
+
+#include <math.h>
+
+enum { BLOCK = 4096 }; /* elements of one partial sum */
+
+enum status reference_sum_squares(const struct sum_squares *a, const struct sum_squares_io *io,
+                                  struct queue *on)
+{
+    if (on->measuring) return STATUS_OK;
+    double total = 0;
+    for (size_t begin = 0; begin < a->n; begin += BLOCK) {
+        double sum = 0;
+        for (size_t i = begin; i < a->n && i < begin + BLOCK; i++)
+            sum += (double)io->x_n[i] * (double)io->x_n[i];
+        total += sum;
+    }
+    *io->sum = total;
+    return STATUS_OK;
+}
+
+enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, struct queue *on)
+{
+    if (on->measuring) return STATUS_OK;
+    double correct1 = 1 - pow(a->beta1, (double)a->step);
+    double correct2 = 1 - pow(a->beta2, (double)a->step);
+    float keep = (float)(1 - a->lr * a->decay), rate = (float)(a->lr / correct1);
+    float root = (float)(1 / sqrt(correct2)), eps = (float)a->eps, scale = (float)a->scale;
+    float beta1 = (float)a->beta1, beta2 = (float)a->beta2;
+    float new1 = (float)(1 - a->beta1), new2 = (float)(1 - a->beta2);
+    for (size_t i = 0; i < a->n; i++) {
+        float g = io->g_n[i] * scale, w = io->w_n[i] * keep;
+        float m = beta1 * io->m_n[i] + new1 * g;
+        float v = beta2 * io->v_n[i] + new2 * g * g;
+        w -= rate * m / (sqrtf(v) * root + eps);
+        io->w_n[i] = w, io->m_n[i] = m, io->v_n[i] = v;
+        if (io->copy_n) element_put(io->copy_n, i, a->copy_dtype, w);
+    }
+    return STATUS_OK;
+}
+
+enum status reference_cast(const struct cast *a, const struct cast_io *io, struct queue *on)
+{
+    if (on->measuring) return STATUS_OK;
+    for (size_t i = 0; i < a->n; i++)
+        element_put(io->y_n, i, a->to, element_get(io->x_n, i, a->from));
+    return STATUS_OK;
+}

@@ -1,0 +1,52 @@
+/* vector.h -- loops over rows that the compiler turns into vector instructions: conversion to and
+ * from f32, and an exponential it can inline. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tensor/dtype.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* e^x within 2e-7 relative; 0 below -87 and for -inf, e^88 above.  Cody-Waite reduction by ln 2 in
+ * two parts, then the Taylor polynomial of degree 6 on [-ln2/2, ln2/2]. */
+static inline float vector_exp(float x)
+{
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
+    float clamped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float n = clamped * 1.44269504f + magic - magic;
+    float r = clamped - n * 0.693359375f + n * 2.12194440e-4f;
+    float p = 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return x < -87.0f ? 0.0f : p * power;
+}
+
+/* n elements from element `at` of x, as f32. */
+static inline void vector_load(const void *x, size_t at, enum dtype dtype, size_t n, float *to)
+{
+    if (dtype == F32) {
+        memcpy(to, (const float *)x + at, n * sizeof *to);
+        return;
+    }
+    const bf16 *from = (const bf16 *)x + at;
+    for (size_t i = 0; i < n; i++) to[i] = bf16_to_f32(from[i]);
+}
+
+static inline void vector_store(void *x, size_t at, enum dtype dtype, size_t n, const float *from)
+{
+    if (dtype == F32) {
+        memcpy((float *)x + at, from, n * sizeof *from);
+        return;
+    }
+    bf16 *to = (bf16 *)x + at;
+    for (size_t i = 0; i < n; i++) to[i] = bf16_from_f32(from[i]);
+}

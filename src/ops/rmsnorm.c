@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/rmsnorm.h"
+
+static enum status check(const struct rmsnorm *a)
+{
+    if (a->N < 1 || a->D < 1)
+        FAIL(SHAPE, "rmsnorm: N %d, D %d: each must be at least 1", a->N, a->D);
+    if (!(a->eps >= 0)) FAIL(SHAPE, "rmsnorm: eps %g is negative", (double)a->eps);
+    return STATUS_OK;
+}
+
+enum status rmsnorm_forward(const struct ops *ops, const struct rmsnorm *a,
+                            const struct rmsnorm_fwd *io, struct queue *on)
+{
+    TRY(check(a));
+    TRY(ops->rmsnorm_forward(a, io, on));
+    return STATUS_OK;
+}
+
+enum status rmsnorm_backward(const struct ops *ops, const struct rmsnorm *a,
+                             const struct rmsnorm_bwd *io, struct queue *on)
+{
+    TRY(check(a));
+    TRY(ops->rmsnorm_backward(a, io, on));
+    return STATUS_OK;
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/rope.h"
+
+#include <math.h>
+
+enum status rope(const struct ops *ops, const struct rope *a, const struct rope_io *io,
+                 struct queue *on)
+{
+    if (a->B < 1 || a->T < 1 || a->H < 1 || a->K < 2 || a->K % 2)
+        FAIL(SHAPE, "rope: B %d, T %d, H %d, K %d: at least 1, and K even", a->B, a->T, a->H, a->K);
+    if (a->first < 0 || a->stride < (size_t)a->H * (size_t)a->K)
+        FAIL(SHAPE, "rope: first position %d, stride %zu for %d heads of %d", a->first, a->stride,
+             a->H, a->K);
+    TRY(ops->rope(a, io, on));
+    return STATUS_OK;
+}
+
+static double stretch(double frequency, const struct rope_scaling *s)
+{
+    double wavelength = 2 * 3.14159265358979323846 / frequency, context = s->original_context;
+    if (wavelength < context / s->high_frequency_factor) return frequency;
+    if (wavelength > context / s->low_frequency_factor) return frequency / s->factor;
+    double part = (context / wavelength - s->low_frequency_factor) /
+                  (s->high_frequency_factor - s->low_frequency_factor);
+    return (1 - part) * frequency / s->factor + part * frequency;
+}
+
+void rope_table(int T, int K, double theta, const struct rope_scaling *scaling, float *cos_TJ,
+                float *sin_TJ)
+{
+    int J = K / 2;
+    for (int j = 0; j < J; j++) {
+        double frequency = pow(theta, -2.0 * j / K);
+        if (scaling && scaling->factor > 0) frequency = stretch(frequency, scaling);
+        /* Positions times an f32 frequency in f32: far positions then turn as Transformers' do. */
+        float f = (float)frequency;
+        for (int t = 0; t < T; t++) {
+            size_t at = (size_t)t * (size_t)J + (size_t)j;
+            float angle = (float)t * f;
+            cos_TJ[at] = (float)cos((double)angle);
+            sin_TJ[at] = (float)sin((double)angle);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/swiglu.h"
+
+static enum status check(const struct swiglu *a)
+{
+    if (a->N < 1 || a->F < 1)
+        FAIL(SHAPE, "swiglu: N %d, F %d: each must be at least 1", a->N, a->F);
+    return STATUS_OK;
+}
+
+enum status swiglu_forward(const struct ops *ops, const struct swiglu *a,
+                           const struct swiglu_fwd *io, struct queue *on)
+{
+    TRY(check(a));
+    TRY(ops->swiglu_forward(a, io, on));
+    return STATUS_OK;
+}
+
+enum status swiglu_backward(const struct ops *ops, const struct swiglu *a,
+                            const struct swiglu_bwd *io, struct queue *on)
+{
+    TRY(check(a));
+    TRY(ops->swiglu_backward(a, io, on));
+    return STATUS_OK;
+}

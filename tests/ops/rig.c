@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/rig.h"
+
+#include "base/rng.h"
+
+static struct queue *queue;
+
+__attribute__((destructor)) static void close_queue(void)
+{
+    if (queue) cpu_queue_close(queue);
+}
+
+struct queue *rig_queue(void)
+{
+    if (!queue) CHECK_STATUS(OK, cpu_queue_open(&queue, 2, 0));
+    return queue;
+}
+
+void rig_measure(bool measuring)
+{
+    struct queue *on = rig_queue();
+    size_t bytes = on->scratch.peak;
+    arena_release(&on->scratch);
+    on->measuring = measuring;
+    if (!measuring) CHECK_STATUS(OK, arena_init(&on->scratch, bytes));
+}
+
+static float get(const void *x, size_t i, enum dtype dtype)
+{
+    return dtype == F32 ? ((const float *)x)[i] : bf16_to_f32(((const bf16 *)x)[i]);
+}
+
+void *rig_zeros(size_t n, enum dtype dtype) { return heap(n * dtype_bytes(dtype)); }
+
+void *rig_random(uint64_t seed, size_t n, enum dtype dtype)
+{
+    void *x = rig_zeros(n, dtype);
+    for (size_t i = 0; i < n; i++) {
+        float value = (float)rng_normal(seed, RNG_TEST, 9, i);
+        if (dtype == F32)
+            ((float *)x)[i] = value;
+        else
+            ((bf16 *)x)[i] = bf16_from_f32(value);
+    }
+    return x;
+}
+
+void *rig_copy(const void *x, size_t n, enum dtype dtype)
+{
+    void *y = rig_zeros(n, dtype);
+    memcpy(y, x, n * dtype_bytes(dtype));
+    return y;
+}
+
+void rig_check_close(const char *what, const void *x, const void *y, size_t n, enum dtype dtype,
+                     double tolerance)
+{
+    double off = 0, size = 0;
+    for (size_t i = 0; i < n; i++) {
+        double a = (double)get(x, i, dtype), b = (double)get(y, i, dtype);
+        off += (a - b) * (a - b), size += b * b;
+    }
+    if (!(sqrt(off) <= tolerance * sqrt(size)))
+        fail_msg("%s (%s): off by %.3g of %.3g", what, dtype_name(dtype), sqrt(off), sqrt(size));
+}
+
+void rig_check_gradient(const char *what, float *x, size_t n, const float *dx,
+                        double (*loss)(void *context), void *context)
+{
+    const float step = 1e-2f;
+    for (size_t i = 0; i < n; i++) {
+        float kept = x[i];
+        x[i] = kept + step;
+        double up = loss(context);
+        x[i] = kept - step;
+        double down = loss(context), slope = (up - down) / (2 * (double)step);
+        x[i] = kept;
+        if (!(fabs(slope - (double)dx[i]) <= 3e-3 * fmax(1, fabs(slope))))
+            fail_msg("%s[%zu]: gradient %g, by differences %g", what, i, (double)dx[i], slope);
+    }
+}
+
+double rig_dot(const float *x, const float *weight, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)weight[i];
+    return sum;
+}

@@ -1,0 +1,40 @@
+/* rig.h -- what tests of operations share: buffers of either dtype, comparisons, differences.
+ *
+ * Every comparison runs the fast kernels beside the reference, in f32 and bf16. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "test.h"
+
+#include "backends/cpu/cpu.h"
+#include "tensor/dtype.h"
+
+/* A queue of two threads, open until the runner ends. */
+struct queue *rig_queue(void);
+
+/* Runs a call on a measuring queue, gives the queue the scratch it asked for, runs it. */
+#define RIG_RUN(call)                                                                              \
+    do {                                                                                           \
+        rig_measure(true);                                                                         \
+        CHECK_STATUS(OK, call);                                                                    \
+        rig_measure(false);                                                                        \
+        CHECK_STATUS(OK, call);                                                                    \
+    } while (0)
+void rig_measure(bool measuring);
+
+/* n numbers of about unit size, a function of `seed`; rounded to bf16 where that is the dtype. */
+void *rig_random(uint64_t seed, size_t n, enum dtype dtype);
+void *rig_zeros(size_t n, enum dtype dtype);
+void *rig_copy(const void *x, size_t n, enum dtype dtype);
+
+/* |x - y| <= tolerance * |y|, as Euclidean norms over all n. */
+void rig_check_close(const char *what, const void *x, const void *y, size_t n, enum dtype dtype,
+                     double tolerance);
+#define RIG_CLOSE(x, y, n, dtype) rig_check_close(#x, x, y, n, dtype, (dtype) == F32 ? 1e-5 : 1e-2)
+
+/* dx against central differences of loss(context), which reads x. */
+void rig_check_gradient(const char *what, float *x, size_t n, const float *dx,
+                        double (*loss)(void *context), void *context);
+
+/* Sum of x[i] * weight[i]. */
+double rig_dot(const float *x, const float *weight, size_t n);

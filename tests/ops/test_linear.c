@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/rig.h"
+
+#include "ops/linear.h"
+
+static void compare(struct linear l)
+{
+    size_t x_n = (size_t)l.N * (size_t)l.D, w_n = (size_t)l.F * (size_t)l.D;
+    size_t y_n = (size_t)l.N * (size_t)l.F;
+    void *x = rig_random(1, x_n, l.dtype), *w = rig_random(2, w_n, l.dtype);
+    void *dy = rig_random(3, y_n, l.dtype), *y[2], *dx[2], *dw[2];
+    for (int i = 0; i < 2; i++) {
+        const struct ops *ops = i ? cpu_ops() : &ops_cpu_reference;
+        y[i] = rig_random(4, y_n, l.dtype), dx[i] = rig_random(5, x_n, l.dtype);
+        dw[i] = rig_random(6, w_n, F32);
+        struct linear_fwd forward = {x, w, y[i]};
+        struct linear_bwd_input input = {dy, w, dx[i]};
+        struct linear_bwd_weight weight = {dy, x, dw[i]};
+        RIG_RUN(linear_forward(ops, &l, &forward, rig_queue()));
+        RIG_RUN(linear_backward_input(ops, &l, &input, rig_queue()));
+        RIG_RUN(linear_backward_weight(ops, &l, &weight, rig_queue()));
+    }
+    RIG_CLOSE(y[1], y[0], y_n, l.dtype);
+    RIG_CLOSE(dx[1], dx[0], x_n, l.dtype);
+    RIG_CLOSE(dw[1], dw[0], w_n, F32);
+    for (int i = 0; i < 2; i++) free(y[i]), free(dx[i]), free(dw[i]);
+    free(x), free(w), free(dy);
+}
+
+TEST(linear_agrees_with_the_reference_at_odd_and_real_sizes)
+{
+    static const int sizes[][3] = {{1, 1, 1},    {1, 7, 3},     {5, 1, 9},     {3, 33, 17},
+                                   {67, 65, 31}, {128, 96, 64}, {64, 256, 160}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int variant = 0; variant < 4; variant++)
+            compare((struct linear){.N = sizes[i][0],
+                                    .D = sizes[i][1],
+                                    .F = sizes[i][2],
+                                    .dtype = variant & 1 ? BF16 : F32,
+                                    .accumulate = variant & 2});
+}
+
+struct linear_loss {
+    struct linear l;
+    float *x, *w, *y, *weight;
+};
+
+static double loss(void *context)
+{
+    struct linear_loss *c = context;
+    struct linear_fwd io = {c->x, c->w, c->y};
+    CHECK_STATUS(OK, linear_forward(&ops_cpu_reference, &c->l, &io, rig_queue()));
+    return rig_dot(c->y, c->weight, (size_t)c->l.N * (size_t)c->l.F);
+}
+
+TEST(linear_gradients_are_the_differences)
+{
+    struct linear_loss c = {.l = {.N = 3, .D = 5, .F = 4, .dtype = F32}};
+    float dx[15], dw[20];
+    c.x = rig_random(1, 15, F32), c.w = rig_random(2, 20, F32);
+    c.y = rig_zeros(12, F32), c.weight = rig_random(3, 12, F32);
+    struct linear_bwd_input input = {c.weight, c.w, dx};
+    struct linear_bwd_weight weight = {c.weight, c.x, dw};
+    CHECK_STATUS(OK, linear_backward_input(&ops_cpu_reference, &c.l, &input, rig_queue()));
+    CHECK_STATUS(OK, linear_backward_weight(&ops_cpu_reference, &c.l, &weight, rig_queue()));
+    rig_check_gradient("x", c.x, 15, dx, loss, &c);
+    rig_check_gradient("w", c.w, 20, dw, loss, &c);
+    free(c.x), free(c.w), free(c.y), free(c.weight);
+}
+
+TEST(linear_refuses_empty_sizes)
+{
+    struct linear l = {.N = 0, .D = 1, .F = 1};
+    CHECK_STATUS(SHAPE, linear_forward(&ops_cpu_reference, &l, NULL, rig_queue()));
+    CHECK_MESSAGE("N 0");
+    CHECK_STATUS(SHAPE, linear_backward_input(&ops_cpu_reference, &l, NULL, rig_queue()));
+    CHECK_STATUS(SHAPE, linear_backward_weight(&ops_cpu_reference, &l, NULL, rig_queue()));
+}
