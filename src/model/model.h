@@ -13,25 +13,34 @@
 #include "ops/ops.h"
 #include "tensor/queue.h"
 
+struct activations; /* block.h */
+
+/* What is not said to be set by model_init is set by the caller, before or after it. */
 struct model {
-    struct model_shape shape;
+    struct model_shape shape; /* shape, layout, max_tokens: model_init */
     struct layout layout;
+    int max_tokens;          /* of a row; rows of the rope tables */
     const struct ops *ops;   /* borrowed */
     const struct plan *plan; /* borrowed */
     struct queue *on;        /* borrowed */
     enum dtype dtype;        /* of weights and activations */
     enum recompute recompute;
+    int recompute_every;        /* RECOMPUTE_FULL: only every Nth block, others keep all; 0 as 1 */
     const void *weights;        /* flat, dtype; borrowed */
     float *gradients;           /* flat, f32; borrowed; NULL: forward only */
-    float *rope_cos, *rope_sin; /* [max T, K/2], from the run arena */
+    float *rope_cos, *rope_sin; /* [max_tokens, K/2], from the run arena; model_init */
+    struct activations *blocks; /* owned; where the running step's activations lie; model_init */
 };
 
-/* Shape checked, layout built, rope tables for max_tokens positions taken from `run`. */
+/* Shape checked, layout built, rope tables for max_tokens positions taken from `run` (filled unless
+ * `run` is measuring).  CONFIG: the shape; SHAPE: max_tokens below 1. */
 enum status model_init(struct model *m, const struct model_shape *shape, int max_tokens,
                        struct arena *run);
 void model_release(struct model *m);
 
-/* One micro-batch.  Arrays are the caller's; start/end NULL: a row is one document. */
+/* One micro-batch.  Arrays are the caller's, who has checked that ids are in [0, V) and labels in
+ * [0, V) or LABEL_IGNORED; start/end NULL: a row is one document.  All arrays may be NULL over a
+ * measuring queue, where only whether start and best are NULL may matter. */
 struct micro_batch {
     int B, T;
     const int32_t *ids_BT, *labels_BT, *start_BT, *end_BT;
@@ -41,9 +50,10 @@ struct micro_batch {
     int32_t *best_BT; /* likeliest token at each place, or NULL */
 };
 
-/* Forward only: fills loss and best. */
+/* Forward only: fills loss and best.  SHAPE: B or T below 1, or T above max_tokens. */
 enum status model_evaluate(const struct model *m, const struct micro_batch *b, struct arena *step);
-/* Forward and backward: adds the gradients of scale * sum(loss) to m->gradients. */
+/* Forward and backward: adds the gradients of scale * sum(loss) to m->gradients.  The bits do not
+ * depend on m->recompute. */
 enum status model_train(const struct model *m, const struct micro_batch *b, struct arena *step);
 
 /* Keys and values of what was decoded so far. */
@@ -51,12 +61,15 @@ struct kv_cache {
     int B, capacity, length; /* tokens a row */
     void *k_LBSGK, *v_LBSGK;
 };
+/* SHAPE: a size below 1 or capacity above max_tokens. */
 enum status kv_cache_init(struct kv_cache *c, const struct model *m, int B, int capacity,
                           struct arena *run);
-/* Appends T tokens to each of c->B rows; logits of the last position of each row, in f32. */
+/* Appends T tokens to each of c->B rows; logits of the last position of each row, in f32.  Causal.
+ * SHAPE: they do not fit in the cache. */
 enum status model_decode(const struct model *m, struct kv_cache *c, const int32_t *ids_BT, int T,
                          float *logits_BV, struct arena *step);
 
 /* Model FLOPs of one token, forward and backward, as torchtitan counts them for MFU:
- * 6 (parameters - embedding) + 12 L H K T. */
+ * 6 (parameters - embedding) + 12 L H K T.  A tied embedding is multiplied with as the head and is
+ * not subtracted. */
 double model_flops_per_token(const struct model_shape *s, int T);

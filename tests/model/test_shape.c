@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
+#include "model/model_defaults.h"
 #include "model/params.h"
-#include "model_defaults.h"
 
 static struct model_shape resolve(const char *family, const char *flavor)
 {

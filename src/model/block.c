@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/block.h"
+
+#include "ops/attention.h"
+#include "ops/linear.h"
+#include "ops/rmsnorm.h"
+#include "ops/rope.h"
+#include "ops/swiglu.h"
+#include "ops/update.h"
+
+#include <math.h>
+
+const void *model_weight(const struct model *m, enum param_id id, int layer)
+{
+    return element(m->weights, layout_find(&m->layout, id, layer)->offset, m->dtype);
+}
+
+float *model_gradient(const struct model *m, enum param_id id, int layer)
+{
+    return element(m->gradients, layout_find(&m->layout, id, layer)->offset, F32);
+}
+
+enum status model_cross(const struct model *m, enum boundary at, enum direction way, void *x,
+                        size_t rows, int columns)
+{
+    struct crossing c = {x, (int)rows, columns, m->dtype};
+    TRY(m->plan->cross(m->plan, at, way, &c, m->on));
+    return STATUS_OK;
+}
+
+#define AXES(m)                                                                                    \
+    __attribute__((unused)) const size_t D = (size_t)(m)->shape.D, H = (size_t)(m)->shape.H,       \
+                                         F = (size_t)(m)->shape.F,                                 \
+                                         Q = (size_t)(m)->shape.H * (size_t)(m)->shape.K,          \
+                                         P = (size_t)(m)->shape.G * (size_t)(m)->shape.K
+
+void activations_take(const struct model *m, size_t N, enum recompute recompute,
+                      const struct activations *shared, struct activations *a, struct arena *step)
+{
+    AXES(m);
+    *a = (struct activations){.recompute = recompute};
+#define X(type, name, elements, dtype, level)                                                      \
+    a->name = recompute < level ? arena_take(step, elements, dtype_bytes(dtype)) : shared->name;
+    ACTIVATION_LIST(X)
+#undef X
+}
+
+void activations_share(const struct model *m, size_t N, enum recompute recompute,
+                       struct activations *shared, struct arena *step)
+{
+    AXES(m);
+    *shared = (struct activations){0};
+#define X(type, name, elements, dtype, level)                                                      \
+    if (recompute >= level) shared->name = arena_take(step, elements, dtype_bytes(dtype));
+    ACTIVATION_LIST(X)
+#undef X
+}
+
+/* One of a block's four products; adjacent weights are multiplied as one matrix. */
+struct product {
+    struct linear what;
+    enum param_id id; /* of the first of its weights */
+};
+
+static struct product product(const struct model *m, size_t N, enum param_id id)
+{
+    const struct model_shape *s = &m->shape;
+    int Q = s->H * s->K, P = s->G * s->K;
+    struct product p = {{.N = (int)N, .dtype = m->dtype}, id};
+    switch (id) {
+    case PARAM_attn_q: p.what.D = s->D, p.what.F = Q + 2 * P; break;
+    case PARAM_attn_out: p.what.D = Q, p.what.F = s->D; break;
+    case PARAM_mlp_gate: p.what.D = s->D, p.what.F = 2 * s->F; break;
+    case PARAM_mlp_down: p.what.D = s->F, p.what.F = s->D; break;
+    default: BUG("not the first weight of a product");
+    }
+    return p;
+}
+
+static enum status multiply(const struct model *m, struct product p, int layer, const void *x,
+                            void *y, bool accumulate)
+{
+    p.what.accumulate = accumulate;
+    TRY(linear_forward(m->ops, &p.what, &(struct linear_fwd){x, model_weight(m, p.id, layer), y},
+                       m->on));
+    return STATUS_OK;
+}
+
+/* dx = dy w;  dw += dy^T x */
+static enum status multiply_backward(const struct model *m, struct product p, int layer,
+                                     const void *dy, const void *x, void *dx)
+{
+    TRY(linear_backward_input(
+        m->ops, &p.what, &(struct linear_bwd_input){dy, model_weight(m, p.id, layer), dx}, m->on));
+    p.what.accumulate = true;
+    TRY(linear_backward_weight(m->ops, &p.what,
+                               &(struct linear_bwd_weight){dy, x, model_gradient(m, p.id, layer)},
+                               m->on));
+    return STATUS_OK;
+}
+
+static enum status norm(const struct model *m, size_t N, enum param_id id, int layer, const void *x,
+                        void *y, float *rstd)
+{
+    struct rmsnorm what = {
+        .N = (int)N, .D = m->shape.D, .eps = (float)m->shape.norm_eps, .dtype = m->dtype};
+    struct rmsnorm_fwd io = {x, model_weight(m, id, layer), y, rstd};
+    TRY(rmsnorm_forward(m->ops, &what, &io, m->on));
+    TRY(model_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, FORWARD, y, N, m->shape.D));
+    return STATUS_OK;
+}
+
+/* dx += the norm's part: the residual stream's gradient is already there. */
+static enum status norm_backward(const struct model *m, size_t N, enum param_id id, int layer,
+                                 void *dy, const void *x, const float *rstd, void *dx)
+{
+    struct rmsnorm what = {.N = (int)N,
+                           .D = m->shape.D,
+                           .eps = (float)m->shape.norm_eps,
+                           .dtype = m->dtype,
+                           .accumulate = true};
+    struct rmsnorm_bwd io = {dy,   x,  model_weight(m, id, layer),
+                             rstd, dx, model_gradient(m, id, layer)};
+    TRY(model_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, BACKWARD, dy, N, m->shape.D));
+    TRY(rmsnorm_backward(m->ops, &what, &io, m->on));
+    return STATUS_OK;
+}
+
+static enum status copy(const struct model *m, size_t N, const void *x, void *y)
+{
+    struct cast what = {.n = N * (size_t)m->shape.D, .from = m->dtype, .to = m->dtype};
+    TRY(cast(m->ops, &what, &(struct cast_io){x, y}, m->on));
+    return STATUS_OK;
+}
+
+/* Rotates q and k where they lie in the fused row; inverse: their gradients. */
+static enum status rotate(const struct model *m, const struct micro_batch *b, void *qkv,
+                          bool inverse)
+{
+    AXES(m);
+    struct rope what = {.B = b->B,
+                        .T = b->T,
+                        .H = m->shape.H,
+                        .K = m->shape.K,
+                        .stride = Q + 2 * P,
+                        .dtype = m->dtype,
+                        .inverse = inverse};
+    TRY(rope(m->ops, &what, &(struct rope_io){qkv, m->rope_cos, m->rope_sin}, m->on));
+    what.H = m->shape.G;
+    TRY(rope(m->ops, &what, &(struct rope_io){element(qkv, Q, m->dtype), m->rope_cos, m->rope_sin},
+             m->on));
+    return STATUS_OK;
+}
+
+static struct attention attention_of(const struct model *m, const struct micro_batch *b)
+{
+    AXES(m);
+    return (struct attention){.B = b->B,
+                              .T = b->T,
+                              .S = b->T,
+                              .H = m->shape.H,
+                              .G = m->shape.G,
+                              .K = m->shape.K,
+                              .q_stride = Q + 2 * P,
+                              .kv_stride = Q + 2 * P,
+                              .scale = 1 / sqrtf((float)m->shape.K),
+                              .causal = b->causal,
+                              .dtype = m->dtype};
+}
+
+static enum status attend(const struct model *m, const struct micro_batch *b, int layer,
+                          const struct activations *a)
+{
+    AXES(m);
+    size_t N = (size_t)b->B * (size_t)b->T;
+    struct attention what = attention_of(m, b);
+    struct attention_fwd io = {.q_BTHK = a->qkv_NC,
+                               .k_BSGK = element(a->qkv_NC, Q, m->dtype),
+                               .v_BSGK = element(a->qkv_NC, Q + P, m->dtype),
+                               .start_BT = b->start_BT,
+                               .end_BT = b->end_BT,
+                               .out_BTHK = a->attended_NQ,
+                               .lse_BHT = a->lse_BHT};
+    TRY(norm(m, N, PARAM_attn_norm, layer, a->x_ND, a->norm1_ND, a->rstd1_N));
+    TRY(multiply(m, product(m, N, PARAM_attn_q), layer, a->norm1_ND, a->qkv_NC, false));
+    TRY(rotate(m, b, a->qkv_NC, false));
+    TRY(attention_forward(m->ops, &what, &io, m->on));
+    return STATUS_OK;
+}
+
+/* middle = x + attended w^T.  What crosses is the stream with the residual in it. */
+static enum status join(const struct model *m, size_t N, int layer, const struct activations *a,
+                        bool in_place)
+{
+    if (!in_place) TRY(copy(m, N, a->x_ND, a->middle_ND));
+    TRY(multiply(m, product(m, N, PARAM_attn_out), layer, a->attended_NQ, a->middle_ND, true));
+    TRY(model_cross(m, ATTN_OUT, FORWARD, a->middle_ND, N, m->shape.D));
+    return STATUS_OK;
+}
+
+static enum status gate(const struct model *m, size_t N, const struct activations *a)
+{
+    struct swiglu what = {.N = (int)N, .F = m->shape.F, .dtype = m->dtype};
+    TRY(swiglu_forward(m->ops, &what, &(struct swiglu_fwd){a->gate_up_N2F, a->hidden_NF}, m->on));
+    return STATUS_OK;
+}
+
+static enum status widen(const struct model *m, size_t N, int layer, const struct activations *a)
+{
+    TRY(norm(m, N, PARAM_mlp_norm, layer, a->middle_ND, a->norm2_ND, a->rstd2_N));
+    TRY(multiply(m, product(m, N, PARAM_mlp_gate), layer, a->norm2_ND, a->gate_up_N2F, false));
+    TRY(gate(m, N, a));
+    return STATUS_OK;
+}
+
+/* out += hidden w^T */
+static enum status narrow(const struct model *m, size_t N, int layer, const struct activations *a,
+                          void *out)
+{
+    TRY(multiply(m, product(m, N, PARAM_mlp_down), layer, a->hidden_NF, out, true));
+    TRY(model_cross(m, MLP_OUT, FORWARD, out, N, m->shape.D));
+    return STATUS_OK;
+}
+
+enum status block_mlp(const struct model *m, int N, int layer, const struct activations *a,
+                      void *x_ND)
+{
+    struct activations here = *a;
+    here.middle_ND = x_ND;
+    TRY(widen(m, (size_t)N, layer, &here));
+    TRY(narrow(m, (size_t)N, layer, &here, x_ND));
+    return STATUS_OK;
+}
+
+enum status block_forward(const struct model *m, const struct micro_batch *b, int layer,
+                          const struct activations *a, bool in_place, void *out_ND)
+{
+    size_t N = (size_t)b->B * (size_t)b->T;
+    TRY(attend(m, b, layer, a));
+    TRY(join(m, N, layer, a, in_place));
+    TRY(widen(m, N, layer, a));
+    if (!in_place) TRY(copy(m, N, a->middle_ND, out_ND));
+    TRY(narrow(m, N, layer, a, out_ND));
+    return STATUS_OK;
+}
+
+/* Redoes what was not kept, by the same calls on the same inputs: the same bits. */
+static enum status redo(const struct model *m, const struct micro_batch *b, int layer,
+                        const struct activations *a)
+{
+    size_t N = (size_t)b->B * (size_t)b->T;
+    if (a->recompute == RECOMPUTE_SELECTIVE) {
+        TRY(norm(m, N, PARAM_attn_norm, layer, a->x_ND, a->norm1_ND, a->rstd1_N));
+        TRY(norm(m, N, PARAM_mlp_norm, layer, a->middle_ND, a->norm2_ND, a->rstd2_N));
+        TRY(gate(m, N, a));
+    }
+    if (a->recompute == RECOMPUTE_FULL) {
+        TRY(attend(m, b, layer, a));
+        TRY(join(m, N, layer, a, false));
+        TRY(widen(m, N, layer, a));
+    }
+    return STATUS_OK;
+}
+
+static enum status mlp_backward(const struct model *m, size_t N, int layer,
+                                const struct activations *a, void *dx, struct arena *step)
+{
+    AXES(m);
+    void *dhidden = arena_take(step, N * F, dtype_bytes(m->dtype));
+    void *dnorm = arena_take(step, N * D, dtype_bytes(m->dtype));
+    struct swiglu what = {.N = (int)N, .F = m->shape.F, .dtype = m->dtype};
+    struct swiglu_bwd io = {a->gate_up_N2F, dhidden, a->gate_up_N2F};
+    TRY(model_cross(m, MLP_OUT, BACKWARD, dx, N, m->shape.D));
+    TRY(multiply_backward(m, product(m, N, PARAM_mlp_down), layer, dx, a->hidden_NF, dhidden));
+    TRY(swiglu_backward(m->ops, &what, &io, m->on));
+    TRY(multiply_backward(m, product(m, N, PARAM_mlp_gate), layer, a->gate_up_N2F, a->norm2_ND,
+                          dnorm));
+    TRY(norm_backward(m, N, PARAM_mlp_norm, layer, dnorm, a->middle_ND, a->rstd2_N, dx));
+    return STATUS_OK;
+}
+
+static enum status attend_backward(const struct model *m, const struct micro_batch *b, int layer,
+                                   const struct activations *a, void *dx, struct arena *step)
+{
+    AXES(m);
+    size_t N = (size_t)b->B * (size_t)b->T;
+    void *dattended = arena_take(step, N * Q, dtype_bytes(m->dtype));
+    void *dqkv = arena_take(step, N * (Q + 2 * P), dtype_bytes(m->dtype));
+    void *dnorm = arena_take(step, N * D, dtype_bytes(m->dtype));
+    struct attention what = attention_of(m, b);
+    struct attention_bwd io = {.q_BTHK = a->qkv_NC,
+                               .k_BSGK = element(a->qkv_NC, Q, m->dtype),
+                               .v_BSGK = element(a->qkv_NC, Q + P, m->dtype),
+                               .out_BTHK = a->attended_NQ,
+                               .dout_BTHK = dattended,
+                               .start_BT = b->start_BT,
+                               .end_BT = b->end_BT,
+                               .lse_BHT = a->lse_BHT,
+                               .dq_BTHK = dqkv,
+                               .dk_BSGK = element(dqkv, Q, m->dtype),
+                               .dv_BSGK = element(dqkv, Q + P, m->dtype)};
+    TRY(model_cross(m, ATTN_OUT, BACKWARD, dx, N, m->shape.D));
+    TRY(multiply_backward(m, product(m, N, PARAM_attn_out), layer, dx, a->attended_NQ, dattended));
+    TRY(attention_backward(m->ops, &what, &io, m->on));
+    TRY(rotate(m, b, dqkv, true));
+    TRY(multiply_backward(m, product(m, N, PARAM_attn_q), layer, dqkv, a->norm1_ND, dnorm));
+    TRY(norm_backward(m, N, PARAM_attn_norm, layer, dnorm, a->x_ND, a->rstd1_N, dx));
+    return STATUS_OK;
+}
+
+enum status block_backward(const struct model *m, const struct micro_batch *b, int layer,
+                           const struct activations *a, void *dx_ND, struct arena *step)
+{
+    size_t N = (size_t)b->B * (size_t)b->T, mark = arena_mark(step);
+    TRY(redo(m, b, layer, a));
+    TRY(mlp_backward(m, N, layer, a, dx_ND, step));
+    arena_reset(step, mark);
+    TRY(attend_backward(m, b, layer, a, dx_ND, step));
+    arena_reset(step, mark);
+    return STATUS_OK;
+}

@@ -1,0 +1,60 @@
+/* block.h -- one transformer block, forward and backward, side by side; of the model room.
+ *
+ * Axes     N = B*T tokens, D width, H G K heads, Q = H*K, P = G*K, C = Q + 2P, F feed-forward.
+ * Memory   A block's activations are kept for its backward or redone by it.  A field that is not
+ *          kept lies in buffers all blocks share. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "model/model.h"
+
+/* In order of use: C type, name, elements, dtype, and the mildest recompute that does not keep it.
+ */
+#define ACTIVATION_LIST(X)                                                                         \
+    X(void, norm1_ND, N *D, m->dtype, RECOMPUTE_SELECTIVE)                                         \
+    X(float, rstd1_N, N, F32, RECOMPUTE_FULL)                                                      \
+    X(void, qkv_NC, N *(Q + 2 * P), m->dtype, RECOMPUTE_FULL)                                      \
+    X(void, attended_NQ, N *Q, m->dtype, RECOMPUTE_FULL)                                           \
+    X(float, lse_BHT, N *H, F32, RECOMPUTE_FULL)                                                   \
+    X(void, middle_ND, N *D, m->dtype, RECOMPUTE_FULL)                                             \
+    X(void, norm2_ND, N *D, m->dtype, RECOMPUTE_SELECTIVE)                                         \
+    X(float, rstd2_N, N, F32, RECOMPUTE_FULL)                                                      \
+    X(void, gate_up_N2F, N * 2 * F, m->dtype, RECOMPUTE_FULL)                                      \
+    X(void, hidden_NF, N *F, m->dtype, RECOMPUTE_SELECTIVE)
+
+struct activations {
+    void *x_ND; /* the block's input, always kept */
+#define X(type, name, elements, dtype, level) type *name;
+    ACTIVATION_LIST(X)
+#undef X
+    enum recompute recompute; /* what backward has to redo */
+};
+
+/* base + elements of dtype; NULL stays NULL, as while measuring. */
+static inline void *element(const void *base, size_t elements, enum dtype dtype)
+{
+    return base ? (unsigned char *)(uintptr_t)base + elements * dtype_bytes(dtype) : NULL;
+}
+const void *model_weight(const struct model *m, enum param_id id, int layer);
+float *model_gradient(const struct model *m, enum param_id id, int layer);
+
+/* plan->cross of a dense activation. */
+enum status model_cross(const struct model *m, enum boundary at, enum direction way, void *x,
+                        size_t rows, int columns);
+
+/* Takes what `recompute` keeps from `step`; the rest is where `shared` has it. */
+void activations_take(const struct model *m, size_t N, enum recompute recompute,
+                      const struct activations *shared, struct activations *a, struct arena *step);
+/* The complement: what `recompute` does not keep; the rest is NULL. */
+void activations_share(const struct model *m, size_t N, enum recompute recompute,
+                       struct activations *shared, struct arena *step);
+
+/* out = block(a->x); `out` may not be a->x, save where in_place: then middle and out are x. */
+enum status block_forward(const struct model *m, const struct micro_batch *b, int layer,
+                          const struct activations *a, bool in_place, void *out_ND);
+/* The second half: x += mlp(norm(x)). */
+enum status block_mlp(const struct model *m, int N, int layer, const struct activations *a,
+                      void *x_ND);
+/* dx: gradient of the output, replaced by that of the input.  Uses up `a`. */
+enum status block_backward(const struct model *m, const struct micro_batch *b, int layer,
+                           const struct activations *a, void *dx_ND, struct arena *step);

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/model.h"
+
+#include "model/block.h"
+#include "model/head.h"
+#include "ops/attention.h"
+#include "ops/embedding.h"
+#include "ops/linear.h"
+#include "ops/rmsnorm.h"
+#include "ops/rope.h"
+#include "ops/update.h"
+
+#include <math.h>
+
+enum status kv_cache_init(struct kv_cache *c, const struct model *m, int B, int capacity,
+                          struct arena *run)
+{
+    size_t rows, tokens;
+    if (B < 1 || capacity < 1 || capacity > m->max_tokens ||
+        __builtin_mul_overflow((size_t)B, (size_t)m->shape.L, &rows) ||
+        __builtin_mul_overflow(rows, (size_t)capacity, &tokens))
+        FAIL(SHAPE, "a cache of %d rows of %d tokens: at least 1 of 1..%d", B, capacity,
+             m->max_tokens);
+    size_t each = (size_t)m->shape.G * (size_t)m->shape.K * dtype_bytes(m->dtype);
+    *c = (struct kv_cache){.B = B, .capacity = capacity};
+    c->k_LBSGK = arena_take(run, tokens, each);
+    c->v_LBSGK = arena_take(run, tokens, each);
+    return STATUS_OK;
+}
+
+/* What one row of the batch is at in one layer. */
+struct place {
+    const struct model *m;
+    const struct kv_cache *c;
+    int layer, row, T;
+};
+
+static enum status multiply(const struct model *m, int N, int F, const void *x, const void *w,
+                            void *y)
+{
+    struct linear what = {.N = N, .D = m->shape.D, .F = F, .dtype = m->dtype};
+    TRY(linear_forward(m->ops, &what, &(struct linear_fwd){x, w, y}, m->on));
+    return STATUS_OK;
+}
+
+static enum status rotate(const struct place *p, int heads, void *x)
+{
+    const struct model *m = p->m;
+    struct rope what = {.B = 1,
+                        .T = p->T,
+                        .H = heads,
+                        .K = m->shape.K,
+                        .first = p->c->length,
+                        .stride = (size_t)heads * (size_t)m->shape.K,
+                        .dtype = m->dtype};
+    TRY(rope(m->ops, &what, &(struct rope_io){x, m->rope_cos, m->rope_sin}, m->on));
+    return STATUS_OK;
+}
+
+/* Keys and values go straight to their place in the cache; q_TQ and out_TQ are the row's. */
+static enum status attend(const struct place *p, const void *norm_TD, void *q_TQ, void *out_TQ,
+                          float *lse_HT)
+{
+    const struct model *m = p->m;
+    const struct model_shape *s = &m->shape;
+    const struct kv_cache *c = p->c;
+    size_t P = (size_t)s->G * (size_t)s->K;
+    size_t row = ((size_t)p->layer * (size_t)c->B + (size_t)p->row) * (size_t)c->capacity * P;
+    size_t here = row + (size_t)c->length * P;
+    void *k = element(c->k_LBSGK, here, m->dtype), *v = element(c->v_LBSGK, here, m->dtype);
+    TRY(multiply(m, p->T, s->H * s->K, norm_TD, model_weight(m, PARAM_attn_q, p->layer), q_TQ));
+    TRY(multiply(m, p->T, s->G * s->K, norm_TD, model_weight(m, PARAM_attn_k, p->layer), k));
+    TRY(multiply(m, p->T, s->G * s->K, norm_TD, model_weight(m, PARAM_attn_v, p->layer), v));
+    TRY(rotate(p, s->H, q_TQ));
+    TRY(rotate(p, s->G, k));
+    struct attention what = {.B = 1,
+                             .T = p->T,
+                             .S = c->length + p->T,
+                             .H = s->H,
+                             .G = s->G,
+                             .K = s->K,
+                             .q_stride = (size_t)s->H * (size_t)s->K,
+                             .kv_stride = P,
+                             .scale = 1 / sqrtf((float)s->K),
+                             .causal = true,
+                             .dtype = m->dtype};
+    struct attention_fwd io = {.q_BTHK = q_TQ,
+                               .k_BSGK = element(c->k_LBSGK, row, m->dtype),
+                               .v_BSGK = element(c->v_LBSGK, row, m->dtype),
+                               .out_BTHK = out_TQ,
+                               .lse_BHT = lse_HT};
+    TRY(attention_forward(m->ops, &what, &io, m->on));
+    return STATUS_OK;
+}
+
+/* x += attention(norm(x)); x += mlp(norm(x)) */
+static enum status block(const struct model *m, const struct kv_cache *c, int layer, int T,
+                         const struct activations *a)
+{
+    const struct model_shape *s = &m->shape;
+    int N = c->B * T, Q = s->H * s->K;
+    struct rmsnorm norm = {.N = N, .D = s->D, .eps = (float)s->norm_eps, .dtype = m->dtype};
+    struct rmsnorm_fwd norm_io = {a->x_ND, model_weight(m, PARAM_attn_norm, layer), a->norm1_ND,
+                                  a->rstd1_N};
+    TRY(rmsnorm_forward(m->ops, &norm, &norm_io, m->on));
+    TRY(model_cross(m, ATTN_IN, FORWARD, a->norm1_ND, (size_t)N, s->D));
+    for (int row = 0; row < c->B; row++) {
+        struct place p = {m, c, layer, row, T};
+        size_t first = (size_t)row * (size_t)T;
+        TRY(attend(&p, element(a->norm1_ND, first * (size_t)s->D, m->dtype), a->qkv_NC,
+                   element(a->attended_NQ, first * (size_t)Q, m->dtype), a->lse_BHT));
+    }
+    struct linear out = {.N = N, .D = Q, .F = s->D, .dtype = m->dtype, .accumulate = true};
+    struct linear_fwd out_io = {a->attended_NQ, model_weight(m, PARAM_attn_out, layer), a->x_ND};
+    TRY(linear_forward(m->ops, &out, &out_io, m->on));
+    TRY(model_cross(m, ATTN_OUT, FORWARD, a->x_ND, (size_t)N, s->D));
+    TRY(block_mlp(m, N, layer, a, a->x_ND));
+    return STATUS_OK;
+}
+
+/* Logits of the last token of each row. */
+static enum status last_logits(const struct model *m, int B, int T, const struct activations *a,
+                               float *logits_BV, struct arena *step)
+{
+    const struct model_shape *s = &m->shape;
+    size_t D = (size_t)s->D, V = (size_t)s->V, rows = (size_t)B;
+    struct rmsnorm norm = {.N = 1, .D = s->D, .eps = (float)s->norm_eps, .dtype = m->dtype};
+    for (size_t row = 0; row < rows; row++) {
+        struct rmsnorm_fwd io = {element(a->x_ND, ((row + 1) * (size_t)T - 1) * D, m->dtype),
+                                 model_weight(m, PARAM_last_norm, -1),
+                                 element(a->norm1_ND, row * D, m->dtype),
+                                 element(a->rstd1_N, row, F32)};
+        TRY(rmsnorm_forward(m->ops, &norm, &io, m->on));
+    }
+    TRY(model_cross(m, HEAD_IN, FORWARD, a->norm1_ND, rows, s->D));
+    void *logits = logits_BV;
+    if (m->dtype != F32) logits = arena_take(step, rows * V, dtype_bytes(m->dtype));
+    TRY(multiply(m, B, s->V, a->norm1_ND, model_weight(m, head_param(m), -1), logits));
+    if (m->dtype == F32) return STATUS_OK;
+    struct cast what = {.n = rows * V, .from = m->dtype, .to = F32};
+    TRY(cast(m->ops, &what, &(struct cast_io){logits, logits_BV}, m->on));
+    return STATUS_OK;
+}
+
+enum status model_decode(const struct model *m, struct kv_cache *c, const int32_t *ids_BT, int T,
+                         float *logits_BV, struct arena *step)
+{
+    int N;
+    if (T < 1 || T > c->capacity - c->length || __builtin_mul_overflow(c->B, T, &N))
+        FAIL(SHAPE, "%d more tokens in each of %d rows: the cache holds %d of %d", T, c->B,
+             c->length, c->capacity);
+    size_t mark = arena_mark(step);
+    struct activations a;
+    activations_share(m, (size_t)N, RECOMPUTE_FULL, &a, step);
+    a.x_ND = a.middle_ND;
+    struct embedding what = {N, m->shape.V, m->shape.D, m->dtype};
+    struct embedding_fwd io = {ids_BT, model_weight(m, PARAM_embed, -1), a.x_ND};
+    TRY(embedding_forward(m->ops, &what, &io, m->on));
+    TRY(model_cross(m, EMBED_OUT, FORWARD, a.x_ND, (size_t)N, m->shape.D));
+    for (int layer = 0; layer < m->shape.L; layer++) TRY(block(m, c, layer, T, &a));
+    TRY(last_logits(m, c->B, T, &a, logits_BV, step));
+    c->length += T;
+    arena_reset(step, mark);
+    return STATUS_OK;
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/model.h"
+
+#include "base/text.h"
+#include "model/block.h"
+#include "model/head.h"
+#include "ops/embedding.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+enum status model_init(struct model *m, const struct model_shape *shape, int max_tokens,
+                       struct arena *run)
+{
+    TRY(model_shape_check(shape));
+    if (max_tokens < 1) FAIL(SHAPE, "a model for rows of %d tokens: at least 1", max_tokens);
+    m->shape = *shape;
+    m->max_tokens = max_tokens;
+    size_t angles = (size_t)max_tokens * (size_t)(shape->K / 2);
+    m->rope_cos = arena_take(run, angles, sizeof(float));
+    m->rope_sin = arena_take(run, angles, sizeof(float));
+    if (m->rope_cos)
+        rope_table(max_tokens, shape->K, shape->rope_theta, &shape->scaling, m->rope_cos,
+                   m->rope_sin);
+    layout_init(&m->layout, shape);
+    m->blocks = heap((size_t)shape->L * sizeof *m->blocks);
+    return STATUS_OK;
+}
+
+void model_release(struct model *m)
+{
+    free(m->blocks);
+    m->blocks = NULL;
+    layout_release(&m->layout);
+}
+
+static enum status check(const struct model *m, const struct micro_batch *b)
+{
+    int N;
+    if (b->B < 1 || b->T < 1 || b->T > m->max_tokens || __builtin_mul_overflow(b->B, b->T, &N))
+        FAIL(SHAPE, "a batch of %d rows of %d tokens: at least 1 of 1..%d, together below 2^31",
+             b->B, b->T, m->max_tokens);
+    BUG_IF(!b->start_BT != !b->end_BT);
+    return STATUS_OK;
+}
+
+static enum status embed(const struct model *m, const struct micro_batch *b, void *x)
+{
+    struct embedding what = {b->B * b->T, m->shape.V, m->shape.D, m->dtype};
+    struct embedding_fwd io = {b->ids_BT, model_weight(m, PARAM_embed, -1), x};
+    TRY(embedding_forward(m->ops, &what, &io, m->on));
+    TRY(model_cross(m, EMBED_OUT, FORWARD, x, (size_t)what.N, what.D));
+    return STATUS_OK;
+}
+
+static enum status embed_backward(const struct model *m, const struct micro_batch *b, void *dx)
+{
+    struct embedding what = {b->B * b->T, m->shape.V, m->shape.D, m->dtype};
+    struct embedding_bwd io = {b->ids_BT, dx, model_gradient(m, PARAM_embed, -1)};
+    TRY(model_cross(m, EMBED_OUT, BACKWARD, dx, (size_t)what.N, what.D));
+    TRY(embedding_backward(m->ops, &what, &io, m->on));
+    return STATUS_OK;
+}
+
+/* The residual stream between two blocks. */
+static void *stream(const struct model *m, const struct micro_batch *b, struct arena *step)
+{
+    size_t N = (size_t)b->B * (size_t)b->T;
+    return arena_take(step, N * (size_t)m->shape.D, dtype_bytes(m->dtype));
+}
+
+enum status model_evaluate(const struct model *m, const struct micro_batch *b, struct arena *step)
+{
+    TRY(check(m, b));
+    size_t mark = arena_mark(step);
+    struct activations a;
+    activations_share(m, (size_t)b->B * (size_t)b->T, RECOMPUTE_FULL, &a, step);
+    a.x_ND = a.middle_ND;
+    TRY(embed(m, b, a.x_ND));
+    for (int layer = 0; layer < m->shape.L; layer++)
+        TRY(block_forward(m, b, layer, &a, true, a.x_ND));
+    TRY(head_run(m, b, a.x_ND, false, NULL, step));
+    arena_reset(step, mark);
+    return STATUS_OK;
+}
+
+static enum recompute recompute_of(const struct model *m, int layer)
+{
+    if (m->recompute != RECOMPUTE_FULL || m->recompute_every <= 1) return m->recompute;
+    return (layer + 1) % m->recompute_every ? RECOMPUTE_NONE : RECOMPUTE_FULL;
+}
+
+enum status model_train(const struct model *m, const struct micro_batch *b, struct arena *step)
+{
+    TRY(check(m, b));
+    BUG_IF(!m->gradients && !m->on->measuring);
+    size_t N = (size_t)b->B * (size_t)b->T, mark = arena_mark(step);
+    enum recompute most = RECOMPUTE_NONE;
+    for (int layer = 0; layer < m->shape.L; layer++)
+        if (recompute_of(m, layer) > most) most = recompute_of(m, layer);
+    struct activations shared;
+    activations_share(m, N, most, &shared, step);
+
+    void *x = stream(m, b, step);
+    TRY(embed(m, b, x));
+    for (int layer = 0; layer < m->shape.L; layer++) {
+        struct activations *a = &m->blocks[layer];
+        activations_take(m, N, recompute_of(m, layer), &shared, a, step);
+        a->x_ND = x;
+        x = stream(m, b, step);
+        TRY(block_forward(m, b, layer, a, false, x));
+    }
+    void *dx = stream(m, b, step);
+    TRY(head_run(m, b, x, true, dx, step));
+    for (int layer = m->shape.L - 1; layer >= 0; layer--)
+        TRY(block_backward(m, b, layer, &m->blocks[layer], dx, step));
+    TRY(embed_backward(m, b, dx));
+    arena_reset(step, mark);
+    return STATUS_OK;
+}
+
+double model_flops_per_token(const struct model_shape *s, int T)
+{
+    double V = s->V, D = s->D, L = s->L, Q = (double)s->H * s->K, P = (double)s->G * s->K;
+    double block = 2 * D + D * (2 * Q + 2 * P) + 3 * D * s->F;
+    double parameters = L * block + D + V * D; /* of which V D is the head, tied or not */
+    return 6 * parameters + 12 * L * Q * T;
+}

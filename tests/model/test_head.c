@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/rig.h"
+
+#include "model/head.h"
+
+/* A vocabulary whose logits need two chunks for 1100 rows, and one for half of them. */
+TEST(chunks_of_logits_give_what_one_piece_gives)
+{
+    struct model_shape s = {.V = 16500,
+                            .D = 4,
+                            .L = 1,
+                            .H = 1,
+                            .G = 1,
+                            .K = 4,
+                            .F = 4,
+                            .rope_theta = 100,
+                            .norm_eps = 1e-5,
+                            .max_context = 64};
+    struct rig r;
+    rig_open(&r, &s, F32, 2, 550);
+    size_t n = r.m.layout.elements;
+    float *loss = heap(1100 * sizeof *loss), *gradients = heap(n * sizeof *gradients);
+    rig_train(&r);
+    CHECK(r.step.size > 1024 * 16500 * sizeof(float) && r.step.size < 1100 * 16500 * sizeof(float));
+    memcpy(loss, r.loss, 1100 * sizeof *loss);
+    memcpy(gradients, r.gradients, n * sizeof *gradients);
+    memset(r.gradients, 0, n * sizeof *gradients);
+    r.b.B = 1;
+    for (int row = 0; row < 2; row++) {
+        CHECK_STATUS(OK, model_train(&r.m, &r.b, &r.step));
+        for (int t = 0; t < 550; t++) CHECK_NEAR(r.loss[t], loss[row * 550 + t], 1e-6);
+        r.b.ids_BT += 550, r.b.labels_BT += 550;
+    }
+    for (size_t i = 0; i < n; i++) CHECK_NEAR(r.gradients[i], gradients[i], 1e-6);
+    free(loss), free(gradients);
+    rig_close(&r);
+}
+
+TEST(a_tied_head_is_the_embedding)
+{
+    struct model m = {.shape = rig_shape()};
+    CHECK(head_param(&m) == PARAM_head);
+    m.shape.tied = true;
+    CHECK(head_param(&m) == PARAM_embed);
+}
