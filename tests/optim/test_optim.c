@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "backends/cpu/cpu.h"
+#include "optim/optim.h"
+
+struct rig {
+    struct model_shape shape;
+    struct layout layout;
+    struct ops ops;
+    struct queue *on;
+    struct optimizer_config config;
+    float *buffers, *gradients;
+    bf16 *copy;
+    struct optim o;
+};
+
+static void open(struct rig *r)
+{
+    *r = (struct rig){.shape = {.V = 10, .D = 6, .L = 2, .H = 2, .G = 1, .K = 2, .F = 5},
+                      .ops = ops_cpu_reference,
+                      .config = {.lr = 0.1,
+                                 .beta1 = 0.9,
+                                 .beta2 = 0.95,
+                                 .eps = 1e-8,
+                                 .weight_decay = 0.1,
+                                 .decay_norms = true}};
+    layout_init(&r->layout, &r->shape);
+    CHECK_STATUS(OK, cpu_queue_open(&r->on, 2, 1 << 16));
+    size_t n = r->layout.elements;
+    r->buffers = heap(3 * n * sizeof(float));
+    r->gradients = heap(n * sizeof(float));
+    r->copy = heap(n * sizeof(bf16));
+    r->o = (struct optim){&r->config,         &r->layout, r->buffers, r->buffers + n,
+                          r->buffers + 2 * n, r->copy,    BF16};
+    for (int i = 0; i < r->layout.num_tensors; i++) /* gaps stay 0, as the model leaves them */
+        for (size_t j = 0; j < r->layout.tensors[i].elements; j++) {
+            size_t at = r->layout.tensors[i].offset + j;
+            r->buffers[at] = 1 + (float)(at % 5);
+            r->gradients[at] = (float)(at % 3) - 1;
+        }
+}
+
+static void close(struct rig *r)
+{
+    free(r->buffers), free(r->gradients), free(r->copy);
+    layout_release(&r->layout);
+    cpu_queue_close(r->on);
+}
+
+TEST(the_gradient_norm_is_over_all_weights)
+{
+    struct rig r;
+    double norm = 0, sum = 0;
+    open(&r);
+    for (size_t i = 0; i < r.layout.elements; i++) sum += (double)(r.gradients[i] * r.gradients[i]);
+    CHECK_STATUS(OK, optim_grad_norm(&r.o, &r.ops, r.gradients, &norm, r.on));
+    CHECK_NEAR(norm, sqrt(sum), 1e-12);
+    close(&r);
+}
+
+TEST(clipping_scales_down_and_never_up)
+{
+    CHECK(optim_clip_factor(0.5, 1) == 1 && optim_clip_factor(7, 0) == 1);
+    CHECK(optim_clip_factor(4, 1) == 1 / (4 + 1e-6) && optim_clip_factor(0, 1) == 1);
+}
+
+/* The first step of AdamW moves by lr against the sign of the gradient, after the decay. */
+static void check_first_step(bool decay_norms)
+{
+    struct rig r;
+    open(&r);
+    r.config.decay_norms = decay_norms;
+    float *before = heap(r.layout.elements * sizeof *before);
+    memcpy(before, r.o.weights, r.layout.elements * sizeof *before);
+    CHECK_STATUS(OK, optim_step(&r.o, &r.ops, r.gradients, 0.01, 0.5, 1, r.on));
+    size_t seen = 0;
+    for (int i = 0; i < r.layout.num_tensors; i++) {
+        const struct tensor_place *t = &r.layout.tensors[i];
+        bool decays = decay_norms || !params[t->id].is_norm;
+        for (size_t at = t->offset; at < t->offset + t->elements; at++, seen++) {
+            double want = (double)before[at] * (decays ? 1 - 0.01 * 0.1 : 1);
+            want -= 0.01 * (double)r.gradients[at]; /* -1, 0 or 1 */
+            CHECK_NEAR(r.o.weights[at], want, 1e-6);
+            CHECK_NEAR(r.o.exp_avg[at], 0.1 * 0.5 * (double)r.gradients[at], 1e-7);
+            CHECK(r.copy[at] == bf16_from_f32(r.o.weights[at]));
+        }
+    }
+    CHECK(seen == (size_t)r.layout.parameters);
+    double sum = 0;
+    for (size_t i = 0; i < r.layout.elements; i++) sum += r.o.weights[i] != 0;
+    CHECK(sum == (double)seen); /* nothing was written into the gaps */
+    free(before);
+    close(&r);
+}
+
+TEST(a_step_decays_every_weight) { check_first_step(true); }
+TEST(a_step_may_leave_norms_undecayed) { check_first_step(false); }
