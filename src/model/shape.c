@@ -108,11 +108,11 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
     s->K = pick(c->head_dim, s->H > 0 ? s->D / s->H : 0);
     s->F = pick(c->ffn_hidden, ffn_hidden(f, s->D));
     s->V = pick(c->vocab_size, tokenizer_vocab_size ? tokenizer_vocab_size : f->V);
-    s->rope_theta = c->rope_theta ? c->rope_theta : f->rope_theta;
-    s->norm_eps = c->norm_eps ? c->norm_eps : 1e-5;
+    s->rope_theta = c->rope_theta != 0 ? c->rope_theta : f->rope_theta;
+    s->norm_eps = c->norm_eps != 0 ? c->norm_eps : 1e-5;
     s->scaling = *f->scaling;
     if (!strcmp(c->rope_scaling, "none")) s->scaling = none;
-    if (!strcmp(c->rope_scaling, "llama3") && !s->scaling.factor) s->scaling = llama31;
+    if (!strcmp(c->rope_scaling, "llama3") && s->scaling.factor == 0) s->scaling = llama31;
     s->tied = c->tie_embeddings == AUTO ? f->tied : c->tie_embeddings == YES;
     s->depth_init = c->depth_init != NO;
     s->max_context = f->max_context;
