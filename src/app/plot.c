@@ -107,7 +107,7 @@ static void select_points(struct series *s, const struct plot_flags *f, double s
     size_t kept = 0;
     for (size_t i = 0; i < s->count; i++) {
         if (s->steps[i] < (double)f->from || (f->log && !(s->values[i] > 0))) continue;
-        if (!isfinite(s->values[i] * scale)) continue;
+        if (!(fabs(s->values[i] * scale) <= 1e290)) continue; /* sums of them must be finite */
         s->steps[kept] = s->steps[i];
         s->values[kept++] = s->values[i] * scale;
     }

@@ -23,7 +23,7 @@ static void widen_log(struct axis *a, double pad)
 {
     double decades = log10(a->high) - log10(a->low);
     double more = pow(10, decades < 0.05 ? 0.05 : pad * decades);
-    a->low /= more, a->high *= more;
+    a->low = fmax(a->low / more, 1e-300), a->high = fmin(a->high * more, 1e300);
 }
 
 /* As many as wanted or somewhat fewer, but two at least. */

@@ -89,10 +89,12 @@ TEST(axis_holds_its_promises_for_any_range)
     for (uint64_t i = 0; i < 20000; i++) {
         bool log = i & 1;
         double low = rng_normal(1, RNG_TEST, 0, i) *
-                     pow(10, (double)rng_below(400, 1, RNG_TEST, 1, i) - 200);
+                     pow(10, (double)rng_below(614, 1, RNG_TEST, 1, i) - 307);
         double high = low + fabs(rng_normal(1, RNG_TEST, 2, i)) *
-                                pow(10, (double)rng_below(400, 1, RNG_TEST, 3, i) - 200);
+                                pow(10, (double)rng_below(614, 1, RNG_TEST, 3, i) - 307);
         if (log) low = fabs(low), high = low + fabs(high);
+        if (i % 97 == 0) low = log ? 5e-324 : -1.7e308;
+        if (i % 89 == 0) high = 1.7e308;
         int want = 2 + (int)(i % 11);
         struct axis a;
         axis_fit(&a, low, high, want, 0.04, log);
