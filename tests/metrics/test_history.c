@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "base/file.h"
+#include "base/rng.h"
 #include "metrics/history.h"
 
 static const char *made(const char *content)
@@ -118,4 +119,34 @@ TEST(history_keys_lists_each_key_once)
                                   &keys));
     CHECK(!strcmp(keys.data, "step max_loss loss"));
     text_release(&keys);
+}
+
+/* Whatever a file holds: cutting keeps whole lines of it, and cutting again changes nothing. */
+TEST(history_cut_is_sound_for_files_damaged_anywhere)
+{
+    const char *path = made("");
+    for (uint64_t round = 0; round < 300; round++) {
+        struct text damaged = {0}, once = {0}, twice = {0};
+        struct series s;
+        size_t cut;
+        for (int i = 1; i <= 8; i++) text_addf(&damaged, "{\"step\":%d,\"loss\":%d}\n", i, 9 - i);
+        for (uint64_t i = 0; i < 4; i++)
+            damaged.data[rng_below(damaged.len, 1, RNG_TEST, round, 2 * i)] =
+                (char)rng_below(256, 1, RNG_TEST, round, 2 * i + 1);
+        CHECK_STATUS(OK, file_write(path, damaged.data, damaged.len));
+        CHECK_STATUS(OK, history_cut(path, 5, &cut));
+        CHECK_STATUS(OK, file_read(path, 1 << 20, &once));
+        CHECK(!once.len || once.data[once.len - 1] == '\n');
+        CHECK_STATUS(OK, history_cut(path, 5, &cut));
+        CHECK_STATUS(OK, file_read(path, 1 << 20, &twice));
+        CHECK(cut == 0 && once.len == twice.len && !memcmp(once.data, twice.data, once.len));
+        for (char *rest = once.data, *line; (line = strsep(&rest, "\n")) && *line;)
+            CHECK(memmem(damaged.data, damaged.len, line, strlen(line)));
+        CHECK_STATUS(OK, history_read(path, "loss", &s));
+        for (size_t i = 0; i < s.count; i++) CHECK(s.steps[i] <= 5);
+        series_release(&s);
+        text_release(&damaged);
+        text_release(&once);
+        text_release(&twice);
+    }
 }
