@@ -8,7 +8,7 @@ OPT     ?= -O3 -g
 OPENMP  ?= -fopenmp
 VERSION := 0.1.0
 
-WARN    := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
+WARN    := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -Wno-pass-failed
 MATH    := -ffp-contract=fast -fno-math-errno -fno-trapping-math
 HARDEN  := -fPIE -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 DEFINES := -D_GNU_SOURCE -DLLAMERO_VERSION=\"$(VERSION)\"
