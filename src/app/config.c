@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/config.h"
+#include "app/app.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The tables' sections and keys, one a line. */
+static enum status list_keys(void)
+{
+    struct text page = {0};
+    config_document(&page);
+    char *next, section[64] = "";
+    for (char *line = strtok_r(page.data, "\n", &next); line; line = strtok_r(NULL, "\n", &next)) {
+        if (!strncmp(line, "## ", 3)) snprintf(section, sizeof section, "%.60s", line + 3);
+        if (section[0] == '[' && !strncmp(line, "| `", 3))
+            printf("%-24s %.*s\n", section, (int)strcspn(line + 3, "`"), line + 3);
+    }
+    text_release(&page);
+    return STATUS_OK;
+}
+
+static enum status show(const struct arguments *a)
+{
+    struct config c;
+    struct text toml = {0};
+    enum status st =
+        config_load(&c, a->num_words > 1 ? a->words[1] : NULL, a->settings, a->num_settings);
+    if (!st) {
+        config_write(&c, true, &toml);
+        fputs(toml.data, stdout);
+    }
+    text_release(&toml);
+    config_release(&c);
+    return st;
+}
+
+static enum status explain(const struct arguments *a)
+{
+    struct text out = {0};
+    enum status st = STATUS_OK;
+    if (a->num_words == 1) return list_keys();
+    for (int i = 1; i < a->num_words && !st; i++) st = config_explain(a->words[i], &out);
+    if (!st) fputs(out.data, stdout);
+    text_release(&out);
+    return st;
+}
+
+static enum status document(void)
+{
+    struct text page = {0};
+    config_document(&page);
+    fputs(page.data, stdout);
+    text_release(&page);
+    return STATUS_OK;
+}
+
+enum status command_config(int argc, char **argv)
+{
+    const struct flag flags[] = {{0}};
+    struct arguments a;
+    TRY(arguments_read(
+        &a, flags,
+        "config show [CONFIG] [section.key=value ...]\n"
+        "       llamero config explain [KEY ...]\n"
+        "       llamero config document\n\n"
+        "show prints every effective value and where it came from; explain tells what a "
+        "key or\nsection does; document prints docs/options.md.",
+        1, 64, argc, argv));
+    if (a.help) return STATUS_OK;
+    if (!strcmp(a.words[0], "show") && a.num_words <= 2) return show(&a);
+    if (!strcmp(a.words[0], "explain")) return explain(&a);
+    if (!strcmp(a.words[0], "document") && a.num_words == 1) return document();
+    FAIL(USAGE, "config: show [CONFIG], explain [KEY ...] or document; not \"%s\"", a.words[0]);
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/option.h"
+
+#include "base/toml.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void number(struct text *out, double x)
+{
+    text_addf(out, fabs(x) < 1e15 && x == floor(x) ? "%.0f" : "%g", x);
+}
+
+/* "a|b|c" as "a, b or c" */
+static void words(struct text *out, const char *list)
+{
+    for (const char *at = list; *at; at++) {
+        if (*at != '|')
+            text_add(out, at, 1);
+        else
+            text_adds(out, strchr(at + 1, '|') ? ", " : " or ");
+    }
+}
+
+void option_allowed(const struct option *o, struct text *out)
+{
+    static const char *const kinds[] = {
+        [OPTION_INT] = "a whole number",      [OPTION_REAL] = "a number",
+        [OPTION_BOOL] = "true or false",      [OPTION_AUTO] = "true, false or \"auto\"",
+        [OPTION_TEXT] = "a string",           [OPTION_CHOICE] = "",
+        [OPTION_LIST] = "an array of strings"};
+    text_adds(out, kinds[o->kind]);
+    if (o->kind == OPTION_CHOICE) words(out, o->unit);
+    if (o->kind != OPTION_INT && o->kind != OPTION_REAL) return;
+    if (o->unit[0]) text_addf(out, " (%s)", o->unit);
+    text_adds(out, " from ");
+    number(out, o->least);
+    text_adds(out, " to ");
+    number(out, o->most);
+}
+
+static enum status refuse(const struct option *o)
+{
+    struct text allowed = {0};
+    option_allowed(o, &allowed);
+    enum status st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "expected %s", allowed.data);
+    text_release(&allowed);
+    return st;
+}
+
+static bool is_word_of(const char *word, const char *list)
+{
+    size_t len = strlen(word);
+    for (const char *at = list; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
+        if (len && !strncmp(at, word, len) && (at[len] == '|' || !at[len])) return true;
+    return false;
+}
+
+static enum status set_number(const struct option *o, void *field, const struct toml *v)
+{
+    double x = v->kind == TOML_INTEGER ? (double)v->integer : v->real;
+    if (v->kind != TOML_INTEGER && (v->kind != TOML_FLOAT || o->kind == OPTION_INT))
+        return refuse(o);
+    if (!(x >= o->least && x <= o->most)) return refuse(o);
+    if (o->kind == OPTION_INT)
+        *(option_INT *)field = v->integer;
+    else
+        *(option_REAL *)field = x;
+    return STATUS_OK;
+}
+
+static enum status set_list(const struct option *o, void *field, const struct toml *v)
+{
+    option_LIST list = {0};
+    if (v->kind != TOML_ARRAY) return refuse(o);
+    for (const struct toml *item = v->first; item; item = item->next)
+        if (item->kind != TOML_STRING || strlen(item->text) != item->len) return refuse(o);
+    list.items = heap(v->count * sizeof *list.items);
+    for (const struct toml *item = v->first; item; item = item->next)
+        list.items[list.count++] = item->text;
+    free(((option_LIST *)field)->items);
+    *(option_LIST *)field = list;
+    return STATUS_OK;
+}
+
+enum status option_set(const struct option *o, void *into, const struct toml *v)
+{
+    void *field = (char *)into + o->offset;
+    bool string = v->kind == TOML_STRING && strlen(v->text) == v->len;
+    switch (o->kind) {
+    case OPTION_INT:
+    case OPTION_REAL: return set_number(o, field, v);
+    case OPTION_BOOL:
+        if (v->kind != TOML_BOOL) return refuse(o);
+        *(option_BOOL *)field = v->truth;
+        return STATUS_OK;
+    case OPTION_AUTO:
+        if (v->kind == TOML_BOOL)
+            *(option_AUTO *)field = v->truth ? YES : NO;
+        else if (string && !strcmp(v->text, "auto"))
+            *(option_AUTO *)field = AUTO;
+        else
+            return refuse(o);
+        return STATUS_OK;
+    case OPTION_CHOICE:
+        if (!string || !is_word_of(v->text, o->unit)) return refuse(o);
+        *(option_CHOICE *)field = v->text;
+        return STATUS_OK;
+    case OPTION_TEXT:
+        if (!string) return refuse(o);
+        *(option_TEXT *)field = v->text;
+        return STATUS_OK;
+    case OPTION_LIST: return set_list(o, field, v);
+    }
+    BUG("unknown kind of option");
+}
+
+/* A bare word as the TOML value the option wants. */
+static void quote(const struct option *o, const char *text, struct text *toml)
+{
+    bool list = o->kind == OPTION_LIST && text[0] != '[';
+    bool string = o->kind == OPTION_TEXT || o->kind == OPTION_CHOICE ||
+                  (o->kind == OPTION_AUTO && !strcmp(text, "auto"));
+    bool quoted = text[0] == '"' || text[0] == '\'';
+    if ((!string && !list) || (string && quoted)) {
+        text_adds(toml, text);
+        return;
+    }
+    text_adds(toml, list ? "[" : "");
+    if (string) option_quote(toml, text);
+    for (const char *at = text; list && *at;) { /* a,b,c */
+        size_t len = strcspn(at, ",");
+        char *item = heap_string(at, len);
+        option_quote(toml, item);
+        text_adds(toml, ",");
+        free(item);
+        at += len + (at[len] == ',');
+    }
+    text_adds(toml, list ? "]" : "");
+}
+
+enum status option_set_text(const struct option *o, void *into, const char *text,
+                            struct toml **keep)
+{
+    struct text toml = {0};
+    *keep = NULL;
+    quote(o, text, &toml);
+    enum status st = toml_parse_value(toml.data ? toml.data : "", toml.len, "value", keep);
+    text_release(&toml);
+    if (st) return refuse(o);
+    return option_set(o, into, *keep);
+}
+
+void option_release(const struct option *o, void *from)
+{
+    if (o->kind != OPTION_LIST) return;
+    option_LIST *list = (option_LIST *)(void *)((char *)from + o->offset);
+    free(list->items);
+    *list = (option_LIST){0};
+}
+
+void option_quote(struct text *out, const char *string)
+{
+    text_adds(out, "\"");
+    for (const char *at = string; *at; at++) {
+        unsigned char c = (unsigned char)*at;
+        if (c == '"' || c == '\\')
+            text_addf(out, "\\%c", c);
+        else if (c < 0x20 || c == 0x7F)
+            text_addf(out, "\\u%04X", c);
+        else
+            text_add(out, at, 1);
+    }
+    text_adds(out, "\"");
+}
+
+static void write_real(struct text *out, double x)
+{
+    char digits[40];
+    for (int precision = 1; precision <= 17; precision++) { /* the shortest that reads back */
+        snprintf(digits, sizeof digits, "%.*g", precision, x);
+        if (strtod(digits, NULL) == x) break;
+    }
+    text_adds(out, digits);
+    if (isfinite(x) && !strpbrk(digits, ".e")) text_adds(out, ".0");
+}
+
+void option_write(const struct option *o, const void *from, struct text *out)
+{
+    const void *field = (const char *)from + o->offset;
+    switch (o->kind) {
+    case OPTION_INT: text_addf(out, "%lld", (long long)*(const option_INT *)field); return;
+    case OPTION_REAL: write_real(out, *(const option_REAL *)field); return;
+    case OPTION_BOOL: text_adds(out, *(const option_BOOL *)field ? "true" : "false"); return;
+    case OPTION_AUTO: {
+        option_AUTO x = *(const option_AUTO *)field;
+        text_adds(out, x == AUTO ? "\"auto\"" : x == YES ? "true" : "false");
+        return;
+    }
+    case OPTION_TEXT:
+    case OPTION_CHOICE: option_quote(out, *(const option_TEXT *)field); return;
+    case OPTION_LIST: {
+        const option_LIST *list = field;
+        text_adds(out, "[");
+        for (size_t i = 0; i < list->count; i++) {
+            text_adds(out, i ? ", " : "");
+            option_quote(out, list->items[i]);
+        }
+        text_adds(out, "]");
+        return;
+    }
+    }
+    BUG("unknown kind of option");
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/toml_lexer.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum status toml_wrong(const struct toml_lexer *l, const char *fmt, ...)
+{
+    char what[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    FAIL(DATA, "%s:%d:%d: %s", l->name, l->line, toml_column(l), what);
+}
+
+static bool is_newline(const struct toml_lexer *l)
+{
+    return toml_peek(l, 0) == '\n' || (toml_peek(l, 0) == '\r' && toml_peek(l, 1) == '\n');
+}
+
+static void step_line(struct toml_lexer *l)
+{
+    l->at += *l->at == '\r' ? 2 : 1;
+    l->line++;
+    l->line_start = l->at;
+}
+
+void toml_skip_blanks(struct toml_lexer *l)
+{
+    while (toml_peek(l, 0) == ' ' || toml_peek(l, 0) == '\t') l->at++;
+}
+
+static bool is_control(int c) { return (c >= 0 && c < 0x20 && c != '\t') || c == 0x7F; }
+
+static enum status skip_comment(struct toml_lexer *l)
+{
+    if (toml_peek(l, 0) != '#') return STATUS_OK;
+    for (; l->at < l->end && !is_newline(l); l->at++)
+        if (is_control(toml_peek(l, 0))) return toml_wrong(l, "a control character in a comment");
+    return STATUS_OK;
+}
+
+enum status toml_end_line(struct toml_lexer *l)
+{
+    toml_skip_blanks(l);
+    TRY(skip_comment(l));
+    if (l->at == l->end) return STATUS_OK;
+    if (!is_newline(l)) return toml_wrong(l, "expected the end of the line");
+    step_line(l);
+    return STATUS_OK;
+}
+
+enum status toml_skip_lines(struct toml_lexer *l)
+{
+    for (;;) {
+        toml_skip_blanks(l);
+        TRY(skip_comment(l));
+        if (!is_newline(l)) return STATUS_OK;
+        step_line(l);
+    }
+}
+
+static void add_utf8(struct text *t, uint32_t code)
+{
+    char bytes[4];
+    size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    static const unsigned char lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    for (size_t i = n; i-- > 1; code >>= 6) bytes[i] = (char)(0x80 | (code & 0x3F));
+    bytes[0] = (char)(lead[n] | code);
+    text_add(t, bytes, n);
+}
+
+static enum status read_unicode(struct toml_lexer *l, int digits, struct text *out)
+{
+    uint32_t code = 0;
+    for (int i = 0; i < digits; i++) {
+        int c = toml_peek(l, 0);
+        if (c < 0 || !isxdigit(c)) return toml_wrong(l, "\\u and \\U need %d hex digits", digits);
+        code = code << 4 | (uint32_t)(isdigit(c) ? c - '0' : tolower(c) - 'a' + 10);
+        l->at++;
+    }
+    if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
+        return toml_wrong(l, "U+%X is not a Unicode scalar value", code);
+    add_utf8(out, code);
+    return STATUS_OK;
+}
+
+/* After the backslash. */
+static enum status read_escape(struct toml_lexer *l, bool lines, struct text *out)
+{
+    static const char from[] = "btnfr\"\\", to[] = "\b\t\n\f\r\"\\";
+    int c = toml_peek(l, 0);
+    const char *found = c > 0 ? strchr(from, c) : NULL;
+    if (found) {
+        text_add(out, &to[found - from], 1);
+        l->at++;
+        return STATUS_OK;
+    }
+    if (c == 'u' || c == 'U') {
+        l->at++;
+        return read_unicode(l, c == 'u' ? 4 : 8, out);
+    }
+    const char *here = l->at;
+    toml_skip_blanks(l);
+    if (lines && is_newline(l)) { /* a line-ending backslash eats all space that follows */
+        while (l->at < l->end && (is_newline(l) || *l->at == ' ' || *l->at == '\t'))
+            if (is_newline(l))
+                step_line(l);
+            else
+                l->at++;
+        return STATUS_OK;
+    }
+    l->at = here;
+    return toml_wrong(l, "no such escape in a string");
+}
+
+static size_t count_quotes(const struct toml_lexer *l, int quote)
+{
+    size_t n = 0;
+    while (n < 6 && toml_peek(l, n) == quote) n++;
+    return n;
+}
+
+enum status toml_read_string(struct toml_lexer *l, bool lines, struct text *out)
+{
+    int quote = toml_peek(l, 0);
+    bool literal = quote == '\'', many = count_quotes(l, quote) >= 3;
+    text_clear(out);
+    text_adds(out, "");
+    if (many && !lines) return toml_wrong(l, "a key may not be a multi-line string");
+    l->at += many ? 3 : 1;
+    if (many && is_newline(l)) step_line(l);
+    for (;;) {
+        int c = toml_peek(l, 0);
+        if (c < 0) return toml_wrong(l, "the string has no end");
+        if (c == quote) {
+            size_t n = count_quotes(l, quote);
+            if (!many) {
+                l->at++;
+                return STATUS_OK;
+            }
+            if (n >= 6) return toml_wrong(l, "too many quotes at the end of a string");
+            for (size_t i = n >= 3 ? 3 : 0; i < n; i++) text_add(out, l->at, 1);
+            l->at += n;
+            if (n >= 3) return STATUS_OK;
+        } else if (c == '\\' && !literal) {
+            l->at++;
+            TRY(read_escape(l, many, out));
+        } else if (many && is_newline(l)) {
+            text_add(out, l->at, *l->at == '\r' ? 2 : 1);
+            step_line(l);
+        } else if (is_control(c)) {
+            return toml_wrong(l, c == '\n' ? "the string has no end on its line"
+                                           : "a control character in a string");
+        } else {
+            text_add(out, l->at++, 1);
+        }
+    }
+}
+
+/* Copies digits without their underscores, each of which must stand between two digits. */
+static bool plain_digits(const char *from, size_t len, char *to)
+{
+    int (*is_digit)(int) = len > 2 && from[1] == 'x' ? isxdigit : isdigit;
+    size_t n = 0;
+    for (size_t i = 0; i < len; i++) {
+        if (from[i] != '_') {
+            to[n++] = from[i];
+            continue;
+        }
+        if (i == 0 || i + 1 == len || !is_digit((unsigned char)from[i - 1]) ||
+            !is_digit((unsigned char)from[i + 1]))
+            return false;
+    }
+    to[n] = 0;
+    return n > 0;
+}
+
+static bool all_digits(const char *s)
+{
+    if (!*s) return false;
+    for (; *s; s++)
+        if (!isdigit((unsigned char)*s)) return false;
+    return true;
+}
+
+static bool read_radix(const char *word, struct toml *v)
+{
+    static const char allowed[] = "0123456789abcdefABCDEF";
+    int radix = word[1] == 'x' ? 16 : word[1] == 'o' ? 8 : word[1] == 'b' ? 2 : 0;
+    if (word[0] != '0' || !radix || !word[2]) return false;
+    for (const char *at = word + 2; *at; at++) {
+        const char *digit = strchr(allowed, *at);
+        if (!digit || (radix < 16 && digit - allowed >= radix)) return false;
+    }
+    errno = 0;
+    v->integer = strtoll(word + 2, NULL, radix);
+    v->kind = TOML_INTEGER;
+    return errno == 0;
+}
+
+/* digits [. digits] [e [sign] digits], without leading zeros. */
+static bool read_number(const char *word, struct toml *v)
+{
+    const char *digits = word + (*word == '+' || *word == '-'), *at = digits;
+    while (isdigit((unsigned char)*at)) at++;
+    if (at == digits || (*digits == '0' && at - digits > 1)) return false;
+    errno = 0;
+    if (!*at) {
+        v->kind = TOML_INTEGER;
+        v->integer = strtoll(word, NULL, 10);
+        return errno == 0;
+    }
+    if (*at == '.') {
+        const char *fraction = ++at;
+        while (isdigit((unsigned char)*at)) at++;
+        if (at == fraction) return false;
+    }
+    if (*at == 'e' || *at == 'E') {
+        at++;
+        at += *at == '+' || *at == '-';
+        if (!all_digits(at)) return false;
+        at += strlen(at);
+    }
+    if (*at) return false;
+    v->kind = TOML_FLOAT;
+    v->real = strtod(word, NULL);
+    return true;
+}
+
+static bool read_special(const char *word, struct toml *v)
+{
+    const char *name = word + (*word == '+' || *word == '-');
+    double sign = *word == '-' ? -1 : 1;
+    if (!strcmp(word, "true") || !strcmp(word, "false")) {
+        v->kind = TOML_BOOL;
+        v->truth = word[0] == 't';
+        return true;
+    }
+    if (strcmp(name, "inf") && strcmp(name, "nan")) return false;
+    v->kind = TOML_FLOAT;
+    v->real = copysign(name[0] == 'i' ? (double)INFINITY : (double)NAN, sign);
+    return true;
+}
+
+/* n digits as a number within [least, most]; moves on. */
+static bool field(const char **at, int n, int least, int most, int *value)
+{
+    *value = 0;
+    for (int i = 0; i < n; i++, (*at)++) {
+        if (!isdigit((unsigned char)**at)) return false;
+        *value = *value * 10 + (**at - '0');
+    }
+    return *value >= least && *value <= most;
+}
+
+static bool read_date(const char **at)
+{
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    int year, month, day;
+    if (!field(at, 4, 0, 9999, &year) || *(*at)++ != '-') return false;
+    if (!field(at, 2, 1, 12, &month) || *(*at)++ != '-') return false;
+    bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    return field(at, 2, 1, days[month - 1] + (month == 2 && leap), &day);
+}
+
+static bool read_time(const char **at)
+{
+    int value;
+    if (!field(at, 2, 0, 23, &value) || *(*at)++ != ':') return false;
+    if (!field(at, 2, 0, 59, &value) || *(*at)++ != ':') return false;
+    if (!field(at, 2, 0, 60, &value)) return false;
+    if (**at != '.') return true;
+    const char *fraction = ++*at;
+    while (isdigit((unsigned char)**at)) ++*at;
+    return *at > fraction;
+}
+
+static bool read_offset(const char **at)
+{
+    int value;
+    if (**at == 'Z' || **at == 'z') {
+        ++*at;
+        return true;
+    }
+    if (**at != '+' && **at != '-') return false;
+    ++*at;
+    return field(at, 2, 0, 23, &value) && *(*at)++ == ':' && field(at, 2, 0, 59, &value);
+}
+
+static bool read_moment(const char *word, struct toml *v)
+{
+    const char *at = word;
+    if (isdigit((unsigned char)word[0]) && isdigit((unsigned char)word[1]) && word[2] == ':') {
+        v->kind = TOML_TIME_LOCAL;
+        return read_time(&at) && !*at;
+    }
+    if (!read_date(&at)) return false;
+    v->kind = TOML_DATE_LOCAL;
+    if (!*at) return true;
+    if (*at != 'T' && *at != 't' && *at != ' ') return false;
+    at++;
+    if (!read_time(&at)) return false;
+    v->kind = TOML_DATETIME_LOCAL;
+    if (!*at) return true;
+    v->kind = TOML_DATETIME;
+    return read_offset(&at) && !*at;
+}
+
+static bool looks_like_moment(const char *word)
+{
+    size_t digits = strspn(word, "0123456789");
+    return (digits == 4 && word[4] == '-') || (digits == 2 && word[2] == ':');
+}
+
+/* Bytes of the word here; a date's may hold one space before its time. */
+static size_t word_length(const struct toml_lexer *l)
+{
+    size_t n = 0;
+    while (toml_peek(l, n) > 0 && strchr("+-._:", toml_peek(l, n)) == NULL
+               ? isalnum(toml_peek(l, n))
+               : toml_peek(l, n) > 0)
+        n++;
+    if (n == 10 && l->at[4] == '-' && toml_peek(l, 10) == ' ' && toml_peek(l, 11) > 0 &&
+        isdigit(toml_peek(l, 11)) && toml_peek(l, 13) == ':') {
+        n++;
+        while (toml_peek(l, n) > 0 && (isalnum(toml_peek(l, n)) || strchr("+-.:", toml_peek(l, n))))
+            n++;
+    }
+    return n;
+}
+
+enum status toml_read_scalar(struct toml_lexer *l, struct toml *v)
+{
+    char raw[128], word[128];
+    size_t n = word_length(l);
+    if (n == 0) return toml_wrong(l, "expected a value");
+    if (n >= sizeof raw) return toml_wrong(l, "the value is too long");
+    memcpy(raw, l->at, n);
+    raw[n] = 0;
+    bool moment = looks_like_moment(raw), good;
+    if (moment) {
+        good = read_moment(raw, v);
+        for (size_t i = 0; i < n; i++)
+            raw[i] = (char)(raw[i] == ' ' ? 'T' : toupper((unsigned char)raw[i]));
+        v->text = heap_string(raw, n);
+        v->len = n;
+    } else {
+        good = read_special(raw, v) ||
+               (plain_digits(raw, n, word) && (read_radix(word, v) || read_number(word, v)));
+    }
+    if (!good)
+        return toml_wrong(l,
+                          "\"%.40s\" is no value (a string needs quotes; whole numbers are of "
+                          "64 bits, without leading zeros)",
+                          raw);
+    l->at += n;
+    return STATUS_OK;
+}

@@ -1,0 +1,104 @@
+/* check.c -- rules that join several keys. */
+// SPDX-License-Identifier: Apache-2.0
+#include "config/config.h"
+
+#include <string.h>
+
+static enum status check_ranks(const struct config *c, int num_ranks)
+{
+    const struct parallelism_config *p = &c->parallelism;
+    int64_t fixed = p->data_parallel_replicate_degree * p->tensor_parallel_degree *
+                    p->pipeline_parallel_degree * p->context_parallel_degree;
+    int64_t shard = p->data_parallel_shard_degree;
+    if (shard == 0) FAIL(CONFIG, "parallelism.data_parallel_shard_degree = 0: -1 or at least 1");
+    if (shard < 0) shard = num_ranks % fixed == 0 ? num_ranks / fixed : 0;
+    if (shard < 1 || fixed * shard != num_ranks)
+        FAIL(CONFIG,
+             "parallelism: data_parallel_replicate_degree %lld x data_parallel_shard_degree %lld x "
+             "tensor_parallel_degree %lld x pipeline_parallel_degree %lld x "
+             "context_parallel_degree %lld do not make %d rank%s",
+             (long long)p->data_parallel_replicate_degree, (long long)p->data_parallel_shard_degree,
+             (long long)p->tensor_parallel_degree, (long long)p->pipeline_parallel_degree,
+             (long long)p->context_parallel_degree, num_ranks, num_ranks == 1 ? "" : "s");
+    return STATUS_OK;
+}
+
+static enum status check_batches(const struct config *c, int num_ranks)
+{
+    const struct training_config *t = &c->training;
+    const struct parallelism_config *p = &c->parallelism;
+    int64_t parts =
+        p->tensor_parallel_degree * p->pipeline_parallel_degree * p->context_parallel_degree;
+    int64_t least = t->local_batch_size * (num_ranks / parts);
+    if (t->global_batch_size == 0 || t->global_batch_size < -1)
+        FAIL(CONFIG, "training.global_batch_size = %lld: -1 or at least 1",
+             (long long)t->global_batch_size);
+    if (t->global_batch_size > 0 && t->global_batch_size % least)
+        FAIL(CONFIG,
+             "training.global_batch_size = %lld is no multiple of local_batch_size %lld times %lld "
+             "data-parallel ranks",
+             (long long)t->global_batch_size, (long long)t->local_batch_size,
+             (long long)(num_ranks / parts));
+    if (t->local_batch_size > INT32_MAX / t->seq_len)
+        FAIL(CONFIG, "training.local_batch_size = %lld times seq_len %lld is beyond 2^31 tokens",
+             (long long)t->local_batch_size, (long long)t->seq_len);
+    return STATUS_OK;
+}
+
+static enum status check_schedule(const struct config *c)
+{
+    const struct lr_scheduler_config *s = &c->lr_scheduler;
+    int64_t total = s->total_steps ? s->total_steps : c->training.steps;
+    if (s->warmup_steps > total && strcmp(s->formula, "torchtitan"))
+        FAIL(CONFIG, "lr_scheduler.warmup_steps = %lld is more than the %lld steps of the schedule",
+             (long long)s->warmup_steps, (long long)total);
+    if (s->decay_ratio < 0 && s->decay_ratio != -1)
+        FAIL(CONFIG, "lr_scheduler.decay_ratio = %g: between 0 and 1, or -1", s->decay_ratio);
+    if (c->optimizer.beta1 == 1 || c->optimizer.beta2 == 1)
+        FAIL(CONFIG, "optimizer.beta1 and beta2 must be below 1");
+    return STATUS_OK;
+}
+
+static enum status check_data(const struct config *c)
+{
+    double weights = 0;
+    for (size_t i = 0; i < c->data.num_sources; i++) weights += c->data.sources[i].weight;
+    if (c->data.num_sources && !(weights > 0))
+        FAIL(CONFIG, "data.source: every weight is 0, so no document would ever be read");
+    if (!c->data.num_sources && !c->training.dataset_path[0])
+        FAIL(CONFIG,
+             "nothing to read: give a [[data.source]] with a path, or "
+             "training.dataset_path (training.dataset = \"%s\" is only a name here)",
+             c->training.dataset);
+    if (!strcmp(c->objective.name, "masked") && !c->objective.mask_token[0])
+        FAIL(CONFIG, "objective.name = \"masked\" needs objective.mask_token");
+    if (!strcmp(c->objective.name, "masked") && !(c->objective.mask_probability > 0))
+        FAIL(CONFIG, "objective.mask_probability = 0: no token would be predicted");
+    const struct validation_config *v = &c->validation;
+    if (v->enable && !v->dataset_path[0] && !(c->data.validation_share > 0))
+        FAIL(CONFIG, "validation.enable = true needs validation.dataset_path or "
+                     "data.validation_share");
+    if (v->enable && v->steps == 0) FAIL(CONFIG, "validation.steps = 0: -1 or at least 1");
+    return STATUS_OK;
+}
+
+static enum status check_checkpoints(const struct config *c)
+{
+    const struct checkpoint_config *k = &c->checkpoint;
+    if (k->keep_latest_k == 1)
+        FAIL(CONFIG, "checkpoint.keep_latest_k = 1: while the next one is written, the only one "
+                     "might be all there is; keep 2, or 0 for all");
+    if (!c->job.dump_folder[0]) FAIL(CONFIG, "job.dump_folder is empty");
+    if (!k->folder[0]) FAIL(CONFIG, "checkpoint.folder is empty");
+    return STATUS_OK;
+}
+
+enum status config_check(const struct config *c, int num_ranks)
+{
+    TRY(check_ranks(c, num_ranks));
+    TRY(check_batches(c, num_ranks));
+    TRY(check_schedule(c));
+    TRY(check_data(c));
+    TRY(check_checkpoints(c));
+    return STATUS_OK;
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/sections.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ROWS(name) static const struct option name##_rows[] =
+
+ROWS(job){
+#define OPT(...) OPT_ROW(struct job_config, __VA_ARGS__)
+#include "config/job.opts"
+#undef OPT
+};
+ROWS(profiling){
+#define OPT(...) OPT_ROW(struct profiling_config, __VA_ARGS__)
+#include "config/profiling.opts"
+#undef OPT
+};
+ROWS(metrics){
+#define OPT(...) OPT_ROW(struct metrics_config, __VA_ARGS__)
+#include "metrics/metrics.opts"
+#undef OPT
+};
+ROWS(model){
+#define OPT(...) OPT_ROW(struct model_config, __VA_ARGS__)
+#include "model/model.opts"
+#undef OPT
+};
+ROWS(optimizer){
+#define OPT(...) OPT_ROW(struct optimizer_config, __VA_ARGS__)
+#include "optim/optimizer.opts"
+#undef OPT
+};
+ROWS(lr_scheduler){
+#define OPT(...) OPT_ROW(struct lr_scheduler_config, __VA_ARGS__)
+#include "optim/lr_scheduler.opts"
+#undef OPT
+};
+ROWS(training){
+#define OPT(...) OPT_ROW(struct training_config, __VA_ARGS__)
+#include "config/training.opts"
+#undef OPT
+};
+ROWS(parallelism){
+#define OPT(...) OPT_ROW(struct parallelism_config, __VA_ARGS__)
+#include "parallel/parallelism.opts"
+#undef OPT
+};
+ROWS(checkpoint){
+#define OPT(...) OPT_ROW(struct checkpoint_config, __VA_ARGS__)
+#include "checkpoint/checkpoint.opts"
+#undef OPT
+};
+ROWS(activation_checkpoint){
+#define OPT(...) OPT_ROW(struct activation_checkpoint_config, __VA_ARGS__)
+#include "model/activation_checkpoint.opts"
+#undef OPT
+};
+ROWS(validation){
+#define OPT(...) OPT_ROW(struct validation_config, __VA_ARGS__)
+#include "config/validation.opts"
+#undef OPT
+};
+ROWS(debug){
+#define OPT(...) OPT_ROW(struct debug_config, __VA_ARGS__)
+#include "config/debug.opts"
+#undef OPT
+};
+ROWS(data){
+#define OPT(...) OPT_ROW(struct data_config, __VA_ARGS__)
+#include "data/data.opts"
+#undef OPT
+};
+ROWS(source){
+#define OPT(...) OPT_ROW(struct source_config, __VA_ARGS__)
+#include "data/source.opts"
+#undef OPT
+};
+ROWS(tokenizer){
+#define OPT(...) OPT_ROW(struct tokenizer_config, __VA_ARGS__)
+#include "tokenizer/tokenizer.opts"
+#undef OPT
+};
+ROWS(objective){
+#define OPT(...) OPT_ROW(struct objective_config, __VA_ARGS__)
+#include "data/objective.opts"
+#undef OPT
+};
+ROWS(guard){
+#define OPT(...) OPT_ROW(struct guard_config, __VA_ARGS__)
+#include "config/guard.opts"
+#undef OPT
+};
+ROWS(device){
+#define OPT(...) OPT_ROW(struct device_config, __VA_ARGS__)
+#include "tensor/device.opts"
+#undef OPT
+};
+
+#define SECTION(name, title)                                                                       \
+    {                                                                                              \
+#name, offsetof(struct config, name), name##_rows,                                         \
+            sizeof name##_rows / sizeof *name##_rows, title                                        \
+    }
+
+const struct section config_sections[NUM_SECTIONS] = {
+    SECTION(job, "What the run is called and where it writes."),
+    SECTION(profiling, "Where the time goes."),
+    SECTION(metrics, "What a run reports."),
+    SECTION(model, "The Llama: a flavor, or any dimensions."),
+    SECTION(optimizer, "AdamW."),
+    SECTION(lr_scheduler, "The learning rate over the run."),
+    SECTION(training, "Batches, steps, precision."),
+    SECTION(parallelism, "How ranks share the work."),
+    SECTION(checkpoint, "Saving and resuming."),
+    SECTION(activation_checkpoint, "What backward computes again to save memory."),
+    SECTION(validation, "Loss on data that is not trained on."),
+    SECTION(debug, "Seeds."),
+    SECTION(data, "What is read, in which order. Sources follow as [[data.source]]."),
+    SECTION(tokenizer, "Details of tokenizing."),
+    SECTION(objective, "What the model learns to predict."),
+    SECTION(guard, "What happens when something goes wrong."),
+    SECTION(device, "What computes."),
+};
+
+const struct section config_source_section = {
+    "data.source", 0, source_rows, sizeof source_rows / sizeof *source_rows,
+    "One row of [[data.source]] for each source of the mixture."};
+
+const struct alias config_aliases[] = {
+#define ALIAS(old, today, fork) {old, today, fork},
+#include "config/aliases.def"
+#undef ALIAS
+};
+const size_t config_num_aliases = sizeof config_aliases / sizeof *config_aliases;
+
+const struct ignored config_ignored[] = {
+#define IGNORED(name, harmless, why) {name, harmless, why},
+#include "config/ignored.def"
+#undef IGNORED
+};
+const size_t config_num_ignored = sizeof config_ignored / sizeof *config_ignored;
+
+const struct option *config_find(const char *key, const struct section **section)
+{
+    const char *dot = strchr(key, '.');
+    for (size_t s = 0; dot && s < NUM_SECTIONS; s++) {
+        const struct section *here = &config_sections[s];
+        size_t len = (size_t)(dot - key);
+        if (strlen(here->name) != len || strncmp(here->name, key, len)) continue;
+        for (size_t r = 0; r < here->count; r++)
+            if (!strcmp(here->rows[r].name, dot + 1)) {
+                *section = here;
+                return &here->rows[r];
+            }
+    }
+    return NULL;
+}
+
+const struct alias *config_find_alias(const char *key)
+{
+    for (size_t i = 0; i < config_num_aliases; i++)
+        if (!strcmp(config_aliases[i].old, key)) return &config_aliases[i];
+    return NULL;
+}
+
+const struct ignored *config_find_ignored(const char *key)
+{
+    for (size_t i = 0; i < config_num_ignored; i++) {
+        const char *name = config_ignored[i].name;
+        size_t len = strlen(name);
+        bool below = len > 2 && !strcmp(name + len - 2, ".*");
+        if (below ? !strncmp(name, key, len - 1) : !strcmp(name, key)) return &config_ignored[i];
+    }
+    return NULL;
+}
+
+const char *config_nearest(const char *key, char *space, size_t size)
+{
+    size_t best = strlen(key) / 2 < 6 ? strlen(key) / 2 : 6;
+    const char *last = strrchr(key, '.'), *found = NULL;
+    for (size_t s = 0; s < NUM_SECTIONS; s++)
+        for (size_t r = 0; r < config_sections[s].count; r++) {
+            char name[128];
+            const char *row = config_sections[s].rows[r].name;
+            snprintf(name, sizeof name, "%s.%s", config_sections[s].name, row);
+            size_t off = text_distance(name, key);
+            if (last && !strcmp(last + 1, row) && off > 1) off = 1; /* the right key elsewhere */
+            if (off >= best) continue;
+            best = off;
+            snprintf(space, size, "%s", name);
+            found = space;
+        }
+    return found;
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/option.h"
+#include "base/toml.h"
+
+struct sample {
+    option_INT number;
+    option_REAL share;
+    option_BOOL on;
+    option_AUTO maybe;
+    option_TEXT name;
+    option_CHOICE word;
+    option_LIST list;
+};
+
+static const struct option rows[] = {
+#define ROW(...) OPT_ROW(struct sample, __VA_ARGS__)
+    ROW(INT, number, 3, 1, 10, "steps", "h") ROW(REAL, share, 0.5, 0, 1, "", "h")
+        ROW(BOOL, on, true, 0, 0, "", "h") ROW(AUTO, maybe, "auto", 0, 0, "", "h")
+            ROW(TEXT, name, "x", 0, 0, "", "h") ROW(CHOICE, word, "ab", 0, 0, "ab|abc|c", "h")
+                ROW(LIST, list, "", 0, 0, "names", "h")
+#undef ROW
+};
+
+static enum status set(int row, struct sample *s, const char *text)
+{
+    struct toml *keep;
+    enum status st = option_set_text(&rows[row], s, text, &keep);
+    if (!st) {
+        struct text out = {0};
+        option_write(&rows[row], s, &out);
+        struct toml *again;
+        CHECK_STATUS(OK, toml_parse_value(out.data, out.len, "again", &again));
+        toml_free(again);
+        text_release(&out);
+    }
+    option_release(&rows[row], s);
+    toml_free(keep);
+    return st;
+}
+
+TEST(options_take_values_of_their_kind_and_refuse_others)
+{
+    static const struct {
+        int row;
+        const char *text;
+        bool good;
+    } cases[] = {
+        {0, "10", true},      {0, "0", false},     {0, "11", false},  {0, "1.5", false},
+        {0, "x", false},      {1, "1", true},      {1, "0.25", true}, {1, "nan", false},
+        {1, "1.01", false},   {2, "true", true},   {2, "1", false},   {3, "auto", true},
+        {3, "false", true},   {3, "maybe", false}, {4, "a b", true},  {4, "\"q\"", true},
+        {5, "ab", true},      {5, "abc", true},    {5, "a", false},   {5, "", false},
+        {6, "[\"a\"]", true}, {6, "a,b", true},    {6, "[1]", false}, {0, "", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sample s = {0};
+        enum status st = set(cases[i].row, &s, cases[i].text);
+        if ((st == STATUS_OK) != cases[i].good)
+            fail_msg("%s = %s: %s", rows[cases[i].row].name, cases[i].text, status_name(st));
+        if (st) CHECK_MESSAGE("expected ");
+    }
+}
+
+TEST(options_say_what_they_allow)
+{
+    struct text t = {0};
+    option_allowed(&rows[0], &t);
+    CHECK(!strcmp(t.data, "a whole number (steps) from 1 to 10"));
+    text_clear(&t);
+    option_allowed(&rows[5], &t);
+    CHECK(!strcmp(t.data, "ab, abc or c"));
+    text_release(&t);
+}
+
+TEST(reals_are_written_so_that_they_read_back)
+{
+    static const double values[] = {0.1, 1e-8, 3, 1.0 / 3, 6.02e23, 5e-324};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        struct sample s = {.share = values[i]};
+        struct text t = {0};
+        struct toml *v;
+        option_write(&rows[1], &s, &t);
+        CHECK_STATUS(OK, toml_parse_value(t.data, t.len, "v", &v));
+        CHECK(v->kind == TOML_FLOAT && v->real == values[i]);
+        toml_free(v);
+        text_release(&t);
+    }
+}

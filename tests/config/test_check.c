@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "config/config.h"
+
+TEST(rules_between_keys_are_held)
+{
+    static const struct {
+        const char *settings[3];
+        int ranks;
+        const char *message;
+    } cases[] = {
+        {{"training.dataset_path="}, 1, "nothing to read"},
+        {{"parallelism.tensor_parallel_degree=2"}, 1, "do not make 1 rank"},
+        {{"parallelism.data_parallel_shard_degree=2"}, 4, "do not make 4 ranks"},
+        {{"parallelism.data_parallel_shard_degree=0"}, 1, "-1 or at least 1"},
+        {{"training.global_batch_size=12"}, 1, "no multiple of local_batch_size 8"},
+        {{"training.global_batch_size=0"}, 1, "global_batch_size = 0"},
+        {{"training.local_batch_size=1000000", "training.seq_len=100000"}, 1, "2^31"},
+        {{"lr_scheduler.formula=nxdt", "lr_scheduler.warmup_steps=5", "training.steps=4"},
+         1,
+         "warmup_steps = 5"},
+        {{"lr_scheduler.decay_ratio=-0.5"}, 1, "decay_ratio"},
+        {{"optimizer.beta1=1"}, 1, "below 1"},
+        {{"objective.name=masked", "objective.mask_token="}, 1, "mask_token"},
+        {{"objective.name=masked", "objective.mask_probability=0"}, 1, "mask_probability"},
+        {{"validation.enable=true"}, 1, "validation_share"},
+        {{"checkpoint.keep_latest_k=1"}, 1, "keep_latest_k = 1"},
+        {{"checkpoint.folder="}, 1, "checkpoint.folder"},
+        {{"job.dump_folder="}, 1, "job.dump_folder"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config c;
+        const char *settings[4] = {"training.dataset_path=a.txt"};
+        int n = 1;
+        while (n < 4 && cases[i].settings[n - 1]) settings[n] = cases[i].settings[n - 1], n++;
+        CHECK_STATUS(OK, config_load(&c, NULL, settings, n));
+        CHECK_STATUS(CONFIG, config_check(&c, cases[i].ranks));
+        CHECK_MESSAGE(cases[i].message);
+        config_release(&c);
+    }
+}
+
+TEST(a_sound_configuration_passes_on_the_ranks_it_is_for)
+{
+    struct config c;
+    const char *settings[] = {"training.dataset_path=a.txt", "training.global_batch_size=64",
+                              "parallelism.tensor_parallel_degree=2"};
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, 3));
+    CHECK_STATUS(OK, config_check(&c, 8));
+    config_release(&c);
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+#include "config/config.h"
+
+/* Loads TOML given as text; the path of its file is in the messages. */
+static enum status load(struct config *c, const char *toml)
+{
+    char *path = file_join(test_folder(), "run.toml");
+    CHECK_STATUS(OK, file_write(path, toml, strlen(toml)));
+    enum status st = config_load(c, path, NULL, 0);
+    free(path);
+    return st;
+}
+
+TEST(defaults_are_torchtitans_where_it_has_them)
+{
+    struct config c;
+    CHECK_STATUS(OK, config_load(&c, NULL, NULL, 0));
+    CHECK(c.training.local_batch_size == 8 && c.training.seq_len == 2048);
+    CHECK(c.optimizer.lr == 8e-4 && c.optimizer.beta2 == 0.95 &&
+          c.lr_scheduler.warmup_steps == 200);
+    CHECK(!strcmp(c.job.dump_folder, "./outputs") && c.checkpoint.keep_latest_k == 10);
+    CHECK(c.model.tie_embeddings == AUTO && !c.data.num_sources);
+    config_release(&c);
+}
+
+TEST(the_command_line_wins_over_the_file_and_the_file_over_defaults)
+{
+    struct config c;
+    char *path = file_join(test_folder(), "run.toml");
+    const char *toml = "[training]\nsteps = 5\nseq_len = 64\n[[data.source]]\npath = \"a\"\n"
+                       "[[data.source]]\npath = \"b\"\nweight = 2\n";
+    CHECK_STATUS(OK, file_write(path, toml, strlen(toml)));
+    const char *const settings[] = {"training.steps=7", "job.dump_folder=a b",
+                                    "checkpoint.exclude_from_loading=optimizer,x"};
+    CHECK_STATUS(OK, config_load(&c, path, settings, 3));
+    CHECK(c.training.steps == 7 && c.training.seq_len == 64);
+    CHECK(!strcmp(c.job.dump_folder, "a b") && !strcmp(c.job.config_file, path));
+    CHECK(c.data.num_sources == 2 && c.data.sources[1].weight == 2 &&
+          c.data.sources[0].weight == 1);
+    CHECK(c.checkpoint.exclude_from_loading.count == 2);
+    struct text t = {0};
+    config_write(&c, true, &t);
+    CHECK(strstr(t.data, "# command line") && strstr(t.data, "run.toml:3"));
+    text_release(&t);
+    config_release(&c);
+    free(path);
+}
+
+TEST(files_of_the_older_fork_load_without_an_edit)
+{
+    static const char *const files[] = {"fork-mlm-1b.toml", "fork-8b.toml", "fork-old-1b.toml",
+                                        "fork-neuro-8b.toml"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct config c;
+        char *path = file_join("tests/config/data", files[i]);
+        CHECK_STATUS(OK, config_load(&c, path, NULL, 0));
+        CHECK(!strcmp(c.model.name, "frontier") && c.parallelism.tensor_parallel_degree == 8);
+        CHECK(c.lr_scheduler.warmup_steps >= 200 && c.training.max_norm == 1);
+        if (!i) {
+            CHECK(!strcmp(c.objective.name, "masked") && c.objective.mask_probability == 0.3);
+            CHECK(c.training.local_batch_size == 12 && c.training.seq_len == 16384);
+            CHECK(!strcmp(c.objective.mask_token, "<|reserved_special_token_100|>"));
+        }
+        if (i == 3) CHECK(c.model.vocab_size == 256);
+        config_release(&c);
+        free(path);
+    }
+}
+
+TEST(what_is_wrong_is_told_with_place_value_and_what_is_allowed)
+{
+    static const struct {
+        const char *toml, *message;
+    } cases[] = {
+        {"[training]\nstep = 3\n",
+         "run.toml:2:8: unknown key training.step; did you mean training.steps?"},
+        {"[training]\nsteps = -1\n",
+         "2:9: training.steps = -1: expected a whole number (steps) from 0"},
+        {"[training]\nsteps = 1.5\n", "training.steps = 1.5: expected a whole number"},
+        {"[training]\nsteps = \"10\"\n", "training.steps = \"10\": expected a whole number"},
+        {"[training]\nseq_len = 0\n", "from 1"},
+        {"[training]\nlocal_batch_size = true\n", "= true"},
+        {"[training]\ndtype = \"fp32\"\n", "\"fp32\": expected float32 or bfloat16"},
+        {"[training]\nmax_norm = -1\n", "training.max_norm"},
+        {"[training]\nbatchsize = 1\n", "unknown key training.batchsize"},
+        {"[trainig]\nsteps = 1\n", "did you mean training.steps?"},
+        {"steps = 1\n", "unknown key steps"},
+        {"[model]\ndim = \"wide\"\n", "model.dim"},
+        {"[model]\nn_layer = 2\n", "did you mean model.n_layers?"},
+        {"[model]\ntie_embeddings = \"yes\"\n", "true, false or \"auto\""},
+        {"[model]\nrope_scaling = \"yarn\"\n", "auto, none or llama3"},
+        {"[model]\nnorm_type = \"batchnorm\"\n", "rmsnorm or layernorm"},
+        {"[optimizer]\nname = \"Muon\"\n", "AdamW"},
+        {"[optimizer]\nlr = \"3e-4\"\n", "expected a number"},
+        {"[optimizer]\nbeta1 = 1.1\n", "from 0 to 1"},
+        {"[optimizer]\nlearning_rate = 1\n", "unknown key"},
+        {"[lr_scheduler]\ndecay_type = \"exp\"\n", "linear, sqrt or cosine"},
+        {"[lr_scheduler]\nwarmup_step = 1\n", "did you mean lr_scheduler.warmup_steps?"},
+        {"[checkpoint]\nasync_mode = \"yes\"\n", "disabled, async"},
+        {"[checkpoint]\nexclude_from_loading = \"optimizer\"\n", "an array of strings"},
+        {"[checkpoint]\nexclude_from_loading = [1]\n", "an array of strings"},
+        {"[checkpoint]\nenable = 1\n", "true or false"},
+        {"[data]\ntokenizer = 1\n", "a string"},
+        {"[data]\nstreams = 0\n", "from 1"},
+        {"[data]\nvalidation_share = 0.9\n", "to 0.5"},
+        {"[data]\nsource = \"a.txt\"\n", "[[data.source]]"},
+        {"[data]\nsource = [1]\n", "[[data.source]]"},
+        {"[[data.source]]\nweight = 1\n", "needs a path"},
+        {"[[data.source]]\npath = \"a\"\nwight = 1\n", "unknown key data.source.wight"},
+        {"[[data.source]]\npath = 3\n", "data.source.path = 3"},
+        {"[[data.source]]\npath = \"a\"\nweight = -1\n", "data.source.weight"},
+        {"[objective]\nname = \"prefix\"\n", "causal or masked"},
+        {"[objective]\nmask_probability = 2\n", "from 0 to 1"},
+        {"[device]\nkind = \"tpu\"\n", "auto or cpu"},
+        {"[device]\nthreads = -1\n", "from 0"},
+        {"[guard]\nnonfinite = \"ignore\"\n", "stop or skip"},
+        {"[metrics]\nlog_freq = 0\n", "from 1"},
+        {"[metrics]\nlogfreq = 1\n", "did you mean metrics.log_freq?"},
+        {"[validation]\nfreq = 0\n", "from 1"},
+        {"[parallelism]\ntensor_parallel_degree = 0\n", "from 1"},
+        {"[activation_checkpoint]\nmode = \"some\"\n", "none, selective, full or memory_budget"},
+        {"[debug]\nseed = -1\n", "from 0"},
+        {"[tokenizer]\nmeta_cuts = 1\n", "true or false"},
+        {"[profiling]\nprofile_freq = 0\n", "from 1"},
+        {"[job]\ndump_folder = 1\n", "a string"},
+        {"[unknown]\nx = 1\n", "unknown key unknown.x"},
+        {"[training.extra]\nx = 1\n", "unknown key training.extra.x"},
+        {"[training]\nsteps = 1\nsteps = 2\n", "run.toml:3:7: \"steps\" is already defined"},
+        {"[training\nsteps = 1\n", "expected ] after the name"},
+        {"[training]\nsteps 1\n", "expected = after the key"},
+        {"[training]\nsteps = \n", "expected a value"},
+        {"[training]\nsteps = 1e\n", "no value"},
+        {"[training]\nbatch_size = 0\n", "training.batch_size = 0"},
+        {"[training]\nwarmup_steps = -1\n", "training.warmup_steps = -1"},
+        {"[checkpoint]\nenable_checkpoint = \"no\"\n", "true or false"},
+        {"[checkpoint]\nkeep_latest_k = 1.0\n", "a whole number"},
+        {"[checkpoint]\ninterval_type = \"minutes\"\n", "steps or seconds"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config c;
+        enum status st = load(&c, cases[i].toml);
+        if (st != STATUS_CONFIG || !strstr(status_message(), cases[i].message))
+            fail_msg("%s gave %s: %s", cases[i].toml, status_name(st), status_message());
+        config_release(&c);
+    }
+}
+
+TEST(settings_that_are_wrong_are_told_too)
+{
+    static const struct {
+        const char *setting, *message;
+    } cases[] = {
+        {"training.steps=x", "command line: training.steps=x: expected a whole number"},
+        {"training.stepz=1", "did you mean training.steps?"},
+        {"training.dtype=half", "float32 or bfloat16"},
+        {"training.steps", "expected section.key=value"},
+        {"optimizer.lr=", "expected a number"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config c;
+        CHECK_STATUS(CONFIG, config_load(&c, NULL, &cases[i].setting, 1));
+        CHECK_MESSAGE(cases[i].message);
+        config_release(&c);
+    }
+    struct config c;
+    CHECK_STATUS(MISSING, config_load(&c, "/nowhere/run.toml", NULL, 0));
+    config_release(&c);
+}
+
+TEST(keys_of_torchtitan_that_mean_nothing_here_are_accepted)
+{
+    struct config c;
+    CHECK_STATUS(OK, load(&c, "[compile]\nenable = true\ncomponents = [\"model\"]\n[comm]\n"
+                              "trace_buf_size = 0\n[quantize.linear.float8]\nemulate = true\n"
+                              "[training.dataloader]\nnum_workers = 4\n[float8]\n"
+                              "enable_float8_linear = false\n[fault_tolerance]\nenable = false\n"));
+    config_release(&c);
+}

@@ -1,0 +1,32 @@
+/* The TOML reader: any bytes give a tree or an error, and what is read can be walked. */
+// SPDX-License-Identifier: Apache-2.0
+#include "base/option.h"
+#include "base/toml.h"
+#include "config/sections.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
+
+static size_t walk(const struct toml *t, const struct option *rows, size_t count, void *into)
+{
+    size_t n = 1;
+    for (size_t r = 0; r < count; r++)
+        if (t->key && option_set(&rows[r], into, t) == STATUS_OK) option_release(&rows[r], into);
+    for (const struct toml *c = t->first; c; c = c->next) n += walk(c, rows, count, into);
+    return n;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+    struct toml *t;
+    struct config c = {0};
+    const struct section *s = &config_sections[8]; /* checkpoint: it has every kind of option */
+    if (!toml_parse((const char *)bytes, len, "fuzz", &t)) {
+        if (!walk(t, s->rows, s->count, (char *)&c + s->offset)) abort();
+        toml_free(t);
+    }
+    if (!toml_parse_value((const char *)bytes, len, "fuzz", &t)) toml_free(t);
+    return 0;
+}
