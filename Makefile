@@ -34,6 +34,7 @@ say      = @$(if $(V),:,echo '  $(1) $(@:$(B)/%=%)')
 
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
+.SECONDARY:
 .PHONY: all test check demo sanitize fuzz fuzzers lint format bench docs install clean help FORCE
 
 all: $(B)/llamero ## build the program, build/llamero
@@ -95,7 +96,7 @@ sanitize: ## run the tests under ASan and UBSan; T=word
 
 FUZZ_CC ?= clang
 fuzz: ## build the fuzzers, build/fuzz/*; RUNS=n: run each that often, ONE=name: that one
-	@$(MAKE) fuzzers B=$(B)/fuzzing CC=$(FUZZ_CC) OPT='-O1 -g' HARDEN= LDFLAGS= OPENMP= \
+	@$(MAKE) fuzzers B=$(B)/fuzzing CC=$(FUZZ_CC) OPT='-O1 -g' HARDEN= LDFLAGS= \
 	    EXTRA='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -w'
 	@mkdir -p $(B)/fuzz && for name in $(FUZZ); do ln -sf ../fuzzing/fuzz/$$name $(B)/fuzz/; done
 	@$(if $(RUNS),tools/fuzz $(B) $(RUNS) $(or $(ONE),$(FUZZ)))

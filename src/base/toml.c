@@ -69,7 +69,7 @@ static enum status add(const struct toml_lexer *l, struct toml *parent, struct t
     return STATUS_OK;
 }
 
-static struct toml *node(const struct toml_lexer *l, enum toml_kind kind, enum made_by made_by)
+static struct toml *node(const struct toml_lexer *l, enum toml_kind kind, int made_by)
 {
     struct toml *n = heap(sizeof *n);
     *n = (struct toml){.kind = kind, .line = l->line, .column = toml_column(l), .made_by = made_by};
