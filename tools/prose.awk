@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# prose.awk -- definitions and quotations of the GCIDE dictionary, without its marks, as JSON lines.
+# prose.awk -- definitions and quotations of the GCIDE dictionary, one a line, without its marks.
 BEGIN { RS = ""; FS = "\n" }
 /^   [0-9]+\. / || /^      +[A-Z"]/ {
     gsub(/\n +/, " ")
     gsub(/ --.*| *\[[^]]*\]|\([^)]*\) ?|[{}]/, "")
     sub(/^ +([0-9]+\. )?/, "")
-    if (/^[A-Z][-A-Za-z ,;:.'?!]+[.?!]$/ && length > 30) print "{\"text\": \"" $0 "\"}"
+    if (/^[A-Z][-A-Za-z ,;:.'?!]+[.?!]$/ && length > 30) print
 }
