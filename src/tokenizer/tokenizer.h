@@ -1,10 +1,10 @@
 /* tokenizer.h -- text to token ids and back.
  *
- * Kinds    "bytes" (id = byte, then the specials), tiktoken .model (Llama 3), Hugging Face
- *          tokenizer.json (byte-level BPE).  The kind is detected from the file.
- * Order    A tokenizer is immutable after opening: threads share it.  Each thread encodes through
- *          its own encoder, which holds the cache and the working memory.
- * Units    Ids are below tokenizer_vocab_size.  Special ids are -1 where the tokenizer has none. */
+ * Kinds    "bytes" (id = byte; 256 begins, 257 ends a text, 258 is a mask), tiktoken .model (Llama
+ * 3), Hugging Face tokenizer.json (byte-level BPE).  The kind is detected from the file. Order    A
+ * tokenizer is immutable after opening: threads share it.  Each thread encodes through its own
+ * encoder, which holds the cache and the working memory. Units    Ids are below
+ * tokenizer_vocab_size.  Special ids are -1 where the tokenizer has none. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -37,6 +37,9 @@ int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
 /* Id of a special token by its exact text, or -1. */
 int32_t tokenizer_special(const struct tokenizer *t, const char *text);
+/* The text of a special id, or NULL. */
+const char *tokenizer_special_name(const struct tokenizer *t, int32_t id);
+const char *tokenizer_kind(const struct tokenizer *t); /* "bytes", "tiktoken", ... */
 /* The file it was read from, "" for bytes; checkpoints copy it. */
 const char *tokenizer_path(const struct tokenizer *t);
 
@@ -50,3 +53,6 @@ enum status encoder_encode(struct encoder *e, const char *bytes, size_t len,
 /* Appends the bytes of the ids.  DATA: an id the tokenizer does not have. */
 enum status tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t count,
                              struct text *out);
+
+/* Puts the tokenizer's file into a folder, so that tokenizer_open(folder) gives the same one. */
+enum status tokenizer_copy(const struct tokenizer *t, const char *folder);

@@ -1,0 +1,142 @@
+/* encoder.c -- a text's pieces, each looked up, remembered or merged. */
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/kinds.h"
+#include "tokenizer/merge.h"
+#include "tokenizer/regex.h"
+#include "tokenizer/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOTS = 1 << 16, REMEMBERED_BYTES = 24, REMEMBERED_IDS = 8 };
+
+/* What a short piece came to; the next piece of the same slot takes its place. */
+struct remembered {
+    uint8_t len, count;
+    unsigned char bytes[REMEMBERED_BYTES];
+    int32_t ids[REMEMBERED_IDS];
+};
+
+struct encoder {
+    const struct tokenizer *tokenizer;
+    struct merger merger;
+    struct regex_match *match;
+    struct remembered *slots;
+};
+
+enum status encoder_make(struct encoder **out, const struct tokenizer *t)
+{
+    struct encoder *e = *out = heap(sizeof *e);
+    e->tokenizer = t;
+    e->slots = heap(SLOTS * sizeof *e->slots);
+    if (t->regex) e->match = regex_match_make(t->regex);
+    return STATUS_OK;
+}
+
+void encoder_free(struct encoder *e)
+{
+    if (!e) return;
+    merger_release(&e->merger);
+    regex_match_free(e->match);
+    free(e->slots);
+    free(e);
+}
+
+static void encode_fresh(struct encoder *e, const unsigned char *piece, size_t len,
+                         struct token_list *out)
+{
+    const struct tokenizer *t = e->tokenizer;
+    int32_t whole = t->whole_pieces ? vocabulary_find(&t->vocabulary, piece, len) : -1;
+    if (whole >= 0) {
+        token_list_reserve(out, 1);
+        out->ids[out->count++] = whole;
+    } else {
+        merger_encode(&e->merger, &t->vocabulary, piece, len, out);
+    }
+}
+
+static void encode_piece(struct encoder *e, const unsigned char *piece, size_t len,
+                         struct token_list *out)
+{
+    if (len > REMEMBERED_BYTES) {
+        encode_fresh(e, piece, len, out);
+        return;
+    }
+    struct remembered *r = &e->slots[vocabulary_hash(piece, len) & (SLOTS - 1)];
+    if (r->len == len && !memcmp(r->bytes, piece, len)) {
+        token_list_reserve(out, REMEMBERED_IDS);
+        memcpy(out->ids + out->count, r->ids, sizeof r->ids);
+        out->count += r->count;
+        return;
+    }
+    size_t before = out->count;
+    encode_fresh(e, piece, len, out);
+    size_t made = out->count - before;
+    if (made > REMEMBERED_IDS) return;
+    *r = (struct remembered){.len = (uint8_t)len, .count = (uint8_t)made};
+    memcpy(r->bytes, piece, len);
+    memcpy(r->ids, out->ids + before, made * sizeof *r->ids);
+}
+
+static void encode_part(struct encoder *e, const unsigned char *text, size_t len,
+                        struct token_list *out)
+{
+    const struct tokenizer *t = e->tokenizer;
+    for (size_t at = 0; at < len;) {
+        size_t n = t->regex ? regex_split(t->regex, e->match, text, len, at)
+                            : t->split(text + at, len - at);
+        encode_piece(e, text + at, n, out);
+        at += n;
+    }
+}
+
+static void encode_bytes(const struct tokenizer *t, const unsigned char *text, size_t len,
+                         struct token_list *out)
+{
+    token_list_reserve(out, len);
+    for (size_t i = 0; i < len; i++) out->ids[out->count++] = t->vocabulary.of_byte[text[i]];
+}
+
+/* What Python's str.isspace says: white space, and the four separators of ASCII. */
+static bool is_space(const unsigned char *text, size_t len, int *size)
+{
+    return unicode_next(text, len, size) == UNICODE_SPACE || (text[0] >= 0x1C && text[0] <= 0x1F);
+}
+
+/* Meta's tokenizer.py cuts text every 400,000 characters, and these parts again wherever more than
+ * 25,000 characters of one kind, space or not, stand in a row. */
+static void encode_cut(struct encoder *e, const unsigned char *text, size_t len,
+                       struct token_list *out)
+{
+    enum { MOST_CHARACTERS = 400000, MOST_ALIKE = 25000 };
+    size_t begin = 0, characters = 0, alike = 0;
+    bool kind = false;
+    for (size_t at = 0; at < len; characters++) {
+        int size;
+        bool space = is_space(text + at, len - at, &size);
+        bool part_ends = characters == MOST_CHARACTERS;
+        alike = space == kind && !part_ends ? alike + 1 : 1;
+        kind = space;
+        if (part_ends) characters = 0;
+        if (part_ends || alike > MOST_ALIKE) {
+            encode_part(e, text + begin, at - begin, out);
+            begin = at;
+            alike = 1;
+        }
+        at += (size_t)size;
+    }
+    encode_part(e, text + begin, len - begin, out);
+}
+
+enum status encoder_encode(struct encoder *e, const char *bytes, size_t len, struct token_list *out)
+{
+    const struct tokenizer *t = e->tokenizer;
+    const unsigned char *text = (const unsigned char *)bytes;
+    if (!t->split && !t->regex)
+        encode_bytes(t, text, len, out);
+    else if (t->meta_cuts)
+        encode_cut(e, text, len, out);
+    else
+        encode_part(e, text, len, out);
+    return STATUS_OK;
+}

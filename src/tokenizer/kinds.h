@@ -1,0 +1,49 @@
+/* kinds.h -- what stands behind a struct tokenizer, and the files it is read from; for this room.
+ */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/json.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/vocabulary.h"
+
+#include <stdbool.h>
+
+struct special {
+    char *text;
+    int32_t id;
+};
+
+struct regex; /* a compiled pattern, see regex.h */
+
+struct tokenizer {
+    const char *kind; /* "bytes", "tiktoken", "byte-level BPE" */
+    char *path;
+    const char *file_name; /* under which tokenizer_copy puts it */
+    struct text file;      /* its bytes */
+    struct vocabulary vocabulary;
+    struct special *specials; /* rising ids */
+    size_t num_specials;
+    int32_t vocab_size, bos, eos;
+    size_t (*split)(const unsigned char *text, size_t len); /* NULL: regex, or no splitting */
+    struct regex *regex;
+    bool whole_pieces; /* a piece that is a token is that token, whatever merges would give */
+    bool meta_cuts;
+};
+
+void tokenizer_add_special(struct tokenizer *t, const char *text, int32_t id);
+
+/* Llama 3's file: a line a token, base64 and rank.  DATA: which line, and why. */
+enum status tiktoken_read(struct tokenizer *t, const char *bytes, size_t len);
+
+/* tokenizer.json.  UNSUPPORTED: another model, normalizer or pre-tokenizer than byte-level BPE's.
+ */
+enum status hf_json_read(struct tokenizer *t, const char *bytes, size_t len);
+
+/* A merge of training, in the order found. */
+struct merge {
+    int32_t left, right;
+};
+/* tokenizer.json of a byte-level BPE with Llama 3's splitter. */
+void hf_json_write(const struct vocabulary *v, const struct merge *merges, size_t num_merges,
+                   const struct special *specials, size_t num_specials, struct text *json);

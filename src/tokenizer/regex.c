@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/regex.h"
+
+#include "base/text.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct regex {
+    pcre2_code *code;
+};
+
+struct regex_match {
+    pcre2_match_data *data;
+    const unsigned char *text; /* of the match that is still ahead */
+    size_t begin, end;
+};
+
+enum status regex_compile(struct regex **out, const char *pattern)
+{
+    int error;
+    PCRE2_SIZE at;
+    uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF;
+    pcre2_code *code =
+        pcre2_compile((PCRE2_SPTR)pattern, strlen(pattern), options, &error, &at, NULL);
+    if (!code) {
+        PCRE2_UCHAR why[128];
+        pcre2_get_error_message(error, why, sizeof why);
+        FAIL(UNSUPPORTED, "the splitting pattern cannot be read at byte %zu: %s", (size_t)at, why);
+    }
+    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* without it matching is only slower */
+    *out = heap(sizeof **out);
+    (*out)->code = code;
+    return STATUS_OK;
+}
+
+void regex_free(struct regex *r)
+{
+    if (r) pcre2_code_free(r->code);
+    free(r);
+}
+
+struct regex_match *regex_match_make(const struct regex *r)
+{
+    struct regex_match *m = heap(sizeof *m);
+    m->data = pcre2_match_data_create_from_pattern(r->code, NULL);
+    BUG_IF(!m->data);
+    return m;
+}
+
+void regex_match_free(struct regex_match *m)
+{
+    if (m) pcre2_match_data_free(m->data);
+    free(m);
+}
+
+size_t regex_split(const struct regex *r, struct regex_match *m, const unsigned char *text,
+                   size_t len, size_t at)
+{
+    bool ahead = m->text == text && m->begin >= at && m->end > m->begin;
+    if (!ahead) {
+        int found = pcre2_match(r->code, text, len, at, 0, m->data, NULL);
+        const PCRE2_SIZE *place = pcre2_get_ovector_pointer(m->data);
+        m->text = text;
+        m->begin = found > 0 ? place[0] : len;
+        m->end = found > 0 ? place[1] : len;
+        if (found > 0 && m->end == m->begin) return 1; /* an empty match moves nothing */
+    }
+    if (m->begin > at) return m->begin - at;
+    m->text = NULL;
+    return m->end - at;
+}

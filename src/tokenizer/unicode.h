@@ -1,0 +1,16 @@
+/* unicode.h -- classes of code points, from a table made by tools/make_unicode.py. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum unicode_class { UNICODE_OTHER, UNICODE_LETTER, UNICODE_NUMBER, UNICODE_SPACE };
+
+enum unicode_class unicode_class_of(uint32_t code);
+
+/* The character at bytes[0..len), len > 0: its class, and its length in *size.  A byte that begins
+ * no valid UTF-8 is a character of class OTHER of one byte. */
+enum unicode_class unicode_next(const unsigned char *bytes, size_t len, int *size);
+/* The same, with the code point (the byte itself where it is invalid). */
+uint32_t unicode_decode(const unsigned char *bytes, size_t len, int *size);
