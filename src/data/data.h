@@ -33,7 +33,8 @@ struct batch {
 struct loader_options {
     const struct data_config *data;
     const struct objective_config *objective;
-    const struct tokenizer *tokenizer;
+    const struct tokenizer *tokenizer; /* NULL: every source is token ids */
+    int vocab_size;                    /* ids must be below it; 0: the tokenizer's */
     int seq_len;
     int share, num_shares; /* 0, 1 alone */
     int rows_ahead;        /* rows a thread reads ahead; 0: none, and loader_next does the work */

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/jsonl.h"
+
+#include "base/json.h"
+
+#include <string.h>
+
+enum { MOST_DEEP = 200 };
+
+struct scanner {
+    const char *begin, *at, *end, *where;
+};
+
+static enum status wrong(const struct scanner *s, const char *what)
+{
+    FAIL(DATA, "%s: byte %zu of the line: %s", s->where, (size_t)(s->at - s->begin), what);
+}
+
+static int peek(const struct scanner *s) { return s->at < s->end ? (unsigned char)*s->at : -1; }
+
+static void skip_space(struct scanner *s)
+{
+    while (s->at < s->end && (*s->at == ' ' || *s->at == '\t' || *s->at == '\r' || *s->at == '\n'))
+        s->at++;
+}
+
+/* From after the opening quote to after the closing one; *raw_len excludes it. */
+static enum status skip_string(struct scanner *s, size_t *raw_len)
+{
+    const char *begin = s->at;
+    for (;;) {
+        const char *quote = memchr(s->at, '"', (size_t)(s->end - s->at));
+        if (!quote) return wrong(s, "a string has no end");
+        const char *back = quote;
+        while (back > begin && back[-1] == '\\') back--;
+        s->at = quote + 1;
+        if ((quote - back) % 2) continue; /* escaped */
+        *raw_len = (size_t)(quote - begin);
+        return STATUS_OK;
+    }
+}
+
+/* Steps over a value of any kind; brackets are counted, strings stepped over. */
+static enum status skip_value(struct scanner *s)
+{
+    int depth = 0;
+    size_t raw = 0;
+    do {
+        skip_space(s);
+        int c = peek(s);
+        if (c < 0) return wrong(s, "the line ends early");
+        s->at++;
+        if (c == '"')
+            TRY(skip_string(s, &raw));
+        else if (c == '{' || c == '[')
+            depth++;
+        else if (c == '}' || c == ']')
+            depth--;
+        else if (c == ',' || c == ':') {
+            if (!depth) return wrong(s, "a value is missing");
+        } else {
+            while (s->at < s->end && !strchr(",:]} \t\r\n", *s->at)) s->at++;
+        }
+        if (depth > MOST_DEEP) return wrong(s, "nested too deep");
+        if (depth < 0) return wrong(s, "a value is missing");
+    } while (depth);
+    return STATUS_OK;
+}
+
+static int hex4(const char *at, const char *end)
+{
+    int code = 0;
+    if (end - at < 4) return -1;
+    for (int i = 0; i < 4; i++) {
+        int c = (unsigned char)at[i], digit = c >= '0' && c <= '9'   ? c - '0'
+                                              : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                              : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                                                     : -1;
+        if (digit < 0) return -1;
+        code = code << 4 | digit;
+    }
+    return code;
+}
+
+static char *put_utf8(char *to, uint32_t code)
+{
+    if (code < 0x80) {
+        *to++ = (char)code;
+        return to;
+    }
+    int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    static const unsigned char lead[] = {0, 0xC0, 0xE0, 0xF0};
+    *to++ = (char)(lead[more] | code >> (6 * more));
+    while (more--) *to++ = (char)(0x80 | (code >> (6 * more) & 0x3F));
+    return to;
+}
+
+/* \uXXXX, and the second half of a pair; *from stands after the u. */
+static bool unescape_unicode(const char **from, const char *end, char **to)
+{
+    int code = hex4(*from, end);
+    if (code < 0) return false;
+    *from += 4;
+    uint32_t whole = (uint32_t)code;
+    if (code >= 0xD800 && code <= 0xDBFF && end - *from >= 6 && (*from)[0] == '\\' &&
+        (*from)[1] == 'u') {
+        int low = hex4(*from + 2, end);
+        if (low >= 0xDC00 && low <= 0xDFFF) {
+            whole = 0x10000 + ((uint32_t)(code - 0xD800) << 10) + (uint32_t)(low - 0xDC00);
+            *from += 6;
+        }
+    }
+    if (whole >= 0xD800 && whole <= 0xDFFF) whole = 0xFFFD;
+    *to = put_utf8(*to, whole);
+    return true;
+}
+
+static enum status unescape(const struct scanner *s, const char *raw, size_t len, struct text *out)
+{
+    static const char from_escape[] = "\"\\/bfnrt", to_escape[] = "\"\\/\b\f\n\r\t";
+    text_clear(out);
+    text_reserve(out, len); /* unescaped text is never longer */
+    char *to = out->data;
+    for (const char *at = raw, *end = raw + len; at < end;) {
+        const char *stop = memchr(at, '\\', (size_t)(end - at));
+        size_t plain = (size_t)((stop ? stop : end) - at);
+        memcpy(to, at, plain);
+        to += plain, at += plain;
+        if (!stop) break;
+        if (end - at < 2) return wrong(s, "an escape is cut off");
+        const char *found = strchr(from_escape, at[1]);
+        at += 2;
+        if (at[-1] == 'u') {
+            if (!unescape_unicode(&at, end, &to)) return wrong(s, "\\u needs four hex digits");
+        } else if (found && at[-1]) {
+            *to++ = to_escape[found - from_escape];
+        } else {
+            return wrong(s, "no such escape");
+        }
+    }
+    out->len = (size_t)(to - out->data);
+    *to = 0;
+    if (!utf8_valid(out->data, out->len)) return wrong(s, "the text is not UTF-8");
+    return STATUS_OK;
+}
+
+enum status jsonl_text(const char *line, size_t len, const char *key, const char *where,
+                       struct text *out)
+{
+    struct scanner s = {line, line, line + len, where};
+    size_t key_len = strlen(key), raw = 0;
+    skip_space(&s);
+    if (peek(&s) != '{') return wrong(&s, "not a JSON object");
+    s.at++;
+    for (;;) {
+        skip_space(&s);
+        if (peek(&s) == '}') FAIL(DATA, "%s: the line has no key \"%s\"", where, key);
+        if (peek(&s) != '"') return wrong(&s, "expected a key");
+        const char *name = ++s.at;
+        TRY(skip_string(&s, &raw));
+        bool wanted = raw == key_len && !memcmp(name, key, raw);
+        skip_space(&s);
+        if (peek(&s) != ':') return wrong(&s, "expected : after a key");
+        s.at++;
+        skip_space(&s);
+        if (wanted) {
+            if (peek(&s) != '"') FAIL(DATA, "%s: the value of \"%s\" is not a string", where, key);
+            const char *text = ++s.at;
+            TRY(skip_string(&s, &raw));
+            return unescape(&s, text, raw, out);
+        }
+        TRY(skip_value(&s));
+        skip_space(&s);
+        if (peek(&s) == ',')
+            s.at++;
+        else if (peek(&s) != '}')
+            return wrong(&s, "expected , or }");
+    }
+}

@@ -1,0 +1,13 @@
+/* jsonl.h -- the string of one key in a line of JSON, without building a tree.
+ *
+ * The line must be an object; other members are stepped over, nested or not. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/status.h"
+#include "base/text.h"
+
+/* Replaces `out` by the value of `key`, unescaped (lone surrogates become U+FFFD).  DATA: not an
+ * object, no such key, not a string, not UTF-8; `where` and the byte within the line are told. */
+enum status jsonl_text(const char *line, size_t len, const char *key, const char *where,
+                       struct text *out);

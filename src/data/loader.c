@@ -1,0 +1,455 @@
+/* loader.c -- rows of all streams in their global order, read ahead by a thread, masked, counted.
+ */
+// SPDX-License-Identifier: Apache-2.0
+#include "base/checksum.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "data/data.h"
+#include "data/stream.h"
+#include "ops/cross_entropy.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One row, and its stream's cursor behind it. */
+struct row {
+    int32_t *ids, *labels, *start, *end;
+    int64_t valid, bytes;
+    int64_t *cursor;
+    bool empty; /* a single pass is over */
+};
+
+struct loader {
+    struct loader_options options;
+    struct source *sources;
+    struct stream_rules rules;
+    struct stream *streams;
+    struct source_tokens tokens;
+    bool masked;
+    int32_t mask_id;
+    unsigned char *bytes_of; /* of each id's text; NULL without a tokenizer */
+    int32_t *raw;            /* seq_len + 1 tokens of the row being made */
+    unsigned char *begins;
+    size_t cursor_ints;  /* of a stream */
+    int64_t *cursors;    /* of all streams, as of the rows handed out */
+    uint64_t handed_out; /* rows, of this share */
+    /* the ring: rows made - rows handed out <= num_slots */
+    struct row *slots;
+    uint64_t num_slots, made;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool running, stop;
+    enum status failure;
+    char message[1024], stack[1024];
+};
+
+static void row_init(struct row *r, int T, size_t cursor_ints)
+{
+    size_t bytes = (size_t)T * sizeof(int32_t);
+    r->ids = heap(bytes), r->labels = heap(bytes);
+    r->start = heap(bytes), r->end = heap(bytes);
+    r->cursor = heap(cursor_ints * sizeof *r->cursor);
+}
+
+static void row_release(struct row *r)
+{
+    free(r->ids), free(r->labels), free(r->start), free(r->end), free(r->cursor);
+}
+
+/* start and end of each token's document within the row. */
+static void mark_documents(const struct loader *l, int filled, struct row *r)
+{
+    int T = l->options.seq_len, start = 0;
+    for (int i = 0; i <= T; i++) {
+        bool begins = i == T || (i < filled ? l->begins[i] : i == filled);
+        if (!begins || i == 0) continue;
+        for (int j = start; j < i; j++) r->start[j] = start, r->end[j] = i;
+        start = i;
+    }
+}
+
+static void label_masked(const struct loader *l, uint64_t number, int filled, struct row *r)
+{
+    const struct objective_config *o = l->options.objective;
+    for (int i = 0; i < l->options.seq_len; i++) {
+        bool masked = i < filled && rng_uniform(l->rules.seed, RNG_MASK, number, (uint64_t)i) <
+                                        o->mask_probability;
+        r->labels[i] = masked ? l->raw[i] : LABEL_IGNORED;
+        r->ids[i] = masked ? l->mask_id : i < filled ? l->raw[i] : 0;
+    }
+}
+
+static void label_next(const struct loader *l, int filled, struct row *r)
+{
+    for (int i = 0; i < l->options.seq_len; i++) {
+        r->ids[i] = i < filled ? l->raw[i] : 0;
+        r->labels[i] = i + 1 < filled ? l->raw[i + 1] : LABEL_IGNORED;
+    }
+}
+
+static enum status make_row(struct loader *l, uint64_t k, struct row *r)
+{
+    uint64_t number = (uint64_t)l->options.share + k * (uint64_t)l->options.num_shares;
+    struct stream *s = &l->streams[number % l->rules.num_streams];
+    int filled, need = l->options.seq_len + !l->masked;
+    TRY(stream_row(s, &l->tokens, need, l->raw, l->begins, &filled));
+    /* what overlaps only is no row */
+    r->empty = filled <= (!l->masked);
+    if (l->masked)
+        label_masked(l, number, filled, r);
+    else
+        label_next(l, filled, r);
+    mark_documents(l, filled, r);
+    r->valid = r->bytes = 0;
+    for (int i = 0; i < l->options.seq_len; i++) {
+        if (r->labels[i] == LABEL_IGNORED) continue;
+        r->valid++;
+        if (l->bytes_of) r->bytes += l->bytes_of[r->labels[i]];
+    }
+    stream_save(s, r->cursor);
+    return STATUS_OK;
+}
+
+static void *read_ahead(void *context)
+{
+    struct loader *l = context;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop && !l->failure) {
+        if (l->made - l->handed_out >= l->num_slots) {
+            pthread_cond_wait(&l->changed, &l->lock);
+            continue;
+        }
+        uint64_t k = l->made;
+        pthread_mutex_unlock(&l->lock);
+        enum status st = make_row(l, k, &l->slots[k % l->num_slots]);
+        pthread_mutex_lock(&l->lock);
+        if (st) {
+            l->failure = st;
+            snprintf(l->message, sizeof l->message, "%s", status_message());
+            snprintf(l->stack, sizeof l->stack, "%s", status_stack());
+        } else {
+            l->made++;
+        }
+        pthread_cond_broadcast(&l->changed);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+static enum status start_thread(struct loader *l)
+{
+    if (!l->options.rows_ahead || l->running) return STATUS_OK;
+    l->stop = false;
+    int bad = pthread_create(&l->thread, NULL, read_ahead, l);
+    if (bad) FAIL(IO, "the reading thread: %s", strerror(bad));
+    l->running = true;
+    return STATUS_OK;
+}
+
+static void stop_thread(struct loader *l)
+{
+    if (!l->running) return;
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(l->thread, NULL);
+    l->running = false;
+}
+
+/* Row k of this share, waiting for the thread where there is one. */
+static enum status wait_row(struct loader *l, uint64_t k, struct row **row)
+{
+    *row = &l->slots[k % l->num_slots];
+    if (!l->running) {
+        TRY(make_row(l, k, *row));
+        l->made = k + 1;
+        return STATUS_OK;
+    }
+    pthread_mutex_lock(&l->lock);
+    while (l->made <= k && !l->failure) pthread_cond_wait(&l->changed, &l->lock);
+    bool failed = l->made <= k;
+    pthread_mutex_unlock(&l->lock);
+    if (failed) return status_adopt(l->failure, l->message, l->stack);
+    return STATUS_OK;
+}
+
+static void hand_out(struct loader *l, uint64_t k)
+{
+    const struct row *r = &l->slots[k % l->num_slots];
+    uint64_t number = (uint64_t)l->options.share + k * (uint64_t)l->options.num_shares;
+    memcpy(l->cursors + (number % l->rules.num_streams) * l->cursor_ints, r->cursor,
+           l->cursor_ints * sizeof *l->cursors);
+    if (l->running) pthread_mutex_lock(&l->lock);
+    l->handed_out = k + 1;
+    if (l->running) {
+        pthread_cond_broadcast(&l->changed);
+        pthread_mutex_unlock(&l->lock);
+    }
+}
+
+static void copy_row(const struct row *r, int i, struct batch *b)
+{
+    size_t at = (size_t)i * (size_t)b->T, bytes = (size_t)b->T * sizeof(int32_t);
+    memcpy(b->ids_BT + at, r->ids, bytes), memcpy(b->labels_BT + at, r->labels, bytes);
+    memcpy(b->start_BT + at, r->start, bytes), memcpy(b->end_BT + at, r->end, bytes);
+    b->valid += r->valid, b->bytes += r->bytes;
+}
+
+/* A row without labels, to fill up the last batch of a single pass. */
+static void blank_row(int i, struct batch *b)
+{
+    for (int t = 0; t < b->T; t++) {
+        size_t at = (size_t)i * (size_t)b->T + (size_t)t;
+        b->ids_BT[at] = 0, b->labels_BT[at] = LABEL_IGNORED;
+        b->start_BT[at] = 0, b->end_BT[at] = b->T;
+    }
+}
+
+enum status loader_next(struct loader *l, struct batch *b, int *rows)
+{
+    BUG_IF(b->T != l->options.seq_len);
+    TRY(start_thread(l));
+    b->valid = b->bytes = 0;
+    *rows = 0;
+    for (int i = 0; i < b->B; i++) {
+        struct row *r;
+        TRY(wait_row(l, l->handed_out, &r));
+        if (r->empty) {
+            blank_row(i, b);
+            continue;
+        }
+        copy_row(r, i, b);
+        hand_out(l, l->handed_out);
+        ++*rows;
+    }
+    return STATUS_OK;
+}
+
+static enum status open_sources(struct loader *l)
+{
+    const struct data_config *c = l->options.data;
+    l->sources = heap(c->num_sources * sizeof *l->sources);
+    for (size_t i = 0; i < c->num_sources; i++) {
+        TRY(source_open(&l->sources[i], &c->sources[i]));
+        l->rules.num_sources++;
+    }
+    return STATUS_OK;
+}
+
+/* As many streams as asked for, or the largest power of two that every source has documents for. */
+static enum status choose_streams(struct loader *l)
+{
+    const struct data_config *c = l->options.data;
+    uint64_t wanted = l->options.once ? 1 : (uint64_t)c->streams, V = wanted;
+    uint64_t each = c->validation_share > 0 && !l->options.once ? 8 : 1;
+    bool packed = false;
+    for (size_t i = 0; i < l->rules.num_sources; i++) {
+        uint64_t have = source_count(&l->sources[i], V * each) / each;
+        packed |= l->sources[i].kind == SOURCE_PACKED;
+        if (have >= V) continue;
+        for (V = 1; V * 2 <= have;) V *= 2;
+    }
+    if (V < wanted)
+        log_line(LOG_INFO,
+                 "data.streams is lowered from %llu to %llu: a source has too few "
+                 "documents",
+                 (unsigned long long)wanted, (unsigned long long)V);
+    if (packed && V > 1)
+        log_line(LOG_WARN,
+                 "compressed data cannot be sought in: each of %llu streams unpacks all "
+                 "of it; `llamero prepare` makes it fast",
+                 (unsigned long long)V);
+    if (V % (uint64_t)l->options.num_shares)
+        FAIL(CONFIG, "data.streams: %llu streams are not shared out evenly by %d ranks",
+             (unsigned long long)V, l->options.num_shares);
+    l->rules.num_streams = V;
+    return STATUS_OK;
+}
+
+static enum status open_tokens(struct loader *l)
+{
+    const struct loader_options *o = &l->options;
+    const struct tokenizer *t = o->tokenizer;
+    int32_t size = t ? tokenizer_vocab_size(t) : 0;
+    l->tokens = (struct source_tokens){.tokenizer = t,
+                                       .vocab_size = o->vocab_size ? o->vocab_size : size,
+                                       .bos = o->data->bos,
+                                       .eos = o->data->eos};
+    l->masked = !strcmp(o->objective->name, "masked");
+    if (o->vocab_size && size > o->vocab_size)
+        FAIL(CONFIG, "the tokenizer has %d tokens, model.vocab_size is %d", size, o->vocab_size);
+    if (l->masked && !t) FAIL(CONFIG, "objective.name = \"masked\" needs data.tokenizer");
+    if (l->masked) {
+        l->mask_id = tokenizer_special(t, o->objective->mask_token);
+        if (l->mask_id < 0)
+            FAIL(CONFIG, "objective.mask_token = \"%s\": the tokenizer has no such special token",
+                 o->objective->mask_token);
+    }
+    if (!t) return STATUS_OK;
+    struct text bytes = {0};
+    int64_t ids = l->tokens.vocab_size > size ? l->tokens.vocab_size : size;
+    l->bytes_of = heap((size_t)ids);
+    for (int32_t id = 0; id < size; id++) {
+        text_clear(&bytes);
+        if (tokenizer_special_name(t, id) || tokenizer_decode(t, &id, 1, &bytes)) continue;
+        l->bytes_of[id] = (unsigned char)(bytes.len < 255 ? bytes.len : 255);
+    }
+    text_release(&bytes);
+    TRY(encoder_make(&l->tokens.encoder, t));
+    return STATUS_OK;
+}
+
+static enum status open_loader(struct loader *l)
+{
+    const struct loader_options *o = &l->options;
+    TRY(open_sources(l));
+    TRY(open_tokens(l));
+    TRY(choose_streams(l));
+    l->rules.sources = l->sources;
+    l->rules.seed = (uint64_t)(o->data->seed < 0 ? 0 : o->data->seed);
+    l->rules.window = o->once ? 1 : (uint64_t)o->data->shuffle_window;
+    l->rules.validation_share = o->data->validation_share;
+    l->rules.held_out = o->validation;
+    l->rules.once = o->once;
+    l->rules.overlap = o->data->row_overlap && !l->masked;
+    l->cursor_ints = STREAM_INTS + SHARE_INTS * l->rules.num_sources;
+    l->streams = heap(l->rules.num_streams * sizeof *l->streams);
+    l->cursors = heap(l->rules.num_streams * l->cursor_ints * sizeof *l->cursors);
+    for (uint64_t s = 0; s < l->rules.num_streams; s++) {
+        stream_init(&l->streams[s], &l->rules, s);
+        stream_save(&l->streams[s], l->cursors + s * l->cursor_ints);
+    }
+    l->raw = heap(((size_t)o->seq_len + 1) * sizeof *l->raw);
+    l->begins = heap((size_t)o->seq_len + 1);
+    l->num_slots = o->rows_ahead ? (uint64_t)o->rows_ahead : 1;
+    l->slots = heap(l->num_slots * sizeof *l->slots);
+    for (uint64_t i = 0; i < l->num_slots; i++) row_init(&l->slots[i], o->seq_len, l->cursor_ints);
+    return STATUS_OK;
+}
+
+enum status loader_open(struct loader **out, const struct loader_options *options)
+{
+    struct loader *l = heap(sizeof *l);
+    l->options = *options;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    enum status st = open_loader(l);
+    *out = st ? NULL : l;
+    if (st) loader_close(l);
+    return st;
+}
+
+void loader_close(struct loader *l)
+{
+    if (!l) return;
+    stop_thread(l);
+    for (uint64_t s = 0; l->streams && s < l->rules.num_streams; s++)
+        stream_release(&l->streams[s]);
+    for (uint64_t i = 0; l->slots && i < l->num_slots; i++) row_release(&l->slots[i]);
+    for (size_t i = 0; i < l->rules.num_sources; i++) source_close(&l->sources[i]);
+    encoder_free(l->tokens.encoder);
+    text_release(&l->tokens.text);
+    free(l->streams), free(l->slots), free(l->sources), free(l->cursors);
+    free(l->bytes_of), free(l->raw), free(l->begins);
+    pthread_mutex_destroy(&l->lock);
+    pthread_cond_destroy(&l->changed);
+    free(l);
+}
+
+/* What must be the same for a cursor to mean the same rows. */
+static uint32_t settings_fingerprint(const struct loader *l)
+{
+    const struct loader_options *o = &l->options;
+    struct text t = {0};
+    text_addf(&t, "%llu %d %llu %d %d %d %.17g %s %.17g", (unsigned long long)l->rules.seed,
+              o->seq_len, (unsigned long long)l->rules.window, o->data->bos, o->data->eos,
+              l->rules.overlap, l->rules.validation_share, o->objective->name,
+              l->masked ? o->objective->mask_probability : 0);
+    uint32_t sum = checksum_crc32c(0, t.data, t.len);
+    text_release(&t);
+    return sum;
+}
+
+enum status loader_save(const struct loader *l, struct text *json)
+{
+    uint64_t next = l->handed_out * (uint64_t)l->options.num_shares;
+    text_addf(json, "{\"format\": 1, \"next_row\": %llu, \"settings\": %u, \"sources\": [",
+              (unsigned long long)next, settings_fingerprint(l));
+    for (size_t i = 0; i < l->rules.num_sources; i++)
+        text_addf(json, "%s%u", i ? ", " : "", l->sources[i].fingerprint);
+    text_adds(json, "], \"streams\": [");
+    for (uint64_t s = 0; s < l->rules.num_streams; s++) {
+        text_adds(json, s ? ",\n[" : "\n[");
+        for (size_t i = 0; i < l->cursor_ints; i++)
+            text_addf(json, "%s%lld", i ? "," : "", (long long)l->cursors[s * l->cursor_ints + i]);
+        text_adds(json, "]");
+    }
+    text_adds(json, "]}");
+    return STATUS_OK;
+}
+
+static enum status check_origin(const struct loader *l, const struct json *cursor)
+{
+    int64_t sum;
+    const struct json *sources = json_get(cursor, "sources"), *v = json_first(sources);
+    TRY(json_get_int(cursor, "settings", 0, UINT32_MAX, &sum));
+    if (sum != settings_fingerprint(l))
+        FAIL(DATA, "the checkpoint's data cursor is of other settings of the data (seed, seq_len, "
+                   "shuffle_window, bos, eos, row_overlap, validation_share, objective)");
+    if (json_count(sources) != l->rules.num_sources)
+        FAIL(DATA, "the checkpoint's data cursor is of %zu sources; there are %zu",
+             json_count(sources), l->rules.num_sources);
+    for (size_t i = 0; i < l->rules.num_sources; i++, v = json_next(v))
+        if (!json_as_int(v, 0, UINT32_MAX, &sum) || sum != l->sources[i].fingerprint)
+            FAIL(DATA,
+                 "%s is not what the checkpoint's data cursor was made with: its files, "
+                 "column or weight have changed",
+                 l->sources[i].config->path);
+    return STATUS_OK;
+}
+
+enum status loader_load(struct loader *l, const struct json *cursor)
+{
+    int64_t next, most = INT64_C(1) << 53;
+    BUG_IF(l->running || l->handed_out);
+    if (!json_is_object(cursor)) FAIL(DATA, "the checkpoint has no data cursor");
+    TRY(check_origin(l, cursor));
+    TRY(json_get_int(cursor, "next_row", 0, most, &next));
+    const struct json *streams = json_get(cursor, "streams"), *s = json_first(streams);
+    if (json_count(streams) != l->rules.num_streams)
+        FAIL(DATA, "the checkpoint's data cursor is of %zu streams; there are %llu",
+             json_count(streams), (unsigned long long)l->rules.num_streams);
+    if (next % l->options.num_shares)
+        FAIL(DATA, "row %lld is not where %d ranks could begin", (long long)next,
+             l->options.num_shares);
+    for (uint64_t i = 0; i < l->rules.num_streams; i++, s = json_next(s)) {
+        int64_t *ints = l->cursors + i * l->cursor_ints;
+        const struct json *v = json_first(s);
+        for (size_t j = 0; j < l->cursor_ints; j++, v = json_next(v))
+            if (!v || !json_as_int(v, -1, most, &ints[j]))
+                FAIL(DATA, "the data cursor of stream %llu is damaged", (unsigned long long)i);
+        if (ints[2] >= (int64_t)l->rules.num_sources || ints[0] < 0 || ints[1] < 0 || ints[3] < 0 ||
+            (ints[1] > 0 && ints[2] < 0))
+            FAIL(DATA, "the data cursor of stream %llu is damaged", (unsigned long long)i);
+        stream_load(&l->streams[i], ints);
+    }
+    l->handed_out = l->made = (uint64_t)(next / l->options.num_shares);
+    return STATUS_OK;
+}
+
+int64_t loader_memory_bytes(const struct loader *l)
+{
+    enum { ENCODER = 5 << 20, DOCUMENT = 16 << 10 };
+    int64_t row = (int64_t)l->options.seq_len * 16 + (int64_t)l->cursor_ints * 8;
+    int64_t share = (int64_t)l->rules.window * (int64_t)(sizeof(struct found) + 4);
+    bool packed = false;
+    for (size_t i = 0; i < l->rules.num_sources; i++) packed |= l->sources[i].kind == SOURCE_PACKED;
+    if (packed) share += (int64_t)l->rules.window * DOCUMENT + (1 << 20);
+    int64_t streams = (int64_t)l->rules.num_streams * ((int64_t)l->rules.num_sources * share +
+                                                       DOCUMENT + (int64_t)l->cursor_ints * 8);
+    return (int64_t)l->num_slots * row + streams + (l->tokens.encoder ? ENCODER : 0);
+}

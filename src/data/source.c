@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/source.h"
+
+#include "base/checksum.h"
+#include "base/json.h"
+#include "data/jsonl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 4096 };
+
+static bool ends_in(const char *path, const char *suffix)
+{
+    size_t n = strlen(path), m = strlen(suffix);
+    return n > m && !strcmp(path + n - m, suffix);
+}
+
+static enum status kind_of(struct source *s, const char *path, enum source_kind *kind)
+{
+    static const struct {
+        const char *suffix;
+        enum source_kind kind;
+    } kinds[] = {
+        {".jsonl", SOURCE_LINES},   {".txt", SOURCE_CHUNKS},      {".bin", SOURCE_TOKENS},
+        {".idx", SOURCE_TOKENS},    {".jsonl.gz", SOURCE_PACKED}, {".jsonl.zst", SOURCE_PACKED},
+        {".txt.gz", SOURCE_PACKED}, {".txt.zst", SOURCE_PACKED},  {".json.gz", SOURCE_PACKED}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (ends_in(path, kinds[i].suffix)) {
+            *kind = kinds[i].kind;
+            s->packed_text = strstr(kinds[i].suffix, ".txt") != NULL;
+            return STATUS_OK;
+        }
+    FAIL(CONFIG,
+         "%s: unknown kind of data; .txt, .jsonl (both also .gz, .zst) and .bin/.idx are "
+         "read",
+         path);
+}
+
+static enum status open_file(struct source *s, const char *path)
+{
+    enum source_kind kind;
+    s->files = heap_grow(s->files, s->num_files + 1, sizeof *s->files);
+    struct source_file *f = &s->files[s->num_files++];
+    *f = (struct source_file){.path = heap_string(path, strlen(path)), .first = s->places};
+    if (file_is_dir(path)) FAIL(CONFIG, "%s: a folder; name files, as in %s/*.jsonl", path, path);
+    TRY(kind_of(s, path, &kind));
+    if (s->num_files > 1 && kind != s->kind)
+        FAIL(CONFIG, "%s: the files of a source must be of one kind", path);
+    s->kind = kind;
+    uint64_t size;
+    if (kind == SOURCE_TOKENS) {
+        TRY(megatron_open(&f->tokens, path));
+        s->places += f->tokens.num_documents;
+        size = f->tokens.bin.size;
+    } else if (kind == SOURCE_PACKED) {
+        TRY(file_size(path, &size));
+    } else {
+        TRY(file_map_open(&f->map, path));
+        size = f->map.size;
+        s->places += kind == SOURCE_LINES ? size : (size + CHUNK - 1) / CHUNK;
+    }
+    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    s->fingerprint = checksum_crc32c(s->fingerprint, name, strlen(name));
+    s->fingerprint = checksum_crc32c(s->fingerprint, &size, sizeof size);
+    return STATUS_OK;
+}
+
+/* A prefix of .bin/.idx, or everything a pattern matches; of a pair the .idx alone is taken. */
+static enum status open_files(struct source *s, const char *path)
+{
+    struct text idx = {0};
+    struct file_list list = {0};
+    enum status st = STATUS_OK;
+    text_addf(&idx, "%s.idx", path);
+    if (file_exists(idx.data)) {
+        st = open_file(s, idx.data);
+        goto out;
+    }
+    TRY_OUT(file_glob(&list, path));
+    for (size_t i = 0; i < list.count; i++) {
+        if (ends_in(list.paths[i], ".bin") && i + 1 < list.count &&
+            ends_in(list.paths[i + 1], ".idx"))
+            continue;
+        TRY_OUT(open_file(s, list.paths[i]));
+    }
+out:
+    file_list_release(&list);
+    text_release(&idx);
+    return st;
+}
+
+enum status source_open(struct source *s, const struct source_config *config)
+{
+    *s = (struct source){.config = config};
+    enum status st = open_files(s, config->path);
+    s->fingerprint = checksum_crc32c(s->fingerprint, config->column, strlen(config->column));
+    s->fingerprint = checksum_crc32c(s->fingerprint, &config->weight, sizeof config->weight);
+    if (!st && s->kind != SOURCE_PACKED && !s->places)
+        st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: there is nothing in it",
+                         config->path);
+    if (st) source_close(s);
+    return st;
+}
+
+void source_close(struct source *s)
+{
+    for (size_t i = 0; i < s->num_files; i++) {
+        file_map_close(&s->files[i].map);
+        megatron_close(&s->files[i].tokens);
+        free(s->files[i].path);
+    }
+    free(s->files);
+    *s = (struct source){0};
+}
+
+uint64_t source_count(const struct source *s, uint64_t enough)
+{
+    uint64_t lines = 0;
+    if (s->kind == SOURCE_PACKED) return enough;
+    if (s->kind != SOURCE_LINES) return s->places < enough ? s->places : enough;
+    for (size_t i = 0; i < s->num_files && lines < enough; i++) {
+        const unsigned char *at = s->files[i].map.data, *end = at + s->files[i].map.size;
+        for (; at < end && lines < enough; lines++) {
+            const unsigned char *stop = memchr(at, '\n', (size_t)(end - at));
+            at = stop ? stop + 1 : end;
+        }
+    }
+    return lines;
+}
+
+void source_reader_close(struct source_reader *r)
+{
+    lines_close(r->lines);
+    *r = (struct source_reader){0};
+}
+
+static size_t file_of(const struct source *s, uint64_t place)
+{
+    size_t low = 0, high = s->num_files;
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        if (s->files[middle].first <= place)
+            low = middle;
+        else
+            high = middle;
+    }
+    while (low + 1 < s->num_files && s->files[low + 1].first <= place) low++;
+    return low;
+}
+
+/* The next place where a line begins, from anywhere. */
+static void find_line(const struct source *s, uint64_t *place, uint64_t end, struct found *f,
+                      bool *none)
+{
+    for (*none = true; *none && *place < end;) {
+        size_t i = file_of(s, *place);
+        const struct source_file *file = &s->files[i];
+        const unsigned char *data = file->map.data;
+        uint64_t at = *place - file->first, size = file->map.size;
+        if (at > 0 && data[at - 1] != '\n') { /* inside a line that belongs to the share before */
+            const unsigned char *stop = memchr(data + at, '\n', size - at);
+            *place = file->first + (stop ? (uint64_t)(stop - data) + 1 : size);
+            continue;
+        }
+        const unsigned char *stop = memchr(data + at, '\n', size - at);
+        uint64_t len = stop ? (uint64_t)(stop - data) - at : size - at;
+        *f = (struct found){*place, i, at, len, f->text};
+        *place += len + (stop != NULL);
+        *none = len == 0 || (len == 1 && data[at] == '\r'); /* an empty line is no document */
+    }
+}
+
+/* Where chunk k begins: the first line start within it, else after a space, else a character. */
+static uint64_t chunk_begin(const struct source_file *f, uint64_t k)
+{
+    uint64_t from = k * CHUNK, size = f->map.size;
+    const unsigned char *data = f->map.data;
+    if (!k) return 0;
+    if (from >= size) return size;
+    uint64_t room = size - from < CHUNK ? size - from : CHUNK;
+    if (data[from - 1] == '\n') return from;
+    const unsigned char *stop = memchr(data + from, '\n', room);
+    if (!stop) stop = memchr(data + from, ' ', room);
+    if (stop) return (uint64_t)(stop - data) + 1;
+    while (from < size && (data[from] & 0xC0) == 0x80) from++;
+    return from;
+}
+
+static void find_chunk(const struct source *s, uint64_t *place, uint64_t end, struct found *f,
+                       bool *none)
+{
+    for (*none = true; *none && *place < end; ++*place) {
+        size_t i = file_of(s, *place);
+        uint64_t k = *place - s->files[i].first, at = chunk_begin(&s->files[i], k);
+        uint64_t len = chunk_begin(&s->files[i], k + 1) - at;
+        *f = (struct found){*place, i, at, len, f->text};
+        *none = !len;
+    }
+}
+
+static void find_tokens(const struct source *s, uint64_t *place, uint64_t end, struct found *f,
+                        bool *none)
+{
+    for (*none = true; *none && *place < end; ++*place) {
+        size_t i = file_of(s, *place);
+        uint64_t d = *place - s->files[i].first, len = megatron_length(&s->files[i].tokens, d);
+        *f = (struct found){*place, i, d, len, f->text};
+        *none = !len;
+    }
+}
+
+static enum status find_packed(const struct source *s, struct source_reader *r, uint64_t share,
+                               uint64_t shares, uint64_t *place, struct found *f, bool *none)
+{
+    if (!r->lines || r->next > *place) { /* it can only be read from the start */
+        source_reader_close(r);
+        TRY(lines_open(&r->lines, s->files[0].path));
+    }
+    for (*none = true; *none;) {
+        const char *line;
+        size_t len;
+        bool end;
+        TRY(lines_next(r->lines, &line, &len, &end));
+        if (end) {
+            if (r->file + 1 == s->num_files) return STATUS_OK;
+            lines_close(r->lines);
+            r->lines = NULL;
+            TRY(lines_open(&r->lines, s->files[++r->file].path));
+            continue;
+        }
+        uint64_t here = r->next++;
+        if (here < *place || here % shares != share || !len) continue;
+        *f = (struct found){here, r->file, here, len, f->text};
+        text_clear(&f->text);
+        text_add(&f->text, line, len);
+        *place = here + 1;
+        *none = false;
+    }
+    return STATUS_OK;
+}
+
+enum status source_find(const struct source *s, struct source_reader *r, uint64_t share,
+                        uint64_t shares, uint64_t *place, uint64_t end, struct found *f, bool *none)
+{
+    switch (s->kind) {
+    case SOURCE_LINES: find_line(s, place, end, f, none); return STATUS_OK;
+    case SOURCE_CHUNKS: find_chunk(s, place, end, f, none); return STATUS_OK;
+    case SOURCE_TOKENS: find_tokens(s, place, end, f, none); return STATUS_OK;
+    case SOURCE_PACKED: return find_packed(s, r, share, shares, place, f, none);
+    }
+    BUG("unknown kind of source");
+}
+
+static void add_id(struct token_list *out, bool wanted, int32_t id)
+{
+    if (!wanted || id < 0) return;
+    token_list_reserve(out, 1);
+    out->ids[out->count++] = id;
+}
+
+static enum status read_text(const struct source *s, const struct found *f, struct source_tokens *t,
+                             struct token_list *out)
+{
+    const struct source_file *file = &s->files[f->file];
+    const char *bytes =
+        s->kind == SOURCE_PACKED ? f->text.data : (const char *)file->map.data + f->at;
+    size_t len = s->kind == SOURCE_PACKED ? f->text.len : f->len;
+    bool plain = s->kind == SOURCE_CHUNKS, first = true, last = true;
+    if (plain) {
+        first = f->at == 0;
+        last = f->at + f->len == file->map.size;
+    }
+    if (plain || s->packed_text) {
+        if (!utf8_valid(bytes, len))
+            FAIL(DATA, "%s: the text from byte %llu on is not UTF-8", file->path,
+                 (unsigned long long)f->at);
+    } else {
+        char where[512];
+        snprintf(where, sizeof where, "%.400s, %s %llu", file->path,
+                 s->kind == SOURCE_PACKED ? "line" : "line at byte", (unsigned long long)f->at);
+        TRY(jsonl_text(bytes, len, s->config->column, where, &t->text));
+        bytes = t->text.data, len = t->text.len;
+        if (!len) return STATUS_OK; /* an empty text is no document */
+    }
+    add_id(out, t->bos && first, tokenizer_bos(t->tokenizer));
+    TRY(encoder_encode(t->encoder, bytes, len, out));
+    add_id(out, t->eos && last, tokenizer_eos(t->tokenizer));
+    return STATUS_OK;
+}
+
+enum status source_read(const struct source *s, const struct found *f, struct source_tokens *t,
+                        struct token_list *out)
+{
+    if (s->kind != SOURCE_TOKENS) {
+        if (!t->encoder)
+            FAIL(CONFIG, "%s is text: data.tokenizer says how to read it", s->config->path);
+        return read_text(s, f, t, out);
+    }
+    if (f->len > 1 << 30)
+        FAIL(DATA, "%s: a document of %llu tokens", s->config->path, (unsigned long long)f->len);
+    token_list_reserve(out, f->len);
+    TRY(megatron_read(&s->files[f->file].tokens, f->at, t->vocab_size, out->ids + out->count));
+    out->count += f->len;
+    return STATUS_OK;
+}

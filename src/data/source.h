@@ -1,0 +1,76 @@
+/* source.h -- one source of the mixture as numbered places where documents begin.
+ *
+ * Kinds    A .jsonl file's documents are its lines; a place is a byte of the files laid end to end.
+ *          A .txt file is cut into chunks of about 4 KiB at line ends; a place is the chunk's
+ * number. A .bin/.idx document's place is its number.  In .gz and .zst files, which cannot seek, a
+ *          place is the number of the line.
+ * Shares   Stream s of V owns the places [s*P/V, (s+1)*P/V); of compressed sources those with
+ *          place mod V == s. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "data/data_config.h"
+#include "data/lines.h"
+#include "formats/megatron.h"
+#include "tokenizer/tokenizer.h"
+
+enum source_kind { SOURCE_LINES, SOURCE_CHUNKS, SOURCE_TOKENS, SOURCE_PACKED };
+
+struct source_file {
+    char *path;
+    struct file_map map;
+    struct megatron tokens;
+    uint64_t first; /* place where the file begins */
+};
+
+struct source {
+    const struct source_config *config; /* borrowed */
+    enum source_kind kind;
+    bool packed_text; /* SOURCE_PACKED of .txt: a line is a document */
+    struct source_file *files;
+    size_t num_files;
+    uint64_t places;      /* end of the places; 0 where it is unknown (packed) */
+    uint32_t fingerprint; /* of the files' names and sizes, and of what is read from them */
+};
+
+/* MISSING, DATA, CONFIG: the path matches nothing, the kind is unknown, a file is damaged. */
+enum status source_open(struct source *s, const struct source_config *config);
+void source_close(struct source *s);
+
+/* At least how many documents there are, counting no further than `enough`. */
+uint64_t source_count(const struct source *s, uint64_t enough);
+
+/* A document found, not yet read.  For packed sources `text` holds it; else it lies in the file. */
+struct found {
+    uint64_t place;
+    size_t file;
+    uint64_t at;  /* byte in the file, or number of the document */
+    uint64_t len; /* bytes, or tokens */
+    struct text text;
+};
+
+/* A reader's own state over a packed source: which line comes next. */
+struct source_reader {
+    struct lines *lines;
+    size_t file;
+    uint64_t next;
+};
+void source_reader_close(struct source_reader *r);
+
+/* The first document at or after *place and before `end` (packed: of the share); *place moves
+ * behind it.  *none: there is no further one. */
+enum status source_find(const struct source *s, struct source_reader *r, uint64_t share,
+                        uint64_t shares, uint64_t *place, uint64_t end, struct found *f,
+                        bool *none);
+
+/* Its token ids, BOS and EOS included where the text begins and ends.  `text` is working memory.
+ * With neither encoder nor tokenizer the source must hold ids. */
+struct source_tokens {
+    const struct tokenizer *tokenizer;
+    struct encoder *encoder;
+    int64_t vocab_size;
+    bool bos, eos;
+    struct text text;
+};
+enum status source_read(const struct source *s, const struct found *f, struct source_tokens *t,
+                        struct token_list *out);

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/stream.h"
+
+#include "base/rng.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void stream_init(struct stream *s, const struct stream_rules *rules, uint64_t number)
+{
+    *s = (struct stream){.rules = rules, .number = number, .source = -1, .carry = -1};
+    s->shares = heap(rules->num_sources * sizeof *s->shares);
+    for (size_t i = 0; i < rules->num_sources; i++) {
+        __extension__ typedef unsigned __int128 wide;
+        struct share *h = &s->shares[i];
+        wide places = rules->sources[i].places;
+        h->begin = (uint64_t)(places * number / rules->num_streams);
+        h->end = (uint64_t)(places * (number + 1) / rules->num_streams);
+        h->window_at = h->begin;
+    }
+}
+
+static void share_release(struct share *h, uint64_t window)
+{
+    for (uint64_t i = 0; h->window && i < window; i++) text_release(&h->window[i].text);
+    source_reader_close(&h->reader);
+    free(h->window);
+    free(h->order);
+}
+
+void stream_release(struct stream *s)
+{
+    for (size_t i = 0; s->shares && i < s->rules->num_sources; i++)
+        share_release(&s->shares[i], s->rules->window);
+    free(s->shares);
+    token_list_release(&s->tokens);
+}
+
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+static bool is_held_out(const struct stream_rules *r, size_t source, uint64_t place)
+{
+    return r->validation_share > 0 &&
+           rng_uniform(0, RNG_VALIDATION, source, place) < r->validation_share;
+}
+
+/* Fisher and Yates, drawn by counter. */
+static void shuffle(const struct stream *s, size_t source, struct share *h)
+{
+    const struct stream_rules *r = s->rules;
+    uint64_t step = (s->number * r->num_sources + source) & 0xFFFFFFFFFF;
+    uint64_t key = mix(h->epoch ^ mix(h->window_at));
+    for (uint64_t i = 0; i < h->count; i++) h->order[i] = (uint32_t)i;
+    for (uint64_t i = h->count; i > 1 && !r->once; i--) {
+        uint64_t j = rng_below(i, r->seed, RNG_SHUFFLE, step, key + i);
+        uint32_t kept = h->order[i - 1];
+        h->order[i - 1] = h->order[j];
+        h->order[j] = kept;
+    }
+}
+
+/* Finds the documents of the window at h->window_at. */
+static enum status load_window(struct stream *s, size_t source, struct share *h)
+{
+    const struct stream_rules *r = s->rules;
+    bool none = false;
+    if (!h->window) {
+        h->window = heap(r->window * sizeof *h->window);
+        h->order = heap(r->window * sizeof *h->order);
+    }
+    h->after = h->window_at;
+    for (h->count = 0; h->count < r->window;) {
+        struct found *f = &h->window[h->count];
+        TRY(source_find(&r->sources[source], &h->reader, s->number, r->num_streams, &h->after,
+                        h->end, f, &none));
+        if (none) break;
+        h->count += is_held_out(r, source, f->place) == r->held_out;
+    }
+    shuffle(s, source, h);
+    h->loaded = true;
+    return STATUS_OK;
+}
+
+/* The next window, or the first of the next epoch; *none in a single pass: the share is over. */
+static enum status next_window(struct stream *s, size_t source, struct share *h, bool *none)
+{
+    const struct stream_rules *r = s->rules;
+    h->window_at = h->after;
+    h->used = 0;
+    TRY(load_window(s, source, h));
+    *none = false;
+    if (h->count) return STATUS_OK;
+    *none = r->once;
+    if (r->once) return STATUS_OK;
+    h->epoch++;
+    h->window_at = h->begin;
+    TRY(load_window(s, source, h));
+    if (!h->count)
+        FAIL(CONFIG, "%s: stream %llu of %llu has no document; lower data.streams",
+             r->sources[source].config->path, (unsigned long long)s->number,
+             (unsigned long long)r->num_streams);
+    return STATUS_OK;
+}
+
+static size_t choose(const struct stream *s)
+{
+    const struct stream_rules *r = s->rules;
+    double total = 0, at = rng_uniform(r->seed, RNG_SOURCE, s->number, (uint64_t)s->draws);
+    for (size_t i = 0; i < r->num_sources; i++) total += r->sources[i].config->weight;
+    at *= total;
+    for (size_t i = 0; i + 1 < r->num_sources; i++) {
+        at -= r->sources[i].config->weight;
+        if (at < 0) return i;
+    }
+    return r->num_sources - 1;
+}
+
+static enum status read_current(struct stream *s, struct source_tokens *t)
+{
+    struct share *h = &s->shares[s->source];
+    if (!h->loaded) TRY(load_window(s, (size_t)s->source, h));
+    s->tokens.count = 0;
+    s->restored = false;
+    if (h->used < 1 || h->used > h->count)
+        FAIL(DATA, "%s: the cursor points beyond its window; the data has changed",
+             s->rules->sources[s->source].config->path);
+    TRY(source_read(&s->rules->sources[s->source], &h->window[h->order[h->used - 1]], t,
+                    &s->tokens));
+    return STATUS_OK;
+}
+
+/* Draws documents until one has tokens. */
+static enum status draw(struct stream *s, struct source_tokens *t)
+{
+    const struct stream_rules *r = s->rules;
+    for (s->tokens.count = 0; !s->tokens.count;) {
+        bool none = false;
+        if (r->once)
+            s->source = s->source < 0 ? 0 : s->source;
+        else
+            s->source = (int64_t)choose(s);
+        struct share *h = &s->shares[s->source];
+        if (!h->loaded) TRY(load_window(s, (size_t)s->source, h));
+        if (h->used == h->count) TRY(next_window(s, (size_t)s->source, h, &none));
+        if (none && s->source + 1 == (int64_t)r->num_sources) {
+            s->ended = true;
+            return STATUS_OK;
+        }
+        if (none) {
+            s->source++;
+            continue;
+        }
+        h->used++;
+        s->draws++;
+        s->offset = 0;
+        TRY(read_current(s, t));
+    }
+    return STATUS_OK;
+}
+
+enum status stream_row(struct stream *s, struct source_tokens *t, int need, int32_t *ids,
+                       unsigned char *begins, int *filled)
+{
+    int n = 0;
+    memset(begins, 0, (size_t)need);
+    if (s->restored) TRY(read_current(s, t));
+    if (s->rules->overlap && s->carry >= 0) ids[n++] = (int32_t)s->carry;
+    while (n < need) {
+        if ((size_t)s->offset >= s->tokens.count) {
+            TRY(draw(s, t));
+            if (s->ended) break;
+            begins[n] = 1;
+        }
+        size_t left = s->tokens.count - (size_t)s->offset, room = (size_t)(need - n);
+        size_t count = left < room ? left : room;
+        memcpy(ids + n, s->tokens.ids + s->offset, count * sizeof *ids);
+        n += (int)count;
+        s->offset += (int64_t)count;
+    }
+    if (n == need && s->rules->overlap) s->carry = ids[need - 1];
+    s->rows++;
+    *filled = n;
+    return STATUS_OK;
+}
+
+void stream_save(const struct stream *s, int64_t *ints)
+{
+    const int64_t own[STREAM_INTS] = {s->rows, s->draws, s->source, s->offset, s->carry};
+    memcpy(ints, own, sizeof own);
+    for (size_t i = 0; i < s->rules->num_sources; i++) {
+        const struct share *h = &s->shares[i];
+        const int64_t share[SHARE_INTS] = {(int64_t)h->epoch, (int64_t)h->window_at,
+                                           (int64_t)h->used};
+        memcpy(ints + STREAM_INTS + SHARE_INTS * i, share, sizeof share);
+    }
+}
+
+void stream_load(struct stream *s, const int64_t *ints)
+{
+    s->rows = ints[0], s->draws = ints[1], s->source = ints[2];
+    s->offset = ints[3], s->carry = ints[4];
+    s->tokens.count = 0;
+    s->restored = s->draws > 0;
+    for (size_t i = 0; i < s->rules->num_sources; i++) {
+        const int64_t *share = ints + STREAM_INTS + SHARE_INTS * i;
+        struct share *h = &s->shares[i];
+        h->epoch = (uint64_t)share[0], h->window_at = (uint64_t)share[1];
+        h->used = (uint64_t)share[2];
+        h->loaded = false;
+    }
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/megatron.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char magic[9] = "MMIDIDX\0\0";
+
+static int64_t integer(const unsigned char *at, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++) value |= (uint64_t)at[i] << (8 * i);
+    return (int64_t)value;
+}
+
+static int64_t length_of(const struct megatron *m, uint64_t s)
+{
+    return (int32_t)integer(m->lengths + 4 * s, 4);
+}
+static int64_t pointer_of(const struct megatron *m, uint64_t s)
+{
+    return integer(m->pointers + 8 * s, 8);
+}
+static int64_t first_of(const struct megatron *m, uint64_t d)
+{
+    return integer(m->documents + 8 * d, 8);
+}
+
+static enum status read_index(struct megatron *m, const char *path)
+{
+    static const int bytes_of[] = {0, 1, 1, 2, 4, 8, 0, 0, 2};
+    struct reader r = {m->idx.data, m->idx.data + m->idx.size, path};
+    const unsigned char *head;
+    uint64_t version, ends;
+    uint8_t dtype;
+    size_t bytes;
+    TRY(reader_bytes(&r, sizeof magic, &head, "the magic"));
+    if (memcmp(head, magic, sizeof magic)) FAIL(DATA, "%s: no Megatron index", path);
+    TRY(reader_u64(&r, &version, "the version"));
+    if (version != 1) FAIL(DATA, "%s: version %llu", path, (unsigned long long)version);
+    TRY(reader_u8(&r, &dtype, "the dtype"));
+    if (dtype >= sizeof bytes_of / sizeof *bytes_of || !bytes_of[dtype])
+        FAIL(DATA, "%s: dtype %d is none of whole numbers", path, dtype);
+    TRY(reader_u64(&r, &m->num_sequences, "the number of sequences"));
+    TRY(reader_u64(&r, &ends, "the number of documents"));
+    TRY(reader_count(&r, m->num_sequences, 4, &bytes, "the lengths"));
+    TRY(reader_bytes(&r, bytes, &m->lengths, "the lengths"));
+    TRY(reader_count(&r, m->num_sequences, 8, &bytes, "the pointers"));
+    TRY(reader_bytes(&r, bytes, &m->pointers, "the pointers"));
+    TRY(reader_count(&r, ends, 8, &bytes, "the documents"));
+    TRY(reader_bytes(&r, bytes, &m->documents, "the documents"));
+    if (!ends) FAIL(DATA, "%s: the list of documents is empty", path);
+    m->num_documents = ends - 1;
+    m->token_bytes = bytes_of[dtype];
+    m->dtype = dtype;
+    return STATUS_OK;
+}
+
+static enum status check_index(const struct megatron *m, const char *path)
+{
+    for (uint64_t s = 0; s < m->num_sequences; s++) {
+        int64_t length = length_of(m, s), at = pointer_of(m, s);
+        uint64_t bytes = (uint64_t)length * (uint64_t)m->token_bytes;
+        if (length < 0 || at < 0 || (uint64_t)at > m->bin.size ||
+            bytes > m->bin.size - (uint64_t)at)
+            FAIL(DATA,
+                 "%s: sequence %llu (%lld tokens at byte %lld) is not in the .bin of %llu "
+                 "bytes",
+                 path, (unsigned long long)s, (long long)length, (long long)at,
+                 (unsigned long long)m->bin.size);
+    }
+    for (uint64_t d = 0; d <= m->num_documents; d++) {
+        int64_t least = d ? first_of(m, d - 1) : 0, here = first_of(m, d);
+        if (here < least || (uint64_t)here > m->num_sequences)
+            FAIL(DATA, "%s: document %llu begins at sequence %lld", path, (unsigned long long)d,
+                 (long long)here);
+    }
+    return STATUS_OK;
+}
+
+enum status megatron_open(struct megatron *m, const char *prefix)
+{
+    size_t len = strlen(prefix);
+    bool suffix =
+        len > 4 && (!strcmp(prefix + len - 4, ".bin") || !strcmp(prefix + len - 4, ".idx"));
+    *m = (struct megatron){.prefix = heap_string(prefix, suffix ? len - 4 : len)};
+    struct text idx = {0}, bin = {0};
+    text_addf(&idx, "%s.idx", m->prefix);
+    text_addf(&bin, "%s.bin", m->prefix);
+    enum status st = STATUS_OK;
+    TRY_OUT(file_map_open(&m->idx, idx.data));
+    TRY_OUT(file_map_open(&m->bin, bin.data));
+    TRY_OUT(read_index(m, idx.data));
+    TRY_OUT(check_index(m, idx.data));
+out:
+    text_release(&idx), text_release(&bin);
+    if (st) megatron_close(m);
+    return st;
+}
+
+void megatron_close(struct megatron *m)
+{
+    file_map_close(&m->idx);
+    file_map_close(&m->bin);
+    free(m->prefix);
+    *m = (struct megatron){0};
+}
+
+uint64_t megatron_length(const struct megatron *m, uint64_t d)
+{
+    uint64_t tokens = 0;
+    for (int64_t s = first_of(m, d); s < first_of(m, d + 1); s++)
+        tokens += (uint64_t)length_of(m, (uint64_t)s);
+    return tokens;
+}
+
+enum status megatron_read(const struct megatron *m, uint64_t d, int64_t vocab_size, int32_t *ids)
+{
+    int64_t most = vocab_size ? vocab_size : INT32_MAX;
+    for (int64_t s = first_of(m, d); s < first_of(m, d + 1); s++) {
+        const unsigned char *at = m->bin.data + pointer_of(m, (uint64_t)s);
+        for (int64_t i = 0; i < length_of(m, (uint64_t)s); i++, at += m->token_bytes) {
+            int64_t id = integer(at, m->token_bytes);
+            if (m->dtype == 2) id = (int8_t)id; /* the signed ones */
+            if (m->dtype == 3) id = (int16_t)id;
+            if (m->dtype == 4) id = (int32_t)id;
+            if (id < 0 || id >= most)
+                FAIL(DATA, "%s.bin: document %llu holds the id %lld; the vocabulary has %lld",
+                     m->prefix, (unsigned long long)d, (long long)id, (long long)most);
+            *ids++ = (int32_t)id;
+        }
+    }
+    return STATUS_OK;
+}
+
+void megatron_head(int dtype, uint64_t sequences, unsigned char head[MEGATRON_HEAD])
+{
+    uint64_t values[] = {sequences, sequences + 1};
+    memset(head, 0, MEGATRON_HEAD);
+    memcpy(head, magic, sizeof magic);
+    head[9] = 1;
+    head[17] = (unsigned char)dtype;
+    for (int v = 0; v < 2; v++)
+        for (int i = 0; i < 8; i++) head[18 + 8 * v + i] = (unsigned char)(values[v] >> (8 * i));
+}
