@@ -14,7 +14,9 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint_config.h"
+#include "formats/safetensors.h"
 #include "model/params.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,10 +26,11 @@ struct checkpoint_state {
     const struct model_shape *shape;
     const struct layout *layout;
     float *weights, *exp_avg, *exp_avg_sq; /* moments NULL: model only */
+    enum safetensors_dtype dtype;          /* of the weights on disk; saving only */
     int64_t step;                          /* optimizer steps done */
     struct text train; /* the trainer's part of state.json: one JSON object (data cursor, counts) */
-    const char *tokenizer_path;     /* file to copy in, or "" */
-    const struct text *config_toml; /* effective configuration, kept beside; or NULL */
+    const struct tokenizer *tokenizer; /* its file is copied in; or NULL */
+    const struct text *config_toml;    /* effective configuration, kept beside; or NULL */
 };
 
 struct checkpointer;
@@ -50,16 +53,18 @@ enum status checkpointer_close(struct checkpointer *c);
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *state);
 enum status checkpointer_wait(struct checkpointer *c);
 
-/* Newest complete checkpoint of the folder (or exactly `step`, if not -1): *found is its path
- * (heap, the caller frees) or NULL if there is none.  Damaged ones are skipped with a warning that
- * says what is wrong with them. */
-enum status checkpoint_find(const char *folder, int64_t step, char **found);
+/* Newest complete checkpoint of the folder whose step is below `limit` (INT64_MAX: any): *found is
+ * its path (heap, the caller frees), NULL if there is none.  Damaged ones are skipped with a
+ * warning that says what is wrong with them. */
+enum status checkpoint_find(const char *folder, int64_t limit, char **found);
+/* Exactly that step.  MISSING: it is not there.  DATA: it is damaged. */
+enum status checkpoint_find_step(const char *folder, int64_t step, char **found);
 
 /* What checkpoint_load found beside the tensors. */
 struct checkpoint_found {
     int64_t step;
-    struct json
-        *train; /* the trainer's object of state.json; NULL in a plain Hugging Face folder */
+    struct json *state;       /* state.json; the caller frees it; NULL in a plain folder */
+    const struct json *train; /* the trainer's object in it, or NULL */
     bool has_moments;
 };
 

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/folder.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+/* The number of step-<digits>, or -1. */
+static int64_t step_of(const char *name)
+{
+    size_t digits = strncmp(name, "step-", 5) ? 0 : strspn(name + 5, "0123456789");
+    if (digits < 1 || digits > 15 || name[5 + digits]) return -1;
+    return strtoll(name + 5, NULL, 10);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+enum status step_list_read(struct step_list *l, const char *folder)
+{
+    struct file_list names;
+    *l = (struct step_list){0};
+    if (!file_is_dir(folder)) return STATUS_OK;
+    TRY(file_list_dir(&names, folder));
+    l->steps = heap((names.count + 1) * sizeof *l->steps);
+    for (size_t i = 0; i < names.count; i++) {
+        int64_t step = step_of(names.paths[i]);
+        if (step >= 0) l->steps[l->count++] = step;
+    }
+    qsort(l->steps, l->count, sizeof *l->steps, by_number);
+    file_list_release(&names);
+    return STATUS_OK;
+}
+
+void step_list_release(struct step_list *l)
+{
+    free(l->steps);
+    *l = (struct step_list){0};
+}
+
+char *step_path(const char *folder, int64_t step)
+{
+    char name[32];
+    snprintf(name, sizeof name, "step-%lld", (long long)step);
+    return file_join(folder, name);
+}
+
+static bool is_leftover(const char *name)
+{
+    if (!strncmp(name, ".trash-", 7)) return true;
+    size_t len = strlen(name);
+    return !strncmp(name, "step-", 5) && len > 4 && !strcmp(name + len - 4, ".tmp");
+}
+
+static enum status clear_leftovers(const char *folder)
+{
+    struct file_list names;
+    enum status st = STATUS_OK;
+    TRY(file_list_dir(&names, folder));
+    for (size_t i = 0; i < names.count && !st; i++) {
+        if (!is_leftover(names.paths[i])) continue;
+        char *path = file_join(folder, names.paths[i]);
+        st = file_remove_tree(path);
+        free(path);
+    }
+    file_list_release(&names);
+    return st;
+}
+
+enum status folder_lock(const char *folder, int *lock)
+{
+    TRY(file_make_dirs(folder));
+    char *path = file_join(folder, ".lock");
+    enum status st = STATUS_OK;
+    *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*lock < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
+    /* File systems without locks say so; there the user must not start a run twice. */
+    if (flock(*lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        FAIL_OUT(CONFIG, "%s: another run is writing its checkpoints there", folder);
+    TRY_OUT(clear_leftovers(folder));
+out:
+    if (st) folder_unlock(*lock);
+    if (st) *lock = -1;
+    free(path);
+    return st;
+}
+
+void folder_unlock(int lock)
+{
+    if (lock >= 0) close(lock);
+}
+
+/* Out of sight first, then away: a kill in between leaves trash, not half a checkpoint. */
+static enum status discard(const char *folder, const char *path, int64_t step)
+{
+    struct text trash = {0};
+    text_addf(&trash, "%s/.trash-%lld-%ld", folder, (long long)step, (long)getpid());
+    enum status st = STATUS_OK;
+    if (rename(path, trash.data) && errno != ENOENT)
+        FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
+    TRY_OUT(file_remove_tree(trash.data));
+out:
+    text_release(&trash);
+    return st;
+}
+
+enum status folder_commit(const char *folder, const char *temporary, int64_t step)
+{
+    char *path = step_path(folder, step);
+    enum status st = STATUS_OK;
+    TRY_OUT(file_sync_dir(temporary));
+    if (!file_exists(path)) {
+        if (rename(temporary, path)) FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
+    } else if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
+        TRY_OUT(file_remove_tree(temporary)); /* it holds the older one now */
+    } else {
+        TRY_OUT(discard(folder, path, step));
+        if (rename(temporary, path)) FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
+    }
+    TRY_OUT(file_sync_dir(folder));
+out:
+    free(path);
+    return st;
+}
+
+enum status folder_retain(const char *folder, int64_t keep, int64_t step)
+{
+    struct step_list l;
+    enum status st = STATUS_OK;
+    if (!keep) return STATUS_OK;
+    TRY(step_list_read(&l, folder));
+    size_t surplus = l.count > (size_t)keep ? l.count - (size_t)keep : 0;
+    for (size_t i = 0; i < surplus && !st; i++) {
+        if (l.steps[i] == step) continue;
+        char *path = step_path(folder, l.steps[i]);
+        st = discard(folder, path, l.steps[i]);
+        free(path);
+    }
+    step_list_release(&l);
+    return st;
+}

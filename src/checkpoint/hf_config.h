@@ -1,0 +1,14 @@
+/* hf_config.h -- config.json of a Hugging Face Llama, both ways. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/text.h"
+#include "model/model_config.h"
+
+/* `dtype`: of the weights beside it, "float32".  Ids below 0 are written as null. */
+void hf_config_write(const struct model_shape *s, const char *dtype, int bos, int eos,
+                     struct text *json);
+
+/* Old and new spellings (rope_theta and rope_scaling, or rope_parameters; torch_dtype or dtype).
+ * UNSUPPORTED: not a Llama, biases, another rope type; which. */
+enum status hf_config_read(const char *path, struct model_shape *s);

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/model_files.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum status checkpoint_find_step(const char *folder, int64_t step, char **found)
+{
+    int64_t written;
+    char *path = step_path(folder, step);
+    enum status st = STATUS_OK;
+    *found = NULL;
+    if (!file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such checkpoint", path);
+    TRY_OUT(manifest_check(path, &written));
+    if (written != step)
+        FAIL_OUT(DATA, "%s: its manifest is that of step %lld", path, (long long)written);
+    *found = path;
+    return STATUS_OK;
+out:
+    free(path);
+    return st;
+}
+
+enum status checkpoint_find(const char *folder, int64_t limit, char **found)
+{
+    struct step_list l;
+    *found = NULL;
+    TRY(step_list_read(&l, folder));
+    for (size_t i = l.count; i-- > 0 && !*found;) {
+        if (l.steps[i] >= limit) continue;
+        if (checkpoint_find_step(folder, l.steps[i], found))
+            log_line(LOG_WARN, "step-%lld is no complete checkpoint: %s", (long long)l.steps[i],
+                     status_message());
+    }
+    step_list_release(&l);
+    return STATUS_OK;
+}
+
+enum status checkpoint_read_shape(const char *folder, struct model_shape *shape)
+{
+    char *path = file_join(folder, "config.json");
+    enum status st = hf_config_read(path, shape);
+    free(path);
+    return st;
+}
+
+static bool is_excluded(const struct option_list *exclude, const char *name)
+{
+    for (size_t i = 0; exclude && i < exclude->count; i++)
+        if (!fnmatch(exclude->items[i], name, 0)) return true;
+    return false;
+}
+
+/* One tensor into its place of a flat buffer. */
+static enum status load_tensor(const struct model_files *files, const struct tensor_place *t,
+                               const char *name, float *flat)
+{
+    const struct safetensors *file;
+    const struct safetensors_tensor *have = model_files_find(files, name, &file);
+    bool vector = params[t->id].axes[1] == 0;
+    if (!have) FAIL(DATA, "the tensor %s is missing", name);
+    bool same = have->num_dims == (vector ? 1 : 2) && have->shape[0] == t->rows &&
+                (vector || have->shape[1] == t->columns);
+    if (!same)
+        FAIL(DATA, "%s: tensor %s is [%lld, %lld], the model's is [%lld, %lld]", file->path, name,
+             (long long)have->shape[0], (long long)(have->num_dims > 1 ? have->shape[1] : 1),
+             (long long)t->rows, (long long)t->columns);
+    TRY(safetensors_read_f32(file, have, flat + t->offset));
+    return STATUS_OK;
+}
+
+static enum status load_flat(const struct model_files *files, const struct layout *l,
+                             const char *suffix, const struct option_list *exclude, float *flat)
+{
+    for (int i = 0; i < l->num_tensors; i++) {
+        char name[160];
+        tensor_place_name(&l->tensors[i], true, name);
+        if (is_excluded(exclude, name)) continue;
+        strcat(name, suffix);
+        TRY(load_tensor(files, &l->tensors[i], name, flat));
+    }
+    return STATUS_OK;
+}
+
+/* Nothing the model lacks may be dropped in silence. */
+static enum status refuse_strangers(const struct model_files *files, const struct layout *l,
+                                    bool tied)
+{
+    for (size_t f = 0; f < files->count; f++)
+        for (size_t i = 0; i < files->files[f].count; i++) {
+            const char *name = files->files[f].tensors[i].name;
+            if (layout_find_hf(l, name) || strstr(name, "rotary_emb.inv_freq")) continue;
+            if (tied && !strcmp(name, "lm_head.weight")) continue;
+            FAIL(DATA, "%s: the model has no tensor %s", files->files[f].path, name);
+        }
+    return STATUS_OK;
+}
+
+static enum status load_moments(const char *folder, const struct checkpoint_state *s,
+                                const struct option_list *exclude)
+{
+    struct file_list names;
+    struct model_files files = {0};
+    enum status st = STATUS_OK;
+    TRY(file_list_dir(&names, folder));
+    for (size_t i = 0; i < names.count; i++) {
+        if (strncmp(names.paths[i], "optimizer-", 10)) continue;
+        char *path = file_join(folder, names.paths[i]);
+        files.files = heap_grow(files.files, files.count + 1, sizeof *files.files);
+        st = safetensors_open(&files.files[files.count], path);
+        free(path);
+        if (st) goto out;
+        files.count++;
+    }
+    TRY_OUT(load_flat(&files, s->layout, ".exp_avg", exclude, s->exp_avg));
+    TRY_OUT(load_flat(&files, s->layout, ".exp_avg_sq", exclude, s->exp_avg_sq));
+out:
+    model_files_close(&files);
+    file_list_release(&names);
+    return st;
+}
+
+/* state.json: the step and the trainer's part. */
+static enum status load_state(const char *folder, struct checkpoint_found *found)
+{
+    char *path = file_join(folder, "state.json");
+    enum status st = json_read(path, 1 << 30, &found->state);
+    free(path);
+    TRY(st);
+    TRY(json_get_int(found->state, "step", 0, INT64_C(1) << 53, &found->step));
+    const struct json *train = json_get(found->state, "train");
+    found->train = json_is_object(train) ? train : NULL;
+    return STATUS_OK;
+}
+
+static bool has_moments(const char *folder)
+{
+    struct text pattern = {0};
+    struct file_list l;
+    text_addf(&pattern, "%s/optimizer-00001-of-*.safetensors", folder);
+    bool found = file_glob(&l, pattern.data) == STATUS_OK;
+    if (found) file_list_release(&l);
+    text_release(&pattern);
+    return found;
+}
+
+enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
+                            const struct option_list *exclude, struct checkpoint_found *found)
+{
+    struct model_files files = {0};
+    char *manifest = file_join(folder, MANIFEST_NAME);
+    bool ours = file_exists(manifest);
+    enum status st = STATUS_OK;
+    *found = (struct checkpoint_found){0};
+    free(manifest);
+    if (ours) TRY(manifest_verify(folder, NULL));
+    TRY_OUT(model_files_open(&files, folder));
+    TRY_OUT(refuse_strangers(&files, state->layout, state->shape->tied));
+    TRY_OUT(load_flat(&files, state->layout, "", exclude, state->weights));
+    if (!ours) goto out;
+    TRY_OUT(load_state(folder, found));
+    found->has_moments = has_moments(folder);
+    if (state->exp_avg && found->has_moments && !is_excluded(exclude, "optimizer"))
+        TRY_OUT(load_moments(folder, state, exclude));
+out:
+    if (st) {
+        json_free(found->state);
+        *found = (struct checkpoint_found){0};
+    }
+    model_files_close(&files);
+    return st;
+}
+
+enum status checkpoint_verify(const char *folder)
+{
+    struct model_files files;
+    TRY(manifest_verify(folder, NULL));
+    TRY(model_files_open(&files, folder));
+    model_files_close(&files);
+    return STATUS_OK;
+}

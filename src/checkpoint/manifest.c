@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/manifest.h"
+
+#include "base/checksum.h"
+#include "base/file.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_BYTES = 256 << 20 };
+
+/* What a chunk's sum begins with. */
+static uint32_t identity(int64_t step, const char *name, uint64_t chunk)
+{
+    char text[512];
+    int n = snprintf(text, sizeof text, "%lld/%s/%llu", (long long)step, name,
+                     (unsigned long long)chunk);
+    return checksum_crc32c(0, text, (size_t)n);
+}
+
+enum status sealed_open(struct sealed_file *f, struct manifest *m, const char *name)
+{
+    *f = (struct sealed_file){.manifest = m, .name = heap_string(name, strlen(name))};
+    f->path = file_join(m->folder, name);
+    f->fd = open(f->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (f->fd < 0) FAIL(IO, "%s: %s", f->path, strerror(errno));
+    f->crc = identity(m->step, name, 0);
+    return STATUS_OK;
+}
+
+static void end_chunk(struct sealed_file *f)
+{
+    text_addf(&f->sums, "%s\"%08x\"", f->sums.len ? ", " : "", f->crc);
+    f->crc = identity(f->manifest->step, f->name, f->size / MANIFEST_CHUNK);
+}
+
+enum status sealed_write(struct sealed_file *f, const void *bytes, size_t len)
+{
+    for (const char *at = bytes; len;) {
+        size_t room = MANIFEST_CHUNK - f->size % MANIFEST_CHUNK, n = len < room ? len : room;
+        f->crc = checksum_crc32c(f->crc, at, n);
+        TRY(file_write_at(f->fd, f->path, at, n, f->size));
+        f->size += n, at += n, len -= n;
+        if (f->size % MANIFEST_CHUNK == 0) end_chunk(f);
+    }
+    return STATUS_OK;
+}
+
+void sealed_abandon(struct sealed_file *f)
+{
+    if (f->path && f->fd >= 0) close(f->fd);
+    free(f->name);
+    free(f->path);
+    text_release(&f->sums);
+    *f = (struct sealed_file){.fd = -1};
+}
+
+enum status sealed_close(struct sealed_file *f)
+{
+    enum status st = STATUS_OK;
+    int fd = f->fd;
+    f->fd = -1;
+    if (f->size % MANIFEST_CHUNK) end_chunk(f);
+    int bad = fsync(fd) ? errno : 0;
+    if (close(fd) && !bad) bad = errno;
+    if (bad) FAIL_OUT(IO, "%s: %s", f->path, strerror(bad));
+    struct text *files = &f->manifest->files;
+    text_addf(files, "%s{\"name\": \"%s\", \"size\": %llu, \"crc32c\": [%s]}",
+              files->len ? ",\n" : "", f->name, (unsigned long long)f->size,
+              f->sums.data ? f->sums.data : "");
+out:
+    sealed_abandon(f);
+    return st;
+}
+
+enum status sealed_put(struct manifest *m, const char *name, const void *bytes, size_t len)
+{
+    struct sealed_file f;
+    enum status st = sealed_open(&f, m, name);
+    if (!st) st = sealed_write(&f, bytes, len);
+    if (!st) st = sealed_close(&f);
+    sealed_abandon(&f);
+    return st;
+}
+
+enum status manifest_finish(struct manifest *m)
+{
+    struct text t = {0};
+    text_addf(&t, "{\"format\": 1, \"step\": %lld, \"chunk_bytes\": %d, \"files\": [\n%s],\n",
+              (long long)m->step, MANIFEST_CHUNK, m->files.data ? m->files.data : "");
+    uint32_t own = checksum_crc32c(0, t.data, t.len);
+    text_addf(&t, "\"manifest_crc32c\": \"%08x\"}\n", own);
+    char *path = file_join(m->folder, MANIFEST_NAME);
+    enum status st = file_write(path, t.data, t.len);
+    free(path);
+    text_release(&t);
+    return st;
+}
+
+void manifest_release(struct manifest *m) { text_release(&m->files); }
+
+/* Parses manifest.json and holds it against its own checksum. */
+static enum status read_manifest(const char *folder, struct json **root)
+{
+    struct text t = {0};
+    char *path = file_join(folder, MANIFEST_NAME), want[64];
+    enum status st = STATUS_OK;
+    *root = NULL;
+    TRY_OUT(file_read(path, MOST_BYTES, &t));
+    const char *tail = NULL;
+    for (const char *at = t.data; (at = strstr(at, "\n\"manifest_crc32c\"")); at++) tail = at + 1;
+    if (!tail) FAIL_OUT(DATA, "%s: it is cut off", path);
+    snprintf(want, sizeof want, "\"manifest_crc32c\": \"%08x\"}\n",
+             checksum_crc32c(0, t.data, (size_t)(tail - t.data)));
+    if (strcmp(tail, want)) FAIL_OUT(DATA, "%s: its bytes do not have their checksum", path);
+    TRY_OUT(json_parse(t.data, t.len, path, root));
+out:
+    free(path);
+    text_release(&t);
+    return st;
+}
+
+/* A name that stays in the folder. */
+static bool is_plain_name(const char *name)
+{
+    return name[0] && name[0] != '.' && !strchr(name, '/') && strlen(name) < 256;
+}
+
+static enum status check_file(const char *folder, const struct json *file, uint64_t *size)
+{
+    const char *name;
+    int64_t want;
+    uint64_t have;
+    TRY(json_get_string(file, "name", &name));
+    if (!is_plain_name(name)) FAIL(DATA, "%s: the manifest names \"%s\"", folder, name);
+    TRY(json_get_int(file, "size", 0, INT64_C(1) << 53, &want));
+    char *path = file_join(folder, name);
+    enum status st = file_size(path, &have);
+    if (!st && have != (uint64_t)want)
+        st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: %llu bytes where %lld were written",
+                         path, (unsigned long long)have, (long long)want);
+    free(path);
+    TRY(st);
+    *size = have;
+    return STATUS_OK;
+}
+
+static enum status check_files(const char *folder, const struct json *root, int64_t *step)
+{
+    uint64_t size;
+    int64_t chunk;
+    TRY(json_get_int(root, "step", 0, INT64_C(1) << 53, step));
+    TRY(json_get_int(root, "chunk_bytes", MANIFEST_CHUNK, MANIFEST_CHUNK, &chunk));
+    if (!json_is_array(json_get(root, "files"))) FAIL(DATA, "%s: no list of files", folder);
+    for (const struct json *f = json_first(json_get(root, "files")); f; f = json_next(f))
+        TRY(check_file(folder, f, &size));
+    return STATUS_OK;
+}
+
+enum status manifest_check(const char *folder, int64_t *step)
+{
+    struct json *root;
+    TRY(read_manifest(folder, &root));
+    enum status st = check_files(folder, root, step);
+    json_free(root);
+    return st;
+}
+
+static enum status verify_file(const char *folder, const struct json *file, int64_t step)
+{
+    uint64_t size, chunk = 0;
+    TRY(check_file(folder, file, &size));
+    const char *name = json_string(json_get(file, "name"));
+    const struct json *sum = json_first(json_get(file, "crc32c"));
+    char *path = file_join(folder, name);
+    struct file_map map;
+    enum status st = file_map_open(&map, path);
+    if (st) goto out;
+    for (uint64_t at = 0; at < map.size; at += MANIFEST_CHUNK, chunk++, sum = json_next(sum)) {
+        uint64_t left = map.size - at, n = left < MANIFEST_CHUNK ? left : MANIFEST_CHUNK;
+        char have[16];
+        snprintf(have, sizeof have, "%08x",
+                 checksum_crc32c(identity(step, name, chunk), map.data + at, n));
+        if (!json_is_string(sum) || strcmp(have, json_string(sum)))
+            FAIL_OUT(DATA, "%s: bytes %llu to %llu do not have their checksum", path,
+                     (unsigned long long)at, (unsigned long long)(at + n));
+        if (at + n == map.size) break;
+    }
+out:
+    file_map_close(&map);
+    free(path);
+    return st;
+}
+
+enum status manifest_verify(const char *folder, const char *name)
+{
+    struct json *root;
+    int64_t step;
+    TRY(read_manifest(folder, &root));
+    bool found = !name;
+    enum status st = check_files(folder, root, &step);
+    for (const struct json *f = json_first(json_get(root, "files")); f && !st; f = json_next(f)) {
+        const struct json *own = json_get(f, "name");
+        if (name && strcmp(json_string(own), name)) continue;
+        found = true;
+        st = verify_file(folder, f, step);
+    }
+    if (!st && !found)
+        st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: the manifest does not name %s",
+                         folder, name);
+    json_free(root);
+    return st;
+}

@@ -1,0 +1,54 @@
+/* manifest.h -- files that are sealed while they are written, and the list that proves them whole.
+ *
+ * manifest.json names every file of a checkpoint with its size and the CRC-32C of each MiB; a
+ * chunk's sum begins with the step, the file's name and the chunk's number, so a chunk, file or
+ * manifest of another place or step does not pass.  Its last member is the sum of the bytes before
+ * it. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { MANIFEST_CHUNK = 1 << 20 };
+#define MANIFEST_NAME "manifest.json"
+
+/* A manifest in the making: its folder, and what was written so far. */
+struct manifest {
+    const char *folder; /* borrowed */
+    int64_t step;
+    struct text files; /* JSON of the finished files */
+};
+
+/* A file being written from its first byte to its last. */
+struct sealed_file {
+    struct manifest *manifest;
+    char *name, *path;
+    int fd;
+    uint64_t size;
+    uint32_t crc; /* of the chunk under way */
+    struct text sums;
+};
+
+enum status sealed_open(struct sealed_file *f, struct manifest *m, const char *name);
+/* The bytes are summed as they are handed over, before they are written. */
+enum status sealed_write(struct sealed_file *f, const void *bytes, size_t len);
+/* fsync, close, and an entry in the manifest. */
+enum status sealed_close(struct sealed_file *f);
+void sealed_abandon(struct sealed_file *f); /* fine after sealed_close, too */
+/* A small file at once. */
+enum status sealed_put(struct manifest *m, const char *name, const void *bytes, size_t len);
+
+/* Writes manifest.json, durably.  Call it last. */
+enum status manifest_finish(struct manifest *m);
+void manifest_release(struct manifest *m);
+
+/* The manifest of a folder is there, sound, and the files have their sizes; *step is its step.
+ * MISSING: there is none.  DATA: what is wrong. */
+enum status manifest_check(const char *folder, int64_t *step);
+/* That, and every byte has its checksum; the message names file, chunk and offset.  `name` limits
+ * it to one file (NULL: all). */
+enum status manifest_verify(const char *folder, const char *name);

@@ -1,0 +1,20 @@
+/* model_files.h -- the safetensors files of a Hugging Face folder, as one set of tensors.
+ *
+ * model.safetensors.index.json, else model.safetensors.  A name of the index may not leave the
+ * folder. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "formats/safetensors.h"
+
+struct model_files {
+    struct safetensors *files;
+    size_t count;
+};
+
+/* MISSING: the folder has neither.  DATA: what is wrong, and in which file. */
+enum status model_files_open(struct model_files *m, const char *folder);
+void model_files_close(struct model_files *m);
+
+const struct safetensors_tensor *model_files_find(const struct model_files *m, const char *name,
+                                                  const struct safetensors **file);

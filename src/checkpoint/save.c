@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/checkpoint.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/shards.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHARD_BYTES UINT64_C(5000000000)
+
+struct checkpointer {
+    char *folder;
+    int keep_latest_k, lock;
+    bool async;
+    float *staging; /* borrowed: weights, then both moments */
+    /* A save under way: the thread owns these until it is joined. */
+    bool running;
+    pthread_t thread;
+    struct checkpoint_state state;
+    struct text config_toml;
+    enum status result;
+    char message[1024], stack[1024];
+};
+
+size_t checkpoint_staging_bytes(const struct layout *l) { return 3 * l->elements * sizeof(float); }
+
+enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o)
+{
+    struct checkpointer *c = heap(sizeof *c);
+    *c = (struct checkpointer){.folder = heap_string(o->folder, strlen(o->folder)),
+                               .keep_latest_k = o->keep_latest_k,
+                               .async = o->async,
+                               .staging = o->staging};
+    *out = c;
+    enum status st = folder_lock(c->folder, &c->lock);
+    if (st) {
+        c->lock = -1;
+        checkpointer_close(c);
+        *out = NULL;
+    }
+    return st;
+}
+
+static enum status write_tensors(const struct checkpoint_state *s, struct manifest *m)
+{
+    static const char *const plain[] = {""}, *const moments[] = {".exp_avg", ".exp_avg_sq"};
+    struct tensor_source weights = tensor_source_flat(s->weights);
+    struct shards model = {.stem = "model",
+                           .parts = plain,
+                           .sources = &weights,
+                           .num_parts = 1,
+                           .dtype = s->dtype,
+                           .most_bytes = SHARD_BYTES,
+                           .index = true};
+    TRY(shards_write(&model, s->layout, m));
+    if (!s->exp_avg) return STATUS_OK;
+    struct tensor_source both[] = {tensor_source_flat(s->exp_avg),
+                                   tensor_source_flat(s->exp_avg_sq)};
+    struct shards optimizer = {.stem = "optimizer",
+                               .parts = moments,
+                               .sources = both,
+                               .num_parts = 2,
+                               .dtype = SAFETENSORS_F32,
+                               .most_bytes = SHARD_BYTES};
+    TRY(shards_write(&optimizer, s->layout, m));
+    return STATUS_OK;
+}
+
+/* Files that another room wrote into the folder: sealed as they are. */
+static enum status seal_existing(struct manifest *m, const char *name)
+{
+    struct text bytes = {0};
+    char *path = file_join(m->folder, name);
+    enum status st = STATUS_OK;
+    TRY_OUT(file_read(path, UINT32_MAX, &bytes));
+    TRY_OUT(file_remove_tree(path));
+    TRY_OUT(sealed_put(m, name, bytes.data, bytes.len));
+out:
+    free(path);
+    text_release(&bytes);
+    return st;
+}
+
+static enum status write_tokenizer(const struct tokenizer *t, struct manifest *m)
+{
+    struct file_list names;
+    enum status st = STATUS_OK;
+    if (!t) return STATUS_OK;
+    TRY(tokenizer_copy(t, m->folder)); /* the folder is empty before */
+    TRY(file_list_dir(&names, m->folder));
+    for (size_t i = 0; i < names.count && !st; i++) st = seal_existing(m, names.paths[i]);
+    file_list_release(&names);
+    return st;
+}
+
+static enum status write_texts(const struct checkpoint_state *s, struct manifest *m)
+{
+    struct text t = {0};
+    int bos = s->tokenizer ? tokenizer_bos(s->tokenizer) : -1;
+    int eos = s->tokenizer ? tokenizer_eos(s->tokenizer) : -1;
+    const char *dtype = s->dtype == SAFETENSORS_F32    ? "float32"
+                        : s->dtype == SAFETENSORS_BF16 ? "bfloat16"
+                                                       : "float16";
+    enum status st = STATUS_OK;
+    hf_config_write(s->shape, dtype, bos, eos, &t);
+    TRY_OUT(sealed_put(m, "config.json", t.data, t.len));
+    text_clear(&t);
+    text_addf(&t, "{\"format\": 1, \"step\": %lld, \"train\": %s}\n", (long long)s->step,
+              s->train.len ? s->train.data : "null");
+    TRY_OUT(sealed_put(m, "state.json", t.data, t.len));
+    if (s->config_toml)
+        TRY_OUT(sealed_put(m, "config.toml", s->config_toml->data, s->config_toml->len));
+out:
+    text_release(&t);
+    return st;
+}
+
+/* The whole save, in this thread. */
+static enum status write_checkpoint(const char *folder, const struct checkpoint_state *s, int keep)
+{
+    char *final = step_path(folder, s->step);
+    struct text temporary = {0};
+    text_addf(&temporary, "%s.tmp", final);
+    struct manifest m = {.folder = temporary.data, .step = s->step};
+    enum status st = STATUS_OK;
+    TRY_OUT(file_remove_tree(temporary.data));
+    TRY_OUT(file_make_dirs(temporary.data));
+    TRY_OUT(write_tokenizer(s->tokenizer, &m));
+    TRY_OUT(write_tensors(s, &m));
+    TRY_OUT(write_texts(s, &m));
+    TRY_OUT(manifest_finish(&m));
+    TRY_OUT(folder_commit(folder, temporary.data, s->step));
+    TRY_OUT(folder_retain(folder, keep, s->step));
+out:
+    if (st) { /* nothing of it stays; the failure that is told is the first one */
+        char message[1024], stack[1024];
+        snprintf(message, sizeof message, "%s", status_message());
+        snprintf(stack, sizeof stack, "%s", status_stack());
+        file_remove_tree(temporary.data);
+        status_adopt(st, message, stack);
+    }
+    manifest_release(&m);
+    text_release(&temporary);
+    free(final);
+    return st;
+}
+
+static void *write_in_thread(void *context)
+{
+    struct checkpointer *c = context;
+    c->result = write_checkpoint(c->folder, &c->state, c->keep_latest_k);
+    if (c->result) {
+        snprintf(c->message, sizeof c->message, "%s", status_message());
+        snprintf(c->stack, sizeof c->stack, "%s", status_stack());
+    }
+    return NULL;
+}
+
+enum status checkpointer_wait(struct checkpointer *c)
+{
+    if (!c->running) return STATUS_OK;
+    pthread_join(c->thread, NULL);
+    c->running = false;
+    text_release(&c->state.train);
+    text_release(&c->config_toml);
+    if (c->result) return status_adopt(c->result, c->message, c->stack);
+    return STATUS_OK;
+}
+
+static float *stage(float *to, const float *from, size_t n)
+{
+    if (!from) return NULL;
+    memcpy(to, from, n * sizeof *to);
+    return to;
+}
+
+enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *s)
+{
+    TRY(checkpointer_wait(c));
+    if (!c->async) return write_checkpoint(c->folder, s, c->keep_latest_k);
+    size_t n = s->layout->elements;
+    c->state = *s;
+    c->state.weights = stage(c->staging, s->weights, n);
+    c->state.exp_avg = stage(c->staging + n, s->exp_avg, n);
+    c->state.exp_avg_sq = stage(c->staging + 2 * n, s->exp_avg_sq, n);
+    c->state.train = (struct text){0};
+    text_add(&c->state.train, s->train.data, s->train.len);
+    if (s->config_toml) {
+        text_add(&c->config_toml, s->config_toml->data, s->config_toml->len);
+        c->state.config_toml = &c->config_toml;
+    }
+    int bad = pthread_create(&c->thread, NULL, write_in_thread, c);
+    if (bad) FAIL(IO, "the writer thread: %s", strerror(bad));
+    c->running = true;
+    return STATUS_OK;
+}
+
+enum status checkpointer_close(struct checkpointer *c)
+{
+    if (!c) return STATUS_OK;
+    enum status st = checkpointer_wait(c);
+    folder_unlock(c->lock);
+    free(c->folder);
+    free(c);
+    return st;
+}

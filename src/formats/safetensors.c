@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/safetensors.h"
+
+#include "base/json.h"
+#include "tensor/dtype.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_HEADER = 100000000 };
+
+static const struct {
+    const char *name;
+    size_t bits;
+} dtypes[] = {
+#define X(name, bits) [SAFETENSORS_##name] = {#name, bits},
+    SAFETENSORS_LIST(X)
+#undef X
+};
+
+const char *safetensors_dtype_name(enum safetensors_dtype d) { return dtypes[d].name; }
+size_t safetensors_dtype_bytes(enum safetensors_dtype d) { return dtypes[d].bits / 8; }
+
+bool safetensors_dtype_find(const char *name, enum safetensors_dtype *out)
+{
+    for (int d = 0; d < SAFETENSORS_DTYPES; d++)
+        if (!strcmp(dtypes[d].name, name)) {
+            *out = (enum safetensors_dtype)d;
+            return true;
+        }
+    return false;
+}
+
+static enum status read_shape(const struct json *shape, struct safetensors_tensor *t)
+{
+    t->elements = 1;
+    if (!json_is_array(shape)) FAIL(DATA, "tensor %s: \"shape\" is not an array", t->name);
+    for (const struct json *v = json_first(shape); v; v = json_next(v)) {
+        int64_t n;
+        if (t->num_dims == SAFETENSORS_DIMS)
+            FAIL(DATA, "tensor %s: more than %d dimensions", t->name, SAFETENSORS_DIMS);
+        if (!json_as_int(v, 0, INT64_MAX, &n) ||
+            __builtin_mul_overflow(t->elements, (uint64_t)n, &t->elements))
+            FAIL(DATA, "tensor %s: its shape is impossible", t->name);
+        t->shape[t->num_dims++] = n;
+    }
+    return STATUS_OK;
+}
+
+static enum status read_tensor(const struct json *v, struct safetensors_tensor *t)
+{
+    const char *dtype;
+    const struct json *offsets = json_get(v, "data_offsets"), *first = json_first(offsets);
+    int64_t begin, end;
+    uint64_t bytes;
+    t->name = heap_string(json_key(v), strlen(json_key(v)));
+    if (!json_is_object(v)) FAIL(DATA, "tensor %s: not described by an object", t->name);
+    TRY(json_get_string(v, "dtype", &dtype));
+    if (!safetensors_dtype_find(dtype, &t->dtype))
+        FAIL(UNSUPPORTED, "tensor %s: unknown dtype \"%s\"", t->name, dtype);
+    TRY(read_shape(json_get(v, "shape"), t));
+    if (!json_is_array(offsets) || json_count(offsets) != 2 ||
+        !json_as_int(first, 0, INT64_MAX, &begin) ||
+        !json_as_int(json_next(first), begin, INT64_MAX, &end))
+        FAIL(DATA, "tensor %s: \"data_offsets\" are not two rising numbers", t->name);
+    if (__builtin_mul_overflow(t->elements, safetensors_dtype_bytes(t->dtype), &bytes) ||
+        (uint64_t)(end - begin) != bytes)
+        FAIL(DATA, "tensor %s: %lld bytes are not those of its shape", t->name,
+             (long long)(end - begin));
+    t->begin = (uint64_t)begin, t->end = (uint64_t)end;
+    return STATUS_OK;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct safetensors_tensor *x = a, *y = b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    return x->end < y->end ? -1 : x->end > y->end;
+}
+
+static enum status read_tensors(struct safetensors *s, const struct json *root, uint64_t data_bytes)
+{
+    uint64_t at = 0;
+    if (!json_is_object(root)) FAIL(DATA, "%s: the header is not an object", s->path);
+    s->tensors = heap(json_count(root) * sizeof *s->tensors);
+    for (const struct json *v = json_first(root); v; v = json_next(v)) {
+        if (strcmp(json_key(v), "__metadata__")) {
+            TRY(read_tensor(v, &s->tensors[s->count++]));
+            continue;
+        }
+        if (!json_is_object(v)) FAIL(DATA, "%s: __metadata__ is not an object", s->path);
+        for (const struct json *m = json_first(v); m; m = json_next(m))
+            if (!json_is_string(m)) FAIL(DATA, "%s: __metadata__ holds more than strings", s->path);
+    }
+    if (s->count) qsort(s->tensors, s->count, sizeof *s->tensors, by_place);
+    for (size_t i = 0; i < s->count; i++) {
+        if (s->tensors[i].begin != at)
+            FAIL(DATA, "%s: tensor %s begins at byte %llu of the data, not at %llu", s->path,
+                 s->tensors[i].name, (unsigned long long)s->tensors[i].begin,
+                 (unsigned long long)at);
+        at = s->tensors[i].end;
+    }
+    if (at != data_bytes)
+        FAIL(DATA, "%s: %llu bytes of data where the header describes %llu", s->path,
+             (unsigned long long)data_bytes, (unsigned long long)at);
+    return STATUS_OK;
+}
+
+enum status safetensors_parse(struct safetensors *s, const unsigned char *bytes, uint64_t size)
+{
+    struct reader r = {bytes, bytes + size, s->path};
+    const unsigned char *header;
+    uint64_t len;
+    struct json *root;
+    TRY(reader_u64(&r, &len, "the header's length"));
+    if (len > MOST_HEADER)
+        FAIL(DATA, "%s: a header of %llu bytes", s->path, (unsigned long long)len);
+    TRY(reader_bytes(&r, len, &header, "the header"));
+    if (!len || header[0] != '{') FAIL(DATA, "%s: the header does not begin with {", s->path);
+    TRY(json_parse((const char *)header, len, s->path, &root));
+    s->data = 8 + len;
+    enum status st = read_tensors(s, root, size - s->data);
+    json_free(root);
+    return st;
+}
+
+enum status safetensors_open(struct safetensors *s, const char *path)
+{
+    *s = (struct safetensors){.path = heap_string(path, strlen(path))};
+    enum status st = file_map_open(&s->map, path);
+    if (!st) st = safetensors_parse(s, s->map.data, s->map.size);
+    if (st) safetensors_close(s);
+    return st;
+}
+
+void safetensors_close(struct safetensors *s)
+{
+    for (size_t i = 0; i < s->count; i++) free(s->tensors[i].name);
+    free(s->tensors);
+    free(s->path);
+    file_map_close(&s->map);
+    *s = (struct safetensors){0};
+}
+
+const struct safetensors_tensor *safetensors_find(const struct safetensors *s, const char *name)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (!strcmp(s->tensors[i].name, name)) return &s->tensors[i];
+    return NULL;
+}
+
+static float f16_to_f32(uint16_t h)
+{
+    int exponent = h >> 10 & 31, sign = h >> 15 ? -1 : 1;
+    float fraction = (float)(h & 1023);
+    if (exponent == 31) return fraction > 0 ? NAN : (float)sign * INFINITY;
+    if (exponent == 0) return (float)sign * ldexpf(fraction, -24);
+    return (float)sign * ldexpf(fraction + 1024, exponent - 25);
+}
+
+/* Rounds to nearest, ties to even; too large becomes infinity. */
+static uint16_t f16_from_f32(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    uint32_t magnitude = bits & 0x7FFFFFFF;
+    if (magnitude > 0x7F800000) return (uint16_t)(sign | 0x7E00);
+    if (magnitude >= 0x477FF000) return (uint16_t)(sign | 0x7C00);
+    if (magnitude < 0x38800000) { /* subnormal: whole multiples of 2^-24 */
+        float scaled = fabsf(x) * 16777216.0f;
+        return (uint16_t)(sign | (uint16_t)nearbyintf(scaled));
+    }
+    uint32_t rounded = magnitude + 0xFFF + (magnitude >> 13 & 1);
+    return (uint16_t)(sign | (rounded - 0x38000000) >> 13);
+}
+
+enum status safetensors_read_f32(const struct safetensors *s, const struct safetensors_tensor *t,
+                                 float *out)
+{
+    const unsigned char *from = s->map.data + s->data + t->begin;
+    if (t->dtype == SAFETENSORS_F32) {
+        if (t->elements) memcpy(out, from, t->elements * sizeof *out);
+        return STATUS_OK;
+    }
+    if (t->dtype != SAFETENSORS_BF16 && t->dtype != SAFETENSORS_F16 && t->dtype != SAFETENSORS_F64)
+        FAIL(UNSUPPORTED, "%s: tensor %s has dtype %s; F32, BF16, F16 and F64 are read", s->path,
+             t->name, safetensors_dtype_name(t->dtype));
+    for (uint64_t i = 0; i < t->elements; i++) {
+        uint16_t half;
+        double wide;
+        if (t->dtype == SAFETENSORS_F64) {
+            memcpy(&wide, from + 8 * i, 8);
+            out[i] = (float)wide;
+            continue;
+        }
+        memcpy(&half, from + 2 * i, 2);
+        out[i] = t->dtype == SAFETENSORS_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+    }
+    return STATUS_OK;
+}
+
+int safetensors_by_name(const void *a, const void *b)
+{
+    const struct safetensors_tensor *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+void safetensors_header(struct safetensors_tensor *tensors, size_t count, struct text *header,
+                        uint64_t *total)
+{
+    text_clear(header);
+    text_add(header, "\0\0\0\0\0\0\0\0", 8);
+    text_adds(header, "{\"__metadata__\":{\"format\":\"pt\"}");
+    *total = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct safetensors_tensor *t = &tensors[i];
+        t->elements = 1;
+        text_adds(header, ",");
+        json_quote(header, t->name);
+        text_addf(header, ":{\"dtype\":\"%s\",\"shape\":[", safetensors_dtype_name(t->dtype));
+        for (int d = 0; d < t->num_dims; d++) {
+            text_addf(header, "%s%lld", d ? "," : "", (long long)t->shape[d]);
+            t->elements *= (uint64_t)t->shape[d];
+        }
+        t->begin = *total;
+        t->end = *total += t->elements * safetensors_dtype_bytes(t->dtype);
+        text_addf(header, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)t->begin,
+                  (unsigned long long)t->end);
+    }
+    text_adds(header, "}");
+    while (header->len % 8) text_adds(header, " ");
+    uint64_t len = header->len - 8;
+    for (int i = 0; i < 8; i++) header->data[i] = (char)(len >> (8 * i) & 255);
+}
+
+void safetensors_convert(const float *x, size_t n, enum safetensors_dtype to, void *out)
+{
+    BUG_IF(to != SAFETENSORS_F32 && to != SAFETENSORS_BF16 && to != SAFETENSORS_F16);
+    if (to == SAFETENSORS_F32) memcpy(out, x, n * sizeof *x);
+    for (size_t i = 0; i < n && to != SAFETENSORS_F32; i++) {
+        uint16_t half = to == SAFETENSORS_BF16 ? bf16_from_f32(x[i]) : f16_from_f32(x[i]);
+        memcpy((char *)out + 2 * i, &half, 2);
+    }
+}
