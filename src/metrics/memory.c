@@ -46,6 +46,14 @@ int64_t memory_peak_bytes(void)
     return kib < 0 ? 0 : kib * 1024;
 }
 
+int64_t memory_resident_bytes(void)
+{
+    char status[4096];
+    int64_t kib =
+        peek("/proc/self/status", status, sizeof status) ? memory_field(status, "VmRSS") : -1;
+    return kib < 0 ? memory_peak_bytes() : kib * 1024;
+}
+
 /* The least limit of a control group and those above it; `group` is cut short on the way. */
 static int64_t least_limit(const char *root, char *group, const char *file, int64_t least)
 {

@@ -7,6 +7,8 @@
 
 /* Peak resident memory of this process. */
 int64_t memory_peak_bytes(void);
+/* What it has now. */
+int64_t memory_resident_bytes(void);
 /* The machine's memory, or the limit of this process's control group where that is less. */
 int64_t memory_total_bytes(void);
 

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/app.h"
+#include "app/loaded.h"
+#include "train/evaluation.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct evaluating {
+    struct loaded loaded;
+    struct arena run;
+    struct evaluator evaluator;
+};
+
+static enum status rehearse(void *context)
+{
+    struct evaluating *e = context;
+    return evaluator_measure(&e->evaluator, &e->loaded.step);
+}
+
+static enum status open_evaluator(struct evaluating *e, int B, int T)
+{
+    const struct config *c = &e->loaded.config;
+    e->evaluator = (struct evaluator){
+        .model = &e->loaded.model,
+        .causal = !strcmp(c->objective.name, "causal"),
+        .documents = !strcmp(c->model.attn_mask_type, "block_causal"),
+    };
+    evaluator_take(&e->evaluator, B, T, &e->run);
+    TRY(loaded_arena(&e->loaded, rehearse, e));
+    size_t bytes = e->run.used;
+    TRY(arena_init(&e->run, bytes));
+    evaluator_take(&e->evaluator, B, T, &e->run);
+    return STATUS_OK;
+}
+
+static void report(const struct evaluation *v, bool masked, bool json)
+{
+    double loss = v->loss_sum / (double)v->tokens, ln2 = 0.6931471805599453;
+    double bits = v->bytes ? v->loss_sum / ln2 / (double)v->bytes : NAN;
+    double accuracy = (double)v->correct / (double)v->tokens;
+    if (!json) {
+        printf("loss            %.6f nats/token\nperplexity      %.4f\n", loss, exp(loss));
+        if (v->bytes) printf("bits per byte   %.5f\n", bits);
+        if (masked) printf("accuracy        %.4f of masked tokens\n", accuracy);
+        printf("tokens          %lld\n", (long long)v->tokens);
+        return;
+    }
+    struct text t = {0};
+    text_addf(&t, "{\"loss\": %.9g, \"perplexity\": %.9g, \"bits_per_byte\": ", loss, exp(loss));
+    json_real(&t, bits);
+    text_addf(&t, ", \"accuracy\": %.9g, \"tokens\": %lld}", accuracy, (long long)v->tokens);
+    printf("%s\n", t.data);
+    text_release(&t);
+}
+
+static enum status evaluate_source(struct evaluating *e, struct source_config *source,
+                                   int64_t batches, struct evaluation *v)
+{
+    struct config *c = &e->loaded.config;
+    struct data_config data = c->data;
+    data.sources = source;
+    data.num_sources = 1;
+    data.validation_share = 0;
+    struct loader_options o = {
+        .data = &data,
+        .objective = &c->objective,
+        .tokenizer = e->loaded.tokenizer,
+        .vocab_size = e->loaded.model.shape.V,
+        .seq_len = e->evaluator.batch.T,
+        .num_shares = 1,
+        .once = true,
+    };
+    struct loader *loader = NULL;
+    enum status st = STATUS_OK;
+    TRY_OUT(loader_open(&loader, &o));
+    TRY_OUT(evaluator_run(&e->evaluator, loader, batches, &e->loaded.step, v));
+    if (!v->tokens) FAIL_OUT(DATA, "%s: no token to predict", source->path);
+out:
+    loader_close(loader);
+    return st;
+}
+
+enum status command_eval(int argc, char **argv)
+{
+    const char *tokenizer = "", *column = "text";
+    int64_t seq_len = 0, rows = 8, batches = -1;
+    bool json = false;
+    const struct flag flags[] = {
+        {"tokenizer", FLAG_TEXT, &tokenizer, "tokenizer to use instead of the model's own"},
+        {"column", FLAG_TEXT, &column, "key of a JSON line that holds the text (default text)"},
+        {"seq-len", FLAG_INT, &seq_len, "tokens of a row (default: as the model was trained)"},
+        {"batch-size", FLAG_INT, &rows, "rows at a time (default 8)"},
+        {"batches", FLAG_INT, &batches, "stop after so many batches (default: all the data)"},
+        {"json", FLAG_SWITCH, &json, "print one JSON object"},
+        {0},
+    };
+    struct arguments a;
+    TRY(arguments_read(
+        &a, flags,
+        "eval MODEL DATA [section.key=value ...]\n\n"
+        "Loss of a model over DATA (.txt, .jsonl, .jsonl.gz, .jsonl.zst, .bin/.idx or "
+        "a pattern).\nMODEL is a run, a checkpoint or a Hugging Face folder; a "
+        "checkpoint's objective is its run's.",
+        2, 2, argc, argv));
+    if (a.help) return STATUS_OK;
+    if (rows < 1 || rows > 1 << 20)
+        FAIL(USAGE, "--batch-size: %lld is not positive", (long long)rows);
+    if (seq_len < 0 || seq_len > 1 << 24) FAIL(USAGE, "--seq-len: out of bounds");
+    struct evaluating e = {0};
+    struct evaluation v = {0};
+    struct source_config source = {.path = a.words[1], .column = column, .weight = 1};
+    enum status st = STATUS_OK;
+    TRY_OUT(
+        loaded_open(&e.loaded, a.words[0], tokenizer, a.settings, a.num_settings, (int)seq_len));
+    TRY_OUT(
+        open_evaluator(&e, (int)rows, (int)(seq_len ? seq_len : e.loaded.config.training.seq_len)));
+    TRY_OUT(evaluate_source(&e, &source, batches, &v));
+    report(&v, !e.evaluator.causal, json);
+out:
+    arena_release(&e.run);
+    loaded_close(&e.loaded);
+    return st;
+}

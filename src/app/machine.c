@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/machine.h"
+
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/peak.h"
+#include "parallel/plan.h"
+
+#include <sched.h>
+#include <string.h>
+
+/* Cores this process may run on: the cpuset or binding a launcher gave it. */
+static int allowed_cores(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    return CPU_COUNT(&set);
+}
+
+enum status machine_open(struct machine *m, const struct device_config *c)
+{
+    *m = (struct machine){.plan = plan_alone()};
+    m->ops = !strcmp(c->cpu, "reference") ? &ops_cpu_reference : cpu_ops();
+    TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : allowed_cores(), 0));
+    return STATUS_OK;
+}
+
+void machine_close(struct machine *m)
+{
+    if (m->on) cpu_queue_close(m->on);
+    *m = (struct machine){0};
+}
+
+void machine_measure_peak(struct machine *m, enum dtype dtype)
+{
+    m->peak_flops = cpu_peak_flops(m->on, dtype);
+}

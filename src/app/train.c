@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/app.h"
+#include "app/machine.h"
+#include "base/log.h"
+#include "config/config.h"
+#include "train/run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static enum status train(const struct config *c)
+{
+    struct machine machine = {0};
+    enum status st = STATUS_OK;
+    TRY(config_check(c, 1));
+    TRY_OUT(machine_open(&machine, &c->device));
+    if (!(c->metrics.peak_flops > 0))
+        machine_measure_peak(&machine,
+                             strcmp(c->training.mixed_precision_param, "float32") ? BF16 : F32);
+    TRY_OUT(run_train(c, &machine));
+out:
+    machine_close(&machine);
+    return st;
+}
+
+enum status command_train(int argc, char **argv)
+{
+    bool quiet = false;
+    const struct flag flags[] = {
+        {"quiet", FLAG_SWITCH, &quiet, "only warnings and errors on stderr; log.txt has all"},
+        {0},
+    };
+    struct arguments a;
+    TRY(arguments_read(
+        &a, flags,
+        "train CONFIG [section.key=value ...]\n\n"
+        "Trains what CONFIG describes, and resumes by itself from the newest complete\n"
+        "checkpoint in job.dump_folder.  SIGTERM, SIGUSR1 and Ctrl-C end the step,\n"
+        "write a checkpoint and exit with 75; a second signal ends at once.",
+        1, 1, argc, argv));
+    if (a.help) return STATUS_OK;
+    log_quiet(quiet);
+    struct config c;
+    enum status st = config_load(&c, a.words[0], a.settings, a.num_settings);
+    if (!st && c.job.print_config) {
+        struct text toml = {0};
+        config_write(&c, true, &toml);
+        fprintf(stderr, "%s", toml.data);
+        text_release(&toml);
+    }
+    if (!st) st = train(&c);
+    config_release(&c);
+    return st;
+}

@@ -1,0 +1,35 @@
+/* evaluation.h -- the mean loss of a model over what a loader yields.
+ *
+ * Memory   Buffers come from the arena given to evaluator_take, which also measures.
+ * Order    Losses are summed in f64, token after token, so the mean has one value. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "data/data.h"
+#include "model/model.h"
+
+struct evaluator {
+    const struct model *model; /* borrowed */
+    bool causal, documents;    /* the mask, see struct micro_batch */
+    struct batch batch;
+    float *loss_BT;
+    int32_t *best_BT;
+};
+
+struct evaluation {
+    double loss_sum; /* nats */
+    int64_t tokens;  /* that counted */
+    int64_t bytes;   /* of text behind them; 0: unknown */
+    int64_t correct; /* tokens whose label was the likeliest */
+    int64_t batches;
+};
+
+/* Arrays of a batch of B rows of T tokens. */
+void batch_take(struct batch *b, int B, int T, struct arena *run);
+
+void evaluator_take(struct evaluator *e, int B, int T, struct arena *run);
+/* One batch forward, for measuring. */
+enum status evaluator_measure(const struct evaluator *e, struct arena *step);
+/* At most `batches` batches, -1: until the loader ends.  Stops early when a signal is pending. */
+enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t batches,
+                          struct arena *step, struct evaluation *out);

@@ -1,0 +1,14 @@
+/* machine.h -- what a run computes with, chosen by the command; training never names a backend. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "ops/boundary.h"
+#include "ops/ops.h"
+#include "tensor/queue.h"
+
+struct machine {
+    const struct ops *ops;
+    const struct plan *plan;
+    struct queue *on;
+    double peak_flops; /* of one rank, per second, in the computing dtype; 0: unknown */
+};

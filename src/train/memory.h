@@ -1,0 +1,33 @@
+/* memory.h -- what a rank's memory goes to.  Units are bytes. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stddef.h>
+
+/* name in `plan --json`, what it holds */
+#define MEMORY_LIST(X)                                                                             \
+    X(weights, "master weights, f32")                                                              \
+    X(compute_weights, "the weights forward and backward read, where they are not the masters")    \
+    X(optimizer, "first and second moments, f32")                                                  \
+    X(gradients, "gradients, f32")                                                                 \
+    X(activations, "what forward keeps for backward, and buffers of a step")                       \
+    X(scratch, "working memory of one operation")                                                  \
+    X(batch, "token ids and labels of a step, rotary tables")                                      \
+    X(data, "documents and rows read ahead")                                                       \
+    X(checkpoint, "copy of the state that is being written")                                       \
+    X(program, "the program, its libraries and the tokenizer, measured")
+
+enum memory_kind {
+#define X(name, text) MEMORY_##name,
+    MEMORY_LIST(X)
+#undef X
+        MEMORY_COUNT
+};
+
+struct memory_plan {
+    size_t bytes[MEMORY_COUNT];
+};
+
+const char *memory_name(enum memory_kind kind);
+const char *memory_text(enum memory_kind kind);
+size_t memory_total(const struct memory_plan *p);

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "checkpoint/checkpoint.h"
+#include "metrics/metrics.h"
+#include "train/trainer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a run has open; whatever is NULL was not opened. */
+struct run {
+    const struct config *config;
+    struct tokenizer *tokenizer;
+    struct source_config training_source, validation_source;
+    struct data_config data;
+    struct loader *loader;
+    struct trainer trainer;
+    bool trainer_is_open;
+    struct checkpointer *checkpointer;
+    char *checkpoint_folder;
+    struct metrics *metrics;
+    struct text config_toml;
+    int64_t saved_step; /* of the newest checkpoint; -1: none */
+    double saved_at_s;
+};
+
+/* Sums since the last logged step. */
+struct interval {
+    double begin_s, data_seconds;
+    int64_t steps, tokens;
+};
+
+const char *run_tokenizer_path(const struct config *c)
+{
+    if (c->data.tokenizer[0]) return c->data.tokenizer;
+    return c->model.tokenizer_path[0] ? c->model.tokenizer_path : c->model.hf_assets_path;
+}
+
+static struct data_config with_source(const struct config *c, const char *path,
+                                      struct source_config *one)
+{
+    struct data_config d = c->data;
+    if (d.seed < 0) d.seed = c->debug.seed;
+    if (!path) return d;
+    *one = (struct source_config){.path = path, .column = "text", .weight = 1};
+    d.sources = one;
+    d.num_sources = 1;
+    return d;
+}
+
+struct data_config run_data_config(const struct config *c, struct source_config *one)
+{
+    return with_source(c, c->data.num_sources ? NULL : c->training.dataset_path, one);
+}
+
+struct loader_options run_loader_options(const struct config *c, const struct data_config *data,
+                                         const struct tokenizer *tokenizer, int vocab_size)
+{
+    return (struct loader_options){
+        .data = data,
+        .objective = &c->objective,
+        .tokenizer = tokenizer,
+        .vocab_size = vocab_size,
+        .seq_len = (int)c->training.seq_len,
+        .num_shares = 1,
+        .rows_ahead = (int)c->data.prefetch * trainer_rows(c),
+    };
+}
+
+static enum status validate(struct run *r)
+{
+    const struct config *c = r->config;
+    struct trainer *t = &r->trainer;
+    const char *path = c->validation.dataset_path;
+    struct data_config data = path[0] ? with_source(c, path, &r->validation_source) : r->data;
+    if (path[0]) data.validation_share = 0;
+    struct loader_options o = run_loader_options(c, &data, r->tokenizer, t->model.shape.V);
+    o.seq_len = trainer_validation_tokens(c);
+    o.rows_ahead = 0;
+    o.validation = !path[0];
+    o.once = true;
+    struct loader *loader = NULL;
+    struct evaluation e;
+    enum status st = STATUS_OK;
+    double begin = clock_monotonic_s();
+    TRY_OUT(loader_open(&loader, &o));
+    TRY_OUT(evaluator_run(&t->evaluator, loader, c->validation.steps, &t->step, &e));
+    if (signals_pending()) goto out; /* a part of the data is not the loss */
+    if (!e.tokens) FAIL_OUT(DATA, "validation: the data holds no token to predict");
+    TRY_OUT(metrics_validation(r->metrics, t->steps_done, e.loss_sum / (double)e.tokens,
+                               clock_monotonic_s() - begin, e.tokens, memory_peak_bytes()));
+out:
+    loader_close(loader);
+    return st;
+}
+
+static struct checkpoint_state state_of(struct run *r)
+{
+    struct trainer *t = &r->trainer;
+    return (struct checkpoint_state){
+        .shape = &t->model.shape,
+        .layout = &t->model.layout,
+        .weights = t->weights,
+        .exp_avg = t->exp_avg,
+        .exp_avg_sq = t->exp_avg_sq,
+        .dtype = SAFETENSORS_F32,
+        .step = t->steps_done,
+        .tokenizer = r->tokenizer,
+        .config_toml = &r->config_toml,
+    };
+}
+
+static enum status save(struct run *r, bool model_only)
+{
+    struct trainer *t = &r->trainer;
+    if (r->saved_step == t->steps_done) return STATUS_OK;
+    struct checkpoint_state state = state_of(r);
+    if (model_only) {
+        bool half = !strcmp(r->config->checkpoint.export_dtype, "bfloat16");
+        state.exp_avg = state.exp_avg_sq = NULL;
+        state.dtype = half ? SAFETENSORS_BF16 : SAFETENSORS_F32;
+    }
+    enum status st = STATUS_OK;
+    text_addf(&state.train,
+              "{\"tokens_seen\": %lld, \"skips\": %lld, \"data\": ", (long long)t->tokens_seen,
+              (long long)t->skips);
+    TRY_OUT(loader_save(r->loader, &state.train));
+    text_adds(&state.train, "}");
+    TRY_OUT(checkpointer_save(r->checkpointer, &state));
+    r->saved_step = t->steps_done;
+    r->saved_at_s = clock_monotonic_s();
+out:
+    text_release(&state.train);
+    return st;
+}
+
+/* A save that fails does not end the run: the state is still here, and the next save may succeed.
+ * The last one, and the one before a stop, must. */
+static void save_if_possible(struct run *r)
+{
+    if (save(r, false))
+        log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s",
+                 (long long)r->trainer.steps_done, status_message());
+}
+
+static bool save_is_due(const struct run *r)
+{
+    const struct checkpoint_config *c = &r->config->checkpoint;
+    int64_t step = r->trainer.steps_done;
+    if (!c->enable || c->load_only) return false;
+    if (c->enable_first_step_checkpoint && step == 1) return true;
+    if (!strcmp(c->interval_type, "seconds"))
+        return clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
+    return step % c->interval == 0;
+}
+
+static bool is_excluded(const struct checkpoint_config *c, const char *part)
+{
+    for (size_t i = 0; i < c->exclude_from_loading.count; i++)
+        if (!strcmp(c->exclude_from_loading.items[i], part)) return true;
+    return false;
+}
+
+/* Takes up the trainer's own part of a checkpoint of this run. */
+static enum status resume(struct run *r, const struct checkpoint_found *found)
+{
+    struct trainer *t = &r->trainer;
+    int64_t most = INT64_C(1) << 53;
+    if (!found->train || !found->has_moments)
+        FAIL(CONFIG,
+             "%s/step-%lld holds the model only, so the run cannot go on from it; start a new run "
+             "with checkpoint.initial_load_path",
+             r->checkpoint_folder, (long long)found->step);
+    if (!is_excluded(&r->config->checkpoint, "lr_scheduler")) t->steps_done = found->step;
+    TRY(json_get_int(found->train, "tokens_seen", 0, most, &t->tokens_seen));
+    TRY(json_get_int(found->train, "skips", 0, most, &t->skips));
+    if (!is_excluded(&r->config->checkpoint, "dataloader"))
+        TRY(loader_load(r->loader, json_get(found->train, "data")));
+    return STATUS_OK;
+}
+
+static enum status load(struct run *r, const char *folder, bool whole)
+{
+    struct checkpoint_state state = state_of(r);
+    struct checkpoint_found found = {0};
+    enum status st = STATUS_OK;
+    if (!whole) state.exp_avg = state.exp_avg_sq = NULL;
+    TRY_OUT(checkpoint_load(folder, &state, &r->config->checkpoint.exclude_from_loading, &found));
+    if (whole) TRY_OUT(resume(r, &found));
+    log_line(LOG_INFO, "%s %s", whole ? "resuming from" : "starting from the weights of", folder);
+out:
+    json_free(found.state);
+    return st;
+}
+
+/* The newest checkpoint that is whole: one with damaged bytes is passed over for the one before. */
+static enum status load_newest(struct run *r, bool *resumed)
+{
+    int64_t step = r->config->checkpoint.load_step, limit = INT64_MAX;
+    enum status st = STATUS_OK;
+    char *path;
+    for (*resumed = false; !*resumed;) {
+        if (step >= 0)
+            TRY(checkpoint_find_step(r->checkpoint_folder, step, &path));
+        else
+            TRY(checkpoint_find(r->checkpoint_folder, limit, &path));
+        if (!path) return STATUS_OK;
+        limit = strtoll(strrchr(path, '-') + 1, NULL, 10);
+        st = load(r, path, true);
+        free(path);
+        *resumed = st == STATUS_OK;
+        if (st && (st != STATUS_DATA || step >= 0)) return st;
+        if (st) log_line(LOG_WARN, "going back to an older checkpoint: %s", status_message());
+    }
+    return STATUS_OK;
+}
+
+/* The newest checkpoint of this run, else initial_load_path, else random weights. */
+static enum status fill_state(struct run *r)
+{
+    const struct checkpoint_config *c = &r->config->checkpoint;
+    struct trainer *t = &r->trainer;
+    bool resumed;
+    params_start(&t->model.layout, &t->model.shape, (uint64_t)r->config->debug.seed, t->weights);
+    TRY(load_newest(r, &resumed));
+    if (resumed)
+        r->saved_step = t->steps_done;
+    else if (c->initial_load_path[0])
+        TRY(load(r, c->initial_load_path, !c->initial_load_model_only));
+    TRY(trainer_sync(t));
+    return STATUS_OK;
+}
+
+static enum status open_outputs(struct run *r, const struct machine *machine)
+{
+    const struct config *c = r->config;
+    struct metrics_options o = {
+        .config = &c->metrics,
+        .dump_folder = c->job.dump_folder,
+        .first_step = r->trainer.steps_done,
+        .last_step = c->training.steps,
+        .num_ranks = 1,
+        .flops_per_token = model_flops_per_token(&r->trainer.model.shape, (int)c->training.seq_len),
+        .peak_flops = c->metrics.peak_flops > 0 ? c->metrics.peak_flops : machine->peak_flops,
+        .memory_total_bytes = (double)memory_total_bytes(),
+    };
+    TRY(metrics_open(&r->metrics, &o));
+    return STATUS_OK;
+}
+
+static enum status open_run(struct run *r, const struct config *c, const struct machine *machine)
+{
+    struct model_shape shape;
+    r->config = c;
+    r->saved_step = -1;
+    r->saved_at_s = clock_monotonic_s();
+    TRY(file_make_dirs(c->job.dump_folder));
+    char *log_path = file_join(c->job.dump_folder, "log.txt");
+    enum status st = log_open(log_path);
+    free(log_path);
+    TRY(st);
+    if (run_tokenizer_path(c)[0])
+        TRY(tokenizer_open(&r->tokenizer, run_tokenizer_path(c), &c->tokenizer));
+    TRY(model_shape_resolve(&shape, &c->model,
+                            r->tokenizer ? tokenizer_vocab_size(r->tokenizer) : 0));
+    if (shape.max_context < c->training.seq_len) shape.max_context = (int)c->training.seq_len;
+    TRY(trainer_open(&r->trainer, c, &shape, machine));
+    r->trainer_is_open = true;
+    r->data = run_data_config(c, &r->training_source);
+    struct loader_options reading =
+        run_loader_options(c, &r->data, r->tokenizer, r->trainer.model.shape.V);
+    TRY(loader_open(&r->loader, &reading));
+    r->checkpoint_folder = file_join(c->job.dump_folder, c->checkpoint.folder);
+    struct checkpointer_options o = {
+        .folder = r->checkpoint_folder,
+        .keep_latest_k = (int)c->checkpoint.keep_latest_k,
+        .async = r->trainer.staging != NULL,
+        .staging = r->trainer.staging,
+    };
+    TRY(checkpointer_open(&r->checkpointer, &o));
+    config_write(c, false, &r->config_toml);
+    char *config_path = file_join(c->job.dump_folder, "config.toml");
+    st = file_write(config_path, r->config_toml.data, r->config_toml.len);
+    free(config_path);
+    TRY(st);
+    TRY(fill_state(r));
+    TRY(open_outputs(r, machine));
+    return STATUS_OK;
+}
+
+/* Returns the first failure: the given one, or that of a save still under way. */
+static enum status close_run(struct run *r, enum status st)
+{
+    metrics_close(r->metrics);
+    loader_close(r->loader);
+    if (r->checkpointer) {
+        char message[1024];
+        snprintf(message, sizeof message, "%s", status_message());
+        enum status saving = checkpointer_close(r->checkpointer);
+        if (st)
+            status_adopt(st, message, status_stack());
+        else
+            st = saving;
+    }
+    if (r->trainer_is_open) trainer_close(&r->trainer);
+    tokenizer_close(r->tokenizer);
+    free(r->checkpoint_folder);
+    text_release(&r->config_toml);
+    return st;
+}
+
+static enum status log_step(struct run *r, const struct step_result *s, struct interval *i)
+{
+    const struct trainer *t = &r->trainer;
+    struct step_metrics m = {
+        .step = t->steps_done,
+        .loss = s->loss,
+        .max_loss = s->loss,
+        .grad_norm = s->grad_norm,
+        .lr = s->lr,
+        .tokens_seen = t->tokens_seen,
+        .tokens = i->tokens,
+        .steps = i->steps,
+        .seconds = clock_monotonic_s() - i->begin_s,
+        .data_seconds = i->data_seconds,
+        .memory_bytes = memory_peak_bytes(),
+    };
+    TRY(metrics_step(r->metrics, &m));
+    *i = (struct interval){.begin_s = clock_monotonic_s()};
+    return STATUS_OK;
+}
+
+static enum status stop_for_signal(struct run *r)
+{
+    TRY(save(r, false));
+    TRY(checkpointer_wait(r->checkpointer));
+    FAIL(REQUEUE, "stopped by SIG%s after step %lld; the checkpoint is written",
+         signals_name(signals_pending()), (long long)r->trainer.steps_done);
+}
+
+static enum status steps(struct run *r)
+{
+    const struct config *c = r->config;
+    struct trainer *t = &r->trainer;
+    struct interval interval = {.begin_s = clock_monotonic_s()};
+    int64_t first = t->steps_done + 1, last = c->training.steps;
+    while (t->steps_done < last) {
+        struct step_result s;
+        TRY(trainer_step(t, r->loader, &s));
+        int64_t step = t->steps_done;
+        interval.steps++;
+        interval.tokens += (int64_t)t->batch.B * t->batch.T;
+        interval.data_seconds += s.data_seconds;
+        if (step == 1 || step % c->metrics.log_freq == 0 || step == last)
+            TRY(log_step(r, &s, &interval));
+        if (c->validation.enable && (step % c->validation.freq == 0 || step == last)) {
+            double begin = clock_monotonic_s();
+            TRY(validate(r));
+            interval.begin_s += clock_monotonic_s() - begin;
+        }
+        if (signals_pending()) return stop_for_signal(r);
+        if (step < last && save_is_due(r)) save_if_possible(r);
+    }
+    if (c->checkpoint.enable && !c->checkpoint.load_only && t->steps_done >= first)
+        TRY(save(r, c->checkpoint.last_save_model_only));
+    return STATUS_OK;
+}
+
+enum status run_train(const struct config *c, const struct machine *machine)
+{
+    struct run r = {0};
+    signals_catch();
+    enum status st = open_run(&r, c, machine);
+    if (!st && c->checkpoint.create_seed_checkpoint)
+        st = save(&r, false);
+    else if (!st)
+        st = steps(&r);
+    return close_run(&r, st);
+}

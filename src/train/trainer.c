@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/trainer.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "ops/cross_entropy.h"
+#include "ops/update.h"
+
+#include <math.h>
+#include <string.h>
+
+int trainer_rows(const struct config *c)
+{
+    const struct training_config *t = &c->training;
+    return (int)(t->global_batch_size > 0 ? t->global_batch_size : t->local_batch_size);
+}
+
+int trainer_validation_tokens(const struct config *c)
+{
+    return (int)(c->validation.seq_len ? c->validation.seq_len : c->training.seq_len);
+}
+
+static bool is_float32(const struct config *c)
+{
+    return !strcmp(c->training.mixed_precision_param, "float32");
+}
+
+/* Bytes taken since *mark, which moves on. */
+static size_t since(const struct arena *a, size_t *mark)
+{
+    size_t bytes = a->used - *mark;
+    *mark = a->used;
+    return bytes;
+}
+
+/* Every buffer that lives as long as the run.  Over a measuring arena it only counts. */
+static enum status take_buffers(struct trainer *t, const struct model_shape *shape,
+                                struct memory_plan *plan)
+{
+    const struct config *c = t->config;
+    struct arena *run = &t->run;
+    int T = (int)c->training.seq_len, rows = trainer_rows(c);
+    int most_T =
+        c->validation.enable && trainer_validation_tokens(c) > T ? trainer_validation_tokens(c) : T;
+    size_t mark = arena_mark(run);
+    TRY(model_init(&t->model, shape, most_T, run));
+    batch_take(&t->batch, rows, T, run);
+    t->loss_BT = arena_take(run, (size_t)c->training.local_batch_size * (size_t)T, sizeof(float));
+    t->evaluator = (struct evaluator){.model = &t->model};
+    if (c->validation.enable)
+        evaluator_take(&t->evaluator, (int)c->validation.local_batch_size,
+                       trainer_validation_tokens(c), run);
+    plan->bytes[MEMORY_batch] = since(run, &mark);
+
+    size_t n = t->model.layout.elements;
+    t->weights = arena_take(run, n, sizeof(float));
+    plan->bytes[MEMORY_weights] = since(run, &mark);
+    t->compute_weights = is_float32(c) ? NULL : arena_take(run, n, dtype_bytes(BF16));
+    plan->bytes[MEMORY_compute_weights] = since(run, &mark);
+    t->exp_avg = arena_take(run, n, sizeof(float));
+    t->exp_avg_sq = arena_take(run, n, sizeof(float));
+    plan->bytes[MEMORY_optimizer] = since(run, &mark);
+    t->gradients = arena_take(run, n, sizeof(float));
+    plan->bytes[MEMORY_gradients] = since(run, &mark);
+    bool async = c->checkpoint.enable && strcmp(c->checkpoint.async_mode, "disabled");
+    t->staging = async ? arena_take(run, checkpoint_staging_bytes(&t->model.layout), 1) : NULL;
+    plan->bytes[MEMORY_checkpoint] = since(run, &mark);
+    if (run->overflow) FAIL(CONFIG, "a model of this shape does not fit into any memory");
+    return STATUS_OK;
+}
+
+/* Ties the parts to each other and to the buffers. */
+static enum status connect(struct trainer *t)
+{
+    const struct config *c = t->config;
+    enum dtype dtype = is_float32(c) ? F32 : BF16;
+    t->model.ops = t->machine.ops;
+    t->model.plan = t->machine.plan;
+    t->model.on = t->machine.on;
+    t->model.dtype = dtype;
+    TRY(recompute_resolve(&c->activation_checkpoint, &t->model.recompute, &t->model.recompute_every));
+    t->model.weights = t->compute_weights ? t->compute_weights : t->weights;
+    t->model.gradients = t->gradients;
+    t->optim = (struct optim){
+        .config = &c->optimizer,
+        .layout = &t->model.layout,
+        .weights = t->weights,
+        .exp_avg = t->exp_avg,
+        .exp_avg_sq = t->exp_avg_sq,
+        .copy = t->compute_weights,
+        .copy_dtype = dtype,
+    };
+    t->evaluator.causal = !strcmp(c->objective.name, "causal");
+    t->evaluator.documents = !strcmp(c->model.attn_mask_type, "block_causal");
+    return STATUS_OK;
+}
+
+static struct micro_batch micro_batch(const struct trainer *t, int first_row)
+{
+    size_t at = (size_t)first_row * (size_t)t->batch.T;
+    bool documents = t->evaluator.documents;
+    const struct batch *b = &t->batch;
+    struct micro_batch micro = {
+        .B = (int)t->config->training.local_batch_size,
+        .T = b->T,
+        .causal = t->evaluator.causal,
+        .loss_BT = t->loss_BT,
+    };
+    if (!b->ids_BT) return micro; /* measuring */
+    micro.ids_BT = b->ids_BT + at;
+    micro.labels_BT = b->labels_BT + at;
+    micro.start_BT = documents ? b->start_BT + at : NULL;
+    micro.end_BT = documents ? b->end_BT + at : NULL;
+    return micro;
+}
+
+/* Gradients of the whole batch; the sum of losses over it, as loss_norm counts them. */
+static enum status accumulate(struct trainer *t, double *loss)
+{
+    const struct training_config *c = &t->config->training;
+    int micro_rows = (int)c->local_batch_size, num_micro = t->batch.B / micro_rows;
+    bool rank_mean = !strcmp(c->loss_norm, "rank_mean");
+    size_t tokens = (size_t)micro_rows * (size_t)t->batch.T;
+    *loss = 0;
+    memset(t->gradients, 0, t->model.layout.elements * sizeof(float));
+    for (int i = 0; i < num_micro; i++) {
+        struct micro_batch micro = micro_batch(t, i * micro_rows);
+        int64_t valid = t->batch.valid;
+        if (rank_mean) {
+            valid = 0;
+            for (size_t n = 0; n < tokens; n++) valid += micro.labels_BT[n] != LABEL_IGNORED;
+            valid *= num_micro;
+        }
+        double scale = valid ? 1.0 / (double)valid : 0, sum = 0;
+        micro.scale = (float)scale;
+        size_t mark = arena_mark(&t->step);
+        TRY(model_train(&t->model, &micro, &t->step));
+        arena_reset(&t->step, mark);
+        for (size_t n = 0; n < tokens; n++) sum += (double)t->loss_BT[n];
+        *loss += sum * scale;
+    }
+    return STATUS_OK;
+}
+
+static enum status handle_nonfinite(struct trainer *t, double loss, double norm)
+{
+    const struct guard_config *guard = &t->config->guard;
+    bool skip = !strcmp(guard->nonfinite, "skip");
+    if (!skip || ++t->skips > guard->max_skips)
+        FAIL(DIVERGED, "step %lld: loss %g, gradient norm %g (%s)", (long long)t->steps_done + 1,
+             loss, norm, skip ? "guard.max_skips reached" : "guard.nonfinite = \"stop\"");
+    log_line(LOG_WARN, "step %lld is skipped: loss %g, gradient norm %g",
+             (long long)t->steps_done + 1, loss, norm);
+    return STATUS_OK;
+}
+
+enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result)
+{
+    const struct config *c = t->config;
+    int rows;
+    double begin = clock_monotonic_s();
+    TRY(loader_next(loader, &t->batch, &rows));
+    result->data_seconds = clock_monotonic_s() - begin;
+    TRY(accumulate(t, &result->loss));
+    TRY(optim_grad_norm(&t->optim, t->machine.ops, t->gradients, &result->grad_norm,
+                        t->machine.on));
+    int64_t total = c->lr_scheduler.total_steps ? c->lr_scheduler.total_steps : c->training.steps;
+    result->lr = schedule_lr(&c->lr_scheduler, c->optimizer.lr, total, t->steps_done + 1);
+    result->skipped = !isfinite(result->loss) || !isfinite(result->grad_norm);
+    if (result->skipped) {
+        TRY(handle_nonfinite(t, result->loss, result->grad_norm));
+    } else {
+        t->skips = 0;
+        TRY(optim_step(&t->optim, t->machine.ops, t->gradients, result->lr,
+                       optim_clip_factor(result->grad_norm, c->training.max_norm), t->steps_done + 1, t->machine.on));
+    }
+    t->steps_done++;
+    t->tokens_seen += (int64_t)t->batch.B * t->batch.T;
+    return STATUS_OK;
+}
+
+enum status trainer_sync(struct trainer *t)
+{
+    if (!t->compute_weights) return STATUS_OK;
+    struct cast all = {.n = t->model.layout.elements, .to = BF16};
+    struct cast_io io = {t->weights, t->compute_weights};
+    TRY(cast(t->machine.ops, &all, &io, t->machine.on));
+    return STATUS_OK;
+}
+
+/* A whole step over a measuring queue: what it would take, and nothing computed. */
+static enum status rehearse(struct trainer *t)
+{
+    struct queue *on = t->machine.on;
+    struct micro_batch micro = micro_batch(t, 0);
+    double norm;
+    enum status st = STATUS_OK;
+    arena_release(&on->scratch);
+    on->measuring = true;
+    TRY_OUT(model_train(&t->model, &micro, &t->step));
+    arena_reset(&t->step, 0);
+    if (t->config->validation.enable) TRY_OUT(evaluator_measure(&t->evaluator, &t->step));
+    TRY_OUT(optim_grad_norm(&t->optim, t->machine.ops, t->gradients, &norm, on));
+    TRY_OUT(optim_step(&t->optim, t->machine.ops, t->gradients, 0, 1, 1, on));
+    TRY_OUT(trainer_sync(t));
+out:
+    on->measuring = false;
+    return st;
+}
+
+/* Sizes of everything; leaves the three arenas measured and the model open. */
+static enum status measure(struct trainer *t, const struct config *c,
+                           const struct model_shape *shape, const struct machine *machine,
+                           struct memory_plan *plan)
+{
+    *t = (struct trainer){.config = c, .machine = *machine};
+    *plan = (struct memory_plan){0};
+    TRY(take_buffers(t, shape, plan));
+    TRY(connect(t));
+    TRY(rehearse(t));
+    plan->bytes[MEMORY_activations] = t->step.peak;
+    plan->bytes[MEMORY_scratch] = machine->on->scratch.peak;
+    if (t->step.overflow || machine->on->scratch.overflow)
+        FAIL(CONFIG, "a batch of this shape does not fit into any memory");
+    return STATUS_OK;
+}
+
+enum status trainer_plan(const struct config *c, const struct model_shape *shape,
+                         const struct machine *machine, struct memory_plan *plan)
+{
+    struct trainer t;
+    enum status st = measure(&t, c, shape, machine, plan);
+    model_release(&t.model);
+    return st;
+}
+
+enum status trainer_open(struct trainer *t, const struct config *c, const struct model_shape *shape,
+                         const struct machine *machine)
+{
+    struct memory_plan plan;
+    enum status st = STATUS_OK;
+    TRY_OUT(measure(t, c, shape, machine, &plan));
+    size_t run = t->run.used, step = t->step.peak, scratch = machine->on->scratch.peak;
+    model_release(&t->model);
+    TRY_OUT(arena_init(&t->run, run));
+    TRY_OUT(arena_init(&t->step, step));
+    TRY_OUT(arena_init(&machine->on->scratch, scratch));
+    TRY_OUT(take_buffers(t, shape, &plan));
+    TRY_OUT(connect(t));
+    return STATUS_OK;
+out:
+    trainer_close(t);
+    return st;
+}
+
+void trainer_close(struct trainer *t)
+{
+    model_release(&t->model);
+    if (t->machine.on) arena_release(&t->machine.on->scratch);
+    arena_release(&t->step);
+    arena_release(&t->run);
+}

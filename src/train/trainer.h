@@ -1,0 +1,63 @@
+/* trainer.h -- everything a run holds in memory, and one optimizer step.
+ *
+ * Memory   trainer_plan runs the code of a step over measuring arenas; trainer_open does the same,
+ *          then takes exactly those bytes and touches them; no step allocates afterwards.
+ * Order    open -> fill weights (params_start or a checkpoint) -> trainer_sync -> steps.
+ * Ranks    One process is one rank. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "config/config.h"
+#include "data/data.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "train/evaluation.h"
+#include "train/machine.h"
+#include "train/memory.h"
+
+struct trainer {
+    const struct config *config; /* borrowed */
+    struct machine machine;
+    struct arena run, step;
+    struct model model;
+    struct optim optim;
+    float *weights, *exp_avg, *exp_avg_sq, *gradients; /* flat, in the model's layout */
+    void *compute_weights;                             /* NULL in f32: the masters serve */
+    void *staging;                                     /* for asynchronous checkpoints, or NULL */
+    struct batch batch;         /* all rows of an optimizer step on this rank */
+    float *loss_BT;             /* of one micro-batch */
+    struct evaluator evaluator; /* for validation; no buffers where there is none */
+    int64_t steps_done;
+    int64_t tokens_seen; /* inputs, since the first step of the run */
+    int64_t skips;       /* steps skipped in a row because something was not finite */
+};
+
+/* What one step came to. */
+struct step_result {
+    double loss;      /* nats/token */
+    double grad_norm; /* before clipping */
+    double lr;
+    double data_seconds; /* waiting for the batch */
+    bool skipped;
+};
+
+/* Bytes by category, without touching any of them; the caller adds data and program. */
+enum status trainer_plan(const struct config *c, const struct model_shape *shape,
+                         const struct machine *machine, struct memory_plan *plan);
+
+/* MEMORY: more than the system has. */
+enum status trainer_open(struct trainer *t, const struct config *c, const struct model_shape *shape,
+                         const struct machine *machine);
+void trainer_close(struct trainer *t);
+
+/* Makes the computing weights from the masters: after they were filled from outside. */
+enum status trainer_sync(struct trainer *t);
+
+/* Next batch, gradients, clipping, update.  DIVERGED: loss or gradient is not finite (and
+ * guard.nonfinite says stop); the weights are as before the step. */
+enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result);
+
+/* Rows of one rank's optimizer step. */
+int trainer_rows(const struct config *c);
+/* Rows are this long in validation. */
+int trainer_validation_tokens(const struct config *c);

@@ -1,0 +1,85 @@
+/* test_generate.c -- eval and generate over a model that has learnt its tiny corpus. */
+// SPDX-License-Identifier: Apache-2.0
+#include "system/runs.h"
+
+/* Trains for a moment; returns the folder of the run. */
+static char *trained(const char *settings)
+{
+    const char *folder = test_folder();
+    char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
+    char *dump = file_join(folder, "out");
+    runs_write_corpus(corpus, 60000);
+    runs_write_config(config, corpus);
+    CHECK(runs_train(config, dump, settings, NULL) == 0);
+    free(corpus), free(config);
+    return dump;
+}
+
+#define LONGER "training.steps=300 lr_scheduler.total_steps=300 optimizer.lr=1e-2 "
+
+TEST(generate_writes_words_of_the_corpus_and_repeats_itself_for_a_seed)
+{
+    char *run = trained(LONGER);
+    struct text a = {0}, b = {0}, c = {0};
+    CHECK(LLAMERO(&a, NULL, "generate", run, "--prompt", "the llama ", "--seed", "3") == 0);
+    CHECK(LLAMERO(&b, NULL, "generate", run, "--prompt", "the llama ", "--seed", "3") == 0);
+    CHECK(LLAMERO(&c, NULL, "generate", run, "--prompt", "the llama ", "--seed", "4") == 0);
+    CHECK(a.len > 100 && !strcmp(a.data, b.data) && strcmp(a.data, c.data));
+    CHECK(strstr(a.data, "the ") || strstr(a.data, "and ") || strstr(a.data, "of "));
+    text_release(&a), text_release(&b), text_release(&c);
+    free(run);
+}
+
+TEST(generate_goes_through_a_prompt_longer_than_a_piece)
+{
+    char *run = trained("training.steps=2"), prompt[700];
+    struct text out = {0};
+    struct json *v;
+    memset(prompt, 'a', sizeof prompt - 1);
+    prompt[sizeof prompt - 1] = 0;
+    CHECK(LLAMERO(&out, NULL, "generate", run, "--prompt", prompt, "--max-tokens", "4", "--json",
+                  "--temperature", "0") == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "generate", &v));
+    CHECK(json_number(json_get(v, "prompt_tokens")) == sizeof prompt);
+    CHECK(json_count(json_get(v, "ids")) <= 4);
+    json_free(v);
+    text_release(&out);
+    free(run);
+}
+
+TEST(eval_of_the_training_text_agrees_with_the_training_loss)
+{
+    char *run = trained(LONGER "data.validation_share=0.1 validation.enable=true");
+    struct text out = {0}, corpus = {0};
+    struct json *v;
+    text_addf(&corpus, "%s/../corpus.txt", run);
+    CHECK(LLAMERO(&out, NULL, "eval", run, corpus.data, "--json") == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "eval", &v));
+    double loss = json_number(json_get(v, "loss"));
+    CHECK_NEAR(loss, runs_metric(run, "validation_loss"), 0.15);
+    CHECK_NEAR(json_number(json_get(v, "perplexity")), exp(loss), 1e-6);
+    /* one token is one byte here, but for the few specials */
+    CHECK_NEAR(json_number(json_get(v, "bits_per_byte")), loss / log(2), 0.02);
+    CHECK(json_number(json_get(v, "tokens")) > 59000);
+    json_free(v);
+    text_release(&out), text_release(&corpus);
+    free(run);
+}
+
+TEST(a_masked_model_is_evaluated_on_its_masks_and_generates_nothing)
+{
+    char *run = trained("objective.name=masked objective.mask_token=<|mask|> training.steps=30");
+    struct text out = {0}, err = {0}, corpus = {0};
+    struct json *v;
+    text_addf(&corpus, "%s/../corpus.txt", run);
+    CHECK(LLAMERO(&out, NULL, "eval", run, corpus.data, "--json") == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "eval", &v));
+    double tokens = json_number(json_get(v, "tokens"));
+    CHECK(tokens > 0.27 * 60000 && tokens < 0.33 * 60000);
+    CHECK(json_number(json_get(v, "accuracy")) > 0.02);
+    json_free(v);
+    CHECK(LLAMERO(NULL, &err, "generate", run, "--prompt", "a") == 78);
+    CHECK(strstr(err.data, "masked"));
+    text_release(&out), text_release(&err), text_release(&corpus);
+    free(run);
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "system/runs.h"
+
+struct place {
+    char *corpus, *config, *dump;
+};
+
+static struct place place_make(void)
+{
+    const char *folder = test_folder();
+    struct place p = {file_join(folder, "corpus.txt"), file_join(folder, "run.toml"),
+                      file_join(folder, "out")};
+    runs_write_corpus(p.corpus, 60000);
+    runs_write_config(p.config, p.corpus);
+    return p;
+}
+
+static void place_release(struct place *p) { free(p->corpus), free(p->config), free(p->dump); }
+
+TEST(train_leaves_what_the_contract_names)
+{
+    static const char *const files[] = {"config.toml",
+                                        "metrics.jsonl",
+                                        "log.txt",
+                                        "tb",
+                                        "checkpoint/step-10/config.json",
+                                        "checkpoint/step-10/model.safetensors.index.json",
+                                        "checkpoint/step-10/state.json",
+                                        "checkpoint/step-10/manifest.json"};
+    struct place p = place_make();
+    struct text err = {0};
+    CHECK(runs_train(p.config, p.dump, "training.steps=10 metrics.enable_tensorboard=true", &err) ==
+          0);
+    CHECK(strstr(err.data, "step:  1  loss: ") && strstr(err.data, "  eta: "));
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char *path = file_join(p.dump, files[i]);
+        if (!file_exists(path)) fail_msg("%s is not there", path);
+        free(path);
+    }
+    CHECK(runs_metric(p.dump, "step") == 10);
+    text_release(&err);
+    place_release(&p);
+}
+
+TEST(train_refuses_what_it_cannot_do_with_the_code_of_its_kind)
+{
+    static const struct {
+        const char *settings;
+        int code;
+        const char *message;
+    } cases[] = {
+        {"training.step=3", 78, "training.steps"},
+        {"data.tokenizer=/nowhere/tokenizer.model", 66, "/nowhere"},
+        {"model.n_kv_heads=3", 78, "n_kv_heads"},
+        {"optimizer.lr=1e30 training.max_norm=0 lr_scheduler.warmup_steps=0", 78, "optimizer.lr"},
+        {"parallelism.tensor_parallel_degree=2", 78, "tensor_parallel_degree"},
+        {"checkpoint.initial_load_path=/nowhere", 66, "/nowhere"},
+    };
+    struct place p = place_make();
+    struct text err = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int code = runs_train(p.config, p.dump, cases[i].settings, &err);
+        if (code != cases[i].code || !strstr(err.data, cases[i].message))
+            fail_msg("%s: exit code %d, and: %s", cases[i].settings, code, err.data);
+    }
+    text_release(&err);
+    place_release(&p);
+}
+
+TEST(train_exits_with_80_when_the_loss_is_not_finite)
+{
+    struct place p = place_make();
+    struct text err = {0};
+    const char *wild = "optimizer.lr=1000 training.max_norm=0 lr_scheduler.warmup_steps=0 "
+                       "optimizer.eps=0 optimizer.weight_decay=1000 training.steps=200";
+    CHECK(runs_train(p.config, p.dump, wild, &err) == 80);
+    CHECK(strstr(err.data, "gradient norm"));
+    text_release(&err);
+    place_release(&p);
+}
+
+TEST(train_starts_a_new_run_from_the_weights_of_another)
+{
+    struct place p = place_make();
+    struct text settings = {0}, err = {0};
+    CHECK(runs_train(p.config, p.dump, "training.steps=40", NULL) == 0);
+    double before = runs_metric(p.dump, "loss");
+    text_addf(&settings, "training.steps=1 checkpoint.initial_load_path=%s/checkpoint/step-40",
+              p.dump);
+    char *second = file_join(p.dump, "second");
+    CHECK(runs_train(p.config, second, settings.data, &err) == 0);
+    CHECK(strstr(err.data, "starting from the weights"));
+    CHECK(runs_metric(second, "loss") < before + 0.7);
+    CHECK(runs_metric(second, "tokens_seen") == 4 * 32);
+    text_release(&settings), text_release(&err);
+    free(second);
+    place_release(&p);
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "system/runs.h"
+
+#include "base/rng.h"
+
+void runs_write_corpus(const char *path, size_t bytes)
+{
+    static const char *const words[] = {
+        "the",  "llama", "walks", "over",  "a",      "mountain",  "and",   "carries", "salt",
+        "from", "one",   "town",  "to",    "its",    "neighbour", "while", "snow",    "falls",
+        "on",   "high",  "paths", "where", "nobody", "speaks",    "of",    "winter",  "again"};
+    enum { WORDS = sizeof words / sizeof *words };
+    size_t len = strlen(path);
+    bool jsonl = len > 6 && !strcmp(path + len - 6, ".jsonl");
+    struct text t = {0};
+    for (uint64_t sentence = 0; t.len < bytes; sentence++) {
+        uint64_t num_words = 4 + rng_below(12, 1, RNG_TEST, sentence, 0);
+        if (jsonl) text_adds(&t, "{\"text\": \"");
+        for (uint64_t i = 1; i <= num_words; i++)
+            text_addf(&t, "%s%s", i > 1 ? " " : "",
+                      words[rng_below(WORDS, 1, RNG_TEST, sentence, i)]);
+        text_adds(&t, jsonl ? ".\"}\n" : sentence % 7 ? ". " : ".\n");
+    }
+    CHECK_STATUS(OK, file_write(path, t.data, t.len));
+    text_release(&t);
+}
+
+void runs_write_config(const char *path, const char *corpus)
+{
+    struct text t = {0};
+    text_addf(&t,
+              "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\ndim = 32\nn_layers = 2\n"
+              "n_heads = 4\nn_kv_heads = 2\nffn_hidden = 64\n"
+              "[training]\nlocal_batch_size = 2\nglobal_batch_size = 4\nseq_len = 32\nsteps = 40\n"
+              "[lr_scheduler]\nwarmup_steps = 5\ntotal_steps = 40\n"
+              "[optimizer]\nlr = 3e-3\n[metrics]\nlog_freq = 1\n"
+              "[checkpoint]\nenable = true\ninterval = 10\n"
+              "[data]\ntokenizer = \"bytes\"\nstreams = 8\nshuffle_window = 4\n"
+              "[[data.source]]\npath = \"%s\"\n",
+              corpus);
+    CHECK_STATUS(OK, file_write(path, t.data, t.len));
+    text_release(&t);
+}
+
+int runs_train(const char *config, const char *dump_folder, const char *settings, struct text *err)
+{
+    enum { MOST = 40 };
+    const char *arguments[MOST + 4] = {"train", config};
+    struct text dump = {0};
+    text_addf(&dump, "job.dump_folder=%s", dump_folder);
+    arguments[2] = dump.data;
+    char *copy = heap_string(settings, strlen(settings)), *save = NULL;
+    int n = 3;
+    for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+        CHECK(n < MOST);
+        arguments[n++] = word;
+    }
+    int code = test_llamero(NULL, err, arguments);
+    free(copy);
+    text_release(&dump);
+    return code;
+}
+
+void runs_check_same_files(const char *a, const char *b, const char *name_part)
+{
+    struct file_list names;
+    size_t compared = 0;
+    CHECK_STATUS(OK, file_list_dir(&names, a));
+    for (size_t i = 0; i < names.count; i++) {
+        if (!strstr(names.paths[i], name_part)) continue;
+        struct text x = {0}, y = {0};
+        char *path_a = file_join(a, names.paths[i]), *path_b = file_join(b, names.paths[i]);
+        CHECK_STATUS(OK, file_read(path_a, UINT64_MAX, &x));
+        CHECK_STATUS(OK, file_read(path_b, UINT64_MAX, &y));
+        if (x.len != y.len || memcmp(x.data, y.data, x.len))
+            fail_msg("%s and %s differ", path_a, path_b);
+        compared++;
+        text_release(&x), text_release(&y);
+        free(path_a), free(path_b);
+    }
+    file_list_release(&names);
+    CHECK(compared > 0);
+}
+
+/* Everything but how long it took and what memory it had. */
+static bool depends_on_the_machine(const char *key)
+{
+    static const char *const keys[] = {"tokens_per_second", "tokens_per_second_per_rank",
+                                       "tflops_per_rank",   "mfu",
+                                       "step_seconds",      "data_seconds",
+                                       "memory_bytes"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!strcmp(key, keys[i])) return true;
+    return false;
+}
+
+static void read_metrics(const char *dump_folder, struct text *t)
+{
+    char *path = file_join(dump_folder, "metrics.jsonl");
+    CHECK_STATUS(OK, file_read(path, UINT64_MAX, t));
+    free(path);
+}
+
+static void check_same_line(struct json *a, struct json *b, const char *where)
+{
+    CHECK(json_count(a) == json_count(b));
+    for (const struct json *v = json_first(a); v; v = json_next(v)) {
+        if (depends_on_the_machine(json_key(v))) continue;
+        const struct json *w = json_get(b, json_key(v));
+        CHECK(json_is_number(v) && json_is_number(w));
+        if (json_number(v) != json_number(w))
+            fail_msg("%s: %s is %.17g in one run and %.17g in the other", where, json_key(v),
+                     json_number(v), json_number(w));
+    }
+}
+
+void runs_check_same_metrics(const char *dump_a, const char *dump_b)
+{
+    struct text x = {0}, y = {0};
+    char *next_x, *next_y;
+    read_metrics(dump_a, &x), read_metrics(dump_b, &y);
+    char *line_x = strtok_r(x.data, "\n", &next_x), *line_y = strtok_r(y.data, "\n", &next_y);
+    for (; line_x && line_y;
+         line_x = strtok_r(NULL, "\n", &next_x), line_y = strtok_r(NULL, "\n", &next_y)) {
+        struct json *a, *b;
+        CHECK_STATUS(OK, json_parse(line_x, strlen(line_x), dump_a, &a));
+        CHECK_STATUS(OK, json_parse(line_y, strlen(line_y), dump_b, &b));
+        check_same_line(a, b, line_x);
+        json_free(a), json_free(b);
+    }
+    CHECK(!line_x && !line_y);
+    text_release(&x), text_release(&y);
+}
+
+double runs_metric(const char *dump_folder, const char *key)
+{
+    struct text t = {0};
+    struct json *line;
+    double value = NAN;
+    char *next;
+    read_metrics(dump_folder, &t);
+    for (char *at = strtok_r(t.data, "\n", &next); at; at = strtok_r(NULL, "\n", &next)) {
+        CHECK_STATUS(OK, json_parse(at, strlen(at), dump_folder, &line));
+        const struct json *v = json_get(line, key);
+        if (json_is_number(v)) value = json_number(v);
+        json_free(line);
+    }
+    text_release(&t);
+    return value;
+}

@@ -1,0 +1,153 @@
+/* test_resume.c -- promise 1: a resumed run is the straight run, bit for bit; promise 4: it can be
+ * killed at any instant. */
+// SPDX-License-Identifier: Apache-2.0
+#include "system/runs.h"
+
+#include "base/rng.h"
+
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* A folder with corpus.txt and run.toml; paths to them and to the dump folders a/ and b/. */
+struct place {
+    char *corpus, *config, *a, *b;
+};
+
+static struct place place_make(void)
+{
+    const char *folder = test_folder();
+    struct place p = {file_join(folder, "corpus.txt"), file_join(folder, "run.toml"),
+                      file_join(folder, "a"), file_join(folder, "b")};
+    runs_write_corpus(p.corpus, 100000);
+    runs_write_config(p.config, p.corpus);
+    return p;
+}
+
+static void place_release(struct place *p)
+{
+    free(p->corpus), free(p->config), free(p->a), free(p->b);
+}
+
+static void check_same_checkpoint(const struct place *p, int step)
+{
+    char name[64];
+    snprintf(name, sizeof name, "checkpoint/step-%d", step);
+    char *a = file_join(p->a, name), *b = file_join(p->b, name);
+    runs_check_same_files(a, b, ".safetensors");
+    runs_check_same_files(a, b, "state.json");
+    free(a), free(b);
+}
+
+static void check_resume(const char *settings)
+{
+    struct place p = place_make();
+    struct text half = {0};
+    text_addf(&half, "%s training.steps=20", settings);
+    CHECK(runs_train(p.config, p.a, settings, NULL) == 0);
+    CHECK(runs_train(p.config, p.b, half.data, NULL) == 0);
+    CHECK(runs_train(p.config, p.b, settings, NULL) == 0);
+    runs_check_same_metrics(p.a, p.b);
+    check_same_checkpoint(&p, 40);
+    text_release(&half);
+    place_release(&p);
+}
+
+#define F32    "training.mixed_precision_param=float32 "
+#define MASKED "objective.name=masked objective.mask_token=<|mask|> "
+#define ASYNC  "checkpoint.async_mode=async "
+
+TEST(a_resumed_run_is_the_straight_run_in_bf16) { check_resume("debug.seed=1"); }
+TEST(a_resumed_run_is_the_straight_run_in_float32) { check_resume(F32); }
+TEST(a_resumed_run_is_the_straight_run_with_async_saves) { check_resume(ASYNC); }
+TEST(a_resumed_run_is_the_straight_run_with_masks) { check_resume(MASKED F32 ASYNC); }
+TEST(a_resumed_run_is_the_straight_run_with_masks_in_bf16) { check_resume(MASKED); }
+TEST(a_resumed_run_is_the_straight_run_with_validation)
+{
+    check_resume("validation.enable=true validation.freq=5 data.validation_share=0.1");
+}
+
+/* Starts training and kills it after a while; true: it had ended by itself. */
+static bool train_and_kill(const struct place *p, const char *dump, double seconds)
+{
+    pid_t child;
+    int code;
+    struct text setting = {0};
+    text_addf(&setting, "job.dump_folder=%s", dump);
+    const char *argv[] = {getenv("LLAMERO"),
+                          "train",
+                          p->config,
+                          setting.data,
+                          "checkpoint.interval=3",
+                          "checkpoint.keep_latest_k=3",
+                          "--quiet",
+                          NULL};
+    CHECK(posix_spawn(&child, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, environ) == 0);
+    struct timespec pause = {(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))};
+    nanosleep(&pause, NULL);
+    kill(child, SIGKILL);
+    CHECK(waitpid(child, &code, 0) == child);
+    text_release(&setting);
+    CHECK(WIFSIGNALED(code) || WEXITSTATUS(code) == 0);
+    return !WIFSIGNALED(code);
+}
+
+/* LLAMERO_KILLS=200 for the long version. */
+TEST(a_run_killed_at_any_moment_goes_on_to_the_same_end)
+{
+    struct place p = place_make();
+    const char *wanted = getenv("LLAMERO_KILLS");
+    int kills = wanted ? atoi(wanted) : 12, done = 0;
+    const char *settings = "checkpoint.interval=3 checkpoint.keep_latest_k=3";
+    CHECK(runs_train(p.config, p.a, settings, NULL) == 0);
+    for (int i = 0; done < kills; i++) {
+        double seconds = 0.02 + 0.35 * rng_uniform(3, RNG_TEST, 0, (uint64_t)i);
+        bool ended = train_and_kill(&p, p.b, seconds);
+        done += !ended;
+        if (ended) { /* the run came to its end: compare, and start another one */
+            check_same_checkpoint(&p, 40);
+            CHECK_STATUS(OK, file_remove_tree(p.b));
+        }
+    }
+    CHECK(runs_train(p.config, p.b, settings, NULL) == 0);
+    check_same_checkpoint(&p, 40);
+    runs_check_same_metrics(p.a, p.b);
+    place_release(&p);
+}
+
+TEST(a_signal_writes_a_checkpoint_and_exits_with_75)
+{
+    static const int signals[] = {SIGTERM, SIGUSR1};
+    for (size_t i = 0; i < 2; i++) {
+        struct place p = place_make();
+        pid_t child;
+        int code;
+        struct text setting = {0};
+        text_addf(&setting, "job.dump_folder=%s", p.b);
+        const char *argv[] = {getenv("LLAMERO"),       "train",   p.config, setting.data,
+                              "training.steps=100000", "--quiet", NULL};
+        CHECK(posix_spawn(&child, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, environ) ==
+              0);
+        char *metrics = file_join(p.b, "metrics.jsonl");
+        struct timespec moment = {0, 20000000};
+        uint64_t size = 0; /* wait until it trains */
+        for (int n = 0; n < 500 && size < 500; n++) {
+            nanosleep(&moment, NULL);
+            if (file_exists(metrics)) CHECK_STATUS(OK, file_size(metrics, &size));
+        }
+        kill(child, signals[i]);
+        CHECK(waitpid(child, &code, 0) == child);
+        CHECK(WIFEXITED(code) && WEXITSTATUS(code) == 75);
+        int64_t stopped = (int64_t)runs_metric(p.b, "step");
+        struct text name = {0};
+        text_addf(&name, "%s/checkpoint/step-%lld/manifest.json", p.b, (long long)stopped);
+        CHECK(file_exists(name.data));
+        text_release(&name), text_release(&setting);
+        free(metrics);
+        place_release(&p);
+    }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/training.h"
+
+static double train(struct training *t, int steps)
+{
+    struct step_result r = {0};
+    for (int i = 0; i < steps; i++) CHECK_STATUS(OK, trainer_step(&t->trainer, t->loader, &r));
+    return r.loss;
+}
+
+TEST(training_starts_near_the_uniform_loss_and_falls)
+{
+    struct training t;
+    TRAINING_OPEN(&t, "debug.seed=1");
+    double vocabulary = t.trainer.model.shape.V, first = train(&t, 1), last = train(&t, 39);
+    CHECK(first > 0.8 * log(vocabulary) && first < 1.4 * log(vocabulary));
+    CHECK(last < first - 1);
+    CHECK(t.trainer.steps_done == 40 && t.trainer.tokens_seen == 40 * 2 * 16);
+    training_close(&t);
+}
+
+TEST(accumulated_micro_batches_give_the_gradient_of_the_whole_batch)
+{
+    struct training whole, parts;
+    struct step_result a, b;
+    TRAINING_OPEN(&whole, "training.local_batch_size=4");
+    TRAINING_OPEN(&parts, "training.local_batch_size=1", "training.global_batch_size=4");
+    CHECK_STATUS(OK, trainer_step(&whole.trainer, whole.loader, &a));
+    CHECK_STATUS(OK, trainer_step(&parts.trainer, parts.loader, &b));
+    CHECK_NEAR(a.loss, b.loss, 1e-6);
+    CHECK_NEAR(a.grad_norm, b.grad_norm, 1e-5);
+    training_close(&whole), training_close(&parts);
+}
+
+TEST(with_masks_the_two_loss_norms_differ_as_their_formulas_do)
+{
+    struct training token, rank;
+    struct step_result a, b;
+    const char *masked = "objective.name=masked", *mask = "objective.mask_token=<|mask|>";
+    const char *rows = "training.global_batch_size=4", *part = "training.local_batch_size=1";
+    TRAINING_OPEN(&token, masked, mask, rows, part);
+    TRAINING_OPEN(&rank, masked, mask, rows, part, "training.loss_norm=rank_mean");
+    CHECK_STATUS(OK, trainer_step(&token.trainer, token.loader, &a));
+    CHECK_STATUS(OK, trainer_step(&rank.trainer, rank.loader, &b));
+    CHECK(a.loss != b.loss && fabs(a.loss - b.loss) < 0.5);
+    training_close(&token), training_close(&rank);
+}
+
+TEST(a_gradient_beyond_max_norm_is_scaled_down_to_it)
+{
+    struct training free_, clipped;
+    struct step_result a, b;
+    TRAINING_OPEN(&free_, "training.max_norm=0");
+    TRAINING_OPEN(&clipped, "training.max_norm=1e-3");
+    CHECK_STATUS(OK, trainer_step(&free_.trainer, free_.loader, &a));
+    CHECK_STATUS(OK, trainer_step(&clipped.trainer, clipped.loader, &b));
+    CHECK(a.grad_norm == b.grad_norm); /* reported before clipping */
+    double scale = 1e-3 / (a.grad_norm + 1e-6);
+    for (size_t i = 0; i < free_.trainer.model.layout.elements; i++)
+        CHECK_NEAR((double)clipped.trainer.exp_avg[i], scale * (double)free_.trainer.exp_avg[i],
+                   1e-7);
+    training_close(&free_), training_close(&clipped);
+}
+
+TEST(a_poisoned_step_stops_the_run_and_changes_no_weight)
+{
+    struct training t;
+    struct step_result r;
+    TRAINING_OPEN(&t, "guard.nonfinite=stop");
+    train(&t, 2);
+    size_t n = t.trainer.model.layout.elements, bytes = n * sizeof(float);
+    t.trainer.weights[n / 2] = NAN;
+    float *before = heap(3 * bytes);
+    memcpy(before, t.trainer.weights, bytes);
+    memcpy(before + n, t.trainer.exp_avg, bytes);
+    memcpy(before + 2 * n, t.trainer.exp_avg_sq, bytes);
+    CHECK_STATUS(DIVERGED, trainer_step(&t.trainer, t.loader, &r));
+    CHECK_MESSAGE("step 3");
+    CHECK(!memcmp(before, t.trainer.weights, bytes));
+    CHECK(!memcmp(before + n, t.trainer.exp_avg, bytes));
+    CHECK(!memcmp(before + 2 * n, t.trainer.exp_avg_sq, bytes));
+    free(before);
+    training_close(&t);
+}
+
+TEST(poisoned_steps_are_skipped_only_so_often)
+{
+    struct training t;
+    struct step_result r;
+    TRAINING_OPEN(&t, "guard.nonfinite=skip", "guard.max_skips=2");
+    train(&t, 1);
+    t.trainer.weights[t.trainer.model.layout.elements / 2] = NAN;
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(OK, trainer_step(&t.trainer, t.loader, &r));
+        CHECK(r.skipped);
+    }
+    CHECK_STATUS(DIVERGED, trainer_step(&t.trainer, t.loader, &r));
+    CHECK_MESSAGE("max_skips");
+    training_close(&t);
+}
+
+TEST(the_plan_is_what_the_run_takes)
+{
+    struct training t;
+    struct memory_plan plan;
+    TRAINING_OPEN(&t, "checkpoint.enable=true", "checkpoint.async_mode=async");
+    const struct trainer *r = &t.trainer;
+    struct arena scratch = t.machine.on->scratch;
+    t.machine.on->scratch = (struct arena){0};
+    CHECK_STATUS(OK, trainer_plan(&t.config, &r->model.shape, &t.machine, &plan));
+    CHECK(memory_total(&plan) == r->run.size + r->step.size + scratch.size);
+    CHECK(plan.bytes[MEMORY_optimizer] >= 2 * plan.bytes[MEMORY_weights]);
+    t.machine.on->scratch = scratch;
+    train(&t, 1);
+    CHECK(r->step.peak == r->step.size);
+    training_close(&t);
+}
