@@ -7,8 +7,8 @@
 #include <string.h>
 
 /* One failure at a time per thread; the only writable state of this file. */
-static _Thread_local char message[2048];
-static _Thread_local char stack[2048];
+static _Thread_local char message[STATUS_TEXT];
+static _Thread_local char stack[STATUS_TEXT];
 
 static const struct {
     const char *name, *text;
@@ -45,15 +45,21 @@ enum status status_trace(enum status s, const char *file, int line, const char *
     return s;
 }
 
-enum status status_adopt(enum status s, const char *text, const char *trace)
+enum status failure_keep(struct failure *f, enum status s)
 {
-    /* They may be this thread's own: read both, then replace. */
-    char fresh[sizeof message], fresh_stack[sizeof stack];
-    snprintf(fresh, sizeof fresh, "%s", text);
-    snprintf(fresh_stack, sizeof fresh_stack, "%s", trace);
-    memcpy(message, fresh, sizeof message);
-    memcpy(stack, fresh_stack, sizeof stack);
+    if (f->status || !s) return f->status;
+    f->status = s;
+    snprintf(f->message, sizeof f->message, "%s", message);
+    snprintf(f->stack, sizeof f->stack, "%s", stack);
     return s;
+}
+
+enum status failure_tell(const struct failure *f)
+{
+    if (!f->status) return STATUS_OK;
+    snprintf(message, sizeof message, "%s", f->message);
+    snprintf(stack, sizeof stack, "%s", f->stack);
+    return f->status;
 }
 
 void status_bug(const char *file, int line, const char *what)

@@ -36,8 +36,18 @@ int status_exit_code(enum status s);
 
 const char *status_message(void); /* cause of this thread's last failure, without the trace */
 const char *status_stack(void);   /* its trace: where it failed and through which calls */
-/* Hands a failure of another thread to this one; both strings are copied. */
-enum status status_adopt(enum status s, const char *message, const char *stack);
+
+enum { STATUS_TEXT = 2048 }; /* bytes of a message, at most */
+
+/* A failure kept for later, or for another thread, past this thread's next FAIL. */
+struct failure {
+    enum status status;
+    char message[STATUS_TEXT], stack[STATUS_TEXT];
+};
+/* Keeps `s`, this thread's last failure, unless `f` holds one already; returns what `f` holds. */
+enum status failure_keep(struct failure *f, enum status s);
+/* Makes it this thread's last failure, and returns its status; OK where there is none. */
+enum status failure_tell(const struct failure *f);
 
 enum status status_fail(enum status s, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5), cold));

@@ -25,8 +25,7 @@ struct checkpointer {
     pthread_t thread;
     struct checkpoint_state state;
     struct text config_toml;
-    enum status result;
-    char message[1024], stack[1024];
+    struct failure failure; /* of the last save */
 };
 
 size_t checkpoint_staging_bytes(const struct layout *l) { return 3 * l->elements * sizeof(float); }
@@ -140,11 +139,10 @@ static enum status write_checkpoint(const char *folder, const struct checkpoint_
     TRY_OUT(folder_retain(folder, keep, s->step));
 out:
     if (st) { /* nothing of it stays; the failure that is told is the first one */
-        char message[1024], stack[1024];
-        snprintf(message, sizeof message, "%s", status_message());
-        snprintf(stack, sizeof stack, "%s", status_stack());
+        struct failure first = {0};
+        failure_keep(&first, st);
         file_remove_tree(temporary.data);
-        status_adopt(st, message, stack);
+        failure_tell(&first);
     }
     manifest_release(&m);
     text_release(&temporary);
@@ -155,11 +153,7 @@ out:
 static void *write_in_thread(void *context)
 {
     struct checkpointer *c = context;
-    c->result = write_checkpoint(c->folder, &c->state, c->keep_latest_k);
-    if (c->result) {
-        snprintf(c->message, sizeof c->message, "%s", status_message());
-        snprintf(c->stack, sizeof c->stack, "%s", status_stack());
-    }
+    failure_keep(&c->failure, write_checkpoint(c->folder, &c->state, c->keep_latest_k));
     return NULL;
 }
 
@@ -170,8 +164,7 @@ enum status checkpointer_wait(struct checkpointer *c)
     c->running = false;
     text_release(&c->state.train);
     text_release(&c->config_toml);
-    if (c->result) return status_adopt(c->result, c->message, c->stack);
-    return STATUS_OK;
+    return failure_tell(&c->failure);
 }
 
 static float *stage(float *to, const float *from, size_t n)
@@ -196,6 +189,7 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
         text_add(&c->config_toml, s->config_toml->data, s->config_toml->len);
         c->state.config_toml = &c->config_toml;
     }
+    c->failure = (struct failure){0};
     int bad = pthread_create(&c->thread, NULL, write_in_thread, c);
     if (bad) FAIL(IO, "the writer thread: %s", strerror(bad));
     c->running = true;

@@ -242,7 +242,7 @@ static enum status load_file(struct config *c, const char *path)
     struct toml *tree = NULL;
     enum status st = file_read(path, MOST_BYTES, &bytes);
     if (!st && toml_parse(bytes.data, bytes.len, path, &tree))
-        st = status_adopt(STATUS_CONFIG, status_message(), status_stack());
+        st = STATUS_CONFIG;
     text_release(&bytes);
     TRY(st);
     keep(c, tree);

@@ -42,8 +42,7 @@ struct loader {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool running, stop;
-    enum status failure;
-    char message[1024], stack[1024];
+    struct failure failure;
 };
 
 static void row_init(struct row *r, int T, size_t cursor_ints)
@@ -117,7 +116,7 @@ static void *read_ahead(void *context)
 {
     struct loader *l = context;
     pthread_mutex_lock(&l->lock);
-    while (!l->stop && !l->failure) {
+    while (!l->stop && !l->failure.status) {
         if (l->made - l->handed_out >= l->num_slots) {
             pthread_cond_wait(&l->changed, &l->lock);
             continue;
@@ -126,13 +125,7 @@ static void *read_ahead(void *context)
         pthread_mutex_unlock(&l->lock);
         enum status st = make_row(l, k, &l->slots[k % l->num_slots]);
         pthread_mutex_lock(&l->lock);
-        if (st) {
-            l->failure = st;
-            snprintf(l->message, sizeof l->message, "%s", status_message());
-            snprintf(l->stack, sizeof l->stack, "%s", status_stack());
-        } else {
-            l->made++;
-        }
+        if (!failure_keep(&l->failure, st)) l->made++;
         pthread_cond_broadcast(&l->changed);
     }
     pthread_mutex_unlock(&l->lock);
@@ -170,10 +163,10 @@ static enum status wait_row(struct loader *l, uint64_t k, struct row **row)
         return STATUS_OK;
     }
     pthread_mutex_lock(&l->lock);
-    while (l->made <= k && !l->failure) pthread_cond_wait(&l->changed, &l->lock);
+    while (l->made <= k && !l->failure.status) pthread_cond_wait(&l->changed, &l->lock);
     bool failed = l->made <= k;
     pthread_mutex_unlock(&l->lock);
-    if (failed) return status_adopt(l->failure, l->message, l->stack);
+    if (failed) return failure_tell(&l->failure);
     return STATUS_OK;
 }
 

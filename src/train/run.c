@@ -300,13 +300,10 @@ static enum status close_run(struct run *r, enum status st)
     metrics_close(r->metrics);
     loader_close(r->loader);
     if (r->checkpointer) {
-        char message[1024];
-        snprintf(message, sizeof message, "%s", status_message());
-        enum status saving = checkpointer_close(r->checkpointer);
-        if (st)
-            status_adopt(st, message, status_stack());
-        else
-            st = saving;
+        struct failure first = {0};
+        failure_keep(&first, st);
+        st = checkpointer_close(r->checkpointer);
+        if (first.status) st = failure_tell(&first);
     }
     if (r->trainer_is_open) trainer_close(&r->trainer);
     tokenizer_close(r->tokenizer);

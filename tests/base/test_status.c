@@ -65,22 +65,33 @@ TEST(status_cuts_messages_that_are_too_long)
     free(word);
 }
 
-static void *fails_elsewhere(void *unused)
+static void *fails_elsewhere(void *kept)
 {
-    fails(99);
-    return unused;
+    failure_keep(kept, fails(8));
+    failure_keep(kept, fails(9));
+    return NULL;
 }
 
-TEST(status_of_one_thread_does_not_touch_another)
+TEST(status_of_one_thread_does_not_touch_another_until_it_is_told)
 {
+    struct failure kept = {0};
     pthread_t thread;
     fails(7);
-    CHECK(pthread_create(&thread, NULL, fails_elsewhere, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, fails_elsewhere, &kept) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK_MESSAGE("got 7");
-    CHECK(status_adopt(STATUS_IO, "theirs", "  at y.c:2\n") == STATUS_IO);
-    CHECK_MESSAGE("theirs");
-    CHECK(!strcmp(status_stack(), "  at y.c:2\n"));
+    CHECK(failure_tell(&kept) == STATUS_DATA);
+    CHECK_MESSAGE("got 8");
+    CHECK(strstr(status_stack(), "test_status.c"));
+}
+
+TEST(status_nothing_kept_is_nothing_told)
+{
+    struct failure kept = {0};
+    fails(7);
+    CHECK_STATUS(OK, failure_keep(&kept, STATUS_OK));
+    CHECK_STATUS(OK, failure_tell(&kept));
+    CHECK_MESSAGE("got 7");
 }
 
 TEST(status_a_bug_ends_the_program_and_says_where)
@@ -101,12 +112,4 @@ TEST(status_a_bug_ends_the_program_and_says_where)
     CHECK(child > 0 && waitpid(child, &code, 0) == child);
     CHECK(WIFSIGNALED(code) && WTERMSIG(code) == SIGABRT);
     CHECK(strstr(said, "test_status.c") && strstr(said, "1 + 1 == 2"));
-}
-
-TEST(status_may_adopt_its_own_message)
-{
-    fails(5);
-    status_adopt(STATUS_IO, status_message() + 10, status_message());
-    CHECK(!strcmp(status_message(), "got 5, wanted 3"));
-    CHECK(!strcmp(status_stack(), "file.bin: got 5, wanted 3"));
 }
