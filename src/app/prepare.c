@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/prepare.h"
+#include "app/app.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct progress {
+    double begin_s, told_s;
+    bool is_terminal, drawn;
+};
+
+static double rate(const struct prepared *p, double seconds)
+{
+    return seconds > 0 ? (double)(p->text_bytes - p->text_resumed) / 1e6 / seconds : 0;
+}
+
+/* A bar on a terminal, else a line every ten seconds. */
+static void tell(void *context, const struct prepared *p)
+{
+    struct progress *g = context;
+    double now = clock_monotonic_s(), mb_s = rate(p, now - g->begin_s);
+    if (now - g->told_s < (g->is_terminal ? 0.2 : 10)) return;
+    g->told_s = now;
+    double part = p->text_total ? (double)p->text_bytes / (double)p->text_total : 0;
+    char bar[32] = "", left[48] = "";
+    if (p->text_total) {
+        memset(bar, ' ', 25);
+        memset(bar, '#', (size_t)(part * 25 > 25 ? 25 : part * 25));
+        double bytes_left = (double)(p->text_total - p->text_bytes);
+        snprintf(left, sizeof left, ", %.0f%%, %.0f s left", 100 * part,
+                 mb_s > 0 ? bytes_left / 1e6 / mb_s : 0);
+    }
+    if (g->is_terminal) {
+        fprintf(stderr, "\r[%s] %.1fM tokens, %.1f MB/s%s ", bar, (double)p->tokens / 1e6, mb_s,
+                left);
+        g->drawn = true;
+    } else {
+        log_line(LOG_INFO, "%.1fM tokens, %.1f MB/s%s", (double)p->tokens / 1e6, mb_s, left);
+    }
+}
+
+static void report(const char *prefix, const struct prepared *p, double seconds, bool json)
+{
+    struct text t = {0};
+    if (json) {
+        text_adds(&t, "{\"output\": ");
+        json_quote(&t, prefix);
+        text_addf(&t,
+                  ", \"documents\": %llu, \"tokens\": %llu, \"text_bytes\": %llu, "
+                  "\"token_bytes\": %d, \"seconds\": %.3f}\n",
+                  (unsigned long long)p->documents, (unsigned long long)p->tokens,
+                  (unsigned long long)p->text_bytes, p->token_bytes, seconds);
+    } else {
+        text_addf(&t,
+                  "%s.bin: %llu tokens of %d bytes, %llu documents, from %.1f MB at %.1f MB/s\n",
+                  prefix, (unsigned long long)p->tokens, p->token_bytes,
+                  (unsigned long long)p->documents, (double)p->text_bytes / 1e6, rate(p, seconds));
+    }
+    fputs(t.data, stdout);
+    text_release(&t);
+}
+
+static const char usage[] =
+    "prepare --tokenizer FILE --output PREFIX SOURCE...\n\n"
+    "Reads text (.txt, .jsonl, both also .gz or .zst; patterns in quotes) and writes its token\n"
+    "ids as Megatron's PREFIX.bin and PREFIX.idx, which training reads without a tokenizer.\n"
+    "Stopped at any moment, the same command goes on where it was.";
+
+enum status command_prepare(int argc, char **argv)
+{
+    const char *tokenizer = "", *output = "", *column = "text";
+    int64_t workers = 0;
+    bool cuts = false, bos = false, no_eod = false, force = false, json = false;
+    const struct flag flags[] = {
+        {"tokenizer", FLAG_TEXT, &tokenizer, "\"bytes\", a .model, a tokenizer.json or its folder"},
+        {"output", FLAG_TEXT, &output, "PREFIX of the two files"},
+        {"column", FLAG_TEXT, &column, "key of a JSON line that holds the text (default text)"},
+        {"bos", FLAG_SWITCH, &bos, "begin documents with the begin-of-text token"},
+        {"no-eod", FLAG_SWITCH, &no_eod, "do not end documents with the end-of-text token"},
+        {"meta-cuts", FLAG_SWITCH, &cuts, "cut long text as Meta's tokenizer.py does"},
+        {"workers", FLAG_INT, &workers, "threads (default: all cores)"},
+        {"force", FLAG_SWITCH, &force, "replace what is there, and start anew"},
+        {"json", FLAG_SWITCH, &json, "print one JSON object"},
+        {0},
+    };
+    struct arguments a;
+    struct source_config sources[64];
+    struct tokenizer *t = NULL;
+    struct prepared done;
+    TRY(arguments_read(&a, flags, usage, 1, 64, argc, argv));
+    if (a.help) return STATUS_OK;
+    if (!tokenizer[0]) FAIL(USAGE, "prepare: --tokenizer FILE is missing");
+    if (!output[0]) FAIL(USAGE, "prepare: --output PREFIX is missing");
+    if (workers < 0 || workers > 4096) FAIL(USAGE, "--workers: out of bounds");
+    for (int i = 0; i < a.num_words; i++)
+        sources[i] = (struct source_config){.path = a.words[i], .column = column, .weight = 1};
+    struct tokenizer_config config = {.meta_cuts = cuts};
+    TRY(tokenizer_open(&t, tokenizer, &config));
+    struct progress progress = {.begin_s = clock_monotonic_s(),
+                                .told_s = clock_monotonic_s(),
+                                .is_terminal = isatty(STDERR_FILENO)};
+    struct prepare request = {
+        .sources = sources,
+        .num_sources = (size_t)a.num_words,
+        .tokenizer = t,
+        .prefix = output,
+        .bos = bos,
+        .eos = !no_eod,
+        .force = force,
+        .threads = (int)workers,
+        .progress = tell,
+        .context = &progress,
+    };
+    enum status st = prepare(&request, &done);
+    if (progress.drawn) fputs("\n", stderr);
+    if (!st) report(output, &done, clock_monotonic_s() - progress.begin_s, json);
+    tokenizer_close(t);
+    return st;
+}

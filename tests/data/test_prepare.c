@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
+#include "base/rng.h"
+#include "data/prepare.h"
+#include "data/source.h"
+#include "test.h"
+
+static struct tokenizer *bytes_tokenizer(void)
+{
+    struct tokenizer *t;
+    CHECK_STATUS(OK, tokenizer_open(&t, "bytes", &(struct tokenizer_config){0}));
+    return t;
+}
+
+/* n documents of 0 to 299 letters, a line each. */
+static void write_lines(const char *path, int n)
+{
+    struct text t = {0};
+    for (int i = 0; i < n; i++) {
+        text_adds(&t, "{\"id\": 1, \"text\": \"");
+        int len = (int)(rng_uniform(1, 0, 0, (uint64_t)i) * 300);
+        for (int j = 0; j < len; j++)
+            text_addf(&t, "%c", 'a' + (int)(rng_uniform(1, 1, (uint64_t)i, (uint64_t)j) * 26));
+        text_adds(&t, "\"}\n");
+    }
+    CHECK_STATUS(OK, file_write(path, t.data, t.len));
+    text_release(&t);
+}
+
+static enum status run(const char *source, const char *prefix, int threads, bool force,
+                       struct prepared *done)
+{
+    struct tokenizer *t = bytes_tokenizer();
+    struct source_config config = {.path = source, .column = "text", .weight = 1};
+    struct prepare p = {.sources = &config,
+                        .num_sources = 1,
+                        .tokenizer = t,
+                        .prefix = prefix,
+                        .eos = true,
+                        .force = force,
+                        .threads = threads};
+    enum status st = prepare(&p, done);
+    tokenizer_close(t);
+    return st;
+}
+
+static void check_same(const char *a, const char *b)
+{
+    static const char *const suffixes[] = {".bin", ".idx"};
+    for (int i = 0; i < 2; i++) {
+        struct text name[2] = {0}, bytes[2] = {0};
+        text_addf(&name[0], "%s%s", a, suffixes[i]), text_addf(&name[1], "%s%s", b, suffixes[i]);
+        for (int j = 0; j < 2; j++) CHECK_STATUS(OK, file_read(name[j].data, 1 << 30, &bytes[j]));
+        CHECK(bytes[0].len == bytes[1].len);
+        CHECK(!memcmp(bytes[0].data, bytes[1].data, bytes[0].len));
+        for (int j = 0; j < 2; j++) text_release(&name[j]), text_release(&bytes[j]);
+    }
+}
+
+TEST(prepare_writes_every_document_as_training_would_read_it)
+{
+    const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
+    const char *prefix = test_path(folder, "a");
+    struct prepared done;
+    write_lines(text, 1000);
+    CHECK_STATUS(OK, run(text, prefix, 2, false, &done));
+
+    struct tokenizer *t = bytes_tokenizer();
+    struct source raw, tokens;
+    struct source_config raw_config = {.path = text, .column = "text", .weight = 1};
+    struct source_config tokens_config = {.path = prefix, .column = "text", .weight = 1};
+    struct source_tokens how = {.tokenizer = t, .vocab_size = 259, .eos = true};
+    struct token_list want = {0}, got = {0};
+    struct found f = {0}, g = {0};
+    uint64_t place = 0, prepared_place = 0, documents = 0;
+    CHECK_STATUS(OK, encoder_make(&how.encoder, t));
+    CHECK_STATUS(OK, source_open(&raw, &raw_config));
+    CHECK_STATUS(OK, source_open(&tokens, &tokens_config));
+    for (bool none = false;;) {
+        CHECK_STATUS(OK, source_find(&raw, NULL, 0, 1, &place, raw.places, &f, &none));
+        if (none) break;
+        want.count = got.count = 0;
+        CHECK_STATUS(OK, source_read(&raw, &f, &how, &want));
+        if (!want.count) continue; /* an empty text */
+        CHECK_STATUS(OK,
+                     source_find(&tokens, NULL, 0, 1, &prepared_place, tokens.places, &g, &none));
+        CHECK(!none);
+        CHECK_STATUS(OK, source_read(&tokens, &g, &how, &got));
+        CHECK(got.count == want.count && !memcmp(got.ids, want.ids, got.count * sizeof *got.ids));
+        documents++;
+    }
+    CHECK(documents > 900 && documents == done.documents && documents == tokens.places);
+    CHECK(done.token_bytes == 2);
+    source_close(&raw), source_close(&tokens);
+    encoder_free(how.encoder);
+    text_release(&how.text), text_release(&f.text), text_release(&g.text);
+    token_list_release(&want), token_list_release(&got);
+    tokenizer_close(t);
+}
+
+TEST(prepare_gives_the_same_bytes_whatever_the_threads)
+{
+    const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
+    const char *one = test_path(folder, "one"), *five = test_path(folder, "five");
+    struct prepared done;
+    write_lines(text, 40000); /* several batches of one thread */
+    CHECK_STATUS(OK, run(text, one, 1, false, &done));
+    CHECK_STATUS(OK, run(text, five, 5, false, &done));
+    CHECK(done.text_total - done.text_bytes == 40000); /* line ends */
+    check_same(one, five);
+}
+
+TEST(prepare_goes_on_where_it_was_stopped)
+{
+    const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
+    const char *straight = test_path(folder, "straight"), *resumed = test_path(folder, "resumed");
+    struct prepared done;
+    struct text bytes = {0};
+    write_lines(text, 80000);
+    CHECK_STATUS(OK, run(text, straight, 1, false, &done));
+    CHECK(done.text_resumed == 0);
+    CHECK_STATUS(OK, file_read(text, 1 << 30, &bytes));
+    bytes.data[bytes.len - 3] = 'x'; /* in the last line: "} becomes x} */
+    CHECK_STATUS(OK, file_write(text, bytes.data, bytes.len));
+    CHECK_STATUS(DATA, run(text, resumed, 1, false, &done));
+    CHECK_MESSAGE("a.jsonl");
+    CHECK(!file_exists(test_path(folder, "resumed.idx")));
+    bytes.data[bytes.len - 3] = '"';
+    CHECK_STATUS(OK, file_write(text, bytes.data, bytes.len));
+    CHECK_STATUS(OK, run(text, resumed, 1, false, &done));
+    CHECK(done.text_resumed > 4000000);
+    check_same(straight, resumed);
+    CHECK(!file_exists(test_path(folder, "resumed.prepare.json")));
+    CHECK(!file_exists(test_path(folder, "resumed.idx.part")));
+    text_release(&bytes);
+}
+
+TEST(prepare_starts_anew_when_the_sources_or_the_parts_are_others)
+{
+    const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
+    const char *prefix = test_path(folder, "p");
+    struct prepared done;
+    write_lines(text, 10);
+    CHECK_STATUS(OK, file_write(test_path(folder, "p.bin.part"), "rubbish", 7));
+    CHECK_STATUS(OK, file_write(test_path(folder, "p.prepare.json"), "{\"tokens\": 99}", 14));
+    CHECK_STATUS(OK, run(text, prefix, 1, false, &done));
+    CHECK(done.text_resumed == 0 && done.documents > 0);
+    uint64_t size;
+    CHECK_STATUS(OK, file_size(test_path(folder, "p.bin"), &size));
+    CHECK(size == 2 * done.tokens);
+}
+
+TEST(prepare_replaces_nothing_unless_forced_to)
+{
+    const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
+    const char *prefix = test_path(folder, "p");
+    struct prepared first, second;
+    write_lines(text, 10);
+    CHECK_STATUS(OK, run(text, prefix, 1, false, &first));
+    write_lines(text, 20);
+    CHECK_STATUS(CONFIG, run(text, prefix, 1, false, &second));
+    CHECK_MESSAGE("--force");
+    CHECK_STATUS(CONFIG, run(prefix, test_path(folder, "q"), 1, false, &second));
+    CHECK_MESSAGE("token ids already");
+    CHECK_STATUS(OK, run(text, prefix, 1, true, &second));
+    CHECK(second.documents > first.documents);
+}
