@@ -133,3 +133,20 @@ enum status hf_config_read(const char *path, struct model_shape *s)
     why[sizeof why - 1] = 0;
     return status_fail(st, __FILE__, __LINE__, "%s: %s", path, why);
 }
+
+static int first_id(const struct json *v)
+{
+    int64_t id;
+    if (json_is_array(v)) v = json_first(v);
+    return json_as_int(v, 0, INT32_MAX, &id) ? (int)id : -1;
+}
+
+enum status hf_config_ids(const char *path, int *bos, int *eos)
+{
+    struct json *root;
+    TRY(json_read(path, 16 << 20, &root));
+    *bos = first_id(json_get(root, "bos_token_id"));
+    *eos = first_id(json_get(root, "eos_token_id"));
+    json_free(root);
+    return STATUS_OK;
+}

@@ -12,3 +12,5 @@ void hf_config_write(const struct model_shape *s, const char *dtype, int bos, in
 /* Old and new spellings (rope_theta and rope_scaling, or rope_parameters; torch_dtype or dtype).
  * UNSUPPORTED: not a Llama, biases, another rope type; which. */
 enum status hf_config_read(const char *path, struct model_shape *s);
+/* Its token ids (of several the first); -1 where it has none. */
+enum status hf_config_ids(const char *path, int *bos, int *eos);

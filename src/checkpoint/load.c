@@ -58,24 +58,6 @@ static bool is_excluded(const struct option_list *exclude, const char *name)
     return false;
 }
 
-/* One tensor into its place of a flat buffer. */
-static enum status load_tensor(const struct model_files *files, const struct tensor_place *t,
-                               const char *name, float *flat)
-{
-    const struct safetensors *file;
-    const struct safetensors_tensor *have = model_files_find(files, name, &file);
-    bool vector = params[t->id].axes[1] == 0;
-    if (!have) FAIL(DATA, "the tensor %s is missing", name);
-    bool same = have->num_dims == (vector ? 1 : 2) && have->shape[0] == t->rows &&
-                (vector || have->shape[1] == t->columns);
-    if (!same)
-        FAIL(DATA, "%s: tensor %s is [%lld, %lld], the model's is [%lld, %lld]", file->path, name,
-             (long long)have->shape[0], (long long)(have->num_dims > 1 ? have->shape[1] : 1),
-             (long long)t->rows, (long long)t->columns);
-    TRY(safetensors_read_f32(file, have, flat + t->offset));
-    return STATUS_OK;
-}
-
 static enum status load_flat(const struct model_files *files, const struct layout *l,
                              const char *suffix, const struct option_list *exclude, float *flat)
 {
@@ -84,22 +66,8 @@ static enum status load_flat(const struct model_files *files, const struct layou
         tensor_place_name(&l->tensors[i], true, name);
         if (is_excluded(exclude, name)) continue;
         strcat(name, suffix);
-        TRY(load_tensor(files, &l->tensors[i], name, flat));
+        TRY(model_files_read(files, &l->tensors[i], name, flat + l->tensors[i].offset));
     }
-    return STATUS_OK;
-}
-
-/* Nothing the model lacks may be dropped in silence. */
-static enum status refuse_strangers(const struct model_files *files, const struct layout *l,
-                                    bool tied)
-{
-    for (size_t f = 0; f < files->count; f++)
-        for (size_t i = 0; i < files->files[f].count; i++) {
-            const char *name = files->files[f].tensors[i].name;
-            if (layout_find_hf(l, name) || strstr(name, "rotary_emb.inv_freq")) continue;
-            if (tied && !strcmp(name, "lm_head.weight")) continue;
-            FAIL(DATA, "%s: the model has no tensor %s", files->files[f].path, name);
-        }
     return STATUS_OK;
 }
 
@@ -162,7 +130,7 @@ enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
     free(manifest);
     if (ours) TRY(manifest_verify(folder, NULL));
     TRY_OUT(model_files_open(&files, folder));
-    TRY_OUT(refuse_strangers(&files, state->layout, state->shape->tied));
+    TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
     TRY_OUT(load_flat(&files, state->layout, "", exclude, state->weights));
     if (!ours) goto out;
     TRY_OUT(load_state(folder, found));

@@ -76,3 +76,32 @@ const struct safetensors_tensor *model_files_find(const struct model_files *m, c
     }
     return NULL;
 }
+
+enum status model_files_read(const struct model_files *m, const struct tensor_place *t,
+                             const char *name, float *out)
+{
+    const struct safetensors *file;
+    const struct safetensors_tensor *have = model_files_find(m, name, &file);
+    bool vector = params[t->id].axes[1] == 0;
+    if (!have) FAIL(DATA, "the tensor %s is missing", name);
+    bool same = have->num_dims == (vector ? 1 : 2) && have->shape[0] == t->rows &&
+                (vector || have->shape[1] == t->columns);
+    if (!same)
+        FAIL(DATA, "%s: tensor %s is [%lld, %lld], the model's is [%lld, %lld]", file->path, name,
+             (long long)have->shape[0], (long long)(have->num_dims > 1 ? have->shape[1] : 1),
+             (long long)t->rows, (long long)t->columns);
+    TRY(safetensors_read_f32(file, have, out));
+    return STATUS_OK;
+}
+
+enum status model_files_check(const struct model_files *m, const struct layout *l, bool tied)
+{
+    for (size_t f = 0; f < m->count; f++)
+        for (size_t i = 0; i < m->files[f].count; i++) {
+            const char *name = m->files[f].tensors[i].name;
+            if (layout_find_hf(l, name) || strstr(name, "rotary_emb.inv_freq")) continue;
+            if (tied && !strcmp(name, "lm_head.weight")) continue;
+            FAIL(DATA, "%s: the model has no tensor %s", m->files[f].path, name);
+        }
+    return STATUS_OK;
+}

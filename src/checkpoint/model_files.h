@@ -6,6 +6,7 @@
 #pragma once
 
 #include "formats/safetensors.h"
+#include "model/params.h"
 
 struct model_files {
     struct safetensors *files;
@@ -18,3 +19,9 @@ void model_files_close(struct model_files *m);
 
 const struct safetensors_tensor *model_files_find(const struct model_files *m, const char *name,
                                                   const struct safetensors **file);
+
+/* The tensor of that name as f32; t says which shape it must have.  DATA: missing, or another. */
+enum status model_files_read(const struct model_files *m, const struct tensor_place *t,
+                             const char *name, float *out);
+/* Nothing the model lacks may be dropped in silence.  DATA: a tensor the layout does not have. */
+enum status model_files_check(const struct model_files *m, const struct layout *l, bool tied);

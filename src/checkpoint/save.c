@@ -3,17 +3,13 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "checkpoint/content.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/hf_config.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/shards.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define SHARD_BYTES UINT64_C(5000000000)
 
 struct checkpointer {
     char *folder;
@@ -47,78 +43,25 @@ enum status checkpointer_open(struct checkpointer **out, const struct checkpoint
     return st;
 }
 
-static enum status write_tensors(const struct checkpoint_state *s, struct manifest *m)
+static struct content content_of(const struct checkpoint_state *s)
 {
-    static const char *const plain[] = {""}, *const moments[] = {".exp_avg", ".exp_avg_sq"};
-    struct tensor_source weights = tensor_source_flat(s->weights);
-    struct shards model = {.stem = "model",
-                           .parts = plain,
-                           .sources = &weights,
-                           .num_parts = 1,
-                           .dtype = s->dtype,
-                           .most_bytes = SHARD_BYTES,
-                           .index = true};
-    TRY(shards_write(&model, s->layout, m));
-    if (!s->exp_avg) return STATUS_OK;
-    struct tensor_source both[] = {tensor_source_flat(s->exp_avg),
-                                   tensor_source_flat(s->exp_avg_sq)};
-    struct shards optimizer = {.stem = "optimizer",
-                               .parts = moments,
-                               .sources = both,
-                               .num_parts = 2,
-                               .dtype = SAFETENSORS_F32,
-                               .most_bytes = SHARD_BYTES};
-    TRY(shards_write(&optimizer, s->layout, m));
-    return STATUS_OK;
-}
-
-/* Files that another room wrote into the folder: sealed as they are. */
-static enum status seal_existing(struct manifest *m, const char *name)
-{
-    struct text bytes = {0};
-    char *path = file_join(m->folder, name);
-    enum status st = STATUS_OK;
-    TRY_OUT(file_read(path, UINT32_MAX, &bytes));
-    TRY_OUT(file_remove_tree(path));
-    TRY_OUT(sealed_put(m, name, bytes.data, bytes.len));
-out:
-    free(path);
-    text_release(&bytes);
-    return st;
-}
-
-static enum status write_tokenizer(const struct tokenizer *t, struct manifest *m)
-{
-    struct file_list names;
-    enum status st = STATUS_OK;
-    if (!t) return STATUS_OK;
-    TRY(tokenizer_copy(t, m->folder)); /* the folder is empty before */
-    TRY(file_list_dir(&names, m->folder));
-    for (size_t i = 0; i < names.count && !st; i++) st = seal_existing(m, names.paths[i]);
-    file_list_release(&names);
-    return st;
-}
-
-static enum status write_texts(const struct checkpoint_state *s, struct manifest *m)
-{
-    struct text t = {0};
-    int bos = s->tokenizer ? tokenizer_bos(s->tokenizer) : -1;
-    int eos = s->tokenizer ? tokenizer_eos(s->tokenizer) : -1;
-    const char *dtype = s->dtype == SAFETENSORS_F32    ? "float32"
-                        : s->dtype == SAFETENSORS_BF16 ? "bfloat16"
-                                                       : "float16";
-    enum status st = STATUS_OK;
-    hf_config_write(s->shape, dtype, bos, eos, &t);
-    TRY_OUT(sealed_put(m, "config.json", t.data, t.len));
-    text_clear(&t);
-    text_addf(&t, "{\"format\": 1, \"step\": %lld, \"train\": %s}\n", (long long)s->step,
-              s->train.len ? s->train.data : "null");
-    TRY_OUT(sealed_put(m, "state.json", t.data, t.len));
-    if (s->config_toml)
-        TRY_OUT(sealed_put(m, "config.toml", s->config_toml->data, s->config_toml->len));
-out:
-    text_release(&t);
-    return st;
+    struct content c = {
+        .shape = s->shape,
+        .layout = s->layout,
+        .weights = tensor_source_flat(s->weights),
+        .dtype = s->dtype,
+        .step = s->step,
+        .train = s->train.len ? s->train.data : NULL,
+        .bos = s->tokenizer ? tokenizer_bos(s->tokenizer) : -1,
+        .eos = s->tokenizer ? tokenizer_eos(s->tokenizer) : -1,
+        .tokenizer = s->tokenizer,
+        .config_toml = s->config_toml,
+    };
+    if (s->exp_avg) {
+        c.exp_avg = tensor_source_flat(s->exp_avg);
+        c.exp_avg_sq = tensor_source_flat(s->exp_avg_sq);
+    }
+    return c;
 }
 
 /* The whole save, in this thread. */
@@ -128,12 +71,11 @@ static enum status write_checkpoint(const char *folder, const struct checkpoint_
     struct text temporary = {0};
     text_addf(&temporary, "%s.tmp", final);
     struct manifest m = {.folder = temporary.data, .step = s->step};
+    struct content content = content_of(s);
     enum status st = STATUS_OK;
     TRY_OUT(file_remove_tree(temporary.data));
     TRY_OUT(file_make_dirs(temporary.data));
-    TRY_OUT(write_tokenizer(s->tokenizer, &m));
-    TRY_OUT(write_tensors(s, &m));
-    TRY_OUT(write_texts(s, &m));
+    TRY_OUT(content_write(&content, &m));
     TRY_OUT(manifest_finish(&m));
     TRY_OUT(folder_commit(folder, temporary.data, s->step));
     TRY_OUT(folder_retain(folder, keep, s->step));

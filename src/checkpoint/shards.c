@@ -57,7 +57,10 @@ static struct piece *cut(const struct shards *s, const struct layout *l, size_t 
 
 static void file_name(const struct shards *s, int file, int files, char *name, size_t size)
 {
-    snprintf(name, size, "%s-%05d-of-%05d.safetensors", s->stem, file, files);
+    if (files == 1 && s->index == SHARDS_INDEX_IF_MANY)
+        snprintf(name, size, "%s.safetensors", s->stem);
+    else
+        snprintf(name, size, "%s-%05d-of-%05d.safetensors", s->stem, file, files);
 }
 
 static enum status write_tensor(const struct shards *s, const struct piece *p,
@@ -138,7 +141,8 @@ enum status shards_write(const struct shards *s, const struct layout *l, struct 
         TRY_OUT(write_file(s, all + begin, end - begin, name, m, &total));
         begin = end;
     }
-    if (s->index) TRY_OUT(write_index(s, all, count, files, total, m));
+    bool index = s->index == SHARDS_INDEX || (s->index == SHARDS_INDEX_IF_MANY && files > 1);
+    if (index) TRY_OUT(write_index(s, all, count, files, total, m));
 out:
     for (size_t i = 0; i < count; i++) free(all[i].tensor.name);
     free(all);

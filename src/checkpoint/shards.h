@@ -13,6 +13,10 @@ struct tensor_source {
     void *context;
 };
 
+/* <stem>.safetensors.index.json beside the files; a single file without one is called
+ * <stem>.safetensors only if the index is left out for being the only one. */
+enum shards_index { SHARDS_INDEX, SHARDS_INDEX_IF_MANY, SHARDS_NO_INDEX };
+
 struct shards {
     const char *stem;         /* "model": model-00001-of-00002.safetensors */
     const char *const *parts; /* suffixes of the names, one a source: {""} or {".exp_avg", ...} */
@@ -20,7 +24,7 @@ struct shards {
     size_t num_parts;
     enum safetensors_dtype dtype;
     uint64_t most_bytes; /* of a file */
-    bool index;          /* write <stem>.safetensors.index.json, too */
+    enum shards_index index;
 };
 
 enum status shards_write(const struct shards *s, const struct layout *l, struct manifest *m);

@@ -172,6 +172,7 @@ static enum status resume(struct run *r, const struct checkpoint_found *found)
 {
     struct trainer *t = &r->trainer;
     int64_t most = INT64_C(1) << 53;
+    if (found->step == 0 && !found->train) return STATUS_OK; /* weights to start from */
     if (!found->train || !found->has_moments)
         FAIL(CONFIG,
              "%s/step-%lld holds the model only, so the run cannot go on from it; start a new run "

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/convert.h"
+#include "app/app.h"
+#include "app/loaded.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "checkpoint/manifest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    enum safetensors_dtype dtype;
+} dtypes[] = {
+    {"float32", SAFETENSORS_F32}, {"bfloat16", SAFETENSORS_BF16}, {"float16", SAFETENSORS_F16}};
+
+static enum status read_dtype(const char *name, struct conversion *c)
+{
+    c->keep_dtype = !name[0];
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (!strcmp(dtypes[i].name, name)) {
+            c->dtype = dtypes[i].dtype;
+            return STATUS_OK;
+        }
+    if (!name[0]) return STATUS_OK;
+    FAIL(USAGE, "--dtype: float32, bfloat16 or float16; not \"%s\"", name);
+}
+
+/* "5GB", "200MB", or bytes. */
+static enum status read_size(const char *text, uint64_t *bytes)
+{
+    static const struct {
+        const char *unit;
+        double bytes;
+    } units[] = {{"", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}};
+    char *unit;
+    double value = strtod(text, &unit);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (unit != text && !strcmp(units[i].unit, unit) && value > 0 &&
+            value * units[i].bytes < 1e18) {
+            *bytes = (uint64_t)(value * units[i].bytes);
+            return STATUS_OK;
+        }
+    FAIL(USAGE, "--shard-size: a size such as 5GB or 200MB, not \"%s\"", text);
+}
+
+static enum status resolve_target(const char *to, const char *folder, struct conversion *c)
+{
+    char *manifest = file_join(folder, MANIFEST_NAME);
+    bool from_native = file_exists(manifest);
+    free(manifest);
+    if (to[0] && strcmp(to, "hf") && strcmp(to, "native"))
+        FAIL(USAGE, "--to: hf or native, not \"%s\"", to);
+    c->native = to[0] ? !strcmp(to, "native") : !from_native;
+    if (c->native && !c->keep_dtype && c->dtype != SAFETENSORS_F32)
+        FAIL(USAGE, "--dtype: a run's weights are float32");
+    return STATUS_OK;
+}
+
+static void report(const struct conversion *c, const struct converted *done, bool json)
+{
+    const char *to = c->native ? "native" : "hf", *dtype = "";
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (dtypes[i].dtype == done->dtype) dtype = dtypes[i].name;
+    struct text t = {0};
+    if (json) {
+        text_adds(&t, "{\"output\": ");
+        json_quote(&t, c->to);
+        text_addf(&t,
+                  ", \"format\": \"%s\", \"dtype\": \"%s\", \"tensors\": %d, "
+                  "\"parameters\": %lld}\n",
+                  to, dtype, done->num_tensors, (long long)done->parameters);
+    } else {
+        text_addf(&t, "%s: %d tensors, %lld parameters, %s, %s\n", c->to, done->num_tensors,
+                  (long long)done->parameters, dtype,
+                  c->native ? "as checkpoint/step-0 of a run" : "as a Hugging Face folder");
+    }
+    fputs(t.data, stdout);
+    text_release(&t);
+}
+
+static const char usage[] =
+    "convert SRC DST [--to hf|native]\n\n"
+    "SRC is a run, a checkpoint or a Hugging Face folder (sharded or not, tied or not).\n"
+    "hf      DST becomes a plain Hugging Face folder: weights, config.json, tokenizer.\n"
+    "native  DST becomes the dump folder of a run that has not trained yet: train with\n"
+    "        job.dump_folder=DST begins with these weights.\n"
+    "Without --to a run becomes hf and a Hugging Face folder native.";
+
+enum status command_convert(int argc, char **argv)
+{
+    const char *to = "", *dtype = "", *shard_size = "5GB";
+    bool json = false;
+    const struct flag flags[] = {
+        {"to", FLAG_TEXT, &to, "hf or native"},
+        {"dtype", FLAG_TEXT, &dtype, "float32, bfloat16 or float16 (default: as it is)"},
+        {"shard-size", FLAG_TEXT, &shard_size, "of a file of weights, at most (default 5GB)"},
+        {"json", FLAG_SWITCH, &json, "print one JSON object"},
+        {0},
+    };
+    struct arguments a;
+    struct conversion c = {0};
+    struct converted done;
+    char *folder = NULL;
+    enum status st = STATUS_OK;
+    TRY(arguments_read(&a, flags, usage, 2, 2, argc, argv));
+    if (a.help) return STATUS_OK;
+    TRY(read_dtype(dtype, &c));
+    TRY(read_size(shard_size, &c.shard_bytes));
+    TRY_OUT(loaded_folder(a.words[0], &folder));
+    c.from = folder, c.to = a.words[1];
+    TRY_OUT(resolve_target(to, folder, &c));
+    TRY_OUT(checkpoint_convert(&c, &done));
+    report(&c, &done, json);
+out:
+    free(folder);
+    return st;
+}

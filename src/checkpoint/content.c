@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/content.h"
+
+#include "base/file.h"
+#include "checkpoint/hf_config.h"
+
+#include <stdlib.h>
+
+#define SHARD_BYTES UINT64_C(5000000000)
+
+static enum status write_tensors(const struct content *c, struct manifest *m)
+{
+    static const char *const plain[] = {""}, *const moments[] = {".exp_avg", ".exp_avg_sq"};
+    struct shards model = {.stem = "model",
+                           .parts = plain,
+                           .sources = &c->weights,
+                           .num_parts = 1,
+                           .dtype = c->dtype,
+                           .most_bytes = c->shard_bytes ? c->shard_bytes : SHARD_BYTES,
+                           .index = c->plain ? SHARDS_INDEX_IF_MANY : SHARDS_INDEX};
+    TRY(shards_write(&model, c->layout, m));
+    if (!c->exp_avg.read) return STATUS_OK;
+    struct tensor_source both[] = {c->exp_avg, c->exp_avg_sq};
+    struct shards optimizer = {.stem = "optimizer",
+                               .parts = moments,
+                               .sources = both,
+                               .num_parts = 2,
+                               .dtype = SAFETENSORS_F32,
+                               .most_bytes = SHARD_BYTES,
+                               .index = SHARDS_NO_INDEX};
+    TRY(shards_write(&optimizer, c->layout, m));
+    return STATUS_OK;
+}
+
+/* Files that another room wrote into the folder: sealed as they are. */
+static enum status seal_existing(struct manifest *m, const char *name)
+{
+    struct text bytes = {0};
+    char *path = file_join(m->folder, name);
+    enum status st = STATUS_OK;
+    TRY_OUT(file_read(path, UINT32_MAX, &bytes));
+    TRY_OUT(file_remove_tree(path));
+    TRY_OUT(sealed_put(m, name, bytes.data, bytes.len));
+out:
+    free(path);
+    text_release(&bytes);
+    return st;
+}
+
+static enum status write_tokenizer(const struct tokenizer *t, struct manifest *m)
+{
+    struct file_list names;
+    enum status st = STATUS_OK;
+    if (!t) return STATUS_OK;
+    TRY(tokenizer_copy(t, m->folder)); /* the folder is empty before */
+    TRY(file_list_dir(&names, m->folder));
+    for (size_t i = 0; i < names.count && !st; i++) st = seal_existing(m, names.paths[i]);
+    file_list_release(&names);
+    return st;
+}
+
+static enum status write_texts(const struct content *c, struct manifest *m)
+{
+    struct text t = {0};
+    const char *dtype = c->dtype == SAFETENSORS_F32    ? "float32"
+                        : c->dtype == SAFETENSORS_BF16 ? "bfloat16"
+                                                       : "float16";
+    enum status st = STATUS_OK;
+    hf_config_write(c->shape, dtype, c->bos, c->eos, &t);
+    TRY_OUT(sealed_put(m, "config.json", t.data, t.len));
+    if (c->plain) goto out;
+    text_clear(&t);
+    text_addf(&t, "{\"format\": 1, \"step\": %lld, \"train\": %s}\n", (long long)c->step,
+              c->train ? c->train : "null");
+    TRY_OUT(sealed_put(m, "state.json", t.data, t.len));
+    if (c->config_toml)
+        TRY_OUT(sealed_put(m, "config.toml", c->config_toml->data, c->config_toml->len));
+out:
+    text_release(&t);
+    return st;
+}
+
+enum status content_write(const struct content *c, struct manifest *m)
+{
+    TRY(write_tokenizer(c->tokenizer, m));
+    TRY(write_tensors(c, m));
+    TRY(write_texts(c, m));
+    return STATUS_OK;
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/convert.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "checkpoint/content.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/model_files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The folder that is read, and one tensor of it. */
+struct origin {
+    struct model_shape shape;
+    struct layout layout;
+    struct model_files files;
+    struct arena arena;
+    float *tensor;
+    int bos, eos;
+};
+
+static enum status read_tensor(void *context, const struct tensor_place *t, const float **values)
+{
+    const struct origin *o = context;
+    char name[160];
+    tensor_place_name(t, true, name);
+    TRY(model_files_read(&o->files, t, name, o->tensor));
+    *values = o->tensor;
+    return STATUS_OK;
+}
+
+static enum status open_origin(struct origin *o, const char *folder)
+{
+    char *manifest = file_join(folder, MANIFEST_NAME), *config = file_join(folder, "config.json");
+    enum status st = STATUS_OK;
+    size_t most = 0;
+    if (file_exists(manifest)) TRY_OUT(manifest_verify(folder, NULL));
+    TRY_OUT(hf_config_read(config, &o->shape));
+    TRY_OUT(hf_config_ids(config, &o->bos, &o->eos));
+    layout_init(&o->layout, &o->shape);
+    TRY_OUT(model_files_open(&o->files, folder));
+    TRY_OUT(model_files_check(&o->files, &o->layout, o->shape.tied));
+    for (int i = 0; i < o->layout.num_tensors; i++)
+        if (o->layout.tensors[i].elements > most) most = o->layout.tensors[i].elements;
+    TRY_OUT(arena_init(&o->arena, most * sizeof(float) + ARENA_ALIGN));
+    o->tensor = arena_take(&o->arena, most, sizeof(float));
+out:
+    free(manifest), free(config);
+    return st;
+}
+
+static void close_origin(struct origin *o)
+{
+    arena_release(&o->arena);
+    model_files_close(&o->files);
+    layout_release(&o->layout);
+}
+
+static enum status resolve_dtype(const struct conversion *c, const struct origin *o,
+                                 enum safetensors_dtype *dtype)
+{
+    const struct safetensors *file;
+    char name[160];
+    *dtype = c->native ? SAFETENSORS_F32 : c->dtype;
+    if (c->native || !c->keep_dtype) return STATUS_OK;
+    tensor_place_name(&o->layout.tensors[0], true, name);
+    const struct safetensors_tensor *t = model_files_find(&o->files, name, &file);
+    if (!t) FAIL(DATA, "the tensor %s is missing", name);
+    bool known = t->dtype == SAFETENSORS_BF16 || t->dtype == SAFETENSORS_F16;
+    *dtype = known ? t->dtype : SAFETENSORS_F32;
+    return STATUS_OK;
+}
+
+/* What stands beside the weights goes along as it is. */
+static enum status copy_texts(const char *from, struct manifest *m)
+{
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model",
+                                        "tokenizer_config.json", "special_tokens_map.json",
+                                        "generation_config.json"};
+    struct text bytes = {0};
+    enum status st = STATUS_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !st; i++) {
+        char *path = file_join(from, names[i]);
+        if (file_exists(path)) st = file_read(path, 1 << 30, &bytes);
+        if (file_exists(path) && !st) st = sealed_put(m, names[i], bytes.data, bytes.len);
+        free(path);
+    }
+    text_release(&bytes);
+    return st;
+}
+
+static enum status write_folder(const struct conversion *c, struct origin *o, const char *folder,
+                                struct converted *done)
+{
+    struct content content = {
+        .shape = &o->shape,
+        .layout = &o->layout,
+        .weights = {read_tensor, o},
+        .shard_bytes = c->shard_bytes,
+        .plain = !c->native,
+        .bos = o->bos,
+        .eos = o->eos,
+    };
+    struct manifest m = {.folder = folder};
+    enum status st = STATUS_OK;
+    TRY_OUT(resolve_dtype(c, o, &content.dtype));
+    TRY_OUT(file_remove_tree(folder)); /* left by one that was killed */
+    TRY_OUT(file_make_dirs(folder));
+    TRY_OUT(content_write(&content, &m));
+    TRY_OUT(copy_texts(c->from, &m));
+    if (c->native) TRY_OUT(manifest_finish(&m));
+    *done = (struct converted){o->layout.num_tensors, o->layout.parameters, content.dtype};
+out:
+    manifest_release(&m);
+    return st;
+}
+
+/* MISSING is fine, and so is a folder without anything in it. */
+static enum status refuse_full(const char *folder)
+{
+    struct file_list names;
+    if (!file_exists(folder)) return STATUS_OK;
+    if (!file_is_dir(folder)) FAIL(CONFIG, "%s is there, and no folder", folder);
+    TRY(file_list_dir(&names, folder));
+    size_t count = names.count;
+    file_list_release(&names);
+    if (count) FAIL(CONFIG, "%s is there, and not empty", folder);
+    return STATUS_OK;
+}
+
+static enum status make_plain(const struct conversion *c, struct origin *o, struct converted *done)
+{
+    struct text temporary = {0};
+    size_t len = strlen(c->to);
+    while (len > 1 && c->to[len - 1] == '/') len--;
+    text_addf(&temporary, "%.*s.llamero-tmp", (int)len, c->to);
+    enum status st = STATUS_OK;
+    TRY_OUT(refuse_full(c->to));
+    TRY_OUT(write_folder(c, o, temporary.data, done));
+    TRY_OUT(file_sync_dir(temporary.data));
+    if (rename(temporary.data, c->to)) FAIL_OUT(IO, "%s: %s", c->to, strerror(errno));
+out:
+    if (st) {
+        struct failure first = {0};
+        failure_keep(&first, st);
+        file_remove_tree(temporary.data);
+        failure_tell(&first);
+    }
+    text_release(&temporary);
+    return st;
+}
+
+static enum status make_native(const struct conversion *c, struct origin *o, struct converted *done)
+{
+    char *folder = file_join(c->to, "checkpoint"), *temporary = file_join(folder, "step-0.tmp");
+    struct step_list steps = {0};
+    int lock = -1;
+    enum status st = STATUS_OK;
+    TRY_OUT(folder_lock(folder, &lock));
+    TRY_OUT(step_list_read(&steps, folder));
+    if (steps.count) FAIL_OUT(CONFIG, "%s: there are checkpoints already", folder);
+    TRY_OUT(write_folder(c, o, temporary, done));
+    TRY_OUT(folder_commit(folder, temporary, 0));
+out:
+    step_list_release(&steps);
+    folder_unlock(lock);
+    free(folder), free(temporary);
+    return st;
+}
+
+enum status checkpoint_convert(const struct conversion *c, struct converted *done)
+{
+    struct origin o = {0};
+    enum status st = open_origin(&o, c->from);
+    if (!st) st = c->native ? make_native(c, &o, done) : make_plain(c, &o, done);
+    close_origin(&o);
+    return st;
+}

@@ -1,0 +1,96 @@
+/* test_convert.c -- a model goes from a run to Hugging Face folders and back, and stays the same.
+ */
+// SPDX-License-Identifier: Apache-2.0
+#include "system/runs.h"
+
+struct trained {
+    const char *folder, *corpus, *config, *dump;
+};
+
+static struct trained trained(const char *settings)
+{
+    const char *folder = test_folder();
+    struct trained t = {folder, test_path(folder, "corpus.txt"), test_path(folder, "run.toml"),
+                        test_path(folder, "out")};
+    runs_write_corpus(t.corpus, 20000);
+    runs_write_config(t.config, t.corpus);
+    CHECK(runs_train(t.config, t.dump, settings, NULL) == 0);
+    return t;
+}
+
+static double loss_of(const struct trained *t, const char *model)
+{
+    struct text out = {0};
+    struct json *v;
+    CHECK(LLAMERO(&out, NULL, "eval", model, t->corpus, "--tokenizer", "bytes", "--seq-len", "64",
+                  "training.mixed_precision_param=float32", "--json") == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "eval", &v));
+    double loss = json_number(json_get(v, "loss"));
+    json_free(v);
+    text_release(&out);
+    return loss;
+}
+
+TEST(convert_takes_a_run_to_a_hugging_face_folder_and_back_without_a_change)
+{
+    struct trained t = trained("training.steps=20 model.tie_embeddings=true");
+    const char *one = test_path(t.folder, "one"), *many = test_path(t.folder, "many");
+    const char *back = test_path(t.folder, "back");
+    CHECK(LLAMERO(NULL, NULL, "convert", t.dump, one) == 0);
+    CHECK(LLAMERO(NULL, NULL, "convert", one, many, "--to", "hf", "--shard-size", "20KB") == 0);
+    CHECK(LLAMERO(NULL, NULL, "convert", many, back) == 0);
+    CHECK(file_exists(test_path(t.folder, "one/model.safetensors")));
+    CHECK(!file_exists(test_path(t.folder, "one/manifest.json")));
+    CHECK(!file_exists(test_path(t.folder, "many/model.safetensors")));
+    CHECK(file_exists(test_path(t.folder, "many/model.safetensors.index.json")));
+    CHECK(file_exists(test_path(t.folder, "back/checkpoint/step-0/manifest.json")));
+    double loss = loss_of(&t, t.dump);
+    CHECK(loss_of(&t, one) == loss && loss_of(&t, many) == loss && loss_of(&t, back) == loss);
+}
+
+TEST(training_begins_with_the_weights_that_convert_put_into_its_folder)
+{
+    struct trained t = trained("training.steps=60 optimizer.lr=1e-2");
+    const char *plain = test_path(t.folder, "plain"), *next = test_path(t.folder, "next");
+    CHECK(LLAMERO(NULL, NULL, "convert", t.dump, plain) == 0);
+    CHECK(LLAMERO(NULL, NULL, "convert", plain, next, "--to", "native") == 0);
+    double first = runs_metric(t.dump, "loss");
+    CHECK(runs_train(t.config, next, "training.steps=1 optimizer.lr=1e-9", NULL) == 0);
+    CHECK_NEAR(runs_metric(next, "loss"), first, 0.2);
+    CHECK(runs_metric(next, "loss") < 4); /* ln 259 is 5.6 */
+}
+
+TEST(convert_rounds_to_the_type_that_is_asked_for)
+{
+    struct trained t = trained("training.steps=20");
+    const char *half = test_path(t.folder, "half");
+    struct text out = {0}, config = {0};
+    struct json *v;
+    CHECK(LLAMERO(&out, NULL, "convert", t.dump, half, "--dtype", "bfloat16", "--json") == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "convert", &v));
+    CHECK(!strcmp(json_string(json_get(v, "dtype")), "bfloat16"));
+    CHECK(json_number(json_get(v, "parameters")) > 1000);
+    json_free(v);
+    CHECK_STATUS(OK, file_read(test_path(t.folder, "half/config.json"), 1 << 20, &config));
+    CHECK(strstr(config.data, "\"torch_dtype\": \"bfloat16\""));
+    double exact = loss_of(&t, t.dump), rounded = loss_of(&t, half);
+    CHECK(exact != rounded);
+    CHECK_NEAR(rounded, exact, 1e-3);
+    text_release(&out), text_release(&config);
+}
+
+TEST(convert_overwrites_nothing_and_names_what_is_wrong)
+{
+    struct trained t = trained("training.steps=2");
+    struct text err = {0};
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, t.folder) == 78);
+    CHECK(strstr(err.data, "not empty"));
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, t.dump, "--to", "native") == 78);
+    CHECK(strstr(err.data, "checkpoints already"));
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "gguf2") == 64);
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--dtype", "int4") == 64);
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--shard-size", "-1GB") == 64);
+    CHECK(LLAMERO(NULL, &err, "convert", test_path(t.folder, "nothing"), "x") == 66);
+    CHECK(!file_exists("x"));
+    text_release(&err);
+}

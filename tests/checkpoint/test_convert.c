@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/convert.h"
+#include "test.h"
+
+/* A model in a folder of ours, sealed. */
+static char *write_model(const char *folder, bool tied, float **weights)
+{
+    struct model_shape shape = {.V = 50, .D = 16, .L = 2, .H = 4, .G = 2, .K = 4, .F = 24};
+    shape.rope_theta = 10000, shape.norm_eps = 1e-5, shape.max_context = 64, shape.tied = tied;
+    struct layout layout;
+    layout_init(&layout, &shape);
+    *weights = heap(layout.elements * sizeof **weights);
+    params_start(&layout, &shape, 7, *weights);
+    struct checkpointer_options o = {.folder = folder};
+    struct checkpointer *c;
+    CHECK_STATUS(OK, checkpointer_open(&c, &o));
+    struct checkpoint_state s = {
+        .shape = &shape, .layout = &layout, .weights = *weights, .step = 3};
+    s.dtype = SAFETENSORS_F32;
+    CHECK_STATUS(OK, checkpointer_save(c, &s));
+    CHECK_STATUS(OK, checkpointer_close(c));
+    layout_release(&layout);
+    return file_join(folder, "step-3");
+}
+
+static void check_weights(const char *folder, bool tied, const float *want, float tolerance)
+{
+    struct model_shape shape;
+    struct layout layout;
+    CHECK_STATUS(OK, checkpoint_read_shape(folder, &shape));
+    CHECK(shape.tied == tied && shape.F == 24 && shape.G == 2);
+    layout_init(&layout, &shape);
+    float *got = heap(layout.elements * sizeof *got);
+    struct checkpoint_state s = {.shape = &shape, .layout = &layout, .weights = got};
+    struct checkpoint_found found;
+    CHECK_STATUS(OK, checkpoint_load(folder, &s, &(struct option_list){0}, &found));
+    for (size_t i = 0; i < layout.elements; i++)
+        CHECK(fabsf(got[i] - want[i]) <= tolerance * fabsf(want[i]));
+    json_free(found.state);
+    layout_release(&layout);
+    free(got);
+}
+
+TEST(convert_keeps_every_weight_of_tied_and_untied_models)
+{
+    for (int tied = 0; tied < 2; tied++) {
+        const char *folder = test_folder();
+        float *weights;
+        char *from = write_model(folder, tied, &weights);
+        const char *plain = test_path(folder, "plain"), *half = test_path(folder, "half");
+        struct converted done;
+        struct conversion c = {.from = from, .to = plain, .keep_dtype = true, .shard_bytes = 3000};
+        CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+        CHECK(done.dtype == SAFETENSORS_F32 && done.num_tensors == (tied ? 20 : 21));
+        check_weights(plain, tied, weights, 0);
+        c = (struct conversion){.from = plain, .to = half, .dtype = SAFETENSORS_BF16};
+        CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+        check_weights(half, tied, weights, 1.0f / 256);
+        c = (struct conversion){.from = half, .to = test_path(folder, "same"), .keep_dtype = true};
+        CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+        CHECK(done.dtype == SAFETENSORS_BF16);
+        free(from), free(weights);
+    }
+}
+
+TEST(convert_reads_a_damaged_checkpoint_as_damaged_and_leaves_nothing)
+{
+    const char *folder = test_folder(), *to = test_path(folder, "to");
+    float *weights;
+    char *from = write_model(folder, false, &weights);
+    char *path = file_join(from, "model-00001-of-00001.safetensors");
+    struct text bytes = {0};
+    struct converted done;
+    CHECK_STATUS(OK, file_read(path, 1 << 30, &bytes));
+    bytes.data[bytes.len - 1] ^= 1;
+    CHECK_STATUS(OK, file_write(path, bytes.data, bytes.len));
+    struct conversion c = {.from = from, .to = to, .keep_dtype = true};
+    CHECK_STATUS(DATA, checkpoint_convert(&c, &done));
+    CHECK(!file_exists(to) && !file_exists(test_path(folder, "to.llamero-tmp")));
+    text_release(&bytes);
+    free(from), free(path), free(weights);
+}
