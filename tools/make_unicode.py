@@ -2,25 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """make_unicode.py > src/tokenizer/unicode_table.inc -- classes of code points for the splitters.
 
-Needs the `regex` module from PyPI; its Unicode version is written into the table's head."""
-import regex
+Needs the `tiktoken` module from PyPI: its classes are the ones to agree with, whatever version of
+Unicode they are of; tiktoken's version is written into the table's head."""
+import tiktoken
 
-L, N, W = (regex.compile(p) for p in (r"\p{L}", r"\p{N}", r"\p{White_Space}"))
+CODES = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
+TEXT = "".join(map(chr, CODES))
 BLOCK = 128
 
 
-def kind(code):
-    if 0xD800 <= code <= 0xDFFF:
-        return 0
-    c = chr(code)
-    return 1 if L.match(c) else 2 if N.match(c) else 3 if W.match(c) else 0
+def matches(pattern):
+    """The code points that a pattern of one character matches: the rest leaves no tokens."""
+    bytes_only = {bytes([b]): b for b in range(256)}
+    e = tiktoken.Encoding("classes", pat_str=pattern, mergeable_ranks=bytes_only, special_tokens={})
+    return set(map(ord, e.decode(e.encode_ordinary(TEXT))))
 
 
+kinds = {c: k for k, p in ((1, r"\p{L}"), (2, r"\p{N}"), (3, r"\s")) for c in matches(p)}
 blocks, index = {}, []
 for begin in range(0, 0x110000, BLOCK):
-    block = tuple(kind(code) for code in range(begin, begin + BLOCK))
+    block = tuple(kinds.get(code, 0) for code in range(begin, begin + BLOCK))
     index.append(blocks.setdefault(block, len(blocks)))
-print(f"/* Made by tools/make_unicode.py with regex {regex.__version__}: 0 other, 1 letter, "
+print(f"/* Made by tools/make_unicode.py with tiktoken {tiktoken.__version__}: 0 other, 1 letter, "
       "2 number, 3 white space. */")
 print("// SPDX-License-Identifier: Apache-2.0")
 print(f"static const unsigned char unicode_index[{len(index)}] = {{")
