@@ -42,52 +42,56 @@ void encoder_free(struct encoder *e)
     free(e);
 }
 
-static void encode_fresh(struct encoder *e, const unsigned char *piece, size_t len,
-                         struct token_list *out)
+static enum status encode_fresh(struct encoder *e, const unsigned char *piece, size_t len,
+                                struct token_list *out)
 {
+    enum { LONGEST = 64 << 20 }; /* merging takes 60 bytes a byte */
     const struct tokenizer *t = e->tokenizer;
     int32_t whole = t->whole_pieces ? vocabulary_find(&t->vocabulary, piece, len) : -1;
     if (whole >= 0) {
         token_list_reserve(out, 1);
         out->ids[out->count++] = whole;
-    } else {
-        merger_encode(&e->merger, &t->vocabulary, piece, len, out);
+        return STATUS_OK;
     }
+    if (len > LONGEST)
+        FAIL(DATA, "a text has %zu bytes without a place to split it; %d at most", len, LONGEST);
+    merger_encode(&e->merger, &t->vocabulary, piece, len, out);
+    return STATUS_OK;
 }
 
-static void encode_piece(struct encoder *e, const unsigned char *piece, size_t len,
-                         struct token_list *out)
+static enum status encode_piece(struct encoder *e, const unsigned char *piece, size_t len,
+                                struct token_list *out)
 {
-    if (len > REMEMBERED_BYTES) {
-        encode_fresh(e, piece, len, out);
-        return;
-    }
+    if (len > REMEMBERED_BYTES) return encode_fresh(e, piece, len, out);
     struct remembered *r = &e->slots[vocabulary_hash(piece, len) & (SLOTS - 1)];
     if (r->len == len && !memcmp(r->bytes, piece, len)) {
         token_list_reserve(out, REMEMBERED_IDS);
         memcpy(out->ids + out->count, r->ids, sizeof r->ids);
         out->count += r->count;
-        return;
+        return STATUS_OK;
     }
     size_t before = out->count;
-    encode_fresh(e, piece, len, out);
+    TRY(encode_fresh(e, piece, len, out));
     size_t made = out->count - before;
-    if (made > REMEMBERED_IDS) return;
+    if (made > REMEMBERED_IDS) return STATUS_OK;
     *r = (struct remembered){.len = (uint8_t)len, .count = (uint8_t)made};
     memcpy(r->bytes, piece, len);
     memcpy(r->ids, out->ids + before, made * sizeof *r->ids);
+    return STATUS_OK;
 }
 
-static void encode_part(struct encoder *e, const unsigned char *text, size_t len,
-                        struct token_list *out)
+static enum status encode_part(struct encoder *e, const unsigned char *text, size_t len,
+                               struct token_list *out)
 {
     const struct tokenizer *t = e->tokenizer;
-    for (size_t at = 0; at < len;) {
-        size_t n = t->regex ? regex_split(t->regex, e->match, text, len, at)
-                            : t->split(text + at, len - at);
-        encode_piece(e, text + at, n, out);
-        at += n;
+    for (size_t at = 0, n = len; at < len; at += n) {
+        if (t->split)
+            n = t->split(text + at, len - at);
+        else if (t->regex)
+            TRY(regex_split(t->regex, e->match, text, len, at, &n));
+        TRY(encode_piece(e, text + at, n, out));
     }
+    return STATUS_OK;
 }
 
 static void encode_bytes(const struct tokenizer *t, const unsigned char *text, size_t len,
@@ -105,8 +109,8 @@ static bool is_space(const unsigned char *text, size_t len, int *size)
 
 /* Meta's tokenizer.py cuts text every 400,000 characters, and these parts again wherever more than
  * 25,000 characters of one kind, space or not, stand in a row. */
-static void encode_cut(struct encoder *e, const unsigned char *text, size_t len,
-                       struct token_list *out)
+static enum status encode_cut(struct encoder *e, const unsigned char *text, size_t len,
+                              struct token_list *out)
 {
     enum { MOST_CHARACTERS = 400000, MOST_ALIKE = 25000 };
     size_t begin = 0, characters = 0, alike = 0;
@@ -119,24 +123,24 @@ static void encode_cut(struct encoder *e, const unsigned char *text, size_t len,
         kind = space;
         if (part_ends) characters = 0;
         if (part_ends || alike > MOST_ALIKE) {
-            encode_part(e, text + begin, at - begin, out);
+            TRY(encode_part(e, text + begin, at - begin, out));
             begin = at;
             alike = 1;
         }
         at += (size_t)size;
     }
-    encode_part(e, text + begin, len - begin, out);
+    return encode_part(e, text + begin, len - begin, out);
 }
 
 enum status encoder_encode(struct encoder *e, const char *bytes, size_t len, struct token_list *out)
 {
     const struct tokenizer *t = e->tokenizer;
     const unsigned char *text = (const unsigned char *)bytes;
-    if (!t->split && !t->regex)
+    if (!t->vocabulary.num_pairs && !t->whole_pieces)
         encode_bytes(t, text, len, out);
     else if (t->meta_cuts)
-        encode_cut(e, text, len, out);
+        return encode_cut(e, text, len, out);
     else
-        encode_part(e, text, len, out);
+        return encode_part(e, text, len, out);
     return STATUS_OK;
 }

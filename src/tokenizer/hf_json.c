@@ -49,6 +49,16 @@ static bool spell(const struct alphabet *a, const char *text, size_t len, struct
     return bytes->len > 0;
 }
 
+/* Is this id that of an added token?  They may be listed in the vocabulary, too: in plain text. */
+static enum status check_added(const struct tokenizer *t, const char *token, int64_t id, bool *is)
+{
+    const char *added = tokenizer_special_name(t, (int32_t)id);
+    *is = added != NULL;
+    if (added && strcmp(added, token))
+        FAIL(DATA, "%s: the added token \"%s\" and \"%s\" have the same id", t->path, added, token);
+    return STATUS_OK;
+}
+
 static enum status read_vocabulary(struct tokenizer *t, const struct json *vocab,
                                    const struct alphabet *a)
 {
@@ -57,15 +67,19 @@ static enum status read_vocabulary(struct tokenizer *t, const struct json *vocab
     if (!json_is_object(vocab)) FAIL(DATA, "%s: model.vocab is not an object", t->path);
     for (const struct json *v = json_first(vocab); v; v = json_next(v)) {
         int64_t id;
-        if (!json_as_int(v, 0, INT32_MAX - 1, &id))
-            FAIL_OUT(DATA, "%s: the id of \"%s\" is no whole number", t->path, json_key(v));
-        if (tokenizer_special(t, json_key(v)) == id) continue; /* added tokens may be listed, too */
+        bool added;
+        if (!json_as_int(v, 0, VOCABULARY_MOST_ID, &id))
+            FAIL_OUT(DATA, "%s: the id of \"%s\" is no whole number between 0 and %d", t->path,
+                     json_key(v), VOCABULARY_MOST_ID);
+        TRY_OUT(check_added(t, json_key(v), id, &added));
+        if (added) continue;
         if (!spell(a, json_key(v), strlen(json_key(v)), &bytes))
             FAIL_OUT(UNSUPPORTED, "%s: the token \"%s\" is not spelt in the byte-level alphabet",
                      t->path, json_key(v));
-        TRY_OUT(vocabulary_add(&t->vocabulary, bytes.data, bytes.len, (int32_t)id));
+        if (vocabulary_add(&t->vocabulary, bytes.data, bytes.len, (int32_t)id))
+            FAIL_OUT(DATA, "%s: %s", t->path, status_message());
     }
-    TRY_OUT(vocabulary_finish(&t->vocabulary));
+    if (vocabulary_finish(&t->vocabulary)) FAIL_OUT(DATA, "%s: %s", t->path, status_message());
 out:
     text_release(&bytes);
     return st;
@@ -135,38 +149,50 @@ static enum status use_pattern(struct tokenizer *t, const char *pattern)
     return STATUS_OK;
 }
 
-static enum status read_step(struct tokenizer *t, const struct json *step)
+static bool splits(const struct tokenizer *t) { return t->split || t->regex; }
+
+static enum status read_byte_level(struct tokenizer *t, const struct json *step)
 {
-    const char *pattern;
-    const struct json *behavior = json_get(step, "behavior");
-    if (type_is(step, "ByteLevel")) {
-        if (json_true(json_get(step, "add_prefix_space")))
-            FAIL(UNSUPPORTED, "%s: pre_tokenizer ByteLevel with add_prefix_space", t->path);
-        const struct json *regex = json_get(step, "use_regex");
-        if ((!regex || json_true(regex)) && !t->split && !t->regex) t->split = split_gpt2;
-        return STATUS_OK;
-    }
-    const struct json *type = json_get(step, "type");
+    const struct json *prefix = json_get(step, "add_prefix_space");
+    const struct json *regex = json_get(step, "use_regex");
+    if (!prefix || json_true(prefix))
+        FAIL(UNSUPPORTED, "%s: pre_tokenizer ByteLevel with add_prefix_space", t->path);
+    if (regex && !json_true(regex)) return STATUS_OK;
+    if (splits(t)) FAIL(UNSUPPORTED, "%s: a Split, and ByteLevel with use_regex, too", t->path);
+    t->split = split_gpt2;
+    return STATUS_OK;
+}
+
+static enum status read_split(struct tokenizer *t, const struct json *step)
+{
+    const struct json *behavior = json_get(step, "behavior"), *type = json_get(step, "type");
+    const struct json *pattern = json_get(json_get(step, "pattern"), "Regex");
     if (!type_is(step, "Split") || !json_is_string(behavior) ||
         strcmp(json_string(behavior), "Isolated") || json_true(json_get(step, "invert")))
         FAIL(UNSUPPORTED, "%s: pre_tokenizer %s; Split (Isolated) and ByteLevel are known", t->path,
              json_is_string(type) ? json_string(type) : "without a type");
-    if (t->split || t->regex) FAIL(UNSUPPORTED, "%s: more than one Split", t->path);
-    TRY(json_get_string(json_get(step, "pattern"), "Regex", &pattern));
-    TRY(use_pattern(t, pattern));
+    if (splits(t)) FAIL(UNSUPPORTED, "%s: more than one Split", t->path);
+    if (!json_is_string(pattern))
+        FAIL(UNSUPPORTED, "%s: a Split whose pattern is no Regex", t->path);
+    if (use_pattern(t, json_string(pattern)))
+        FAIL(UNSUPPORTED, "%s: %s", t->path, status_message());
     return STATUS_OK;
 }
 
 static enum status read_steps(struct tokenizer *t, const struct json *pre)
 {
     const struct json *list = json_get(pre, "pretokenizers");
-    bool byte_level = type_is(pre, "ByteLevel");
-    if (!json_is_object(pre) || (!byte_level && !type_is(pre, "Sequence")))
+    bool byte_level = false;
+    if (type_is(pre, "ByteLevel")) return read_byte_level(t, pre);
+    if (!type_is(pre, "Sequence"))
         FAIL(UNSUPPORTED, "%s: no byte-level pre_tokenizer; only byte-level BPE is known", t->path);
-    if (byte_level) return read_step(t, pre);
     for (const struct json *step = json_first(list); step; step = json_next(step)) {
-        byte_level |= type_is(step, "ByteLevel");
-        TRY(read_step(t, step));
+        if (byte_level) FAIL(UNSUPPORTED, "%s: a pre_tokenizer after ByteLevel", t->path);
+        byte_level = type_is(step, "ByteLevel");
+        if (byte_level)
+            TRY(read_byte_level(t, step));
+        else
+            TRY(read_split(t, step));
     }
     if (!byte_level) FAIL(UNSUPPORTED, "%s: no ByteLevel pre_tokenizer", t->path);
     return STATUS_OK;
@@ -177,11 +203,16 @@ static enum status read_added(struct tokenizer *t, const struct json *added)
     for (const struct json *v = json_first(added); v; v = json_next(v)) {
         const char *content;
         int64_t id;
-        TRY(json_get_string(v, "content", &content));
-        TRY(json_get_int(v, "id", 0, INT32_MAX - 1, &id));
+        if (json_get_string(v, "content", &content) ||
+            json_get_int(v, "id", 0, VOCABULARY_MOST_ID, &id))
+            FAIL(DATA, "%s: an added token: %s", t->path, status_message());
         tokenizer_add_special(t, content, (int32_t)id);
         if (id >= t->vocab_size) t->vocab_size = (int32_t)id + 1;
     }
+    tokenizer_sort_specials(t);
+    for (size_t i = 1; i < t->num_specials; i++)
+        if (t->specials[i].id == t->specials[i - 1].id)
+            FAIL(DATA, "%s: two added tokens have the id %d", t->path, t->specials[i].id);
     return STATUS_OK;
 }
 
@@ -208,18 +239,36 @@ static void find_ends(struct tokenizer *t, const struct json *root)
     }
 }
 
-static enum status read_model(struct tokenizer *t, const struct json *root)
+/* Absent, null, false, 0, "" and an empty list ask for nothing. */
+static bool is_nothing(const struct json *v)
 {
+    if (json_is_string(v)) return !json_string(v)[0];
+    if (json_is_number(v)) return json_number(v) == 0;
+    return !v || (!json_true(v) && !json_first(v));
+}
+
+static enum status check_plain(const struct tokenizer *t, const struct json *root)
+{
+    static const char *const unknown[] = {"byte_fallback", "dropout", "continuing_subword_prefix",
+                                          "end_of_word_suffix"};
     const struct json *model = json_get(root, "model"), *type = json_get(model, "type");
-    const struct json *normalizer = json_get(root, "normalizer");
-    struct alphabet alphabet = make_alphabet();
     if (json_is_string(type) && strcmp(json_string(type), "BPE"))
         FAIL(UNSUPPORTED, "%s: a %s model; only byte-level BPE is known", t->path,
              json_string(type));
-    if (json_true(json_get(model, "byte_fallback")))
-        FAIL(UNSUPPORTED, "%s: a BPE with byte_fallback; only byte-level BPE is known", t->path);
-    if (normalizer && !json_is_null(normalizer))
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        if (!is_nothing(json_get(model, unknown[i])))
+            FAIL(UNSUPPORTED, "%s: a BPE with %s; only plain byte-level BPE is known", t->path,
+                 unknown[i]);
+    if (!is_nothing(json_get(root, "normalizer")))
         FAIL(UNSUPPORTED, "%s: a normalizer; byte-level BPE has none", t->path);
+    return STATUS_OK;
+}
+
+static enum status read_model(struct tokenizer *t, const struct json *root)
+{
+    const struct json *model = json_get(root, "model");
+    struct alphabet alphabet = make_alphabet();
+    TRY(check_plain(t, root));
     TRY(read_added(t, json_get(root, "added_tokens")));
     TRY(read_steps(t, json_get(root, "pre_tokenizer")));
     TRY(read_vocabulary(t, json_get(model, "vocab"), &alphabet));

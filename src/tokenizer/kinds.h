@@ -22,16 +22,19 @@ struct tokenizer {
     const char *file_name; /* under which tokenizer_copy puts it */
     struct text file;      /* its bytes */
     struct vocabulary vocabulary;
-    struct special *specials; /* rising ids */
-    size_t num_specials;
+    struct special *specials; /* rising ids; of one id the first is shown */
+    size_t num_specials, specials_room;
     int32_t vocab_size, bos, eos;
-    size_t (*split)(const unsigned char *text, size_t len); /* NULL: regex, or no splitting */
+    size_t (*split)(const unsigned char *text,
+                    size_t len); /* NULL: regex, or a text is one piece */
     struct regex *regex;
     bool whole_pieces; /* a piece that is a token is that token, whatever merges would give */
     bool meta_cuts;
 };
 
 void tokenizer_add_special(struct tokenizer *t, const char *text, int32_t id);
+/* Puts them in order, if they came in another. */
+void tokenizer_sort_specials(struct tokenizer *t);
 
 /* Llama 3's file: a line a token, base64 and rank.  DATA: which line, and why. */
 enum status tiktoken_read(struct tokenizer *t, const char *bytes, size_t len);

@@ -57,19 +57,36 @@ void regex_match_free(struct regex_match *m)
     free(m);
 }
 
-size_t regex_split(const struct regex *r, struct regex_match *m, const unsigned char *text,
-                   size_t len, size_t at)
+/* Finds the next match from `at` on; begin and end are `len` where there is none. */
+static enum status find(const struct regex *r, struct regex_match *m, const unsigned char *text,
+                        size_t len, size_t at)
+{
+    int found = pcre2_match(r->code, text, len, at, 0, m->data, NULL);
+    /* compiled matching has a small stack; the other way takes memory as it needs it */
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT)
+        found = pcre2_match(r->code, text, len, at, PCRE2_NO_JIT, m->data, NULL);
+    if (found < 0 && found != PCRE2_ERROR_NOMATCH) {
+        PCRE2_UCHAR why[128];
+        pcre2_get_error_message(found, why, sizeof why);
+        FAIL(DATA, "the splitting pattern gives up at byte %zu of a text: %s", at, why);
+    }
+    const PCRE2_SIZE *place = pcre2_get_ovector_pointer(m->data);
+    m->text = text;
+    m->begin = found > 0 ? place[0] : len;
+    m->end = found > 0 ? place[1] : len;
+    return STATUS_OK;
+}
+
+enum status regex_split(const struct regex *r, struct regex_match *m, const unsigned char *text,
+                        size_t len, size_t at, size_t *piece)
 {
     bool ahead = m->text == text && m->begin >= at && m->end > m->begin;
-    if (!ahead) {
-        int found = pcre2_match(r->code, text, len, at, 0, m->data, NULL);
-        const PCRE2_SIZE *place = pcre2_get_ovector_pointer(m->data);
-        m->text = text;
-        m->begin = found > 0 ? place[0] : len;
-        m->end = found > 0 ? place[1] : len;
-        if (found > 0 && m->end == m->begin) return 1; /* an empty match moves nothing */
+    if (!ahead) TRY(find(r, m, text, len, at));
+    if (m->begin > at) {
+        *piece = m->begin - at;
+        return STATUS_OK;
     }
-    if (m->begin > at) return m->begin - at;
     m->text = NULL;
-    return m->end - at;
+    *piece = m->end > at ? m->end - at : 1; /* an empty match moves nothing */
+    return STATUS_OK;
 }

@@ -15,6 +15,7 @@ void regex_free(struct regex *r);
 struct regex_match *regex_match_make(const struct regex *r);
 void regex_match_free(struct regex_match *m);
 
-/* Bytes of the piece at text[at]: a match that begins there, else the text up to the next match. */
-size_t regex_split(const struct regex *r, struct regex_match *m, const unsigned char *text,
-                   size_t len, size_t at);
+/* Bytes of the piece at text[at]: a match that begins there, else the text up to the next match.
+ * A text is gone through from at = 0 to its end.  DATA: PCRE2 gives up (its limits are reached). */
+enum status regex_split(const struct regex *r, struct regex_match *m, const unsigned char *text,
+                        size_t len, size_t at, size_t *piece);

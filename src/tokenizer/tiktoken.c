@@ -31,35 +31,35 @@ static int decode(const char *text, size_t len, unsigned char *out, size_t room)
     return (int)n;
 }
 
-/* Names as Llama 3.1 has them; the rest is reserved and numbered. */
+/* Llama 3's special tokens: reserved, save for those that have a name.  Later models gave names to
+ * four that were reserved; there both names lead to the id, and the later one is shown.  (Later
+ * models also count the reserved ones anew; a number here is that of Llama 3.) */
 static void add_specials(struct tokenizer *t, int32_t first)
 {
-    static const char *const names[] = {"<|begin_of_text|>",
-                                        "<|end_of_text|>",
-                                        "<|reserved_special_token_0|>",
-                                        "<|reserved_special_token_1|>",
-                                        "<|finetune_right_pad_id|>",
-                                        "<|step_id|>",
-                                        "<|start_header_id|>",
-                                        "<|end_header_id|>",
-                                        "<|eom_id|>",
-                                        "<|eot_id|>",
-                                        "<|python_tag|>"};
-    enum { NAMED = sizeof names / sizeof *names, ALL = 256 };
-    /* what 3.0 called these places, and a mask token of its files asks for */
+    enum { ALL = 256, NAMED = 11, BEFORE_NUMBERS = 5 };
     static const struct {
-        int place, reserved;
-    } older[] = {{4, 2}, {5, 3}, {8, 4}};
+        const char *name;
+        int reserved; /* its number while it was reserved, or -1 */
+    } named[NAMED] = {
+        {"<|begin_of_text|>", -1},
+        {"<|end_of_text|>", -1},
+        {NULL, 0},
+        {NULL, 1},
+        {"<|finetune_right_pad_id|>", 2},
+        {"<|step_id|>", 3},
+        {"<|start_header_id|>", -1},
+        {"<|end_header_id|>", -1},
+        {"<|eom_id|>", 4},
+        {"<|eot_id|>", -1},
+        {"<|python_tag|>", 5},
+    };
     char name[64];
     for (int i = 0; i < ALL; i++) {
-        /* both generations agree from place 10 on: reserved_k stands at k + 5 */
-        snprintf(name, sizeof name, "<|reserved_special_token_%d|>", i - 5);
-        tokenizer_add_special(t, i < NAMED && i != 10 ? names[i] : name, first + i);
-    }
-    tokenizer_add_special(t, names[10], first + 10);
-    for (size_t i = 0; i < sizeof older / sizeof *older; i++) {
-        snprintf(name, sizeof name, "<|reserved_special_token_%d|>", older[i].reserved);
-        tokenizer_add_special(t, name, first + older[i].place);
+        int reserved = i < NAMED ? named[i].reserved : i - BEFORE_NUMBERS;
+        if (i < NAMED && named[i].name) tokenizer_add_special(t, named[i].name, first + i);
+        if (reserved < 0) continue;
+        snprintf(name, sizeof name, "<|reserved_special_token_%d|>", reserved);
+        tokenizer_add_special(t, name, first + i);
     }
     t->bos = first;
     t->eos = first + 1;
@@ -68,18 +68,32 @@ static void add_specials(struct tokenizer *t, int32_t first)
 
 static enum status read_line(struct tokenizer *t, const char *line, size_t len, size_t number)
 {
+    enum { MOST_DIGITS = 8 };
     unsigned char bytes[1024];
     const char *space = memchr(line, ' ', len);
     size_t width = space ? (size_t)(space - line) : 0;
     int32_t rank = 0;
     int n = space ? decode(line, width, bytes, sizeof bytes) : -1;
-    bool digits = space && space + 1 < line + len && line + len - space <= 10;
-    for (const char *at = space + 1; digits && at < line + len; at++) {
+    const char *at = space ? space + 1 : line + len, *end = line + len;
+    bool digits = at < end && end - at <= MOST_DIGITS;
+    for (; digits && at < end; at++) {
         digits = *at >= '0' && *at <= '9';
         rank = rank * 10 + (*at - '0');
     }
     if (n <= 0 || !digits) FAIL(DATA, "%s:%zu: not \"base64 rank\"", t->path, number);
-    TRY(vocabulary_add(&t->vocabulary, bytes, (size_t)n, rank));
+    if (vocabulary_add(&t->vocabulary, bytes, (size_t)n, rank))
+        FAIL(DATA, "%s:%zu: %s", t->path, number, status_message());
+    return STATUS_OK;
+}
+
+/* Special ids begin where the ranks end, so there must be as many tokens as ranks. */
+static enum status check_complete(struct tokenizer *t)
+{
+    if (vocabulary_finish(&t->vocabulary)) FAIL(DATA, "%s: %s", t->path, status_message());
+    for (int32_t id = 0; id < t->vocabulary.most; id++)
+        if (!vocabulary_token(&t->vocabulary, id))
+            FAIL(DATA, "%s: no token has rank %d; the largest rank is %d", t->path, id,
+                 t->vocabulary.most - 1);
     return STATUS_OK;
 }
 
@@ -95,7 +109,7 @@ enum status tiktoken_read(struct tokenizer *t, const char *bytes, size_t len)
         if (width) TRY(read_line(t, at, width, number));
         at = stop + 1;
     }
-    TRY(vocabulary_finish(&t->vocabulary));
+    TRY(check_complete(t));
     vocabulary_add_cuts(&t->vocabulary);
     t->kind = "tiktoken";
     t->file_name = "tokenizer.model";

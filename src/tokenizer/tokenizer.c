@@ -26,8 +26,22 @@ void token_list_release(struct token_list *l)
 
 void tokenizer_add_special(struct tokenizer *t, const char *text, int32_t id)
 {
-    t->specials = heap_grow(t->specials, t->num_specials + 1, sizeof *t->specials);
+    if (t->num_specials == t->specials_room) {
+        t->specials_room = 2 * t->specials_room + 8;
+        t->specials = heap_grow(t->specials, t->specials_room, sizeof *t->specials);
+    }
     t->specials[t->num_specials++] = (struct special){heap_string(text, strlen(text)), id};
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const struct special *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+void tokenizer_sort_specials(struct tokenizer *t)
+{
+    if (t->num_specials) qsort(t->specials, t->num_specials, sizeof *t->specials, by_id);
 }
 
 /* One token a byte; its file is the tokenizer.json that means the same. */
@@ -66,12 +80,13 @@ static enum status read_file(struct tokenizer *t)
         FAIL(MISSING, "%s: the folder has neither tokenizer.json nor tokenizer.model", t->path);
     TRY(file_read(t->path, MOST_BYTES, &t->file));
     if (!t->file.len) FAIL(DATA, "%s: the file is empty", t->path);
+    if (t->file.data[strspn(t->file.data, " \t\r\n")] == '{')
+        return hf_json_read(t, t->file.data, t->file.len);
     if (t->file.data[0] == '\n')
         FAIL(UNSUPPORTED,
              "%s: a SentencePiece model; tiktoken files and byte-level BPE "
              "tokenizer.json are read",
              t->path);
-    if (t->file.data[0] == '{') return hf_json_read(t, t->file.data, t->file.len);
     return tiktoken_read(t, t->file.data, t->file.len);
 }
 
@@ -119,9 +134,15 @@ int32_t tokenizer_special(const struct tokenizer *t, const char *text)
 
 const char *tokenizer_special_name(const struct tokenizer *t, int32_t id)
 {
-    for (size_t i = 0; i < t->num_specials; i++)
-        if (t->specials[i].id == id) return t->specials[i].text;
-    return NULL;
+    size_t least = 0, most = t->num_specials;
+    while (least < most) {
+        size_t middle = least + (most - least) / 2;
+        if (t->specials[middle].id < id)
+            least = middle + 1;
+        else
+            most = middle;
+    }
+    return least < t->num_specials && t->specials[least].id == id ? t->specials[least].text : NULL;
 }
 
 enum status tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t count,

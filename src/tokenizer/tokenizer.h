@@ -1,10 +1,10 @@
 /* tokenizer.h -- text to token ids and back.
  *
  * Kinds    "bytes" (id = byte; 256 begins, 257 ends a text, 258 is a mask), tiktoken .model (Llama
- * 3), Hugging Face tokenizer.json (byte-level BPE).  The kind is detected from the file. Order    A
- * tokenizer is immutable after opening: threads share it.  Each thread encodes through its own
- * encoder, which holds the cache and the working memory. Units    Ids are below
- * tokenizer_vocab_size.  Special ids are -1 where the tokenizer has none. */
+ *          3), Hugging Face tokenizer.json (byte-level BPE).  The kind is detected from the file.
+ * Order    A tokenizer is immutable after opening: threads share it.  Each thread encodes through
+ *          its own encoder, which holds the cache and the working memory.
+ * Units    Ids are below tokenizer_vocab_size.  Special ids are -1 where the tokenizer has none. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -46,7 +46,8 @@ const char *tokenizer_path(const struct tokenizer *t);
 enum status encoder_make(struct encoder **out, const struct tokenizer *t);
 void encoder_free(struct encoder *e);
 /* Appends the ids of the text; special-looking text is encoded as plain text, no BOS or EOS is
- * added.  The text need not be UTF-8 (bytes that are not are encoded as they are). */
+ * added.  The text need not be UTF-8 (bytes that are not are encoded as they are).
+ * DATA: 64 MiB without a place to split, or a file's own splitting pattern gives up. */
 enum status encoder_encode(struct encoder *e, const char *bytes, size_t len,
                            struct token_list *out);
 

@@ -97,9 +97,10 @@ void bpe_trainer_add(struct bpe_trainer *t, const char *bytes, size_t len)
     const unsigned char *text = (const unsigned char *)bytes;
     for (size_t at = 0; at < len;) {
         size_t n = split_llama3(text + at, len - at);
-        if (n > LONGEST) n = LONGEST;
-        count_word(t, text + at, n);
-        at += n;
+        for (size_t end = at + n; at < end; at += n) {
+            n = end - at < LONGEST ? end - at : LONGEST;
+            count_word(t, text + at, n);
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 /* train.h -- learning a byte-level BPE from text (Sennrich et al. 2016, alg. 1).
  *
  * Words are the pieces of Llama 3's splitter.  The most frequent adjacent pair merges first; of
- * equally frequent ones that with the lowest ids, so the result is a function of the text alone. */
+ * equally frequent ones that with the lowest ids, so the result is a function of the text alone.
+ * A pair whose bytes are a token already is passed over.  A word of over 4096 bytes is counted in
+ * parts. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

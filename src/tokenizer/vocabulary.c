@@ -66,9 +66,9 @@ static void *room(void *array, size_t count, size_t more, size_t each)
 
 enum status vocabulary_add(struct vocabulary *v, const void *bytes, size_t len, int32_t id)
 {
-    enum { MOST_ID = 1 << 26 };
     if (len == 0 || len > 1 << 20) FAIL(DATA, "token %d has %zu bytes", id, len);
-    if (id < 0 || id >= MOST_ID) FAIL(DATA, "token id %d is not between 0 and %d", id, MOST_ID);
+    if (id < 0 || id > VOCABULARY_MOST_ID)
+        FAIL(DATA, "token id %d is not between 0 and %d", id, VOCABULARY_MOST_ID);
     grow_slots(v);
     size_t slot = slot_of(v, bytes, len);
     if (v->slots[slot] >= 0)
@@ -80,7 +80,10 @@ enum status vocabulary_add(struct vocabulary *v, const void *bytes, size_t len, 
         v->most = grown;
     }
     if (v->by_id[id] >= 0) FAIL(DATA, "token id %d is given twice", id);
-    v->bytes = heap_grow(v->bytes, v->num_bytes + len, 1);
+    if (v->num_bytes + len > v->bytes_room) {
+        v->bytes_room = 2 * (v->num_bytes + len);
+        v->bytes = heap_grow(v->bytes, v->bytes_room, 1);
+    }
     v->tokens = room(v->tokens, (size_t)v->count, 1, sizeof *v->tokens);
     memcpy(v->bytes + v->num_bytes, bytes, len);
     v->tokens[v->count] = (struct token_bytes){v->num_bytes, (uint32_t)len, id};
@@ -149,9 +152,8 @@ void vocabulary_add_pair(struct vocabulary *v, int32_t left, int32_t right, int3
 {
     grow_pairs(v);
     size_t slot = pair_slot(v, left, right);
-    if (v->pairs[slot].left >= 0) return; /* the first of two equal ones counts */
+    v->num_pairs += v->pairs[slot].left < 0;
     v->pairs[slot] = (struct pair){left, right, rank, joined};
-    v->num_pairs++;
 }
 
 void vocabulary_add_cuts(struct vocabulary *v)

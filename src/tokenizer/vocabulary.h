@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { VOCABULARY_MOST_ID = (1 << 26) - 1 };
+
 struct token_bytes {
     size_t at; /* in `bytes` */
     uint32_t len;
@@ -24,7 +26,7 @@ struct pair {
 
 struct vocabulary {
     unsigned char *bytes; /* of all tokens, end to end */
-    size_t num_bytes;
+    size_t num_bytes, bytes_room;
     struct token_bytes *tokens; /* in the order they were added */
     int32_t count;
     int32_t *by_id; /* index into tokens, or -1; size: ids below `most` */
@@ -43,6 +45,7 @@ void vocabulary_release(struct vocabulary *v);
 enum status vocabulary_add(struct vocabulary *v, const void *bytes, size_t len, int32_t id);
 /* After the last token: the single bytes are looked up.  DATA: one of them is missing. */
 enum status vocabulary_finish(struct vocabulary *v);
+/* Of two ranks of a pair the later counts. */
 void vocabulary_add_pair(struct vocabulary *v, int32_t left, int32_t right, int32_t rank,
                          int32_t joined);
 /* Every cut of every token into two tokens, ranked by id. */
