@@ -14,7 +14,7 @@
 
 static const char usage[] =
     "tokenizer train --vocab-size N --output FILE INPUT...\n"
-    "       llamero tokenizer encode --tokenizer FILE [TEXT|-]\n"
+    "       llamero tokenizer encode --tokenizer FILE [--null] [TEXT|-]\n"
     "       llamero tokenizer decode --tokenizer FILE [ID ...|-]\n"
     "       llamero tokenizer show --tokenizer FILE [--json]\n\n"
     "train learns a byte-level BPE from text files and writes a Hugging Face tokenizer.json.\n"
@@ -56,15 +56,27 @@ out:
     return st;
 }
 
-static enum status encode(const struct tokenizer *t, const char *bytes, size_t len)
+/* A line of ids for each text.  There is one text, or `ended` ones, each with a NUL at its end. */
+static enum status encode(const struct tokenizer *t, const struct text *input, bool ended)
 {
     struct encoder *e;
     struct token_list ids = {0};
     struct text out = {0};
+    enum status st = STATUS_OK;
     TRY(encoder_make(&e, t));
-    enum status st = encoder_encode(e, bytes, len, &ids);
-    for (size_t i = 0; i < ids.count && !st; i++) text_addf(&out, "%s%d", i ? " " : "", ids.ids[i]);
-    if (!st) printf("%s\n", out.data ? out.data : "");
+    for (const char *at = input->data, *end = at + input->len, *next; at; at = next) {
+        const char *stop = ended ? memchr(at, 0, (size_t)(end - at)) : end;
+        if (ended && at == end) break;
+        if (!stop) FAIL_OUT(USAGE, "--null: the last text does not end in a NUL byte");
+        next = ended ? stop + 1 : NULL;
+        ids.count = 0;
+        text_clear(&out);
+        TRY_OUT(encoder_encode(e, at, (size_t)(stop - at), &ids));
+        for (size_t i = 0; i < ids.count; i++) text_addf(&out, "%s%d", i ? " " : "", ids.ids[i]);
+        text_adds(&out, "\n");
+        fputs(out.data, stdout);
+    }
+out:
     text_release(&out);
     token_list_release(&ids);
     encoder_free(e);
@@ -88,13 +100,14 @@ static enum status read_ids(const char *text, struct token_list *ids)
     }
 }
 
-static enum status decode(const struct tokenizer *t, const char *words)
+static enum status decode(const struct tokenizer *t, const struct text *words)
 {
     struct token_list ids = {0};
     struct text out = {0};
-    enum status st = read_ids(words, &ids);
+    if (strlen(words->data) != words->len) FAIL(USAGE, "a NUL byte is no token id");
+    enum status st = read_ids(words->data, &ids);
     if (!st) st = tokenizer_decode(t, ids.ids, ids.count, &out);
-    if (!st) fwrite(out.data, 1, out.len, stdout);
+    if (!st && out.len) fwrite(out.data, 1, out.len, stdout);
     text_release(&out);
     token_list_release(&ids);
     return st;
@@ -127,7 +140,8 @@ static void show(const struct tokenizer *t, bool json)
 }
 
 /* encode, decode and show: with an open tokenizer. */
-static enum status with_tokenizer(const struct arguments *a, const struct tokenizer *t, bool json)
+static enum status with_tokenizer(const struct arguments *a, const struct tokenizer *t, bool json,
+                                  bool ended)
 {
     const char *verb = a->words[0];
     struct text input = {0};
@@ -143,9 +157,9 @@ static enum status with_tokenizer(const struct arguments *a, const struct tokeni
             text_addf(&input, "%s%s", i > 1 ? " " : "", a->words[i]);
     text_adds(&input, "");
     if (!strcmp(verb, "encode"))
-        st = encode(t, input.data, input.len);
+        st = encode(t, &input, ended);
     else
-        st = decode(t, input.data);
+        st = decode(t, &input);
 out:
     text_release(&input);
     return st;
@@ -156,12 +170,13 @@ enum status command_tokenizer(int argc, char **argv)
     static const char *const verbs[] = {"train", "encode", "decode", "show"};
     const char *path = "", *output = "";
     int64_t vocab_size = 32000;
-    bool json = false, known = false, cuts = false;
+    bool json = false, known = false, cuts = false, ended = false;
     const struct flag flags[] = {
         {"tokenizer", FLAG_TEXT, &path, "the tokenizer to use"},
         {"vocab-size", FLAG_INT, &vocab_size, "tokens to learn, specials included (default 32000)"},
         {"output", FLAG_TEXT, &output, "where train writes the tokenizer.json"},
         {"meta-cuts", FLAG_SWITCH, &cuts, "cut long text as Meta's tokenizer.py does"},
+        {"null", FLAG_SWITCH, &ended, "encode: each text read ends in a NUL byte and gets a line"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
@@ -171,6 +186,8 @@ enum status command_tokenizer(int argc, char **argv)
     if (a.help) return STATUS_OK;
     for (size_t i = 0; i < 4; i++) known |= !strcmp(a.words[0], verbs[i]);
     if (!known) FAIL(USAGE, "tokenizer: train, encode, decode or show; not \"%s\"", a.words[0]);
+    if (a.num_settings)
+        FAIL(USAGE, "tokenizer: \"%s\" is a setting; text goes behind --", a.settings[0]);
     if (!strcmp(a.words[0], "train")) {
         if (vocab_size < 0 || vocab_size > 1 << 24) FAIL(USAGE, "--vocab-size: out of bounds");
         return train(&a, vocab_size, output);
@@ -178,7 +195,7 @@ enum status command_tokenizer(int argc, char **argv)
     if (!path[0]) FAIL(USAGE, "tokenizer %s: --tokenizer FILE is missing", a.words[0]);
     struct tokenizer_config config = {.meta_cuts = cuts};
     TRY(tokenizer_open(&t, path, &config));
-    enum status st = with_tokenizer(&a, t, json);
+    enum status st = with_tokenizer(&a, t, json, ended);
     tokenizer_close(t);
     return st;
 }
