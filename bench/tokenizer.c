@@ -1,0 +1,147 @@
+/* tokenizer.c -- megabytes of text that one core turns into ids in a second, and inputs that are
+ * slow where merging or splitting is not linear.
+ *
+ *     bench/tokenizer [TOKENIZER TEXT]
+ *
+ * Without arguments: a vocabulary learnt from generated words, and other words of the same kind. */
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/tokenizer.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/rng.h"
+#include "tokenizer/train.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RUNS = 5, WORDS = 20000, TEXT_BYTES = 8 << 20, HARD_BYTES = 1 << 20 };
+
+static uint64_t below(uint64_t most, uint64_t stream, uint64_t position)
+{
+    return rng_below(most, 1, RNG_TEST, stream, position);
+}
+
+/* Word k of the language: two to ten letters, common letters more often. */
+static void add_word(struct text *t, uint64_t k)
+{
+    static const char letters[] = "eeeeeetttttaaaaooooiiinnnssshhhrrrdddlluucmfywgpbvk";
+    uint64_t count = 2 + below(5, 1, 2 * k) + below(5, 1, 2 * k + 1);
+    for (uint64_t i = 0; i < count; i++)
+        text_add(t, &letters[below(sizeof letters - 1, 2, 16 * k + i)], 1);
+}
+
+/* Words by Zipf's law, with commas and full stops. */
+static void add_words(struct text *t, size_t bytes, uint64_t stream)
+{
+    for (uint64_t i = 0; t->len < bytes; i++) {
+        double u = rng_uniform(2, RNG_TEST, stream, i);
+        uint64_t rank = (uint64_t)(1 / (u + 1.0 / WORDS));
+        add_word(t, rank);
+        uint64_t mark = below(12, stream + 100, i);
+        text_adds(t, mark == 0 ? ".\n" : mark == 1 ? ", " : " ");
+    }
+}
+
+static enum status make_own(struct tokenizer **t, struct text *text)
+{
+    char folder[] = "/tmp/llamero-bench-XXXXXX";
+    struct bpe_trainer *trainer;
+    struct text json = {0};
+    struct tokenizer_config config = {0};
+    int32_t made;
+    if (!mkdtemp(folder)) FAIL(IO, "%s: cannot be made", folder);
+    add_words(text, TEXT_BYTES / 2, 3);
+    bpe_trainer_make(&trainer);
+    bpe_trainer_add(trainer, text->data, text->len);
+    char *path = file_join(folder, "tokenizer.json");
+    enum status st = bpe_trainer_finish(trainer, 8000, &json, &made);
+    if (!st) st = file_write(path, json.data, json.len);
+    if (!st) st = tokenizer_open(t, path, &config);
+    if (!st) st = file_remove_tree(folder);
+    text_clear(text);
+    add_words(text, TEXT_BYTES, 4);
+    free(path);
+    text_release(&json);
+    bpe_trainer_free(trainer);
+    return st;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of some runs, each through a fresh encoder. */
+static enum status measure(const struct tokenizer *t, const char *name, const struct text *text)
+{
+    double seconds[RUNS];
+    struct token_list ids = {0};
+    for (int i = 0; i < RUNS; i++) {
+        struct encoder *e;
+        ids.count = 0;
+        TRY(encoder_make(&e, t));
+        double begin = clock_monotonic_s();
+        enum status st = encoder_encode(e, text->data, text->len, &ids);
+        seconds[i] = clock_monotonic_s() - begin;
+        encoder_free(e);
+        TRY(st);
+    }
+    qsort(seconds, RUNS, sizeof *seconds, by_size);
+    printf("%-16s %10.3f MB %10zu tokens %9.1f MB/s %8.4f s\n", name, (double)text->len / 1e6,
+           ids.count, (double)text->len / 1e6 / seconds[RUNS / 2], seconds[RUNS / 2]);
+    token_list_release(&ids);
+    return STATUS_OK;
+}
+
+static enum status measure_hard(const struct tokenizer *t)
+{
+    static const struct {
+        const char *name, *alphabet;
+    } hard[] = {{"one letter", "a"},
+                {"spaces", " "},
+                {"digits", "0123456789"},
+                {"letters", "abcdefghijklmnopqrstuvwxyz"},
+                {"symbols", "!#$%&()*+,-./:;<=>?@[]^_{|}~"},
+                {"one symbol", "="},
+                {"line breaks", "\n"}};
+    struct text text = {0};
+    enum status st = STATUS_OK;
+    for (size_t i = 0; i < sizeof hard / sizeof *hard && !st; i++) {
+        text_clear(&text);
+        for (uint64_t k = 0; k < HARD_BYTES; k++)
+            text_add(&text, &hard[i].alphabet[below(strlen(hard[i].alphabet), 5 + i, k)], 1);
+        st = measure(t, hard[i].name, &text);
+    }
+    text_release(&text);
+    return st;
+}
+
+static enum status run(int argc, char **argv)
+{
+    struct tokenizer *t = NULL;
+    struct text text = {0};
+    struct tokenizer_config config = {0};
+    enum status st = STATUS_OK;
+    double begin = clock_monotonic_s();
+    if (argc == 3)
+        st = tokenizer_open(&t, argv[1], &config);
+    else
+        st = make_own(&t, &text);
+    printf("%-16s %59.4f s\n", argc == 3 ? "open" : "learn", clock_monotonic_s() - begin);
+    if (!st && argc == 3) st = file_read(argv[2], UINT64_MAX, &text);
+    if (!st) st = measure(t, "text", &text);
+    if (!st) st = measure_hard(t);
+    tokenizer_close(t);
+    text_release(&text);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    enum status st = run(argc, argv);
+    if (st) fprintf(stderr, "%s\n", status_message());
+    return status_exit_code(st);
+}
