@@ -3,6 +3,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/peak.h"
+#include "comms/self/self.h"
 #include "parallel/plan.h"
 
 #include <sched.h>
@@ -19,7 +20,7 @@ static int allowed_cores(void)
 
 enum status machine_open(struct machine *m, const struct device_config *c)
 {
-    *m = (struct machine){.plan = plan_alone()};
+    *m = (struct machine){.plan = plan_alone(), .comm = comm_self()};
     m->ops = !strcmp(c->cpu, "reference") ? &ops_cpu_reference : cpu_ops();
     TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : allowed_cores(), 0));
     return STATUS_OK;

@@ -18,8 +18,7 @@ enum status attention_forward(const struct ops *ops, const struct attention *a,
                               const struct attention_fwd *io, struct queue *on)
 {
     TRY(check(a));
-    TRY(ops->attention_forward(a, io, on));
-    return STATUS_OK;
+    OP_RUN(attention_forward);
 }
 
 enum status attention_backward(const struct ops *ops, const struct attention *a,
@@ -28,6 +27,5 @@ enum status attention_backward(const struct ops *ops, const struct attention *a,
     TRY(check(a));
     if (a->S != a->T)
         FAIL(SHAPE, "attention backward: %d keys for %d queries; they must be as many", a->S, a->T);
-    TRY(ops->attention_backward(a, io, on));
-    return STATUS_OK;
+    OP_RUN(attention_backward);
 }

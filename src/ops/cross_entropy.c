@@ -6,6 +6,5 @@ enum status cross_entropy(const struct ops *ops, const struct cross_entropy *a,
 {
     if (a->N < 1 || a->V < 1)
         FAIL(SHAPE, "cross_entropy: N %d, V %d: each must be at least 1", a->N, a->V);
-    TRY(ops->cross_entropy(a, io, on));
-    return STATUS_OK;
+    OP_RUN(cross_entropy);
 }

@@ -12,14 +12,12 @@ enum status embedding_forward(const struct ops *ops, const struct embedding *a,
                               const struct embedding_fwd *io, struct queue *on)
 {
     TRY(check(a));
-    TRY(ops->embedding_forward(a, io, on));
-    return STATUS_OK;
+    OP_RUN(embedding_forward);
 }
 
 enum status embedding_backward(const struct ops *ops, const struct embedding *a,
                                const struct embedding_bwd *io, struct queue *on)
 {
     TRY(check(a));
-    TRY(ops->embedding_backward(a, io, on));
-    return STATUS_OK;
+    OP_RUN(embedding_backward);
 }

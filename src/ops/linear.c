@@ -12,22 +12,19 @@ enum status linear_forward(const struct ops *ops, const struct linear *a,
                            const struct linear_fwd *io, struct queue *on)
 {
     TRY(check(a));
-    TRY(ops->linear_forward(a, io, on));
-    return STATUS_OK;
+    OP_RUN(linear_forward);
 }
 
 enum status linear_backward_input(const struct ops *ops, const struct linear *a,
                                   const struct linear_bwd_input *io, struct queue *on)
 {
     TRY(check(a));
-    TRY(ops->linear_backward_input(a, io, on));
-    return STATUS_OK;
+    OP_RUN(linear_backward_input);
 }
 
 enum status linear_backward_weight(const struct ops *ops, const struct linear *a,
                                    const struct linear_bwd_weight *io, struct queue *on)
 {
     TRY(check(a));
-    TRY(ops->linear_backward_weight(a, io, on));
-    return STATUS_OK;
+    OP_RUN(linear_backward_weight);
 }

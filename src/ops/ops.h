@@ -5,9 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/status.h"
-
-struct queue;
+#include "tensor/queue.h"
 
 #define OP(name, what, io)                                                                         \
     struct what;                                                                                   \
@@ -22,6 +20,15 @@ struct ops {
 #include "ops/ops.def"
 #undef OP
 };
+
+/* Ends x_forward(ops, a, io, on): calls the slot, and tells the queue's trace. */
+#define OP_RUN(slot)                                                                               \
+    do {                                                                                           \
+        double begin_ = trace_begin(on->trace);                                                    \
+        TRY(ops->slot(a, io, on));                                                                 \
+        trace_end(on->trace, #slot, begin_);                                                       \
+        return STATUS_OK;                                                                          \
+    } while (0)
 
 /* base with every slot that `over` fills replaced: cpu_fast over cpu_reference. */
 struct ops ops_overlay(struct ops base, const struct ops *over);

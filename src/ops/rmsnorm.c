@@ -13,14 +13,12 @@ enum status rmsnorm_forward(const struct ops *ops, const struct rmsnorm *a,
                             const struct rmsnorm_fwd *io, struct queue *on)
 {
     TRY(check(a));
-    TRY(ops->rmsnorm_forward(a, io, on));
-    return STATUS_OK;
+    OP_RUN(rmsnorm_forward);
 }
 
 enum status rmsnorm_backward(const struct ops *ops, const struct rmsnorm *a,
                              const struct rmsnorm_bwd *io, struct queue *on)
 {
     TRY(check(a));
-    TRY(ops->rmsnorm_backward(a, io, on));
-    return STATUS_OK;
+    OP_RUN(rmsnorm_backward);
 }

@@ -11,8 +11,7 @@ enum status rope(const struct ops *ops, const struct rope *a, const struct rope_
     if (a->first < 0 || a->stride < (size_t)a->H * (size_t)a->K)
         FAIL(SHAPE, "rope: first position %d, stride %zu for %d heads of %d", a->first, a->stride,
              a->H, a->K);
-    TRY(ops->rope(a, io, on));
-    return STATUS_OK;
+    OP_RUN(rope);
 }
 
 static double stretch(double frequency, const struct rope_scaling *s)

@@ -12,14 +12,12 @@ enum status swiglu_forward(const struct ops *ops, const struct swiglu *a,
                            const struct swiglu_fwd *io, struct queue *on)
 {
     TRY(check(a));
-    TRY(ops->swiglu_forward(a, io, on));
-    return STATUS_OK;
+    OP_RUN(swiglu_forward);
 }
 
 enum status swiglu_backward(const struct ops *ops, const struct swiglu *a,
                             const struct swiglu_bwd *io, struct queue *on)
 {
     TRY(check(a));
-    TRY(ops->swiglu_backward(a, io, on));
-    return STATUS_OK;
+    OP_RUN(swiglu_backward);
 }

@@ -4,21 +4,18 @@
 enum status sum_squares(const struct ops *ops, const struct sum_squares *a,
                         const struct sum_squares_io *io, struct queue *on)
 {
-    TRY(ops->sum_squares(a, io, on));
-    return STATUS_OK;
+    OP_RUN(sum_squares);
 }
 
 enum status adamw(const struct ops *ops, const struct adamw *a, const struct adamw_io *io,
                   struct queue *on)
 {
     if (a->step < 1) FAIL(SHAPE, "adamw: step %lld; the first is 1", (long long)a->step);
-    TRY(ops->adamw(a, io, on));
-    return STATUS_OK;
+    OP_RUN(adamw);
 }
 
 enum status cast(const struct ops *ops, const struct cast *a, const struct cast_io *io,
                  struct queue *on)
 {
-    TRY(ops->cast(a, io, on));
-    return STATUS_OK;
+    OP_RUN(cast);
 }

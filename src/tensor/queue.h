@@ -11,6 +11,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "tensor/trace.h"
 
 #include <stdbool.h>
 
@@ -18,4 +19,5 @@ struct queue {
     bool measuring;
     struct arena scratch; /* one op's working memory; `peak` of a measuring pass is what it needs */
     int num_threads;
+    struct trace *trace; /* of the step under way; NULL: none */
 };

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "comm/comm.h"
 #include "ops/boundary.h"
 #include "ops/ops.h"
 #include "tensor/queue.h"
@@ -10,5 +11,6 @@ struct machine {
     const struct ops *ops;
     const struct plan *plan;
     struct queue *on;
+    struct comm comm; /* every rank of the run */
     double peak_flops; /* of one rank, per second, in the computing dtype; 0: unknown */
 };

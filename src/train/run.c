@@ -342,6 +342,32 @@ static enum status stop_for_signal(struct run *r)
          signals_name(signals_pending()), (long long)r->trainer.steps_done);
 }
 
+/* One step; its trace where profiling asks for one. */
+static enum status step(struct run *r, struct step_result *s)
+{
+    const struct config *c = r->config;
+    struct trainer *t = &r->trainer;
+    struct trace trace = {0};
+    struct text folder = {0};
+    enum status st = STATUS_OK;
+    bool traced =
+        c->profiling.enable_profiling && (t->steps_done + 1) % c->profiling.profile_freq == 0;
+    if (!traced) return trainer_step(t, r->loader, s);
+    t->machine.on->trace = &trace;
+    st = trainer_step(t, r->loader, s);
+    t->machine.on->trace = NULL;
+    if (st) goto out;
+    text_addf(&folder, "%s/%s/iteration_%lld", c->job.dump_folder, c->profiling.save_traces_folder,
+              (long long)t->steps_done);
+    TRY_OUT(file_make_dirs(folder.data));
+    text_adds(&folder, "/rank0_trace.json");
+    TRY_OUT(trace_write(&trace, folder.data));
+out:
+    trace_release(&trace);
+    text_release(&folder);
+    return st;
+}
+
 static enum status steps(struct run *r)
 {
     const struct config *c = r->config;
@@ -350,20 +376,20 @@ static enum status steps(struct run *r)
     int64_t first = t->steps_done + 1, last = c->training.steps;
     while (t->steps_done < last) {
         struct step_result s;
-        TRY(trainer_step(t, r->loader, &s));
-        int64_t step = t->steps_done;
+        TRY(step(r, &s));
+        int64_t done = t->steps_done;
         interval.steps++;
         interval.tokens += (int64_t)t->batch.B * t->batch.T;
         interval.data_seconds += s.data_seconds;
-        if (step == 1 || step % c->metrics.log_freq == 0 || step == last)
+        if (done == 1 || done % c->metrics.log_freq == 0 || done == last)
             TRY(log_step(r, &s, &interval));
-        if (c->validation.enable && (step % c->validation.freq == 0 || step == last)) {
+        if (c->validation.enable && (done % c->validation.freq == 0 || done == last)) {
             double begin = clock_monotonic_s();
             TRY(validate(r));
             interval.begin_s += clock_monotonic_s() - begin;
         }
         if (signals_pending()) return stop_for_signal(r);
-        if (step < last && save_is_due(r)) save_if_possible(r);
+        if (done < last && save_is_due(r)) save_if_possible(r);
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only && t->steps_done >= first)
         TRY(save(r, c->checkpoint.last_save_model_only));

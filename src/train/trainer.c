@@ -79,7 +79,8 @@ static enum status connect(struct trainer *t)
     t->model.plan = t->machine.plan;
     t->model.on = t->machine.on;
     t->model.dtype = dtype;
-    TRY(recompute_resolve(&c->activation_checkpoint, &t->model.recompute, &t->model.recompute_every));
+    TRY(recompute_resolve(&c->activation_checkpoint, &t->model.recompute,
+                          &t->model.recompute_every));
     t->model.weights = t->compute_weights ? t->compute_weights : t->weights;
     t->model.gradients = t->gradients;
     t->optim = (struct optim){
@@ -115,24 +116,31 @@ static struct micro_batch micro_batch(const struct trainer *t, int first_row)
     return micro;
 }
 
+/* Tokens to predict in these rows. */
+static int64_t count_valid(const int32_t *labels, size_t tokens)
+{
+    int64_t valid = 0;
+    for (size_t n = 0; n < tokens; n++) valid += labels[n] != LABEL_IGNORED;
+    return valid;
+}
+
 /* Gradients of the whole batch; the sum of losses over it, as loss_norm counts them. */
 static enum status accumulate(struct trainer *t, double *loss)
 {
     const struct training_config *c = &t->config->training;
     int micro_rows = (int)c->local_batch_size, num_micro = t->batch.B / micro_rows;
+    int num_ranks = t->machine.comm.size;
     bool rank_mean = !strcmp(c->loss_norm, "rank_mean");
     size_t tokens = (size_t)micro_rows * (size_t)t->batch.T;
+    double all_valid = (double)t->batch.valid;
+    TRY(comm_all_reduce(&t->machine.comm, REDUCE_SUM, &all_valid, 1));
     *loss = 0;
     memset(t->gradients, 0, t->model.layout.elements * sizeof(float));
     for (int i = 0; i < num_micro; i++) {
         struct micro_batch micro = micro_batch(t, i * micro_rows);
-        int64_t valid = t->batch.valid;
-        if (rank_mean) {
-            valid = 0;
-            for (size_t n = 0; n < tokens; n++) valid += micro.labels_BT[n] != LABEL_IGNORED;
-            valid *= num_micro;
-        }
-        double scale = valid ? 1.0 / (double)valid : 0, sum = 0;
+        double valid = all_valid, sum = 0;
+        if (rank_mean) valid = (double)count_valid(micro.labels_BT, tokens) * num_micro * num_ranks;
+        double scale = valid > 0 ? 1.0 / valid : 0;
         micro.scale = (float)scale;
         size_t mark = arena_mark(&t->step);
         TRY(model_train(&t->model, &micro, &t->step));
@@ -140,6 +148,7 @@ static enum status accumulate(struct trainer *t, double *loss)
         for (size_t n = 0; n < tokens; n++) sum += (double)t->loss_BT[n];
         *loss += sum * scale;
     }
+    TRY(comm_all_reduce(&t->machine.comm, REDUCE_SUM, loss, 1));
     return STATUS_OK;
 }
 
@@ -159,10 +168,15 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
 {
     const struct config *c = t->config;
     int rows;
+    struct trace *trace = t->machine.on->trace;
     double begin = clock_monotonic_s();
-    TRY(loader_next(loader, &t->batch, &rows));
+    TRY(comm_agree(&t->machine.comm, loader_next(loader, &t->batch, &rows)));
     result->data_seconds = clock_monotonic_s() - begin;
+    trace_end(trace, "data", begin);
+    begin = trace_begin(trace);
     TRY(accumulate(t, &result->loss));
+    trace_end(trace, "forward and backward", begin);
+    begin = trace_begin(trace);
     TRY(optim_grad_norm(&t->optim, t->machine.ops, t->gradients, &result->grad_norm,
                         t->machine.on));
     int64_t total = c->lr_scheduler.total_steps ? c->lr_scheduler.total_steps : c->training.steps;
@@ -172,9 +186,11 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
         TRY(handle_nonfinite(t, result->loss, result->grad_norm));
     } else {
         t->skips = 0;
-        TRY(optim_step(&t->optim, t->machine.ops, t->gradients, result->lr,
-                       optim_clip_factor(result->grad_norm, c->training.max_norm), t->steps_done + 1, t->machine.on));
+        double clip = optim_clip_factor(result->grad_norm, c->training.max_norm);
+        TRY(optim_step(&t->optim, t->machine.ops, t->gradients, result->lr, clip, t->steps_done + 1,
+                       t->machine.on));
     }
+    trace_end(trace, "optimizer", begin);
     t->steps_done++;
     t->tokens_seen += (int64_t)t->batch.B * t->batch.T;
     return STATUS_OK;

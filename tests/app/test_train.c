@@ -96,3 +96,27 @@ TEST(train_starts_a_new_run_from_the_weights_of_another)
     free(second);
     place_release(&p);
 }
+
+TEST(a_profiled_run_leaves_a_trace_of_every_nth_step)
+{
+    struct place p = place_make();
+    CHECK(runs_train(p.config, p.dump,
+                     "training.steps=5 profiling.enable_profiling=true profiling.profile_freq=2",
+                     NULL) == 0);
+    char *path = file_join(p.dump, "profile_traces/iteration_4/rank0_trace.json");
+    char *none = file_join(p.dump, "profile_traces/iteration_3");
+    struct json *root;
+    CHECK_STATUS(OK, json_read(path, 16 << 20, &root));
+    int data = 0, attention = 0;
+    const struct json *events = json_get(root, "traceEvents");
+    for (const struct json *e = json_first(events); e; e = json_next(e)) {
+        const char *name = json_string(json_get(e, "name"));
+        data += !strcmp(name, "data");
+        attention += !strcmp(name, "attention_backward");
+    }
+    CHECK(data == 1 && attention >= 2);
+    CHECK(!file_exists(none));
+    json_free(root);
+    free(path), free(none);
+    place_release(&p);
+}

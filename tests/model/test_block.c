@@ -44,7 +44,7 @@ TEST(offsets_from_nothing_are_nothing)
     CHECK(element(x, 3, F32) == &x[3] && element(x, 2, BF16) == &x[1]);
 }
 
-struct trace {
+struct crossings {
     struct plan base;
     int count;
     struct {
@@ -57,7 +57,7 @@ struct trace {
 static enum status note(const struct plan *p, enum boundary at, enum direction way,
                         struct crossing *x, struct queue *on)
 {
-    struct trace *t = (struct trace *)(uintptr_t)p;
+    struct crossings *t = (struct crossings *)(uintptr_t)p;
     (void)on;
     CHECK(t->count < 64 && x->rows == 8 && x->dtype == F32 && x->x);
     t->seen[t->count].at = at, t->seen[t->count].columns = x->columns;
@@ -69,7 +69,7 @@ TEST(boundaries_are_crossed_in_order_and_back)
 {
     struct model_shape s = rig_shape();
     struct rig r;
-    struct trace t = {.base = {note}};
+    struct crossings t = {.base = {note}};
     s.L = 1;
     rig_open(&r, &s, F32, 2, 4);
     CHECK_STATUS(OK, arena_init(&r.step, rig_measure(&r, model_train)));

@@ -65,8 +65,8 @@ TEST(plan_is_within_five_percent_of_the_measured_peak)
     free(corpus), free(config);
 }
 
-/* Allocations of a whole run of so many steps, counted by a preloaded library; oneDNN's own lists of
- * arguments are not among them. */
+/* Allocations of a whole run of so many steps, counted by a preloaded library; oneDNN's own lists
+ * of arguments are not among them. */
 static long count_allocations(const char *config, const char *folder, int steps)
 {
     char name[64];

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/training.h"
 
+#include "comms/self/self.h"
+
 #include "system/runs.h"
 #include "train/run.h"
 
@@ -26,7 +28,8 @@ void training_open(struct training *t, const char *const *settings)
     *t = (struct training){0};
     CHECK_STATUS(OK, config_load(&t->config, NULL, all, n));
     CHECK_STATUS(OK, config_check(&t->config, 1));
-    t->machine = (struct machine){.ops = &ops_cpu_reference, .plan = plan_alone()};
+    t->machine =
+        (struct machine){.ops = &ops_cpu_reference, .plan = plan_alone(), .comm = comm_self()};
     CHECK_STATUS(OK, cpu_queue_open(&t->machine.on, 1, 0));
     CHECK_STATUS(OK, tokenizer_open(&t->tokenizer, "bytes", &t->config.tokenizer));
     struct model_shape shape;
