@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "tokenizer/vocabulary.h"
+
+static void add_single_bytes(struct vocabulary *v)
+{
+    vocabulary_init(v);
+    for (int i = 0; i < 256; i++)
+        CHECK_STATUS(OK, vocabulary_add(v, &(unsigned char){(unsigned char)i}, 1, i));
+}
+
+TEST(tokens_are_found_by_bytes_and_by_id)
+{
+    enum { MANY = 5000 };
+    struct vocabulary v;
+    char name[16];
+    add_single_bytes(&v);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "token %d", i);
+        CHECK_STATUS(OK, vocabulary_add(&v, name, strlen(name), 300 + 3 * (MANY - i)));
+    }
+    CHECK_STATUS(OK, vocabulary_finish(&v));
+    CHECK(v.count == 256 + MANY && v.most == 300 + 3 * MANY + 1 && v.of_byte[65] == 65);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "token %d", i);
+        int32_t id = vocabulary_find(&v, name, strlen(name));
+        const struct token_bytes *t = vocabulary_token(&v, id);
+        CHECK(id == 300 + 3 * (MANY - i) && t && t->id == id && t->len == strlen(name));
+        CHECK(!memcmp(v.bytes + t->at, name, t->len) && !vocabulary_token(&v, id - 1));
+    }
+    CHECK(vocabulary_find(&v, "token", 5) == -1 && vocabulary_find(&v, "", 0) == -1);
+    CHECK(!vocabulary_token(&v, -1) && !vocabulary_token(&v, v.most));
+    vocabulary_release(&v);
+}
+
+TEST(an_empty_vocabulary_holds_nothing)
+{
+    struct vocabulary v;
+    vocabulary_init(&v);
+    CHECK(vocabulary_find(&v, "a", 1) == -1 && !vocabulary_pair(&v, 1, 2));
+    CHECK(!vocabulary_token(&v, 0));
+    CHECK_STATUS(DATA, vocabulary_finish(&v));
+    CHECK_MESSAGE("0x00");
+    vocabulary_release(&v);
+}
+
+TEST(tokens_are_refused_twice_and_out_of_bounds)
+{
+    struct vocabulary v;
+    add_single_bytes(&v);
+    CHECK_STATUS(DATA, vocabulary_add(&v, "a", 1, 256));
+    CHECK_MESSAGE("97");
+    CHECK_STATUS(DATA, vocabulary_add(&v, "ab", 2, 97));
+    CHECK_STATUS(DATA, vocabulary_add(&v, "", 0, 256));
+    CHECK_STATUS(DATA, vocabulary_add(&v, "ab", 2, -1));
+    CHECK_STATUS(DATA, vocabulary_add(&v, "ab", 2, VOCABULARY_MOST_ID + 1));
+    CHECK(v.count == 256 && vocabulary_find(&v, "ab", 2) == -1);
+    CHECK_STATUS(OK, vocabulary_add(&v, "ab", 2, 256));
+    vocabulary_release(&v);
+}
+
+TEST(a_vocabulary_without_a_single_byte_is_refused)
+{
+    struct vocabulary v;
+    vocabulary_init(&v);
+    for (int i = 0; i < 256; i++)
+        if (i != 0xC3)
+            CHECK_STATUS(OK, vocabulary_add(&v, &(unsigned char){(unsigned char)i}, 1, i));
+    CHECK_STATUS(DATA, vocabulary_finish(&v));
+    CHECK_MESSAGE("0xC3");
+    vocabulary_release(&v);
+}
+
+TEST(of_a_pair_given_twice_the_later_rank_counts)
+{
+    struct vocabulary v;
+    vocabulary_init(&v);
+    for (int32_t i = 0; i < 3000; i++) vocabulary_add_pair(&v, i, i + 1, i, 2 * i);
+    vocabulary_add_pair(&v, 7, 8, 4000, 14);
+    CHECK(v.num_pairs == 3000);
+    for (int32_t i = 0; i < 3000; i++) {
+        const struct pair *p = vocabulary_pair(&v, i, i + 1);
+        CHECK(p && p->rank == (i == 7 ? 4000 : i) && p->joined == 2 * i);
+        CHECK(!vocabulary_pair(&v, i + 1, i));
+    }
+    vocabulary_release(&v);
+}
+
+TEST(every_cut_of_a_token_into_two_tokens_is_a_pair)
+{
+    struct vocabulary v;
+    add_single_bytes(&v);
+    CHECK_STATUS(OK, vocabulary_add(&v, "ab", 2, 256));
+    CHECK_STATUS(OK, vocabulary_add(&v, "bc", 2, 257));
+    CHECK_STATUS(OK, vocabulary_add(&v, "abc", 3, 258));
+    CHECK_STATUS(OK, vocabulary_add(&v, "abcxyz", 6, 259)); /* of no two tokens */
+    CHECK_STATUS(OK, vocabulary_finish(&v));
+    vocabulary_add_cuts(&v);
+    CHECK(v.num_pairs == 4);
+    CHECK(vocabulary_pair(&v, 'a', 'b')->rank == 256);
+    CHECK(vocabulary_pair(&v, 'a', 257)->joined == 258);
+    CHECK(vocabulary_pair(&v, 256, 'c')->joined == 258);
+    vocabulary_release(&v);
+}
