@@ -32,41 +32,43 @@ bool safetensors_dtype_find(const char *name, enum safetensors_dtype *out)
     return false;
 }
 
-static enum status read_shape(const struct json *shape, struct safetensors_tensor *t)
+static enum status read_shape(const char *path, const struct json *shape,
+                              struct safetensors_tensor *t)
 {
     t->elements = 1;
-    if (!json_is_array(shape)) FAIL(DATA, "tensor %s: \"shape\" is not an array", t->name);
+    if (!json_is_array(shape))
+        FAIL(DATA, "%s: tensor %s: \"shape\" is not an array", path, t->name);
     for (const struct json *v = json_first(shape); v; v = json_next(v)) {
         int64_t n;
         if (t->num_dims == SAFETENSORS_DIMS)
-            FAIL(DATA, "tensor %s: more than %d dimensions", t->name, SAFETENSORS_DIMS);
+            FAIL(DATA, "%s: tensor %s: more than %d dimensions", path, t->name, SAFETENSORS_DIMS);
         if (!json_as_int(v, 0, INT64_MAX, &n) ||
             __builtin_mul_overflow(t->elements, (uint64_t)n, &t->elements))
-            FAIL(DATA, "tensor %s: its shape is impossible", t->name);
+            FAIL(DATA, "%s: tensor %s: its shape is impossible", path, t->name);
         t->shape[t->num_dims++] = n;
     }
     return STATUS_OK;
 }
 
-static enum status read_tensor(const struct json *v, struct safetensors_tensor *t)
+static enum status read_tensor(const char *path, const struct json *v, struct safetensors_tensor *t)
 {
-    const char *dtype;
+    const struct json *dtype = json_get(v, "dtype");
     const struct json *offsets = json_get(v, "data_offsets"), *first = json_first(offsets);
     int64_t begin, end;
     uint64_t bytes;
     t->name = heap_string(json_key(v), strlen(json_key(v)));
-    if (!json_is_object(v)) FAIL(DATA, "tensor %s: not described by an object", t->name);
-    TRY(json_get_string(v, "dtype", &dtype));
-    if (!safetensors_dtype_find(dtype, &t->dtype))
-        FAIL(UNSUPPORTED, "tensor %s: unknown dtype \"%s\"", t->name, dtype);
-    TRY(read_shape(json_get(v, "shape"), t));
+    if (!json_is_object(v)) FAIL(DATA, "%s: tensor %s: not described by an object", path, t->name);
+    if (!json_is_string(dtype)) FAIL(DATA, "%s: tensor %s: it has no \"dtype\"", path, t->name);
+    if (!safetensors_dtype_find(json_string(dtype), &t->dtype))
+        FAIL(UNSUPPORTED, "%s: tensor %s: unknown dtype \"%s\"", path, t->name, json_string(dtype));
+    TRY(read_shape(path, json_get(v, "shape"), t));
     if (!json_is_array(offsets) || json_count(offsets) != 2 ||
         !json_as_int(first, 0, INT64_MAX, &begin) ||
         !json_as_int(json_next(first), begin, INT64_MAX, &end))
-        FAIL(DATA, "tensor %s: \"data_offsets\" are not two rising numbers", t->name);
+        FAIL(DATA, "%s: tensor %s: \"data_offsets\" are not two rising numbers", path, t->name);
     if (__builtin_mul_overflow(t->elements, safetensors_dtype_bytes(t->dtype), &bytes) ||
         (uint64_t)(end - begin) != bytes)
-        FAIL(DATA, "tensor %s: %lld bytes are not those of its shape", t->name,
+        FAIL(DATA, "%s: tensor %s: %lld bytes are not those of its shape", path, t->name,
              (long long)(end - begin));
     t->begin = (uint64_t)begin, t->end = (uint64_t)end;
     return STATUS_OK;
@@ -79,21 +81,15 @@ static int by_place(const void *a, const void *b)
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
-static enum status read_tensors(struct safetensors *s, const struct json *root, uint64_t data_bytes)
+static int by_pointed_name(const void *a, const void *b)
+{
+    return safetensors_by_name(*(const void *const *)a, *(const void *const *)b);
+}
+
+/* Tensors tile the data in the order of their offsets. */
+static enum status check_places(const struct safetensors *s, uint64_t data_bytes)
 {
     uint64_t at = 0;
-    if (!json_is_object(root)) FAIL(DATA, "%s: the header is not an object", s->path);
-    s->tensors = heap(json_count(root) * sizeof *s->tensors);
-    for (const struct json *v = json_first(root); v; v = json_next(v)) {
-        if (strcmp(json_key(v), "__metadata__")) {
-            TRY(read_tensor(v, &s->tensors[s->count++]));
-            continue;
-        }
-        if (!json_is_object(v)) FAIL(DATA, "%s: __metadata__ is not an object", s->path);
-        for (const struct json *m = json_first(v); m; m = json_next(m))
-            if (!json_is_string(m)) FAIL(DATA, "%s: __metadata__ holds more than strings", s->path);
-    }
-    if (s->count) qsort(s->tensors, s->count, sizeof *s->tensors, by_place);
     for (size_t i = 0; i < s->count; i++) {
         if (s->tensors[i].begin != at)
             FAIL(DATA, "%s: tensor %s begins at byte %llu of the data, not at %llu", s->path,
@@ -104,6 +100,27 @@ static enum status read_tensors(struct safetensors *s, const struct json *root, 
     if (at != data_bytes)
         FAIL(DATA, "%s: %llu bytes of data where the header describes %llu", s->path,
              (unsigned long long)data_bytes, (unsigned long long)at);
+    return STATUS_OK;
+}
+
+static enum status read_tensors(struct safetensors *s, const struct json *root, uint64_t data_bytes)
+{
+    if (!json_is_object(root)) FAIL(DATA, "%s: the header is not an object", s->path);
+    s->tensors = heap(json_count(root) * sizeof *s->tensors);
+    for (const struct json *v = json_first(root); v; v = json_next(v)) {
+        if (strcmp(json_key(v), "__metadata__")) {
+            TRY(read_tensor(s->path, v, &s->tensors[s->count++]));
+            continue;
+        }
+        if (!json_is_object(v)) FAIL(DATA, "%s: __metadata__ is not an object", s->path);
+        for (const struct json *m = json_first(v); m; m = json_next(m))
+            if (!json_is_string(m)) FAIL(DATA, "%s: __metadata__ holds more than strings", s->path);
+    }
+    qsort(s->tensors, s->count, sizeof *s->tensors, by_place);
+    s->by_name = heap(s->count * sizeof *s->by_name);
+    for (size_t i = 0; i < s->count; i++) s->by_name[i] = &s->tensors[i];
+    qsort(s->by_name, s->count, sizeof *s->by_name, by_pointed_name);
+    TRY(check_places(s, data_bytes));
     return STATUS_OK;
 }
 
@@ -138,6 +155,7 @@ void safetensors_close(struct safetensors *s)
 {
     for (size_t i = 0; i < s->count; i++) free(s->tensors[i].name);
     free(s->tensors);
+    free(s->by_name);
     free(s->path);
     file_map_close(&s->map);
     *s = (struct safetensors){0};
@@ -145,8 +163,15 @@ void safetensors_close(struct safetensors *s)
 
 const struct safetensors_tensor *safetensors_find(const struct safetensors *s, const char *name)
 {
-    for (size_t i = 0; i < s->count; i++)
-        if (!strcmp(s->tensors[i].name, name)) return &s->tensors[i];
+    for (size_t low = 0, high = s->count; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(name, s->by_name[middle]->name);
+        if (!order) return s->by_name[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
     return NULL;
 }
 

@@ -21,6 +21,9 @@
     X(I8, 8)                                                                                       \
     X(F8_E5M2, 8)                                                                                  \
     X(F8_E4M3, 8)                                                                                  \
+    X(F8_E8M0, 8)                                                                                  \
+    X(F8_E4M3FNUZ, 8)                                                                              \
+    X(F8_E5M2FNUZ, 8)                                                                              \
     X(I16, 16)                                                                                     \
     X(U16, 16)                                                                                     \
     X(F16, 16)                                                                                     \
@@ -28,6 +31,7 @@
     X(I32, 32)                                                                                     \
     X(U32, 32)                                                                                     \
     X(F32, 32)                                                                                     \
+    X(C64, 64)                                                                                     \
     X(F64, 64)                                                                                     \
     X(I64, 64)                                                                                     \
     X(U64, 64)
@@ -56,6 +60,7 @@ struct safetensors {
     uint64_t data;                      /* where the tensors begin in the file */
     struct safetensors_tensor *tensors; /* in the order of their data */
     size_t count;
+    const struct safetensors_tensor **by_name; /* the same, in the order of their names */
 };
 
 const char *safetensors_dtype_name(enum safetensors_dtype d);
@@ -63,10 +68,12 @@ size_t safetensors_dtype_bytes(enum safetensors_dtype d);
 /* The dtype of that name; false: there is none. */
 bool safetensors_dtype_find(const char *name, enum safetensors_dtype *out);
 
-/* DATA: what is wrong with the file.  UNSUPPORTED: a dtype of less than a byte. */
+/* DATA: what is wrong with the file, and with which tensor.  UNSUPPORTED: a dtype that is not
+ * listed, as those of less than a byte are. */
 enum status safetensors_open(struct safetensors *s, const char *path);
 void safetensors_close(struct safetensors *s);
-/* The header alone, from bytes that need no file; for safetensors_open and its fuzzer. */
+/* The header alone, from bytes that need no file; for safetensors_open and its fuzzer.  s->path
+ * must be set; after a failure, too, `s` is to be closed. */
 enum status safetensors_parse(struct safetensors *s, const unsigned char *bytes, uint64_t size);
 
 const struct safetensors_tensor *safetensors_find(const struct safetensors *s, const char *name);
