@@ -7,6 +7,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -52,3 +53,5 @@ enum status manifest_check(const char *folder, int64_t *step);
 /* That, and every byte has its checksum; the message names file, chunk and offset.  `name` limits
  * it to one file (NULL: all). */
 enum status manifest_verify(const char *folder, const char *name);
+/* Names of the files it lists.  What else lies in the folder is not part of the checkpoint. */
+enum status manifest_list(const char *folder, struct file_list *names);

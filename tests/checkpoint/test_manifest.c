@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/manifest.h"
+
+#include "checkpoint/rig.h"
+
+#include "base/checksum.h"
+
+enum { LARGE = 3 * MANIFEST_CHUNK + 12345 };
+
+/* Bytes of which no two chunks are alike. */
+static char *noise(size_t len, uint64_t seed)
+{
+    char *bytes = heap(len);
+    for (size_t i = 0; i + 8 <= len; i += 8) {
+        uint64_t x = rng_below(UINT64_MAX, seed, RNG_TEST, 0, i);
+        memcpy(bytes + i, &x, 8);
+    }
+    return bytes;
+}
+
+/* Seals large (in pieces of odd sizes), chunk (exactly one), empty and small. */
+static const char *sealed_folder(int64_t step)
+{
+    const char *folder = test_folder();
+    struct manifest m = {.folder = folder, .step = step};
+    struct sealed_file f;
+    char *bytes = noise(LARGE, (uint64_t)step);
+    CHECK_STATUS(OK, sealed_open(&f, &m, "large"));
+    for (size_t at = 0, n = 1; at < LARGE; at += n, n = n * 7 + 3) {
+        if (n > LARGE - at) n = LARGE - at;
+        CHECK_STATUS(OK, sealed_write(&f, bytes + at, n));
+    }
+    CHECK_STATUS(OK, sealed_close(&f));
+    CHECK_STATUS(OK, sealed_put(&m, "chunk", bytes, MANIFEST_CHUNK));
+    CHECK_STATUS(OK, sealed_put(&m, "empty", "", 0));
+    CHECK_STATUS(OK, sealed_put(&m, "a \"quoted\" name", "small", 5));
+    CHECK_STATUS(OK, manifest_finish(&m));
+    manifest_release(&m);
+    free(bytes);
+    return folder;
+}
+
+TEST(a_sealed_folder_verifies_and_lists_its_files)
+{
+    const char *folder = sealed_folder(12);
+    struct file_list l;
+    int64_t step;
+    CHECK_STATUS(OK, manifest_check(folder, &step));
+    CHECK(step == 12);
+    CHECK_STATUS(OK, manifest_verify(folder, NULL));
+    CHECK_STATUS(OK, manifest_verify(folder, "large"));
+    CHECK_STATUS(DATA, manifest_verify(folder, "none"));
+    CHECK_MESSAGE("the manifest does not name none");
+    CHECK_STATUS(OK, manifest_list(folder, &l));
+    CHECK(l.count == 4 && !strcmp(l.paths[0], "large") && !strcmp(l.paths[2], "empty"));
+    CHECK(!strcmp(l.paths[3], "a \"quoted\" name"));
+    file_list_release(&l);
+    CHECK_STATUS(MISSING, manifest_check(test_folder(), &step));
+}
+
+TEST(a_flipped_bit_is_found_wherever_it_is)
+{
+    static const uint64_t places[] = {0,
+                                      4095,
+                                      MANIFEST_CHUNK - 1,
+                                      MANIFEST_CHUNK,
+                                      2 * MANIFEST_CHUNK + 7,
+                                      3 * MANIFEST_CHUNK,
+                                      LARGE - 1};
+    const char *folder = sealed_folder(1), *path = test_path(folder, "large");
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        flip(path, places[i], 1 << i);
+        CHECK_STATUS(DATA, manifest_verify(folder, NULL));
+        CHECK_MESSAGE(path);
+        CHECK_STATUS(DATA, manifest_verify(folder, "large"));
+        CHECK_STATUS(OK, manifest_verify(folder, "chunk"));
+        flip(path, places[i], 1 << i);
+    }
+    flip(path, MANIFEST_CHUNK + 5, 1);
+    CHECK_STATUS(DATA, manifest_verify(folder, NULL));
+    CHECK_MESSAGE("bytes 1048576 to 2097152 do not have their checksum");
+    flip(path, MANIFEST_CHUNK + 5, 1);
+    CHECK_STATUS(OK, manifest_verify(folder, NULL));
+}
+
+TEST(every_byte_of_the_manifest_itself_is_held_by_its_checksum)
+{
+    const char *folder = sealed_folder(1), *path = test_path(folder, MANIFEST_NAME);
+    uint64_t size;
+    int64_t step;
+    CHECK_STATUS(OK, file_size(path, &size));
+    for (uint64_t at = 0; at < size; at++) {
+        flip(path, at, 1 << at % 8);
+        CHECK_STATUS(DATA, manifest_check(folder, &step));
+        CHECK_MESSAGE(MANIFEST_NAME);
+        flip(path, at, 1 << at % 8);
+    }
+    CHECK_STATUS(OK, manifest_check(folder, &step));
+}
+
+TEST(a_manifest_cut_anywhere_is_refused)
+{
+    const char *folder = sealed_folder(1), *path = test_path(folder, MANIFEST_NAME);
+    struct text t = {0};
+    int64_t step;
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
+    for (size_t len = 0; len < t.len; len++) {
+        FILE *f = fopen(path, "wb");
+        CHECK(f && fwrite(t.data, 1, len, f) == len && fclose(f) == 0);
+        CHECK_STATUS(DATA, manifest_check(folder, &step));
+    }
+    text_adds(&t, " ");
+    CHECK_STATUS(OK, file_write(path, t.data, t.len));
+    CHECK_STATUS(DATA, manifest_check(folder, &step));
+    text_release(&t);
+}
+
+static void swap_chunks(const char *path, size_t a, size_t b)
+{
+    struct text t = {0};
+    char *kept = heap(MANIFEST_CHUNK);
+    CHECK_STATUS(OK, file_read(path, LARGE, &t));
+    memcpy(kept, t.data + a * MANIFEST_CHUNK, MANIFEST_CHUNK);
+    memcpy(t.data + a * MANIFEST_CHUNK, t.data + b * MANIFEST_CHUNK, MANIFEST_CHUNK);
+    memcpy(t.data + b * MANIFEST_CHUNK, kept, MANIFEST_CHUNK);
+    CHECK_STATUS(OK, file_write(path, t.data, t.len));
+    free(kept);
+    text_release(&t);
+}
+
+static void copy(const char *from, const char *to)
+{
+    struct text t = {0};
+    CHECK_STATUS(OK, file_read(from, 1 << 26, &t));
+    CHECK_STATUS(OK, file_write(to, t.data, t.len));
+    text_release(&t);
+}
+
+TEST(whole_chunks_and_files_of_another_place_or_step_do_not_pass)
+{
+    const char *folder = sealed_folder(1), *other = sealed_folder(2);
+    const char *path = test_path(folder, "large");
+    swap_chunks(path, 0, 2);
+    CHECK_STATUS(DATA, manifest_verify(folder, NULL));
+    CHECK_MESSAGE("large: bytes 0 to 1048576");
+    swap_chunks(path, 0, 2);
+    CHECK_STATUS(OK, manifest_verify(folder, NULL));
+    /* Another step's file, then that step's manifest over this one's files. */
+    const char *kept = test_path(folder, "kept");
+    copy(path, kept);
+    copy(test_path(other, "large"), path);
+    CHECK_STATUS(DATA, manifest_verify(folder, NULL));
+    copy(kept, path);
+    CHECK_STATUS(OK, manifest_verify(folder, NULL));
+    copy(test_path(other, MANIFEST_NAME), test_path(folder, MANIFEST_NAME));
+    CHECK_STATUS(DATA, manifest_verify(folder, NULL));
+    CHECK_MESSAGE("large: bytes 0 to 1048576 do not have their checksum");
+}
+
+TEST(the_sum_of_a_chunk_holds_its_step_its_file_and_its_number)
+{
+    const char *folder = test_folder();
+    struct manifest m = {.folder = folder, .step = 1};
+    char *same = heap(2 * MANIFEST_CHUNK);
+    CHECK_STATUS(OK, sealed_put(&m, "a", same, 2 * MANIFEST_CHUNK));
+    CHECK_STATUS(OK, sealed_put(&m, "b", same, MANIFEST_CHUNK));
+    m.step = 2;
+    CHECK_STATUS(OK, sealed_put(&m, "c", same, 1));
+    CHECK_STATUS(OK, sealed_put(&m, "d", same, 1));
+    struct text line = {0};
+    uint32_t sums[4] = {
+        checksum_crc32c(checksum_crc32c(0, "1/a/0", 5), same, MANIFEST_CHUNK),
+        checksum_crc32c(checksum_crc32c(0, "1/a/1", 5), same, MANIFEST_CHUNK),
+        checksum_crc32c(checksum_crc32c(0, "1/b/0", 5), same, MANIFEST_CHUNK),
+        checksum_crc32c(checksum_crc32c(0, "2/c/0", 5), same, 1),
+    };
+    for (int i = 0; i < 4; i++) {
+        text_clear(&line);
+        text_addf(&line, "%08x", sums[i]);
+        CHECK(strstr(m.files.data, line.data));
+    }
+    text_release(&line);
+    manifest_release(&m);
+    free(same);
+}
+
+TEST(files_that_are_gone_or_of_another_size_are_named)
+{
+    const char *folder = sealed_folder(1), *path = test_path(folder, "chunk");
+    int64_t step;
+    FILE *f = fopen(path, "ab");
+    CHECK(f && fputc(0, f) == 0 && fclose(f) == 0);
+    CHECK_STATUS(DATA, manifest_check(folder, &step));
+    CHECK_MESSAGE("chunk: 1048577 bytes where 1048576 were written");
+    CHECK_STATUS(OK, file_write(path, "", 0));
+    CHECK_STATUS(DATA, manifest_verify(folder, NULL));
+    CHECK_MESSAGE("chunk: 0 bytes where 1048576 were written");
+    CHECK_STATUS(OK, file_remove_tree(path));
+    CHECK_STATUS(DATA, manifest_check(folder, &step));
+    CHECK_MESSAGE("chunk: it is gone");
+    CHECK_STATUS(OK, file_make_dirs(path));
+    CHECK_STATUS(DATA, manifest_check(folder, &step));
+    CHECK_MESSAGE("not a regular file");
+}
+
+TEST(files_that_the_manifest_does_not_name_are_nothing_to_it)
+{
+    const char *folder = sealed_folder(1);
+    CHECK_STATUS(OK, file_write(test_path(folder, "README.md"), "mine", 4));
+    CHECK_STATUS(OK, manifest_verify(folder, NULL));
+}
+
+/* A manifest of any text, with the checksum it should have. */
+static const char *forged(const char *body)
+{
+    const char *folder = test_folder();
+    struct text t = {0};
+    CHECK_STATUS(OK, file_write(test_path(folder, "a"), "abc", 3));
+    text_addf(&t, "%s\n", body);
+    uint32_t own = checksum_crc32c(0, t.data, t.len);
+    text_addf(&t, "\"manifest_crc32c\": \"%08x\"}\n", own);
+    CHECK_STATUS(OK, file_write(test_path(folder, MANIFEST_NAME), t.data, t.len));
+    text_release(&t);
+    return folder;
+}
+
+#define HEAD  "{\"step\": 1, \"chunk_bytes\": 1048576, \"files\": "
+#define ENTRY "{\"name\": \"a\", \"size\": 3, \"crc32c\": "
+
+TEST(a_forged_manifest_is_refused_and_breaks_nothing)
+{
+    static const char *const bodies[] = {"{",
+                                         "[1,",
+                                         "{\"files\": [],",
+                                         "{\"step\": -1, \"chunk_bytes\": 1048576, \"files\": [],",
+                                         "{\"step\": 1, \"chunk_bytes\": 0, \"files\": [],",
+                                         "{\"step\": 1, \"chunk_bytes\": 1048576,",
+                                         HEAD "{},",
+                                         HEAD "[7],",
+                                         HEAD "[[]],",
+                                         HEAD "[{\"name\": 3}],",
+                                         HEAD "[{\"name\": \"\"}],",
+                                         HEAD "[{\"name\": \"a\"}],",
+                                         HEAD "[{\"name\": \"../a\", \"size\": 3}],",
+                                         HEAD "[{\"name\": \"/etc/passwd\"}],",
+                                         HEAD "[{\"name\": \".\", \"size\": 3}],",
+                                         HEAD "[{\"name\": \"a\", \"size\": -3}],",
+                                         HEAD "[{\"name\": \"a\", \"size\": 3}],",
+                                         HEAD "[" ENTRY "3}],",
+                                         HEAD "[" ENTRY "[]}],",
+                                         HEAD "[" ENTRY "[7]}],",
+                                         HEAD "[" ENTRY "[\"00000000\"]}],",
+                                         HEAD "[" ENTRY "{}}],"};
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        struct file_list names;
+        const char *folder = forged(bodies[i]);
+        CHECK_STATUS(DATA, manifest_verify(folder, NULL));
+        if (manifest_list(folder, &names) == STATUS_OK) file_list_release(&names);
+    }
+    struct text good = {0}, more = {0};
+    uint32_t sum = checksum_crc32c(checksum_crc32c(0, "1/a/0", 5), "abc", 3);
+    text_addf(&good, HEAD "[" ENTRY "[\"%08x\"]}],", sum);
+    CHECK_STATUS(OK, manifest_verify(forged(good.data), NULL));
+    text_addf(&more, HEAD "[" ENTRY "[\"%08x\", \"%08x\"]}],", sum, sum);
+    CHECK_STATUS(DATA, manifest_verify(forged(more.data), NULL));
+    CHECK_MESSAGE("more checksums than it has chunks");
+    text_release(&good);
+    text_release(&more);
+}
+
+TEST(a_file_is_sealed_only_once)
+{
+    const char *folder = test_folder();
+    struct manifest m = {.folder = folder, .step = 1};
+    struct sealed_file f;
+    CHECK_STATUS(OK, sealed_put(&m, "a", "x", 1));
+    CHECK_STATUS(IO, sealed_put(&m, "a", "y", 1));
+    CHECK_STATUS(IO, sealed_open(&f, &m, "no/such/folder"));
+    sealed_abandon(&f);
+    manifest_release(&m);
+}
