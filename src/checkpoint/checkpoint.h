@@ -4,10 +4,11 @@
  * model-*.safetensors (f32 master weights, Hugging Face names and layout), tokenizer files; beside
  * them optimizer-*.safetensors (<name>.exp_avg, <name>.exp_avg_sq), state.json, and manifest.json
  * with size and checksums of every file, written last.
- * Order    step-N.tmp-* -> files, fsync -> folder, fsync -> manifest -> rename to step-N -> fsync
- * of the parent.  A folder without a valid manifest is not a checkpoint and is never loaded. Memory
- * Saving synchronously streams from the caller's buffers; asynchronously it first copies them into
- * `staging`, which the caller gives. */
+ * Order    step-N.tmp/ -> files, fsync -> manifest, fsync -> folder, fsync -> rename to step-N ->
+ *          fsync of the parent -> older ones go.  A folder without a valid manifest is not a
+ *          checkpoint and is never loaded; what its manifest does not name is not part of it.
+ * Memory   Saving synchronously streams from the caller's buffers; asynchronously it first copies
+ *          them into `staging`, which the caller gives. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -48,9 +49,11 @@ enum status checkpointer_open(struct checkpointer **out, const struct checkpoint
 /* Waits for a save under way.  Returns its failure, if it failed. */
 enum status checkpointer_close(struct checkpointer *c);
 
-/* Saves step-<state->step>.  Async: returns when the state is copied; waits for a previous save
- * first and reports that one's failure.  IO: nothing was left under the final name. */
+/* Saves step-<state->step>.  Async: returns when the state is copied (shape, layout and tokenizer
+ * stay borrowed until the save is done); waits for a previous save first, whose failure is warned
+ * about.  IO: nothing was left under the final name, and an older one of that name is untouched. */
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *state);
+/* Waits for the save under way.  Returns its failure, if it failed. */
 enum status checkpointer_wait(struct checkpointer *c);
 
 /* Newest complete checkpoint of the folder whose step is below `limit` (INT64_MAX: any): *found is
@@ -59,6 +62,10 @@ enum status checkpointer_wait(struct checkpointer *c);
 enum status checkpoint_find(const char *folder, int64_t limit, char **found);
 /* Exactly that step.  MISSING: it is not there.  DATA: it is damaged. */
 enum status checkpoint_find_step(const char *folder, int64_t step, char **found);
+
+/* Is the folder a checkpoint of ours?  Then its every byte is checked against its manifest.  DATA:
+ * one that is damaged, or was never finished. */
+enum status checkpoint_origin(const char *folder, bool *ours);
 
 /* What checkpoint_load found beside the tensors. */
 struct checkpoint_found {

@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/content.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_config.h"
@@ -35,10 +36,11 @@ static enum status read_tensor(void *context, const struct tensor_place *t, cons
 
 static enum status open_origin(struct origin *o, const char *folder)
 {
-    char *manifest = file_join(folder, MANIFEST_NAME), *config = file_join(folder, "config.json");
+    char *config = file_join(folder, "config.json");
+    bool ours;
     enum status st = STATUS_OK;
     size_t most = 0;
-    if (file_exists(manifest)) TRY_OUT(manifest_verify(folder, NULL));
+    TRY_OUT(checkpoint_origin(folder, &ours));
     TRY_OUT(hf_config_read(config, &o->shape));
     TRY_OUT(hf_config_ids(config, &o->bos, &o->eos));
     layout_init(&o->layout, &o->shape);
@@ -49,7 +51,7 @@ static enum status open_origin(struct origin *o, const char *folder)
     TRY_OUT(arena_init(&o->arena, most * sizeof(float) + ARENA_ALIGN));
     o->tensor = arena_take(&o->arena, most, sizeof(float));
 out:
-    free(manifest), free(config);
+    free(config);
     return st;
 }
 
@@ -69,7 +71,7 @@ static enum status resolve_dtype(const struct conversion *c, const struct origin
     if (c->native || !c->keep_dtype) return STATUS_OK;
     tensor_place_name(&o->layout.tensors[0], true, name);
     const struct safetensors_tensor *t = model_files_find(&o->files, name, &file);
-    if (!t) FAIL(DATA, "the tensor %s is missing", name);
+    if (!t) FAIL(DATA, "%s: the tensor %s is missing", o->files.folder, name);
     bool known = t->dtype == SAFETENSORS_BF16 || t->dtype == SAFETENSORS_F16;
     *dtype = known ? t->dtype : SAFETENSORS_F32;
     return STATUS_OK;

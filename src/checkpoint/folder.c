@@ -2,6 +2,7 @@
 #include "checkpoint/folder.h"
 
 #include "base/file.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,11 +55,16 @@ char *step_path(const char *folder, int64_t step)
     return file_join(folder, name);
 }
 
+/* step-<digits>.tmp or .trash-<digits>-<digits>: made by us, and by nobody else. */
 static bool is_leftover(const char *name)
 {
-    if (!strncmp(name, ".trash-", 7)) return true;
-    size_t len = strlen(name);
-    return !strncmp(name, "step-", 5) && len > 4 && !strcmp(name + len - 4, ".tmp");
+    static const char digits[] = "0123456789";
+    bool trash = !strncmp(name, ".trash-", 7);
+    if (!trash && strncmp(name, "step-", 5)) return false;
+    const char *number = name + (trash ? 7 : 5), *end = number + strspn(number, digits);
+    if (end == number) return false;
+    if (!trash) return !strcmp(end, ".tmp");
+    return end[0] == '-' && end[1] && !end[1 + strspn(end + 1, digits)];
 }
 
 static enum status clear_leftovers(const char *folder)
@@ -78,9 +84,11 @@ static enum status clear_leftovers(const char *folder)
 
 enum status folder_lock(const char *folder, int *lock)
 {
-    TRY(file_make_dirs(folder));
-    char *path = file_join(folder, ".lock");
+    char *path = file_join(folder, ".lock"), *parent = file_join(folder, "..");
     enum status st = STATUS_OK;
+    *lock = -1;
+    TRY_OUT(file_make_dirs(folder));
+    TRY_OUT(file_sync_dir(parent)); /* the folder itself must survive a loss of power, too */
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*lock < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
     /* File systems without locks say so; there the user must not start a run twice. */
@@ -90,7 +98,7 @@ enum status folder_lock(const char *folder, int *lock)
 out:
     if (st) folder_unlock(*lock);
     if (st) *lock = -1;
-    free(path);
+    free(path), free(parent);
     return st;
 }
 
@@ -99,52 +107,65 @@ void folder_unlock(int lock)
     if (lock >= 0) close(lock);
 }
 
-/* Out of sight first, then away: a kill in between leaves trash, not half a checkpoint. */
-static enum status discard(const char *folder, const char *path, int64_t step)
+/* Out of sight first: a kill in between leaves trash, not half a checkpoint. */
+static enum status to_trash(const char *folder, const char *path, int64_t step, struct text *trash)
 {
-    struct text trash = {0};
-    text_addf(&trash, "%s/.trash-%lld-%ld", folder, (long long)step, (long)getpid());
-    enum status st = STATUS_OK;
-    if (rename(path, trash.data) && errno != ENOENT)
-        FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
-    TRY_OUT(file_remove_tree(trash.data));
-out:
-    text_release(&trash);
-    return st;
+    text_addf(trash, "%s/.trash-%lld-%ld", folder, (long long)step, (long)getpid());
+    TRY(file_remove_tree(trash->data));
+    if (rename(path, trash->data) && errno != ENOENT)
+        FAIL(IO, "%s: rename: %s", path, strerror(errno));
+    return STATUS_OK;
+}
+
+/* What is superseded goes; where it does not, the new checkpoint is none the worse. */
+static void sweep(const char *path)
+{
+    if (file_remove_tree(path)) log_line(LOG_WARN, "not deleted: %s", status_message());
 }
 
 enum status folder_commit(const char *folder, const char *temporary, int64_t step)
 {
     char *path = step_path(folder, step);
+    struct text older = {0};
     enum status st = STATUS_OK;
     TRY_OUT(file_sync_dir(temporary));
-    if (!file_exists(path)) {
-        if (rename(temporary, path)) FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
-    } else if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
-        TRY_OUT(file_remove_tree(temporary)); /* it holds the older one now */
-    } else {
-        TRY_OUT(discard(folder, path, step));
-        if (rename(temporary, path)) FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
+    if (file_exists(path)) {
+        if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
+            text_adds(&older, temporary);
+        else
+            TRY_OUT(to_trash(folder, path, step, &older));
     }
+    bool exchanged = older.len && !strcmp(older.data, temporary);
+    if (!exchanged && rename(temporary, path))
+        FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
+    /* The older one goes when the new one is there to stay. */
     TRY_OUT(file_sync_dir(folder));
+    if (older.len) sweep(older.data);
 out:
+    text_release(&older);
     free(path);
     return st;
 }
 
-enum status folder_retain(const char *folder, int64_t keep, int64_t step)
+void folder_retain(const char *folder, int64_t keep, int64_t step)
 {
     struct step_list l;
-    enum status st = STATUS_OK;
-    if (!keep) return STATUS_OK;
-    TRY(step_list_read(&l, folder));
+    if (!keep) return;
+    if (step_list_read(&l, folder)) {
+        log_line(LOG_WARN, "no older checkpoint is deleted: %s", status_message());
+        return;
+    }
     size_t surplus = l.count > (size_t)keep ? l.count - (size_t)keep : 0;
-    for (size_t i = 0; i < surplus && !st; i++) {
+    for (size_t i = 0; i < surplus; i++) {
         if (l.steps[i] == step) continue;
         char *path = step_path(folder, l.steps[i]);
-        st = discard(folder, path, l.steps[i]);
+        struct text trash = {0};
+        if (to_trash(folder, path, l.steps[i], &trash))
+            log_line(LOG_WARN, "not deleted: %s", status_message());
+        else
+            sweep(trash.data);
+        text_release(&trash);
         free(path);
     }
     step_list_release(&l);
-    return st;
 }

@@ -24,7 +24,9 @@ char *step_path(const char *folder, int64_t step); /* heap */
 enum status folder_lock(const char *folder, int *lock);
 void folder_unlock(int lock);
 
-/* Moves a finished temporary folder to its final name; an older one of that name is replaced. */
+/* Moves a finished temporary folder to its final name, durably; an older one of that name is
+ * replaced, and deleted only then. */
 enum status folder_commit(const char *folder, const char *temporary, int64_t step);
-/* Deletes the oldest until `keep` are left (0: none is); `step`, the newest, always stays. */
-enum status folder_retain(const char *folder, int64_t keep, int64_t step);
+/* Deletes the oldest until `keep` are left (0: none is); `step`, just written, always stays.  What
+ * cannot be deleted is warned about. */
+void folder_retain(const char *folder, int64_t keep, int64_t step);

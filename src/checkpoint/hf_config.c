@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 static void write_rope(const struct model_shape *s, bool with_theta, struct text *json)
 {
@@ -78,34 +79,92 @@ static enum status read_real(const struct json *object, const char *key, double 
     return STATUS_OK;
 }
 
+/* A number that no default stands in for. */
+static enum status need_real(const struct json *object, const char *key, double *out)
+{
+    if (!json_is_number(json_get(object, key))) FAIL(DATA, "\"%s\" is not a number", key);
+    TRY(read_real(object, key, 0, out));
+    return STATUS_OK;
+}
+
+static enum status read_flag(const struct json *root, const char *key, bool *out)
+{
+    const struct json *v = json_get(root, key);
+    if (v && !json_is_null(v) && !json_is_bool(v))
+        FAIL(DATA, "\"%s\" is neither true nor false", key);
+    *out = json_true(v);
+    return STATUS_OK;
+}
+
+/* The scaling's own object: "rope_parameters" since Transformers 5, "rope_scaling" before. */
+static enum status find_rope(const struct json *root, const struct json **rope, const char **type)
+{
+    static const char *const keys[] = {"rope_scaling", "rope_parameters"};
+    *rope = NULL;
+    *type = "default";
+    for (int i = 0; i < 2; i++) {
+        const struct json *v = json_get(root, keys[i]);
+        if (v && !json_is_null(v) && !json_is_object(v))
+            FAIL(DATA, "\"%s\" is not an object", keys[i]);
+        if (json_is_object(v)) *rope = v;
+    }
+    const struct json *name = json_get(*rope, "rope_type");
+    if (!name) name = json_get(*rope, "type");
+    if (name && !json_is_string(name)) FAIL(DATA, "\"rope_type\" is not a string");
+    if (name) *type = json_string(name);
+    return STATUS_OK;
+}
+
 static enum status read_rope(const struct json *root, struct model_shape *s)
 {
-    const struct json *rope = json_get(root, "rope_parameters");
-    if (!json_is_object(rope)) rope = json_get(root, "rope_scaling");
-    const struct json *type = json_get(rope, "rope_type");
-    if (!type) type = json_get(rope, "type");
-    const char *name = json_is_string(type) ? json_string(type) : "default";
+    const struct json *rope;
+    const char *type;
+    double share;
+    TRY(find_rope(root, &rope, &type));
     TRY(read_real(root, "rope_theta", 10000, &s->rope_theta));
     TRY(read_real(rope, "rope_theta", s->rope_theta, &s->rope_theta));
+    TRY(read_real(root, "partial_rotary_factor", 1, &share));
+    TRY(read_real(rope, "partial_rotary_factor", share, &share));
+    if (share < 1 || share > 1)
+        FAIL(UNSUPPORTED, "partial_rotary_factor %g: only 1 is known", share);
     s->scaling = (struct rope_scaling){0};
-    if (!strcmp(name, "default")) return STATUS_OK;
-    if (strcmp(name, "llama3"))
-        FAIL(UNSUPPORTED, "rope type \"%s\": default and llama3 are known", name);
-    TRY(read_real(rope, "factor", 8, &s->scaling.factor));
-    TRY(read_real(rope, "low_freq_factor", 1, &s->scaling.low_frequency_factor));
-    TRY(read_real(rope, "high_freq_factor", 4, &s->scaling.high_frequency_factor));
-    TRY(read_size(rope, "original_max_position_embeddings", 8192, &s->scaling.original_context));
+    if (!strcmp(type, "default")) return STATUS_OK;
+    if (strcmp(type, "llama3"))
+        FAIL(UNSUPPORTED, "rope type \"%s\": default and llama3 are known", type);
+    TRY(need_real(rope, "factor", &s->scaling.factor));
+    TRY(need_real(rope, "low_freq_factor", &s->scaling.low_frequency_factor));
+    TRY(need_real(rope, "high_freq_factor", &s->scaling.high_frequency_factor));
+    TRY(read_size(rope, "original_max_position_embeddings", 0, &s->scaling.original_context));
+    return STATUS_OK;
+}
+
+/* What would change the arithmetic and that ours does not have. */
+static enum status refuse_others(const struct json *root)
+{
+    const struct json *names = json_get(root, "architectures"), *act = json_get(root, "hidden_act");
+    const char *type;
+    bool attention_bias, mlp_bias;
+    TRY(json_get_string(root, "model_type", &type));
+    if (strcmp(type, "llama")) FAIL(UNSUPPORTED, "model_type \"%s\": only llama is known", type);
+    for (const struct json *v = json_first(names); v; v = json_next(v))
+        if (!json_is_string(v) || strcasecmp(json_string(v), "LlamaForCausalLM"))
+            FAIL(UNSUPPORTED, "architecture %s: only LlamaForCausalLM is known",
+                 json_is_string(v) ? json_string(v) : "without a name");
+    if (act && (!json_is_string(act) || strcmp(json_string(act), "silu")))
+        FAIL(UNSUPPORTED, "hidden_act \"%s\": only silu is known",
+             json_is_string(act) ? json_string(act) : "?");
+    TRY(read_flag(root, "attention_bias", &attention_bias));
+    TRY(read_flag(root, "mlp_bias", &mlp_bias));
+    if (attention_bias || mlp_bias)
+        FAIL(UNSUPPORTED, "\"%s_bias\" is true: a Llama with biases is not known",
+             attention_bias ? "attention" : "mlp");
     return STATUS_OK;
 }
 
 static enum status read_model(const struct json *root, struct model_shape *s)
 {
-    const char *type;
     *s = (struct model_shape){.depth_init = true};
-    TRY(json_get_string(root, "model_type", &type));
-    if (strcmp(type, "llama")) FAIL(UNSUPPORTED, "model_type \"%s\": only llama is known", type);
-    if (json_true(json_get(root, "attention_bias")) || json_true(json_get(root, "mlp_bias")))
-        FAIL(UNSUPPORTED, "a Llama with biases");
+    TRY(refuse_others(root));
     TRY(read_size(root, "hidden_size", 0, &s->D));
     TRY(read_size(root, "intermediate_size", 0, &s->F));
     TRY(read_size(root, "num_hidden_layers", 0, &s->L));
@@ -115,7 +174,7 @@ static enum status read_model(const struct json *root, struct model_shape *s)
     TRY(read_size(root, "vocab_size", 0, &s->V));
     TRY(read_size(root, "max_position_embeddings", 2048, &s->max_context));
     TRY(read_real(root, "rms_norm_eps", 1e-6, &s->norm_eps));
-    s->tied = json_true(json_get(root, "tie_word_embeddings"));
+    TRY(read_flag(root, "tie_word_embeddings", &s->tied));
     TRY(read_rope(root, s));
     TRY(model_shape_check(s));
     return STATUS_OK;
@@ -127,11 +186,8 @@ enum status hf_config_read(const char *path, struct model_shape *s)
     TRY(json_read(path, 16 << 20, &root));
     enum status st = read_model(root, s);
     json_free(root);
-    if (!st) return st;
-    char why[1024];
-    strncpy(why, status_message(), sizeof why - 1);
-    why[sizeof why - 1] = 0;
-    return status_fail(st, __FILE__, __LINE__, "%s: %s", path, why);
+    if (st) return status_fail(st, __FILE__, __LINE__, "%s: %s", path, status_message());
+    return STATUS_OK;
 }
 
 static int first_id(const struct json *v)

@@ -8,6 +8,7 @@
 #include "checkpoint/model_files.h"
 
 #include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,11 @@ enum status checkpoint_find_step(const char *folder, int64_t step, char **found)
     char *path = step_path(folder, step);
     enum status st = STATUS_OK;
     *found = NULL;
+    char *manifest = file_join(path, MANIFEST_NAME);
+    bool finished = file_exists(manifest);
+    free(manifest);
     if (!file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such checkpoint", path);
+    if (!finished) FAIL_OUT(DATA, "%s: it has no %s: it was never finished", path, MANIFEST_NAME);
     TRY_OUT(manifest_check(path, &written));
     if (written != step)
         FAIL_OUT(DATA, "%s: its manifest is that of step %lld", path, (long long)written);
@@ -62,37 +67,41 @@ static enum status load_flat(const struct model_files *files, const struct layou
                              const char *suffix, const struct option_list *exclude, float *flat)
 {
     for (int i = 0; i < l->num_tensors; i++) {
-        char name[160];
-        tensor_place_name(&l->tensors[i], true, name);
-        if (is_excluded(exclude, name)) continue;
-        strcat(name, suffix);
+        char stem[96], name[160];
+        tensor_place_name(&l->tensors[i], true, stem);
+        if (is_excluded(exclude, stem)) continue;
+        snprintf(name, sizeof name, "%s%s", stem, suffix);
         TRY(model_files_read(files, &l->tensors[i], name, flat + l->tensors[i].offset));
     }
     return STATUS_OK;
 }
 
-static enum status load_moments(const char *folder, const struct checkpoint_state *s,
-                                const struct option_list *exclude)
+/* The optimizer's files, of those that the manifest names. */
+static enum status open_moments(struct model_files *m, const char *folder)
 {
     struct file_list names;
-    struct model_files files = {0};
     enum status st = STATUS_OK;
-    TRY(file_list_dir(&names, folder));
-    for (size_t i = 0; i < names.count; i++) {
+    TRY(manifest_list(folder, &names));
+    *m = (struct model_files){.folder = heap_string(folder, strlen(folder))};
+    for (size_t i = 0; i < names.count && !st; i++) {
         if (strncmp(names.paths[i], "optimizer-", 10)) continue;
         char *path = file_join(folder, names.paths[i]);
-        files.files = heap_grow(files.files, files.count + 1, sizeof *files.files);
-        st = safetensors_open(&files.files[files.count], path);
+        m->files = heap_grow(m->files, m->count + 1, sizeof *m->files);
+        st = safetensors_open(&m->files[m->count], path);
+        m->count += st == STATUS_OK;
         free(path);
-        if (st) goto out;
-        files.count++;
     }
-    TRY_OUT(load_flat(&files, s->layout, ".exp_avg", exclude, s->exp_avg));
-    TRY_OUT(load_flat(&files, s->layout, ".exp_avg_sq", exclude, s->exp_avg_sq));
-out:
-    model_files_close(&files);
     file_list_release(&names);
+    if (st) model_files_close(m);
     return st;
+}
+
+static enum status load_moments(const struct model_files *files, const struct checkpoint_state *s,
+                                const struct option_list *exclude)
+{
+    TRY(load_flat(files, s->layout, ".exp_avg", exclude, s->exp_avg));
+    TRY(load_flat(files, s->layout, ".exp_avg_sq", exclude, s->exp_avg_sq));
+    return STATUS_OK;
 }
 
 /* state.json: the step and the trainer's part. */
@@ -108,40 +117,43 @@ static enum status load_state(const char *folder, struct checkpoint_found *found
     return STATUS_OK;
 }
 
-static bool has_moments(const char *folder)
+enum status checkpoint_origin(const char *folder, bool *ours)
 {
-    struct text pattern = {0};
-    struct file_list l;
-    text_addf(&pattern, "%s/optimizer-00001-of-*.safetensors", folder);
-    bool found = file_glob(&l, pattern.data) == STATUS_OK;
-    if (found) file_list_release(&l);
-    text_release(&pattern);
-    return found;
+    char *manifest = file_join(folder, MANIFEST_NAME), *state = file_join(folder, "state.json");
+    enum status st = STATUS_OK;
+    *ours = file_exists(manifest);
+    if (!*ours && file_exists(state))
+        FAIL_OUT(DATA, "%s: a checkpoint without its %s: it was never finished", folder,
+                 MANIFEST_NAME);
+    if (*ours) TRY_OUT(manifest_verify(folder, NULL));
+out:
+    free(manifest), free(state);
+    return st;
 }
 
 enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
                             const struct option_list *exclude, struct checkpoint_found *found)
 {
-    struct model_files files = {0};
-    char *manifest = file_join(folder, MANIFEST_NAME);
-    bool ours = file_exists(manifest);
+    struct model_files files = {0}, moments = {0};
     enum status st = STATUS_OK;
+    bool ours;
     *found = (struct checkpoint_found){0};
-    free(manifest);
-    if (ours) TRY(manifest_verify(folder, NULL));
+    TRY(checkpoint_origin(folder, &ours));
     TRY_OUT(model_files_open(&files, folder));
     TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
     TRY_OUT(load_flat(&files, state->layout, "", exclude, state->weights));
     if (!ours) goto out;
     TRY_OUT(load_state(folder, found));
-    found->has_moments = has_moments(folder);
+    TRY_OUT(open_moments(&moments, folder));
+    found->has_moments = moments.count > 0;
     if (state->exp_avg && found->has_moments && !is_excluded(exclude, "optimizer"))
-        TRY_OUT(load_moments(folder, state, exclude));
+        TRY_OUT(load_moments(&moments, state, exclude));
 out:
     if (st) {
         json_free(found->state);
         *found = (struct checkpoint_found){0};
     }
+    model_files_close(&moments);
     model_files_close(&files);
     return st;
 }
@@ -151,6 +163,8 @@ enum status checkpoint_verify(const char *folder)
     struct model_files files;
     TRY(manifest_verify(folder, NULL));
     TRY(model_files_open(&files, folder));
+    model_files_close(&files);
+    TRY(open_moments(&files, folder));
     model_files_close(&files);
     return STATUS_OK;
 }

@@ -6,17 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum status open_one(struct model_files *m, const char *folder, const char *name)
+static enum status open_one(struct model_files *m, const char *folder, const char *name,
+                            const struct safetensors **file)
 {
     if (!name[0] || strchr(name, '/') || name[0] == '.')
         FAIL(DATA, "%s: the index names the file \"%s\"", folder, name);
     char *path = file_join(folder, name);
     enum status st = STATUS_OK;
-    for (size_t i = 0; i < m->count; i++)
-        if (!strcmp(m->files[i].path, path)) goto out; /* open already */
+    for (size_t i = m->count; i-- > 0;) {
+        *file = &m->files[i];
+        if (!strcmp((*file)->path, path)) goto out; /* open already */
+    }
     m->files = heap_grow(m->files, m->count + 1, sizeof *m->files);
     TRY_OUT(safetensors_open(&m->files[m->count], path));
-    m->count++;
+    *file = &m->files[m->count++];
 out:
     free(path);
     return st;
@@ -30,8 +33,11 @@ static enum status open_indexed(struct model_files *m, const char *folder, const
     const struct json *map = json_get(root, "weight_map");
     if (!json_is_object(map)) FAIL_OUT(DATA, "%s: there is no weight_map", index);
     for (const struct json *v = json_first(map); v; v = json_next(v)) {
+        const struct safetensors *file;
         if (!json_is_string(v)) FAIL_OUT(DATA, "%s: %s is in no file", index, json_key(v));
-        TRY_OUT(open_one(m, folder, json_string(v)));
+        TRY_OUT(open_one(m, folder, json_string(v), &file));
+        if (!safetensors_find(file, json_key(v)))
+            FAIL_OUT(DATA, "%s: the index says that it holds %s", file->path, json_key(v));
     }
 out:
     json_free(root);
@@ -43,11 +49,11 @@ enum status model_files_open(struct model_files *m, const char *folder)
     char *index = file_join(folder, "model.safetensors.index.json");
     char *single = file_join(folder, "model.safetensors");
     enum status st = STATUS_OK;
-    *m = (struct model_files){0};
+    *m = (struct model_files){.folder = heap_string(folder, strlen(folder))};
     if (file_exists(index))
         TRY_OUT(open_indexed(m, folder, index));
     else if (file_exists(single))
-        TRY_OUT(open_one(m, folder, "model.safetensors"));
+        TRY_OUT(open_one(m, folder, "model.safetensors", &(const struct safetensors *){0}));
     else
         FAIL_OUT(MISSING, "%s: neither model.safetensors.index.json nor model.safetensors", folder);
 out:
@@ -61,6 +67,7 @@ void model_files_close(struct model_files *m)
 {
     for (size_t i = 0; i < m->count; i++) safetensors_close(&m->files[i]);
     free(m->files);
+    free(m->folder);
     *m = (struct model_files){0};
 }
 
@@ -83,7 +90,7 @@ enum status model_files_read(const struct model_files *m, const struct tensor_pl
     const struct safetensors *file;
     const struct safetensors_tensor *have = model_files_find(m, name, &file);
     bool vector = params[t->id].axes[1] == 0;
-    if (!have) FAIL(DATA, "the tensor %s is missing", name);
+    if (!have) FAIL(DATA, "%s: the tensor %s is missing", m->folder, name);
     bool same = have->num_dims == (vector ? 1 : 2) && have->shape[0] == t->rows &&
                 (vector || have->shape[1] == t->columns);
     if (!same)

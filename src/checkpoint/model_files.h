@@ -1,7 +1,7 @@
 /* model_files.h -- the safetensors files of a Hugging Face folder, as one set of tensors.
  *
  * model.safetensors.index.json, else model.safetensors.  A name of the index may not leave the
- * folder. */
+ * folder, and what it says must be there. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,6 +9,7 @@
 #include "model/params.h"
 
 struct model_files {
+    char *folder; /* owned */
     struct safetensors *files;
     size_t count;
 };

@@ -78,7 +78,7 @@ static enum status write_checkpoint(const char *folder, const struct checkpoint_
     TRY_OUT(content_write(&content, &m));
     TRY_OUT(manifest_finish(&m));
     TRY_OUT(folder_commit(folder, temporary.data, s->step));
-    TRY_OUT(folder_retain(folder, keep, s->step));
+    folder_retain(folder, keep, s->step);
 out:
     if (st) { /* nothing of it stays; the failure that is told is the first one */
         struct failure first = {0};
@@ -118,7 +118,10 @@ static float *stage(float *to, const float *from, size_t n)
 
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *s)
 {
-    TRY(checkpointer_wait(c));
+    int64_t previous = c->state.step;
+    if (checkpointer_wait(c)) /* that one is lost; this one need not be */
+        log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s", (long long)previous,
+                 status_message());
     if (!c->async) return write_checkpoint(c->folder, s, c->keep_latest_k);
     size_t n = s->layout->elements;
     c->state = *s;
@@ -133,9 +136,11 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
     }
     c->failure = (struct failure){0};
     int bad = pthread_create(&c->thread, NULL, write_in_thread, c);
-    if (bad) FAIL(IO, "the writer thread: %s", strerror(bad));
-    c->running = true;
-    return STATUS_OK;
+    c->running = bad == 0;
+    if (!bad) return STATUS_OK;
+    text_release(&c->state.train);
+    text_release(&c->config_toml);
+    FAIL(IO, "the writer thread: %s", strerror(bad));
 }
 
 enum status checkpointer_close(struct checkpointer *c)

@@ -35,15 +35,15 @@ static struct piece *cut(const struct shards *s, const struct layout *l, size_t 
     for (int i = 0; i < l->num_tensors; i++)
         for (size_t part = 0; part < s->num_parts; part++) {
             const struct tensor_place *t = &l->tensors[i];
-            char name[160];
-            tensor_place_name(t, true, name);
-            strcat(name, s->parts[part]);
+            char stem[96], name[160];
+            tensor_place_name(t, true, stem);
+            int len = snprintf(name, sizeof name, "%s%s", stem, s->parts[part]);
             uint64_t size = t->elements * safetensors_dtype_bytes(s->dtype);
             if (bytes && bytes + size > s->most_bytes) bytes = 0, ++*files;
             bytes += size;
             bool vector = params[t->id].axes[1] == 0;
             all[(*count)++] = (struct piece){
-                .tensor = {.name = heap_string(name, strlen(name)),
+                .tensor = {.name = heap_string(name, (size_t)len),
                            .dtype = s->dtype,
                            .num_dims = vector ? 1 : 2,
                            .shape = {t->rows, vector ? 0 : t->columns}},

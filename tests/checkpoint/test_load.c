@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/rig.h"
+
+#include "base/log.h"
+#include "checkpoint/manifest.h"
+
+static int64_t found_step(const char *folder, int64_t limit)
+{
+    char *path;
+    CHECK_STATUS(OK, checkpoint_find(folder, limit, &path));
+    int64_t step = path ? strtoll(strrchr(path, '-') + 1, NULL, 10) : -1;
+    free(path);
+    return step;
+}
+
+TEST(the_newest_whole_checkpoint_below_the_limit_is_found)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(8, 9, 10));
+    CHECK(found_step(folder, INT64_MAX) == 10 && found_step(folder, 10) == 9);
+    CHECK(found_step(folder, 9) == 8 && found_step(folder, 8) == -1);
+    CHECK(found_step(test_path(folder, "none"), INT64_MAX) == -1);
+    CHECK(found_step(test_folder(), INT64_MAX) == -1);
+    saved_close(&s);
+}
+
+TEST(damaged_checkpoints_are_passed_over_with_a_warning)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(1, 2, 3, 4, 5));
+    const char *log = test_path(test_folder(), "log.txt");
+    struct text said = {0};
+    flip(test_path(folder, "step-5/manifest.json"), 20, 1);
+    CHECK_STATUS(OK, file_remove_tree(test_path(folder, "step-4/manifest.json")));
+    CHECK_STATUS(OK, file_write(test_path(folder, "step-3/state.json"), "{}", 2));
+    CHECK_STATUS(OK,
+                 file_remove_tree(test_path(folder, "step-2/model-00001-of-00001.safetensors")));
+    CHECK_STATUS(OK, log_open(log));
+    int64_t step = found_step(folder, INT64_MAX);
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK(step == 1);
+    CHECK_STATUS(OK, file_read(log, 1 << 20, &said));
+    CHECK(strstr(said.data, "step-5 is no complete checkpoint: "));
+    CHECK(strstr(said.data, "step-4 is no complete checkpoint: "));
+    CHECK(strstr(said.data, "never finished"));
+    CHECK(strstr(said.data, "state.json: 2 bytes where"));
+    CHECK(strstr(said.data, "model-00001-of-00001.safetensors: it is gone"));
+    text_release(&said);
+    saved_close(&s);
+}
+
+TEST(one_step_is_found_or_said_to_be_missing_or_damaged)
+{
+    struct saved s;
+    char *path;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(1, 2));
+    CHECK_STATUS(OK, checkpoint_find_step(folder, 2, &path));
+    CHECK(!strcmp(path, test_path(folder, "step-2")));
+    free(path);
+    CHECK_STATUS(MISSING, checkpoint_find_step(folder, 3, &path));
+    CHECK(path == NULL);
+    CHECK(rename(test_path(folder, "step-2"), test_path(folder, "step-3")) == 0);
+    CHECK_STATUS(DATA, checkpoint_find_step(folder, 3, &path));
+    CHECK_MESSAGE("its manifest is that of step 2");
+    CHECK(found_step(folder, INT64_MAX) == 1);
+    CHECK_STATUS(OK, file_remove_tree(test_path(folder, "step-1/manifest.json")));
+    CHECK_STATUS(DATA, checkpoint_find_step(folder, 1, &path));
+    CHECK_MESSAGE("never finished");
+    saved_close(&s);
+}
+
+TEST(a_byte_turned_anywhere_in_a_checkpoint_is_damage_with_its_file_named)
+{
+    struct saved s;
+    struct file_list names;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(1)), *step = test_path(folder, "step-1");
+    CHECK_STATUS(OK, file_list_dir(&names, step));
+    CHECK(names.count == 8);
+    for (size_t i = 0; i < names.count; i++) {
+        const char *path = test_path(step, names.paths[i]);
+        uint64_t size;
+        CHECK_STATUS(OK, file_size(path, &size));
+        for (uint64_t k = 0; k < 24; k++) {
+            uint64_t at = k < 2 ? k * (size - 1) : rng_below(size, 7, RNG_TEST, i, k);
+            int mask = 1 << rng_below(8, 8, RNG_TEST, i, k);
+            flip(path, at, mask);
+            CHECK_STATUS(DATA, try_load(&s, step));
+            CHECK_MESSAGE(names.paths[i]);
+            CHECK_STATUS(DATA, checkpoint_verify(step));
+            CHECK_MESSAGE(names.paths[i]);
+            flip(path, at, mask);
+        }
+    }
+    CHECK_STATUS(OK, checkpoint_verify(step));
+    CHECK_STATUS(OK, try_load(&s, step));
+    file_list_release(&names);
+    saved_close(&s);
+}
+
+TEST(a_checkpoint_cut_short_or_lacking_a_file_is_not_loaded)
+{
+    struct saved s;
+    struct file_list names;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(1)), *step = test_path(folder, "step-1");
+    CHECK_STATUS(OK, file_list_dir(&names, step));
+    for (size_t i = 0; i < names.count; i++) {
+        const char *path = test_path(step, names.paths[i]);
+        struct text whole = {0};
+        CHECK_STATUS(OK, file_read(path, 1 << 20, &whole));
+        CHECK_STATUS(OK, file_write(path, whole.data, whole.len - 1));
+        CHECK_STATUS(DATA, try_load(&s, step));
+        CHECK_STATUS(OK, file_write(path, whole.data, whole.len / 2));
+        CHECK_STATUS(DATA, try_load(&s, step));
+        CHECK_MESSAGE(names.paths[i]);
+        CHECK_STATUS(OK, file_remove_tree(path));
+        CHECK_STATUS(DATA, try_load(&s, step));
+        CHECK_MESSAGE(names.paths[i]);
+        CHECK_STATUS(OK, file_write(path, whole.data, whole.len));
+        text_release(&whole);
+    }
+    CHECK_STATUS(OK, try_load(&s, step));
+    file_list_release(&names);
+    saved_close(&s);
+}
+
+TEST(the_manifest_of_another_step_does_not_vouch_for_this_one)
+{
+    struct saved s;
+    struct text other = {0};
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(1, 2));
+    CHECK_STATUS(OK, file_read(test_path(folder, "step-1/manifest.json"), 1 << 20, &other));
+    CHECK_STATUS(OK, file_write(test_path(folder, "step-2/manifest.json"), other.data, other.len));
+    CHECK_STATUS(DATA, try_load(&s, test_path(folder, "step-2")));
+    CHECK(found_step(folder, INT64_MAX) == 1);
+    text_release(&other);
+    saved_close(&s);
+}
+
+TEST(files_that_the_manifest_does_not_name_are_never_loaded)
+{
+    struct saved s;
+    struct text moments = {0};
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(1)), *step = test_path(folder, "step-1");
+    const char *from = test_path(step, "optimizer-00001-of-00001.safetensors");
+    CHECK_STATUS(OK, file_read(from, 1 << 20, &moments));
+    /* A second file that says it holds the moments, sorted before the true one. */
+    memset(moments.data + moments.len - 4096, 1, 4096);
+    CHECK_STATUS(
+        OK, file_write(test_path(step, "optimizer-00000.safetensors"), moments.data, moments.len));
+    check_holds(&s, step, 1);
+    /* A model-only checkpoint does not get moments from a stray file. */
+    struct checkpointer *c = checkpointer_of(folder, 0);
+    struct checkpoint_state state = saved_state(&s, 2);
+    state.exp_avg = state.exp_avg_sq = NULL;
+    CHECK_STATUS(OK, checkpointer_save(c, &state));
+    CHECK_STATUS(OK, checkpointer_close(c));
+    CHECK_STATUS(OK, file_write(test_path(folder, "step-2/optimizer-00001-of-00001.safetensors"),
+                                moments.data, moments.len));
+    struct loaded_state l;
+    CHECK_STATUS(OK, load_into(&l, &s, test_path(folder, "step-2")));
+    CHECK(!l.found.has_moments && l.buffers[1][0] == -77);
+    loaded_release(&l);
+    text_release(&moments);
+    saved_close(&s);
+}
+
+TEST(what_was_never_finished_is_not_loaded_as_a_plain_folder)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(1)), *half = test_path(folder, "step-1.tmp");
+    CHECK(rename(test_path(folder, "step-1"), half) == 0);
+    CHECK_STATUS(OK, file_remove_tree(test_path(half, "manifest.json")));
+    CHECK_STATUS(DATA, try_load(&s, half));
+    CHECK_MESSAGE("never finished");
+    CHECK(found_step(folder, INT64_MAX) == -1);
+    saved_close(&s);
+}
+
+/* Folders whose names look like patterns are folders. */
+TEST(moments_are_loaded_from_a_folder_of_any_name)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *odd = test_path(test_folder(), "run[1] {a,b}*");
+    struct checkpointer *c = checkpointer_of(odd, 0);
+    struct checkpoint_state state = saved_state(&s, 1);
+    CHECK_STATUS(OK, checkpointer_save(c, &state));
+    CHECK_STATUS(OK, checkpointer_close(c));
+    check_holds(&s, test_path(odd, "step-1"), 1);
+    saved_close(&s);
+}
+
+TEST(a_plain_hugging_face_folder_is_loaded_without_a_manifest)
+{
+    static const char *const extra[] = {"manifest.json", "state.json", "config.toml",
+                                        "optimizer-00001-of-00001.safetensors"};
+    struct saved s;
+    struct loaded_state l;
+    saved_open(&s, false);
+    const char *step = test_path(saved_folder(&s, STEPS(3)), "step-3");
+    for (size_t i = 0; i < 4; i++) CHECK_STATUS(OK, file_remove_tree(test_path(step, extra[i])));
+    CHECK_STATUS(OK, load_into(&l, &s, step));
+    CHECK(!l.found.state && !l.found.train && !l.found.has_moments);
+    CHECK(same_tensors(&s.layout, l.buffers[0], s.weights) && l.buffers[1][0] == -77);
+    loaded_release(&l);
+    CHECK_STATUS(MISSING, checkpoint_verify(step));
+    saved_close(&s);
+}
+
+TEST(excluded_tensors_and_parts_stay_as_they_are)
+{
+    struct saved s;
+    struct loaded_state l;
+    saved_open(&s, false);
+    const char *step = test_path(saved_folder(&s, STEPS(3)), "step-3");
+    const char *items[] = {"model.layers.1.*", "optimizer"};
+    struct option_list exclude = {.items = items, .count = 2};
+    CHECK_STATUS(OK, load_into(&l, &s, step));
+    for (size_t j = 0; j < s.layout.elements; j++) l.buffers[0][j] = l.buffers[1][j] = 5;
+    json_free(l.found.state);
+    CHECK_STATUS(OK, checkpoint_load(step, &l.state, &exclude, &l.found));
+    for (int i = 0; i < s.layout.num_tensors; i++) {
+        const struct tensor_place *t = &s.layout.tensors[i];
+        float want = t->layer == 1 ? 5 : s.weights[t->offset];
+        CHECK(l.buffers[0][t->offset] == want && l.buffers[1][t->offset] == 5);
+    }
+    CHECK(l.found.has_moments);
+    loaded_release(&l);
+    saved_close(&s);
+}
+
+TEST(a_model_of_another_shape_is_not_filled_in_silence)
+{
+    struct saved s, other;
+    saved_open(&s, false);
+    const char *step = test_path(saved_folder(&s, STEPS(1)), "step-1");
+    saved_open(&other, false);
+    layout_release(&other.layout);
+    other.shape.F = 20;
+    layout_init(&other.layout, &other.shape);
+    CHECK_STATUS(DATA, try_load(&other, step));
+    CHECK_MESSAGE(
+        "tensor model.layers.0.mlp.gate_proj.weight is [24, 16], the model's is [20, 16]");
+    layout_release(&other.layout);
+    other.shape.F = 24, other.shape.L = 1;
+    layout_init(&other.layout, &other.shape);
+    CHECK_STATUS(DATA, try_load(&other, step));
+    CHECK_MESSAGE("the model has no tensor model.layers.1.");
+    layout_release(&other.layout);
+    other.shape.L = 3;
+    layout_init(&other.layout, &other.shape);
+    CHECK_STATUS(DATA, try_load(&other, step));
+    CHECK_MESSAGE("step-1: the tensor model.layers.2.input_layernorm.weight is missing");
+    saved_close(&other);
+    saved_close(&s);
+}
+
+TEST(the_shape_is_read_from_the_folder)
+{
+    struct saved s;
+    struct model_shape got;
+    saved_open(&s, true);
+    const char *step = test_path(saved_folder(&s, STEPS(1)), "step-1");
+    CHECK_STATUS(OK, checkpoint_read_shape(step, &got));
+    CHECK(got.V == s.shape.V && got.D == s.shape.D && got.G == s.shape.G && got.tied);
+    CHECK_STATUS(MISSING, checkpoint_read_shape(test_folder(), &got));
+    saved_close(&s);
+}

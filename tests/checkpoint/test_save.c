@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/rig.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A checkpointer in the given way; *staging is to be freed after it is closed. */
+static struct checkpointer *open_async(const char *folder, const struct saved *s, void **staging)
+{
+    struct checkpointer *c;
+    *staging = heap(checkpoint_staging_bytes(&s->layout));
+    struct checkpointer_options o = {.folder = folder, .async = true, .staging = *staging};
+    CHECK_STATUS(OK, checkpointer_open(&c, &o));
+    return c;
+}
+
+static size_t count_names(const char *folder)
+{
+    struct file_list l;
+    CHECK_STATUS(OK, file_list_dir(&l, folder));
+    size_t count = l.count;
+    file_list_release(&l);
+    return count;
+}
+
+TEST(what_is_saved_is_loaded_bit_for_bit)
+{
+    for (int tied = 0; tied < 2; tied++) {
+        struct saved s;
+        saved_open(&s, tied);
+        const char *folder = saved_folder(&s, STEPS(7));
+        const char *step = test_path(folder, "step-7");
+        check_holds(&s, step, 7);
+        struct loaded_state l;
+        int64_t seen;
+        CHECK_STATUS(OK, load_into(&l, &s, step));
+        CHECK(l.found.step == 7);
+        CHECK_STATUS(OK, json_get_int(l.found.train, "tokens_seen", 0, 1000, &seen));
+        CHECK(seen == 99);
+        loaded_release(&l);
+        CHECK(is_there(step, "tokenizer.json") && is_there(step, "config.json"));
+        struct text toml = {0};
+        CHECK_STATUS(OK, file_read(test_path(step, "config.toml"), 1000, &toml));
+        CHECK(!strcmp(toml.data, s.config_toml.data));
+        text_release(&toml);
+        saved_close(&s);
+    }
+}
+
+TEST(an_async_save_holds_the_state_of_the_moment_it_was_asked_for)
+{
+    struct saved s;
+    void *staging;
+    saved_open(&s, false);
+    const char *folder = test_path(test_folder(), "checkpoint");
+    struct checkpointer *c = open_async(folder, &s, &staging);
+    for (int step = 1; step <= 5; step++) {
+        struct text train = {0}, toml = {0};
+        saved_fill(&s, (uint64_t)step);
+        struct checkpoint_state state = saved_state(&s, step);
+        text_addf(&train, "{\"at\": %d}", step);
+        text_addf(&toml, "# %d\n", step);
+        state.train = train, state.config_toml = &toml;
+        CHECK_STATUS(OK, checkpointer_save(c, &state));
+        /* The caller goes on at once, with all of it. */
+        saved_fill(&s, 1000);
+        memset(train.data, 'x', train.len);
+        text_release(&train);
+        text_release(&toml);
+    }
+    CHECK_STATUS(OK, checkpointer_wait(c));
+    CHECK_STATUS(OK, checkpointer_wait(c));
+    CHECK_STATUS(OK, checkpointer_close(c));
+    free(staging);
+    for (int step = 1; step <= 5; step++) {
+        struct loaded_state l;
+        char name[32];
+        int64_t at;
+        snprintf(name, sizeof name, "step-%d", step);
+        check_holds(&s, test_path(folder, name), (uint64_t)step);
+        CHECK_STATUS(OK, load_into(&l, &s, test_path(folder, name)));
+        CHECK_STATUS(OK, json_get_int(l.found.train, "at", step, step, &at));
+        loaded_release(&l);
+    }
+    saved_close(&s);
+}
+
+TEST(sync_and_async_saves_write_the_same_files)
+{
+    static const char *const names[] = {"model-00001-of-00001.safetensors",
+                                        "optimizer-00001-of-00001.safetensors", "state.json",
+                                        "config.json", "manifest.json"};
+    struct saved s;
+    void *staging;
+    saved_open(&s, false);
+    const char *a = saved_folder(&s, STEPS(3)), *b = test_path(test_folder(), "checkpoint");
+    struct checkpointer *c = open_async(b, &s, &staging);
+    struct checkpoint_state state = saved_state(&s, 3);
+    CHECK_STATUS(OK, checkpointer_save(c, &state));
+    CHECK_STATUS(OK, checkpointer_close(c));
+    free(staging);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct text x = {0}, y = {0};
+        CHECK_STATUS(OK, file_read(test_path(test_path(a, "step-3"), names[i]), 1 << 20, &x));
+        CHECK_STATUS(OK, file_read(test_path(test_path(b, "step-3"), names[i]), 1 << 20, &y));
+        CHECK(x.len == y.len && !memcmp(x.data, y.data, x.len));
+        text_release(&x);
+        text_release(&y);
+    }
+    saved_close(&s);
+}
+
+TEST(a_model_only_checkpoint_in_bfloat16_holds_the_nearest_numbers)
+{
+    struct saved s;
+    struct loaded_state l;
+    saved_open(&s, false);
+    const char *folder = test_path(test_folder(), "checkpoint");
+    struct checkpointer *c = checkpointer_of(folder, 0);
+    struct checkpoint_state state = saved_state(&s, 4);
+    state.dtype = SAFETENSORS_BF16;
+    state.exp_avg = state.exp_avg_sq = NULL;
+    CHECK_STATUS(OK, checkpointer_save(c, &state));
+    CHECK_STATUS(OK, checkpointer_close(c));
+    const char *step = test_path(folder, "step-4");
+    CHECK_STATUS(OK, load_into(&l, &s, step));
+    CHECK(!l.found.has_moments && l.buffers[1][0] == -77);
+    for (int i = 0; i < s.layout.num_tensors; i++)
+        for (size_t j = 0; j < s.layout.tensors[i].elements; j++) {
+            size_t at = s.layout.tensors[i].offset + j;
+            uint32_t bits, got;
+            memcpy(&bits, &s.weights[at], 4);
+            memcpy(&got, &l.buffers[0][at], 4);
+            uint32_t low = bits & 0xffff, down = bits & 0xffff0000;
+            bool up = low > 0x8000 || (low == 0x8000 && bits & 0x10000);
+            CHECK(got == down + (up ? 0x10000 : 0));
+        }
+    struct text config = {0};
+    CHECK_STATUS(OK, file_read(test_path(step, "config.json"), 1 << 20, &config));
+    CHECK(strstr(config.data, "\"torch_dtype\": \"bfloat16\""));
+    text_release(&config);
+    loaded_release(&l);
+    saved_close(&s);
+}
+
+TEST(saving_a_step_again_replaces_it)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(5));
+    struct checkpointer *c = checkpointer_of(folder, 2);
+    saved_fill(&s, 50);
+    struct checkpoint_state state = saved_state(&s, 5);
+    CHECK_STATUS(OK, checkpointer_save(c, &state));
+    CHECK_STATUS(OK, checkpointer_close(c));
+    check_holds(&s, test_path(folder, "step-5"), 50);
+    CHECK(count_names(folder) == 2); /* and the lock */
+    saved_close(&s);
+}
+
+TEST(only_the_latest_k_checkpoints_are_kept)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *folder = test_path(test_folder(), "checkpoint");
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "step-1-keep")));
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "best_step-2")));
+    struct checkpointer *c = checkpointer_of(folder, 3);
+    for (int step = 1; step <= 11; step++) {
+        struct checkpoint_state state = saved_state(&s, step);
+        CHECK_STATUS(OK, checkpointer_save(c, &state));
+    }
+    CHECK_STATUS(OK, checkpointer_close(c));
+    CHECK(is_there(folder, "step-9") && is_there(folder, "step-10") && is_there(folder, "step-11"));
+    CHECK(is_there(folder, "step-1-keep") && is_there(folder, "best_step-2"));
+    CHECK(count_names(folder) == 6);
+    saved_close(&s);
+}
+
+TEST(a_folder_has_one_writer_at_a_time)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *folder = test_path(test_folder(), "checkpoint");
+    struct checkpointer *first = checkpointer_of(folder, 0), *second;
+    struct checkpointer_options o = {.folder = folder};
+    CHECK_STATUS(CONFIG, checkpointer_open(&second, &o));
+    CHECK(second == NULL);
+    CHECK_MESSAGE("another run is writing its checkpoints there");
+    CHECK_STATUS(OK, checkpointer_close(first));
+    CHECK_STATUS(OK, checkpointer_open(&second, &o));
+    CHECK_STATUS(OK, checkpointer_close(second));
+    saved_close(&s);
+}
+
+/* In a child whose files may not grow past `most` bytes: saves step 2, and says how it went. */
+static int save_with_little_room(const char *folder, const struct saved *s, rlim_t most, bool async)
+{
+    int code;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (!child) {
+        void *staging = heap(checkpoint_staging_bytes(&s->layout));
+        struct checkpointer_options o = {.folder = folder, .async = async, .staging = staging};
+        struct checkpointer *c;
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){most, most});
+        if (checkpointer_open(&c, &o)) _exit(100);
+        struct checkpoint_state state = saved_state(s, 2);
+        enum status st = checkpointer_save(c, &state);
+        enum status end = checkpointer_close(c);
+        bool says = strstr(status_message(), "File too large") != NULL;
+        free(staging);
+        _exit(st || end ? (says ? (int)(st ? st : end) : 101) : 0);
+    }
+    CHECK(waitpid(child, &code, 0) == child && WIFEXITED(code));
+    return WEXITSTATUS(code);
+}
+
+TEST(a_full_disk_fails_the_save_and_leaves_nothing_of_it)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(1));
+    uint64_t model, most;
+    const char *step = test_path(folder, "step-1");
+    CHECK_STATUS(OK, file_size(test_path(step, "model-00001-of-00001.safetensors"), &model));
+    CHECK_STATUS(OK, file_size(test_path(step, "optimizer-00001-of-00001.safetensors"), &most));
+    const rlim_t limits[] = {0, 1, 100, model / 2, model - 1, model, most - 1};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        for (int async = 0; async < 2; async++) {
+            CHECK(save_with_little_room(folder, &s, limits[i], async) == STATUS_IO);
+            CHECK(count_names(folder) == 2 && is_there(folder, "step-1"));
+        }
+    check_holds(&s, step, 1);
+    CHECK(save_with_little_room(folder, &s, most, false) == 0);
+    CHECK_STATUS(OK, checkpoint_verify(test_path(folder, "step-2")));
+    saved_close(&s);
+}
+
+TEST(a_failed_async_save_does_not_keep_the_next_one_from_being_made)
+{
+    struct saved s;
+    struct rlimit old;
+    void *staging;
+    uint64_t model;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(1));
+    CHECK_STATUS(OK,
+                 file_size(test_path(folder, "step-1/model-00001-of-00001.safetensors"), &model));
+    struct checkpointer *c = open_async(folder, &s, &staging);
+    struct checkpoint_state whole = saved_state(&s, 2), small = saved_state(&s, 3);
+    small.exp_avg = small.exp_avg_sq = NULL;
+    /* Room for the model, not for the moments. */
+    CHECK(getrlimit(RLIMIT_FSIZE, &old) == 0);
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){model, old.rlim_max}) == 0);
+    enum status first = checkpointer_save(c, &whole), second = checkpointer_save(c, &small);
+    enum status end = checkpointer_close(c);
+    CHECK(setrlimit(RLIMIT_FSIZE, &old) == 0);
+    signal(SIGXFSZ, handler);
+    CHECK(!first && !second && !end);
+    CHECK(!is_there(folder, "step-2"));
+    CHECK_STATUS(OK, checkpoint_verify(test_path(folder, "step-3")));
+    free(staging);
+    saved_close(&s);
+}
+
+/* Saves steps from `first` on, for ever. */
+static void save_until_killed(const char *folder, struct saved *s, int first, bool async)
+{
+    struct checkpointer *c;
+    void *staging = heap(checkpoint_staging_bytes(&s->layout));
+    struct checkpointer_options o = {
+        .folder = folder, .keep_latest_k = 2, .async = async, .staging = staging};
+    if (checkpointer_open(&c, &o)) _exit(1);
+    for (int step = first;; step++) {
+        saved_fill(s, (uint64_t)step);
+        struct checkpoint_state state = saved_state(s, step);
+        if (checkpointer_save(c, &state)) _exit(2);
+    }
+}
+
+TEST(a_save_killed_at_any_moment_leaves_a_checkpoint_that_loads)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(1));
+    int64_t newest = 1;
+    for (int i = 0; i < 30; i++) {
+        int code;
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (!child) save_until_killed(folder, &s, (int)newest, i % 2);
+        double seconds = 0.03 * rng_uniform(9, RNG_TEST, 0, (uint64_t)i);
+        nanosleep(&(struct timespec){0, (long)(1e9 * seconds)}, NULL);
+        kill(child, SIGKILL);
+        CHECK(waitpid(child, &code, 0) == child && WIFSIGNALED(code));
+        char *found;
+        CHECK_STATUS(OK, checkpoint_find(folder, INT64_MAX, &found));
+        CHECK(found);
+        int64_t step = strtoll(strrchr(found, '-') + 1, NULL, 10);
+        CHECK(step >= newest);
+        newest = step;
+        check_holds(&s, found, (uint64_t)step);
+        free(found);
+    }
+    /* The next writer clears what the killed ones left. */
+    CHECK_STATUS(OK, checkpointer_close(checkpointer_of(folder, 0)));
+    struct file_list l;
+    CHECK_STATUS(OK, file_list_dir(&l, folder));
+    for (size_t i = 0; i < l.count; i++)
+        CHECK(!strncmp(l.paths[i], "step-", 5) ? !strstr(l.paths[i], ".tmp")
+                                               : !strcmp(l.paths[i], ".lock"));
+    file_list_release(&l);
+    saved_close(&s);
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/shards.h"
+
+#include "checkpoint/model_files.h"
+#include "checkpoint/rig.h"
+
+static const char *const plain[] = {""};
+
+/* The weights of `s` cut into files of at most `most` bytes; how many came out. */
+static size_t cut(const struct saved *s, uint64_t most, enum safetensors_dtype dtype,
+                  const char *folder)
+{
+    struct tensor_source source = tensor_source_flat(s->weights);
+    struct manifest m = {.folder = folder, .step = 1};
+    struct shards how = {.stem = "model",
+                         .parts = plain,
+                         .sources = &source,
+                         .num_parts = 1,
+                         .dtype = dtype,
+                         .most_bytes = most,
+                         .index = SHARDS_INDEX};
+    struct file_list names;
+    size_t files = 0;
+    CHECK_STATUS(OK, shards_write(&how, &s->layout, &m));
+    manifest_release(&m);
+    CHECK_STATUS(OK, file_list_dir(&names, folder));
+    for (size_t i = 0; i < names.count; i++) files += strstr(names.paths[i], "-of-") != NULL;
+    file_list_release(&names);
+    return files;
+}
+
+static void check_whole(const struct saved *s, const char *folder)
+{
+    struct model_files m;
+    size_t tensors = 0;
+    float *got = heap(s->layout.elements * sizeof *got);
+    CHECK_STATUS(OK, model_files_open(&m, folder));
+    for (size_t f = 0; f < m.count; f++) {
+        tensors += m.files[f].count;
+        for (size_t i = 1; i < m.files[f].count; i++)
+            CHECK(strcmp(m.files[f].tensors[i - 1].name, m.files[f].tensors[i].name) < 0);
+    }
+    CHECK(tensors == (size_t)s->layout.num_tensors);
+    for (int i = 0; i < s->layout.num_tensors; i++) {
+        const struct safetensors *file;
+        char name[96];
+        tensor_place_name(&s->layout.tensors[i], true, name);
+        const struct safetensors_tensor *t = model_files_find(&m, name, &file);
+        CHECK(t && t->elements == s->layout.tensors[i].elements);
+        CHECK_STATUS(OK, safetensors_read_f32(file, t, got + s->layout.tensors[i].offset));
+    }
+    CHECK(same_tensors(&s->layout, got, s->weights));
+    model_files_close(&m);
+    free(got);
+}
+
+TEST(a_model_of_any_number_of_files_is_the_same_model)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *folder = test_folder();
+    CHECK(cut(&s, UINT64_MAX, SAFETENSORS_F32, folder) == 1);
+    CHECK(is_there(folder, "model-00001-of-00001.safetensors"));
+    check_whole(&s, folder);
+    folder = test_folder();
+    CHECK(cut(&s, 4000, SAFETENSORS_F32, folder) > 2);
+    check_whole(&s, folder);
+    /* A tensor larger than a file may be has one of its own. */
+    folder = test_folder();
+    CHECK(cut(&s, 1, SAFETENSORS_F32, folder) == (size_t)s.layout.num_tensors);
+    check_whole(&s, folder);
+    saved_close(&s);
+}
+
+TEST(the_index_counts_the_bytes_of_the_tensors)
+{
+    struct saved s;
+    struct json *root;
+    int64_t total;
+    saved_open(&s, true);
+    const char *folder = test_folder();
+    cut(&s, 4000, SAFETENSORS_BF16, folder);
+    CHECK_STATUS(OK, json_read(test_path(folder, "model.safetensors.index.json"), 1 << 20, &root));
+    CHECK_STATUS(OK, json_get_int(json_get(root, "metadata"), "total_size", 0, 1 << 30, &total));
+    CHECK(total == 2 * s.layout.parameters);
+    CHECK(json_count(json_get(root, "weight_map")) == (size_t)s.layout.num_tensors);
+    CHECK(!json_get(json_get(root, "weight_map"), "lm_head.weight"));
+    json_free(root);
+    saved_close(&s);
+}
+
+static enum status no_tensor(void *context, const struct tensor_place *t, const float **values)
+{
+    *values = NULL;
+    if (t->layer < *(int *)context) FAIL(DEVICE, "layer %d is gone", t->layer);
+    return STATUS_OK;
+}
+
+TEST(a_source_that_fails_ends_the_writing)
+{
+    struct saved s;
+    int first = 100;
+    saved_open(&s, false);
+    struct manifest m = {.folder = test_folder(), .step = 1};
+    struct tensor_source source = {no_tensor, &first};
+    struct shards how = {.stem = "model",
+                         .parts = plain,
+                         .sources = &source,
+                         .num_parts = 1,
+                         .dtype = SAFETENSORS_F32,
+                         .most_bytes = 1 << 20,
+                         .index = SHARDS_NO_INDEX};
+    CHECK_STATUS(DEVICE, shards_write(&how, &s.layout, &m));
+    CHECK_MESSAGE("is gone");
+    manifest_release(&m);
+    saved_close(&s);
+}
