@@ -14,7 +14,7 @@ TEST(tokens_are_found_by_bytes_and_by_id)
 {
     enum { MANY = 5000 };
     struct vocabulary v;
-    char name[16];
+    char name[32];
     add_single_bytes(&v);
     for (int i = 0; i < MANY; i++) {
         snprintf(name, sizeof name, "token %d", i);
