@@ -241,8 +241,7 @@ static enum status load_file(struct config *c, const char *path)
     struct text bytes = {0};
     struct toml *tree = NULL;
     enum status st = file_read(path, MOST_BYTES, &bytes);
-    if (!st && toml_parse(bytes.data, bytes.len, path, &tree))
-        st = STATUS_CONFIG;
+    if (!st && toml_parse(bytes.data, bytes.len, path, &tree)) st = STATUS_CONFIG;
     text_release(&bytes);
     TRY(st);
     keep(c, tree);

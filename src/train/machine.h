@@ -11,6 +11,6 @@ struct machine {
     const struct ops *ops;
     const struct plan *plan;
     struct queue *on;
-    struct comm comm; /* every rank of the run */
+    struct comm comm;  /* every rank of the run */
     double peak_flops; /* of one rank, per second, in the computing dtype; 0: unknown */
 };
