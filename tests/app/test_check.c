@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "system/runs.h"
+
+struct place {
+    const char *corpus, *config;
+};
+
+static struct place place(void)
+{
+    const char *folder = test_folder();
+    struct place p = {test_path(folder, "corpus.txt"), test_path(folder, "run.toml")};
+    runs_write_corpus(p.corpus, 3000);
+    runs_write_config(p.config, p.corpus);
+    return p;
+}
+
+TEST(check_says_that_a_configuration_is_fine_and_trains_nothing)
+{
+    struct place p = place();
+    struct text out = {0};
+    struct json *v;
+    CHECK(LLAMERO(&out, NULL, "check", p.config) == 0);
+    CHECK(strstr(out.data, "2 blocks of width 32, 40 steps of 128 tokens"));
+    CHECK(LLAMERO(&out, NULL, "check", p.config, "--json") == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "check", &v));
+    CHECK(json_true(json_get(v, "ok")) && !json_string(json_get(v, "message"))[0]);
+    json_free(v);
+    CHECK(!file_exists("outputs"));
+    text_release(&out);
+}
+
+TEST(check_finds_what_only_the_data_and_the_ranks_show)
+{
+    struct place p = place();
+    struct text out = {0}, err = {0};
+    struct json *v;
+    CHECK(LLAMERO(NULL, &err, "check", p.config, "data.tokenizer=/nowhere.model") == 66);
+    CHECK(strstr(err.data, "/nowhere.model"));
+    CHECK(remove(p.corpus) == 0);
+    CHECK(LLAMERO(&out, &err, "check", p.config, "--json") == 66);
+    CHECK(strstr(err.data, "corpus.txt"));
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "check", &v));
+    CHECK(!json_true(json_get(v, "ok")));
+    CHECK(strstr(json_string(json_get(v, "message")), "corpus.txt"));
+    json_free(v);
+    CHECK(LLAMERO(NULL, &err, "check", p.config, "--ranks", "8",
+                  "parallelism.tensor_parallel_degree=3") == 78);
+    CHECK(strstr(err.data, "do not make 8 ranks"));
+    CHECK(LLAMERO(NULL, &err, "check", p.config, "model.n_heads=5") == 78);
+    CHECK(LLAMERO(NULL, &err, "check", p.config, "--ranks", "0") == 64);
+    text_release(&out), text_release(&err);
+}
