@@ -82,6 +82,13 @@ out:
     return st;
 }
 
+/* As the model was trained; a plain Hugging Face folder says only how far its positions go. */
+static int64_t row_length(const struct loaded *l)
+{
+    int64_t seq_len = l->config.training.seq_len, most = l->model.shape.max_context;
+    return most > 0 && most < seq_len ? most : seq_len;
+}
+
 enum status command_eval(int argc, char **argv)
 {
     const char *tokenizer = "", *column = "text";
@@ -114,8 +121,8 @@ enum status command_eval(int argc, char **argv)
     enum status st = STATUS_OK;
     TRY_OUT(
         loaded_open(&e.loaded, a.words[0], tokenizer, a.settings, a.num_settings, (int)seq_len));
-    TRY_OUT(
-        open_evaluator(&e, (int)rows, (int)(seq_len ? seq_len : e.loaded.config.training.seq_len)));
+    if (!seq_len) seq_len = row_length(&e.loaded);
+    TRY_OUT(open_evaluator(&e, (int)rows, (int)seq_len));
     TRY_OUT(evaluate_source(&e, &source, batches, &v));
     report(&v, !e.evaluator.causal, json);
 out:
