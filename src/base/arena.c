@@ -12,7 +12,11 @@ enum status arena_init(struct arena *a, size_t size)
     if (p == MAP_FAILED)
         FAIL(MEMORY, "the system has no %.2f GiB for this run; `plan` shows what needs them",
              (double)size / (1 << 30));
-    memset(p, 0, size);
+    madvise(p, size, MADV_HUGEPAGE); /* a wish: fewer faults now, fewer misses later */
+    enum { PIECE = 1 << 22 };
+#pragma omp parallel for schedule(static)
+    for (size_t at = 0; at < size; at += PIECE)
+        memset((unsigned char *)p + at, 0, size - at < PIECE ? size - at : PIECE);
     a->base = p;
     return STATUS_OK;
 }

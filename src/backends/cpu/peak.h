@@ -8,5 +8,6 @@
 #include "tensor/dtype.h"
 #include "tensor/queue.h"
 
-/* FLOP/s over all threads of the queue: the median of several bursts, about 50 ms in all. */
+/* FLOP/s over all threads of the queue: the best of several bursts, since other processes can only
+ * take away; about 50 ms in all. */
 double cpu_peak_flops(const struct queue *on, enum dtype dtype);
