@@ -115,32 +115,55 @@ static bool unescape_unicode(const char **from, const char *end, char **to)
     return true;
 }
 
-static enum status unescape(const struct scanner *s, const char *raw, size_t len, struct text *out)
+static enum status unescape(struct scanner *s, const char *raw, size_t len, struct text *out)
 {
     static const char from_escape[] = "\"\\/bfnrt", to_escape[] = "\"\\/\b\f\n\r\t";
     text_clear(out);
     text_reserve(out, len); /* unescaped text is never longer */
     char *to = out->data;
-    for (const char *at = raw, *end = raw + len; at < end;) {
-        const char *stop = memchr(at, '\\', (size_t)(end - at));
-        size_t plain = (size_t)((stop ? stop : end) - at);
-        memcpy(to, at, plain);
-        to += plain, at += plain;
+    s->at = raw; /* where an error is told */
+    for (const char *end = raw + len; s->at < end;) {
+        const char *stop = memchr(s->at, '\\', (size_t)(end - s->at));
+        size_t plain = (size_t)((stop ? stop : end) - s->at);
+        memcpy(to, s->at, plain);
+        to += plain, s->at += plain;
         if (!stop) break;
-        if (end - at < 2) return wrong(s, "an escape is cut off");
-        const char *found = strchr(from_escape, at[1]);
-        at += 2;
-        if (at[-1] == 'u') {
-            if (!unescape_unicode(&at, end, &to)) return wrong(s, "\\u needs four hex digits");
-        } else if (found && at[-1]) {
+        const char *after = stop + 2; /* the string ended at a quote that no \ escapes */
+        const char *found = strchr(from_escape, stop[1]);
+        if (stop[1] == 'u') {
+            if (!unescape_unicode(&after, end, &to)) return wrong(s, "\\u needs four hex digits");
+        } else if (found && stop[1]) {
             *to++ = to_escape[found - from_escape];
         } else {
             return wrong(s, "no such escape");
         }
+        s->at = after;
     }
     out->len = (size_t)(to - out->data);
     *to = 0;
-    if (!utf8_valid(out->data, out->len)) return wrong(s, "the text is not UTF-8");
+    s->at = raw;
+    if (!utf8_valid(out->data, out->len)) return wrong(s, "the string is not UTF-8");
+    return STATUS_OK;
+}
+
+/* A key and its colon; *same: it is the wanted one, escaped or not. */
+static enum status read_key(struct scanner *s, const char *key, struct text *work, bool *same)
+{
+    size_t raw = 0;
+    if (peek(s) != '"') return wrong(s, "expected a key");
+    const char *name = ++s->at;
+    TRY(skip_string(s, &raw));
+    if (memchr(name, '\\', raw)) {
+        const char *after = s->at;
+        TRY(unescape(s, name, raw, work));
+        s->at = after;
+        name = work->data, raw = work->len;
+    }
+    *same = raw == strlen(key) && !memcmp(name, key, raw);
+    skip_space(s);
+    if (peek(s) != ':') return wrong(s, "expected : after a key");
+    s->at++;
+    skip_space(s);
     return STATUS_OK;
 }
 
@@ -148,32 +171,34 @@ enum status jsonl_text(const char *line, size_t len, const char *key, const char
                        struct text *out)
 {
     struct scanner s = {line, line, line + len, where};
-    size_t key_len = strlen(key), raw = 0;
+    const char *text = NULL;
+    size_t raw = 0;
+    if (len >= 3 && !memcmp(line, "\xEF\xBB\xBF", 3)) s.at += 3; /* a byte order mark */
     skip_space(&s);
     if (peek(&s) != '{') return wrong(&s, "not a JSON object");
     s.at++;
-    for (;;) {
-        skip_space(&s);
-        if (peek(&s) == '}') FAIL(DATA, "%s: the line has no key \"%s\"", where, key);
-        if (peek(&s) != '"') return wrong(&s, "expected a key");
-        const char *name = ++s.at;
-        TRY(skip_string(&s, &raw));
-        bool wanted = raw == key_len && !memcmp(name, key, raw);
-        skip_space(&s);
-        if (peek(&s) != ':') return wrong(&s, "expected : after a key");
-        s.at++;
-        skip_space(&s);
+    skip_space(&s);
+    for (bool more = peek(&s) != '}'; more;) {
+        bool wanted = false;
+        TRY(read_key(&s, key, out, &wanted));
+        if (wanted && text) FAIL(DATA, "%s: the line names \"%s\" twice", where, key);
+        if (wanted && peek(&s) != '"')
+            FAIL(DATA, "%s: the value of \"%s\" is not a string", where, key);
         if (wanted) {
-            if (peek(&s) != '"') FAIL(DATA, "%s: the value of \"%s\" is not a string", where, key);
-            const char *text = ++s.at;
+            text = ++s.at;
             TRY(skip_string(&s, &raw));
-            return unescape(&s, text, raw, out);
+        } else {
+            TRY(skip_value(&s));
         }
-        TRY(skip_value(&s));
         skip_space(&s);
-        if (peek(&s) == ',')
-            s.at++;
-        else if (peek(&s) != '}')
-            return wrong(&s, "expected , or }");
+        more = peek(&s) == ',';
+        s.at += more;
+        skip_space(&s);
     }
+    if (peek(&s) != '}') return wrong(&s, "expected , or }");
+    s.at++;
+    skip_space(&s);
+    if (s.at < s.end) return wrong(&s, "there is more after the object");
+    if (!text) FAIL(DATA, "%s: the line has no key \"%s\"", where, key);
+    return unescape(&s, text, raw, out);
 }

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "data/jsonl.h"
+
+static enum status pull(const char *line, const char *key, struct text *out)
+{
+    return jsonl_text(line, strlen(line), key, "a.jsonl, line 3", out);
+}
+
+static void check_text(const char *line, const char *want)
+{
+    struct text t = {0};
+    CHECK_STATUS(OK, pull(line, "text", &t));
+    if (t.len != strlen(want) || memcmp(t.data, want, t.len)) fail_msg("%s: %s", line, t.data);
+    text_release(&t);
+}
+
+static void check_refused(const char *line, const char *why)
+{
+    struct text t = {0};
+    CHECK_STATUS(DATA, pull(line, "text", &t));
+    CHECK_MESSAGE("a.jsonl, line 3: ");
+    CHECK_MESSAGE(why);
+    text_release(&t);
+}
+
+TEST(jsonl_finds_the_key_among_members_of_any_kind)
+{
+    check_text("{\"text\":\"a\"}", "a");
+    check_text(" \t{ \"text\" : \"a b\" } \r", "a b");
+    check_text("{\"n\": -1.5e3, \"t\": true, \"x\": null, \"text\": \"a\"}", "a");
+    check_text("{\"meta\": {\"text\": \"no\", \"l\": [1, [\"}\", \"]\\\"\"]]}, \"text\": \"a\"}",
+               "a");
+    check_text("{\"text\": \"a\", \"after\": [{}, []]}", "a");
+    check_text("{\"other\": \"text\", \"text\": \"\"}", "");
+    check_text("{\"tex\": \"no\", \"texts\": \"no\", \"text\": \"a\"}", "a");
+    check_text("\xEF\xBB\xBF{\"text\": \"a\"}", "a");
+}
+
+TEST(jsonl_compares_keys_as_they_read_not_as_they_are_written)
+{
+    struct text t = {0};
+    check_text("{\"t\\u0065xt\": \"a\"}", "a");
+    CHECK_STATUS(OK, pull("{\"caf\\u00e9\": \"a\"}", "caf\xC3\xA9", &t));
+    CHECK_STATUS(OK, pull("{\"a\\\"b\\\\\": \"a\"}", "a\"b\\", &t));
+    CHECK_STATUS(DATA, pull("{\"a\\\\b\": \"a\"}", "a\\\\b", &t));
+    text_release(&t);
+}
+
+TEST(jsonl_unescapes_everything_json_can_escape)
+{
+    check_text("{\"text\": \"\\\"\\\\\\/\\b\\f\\n\\r\\t.\"}", "\"\\/\b\f\n\r\t.");
+    check_text("{\"text\": \"\\u0041\\u00e9\\u20AC\\uD83D\\uDE00\"}",
+               "A\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
+    check_text("{\"text\": \"\xC3\xA9 \xF0\x9F\x98\x80\"}", "\xC3\xA9 \xF0\x9F\x98\x80");
+    check_text("{\"text\": \"ends in \\\\\"}", "ends in \\");
+    check_text("{\"text\": \"\\\\\\\\\\\"\"}", "\\\\\"");
+    struct text t = {0};
+    CHECK_STATUS(OK, pull("{\"text\": \"a\\u0000b\"}", "text", &t));
+    CHECK(t.len == 3 && !memcmp(t.data, "a\0b", 3));
+    text_release(&t);
+}
+
+TEST(jsonl_replaces_halves_of_surrogate_pairs)
+{
+    check_text("{\"text\": \"\\ud83d\"}", "\xEF\xBF\xBD");
+    check_text("{\"text\": \"\\ud83dx\"}", "\xEF\xBF\xBDx");
+    check_text("{\"text\": \"\\ude00\\ud83d\"}", "\xEF\xBF\xBD\xEF\xBF\xBD");
+    check_text("{\"text\": \"\\ud83d\\ud83d\\ude00\"}", "\xEF\xBF\xBD\xF0\x9F\x98\x80");
+    check_text("{\"text\": \"\\ud83d\\u0041\"}", "\xEF\xBF\xBD"
+                                                 "A");
+    check_text("{\"text\": \"\\ud83d\\n\"}", "\xEF\xBF\xBD\n");
+}
+
+TEST(jsonl_refuses_bad_escapes_and_bytes_and_says_where)
+{
+    check_refused("{\"text\": \"\\x41\"}", "byte 10 of the line: no such escape");
+    check_refused("{\"text\": \"abc\\u12g4\"}", "byte 13 of the line: \\u needs four hex digits");
+    check_refused("{\"text\": \"\\u12\"}", "four hex digits");
+    check_refused("{\"text\": \"\\ud83d\\u12\"}", "four hex digits");
+    check_refused("{\"text\": \"\xFF\"}", "not UTF-8");
+    check_refused("{\"text\": \"\xC0\x80\"}", "not UTF-8");
+    check_refused("{\"text\": \"\xED\xA0\x80\"}", "not UTF-8");
+    check_refused("{\"text\": \"cut \xE2\x82\"}", "not UTF-8");
+}
+
+TEST(jsonl_refuses_lines_that_are_not_one_object)
+{
+    static const struct {
+        const char *line, *why;
+    } cases[] = {
+        {"", "not a JSON object"},
+        {"   ", "not a JSON object"},
+        {"[\"text\"]", "not a JSON object"},
+        {"\"text\"", "not a JSON object"},
+        {"{", "expected a key"},
+        {"{text: 1}", "expected a key"},
+        {"{\"text", "a string has no end"},
+        {"{\"text\"", "expected :"},
+        {"{\"text\": ", "is not a string"},
+        {"{\"text\": \"a", "a string has no end"},
+        {"{\"text\": \"a\\\"}", "a string has no end"},
+        {"{\"text\": \"a\"", "expected , or }"},
+        {"{\"text\": \"a\",}", "expected a key"},
+        {"{\"text\": \"a\" \"b\"}", "expected , or }"},
+        {"{\"text\": \"a\"} x", "there is more after the object"},
+        {"{\"text\": \"a\"}{\"text\": \"b\"}", "there is more after the object"},
+        {"{\"a\": , \"text\": \"b\"}", "a value is missing"},
+        {"{\"a\": }", "a value is missing"},
+        {"{\"a\": [1, ", "the line ends early"},
+        {"{\"a\": 1 2, \"text\": \"b\"}", "expected , or }"},
+        {"{}", "no key \"text\""},
+        {"{\"a\": {\"text\": \"b\"}}", "no key \"text\""},
+        {"{\"text\": \"a\", \"text\": \"b\"}", "names \"text\" twice"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_refused(cases[i].line, cases[i].why);
+}
+
+TEST(jsonl_refuses_values_that_are_not_strings)
+{
+    static const char *const values[] = {"1", "null", "true", "[\"a\"]", "{\"text\": \"a\"}"};
+    char line[64];
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        snprintf(line, sizeof line, "{\"text\": %s}", values[i]);
+        check_refused(line, "the value of \"text\" is not a string");
+    }
+}
+
+TEST(jsonl_bounds_the_depth_and_not_the_length)
+{
+    enum { DEEP = 1000000 };
+    struct text line = {0}, t = {0};
+    for (int depth = 200; depth <= 201; depth++) {
+        text_clear(&line);
+        text_adds(&line, "{\"a\": ");
+        for (int i = 0; i < depth; i++) text_adds(&line, "[");
+        for (int i = 0; i < depth; i++) text_adds(&line, "]");
+        text_adds(&line, ", \"text\": \"x\"}");
+        if (depth == 200)
+            check_text(line.data, "x");
+        else
+            check_refused(line.data, "nested too deep");
+    }
+    text_clear(&line);
+    text_adds(&line, "{\"a\": ");
+    for (int i = 0; i < DEEP; i++) text_adds(&line, "{");
+    check_refused(line.data, "nested too deep");
+    text_clear(&line);
+    text_adds(&line, "{\"text\": \"");
+    for (int i = 0; i < DEEP; i++) text_adds(&line, "\\\\");
+    text_adds(&line, "\"}");
+    CHECK_STATUS(OK, pull(line.data, "text", &t));
+    CHECK(t.len == DEEP);
+    text_release(&line), text_release(&t);
+}
+
+TEST(jsonl_reads_no_further_than_the_line)
+{
+    static const char whole[] = "{\"a\": [1, \"\\u00e9\"], \"text\": \"x\\ud83d\\ude00\"}";
+    struct text t = {0};
+    for (size_t len = 0; len < sizeof whole - 1; len++) {
+        char *cut = heap(len);
+        memcpy(cut, whole, len);
+        CHECK_STATUS(DATA, jsonl_text(cut, len, "text", "cut", &t));
+        free(cut);
+    }
+    text_release(&t);
+}
