@@ -8,16 +8,18 @@
 #include <zlib.h>
 #include <zstd.h>
 
-enum { ROOM = 1 << 16, LONGEST = 1 << 30 };
+enum { ROOM = 1 << 16, LONGEST = 1 << 30, GZIP = 15 + 16 /* window bits, and its header */ };
 
 struct lines {
     char *path;
-    gzFile gz; /* one of the two */
     FILE *file;
+    bool gzip; /* else zstd */
+    z_stream gz;
     ZSTD_DStream *zstd;
-    ZSTD_inBuffer in;
-    unsigned char *packed;
-    size_t pending; /* zstd: what it still expects; 0 at the end of a frame */
+    unsigned char *packed; /* read and not yet unpacked: [used, have) */
+    size_t used, have;
+    bool inside; /* a member or frame has begun and not ended */
+    bool full;   /* the last piece filled its room: more may wait inside */
     struct text plain;
     size_t at; /* in plain */
     bool ended;
@@ -35,18 +37,18 @@ enum status lines_open(struct lines **out, const char *path)
 {
     struct lines *l = *out = heap(sizeof *l);
     l->path = heap_string(path, strlen(path));
+    l->packed = heap(ROOM);
+    l->inside = true; /* no bytes at all are a file cut off */
     enum status st = STATUS_OK;
-    if (ends_in(path, ".gz")) {
-        l->gz = gzopen(path, "rbe");
-        if (!l->gz) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
-        gzbuffer(l->gz, ROOM);
-        return STATUS_OK;
-    }
     l->file = fopen(path, "rbe");
     if (!l->file) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
-    l->zstd = ZSTD_createDStream();
-    l->packed = heap(ROOM);
-    l->in = (ZSTD_inBuffer){l->packed, 0, 0};
+    if (ends_in(path, ".gz")) {
+        l->gzip = inflateInit2(&l->gz, GZIP) == Z_OK;
+        if (!l->gzip) FAIL_OUT(MEMORY, "%s: zlib does not start", path);
+    } else {
+        l->zstd = ZSTD_createDStream();
+        if (!l->zstd) FAIL_OUT(MEMORY, "%s: zstd does not start", path);
+    }
     return STATUS_OK;
 out:
     lines_close(l);
@@ -57,7 +59,7 @@ out:
 void lines_close(struct lines *l)
 {
     if (!l) return;
-    if (l->gz) gzclose(l->gz);
+    if (l->gzip) inflateEnd(&l->gz);
     if (l->file) fclose(l->file);
     ZSTD_freeDStream(l->zstd);
     text_release(&l->plain);
@@ -66,34 +68,40 @@ void lines_close(struct lines *l)
     free(l);
 }
 
-static enum status more_gzip(struct lines *l)
+/* Unpacks into the ROOM bytes at `to`. */
+static enum status unpack_gzip(struct lines *l, char *to, size_t *made)
 {
-    int error, n = gzread(l->gz, l->plain.data + l->plain.len, ROOM);
-    if (n < 0) FAIL(DATA, "%s: %s", l->path, gzerror(l->gz, &error));
-    if (n == 0) {
-        gzerror(l->gz, &error);
-        if (error == Z_BUF_ERROR) FAIL(DATA, "%s: the file is cut off", l->path);
-        l->ended = true;
-    }
-    l->plain.len += (size_t)n;
+    if (!l->inside) inflateReset(&l->gz); /* members may follow each other */
+    l->gz.next_in = l->packed + l->used, l->gz.avail_in = (uInt)(l->have - l->used);
+    l->gz.next_out = (unsigned char *)to, l->gz.avail_out = ROOM;
+    int result = inflate(&l->gz, Z_NO_FLUSH);
+    if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
+        FAIL(DATA, "%s: %s", l->path, l->gz.msg ? l->gz.msg : zError(result));
+    l->used = l->have - l->gz.avail_in;
+    l->inside = result != Z_STREAM_END;
+    *made = ROOM - l->gz.avail_out;
     return STATUS_OK;
 }
 
-static enum status more_zstd(struct lines *l)
+static enum status unpack_zstd(struct lines *l, char *to, size_t *made)
 {
-    if (l->in.pos == l->in.size) {
-        l->in = (ZSTD_inBuffer){l->packed, fread(l->packed, 1, ROOM, l->file), 0};
-        if (ferror(l->file)) FAIL(IO, "%s: %s", l->path, strerror(errno));
-        if (!l->in.size) {
-            if (l->pending) FAIL(DATA, "%s: the file is cut off", l->path);
-            l->ended = true;
-            return STATUS_OK;
-        }
-    }
-    ZSTD_outBuffer out = {l->plain.data + l->plain.len, ROOM, 0};
-    l->pending = ZSTD_decompressStream(l->zstd, &out, &l->in);
-    if (ZSTD_isError(l->pending)) FAIL(DATA, "%s: %s", l->path, ZSTD_getErrorName(l->pending));
-    l->plain.len += out.pos;
+    ZSTD_inBuffer in = {l->packed, l->have, l->used};
+    ZSTD_outBuffer out = {to, ROOM, 0};
+    size_t pending = ZSTD_decompressStream(l->zstd, &out, &in);
+    if (ZSTD_isError(pending)) FAIL(DATA, "%s: %s", l->path, ZSTD_getErrorName(pending));
+    l->used = in.pos;
+    l->inside = pending != 0;
+    *made = out.pos;
+    return STATUS_OK;
+}
+
+static enum status refill(struct lines *l)
+{
+    l->used = 0;
+    l->have = fread(l->packed, 1, ROOM, l->file);
+    if (ferror(l->file)) FAIL(IO, "%s: %s", l->path, strerror(errno));
+    l->ended = !l->have;
+    if (l->ended && l->inside) FAIL(DATA, "%s: the file is cut off", l->path);
     return STATUS_OK;
 }
 
@@ -104,10 +112,13 @@ static enum status more(struct lines *l)
     l->at = 0;
     if (l->plain.len > LONGEST) FAIL(DATA, "%s: a line of more than %d bytes", l->path, LONGEST);
     text_reserve(&l->plain, ROOM);
-    if (l->gz)
-        TRY(more_gzip(l));
-    else
-        TRY(more_zstd(l));
+    if (l->used == l->have && !l->full) TRY(refill(l));
+    if (l->ended) return STATUS_OK;
+    size_t made = 0;
+    char *to = l->plain.data + l->plain.len;
+    TRY(l->gzip ? unpack_gzip(l, to, &made) : unpack_zstd(l, to, &made));
+    l->full = l->inside && made == ROOM;
+    l->plain.len += made;
     return STATUS_OK;
 }
 

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/rig.h"
+
+#include "data/lines.h"
+
+typedef void pack(struct text *out, const void *bytes, size_t len);
+static const struct {
+    const char *name;
+    pack *pack;
+} kinds[] = {{"a.gz", rig_gzip}, {"a.zst", rig_zstd}};
+enum { KINDS = 2 };
+
+/* All lines, each between brackets, or the failure. */
+static enum status read_all(const char *path, struct text *out)
+{
+    struct lines *l = NULL;
+    enum status st = STATUS_OK;
+    bool end = false;
+    text_clear(out);
+    text_adds(out, "");
+    TRY(lines_open(&l, path));
+    for (;;) {
+        const char *line;
+        size_t len;
+        TRY_OUT(lines_next(l, &line, &len, &end));
+        if (end) break;
+        text_adds(out, "[");
+        text_add(out, line, len);
+        text_adds(out, "]");
+    }
+out:
+    lines_close(l);
+    return st;
+}
+
+static void check_lines(int kind, const struct text *packed, const char *want)
+{
+    struct text got = {0};
+    const char *path = rig_bytes(test_folder(), kinds[kind].name, packed->data, packed->len);
+    CHECK_STATUS(OK, read_all(path, &got));
+    CHECK(!strcmp(got.data, want));
+    text_release(&got);
+}
+
+TEST(lines_come_without_their_breaks_the_last_one_with_or_without_it)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {{"one\ntwo\n", "[one][two]"},
+                 {"one\ntwo", "[one][two]"},
+                 {"\n\none\r\n\n", "[][][one\r][]"},
+                 {"", ""}};
+    for (int k = 0; k < KINDS; k++) {
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            struct text packed = {0};
+            kinds[k].pack(&packed, cases[i].text, strlen(cases[i].text));
+            check_lines(k, &packed, cases[i].want);
+            text_release(&packed);
+        }
+    }
+}
+
+TEST(lines_run_on_from_member_to_member)
+{
+    for (int k = 0; k < KINDS; k++) {
+        struct text packed = {0};
+        kinds[k].pack(&packed, "one\ntw", 6);
+        kinds[k].pack(&packed, "", 0);
+        kinds[k].pack(&packed, "o\nthree", 7);
+        check_lines(k, &packed, "[one][two][three]");
+        text_release(&packed);
+    }
+}
+
+TEST(lines_may_be_longer_than_any_buffer)
+{
+    static const size_t lens[] = {65535, 65536, 65537, 100000, 131072, 3000000};
+    for (int k = 0; k < KINDS; k++) {
+        for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
+            struct text packed = {0}, plain = {0}, got = {0};
+            text_reserve(&plain, lens[i] + 4);
+            memset(plain.data, 'x', lens[i]);
+            memcpy(plain.data + lens[i], "\nab", 4);
+            kinds[k].pack(&packed, plain.data, lens[i] + 3);
+            const char *path = rig_bytes(test_folder(), kinds[k].name, packed.data, packed.len);
+            CHECK_STATUS(OK, read_all(path, &got));
+            CHECK(got.len == lens[i] + 6 && !strcmp(got.data + lens[i] + 1, "][ab]"));
+            text_release(&packed), text_release(&plain), text_release(&got);
+        }
+    }
+}
+
+TEST(lines_of_a_file_cut_anywhere_are_refused)
+{
+    for (int k = 0; k < KINDS; k++) {
+        struct text packed = {0}, got = {0};
+        const char *folder = test_folder(), *text = "one\ntwo and more\n";
+        kinds[k].pack(&packed, text, strlen(text));
+        for (size_t len = 0; len < packed.len; len++) {
+            const char *path = rig_bytes(folder, kinds[k].name, packed.data, len);
+            CHECK_STATUS(DATA, read_all(path, &got));
+            CHECK_MESSAGE(path);
+            CHECK_MESSAGE("the file is cut off");
+        }
+        text_release(&packed), text_release(&got);
+    }
+}
+
+TEST(lines_of_a_damaged_file_are_refused)
+{
+    for (int k = 0; k < KINDS; k++) {
+        struct text packed = {0}, got = {0};
+        const char *folder = test_folder();
+        kinds[k].pack(&packed, "one\ntwo\n", 8);
+        size_t whole = packed.len;
+        text_adds(&packed, "garbage");
+        const char *path = rig_bytes(folder, kinds[k].name, packed.data, packed.len);
+        CHECK_STATUS(DATA, read_all(path, &got));
+        CHECK_MESSAGE(path);
+        rig_bytes(folder, kinds[k].name, "{\"text\": \"not packed\"}\n", 23);
+        CHECK_STATUS(DATA, read_all(path, &got));
+        CHECK_MESSAGE(path);
+        packed.data[1] ^= 1;
+        rig_bytes(folder, kinds[k].name, packed.data, whole);
+        CHECK_STATUS(DATA, read_all(path, &got));
+        text_release(&packed), text_release(&got);
+    }
+}
+
+TEST(lines_know_packed_files_by_their_names)
+{
+    CHECK(lines_is_compressed("a.jsonl.gz") && lines_is_compressed("a.txt.zst"));
+    CHECK(!lines_is_compressed("a.jsonl") && !lines_is_compressed("gz"));
+    struct lines *l = NULL;
+    CHECK_STATUS(IO, lines_open(&l, test_path(test_folder(), "none.gz")));
+    CHECK(!l);
+}
