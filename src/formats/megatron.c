@@ -75,6 +75,10 @@ static enum status check_index(const struct megatron *m, const char *path)
             FAIL(DATA, "%s: document %llu begins at sequence %lld", path, (unsigned long long)d,
                  (long long)here);
     }
+    if (first_of(m, 0) || (uint64_t)first_of(m, m->num_documents) != m->num_sequences)
+        FAIL(DATA, "%s: sequences %lld to %lld belong to documents; there are %llu", path,
+             (long long)first_of(m, 0), (long long)first_of(m, m->num_documents),
+             (unsigned long long)m->num_sequences);
     return STATUS_OK;
 }
 
