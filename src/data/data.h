@@ -6,9 +6,10 @@
  *          mixture, in windows that are shuffled, cuts them into rows, and depends on no other
  *          stream.  A loader that is share `share` of `num_shares` yields the rows g with
  *          g mod num_shares == share, so any number of loaders sees the same rows in the same
- * order. Memory   The loader owns its rings and windows; a batch is the caller's. Resume   The
- * cursor is a few integers a stream; it is that of the rows handed out, not of what the prefetching
- * thread has read ahead. */
+ *          order.
+ * Memory   The loader owns its rings and windows; a batch is the caller's.
+ * Resume   The cursor is a few integers a stream; it is that of the rows handed out, not of what
+ *          the prefetching thread has read ahead. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -57,4 +58,5 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows);
 enum status loader_save(const struct loader *l, struct text *json);
 enum status loader_load(struct loader *l, const struct json *cursor);
 
-int64_t loader_memory_bytes(const struct loader *l); /* bound on what it holds */
+/* What it holds, about, where documents are of 16 KiB and .zst was packed with the usual window. */
+int64_t loader_memory_bytes(const struct loader *l);

@@ -225,6 +225,7 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows)
 static enum status open_sources(struct loader *l)
 {
     const struct data_config *c = l->options.data;
+    if (!c->num_sources) FAIL(CONFIG, "there is no [[data.source]] to read");
     l->sources = heap(c->num_sources * sizeof *l->sources);
     for (size_t i = 0; i < c->num_sources; i++) {
         TRY(source_open(&l->sources[i], &c->sources[i]));
@@ -233,18 +234,30 @@ static enum status open_sources(struct loader *l)
     return STATUS_OK;
 }
 
-/* As many streams as asked for, or the largest power of two that every source has documents for. */
+/* Fewer streams, until each has a document of the source. */
+static enum status fit_streams(struct loader *l, size_t source, uint64_t *streams)
+{
+    bool can = false;
+    for (uint64_t V = *streams;; V = 1ull << (63 - __builtin_clzll(V - 1))) {
+        TRY(stream_can_share(&l->rules, source, V, &can));
+        *streams = V;
+        if (can) return STATUS_OK;
+        if (V == 1) break;
+    }
+    FAIL(DATA, "%s: there is no document in it%s", l->options.data->sources[source].path,
+         l->rules.validation_share > 0 ? ", but for what data.validation_share parts" : "");
+}
+
+/* As many streams as asked for, or the largest power of two that every source has documents for.
+ * A single pass has one, and it may be empty. */
 static enum status choose_streams(struct loader *l)
 {
     const struct data_config *c = l->options.data;
     uint64_t wanted = l->options.once ? 1 : (uint64_t)c->streams, V = wanted;
-    uint64_t each = c->validation_share > 0 && !l->options.once ? 8 : 1;
     bool packed = false;
     for (size_t i = 0; i < l->rules.num_sources; i++) {
-        uint64_t have = source_count(&l->sources[i], V * each) / each;
         packed |= l->sources[i].kind == SOURCE_PACKED;
-        if (have >= V) continue;
-        for (V = 1; V * 2 <= have;) V *= 2;
+        if (!l->options.once) TRY(fit_streams(l, i, &V));
     }
     if (V < wanted)
         log_line(LOG_INFO,
@@ -301,7 +314,6 @@ static enum status open_loader(struct loader *l)
     const struct loader_options *o = &l->options;
     TRY(open_sources(l));
     TRY(open_tokens(l));
-    TRY(choose_streams(l));
     l->rules.sources = l->sources;
     l->rules.seed = (uint64_t)(o->data->seed < 0 ? 0 : o->data->seed);
     l->rules.window = o->once ? 1 : (uint64_t)o->data->shuffle_window;
@@ -309,6 +321,7 @@ static enum status open_loader(struct loader *l)
     l->rules.held_out = o->validation;
     l->rules.once = o->once;
     l->rules.overlap = o->data->row_overlap && !l->masked;
+    TRY(choose_streams(l));
     l->cursor_ints = STREAM_INTS + SHARE_INTS * l->rules.num_sources;
     l->streams = heap(l->rules.num_streams * sizeof *l->streams);
     l->cursors = heap(l->rules.num_streams * l->cursor_ints * sizeof *l->cursors);
@@ -358,10 +371,12 @@ static uint32_t settings_fingerprint(const struct loader *l)
 {
     const struct loader_options *o = &l->options;
     struct text t = {0};
-    text_addf(&t, "%llu %d %llu %d %d %d %.17g %s %.17g", (unsigned long long)l->rules.seed,
-              o->seq_len, (unsigned long long)l->rules.window, o->data->bos, o->data->eos,
-              l->rules.overlap, l->rules.validation_share, o->objective->name,
-              l->masked ? o->objective->mask_probability : 0);
+    text_addf(&t, "%llu %d %llu %d %d %d %.17g %s %.17g %d %s %lld",
+              (unsigned long long)l->rules.seed, o->seq_len, (unsigned long long)l->rules.window,
+              o->data->bos, o->data->eos, l->rules.overlap, l->rules.validation_share,
+              o->objective->name, l->masked ? o->objective->mask_probability : 0,
+              l->masked ? l->mask_id : -1, o->tokenizer ? tokenizer_kind(o->tokenizer) : "",
+              o->tokenizer ? (long long)tokenizer_vocab_size(o->tokenizer) : 0);
     uint32_t sum = checksum_crc32c(0, t.data, t.len);
     text_release(&t);
     return sum;
@@ -392,7 +407,8 @@ static enum status check_origin(const struct loader *l, const struct json *curso
     TRY(json_get_int(cursor, "settings", 0, UINT32_MAX, &sum));
     if (sum != settings_fingerprint(l))
         FAIL(DATA, "the checkpoint's data cursor is of other settings of the data (seed, seq_len, "
-                   "shuffle_window, bos, eos, row_overlap, validation_share, objective)");
+                   "shuffle_window, bos, eos, row_overlap, validation_share, tokenizer, "
+                   "objective)");
     if (json_count(sources) != l->rules.num_sources)
         FAIL(DATA, "the checkpoint's data cursor is of %zu sources; there are %zu",
              json_count(sources), l->rules.num_sources);
@@ -425,10 +441,10 @@ enum status loader_load(struct loader *l, const struct json *cursor)
         for (size_t j = 0; j < l->cursor_ints; j++, v = json_next(v))
             if (!v || !json_as_int(v, -1, most, &ints[j]))
                 FAIL(DATA, "the data cursor of stream %llu is damaged", (unsigned long long)i);
-        if (ints[2] >= (int64_t)l->rules.num_sources || ints[0] < 0 || ints[1] < 0 || ints[3] < 0 ||
-            (ints[1] > 0 && ints[2] < 0))
-            FAIL(DATA, "the data cursor of stream %llu is damaged", (unsigned long long)i);
-        stream_load(&l->streams[i], ints);
+        if (l->tokens.vocab_size && ints[4] >= l->tokens.vocab_size)
+            FAIL(DATA, "the data cursor of stream %llu holds the id %lld; the vocabulary has %lld",
+                 (unsigned long long)i, (long long)ints[4], (long long)l->tokens.vocab_size);
+        TRY(stream_load(&l->streams[i], ints));
     }
     l->handed_out = l->made = (uint64_t)(next / l->options.num_shares);
     return STATUS_OK;
@@ -436,12 +452,12 @@ enum status loader_load(struct loader *l, const struct json *cursor)
 
 int64_t loader_memory_bytes(const struct loader *l)
 {
-    enum { ENCODER = 5 << 20, DOCUMENT = 16 << 10 };
+    enum { ENCODER = 5 << 20, DOCUMENT = 16 << 10, UNPACKING = 5 << 19 };
     int64_t row = (int64_t)l->options.seq_len * 16 + (int64_t)l->cursor_ints * 8;
     int64_t share = (int64_t)l->rules.window * (int64_t)(sizeof(struct found) + 4);
     bool packed = false;
     for (size_t i = 0; i < l->rules.num_sources; i++) packed |= l->sources[i].kind == SOURCE_PACKED;
-    if (packed) share += (int64_t)l->rules.window * DOCUMENT + (1 << 20);
+    if (packed) share += (int64_t)l->rules.window * DOCUMENT + UNPACKING;
     int64_t streams = (int64_t)l->rules.num_streams * ((int64_t)l->rules.num_sources * share +
                                                        DOCUMENT + (int64_t)l->cursor_ints * 8);
     return (int64_t)l->num_slots * row + streams + (l->tokens.encoder ? ENCODER : 0);

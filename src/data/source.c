@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 4096 };
+enum { CHUNK = 4096, LONGEST = 1 << 30, KEPT = 1 << 20 };
 
 static bool ends_in(const char *path, const char *suffix)
 {
@@ -51,9 +51,11 @@ static enum status open_file(struct source *s, const char *path)
     s->kind = kind;
     uint64_t size;
     if (kind == SOURCE_TOKENS) {
+        const struct file_map *idx = &f->tokens.idx;
         TRY(megatron_open(&f->tokens, path));
         s->places += f->tokens.num_documents;
         size = f->tokens.bin.size;
+        s->fingerprint = checksum_crc32c(s->fingerprint, idx->data, idx->size);
     } else if (kind == SOURCE_PACKED) {
         TRY(file_size(path, &size));
     } else {
@@ -67,6 +69,17 @@ static enum status open_file(struct source *s, const char *path)
     return STATUS_OK;
 }
 
+/* Is it the .bin of an .idx that is in the list, too? */
+static bool has_index(const struct file_list *list, const char *path)
+{
+    size_t n = strlen(path);
+    for (size_t i = 0; ends_in(path, ".bin") && i < list->count; i++)
+        if (ends_in(list->paths[i], ".idx") && strlen(list->paths[i]) == n &&
+            !memcmp(list->paths[i], path, n - 4))
+            return true;
+    return false;
+}
+
 /* A prefix of .bin/.idx, or everything a pattern matches; of a pair the .idx alone is taken. */
 static enum status open_files(struct source *s, const char *path)
 {
@@ -74,16 +87,13 @@ static enum status open_files(struct source *s, const char *path)
     struct file_list list = {0};
     enum status st = STATUS_OK;
     text_addf(&idx, "%s.idx", path);
-    if (file_exists(idx.data)) {
+    if (file_exists(idx.data) && (!file_exists(path) || file_is_dir(path))) {
         st = open_file(s, idx.data);
         goto out;
     }
     TRY_OUT(file_glob(&list, path));
     for (size_t i = 0; i < list.count; i++) {
-        if (ends_in(list.paths[i], ".bin") && i + 1 < list.count &&
-            ends_in(list.paths[i + 1], ".idx"))
-            continue;
-        TRY_OUT(open_file(s, list.paths[i]));
+        if (!has_index(&list, list.paths[i])) TRY_OUT(open_file(s, list.paths[i]));
     }
 out:
     file_list_release(&list);
@@ -115,21 +125,6 @@ void source_close(struct source *s)
     *s = (struct source){0};
 }
 
-uint64_t source_count(const struct source *s, uint64_t enough)
-{
-    uint64_t lines = 0;
-    if (s->kind == SOURCE_PACKED) return enough;
-    if (s->kind != SOURCE_LINES) return s->places < enough ? s->places : enough;
-    for (size_t i = 0; i < s->num_files && lines < enough; i++) {
-        const unsigned char *at = s->files[i].map.data, *end = at + s->files[i].map.size;
-        for (; at < end && lines < enough; lines++) {
-            const unsigned char *stop = memchr(at, '\n', (size_t)(end - at));
-            at = stop ? stop + 1 : end;
-        }
-    }
-    return lines;
-}
-
 void source_reader_close(struct source_reader *r)
 {
     lines_close(r->lines);
@@ -150,6 +145,14 @@ static size_t file_of(const struct source *s, uint64_t place)
     return low;
 }
 
+/* An empty line is no document. */
+static bool is_blank(const void *line, size_t len)
+{
+    const char *at = line, *end = at + len;
+    while (at < end && (*at == ' ' || *at == '\t' || *at == '\r')) at++;
+    return at == end;
+}
+
 /* The next place where a line begins, from anywhere. */
 static void find_line(const struct source *s, uint64_t *place, uint64_t end, struct found *f,
                       bool *none)
@@ -168,7 +171,7 @@ static void find_line(const struct source *s, uint64_t *place, uint64_t end, str
         uint64_t len = stop ? (uint64_t)(stop - data) - at : size - at;
         *f = (struct found){*place, i, at, len, f->text};
         *place += len + (stop != NULL);
-        *none = len == 0 || (len == 1 && data[at] == '\r'); /* an empty line is no document */
+        *none = is_blank(data + at, len);
     }
 }
 
@@ -184,7 +187,7 @@ static uint64_t chunk_begin(const struct source_file *f, uint64_t k)
     const unsigned char *stop = memchr(data + from, '\n', room);
     if (!stop) stop = memchr(data + from, ' ', room);
     if (stop) return (uint64_t)(stop - data) + 1;
-    while (from < size && (data[from] & 0xC0) == 0x80) from++;
+    for (int i = 0; i < 3 && from < size && (data[from] & 0xC0) == 0x80; i++) from++;
     return from;
 }
 
@@ -223,16 +226,23 @@ static enum status find_packed(const struct source *s, struct source_reader *r, 
         size_t len;
         bool end;
         TRY(lines_next(r->lines, &line, &len, &end));
+        if (end && r->file + 1 == s->num_files) {
+            *place = r->next;
+            return STATUS_OK;
+        }
         if (end) {
-            if (r->file + 1 == s->num_files) return STATUS_OK;
             lines_close(r->lines);
             r->lines = NULL;
+            r->line = 0;
             TRY(lines_open(&r->lines, s->files[++r->file].path));
             continue;
         }
+        r->line++;
+        if (is_blank(line, len)) continue;
         uint64_t here = r->next++;
-        if (here < *place || here % shares != share || !len) continue;
-        *f = (struct found){here, r->file, here, len, f->text};
+        if (here < *place || here % shares != share) continue;
+        *f = (struct found){here, r->file, r->line, len, f->text};
+        if (f->text.capacity > KEPT) text_release(&f->text); /* a long one is not kept for ever */
         text_clear(&f->text);
         text_add(&f->text, line, len);
         *place = here + 1;
@@ -267,19 +277,16 @@ static enum status read_text(const struct source *s, const struct found *f, stru
     const char *bytes =
         s->kind == SOURCE_PACKED ? f->text.data : (const char *)file->map.data + f->at;
     size_t len = s->kind == SOURCE_PACKED ? f->text.len : f->len;
-    bool plain = s->kind == SOURCE_CHUNKS, first = true, last = true;
-    if (plain) {
-        first = f->at == 0;
-        last = f->at + f->len == file->map.size;
-    }
-    if (plain || s->packed_text) {
-        if (!utf8_valid(bytes, len))
-            FAIL(DATA, "%s: the text from byte %llu on is not UTF-8", file->path,
-                 (unsigned long long)f->at);
+    bool chunk = s->kind == SOURCE_CHUNKS;
+    bool first = !chunk || f->at == 0, last = !chunk || f->at + f->len == file->map.size;
+    char where[512];
+    snprintf(where, sizeof where, "%.400s, %s %llu", file->path,
+             s->kind == SOURCE_PACKED ? "line" : "from byte", (unsigned long long)f->at);
+    if (len > LONGEST)
+        FAIL(DATA, "%s: a document of %zu bytes; %d at most are read", where, len, LONGEST);
+    if (chunk || s->packed_text) {
+        if (!utf8_valid(bytes, len)) FAIL(DATA, "%s: the text is not UTF-8", where);
     } else {
-        char where[512];
-        snprintf(where, sizeof where, "%.400s, %s %llu", file->path,
-                 s->kind == SOURCE_PACKED ? "line" : "line at byte", (unsigned long long)f->at);
         TRY(jsonl_text(bytes, len, s->config->column, where, &t->text));
         bytes = t->text.data, len = t->text.len;
         if (!len) return STATUS_OK; /* an empty text is no document */
@@ -298,7 +305,7 @@ enum status source_read(const struct source *s, const struct found *f, struct so
             FAIL(CONFIG, "%s is text: data.tokenizer says how to read it", s->config->path);
         return read_text(s, f, t, out);
     }
-    if (f->len > 1 << 30)
+    if (f->len > LONGEST)
         FAIL(DATA, "%s: a document of %llu tokens", s->config->path, (unsigned long long)f->len);
     token_list_reserve(out, f->len);
     TRY(megatron_read(&s->files[f->file].tokens, f->at, t->vocab_size, out->ids + out->count));

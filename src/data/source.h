@@ -1,9 +1,10 @@
 /* source.h -- one source of the mixture as numbered places where documents begin.
  *
  * Kinds    A .jsonl file's documents are its lines; a place is a byte of the files laid end to end.
- *          A .txt file is cut into chunks of about 4 KiB at line ends; a place is the chunk's
- * number. A .bin/.idx document's place is its number.  In .gz and .zst files, which cannot seek, a
- *          place is the number of the line.
+ *          A .txt file is cut into chunks of about 4 KiB at line ends; a place is a chunk's number.
+ *          A .bin/.idx document's place is its number.  In .gz and .zst files, which cannot seek,
+ *          documents are the lines, of text too, and a place is the number of one.
+ *          Lines of nothing but white space are no documents and have no number.
  * Shares   Stream s of V owns the places [s*P/V, (s+1)*P/V); of compressed sources those with
  *          place mod V == s. */
 // SPDX-License-Identifier: Apache-2.0
@@ -30,21 +31,18 @@ struct source {
     struct source_file *files;
     size_t num_files;
     uint64_t places;      /* end of the places; 0 where it is unknown (packed) */
-    uint32_t fingerprint; /* of the files' names and sizes, and of what is read from them */
+    uint32_t fingerprint; /* of the files' names and sizes, .idx files, column and weight */
 };
 
 /* MISSING, DATA, CONFIG: the path matches nothing, the kind is unknown, a file is damaged. */
 enum status source_open(struct source *s, const struct source_config *config);
 void source_close(struct source *s);
 
-/* At least how many documents there are, counting no further than `enough`. */
-uint64_t source_count(const struct source *s, uint64_t enough);
-
 /* A document found, not yet read.  For packed sources `text` holds it; else it lies in the file. */
 struct found {
     uint64_t place;
     size_t file;
-    uint64_t at;  /* byte in the file, or number of the document */
+    uint64_t at;  /* byte in the file, number of the document, or of the line from 1 */
     uint64_t len; /* bytes, or tokens */
     struct text text;
 };
@@ -53,7 +51,8 @@ struct found {
 struct source_reader {
     struct lines *lines;
     size_t file;
-    uint64_t next;
+    uint64_t line; /* lines read of this file */
+    uint64_t next; /* the next document's number */
 };
 void source_reader_close(struct source_reader *r);
 

@@ -6,16 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { KEPT = 1 << 18 }; /* ids a stream keeps room for between documents */
+
+static void share_bounds(const struct stream_rules *r, size_t source, uint64_t number,
+                         uint64_t streams, uint64_t *begin, uint64_t *end)
+{
+    __extension__ typedef unsigned __int128 wide;
+    wide places = r->sources[source].places;
+    *begin = (uint64_t)(places * number / streams);
+    *end = (uint64_t)(places * (number + 1) / streams);
+}
+
 void stream_init(struct stream *s, const struct stream_rules *rules, uint64_t number)
 {
     *s = (struct stream){.rules = rules, .number = number, .source = -1, .carry = -1};
     s->shares = heap(rules->num_sources * sizeof *s->shares);
     for (size_t i = 0; i < rules->num_sources; i++) {
-        __extension__ typedef unsigned __int128 wide;
         struct share *h = &s->shares[i];
-        wide places = rules->sources[i].places;
-        h->begin = (uint64_t)(places * number / rules->num_streams);
-        h->end = (uint64_t)(places * (number + 1) / rules->num_streams);
+        share_bounds(rules, i, number, rules->num_streams, &h->begin, &h->end);
         h->window_at = h->begin;
     }
 }
@@ -48,6 +56,58 @@ static bool is_held_out(const struct stream_rules *r, size_t source, uint64_t pl
 {
     return r->validation_share > 0 &&
            rng_uniform(0, RNG_VALIDATION, source, place) < r->validation_share;
+}
+
+/* The shares of a source that cannot seek are told apart in one reading of it. */
+static enum status count_packed(const struct stream_rules *r, size_t source, uint64_t streams,
+                                struct source_reader *reader, struct found *f, uint64_t *filled)
+{
+    unsigned char *seen = heap(streams);
+    uint64_t place = 0;
+    bool none = false;
+    enum status st = STATUS_OK;
+    for (*filled = 0; *filled < streams && !none;) {
+        TRY_OUT(source_find(&r->sources[source], reader, 0, 1, &place, 0, f, &none));
+        if (none || is_held_out(r, source, f->place) != r->held_out) continue;
+        *filled += !seen[f->place % streams];
+        seen[f->place % streams] = 1;
+    }
+out:
+    free(seen);
+    return st;
+}
+
+static enum status count_seekable(const struct stream_rules *r, size_t source, uint64_t streams,
+                                  struct found *f, uint64_t *filled)
+{
+    bool none = false;
+    for (*filled = 0; *filled < streams; ++*filled) {
+        uint64_t place, end;
+        share_bounds(r, source, *filled, streams, &place, &end);
+        do {
+            TRY(source_find(&r->sources[source], NULL, 0, 1, &place, end, f, &none));
+        } while (!none && is_held_out(r, source, f->place) != r->held_out);
+        if (none) break;
+    }
+    return STATUS_OK;
+}
+
+enum status stream_can_share(const struct stream_rules *r, size_t source, uint64_t streams,
+                             bool *can)
+{
+    struct source_reader reader = {0};
+    struct found f = {0};
+    uint64_t filled = 0;
+    enum status st = STATUS_OK;
+    if (r->sources[source].kind == SOURCE_PACKED)
+        TRY_OUT(count_packed(r, source, streams, &reader, &f, &filled));
+    else
+        TRY_OUT(count_seekable(r, source, streams, &f, &filled));
+    *can = filled == streams;
+out:
+    source_reader_close(&reader);
+    text_release(&f.text);
+    return st;
 }
 
 /* Fisher and Yates, drawn by counter. */
@@ -98,14 +158,14 @@ static enum status next_window(struct stream *s, size_t source, struct share *h,
     if (h->count) return STATUS_OK;
     *none = r->once;
     if (r->once) return STATUS_OK;
-    h->epoch++;
-    h->window_at = h->begin;
-    TRY(load_window(s, source, h));
-    if (!h->count)
-        FAIL(CONFIG, "%s: stream %llu of %llu has no document; lower data.streams",
+    /* The first epoch may have begun before this process; a second one without a token is whole. */
+    if (h->fruitless++)
+        FAIL(DATA, "%s: all documents of stream %llu of %llu are empty; lower data.streams",
              r->sources[source].config->path, (unsigned long long)s->number,
              (unsigned long long)r->num_streams);
-    return STATUS_OK;
+    h->epoch++;
+    h->window_at = h->begin;
+    return load_window(s, source, h);
 }
 
 static size_t choose(const struct stream *s)
@@ -125,6 +185,7 @@ static enum status read_current(struct stream *s, struct source_tokens *t)
 {
     struct share *h = &s->shares[s->source];
     if (!h->loaded) TRY(load_window(s, (size_t)s->source, h));
+    if (s->tokens.capacity > KEPT) token_list_release(&s->tokens);
     s->tokens.count = 0;
     s->restored = false;
     if (h->used < 1 || h->used > h->count)
@@ -132,6 +193,7 @@ static enum status read_current(struct stream *s, struct source_tokens *t)
              s->rules->sources[s->source].config->path);
     TRY(source_read(&s->rules->sources[s->source], &h->window[h->order[h->used - 1]], t,
                     &s->tokens));
+    if (s->tokens.count) h->fruitless = 0;
     return STATUS_OK;
 }
 
@@ -201,17 +263,27 @@ void stream_save(const struct stream *s, int64_t *ints)
     }
 }
 
-void stream_load(struct stream *s, const int64_t *ints)
+enum status stream_load(struct stream *s, const int64_t *ints)
 {
+    const struct stream_rules *r = s->rules;
+    bool good = true;
+    for (size_t i = 0; i < STREAM_INTS + SHARE_INTS * r->num_sources; i++)
+        good &= ints[i] >= (i == 2 || i == 4 ? -1 : 0);
     s->rows = ints[0], s->draws = ints[1], s->source = ints[2];
     s->offset = ints[3], s->carry = ints[4];
-    s->tokens.count = 0;
-    s->restored = s->draws > 0;
-    for (size_t i = 0; i < s->rules->num_sources; i++) {
+    good &= s->source < (int64_t)r->num_sources && (s->source >= 0 || !s->draws);
+    for (size_t i = 0; i < r->num_sources; i++) {
         const int64_t *share = ints + STREAM_INTS + SHARE_INTS * i;
         struct share *h = &s->shares[i];
         h->epoch = (uint64_t)share[0], h->window_at = (uint64_t)share[1];
         h->used = (uint64_t)share[2];
         h->loaded = false;
+        good &= h->window_at >= h->begin;
     }
+    if (!good)
+        FAIL(DATA, "the data cursor of stream %llu is damaged", (unsigned long long)s->number);
+    s->tokens.count = 0;
+    /* `used` is 0 where a single pass has come to its end */
+    s->restored = s->draws > 0 && s->shares[s->source].used > 0;
+    return STATUS_OK;
 }

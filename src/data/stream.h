@@ -21,6 +21,7 @@ struct share {
     uint32_t *order;       /* the shuffle */
     uint64_t count, after; /* documents in it; the place behind it */
     bool loaded;
+    uint64_t fruitless; /* epochs ended since a document had tokens */
 };
 
 struct stream_rules {
@@ -49,11 +50,17 @@ enum { STREAM_INTS = 5, SHARE_INTS = 3 };
 void stream_init(struct stream *s, const struct stream_rules *rules, uint64_t number);
 void stream_release(struct stream *s);
 
+/* Has each of so many streams a document of the source that the rules let it read? */
+enum status stream_can_share(const struct stream_rules *rules, size_t source, uint64_t streams,
+                             bool *can);
+
 /* The next `need` tokens.  begins[i] is set where token i begins a document.  *filled is less than
- * `need` only at the end of a single pass.  CONFIG: a share without documents. */
+ * `need` only at the end of a single pass.  DATA: a damaged document, or all of a share are empty.
+ */
 enum status stream_row(struct stream *s, struct source_tokens *t, int need, int32_t *ids,
                        unsigned char *begins, int *filled);
 
 /* STREAM_INTS + SHARE_INTS * sources integers. */
 void stream_save(const struct stream *s, int64_t *ints);
-void stream_load(struct stream *s, const int64_t *ints);
+/* DATA: they cannot be what stream_save gave. */
+enum status stream_load(struct stream *s, const int64_t *ints);
