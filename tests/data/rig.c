@@ -97,6 +97,35 @@ void rig_add(struct rig *r, const char *path, double weight)
         (struct source_config){.path = path, .column = "text", .weight = weight};
 }
 
+void rig_add_kind(struct rig *r, const char *folder, int kind)
+{
+    static const char *const kinds[] = {"a.txt",       "a.jsonl",   "a.jsonl.gz",
+                                        "a.jsonl.zst", "a.txt.zst", "tokens"};
+    struct text lines = {0}, packed = {0};
+    int lengths[40];
+    rig_lines(&lines, "doc", 60);
+    rig_text(folder, "a.jsonl", lines.data);
+    rig_gzip(&packed, lines.data, lines.len);
+    rig_bytes(folder, "a.jsonl.gz", packed.data, packed.len);
+    text_clear(&packed);
+    rig_zstd(&packed, lines.data, lines.len / 2);
+    rig_zstd(&packed, lines.data + lines.len / 2, lines.len - lines.len / 2);
+    rig_bytes(folder, "a.jsonl.zst", packed.data, packed.len);
+    rig_bytes(folder, "a.txt.zst", packed.data, packed.len);
+    while (lines.len < 48000) rig_lines(&lines, "more", 60);
+    rig_text(folder, "a.txt", lines.data);
+    for (int d = 0; d < 40; d++) lengths[d] = d * 11 % 9;
+    rig_tokens(folder, "tokens", lengths, 40, 0);
+    text_release(&lines), text_release(&packed);
+    if (kind < RIG_KINDS - 1) {
+        rig_add(r, test_path(folder, kinds[kind]), 1);
+        return;
+    }
+    rig_add(r, test_path(folder, "a.txt"), 0.5);
+    rig_add(r, test_path(folder, "a.jsonl.gz"), 1);
+    rig_add(r, test_path(folder, "tokens"), 2.5);
+}
+
 struct loader *rig_open(struct rig *r)
 {
     struct loader *l = NULL;
@@ -132,6 +161,15 @@ void rows_read(struct rows *r, struct loader *l, int T, int B, int64_t most)
         r->count += rows, r->valid += b.valid, r->bytes += b.bytes;
         if (rows < b.B) return;
     }
+}
+
+struct rows rows_of(struct rig *r, int B, int64_t most)
+{
+    struct rows rows = {0};
+    struct loader *l = rig_open(r);
+    rows_read(&rows, l, r->options.seq_len, B, most);
+    loader_close(l);
+    return rows;
 }
 
 void rows_release(struct rows *r)

@@ -29,6 +29,9 @@ struct rig {
 };
 void rig_init(struct rig *r, const char *tokenizer, int seq_len); /* NULL: ids; else "bytes" */
 void rig_add(struct rig *r, const char *path, double weight);
+/* Adds a source of each kind in turn, and at last a mixture; each has documents for 8 streams. */
+enum { RIG_KINDS = 7 };
+void rig_add_kind(struct rig *r, const char *folder, int kind);
 struct loader *rig_open(struct rig *r);
 void rig_release(struct rig *r);
 
@@ -40,6 +43,8 @@ struct rows {
 };
 /* Up to `most` more rows from the loader, B at a time; fewer only at the end of a single pass. */
 void rows_read(struct rows *r, struct loader *l, int T, int B, int64_t most);
+/* Those of a loader opened for it. */
+struct rows rows_of(struct rig *r, int B, int64_t most);
 void rows_release(struct rows *r);
 /* The same `count` rows, from a_at and b_at on. */
 void rows_check_same(const struct rows *a, int64_t a_at, const struct rows *b, int64_t b_at,

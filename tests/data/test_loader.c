@@ -1,0 +1,593 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/rig.h"
+
+#include "base/json.h"
+#include "base/rng.h"
+#include "ops/cross_entropy.h"
+
+#include <dirent.h>
+
+enum { BOS = 256, EOS, MASK };
+
+/* `documents` of the lengths 1, 2, ..., 9, 1, ...; ids count from 0.  Returns how many there are.
+ */
+static int add_tokens(struct rig *r, int documents)
+{
+    int lengths[200], total = 0;
+    const char *folder = test_folder();
+    for (int d = 0; d < documents; d++) total += lengths[d] = 1 + d % 9;
+    rig_tokens(folder, "t", lengths, documents, 0);
+    rig_add(r, test_path(folder, "t"), 1);
+    return total;
+}
+
+TEST(loader_predicts_every_token_once_an_epoch)
+{
+    enum { T = 6, V = 4, DOCUMENTS = 48, EPOCHS = 3 };
+    struct rig r;
+    rig_init(&r, NULL, T);
+    r.data.streams = V;
+    int total = add_tokens(&r, DOCUMENTS), *seen = heap((size_t)total * sizeof *seen);
+    struct rows rows = rows_of(&r, 3, 2 * EPOCHS * total / T);
+    for (int s = 0; s < V; s++) {
+        int share = 0, n = 0;
+        for (int d = s * DOCUMENTS / V; d < (s + 1) * DOCUMENTS / V; d++) share += 1 + d % 9;
+        /* what the stream gives: its first input, then every label */
+        for (int64_t at = (int64_t)s * T, i = -1; n < EPOCHS * share; n++) {
+            int32_t id = i < 0 ? rows.ids[at] : rows.labels[at + i];
+            CHECK(id >= 0 && id < total && seen[id]++ == n / share);
+            if (++i == T) i = 0, at += V * T;
+        }
+    }
+    for (int id = 0; id < total; id++) CHECK(seen[id] == EPOCHS);
+    free(seen);
+    rows_release(&rows);
+    rig_release(&r);
+}
+
+TEST(loader_labels_are_the_next_inputs_also_across_rows)
+{
+    enum { T = 5, V = 3 };
+    for (int overlap = 0; overlap < 2; overlap++) {
+        struct rig r;
+        rig_init(&r, NULL, T);
+        r.data.streams = V;
+        r.data.shuffle_window = 1;
+        r.data.row_overlap = overlap;
+        int total = add_tokens(&r, 30);
+        struct rows rows = rows_of(&r, 2, 3 * V);
+        CHECK(rows.count == 3 * V && rows.valid == 3 * V * T && rows.bytes == 0);
+        for (int64_t g = 0; g < rows.count; g++) {
+            const int32_t *ids = rows.ids + g * T, *labels = rows.labels + g * T;
+            for (int t = 0; t < T; t++) CHECK(labels[t] == ids[t] + 1);
+            /* torchtitan's rows begin behind the label of the last one's end */
+            if (g >= V) CHECK(ids[0] == (ids - V * T)[0] + T + !overlap);
+            if (g < V) CHECK(ids[0] <= total * g / V);
+        }
+        rows_release(&rows);
+        rig_release(&r);
+    }
+}
+
+TEST(loader_puts_the_ends_of_text_around_documents)
+{
+    static const char lines[] = "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n";
+    static const int32_t want[4][8] = {{'a', 'b', 'c', 'a', 'b', 'c', 'a', 'b'},
+                                       {'a', 'b', EOS, 'c', EOS, 'a', 'b', EOS},
+                                       {BOS, 'a', 'b', BOS, 'c', BOS, 'a', 'b'},
+                                       {BOS, 'a', 'b', EOS, BOS, 'c', EOS, BOS}};
+    const char *path = rig_text(test_folder(), "a.jsonl", lines);
+    for (int k = 0; k < 4; k++) {
+        struct rig r;
+        rig_init(&r, "bytes", 8);
+        r.data.streams = r.data.shuffle_window = 1;
+        r.data.bos = k & 2, r.data.eos = k & 1;
+        rig_add(&r, path, 1);
+        struct rows rows = rows_of(&r, 1, 1);
+        CHECK(!memcmp(rows.ids, want[k], sizeof want[k]));
+        rows_release(&rows);
+        rig_release(&r);
+    }
+}
+
+TEST(loader_marks_the_documents_of_a_row)
+{
+    enum { T = 8 };
+    static const char lines[] = "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n";
+    static const int32_t starts[T] = {0, 0, 0, 0, 4, 4, 4, 7};
+    static const int32_t ends[T] = {4, 4, 4, 4, 7, 7, 7, 8};
+    struct rig r;
+    rig_init(&r, "bytes", T);
+    r.data.streams = r.data.shuffle_window = 1;
+    rig_add(&r, rig_text(test_folder(), "a.jsonl", lines), 1);
+    struct rows rows = rows_of(&r, 1, 2);
+    /* [<ab>] [<c>] [<, then |ab>| goes on: the row begins within a document */
+    CHECK(!memcmp(rows.start, starts, sizeof starts));
+    CHECK(!memcmp(rows.end, ends, sizeof ends));
+    CHECK(rows.ids[T] == 'a' && rows.start[T] == 0 && rows.end[T] == 3);
+    CHECK(rows.start[T + 3] == 3 && rows.end[T + 3] == 6);
+    rows_release(&rows);
+    rig_release(&r);
+}
+
+TEST(loader_counts_the_bytes_of_what_is_predicted)
+{
+    struct rig r;
+    rig_init(&r, "bytes", 8);
+    r.data.streams = r.data.shuffle_window = 1;
+    rig_add(&r, rig_text(test_folder(), "a.jsonl", "{\"text\": \"ab\"}\n"), 1);
+    struct rows rows = rows_of(&r, 1, 1); /* <ab><ab>|< */
+    CHECK(rows.valid == 8 && rows.bytes == 4);
+    rows_release(&rows);
+    rig_release(&r);
+}
+
+TEST(loader_masks_as_the_reference_does)
+{
+    enum { T = 64, V = 4, ROWS = 400 };
+    struct rig plain, r;
+    rig_init(&plain, "bytes", T);
+    rig_init(&r, "bytes", T);
+    const char *folder = test_folder();
+    rig_add_kind(&plain, folder, 1);
+    rig_add_kind(&r, folder, 1);
+    plain.data.row_overlap = false;
+    r.objective.name = "masked";
+    /* rows of T tokens end to end, nothing overlaps and nothing is left out */
+    plain.options.seq_len = T - 1;
+    struct rows rows = rows_of(&r, 5, ROWS), raw = rows_of(&plain, 5, ROWS);
+    int64_t masked = 0, ends = 0;
+    for (int64_t g = 0; g < ROWS; g++) {
+        for (int t = 0; t < T; t++) {
+            int64_t i = g * T + t, j = g * (T - 1) + t;
+            int32_t token = t < T - 1 ? raw.ids[j] : raw.labels[j - 1];
+            bool hit = rng_uniform(1, RNG_MASK, (uint64_t)g, (uint64_t)t) < 0.3;
+            CHECK(rows.ids[i] == (hit ? MASK : token));
+            CHECK(rows.labels[i] == (hit ? token : LABEL_IGNORED));
+            masked += hit;
+            ends += hit && token >= BOS;
+        }
+    }
+    CHECK(rows.valid == masked && ends > 0);
+    CHECK(fabs((double)masked - 0.3 * ROWS * T) < 4 * sqrt(0.3 * 0.7 * ROWS * T));
+    rows_release(&rows), rows_release(&raw);
+    rig_release(&plain), rig_release(&r);
+}
+
+TEST(loader_masks_all_or_nothing_at_the_ends_of_the_probability)
+{
+    for (int p = 0; p < 2; p++) {
+        struct rig r;
+        rig_init(&r, "bytes", 16);
+        rig_add_kind(&r, test_folder(), 1);
+        r.objective.name = "masked";
+        r.objective.mask_probability = p;
+        struct rows rows = rows_of(&r, 4, 20);
+        CHECK(rows.valid == p * 20 * 16);
+        for (int i = 0; i < 20 * 16; i++) CHECK((rows.ids[i] == MASK) == p);
+        rows_release(&rows);
+        rig_release(&r);
+    }
+}
+
+TEST(loader_rows_are_the_same_for_any_number_of_loaders_and_any_prefetch)
+{
+    enum { T = 12, V = 8, ROWS = 96 };
+    static const struct {
+        int shares, ahead, B;
+    } cases[] = {{1, 0, 5}, {1, 1, 3}, {1, 7, 4}, {1, 500, 96}, {2, 0, 2}, {4, 3, 6}, {8, 2, 1}};
+    for (int kind = 0; kind < RIG_KINDS; kind++) {
+        struct rig r;
+        rig_init(&r, "bytes", T);
+        r.data.streams = V;
+        r.objective.name = kind % 2 ? "causal" : "masked";
+        rig_add_kind(&r, test_folder(), kind);
+        struct rows want = rows_of(&r, 1, ROWS);
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+            r.options.num_shares = cases[c].shares;
+            r.options.rows_ahead = cases[c].ahead;
+            for (int share = 0; share < cases[c].shares; share++) {
+                r.options.share = share;
+                struct rows got = rows_of(&r, cases[c].B, ROWS / cases[c].shares);
+                for (int64_t k = 0; k < got.count; k++)
+                    rows_check_same(&want, share + k * cases[c].shares, &got, k, 1);
+                CHECK(got.count == ROWS / cases[c].shares);
+                rows_release(&got);
+            }
+        }
+        rows_release(&want);
+        rig_release(&r);
+    }
+}
+
+TEST(loader_of_a_single_pass_covers_everything_and_ends)
+{
+    enum { T = 7, DOCUMENTS = 31 };
+    static const int batches[] = {1, 4, 100};
+    for (int k = 0; k < 3; k++) {
+        struct rig r;
+        rig_init(&r, NULL, T);
+        r.options.once = true;
+        r.options.rows_ahead = k * 3;
+        int total = add_tokens(&r, DOCUMENTS);
+        struct loader *l = rig_open(&r);
+        struct rows rows = {0};
+        rows_read(&rows, l, T, batches[k], 1000);
+        CHECK(rows.count == (total - 1 + T - 1) / T && rows.valid == total - 1);
+        for (int n = 0; n < total - 1; n++) CHECK(rows.ids[n] == n && rows.labels[n] == n + 1);
+        for (int64_t n = total - 1; n < rows.count * T; n++) CHECK(rows.labels[n] == LABEL_IGNORED);
+        rows_read(&rows, l, T, 2, 2); /* the end stays the end */
+        CHECK(rows.count == (total - 1 + T - 1) / T && rows.valid == total - 1);
+        loader_close(l);
+        rows_release(&rows);
+        rig_release(&r);
+    }
+}
+
+/* Marks the ids a single pass gives. */
+static void mark_ids(struct rig *r, int by, unsigned char *seen)
+{
+    r->options.once = true;
+    struct rows rows = rows_of(r, 4, 10000);
+    for (int64_t i = 0; i < rows.count * rows.T; i++)
+        if (i == 0 || rows.labels[i - 1] != LABEL_IGNORED) seen[rows.ids[i]] |= (unsigned char)by;
+    rows_release(&rows);
+}
+
+TEST(loader_holds_documents_out_so_that_both_parts_are_the_whole)
+{
+    enum { DOCUMENTS = 180 };
+    struct rig r;
+    rig_init(&r, NULL, 8);
+    r.data.validation_share = 0.25;
+    int total = add_tokens(&r, DOCUMENTS), held = 0, id = 0;
+    unsigned char *seen = heap((size_t)total);
+    mark_ids(&r, 1, seen);
+    r.options.validation = true;
+    mark_ids(&r, 2, seen);
+    for (int d = 0; d < DOCUMENTS; d++) {
+        held += seen[id] == 2;
+        for (int i = 1; i < 1 + d % 9; i++) CHECK(seen[id + i] == seen[id]);
+        CHECK(seen[id] == 1 || seen[id] == 2);
+        id += 1 + d % 9;
+    }
+    CHECK(held > DOCUMENTS / 8 && held < DOCUMENTS / 2);
+    /* the training rows, shuffled and in streams, hold none of the others */
+    r.options.once = r.options.validation = false;
+    struct rows rows = rows_of(&r, 4, 300);
+    for (int64_t i = 0; i < rows.count * rows.T; i++) CHECK(seen[rows.ids[i]] == 1);
+    rows_release(&rows);
+    free(seen);
+    rig_release(&r);
+}
+
+TEST(loader_lowers_the_streams_to_what_the_documents_are)
+{
+    struct text lines = {0}, packed = {0};
+    const char *folder = test_folder();
+    text_adds(&lines, "{\"text\": \"");
+    for (int i = 0; i < 2000; i++) text_adds(&lines, "one long line ");
+    text_adds(&lines, "\"}\n{\"text\": \"short\"}\n\n\n{\"text\": \"s\"}\n");
+    rig_gzip(&packed, lines.data, lines.len);
+    const char *paths[] = {rig_text(folder, "a.jsonl", lines.data),
+                           rig_bytes(folder, "a.jsonl.gz", packed.data, packed.len),
+                           rig_text(folder, "tiny.txt", "x"),
+                           rig_text(folder, "one.jsonl", "{\"text\": \"y\"}")};
+    for (int i = 0; i < 4; i++) {
+        struct rig r;
+        rig_init(&r, "bytes", 64); /* longer than the tiny ones */
+        r.data.streams = 256;
+        rig_add(&r, paths[i], 1);
+        struct rows rows = rows_of(&r, 8, 40);
+        CHECK(rows.count == 40 && rows.valid == 40 * 64);
+        rows_release(&rows);
+        rig_release(&r);
+    }
+    text_release(&lines), text_release(&packed);
+}
+
+static void check_unopened(struct rig *r, enum status want, const char *why)
+{
+    struct loader *l = NULL;
+    r->data.sources = r->sources;
+    r->options.data = &r->data;
+    r->options.objective = &r->objective;
+    enum status got = loader_open(&l, &r->options);
+    if (got != want) fail_msg("%s: %s", status_name(got), got ? status_message() : "");
+    CHECK(!l);
+    CHECK_MESSAGE(why);
+    r->data.num_sources = 0;
+}
+
+TEST(loader_refuses_sources_without_documents)
+{
+    struct rig r;
+    struct text packed = {0};
+    const char *folder = test_folder();
+    rig_init(&r, "bytes", 8);
+    check_unopened(&r, STATUS_CONFIG, "no [[data.source]]");
+    rig_add(&r, test_path(folder, "none.jsonl"), 1);
+    check_unopened(&r, STATUS_MISSING, "none.jsonl: no such file");
+    rig_add(&r, rig_text(folder, "empty.txt", ""), 1);
+    check_unopened(&r, STATUS_DATA, "empty.txt: there is nothing in it");
+    rig_add(&r, rig_text(folder, "blank.jsonl", "\n\r\n  \n"), 1);
+    check_unopened(&r, STATUS_DATA, "blank.jsonl: there is no document in it");
+    rig_zstd(&packed, "\n\n", 2);
+    rig_add(&r, rig_bytes(folder, "blank.jsonl.zst", packed.data, packed.len), 1);
+    check_unopened(&r, STATUS_DATA, "blank.jsonl.zst: there is no document in it");
+    rig_tokens(folder, "t", (int[]){0, 0}, 2, 0);
+    rig_add(&r, test_path(folder, "t"), 1);
+    check_unopened(&r, STATUS_DATA, "t: there is no document in it");
+    text_release(&packed);
+    rig_release(&r);
+}
+
+TEST(loader_refuses_settings_that_do_not_fit)
+{
+    struct rig r;
+    const char *folder = test_folder();
+    const char *path = rig_text(folder, "a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
+    rig_init(&r, "bytes", 8);
+    rig_add(&r, path, 1);
+    r.options.vocab_size = 258;
+    check_unopened(&r, STATUS_CONFIG, "the tokenizer has 259 tokens, model.vocab_size is 258");
+    r.options.vocab_size = 0;
+    rig_add(&r, path, 1);
+    r.objective.name = "masked", r.objective.mask_token = "<|none|>";
+    check_unopened(&r, STATUS_CONFIG, "objective.mask_token = \"<|none|>\"");
+    rig_add(&r, path, 1);
+    r.objective.mask_token = "<|mask|>", r.options.num_shares = 3;
+    check_unopened(&r, STATUS_CONFIG, "2 streams are not shared out evenly by 3 ranks");
+    rig_release(&r);
+    rig_init(&r, NULL, 8);
+    add_tokens(&r, 4);
+    r.objective.name = "masked";
+    check_unopened(&r, STATUS_CONFIG, "objective.name = \"masked\" needs data.tokenizer");
+}
+
+TEST(loader_passes_on_what_went_wrong_in_its_thread)
+{
+    enum { T = 4 };
+    struct text lines = {0};
+    rig_lines(&lines, "good", 40);
+    text_adds(&lines, "{\"text\": 7}\n");
+    const char *path = rig_text(test_folder(), "a.jsonl", lines.data);
+    int32_t room[4][2 * T];
+    int64_t good[2];
+    for (int ahead = 0; ahead < 2; ahead++) {
+        struct rig r;
+        struct batch b = {.B = 2,
+                          .T = T,
+                          .ids_BT = room[0],
+                          .labels_BT = room[1],
+                          .start_BT = room[2],
+                          .end_BT = room[3]};
+        int rows;
+        enum status st = STATUS_OK;
+        rig_init(&r, "bytes", T);
+        r.data.streams = 1;
+        r.options.rows_ahead = ahead * 50;
+        rig_add(&r, path, 1);
+        struct loader *l = rig_open(&r);
+        for (good[ahead] = 0; !st; good[ahead]++) {
+            CHECK(good[ahead] < 10000);
+            st = loader_next(l, &b, &rows);
+        }
+        CHECK(st == STATUS_DATA);
+        CHECK_MESSAGE("the value of \"text\" is not a string");
+        CHECK(strstr(status_stack(), "stream_row"));
+        if (ahead) CHECK_STATUS(DATA, loader_next(l, &b, &rows)); /* and says so again */
+        loader_close(l);
+        rig_release(&r);
+    }
+    CHECK(good[0] == good[1] && good[0] > 10);
+    text_release(&lines);
+}
+
+static int open_files(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    CHECK(d);
+    while (readdir(d)) n++;
+    closedir(d);
+    return n;
+}
+
+TEST(loader_closes_its_files_and_thread_at_any_moment)
+{
+    int before = open_files();
+    const char *folder = test_folder();
+    for (int k = 0; k < 3 * RIG_KINDS; k++) {
+        struct rig r;
+        struct rows rows = {0};
+        rig_init(&r, "bytes", 8);
+        rig_add_kind(&r, folder, k % RIG_KINDS);
+        r.options.rows_ahead = 1 + k * 10;
+        struct loader *l = rig_open(&r);
+        rows_read(&rows, l, 8, 1, k / RIG_KINDS);
+        CHECK(loader_memory_bytes(l) > 0);
+        loader_close(l);
+        rows_release(&rows);
+        rig_release(&r);
+    }
+    loader_close(NULL);
+    CHECK(open_files() == before);
+}
+
+/* Opens the loader at a cursor. */
+static struct loader *resumed(struct rig *r, const struct text *cursor)
+{
+    struct json *root = NULL;
+    struct loader *l = rig_open(r);
+    CHECK_STATUS(OK, json_parse(cursor->data, cursor->len, "cursor", &root));
+    CHECK_STATUS(OK, loader_load(l, root));
+    json_free(root);
+    return l;
+}
+
+TEST(loader_resumes_at_every_row_of_every_kind_with_the_same_rows)
+{
+    enum { T = 300, V = 8, ROWS = 60, AFTER = 2 * V + 3 }; /* more than an epoch of most */
+    for (int kind = 0; kind < RIG_KINDS; kind++) {
+        struct rig r;
+        struct text cursors[ROWS] = {{0}}, again = {0};
+        struct rows want = {0};
+        rig_init(&r, "bytes", T);
+        r.data.streams = V;
+        r.data.shuffle_window = 3;
+        r.data.validation_share = kind == 1 ? 0.3 : 0;
+        r.objective.name = kind == 2 ? "masked" : "causal";
+        rig_add_kind(&r, test_folder(), kind);
+        r.options.rows_ahead = 10;
+        struct loader *l = rig_open(&r);
+        for (int g = 0; g < ROWS; g++) {
+            CHECK_STATUS(OK, loader_save(l, &cursors[g]));
+            rows_read(&want, l, T, 1, 1);
+        }
+        rows_read(&want, l, T, 4, AFTER);
+        loader_close(l);
+        for (int g = 0; g < ROWS; g++) {
+            struct rows got = {0};
+            r.options.rows_ahead = g % 3;
+            l = resumed(&r, &cursors[g]);
+            text_clear(&again);
+            CHECK_STATUS(OK, loader_save(l, &again));
+            CHECK(!strcmp(again.data, cursors[g].data));
+            rows_read(&got, l, T, 2, AFTER);
+            rows_check_same(&want, g, &got, 0, AFTER);
+            loader_close(l);
+            rows_release(&got);
+            text_release(&cursors[g]);
+        }
+        text_release(&again);
+        rows_release(&want);
+        rig_release(&r);
+    }
+}
+
+static void check_refused(struct rig *r, const char *cursor, const char *why)
+{
+    struct json *root = NULL;
+    struct loader *l = rig_open(r);
+    CHECK_STATUS(OK, json_parse(cursor, strlen(cursor), "cursor", &root));
+    CHECK_STATUS(DATA, loader_load(l, root));
+    CHECK_MESSAGE(why);
+    json_free(root);
+    loader_close(l);
+}
+
+static void start_cursor(struct rig *r, const char *folder, struct text *cursor)
+{
+    rig_init(r, "bytes", 8);
+    r->data.streams = 1;
+    rig_add(r, test_path(folder, "*.jsonl"), 1);
+    struct rows rows = {0};
+    struct loader *l = rig_open(r);
+    rows_read(&rows, l, 8, 1, 1);
+    text_clear(cursor);
+    CHECK_STATUS(OK, loader_save(l, cursor));
+    loader_close(l);
+    rows_release(&rows);
+}
+
+TEST(loader_refuses_a_cursor_of_other_data_or_settings)
+{
+    struct text cursor = {0};
+    const char *folder = test_folder(), *settings = "is of other settings";
+    const char *files = "*.jsonl is not what the checkpoint's data cursor was made with";
+    rig_text(folder, "a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+    for (int k = 0; k < 12; k++) {
+        struct rig r;
+        const char *why = settings;
+        start_cursor(&r, folder, &cursor);
+        switch (k) {
+        case 0: r.data.seed = 2; break;
+        case 1: r.options.seq_len = 9; break;
+        case 2: r.data.shuffle_window = 5; break;
+        case 3: r.data.bos = false; break;
+        case 4: r.data.eos = false; break;
+        case 5: r.data.row_overlap = false; break;
+        case 6: r.objective.name = "masked"; break;
+        case 7: r.data.validation_share = 0.01; break;
+        case 8: r.data.streams = 2, why = "is of 1 streams; there are 2"; break;
+        case 9:
+            rig_add(&r, test_path(folder, "*.jsonl"), 1);
+            why = "is of 1 sources; there are 2";
+            break;
+        case 10: r.sources[0].weight = 2, why = files; break;
+        default: rig_text(folder, "b.jsonl", "{\"text\": \"more\"}\n"); why = files;
+        }
+        check_refused(&r, cursor.data, why);
+        rig_release(&r);
+    }
+    text_release(&cursor);
+}
+
+TEST(loader_refuses_a_damaged_cursor)
+{
+    static const struct {
+        const char *from, *to, *why;
+    } cases[] = {
+        {"\"next_row\": 1", "\"next_row\": -1", "next_row"},
+        {"\"next_row\": 1", "\"next_row\": 0.5", "next_row"},
+        {"\"settings\"", "\"sittings\"", "settings"},
+        {"\"streams\"", "\"stream\"", "is of 0 streams"},
+        {"[1,", "[-1,", "stream 0 is damaged"},
+        {"[1,", "[\"1\",", "stream 0 is damaged"},
+        {"[1,", "[", "stream 0 is damaged"},
+        {"[1,", "[1e300,", "stream 0 is damaged"},
+    };
+    struct text cursor = {0}, bad = {0};
+    struct rig r;
+    const char *folder = test_folder();
+    rig_text(folder, "a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+    start_cursor(&r, folder, &cursor);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *at = strstr(cursor.data, cases[i].from);
+        CHECK(at);
+        text_clear(&bad);
+        text_add(&bad, cursor.data, (size_t)(at - cursor.data));
+        text_addf(&bad, "%s%s", cases[i].to, at + strlen(cases[i].from));
+        check_refused(&r, bad.data, cases[i].why);
+    }
+    check_refused(&r, "[]", "no data cursor");
+    char *carry = strstr(cursor.data, "\n[");
+    for (int i = 0; i < 4; i++) carry = strchr(carry + 1, ',');
+    text_clear(&bad);
+    text_add(&bad, cursor.data, (size_t)(carry - cursor.data));
+    text_addf(&bad, ",259%s", strchr(carry + 1, ','));
+    check_refused(&r, bad.data, "holds the id 259; the vocabulary has 259");
+    text_release(&cursor), text_release(&bad);
+    rig_release(&r);
+}
+
+TEST(loader_of_a_single_pass_resumes_at_every_row)
+{
+    enum { T = 7 };
+    struct rig r;
+    rig_init(&r, "bytes", T);
+    rig_add_kind(&r, test_folder(), RIG_KINDS - 1);
+    r.options.once = true;
+    struct rows want = rows_of(&r, 5, 10000);
+    struct loader *l = rig_open(&r);
+    for (int64_t g = 0; g <= want.count; g++) {
+        struct rows got = {0};
+        if (g % 97 == 0 || g + 3 > want.count) {
+            struct text cursor = {0};
+            CHECK_STATUS(OK, loader_save(l, &cursor));
+            struct loader *other = resumed(&r, &cursor);
+            rows_read(&got, other, T, 3, 10000);
+            CHECK(got.count == want.count - g);
+            rows_check_same(&want, g, &got, 0, got.count);
+            loader_close(other);
+            text_release(&cursor);
+        }
+        got.count = 0;
+        rows_read(&got, l, T, 1, 1);
+        rows_release(&got);
+    }
+    loader_close(l);
+    rows_release(&want);
+    rig_release(&r);
+}

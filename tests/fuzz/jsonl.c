@@ -1,0 +1,85 @@
+/* jsonl.c -- any bytes as the lines of a .jsonl file and as a packed file: texts or clear refusals.
+ *
+ * What JSON's own reader takes, the scanner must take, too, and pull out the same string. */
+// SPDX-License-Identifier: Apache-2.0
+#include "data/jsonl.h"
+
+#include "base/json.h"
+#include "data/lines.h"
+#include "data/source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
+
+/* cJSON takes any of these for white space. */
+static bool has_controls(const char *line, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)line[i] < ' ' && line[i] != '\t' && line[i] != '\r') return true;
+    return false;
+}
+
+static void compare(const char *line, size_t len, struct text *out)
+{
+    struct json *root = NULL;
+    enum status st = jsonl_text(line, len, "text", "fuzz", out);
+    char why[STATUS_TEXT];
+    snprintf(why, sizeof why, "%s", status_message()); /* json_parse's comes over it */
+    BUG_IF(!st && !utf8_valid(out->data, out->len));
+    if (has_controls(line, len) || json_parse(line, len, "fuzz", &root)) return;
+    const struct json *value = json_is_object(root) ? json_get(root, "text") : NULL;
+    bool string = json_is_string(value),
+         stricter = st && (strstr(why, "too deep") || strstr(why, "hex digits"));
+    BUG_IF(!st != string && !stricter);
+    if (!st) BUG_IF(strcmp(json_string(value), out->data) || strlen(out->data) != out->len);
+    json_free(root);
+}
+
+/* The documents of a source whose one file is these bytes, in so many shares. */
+static size_t walk(struct source *s, uint64_t shares, struct text *out)
+{
+    struct found f = {0};
+    size_t documents = 0;
+    for (uint64_t n = 0; n < shares; n++) {
+        uint64_t place = s->places * n / shares, end = s->places * (n + 1) / shares;
+        for (bool none = false;; documents++) {
+            if (source_find(s, NULL, n, shares, &place, end, &f, &none) || none) break;
+            BUG_IF(!f.len || f.at + f.len > s->places ||
+                   memchr(s->files[0].map.data + f.at, '\n', f.len));
+            compare((const char *)s->files[0].map.data + f.at, f.len, out);
+        }
+    }
+    return documents;
+}
+
+static void unpack(const uint8_t *bytes, size_t len, const char *suffix)
+{
+    char path[64];
+    struct lines *l;
+    const char *line;
+    size_t line_len, total = 0;
+    bool end = false;
+    snprintf(path, sizeof path, "/tmp/llamero-fuzz-%ld%s", (long)getpid(), suffix);
+    FILE *f = fopen(path, "wb");
+    BUG_IF(!f || fwrite(bytes, 1, len, f) != len || fclose(f));
+    BUG_IF(lines_open(&l, path));
+    while (total < 1 << 20 && !lines_next(l, &line, &line_len, &end) && !end) total += line_len + 1;
+    lines_close(l);
+    unlink(path);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+    struct text out = {0};
+    struct source_file file = {.map = {bytes, len}};
+    struct source s = {.kind = SOURCE_LINES, .files = &file, .num_files = 1, .places = len};
+    if (len) BUG_IF(walk(&s, 1, &out) != walk(&s, 3, &out));
+    if (len > 2 && bytes[0] == 0x1F && bytes[1] == 0x8B) unpack(bytes, len, ".gz");
+    if (len > 4 && !memcmp(bytes, "\x28\xB5\x2F\xFD", 4)) unpack(bytes, len, ".zst");
+    text_release(&out);
+    return 0;
+}
