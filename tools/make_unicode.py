@@ -29,6 +29,9 @@ print("// SPDX-License-Identifier: Apache-2.0")
 print(f"static const unsigned char unicode_index[{len(index)}] = {{")
 for at in range(0, len(index), 24):
     print("    " + ", ".join(map(str, index[at:at + 24])) + ",")
+print("};\nconst unsigned char unicode_ascii[128] = {")
+for at in range(0, 128, 32):
+    print("    " + ", ".join(str(kinds.get(code, 0)) for code in range(at, at + 32)) + ",")
 print("};\nstatic const unsigned char unicode_blocks[][128] = {")
 for block in blocks:
     print("    {")

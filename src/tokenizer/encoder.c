@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 1 << 16, REMEMBERED_BYTES = 24, REMEMBERED_IDS = 8 };
+enum { SLOT_BITS = 16, REMEMBERED_BYTES = 15, REMEMBERED_IDS = 4 };
 
-/* What a short piece came to; the next piece of the same slot takes its place. */
+/* What a short piece came to; the next piece of the same slot takes its place.  Half a line of a
+ * processor's cache each. */
 struct remembered {
-    uint8_t len, count;
-    unsigned char bytes[REMEMBERED_BYTES];
-    int32_t ids[REMEMBERED_IDS];
+    uint64_t key[2];             /* the bytes, and last their number: never both 0 */
+    int32_t ids[REMEMBERED_IDS]; /* -1: there are no more */
 };
 
 struct encoder {
@@ -28,7 +28,7 @@ enum status encoder_make(struct encoder **out, const struct tokenizer *t)
 {
     struct encoder *e = *out = heap(sizeof *e);
     e->tokenizer = t;
-    e->slots = heap(SLOTS * sizeof *e->slots);
+    e->slots = heap(sizeof *e->slots << SLOT_BITS);
     if (t->regex) e->match = regex_match_make(t->regex);
     return STATUS_OK;
 }
@@ -59,37 +59,63 @@ static enum status encode_fresh(struct encoder *e, const unsigned char *piece, s
     return STATUS_OK;
 }
 
-static enum status encode_piece(struct encoder *e, const unsigned char *piece, size_t len,
-                                struct token_list *out)
+/* A piece, and where it is remembered if it is short. */
+struct piece {
+    const unsigned char *bytes;
+    size_t len;
+    uint64_t key[2];
+    struct remembered *slot; /* NULL: it is long */
+};
+
+static void look_up(const struct encoder *e, struct piece *p)
 {
-    if (len > REMEMBERED_BYTES) return encode_fresh(e, piece, len, out);
-    struct remembered *r = &e->slots[vocabulary_hash(piece, len) & (SLOTS - 1)];
-    if (r->len == len && !memcmp(r->bytes, piece, len)) {
+    p->slot = NULL;
+    if (p->len > REMEMBERED_BYTES) return;
+    unsigned char padded[REMEMBERED_BYTES + 1] = {[REMEMBERED_BYTES] = (unsigned char)p->len};
+    memcpy(padded, p->bytes, p->len);
+    memcpy(p->key, padded, sizeof padded);
+    uint64_t hash = (p->key[0] ^ p->key[1] * 0x9E3779B97F4A7C15u) * 0xFF51AFD7ED558CCDu;
+    p->slot = &e->slots[(hash ^ hash << 27) >> (64 - SLOT_BITS)];
+    __builtin_prefetch(p->slot);
+}
+
+static enum status encode_piece(struct encoder *e, const struct piece *p, struct token_list *out)
+{
+    struct remembered *r = p->slot;
+    if (!r) return encode_fresh(e, p->bytes, p->len, out);
+    if (r->key[0] == p->key[0] && r->key[1] == p->key[1]) {
         token_list_reserve(out, REMEMBERED_IDS);
         memcpy(out->ids + out->count, r->ids, sizeof r->ids);
-        out->count += r->count;
+        for (int i = 0; i < REMEMBERED_IDS; i++) out->count += r->ids[i] >= 0;
         return STATUS_OK;
     }
     size_t before = out->count;
-    TRY(encode_fresh(e, piece, len, out));
+    TRY(encode_fresh(e, p->bytes, p->len, out));
     size_t made = out->count - before;
     if (made > REMEMBERED_IDS) return STATUS_OK;
-    *r = (struct remembered){.len = (uint8_t)len, .count = (uint8_t)made};
-    memcpy(r->bytes, piece, len);
+    *r = (struct remembered){{p->key[0], p->key[1]}, {-1, -1, -1, -1}};
     memcpy(r->ids, out->ids + before, made * sizeof *r->ids);
     return STATUS_OK;
 }
 
+/* Several pieces at a time, so that what is remembered of them arrives while others are cut. */
 static enum status encode_part(struct encoder *e, const unsigned char *text, size_t len,
                                struct token_list *out)
 {
     const struct tokenizer *t = e->tokenizer;
-    for (size_t at = 0, n = len; at < len; at += n) {
-        if (t->split)
-            n = t->split(text + at, len - at);
-        else if (t->regex)
-            TRY(regex_split(t->regex, e->match, text, len, at, &n));
-        TRY(encode_piece(e, text + at, n, out));
+    struct piece pieces[16];
+    for (size_t at = 0, count; at < len;) {
+        for (count = 0; count < sizeof pieces / sizeof *pieces && at < len; count++) {
+            size_t n = len;
+            if (t->split)
+                n = t->split(text + at, len - at);
+            else if (t->regex)
+                TRY(regex_split(t->regex, e->match, text, len, at, &n));
+            pieces[count] = (struct piece){.bytes = text + at, .len = n};
+            look_up(e, &pieces[count]);
+            at += n;
+        }
+        for (size_t i = 0; i < count; i++) TRY(encode_piece(e, &pieces[i], out));
     }
     return STATUS_OK;
 }

@@ -36,12 +36,8 @@ uint32_t unicode_decode(const unsigned char *at, size_t len, int *size)
     return code;
 }
 
-enum unicode_class unicode_next(const unsigned char *at, size_t len, int *size)
+enum unicode_class unicode_next_wide(const unsigned char *at, size_t len, int *size)
 {
-    if (at[0] < 0x80) {
-        *size = 1;
-        return (enum unicode_class)unicode_blocks[unicode_index[0]][at[0]];
-    }
     if (!valid_length(at, len)) {
         *size = 1;
         return UNICODE_OTHER;

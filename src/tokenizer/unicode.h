@@ -9,8 +9,17 @@ enum unicode_class { UNICODE_OTHER, UNICODE_LETTER, UNICODE_NUMBER, UNICODE_SPAC
 
 enum unicode_class unicode_class_of(uint32_t code);
 
+extern const unsigned char unicode_ascii[128]; /* the classes of the first characters */
+/* unicode_next for a byte that is not ASCII. */
+enum unicode_class unicode_next_wide(const unsigned char *bytes, size_t len, int *size);
+
 /* The character at bytes[0..len), len > 0: its class, and its length in *size.  A byte that begins
  * no valid UTF-8 is a character of class OTHER of one byte. */
-enum unicode_class unicode_next(const unsigned char *bytes, size_t len, int *size);
+static inline enum unicode_class unicode_next(const unsigned char *bytes, size_t len, int *size)
+{
+    if (bytes[0] >= 0x80) return unicode_next_wide(bytes, len, size);
+    *size = 1;
+    return (enum unicode_class)unicode_ascii[bytes[0]];
+}
 /* The same, with the code point (the byte itself where it is invalid). */
 uint32_t unicode_decode(const unsigned char *bytes, size_t len, int *size);

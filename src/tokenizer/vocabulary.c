@@ -32,27 +32,36 @@ void vocabulary_release(struct vocabulary *v)
     free(v->by_id);
     free(v->slots);
     free(v->pairs);
+    free(v->low);
     *v = (struct vocabulary){0};
 }
 
-static size_t slot_of(const struct vocabulary *v, const void *bytes, size_t len)
+/* The slot of these bytes, or the free one where they belong, and their tag. */
+static struct token_slot *slot_of(const struct vocabulary *v, const void *bytes, size_t len,
+                                  uint32_t *tag)
 {
-    size_t slot = vocabulary_hash(bytes, len) & (v->num_slots - 1);
-    for (; v->slots[slot] >= 0; slot = (slot + 1) & (v->num_slots - 1)) {
-        const struct token_bytes *t = &v->tokens[v->slots[slot]];
+    uint64_t hash = vocabulary_hash(bytes, len);
+    size_t at = hash & (v->num_slots - 1);
+    *tag = (uint32_t)(hash >> 32);
+    for (; v->slots[at].index >= 0; at = (at + 1) & (v->num_slots - 1)) {
+        if (v->slots[at].tag != *tag) continue;
+        const struct token_bytes *t = &v->tokens[v->slots[at].index];
         if (t->len == len && !memcmp(v->bytes + t->at, bytes, len)) break;
     }
-    return slot;
+    return &v->slots[at];
 }
 
 static void grow_slots(struct vocabulary *v)
 {
+    uint32_t tag;
     if (v->num_slots > 2 * (size_t)v->count + 2) return;
     v->num_slots = v->num_slots ? 2 * v->num_slots : 1024;
     v->slots = heap_grow(v->slots, v->num_slots, sizeof *v->slots);
-    for (size_t i = 0; i < v->num_slots; i++) v->slots[i] = -1;
-    for (int32_t i = 0; i < v->count; i++)
-        v->slots[slot_of(v, v->bytes + v->tokens[i].at, v->tokens[i].len)] = i;
+    for (size_t i = 0; i < v->num_slots; i++) v->slots[i].index = -1;
+    for (int32_t i = 0; i < v->count; i++) {
+        struct token_slot *s = slot_of(v, v->bytes + v->tokens[i].at, v->tokens[i].len, &tag);
+        *s = (struct token_slot){tag, i};
+    }
 }
 
 /* Arrays double, so adding stays linear. */
@@ -70,9 +79,10 @@ enum status vocabulary_add(struct vocabulary *v, const void *bytes, size_t len, 
     if (id < 0 || id > VOCABULARY_MOST_ID)
         FAIL(DATA, "token id %d is not between 0 and %d", id, VOCABULARY_MOST_ID);
     grow_slots(v);
-    size_t slot = slot_of(v, bytes, len);
-    if (v->slots[slot] >= 0)
-        FAIL(DATA, "tokens %d and %d have the same bytes", v->tokens[v->slots[slot]].id, id);
+    uint32_t tag;
+    struct token_slot *slot = slot_of(v, bytes, len, &tag);
+    if (slot->index >= 0)
+        FAIL(DATA, "tokens %d and %d have the same bytes", v->tokens[slot->index].id, id);
     if (id >= v->most) {
         int32_t grown = id + 1 > 2 * v->most ? id + 1 : 2 * v->most;
         v->by_id = heap_grow(v->by_id, (size_t)grown, sizeof *v->by_id);
@@ -88,7 +98,8 @@ enum status vocabulary_add(struct vocabulary *v, const void *bytes, size_t len, 
     memcpy(v->bytes + v->num_bytes, bytes, len);
     v->tokens[v->count] = (struct token_bytes){v->num_bytes, (uint32_t)len, id};
     v->num_bytes += len;
-    v->slots[slot] = v->by_id[id] = v->count++;
+    v->by_id[id] = v->count;
+    *slot = (struct token_slot){tag, v->count++};
     return STATUS_OK;
 }
 
@@ -106,7 +117,8 @@ enum status vocabulary_finish(struct vocabulary *v)
 int32_t vocabulary_find(const struct vocabulary *v, const void *bytes, size_t len)
 {
     if (!v->num_slots) return -1;
-    int32_t index = v->slots[slot_of(v, bytes, len)];
+    uint32_t tag;
+    int32_t index = slot_of(v, bytes, len, &tag)->index;
     return index < 0 ? -1 : v->tokens[index].id;
 }
 
@@ -127,11 +139,23 @@ static size_t pair_slot(const struct vocabulary *v, int32_t left, int32_t right)
     return slot;
 }
 
+static bool is_low(int32_t left, int32_t right) { return (uint32_t)(left | right) < 256; }
+
 const struct pair *vocabulary_pair(const struct vocabulary *v, int32_t left, int32_t right)
 {
-    if (!v->num_pair_slots) return NULL;
-    const struct pair *p = &v->pairs[pair_slot(v, left, right)];
-    return p->left < 0 ? NULL : p;
+    const struct pair *p;
+    if (is_low(left, right))
+        p = v->low ? &v->low[left << 8 | right] : NULL;
+    else
+        p = v->num_pair_slots ? &v->pairs[pair_slot(v, left, right)] : NULL;
+    return !p || p->left < 0 ? NULL : p;
+}
+
+static struct pair *make_free(size_t count)
+{
+    struct pair *pairs = heap(count * sizeof *pairs);
+    for (size_t i = 0; i < count; i++) pairs[i].left = -1;
+    return pairs;
 }
 
 static void grow_pairs(struct vocabulary *v)
@@ -140,8 +164,7 @@ static void grow_pairs(struct vocabulary *v)
     struct pair *old = v->pairs;
     size_t had = v->num_pair_slots;
     v->num_pair_slots = had ? 2 * had : 1024;
-    v->pairs = heap(v->num_pair_slots * sizeof *v->pairs);
-    for (size_t i = 0; i < v->num_pair_slots; i++) v->pairs[i].left = -1;
+    v->pairs = make_free(v->num_pair_slots);
     for (size_t i = 0; i < had; i++)
         if (old[i].left >= 0) v->pairs[pair_slot(v, old[i].left, old[i].right)] = old[i];
     free(old);
@@ -150,10 +173,16 @@ static void grow_pairs(struct vocabulary *v)
 void vocabulary_add_pair(struct vocabulary *v, int32_t left, int32_t right, int32_t rank,
                          int32_t joined)
 {
-    grow_pairs(v);
-    size_t slot = pair_slot(v, left, right);
-    v->num_pairs += v->pairs[slot].left < 0;
-    v->pairs[slot] = (struct pair){left, right, rank, joined};
+    struct pair *p;
+    if (is_low(left, right)) {
+        if (!v->low) v->low = make_free(256 * 256);
+        p = &v->low[left << 8 | right];
+    } else {
+        grow_pairs(v);
+        p = &v->pairs[pair_slot(v, left, right)];
+    }
+    v->num_pairs += p->left < 0;
+    *p = (struct pair){left, right, rank, joined};
 }
 
 void vocabulary_add_cuts(struct vocabulary *v)

@@ -24,16 +24,22 @@ struct pair {
     int32_t left, right, rank, joined;
 };
 
+struct token_slot {
+    uint32_t tag;  /* of the hash: most strings that are no token are known by it */
+    int32_t index; /* -1: free */
+};
+
 struct vocabulary {
     unsigned char *bytes; /* of all tokens, end to end */
     size_t num_bytes, bytes_room;
     struct token_bytes *tokens; /* in the order they were added */
     int32_t count;
-    int32_t *by_id; /* index into tokens, or -1; size: ids below `most` */
-    int32_t most;   /* largest id + 1 */
-    int32_t *slots; /* hash of bytes to index into tokens, or -1 */
+    int32_t *by_id;           /* index into tokens, or -1; size: ids below `most` */
+    int32_t most;             /* largest id + 1 */
+    struct token_slot *slots; /* hash of bytes to index into tokens */
     size_t num_slots;
     struct pair *pairs; /* hash of (left, right); left -1: free */
+    struct pair *low;   /* [256][256]: those of ids below 256, where merging begins */
     size_t num_pair_slots, num_pairs;
     int32_t of_byte[256]; /* ids of the single bytes */
 };
