@@ -201,28 +201,43 @@ static uint16_t f16_from_f32(float x)
     return (uint16_t)(sign | (rounded - 0x38000000) >> 13);
 }
 
-enum status safetensors_read_f32(const struct safetensors *s, const struct safetensors_tensor *t,
-                                 float *out)
+static void widen(enum safetensors_dtype dtype, const unsigned char *from, uint64_t n, float *out)
 {
-    const unsigned char *from = s->map.data + s->data + t->begin;
-    if (t->dtype == SAFETENSORS_F32) {
-        if (t->elements) memcpy(out, from, t->elements * sizeof *out);
-        return STATUS_OK;
-    }
-    if (t->dtype != SAFETENSORS_BF16 && t->dtype != SAFETENSORS_F16 && t->dtype != SAFETENSORS_F64)
-        FAIL(UNSUPPORTED, "%s: tensor %s has dtype %s; F32, BF16, F16 and F64 are read", s->path,
-             t->name, safetensors_dtype_name(t->dtype));
-    for (uint64_t i = 0; i < t->elements; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         uint16_t half;
         double wide;
-        if (t->dtype == SAFETENSORS_F64) {
+        if (dtype == SAFETENSORS_F64) {
             memcpy(&wide, from + 8 * i, 8);
             out[i] = (float)wide;
             continue;
         }
         memcpy(&half, from + 2 * i, 2);
-        out[i] = t->dtype == SAFETENSORS_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+        out[i] = dtype == SAFETENSORS_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
     }
+}
+
+enum status safetensors_read_part(const struct safetensors *s, const struct safetensors_tensor *t,
+                                  uint64_t first, uint64_t count, float *out)
+{
+    BUG_IF(first > t->elements || count > t->elements - first);
+    size_t each = safetensors_dtype_bytes(t->dtype);
+    if (t->dtype != SAFETENSORS_F32 && t->dtype != SAFETENSORS_BF16 &&
+        t->dtype != SAFETENSORS_F16 && t->dtype != SAFETENSORS_F64)
+        FAIL(UNSUPPORTED, "%s: tensor %s has dtype %s; F32, BF16, F16 and F64 are read", s->path,
+             t->name, safetensors_dtype_name(t->dtype));
+    if (!count) return STATUS_OK;
+    const unsigned char *from = s->map.data + s->data + t->begin + first * each;
+    if (t->dtype == SAFETENSORS_F32)
+        memcpy(out, from, count * sizeof *out);
+    else
+        widen(t->dtype, from, count, out);
+    return STATUS_OK;
+}
+
+enum status safetensors_read_f32(const struct safetensors *s, const struct safetensors_tensor *t,
+                                 float *out)
+{
+    TRY(safetensors_read_part(s, t, 0, t->elements, out));
     return STATUS_OK;
 }
 

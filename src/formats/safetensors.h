@@ -80,6 +80,9 @@ const struct safetensors_tensor *safetensors_find(const struct safetensors *s, c
 /* The whole tensor as f32.  UNSUPPORTED: its numbers are not F32, BF16, F16 or F64. */
 enum status safetensors_read_f32(const struct safetensors *s, const struct safetensors_tensor *t,
                                  float *out);
+/* `count` of its numbers from `first` on, which it must have. */
+enum status safetensors_read_part(const struct safetensors *s, const struct safetensors_tensor *t,
+                                  uint64_t first, uint64_t count, float *out);
 
 /* A header for these tensors: begin and end are filled in, in the order given (sort by name
  * first).  `header` gets the length and the JSON, padded to 8 bytes; *total the data's bytes. */

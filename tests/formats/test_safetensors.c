@@ -238,6 +238,24 @@ TEST(safetensors_numbers_of_each_width_come_back_as_f32)
     CHECK(got[4] == -1023 * 0x1p-24f && isnan(got[5]));
 }
 
+TEST(safetensors_are_read_in_parts_as_well)
+{
+    static const uint16_t half[] = {0x3c00, 0x4000, 0x4200, 0x4400};
+    struct text t = file_of("{\"n\":{\"dtype\":\"F16\",\"shape\":[4],\"data_offsets\":[0,8]}}", 8);
+    struct safetensors s;
+    float out[3] = {0, 0, -7};
+    memcpy(t.data + t.len - sizeof half, half, sizeof half);
+    CHECK_STATUS(OK, parse_bytes(&t, &s));
+    s.map = (struct file_map){(const unsigned char *)t.data, t.len};
+    CHECK_STATUS(OK, safetensors_read_part(&s, &s.tensors[0], 1, 2, out));
+    CHECK(out[0] == 2 && out[1] == 3 && out[2] == -7);
+    CHECK_STATUS(OK, safetensors_read_part(&s, &s.tensors[0], 4, 0, out));
+    CHECK(out[0] == 2);
+    s.map = (struct file_map){0}; /* not a mapping */
+    safetensors_close(&s);
+    text_release(&t);
+}
+
 TEST(safetensors_of_whole_numbers_are_not_read_as_weights)
 {
     struct text t = file_of("{\"n\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8);
