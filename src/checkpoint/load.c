@@ -76,26 +76,6 @@ static enum status load_flat(const struct model_files *files, const struct layou
     return STATUS_OK;
 }
 
-/* The optimizer's files, of those that the manifest names. */
-static enum status open_moments(struct model_files *m, const char *folder)
-{
-    struct file_list names;
-    enum status st = STATUS_OK;
-    TRY(manifest_list(folder, &names));
-    *m = (struct model_files){.folder = heap_string(folder, strlen(folder))};
-    for (size_t i = 0; i < names.count && !st; i++) {
-        if (strncmp(names.paths[i], "optimizer-", 10)) continue;
-        char *path = file_join(folder, names.paths[i]);
-        m->files = heap_grow(m->files, m->count + 1, sizeof *m->files);
-        st = safetensors_open(&m->files[m->count], path);
-        m->count += st == STATUS_OK;
-        free(path);
-    }
-    file_list_release(&names);
-    if (st) model_files_close(m);
-    return st;
-}
-
 static enum status load_moments(const struct model_files *files, const struct checkpoint_state *s,
                                 const struct option_list *exclude)
 {
@@ -144,7 +124,7 @@ enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
     TRY_OUT(load_flat(&files, state->layout, "", exclude, state->weights));
     if (!ours) goto out;
     TRY_OUT(load_state(folder, found));
-    TRY_OUT(open_moments(&moments, folder));
+    TRY_OUT(model_files_open_moments(&moments, folder));
     found->has_moments = moments.count > 0;
     if (state->exp_avg && found->has_moments && !is_excluded(exclude, "optimizer"))
         TRY_OUT(load_moments(&moments, state, exclude));
@@ -164,7 +144,7 @@ enum status checkpoint_verify(const char *folder)
     TRY(manifest_verify(folder, NULL));
     TRY(model_files_open(&files, folder));
     model_files_close(&files);
-    TRY(open_moments(&files, folder));
+    TRY(model_files_open_moments(&files, folder));
     model_files_close(&files);
     return STATUS_OK;
 }

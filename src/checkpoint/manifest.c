@@ -153,13 +153,19 @@ out:
     return st;
 }
 
-static enum status check_files(const char *folder, const struct json *root, int64_t *step)
+static enum status check_head(const char *folder, const struct json *root, int64_t *step)
 {
-    uint64_t size;
     int64_t chunk;
     TRY(json_get_int(root, "step", 0, INT64_C(1) << 53, step));
     TRY(json_get_int(root, "chunk_bytes", MANIFEST_CHUNK, MANIFEST_CHUNK, &chunk));
     if (!json_is_array(json_get(root, "files"))) FAIL(DATA, "%s: no list of files", folder);
+    return STATUS_OK;
+}
+
+static enum status check_files(const char *folder, const struct json *root, int64_t *step)
+{
+    uint64_t size;
+    TRY(check_head(folder, root, step));
     for (const struct json *f = json_first(json_get(root, "files")); f; f = json_next(f))
         TRY(check_file(folder, f, &size));
     return STATUS_OK;
@@ -217,10 +223,10 @@ enum status manifest_verify(const char *folder, const char *name)
     int64_t step;
     TRY(read_manifest(folder, &root));
     bool found = !name;
-    enum status st = check_files(folder, root, &step);
+    enum status st = name ? check_head(folder, root, &step) : check_files(folder, root, &step);
     for (const struct json *f = json_first(json_get(root, "files")); f && !st; f = json_next(f)) {
         const struct json *own = json_get(f, "name");
-        if (name && strcmp(json_string(own), name)) continue;
+        if (name && (!json_is_string(own) || strcmp(json_string(own), name))) continue;
         found = true;
         st = verify_file(folder, f, step);
     }

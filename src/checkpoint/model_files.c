@@ -2,6 +2,7 @@
 #include "checkpoint/model_files.h"
 
 #include "base/json.h"
+#include "checkpoint/manifest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +60,25 @@ enum status model_files_open(struct model_files *m, const char *folder)
 out:
     free(index);
     free(single);
+    if (st) model_files_close(m);
+    return st;
+}
+
+enum status model_files_open_moments(struct model_files *m, const char *folder)
+{
+    struct file_list names;
+    enum status st = STATUS_OK;
+    TRY(manifest_list(folder, &names));
+    *m = (struct model_files){.folder = heap_string(folder, strlen(folder))};
+    for (size_t i = 0; i < names.count && !st; i++) {
+        if (strncmp(names.paths[i], "optimizer-", 10)) continue;
+        char *path = file_join(folder, names.paths[i]);
+        m->files = heap_grow(m->files, m->count + 1, sizeof *m->files);
+        st = safetensors_open(&m->files[m->count], path);
+        m->count += st == STATUS_OK;
+        free(path);
+    }
+    file_list_release(&names);
     if (st) model_files_close(m);
     return st;
 }

@@ -16,6 +16,8 @@ struct model_files {
 
 /* MISSING: the folder has neither.  DATA: what is wrong, and in which file. */
 enum status model_files_open(struct model_files *m, const char *folder);
+/* The optimizer's files of a checkpoint: those that its manifest names, maybe none. */
+enum status model_files_open_moments(struct model_files *m, const char *folder);
 void model_files_close(struct model_files *m);
 
 const struct safetensors_tensor *model_files_find(const struct model_files *m, const char *name,

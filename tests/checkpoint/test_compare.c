@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/compare.h"
+
+#include "checkpoint/rig.h"
+
+static const struct difference *find(const struct comparison *c, const char *name)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (!strcmp(c->all[i].name, name)) return &c->all[i];
+    return NULL;
+}
+
+TEST(a_checkpoint_equals_itself_in_every_number)
+{
+    struct saved s;
+    struct comparison c;
+    saved_open(&s, false);
+    const char *step = test_path(saved_folder(&s, STEPS(2)), "step-2");
+    CHECK_STATUS(OK, comparison_make(&c, step, step));
+    CHECK(c.count == 0 && c.num_tensors == 3 * s.layout.num_tensors);
+    CHECK(c.num_elements == 3 * s.layout.parameters);
+    comparison_release(&c);
+    saved_close(&s);
+}
+
+TEST(tensors_that_differ_are_told_with_how_much)
+{
+    struct saved s;
+    struct comparison c;
+    saved_open(&s, false);
+    const char *folder = test_path(test_folder(), "checkpoint");
+    struct checkpointer *to = checkpointer_of(folder, 0);
+    struct checkpoint_state state = saved_state(&s, 1);
+    const struct tensor_place *norm = layout_find(&s.layout, PARAM_last_norm, -1);
+    const struct tensor_place *up = layout_find(&s.layout, PARAM_mlp_up, 1);
+    for (size_t i = 0; i < norm->elements; i++) s.weights[norm->offset + i] = 2;
+    CHECK_STATUS(OK, checkpointer_save(to, &state));
+    s.weights[norm->offset + 3] = 5;
+    s.exp_avg[up->offset] = NAN;
+    state.step = 2;
+    CHECK_STATUS(OK, checkpointer_save(to, &state));
+    state.step = 3, state.exp_avg = state.exp_avg_sq = NULL;
+    CHECK_STATUS(OK, checkpointer_save(to, &state));
+    CHECK_STATUS(OK, checkpointer_close(to));
+    const char *one = test_path(folder, "step-1"), *two = test_path(folder, "step-2");
+    CHECK_STATUS(OK, comparison_make(&c, one, two));
+    const struct difference *d = find(&c, "model.norm.weight");
+    CHECK(d && d->kind == DIFFERENCE_NUMBERS && d->most == 3);
+    CHECK_NEAR(d->relative, 3.0 / 8, 1e-12);
+    d = find(&c, "model.layers.1.mlp.up_proj.weight.exp_avg");
+    CHECK(d && d->kind == DIFFERENCE_NUMBERS && isinf(d->most));
+    d = find(&c, "state.json: step");
+    CHECK(d && d->kind == DIFFERENCE_VALUE && !strcmp(d->first, "1") && !strcmp(d->second, "2"));
+    CHECK(c.count == 3);
+    comparison_release(&c);
+    /* A number that is NaN on both sides is the same. */
+    CHECK_STATUS(OK, comparison_make(&c, two, two));
+    CHECK(c.count == 0);
+    comparison_release(&c);
+    CHECK_STATUS(OK, comparison_make(&c, two, test_path(folder, "step-3")));
+    d = find(&c, "optimizer's moments");
+    CHECK(d && d->kind == DIFFERENCE_ONLY_FIRST && c.count == 2);
+    comparison_release(&c);
+    saved_close(&s);
+}
+
+TEST(models_of_other_shapes_differ_by_tensors_and_keys)
+{
+    struct saved a, b;
+    struct comparison c;
+    saved_open(&a, false);
+    saved_open(&b, true);
+    const char *first = test_path(saved_folder(&a, STEPS(1)), "step-1");
+    const char *second = test_path(saved_folder(&b, STEPS(1)), "step-1");
+    CHECK_STATUS(OK, comparison_make(&c, first, second));
+    CHECK(find(&c, "lm_head.weight")->kind == DIFFERENCE_ONLY_FIRST);
+    CHECK(!strcmp(find(&c, "config.json: tie_word_embeddings")->second, "true"));
+    comparison_release(&c);
+    CHECK_STATUS(OK, comparison_make(&c, second, first));
+    CHECK(find(&c, "lm_head.weight")->kind == DIFFERENCE_ONLY_SECOND);
+    comparison_release(&c);
+    layout_release(&b.layout);
+    b.shape.F = 20;
+    layout_init(&b.layout, &b.shape);
+    second = test_path(saved_folder(&b, STEPS(1)), "step-1");
+    CHECK_STATUS(OK, comparison_make(&c, first, second));
+    const struct difference *d = find(&c, "model.layers.0.mlp.down_proj.weight");
+    CHECK(d && d->kind == DIFFERENCE_SHAPE);
+    CHECK(!strcmp(d->first, "[16, 24]") && !strcmp(d->second, "[16, 20]"));
+    comparison_release(&c);
+    saved_close(&a);
+    saved_close(&b);
+}
+
+static void compare_states(const char *a, const char *b, struct comparison *c)
+{
+    struct saved s;
+    const char *const texts[] = {a, b};
+    const char *folders[2];
+    saved_open(&s, false);
+    for (int i = 0; i < 2; i++) {
+        folders[i] = test_path(saved_folder(&s, STEPS(1)), "step-1");
+        CHECK_STATUS(OK,
+                     file_write(test_path(folders[i], "state.json"), texts[i], strlen(texts[i])));
+    }
+    CHECK_STATUS(OK, comparison_make(c, folders[0], folders[1]));
+    saved_close(&s);
+}
+
+TEST(values_of_json_are_compared_one_by_one_and_lists_as_a_whole)
+{
+    struct comparison c;
+    compare_states("{\"a\": {\"b\": [1, [2, 3]], \"c\": true}, \"d\": null, \"e\": \"x\"}",
+                   "{\"e\": \"x\", \"d\": null, \"a\": {\"c\": true, \"b\": [1, [2, 3]]}}", &c);
+    CHECK(c.count == 0);
+    comparison_release(&c);
+    compare_states("{\"a\": {\"b\": [1, [2, 3]]}, \"d\": null, \"e\": \"x\", \"g\": [], \"h\": 1}",
+                   "{\"a\": {\"b\": [1, [2, 4]]}, \"d\": 0, \"f\": \"x\", \"g\": [1], \"h\": {}}",
+                   &c);
+    CHECK(c.count == 6);
+    CHECK(!strcmp(find(&c, "state.json: a.b")->first, "[2 items]"));
+    CHECK(!strcmp(find(&c, "state.json: d")->first, "null"));
+    CHECK(find(&c, "state.json: e")->kind == DIFFERENCE_ONLY_FIRST);
+    CHECK(find(&c, "state.json: f")->kind == DIFFERENCE_ONLY_SECOND);
+    CHECK(find(&c, "state.json: g")->kind == DIFFERENCE_VALUE);
+    CHECK(!strcmp(find(&c, "state.json: h")->second, "{0 members}"));
+    comparison_release(&c);
+}
+
+TEST(folders_that_cannot_be_read_are_not_compared)
+{
+    struct saved s;
+    struct comparison c;
+    saved_open(&s, false);
+    const char *step = test_path(saved_folder(&s, STEPS(2)), "step-2");
+    CHECK_STATUS(MISSING, comparison_make(&c, step, test_folder()));
+    comparison_release(&c);
+    CHECK_STATUS(OK, file_write(test_path(step, "state.json"), "[", 1));
+    CHECK_STATUS(DATA, comparison_make(&c, step, step));
+    comparison_release(&c);
+    saved_close(&s);
+}
