@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/checkpoint.h"
+#include "app/app.h"
+#include "app/loaded.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "checkpoint/compare.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/model_files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* One checkpoint of a listing. */
+struct row {
+    char *path;          /* owned */
+    int64_t named, step; /* by its folder's name and by its manifest; -1: unknown */
+    uint64_t bytes;
+    time_t written;
+    struct text wrong; /* a line for each thing that is; empty: valid */
+};
+
+struct rows {
+    struct row *all;
+    size_t count;
+};
+
+static void rows_release(struct rows *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        free(r->all[i].path);
+        text_release(&r->all[i].wrong);
+    }
+    free(r->all);
+}
+
+static void add_wrong(struct row *r)
+{
+    text_addf(&r->wrong, "%s%s", r->wrong.len ? "\n" : "", status_message());
+}
+
+/* Bytes and time of the files that are there. */
+static void measure(struct row *r)
+{
+    struct stat s;
+    struct file_list names;
+    if (file_list_dir(&names, r->path)) {
+        add_wrong(r);
+        return;
+    }
+    for (size_t i = 0; i < names.count; i++) {
+        char *file = file_join(r->path, names.paths[i]);
+        if (stat(file, &s) == 0 && S_ISREG(s.st_mode)) {
+            r->bytes += (uint64_t)s.st_size;
+            if (s.st_mtime > r->written) r->written = s.st_mtime;
+        }
+        free(file);
+    }
+    file_list_release(&names);
+}
+
+/* The manifest and the sizes of its files. */
+static void look(struct row *r)
+{
+    if (manifest_check(r->path, &r->step))
+        add_wrong(r);
+    else if (r->named >= 0 && r->named != r->step)
+        text_addf(&r->wrong, "%s: its manifest is that of step %lld", r->path, (long long)r->step);
+}
+
+/* Every byte of every file, and the tensors' places; all that is wrong is told. */
+static void look_well(struct row *r)
+{
+    struct file_list names;
+    struct model_files files;
+    if (manifest_list(r->path, &names)) {
+        add_wrong(r);
+        return;
+    }
+    for (size_t i = 0; i < names.count; i++)
+        if (manifest_verify(r->path, names.paths[i])) add_wrong(r);
+    file_list_release(&names);
+    if (r->wrong.len) return;
+    look(r);
+    if (model_files_open(&files, r->path)) add_wrong(r);
+    model_files_close(&files);
+    if (model_files_open_moments(&files, r->path)) add_wrong(r);
+    model_files_close(&files);
+}
+
+/* The steps in `path`: a run's folder, the folder of its checkpoints, or one of them. */
+static enum status find_rows(const char *path, struct rows *rows)
+{
+    char *below = file_join(path, "checkpoint"), *manifest = file_join(path, MANIFEST_NAME);
+    char *state = file_join(path, "state.json");
+    struct step_list steps = {0};
+    enum status st = STATUS_OK;
+    if (!file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);
+    if (file_exists(manifest) || file_exists(state)) {
+        rows->all = heap(sizeof *rows->all);
+        rows->all[rows->count++] =
+            (struct row){.path = heap_string(path, strlen(path)), .named = -1, .step = -1};
+        goto out;
+    }
+    const char *folder = file_is_dir(below) ? below : path;
+    TRY_OUT(step_list_read(&steps, folder));
+    if (!steps.count) FAIL_OUT(MISSING, "%s: there is no checkpoint in it", folder);
+    rows->all = heap(steps.count * sizeof *rows->all);
+    for (size_t i = 0; i < steps.count; i++)
+        rows->all[rows->count++] = (struct row){
+            .path = step_path(folder, steps.steps[i]), .named = steps.steps[i], .step = -1};
+out:
+    step_list_release(&steps);
+    free(below), free(manifest), free(state);
+    return st;
+}
+
+static void time_text(time_t at, char *out, size_t size)
+{
+    struct tm utc;
+    if (!gmtime_r(&at, &utc) || !strftime(out, size, "%Y-%m-%dT%H:%M:%SZ", &utc))
+        snprintf(out, size, "-");
+}
+
+static void write_row(const struct row *r, struct text *t)
+{
+    char when[32];
+    time_text(r->written, when, sizeof when);
+    int64_t step = r->step < 0 ? r->named : r->step;
+    if (step < 0)
+        text_adds(t, "{\"step\": null, \"path\": ");
+    else
+        text_addf(t, "{\"step\": %lld, \"path\": ", (long long)step);
+    json_quote(t, r->path);
+    text_addf(t, ", \"bytes\": %llu, \"time\": \"%s\", \"valid\": %s", (unsigned long long)r->bytes,
+              when, r->wrong.len ? "false" : "true");
+    if (r->wrong.len) {
+        text_adds(t, ", \"reason\": ");
+        json_quote(t, r->wrong.data);
+    }
+    text_adds(t, "}");
+}
+
+static void print_rows(const struct rows *rows, bool json)
+{
+    struct text t = {0};
+    text_adds(&t, json ? "[" : "");
+    for (size_t i = 0; i < rows->count; i++) {
+        const struct row *r = &rows->all[i];
+        if (json) {
+            text_adds(&t, i ? ",\n " : "");
+            write_row(r, &t);
+            continue;
+        }
+        char when[32];
+        time_text(r->written, when, sizeof when);
+        const char *slash = strrchr(r->path, '/');
+        text_addf(&t, "%-12s %10.1f MB  %s  %s\n", slash && slash[1] ? slash + 1 : r->path,
+                  (double)r->bytes / 1e6, when, r->wrong.len ? "DAMAGED" : "good");
+        if (r->wrong.len) text_addf(&t, "%s\n", r->wrong.data);
+    }
+    text_adds(&t, json ? "]\n" : "");
+    fputs(t.data, stdout);
+    text_release(&t);
+}
+
+static enum status list(const char *path, bool json, bool well)
+{
+    struct rows rows = {0};
+    size_t damaged = 0;
+    enum status st = STATUS_OK;
+    TRY_OUT(find_rows(path, &rows));
+    for (size_t i = 0; i < rows.count; i++) {
+        struct row *r = &rows.all[i];
+        measure(r);
+        (well ? look_well : look)(r);
+        damaged += r->wrong.len > 0;
+    }
+    print_rows(&rows, json);
+    if (well && damaged)
+        FAIL_OUT(DATA, "%s: %zu of %zu checkpoints %s damaged", path, damaged, rows.count,
+                 damaged == 1 ? "is" : "are");
+out:
+    rows_release(&rows);
+    return st;
+}
+
+/* What `show` tells of one folder. */
+struct shown {
+    char *folder;
+    struct model_shape shape;
+    struct layout layout;
+    struct model_files files, moments;
+    struct json *state; /* NULL: a plain Hugging Face folder */
+    int64_t step, tokens_seen;
+};
+
+static enum status open_shown(struct shown *s, const char *path)
+{
+    enum status st = STATUS_OK;
+    char *manifest, *state;
+    TRY(loaded_folder(path, &s->folder));
+    manifest = file_join(s->folder, MANIFEST_NAME), state = file_join(s->folder, "state.json");
+    s->step = s->tokens_seen = -1;
+    TRY_OUT(checkpoint_read_shape(s->folder, &s->shape));
+    layout_init(&s->layout, &s->shape);
+    TRY_OUT(model_files_open(&s->files, s->folder));
+    if (!file_exists(manifest)) goto out;
+    TRY_OUT(manifest_check(s->folder, &s->step));
+    TRY_OUT(model_files_open_moments(&s->moments, s->folder));
+    TRY_OUT(json_read(state, 1 << 30, &s->state));
+    json_as_int(json_get(json_get(s->state, "train"), "tokens_seen"), 0, INT64_MAX,
+                &s->tokens_seen);
+out:
+    free(manifest), free(state);
+    return st;
+}
+
+static void close_shown(struct shown *s)
+{
+    json_free(s->state);
+    model_files_close(&s->files);
+    model_files_close(&s->moments);
+    layout_release(&s->layout);
+    free(s->folder);
+}
+
+/* The weights' dtype, or "mixed". */
+static const char *dtype_of(const struct model_files *m)
+{
+    int dtype = -1;
+    for (size_t f = 0; f < m->count; f++)
+        for (size_t i = 0; i < m->files[f].count; i++) {
+            int other = (int)m->files[f].tensors[i].dtype;
+            if (dtype >= 0 && other != dtype) return "mixed";
+            dtype = other;
+        }
+    return dtype < 0 ? "none" : safetensors_dtype_name((enum safetensors_dtype)dtype);
+}
+
+static const char *name_of(const struct safetensors *file)
+{
+    const char *slash = strrchr(file->path, '/');
+    return slash ? slash + 1 : file->path;
+}
+
+static void write_shape(const struct safetensors_tensor *t, struct text *out)
+{
+    text_adds(out, "[");
+    for (int i = 0; i < t->num_dims; i++)
+        text_addf(out, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
+    text_adds(out, "]");
+}
+
+static void write_files(const struct model_files *m, bool tensors, bool json, struct text *out)
+{
+    for (size_t f = 0; f < m->count; f++) {
+        const struct safetensors *file = &m->files[f];
+        if (!json && !tensors)
+            text_addf(out, "  %-44s %8zu tensors %12.1f MB\n", name_of(file), file->count,
+                      (double)file->map.size / 1e6);
+        for (size_t i = 0; tensors && i < file->count; i++) {
+            const struct safetensors_tensor *t = &file->tensors[i];
+            const char *dtype = safetensors_dtype_name(t->dtype);
+            if (json) {
+                text_adds(out, f || i ? ",\n  {\"name\": " : "\n  {\"name\": ");
+                json_quote(out, t->name);
+                text_addf(out, ", \"dtype\": \"%s\", \"shape\": ", dtype);
+                write_shape(t, out);
+                text_adds(out, ", \"file\": ");
+                json_quote(out, name_of(file));
+                text_adds(out, "}");
+            } else {
+                text_addf(out, "  %-52s %-5s ", t->name, dtype);
+                write_shape(t, out);
+                text_adds(out, "\n");
+            }
+        }
+    }
+}
+
+static void write_number(struct text *out, const char *key, int64_t value)
+{
+    if (value < 0)
+        text_addf(out, ", \"%s\": null", key);
+    else
+        text_addf(out, ", \"%s\": %lld", key, (long long)value);
+}
+
+static void write_scaling(const struct rope_scaling *s, struct text *out)
+{
+    if (s->factor > 0)
+        text_addf(out,
+                  "{\"factor\": %.9g, \"low_freq_factor\": %.9g, \"high_freq_factor\": %.9g, "
+                  "\"original_max_position_embeddings\": %d}",
+                  s->factor, s->low_frequency_factor, s->high_frequency_factor,
+                  s->original_context);
+    else
+        text_adds(out, "null");
+}
+
+static void write_json(const struct shown *s, bool tensors, struct text *out)
+{
+    const struct model_shape *m = &s->shape;
+    text_adds(out, "{\"path\": ");
+    json_quote(out, s->folder);
+    text_addf(out, ", \"kind\": \"%s\"", s->state ? "checkpoint" : "hf");
+    write_number(out, "step", s->step);
+    write_number(out, "tokens_seen", s->tokens_seen);
+    text_addf(out,
+              ", \"parameters\": %lld, \"dtype\": \"%s\", \"moments\": %s,\n \"dim\": %d, "
+              "\"n_layers\": %d, \"n_heads\": %d, \"n_kv_heads\": %d, \"head_dim\": %d, "
+              "\"ffn_hidden\": %d, \"vocab_size\": %d, \"max_context\": %d, "
+              "\"tie_embeddings\": %s, \"rope_theta\": %.9g, \"norm_eps\": %.9g, "
+              "\"rope_scaling\": ",
+              (long long)s->layout.parameters, dtype_of(&s->files),
+              s->moments.count ? "true" : "false", m->D, m->L, m->H, m->G, m->K, m->F, m->V,
+              m->max_context, m->tied ? "true" : "false", m->rope_theta, m->norm_eps);
+    write_scaling(&m->scaling, out);
+    text_adds(out, ",\n \"files\": [");
+    const struct model_files *sets[] = {&s->files, &s->moments};
+    for (int k = 0, any = 0; k < 2; k++)
+        for (size_t f = 0; f < sets[k]->count; f++, any = 1) {
+            const struct safetensors *file = &sets[k]->files[f];
+            text_adds(out, any ? ", {\"name\": " : "{\"name\": ");
+            json_quote(out, name_of(file));
+            text_addf(out, ", \"bytes\": %llu, \"tensors\": %zu}",
+                      (unsigned long long)file->map.size, file->count);
+        }
+    text_adds(out, "]");
+    if (tensors) {
+        text_adds(out, ",\n \"tensors\": [");
+        write_files(&s->files, true, true, out);
+        text_adds(out, "]");
+    }
+    text_adds(out, "}\n");
+}
+
+static void write_plain(const struct shown *s, bool tensors, struct text *out)
+{
+    const struct model_shape *m = &s->shape;
+    text_addf(out, "%s\n", s->folder);
+    if (!s->state) text_adds(out, "kind        a Hugging Face folder\n");
+    if (s->step >= 0) text_addf(out, "step        %lld\n", (long long)s->step);
+    if (s->tokens_seen >= 0) text_addf(out, "tokens seen %lld\n", (long long)s->tokens_seen);
+    text_addf(out,
+              "parameters  %lld, %s%s\nmodel       %d wide, %d layers, %d heads of %d (%d for keys "
+              "and values), feed-forward %d\nvocabulary  %d tokens%s\ncontext     %d tokens, "
+              "rotary base %g%s\n",
+              (long long)s->layout.parameters, dtype_of(&s->files),
+              s->moments.count ? ", with the optimizer's moments" : "", m->D, m->L, m->H, m->K,
+              m->G, m->F, m->V, m->tied ? ", head tied to the embedding" : "", m->max_context,
+              m->rope_theta, m->scaling.factor > 0 ? ", stretched (llama3)" : "");
+    text_adds(out, tensors ? "tensors\n" : "files\n");
+    write_files(&s->files, tensors, false, out);
+    if (!tensors) write_files(&s->moments, false, false, out);
+}
+
+static enum status show(const char *path, bool tensors, bool json)
+{
+    struct shown s = {0};
+    struct text out = {0};
+    enum status st = open_shown(&s, path);
+    if (!st) {
+        (json ? write_json : write_plain)(&s, tensors, &out);
+        fputs(out.data, stdout);
+    }
+    text_release(&out);
+    close_shown(&s);
+    return st;
+}
+
+static const char *const kinds[] = {[DIFFERENCE_ONLY_FIRST] = "only in the first",
+                                    [DIFFERENCE_ONLY_SECOND] = "only in the second",
+                                    [DIFFERENCE_SHAPE] = "shape",
+                                    [DIFFERENCE_NUMBERS] = "numbers",
+                                    [DIFFERENCE_VALUE] = "value"};
+
+static void write_difference(const struct difference *d, bool json, struct text *out)
+{
+    bool numbers = d->kind == DIFFERENCE_NUMBERS;
+    if (!json) {
+        text_addf(out, "%-56s ", d->name);
+        if (numbers)
+            text_addf(out, "max |a-b| %.6g, |a-b|/|a| %.6g\n", d->most, d->relative);
+        else if (d->first)
+            text_addf(out, "%s | %s\n", d->first, d->second);
+        else
+            text_addf(out, "%s\n", kinds[d->kind]);
+        return;
+    }
+    text_adds(out, "{\"name\": ");
+    json_quote(out, d->name);
+    text_addf(out, ", \"kind\": \"%s\"", kinds[d->kind]);
+    if (numbers) {
+        text_adds(out, ", \"max_abs\": ");
+        json_real(out, d->most);
+        text_adds(out, ", \"relative\": ");
+        json_real(out, d->relative);
+    }
+    if (d->first) {
+        text_adds(out, ", \"first\": ");
+        json_quote(out, d->first);
+        text_adds(out, ", \"second\": ");
+        json_quote(out, d->second);
+    }
+    text_adds(out, "}");
+}
+
+static void print_comparison(const struct comparison *c, bool json)
+{
+    struct text out = {0};
+    if (json)
+        text_addf(&out,
+                  "{\"equal\": %s, \"tensors\": %lld, \"elements\": %lld, "
+                  "\"differences\": [",
+                  c->count ? "false" : "true", (long long)c->num_tensors,
+                  (long long)c->num_elements);
+    for (size_t i = 0; i < c->count; i++) {
+        if (json && i) text_adds(&out, ",\n ");
+        write_difference(&c->all[i], json, &out);
+    }
+    if (json)
+        text_adds(&out, "]}\n");
+    else
+        text_addf(&out, "%s: %lld tensors of %lld numbers compared\n",
+                  c->count ? "different" : "equal", (long long)c->num_tensors,
+                  (long long)c->num_elements);
+    fputs(out.data, stdout);
+    text_release(&out);
+}
+
+static enum status diff(const char *first, const char *second, bool json)
+{
+    char *a = NULL, *b = NULL;
+    struct comparison c = {0};
+    enum status st = STATUS_OK;
+    TRY_OUT(loaded_folder(first, &a));
+    TRY_OUT(loaded_folder(second, &b));
+    TRY_OUT(comparison_make(&c, a, b));
+    print_comparison(&c, json);
+out:
+    comparison_release(&c);
+    free(a), free(b);
+    return st;
+}
+
+static const char usage[] =
+    "checkpoint ls|verify|show FOLDER\n       llamero checkpoint diff FOLDER FOLDER\n\n"
+    "ls      the checkpoints of a run: step, size, time (UTC), whether files are whole\n"
+    "verify  reads every byte and tells all that is wrong; exit code 65 if anything is\n"
+    "show    dimensions, parameters, step and files of one (or of a Hugging Face folder)\n"
+    "diff    tensors, moments, configuration and state in which two of them differ\n\n"
+    "FOLDER is a run's dump folder, the folder of its checkpoints, or one step-N; where one\n"
+    "checkpoint is wanted and several are there, the newest whole one is taken.";
+
+enum status command_checkpoint(int argc, char **argv)
+{
+    bool json = false, tensors = false;
+    const struct flag flags[] = {
+        {"tensors", FLAG_SWITCH, &tensors, "show: list the tensors"},
+        {"json", FLAG_SWITCH, &json, "print JSON: ls and verify an array, show and diff an object"},
+        {0},
+    };
+    struct arguments a;
+    TRY(arguments_read(&a, flags, usage, 2, 3, argc, argv));
+    if (a.help) return STATUS_OK;
+    const char *verb = a.words[0];
+    bool two = !strcmp(verb, "diff");
+    if (a.num_words != 2 + two)
+        FAIL(USAGE, "checkpoint %s: %s", verb, two ? "two folders are wanted" : "one folder is");
+    if (two) return diff(a.words[1], a.words[2], json);
+    if (!strcmp(verb, "ls")) return list(a.words[1], json, false);
+    if (!strcmp(verb, "verify")) return list(a.words[1], json, true);
+    if (!strcmp(verb, "show")) return show(a.words[1], tensors, json);
+    FAIL(USAGE, "checkpoint: ls, verify, show or diff; not \"%s\"", verb);
+}
