@@ -5,8 +5,9 @@
     python tests/oracle/tokenizer.py build/llamero LLAMA3.model TEXT...
 
 encodes the texts, whole and in lines, and 100,000 random strings both ways: with Llama 3's file
-(which is not ours to keep here), with a tokenizer.json learnt from the first text, and with that
-one's splitter changed to GPT-2's.  Prints one line a comparison; fails where there is a mismatch.
+(which is not ours to keep here), with a tokenizer.json learnt from the first text, and with
+that one changed: GPT-2's splitter, one by a pattern of its own, words taken whole.  Prints one
+line a comparison; fails where there is a mismatch.
 
     python tests/oracle/tokenizer.py build/llamero --golden tests/tokenizer/data TEXT...
 
@@ -27,14 +28,17 @@ import tokenizers
 PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
            r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 RANDOM, SEED = 100_000, 20260101
-SPACES = " \t\n\r\x0b\x0c\x1c\x1f\x85\xa0\u1680\u2000\u2009\u200b\u2028\u2029\u202f\u205f\u3000\ufeff"
+SPACES = (" \t\n\r\x0b\x0c\x1c\x1f\x85\xa0\u1680\u2000\u2009\u200b\u2028\u2029"
+          "\u202f\u205f\u3000\ufeff")
 SUFFIXES = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'\u017f", "\u2019s", "'x", "'", "''ll"]
 SCRIPTS = [(0x41, 0x7A), (0xC0, 0x24F), (0x370, 0x3FF), (0x400, 0x4FF), (0x590, 0x5FF),
            (0x600, 0x6FF), (0x900, 0x97F), (0xE00, 0xE7F), (0x1100, 0x11FF), (0x3040, 0x30FF),
            (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x2160, 0x2188), (0x660, 0x669), (0xFF10, 0xFF19),
            (0x20000, 0x2A6DF)]
-EMOJI = [(0x1F300, 0x1FAFF), (0x2600, 0x27BF), (0x1F1E6, 0x1F1FF), (0xFE00, 0xFE0F), (0x200D, 0x200D)]
-WORDS = "the of and to in a is that It's DON'T we'Ll they'VE i'm int main(void) return <|mask|> --".split()
+EMOJI = [(0x1F300, 0x1FAFF), (0x2600, 0x27BF), (0x1F1E6, 0x1F1FF), (0xFE00, 0xFE0F),
+         (0x200D, 0x200D)]
+WORDS = ("the of and to in a is that It's DON'T we'Ll they'VE i'm int main(void) return "
+         "<|mask|> --").split()
 
 
 def between(rng, ranges):
@@ -51,6 +55,7 @@ def any_character(rng):
 
 def random_text(rng):
     """Pieces of every kind, one after the other; most of a few characters, some long."""
+    combined = "\u00c5ngstr\u00f6m \ud55c\uad6d"
     kinds = (
         lambda: rng.choice(WORDS),
         lambda: " " + rng.choice(WORDS),
@@ -64,7 +69,7 @@ def random_text(rng):
                         for _ in range(rng.randint(1, 6))),
         lambda: "".join(any_character(rng) for _ in range(rng.randint(1, 6))),
         lambda: rng.choice("eao\u0301\u4e2d") * rng.choice([1, 2, 3, 50, 150]),
-        lambda: unicodedata.normalize(rng.choice(["NFD", "NFC"]), "\u00c5ngstr\u00f6m \ud55c\uad6d"),
+        lambda: unicodedata.normalize(rng.choice(["NFD", "NFC"]), combined),
     )
     return "".join(rng.choice(kinds)() for _ in range(rng.randint(1, 9)))
 
@@ -86,6 +91,18 @@ def plain(model):
 def like_gpt2(model):
     pre = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     return dict(model, pre_tokenizer=pre)
+
+
+def own_pattern(model):
+    """A splitter that is in no list of ours, so PCRE2 does it: o200k's."""
+    upper, lower = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+    start, end = r"[^\r\n\p{L}\p{N}]?", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    pattern = "|".join([start + upper + "*" + lower + "+" + end,
+                        start + upper + "+" + lower + "*" + end, r"\p{N}{1,3}",
+                        r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
+    split, byte_level = model["pre_tokenizer"]["pretokenizers"]
+    steps = [dict(split, pattern={"Regex": pattern}), byte_level]
+    return dict(model, pre_tokenizer={"type": "Sequence", "pretokenizers": steps})
 
 
 def whole_words(model):
@@ -144,7 +161,8 @@ def check(program, llama3, paths):
         file, model = learn(program, folder, 8000, paths[:1])
         cases = [("Llama 3, tiktoken", llama3, tiktoken_of(read_ranks(llama3)).encode_ordinary)]
         for name, changed in (("llama3", model), ("gpt2", like_gpt2(model)),
-                              ("whole words", whole_words(model))):
+                              ("whole words", whole_words(model)),
+                              ("own pattern", own_pattern(model))):
             path = pathlib.Path(folder, name.replace(" ", "") + ".json")
             path.write_text(json.dumps(changed))
             theirs = plain(changed)
