@@ -8,7 +8,7 @@ static int encode(uint32_t code, unsigned char *out)
     if (code < 0x80) return out[0] = (unsigned char)code, 1;
     int n = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
     for (int i = n - 1; i > 0; i--, code >>= 6) out[i] = (unsigned char)(0x80 | (code & 63));
-    out[0] = (unsigned char)((0xF0 << (4 - n)) | code);
+    out[0] = (unsigned char)((0xF0u << (4 - n)) | code);
     return n;
 }
 
@@ -45,27 +45,10 @@ TEST(every_character_is_read_as_itself)
 TEST(a_byte_that_begins_no_character_stands_for_itself)
 {
     static const char *const wrong[] = {
-        "\x80",
-        "\xBF"
-        "a",
-        "\xC0\x80",
-        "\xC1\xBF",
-        "\xC3",
-        "\xC3(",
-        "\xE0\x80\x80",
-        "\xE0\x9F\xBF",
-        "\xE4\xB8",
-        "\xE4\xB8(",
-        "\xED\xA0\x80",
-        "\xED\xBF\xBF",
-        "\xF0\x80\x80\x80",
-        "\xF0\x8F\xBF\xBF",
-        "\xF4\x90\x80\x80",
-        "\xF5\x80\x80",
-        "\xFF",
-        "\xF0\x9F\x98",
-        "\xF0\x9F\x98(",
-        "\xF8\x88\x80\x80",
+        "\x80",         "\xBFz",        "\xC0\x80",         "\xC1\xBF",         "\xC3",
+        "\xC3(",        "\xE0\x80\x80", "\xE0\x9F\xBF",     "\xE4\xB8",         "\xE4\xB8(",
+        "\xED\xA0\x80", "\xED\xBF\xBF", "\xF0\x80\x80\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80",
+        "\xF5\x80\x80", "\xFF",         "\xF0\x9F\x98",     "\xF0\x9F\x98(",    "\xF8\x88\x80\x80",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const unsigned char *at = (const unsigned char *)wrong[i];
