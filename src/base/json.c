@@ -4,6 +4,7 @@
 #include "base/file.h"
 
 #include <cjson/cJSON.h>
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,10 +66,14 @@ static enum status refuse_duplicates(const cJSON *v, const char *name)
 }
 
 /* An escaped NUL would silently end a C string. */
-static bool escapes_nul(const char *bytes, size_t len)
+static bool has_bad_escape(const char *bytes, size_t len)
 {
     for (const char *at = bytes, *end = bytes + len; (at = memchr(at, '\\', (size_t)(end - at)));) {
-        if (end - at >= 6 && !memcmp(at, "\\u0000", 6)) return true;
+        if (end - at >= 2 && at[1] == 'u') {
+            if (end - at < 6 || !memcmp(at, "\\u0000", 6)) return true;
+            for (int i = 2; i < 6; i++)
+                if (!isxdigit((unsigned char)at[i])) return true;
+        }
         at += end - at >= 2 ? 2 : 1;
     }
     return false;
@@ -78,8 +83,9 @@ enum status json_parse(const char *bytes, size_t len, const char *name, struct j
 {
     *out = NULL;
     if (!len) FAIL(DATA, "%s: not valid JSON: it is empty", name);
-    if (memchr(bytes, 0, len) || !utf8_valid(bytes, len) || escapes_nul(bytes, len))
-        FAIL(DATA, "%s: not valid JSON: a NUL or bytes that are not UTF-8", name);
+    if (memchr(bytes, 0, len) || !utf8_valid(bytes, len) || has_bad_escape(bytes, len))
+        FAIL(DATA, "%s: not valid JSON: a NUL, a broken \\u escape, or bytes that are not UTF-8",
+             name);
     const char *end = NULL;
     cJSON *root = cJSON_ParseWithLengthOpts(bytes, len, &end, 0);
     if (!root)

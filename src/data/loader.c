@@ -256,7 +256,7 @@ static enum status choose_streams(struct loader *l)
     uint64_t wanted = l->options.once ? 1 : (uint64_t)c->streams, V = wanted;
     bool packed = false;
     for (size_t i = 0; i < l->rules.num_sources; i++) {
-        packed |= l->sources[i].kind == SOURCE_PACKED;
+        packed |= l->sources[i].kind == SOURCE_PACKED && l->sources[i].num_files < wanted;
         if (!l->options.once) TRY(fit_streams(l, i, &V));
     }
     if (V < wanted)
@@ -266,8 +266,8 @@ static enum status choose_streams(struct loader *l)
                  (unsigned long long)wanted, (unsigned long long)V);
     if (packed && V > 1)
         log_line(LOG_WARN,
-                 "compressed data cannot be sought in: each of %llu streams unpacks all "
-                 "of it; `llamero prepare` makes it fast",
+                 "compressed files cannot be sought in, and there are fewer of them than the "
+                 "%llu streams: each is unpacked several times; `llamero prepare` makes it fast",
                  (unsigned long long)V);
     if (V % (uint64_t)l->options.num_shares)
         FAIL(CONFIG, "data.streams: %llu streams are not shared out evenly by %d ranks",

@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { CHUNK = 4096, LONGEST = 1 << 30, KEPT = 1 << 20 };
+enum { PLACE_LINE = 32 }; /* bits of a packed place that number the document in its file */
 
 static bool ends_in(const char *path, const char *suffix)
 {
@@ -214,34 +215,61 @@ static void find_tokens(const struct source *s, uint64_t *place, uint64_t end, s
     }
 }
 
+/* Files of a packed source are dealt out to the shares; where there are fewer files than shares,
+ * the shares of a file take its documents in turn. */
+static uint64_t shares_of_file(const struct source *s, uint64_t file, uint64_t shares)
+{
+    if (s->num_files >= shares) return 1;
+    return (shares - file + s->num_files - 1) / s->num_files;
+}
+
+uint64_t source_packed_share(const struct source *s, uint64_t place, uint64_t shares)
+{
+    uint64_t file = place >> PLACE_LINE, line = place & UINT32_MAX;
+    if (s->num_files >= shares) return file % shares;
+    return file + line % shares_of_file(s, file, shares) * s->num_files;
+}
+
+/* The next line of `file` that is no blank one; *end: none is left. */
+static enum status next_packed(const struct source *s, struct source_reader *r, uint64_t file,
+                               const char **line, size_t *len, bool *end)
+{
+    if (!r->lines || r->file != file) {
+        source_reader_close(r);
+        r->file = file;
+        TRY(lines_open(&r->lines, s->files[file].path));
+    }
+    do {
+        TRY(lines_next(r->lines, line, len, end));
+        r->line += !*end;
+    } while (!*end && is_blank(*line, *len));
+    r->next += !*end;
+    if (r->next > UINT32_MAX)
+        FAIL(DATA, "%s: more than %u documents in a file", s->files[file].path, UINT32_MAX);
+    return STATUS_OK;
+}
+
 static enum status find_packed(const struct source *s, struct source_reader *r, uint64_t share,
                                uint64_t shares, uint64_t *place, struct found *f, bool *none)
 {
-    if (!r->lines || r->next > *place) { /* it can only be read from the start */
-        source_reader_close(r);
-        TRY(lines_open(&r->lines, s->files[0].path));
-    }
-    for (*none = true; *none;) {
+    uint64_t first = share % s->num_files;
+    uint64_t stride = s->num_files >= shares ? shares : s->num_files;
+    if (*place >> PLACE_LINE < first) *place = first << PLACE_LINE;
+    if (r->next > (*place & UINT32_MAX)) source_reader_close(r); /* only from the start again */
+    for (*none = true; *none && *place >> PLACE_LINE < s->num_files;) {
+        uint64_t file = *place >> PLACE_LINE;
         const char *line;
         size_t len;
         bool end;
-        TRY(lines_next(r->lines, &line, &len, &end));
-        if (end && r->file + 1 == s->num_files) {
-            *place = r->next;
-            return STATUS_OK;
-        }
+        TRY(next_packed(s, r, file, &line, &len, &end));
         if (end) {
-            lines_close(r->lines);
-            r->lines = NULL;
-            r->line = 0;
-            TRY(lines_open(&r->lines, s->files[++r->file].path));
+            source_reader_close(r);
+            *place = (file + stride) << PLACE_LINE;
             continue;
         }
-        r->line++;
-        if (is_blank(line, len)) continue;
-        uint64_t here = r->next++;
-        if (here < *place || here % shares != share) continue;
-        *f = (struct found){here, r->file, r->line, len, f->text};
+        uint64_t here = file << PLACE_LINE | (r->next - 1);
+        if (here < *place || source_packed_share(s, here, shares) != share) continue;
+        *f = (struct found){here, file, r->line, len, f->text};
         if (f->text.capacity > KEPT) text_release(&f->text); /* a long one is not kept for ever */
         text_clear(&f->text);
         text_add(&f->text, line, len);

@@ -3,10 +3,10 @@
  * Kinds    A .jsonl file's documents are its lines; a place is a byte of the files laid end to end.
  *          A .txt file is cut into chunks of about 4 KiB at line ends; a place is a chunk's number.
  *          A .bin/.idx document's place is its number.  In .gz and .zst files, which cannot seek,
- *          documents are the lines, of text too, and a place is the number of one.
+ *          documents are the lines, of text too, and a place is file << 32 | number of the line.
  *          Lines of nothing but white space are no documents and have no number.
- * Shares   Stream s of V owns the places [s*P/V, (s+1)*P/V); of compressed sources those with
- *          place mod V == s. */
+ * Shares   Stream s of V owns the places [s*P/V, (s+1)*P/V); compressed files
+ *          are dealt out one by one, and where they are fewer than V their lines are, too. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -50,9 +50,9 @@ struct found {
 /* A reader's own state over a packed source: which line comes next. */
 struct source_reader {
     struct lines *lines;
-    size_t file;
-    uint64_t line; /* lines read of this file */
-    uint64_t next; /* the next document's number */
+    uint64_t file;
+    uint64_t line; /* lines read of it */
+    uint64_t next; /* the next document's number in it */
 };
 void source_reader_close(struct source_reader *r);
 
@@ -61,6 +61,9 @@ void source_reader_close(struct source_reader *r);
 enum status source_find(const struct source *s, struct source_reader *r, uint64_t share,
                         uint64_t shares, uint64_t *place, uint64_t end, struct found *f,
                         bool *none);
+
+/* The share that owns a place of a packed source. */
+uint64_t source_packed_share(const struct source *s, uint64_t place, uint64_t shares);
 
 /* Its token ids, BOS and EOS included where the text begins and ends.  `text` is working memory.
  * With neither encoder nor tokenizer the source must hold ids. */

@@ -58,19 +58,25 @@ static bool is_held_out(const struct stream_rules *r, size_t source, uint64_t pl
            rng_uniform(0, RNG_VALIDATION, source, place) < r->validation_share;
 }
 
-/* The shares of a source that cannot seek are told apart in one reading of it. */
+/* The shares of a file that cannot seek are told apart in one reading of it, from its start. */
 static enum status count_packed(const struct stream_rules *r, size_t source, uint64_t streams,
                                 struct source_reader *reader, struct found *f, uint64_t *filled)
 {
+    const struct source *s = &r->sources[source];
     unsigned char *seen = heap(streams);
-    uint64_t place = 0;
-    bool none = false;
+    uint64_t groups = s->num_files < streams ? s->num_files : streams;
     enum status st = STATUS_OK;
-    for (*filled = 0; *filled < streams && !none;) {
-        TRY_OUT(source_find(&r->sources[source], reader, 0, 1, &place, 0, f, &none));
-        if (none || is_held_out(r, source, f->place) != r->held_out) continue;
-        *filled += !seen[f->place % streams];
-        seen[f->place % streams] = 1;
+    *filled = 0;
+    for (uint64_t group = 0, place = 0; group < groups; group++, place = 0) {
+        uint64_t left = (streams - group + groups - 1) / groups;
+        for (bool none = false; left;) {
+            TRY_OUT(source_find(s, reader, group, groups, &place, 0, f, &none));
+            if (none) goto out; /* a stream without a document is enough to know */
+            if (is_held_out(r, source, f->place) != r->held_out) continue;
+            uint64_t share = source_packed_share(s, f->place, streams);
+            left -= !seen[share], *filled += !seen[share];
+            seen[share] = 1;
+        }
     }
 out:
     free(seen);

@@ -237,15 +237,26 @@ TEST(source_shares_hold_every_document_once_whatever_their_number)
     enum { MOST = 300 };
     const char *folder = test_folder();
     struct text lines = {0};
+    char what[32];
     int lengths[50];
     rig_lines(&lines, "doc", 100);
     for (int i = 0; i < 50; i++) lengths[i] = i % 3 ? 1 + i % 5 : 0;
     rig_tokens(folder, "tokens", lengths, 50, '0');
+    for (int part = 0; part < 5; part++) { /* of several compressed files, one without a document */
+        struct text some = {0};
+        char name[32];
+        snprintf(name, sizeof name, "part-%d.jsonl.gz", part);
+        snprintf(what, sizeof what, "part %d,", part);
+        rig_lines(&some, what, part == 3 ? 0 : 13 + part);
+        packed(folder, name, part == 3 ? "\n" : some.data);
+        text_release(&some);
+    }
     const char *paths[] = {rig_text(folder, "a.jsonl", lines.data),
                            packed(folder, "a.jsonl.gz", lines.data), test_path(folder, "tokens"),
-                           rig_text(folder, "a.txt", lines.data)};
+                           rig_text(folder, "a.txt", lines.data),
+                           test_path(folder, "part-*.jsonl.gz")};
     static const uint64_t shares[] = {2, 3, 7, 64, 200};
-    for (size_t k = 0; k < 4; k++) {
+    for (size_t k = 0; k < 5; k++) {
         struct source_config c = config_of(paths[k]);
         struct source s = opened(&c);
         struct text want = {0};
