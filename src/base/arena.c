@@ -13,8 +13,8 @@ enum status arena_init(struct arena *a, size_t size)
         FAIL(MEMORY, "the system has no %.2f GiB for this run; `plan` shows what needs them",
              (double)size / (1 << 30));
     madvise(p, size, MADV_HUGEPAGE); /* a wish: fewer faults now, fewer misses later */
-    enum { PIECE = 1 << 22 };
-#pragma omp parallel for schedule(static)
+    enum { PIECE = 1 << 22, LARGE = 1 << 28 };
+#pragma omp parallel for schedule(static) if (size > LARGE)
     for (size_t at = 0; at < size; at += PIECE)
         memset((unsigned char *)p + at, 0, size - at < PIECE ? size - at : PIECE);
     a->base = p;
