@@ -78,7 +78,8 @@ struct checkpoint_found {
 /* Fills the buffers of `state` from a folder: a checkpoint of ours (checked against its manifest)
  * or any Hugging Face Llama folder of safetensors (any float dtype, one file or sharded, tied).
  * `exclude`: tensors or parts to leave as they are.  DATA: a tensor is missing, has another shape,
- * or bytes do not match their checksum; which, and where. */
+ * or bytes do not match their checksum; which, and where.  CONFIG: config.json there has other
+ * heads; another rotary embedding or epsilon is warned about. */
 enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
                             const struct option_list *exclude, struct checkpoint_found *found);
 

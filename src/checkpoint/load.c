@@ -8,6 +8,7 @@
 #include "checkpoint/model_files.h"
 
 #include <fnmatch.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +112,39 @@ out:
     return st;
 }
 
+static bool same_scaling(const struct rope_scaling *a, const struct rope_scaling *b)
+{
+    double off = fabs(a->factor - b->factor) +
+                 fabs(a->low_frequency_factor - b->low_frequency_factor) +
+                 fabs(a->high_frequency_factor - b->high_frequency_factor);
+    return off <= 0 && a->original_context == b->original_context;
+}
+
+/* Heads that are cut otherwise have tensors of the same shapes and are another model.  Another
+ * rotary embedding may be meant: longer contexts begin so. */
+static enum status compare_shapes(const char *folder, const struct model_shape *model)
+{
+    struct model_shape has;
+    TRY(checkpoint_read_shape(folder, &has));
+    if (has.H != model->H || has.G != model->G || has.K != model->K)
+        FAIL(CONFIG,
+             "%s: its model has %d heads of %d, %d for keys and values; the model here has %d of "
+             "%d, and %d",
+             folder, has.H, has.K, has.G, model->H, model->K, model->G);
+    const struct rope_scaling *a = &has.scaling, *b = &model->scaling;
+    if (has.rope_theta < model->rope_theta || has.rope_theta > model->rope_theta ||
+        !same_scaling(a, b))
+        log_line(LOG_WARN,
+                 "%s: its rotary embedding has base %g and scaling factor %g over %d tokens; the "
+                 "model here has %g and %g over %d",
+                 folder, has.rope_theta, a->factor, a->original_context, model->rope_theta,
+                 b->factor, b->original_context);
+    if (has.norm_eps < model->norm_eps || has.norm_eps > model->norm_eps)
+        log_line(LOG_WARN, "%s: its norm_eps is %g; the model here has %g", folder, has.norm_eps,
+                 model->norm_eps);
+    return STATUS_OK;
+}
+
 enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
                             const struct option_list *exclude, struct checkpoint_found *found)
 {
@@ -122,6 +156,7 @@ enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
     TRY_OUT(model_files_open(&files, folder));
     TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
     TRY_OUT(load_flat(&files, state->layout, "", exclude, state->weights));
+    TRY_OUT(compare_shapes(folder, state->shape));
     if (!ours) goto out;
     TRY_OUT(load_state(folder, found));
     TRY_OUT(model_files_open_moments(&moments, folder));

@@ -263,6 +263,32 @@ TEST(a_model_of_another_shape_is_not_filled_in_silence)
     saved_close(&s);
 }
 
+TEST(heads_that_are_cut_otherwise_make_another_model)
+{
+    struct saved s, other;
+    struct text said = {0};
+    saved_open(&s, false);
+    saved_open(&other, false);
+    const char *step = test_path(saved_folder(&s, STEPS(1)), "step-1");
+    const char *log = test_path(test_folder(), "log.txt");
+    other.shape.H = 2, other.shape.K = 8, other.shape.G = 1; /* tensors of the same shapes */
+    CHECK_STATUS(CONFIG, try_load(&other, step));
+    CHECK_MESSAGE("its model has 4 heads of 4, 2 for keys and values; the model here has 2 of 8");
+    other.shape = s.shape;
+    other.shape.rope_theta = 5e5;
+    other.shape.norm_eps = 1e-6;
+    CHECK_STATUS(OK, log_open(log));
+    enum status same = try_load(&s, step), stretched = try_load(&other, step);
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK(!same && !stretched);
+    CHECK_STATUS(OK, file_read(log, 1 << 20, &said));
+    CHECK(strstr(said.data, "base 10000 ") && strstr(said.data, "has 500000 "));
+    CHECK(strstr(said.data, "its norm_eps is 1e-05; the model here has 1e-06"));
+    text_release(&said);
+    saved_close(&other);
+    saved_close(&s);
+}
+
 TEST(the_shape_is_read_from_the_folder)
 {
     struct saved s;
