@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/rig.h"
+
+#include "base/json.h"
+#include "checkpoint/checkpoint.h"
+
+/* tests/checkpoint/data/tied is a folder that Transformers wrote (tests/oracle/hf_folder.py): three
+ * files, head tied, heads grouped, llama3's scaling; with the logits it has there. */
+static const char folder[] = "tests/checkpoint/data/tied";
+enum { MOST = 64 };
+
+static int integers(const struct json *list, int32_t *out)
+{
+    int count = 0;
+    for (const struct json *v = json_first(list); v; v = json_next(v)) {
+        int64_t n;
+        CHECK(count < MOST && json_as_int(v, 0, 1 << 20, &n));
+        out[count++] = (int32_t)n;
+    }
+    return count;
+}
+
+static void load_rig(struct rig *r, const struct ops *ops, int T)
+{
+    struct model_shape s;
+    struct checkpoint_found found;
+    CHECK_STATUS(OK, checkpoint_read_shape(folder, &s));
+    CHECK(s.tied && s.G == 2 && s.scaling.factor == 8 && s.scaling.original_context == 32);
+    rig_open(r, &s, F32, 1, T);
+    r->ops = *ops;
+    struct checkpoint_state state = {
+        .shape = &r->m.shape, .layout = &r->m.layout, .weights = r->weights};
+    CHECK_STATUS(OK, checkpoint_load(folder, &state, NULL, &found));
+    CHECK(!found.state && !found.has_moments);
+}
+
+/* Largest distance of the logits at each of the places from those that are wanted there. */
+static double distance(struct rig *r, const struct json *root)
+{
+    int32_t ids[MOST], places[MOST];
+    struct kv_cache cache, empty;
+    struct arena none = {0}, room;
+    double most = 0;
+    int T = integers(json_get(root, "ids"), ids), at = 0, first = 0;
+    int num_places = integers(json_get(root, "places"), places);
+    float *logits = heap((size_t)r->m.shape.V * sizeof *logits);
+    CHECK_STATUS(OK, arena_init(&room, 1 << 18));
+    CHECK_STATUS(OK, kv_cache_init(&cache, &r->m, 1, T, &room));
+    const struct json *row = json_first(json_get(root, "logits"));
+    for (; row; row = json_next(row), first = places[at++] + 1) {
+        struct model measured = r->m;
+        CHECK(at < num_places && places[at] >= first && places[at] < T);
+        int n = places[at] + 1 - first, i = 0;
+        empty = (struct kv_cache){1, T, first, NULL, NULL};
+        measured.on = r->measuring, measured.weights = NULL, none.peak = 0;
+        CHECK_STATUS(OK, model_decode(&measured, &empty, NULL, n, NULL, &none));
+        arena_release(&r->step);
+        CHECK_STATUS(OK, arena_init(&r->step, none.peak));
+        CHECK_STATUS(OK, model_decode(&r->m, &cache, ids + first, n, logits, &r->step));
+        for (const struct json *v = json_first(row); v; v = json_next(v), i++)
+            most = fmax(most, fabs((double)logits[i] - json_number(v)));
+        CHECK(i == r->m.shape.V);
+    }
+    CHECK(at == num_places && at > 3);
+    arena_release(&room);
+    free(logits);
+    return most;
+}
+
+static void check_logits(const struct ops *ops)
+{
+    struct rig r;
+    struct json *root;
+    char *path = file_join(folder, "expected.json");
+    CHECK_STATUS(OK, json_read(path, 1 << 20, &root));
+    load_rig(&r, ops, (int)json_count(json_get(root, "ids")));
+    double off = distance(&r, root);
+    print_message("%s: logits off by %.1e\n", ops->backend, off);
+    CHECK(off < 1e-4);
+    rig_close(&r);
+    json_free(root);
+    free(path);
+}
+
+TEST(a_folder_of_transformers_has_the_logits_it_has_there)
+{
+    check_logits(&ops_cpu_reference);
+    check_logits(cpu_ops());
+}

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Folders of models, between Transformers and llamero, both ways.
+
+    python tests/oracle/hf_folder.py check PROGRAM TEXT
+    python tests/oracle/hf_folder.py fixture tests/checkpoint/data/tied
+
+check: models that Transformers saves (sharded; tied or not; with llama3's scaling; bfloat16) have the
+loss in `PROGRAM eval` that they have here, and `PROGRAM train` begins with them; and a checkpoint of
+`PROGRAM train` loads here and has the same loss.  Losses are in float32 and must agree to 1e-4.
+
+fixture: writes a small sharded and tied model with the logits it gives, for tests/checkpoint.
+"""
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+import torch
+import transformers
+
+VOCAB, BEGIN, END, TOKENS = 259, 256, 257, 96  # of the tokenizer "bytes"; TOKENS of a row
+SCALED = dict(rope_type="llama3", rope_theta=1000.0, factor=8.0, low_freq_factor=1.0,
+              high_freq_factor=4.0, original_max_position_embeddings=32)
+PLAIN = dict(rope_type="default", rope_theta=10000.0)
+CASES = {
+    "tied, scaled, grouped": dict(tied=True, rope=SCALED, kv_heads=2),
+    "untied, plain": dict(tied=False, rope=PLAIN, kv_heads=4),
+    "untied, scaled, grouped, bfloat16": dict(tied=False, rope=SCALED, kv_heads=1, half=True),
+}
+
+
+def make(tied, rope, kv_heads, half=False, width=64, hidden=96, layers=3):
+    config = transformers.LlamaConfig(
+        vocab_size=VOCAB, hidden_size=width, intermediate_size=hidden, num_hidden_layers=layers,
+        num_attention_heads=4, num_key_value_heads=kv_heads, max_position_embeddings=256,
+        rms_norm_eps=1e-5, rope_parameters=rope, tie_word_embeddings=tied, bos_token_id=BEGIN,
+        eos_token_id=END, initializer_range=0.2, attn_implementation="eager")
+    torch.manual_seed(7)
+    model = transformers.LlamaForCausalLM(config).float()
+    with torch.no_grad():
+        for name, w in model.named_parameters():
+            if w.dim() == 1:
+                w.add_(0.2 * torch.randn_like(w))
+    return model.bfloat16() if half else model
+
+
+def rows_of(path):
+    """The rows eval sees: one document, begun and ended, cut so that they overlap by a token."""
+    ids = [BEGIN] + list(json.loads(open(path).readline())["text"].encode()) + [END]
+    return [ids[at:at + TOKENS + 1] for at in range(0, len(ids) - 1, TOKENS)]
+
+
+def loss_here(folder, rows):
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager").eval()
+    total = count = 0
+    with torch.no_grad():
+        for row in rows:
+            ids = torch.tensor([row])
+            logits = model(input_ids=ids[:, :-1], use_cache=False).logits[0]
+            total += torch.nn.functional.cross_entropy(logits.double(), ids[0, 1:],
+                                                       reduction="sum").item()
+            count += len(row) - 1
+    return total / count, count
+
+
+def run(program, *arguments):
+    return subprocess.run([program, *map(str, arguments)], check=True, stdout=subprocess.PIPE,
+                          text=True).stdout
+
+
+def loss_there(program, folder, data, *more):
+    return json.loads(run(program, "eval", folder, data, "--json", "--seq-len", TOKENS,
+                          "training.mixed_precision_param=float32", *more))
+
+
+def compare(what, program, folder, data, *more):
+    want, count = loss_here(folder, rows_of(data))
+    got = loss_there(program, folder, data, *more)
+    off = abs(got["loss"] / want - 1)
+    print(f"{what}: loss {want:.7f} here, {got['loss']:.7f} there, off by {off:.1e}, "
+          f"{count} tokens")
+    assert got["tokens"] == count and off < 1e-4
+
+
+def first_loss(dump):
+    return json.loads(open(os.path.join(dump, "metrics.jsonl")).readline())["loss"]
+
+
+def train_from(program, folder, case, dump, recipe):
+    """Some steps from the weights of `folder`; the scaling is the run's own."""
+    dims = dict(dim=64, n_layers=3, n_heads=4, n_kv_heads=case["kv_heads"], ffn_hidden=96,
+                vocab_size=VOCAB, rope_theta=case["rope"]["rope_theta"],
+                rope_scaling="none" if case["rope"] is PLAIN else "llama3", tie_embeddings=str(case["tied"]).lower())
+    run(program, "train", recipe, f"job.dump_folder={dump}", "training.steps=3", "metrics.log_freq=1",
+        "training.mixed_precision_param=float32",
+        f"checkpoint.initial_load_path={folder}", "--quiet",
+        *(f"model.{k}={v}" for k, v in dims.items()))
+    return os.path.join(dump, "checkpoint", "step-3")
+
+
+def check(program, text):
+    with tempfile.TemporaryDirectory() as root:
+        path = lambda *parts: os.path.join(root, *parts)
+        data, recipe = path("one.jsonl"), path("tiny.toml")
+        with open(data, "w") as f:
+            f.write(json.dumps({"text": open(text).read()[:4000]}) + "\n")
+        with open(recipe, "w") as f:
+            f.write(run(program, "init", "tiny").replace('"text.txt"', json.dumps(text)))
+        for number, (what, case) in enumerate(CASES.items()):
+            folder = path(f"hf{number}")
+            make(**case).save_pretrained(folder, max_shard_size="60KB")
+            files = sum(name.endswith(".safetensors") for name in os.listdir(folder))
+            compare(f"{what}, {files} files", program, folder, data, "--tokenizer", "bytes")
+            dump = path(f"run{number}")
+            step = train_from(program, folder, case, dump, recipe)
+            begun, first = loss_here(folder, rows_of(data))[0], first_loss(dump)
+            print(f"{what}: training begins at a loss of {first:.3f} ({begun:.3f} on the text)")
+            # Other rows, so about the same; the plain one computes the very same function.
+            assert abs(first / begun - 1) < (0.1 if case["rope"] is PLAIN else 0.3)
+            compare(f"{what}, 3 steps later", program, step, data)
+        run(program, "train", recipe, f"job.dump_folder={path('tiny')}", "training.steps=60",
+            "--quiet")
+        compare("trained by us, tiny recipe", program,
+                path("tiny", "checkpoint", "step-60"), data)
+        assert math.isfinite(first_loss(path("tiny")))
+    print("torch", torch.__version__, "transformers", transformers.__version__)
+
+
+def fixture(folder):
+    """A model of two files, tied, with grouped heads and llama3's scaling; its logits of 40 ids."""
+    model = make(tied=True, rope=SCALED, kv_heads=2, width=32, hidden=40, layers=2).eval()
+    model.save_pretrained(folder, max_shard_size="40KB")
+    ids = [(37 * i * i + 11 * i + 5) % VOCAB for i in range(40)]
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
+    answer = dict(script="tests/oracle/hf_folder.py", torch=torch.__version__,
+                  transformers=transformers.__version__, ids=ids,
+                  # of every eighth place all logits, in the order of the vocabulary
+                  places=list(range(7, 40, 8)),
+                  logits=[[round(x, 6) for x in logits[p].tolist()] for p in range(7, 40, 8)])
+    with open(os.path.join(folder, "expected.json"), "w") as f:
+        f.write("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}"
+                                   for k, v in answer.items()) + "\n}\n")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    if sys.argv[1] == "fixture":
+        fixture(sys.argv[2])
+    else:
+        check(*sys.argv[2:])
