@@ -2,7 +2,7 @@
  *
  * Refused beyond what cJSON refuses: bytes after the value, text that is not UTF-8, escaped NULs,
  * and objects that name a key twice.
- * Units    Integers are exact up to 2^53; larger ones are refused where an integer is asked for.
+ * Units    Integers are exact below 2^53; others are refused where an integer is asked for.
  * Memory   json_parse gives a tree that json_free frees; strings point into it. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

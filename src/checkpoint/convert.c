@@ -134,6 +134,14 @@ static enum status refuse_full(const char *folder)
     return STATUS_OK;
 }
 
+static enum status sync_parent(const char *path)
+{
+    char *parent = file_join(path, "..");
+    enum status st = file_sync_dir(parent);
+    free(parent);
+    return st;
+}
+
 static enum status make_plain(const struct conversion *c, struct origin *o, struct converted *done)
 {
     struct text temporary = {0};
@@ -145,6 +153,7 @@ static enum status make_plain(const struct conversion *c, struct origin *o, stru
     TRY_OUT(write_folder(c, o, temporary.data, done));
     TRY_OUT(file_sync_dir(temporary.data));
     if (rename(temporary.data, c->to)) FAIL_OUT(IO, "%s: %s", c->to, strerror(errno));
+    TRY_OUT(sync_parent(c->to));
 out:
     if (st) {
         struct failure first = {0};

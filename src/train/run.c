@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
 #include "metrics/metrics.h"
 #include "train/trainer.h"
 
@@ -200,6 +201,19 @@ out:
     return st;
 }
 
+/* A run that has checkpoints, of which none can be loaded, does not begin anew in silence. */
+static enum status refuse_damaged(const struct run *r)
+{
+    struct step_list l;
+    TRY(step_list_read(&l, r->checkpoint_folder));
+    size_t count = l.count;
+    step_list_release(&l);
+    if (count)
+        FAIL(DATA, "%s: none of its %zu checkpoints is whole; move them away to start anew",
+             r->checkpoint_folder, count);
+    return STATUS_OK;
+}
+
 /* The newest checkpoint that is whole: one with damaged bytes is passed over for the one before. */
 static enum status load_newest(struct run *r, bool *resumed)
 {
@@ -211,7 +225,7 @@ static enum status load_newest(struct run *r, bool *resumed)
             TRY(checkpoint_find_step(r->checkpoint_folder, step, &path));
         else
             TRY(checkpoint_find(r->checkpoint_folder, limit, &path));
-        if (!path) return STATUS_OK;
+        if (!path) return refuse_damaged(r);
         limit = strtoll(strrchr(path, '-') + 1, NULL, 10);
         st = load(r, path, true);
         free(path);

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Folders of models, between Transformers and llamero, both ways.
 
-    python tests/oracle/hf_folder.py check PROGRAM TEXT
+    python tests/oracle/hf_folder.py check PROGRAM TEXT TESTS
     python tests/oracle/hf_folder.py fixture tests/checkpoint/data/tied
 
 check: models that Transformers saves (sharded; tied or not; with llama3's scaling; bfloat16) have the
 loss in `PROGRAM eval` that they have here, and `PROGRAM train` begins with them; and a checkpoint of
-`PROGRAM train` loads here and has the same loss.  Losses are in float32 and must agree to 1e-4.
+`PROGRAM train` loads here and has the same loss, and the same logits in the test runner TESTS
+(build/tests/run).  All in float32; losses and logits must agree to 1e-4.
 
 fixture: writes a small sharded and tied model with the logits it gives, for tests/checkpoint.
 """
@@ -102,7 +103,7 @@ def train_from(program, folder, case, dump, recipe):
     return os.path.join(dump, "checkpoint", "step-3")
 
 
-def check(program, text):
+def check(program, text, tests):
     with tempfile.TemporaryDirectory() as root:
         path = lambda *parts: os.path.join(root, *parts)
         data, recipe = path("one.jsonl"), path("tiny.toml")
@@ -124,8 +125,13 @@ def check(program, text):
             compare(f"{what}, 3 steps later", program, step, data)
         run(program, "train", recipe, f"job.dump_folder={path('tiny')}", "training.steps=60",
             "--quiet")
-        compare("trained by us, tiny recipe", program,
-                path("tiny", "checkpoint", "step-60"), data)
+        ours = path("tiny", "checkpoint", "step-60")
+        compare("trained by us, tiny recipe", program, ours, data)
+        write_expected(ours, ours)
+        out = subprocess.run([tests, "a_folder_of_transformers"], text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, env=os.environ | {"LLAMERO_HF_FOLDER": ours})
+        print("trained by us,", ", ".join(l for l in out.stdout.split("\n") if "logits off" in l))
+        assert out.returncode == 0, out.stdout
         assert math.isfinite(first_loss(path("tiny")))
     print("torch", torch.__version__, "transformers", transformers.__version__)
 
@@ -134,6 +140,12 @@ def fixture(folder):
     """A model of two files, tied, with grouped heads and llama3's scaling; its logits of 40 ids."""
     model = make(tied=True, rope=SCALED, kv_heads=2, width=32, hidden=40, layers=2).eval()
     model.save_pretrained(folder, max_shard_size="40KB")
+    write_expected(folder, folder)
+
+
+def write_expected(model_folder, folder):
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        model_folder, dtype=torch.float32, attn_implementation="eager").eval()
     ids = [(37 * i * i + 11 * i + 5) % VOCAB for i in range(40)]
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]

@@ -151,3 +151,31 @@ TEST(a_signal_writes_a_checkpoint_and_exits_with_75)
         place_release(&p);
     }
 }
+
+/* Flips a bit of the weights of a checkpoint. */
+static void damage(const char *dump, int step)
+{
+    struct text path = {0}, bytes = {0};
+    text_addf(&path, "%s/checkpoint/step-%d/model-00001-of-00001.safetensors", dump, step);
+    CHECK_STATUS(OK, file_read(path.data, 1 << 30, &bytes));
+    bytes.data[bytes.len - 9] ^= 4;
+    CHECK_STATUS(OK, file_write(path.data, bytes.data, bytes.len));
+    text_release(&path), text_release(&bytes);
+}
+
+TEST(a_run_goes_back_past_a_damaged_checkpoint_and_never_begins_anew_in_silence)
+{
+    struct place p = place_make();
+    struct text err = {0};
+    CHECK(runs_train(p.config, p.a, "", NULL) == 0);
+    CHECK(runs_train(p.config, p.b, "training.steps=20", NULL) == 0);
+    damage(p.b, 20);
+    CHECK(runs_train(p.config, p.b, "", &err) == 0); /* from step 10 */
+    CHECK(strstr(err.data, "going back to an older checkpoint"));
+    check_same_checkpoint(&p, 40);
+    for (int step = 10; step <= 40; step += 10) damage(p.b, step);
+    CHECK(runs_train(p.config, p.b, "training.steps=50", &err) == 65);
+    CHECK(strstr(err.data, "none of its 4 checkpoints is whole"));
+    text_release(&err);
+    place_release(&p);
+}
