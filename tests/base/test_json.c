@@ -69,11 +69,12 @@ TEST(json_nests_only_so_deep)
 
 TEST(json_integers_are_exact_and_in_bounds_or_refused)
 {
-    struct json *root = parse("{\"big\": 9007199254740992, \"bigger\": 1e16, \"half\": 1.5,"
-                              " \"word\": \"7\", \"less\": -1}");
+    struct json *root =
+        parse("{\"big\": 9007199254740991, \"bigger\": 9007199254740993, \"half\": 1.5,"
+              " \"word\": \"7\", \"less\": -1}");
     int64_t x = 0;
     CHECK_STATUS(OK, json_get_int(root, "big", 0, INT64_MAX, &x));
-    CHECK(x == (int64_t)1 << 53);
+    CHECK(x == ((int64_t)1 << 53) - 1);
     CHECK_STATUS(DATA, json_get_int(root, "bigger", 0, INT64_MAX, &x));
     CHECK_STATUS(DATA, json_get_int(root, "half", 0, 9, &x));
     CHECK_STATUS(DATA, json_get_int(root, "word", 0, 9, &x));
