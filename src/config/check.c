@@ -1,5 +1,6 @@
 /* check.c -- rules that join several keys. */
 // SPDX-License-Identifier: Apache-2.0
+#include "base/log.h"
 #include "config/config.h"
 
 #include <string.h>
@@ -93,6 +94,17 @@ static enum status check_checkpoints(const struct config *c)
     return STATUS_OK;
 }
 
+/* What torchtitan's files may ask for and a run here does not do. */
+static void tell_kept(const struct config *c)
+{
+    if (strcmp(c->training.dtype, "float32"))
+        log_line(LOG_WARN, "training.dtype = \"%s\": master weights stay float32",
+                 c->training.dtype);
+    if (strcmp(c->training.mixed_precision_reduce, "float32"))
+        log_line(LOG_WARN, "training.mixed_precision_reduce = \"%s\": gradient sums stay float32",
+                 c->training.mixed_precision_reduce);
+}
+
 enum status config_check(const struct config *c, int num_ranks)
 {
     TRY(check_ranks(c, num_ranks));
@@ -100,5 +112,6 @@ enum status config_check(const struct config *c, int num_ranks)
     TRY(check_schedule(c));
     TRY(check_data(c));
     TRY(check_checkpoints(c));
+    tell_kept(c);
     return STATUS_OK;
 }

@@ -24,7 +24,8 @@ struct config_book {
     size_t num_trees;
     struct origin *origins;
     size_t num_origins;
-    bool fork; /* a key of the older fork was used */
+    bool fork;        /* a key of the older fork was used */
+    struct text idle; /* keys without effect */
 };
 
 /* Where a value stands, for messages: file:line:column, or the command line. */
@@ -139,6 +140,8 @@ static enum status resolve(struct config *c, const char *key, const struct toml 
     if (!ignored) return unknown(p, key);
     if (value && !is_harmless(ignored, value))
         log_line(LOG_WARN, "%s has no effect: %s", key, ignored->why);
+    else if (!value || !ignored->harmless[0])
+        text_addf(&c->book->idle, "%s%s", c->book->idle.len ? ", " : "", key);
     return STATUS_OK;
 }
 
@@ -295,6 +298,7 @@ enum status config_load(struct config *c, const char *path, const char *const *s
         c->job.config_file = c->book->path;
     }
     settle_family(c);
+    if (c->book->idle.len) log_line(LOG_INFO, "without effect here: %s", c->book->idle.data);
     if (!strcmp(c->model.norm_type, "layernorm"))
         log_line(LOG_WARN, "model.norm_type = \"layernorm\": a Llama has RMSNorm, and gets it");
     return STATUS_OK;
@@ -311,6 +315,7 @@ void config_release(struct config *c)
     free(c->data.sources);
     free(c->book->trees);
     free(c->book->origins);
+    text_release(&c->book->idle);
     free(c->book->path);
     free(c->book);
     memset(c, 0, sizeof *c);

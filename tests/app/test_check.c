@@ -50,3 +50,15 @@ TEST(check_finds_what_only_the_data_and_the_ranks_show)
     CHECK(LLAMERO(NULL, &err, "check", p.config, "--ranks", "0") == 64);
     text_release(&out), text_release(&err);
 }
+
+TEST(check_tells_of_keys_that_do_nothing_here)
+{
+    struct place p = place();
+    struct text err = {0};
+    CHECK(LLAMERO(NULL, &err, "check", p.config, "comm.init_timeout_seconds=5", "compile.enable=1",
+                  "training.mixed_precision_reduce=bfloat16", "training.dtype=bfloat16") == 0);
+    CHECK(strstr(err.data, "without effect here: comm.init_timeout_seconds, compile.enable"));
+    CHECK(strstr(err.data, "gradient sums stay float32"));
+    CHECK(strstr(err.data, "master weights stay float32"));
+    text_release(&err);
+}
