@@ -52,7 +52,7 @@ static bool spell(const struct alphabet *a, const char *text, size_t len, struct
 /* Is this id that of an added token?  They may be listed in the vocabulary, too: in plain text. */
 static enum status check_added(const struct tokenizer *t, const char *token, int64_t id, bool *is)
 {
-    const char *added = tokenizer_special_name(t, (int32_t)id);
+    const char *added = specials_text(&t->specials, (int32_t)id);
     *is = added != NULL;
     if (added && strcmp(added, token))
         FAIL(DATA, "%s: the added token \"%s\" and \"%s\" have the same id", t->path, added, token);
@@ -206,13 +206,13 @@ static enum status read_added(struct tokenizer *t, const struct json *added)
         if (json_get_string(v, "content", &content) ||
             json_get_int(v, "id", 0, VOCABULARY_MOST_ID, &id))
             FAIL(DATA, "%s: an added token: %s", t->path, status_message());
-        tokenizer_add_special(t, content, (int32_t)id);
+        specials_add(&t->specials, content, (int32_t)id);
         if (id >= t->vocab_size) t->vocab_size = (int32_t)id + 1;
     }
-    tokenizer_sort_specials(t);
-    for (size_t i = 1; i < t->num_specials; i++)
-        if (t->specials[i].id == t->specials[i - 1].id)
-            FAIL(DATA, "%s: two added tokens have the id %d", t->path, t->specials[i].id);
+    specials_sort(&t->specials);
+    for (size_t i = 1; i < t->specials.count; i++)
+        if (t->specials.all[i].id == t->specials.all[i - 1].id)
+            FAIL(DATA, "%s: two added tokens have the id %d", t->path, t->specials.all[i].id);
     return STATUS_OK;
 }
 
@@ -232,10 +232,10 @@ static void find_ends(struct tokenizer *t, const struct json *root)
     static const char *const begins[] = {"<|begin_of_text|>", "<s>", "<|startoftext|>"};
     static const char *const ends[] = {"<|end_of_text|>", "</s>", "<|endoftext|>"};
     const char *bos = template_bos(json_get(root, "post_processor"));
-    if (bos) t->bos = tokenizer_special(t, bos);
+    if (bos) t->bos = specials_id(&t->specials, bos);
     for (size_t i = 0; i < 3; i++) {
-        if (t->bos < 0) t->bos = tokenizer_special(t, begins[i]);
-        if (t->eos < 0) t->eos = tokenizer_special(t, ends[i]);
+        if (t->bos < 0) t->bos = specials_id(&t->specials, begins[i]);
+        if (t->eos < 0) t->eos = specials_id(&t->specials, ends[i]);
     }
 }
 
@@ -311,15 +311,15 @@ static void add_token(struct text *t, const struct vocabulary *v, int32_t id)
 }
 
 void hf_json_write(const struct vocabulary *v, const struct merge *merges, size_t num_merges,
-                   const struct special *specials, size_t num_specials, struct text *t)
+                   const struct specials *specials, struct text *t)
 {
     text_adds(t, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n"
                  "  \"added_tokens\": [");
-    for (size_t i = 0; i < num_specials; i++)
+    for (size_t i = 0; i < specials->count; i++)
         text_addf(t,
                   "%s\n    {\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": "
                   "false, \"rstrip\": false, \"normalized\": false, \"special\": true}",
-                  i ? "," : "", specials[i].id, specials[i].text);
+                  i ? "," : "", specials->all[i].id, specials->all[i].text);
     text_adds(t, "\n  ],\n  \"normalizer\": null,\n  \"pre_tokenizer\": {\"type\": \"Sequence\", "
                  "\"pretokenizers\": [\n    {\"type\": \"Split\", \"pattern\": {\"Regex\": ");
     json_quote(t, split_llama3_pattern);
@@ -334,7 +334,7 @@ void hf_json_write(const struct vocabulary *v, const struct merge *merges, size_
               "{\"SpecialToken\": {\"id\": \"<|begin_of_text|>\", \"type_id\": 1}}, "
               "{\"Sequence\": {\"id\": \"B\", \"type_id\": 1}}], \"special_tokens\": "
               "{\"<|begin_of_text|>\": {\"id\": \"<|begin_of_text|>\", \"ids\": [");
-    text_addf(t, "%d], \"tokens\": [\"<|begin_of_text|>\"]}}},\n", specials[0].id);
+    text_addf(t, "%d], \"tokens\": [\"<|begin_of_text|>\"]}}},\n", specials->all[0].id);
     text_adds(t, "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
                  "\"trim_offsets\": true, \"use_regex\": true},\n"
                  "  \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "

@@ -4,15 +4,11 @@
 #pragma once
 
 #include "base/json.h"
+#include "tokenizer/specials.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocabulary.h"
 
 #include <stdbool.h>
-
-struct special {
-    char *text;
-    int32_t id;
-};
 
 struct regex; /* a compiled pattern, see regex.h */
 
@@ -22,8 +18,7 @@ struct tokenizer {
     const char *file_name; /* under which tokenizer_copy puts it */
     struct text file;      /* its bytes */
     struct vocabulary vocabulary;
-    struct special *specials; /* rising ids; of one id the first is shown */
-    size_t num_specials, specials_room;
+    struct specials specials;
     int32_t vocab_size, bos, eos;
     size_t (*split)(const unsigned char *text,
                     size_t len); /* NULL: regex, or a text is one piece */
@@ -31,10 +26,6 @@ struct tokenizer {
     bool whole_pieces; /* a piece that is a token is that token, whatever merges would give */
     bool meta_cuts;
 };
-
-void tokenizer_add_special(struct tokenizer *t, const char *text, int32_t id);
-/* Puts them in order, if they came in another. */
-void tokenizer_sort_specials(struct tokenizer *t);
 
 /* Llama 3's file: a line a token, base64 and rank.  DATA: which line, and why. */
 enum status tiktoken_read(struct tokenizer *t, const char *bytes, size_t len);
@@ -49,4 +40,4 @@ struct merge {
 };
 /* tokenizer.json of a byte-level BPE with Llama 3's splitter. */
 void hf_json_write(const struct vocabulary *v, const struct merge *merges, size_t num_merges,
-                   const struct special *specials, size_t num_specials, struct text *json);
+                   const struct specials *specials, struct text *json);

@@ -56,10 +56,10 @@ static void add_specials(struct tokenizer *t, int32_t first)
     char name[64];
     for (int i = 0; i < ALL; i++) {
         int reserved = i < NAMED ? named[i].reserved : i - BEFORE_NUMBERS;
-        if (i < NAMED && named[i].name) tokenizer_add_special(t, named[i].name, first + i);
+        if (i < NAMED && named[i].name) specials_add(&t->specials, named[i].name, first + i);
         if (reserved < 0) continue;
         snprintf(name, sizeof name, "<|reserved_special_token_%d|>", reserved);
-        tokenizer_add_special(t, name, first + i);
+        specials_add(&t->specials, name, first + i);
     }
     t->bos = first;
     t->eos = first + 1;

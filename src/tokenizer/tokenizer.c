@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 512 << 20, BYTES_BOS = 256, BYTES_EOS, BYTES_MASK, BYTES_SIZE };
+enum { MOST_BYTES = 512 << 20, BYTES_BOS = 256, BYTES_EOS, BYTES_SIZE = BYTES_BOS + SPECIALS_OWN };
 
 void token_list_reserve(struct token_list *l, size_t more)
 {
@@ -24,41 +24,20 @@ void token_list_release(struct token_list *l)
     *l = (struct token_list){0};
 }
 
-void tokenizer_add_special(struct tokenizer *t, const char *text, int32_t id)
-{
-    if (t->num_specials == t->specials_room) {
-        t->specials_room = 2 * t->specials_room + 8;
-        t->specials = heap_grow(t->specials, t->specials_room, sizeof *t->specials);
-    }
-    t->specials[t->num_specials++] = (struct special){heap_string(text, strlen(text)), id};
-}
-
-static int by_id(const void *a, const void *b)
-{
-    const struct special *x = a, *y = b;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-void tokenizer_sort_specials(struct tokenizer *t)
-{
-    if (t->num_specials) qsort(t->specials, t->num_specials, sizeof *t->specials, by_id);
-}
-
 /* One token a byte; its file is the tokenizer.json that means the same. */
 static void make_bytes(struct tokenizer *t)
 {
-    static const char *const names[] = {"<|begin_of_text|>", "<|end_of_text|>", "<|mask|>"};
     for (int i = 0; i < 256; i++) {
         unsigned char byte = (unsigned char)i;
         BUG_IF(vocabulary_add(&t->vocabulary, &byte, 1, i));
     }
     BUG_IF(vocabulary_finish(&t->vocabulary));
-    for (int i = 0; i < 3; i++) tokenizer_add_special(t, names[i], BYTES_BOS + i);
+    specials_add_own(&t->specials, BYTES_BOS);
     t->kind = "bytes";
     t->file_name = "tokenizer.json";
     t->vocab_size = BYTES_SIZE;
     t->bos = BYTES_BOS, t->eos = BYTES_EOS;
-    hf_json_write(&t->vocabulary, NULL, 0, t->specials, t->num_specials, &t->file);
+    hf_json_write(&t->vocabulary, NULL, 0, &t->specials, &t->file);
 }
 
 /* The file a folder holds; heap. */
@@ -110,8 +89,7 @@ enum status tokenizer_open(struct tokenizer **out, const char *path,
 void tokenizer_close(struct tokenizer *t)
 {
     if (!t) return;
-    for (size_t i = 0; i < t->num_specials; i++) free(t->specials[i].text);
-    free(t->specials);
+    specials_release(&t->specials);
     vocabulary_release(&t->vocabulary);
     regex_free(t->regex);
     text_release(&t->file);
@@ -127,22 +105,12 @@ const char *tokenizer_kind(const struct tokenizer *t) { return t->kind; }
 
 int32_t tokenizer_special(const struct tokenizer *t, const char *text)
 {
-    for (size_t i = 0; i < t->num_specials; i++)
-        if (!strcmp(t->specials[i].text, text)) return t->specials[i].id;
-    return -1;
+    return specials_id(&t->specials, text);
 }
 
 const char *tokenizer_special_name(const struct tokenizer *t, int32_t id)
 {
-    size_t least = 0, most = t->num_specials;
-    while (least < most) {
-        size_t middle = least + (most - least) / 2;
-        if (t->specials[middle].id < id)
-            least = middle + 1;
-        else
-            most = middle;
-    }
-    return least < t->num_specials && t->specials[least].id == id ? t->specials[least].text : NULL;
+    return specials_text(&t->specials, id);
 }
 
 enum status tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t count,

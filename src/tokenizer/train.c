@@ -263,14 +263,13 @@ static enum status learn(struct bpe_trainer *t, struct vocabulary *v, struct mer
 enum status bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab_size, struct text *json,
                                int32_t *made)
 {
-    static const char *const names[] = {"<|begin_of_text|>", "<|end_of_text|>", "<|mask|>"};
-    enum { NUM_SPECIALS = 3, LEAST = 256 + NUM_SPECIALS + 1, MOST = 1 << 24 };
+    enum { LEAST = 256 + SPECIALS_OWN + 1, MOST = 1 << 24 };
     if (vocab_size < LEAST || vocab_size > MOST)
         FAIL(CONFIG, "a vocabulary of %d tokens: between %d and %d", vocab_size, LEAST, MOST);
     if (!t->num_words) FAIL(DATA, "there is no text to learn from");
     struct vocabulary v;
-    struct special specials[NUM_SPECIALS];
-    size_t most = (size_t)(vocab_size - 256 - NUM_SPECIALS), num_merges = 0;
+    struct specials specials = {0};
+    size_t most = (size_t)(vocab_size - 256 - SPECIALS_OWN), num_merges = 0;
     struct merge *merges = heap(most * sizeof *merges);
     enum status st = STATUS_OK;
     vocabulary_init(&v);
@@ -280,10 +279,10 @@ enum status bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab_size, struct
     }
     if (!st) begin(t);
     if (!st) st = learn(t, &v, merges, most, &num_merges);
-    for (int i = 0; i < NUM_SPECIALS; i++)
-        specials[i] = (struct special){(char *)(uintptr_t)names[i], 256 + (int32_t)num_merges + i};
-    if (!st) hf_json_write(&v, merges, num_merges, specials, NUM_SPECIALS, json);
-    *made = 256 + (int32_t)num_merges + NUM_SPECIALS;
+    specials_add_own(&specials, 256 + (int32_t)num_merges);
+    if (!st) hf_json_write(&v, merges, num_merges, &specials, json);
+    *made = 256 + (int32_t)num_merges + SPECIALS_OWN;
+    specials_release(&specials);
     vocabulary_release(&v);
     free(merges);
     return st;

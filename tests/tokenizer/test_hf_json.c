@@ -280,8 +280,9 @@ TEST(json_written_is_read_back_as_the_same_tokenizer)
     struct vocabulary v;
     static const char *const words[] = {"\"\\", " \n", "\xC3\xA4", "\xFF\x80"};
     struct merge list[4];
-    struct special specials[] = {{(char[]){"<|begin_of_text|>"}, 260},
-                                 {(char[]){"<|end_of_text|>"}, 261}};
+    struct special two[] = {{(char[]){"<|begin_of_text|>"}, 260},
+                            {(char[]){"<|end_of_text|>"}, 261}};
+    struct specials specials = {.all = two, .count = 2};
     struct text json = {0}, again = {0};
     struct tokenizer *t = NULL;
     vocabulary_init(&v);
@@ -291,7 +292,7 @@ TEST(json_written_is_read_back_as_the_same_tokenizer)
         CHECK_STATUS(OK, vocabulary_add(&v, words[i], 2, 256 + i));
         list[i] = (struct merge){(unsigned char)words[i][0], (unsigned char)words[i][1]};
     }
-    hf_json_write(&v, list, 4, specials, 2, &json);
+    hf_json_write(&v, list, 4, &specials, &json);
     CHECK_STATUS(OK, open_bytes(&t, "tokenizer.json", &json));
     CHECK(tokenizer_vocab_size(t) == 262 && tokenizer_bos(t) == 260 && tokenizer_eos(t) == 261);
     for (int32_t id = 0; id < 260; id++) {
