@@ -72,7 +72,7 @@ TEST(a_resumed_run_is_the_straight_run_with_validation)
 }
 
 /* Starts training and kills it after a while; true: it had ended by itself. */
-static bool train_and_kill(const struct place *p, const char *dump, double seconds)
+static bool train_and_kill(const struct place *p, const char *dump, bool async, double seconds)
 {
     pid_t child;
     int code;
@@ -84,6 +84,7 @@ static bool train_and_kill(const struct place *p, const char *dump, double secon
                           setting.data,
                           "checkpoint.interval=3",
                           "checkpoint.keep_latest_k=3",
+                          async ? "checkpoint.async_mode=async" : "checkpoint.async_mode=disabled",
                           "--quiet",
                           NULL};
     CHECK(posix_spawn(&child, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, environ) == 0);
@@ -106,7 +107,7 @@ TEST(a_run_killed_at_any_moment_goes_on_to_the_same_end)
     CHECK(runs_train(p.config, p.a, settings, NULL) == 0);
     for (int i = 0; done < kills; i++) {
         double seconds = 0.02 + 0.35 * rng_uniform(3, RNG_TEST, 0, (uint64_t)i);
-        bool ended = train_and_kill(&p, p.b, seconds);
+        bool ended = train_and_kill(&p, p.b, i % 2, seconds);
         done += !ended;
         if (ended) { /* the run came to its end: compare, and start another one */
             check_same_checkpoint(&p, 40);
