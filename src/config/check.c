@@ -66,6 +66,11 @@ static enum status check_data(const struct config *c)
     for (size_t i = 0; i < c->data.num_sources; i++) weights += c->data.sources[i].weight;
     if (c->data.num_sources && !(weights > 0))
         FAIL(CONFIG, "data.source: every weight is 0, so no document would ever be read");
+    if (c->data.num_sources && c->training.dataset_path[0])
+        FAIL(CONFIG,
+             "training.dataset_path = \"%s\" and [[data.source]] both say what to read: one of "
+             "them is wanted",
+             c->training.dataset_path);
     if (!c->data.num_sources && !c->training.dataset_path[0])
         FAIL(CONFIG,
              "nothing to read: give a [[data.source]] with a path, or "

@@ -7,7 +7,7 @@ TEST(init_lists_recipes_and_names_the_nearest)
     CHECK(LLAMERO(&out, NULL, "init") == 0);
     CHECK(strstr(out.data, "tiny") && strstr(out.data, "llama3.1-8b"));
     CHECK(LLAMERO(&out, NULL, "init", "tiny") == 0);
-    CHECK(strstr(out.data, "[[data.source]]"));
+    CHECK(strstr(out.data, "dataset_path"));
     CHECK(LLAMERO(NULL, &err, "init", "tinny") == 64);
     CHECK(strstr(err.data, "did you mean tiny?"));
     text_release(&out), text_release(&err);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
+#include "base/file.h"
 #include "config/config.h"
 
 TEST(rules_between_keys_are_held)
@@ -48,5 +49,18 @@ TEST(a_sound_configuration_passes_on_the_ranks_it_is_for)
                               "parallelism.tensor_parallel_degree=2"};
     CHECK_STATUS(OK, config_load(&c, NULL, settings, 3));
     CHECK_STATUS(OK, config_check(&c, 8));
+    config_release(&c);
+}
+
+TEST(data_is_named_in_one_place)
+{
+    struct config c;
+    const char *path = test_path(test_folder(), "both.toml");
+    const char toml[] = "[[data.source]]\npath = \"a.txt\"\n";
+    CHECK_STATUS(OK, file_write(path, toml, strlen(toml)));
+    const char *settings[] = {"training.dataset_path=b.txt"};
+    CHECK_STATUS(OK, config_load(&c, path, settings, 1));
+    CHECK_STATUS(CONFIG, config_check(&c, 1));
+    CHECK_MESSAGE("both say what to read");
     config_release(&c);
 }
