@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 B       ?= build
 CC      ?= cc
-ARCH    ?= native
 PREFIX  ?= /usr/local
 OPT     ?= -O3 -g
 OPENMP  ?= -fopenmp
@@ -11,19 +10,36 @@ VERSION := 0.1.0
 WARN    := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -Wno-pass-failed
 MATH    := -ffp-contract=fast -fno-math-errno -fno-trapping-math
 HARDEN  := -fPIE -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+
+# One program for every processor of an architecture: all of it is compiled for the baseline, the
+# CPU's kernels once more for each instruction set of src/backends/cpu/sets.h.
+MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+ifeq ($(MACHINE),x86_64)
+ARCH       ?= -march=x86-64-v3
+SETS       := avx2 avx512 amx
+SET_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
+SET_amx    := $(SET_avx512) -mavx512bf16 -mamx-tile -mamx-bf16
+else
+SETS       := generic
+endif
+SET_amx_emulated := -DTILES_EMULATED
+
 DEFINES := -D_GNU_SOURCE -DLLAMERO_VERSION=\"$(VERSION)\"
-CFLAGS   = -std=c17 $(OPT) -march=$(ARCH) $(MATH) $(WARN) $(HARDEN) $(OPENMP) $(DEFINES) $(EXTRA)
+CFLAGS   = -std=c17 $(OPT) $(ARCH) $(MATH) $(WARN) $(HARDEN) $(OPENMP) $(DEFINES) $(EXTRA)
 COMPILE  = $(CC) $(CFLAGS) -Isrc -MMD -MP
 LDFLAGS := -pie -Wl,-z,relro,-z,now
 LINK     = $(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBS)
 LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lm -lpthread
 
+KERNELS := $(sort $(wildcard src/backends/cpu/kernels/*.c))
 SOURCES := $(sort $(shell find src -name '*.c'))
 TESTS   := $(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*' ! -path '*/preload/*'))
 PRELOAD := $(wildcard tests/system/preload/*.c)
 FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 BENCH   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
-OBJECTS := $(SOURCES:%.c=$(B)/%.o)
+kernels  = $(foreach set,$(1),$(KERNELS:%.c=$(B)/%.$(set).o))
+OBJECTS := $(patsubst %.c,$(B)/%.o,$(filter-out $(KERNELS),$(SOURCES))) $(call kernels,$(SETS))
+EMULATED := $(call kernels,amx_emulated)
 ROOMS   := $(filter-out $(B)/src/app/main.o,$(OBJECTS))
 COUNTER := $(if $(PRELOAD),$(B)/tests/libcount.so)
 FORMAT   = $(shell find src tests bench -name '*.[ch]' 2>/dev/null)
@@ -43,7 +59,7 @@ $(B)/llamero: $(OBJECTS) $(B)/list
 	$(call say,link)
 	$(LINK)
 
-$(B)/tests/run: $(ROOMS) $(TESTS:%.c=$(B)/%.o) $(B)/list
+$(B)/tests/run: $(ROOMS) $(EMULATED) $(TESTS:%.c=$(B)/%.o) $(B)/list
 	$(call say,link)
 	$(LINK) -lcmocka
 
@@ -71,11 +87,19 @@ $(B)/%.o: %.c $(B)/flags
 	$(call say,cc)
 	$(Q)$(COMPILE) -c -o $@ $<
 
+define compile_kernels
+$(B)/src/backends/cpu/kernels/%.$(1).o: src/backends/cpu/kernels/%.c $(B)/flags
+	@mkdir -p $$(@D)
+	$$(call say,cc)
+	$$(Q)$$(COMPILE) $$(SET_$(1)) -DCPU_SET=$(1) -c -o $$@ $$<
+endef
+$(foreach set,$(SETS) amx_emulated,$(eval $(call compile_kernels,$(set))))
+
 # Two files that change only when their content does: other flags compile everything anew, and a
 # source file that went away links anew.
 stamp = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
 $(B)/flags: FORCE
-	$(call stamp,$(COMPILE))
+	$(call stamp,$(COMPILE) $(foreach set,$(SETS),$(SET_$(set))))
 $(B)/list: FORCE
 	$(call stamp,$(SOURCES) $(TESTS) $(LDFLAGS) $(LIBS))
 
@@ -124,7 +148,7 @@ clean: ## remove what was built
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while read -r target says; do \
 	    printf '  %-9s %s\n' "$$target" "$$says"; done
-	@echo 'B=$(B) CC=$(CC) ARCH=$(ARCH) OPT="$(OPT)" EXTRA= T= DATA= RUNS= V= PREFIX= DESTDIR='
+	@echo 'B=$(B) CC=$(CC) ARCH="$(ARCH)" OPT="$(OPT)" EXTRA= T= DATA= RUNS= V= PREFIX= DESTDIR='
 
--include $(OBJECTS:.o=.d) $(TESTS:%.c=$(B)/%.d)
+-include $(OBJECTS:.o=.d) $(EMULATED:.o=.d) $(TESTS:%.c=$(B)/%.d)
 -include $(FUZZ:%=$(B)/tests/fuzz/%.d) $(BENCH:%=$(B)/bench/%.d)

@@ -7,7 +7,6 @@
 #include "parallel/plan.h"
 
 #include <sched.h>
-#include <string.h>
 
 /* Cores this process may run on: the cpuset or binding a launcher gave it. */
 static int allowed_cores(void)
@@ -21,7 +20,7 @@ static int allowed_cores(void)
 enum status machine_open(struct machine *m, const struct device_config *c)
 {
     *m = (struct machine){.plan = plan_alone(), .comm = comm_self()};
-    m->ops = !strcmp(c->cpu, "reference") ? &ops_cpu_reference : cpu_ops();
+    TRY(cpu_ops_find(c->cpu, &m->ops));
     TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : allowed_cores(), 0));
     return STATUS_OK;
 }

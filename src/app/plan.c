@@ -107,7 +107,7 @@ static void print_json(const struct planning *p)
               "{\"parameters\": %lld, \"flops_per_token\": %.0f, \"step_seconds\": %.6g, "
               "\"checkpoint_bytes\": %zu, \"ranks\": [{\"rank\": 0, \"memory_bytes\": {",
               (long long)p->parameters, p->flops_per_token, p->step_seconds, p->checkpoint_bytes);
-    for (int i = 0; i < MEMORY_COUNT; i++)
+    for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
         text_addf(&t, "%s\"%s\": %zu", i ? ", " : "", memory_name(i), p->memory.bytes[i]);
     text_addf(&t, "}, \"total\": %zu}]}", memory_total(&p->memory));
     printf("%s\n", t.data);
@@ -129,7 +129,7 @@ static void print_table(const struct planning *p)
            p->flops_per_token * trainer_rows(p->config) * (double)c->seq_len / 1e12,
            p->step_seconds);
     printf("checkpoint    %.3f GiB\nmemory of a rank:\n", (double)p->checkpoint_bytes / gib);
-    for (int i = 0; i < MEMORY_COUNT; i++)
+    for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
         if (p->memory.bytes[i])
             printf("  %9.3f GiB  %-15s %s\n", (double)p->memory.bytes[i] / gib, memory_name(i),
                    memory_text(i));

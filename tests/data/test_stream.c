@@ -35,8 +35,8 @@ static void bench_add(struct bench *b, const char *path, double weight)
 static void bench_add_documents(struct bench *b, int first, int documents, double weight)
 {
     struct text bytes = {0};
-    int lengths[200], total = 0;
-    for (int d = 0; d < documents; d++) total += lengths[d] = 1 + d * 7 % 5;
+    int lengths[200];
+    for (int d = 0; d < documents; d++) lengths[d] = 1 + d * 7 % 5;
     const char *folder = test_folder();
     rig_tokens(folder, "t", lengths, documents, 0);
     CHECK_STATUS(OK, file_read(test_path(folder, "t.bin"), 1 << 20, &bytes));

@@ -1,9 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rig.h"
 
+#include "backends/cpu/sets.h"
 #include "base/rng.h"
 
 static struct queue *queue;
+static const struct ops *fast;
+
+const struct ops *rig_fast(void) { return fast; }
+
+void rig_each_set(void (*test)(void))
+{
+    extern const struct cpu_set amx_emulated_set;
+    for (int i = 0; cpu_set_at(i); i++)
+        if (cpu_set_runs(cpu_set_at(i))) {
+            fast = &cpu_set_at(i)->ops;
+            test();
+        }
+    fast = &amx_emulated_set.ops;
+    test();
+}
 
 __attribute__((destructor)) static void close_queue(void)
 {
@@ -61,7 +77,8 @@ void rig_check_close(const char *what, const void *x, const void *y, size_t n, e
         off += (a - b) * (a - b), size += b * b;
     }
     if (!(sqrt(off) <= tolerance * sqrt(size)))
-        fail_msg("%s (%s): off by %.3g of %.3g", what, dtype_name(dtype), sqrt(off), sqrt(size));
+        fail_msg("%s (%s, %s): off by %.3g of %.3g", what, dtype_name(dtype),
+                 fast ? fast->backend : "reference", sqrt(off), sqrt(size));
 }
 
 void rig_check_gradient(const char *what, float *x, size_t n, const float *dx,

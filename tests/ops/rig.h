@@ -9,6 +9,15 @@
 #include "backends/cpu/cpu.h"
 #include "tensor/dtype.h"
 
+/* A test that runs once for the kernels of each instruction set this processor has, and for AMX
+ * emulated; rig_fast() are the kernels whose turn it is. */
+#define OPS_TEST(name)                                                                             \
+    static void name##_of_a_set(void);                                                             \
+    TEST(name) { rig_each_set(name##_of_a_set); }                                                  \
+    static void name##_of_a_set(void)
+void rig_each_set(void (*test)(void));
+const struct ops *rig_fast(void);
+
 /* A queue of two threads, open until the runner ends. */
 struct queue *rig_queue(void);
 

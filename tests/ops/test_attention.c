@@ -75,17 +75,17 @@ static void compare(int B, int T, int H, int G, int K, bool causal, int document
     struct problem fast = problem_make(B, T, H, G, K, causal, document, dtype);
     size_t rows = (size_t)B * (size_t)T, Q = (size_t)H * (size_t)K;
     run_forward(&ops_cpu_reference, &plain);
-    run_forward(cpu_ops(), &fast);
+    run_forward(rig_fast(), &fast);
     RIG_CLOSE(fast.out, plain.out, rows * Q, dtype);
     RIG_CLOSE(fast.lse, plain.lse, rows * (size_t)H, F32);
     memcpy(fast.out, plain.out, rows * Q * dtype_bytes(dtype));
     run_backward(&ops_cpu_reference, &plain);
-    run_backward(cpu_ops(), &fast);
+    run_backward(rig_fast(), &fast);
     RIG_CLOSE(fast.dqkv, plain.dqkv, rows * plain.C, dtype);
     problem_release(&plain), problem_release(&fast);
 }
 
-TEST(attention_agrees_with_the_reference_under_every_mask)
+OPS_TEST(attention_agrees_with_the_reference_under_every_mask)
 {
     for (int d = 0; d < DTYPE_COUNT; d++)
         for (int causal = 0; causal < 2; causal++) {
@@ -97,23 +97,23 @@ TEST(attention_agrees_with_the_reference_under_every_mask)
         }
 }
 
-TEST(attention_has_the_same_bits_on_one_thread_and_two)
+OPS_TEST(attention_has_the_same_bits_on_one_thread_and_two)
 {
     struct problem one = problem_make(2, 100, 4, 2, 24, true, 0, BF16);
     struct problem two = problem_make(2, 100, 4, 2, 24, true, 0, BF16);
     rig_queue()->num_threads = 1;
-    run_forward(cpu_ops(), &one), run_backward(cpu_ops(), &one);
+    run_forward(rig_fast(), &one), run_backward(rig_fast(), &one);
     rig_queue()->num_threads = 2;
-    run_forward(cpu_ops(), &two), run_backward(cpu_ops(), &two);
+    run_forward(rig_fast(), &two), run_backward(rig_fast(), &two);
     CHECK(!memcmp(one.out, two.out, 2 * 100 * 4 * 24 * 2));
     CHECK(!memcmp(one.dqkv, two.dqkv, 2 * 100 * one.C * 2));
     problem_release(&one), problem_release(&two);
 }
 
-TEST(attention_ignores_later_tokens_and_other_documents)
+OPS_TEST(attention_ignores_later_tokens_and_other_documents)
 {
     for (int table = 0; table < 2; table++) {
-        const struct ops *ops = table ? cpu_ops() : &ops_cpu_reference;
+        const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
         struct problem p = problem_make(1, 20, 2, 1, 8, true, 10, F32);
         float before[20 * 16], *qkv = p.qkv;
         run_forward(ops, &p);
@@ -130,10 +130,10 @@ TEST(attention_ignores_later_tokens_and_other_documents)
     }
 }
 
-TEST(attention_of_the_last_queries_is_the_end_of_attention_of_all)
+OPS_TEST(attention_of_the_last_queries_is_the_end_of_attention_of_all)
 {
     for (int table = 0; table < 2; table++) {
-        const struct ops *ops = table ? cpu_ops() : &ops_cpu_reference;
+        const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
         struct problem p = problem_make(1, 75, 4, 2, 16, true, 0, F32);
         float out[5 * 64], lse[4 * 5];
         run_forward(ops, &p);

@@ -15,7 +15,7 @@ static void compare(int N, int V, enum dtype dtype)
         logits[i] = rig_random(1, n, dtype);
         loss[i] = rig_zeros((size_t)N, F32), best[i] = rig_zeros((size_t)N, F32);
         struct cross_entropy_io io = {logits[i], labels, loss[i], best[i]};
-        RIG_RUN(cross_entropy(i ? cpu_ops() : &ops_cpu_reference, &c, &io, rig_queue()));
+        RIG_RUN(cross_entropy(i ? rig_fast() : &ops_cpu_reference, &c, &io, rig_queue()));
     }
     RIG_CLOSE(logits[1], logits[0], n, dtype);
     RIG_CLOSE(loss[1], loss[0], (size_t)N, F32);
@@ -26,7 +26,7 @@ static void compare(int N, int V, enum dtype dtype)
     free(labels);
 }
 
-TEST(cross_entropy_agrees_with_the_reference_at_odd_sizes)
+OPS_TEST(cross_entropy_agrees_with_the_reference_at_odd_sizes)
 {
     for (int d = 0; d < DTYPE_COUNT; d++) {
         compare(1, 1, (enum dtype)d);
@@ -36,7 +36,7 @@ TEST(cross_entropy_agrees_with_the_reference_at_odd_sizes)
     }
 }
 
-TEST(equal_logits_cost_the_logarithm_of_the_vocabulary)
+OPS_TEST(equal_logits_cost_the_logarithm_of_the_vocabulary)
 {
     enum { V = 50 };
     for (int i = 0; i < 2; i++) {
@@ -44,7 +44,7 @@ TEST(equal_logits_cost_the_logarithm_of_the_vocabulary)
         int32_t label = 7, best;
         struct cross_entropy c = {1, V, F32, 1, true};
         struct cross_entropy_io io = {logits, &label, &loss, &best};
-        RIG_RUN(cross_entropy(i ? cpu_ops() : &ops_cpu_reference, &c, &io, rig_queue()));
+        RIG_RUN(cross_entropy(i ? rig_fast() : &ops_cpu_reference, &c, &io, rig_queue()));
         CHECK_NEAR((double)loss, log(V), 1e-6);
         CHECK(best == 0);
         for (int v = 0; v < V; v++) sum += logits[v];

@@ -11,7 +11,7 @@ static void compare(struct rope r)
     rope_table(r.first + r.T, r.K, 10000, NULL, c, s);
     void *before = rig_random(1, n, r.dtype), *x[2];
     for (int i = 0; i < 2; i++) {
-        const struct ops *ops = i ? cpu_ops() : &ops_cpu_reference;
+        const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
         x[i] = rig_copy(before, n, r.dtype);
         struct rope_io io = {x[i], c, s};
         RIG_RUN(rope(ops, &r, &io, rig_queue()));
@@ -24,7 +24,7 @@ static void compare(struct rope r)
     free(before), free(x[0]), free(x[1]), free(c), free(s);
 }
 
-TEST(rope_agrees_with_the_reference_and_its_inverse_undoes_it)
+OPS_TEST(rope_agrees_with_the_reference_and_its_inverse_undoes_it)
 {
     for (int variant = 0; variant < 4; variant++) {
         enum dtype dtype = variant & 1 ? BF16 : F32;

@@ -3,7 +3,7 @@
 
 #include "ops/swiglu.h"
 
-TEST(swiglu_agrees_with_the_reference_at_odd_sizes)
+OPS_TEST(swiglu_agrees_with_the_reference_at_odd_sizes)
 {
     static const int sizes[][2] = {{1, 1}, {3, 257}, {17, 64}, {2, 1000}};
     for (size_t k = 0; k < 8; k++) {
@@ -12,7 +12,7 @@ TEST(swiglu_agrees_with_the_reference_at_odd_sizes)
         size_t n = (size_t)s.N * (size_t)s.F;
         void *x = rig_random(1, 2 * n, dtype), *dy = rig_random(2, n, dtype), *y[2], *dx[2];
         for (int i = 0; i < 2; i++) {
-            const struct ops *ops = i ? cpu_ops() : &ops_cpu_reference;
+            const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
             y[i] = rig_zeros(n, dtype), dx[i] = rig_copy(x, 2 * n, dtype);
             struct swiglu_fwd forward = {x, y[i]};
             struct swiglu_bwd in_place = {dx[i], dy, dx[i]};
@@ -26,13 +26,13 @@ TEST(swiglu_agrees_with_the_reference_at_odd_sizes)
     }
 }
 
-TEST(swiglu_of_large_gates_is_up_times_gate_or_nothing)
+OPS_TEST(swiglu_of_large_gates_is_up_times_gate_or_nothing)
 {
     float x[4] = {100, -100, 3, 3}, y[2];
     struct swiglu s = {1, 2, F32};
     for (int i = 0; i < 2; i++) {
         struct swiglu_fwd io = {x, y};
-        RIG_RUN(swiglu_forward(i ? cpu_ops() : &ops_cpu_reference, &s, &io, rig_queue()));
+        RIG_RUN(swiglu_forward(i ? rig_fast() : &ops_cpu_reference, &s, &io, rig_queue()));
         CHECK_NEAR((double)y[0], 300, 1e-6);
         CHECK(fabsf(y[1]) < 1e-30f);
     }

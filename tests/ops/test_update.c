@@ -5,7 +5,7 @@
 
 enum { SIZE = 10007 };
 
-TEST(sum_squares_is_the_sum_on_any_number_of_threads)
+OPS_TEST(sum_squares_is_the_sum_on_any_number_of_threads)
 {
     float *x = rig_random(1, SIZE, F32);
     double want = 0, got[2];
@@ -14,7 +14,7 @@ TEST(sum_squares_is_the_sum_on_any_number_of_threads)
     for (int threads = 1; threads <= 2; threads++) {
         rig_queue()->num_threads = threads;
         struct sum_squares_io io = {x, &got[threads - 1]};
-        RIG_RUN(sum_squares(cpu_ops(), &s, &io, rig_queue()));
+        RIG_RUN(sum_squares(rig_fast(), &s, &io, rig_queue()));
     }
     CHECK(got[0] == got[1]);
     CHECK_NEAR(got[0], want, 1e-12);
@@ -30,7 +30,7 @@ static void adamw_in_double(double *w, double *m, double *v, double g, double lr
     *w -= lr / (1 - pow(0.9, step)) * *m / (sqrt(*v) / sqrt(1 - pow(0.95, step)) + 1e-8);
 }
 
-TEST(adamw_follows_the_formula_and_writes_the_copy)
+OPS_TEST(adamw_follows_the_formula_and_writes_the_copy)
 {
     for (int table = 0; table < 2; table++) {
         float *w = rig_random(1, SIZE, F32), *m = rig_zeros(SIZE, F32), *v = rig_zeros(SIZE, F32);
@@ -41,7 +41,7 @@ TEST(adamw_follows_the_formula_and_writes_the_copy)
             float *g = rig_random((uint64_t)step + 1, SIZE, F32);
             struct adamw a = {SIZE, 1e-2, 0.9, 0.95, 1e-8, 0.1, 0.5, step, BF16};
             struct adamw_io io = {w, m, v, g, copy};
-            RIG_RUN(adamw(table ? cpu_ops() : &ops_cpu_reference, &a, &io, rig_queue()));
+            RIG_RUN(adamw(table ? rig_fast() : &ops_cpu_reference, &a, &io, rig_queue()));
             for (int i = 0; i < 64; i++)
                 adamw_in_double(&dw[i], &dm[i], &dv[i], 0.5 * (double)g[i], 1e-2, step);
             free(g);
@@ -61,12 +61,12 @@ TEST(adamw_refuses_step_zero)
     CHECK_STATUS(SHAPE, adamw(&ops_cpu_reference, &a, NULL, rig_queue()));
 }
 
-TEST(cast_rounds_to_nearest_even_and_widens_back)
+OPS_TEST(cast_rounds_to_nearest_even_and_widens_back)
 {
     float x[4] = {1.00390625f, 1.01171875f, -3.5f, INFINITY}, back[4];
     bf16 y[4];
     for (int table = 0; table < 2; table++) {
-        const struct ops *ops = table ? cpu_ops() : &ops_cpu_reference;
+        const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
         struct cast narrow = {.n = 4, .from = F32, .to = BF16}, widen = {.n = 4, .from = BF16};
         RIG_RUN(cast(ops, &narrow, &(struct cast_io){x, y}, rig_queue()));
         RIG_RUN(cast(ops, &widen, &(struct cast_io){y, back}, rig_queue()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/rig.h"
 
+#include "backends/cpu/sets.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "optim/optim.h"
@@ -217,9 +218,9 @@ static void check_training(const char *name, const struct ops *ops)
 static void check(const char *name)
 {
     check_step(name, &ops_cpu_reference);
-    check_step(name, cpu_ops());
+    check_step(name, &cpu_set_best()->ops);
     check_training(name, &ops_cpu_reference);
-    check_training(name, cpu_ops());
+    check_training(name, &cpu_set_best()->ops);
 }
 
 TEST(a_llama_with_a_head_each_follows_pytorch) { check("mha"); }

@@ -21,7 +21,9 @@ static double planned_bytes(const char *config, const char *settings)
     return total;
 }
 
-#define WIDE   "model.dim=512 model.n_heads=8 model.n_kv_heads=4 model.ffn_hidden=1024 "
+#define WIDE "model.dim=512 model.n_heads=8 model.n_kv_heads=4 model.ffn_hidden=1024 "
+#define LARGE                                                                                      \
+    "model.dim=768 model.n_heads=12 model.n_kv_heads=4 model.ffn_hidden=2048 model.n_layers=3 "
 #define MASKED "objective.name=masked objective.mask_token=<|mask|> "
 
 TEST(plan_is_within_five_percent_of_the_measured_peak)
@@ -38,8 +40,8 @@ TEST(plan_is_within_five_percent_of_the_measured_peak)
         WIDE "training.local_batch_size=8 training.global_batch_size=8 training.seq_len=256",
         WIDE "training.global_batch_size=16 training.seq_len=256",
         WIDE MASKED "training.seq_len=512",
-        "model.dim=768 model.n_heads=12 model.n_kv_heads=4 model.ffn_hidden=2048 model.n_layers=3 "
-        "training.seq_len=256 validation.enable=true data.validation_share=0.2 validation.steps=2",
+        LARGE "training.seq_len=256 validation.enable=true data.validation_share=0.2 "
+              "validation.steps=2",
     };
     const char *folder = test_folder();
     char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");

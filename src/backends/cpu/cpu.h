@@ -1,4 +1,5 @@
-/* cpu.h -- the CPU backend: plain loops that are the specification, and faster kernels over them.
+/* cpu.h -- the CPU backend: plain loops that are the specification, and faster kernels for each
+ * instruction set.
  *
  * Order    A call returns when its work is done.
  * Memory   Kernels take working memory from the queue's scratch arena and allocate nothing;
@@ -11,8 +12,9 @@
 
 extern const struct ops ops_cpu_reference;
 
-/* The reference with every faster kernel laid over it. */
-const struct ops *cpu_ops(void);
+/* The kernels for an instruction set of sets.h, "reference", or "auto": the best this processor
+ * has.  UNSUPPORTED: the processor or this program does not have them. */
+enum status cpu_ops_find(const char *name, const struct ops **out);
 
 /* MEMORY: no scratch of that size.  num_threads 0: the cores this process may use. */
 enum status cpu_queue_open(struct queue **out, int num_threads, size_t scratch_bytes);

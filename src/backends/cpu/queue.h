@@ -4,7 +4,7 @@
 
 #include "tensor/queue.h"
 
-struct products; /* oneDNN's compiled products, see linear.c */
+struct products; /* oneDNN's compiled products, see product.c */
 
 struct cpu_queue {
     struct queue base; /* first: a struct queue * of this backend points here */

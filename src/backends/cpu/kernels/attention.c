@@ -9,9 +9,9 @@
  *          With fewer key/value heads times rows than threads, backward leaves threads idle. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.h"
-#include "backends/cpu/fast.h"
-#include "backends/cpu/tile.h"
-#include "backends/cpu/vector.h"
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/tile.h"
+#include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
 #include <math.h>
@@ -144,14 +144,16 @@ static void meet(const struct attention *a, const struct forward *f, const struc
     size_t P = padded(a);
     for (size_t e = 0; e < heads_each(a); e++) {
         float *out = f->out + e * BLOCK * P;
-        tile_multiply(BLOCK, BLOCK, (int)P, (struct tile_operand){f->queries + e * BLOCK * P, P, 1},
-                      f->across, BLOCK, f->scores, BLOCK, false);
+        KERNEL(tile_multiply)
+        (BLOCK, BLOCK, (int)P, (struct tile_operand){f->queries + e * BLOCK * P, P, 1}, f->across,
+         BLOCK, f->scores, BLOCK, false);
         mask(s, first, queries, keys, f->scores);
         for (size_t i = 0; i < BLOCK; i++)
             soften(P, f->scores + i * BLOCK, f->top + e * BLOCK + i, f->sum + e * BLOCK + i,
                    out + i * P);
-        tile_multiply(BLOCK, (int)P, BLOCK, (struct tile_operand){f->scores, BLOCK, 1}, f->values,
-                      P, out, P, true);
+        KERNEL(tile_multiply)
+        (BLOCK, (int)P, BLOCK, (struct tile_operand){f->scores, BLOCK, 1}, f->values, P, out, P,
+         true);
     }
 }
 
@@ -193,8 +195,8 @@ static void attend_block(const struct attention *a, const struct attention_fwd *
     finish(a, io, f, b, g, first, queries);
 }
 
-enum status fast_attention_forward(const struct attention *a, const struct attention_fwd *io,
-                                   struct queue *on)
+enum status KERNEL(attention_forward)(const struct attention *a, const struct attention_fwd *io,
+                                      struct queue *on)
 {
     size_t each = forward_floats(a), mark = arena_mark(&on->scratch);
     float *buffers = arena_take(&on->scratch, (size_t)on->num_threads * each, sizeof *buffers);
@@ -306,16 +308,19 @@ static void meet_backward(const struct attention *a, const struct attention_bwd 
     pack(a, io->q_BTHK, ((size_t)b * T + (size_t)first) * a->q_stride + h * K, a->q_stride, queries,
          1, w->queries);
     pack(a, io->dout_BTHK, out_at(a, b, h, first), (size_t)a->H * K, queries, 1, w->dout);
-    tile_multiply(BLOCK, BLOCK, P, (struct tile_operand){w->queries, p, 1}, w->keys_across, BLOCK,
-                  w->p, BLOCK, false);
-    tile_multiply(BLOCK, BLOCK, P, (struct tile_operand){w->dout, p, 1}, w->values_across, BLOCK,
-                  w->ds, BLOCK, false);
+    KERNEL(tile_multiply)
+    (BLOCK, BLOCK, P, (struct tile_operand){w->queries, p, 1}, w->keys_across, BLOCK, w->p, BLOCK,
+     false);
+    KERNEL(tile_multiply)
+    (BLOCK, BLOCK, P, (struct tile_operand){w->dout, p, 1}, w->values_across, BLOCK, w->ds, BLOCK,
+     false);
     for (size_t i = 0; i < BLOCK * BLOCK; i++) w->p[i] *= a->scale;
     mask(s, key, queries, keys, w->p);
     probabilities(a, lse, w->delta + e * rows_padded(a) + first, queries, w->p, w->ds);
-    tile_multiply(BLOCK, P, BLOCK, across, w->dout, p, w->dvalues, p, true);
-    tile_multiply(BLOCK, P, BLOCK, dacross, w->queries, p, w->dkeys, p, true);
-    tile_multiply(BLOCK, P, BLOCK, (struct tile_operand){w->ds, BLOCK, 1}, w->keys, p, dq, p, true);
+    KERNEL(tile_multiply)(BLOCK, P, BLOCK, across, w->dout, p, w->dvalues, p, true);
+    KERNEL(tile_multiply)(BLOCK, P, BLOCK, dacross, w->queries, p, w->dkeys, p, true);
+    KERNEL(tile_multiply)
+    (BLOCK, P, BLOCK, (struct tile_operand){w->ds, BLOCK, 1}, w->keys, p, dq, p, true);
 }
 
 static void store_rows(const struct attention *a, const float *block, int count, void *x, size_t at,
@@ -356,8 +361,8 @@ static void head_backward(const struct attention *a, const struct attention_bwd 
                    (size_t)b * T * a->q_stride + ((size_t)g * E + e) * K, a->q_stride);
 }
 
-enum status fast_attention_backward(const struct attention *a, const struct attention_bwd *io,
-                                    struct queue *on)
+enum status KERNEL(attention_backward)(const struct attention *a, const struct attention_bwd *io,
+                                       struct queue *on)
 {
     size_t each = backward_floats(a), mark = arena_mark(&on->scratch);
     float *buffers = arena_take(&on->scratch, (size_t)on->num_threads * each, sizeof *buffers);

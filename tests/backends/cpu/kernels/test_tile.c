@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/tile.h"
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/tile.h"
 #include "base/rng.h"
 #include "test.h"
+
+typedef __typeof__(KERNEL(tile_multiply)) tile_multiply;
+#define X(set)                                                                                     \
+    extern const struct cpu_set set##_set;                                                         \
+    tile_multiply set##_tile_multiply;
+CPU_SETS(X)
+#undef X
 
 enum { ROWS = 12, COLUMNS = 96, INNER = 37, STRIDE = 101 };
 
@@ -11,7 +19,7 @@ static float value(uint64_t matrix, int i, int j)
 }
 
 /* Against three plain loops, at widths that take the wide kernel, the narrow one and both. */
-static void check_product(int columns, bool transposed, bool accumulate)
+static void check_product(tile_multiply *multiply, int columns, bool transposed, bool accumulate)
 {
     float a[ROWS * INNER], b[INNER * STRIDE], c[ROWS * STRIDE];
     struct tile_operand operand = {a, transposed ? 1 : INNER, transposed ? ROWS : 1};
@@ -22,7 +30,7 @@ static void check_product(int columns, bool transposed, bool accumulate)
         for (int j = 0; j < STRIDE; j++) b[k * STRIDE + j] = value(2, k, j);
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < STRIDE; j++) c[i * STRIDE + j] = value(3, i, j);
-    tile_multiply(ROWS, columns, INNER, operand, b, STRIDE, c, STRIDE, accumulate);
+    multiply(ROWS, columns, INNER, operand, b, STRIDE, c, STRIDE, accumulate);
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < STRIDE; j++) {
             double want = j >= columns || accumulate ? (double)value(3, i, j) : 0;
@@ -36,5 +44,10 @@ TEST(tile_multiply_is_three_loops_and_writes_nothing_beside_its_columns)
 {
     static const int columns[] = {16, 48, 64, 80, 96};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        for (int how = 0; how < 4; how++) check_product(columns[i], how & 1, how & 2);
+        for (int how = 0; how < 4; how++) {
+#define X(set)                                                                                     \
+    if (cpu_set_runs(&set##_set)) check_product(set##_tile_multiply, columns[i], how & 1, how & 2);
+            CPU_SETS(X)
+#undef X
+        }
 }

@@ -1,8 +1,8 @@
 /* update.c (cpu) -- one pass over flat ranges, bound by memory. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/update.h"
-#include "backends/cpu/fast.h"
-#include "backends/cpu/vector.h"
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
 #include <math.h>
@@ -12,8 +12,8 @@ enum { BLOCK = 4096 }; /* elements of one partial sum, and of one piece of work 
 static size_t blocks_of(size_t n) { return n / BLOCK + (n % BLOCK != 0); }
 static size_t block_size(size_t n, size_t begin) { return n - begin < BLOCK ? n - begin : BLOCK; }
 
-enum status fast_sum_squares(const struct sum_squares *a, const struct sum_squares_io *io,
-                             struct queue *on)
+enum status KERNEL(sum_squares)(const struct sum_squares *a, const struct sum_squares_io *io,
+                                struct queue *on)
 {
     size_t blocks = blocks_of(a->n), mark = arena_mark(&on->scratch);
     double *parts = arena_take(&on->scratch, blocks, sizeof *parts), total = 0;
@@ -33,7 +33,7 @@ enum status fast_sum_squares(const struct sum_squares *a, const struct sum_squar
     return STATUS_OK;
 }
 
-enum status fast_adamw(const struct adamw *a, const struct adamw_io *io, struct queue *on)
+enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
     double correct1 = 1 - pow(a->beta1, (double)a->step);
@@ -61,7 +61,7 @@ enum status fast_adamw(const struct adamw *a, const struct adamw_io *io, struct 
     return STATUS_OK;
 }
 
-enum status fast_cast(const struct cast *a, const struct cast_io *io, struct queue *on)
+enum status KERNEL(cast)(const struct cast *a, const struct cast_io *io, struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
     size_t blocks = blocks_of(a->n);

@@ -1,26 +1,16 @@
-/* linear.c (cpu) -- the three products of a linear layer by oneDNN's matmul.
- *
- * A product is compiled once for its kind and sizes and kept; calling it only points it at other
- * memory, so after the first call (or a measuring pass) nothing is allocated.  `accumulate` is
+/* product.c (cpu) -- calling a compiled product only points it at other memory.  `accumulate` is
  * oneDNN's sum post-op: the old output is added in f32 before the one rounding. */
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/linear.h"
-#include "backends/cpu/fast.h"
+#include "backends/cpu/product.h"
+
 #include "backends/cpu/queue.h"
 #include "base/text.h"
 
 #include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
 
-/* C[M, N] (+)= A[M, K] B[K, N]; a transposed operand is the same memory read the other way. */
-struct shape {
-    int M, N, K;
-    enum dtype dtype, out;
-    bool transpose_a, transpose_b, accumulate;
-};
-
 struct product {
-    struct shape shape;
+    struct product_shape shape;
     dnnl_primitive_t primitive;
     dnnl_memory_t a, b, c, scratch;
     size_t scratch_bytes;
@@ -78,7 +68,7 @@ static enum status describe(dnnl_memory_desc_t *d, int rows, int columns, enum d
 }
 
 static enum status compile(dnnl_primitive_desc_t *made, const struct products *all,
-                           const struct shape *s, const dnnl_memory_desc_t md[3])
+                           const struct product_shape *s, const dnnl_memory_desc_t md[3])
 {
     dnnl_matmul_desc_t matmul;
     dnnl_primitive_attr_t attr;
@@ -95,7 +85,7 @@ static enum status compile(dnnl_primitive_desc_t *made, const struct products *a
     return STATUS_OK;
 }
 
-static enum status make(struct products *all, const struct shape *s, struct product *p)
+static enum status make(struct products *all, const struct product_shape *s, struct product *p)
 {
     dnnl_memory_desc_t md[3];
     dnnl_primitive_desc_t made;
@@ -116,14 +106,14 @@ static enum status make(struct products *all, const struct shape *s, struct prod
     return STATUS_OK;
 }
 
-static bool same(const struct shape *x, const struct shape *y)
+static bool same(const struct product_shape *x, const struct product_shape *y)
 {
     return x->M == y->M && x->N == y->N && x->K == y->K && x->dtype == y->dtype &&
            x->out == y->out && x->transpose_a == y->transpose_a &&
            x->transpose_b == y->transpose_b && x->accumulate == y->accumulate;
 }
 
-static enum status find(struct products *all, const struct shape *s, struct product **out)
+static enum status find(struct products *all, const struct product_shape *s, struct product **out)
 {
     for (size_t i = 0; i < all->count; i++)
         if (same(&all->all[i].shape, s)) {
@@ -142,8 +132,8 @@ static enum status find(struct products *all, const struct shape *s, struct prod
     return STATUS_OK;
 }
 
-static enum status multiply(const struct shape *s, const void *a, const void *b, void *c,
-                            struct queue *on)
+enum status product_multiply(const struct product_shape *s, const void *a, const void *b, void *c,
+                             struct queue *on)
 {
     struct products *all = ((struct cpu_queue *)on)->products;
     struct product *p;
@@ -162,34 +152,5 @@ static enum status multiply(const struct shape *s, const void *a, const void *b,
                                          {DNNL_ARG_SCRATCHPAD, p->scratch}};
     TRY_DNNL(dnnl_primitive_execute(p->primitive, all->stream, 4, arguments));
     TRY_DNNL(dnnl_stream_wait(all->stream));
-    return STATUS_OK;
-}
-
-enum status fast_linear_forward(const struct linear *l, const struct linear_fwd *io,
-                                struct queue *on)
-{
-    struct shape s = {.M = l->N, .N = l->F, .K = l->D, .dtype = l->dtype, .out = l->dtype};
-    s.transpose_b = true;
-    s.accumulate = l->accumulate;
-    TRY(multiply(&s, io->x_ND, io->w_FD, io->y_NF, on));
-    return STATUS_OK;
-}
-
-enum status fast_linear_backward_input(const struct linear *l, const struct linear_bwd_input *io,
-                                       struct queue *on)
-{
-    struct shape s = {.M = l->N, .N = l->D, .K = l->F, .dtype = l->dtype, .out = l->dtype};
-    s.accumulate = l->accumulate;
-    TRY(multiply(&s, io->dy_NF, io->w_FD, io->dx_ND, on));
-    return STATUS_OK;
-}
-
-enum status fast_linear_backward_weight(const struct linear *l, const struct linear_bwd_weight *io,
-                                        struct queue *on)
-{
-    struct shape s = {.M = l->F, .N = l->D, .K = l->N, .dtype = l->dtype, .out = F32};
-    s.transpose_a = true;
-    s.accumulate = l->accumulate;
-    TRY(multiply(&s, io->dy_NF, io->x_ND, io->dw_FD, on));
     return STATUS_OK;
 }

@@ -1,5 +1,5 @@
-/* vector.h -- loops over rows that the compiler turns into vector instructions: conversion to and
- * from f32, and an exponential it can inline. */
+/* vector.h -- the vector registers of the set that is compiled for; and loops over rows that the
+ * compiler turns into them: conversion to and from f32, and an exponential it can inline. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,6 +8,25 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+/* A register of f32. */
+#if defined(__AVX512F__)
+enum { LANES = 16 };
+#elif defined(__AVX__)
+enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
+typedef float vector __attribute__((vector_size(4 * LANES)));
+
+static inline vector vector_at(const float *x)
+{
+    vector v;
+    memcpy(&v, x, sizeof v);
+    return v;
+}
+
+static inline void vector_put(float *x, vector v) { memcpy(x, &v, sizeof v); }
 
 /* e^x within 2e-7 relative; 0 below -87 and for -inf, e^88 above.  Cody-Waite reduction by ln 2 in
  * two parts, then the Taylor polynomial of degree 6 on [-ln2/2, ln2/2]. */

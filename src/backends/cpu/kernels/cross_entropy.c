@@ -2,8 +2,8 @@
  * Pieces of a row are converted to f32 on the stack, so a row is never copied whole. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cross_entropy.h"
-#include "backends/cpu/fast.h"
-#include "backends/cpu/vector.h"
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
 #include <math.h>
@@ -66,8 +66,8 @@ static void gradient(const struct cross_entropy *a, void *logits, size_t row, fl
     }
 }
 
-enum status fast_cross_entropy(const struct cross_entropy *a, const struct cross_entropy_io *io,
-                               struct queue *on)
+enum status KERNEL(cross_entropy)(const struct cross_entropy *a, const struct cross_entropy_io *io,
+                                  struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
 #pragma omp parallel for schedule(static) num_threads(on->num_threads)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rmsnorm.h"
-#include "backends/cpu/fast.h"
-#include "backends/cpu/vector.h"
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
 #include <math.h>
@@ -15,8 +15,8 @@ static void round_to(enum dtype dtype, size_t n, float *x)
         for (size_t i = 0; i < n; i++) x[i] = bf16_to_f32(bf16_from_f32(x[i]));
 }
 
-enum status fast_rmsnorm_forward(const struct rmsnorm *a, const struct rmsnorm_fwd *io,
-                                 struct queue *on)
+enum status KERNEL(rmsnorm_forward)(const struct rmsnorm *a, const struct rmsnorm_fwd *io,
+                                    struct queue *on)
 {
     size_t D = (size_t)a->D, mark = arena_mark(&on->scratch);
     float *w = arena_take(&on->scratch, D, sizeof *w);
@@ -63,8 +63,8 @@ static void backward_row(const struct rmsnorm *a, const struct rmsnorm_bwd *io, 
     vector_store(io->dx_ND, at, a->dtype, D, dx);
 }
 
-enum status fast_rmsnorm_backward(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
-                                  struct queue *on)
+enum status KERNEL(rmsnorm_backward)(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
+                                     struct queue *on)
 {
     size_t D = (size_t)a->D, mark = arena_mark(&on->scratch);
     int blocks = (a->N + ROWS - 1) / ROWS;

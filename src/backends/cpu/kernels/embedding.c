@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/embedding.h"
-#include "backends/cpu/fast.h"
-#include "backends/cpu/vector.h"
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
-enum status fast_embedding_forward(const struct embedding *a, const struct embedding_fwd *io,
-                                   struct queue *on)
+enum status KERNEL(embedding_forward)(const struct embedding *a, const struct embedding_fwd *io,
+                                      struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
     size_t row = (size_t)a->D * dtype_bytes(a->dtype);
@@ -17,8 +17,8 @@ enum status fast_embedding_forward(const struct embedding *a, const struct embed
 }
 
 /* Threads share out the columns, so each adds every token's piece in token order. */
-enum status fast_embedding_backward(const struct embedding *a, const struct embedding_bwd *io,
-                                    struct queue *on)
+enum status KERNEL(embedding_backward)(const struct embedding *a, const struct embedding_bwd *io,
+                                       struct queue *on)
 {
     enum { PIECE = 64 };
     if (on->measuring) return STATUS_OK;

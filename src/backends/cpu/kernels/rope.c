@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rope.h"
-#include "backends/cpu/fast.h"
-#include "backends/cpu/vector.h"
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
 enum { PIECE = 64 }; /* pairs at a time */
@@ -20,7 +20,7 @@ static void rotate(const struct rope *a, void *x, size_t low, size_t high, size_
     vector_store(x, high, a->dtype, n, q);
 }
 
-enum status fast_rope(const struct rope *a, const struct rope_io *io, struct queue *on)
+enum status KERNEL(rope)(const struct rope *a, const struct rope_io *io, struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
     size_t J = (size_t)a->K / 2, tokens = (size_t)a->B * (size_t)a->T;

@@ -4,6 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "backends/cpu/kernels/kernels.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -15,5 +17,5 @@ struct tile_operand {
 
 /* c[rows, columns] (+)= A[rows, inner] b[inner, columns]; b and c are row-major with `columns_b`
  * and `columns_c` elements a row. */
-void tile_multiply(int rows, int columns, int inner, struct tile_operand a, const float *b,
-                   size_t columns_b, float *c, size_t columns_c, bool accumulate);
+void KERNEL(tile_multiply)(int rows, int columns, int inner, struct tile_operand a, const float *b,
+                           size_t columns_b, float *c, size_t columns_c, bool accumulate);

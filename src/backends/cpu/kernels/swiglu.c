@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/swiglu.h"
-#include "backends/cpu/fast.h"
-#include "backends/cpu/vector.h"
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
 enum { PIECE = 256 }; /* elements at a time */
 
-enum status fast_swiglu_forward(const struct swiglu *a, const struct swiglu_fwd *io,
-                                struct queue *on)
+enum status KERNEL(swiglu_forward)(const struct swiglu *a, const struct swiglu_fwd *io,
+                                   struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
     size_t F = (size_t)a->F;
@@ -24,8 +24,8 @@ enum status fast_swiglu_forward(const struct swiglu *a, const struct swiglu_fwd 
     return STATUS_OK;
 }
 
-enum status fast_swiglu_backward(const struct swiglu *a, const struct swiglu_bwd *io,
-                                 struct queue *on)
+enum status KERNEL(swiglu_backward)(const struct swiglu *a, const struct swiglu_bwd *io,
+                                    struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
     size_t F = (size_t)a->F;

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/tiles.h"
+#include "backends/cpu/kernels/vector.h"
+
+/* Independent chains of multiply-adds, enough to hide their latency. */
+enum { CHAINS = 12 };
+
+/* The sums are looked at, so that the compiler keeps them. */
+static double f32_burst(long rounds)
+{
+    vector sum[CHAINS], a, b;
+    for (int j = 0; j < LANES; j++) a[j] = 1.0f, b[j] = 1e-9f;
+    for (int i = 0; i < CHAINS; i++) sum[i] = a * (float)i;
+    for (long r = 0; r < rounds; r++) {
+        for (int i = 0; i < CHAINS; i++) sum[i] = sum[i] * a + b;
+        __asm__ volatile("" ::: "memory"); /* rounds are not merged */
+    }
+    float all = 0;
+    for (int i = 0; i < CHAINS; i++)
+        for (int j = 0; j < LANES; j++) all += sum[i][j];
+    return all < 0 ? 0 : 2.0 * LANES * CHAINS * (double)rounds;
+}
+
+#if defined(TILES)
+static double bf16_burst(long rounds)
+{
+    tiles_open();
+    for (long r = 0; r < rounds; r++) {
+        TILE_DOT(0, 4, 6);
+        TILE_DOT(1, 4, 7);
+        TILE_DOT(2, 5, 6);
+        TILE_DOT(3, 5, 7);
+    }
+    tiles_close();
+    return 4 * 2.0 * 16 * 16 * 32 * (double)rounds;
+}
+#elif defined(__AVX512F__)
+#include <immintrin.h>
+
+__attribute__((target("avx512bf16"))) static double dot_burst(long rounds)
+{
+    __m512 sum[CHAINS];
+    __m512bh a = _mm512_cvtne2ps_pbh(_mm512_set1_ps(1e-4f), _mm512_set1_ps(1e-4f));
+    for (int i = 0; i < CHAINS; i++) sum[i] = _mm512_set1_ps((float)i);
+    for (long r = 0; r < rounds; r++)
+        for (int i = 0; i < CHAINS; i++) sum[i] = _mm512_dpbf16_ps(sum[i], a, a);
+    float all = 0;
+    for (int i = 0; i < CHAINS; i++) all += _mm512_reduce_add_ps(sum[i]);
+    return all < 0 ? 0 : 2.0 * 32 * CHAINS * (double)rounds;
+}
+
+static double bf16_burst(long rounds)
+{
+    return __builtin_cpu_supports("avx512bf16") ? dot_burst(rounds) : f32_burst(rounds);
+}
+#else
+static double bf16_burst(long rounds) { return f32_burst(rounds); }
+#endif
+
+double KERNEL(burst)(enum dtype dtype, long rounds)
+{
+    return dtype == BF16 ? bf16_burst(rounds) : f32_burst(rounds);
+}

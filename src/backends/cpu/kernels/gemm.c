@@ -1,0 +1,155 @@
+/* gemm.c (cpu) -- both operands are packed into panels, then threads share out blocks of C.
+ *
+ * Operands are packed in slices of at most SLICE_BYTES, so that working memory is bounded.  Within
+ * a block, K is cut so that a panel of B stays in the first level of the cache while the block's
+ * panels of A pass by from the second; sums wait in a buffer of the thread meanwhile. */
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/kernels/gemm.h"
+
+#include "backends/cpu/kernels/panel.h"
+#include "backends/cpu/kernels/tiles.h"
+#include "backends/cpu/kernels/vector.h"
+
+#include <omp.h>
+
+enum {
+    SLICE_BYTES = 32 << 20,
+    STEPS = 24, /* of 32 along K that are multiplied at once */
+    BLOCK = 8,  /* panels a side of a block of C */
+    SUMS = PANEL * PANEL,
+};
+
+/* One product under way. */
+struct work {
+    const struct product_shape *s;
+    enum panel_kind kind;
+    struct lines a, b;
+    void *c;
+    size_t steps, panel_bytes;         /* of a whole panel */
+    size_t a_panels, b_panels, blocks; /* in a slice; panels a side of a block */
+    char *left, *right;                /* packed slices */
+    float *sums;                       /* of each thread, BLOCK * BLOCK panels */
+};
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* The sums of one pair of panels to their place in C. */
+static void put(const struct work *w, const float *sums, size_t row, size_t column)
+{
+    size_t N = (size_t)w->s->N, rows = least(PANEL, (size_t)w->s->M - row);
+    size_t columns = least(PANEL, N - column);
+    for (size_t i = 0; i < rows; i++) {
+        float out[PANEL];
+        size_t at = (row + i) * N + column;
+        if (w->s->accumulate) {
+            vector_load(w->c, at, w->s->out, columns, out);
+            for (size_t j = 0; j < columns; j++) out[j] += sums[i * PANEL + j];
+            vector_store(w->c, at, w->s->out, columns, out);
+        } else {
+            vector_store(w->c, at, w->s->out, columns, sums + i * PANEL);
+        }
+    }
+}
+
+struct block {
+    size_t a, a_end, b, b_end; /* panels of the slices */
+};
+
+/* The block's sums over steps [step, end); the last time they are put in place. */
+static void multiply_steps(const struct work *w, const struct block *k, size_t step, size_t end,
+                           size_t first_row, size_t first_column, float *sums)
+{
+    size_t skip = step * panel_step_bytes(w->kind);
+    for (size_t j = k->b; j < k->b_end; j++)
+        for (size_t i = k->a; i < k->a_end; i++) {
+            bool whole = step == 0 && end == w->steps; /* nothing waits: one buffer stays near */
+            float *here = whole ? sums : sums + ((j - k->b) * BLOCK + i - k->a) * SUMS;
+            KERNEL(panel_multiply)
+            (w->kind, end - step, w->left + i * w->panel_bytes + skip,
+             w->right + j * w->panel_bytes + skip, here, step > 0);
+            if (end == w->steps) put(w, here, first_row + i * PANEL, first_column + j * PANEL);
+        }
+}
+
+static void multiply_slices(const struct work *w, size_t first_row, size_t first_column,
+                            size_t a_count, size_t b_count)
+{
+    size_t across = (a_count + w->blocks - 1) / w->blocks;
+    size_t count = across * ((b_count + w->blocks - 1) / w->blocks);
+    size_t pieces = (w->steps + STEPS - 1) / STEPS;
+#pragma omp for schedule(dynamic)
+    for (size_t n = 0; n < count; n++) {
+        struct block k = {.a = n % across * w->blocks, .b = n / across * w->blocks};
+        k.a_end = least(k.a + w->blocks, a_count), k.b_end = least(k.b + w->blocks, b_count);
+        float *sums = w->sums + (size_t)omp_get_thread_num() * BLOCK * BLOCK * SUMS;
+        for (size_t p = 0; p < pieces; p++)
+            multiply_steps(w, &k, w->steps * p / pieces, w->steps * (p + 1) / pieces, first_row,
+                           first_column, sums);
+    }
+}
+
+static void pack(const struct work *w, const struct lines *l, bool right, size_t first,
+                 size_t count, char *to)
+{
+#pragma omp for schedule(static)
+    for (size_t i = 0; i < count; i++)
+        KERNEL(panel_pack)(l, w->kind, right, first + i, to + i * w->panel_bytes);
+}
+
+static void run(const struct work *w)
+{
+    size_t rows = panels_of((size_t)w->s->M), columns = panels_of((size_t)w->s->N);
+#if defined(TILES)
+    tiles_open();
+#endif
+    for (size_t b = 0; b < columns; b += w->b_panels) {
+        size_t b_count = least(w->b_panels, columns - b);
+        pack(w, &w->b, true, b, b_count, w->right);
+        for (size_t a = 0; a < rows; a += w->a_panels) {
+            size_t a_count = least(w->a_panels, rows - a);
+            if (b == 0 || w->a_panels < rows) pack(w, &w->a, false, a, a_count, w->left);
+            multiply_slices(w, a * PANEL, b * PANEL, a_count, b_count);
+        }
+    }
+#if defined(TILES)
+    tiles_close();
+#endif
+}
+
+/* Blocks small enough that each thread gets several. */
+static size_t block_side(size_t rows, size_t columns, int num_threads)
+{
+    size_t side = BLOCK;
+    while (side > 1 &&
+           ((rows + side - 1) / side) * ((columns + side - 1) / side) < 4 * (size_t)num_threads)
+        side /= 2;
+    return side;
+}
+
+static size_t slice_panels(size_t panels, size_t panel_bytes)
+{
+    size_t fit = SLICE_BYTES / panel_bytes / BLOCK * BLOCK;
+    return least(panels, fit > BLOCK ? fit : BLOCK);
+}
+
+enum status KERNEL(gemm)(const struct product_shape *s, const bf16 *a, const bf16 *b, void *c,
+                         struct queue *on)
+{
+    size_t M = (size_t)s->M, N = (size_t)s->N, K = (size_t)s->K, mark = arena_mark(&on->scratch);
+    struct work w = {.s = s, .kind = KERNEL(panel_kind)(), .c = c, .steps = panels_of(K)};
+    w.a = (struct lines){a, M, K, s->transpose_a ? M : K, s->transpose_a};
+    w.b = (struct lines){b, N, K, s->transpose_b ? K : N, !s->transpose_b};
+    w.panel_bytes = w.steps * panel_step_bytes(w.kind);
+    w.a_panels = slice_panels(panels_of(M), w.panel_bytes);
+    w.b_panels = slice_panels(panels_of(N), w.panel_bytes);
+    w.blocks = block_side(panels_of(M), panels_of(N), on->num_threads);
+    w.left = arena_take(&on->scratch, w.a_panels, w.panel_bytes);
+    w.right = arena_take(&on->scratch, w.b_panels, w.panel_bytes);
+    w.sums =
+        arena_take(&on->scratch, (size_t)on->num_threads, BLOCK * BLOCK * SUMS * sizeof *w.sums);
+    arena_reset(&on->scratch, mark);
+    if (on->measuring) return STATUS_OK;
+#pragma omp parallel num_threads(on->num_threads)
+    run(&w);
+    return STATUS_OK;
+}

@@ -1,0 +1,16 @@
+/* gemm.h -- matrix products of bf16 with sums in f32: the products of a linear layer.
+ *
+ * Layout   Operands are first packed into panels of 32 rows of A and 32 columns of B, zero-padded
+ *          to whole panels and to whole steps of 32 along K (see panel.h); the product of two
+ *          panels is 32 x 32 sums in registers or tiles (see multiply.c).
+ * Order    An element is summed along K in order, in pieces that depend on K alone: the bits do not
+ *          depend on the number of threads. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/product.h"
+
+/* s->dtype is BF16, s->out BF16 or F32. */
+enum status KERNEL(gemm)(const struct product_shape *s, const bf16 *a, const bf16 *b, void *c,
+                         struct queue *on);

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/linear.h"
+
+#include "backends/cpu/kernels/gemm.h"
+#include "backends/cpu/kernels/vector.h"
+
+enum { FEW = 8 }; /* tokens for which reading the weights once is all there is to do */
+
+static enum status multiply(const struct product_shape *s, const void *a, const void *b, void *c,
+                            struct queue *on)
+{
+    if (s->dtype == BF16)
+        TRY(KERNEL(gemm)(s, a, b, c, on));
+    else
+        TRY(product_multiply(s, a, b, c, on));
+    return STATUS_OK;
+}
+
+/* One output of each token: its row of weights meets every token. */
+static void output_of_few(const struct linear *l, const struct linear_fwd *io, const float *x_ND,
+                          size_t f)
+{
+    enum { PIECE = 1024 };
+    size_t N = (size_t)l->N, D = (size_t)l->D;
+    float sums[FEW] = {0}, w[PIECE];
+    for (size_t d = 0; d < D; d += PIECE) {
+        size_t count = D - d < PIECE ? D - d : PIECE;
+        vector_load(io->w_FD, f * D + d, l->dtype, count, w);
+        for (size_t n = 0; n < N; n++) {
+            const float *x = x_ND + n * D + d;
+            float sum = 0;
+#pragma omp simd reduction(+ : sum)
+            for (size_t i = 0; i < count; i++) sum += x[i] * w[i];
+            sums[n] += sum;
+        }
+    }
+    for (size_t n = 0; n < N; n++) {
+        size_t at = n * (size_t)l->F + f;
+        float old = 0;
+        if (l->accumulate) vector_load(io->y_NF, at, l->dtype, 1, &old);
+        old += sums[n];
+        vector_store(io->y_NF, at, l->dtype, 1, &old);
+    }
+}
+
+/* Decoding: bound by reading the weights, which are taken as they lie. */
+static enum status forward_few(const struct linear *l, const struct linear_fwd *io,
+                               struct queue *on)
+{
+    size_t n = (size_t)l->N * (size_t)l->D, mark = arena_mark(&on->scratch);
+    float *x = arena_take(&on->scratch, n, sizeof *x);
+    arena_reset(&on->scratch, mark);
+    if (on->measuring) return STATUS_OK;
+    vector_load(io->x_ND, 0, l->dtype, n, x);
+#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+    for (size_t f = 0; f < (size_t)l->F; f++) output_of_few(l, io, x, f);
+    return STATUS_OK;
+}
+
+enum status KERNEL(linear_forward)(const struct linear *l, const struct linear_fwd *io,
+                                   struct queue *on)
+{
+    if (l->N <= FEW) {
+        TRY(forward_few(l, io, on));
+        return STATUS_OK;
+    }
+    struct product_shape s = {.M = l->N, .N = l->F, .K = l->D, .dtype = l->dtype, .out = l->dtype};
+    s.transpose_b = true;
+    s.accumulate = l->accumulate;
+    TRY(multiply(&s, io->x_ND, io->w_FD, io->y_NF, on));
+    return STATUS_OK;
+}
+
+enum status KERNEL(linear_backward_input)(const struct linear *l, const struct linear_bwd_input *io,
+                                          struct queue *on)
+{
+    struct product_shape s = {.M = l->N, .N = l->D, .K = l->F, .dtype = l->dtype, .out = l->dtype};
+    s.accumulate = l->accumulate;
+    TRY(multiply(&s, io->dy_NF, io->w_FD, io->dx_ND, on));
+    return STATUS_OK;
+}
+
+enum status KERNEL(linear_backward_weight)(const struct linear *l,
+                                           const struct linear_bwd_weight *io, struct queue *on)
+{
+    struct product_shape s = {.M = l->F, .N = l->D, .K = l->N, .dtype = l->dtype, .out = F32};
+    s.transpose_a = true;
+    s.accumulate = l->accumulate;
+    TRY(multiply(&s, io->dy_NF, io->x_ND, io->dw_FD, on));
+    return STATUS_OK;
+}

@@ -1,0 +1,45 @@
+/* panel.h -- panels: 32 rows of a matrix A[M, K], or 32 columns of B[K, N], as products read them.
+ *
+ * A panel is a row of steps, each of 32 along K:
+ *   pairs, rows     [2][16 rows][32 k] bf16: two tiles as AMX takes them on the left
+ *   pairs, columns  [2][16 k/2][16 columns][2 k] bf16: two tiles as AMX takes them on the right
+ *   floats, both    [32 k][32] f32
+ * What lies past the end of the matrix is zero.
+ * Sources  Intel's manual, TDPBF16PS; the panels of Goto and van de Geijn 2008, section 4. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "backends/cpu/kernels/kernels.h"
+
+#include <stddef.h>
+
+enum { PANEL = 32 }; /* rows or columns of a panel, and k of a step */
+
+enum panel_kind { PAIRS, FLOATS };
+
+static inline size_t panels_of(size_t n) { return (n + PANEL - 1) / PANEL; }
+
+/* Bytes of one step of a panel. */
+static inline size_t panel_step_bytes(enum panel_kind kind)
+{
+    return PANEL * PANEL * (kind == PAIRS ? 2 : 4);
+}
+
+/* A matrix seen as `size` lines (rows of A, columns of B) of K elements each.  across: element k of
+ * line i is x[k * stride + i], else x[i * stride + k]. */
+struct lines {
+    const bf16 *x;
+    size_t size, K, stride;
+    bool across;
+};
+
+/* Panel number `panel` of the lines to `to`; a right panel holds columns of B. */
+void KERNEL(panel_pack)(const struct lines *l, enum panel_kind kind, bool right, size_t panel,
+                        void *to);
+
+/* sums[32][32] (+)= left panel x right panel, over `steps` steps. */
+void KERNEL(panel_multiply)(enum panel_kind kind, size_t steps, const void *left, const void *right,
+                            float *sums, bool accumulate);
+
+/* Which panels products are fastest with on this processor. */
+enum panel_kind KERNEL(panel_kind)(void);

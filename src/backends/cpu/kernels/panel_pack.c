@@ -1,0 +1,129 @@
+/* panel_pack.c (cpu) -- matrices to panels, 16 x 16 words of 32 bits at a time.
+ *
+ * A word is a pair of bf16 along K, or one bf16 widened to f32.  Blocks of words are read from rows
+ * of memory and, where lines run the other way than the panel wants them, turned in registers. */
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/kernels/panel.h"
+
+#include <string.h>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+enum { SIDE = 16 };
+
+/* Exchanges halves of 8, 4, 2, 1 words between rows that far apart. */
+static void turn(uint32_t words[SIDE][SIDE])
+{
+#if defined(__AVX512F__)
+    __m512i row[SIDE];
+    for (int i = 0; i < SIDE; i++) row[i] = _mm512_loadu_si512(words[i]);
+#pragma GCC unroll 4
+    for (int far = 8; far > 0; far /= 2) {
+        __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+        __m512i by = _mm512_set1_epi32(far);
+        __mmask16 upper = _mm512_test_epi32_mask(lane, by);
+        __m512i low = _mm512_mask_add_epi32(lane, upper, lane, _mm512_set1_epi32(16 - far));
+        __m512i high =
+            _mm512_mask_add_epi32(_mm512_add_epi32(lane, by), upper, lane, _mm512_set1_epi32(16));
+#pragma GCC unroll 16
+        for (int i = 0; i < SIDE; i++) {
+            if (i & far) continue;
+            __m512i a = row[i], b = row[i + far];
+            row[i] = _mm512_permutex2var_epi32(a, low, b);
+            row[i + far] = _mm512_permutex2var_epi32(a, high, b);
+        }
+    }
+    for (int i = 0; i < SIDE; i++) _mm512_storeu_si512(words[i], row[i]);
+#else
+    for (int i = 0; i < SIDE; i++)
+        for (int j = 0; j < i; j++) {
+            uint32_t kept = words[i][j];
+            words[i][j] = words[j][i], words[j][i] = kept;
+        }
+#endif
+}
+
+/* 16 lines from `line`, 32 k from `k`: words[line][k / 2], zero past the end. */
+static void read_pairs(const struct lines *l, size_t line, size_t k, uint32_t words[SIDE][SIDE])
+{
+    size_t lines = line < l->size ? l->size - line : 0, ks = k < l->K ? l->K - k : 0;
+    if (lines > SIDE) lines = SIDE;
+    if (ks > PANEL) ks = PANEL;
+    if (lines < SIDE || ks < PANEL) memset(words, 0, SIDE * sizeof *words);
+    for (size_t i = 0; i < lines; i++)
+        memcpy(words[i], l->x + (line + i) * l->stride + k, ks * sizeof *l->x);
+}
+
+/* The same where lines run across: words[k / 2][line]. */
+static void read_pairs_across(const struct lines *l, size_t line, size_t k,
+                              uint32_t words[SIDE][SIDE])
+{
+    size_t lines = line < l->size ? l->size - line : 0;
+    for (size_t pair = 0; pair < SIDE; pair++) {
+        size_t at = k + 2 * pair;
+        bf16 rows[2][SIDE] = {0};
+        const bf16 *low = rows[0], *high = rows[1];
+        if (lines >= SIDE && at + 1 < l->K) {
+            low = l->x + at * l->stride + line, high = low + l->stride;
+        } else {
+            size_t bytes = (lines < SIDE ? lines : SIDE) * sizeof *l->x;
+            if (at < l->K) memcpy(rows[0], l->x + at * l->stride + line, bytes);
+            if (at + 1 < l->K) memcpy(rows[1], l->x + (at + 1) * l->stride + line, bytes);
+        }
+        for (size_t i = 0; i < SIDE; i++) words[pair][i] = low[i] | (uint32_t)high[i] << 16;
+    }
+}
+
+static void pack_pairs(const struct lines *l, bool right, size_t line, size_t k, char *to)
+{
+    uint32_t words[SIDE][SIDE];
+    for (size_t half = 0; half < PANEL; half += SIDE, to += sizeof words) {
+        if (l->across)
+            read_pairs_across(l, line + half, k, words);
+        else
+            read_pairs(l, line + half, k, words);
+        if (l->across != right) turn(words); /* rows of A, or columns of B, run the other way */
+        memcpy(to, words, sizeof words);
+    }
+}
+
+/* 16 lines from `line`, 16 k from `k`, widened: words[line][k]; across: words[k][line]. */
+static void read_floats(const struct lines *l, size_t line, size_t k, uint32_t words[SIDE][SIDE])
+{
+    size_t first = l->across ? k : line, rows = l->across ? l->K : l->size;
+    size_t begin = l->across ? line : k, columns = l->across ? l->size : l->K;
+    rows = first < rows ? rows - first : 0, columns = begin < columns ? columns - begin : 0;
+    if (columns > SIDE) columns = SIDE;
+    if (rows < SIDE || columns < SIDE) memset(words, 0, SIDE * sizeof *words);
+    for (size_t i = 0; i < SIDE && i < rows; i++) {
+        const bf16 *from = l->x + (first + i) * l->stride + begin;
+        for (size_t j = 0; j < columns; j++) words[i][j] = (uint32_t)from[j] << 16;
+    }
+}
+
+static void pack_floats(const struct lines *l, size_t line, size_t k, char *to)
+{
+    uint32_t words[SIDE][SIDE];
+    for (size_t deep = 0; deep < PANEL; deep += SIDE)
+        for (size_t half = 0; half < PANEL; half += SIDE) {
+            read_floats(l, line + half, k + deep, words);
+            if (!l->across) turn(words);
+            for (size_t i = 0; i < SIDE; i++)
+                memcpy(to + ((deep + i) * PANEL + half) * sizeof(float), words[i], sizeof words[i]);
+        }
+}
+
+void KERNEL(panel_pack)(const struct lines *l, enum panel_kind kind, bool right, size_t panel,
+                        void *to)
+{
+    size_t steps = panels_of(l->K);
+    for (size_t step = 0; step < steps; step++) {
+        char *here = (char *)to + step * panel_step_bytes(kind);
+        if (kind == PAIRS)
+            pack_pairs(l, right, panel * PANEL, step * PANEL, here);
+        else
+            pack_floats(l, panel * PANEL, step * PANEL, here);
+    }
+}

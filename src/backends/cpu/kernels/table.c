@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/kernels/kernels.h"
+
+#define TEXT_OF(name) #name
+#define TEXT(name)    TEXT_OF(name)
+
+const struct cpu_set KERNEL(set) = {
+    .name = TEXT(CPU_SET),
+    .ops =
+        {
+            .backend = "cpu " TEXT(CPU_SET),
+#define OP(name, what, io) .name = KERNEL(name),
+#include "ops/ops.def"
+#undef OP
+        },
+    .burst = KERNEL(burst),
+};

@@ -1,0 +1,83 @@
+/* tiles.h -- AMX: eight tiles of 16 rows of 64 bytes, and the product of two of them.
+ *
+ * Defines TILES where there are tiles to compute with: in the set amx by the processor's own
+ * instructions, and where TILES_EMULATED is defined (by tests, on any processor) by plain C that
+ * does the same, so that kernels written for AMX are held against the reference everywhere.
+ * Tile numbers are constants.  Between tiles_open and tiles_close all tiles are whole.
+ * Source   Intel's manual, volume 1 chapter 18, and TDPBF16PS in volume 2. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#if defined(__AMX_BF16__)
+#define TILES
+#include <immintrin.h>
+
+static inline void tiles_open(void)
+{
+    struct {
+        unsigned char palette, start_row, reserved[14];
+        unsigned short row_bytes[16];
+        unsigned char rows[16];
+    } shape __attribute__((aligned(64))) = {.palette = 1};
+    for (int i = 0; i < 8; i++) shape.row_bytes[i] = 64, shape.rows[i] = 16;
+    __asm__ volatile("" ::"r"(&shape) : "memory"); /* gcc 12 reads only part of the operand */
+    _tile_loadconfig(&shape);
+}
+static inline void tiles_close(void) { _tile_release(); }
+
+#define TILE_ZERO(t)               _tile_zero(t)
+#define TILE_LOAD(t, from, stride) _tile_loadd(t, from, stride)
+/* The same, past the first level of the cache: for what is read once. */
+#define TILE_STREAM(t, from, stride) _tile_stream_loadd(t, from, stride)
+#define TILE_STORE(t, to, stride)    _tile_stored(t, to, stride)
+/* f32 sum[i][j] += bf16 a[i][2k] * b[k][2j] + a[i][2k+1] * b[k][2j+1], over 16 k in order */
+#define TILE_DOT(sum, a, b) _tile_dpbf16ps(sum, a, b)
+
+#elif defined(TILES_EMULATED)
+#define TILES
+#include "tensor/dtype.h"
+
+#include <string.h>
+
+struct tile {
+    union {
+        float sums[16][16];
+        bf16 halves[16][32];
+    };
+};
+/* A processor's tiles are registers of a thread. */
+static _Thread_local struct tile emulated_tiles[8];
+
+static inline void tiles_open(void) { memset(emulated_tiles, 0, sizeof emulated_tiles); }
+static inline void tiles_close(void) { memset(emulated_tiles, 0xFF, sizeof emulated_tiles); }
+
+static inline void tile_load(int t, const void *from, size_t stride)
+{
+    for (size_t i = 0; i < 16; i++)
+        memcpy(emulated_tiles[t].sums[i], (const char *)from + i * stride, 64);
+}
+
+static inline void tile_store(int t, void *to, size_t stride)
+{
+    for (size_t i = 0; i < 16; i++) memcpy((char *)to + i * stride, emulated_tiles[t].sums[i], 64);
+}
+
+static inline void tile_dot(int sum, int a, int b)
+{
+    for (int i = 0; i < 16; i++)
+        for (int k = 0; k < 16; k++) {
+            const bf16 *left = &emulated_tiles[a].halves[i][2 * k];
+            const bf16 *right = emulated_tiles[b].halves[k];
+            float low = bf16_to_f32(left[0]), high = bf16_to_f32(left[1]);
+            for (int j = 0; j < 16; j++)
+                emulated_tiles[sum].sums[i][j] +=
+                    low * bf16_to_f32(right[2 * j]) + high * bf16_to_f32(right[2 * j + 1]);
+        }
+}
+
+#define TILE_ZERO(t)                 memset(&emulated_tiles[t], 0, sizeof emulated_tiles[t])
+#define TILE_LOAD(t, from, stride)   tile_load(t, from, stride)
+#define TILE_STREAM(t, from, stride) tile_load(t, from, stride)
+#define TILE_STORE(t, to, stride)    tile_store(t, to, stride)
+#define TILE_DOT(sum, a, b)          tile_dot(sum, a, b)
+#endif

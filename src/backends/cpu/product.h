@@ -1,0 +1,21 @@
+/* product.h (cpu) -- matrix products by oneDNN, for every instruction set it knows.
+ *
+ * A product is compiled once for its kind and sizes and kept by the queue, so after the first call
+ * (or a measuring pass) nothing is allocated. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tensor/dtype.h"
+#include "tensor/queue.h"
+
+#include <stdbool.h>
+
+/* C[M, N] (+)= A[M, K] B[K, N]; a transposed operand is the same memory read the other way. */
+struct product_shape {
+    int M, N, K;
+    enum dtype dtype, out;
+    bool transpose_a, transpose_b, accumulate;
+};
+/* DEVICE: oneDNN has no such product here. */
+enum status product_multiply(const struct product_shape *s, const void *a, const void *b, void *c,
+                             struct queue *on);

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/sets.h"
+
+#include "backends/cpu/cpu.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#define X(name) extern const struct cpu_set name##_set;
+CPU_SETS(X)
+#undef X
+
+const struct cpu_set *cpu_set_at(int i)
+{
+    static const struct cpu_set *const sets[] = {
+#define X(name) &name##_set,
+        CPU_SETS(X)
+#undef X
+            NULL};
+    return i < (int)(sizeof sets / sizeof *sets) ? sets[i] : NULL;
+}
+
+#if defined(__x86_64__)
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi2");
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+/* Intel's manual, volume 1, chapter 18: CPUID (7, 0) EDX bits 22 and 24; and Linux hands out the
+ * tiles' 8 KiB of state only to a process that asks for it. */
+static bool has_amx(void)
+{
+    enum { AMX_BF16 = 1u << 22, AMX_TILE = 1u << 24 };
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    unsigned a, b, c, d;
+    return has_avx512() && __builtin_cpu_supports("avx512bf16") &&
+           __get_cpuid_count(7, 0, &a, &b, &c, &d) && d & AMX_BF16 && d & AMX_TILE &&
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+#else
+static bool has_generic(void) { return true; }
+#endif
+
+bool cpu_set_runs(const struct cpu_set *s)
+{
+#define X(set)                                                                                     \
+    if (!strcmp(s->name, #set)) return has_##set();
+    CPU_SETS(X)
+#undef X
+    return false;
+}
+
+const struct cpu_set *cpu_set_best(void)
+{
+    const struct cpu_set *best = NULL;
+    for (int i = 0; cpu_set_at(i); i++)
+        if (cpu_set_runs(cpu_set_at(i))) best = cpu_set_at(i);
+    return best;
+}
+
+enum status cpu_ops_find(const char *name, const struct ops **out)
+{
+    const struct cpu_set *best = cpu_set_best();
+    bool is_auto = !strcmp(name, "auto");
+    if (!strcmp(name, "reference") || (is_auto && !best)) {
+        *out = &ops_cpu_reference;
+        return STATUS_OK;
+    }
+    for (int i = 0; cpu_set_at(i); i++) {
+        const struct cpu_set *s = cpu_set_at(i);
+        if (!(is_auto ? s == best : !strcmp(s->name, name))) continue;
+        if (!cpu_set_runs(s))
+            FAIL(UNSUPPORTED, "device.cpu = \"%s\": this processor has at most \"%s\"", name,
+                 best ? best->name : "reference");
+        *out = &s->ops;
+        return STATUS_OK;
+    }
+    FAIL(UNSUPPORTED, "device.cpu = \"%s\": this program has no such kernels", name);
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/rig.h"
+
+#include "backends/cpu/kernels/gemm.h"
+
+typedef __typeof__(KERNEL(gemm)) gemm;
+#define X(set)                                                                                     \
+    extern const struct cpu_set set##_set;                                                         \
+    gemm set##_gemm;
+CPU_SETS(X)
+X(amx_emulated)
+#undef X
+
+/* Element (i, k) of a row-major matrix or of its transpose. */
+static double at(const bf16 *x, bool across, int lines, int K, int i, int k)
+{
+    return (double)bf16_to_f32(
+        x[across ? (size_t)k * (size_t)lines + (size_t)i : (size_t)i * (size_t)K + (size_t)k]);
+}
+
+/* Some elements of C against sums in f64: all of them would take three loops over all. */
+static void check(gemm *multiply, struct product_shape s)
+{
+    size_t a_n = (size_t)s.M * (size_t)s.K, b_n = (size_t)s.N * (size_t)s.K;
+    size_t c_n = (size_t)s.M * (size_t)s.N;
+    bf16 *a = rig_random(1, a_n, BF16), *b = rig_random(2, b_n, BF16);
+    float *c = rig_random(3, c_n, F32), *old = rig_copy(c, c_n, F32), *again;
+    RIG_RUN(multiply(&s, a, b, memcpy(c, old, c_n * sizeof *c), rig_queue()));
+    for (size_t n = 0; n < c_n; n += c_n < 5000 ? 1 : 997) {
+        int i = (int)(n / (size_t)s.N), j = (int)(n % (size_t)s.N);
+        double want = s.accumulate ? (double)old[n] : 0;
+        for (int k = 0; k < s.K; k++)
+            want += at(a, s.transpose_a, s.M, s.K, i, k) * at(b, !s.transpose_b, s.N, s.K, j, k);
+        CHECK_NEAR((double)c[n], want, 2e-3);
+    }
+    again = rig_copy(old, c_n, F32);
+    rig_queue()->num_threads = 1;
+    RIG_RUN(multiply(&s, a, b, memcpy(again, old, c_n * sizeof *c), rig_queue()));
+    rig_queue()->num_threads = 2;
+    CHECK(!memcmp(c, again, c_n * sizeof *c)); /* the bits do not depend on threads */
+    free(a), free(b), free(c), free(old), free(again);
+}
+
+static void check_each_set(struct product_shape s)
+{
+#define X(set)                                                                                     \
+    if (cpu_set_runs(&set##_set)) check(set##_gemm, s);
+    CPU_SETS(X)
+#undef X
+    check(amx_emulated_gemm, s);
+}
+
+TEST(products_of_every_orientation_are_their_sums_in_any_number_of_threads)
+{
+    for (int how = 0; how < 8; how++) {
+        struct product_shape s = {37, 70, 45, BF16, F32, how & 1, how & 2, how & 4};
+        check_each_set(s);
+    }
+}
+
+TEST(products_with_long_sums_and_many_blocks_are_whole)
+{
+    check_each_set((struct product_shape){40, 33, 1900, BF16, F32, true, false, true});
+    check_each_set((struct product_shape){600, 290, 70, BF16, F32, false, true, false});
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/kernels/panel.h"
+#include "test.h"
+
+typedef __typeof__(KERNEL(panel_pack)) panel_pack;
+#define X(set)                                                                                     \
+    extern const struct cpu_set set##_set;                                                         \
+    panel_pack set##_panel_pack;
+CPU_SETS(X)
+#undef X
+
+/* Element k of line i of the panel, read back by the layout that panel.h states, as a bf16. */
+static bf16 element_of(enum panel_kind kind, bool right, const void *panel, size_t i, size_t k)
+{
+    size_t step = k / PANEL * PANEL * PANEL, at = k % PANEL, half = i / 16 * 512;
+    if (kind == FLOATS) return bf16_from_f32(((const float *)panel)[step + at * PANEL + i]);
+    return (
+        (const bf16 *)
+            panel)[step + half + (right ? at / 2 * 32 + i % 16 * 2 + at % 2 : i % 16 * PANEL + at)];
+}
+
+/* Numbers that tell where they come from; lines of `size` by K, in memory with no room to spare. */
+static void check(panel_pack *pack, size_t size, size_t K, int how)
+{
+    enum panel_kind kind = how & 1 ? PAIRS : FLOATS;
+    bool right = how & 2, across = how & 4;
+    size_t bytes = panels_of(K) * panel_step_bytes(kind);
+    bf16 *x = heap(size * K * sizeof *x);
+    for (size_t i = 0; i < size; i++)
+        for (size_t k = 0; k < K; k++)
+            x[across ? k * size + i : i * K + k] = (bf16)(0x3000 + i * 131 + k);
+    void *panel = heap(bytes);
+    struct lines l = {x, size, K, across ? size : K, across};
+    for (size_t p = 0; p < panels_of(size); p++) {
+        memset(panel, 0x55, bytes);
+        pack(&l, kind, right, p, panel);
+        for (size_t i = 0; i < PANEL; i++)
+            for (size_t k = 0; k < panels_of(K) * PANEL; k++) {
+                size_t line = p * PANEL + i;
+                bf16 want = line < size && k < K ? (bf16)(0x3000 + line * 131 + k) : 0;
+                CHECK(element_of(kind, right, panel, i, k) == want);
+            }
+    }
+    free(panel), free(x);
+}
+
+TEST(panels_hold_each_element_at_its_place_and_zeros_past_the_end)
+{
+    static const size_t sizes[][2] = {{1, 1}, {16, 32}, {32, 32}, {33, 65}, {70, 31}, {64, 96}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int how = 0; how < 8; how++) {
+#define X(set)                                                                                     \
+    if (cpu_set_runs(&set##_set)) check(set##_panel_pack, sizes[i][0], sizes[i][1], how);
+            CPU_SETS(X)
+#undef X
+        }
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/product.h"
+#include "ops/rig.h"
+
+/* C (+)= A B in f32, each operand as it lies or transposed, against three loops. */
+static void check(int M, int N, int K, int how)
+{
+    struct product_shape s = {M, N, K, F32, F32, how & 1, how & 2, how & 4};
+    size_t c_n = (size_t)M * (size_t)N;
+    float *a = rig_random(1, (size_t)M * (size_t)K, F32);
+    float *b = rig_random(2, (size_t)K * (size_t)N, F32), *c = rig_random(3, c_n, F32);
+    float *want = rig_copy(c, c_n, F32);
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++) {
+            float *sum = &want[i * N + j];
+            if (!s.accumulate) *sum = 0;
+            for (int k = 0; k < K; k++)
+                *sum += a[s.transpose_a ? k * M + i : i * K + k] *
+                        b[s.transpose_b ? j * K + k : k * N + j];
+        }
+    rig_measure(true);
+    CHECK_STATUS(OK, product_multiply(&s, a, b, c, rig_queue()));
+    rig_measure(false);
+    CHECK_STATUS(OK, product_multiply(&s, a, b, c, rig_queue()));
+    RIG_CLOSE(c, want, c_n, F32);
+    free(a), free(b), free(c), free(want);
+}
+
+TEST(products_are_three_loops_in_every_orientation)
+{
+    for (int how = 0; how < 8; how++) check(1, 1, 1, how), check(33, 17, 65, how);
+}
