@@ -1,47 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/peak.h"
 
-#include "backends/cpu/sets.h"
+#include "base/arena.h"
 #include "base/clock.h"
 
 #include <math.h>
 #include <omp.h>
+#include <string.h>
+#include <unistd.h>
 
-struct burst {
+/* Work that every thread does for so many rounds. */
+struct loop {
     const struct cpu_set *set;
     enum dtype dtype;
+    int num_threads;
+    unsigned char *panels; /* `bytes` for each thread; NULL: a burst in registers */
+    size_t bytes;
 };
 
-static double rate(struct burst b, int num_threads, long rounds)
+static double rate(const struct loop *l, long rounds)
 {
     double flops = 0, begin = clock_monotonic_s();
-#pragma omp parallel num_threads(num_threads) reduction(+ : flops)
-    flops += b.set->burst(b.dtype, rounds);
+#pragma omp parallel num_threads(l->num_threads) reduction(+ : flops)
+    flops += l->panels ? l->set->feed(l->panels + (size_t)omp_get_thread_num() * l->bytes, l->bytes,
+                                      rounds)
+                       : l->set->burst(l->dtype, rounds);
     return flops / (clock_monotonic_s() - begin);
 }
 
-static double peak_of(struct burst b, int num_threads)
+/* The best rate of several, each of at least `seconds`; *rounds is what takes so long. */
+static double best_of(const struct loop *l, double seconds, long *rounds)
 {
-    enum { BURSTS = 9 };
+    enum { TIMES = 9 };
     double best = 0;
-    rate(b, num_threads, 1000);                                 /* starts the threads */
-    for (long rounds = 1000; rounds <= 1L << 30; rounds *= 4) { /* long enough to be timed */
+    rate(l, 1); /* starts the threads */
+    for (*rounds = 1; *rounds <= 1L << 30; *rounds *= 4) {
         double begin = clock_monotonic_s(), quickest = INFINITY;
-        for (int i = 0; i < BURSTS; i++, begin = clock_monotonic_s()) {
-            double now = rate(b, num_threads, rounds), seconds = clock_monotonic_s() - begin;
+        rate(l, *rounds);
+        if (clock_monotonic_s() - begin < seconds) continue; /* too short to be timed */
+        for (int i = 0; i < TIMES; i++) {
+            begin = clock_monotonic_s();
+            double now = rate(l, *rounds), took = clock_monotonic_s() - begin;
             if (now > best) best = now; /* other processes only ever take away */
-            if (seconds < quickest) quickest = seconds;
+            if (took < quickest) quickest = took;
         }
-        if (quickest > 0.003) break;
+        if (quickest > seconds) break;
     }
     return best;
 }
 
+struct cpu_burst cpu_burst_make(const struct queue *on, enum dtype dtype, double seconds)
+{
+    struct loop l = {.set = cpu_set_best(), .num_threads = on->num_threads};
+    struct cpu_burst b = {l.set, F32, on->num_threads, 0};
+    if (!l.set) return b;
+    double best = best_of(&l, seconds, &b.rounds), half = 0;
+    long rounds = 0;
+    l.dtype = BF16;
+    if (dtype == BF16) half = best_of(&l, seconds, &rounds);
+    if (half > best) b.dtype = BF16, b.rounds = rounds; /* some processors are slower at bf16 */
+    return b;
+}
+
+double cpu_burst_run(const struct cpu_burst *b)
+{
+    struct loop l = {.set = b->set, .dtype = b->dtype, .num_threads = b->num_threads};
+    return b->set ? rate(&l, b->rounds) : 0;
+}
+
 double cpu_peak_flops(const struct queue *on, enum dtype dtype)
 {
-    const struct cpu_set *set = cpu_set_best();
-    if (!set) return 0;
-    double best = peak_of((struct burst){set, F32}, on->num_threads), half = 0;
-    if (dtype == BF16) half = peak_of((struct burst){set, BF16}, on->num_threads);
-    return half > best ? half : best; /* there are processors that are slower at bf16 */
+    struct loop l = {.set = cpu_set_best(), .num_threads = on->num_threads};
+    long rounds;
+    if (!l.set) return 0;
+    double best = best_of(&l, 0.003, &rounds), half = 0;
+    l.dtype = BF16;
+    if (dtype == BF16) half = best_of(&l, 0.003, &rounds);
+    return half > best ? half : best;
+}
+
+enum status cpu_feed_flops(const struct queue *on, const struct cpu_set *set, size_t bytes,
+                           double *flops)
+{
+    enum { SMALL = 0x3C }; /* a byte of which both a bf16 and an f32 are 0.0115 */
+    struct arena memory = {0};
+    long rounds;
+    size_t all, padded = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    if (__builtin_mul_overflow(padded, (size_t)on->num_threads, &all))
+        FAIL(MEMORY, "panels of %zu bytes for %d threads", bytes, on->num_threads);
+    TRY(arena_init(&memory, all));
+    memset(memory.base, SMALL, all);
+    struct loop l = {
+        .set = set, .num_threads = on->num_threads, .panels = memory.base, .bytes = padded};
+    *flops = best_of(&l, 0.003, &rounds);
+    arena_release(&memory);
+    return STATUS_OK;
+}
+
+size_t cpu_cache_bytes(int level)
+{
+    long bytes = sysconf(level == 1 ? _SC_LEVEL1_DCACHE_SIZE : _SC_LEVEL2_CACHE_SIZE);
+    if (bytes > 0) return (size_t)bytes;
+    return level == 1 ? 32 << 10 : 256 << 10;
 }

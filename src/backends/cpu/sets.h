@@ -9,6 +9,7 @@
 #include "tensor/dtype.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Weakest first.  avx2: x86-64-v3.  avx512: x86-64-v4, bf16 products where the processor has them.
  * amx: tiles of bf16 beside avx512. */
@@ -21,7 +22,8 @@
 struct cpu_set {
     const char *name;
     struct ops ops;
-    double (*burst)(enum dtype dtype, long rounds); /* see kernels.h */
+    double (*burst)(enum dtype dtype, long rounds); /* these two: see kernels.h */
+    double (*feed)(const void *panels, size_t bytes, long rounds);
 };
 
 /* Set i, weakest first; NULL past the last. */

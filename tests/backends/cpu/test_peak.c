@@ -11,3 +11,24 @@ TEST(the_peak_is_measured_for_either_dtype)
     CHECK(f32 > 1e8 && f32 < 1e13);
     CHECK(half > 1e8 && half < 1e14);
 }
+
+TEST(a_burst_is_of_the_faster_dtype_and_can_be_repeated)
+{
+    struct queue one = {.num_threads = 1};
+    struct cpu_burst f32 = cpu_burst_make(&one, F32, 1e-4);
+    struct cpu_burst half = cpu_burst_make(&one, BF16, 1e-4);
+    CHECK(f32.dtype == F32 && f32.rounds > 0 && half.rounds > 0);
+    CHECK(f32.set == cpu_set_best() && f32.num_threads == 1);
+    CHECK(cpu_burst_run(&f32) > 1e7 && cpu_burst_run(&half) > 1e7);
+}
+
+TEST(panels_are_fed_from_caches_of_each_size)
+{
+    struct queue two = {.num_threads = 2};
+    double first, second;
+    CHECK(cpu_cache_bytes(1) >= 8 << 10 && cpu_cache_bytes(2) >= cpu_cache_bytes(1));
+    CHECK_STATUS(OK, cpu_feed_flops(&two, cpu_set_best(), cpu_cache_bytes(1) / 4 * 3, &first));
+    CHECK_STATUS(OK, cpu_feed_flops(&two, cpu_set_best(), cpu_cache_bytes(2) / 2, &second));
+    CHECK(first > 1e8 && second > 1e8);
+    CHECK_STATUS(MEMORY, cpu_feed_flops(&two, cpu_set_best(), (size_t)-1 / 64 * 64, &first));
+}

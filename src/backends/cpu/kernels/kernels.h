@@ -26,3 +26,5 @@ extern const struct cpu_set KERNEL(set);
 
 /* FLOPs that a burst of multiply-adds in registers does on one thread: the most this set can do. */
 double KERNEL(burst)(enum dtype dtype, long rounds);
+/* The same of products of panels: `bytes` of them, at least 8 KiB, pass by in every round. */
+double KERNEL(feed)(const void *panels, size_t bytes, long rounds);

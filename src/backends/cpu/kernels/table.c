@@ -14,4 +14,5 @@ const struct cpu_set KERNEL(set) = {
 #undef OP
         },
     .burst = KERNEL(burst),
+    .feed = KERNEL(feed),
 };

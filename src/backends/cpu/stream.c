@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/stream.h"
+
+#include "base/clock.h"
+
+#include <omp.h>
+#include <stdint.h>
+#include <string.h>
+
+const char *stream_name(enum stream s)
+{
+    static const char *const names[] = {
+#define X(name, text) #name,
+        STREAM_LIST(X)
+#undef X
+    };
+    return names[s];
+}
+
+static uint64_t read_all(const uint64_t *x, size_t n)
+{
+    uint64_t all = 0;
+#pragma omp simd reduction(| : all)
+    for (size_t i = 0; i < n; i++) all |= x[i];
+    return all;
+}
+
+static void update_all(uint64_t *x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) x[i] ^= 1;
+}
+
+/* Of one thread.  For large pieces the C library writes past the caches, as no plain loop does. */
+static void pass(enum stream s, unsigned char *at, unsigned char *to, size_t bytes)
+{
+    enum { ANY = 0x11 };
+    size_t n = bytes / sizeof(uint64_t);
+    uint64_t seen = 0;
+    switch (s) {
+    case STREAM_read: seen = read_all((const uint64_t *)(const void *)at, n); break;
+    case STREAM_write: memset(at, ANY, bytes); break;
+    case STREAM_copy: memcpy(to, at, bytes); break;
+    case STREAM_update: update_all((uint64_t *)(void *)at, n); break;
+    case STREAM_COUNT: break;
+    }
+    __asm__ volatile("" ::"r"(seen) : "memory"); /* what was read is wanted */
+}
+
+double cpu_stream(enum stream s, void *memory, size_t bytes, int num_threads)
+{
+    enum { LINE = 64 };
+    unsigned char *base = memory;
+    size_t half = bytes / 2, span = s == STREAM_copy ? half : bytes;
+    size_t share = (span / LINE + (size_t)num_threads - 1) / (size_t)num_threads * LINE;
+    double begin = clock_monotonic_s();
+#pragma omp parallel num_threads(num_threads)
+    {
+        size_t first = (size_t)omp_get_thread_num() * share;
+        size_t end = first + share < span ? first + share : span;
+        if (first < end) pass(s, base + first, base + half + first, end - first);
+    }
+    double seconds = clock_monotonic_s() - begin;
+    return (double)span * (s == STREAM_copy || s == STREAM_update ? 2 : 1) / seconds;
+}
+
+double cpu_stream_best(enum stream s, void *memory, size_t bytes, int num_threads, int passes)
+{
+    double best = 0;
+    for (int i = 0; i < passes; i++) {
+        double now = cpu_stream(s, memory, bytes, num_threads);
+        if (now > best) best = now;
+    }
+    return best;
+}

@@ -1,0 +1,31 @@
+/* stream.h -- how fast bytes come from memory and go there, measured: the ceiling of everything
+ * that is not a product.
+ *
+ * Units    Bytes/s that a loop reads plus those it writes; what a cache fetches on its own account
+ *          is not counted. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stddef.h>
+
+/* name, what one pass over the memory does */
+#define STREAM_LIST(X)                                                                             \
+    X(read, "reads all of it")                                                                     \
+    X(write, "writes all of it")                                                                   \
+    X(copy, "copies one half to the other")                                                        \
+    X(update, "reads, changes and writes all of it in place")
+
+enum stream {
+#define X(name, text) STREAM_##name,
+    STREAM_LIST(X)
+#undef X
+        STREAM_COUNT
+};
+
+const char *stream_name(enum stream s);
+
+/* One pass over `bytes` (a multiple of 128) of memory that was touched before, shared out among the
+ * threads. */
+double cpu_stream(enum stream s, void *memory, size_t bytes, int num_threads);
+/* The best of `passes`. */
+double cpu_stream_best(enum stream s, void *memory, size_t bytes, int num_threads, int passes);

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/sets.h"
+#include "base/arena.h"
+#include "test.h"
+
+TEST(a_feed_of_each_set_counts_its_operations)
+{
+    enum { BYTES = 1 << 18 };
+    struct arena panels;
+    CHECK_STATUS(OK, arena_init(&panels, BYTES));
+    for (int i = 0; cpu_set_at(i); i++) {
+        const struct cpu_set *s = cpu_set_at(i);
+        if (!cpu_set_runs(s)) continue;
+        double once = s->feed(panels.base, BYTES, 1);
+        CHECK(s->feed(panels.base, BYTES, 3) == 3 * once);
+        /* a byte meets 32 others' products, of 2 bytes or of 4: 32 or 16 FLOPs for each of both */
+        CHECK(once >= 0.5 * BYTES * 8 && once <= BYTES * 16.0);
+        CHECK(s->feed(panels.base, 8 << 10, 1) >= 2 * 32 * 32 * 32);
+    }
+    arena_release(&panels);
+}
