@@ -3,22 +3,26 @@
 #include "backends/cpu/kernels/tiles.h"
 #include "backends/cpu/kernels/vector.h"
 
-/* Independent chains of multiply-adds, enough to hide their latency. */
+/* Independent chains of multiply-adds, enough to hide their latency, and few enough to stay in
+ * registers with the two factors. */
 enum { CHAINS = 12 };
 
-/* The sums are looked at, so that the compiler keeps them. */
+/* The factors are not known to the compiler, and the sums are looked at, so that it keeps them. */
 static double f32_burst(long rounds)
 {
-    vector sum[CHAINS], a, b;
-    for (int j = 0; j < LANES; j++) a[j] = 1.0f, b[j] = 1e-9f;
+    const volatile float factor = 1.0f, term = 1e-9f;
+    const float times = factor, plus = term;
+    float seen[LANES], all = 0;
+    vector sum[CHAINS], a = times - (vector){0}, b = plus - (vector){0};
+#pragma GCC unroll 12
     for (int i = 0; i < CHAINS; i++) sum[i] = a * (float)i;
-    for (long r = 0; r < rounds; r++) {
+    for (long r = 0; r < rounds; r++)
+#pragma GCC unroll 12
         for (int i = 0; i < CHAINS; i++) sum[i] = sum[i] * a + b;
-        __asm__ volatile("" ::: "memory"); /* rounds are not merged */
-    }
-    float all = 0;
-    for (int i = 0; i < CHAINS; i++)
-        for (int j = 0; j < LANES; j++) all += sum[i][j];
+#pragma GCC unroll 12
+    for (int i = 1; i < CHAINS; i++) sum[0] += sum[i];
+    vector_put(seen, sum[0]);
+    for (int j = 0; j < LANES; j++) all += seen[j];
     return all < 0 ? 0 : 2.0 * LANES * CHAINS * (double)rounds;
 }
 
@@ -38,16 +42,20 @@ static double bf16_burst(long rounds)
 #elif defined(__AVX512F__)
 #include <immintrin.h>
 
+enum { DOTS = 24 };
+
 __attribute__((target("avx512bf16"))) static double dot_burst(long rounds)
 {
-    __m512 sum[CHAINS];
+    __m512 sum[DOTS];
     __m512bh a = _mm512_cvtne2ps_pbh(_mm512_set1_ps(1e-4f), _mm512_set1_ps(1e-4f));
-    for (int i = 0; i < CHAINS; i++) sum[i] = _mm512_set1_ps((float)i);
+#pragma GCC unroll 24
+    for (int i = 0; i < DOTS; i++) sum[i] = _mm512_set1_ps((float)i);
     for (long r = 0; r < rounds; r++)
-        for (int i = 0; i < CHAINS; i++) sum[i] = _mm512_dpbf16_ps(sum[i], a, a);
-    float all = 0;
-    for (int i = 0; i < CHAINS; i++) all += _mm512_reduce_add_ps(sum[i]);
-    return all < 0 ? 0 : 2.0 * 32 * CHAINS * (double)rounds;
+#pragma GCC unroll 24
+        for (int i = 0; i < DOTS; i++) sum[i] = _mm512_dpbf16_ps(sum[i], a, a);
+#pragma GCC unroll 24
+    for (int i = 1; i < DOTS; i++) sum[0] = _mm512_add_ps(sum[0], sum[i]);
+    return _mm512_reduce_add_ps(sum[0]) < 0 ? 0 : 2.0 * 32 * DOTS * (double)rounds;
 }
 
 static double bf16_burst(long rounds)
