@@ -132,7 +132,8 @@ lint: all ## hold the house rules: layers, sizes, names, format, pairs, globals,
 format: ## format the sources
 	clang-format -i $(FORMAT)
 
-bench: $(BENCH:%=$(B)/bench/%) ## build and run the benchmarks
+bench: all $(BENCH:%=$(B)/bench/%) ## build and run the benchmarks
+	$(B)/llamero bench --output $(B)/bench.json
 	@for name in $(BENCH); do $(B)/bench/$$name || exit; done
 
 docs: all ## write docs/options.md anew from the options' tables

@@ -135,7 +135,9 @@ static enum status accumulate(struct trainer *t, double *loss)
     double all_valid = (double)t->batch.valid;
     TRY(comm_all_reduce(&t->machine.comm, REDUCE_SUM, &all_valid, 1));
     *loss = 0;
+    double begin = trace_begin(t->machine.on->trace);
     memset(t->gradients, 0, t->model.layout.elements * sizeof(float));
+    trace_end(t->machine.on->trace, "zero gradients", begin);
     for (int i = 0; i < num_micro; i++) {
         struct micro_batch micro = micro_batch(t, i * micro_rows);
         double valid = all_valid, sum = 0;
@@ -164,16 +166,11 @@ static enum status handle_nonfinite(struct trainer *t, double loss, double norm)
     return STATUS_OK;
 }
 
-enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result)
+enum status trainer_learn(struct trainer *t, struct step_result *result)
 {
     const struct config *c = t->config;
-    int rows;
     struct trace *trace = t->machine.on->trace;
-    double begin = clock_monotonic_s();
-    TRY(comm_agree(&t->machine.comm, loader_next(loader, &t->batch, &rows)));
-    result->data_seconds = clock_monotonic_s() - begin;
-    trace_end(trace, "data", begin);
-    begin = trace_begin(trace);
+    double begin = trace_begin(trace);
     TRY(accumulate(t, &result->loss));
     trace_end(trace, "forward and backward", begin);
     begin = trace_begin(trace);
@@ -193,6 +190,17 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
     trace_end(trace, "optimizer", begin);
     t->steps_done++;
     t->tokens_seen += (int64_t)t->batch.B * t->batch.T;
+    return STATUS_OK;
+}
+
+enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result)
+{
+    int rows;
+    double begin = clock_monotonic_s();
+    TRY(comm_agree(&t->machine.comm, loader_next(loader, &t->batch, &rows)));
+    result->data_seconds = clock_monotonic_s() - begin;
+    trace_end(t->machine.on->trace, "data", begin);
+    TRY(trainer_learn(t, result));
     return STATUS_OK;
 }
 

@@ -56,6 +56,8 @@ enum status trainer_sync(struct trainer *t);
 /* Next batch, gradients, clipping, update.  DIVERGED: loss or gradient is not finite (and
  * guard.nonfinite says stop); the weights are as before the step. */
 enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result);
+/* The same without the first: of what lies in t->batch.  Leaves result->data_seconds as it is. */
+enum status trainer_learn(struct trainer *t, struct step_result *result);
 
 /* Rows of one rank's optimizer step. */
 int trainer_rows(const struct config *c);

@@ -11,7 +11,7 @@
 #include "tensor/dtype.h"
 #include "tensor/queue.h"
 
-/* The best of several bursts, since other processes can only take away; about 100 ms at most. */
+/* The best of several bursts, since other processes can only take away; about 100 ms. */
 double cpu_peak_flops(const struct queue *on, enum dtype dtype);
 
 /* A short burst, to be run right before and after what is compared with it: a clock that wanders,

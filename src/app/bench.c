@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/app.h"
+#include "app/machine.h"
+#include "app/measure.h"
+#include "app/node.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "metrics/memory.h"
+#include "train/run.h"
+#include "train/trainer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The model that is measured where no CONFIG is given: 124.7M parameters. */
+static const char *const usual[] = {
+    "model.dim=768",
+    "model.n_layers=12",
+    "model.n_heads=12",
+    "model.n_kv_heads=4",
+    "model.ffn_hidden=2048",
+    "model.vocab_size=32000",
+    "model.tie_embeddings=false",
+    "training.local_batch_size=4",
+    "training.seq_len=1024",
+    "activation_checkpoint.mode=none",
+};
+enum { USUAL = sizeof usual / sizeof *usual };
+
+struct benching {
+    struct config *config;
+    struct machine machine;
+    struct model_shape shape;
+    int64_t parameters;
+    struct ceilings ceilings;
+    struct call_list calls;
+    struct call_timing *timings; /* of calls.calls */
+    struct step_timing step;
+    struct part {
+        const char *name;
+        double seconds; /* of a step */
+    } parts[OP_COUNT + 2];
+    int num_parts;
+};
+
+static enum dtype dtype_of(const struct config *c)
+{
+    return strcmp(c->training.mixed_precision_param, "float32") ? BF16 : F32;
+}
+
+static const char *const bounds[] = {
+    [BOUND_PEAK] = "peak", [BOUND_READ] = "read", [BOUND_COPY] = "copy", [BOUND_UPDATE] = "update"};
+
+static int by_seconds(const void *a, const void *b)
+{
+    double x = ((const struct part *)a)->seconds, y = ((const struct part *)b)->seconds;
+    return (x < y) - (x > y);
+}
+
+/* What a step's time goes to: each operation, the gradients' zeros, and the rest. */
+static void make_parts(struct benching *b)
+{
+    struct part *zero = &b->parts[OP_COUNT], *rest = &b->parts[OP_COUNT + 1];
+    for (enum op_id op = 0; op < OP_COUNT; op++) b->parts[op].name = op_name(op);
+    for (size_t i = 0; i < b->calls.count; i++)
+        b->parts[b->calls.calls[i].call.op].seconds += b->timings[i].step_seconds;
+    *zero = (struct part){"zero gradients", b->step.zero_seconds};
+    *rest = (struct part){"rest", b->step.rest};
+    b->num_parts = OP_COUNT + 2;
+    qsort(b->parts, (size_t)b->num_parts, sizeof *b->parts, by_seconds);
+}
+
+static enum status open_model(struct benching *b)
+{
+    const struct config *c = b->config;
+    const char *path = run_tokenizer_path(c);
+    struct tokenizer *t = NULL;
+    struct layout layout;
+    if (path[0]) TRY(tokenizer_open(&t, path, &c->tokenizer));
+    enum status st = model_shape_resolve(&b->shape, &c->model, t ? tokenizer_vocab_size(t) : 0);
+    tokenizer_close(t);
+    TRY(st);
+    if (b->shape.max_context < c->training.seq_len) b->shape.max_context = (int)c->training.seq_len;
+    layout_init(&layout, &b->shape);
+    b->parameters = layout.parameters;
+    layout_release(&layout);
+    return STATUS_OK;
+}
+
+/* Threads that share a core with others wait for each other, and every figure tells of that. */
+static void warn_of_others(const struct benching *b)
+{
+    double threads = b->machine.on->num_threads, times = threads;
+    for (enum ceiling i = 0; i < CEILING_COUNT; i++) {
+        const double *flops = b->ceilings.flops[i];
+        if (flops[THREADS_ALL] < times * flops[THREADS_ONE])
+            times = flops[THREADS_ALL] / flops[THREADS_ONE];
+    }
+    if (times < 0.7 * threads)
+        log_line(LOG_WARN,
+                 "%.0f threads do %.2f times what one does: other programs use these cores, or "
+                 "they share units; the figures below are low",
+                 threads, times);
+}
+
+static enum status measure(struct benching *b, size_t megabytes, int rounds)
+{
+    struct arena memory = {0};
+    enum status st = STATUS_OK;
+    TRY_OUT(calls_of_step(&b->calls, b->config, &b->shape));
+    b->timings = heap(b->calls.count * sizeof *b->timings);
+    TRY_OUT(arena_init(&memory, megabytes << 20));
+    log_line(LOG_INFO, "the ceilings of this machine ...");
+    TRY_OUT(ceilings_measure(&b->ceilings, b->machine.on, memory.base, memory.size));
+    warn_of_others(b);
+    log_line(LOG_INFO, "%zu operations of a step, each alone ...", b->calls.count);
+    TRY_OUT(
+        operations_measure(b->timings, &b->calls, &b->machine, memory.base, memory.size, rounds));
+    arena_release(&memory);
+    log_line(LOG_INFO, "%d + 1 whole steps ...", rounds);
+    TRY_OUT(
+        step_measure(&b->step, b->timings, &b->calls, b->config, &b->shape, &b->machine, rounds));
+    make_parts(b);
+out:
+    arena_release(&memory);
+    return st;
+}
+
+static void print_ceilings(const struct benching *b)
+{
+    const struct ceilings *c = &b->ceilings;
+    printf("%-26s %10s %7d threads\n", "ceilings", "1 thread", b->machine.on->num_threads);
+    for (enum ceiling i = 0; i < CEILING_COUNT; i++)
+        printf("  %-24s %10.1f %10.1f GFLOP/s\n", ceiling_text(i), c->flops[i][THREADS_ONE] / 1e9,
+               c->flops[i][THREADS_ALL] / 1e9);
+    for (enum stream i = 0; i < STREAM_COUNT; i++)
+        printf("  memory: %-16s %10.1f %10.1f GB/s\n", stream_name(i),
+               c->bytes[i][THREADS_ONE] / 1e9, c->bytes[i][THREADS_ALL] / 1e9);
+}
+
+struct line {
+    const struct call *call;
+    const struct call_timing *timing;
+};
+
+static int by_step_seconds(const void *a, const void *b)
+{
+    double x = ((const struct line *)a)->timing->step_seconds;
+    double y = ((const struct line *)b)->timing->step_seconds;
+    return (x < y) - (x > y);
+}
+
+static void print_calls(const struct benching *b)
+{
+    size_t hidden = 0, count = b->calls.count;
+    struct line *lines = heap(count * sizeof *lines);
+    for (size_t i = 0; i < count; i++) lines[i] = (struct line){&b->calls.calls[i], &b->timings[i]};
+    qsort(lines, count, sizeof *lines, by_step_seconds);
+    printf("\n%-70s %s\n", "operations                                            one call alone",
+           "      in a step");
+    for (size_t i = 0; i < count; i++) {
+        const struct call_timing *t = lines[i].timing;
+        struct op_work w;
+        op_work(&lines[i].call->call, &w);
+        if (t->step_seconds < 5e-4 * b->step.mean) {
+            hidden++;
+            continue;
+        }
+        printf("  %-22s %-25s %7.2f ms %7.1f %s %5.1f%% of %-6s %3d x %7.1f ms %5.1f%%\n",
+               op_name(lines[i].call->call.op), lines[i].call->sizes, t->seconds * 1e3,
+               t->rate / 1e9, w.bound == BOUND_PEAK ? "GFLOP/s" : "GB/s   ", t->share * 100,
+               bounds[w.bound], lines[i].call->per_step, t->step_seconds * 1e3,
+               100 * t->step_seconds / b->step.mean);
+    }
+    if (hidden) printf("  and %zu that take less than 0.05%% of a step each\n", hidden);
+    free(lines);
+}
+
+static void print_step(const struct benching *b)
+{
+    const struct step_timing *s = &b->step;
+    printf("\nparts of a step, %.1f ms\n", s->mean * 1e3);
+    for (int i = 0; i < b->num_parts; i++)
+        printf("  %-24s %10.1f ms %6.2f%%%s\n", b->parts[i].name, b->parts[i].seconds * 1e3,
+               100 * b->parts[i].seconds / s->mean,
+               strcmp(b->parts[i].name, "rest") ? "" : "  sums of the loss, between operations");
+    printf("\nstep  %.4g s (median), %.1f tokens/s, MFU %.1f%% of %.1f GFLOP/s measured around the "
+           "steps;\n      %.1f%% where causal attention counts half\n",
+           s->median, (double)s->tokens / s->median, 100 * s->mfu, s->peak_flops / 1e9,
+           100 * s->mfu_causal);
+}
+
+static void print_table(const struct benching *b)
+{
+    const struct model_shape *m = &b->shape;
+    struct text processor = {0};
+    node_processor(&processor);
+    printf("llamero %s, kernels \"%s\", %d threads, %s\n", LLAMERO_VERSION, b->machine.ops->backend,
+           b->machine.on->num_threads, processor.data);
+    printf("%lld parameters: %d blocks, width %d, %d heads over %d, feed-forward %d, vocabulary "
+           "%d%s; %d rows of %lld tokens, %s\n\n",
+           (long long)b->parameters, m->L, m->D, m->H, m->G, m->F, m->V, m->tied ? ", tied" : "",
+           trainer_rows(b->config), (long long)b->config->training.seq_len,
+           dtype_name(dtype_of(b->config)));
+    print_ceilings(b);
+    print_calls(b);
+    print_step(b);
+    text_release(&processor);
+}
+
+static void add_ceilings(const struct benching *b, struct text *t)
+{
+    const struct ceilings *c = &b->ceilings;
+    text_adds(t, "\"ceilings\": {\"flops\": {");
+    for (enum ceiling i = 0; i < CEILING_COUNT; i++)
+        text_addf(t, "%s\"%s\": {\"one\": %.6g, \"all\": %.6g}", i ? ", " : "", ceiling_name(i),
+                  c->flops[i][THREADS_ONE], c->flops[i][THREADS_ALL]);
+    text_adds(t, "}, \"bytes\": {");
+    for (enum stream i = 0; i < STREAM_COUNT; i++)
+        text_addf(t, "%s\"%s\": {\"one\": %.6g, \"all\": %.6g}", i ? ", " : "", stream_name(i),
+                  c->bytes[i][THREADS_ONE], c->bytes[i][THREADS_ALL]);
+    text_adds(t, "}},\n ");
+}
+
+static void add_calls(const struct benching *b, struct text *t)
+{
+    text_adds(t, "\"operations\": [");
+    for (size_t i = 0; i < b->calls.count; i++) {
+        const struct call *c = &b->calls.calls[i];
+        const struct call_timing *time = &b->timings[i];
+        struct op_work w;
+        op_work(&c->call, &w);
+        text_addf(t, "%s\n  {\"name\": \"%s\", \"sizes\": \"%s\", \"calls\": %d, ", i ? "," : "",
+                  op_name(c->call.op), c->sizes, c->per_step);
+        text_addf(t, "\"flops\": %.9g, \"bytes\": %.9g, \"seconds\": %.6g, \"rate\": %.6g, ",
+                  w.flops, w.bytes, time->seconds, time->rate);
+        text_addf(t, "\"ceiling\": \"%s\", \"share\": %.5g, \"step_seconds\": %.6g}",
+                  bounds[w.bound], time->share, time->step_seconds);
+    }
+    text_adds(t, "],\n ");
+}
+
+static void add_step(const struct benching *b, int rounds, struct text *t)
+{
+    const struct step_timing *s = &b->step;
+    text_adds(t, "\"step\": {\"seconds\": [");
+    for (int i = 0; i < rounds; i++) text_addf(t, "%s%.6g", i ? ", " : "", s->seconds[i]);
+    text_addf(t,
+              "], \"median\": %.6g, \"mean\": %.9g, \"tokens\": %lld, \"tokens_per_second\": %.6g, "
+              "\"peak_flops\": %.6g, \"mfu\": %.5g, \"mfu_causal\": %.5g, \"parts\": [",
+              s->median, s->mean, (long long)s->tokens, (double)s->tokens / s->median,
+              s->peak_flops, s->mfu, s->mfu_causal);
+    for (int i = 0; i < b->num_parts; i++)
+        text_addf(t, "%s\n  {\"name\": \"%s\", \"seconds\": %.9g, \"share\": %.6g}", i ? "," : "",
+                  b->parts[i].name, b->parts[i].seconds, b->parts[i].seconds / s->mean);
+    text_adds(t, "]}");
+}
+
+static void make_json(const struct benching *b, int rounds, struct text *t)
+{
+    const struct model_shape *m = &b->shape;
+    struct text processor = {0};
+    node_processor(&processor);
+    text_addf(t, "{\"version\": \"%s\", \"kernels\": \"%s\", \"threads\": %d, \"processor\": ",
+              LLAMERO_VERSION, b->machine.ops->backend, b->machine.on->num_threads);
+    json_quote(t, processor.data);
+    text_addf(t,
+              ",\n \"model\": {\"parameters\": %lld, \"dim\": %d, \"n_layers\": %d, \"n_heads\": "
+              "%d, \"n_kv_heads\": %d, \"head_dim\": %d, \"ffn_hidden\": %d, \"vocab_size\": %d, "
+              "\"tied\": %s, \"rows\": %d, \"seq_len\": %lld, \"dtype\": \"%s\"},\n ",
+              (long long)b->parameters, m->D, m->L, m->H, m->G, m->K, m->F, m->V,
+              m->tied ? "true" : "false", trainer_rows(b->config),
+              (long long)b->config->training.seq_len, dtype_name(dtype_of(b->config)));
+    add_ceilings(b, t);
+    add_calls(b, t);
+    add_step(b, rounds, t);
+    text_adds(t, "}\n");
+    text_release(&processor);
+}
+
+/* The usual model, or CONFIG; then the command line.  Nothing is read, validated or saved. */
+static enum status load(struct config *c, const struct arguments *a)
+{
+    const char *settings[USUAL + sizeof a->settings / sizeof *a->settings];
+    int count = 0;
+    if (!a->num_words)
+        for (; count < USUAL; count++) settings[count] = usual[count];
+    for (int i = 0; i < a->num_settings; i++) settings[count++] = a->settings[i];
+    TRY(config_load(c, a->num_words ? a->words[0] : NULL, settings, count));
+    c->validation.enable = false;
+    c->checkpoint.enable = false;
+    if (!c->data.num_sources && !c->training.dataset_path[0])
+        c->training.dataset_path = "random token ids";
+    TRY(config_check(c, 1));
+    return STATUS_OK;
+}
+
+enum status command_bench(int argc, char **argv)
+{
+    int64_t rounds = 5, megabytes = 512;
+    const char *output = "";
+    bool json = false;
+    const struct flag flags[] = {
+        {"rounds", FLAG_INT, &rounds, "timings of each operation, and steps (default 5)"},
+        {"megabytes", FLAG_INT, &megabytes, "memory that bandwidths are taken over (default 512)"},
+        {"output", FLAG_TEXT, &output, "a file that gets the JSON object"},
+        {"json", FLAG_SWITCH, &json, "print the JSON object instead of the table"},
+        {0},
+    };
+    struct arguments a;
+    TRY(arguments_read(
+        &a, flags,
+        "bench [CONFIG] [section.key=value ...]\n\n"
+        "Measures, in one run: what this machine can do at best; every operation of "
+        "a step\nbeside the ceiling that bounds it; and whole steps, with what their "
+        "time goes to.\nToken ids are random, and no data are read.  Without CONFIG "
+        "the model is a Llama of\n124.7M parameters: 4 rows of 1024 tokens, "
+        "bfloat16.",
+        0, 1, argc, argv));
+    if (a.help) return STATUS_OK;
+    if (rounds < 1 || rounds > 1000) FAIL(USAGE, "--rounds: %lld: 1 to 1000", (long long)rounds);
+    if (megabytes < 1 || megabytes > memory_total_bytes() >> 20)
+        FAIL(USAGE, "--megabytes: %lld: 1 to %lld", (long long)megabytes,
+             (long long)memory_total_bytes() >> 20);
+    struct config c;
+    struct benching b = {.config = &c};
+    struct text results = {0};
+    enum status st = STATUS_OK;
+    TRY_OUT(load(&c, &a));
+    TRY_OUT(machine_open(&b.machine, &c.device));
+    TRY_OUT(open_model(&b));
+    TRY_OUT(measure(&b, (size_t)megabytes, (int)rounds));
+    make_json(&b, (int)rounds, &results);
+    if (output[0]) TRY_OUT(file_write(output, results.data, results.len));
+    if (json)
+        fputs(results.data, stdout);
+    else
+        print_table(&b);
+out:
+    text_release(&results);
+    step_timing_release(&b.step);
+    free(b.timings);
+    calls_release(&b.calls);
+    machine_close(&b.machine);
+    config_release(&c);
+    return st;
+}

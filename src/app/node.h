@@ -1,0 +1,13 @@
+/* node.h -- what the system says of this machine.  Nothing here fails: what is not known is empty
+ * or 0. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/text.h"
+
+/* "AMD EPYC 9B45": the processor's name as Linux has it. */
+void node_processor(struct text *name);
+/* The first line of a small file, such as those of /proc and /sys, without its end. */
+void node_line(const char *path, struct text *line);
+/* The value behind "name   : " in text like /proc/cpuinfo's; without blanks around it. */
+void node_value(const char *text, const char *name, struct text *value);
