@@ -1,378 +1,578 @@
-/* attention.c (cpu) -- flash attention (Dao et al. 2022, alg. 1; Dao 2023, alg. 2) on f32 blocks.
+/* attention.c (cpu) -- flash attention (Dao et al. 2022, alg. 1; Dao 2023, alg. 2) on panels.
  *
- * Blocks of 64 queries meet blocks of 64 keys; T x T is never stored.  Inputs are converted to f32
- * block by block, products run in tile.c.
- * Order    Forward: a query block passes over its keys in order.  Backward: one task owns a
- *          key/value head of a row and passes over key blocks, query heads, query blocks in order.
- *          Neither depends on the number of threads.
- * Limits   Backward holds dq of one key/value head's query heads in f32: T * H/G * K per thread.
- *          With fewer key/value heads times rows than threads, backward leaves threads idle. */
+ * Scores are computed transposed, S^T = K q^T: a row is a key, a lane is a query, so that the top
+ * and the sum of a query need no sums across lanes, and exp(S^T) is already the right operand of
+ * out^T = v^T exp(S^T).  32 keys meet 32 queries in one product of panels; T x T is never stored.
+ * Order    Forward: a panel of queries passes over its keys in order.  Backward: one task owns a
+ *          key/value head of a row and passes over query heads, queries, keys in order.  Neither
+ *          depends on the number of threads.
+ * Memory   Forward packs the keys and values of one row, once for all its queries.  Backward takes
+ *          about 14 (F32: 20) bytes for each element of a head's keys in each thread.
+ * Limits   With fewer key/value heads times rows than threads, backward leaves threads idle. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.h"
-#include "backends/cpu/kernels/kernels.h"
-#include "backends/cpu/kernels/tile.h"
+
+#include "backends/cpu/kernels/panel.h"
+#include "backends/cpu/kernels/tiles.h"
 #include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
 #include <math.h>
 #include <omp.h>
 
-enum { BLOCK = 64 }; /* queries, and keys, of a block */
+enum {
+    GROUP = 4, /* panels that are handled at once */
+    SUMS = PANEL * PANEL,
+};
 
-/* Head size padded to whole vectors. */
-static size_t padded(const struct attention *a) { return ((size_t)a->K + 15) / 16 * 16; }
+/* What follows from the sizes alone. */
+struct plan {
+    const struct attention *a;
+    enum panel_kind kind;
+    size_t keys, queries, widths; /* panels along S, T and K */
+    size_t step;                  /* bytes */
+};
+
+static struct plan plan_of(const struct attention *a)
+{
+    enum panel_kind kind = a->dtype == BF16 ? KERNEL(panel_kind)() : FLOATS;
+    return (struct plan){a,
+                         kind,
+                         panels_of((size_t)a->S),
+                         panels_of((size_t)a->T),
+                         panels_of((size_t)a->K),
+                         panel_step_bytes(kind)};
+}
+
 static size_t heads_each(const struct attention *a) { return (size_t)a->H / (size_t)a->G; }
-static int smaller(int a, int b) { return a < b ? a : b; }
-static int larger(int a, int b) { return a > b ? a : b; }
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Keys [begin, end) seen by a query, or by any query of a block. */
-struct range {
-    int begin, end;
-};
-
-static struct range seen_by(const struct attention *a, const int32_t *start, const int32_t *end,
-                            int b, int t)
-{
-    size_t at = (size_t)b * (size_t)a->T + (size_t)t;
-    struct range r = {start ? start[at] : 0, end ? end[at] : a->S};
-    if (a->causal) r.end = smaller(r.end, t + a->S - a->T + 1);
-    return r;
-}
-
-/* The ranges of a block's queries, and the keys that any (`some`) and all (`every`) of them see. */
+/* Keys [begin, end) that each query of a panel sees, and that any or every one of them sees. */
 struct sight {
-    struct range each[BLOCK], some, every;
+    int32_t begin[PANEL], end[PANEL];
+    int32_t some_begin, some_end, every_begin, every_end;
 };
 
-static void look(const struct attention *a, const int32_t *start, const int32_t *end, int b,
-                 int first, int count, struct sight *s)
+static void look(const struct attention *a, const int32_t *start, const int32_t *end, size_t b,
+                 size_t first, struct sight *s)
 {
-    s->some = (struct range){a->S, 0};
-    s->every = (struct range){0, a->S};
-    for (int i = 0; i < count; i++) {
-        struct range r = s->each[i] = seen_by(a, start, end, b, first + i);
-        s->some = (struct range){smaller(s->some.begin, r.begin), larger(s->some.end, r.end)};
-        s->every = (struct range){larger(s->every.begin, r.begin), smaller(s->every.end, r.end)};
-    }
-    for (int i = count; i < BLOCK; i++) s->each[i] = (struct range){0, 0};
-}
-
-/* `count` rows of K elements, `stride` apart, to a zero-padded [BLOCK, padded K] block of f32. */
-static void pack(const struct attention *a, const void *x, size_t at, size_t stride, int count,
-                 float factor, float *block)
-{
-    size_t K = (size_t)a->K, P = padded(a);
-    for (size_t i = 0; i < (size_t)count; i++) {
-        vector_load(x, at + i * stride, a->dtype, K, block + i * P);
-        for (size_t k = 0; k < K; k++) block[i * P + k] *= factor;
-        for (size_t k = K; k < P; k++) block[i * P + k] = 0;
-    }
-    memset(block + (size_t)count * P, 0, (size_t)(BLOCK - count) * P * sizeof *block);
-}
-
-static void transpose(size_t P, const float *block, float *across)
-{
-    for (size_t k = 0; k < P; k += 16)
-        for (size_t i = 0; i < BLOCK; i++)
-            for (size_t j = k; j < k + 16; j++) across[j * BLOCK + i] = block[i * P + j];
-}
-
-/* Scores that the mask forbids become -inf, for keys first..first+BLOCK-1. */
-static void mask(const struct sight *s, int first, int queries, int keys, float *scores)
-{
-    bool open = first >= s->every.begin && first + keys <= s->every.end && keys == BLOCK;
-    if (open && queries == BLOCK) return;
-    for (int i = 0; i < BLOCK; i++)
-        for (int j = 0; j < BLOCK; j++)
-            if (j >= keys || first + j < s->each[i].begin || first + j >= s->each[i].end)
-                scores[i * BLOCK + j] = -INFINITY;
-}
-
-/* One thread's buffers of the forward pass, for all query heads of a key/value head. */
-struct forward {
-    float *keys, *across, *values, *scores; /* [64, P] [P, 64] [64, P] [64, 64] */
-    float *queries, *out;                   /* [heads, 64, P] */
-    float *top, *sum;                       /* [heads, 64] */
-};
-
-static size_t forward_floats(const struct attention *a)
-{
-    return BLOCK * (3 * padded(a) + BLOCK + heads_each(a) * (2 * padded(a) + 2));
-}
-
-static struct forward forward_at(const struct attention *a, float *at)
-{
-    size_t P = padded(a), E = heads_each(a);
-    struct forward f = {.keys = at};
-    f.across = f.keys + BLOCK * P;
-    f.values = f.across + BLOCK * P;
-    f.scores = f.values + BLOCK * P;
-    f.queries = f.scores + BLOCK * BLOCK;
-    f.out = f.queries + E * BLOCK * P;
-    f.top = f.out + E * BLOCK * P;
-    f.sum = f.top + E * BLOCK;
-    return f;
-}
-
-/* Scores of one row to probabilities relative to the row's top so far; what was summed before is
- * brought to the new top. */
-static void soften(size_t P, float *scores, float *top, float *sum, float *out)
-{
-    float new_top = *top, new_sum = 0;
-#pragma omp simd reduction(max : new_top)
-    for (int j = 0; j < BLOCK; j++) new_top = scores[j] > new_top ? scores[j] : new_top;
-    if (new_top == -INFINITY) { /* nothing seen yet */
-        memset(scores, 0, BLOCK * sizeof *scores);
-        return;
-    }
-    float keep = vector_exp(*top - new_top);
-#pragma omp simd reduction(+ : new_sum)
-    for (int j = 0; j < BLOCK; j++) {
-        scores[j] = vector_exp(scores[j] - new_top);
-        new_sum += scores[j];
-    }
-    *sum = *sum * keep + new_sum;
-    *top = new_top;
-    if (keep != 1)
-        for (size_t k = 0; k < P; k++) out[k] *= keep;
-}
-
-/* All queries of a block meet keys first..first+keys-1. */
-static void meet(const struct attention *a, const struct forward *f, const struct sight *s,
-                 int first, int queries, int keys)
-{
-    size_t P = padded(a);
-    for (size_t e = 0; e < heads_each(a); e++) {
-        float *out = f->out + e * BLOCK * P;
-        KERNEL(tile_multiply)
-        (BLOCK, BLOCK, (int)P, (struct tile_operand){f->queries + e * BLOCK * P, P, 1}, f->across,
-         BLOCK, f->scores, BLOCK, false);
-        mask(s, first, queries, keys, f->scores);
-        for (size_t i = 0; i < BLOCK; i++)
-            soften(P, f->scores + i * BLOCK, f->top + e * BLOCK + i, f->sum + e * BLOCK + i,
-                   out + i * P);
-        KERNEL(tile_multiply)
-        (BLOCK, (int)P, BLOCK, (struct tile_operand){f->scores, BLOCK, 1}, f->values, P, out, P,
-         true);
+    s->some_begin = a->S, s->some_end = 0, s->every_begin = 0, s->every_end = a->S;
+    for (size_t i = 0; i < PANEL; i++) {
+        int32_t from = 0, to = 0, t = (int32_t)(first + i);
+        if (t < a->T) {
+            size_t at = b * (size_t)a->T + first + i;
+            from = start ? start[at] : 0, to = end ? end[at] : a->S;
+            if (a->causal && to > t + a->S - a->T + 1) to = t + a->S - a->T + 1;
+            if (from < s->some_begin) s->some_begin = from;
+            if (to > s->some_end) s->some_end = to;
+        }
+        s->begin[i] = from, s->end[i] = to;
+        if (from > s->every_begin) s->every_begin = from;
+        if (to < s->every_end) s->every_end = to;
     }
 }
 
-/* Divides by the sums and writes out the block's rows and their log-sum-exp. */
-static void finish(const struct attention *a, const struct attention_fwd *io,
-                   const struct forward *f, int b, int g, int first, int queries)
+/* Whether some query sees some key of the panel. */
+static bool is_seen(const struct sight *s, size_t panel)
 {
-    size_t P = padded(a), K = (size_t)a->K, H = (size_t)a->H, T = (size_t)a->T;
-    for (size_t e = 0; e < heads_each(a); e++)
-        for (size_t i = 0; i < (size_t)queries; i++) {
-            size_t h = (size_t)g * heads_each(a) + e, t = (size_t)first + i, row = e * BLOCK + i;
-            float *out = f->out + row * P, inverse = 1 / f->sum[row];
-            for (size_t k = 0; k < K; k++) out[k] *= inverse;
-            vector_store(io->out_BTHK, (((size_t)b * T + t) * H + h) * K, a->dtype, K, out);
-            io->lse_BHT[((size_t)b * H + h) * T + t] = f->top[row] + logf(f->sum[row]);
+    int32_t first = (int32_t)(panel * PANEL);
+    return first < s->some_end && first + PANEL > s->some_begin;
+}
+
+/* Scores that the mask forbids become -inf. */
+static void mask(const struct sight *s, size_t panel, float *scores)
+{
+    int32_t first = (int32_t)(panel * PANEL);
+    if (first >= s->every_begin && first + PANEL <= s->every_end) return;
+    for (int32_t k = 0; k < PANEL; k++)
+        for (int i = 0; i < PANEL; i++) {
+            bool open = first + k >= s->begin[i] && first + k < s->end[i];
+            scores[k * PANEL + i] = open ? scores[k * PANEL + i] : -INFINITY;
         }
 }
 
-static void attend_block(const struct attention *a, const struct attention_fwd *io,
-                         const struct forward *f, int b, int g, int first)
+/* e^x of a score below its row's top: what is rounded to bf16 afterwards needs no more than 1e-5.
+ */
+static inline float soft_exp(float x, bool exact) { return exact ? vector_exp(x) : quick_exp(x); }
+
+static inline uint32_t rounded(float x)
 {
-    size_t P = padded(a), K = (size_t)a->K, E = heads_each(a), T = (size_t)a->T, S = (size_t)a->S;
-    int queries = smaller(BLOCK, a->T - first);
-    struct sight s;
-    look(a, io->start_BT, io->end_BT, b, first, queries, &s);
-    for (size_t e = 0; e < E; e++)
-        pack(a, io->q_BTHK, ((size_t)b * T + (size_t)first) * a->q_stride + ((size_t)g * E + e) * K,
-             a->q_stride, queries, a->scale, f->queries + e * BLOCK * P);
-    memset(f->out, 0, E * BLOCK * P * sizeof *f->out);
-    for (size_t i = 0; i < E * BLOCK; i++) f->top[i] = -INFINITY, f->sum[i] = 0;
-    for (int key = s.some.begin / BLOCK * BLOCK; key < s.some.end; key += BLOCK) {
-        int keys = smaller(BLOCK, a->S - key);
-        size_t at = ((size_t)b * S + (size_t)key) * a->kv_stride + (size_t)g * K;
-        pack(a, io->k_BSGK, at, a->kv_stride, keys, 1, f->keys);
-        pack(a, io->v_BSGK, at, a->kv_stride, keys, 1, f->values);
-        transpose(P, f->keys, f->across);
-        meet(a, f, &s, key, queries, keys);
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits + 0x7FFFu + (bits >> 16 & 1);
+}
+
+/* Two rows of sums to the 32 words that a step of a right panel of pairs holds of them. */
+static inline void put_pair(const float *low, const float *high, size_t pair, uint32_t *to)
+{
+    for (size_t half = 0; half < 2; half++)
+        for (size_t i = 0; i < 16; i++)
+            to[half * 256 + pair * 16 + i] =
+                rounded(low[half * 16 + i]) >> 16 | (rounded(high[half * 16 + i]) & 0xFFFF0000u);
+}
+
+/* Sums [32 k][32 lines] as a step of a right panel. */
+static void to_right(enum panel_kind kind, const float *sums, void *to)
+{
+    if (kind == FLOATS) {
+        memcpy(to, sums, SUMS * sizeof *sums);
+        return;
     }
-    finish(a, io, f, b, g, first, queries);
+    for (size_t pair = 0; pair < 16; pair++)
+        put_pair(sums + 2 * pair * PANEL, sums + (2 * pair + 1) * PANEL, pair, to);
+}
+
+/* Sums [32 lines][32 k] as a step of a left panel; FLOATS: uses up the sums. */
+static void to_left(enum panel_kind kind, float *sums, void *to)
+{
+    if (kind == PAIRS) {
+        for (size_t i = 0; i < SUMS; i++) ((bf16 *)to)[i] = (bf16)(rounded(sums[i]) >> 16);
+        return;
+    }
+    KERNEL(panel_turn)(sums);
+    memcpy(to, sums, SUMS * sizeof *sums);
+}
+
+/* Rows [count][K] at x + at, `stride` apart, as lines; across: as K lines of `count`. */
+static struct lines rows(const struct attention *a, const void *x, size_t at, size_t stride,
+                         size_t count, bool across)
+{
+    struct lines l = {(const char *)x + at * dtype_bytes(a->dtype),
+                      a->dtype,
+                      count,
+                      (size_t)a->K,
+                      stride,
+                      across};
+    if (across) l.size = (size_t)a->K, l.K = count;
+    return l;
+}
+
+/* out^T, [widths][32 of K][32 queries], times `factor` of each query, to rows of x. */
+static void put_turned(const struct plan *p, float *sums, const float *factor, size_t count,
+                       void *x, size_t at, size_t stride)
+{
+    for (size_t w = 0; w < p->widths; w++) {
+        float *panel = sums + w * SUMS;
+        KERNEL(panel_turn)(panel);
+        for (size_t i = 0; i < count; i++) {
+            size_t K = least(PANEL, (size_t)p->a->K - w * PANEL);
+            float row[PANEL];
+            for (size_t k = 0; k < PANEL; k++) row[k] = panel[i * PANEL + k] * factor[i];
+            vector_store(x, at + i * stride + w * PANEL, p->a->dtype, K, row);
+        }
+    }
+}
+
+/* ---- forward ---- */
+
+/* One thread's buffers: a panel of queries meets GROUP panels of keys. */
+struct forward {
+    float *scores;        /* [GROUP][32 keys][32 queries] */
+    float *out;           /* [widths][32 of K][32 queries] */
+    void *queries, *odds; /* [widths] and [GROUP] steps of right panels */
+    float top[PANEL], sum[PANEL];
+};
+
+static size_t forward_bytes(const struct plan *p)
+{
+    return (GROUP + p->widths) * (SUMS * sizeof(float) + p->step);
+}
+
+static struct forward forward_at(const struct plan *p, char *at)
+{
+    struct forward f = {.scores = (float *)at, .out = (float *)at + GROUP * SUMS};
+    f.queries = f.out + p->widths * SUMS;
+    f.odds = (char *)f.queries + p->widths * p->step;
+    for (size_t i = 0; i < PANEL; i++) f.top[i] = -1e30f;
+    memset(f.out, 0, p->widths * SUMS * sizeof *f.out);
+    return f;
+}
+
+/* The top of each query's scores so far.  Sums stay relative to the old top until a new one is so
+ * far above it that numbers might grow large. */
+static void raise_top(const struct plan *p, struct forward *f, size_t count)
+{
+    enum { FAR = 8 };
+    float top[PANEL], keep[PANEL];
+    int higher = 0;
+    memcpy(top, f->top, sizeof top);
+    for (size_t k = 0; k < count * PANEL; k++)
+#pragma omp simd
+        for (size_t i = 0; i < PANEL; i++) {
+            float x = f->scores[k * PANEL + i];
+            top[i] = x > top[i] ? x : top[i];
+        }
+    for (size_t i = 0; i < PANEL; i++) higher |= top[i] > f->top[i] + FAR;
+    if (!higher) return;
+    for (size_t i = 0; i < PANEL; i++) keep[i] = vector_exp(f->top[i] - top[i]);
+    for (size_t i = 0; i < PANEL; i++) f->sum[i] *= keep[i], f->top[i] = top[i];
+    for (size_t k = 0; k < p->widths * PANEL; k++)
+        for (size_t i = 0; i < PANEL; i++) f->out[k * PANEL + i] *= keep[i];
+}
+
+/* Scores to e^(score - top), as steps of a right panel; their sums. */
+static inline void soften(struct forward *f, enum panel_kind kind, bool exact, size_t count)
+{
+    float sum[PANEL] = {0};
+    for (size_t k = 0; k < count * PANEL; k += 2) {
+        float *low = f->scores + k * PANEL, *high = low + PANEL;
+#pragma omp simd
+        for (size_t i = 0; i < PANEL; i++) {
+            low[i] = soft_exp(low[i] - f->top[i], exact);
+            high[i] = soft_exp(high[i] - f->top[i], exact);
+            sum[i] += low[i] + high[i];
+        }
+        if (kind == PAIRS)
+            put_pair(low, high, k % PANEL / 2, (uint32_t *)f->odds + k / PANEL * (SUMS / 2));
+    }
+    for (size_t i = 0; i < PANEL; i++) f->sum[i] += sum[i];
+}
+
+/* The panel of queries meets panels of keys [first, first + count). */
+static void meet(const struct plan *p, struct forward *f, const struct sight *s, const char *keys,
+                 const char *values, size_t first, size_t count)
+{
+    float factor = p->a->scale;
+    for (size_t i = 0; i < count; i++) {
+        float *scores = f->scores + i * SUMS;
+        struct left_panel k = panel_packed(p->kind, keys + (first + i) * p->widths * p->step);
+        KERNEL(panel_multiply)(p->kind, p->widths, k, f->queries, scores, false);
+        for (size_t n = 0; n < SUMS; n++) scores[n] *= factor;
+        mask(s, first + i, scores);
+    }
+    raise_top(p, f, count);
+    if (p->a->dtype == F32)
+        soften(f, FLOATS, true, count);
+    else if (p->kind == FLOATS)
+        soften(f, FLOATS, false, count);
+    else
+        soften(f, PAIRS, false, count);
+    const void *odds = p->kind == PAIRS ? f->odds : f->scores;
+    for (size_t w = 0; w < p->widths; w++) {
+        struct left_panel v = panel_packed(p->kind, values + (w * p->keys + first) * p->step);
+        KERNEL(panel_multiply)(p->kind, count, v, odds, f->out + w * SUMS, true);
+    }
+}
+
+/* What a row's queries read: packed keys and values of all its key/value heads. */
+struct packed {
+    char *keys, *values;
+};
+
+static void pack_row(const struct plan *p, const struct attention_fwd *io, const struct packed *to,
+                     size_t b)
+{
+    const struct attention *a = p->a;
+    size_t head = p->keys * p->widths * p->step, S = (size_t)a->S;
+#pragma omp for schedule(static)
+    for (size_t g = 0; g < (size_t)a->G; g++) {
+        size_t at = b * S * a->kv_stride + g * (size_t)a->K;
+        struct lines k = rows(a, io->k_BSGK, at, a->kv_stride, S, false);
+        struct lines v = rows(a, io->v_BSGK, at, a->kv_stride, S, true);
+        KERNEL(panel_pack)(&k, p->kind, false, 0, p->keys, to->keys + g * head);
+        KERNEL(panel_pack)(&v, p->kind, false, 0, p->widths, to->values + g * head);
+    }
+}
+
+/* Queries first.. of head h of row b. */
+static void attend(const struct plan *p, const struct attention_fwd *io, const struct packed *kv,
+                   size_t b, size_t h, size_t first, char *buffers)
+{
+    const struct attention *a = p->a;
+    size_t T = (size_t)a->T, K = (size_t)a->K, H = (size_t)a->H, count = least(PANEL, T - first);
+    size_t head = h / heads_each(a) * p->keys * p->widths * p->step;
+    struct forward f = forward_at(p, buffers);
+    struct sight s;
+    struct lines q =
+        rows(a, io->q_BTHK, (b * T + first) * a->q_stride + h * K, a->q_stride, count, false);
+    look(a, io->start_BT, io->end_BT, b, first, &s);
+    KERNEL(panel_pack)(&q, p->kind, true, 0, 1, f.queries);
+    for (size_t k = (size_t)s.some_begin / PANEL; k * PANEL < (size_t)s.some_end; k += GROUP)
+        meet(p, &f, &s, kv->keys + head, kv->values + head, k,
+             least(GROUP, panels_of((size_t)s.some_end) - k));
+    float inverse[PANEL];
+    for (size_t i = 0; i < PANEL; i++) inverse[i] = 1 / f.sum[i];
+    put_turned(p, f.out, inverse, count, io->out_BTHK, ((b * T + first) * H + h) * K, H * K);
+    for (size_t i = 0; i < count; i++)
+        io->lse_BHT[(b * H + h) * T + first + i] = f.top[i] + logf(f.sum[i]);
 }
 
 enum status KERNEL(attention_forward)(const struct attention *a, const struct attention_fwd *io,
                                       struct queue *on)
 {
-    size_t each = forward_floats(a), mark = arena_mark(&on->scratch);
-    float *buffers = arena_take(&on->scratch, (size_t)on->num_threads * each, sizeof *buffers);
+    struct plan p = plan_of(a);
+    size_t each = forward_bytes(&p), mark = arena_mark(&on->scratch);
+    size_t head = p.keys * p.widths * p.step, tasks = p.queries * (size_t)a->H;
+    struct packed kv;
+    kv.keys = arena_take(&on->scratch, (size_t)a->G, head);
+    kv.values = arena_take(&on->scratch, (size_t)a->G, head);
+    char *buffers = arena_take(&on->scratch, (size_t)on->num_threads, each);
     arena_reset(&on->scratch, mark);
     if (on->measuring) return STATUS_OK;
-    int blocks = (a->T + BLOCK - 1) / BLOCK, per_row = blocks * a->G;
-    long tasks = (long)a->B * per_row;
-#pragma omp parallel for schedule(dynamic) num_threads(on->num_threads)
-    for (long task = 0; task < tasks; task++) {
-        struct forward f = forward_at(a, buffers + (size_t)omp_get_thread_num() * each);
-        int within = (int)(task % per_row); /* the longest blocks first */
-        attend_block(a, io, &f, (int)(task / per_row), within % a->G,
-                     (blocks - 1 - within / a->G) * BLOCK);
+#pragma omp parallel num_threads(on->num_threads)
+    {
+        tiles_open();
+        for (size_t b = 0; b < (size_t)a->B; b++) {
+            pack_row(&p, io, &kv, b);
+#pragma omp for schedule(dynamic)
+            for (size_t n = 0; n < tasks; n++) /* the longest first */
+                attend(&p, io, &kv, b, n % (size_t)a->H, (p.queries - 1 - n / (size_t)a->H) * PANEL,
+                       buffers + (size_t)omp_get_thread_num() * each);
+        }
+        tiles_close();
     }
     return STATUS_OK;
 }
 
-/* One thread's buffers of the backward pass. */
+/* ---- backward ---- */
+
+/* One thread's buffers for a key/value head of a row, and for GROUP panels of queries of a head.
+ * Steps are of panels; left, right: which side of a product they stand on. */
 struct backward {
-    float *keys, *keys_across, *values, *values_across; /* of a key block */
-    float *dkeys, *dvalues;                             /* [64, P] */
-    float *queries, *dout;                              /* of a query block, [64, P] */
-    float *p, *ds;                                      /* [64, 64] */
-    float *delta;                                       /* [heads, T] */
-    float *dqueries;                                    /* [heads, T padded to blocks, P] */
+    char *keys, *keys_turned, *values;  /* left: [keys][widths], [widths][keys], [keys][widths] */
+    float *dkeys, *dvalues;             /* [keys][widths] sums */
+    char *queries, *dout;               /* right: [GROUP][widths] */
+    char *queries_turned, *dout_turned; /* right: [widths][panels] */
+    char *odds, *dscores;               /* left: [GROUP], of one panel of keys */
+    char *dscores_right;                /* right: [GROUP queries][GROUP keys] */
+    float *dqueries;                    /* [GROUP][widths] sums, turned */
+    float *scores, *dodds;              /* [32 keys][32 queries] */
+    size_t panels;                      /* of queries that are there, and what belongs to them: */
+    float lse[GROUP * PANEL], delta[GROUP * PANEL];
+    struct sight sight[GROUP];
 };
 
-static size_t rows_padded(const struct attention *a)
+static size_t backward_bytes(const struct plan *p)
 {
-    return ((size_t)a->T + BLOCK - 1) / BLOCK * BLOCK;
+    size_t all = p->keys * p->widths, some = GROUP * p->widths;
+    return (3 * all + 4 * some + 2 * GROUP + GROUP * GROUP) * p->step +
+           (2 * all + some + 2) * SUMS * sizeof(float);
 }
 
-static size_t backward_floats(const struct attention *a)
+static struct backward backward_at(const struct plan *p, char *at)
 {
-    return BLOCK * (8 * padded(a) + 2 * BLOCK) + heads_each(a) * rows_padded(a) * (padded(a) + 1);
-}
-
-static struct backward backward_at(const struct attention *a, float *at)
-{
-    size_t block = BLOCK * padded(a);
+    size_t all = p->keys * p->widths * p->step, some = GROUP * p->widths * p->step;
     struct backward w = {.keys = at};
-    w.keys_across = w.keys + block;
-    w.values = w.keys_across + block;
-    w.values_across = w.values + block;
-    w.dkeys = w.values_across + block;
-    w.dvalues = w.dkeys + block;
-    w.queries = w.dvalues + block;
-    w.dout = w.queries + block;
-    w.p = w.dout + block;
-    w.ds = w.p + BLOCK * BLOCK;
-    w.delta = w.ds + BLOCK * BLOCK;
-    w.dqueries = w.delta + heads_each(a) * rows_padded(a);
+    w.keys_turned = w.keys + all;
+    w.values = w.keys_turned + all;
+    w.queries = w.values + all;
+    w.dout = w.queries + some;
+    w.queries_turned = w.dout + some;
+    w.dout_turned = w.queries_turned + some;
+    w.odds = w.dout_turned + some;
+    w.dscores = w.odds + GROUP * p->step;
+    w.dscores_right = w.dscores + GROUP * p->step;
+    w.dkeys = (float *)(w.dscores_right + GROUP * GROUP * p->step);
+    w.dvalues = w.dkeys + p->keys * p->widths * SUMS;
+    w.dqueries = w.dvalues + p->keys * p->widths * SUMS;
+    w.scores = w.dqueries + GROUP * p->widths * SUMS;
+    w.dodds = w.scores + SUMS;
     return w;
 }
 
-/* Where the rows of head h of row b begin in out and dout, and in lse. */
-static size_t out_at(const struct attention *a, int b, size_t h, int t)
+/* Where a row of out and dout begins. */
+static size_t out_at(const struct attention *a, size_t b, size_t h, size_t t)
 {
-    return (((size_t)b * (size_t)a->T + (size_t)t) * (size_t)a->H + h) * (size_t)a->K;
+    return ((b * (size_t)a->T + t) * (size_t)a->H + h) * (size_t)a->K;
 }
 
-/* delta = dout . out of each row. */
-static void deltas(const struct attention *a, const struct attention_bwd *io,
-                   const struct backward *w, int b, int g)
+/* delta = dout . out of a row. */
+static float delta_of(const struct attention *a, const struct attention_bwd *io, size_t at)
 {
-    size_t P = padded(a);
-    for (size_t e = 0; e < heads_each(a); e++)
-        for (int first = 0; first < a->T; first += BLOCK) {
-            int count = smaller(BLOCK, a->T - first);
-            size_t h = (size_t)g * heads_each(a) + e, stride = (size_t)a->H * (size_t)a->K;
-            float *delta = w->delta + e * rows_padded(a) + first;
-            pack(a, io->out_BTHK, out_at(a, b, h, first), stride, count, 1, w->queries);
-            pack(a, io->dout_BTHK, out_at(a, b, h, first), stride, count, 1, w->dout);
-            for (size_t i = 0; i < BLOCK; i++) {
-                float sum = 0;
+    enum { PIECE = 256 };
+    float sum = 0, x[PIECE], y[PIECE];
+    for (size_t k = 0; k < (size_t)a->K; k += PIECE) {
+        size_t count = least(PIECE, (size_t)a->K - k);
+        vector_load(io->out_BTHK, at + k, a->dtype, count, x);
+        vector_load(io->dout_BTHK, at + k, a->dtype, count, y);
 #pragma omp simd reduction(+ : sum)
-                for (size_t k = 0; k < P; k++) sum += w->queries[i * P + k] * w->dout[i * P + k];
-                delta[i] = sum;
-            }
-        }
+        for (size_t i = 0; i < count; i++) sum += x[i] * y[i];
+    }
+    return sum;
 }
 
-/* p = exp(s - lse) and ds = p (dp - delta) scale, over a block; masked scores are -inf. */
-static void probabilities(const struct attention *a, const float *lse, const float *delta,
-                          int queries, float *p, float *ds)
+/* GROUP panels of queries of head h, from query `first`, and what belongs to them. */
+static void take_queries(const struct plan *p, const struct attention_bwd *io, struct backward *w,
+                         size_t b, size_t h, size_t first)
 {
-    for (size_t i = 0; i < BLOCK; i++) {
-        bool there = i < (size_t)queries;
-        float row_lse = there ? lse[i] : 0, row_delta = there ? delta[i] : 0;
-        float *score = p + i * BLOCK, *dp = ds + i * BLOCK;
-        for (size_t j = 0; j < BLOCK; j++) {
-            float value = vector_exp(score[j] - row_lse);
-            score[j] = value;
-            dp[j] = value * (dp[j] - row_delta) * a->scale;
+    const struct attention *a = p->a;
+    size_t T = (size_t)a->T, count = least(GROUP * PANEL, T - first);
+    size_t panels = w->panels = panels_of(count);
+    size_t q_at = (b * T + first) * a->q_stride + h * (size_t)a->K;
+    size_t o_at = out_at(a, b, h, first), o_stride = (size_t)a->H * (size_t)a->K;
+    for (int across = 0; across < 2; across++) {
+        struct lines q = rows(a, io->q_BTHK, q_at, a->q_stride, count, across);
+        struct lines d = rows(a, io->dout_BTHK, o_at, o_stride, count, across);
+        size_t lines = across ? p->widths : panels;
+        KERNEL(panel_pack)(&q, p->kind, true, 0, lines, across ? w->queries_turned : w->queries);
+        KERNEL(panel_pack)(&d, p->kind, true, 0, lines, across ? w->dout_turned : w->dout);
+    }
+    for (size_t i = 0; i < panels * PANEL; i++) {
+        bool there = i < count;
+        w->lse[i] = there ? io->lse_BHT[(b * (size_t)a->H + h) * T + first + i] : 0;
+        w->delta[i] = there ? delta_of(a, io, out_at(a, b, h, first + i)) : 0;
+    }
+    for (size_t j = 0; j < panels; j++)
+        look(a, io->start_BT, io->end_BT, b, first + j * PANEL, &w->sight[j]);
+    memset(w->dqueries, 0, GROUP * p->widths * SUMS * sizeof *w->dqueries);
+}
+
+/* p = exp(scale s - lse), ds = p (dp - delta) scale, in place. */
+static inline void soften_backward(const struct plan *p, const struct backward *w, size_t j,
+                                   bool exact)
+{
+    const float scale = p->a->scale, *lse = w->lse + j * PANEL, *delta = w->delta + j * PANEL;
+    for (size_t k = 0; k < PANEL; k++) {
+        float *s = w->scores + k * PANEL, *d = w->dodds + k * PANEL;
+#pragma omp simd
+        for (size_t i = 0; i < PANEL; i++) {
+            s[i] = soft_exp(s[i] * scale - lse[i], exact);
+            d[i] = s[i] * (d[i] - delta[i]) * scale;
         }
     }
 }
 
-/* One query block of head e meets the key block that is packed in w. */
-static void meet_backward(const struct attention *a, const struct attention_bwd *io,
-                          const struct backward *w, const struct sight *s, int b, size_t h,
-                          size_t e, int first, int key, int keys)
+/* One panel of keys meets one of queries, of which it sees some: odds and their gradients. */
+static void meet_backward(const struct plan *p, const struct backward *w, size_t key, size_t i,
+                          size_t j)
 {
-    int P = (int)padded(a), queries = smaller(BLOCK, a->T - first);
-    size_t p = padded(a), K = (size_t)a->K, T = (size_t)a->T;
-    const float *lse = io->lse_BHT + ((size_t)b * (size_t)a->H + h) * T + first;
-    float *dq = w->dqueries + (e * rows_padded(a) + (size_t)first) * p;
-    struct tile_operand across = {w->p, 1, BLOCK}, dacross = {w->ds, 1, BLOCK};
-    pack(a, io->q_BTHK, ((size_t)b * T + (size_t)first) * a->q_stride + h * K, a->q_stride, queries,
-         1, w->queries);
-    pack(a, io->dout_BTHK, out_at(a, b, h, first), (size_t)a->H * K, queries, 1, w->dout);
-    KERNEL(tile_multiply)
-    (BLOCK, BLOCK, P, (struct tile_operand){w->queries, p, 1}, w->keys_across, BLOCK, w->p, BLOCK,
+    size_t left = (key + i) * p->widths * p->step, right = j * p->widths * p->step;
+    KERNEL(panel_multiply)
+    (p->kind, p->widths, panel_packed(p->kind, w->keys + left), w->queries + right, w->scores,
      false);
-    KERNEL(tile_multiply)
-    (BLOCK, BLOCK, P, (struct tile_operand){w->dout, p, 1}, w->values_across, BLOCK, w->ds, BLOCK,
-     false);
-    for (size_t i = 0; i < BLOCK * BLOCK; i++) w->p[i] *= a->scale;
-    mask(s, key, queries, keys, w->p);
-    probabilities(a, lse, w->delta + e * rows_padded(a) + first, queries, w->p, w->ds);
-    KERNEL(tile_multiply)(BLOCK, P, BLOCK, across, w->dout, p, w->dvalues, p, true);
-    KERNEL(tile_multiply)(BLOCK, P, BLOCK, dacross, w->queries, p, w->dkeys, p, true);
-    KERNEL(tile_multiply)
-    (BLOCK, P, BLOCK, (struct tile_operand){w->ds, BLOCK, 1}, w->keys, p, dq, p, true);
+    KERNEL(panel_multiply)
+    (p->kind, p->widths, panel_packed(p->kind, w->values + left), w->dout + right, w->dodds, false);
+    mask(&w->sight[j], key + i, w->scores);
+    soften_backward(p, w, j, p->a->dtype == F32);
+    to_right(p->kind, w->dodds, w->dscores_right + (j * GROUP + i) * p->step);
+    to_left(p->kind, w->scores, w->odds + j * p->step);
+    to_left(p->kind, w->dodds, w->dscores + j * p->step);
 }
 
-static void store_rows(const struct attention *a, const float *block, int count, void *x, size_t at,
-                       size_t stride)
+/* Of a row of panels the first that is seen, and how many from there on: the documents that masks
+ * keep apart follow each other, so there are no holes. */
+struct run {
+    size_t first, count;
+};
+
+static struct run queries_that_see(const struct backward *w, size_t key)
 {
-    for (size_t i = 0; i < (size_t)count; i++)
-        vector_store(x, at + i * stride, a->dtype, (size_t)a->K, block + i * padded(a));
+    struct run r = {0};
+    while (r.first < w->panels && !is_seen(&w->sight[r.first], key)) r.first++;
+    while (r.first + r.count < w->panels && is_seen(&w->sight[r.first + r.count], key)) r.count++;
+    return r;
+}
+
+/* dv += p^T do, dk += ds^T q of one panel of keys, over the queries that see it. */
+static void add_to_keys(const struct plan *p, const struct backward *w, size_t key, struct run seen)
+{
+    size_t skip = seen.first * p->step;
+    for (size_t n = 0; n < p->widths; n++) {
+        size_t to = (key * p->widths + n) * SUMS, right = n * w->panels * p->step + skip;
+        KERNEL(panel_multiply)
+        (p->kind, seen.count, panel_packed(p->kind, w->odds + skip), w->dout_turned + right,
+         w->dvalues + to, true);
+        KERNEL(panel_multiply)
+        (p->kind, seen.count, panel_packed(p->kind, w->dscores + skip), w->queries_turned + right,
+         w->dkeys + to, true);
+    }
+}
+
+/* dq^T += k^T ds of each panel of queries, over those of `count` panels of keys that it sees. */
+static void add_to_queries(const struct plan *p, const struct backward *w, size_t key, size_t count)
+{
+    for (size_t j = 0; j < w->panels; j++) {
+        struct run seen = {0};
+        while (seen.first < count && !is_seen(&w->sight[j], key + seen.first)) seen.first++;
+        while (seen.first + seen.count < count &&
+               is_seen(&w->sight[j], key + seen.first + seen.count))
+            seen.count++;
+        if (!seen.count) continue;
+        const char *right = w->dscores_right + (j * GROUP + seen.first) * p->step;
+        for (size_t n = 0; n < p->widths; n++) {
+            const char *left = w->keys_turned + (n * p->keys + key + seen.first) * p->step;
+            KERNEL(panel_multiply)
+            (p->kind, seen.count, panel_packed(p->kind, left), right,
+             w->dqueries + (j * p->widths + n) * SUMS, true);
+        }
+    }
+}
+
+/* GROUP panels of queries of head h pass over all keys that they see. */
+static void queries_backward(const struct plan *p, const struct attention_bwd *io,
+                             struct backward *w, size_t b, size_t h, size_t first)
+{
+    const struct attention *a = p->a;
+    size_t T = (size_t)a->T;
+    take_queries(p, io, w, b, h, first);
+    for (size_t key = 0; key < p->keys; key += GROUP) {
+        size_t count = least(GROUP, p->keys - key), met = 0;
+        for (size_t i = 0; i < count; i++) {
+            struct run seen = queries_that_see(w, key + i);
+            for (size_t j = 0; j < seen.count; j++) meet_backward(p, w, key, i, seen.first + j);
+            if (seen.count) add_to_keys(p, w, key + i, seen);
+            met += seen.count;
+        }
+        if (met) add_to_queries(p, w, key, count);
+    }
+    float ones[PANEL];
+    for (size_t i = 0; i < PANEL; i++) ones[i] = 1;
+    for (size_t j = 0; j < w->panels; j++) {
+        size_t t = first + j * PANEL;
+        put_turned(p, w->dqueries + j * p->widths * SUMS, ones, least(PANEL, T - t), io->dq_BTHK,
+                   (b * T + t) * a->q_stride + h * (size_t)a->K, a->q_stride);
+    }
+}
+
+/* [keys][widths] sums to rows of keys. */
+static void put_keys(const struct plan *p, const float *sums, void *x, size_t at)
+{
+    size_t S = (size_t)p->a->S, K = (size_t)p->a->K;
+    for (size_t s = 0; s < S; s++)
+        for (size_t n = 0; n < p->widths; n++)
+            vector_store(x, at + s * p->a->kv_stride + n * PANEL, p->a->dtype,
+                         least(PANEL, K - n * PANEL),
+                         sums + (s / PANEL * p->widths + n) * SUMS + s % PANEL * PANEL);
 }
 
 /* Everything of one key/value head of one row. */
-static void head_backward(const struct attention *a, const struct attention_bwd *io,
-                          const struct backward *w, int b, int g)
+static void head_backward(const struct plan *p, const struct attention_bwd *io, size_t b, size_t g,
+                          char *buffers)
 {
-    size_t P = padded(a), K = (size_t)a->K, E = heads_each(a), T = (size_t)a->T;
-    deltas(a, io, w, b, g);
-    memset(w->dqueries, 0, E * rows_padded(a) * P * sizeof *w->dqueries);
-    for (int key = 0; key < a->S; key += BLOCK) {
-        int keys = smaller(BLOCK, a->S - key);
-        size_t at = ((size_t)b * T + (size_t)key) * a->kv_stride + (size_t)g * K;
-        pack(a, io->k_BSGK, at, a->kv_stride, keys, 1, w->keys);
-        pack(a, io->v_BSGK, at, a->kv_stride, keys, 1, w->values);
-        transpose(P, w->keys, w->keys_across);
-        transpose(P, w->values, w->values_across);
-        memset(w->dkeys, 0, BLOCK * P * sizeof *w->dkeys);
-        memset(w->dvalues, 0, BLOCK * P * sizeof *w->dvalues);
-        for (int first = 0; first < a->T; first += BLOCK) {
-            struct sight s;
-            look(a, io->start_BT, io->end_BT, b, first, smaller(BLOCK, a->T - first), &s);
-            if (key >= s.some.end || key + keys <= s.some.begin) continue;
-            for (size_t e = 0; e < E; e++)
-                meet_backward(a, io, w, &s, b, (size_t)g * E + e, e, first, key, keys);
-        }
-        store_rows(a, w->dkeys, keys, io->dk_BSGK, at, a->kv_stride);
-        store_rows(a, w->dvalues, keys, io->dv_BSGK, at, a->kv_stride);
-    }
-    for (size_t e = 0; e < E; e++)
-        store_rows(a, w->dqueries + e * rows_padded(a) * P, a->T, io->dq_BTHK,
-                   (size_t)b * T * a->q_stride + ((size_t)g * E + e) * K, a->q_stride);
+    const struct attention *a = p->a;
+    size_t S = (size_t)a->S, at = b * S * a->kv_stride + g * (size_t)a->K;
+    struct backward w = backward_at(p, buffers);
+    struct lines k = rows(a, io->k_BSGK, at, a->kv_stride, S, false);
+    struct lines turned = rows(a, io->k_BSGK, at, a->kv_stride, S, true);
+    struct lines v = rows(a, io->v_BSGK, at, a->kv_stride, S, false);
+    KERNEL(panel_pack)(&k, p->kind, false, 0, p->keys, w.keys);
+    KERNEL(panel_pack)(&turned, p->kind, false, 0, p->widths, w.keys_turned);
+    KERNEL(panel_pack)(&v, p->kind, false, 0, p->keys, w.values);
+    memset(w.dkeys, 0, 2 * p->keys * p->widths * SUMS * sizeof *w.dkeys); /* and dvalues */
+    for (size_t e = 0; e < heads_each(a); e++)
+        for (size_t first = 0; first < (size_t)a->T; first += GROUP * PANEL)
+            queries_backward(p, io, &w, b, g * heads_each(a) + e, first);
+    put_keys(p, w.dkeys, io->dk_BSGK, at);
+    put_keys(p, w.dvalues, io->dv_BSGK, at);
 }
 
 enum status KERNEL(attention_backward)(const struct attention *a, const struct attention_bwd *io,
                                        struct queue *on)
 {
-    size_t each = backward_floats(a), mark = arena_mark(&on->scratch);
-    float *buffers = arena_take(&on->scratch, (size_t)on->num_threads * each, sizeof *buffers);
+    struct plan p = plan_of(a);
+    size_t each = backward_bytes(&p), mark = arena_mark(&on->scratch);
+    char *buffers = arena_take(&on->scratch, (size_t)on->num_threads, each);
     arena_reset(&on->scratch, mark);
     if (on->measuring) return STATUS_OK;
     long tasks = (long)a->B * a->G;
-#pragma omp parallel for schedule(dynamic) num_threads(on->num_threads)
-    for (long task = 0; task < tasks; task++) {
-        struct backward w = backward_at(a, buffers + (size_t)omp_get_thread_num() * each);
-        head_backward(a, io, &w, (int)(task / a->G), (int)(task % a->G));
+#pragma omp parallel num_threads(on->num_threads)
+    {
+        tiles_open();
+#pragma omp for schedule(dynamic)
+        for (long task = 0; task < tasks; task++)
+            head_backward(&p, io, (size_t)(task / a->G), (size_t)(task % a->G),
+                          buffers + (size_t)omp_get_thread_num() * each);
+        tiles_close();
     }
     return STATUS_OK;
 }

@@ -1,8 +1,9 @@
-/* gemm.c (cpu) -- both operands are packed into panels, then threads share out blocks of C.
+/* gemm.c (cpu) -- operands are packed into panels, then threads share out blocks of C.
  *
- * Operands are packed in slices of at most SLICE_BYTES, so that working memory is bounded.  Within
- * a block, K is cut so that a panel of B stays in the first level of the cache while the block's
- * panels of A pass by from the second; sums wait in a buffer of the thread meanwhile. */
+ * Whole panels of rows that lie as pairs want them are read in place.  Operands are packed in
+ * slices of at most SLICE_BYTES, so that working memory is bounded.  Within a block, K is cut so
+ * that a panel of B stays in the first level of the cache while the block's panels of A pass by
+ * from the second; sums wait in a buffer of the thread meanwhile. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/gemm.h"
 
@@ -14,7 +15,8 @@
 
 enum {
     SLICE_BYTES = 32 << 20,
-    STEPS = 24, /* of 32 along K that are multiplied at once */
+    STEPS = 16, /* of 32 along K that are multiplied at once */
+    GROUP = 4,  /* panels that are packed together */
     BLOCK = 8,  /* panels a side of a block of C */
     SUMS = PANEL * PANEL,
 };
@@ -51,6 +53,26 @@ static void put(const struct work *w, const float *sums, size_t row, size_t colu
     }
 }
 
+/* Rows of A whose panel needs no packing. */
+static bool in_place(const struct work *w, size_t panel)
+{
+    return w->kind == PAIRS && !w->a.across && w->a.K % PANEL == 0 &&
+           (panel + 1) * PANEL <= w->a.size;
+}
+
+/* Panel i of a slice that begins with panel `first`, from `step` on. */
+static struct left_panel left_panel(const struct work *w, size_t first, size_t i, size_t step)
+{
+    struct left_panel p = panel_packed(w->kind, w->left + i * w->panel_bytes);
+    if (in_place(w, first + i)) {
+        size_t row = w->a.stride * sizeof(bf16);
+        p = (struct left_panel){(const char *)w->a.x + (first + i) * PANEL * row, row, 16 * row,
+                                PANEL * sizeof(bf16)};
+    }
+    p.at = (const char *)p.at + step * p.step;
+    return p;
+}
+
 struct block {
     size_t a, a_end, b, b_end; /* panels of the slices */
 };
@@ -65,7 +87,7 @@ static void multiply_steps(const struct work *w, const struct block *k, size_t s
             bool whole = step == 0 && end == w->steps; /* nothing waits: one buffer stays near */
             float *here = whole ? sums : sums + ((j - k->b) * BLOCK + i - k->a) * SUMS;
             KERNEL(panel_multiply)
-            (w->kind, end - step, w->left + i * w->panel_bytes + skip,
+            (w->kind, end - step, left_panel(w, first_row / PANEL, i, step),
              w->right + j * w->panel_bytes + skip, here, step > 0);
             if (end == w->steps) put(w, here, first_row + i * PANEL, first_column + j * PANEL);
         }
@@ -92,16 +114,17 @@ static void pack(const struct work *w, const struct lines *l, bool right, size_t
                  size_t count, char *to)
 {
 #pragma omp for schedule(static)
-    for (size_t i = 0; i < count; i++)
-        KERNEL(panel_pack)(l, w->kind, right, first + i, to + i * w->panel_bytes);
+    for (size_t i = 0; i < count; i += GROUP) {
+        size_t end = least(i + GROUP, count), at = i;
+        while (!right && at < end && in_place(w, first + at)) at++;
+        KERNEL(panel_pack)(l, w->kind, right, first + at, end - at, to + at * w->panel_bytes);
+    }
 }
 
 static void run(const struct work *w)
 {
     size_t rows = panels_of((size_t)w->s->M), columns = panels_of((size_t)w->s->N);
-#if defined(TILES)
     tiles_open();
-#endif
     for (size_t b = 0; b < columns; b += w->b_panels) {
         size_t b_count = least(w->b_panels, columns - b);
         pack(w, &w->b, true, b, b_count, w->right);
@@ -111,9 +134,7 @@ static void run(const struct work *w)
             multiply_slices(w, a * PANEL, b * PANEL, a_count, b_count);
         }
     }
-#if defined(TILES)
     tiles_close();
-#endif
 }
 
 /* Blocks small enough that each thread gets several. */
@@ -137,8 +158,8 @@ enum status KERNEL(gemm)(const struct product_shape *s, const bf16 *a, const bf1
 {
     size_t M = (size_t)s->M, N = (size_t)s->N, K = (size_t)s->K, mark = arena_mark(&on->scratch);
     struct work w = {.s = s, .kind = KERNEL(panel_kind)(), .c = c, .steps = panels_of(K)};
-    w.a = (struct lines){a, M, K, s->transpose_a ? M : K, s->transpose_a};
-    w.b = (struct lines){b, N, K, s->transpose_b ? K : N, !s->transpose_b};
+    w.a = (struct lines){a, BF16, M, K, s->transpose_a ? M : K, s->transpose_a};
+    w.b = (struct lines){b, BF16, N, K, s->transpose_b ? K : N, !s->transpose_b};
     w.panel_bytes = w.steps * panel_step_bytes(w.kind);
     w.a_panels = slice_panels(panels_of(M), w.panel_bytes);
     w.b_panels = slice_panels(panels_of(N), w.panel_bytes);

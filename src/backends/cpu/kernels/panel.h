@@ -26,20 +26,35 @@ static inline size_t panel_step_bytes(enum panel_kind kind)
 }
 
 /* A matrix seen as `size` lines (rows of A, columns of B) of K elements each.  across: element k of
- * line i is x[k * stride + i], else x[i * stride + k]. */
+ * line i is x[k * stride + i], else x[i * stride + k].  Pairs are made of BF16 only. */
 struct lines {
-    const bf16 *x;
+    const void *x;
+    enum dtype dtype;
     size_t size, K, stride;
     bool across;
 };
 
-/* Panel number `panel` of the lines to `to`; a right panel holds columns of B. */
-void KERNEL(panel_pack)(const struct lines *l, enum panel_kind kind, bool right, size_t panel,
-                        void *to);
+/* Panels `first`, and count - 1 more, of the lines to `to`; right panels hold columns of B. */
+void KERNEL(panel_pack)(const struct lines *l, enum panel_kind kind, bool right, size_t first,
+                        size_t count, void *to);
+
+/* Where a panel of rows lies: packed, or as pairs in a matrix whose lines do not run across.
+ * Bytes from a row to the next, from the 16th row to the 17th's half, from a step to the next. */
+struct left_panel {
+    const void *at;
+    size_t row, half, step;
+};
+static inline struct left_panel panel_packed(enum panel_kind kind, const void *at)
+{
+    return (struct left_panel){at, 64, 1024, panel_step_bytes(kind)};
+}
 
 /* sums[32][32] (+)= left panel x right panel, over `steps` steps. */
-void KERNEL(panel_multiply)(enum panel_kind kind, size_t steps, const void *left, const void *right,
-                            float *sums, bool accumulate);
+void KERNEL(panel_multiply)(enum panel_kind kind, size_t steps, struct left_panel left,
+                            const void *right, float *sums, bool accumulate);
 
-/* Which panels products are fastest with on this processor. */
+/* Exchanges rows and columns of 32 x 32 sums. */
+void KERNEL(panel_turn)(float *sums);
+
+/* Which panels products of bf16 are fastest with on this processor. */
 enum panel_kind KERNEL(panel_kind)(void);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #if defined(TILES)
-static void multiply_pairs(size_t steps, const char *left, const char *right, float *sums,
+static void multiply_pairs(size_t steps, struct left_panel left, const char *right, float *sums,
                            bool accumulate)
 {
     enum { STRIDE = PANEL * sizeof(float), HALF = 16 * PANEL };
@@ -26,13 +26,14 @@ static void multiply_pairs(size_t steps, const char *left, const char *right, fl
         TILE_ZERO(2);
         TILE_ZERO(3);
     }
-    for (size_t step = 0; step < steps; step++, left += 2048, right += 2048) {
-        TILE_STREAM(4, left, 64);
+    const char *rows = left.at;
+    for (size_t step = 0; step < steps; step++, rows += left.step, right += 2048) {
+        TILE_STREAM(4, rows, left.row);
         TILE_LOAD(6, right, 64);
         TILE_DOT(0, 4, 6);
         TILE_LOAD(7, right + 1024, 64);
         TILE_DOT(1, 4, 7);
-        TILE_STREAM(5, left + 1024, 64);
+        TILE_STREAM(5, rows + left.half, left.row);
         TILE_DOT(2, 5, 6);
         TILE_DOT(3, 5, 7);
     }
@@ -49,24 +50,27 @@ enum panel_kind KERNEL(panel_kind)(void) { return PAIRS; }
 
 enum { DOT_ROWS = 8 };
 
-__attribute__((target("avx512bf16"))) static void
-multiply_pairs(size_t steps, const char *left, const char *right, float *sums, bool accumulate)
+__attribute__((target("avx512bf16"))) static void multiply_pairs(size_t steps,
+                                                                 struct left_panel left,
+                                                                 const char *right, float *sums,
+                                                                 bool accumulate)
 {
-    for (int row = 0; row < PANEL; row += DOT_ROWS) {
-        const char *rows = left + row / 16 * 1024 + row % 16 * 64, *columns = right;
+    for (size_t row = 0; row < PANEL; row += DOT_ROWS) {
+        const char *rows = (const char *)left.at + row / 16 * left.half + row % 16 * left.row;
+        const char *columns = right;
         float *out = sums + row * PANEL;
         __m512 sum[DOT_ROWS][2];
         for (int i = 0; i < DOT_ROWS; i++)
             for (int j = 0; j < 2; j++)
                 sum[i][j] =
                     accumulate ? _mm512_loadu_ps(out + i * PANEL + 16 * j) : _mm512_setzero_ps();
-        for (size_t step = 0; step < steps; step++, rows += 2048, columns += 2048)
+        for (size_t step = 0; step < steps; step++, rows += left.step, columns += 2048)
             for (int pair = 0; pair < 16; pair++) {
                 __m512bh b0 = (__m512bh)_mm512_loadu_si512(columns + pair * 64);
                 __m512bh b1 = (__m512bh)_mm512_loadu_si512(columns + 1024 + pair * 64);
-                for (int i = 0; i < DOT_ROWS; i++) {
+                for (size_t i = 0; i < DOT_ROWS; i++) {
                     int both;
-                    memcpy(&both, rows + i * 64 + pair * 4, sizeof both);
+                    memcpy(&both, rows + i * left.row + pair * 4, sizeof both);
                     __m512bh a = (__m512bh)_mm512_set1_epi32(both);
                     sum[i][0] = _mm512_dpbf16_ps(sum[i][0], a, b0);
                     sum[i][1] = _mm512_dpbf16_ps(sum[i][1], a, b1);
@@ -109,8 +113,8 @@ static void multiply_floats(size_t steps, const float *left, const float *right,
         }
 }
 
-void KERNEL(panel_multiply)(enum panel_kind kind, size_t steps, const void *left, const void *right,
-                            float *sums, bool accumulate)
+void KERNEL(panel_multiply)(enum panel_kind kind, size_t steps, struct left_panel left,
+                            const void *right, float *sums, bool accumulate)
 {
 #if !defined(NO_PAIRS)
     if (kind == PAIRS) {
@@ -119,5 +123,5 @@ void KERNEL(panel_multiply)(enum panel_kind kind, size_t steps, const void *left
     }
 #endif
     BUG_IF(kind != FLOATS);
-    multiply_floats(steps, left, right, sums, accumulate);
+    multiply_floats(steps, left.at, right, sums, accumulate);
 }

@@ -52,41 +52,44 @@ static void read_pairs(const struct lines *l, size_t line, size_t k, uint32_t wo
     if (lines > SIDE) lines = SIDE;
     if (ks > PANEL) ks = PANEL;
     if (lines < SIDE || ks < PANEL) memset(words, 0, SIDE * sizeof *words);
+    const bf16 *x = l->x;
     for (size_t i = 0; i < lines; i++)
-        memcpy(words[i], l->x + (line + i) * l->stride + k, ks * sizeof *l->x);
+        memcpy(words[i], x + (line + i) * l->stride + k, ks * sizeof *x);
 }
 
-/* The same where lines run across: words[k / 2][line]. */
+/* 32 lines that run across: words[half][k / 2][line]. */
 static void read_pairs_across(const struct lines *l, size_t line, size_t k,
-                              uint32_t words[SIDE][SIDE])
+                              uint32_t words[2][SIDE][SIDE])
 {
     size_t lines = line < l->size ? l->size - line : 0;
+    const bf16 *x = l->x;
     for (size_t pair = 0; pair < SIDE; pair++) {
         size_t at = k + 2 * pair;
-        bf16 rows[2][SIDE] = {0};
+        bf16 rows[2][PANEL] = {0};
         const bf16 *low = rows[0], *high = rows[1];
-        if (lines >= SIDE && at + 1 < l->K) {
-            low = l->x + at * l->stride + line, high = low + l->stride;
+        if (lines >= PANEL && at + 1 < l->K) {
+            low = x + at * l->stride + line, high = low + l->stride;
         } else {
-            size_t bytes = (lines < SIDE ? lines : SIDE) * sizeof *l->x;
-            if (at < l->K) memcpy(rows[0], l->x + at * l->stride + line, bytes);
-            if (at + 1 < l->K) memcpy(rows[1], l->x + (at + 1) * l->stride + line, bytes);
+            size_t bytes = (lines < PANEL ? lines : PANEL) * sizeof *x;
+            if (at < l->K) memcpy(rows[0], x + at * l->stride + line, bytes);
+            if (at + 1 < l->K) memcpy(rows[1], x + (at + 1) * l->stride + line, bytes);
         }
-        for (size_t i = 0; i < SIDE; i++) words[pair][i] = low[i] | (uint32_t)high[i] << 16;
+        for (size_t half = 0; half < 2; half++)
+            for (size_t i = 0; i < SIDE; i++)
+                words[half][pair][i] = low[half * SIDE + i] | (uint32_t)high[half * SIDE + i] << 16;
     }
 }
 
-static void pack_pairs(const struct lines *l, bool right, size_t line, size_t k, char *to)
+/* Rows of A, or columns of B, that run the other way than pairs want them are turned. */
+static void pack_pairs(const struct lines *l, bool right, size_t line, size_t k, void *to)
 {
-    uint32_t words[SIDE][SIDE];
-    for (size_t half = 0; half < PANEL; half += SIDE, to += sizeof words) {
-        if (l->across)
-            read_pairs_across(l, line + half, k, words);
-        else
-            read_pairs(l, line + half, k, words);
-        if (l->across != right) turn(words); /* rows of A, or columns of B, run the other way */
-        memcpy(to, words, sizeof words);
-    }
+    uint32_t(*words)[SIDE][SIDE] = to;
+    if (l->across)
+        read_pairs_across(l, line, k, words);
+    else
+        for (size_t half = 0; half < 2; half++) read_pairs(l, line + half * SIDE, k, words[half]);
+    if (l->across != right)
+        for (size_t half = 0; half < 2; half++) turn(words[half]);
 }
 
 /* 16 lines from `line`, 16 k from `k`, widened: words[line][k]; across: words[k][line]. */
@@ -98,7 +101,12 @@ static void read_floats(const struct lines *l, size_t line, size_t k, uint32_t w
     if (columns > SIDE) columns = SIDE;
     if (rows < SIDE || columns < SIDE) memset(words, 0, SIDE * sizeof *words);
     for (size_t i = 0; i < SIDE && i < rows; i++) {
-        const bf16 *from = l->x + (first + i) * l->stride + begin;
+        size_t at = (first + i) * l->stride + begin;
+        if (l->dtype == F32) {
+            memcpy(words[i], (const float *)l->x + at, columns * sizeof(float));
+            continue;
+        }
+        const bf16 *from = (const bf16 *)l->x + at;
         for (size_t j = 0; j < columns; j++) words[i][j] = (uint32_t)from[j] << 16;
     }
 }
@@ -115,15 +123,30 @@ static void pack_floats(const struct lines *l, size_t line, size_t k, char *to)
         }
 }
 
-void KERNEL(panel_pack)(const struct lines *l, enum panel_kind kind, bool right, size_t panel,
-                        void *to)
+void KERNEL(panel_pack)(const struct lines *l, enum panel_kind kind, bool right, size_t first,
+                        size_t count, void *to)
 {
-    size_t steps = panels_of(l->K);
-    for (size_t step = 0; step < steps; step++) {
-        char *here = (char *)to + step * panel_step_bytes(kind);
-        if (kind == PAIRS)
-            pack_pairs(l, right, panel * PANEL, step * PANEL, here);
-        else
-            pack_floats(l, panel * PANEL, step * PANEL, here);
-    }
+    size_t steps = panels_of(l->K), bytes = panel_step_bytes(kind);
+    for (size_t step = 0; step < steps; step++) /* panels inside: they share the rows' pages */
+        for (size_t i = 0; i < count; i++) {
+            char *here = (char *)to + (i * steps + step) * bytes;
+            if (kind == PAIRS)
+                pack_pairs(l, right, (first + i) * PANEL, step * PANEL, here);
+            else
+                pack_floats(l, (first + i) * PANEL, step * PANEL, here);
+        }
+}
+
+void KERNEL(panel_turn)(float *sums)
+{
+    uint32_t blocks[2][2][SIDE][SIDE];
+    for (size_t i = 0; i < PANEL; i++)
+        for (size_t half = 0; half < 2; half++)
+            memcpy(blocks[i / SIDE][half][i % SIDE], sums + i * PANEL + half * SIDE,
+                   sizeof blocks[0][0][0]);
+    for (size_t n = 0; n < 4; n++) turn(blocks[n / 2][n % 2]);
+    for (size_t i = 0; i < PANEL; i++)
+        for (size_t half = 0; half < 2; half++)
+            memcpy(sums + i * PANEL + half * SIDE, blocks[half][i / SIDE][i % SIDE],
+                   sizeof blocks[0][0][0]);
 }

@@ -1,10 +1,10 @@
 /* tiles.h -- AMX: eight tiles of 16 rows of 64 bytes, and the product of two of them.
  *
- * Defines TILES where there are tiles to compute with: in the set amx by the processor's own
- * instructions, and where TILES_EMULATED is defined (by tests, on any processor) by plain C that
- * does the same, so that kernels written for AMX are held against the reference everywhere.
- * Tile numbers are constants.  Between tiles_open and tiles_close all tiles are whole.
- * Source   Intel's manual, volume 1 chapter 18, and TDPBF16PS in volume 2. */
+ * Defines TILES where there are tiles to compute with (elsewhere opening them is nothing): in the
+ * set amx by the processor's own instructions, and where TILES_EMULATED is defined (by tests, on
+ * any processor) by plain C that does the same, so that kernels written for AMX are held against
+ * the reference everywhere. Tile numbers are constants.  Between tiles_open and tiles_close all
+ * tiles are whole. Source   Intel's manual, volume 1 chapter 18, and TDPBF16PS in volume 2. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -80,4 +80,8 @@ static inline void tile_dot(int sum, int a, int b)
 #define TILE_STREAM(t, from, stride) tile_load(t, from, stride)
 #define TILE_STORE(t, to, stride)    tile_store(t, to, stride)
 #define TILE_DOT(sum, a, b)          tile_dot(sum, a, b)
+
+#else
+static inline void tiles_open(void) {}
+static inline void tiles_close(void) {}
 #endif

@@ -47,7 +47,7 @@ static void check(panel_multiply *multiply, enum panel_kind kind, bool accumulat
     float *sums = heap(PANEL * PANEL * sizeof *sums);
     fill(kind, false, left), fill(kind, true, right);
     for (size_t i = 0; i < PANEL * PANEL; i++) sums[i] = (float)i;
-    multiply(kind, STEPS, left, right, sums, accumulate);
+    multiply(kind, STEPS, panel_packed(kind, left), right, sums, accumulate);
     for (size_t i = 0; i < PANEL; i++)
         for (size_t j = 0; j < PANEL; j++) {
             double want = accumulate ? (double)(i * PANEL + j) : 0;

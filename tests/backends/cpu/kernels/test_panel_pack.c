@@ -29,11 +29,13 @@ static void check(panel_pack *pack, size_t size, size_t K, int how)
     for (size_t i = 0; i < size; i++)
         for (size_t k = 0; k < K; k++)
             x[across ? k * size + i : i * K + k] = (bf16)(0x3000 + i * 131 + k);
-    void *panel = heap(bytes);
-    struct lines l = {x, size, K, across ? size : K, across};
+    void *panels = heap(panels_of(size) * bytes);
+    memset(panels, 0x55, panels_of(size) * bytes);
+    struct lines l = {x, BF16, size, K, across ? size : K, across};
+    pack(&l, kind, right, 0, 1, panels);
+    pack(&l, kind, right, 1, panels_of(size) - 1, (char *)panels + bytes);
     for (size_t p = 0; p < panels_of(size); p++) {
-        memset(panel, 0x55, bytes);
-        pack(&l, kind, right, p, panel);
+        const void *panel = (const char *)panels + p * bytes;
         for (size_t i = 0; i < PANEL; i++)
             for (size_t k = 0; k < panels_of(K) * PANEL; k++) {
                 size_t line = p * PANEL + i;
@@ -41,7 +43,7 @@ static void check(panel_pack *pack, size_t size, size_t K, int how)
                 CHECK(element_of(kind, right, panel, i, k) == want);
             }
     }
-    free(panel), free(x);
+    free(panels), free(x);
 }
 
 TEST(panels_hold_each_element_at_its_place_and_zeros_past_the_end)
