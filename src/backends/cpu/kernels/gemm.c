@@ -15,9 +15,13 @@
 
 enum {
     SLICE_BYTES = 32 << 20,
-    STEPS = 16, /* of 32 along K that are multiplied at once */
-    GROUP = 4,  /* panels that are packed together */
-    BLOCK = 8,  /* panels a side of a block of C */
+#if defined(TILES)
+    STEPS = 24, /* of 32 along K that are multiplied at once */
+#else
+    STEPS = 12,
+#endif
+    GROUP = 4, /* panels that are packed together */
+    BLOCK = 8, /* panels a side of a block of C */
     SUMS = PANEL * PANEL,
 };
 
@@ -40,16 +44,22 @@ static void put(const struct work *w, const float *sums, size_t row, size_t colu
 {
     size_t N = (size_t)w->s->N, rows = least(PANEL, (size_t)w->s->M - row);
     size_t columns = least(PANEL, N - column);
+    bool lines = vector_is_line((bf16 *)w->c + row * N + column) && N % PANEL == 0 &&
+                 w->s->out == BF16 && !w->s->accumulate;
     for (size_t i = 0; i < rows; i++) {
+        const float *from = sums + i * PANEL;
         float out[PANEL];
         size_t at = (row + i) * N + column;
+        if (lines) {
+            vector_stream((bf16 *)w->c + at, from);
+            continue;
+        }
         if (w->s->accumulate) {
             vector_load(w->c, at, w->s->out, columns, out);
-            for (size_t j = 0; j < columns; j++) out[j] += sums[i * PANEL + j];
-            vector_store(w->c, at, w->s->out, columns, out);
-        } else {
-            vector_store(w->c, at, w->s->out, columns, sums + i * PANEL);
+            for (size_t j = 0; j < columns; j++) out[j] += from[j];
+            from = out;
         }
+        vector_store(w->c, at, w->s->out, columns, from);
     }
 }
 
@@ -107,6 +117,7 @@ static void multiply_slices(const struct work *w, size_t first_row, size_t first
         for (size_t p = 0; p < pieces; p++)
             multiply_steps(w, &k, w->steps * p / pieces, w->steps * (p + 1) / pieces, first_row,
                            first_column, sums);
+        vector_stream_end();
     }
 }
 

@@ -5,9 +5,14 @@
 
 #include "tensor/dtype.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 
 /* A register of f32. */
 #if defined(__AVX512F__)
@@ -87,4 +92,30 @@ static inline void vector_store(void *x, size_t at, enum dtype dtype, size_t n, 
     }
     bf16 *to = (bf16 *)x + at;
     for (size_t i = 0; i < n; i++) to[i] = bf16_from_f32(from[i]);
+}
+
+/* Whether a line of the cache, of 64 bytes, begins at x. */
+static inline bool vector_is_line(const void *x) { return (uintptr_t)x % 64 == 0; }
+
+/* 32 numbers to the line at `to`, past the caches: for what is not read again soon and would be
+ * read from memory only to be overwritten.  vector_stream_end before others may read it. */
+static inline void vector_stream(bf16 *to, const float *from)
+{
+    bf16 line[32] __attribute__((aligned(64)));
+    vector_store(line, 0, BF16, 32, from);
+#if defined(__AVX512F__)
+    _mm512_stream_si512((void *)to, _mm512_load_si512(line));
+#elif defined(__AVX__)
+    for (int i = 0; i < 2; i++)
+        _mm256_stream_si256((__m256i *)to + i, _mm256_load_si256((const __m256i *)line + i));
+#else
+    memcpy(to, line, sizeof line);
+#endif
+}
+
+static inline void vector_stream_end(void)
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
 }
