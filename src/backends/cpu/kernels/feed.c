@@ -13,16 +13,13 @@ double KERNEL(feed)(const void *panels, size_t bytes, long rounds)
     BUG_IF(!steps);
     size_t pairs = bytes / (steps * pair);
     float sums[PANEL * PANEL] __attribute__((aligned(64)));
-#if defined(TILES)
     tiles_open();
-#endif
     for (long r = 0; r < rounds; r++)
         for (size_t i = 0; i < pairs; i++) {
             const char *left = (const char *)panels + i * steps * pair;
-            KERNEL(panel_multiply)(kind, steps, left, left + steps * pair / 2, sums, false);
+            KERNEL(panel_multiply)
+            (kind, steps, panel_packed(kind, left), left + steps * pair / 2, sums, false);
         }
-#if defined(TILES)
     tiles_close();
-#endif
     return 2.0 * PANEL * PANEL * PANEL * (double)(steps * pairs) * (double)rounds;
 }
