@@ -8,8 +8,7 @@
 
 #include <sched.h>
 
-/* Cores this process may run on: the cpuset or binding a launcher gave it. */
-static int allowed_cores(void)
+int machine_cores(void)
 {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -21,7 +20,7 @@ enum status machine_open(struct machine *m, const struct device_config *c)
 {
     *m = (struct machine){.plan = plan_alone(), .comm = comm_self()};
     TRY(cpu_ops_find(c->cpu, &m->ops));
-    TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : allowed_cores(), 0));
+    TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : machine_cores(), 0));
     return STATUS_OK;
 }
 

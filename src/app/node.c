@@ -4,23 +4,32 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The start of a file whose size is not known beforehand, as those of /proc. */
-static void read_start(const char *path, struct text *out)
+void node_file(const char *path, struct text *out)
 {
-    char bytes[8192];
+    enum { MOST = 1 << 16 };
+    char bytes[4096];
     FILE *f = fopen(path, "re");
     text_clear(out);
     text_adds(out, "");
     if (!f) return;
-    text_add(out, bytes, fread(bytes, 1, sizeof bytes, f));
+    for (size_t n; out->len < MOST && (n = fread(bytes, 1, sizeof bytes, f)) > 0;)
+        text_add(out, bytes, n);
     fclose(f);
 }
 
 void node_line(const char *path, struct text *line)
 {
-    read_start(path, line);
+    node_file(path, line);
     line->len = strcspn(line->data, "\n");
     line->data[line->len] = 0;
+}
+
+void node_choice(const char *words, struct text *choice)
+{
+    const char *open = strchr(words, '['), *close = open ? strchr(open, ']') : NULL;
+    text_clear(choice);
+    text_adds(choice, "");
+    if (close) text_add(choice, open + 1, (size_t)(close - open - 1));
 }
 
 void node_value(const char *text, const char *name, struct text *value)
@@ -45,7 +54,7 @@ void node_value(const char *text, const char *name, struct text *value)
 void node_processor(struct text *name)
 {
     struct text info = {0};
-    read_start("/proc/cpuinfo", &info);
+    node_file("/proc/cpuinfo", &info);
     node_value(info.data, "model name", name);
     if (!name->len) node_value(info.data, "CPU part", name); /* ARM's */
     text_release(&info);

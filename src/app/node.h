@@ -9,5 +9,9 @@
 void node_processor(struct text *name);
 /* The first line of a small file, such as those of /proc and /sys, without its end. */
 void node_line(const char *path, struct text *line);
+/* All of such a file, up to 64 KiB. */
+void node_file(const char *path, struct text *out);
+/* The chosen word of "always [madvise] never". */
+void node_choice(const char *words, struct text *choice);
 /* The value behind "name   : " in text like /proc/cpuinfo's; without blanks around it. */
 void node_value(const char *text, const char *name, struct text *value);

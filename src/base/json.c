@@ -211,3 +211,5 @@ void json_real(struct text *t, double value)
     else
         text_adds(t, "null");
 }
+
+const char *json_library_version(void) { return cJSON_Version(); }

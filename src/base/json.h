@@ -49,4 +49,7 @@ void json_quote(struct text *t, const char *string);
 /* A double that reads back as the same bits, "null" if it is not finite. */
 void json_real(struct text *t, double value);
 
+/* Of the library behind it. */
+const char *json_library_version(void);
+
 bool utf8_valid(const char *bytes, size_t len);

@@ -1,10 +1,28 @@
-/* port.h -- what differs between processors, and only that. */
+/* port.h -- what differs between processors and compilers, and only that. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#if defined(__clang__)
+#define PORT_COMPILER "clang " __clang_version__
+#else
+#define PORT_COMPILER "gcc " __VERSION__
+#endif
+#if defined(__OPTIMIZE__)
+enum { PORT_OPTIMIZED = 1 };
+#else
+enum { PORT_OPTIMIZED = 0 };
+#endif
+#if defined(__x86_64__)
+#define PORT_PROCESSOR "x86-64"
+#elif defined(__aarch64__)
+#define PORT_PROCESSOR "aarch64"
+#else
+#define PORT_PROCESSOR "another processor"
+#endif
 
 /* CRC-32C by the processor's own instruction, over the inverted remainder.  False: it has none, and
  * nothing is done. */

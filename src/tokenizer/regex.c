@@ -90,3 +90,12 @@ enum status regex_split(const struct regex *r, struct regex_match *m, const unsi
     *piece = m->end > at ? m->end - at : 1; /* an empty match moves nothing */
     return STATUS_OK;
 }
+
+void regex_library_version(struct text *version)
+{
+    char words[64] = "";
+    text_clear(version);
+    if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) <= (int)sizeof words)
+        pcre2_config(PCRE2_CONFIG_VERSION, words);
+    text_adds(version, words);
+}

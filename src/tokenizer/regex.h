@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/status.h"
+#include "base/text.h"
 
 #include <stddef.h>
 
@@ -19,3 +20,5 @@ void regex_match_free(struct regex_match *m);
  * A text is gone through from at = 0 to its end.  DATA: PCRE2 gives up (its limits are reached). */
 enum status regex_split(const struct regex *r, struct regex_match *m, const unsigned char *text,
                         size_t len, size_t at, size_t *piece);
+/* "10.42 2022-12-11": PCRE2's. */
+void regex_library_version(struct text *version);

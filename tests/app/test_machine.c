@@ -18,3 +18,13 @@ TEST(a_machine_has_every_operation_and_the_threads_it_was_given)
         machine_close(&m);
     }
 }
+
+TEST(a_machine_has_at_least_one_core_and_takes_all_of_them)
+{
+    struct machine m;
+    struct device_config c = {.kind = "auto", .cpu = "auto"};
+    CHECK(machine_cores() >= 1);
+    CHECK_STATUS(OK, machine_open(&m, &c));
+    CHECK(m.on->num_threads == machine_cores());
+    machine_close(&m);
+}

@@ -38,3 +38,15 @@ TEST(the_processor_has_a_name_where_linux_tells_it)
     CHECK(name.len > 0 && !strchr(name.data, '\n'));
     text_release(&name);
 }
+
+TEST(the_chosen_word_stands_in_brackets)
+{
+    struct text v = {0};
+    node_choice("always [madvise] never", &v);
+    CHECK(!strcmp(v.data, "madvise"));
+    node_choice("always madvise", &v);
+    CHECK(!strcmp(v.data, ""));
+    node_choice("[never", &v);
+    CHECK(!strcmp(v.data, ""));
+    text_release(&v);
+}

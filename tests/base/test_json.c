@@ -181,3 +181,8 @@ TEST(json_written_from_random_bytes_is_json)
         text_release(&t);
     }
 }
+
+TEST(the_library_behind_json_says_its_version)
+{
+    CHECK(json_library_version()[0] >= '1' && strchr(json_library_version(), '.'));
+}

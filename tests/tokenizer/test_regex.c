@@ -95,3 +95,11 @@ TEST(a_pattern_that_gives_up_is_an_error_and_not_a_piece)
     CHECK_MESSAGE("byte 0");
     text_release(&got);
 }
+
+TEST(the_library_behind_expressions_says_its_version)
+{
+    struct text version = {0};
+    regex_library_version(&version);
+    CHECK(!strncmp(version.data, "10.", 3));
+    text_release(&version);
+}

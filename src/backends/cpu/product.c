@@ -154,3 +154,10 @@ enum status product_multiply(const struct product_shape *s, const void *a, const
     TRY_DNNL(dnnl_stream_wait(all->stream));
     return STATUS_OK;
 }
+
+void product_library_version(struct text *version)
+{
+    const dnnl_version_t *v = dnnl_version();
+    text_clear(version);
+    text_addf(version, "%d.%d.%d", v->major, v->minor, v->patch);
+}

@@ -5,6 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/text.h"
 #include "tensor/dtype.h"
 #include "tensor/queue.h"
 
@@ -19,3 +20,5 @@ struct product_shape {
 /* DEVICE: oneDNN has no such product here. */
 enum status product_multiply(const struct product_shape *s, const void *a, const void *b, void *c,
                              struct queue *on);
+/* "2.6.3": oneDNN's. */
+void product_library_version(struct text *version);

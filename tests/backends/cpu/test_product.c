@@ -30,3 +30,12 @@ TEST(products_are_three_loops_in_every_orientation)
 {
     for (int how = 0; how < 8; how++) check(1, 1, 1, how), check(33, 17, 65, how);
 }
+
+TEST(the_library_behind_products_says_its_version)
+{
+    struct text version = {0};
+    int major = 0, minor = 0;
+    product_library_version(&version);
+    CHECK(sscanf(version.data, "%d.%d.", &major, &minor) == 2 && major >= 2);
+    text_release(&version);
+}

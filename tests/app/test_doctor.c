@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/json.h"
+#include "test.h"
+
+TEST(doctor_looks_at_everything_and_says_it_in_json)
+{
+    static const char *const wanted[] = {
+        "program", "libraries",     "load",      "processor",     "cores",
+        "kernels", "clock",         "memory",    "huge pages",    "open files",
+        "stack",   "address space", "file size", "locked memory", "file system",
+        "room",    "writing",       "products",  "bandwidth"};
+    struct text out = {0};
+    struct json *j;
+    CHECK(LLAMERO(&out, NULL, "doctor", "--json", test_folder()) == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "doctor", &j));
+    CHECK(json_true(json_get(j, "ok")));
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        const struct json *v = json_first(json_get(j, "findings"));
+        while (v && strcmp(json_string(json_get(v, "name")), wanted[i]) != 0) v = json_next(v);
+        CHECK(v);
+        const char *level = json_string(json_get(v, "level"));
+        CHECK(!strcmp(level, "ok") || !strcmp(level, "warn"));
+        CHECK(json_is_null(json_get(v, "advice")) == !strcmp(level, "ok"));
+        CHECK(json_string(json_get(v, "says"))[0]);
+    }
+    json_free(j);
+    text_release(&out);
+}
+
+TEST(doctor_fails_for_a_folder_that_cannot_be_used)
+{
+    struct text out = {0}, err = {0};
+    CHECK(LLAMERO(&out, &err, "doctor", "/nowhere/at/all") == 66);
+    CHECK(strstr(out.data, "FAIL  folder") && strstr(out.data, "->"));
+    CHECK(strstr(err.data, "/nowhere/at/all"));
+    text_clear(&out);
+    CHECK(LLAMERO(&out, NULL, "doctor", "--json", "/proc") == 74);
+    CHECK(strstr(out.data, "\"ok\": false"));
+    CHECK(LLAMERO(NULL, &err, "doctor", "model.dim=3") == 64);
+    text_release(&out);
+    text_release(&err);
+}
