@@ -178,6 +178,21 @@ static void print_calls(const struct benching *b)
     free(lines);
 }
 
+/* A step without gaps, and without what its calls do to each other's caches. */
+static double alone_seconds(const struct benching *b)
+{
+    double sum = 0;
+    for (size_t i = 0; i < b->calls.count; i++)
+        sum += b->timings[i].seconds * b->calls.calls[i].per_step;
+    return sum;
+}
+
+static double peak_of(const struct benching *b)
+{
+    enum ceiling c = dtype_of(b->config) == BF16 ? CEILING_bf16 : CEILING_f32;
+    return b->ceilings.flops[c][THREADS_ALL];
+}
+
 static void print_step(const struct benching *b)
 {
     const struct step_timing *s = &b->step;
@@ -186,10 +201,13 @@ static void print_step(const struct benching *b)
         printf("  %-24s %10.1f ms %6.2f%%%s\n", b->parts[i].name, b->parts[i].seconds * 1e3,
                100 * b->parts[i].seconds / s->mean,
                strcmp(b->parts[i].name, "rest") ? "" : "  sums of the loss, between operations");
-    printf("\nstep  %.4g s (median), %.1f tokens/s, MFU %.1f%% of %.1f GFLOP/s measured around the "
-           "steps;\n      %.1f%% where causal attention counts half\n",
-           s->median, (double)s->tokens / s->median, 100 * s->mfu, s->peak_flops / 1e9,
-           100 * s->mfu_causal);
+    printf("\nstep  %.4g s (median; its calls, each alone, add up to %.4g s), %.1f tokens/s\n"
+           "MFU   %.1f%% of %.1f GFLOP/s, the peak in registers; %.1f%% where causal attention "
+           "counts half;\n      %.1f%% of the peak in bursts around the steps, %.1f GFLOP/s\n",
+           s->median, alone_seconds(b), (double)s->tokens / s->median,
+           100 * s->flops / s->median / peak_of(b), peak_of(b) / 1e9,
+           100 * s->flops_causal / s->median / peak_of(b), 100 * s->burst_share,
+           s->burst_flops / 1e9);
 }
 
 static void print_table(const struct benching *b)
@@ -248,10 +266,15 @@ static void add_step(const struct benching *b, int rounds, struct text *t)
     text_adds(t, "\"step\": {\"seconds\": [");
     for (int i = 0; i < rounds; i++) text_addf(t, "%s%.6g", i ? ", " : "", s->seconds[i]);
     text_addf(t,
-              "], \"median\": %.6g, \"mean\": %.9g, \"tokens\": %lld, \"tokens_per_second\": %.6g, "
-              "\"peak_flops\": %.6g, \"mfu\": %.5g, \"mfu_causal\": %.5g, \"parts\": [",
-              s->median, s->mean, (long long)s->tokens, (double)s->tokens / s->median,
-              s->peak_flops, s->mfu, s->mfu_causal);
+              "], \"median\": %.6g, \"mean\": %.9g, \"alone\": %.6g, \"tokens\": %lld, "
+              "\"tokens_per_second\": %.6g, \"flops\": %.9g, \"flops_causal\": %.9g, ",
+              s->median, s->mean, alone_seconds(b), (long long)s->tokens,
+              (double)s->tokens / s->median, s->flops, s->flops_causal);
+    text_addf(t,
+              "\"peak_flops\": %.6g, \"mfu\": %.5g, \"mfu_causal\": %.5g, "
+              "\"burst_flops\": %.6g, \"burst_share\": %.5g, \"parts\": [",
+              peak_of(b), s->flops / s->median / peak_of(b),
+              s->flops_causal / s->median / peak_of(b), s->burst_flops, s->burst_share);
     for (int i = 0; i < b->num_parts; i++)
         text_addf(t, "%s\n  {\"name\": \"%s\", \"seconds\": %.9g, \"share\": %.6g}", i ? "," : "",
                   b->parts[i].name, b->parts[i].seconds, b->parts[i].seconds / s->mean);

@@ -229,22 +229,24 @@ static enum status time_steps(struct trainer *t, const struct call_list *l,
 {
     const struct model_shape *shape = &t->model.shape;
     struct cpu_burst burst = cpu_burst_make(t->machine.on, t->model.dtype, 0.005);
-    double *shares = heap((size_t)rounds * sizeof *shares), in_all = 0, peaks = 0;
-    double whole = model_flops_per_token(shape, t->batch.T);
+    double *shares = heap((size_t)rounds * sizeof *shares), in_all = 0;
+    double *peaks = heap((size_t)rounds * sizeof *peaks);
     enum status st = STATUS_OK;
     s->tokens = (int64_t)t->batch.B * t->batch.T;
+    s->flops = model_flops_per_token(shape, t->batch.T) * (double)s->tokens;
+    s->flops_causal =
+        s->flops - attention_flops_per_token(shape, t->batch.T) / 2 * (double)s->tokens;
     for (int i = -1; i < rounds; i++) {
         double peak = cpu_burst_run(&burst);
         TRY_OUT(time_step(t, l, timings, s, i));
         if (i < 0) continue;
         peak = (peak + cpu_burst_run(&burst)) / 2;
-        peaks += peak;
+        peaks[i] = peak;
         in_all += s->seconds[i];
-        shares[i] = whole * (double)s->tokens / s->seconds[i] / peak;
+        shares[i] = s->flops / s->seconds[i] / peak;
     }
-    s->peak_flops = peaks / rounds;
-    s->mfu = median(shares, rounds);
-    s->mfu_causal = s->mfu * (1 - attention_flops_per_token(shape, t->batch.T) / 2 / whole);
+    s->burst_flops = median(peaks, rounds);
+    s->burst_share = median(shares, rounds);
     s->mean = in_all / rounds;
     s->zero_seconds /= rounds;
     s->rest = s->mean - s->zero_seconds;
@@ -254,6 +256,7 @@ static enum status time_steps(struct trainer *t, const struct call_list *l,
     }
 out:
     free(shares);
+    free(peaks);
     return st;
 }
 

@@ -55,9 +55,10 @@ struct step_timing {
     double zero_seconds; /* the gradients' filling with zeros, the mean of the steps */
     double mean;         /* of seconds: what the parts and the rest add up to */
     double rest;         /* of it that is no part: sums of the loss, between operations */
-    double peak_flops;   /* the mean of the bursts around the steps */
-    double mfu;          /* model_flops_per_token */
-    double mfu_causal;   /* the same, with causal attention counted at half */
+    double flops;        /* of a step, by model_flops_per_token */
+    double flops_causal; /* the same, with causal attention counted at half */
+    double burst_flops;  /* the median of the bursts around the steps */
+    double burst_share;  /* of `flops` a second in them */
 };
 /* Steps on random ids, after one that is not timed; fills the timings' step_seconds. */
 enum status step_measure(struct step_timing *s, struct call_timing *timings,

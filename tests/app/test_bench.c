@@ -57,6 +57,10 @@ TEST(bench_times_every_operation_and_its_parts_make_up_the_step)
     CHECK(json_number(json_get(step, "tokens")) == 4 * 24);
     CHECK(json_number(json_get(step, "mfu")) > json_number(json_get(step, "mfu_causal")));
     CHECK(json_number(json_get(step, "mfu_causal")) > 0);
+    CHECK(json_number(json_get(step, "burst_share")) > 0);
+    /* 12 L H K T a token, of which causal attention leaves half */
+    CHECK_NEAR(json_number(json_get(step, "flops")) - json_number(json_get(step, "flops_causal")),
+               6.0 * 2 * 32 * 24 * (4 * 24), 1e-6);
     CHECK(json_count(json_get(step, "seconds")) == 1);
     for (const struct json *v = json_first(operations); v; v = json_next(v)) {
         CHECK(json_number(json_get(v, "seconds")) > 0 && json_number(json_get(v, "share")) > 0);
