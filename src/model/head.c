@@ -6,7 +6,7 @@
 #include "ops/linear.h"
 #include "ops/rmsnorm.h"
 
-enum { CHUNK_BYTES = 64 << 20, LEAST_ROWS = 1024 };
+enum { CHUNK_BYTES = 64 << 20, LEAST_ROWS = 1024, WHOLE_ROWS = 64 };
 
 enum param_id head_param(const struct model *m) { return m->shape.tied ? PARAM_embed : PARAM_head; }
 
@@ -14,7 +14,9 @@ static int chunk_rows(const struct model *m, int N)
 {
     size_t rows = CHUNK_BYTES / ((size_t)m->shape.V * dtype_bytes(m->dtype));
     if (rows < LEAST_ROWS) rows = LEAST_ROWS;
-    return rows < (size_t)N ? (int)rows : N;
+    size_t chunks = ((size_t)N + rows - 1) / rows, each = ((size_t)N + chunks - 1) / chunks;
+    each = (each + WHOLE_ROWS - 1) / WHOLE_ROWS * WHOLE_ROWS; /* even, and whole for products */
+    return each < (size_t)N ? (int)each : N;
 }
 
 /* Rows first..first+rows-1; backward leaves dy where y was. */

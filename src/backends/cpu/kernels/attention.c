@@ -12,6 +12,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.h"
 
+#include "backends/cpu/kernels/attention_few.h"
 #include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/tiles.h"
 #include "backends/cpu/kernels/vector.h"
@@ -300,6 +301,10 @@ static void attend(const struct plan *p, const struct attention_fwd *io, const s
 enum status KERNEL(attention_forward)(const struct attention *a, const struct attention_fwd *io,
                                       struct queue *on)
 {
+    if (a->T <= FEW_QUERIES) {
+        TRY(KERNEL(attention_few)(a, io, on));
+        return STATUS_OK;
+    }
     struct plan p = plan_of(a);
     size_t each = forward_bytes(&p), mark = arena_mark(&on->scratch);
     size_t head = p.keys * p.widths * p.step, tasks = p.queries * (size_t)a->H;
