@@ -104,7 +104,7 @@ $(B)/list: FORCE
 	$(call stamp,$(SOURCES) $(TESTS) $(LDFLAGS) $(LIBS))
 
 test: $(B)/llamero $(B)/tests/run $(COUNTER) ## run the tests; T=word: those of that name
-	@LLAMERO=$(B)/llamero LLAMERO_PRELOAD=$(COUNTER) $(B)/tests/run $(T)
+	@OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero LLAMERO_PRELOAD=$(COUNTER) $(B)/tests/run $(T)
 
 check: test lint ## test and lint
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/port.h"
+#include "base/thread.h"
 #include "metrics/memory.h"
 #include "tokenizer/regex.h"
 
@@ -88,7 +89,7 @@ static double group_cores(void)
 void check_processor(struct findings *f)
 {
     struct text name = {0}, sets = {0};
-    int mine = machine_cores();
+    int mine = thread_cores();
     long all = sysconf(_SC_NPROCESSORS_ONLN);
     double group = group_cores();
     const struct cpu_set *best = cpu_set_best();
@@ -252,7 +253,7 @@ static void check_bandwidth(struct findings *f, int threads)
 
 void check_speed(struct findings *f)
 {
-    int threads = machine_cores();
+    int threads = thread_cores();
     check_products(f, threads);
     check_bandwidth(f, threads);
 }

@@ -3,24 +3,16 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/peak.h"
+#include "base/thread.h"
 #include "comms/self/self.h"
 #include "parallel/plan.h"
-
-#include <sched.h>
-
-int machine_cores(void)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    return CPU_COUNT(&set);
-}
 
 enum status machine_open(struct machine *m, const struct device_config *c)
 {
     *m = (struct machine){.plan = plan_alone(), .comm = comm_self()};
     TRY(cpu_ops_find(c->cpu, &m->ops));
-    TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : machine_cores(), 0));
+    TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : thread_cores(), 0));
+    cpu_queue_pin(m->on);
     return STATUS_OK;
 }
 

@@ -11,5 +11,3 @@ enum status machine_open(struct machine *m, const struct device_config *c);
 void machine_close(struct machine *m);
 /* Measures what the device can do in a burst of about 50 ms, for MFU. */
 void machine_measure_peak(struct machine *m, enum dtype dtype);
-/* Cores this process may run on: the cpuset or binding a launcher gave it. */
-int machine_cores(void);

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "checkpoint/content.h"
 #include "checkpoint/folder.h"
 
@@ -135,12 +136,12 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
         c->state.config_toml = &c->config_toml;
     }
     c->failure = (struct failure){0};
-    int bad = pthread_create(&c->thread, NULL, write_in_thread, c);
-    c->running = bad == 0;
-    if (!bad) return STATUS_OK;
+    enum status st = thread_start(&c->thread, write_in_thread, c);
+    c->running = !st;
+    if (!st) return STATUS_OK;
     text_release(&c->state.train);
     text_release(&c->config_toml);
-    FAIL(IO, "the writer thread: %s", strerror(bad));
+    return st;
 }
 
 enum status checkpointer_close(struct checkpointer *c)

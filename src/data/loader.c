@@ -4,6 +4,7 @@
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/thread.h"
 #include "data/data.h"
 #include "data/stream.h"
 #include "ops/cross_entropy.h"
@@ -136,8 +137,7 @@ static enum status start_thread(struct loader *l)
 {
     if (!l->options.rows_ahead || l->running) return STATUS_OK;
     l->stop = false;
-    int bad = pthread_create(&l->thread, NULL, read_ahead, l);
-    if (bad) FAIL(IO, "the reading thread: %s", strerror(bad));
+    TRY(thread_start(&l->thread, read_ahead, l));
     l->running = true;
     return STATUS_OK;
 }

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "app/machine.h"
+#include "base/thread.h"
 #include "ops/ops.h"
 
 TEST(a_machine_has_every_operation_and_the_threads_it_was_given)
@@ -23,8 +24,8 @@ TEST(a_machine_has_at_least_one_core_and_takes_all_of_them)
 {
     struct machine m;
     struct device_config c = {.kind = "auto", .cpu = "auto"};
-    CHECK(machine_cores() >= 1);
+    CHECK(thread_cores() >= 1);
     CHECK_STATUS(OK, machine_open(&m, &c));
-    CHECK(m.on->num_threads == machine_cores());
+    CHECK(m.on->num_threads == thread_cores());
     machine_close(&m);
 }

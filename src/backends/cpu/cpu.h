@@ -19,6 +19,9 @@ enum status cpu_ops_find(const char *name, const struct ops **out);
 /* MEMORY: no scratch of that size.  num_threads 0: the cores this process may use. */
 enum status cpu_queue_open(struct queue **out, int num_threads, size_t scratch_bytes);
 void cpu_queue_close(struct queue *on);
+/* Each thread stays on a core of its own, if there are as many as the process has cores; with fewer
+ * it is the system that knows which cores are free. */
+void cpu_queue_pin(const struct queue *on);
 
 #define OP(name, what, io)                                                                         \
     enum status reference_##name(const struct what *, const struct io *, struct queue *);

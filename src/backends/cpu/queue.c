@@ -3,6 +3,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "base/text.h"
+#include "base/thread.h"
 
 #include <omp.h>
 #include <stdlib.h>
@@ -20,6 +21,13 @@ enum status cpu_queue_open(struct queue **out, int num_threads, size_t scratch_b
         *out = NULL;
     }
     return st;
+}
+
+void cpu_queue_pin(const struct queue *on)
+{
+    if (on->num_threads != thread_cores()) return;
+#pragma omp parallel num_threads(on->num_threads)
+    thread_pin(omp_get_thread_num());
 }
 
 void cpu_queue_close(struct queue *on)

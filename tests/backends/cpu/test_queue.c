@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/cpu.h"
+#include "base/thread.h"
 #include "test.h"
+
+#include <omp.h>
+#include <sched.h>
 
 TEST(a_cpu_queue_has_the_threads_and_the_scratch_that_were_asked_for)
 {
@@ -20,4 +24,31 @@ TEST(a_cpu_queue_without_a_number_of_threads_takes_at_least_one)
     CHECK(on->num_threads >= 1);
     cpu_queue_close(on);
     cpu_queue_close(NULL);
+}
+
+/* How many cores each of the queue's threads may use. */
+static void cores_of(const struct queue *on, int *counts)
+{
+#pragma omp parallel num_threads(on->num_threads)
+    {
+        cpu_set_t set;
+        counts[omp_get_thread_num()] =
+            sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : -1;
+    }
+}
+
+TEST(threads_keep_to_a_core_each_only_where_there_is_one_for_each)
+{
+    for (int more = 0; more < 2; more++) {
+        struct queue *on;
+        int cores = thread_cores(), counts[4096];
+        if (cores + more > 4096) return;
+        CHECK_STATUS(OK, cpu_queue_open(&on, cores + more, 0));
+        cpu_queue_pin(on);
+        cores_of(on, counts);
+        for (int i = 0; i < on->num_threads; i++) CHECK(counts[i] == (more ? cores : 1));
+#pragma omp parallel num_threads(on->num_threads)
+        thread_pin(-1);
+        cpu_queue_close(on);
+    }
 }

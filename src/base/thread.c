@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/thread.h"
+
+#include "base/text.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static cpu_set_t given; /* written before main */
+static int num_given;   /* 0: more cores than a cpu_set_t can say; then nothing is pinned */
+
+__attribute__((constructor)) static void remember(void)
+{
+    if (sched_getaffinity(0, sizeof given, &given) == 0) num_given = CPU_COUNT(&given);
+}
+
+int thread_cores(void)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return num_given ? num_given : online > 0 ? (int)online : 1;
+}
+
+void thread_pin(int n)
+{
+    if (!num_given) return;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int core = 0; n >= 0 && core < CPU_SETSIZE; core++)
+        if (CPU_ISSET((size_t)core, &given) && n-- == 0) CPU_SET((size_t)core, &one);
+    /* A wish: a thread that may run anywhere computes the same. */
+    sched_setaffinity(0, sizeof one, CPU_COUNT(&one) ? &one : &given);
+}
+
+struct start {
+    void *(*run)(void *);
+    void *argument;
+};
+
+static void *begin(void *context)
+{
+    enum { GIVES_WAY = 10 };
+    struct start s = *(struct start *)context;
+    free(context);
+    thread_pin(-1); /* its maker may be pinned */
+    setpriority(PRIO_PROCESS, (id_t)gettid(), GIVES_WAY);
+    return s.run(s.argument);
+}
+
+enum status thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    struct start *s = heap(sizeof *s);
+    *s = (struct start){run, argument};
+    int bad = pthread_create(thread, NULL, begin, s);
+    if (!bad) return STATUS_OK;
+    free(s);
+    FAIL(IO, "the system gives no thread: %s", strerror(bad));
+}

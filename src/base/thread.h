@@ -1,0 +1,17 @@
+/* thread.h -- the cores of this process, and threads that run beside those that compute.
+ *
+ * Computing threads keep to a core each; the others, which read data and write checkpoints, may use
+ * every core and give way. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/status.h"
+
+#include <pthread.h>
+
+/* Cores that the process was started with: all, or what a cpuset or a launcher left it. */
+int thread_cores(void);
+/* The calling thread stays on core n of those, counted from 0; n < 0: it may use them all again. */
+void thread_pin(int n);
+/* A thread beside those that compute.  IO: the system gives none. */
+enum status thread_start(pthread_t *thread, void *(*run)(void *), void *argument);

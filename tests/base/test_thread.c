@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/thread.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static int cores_now(void)
+{
+    cpu_set_t set;
+    CHECK(sched_getaffinity(0, sizeof set, &set) == 0);
+    return CPU_COUNT(&set);
+}
+
+TEST(a_pinned_thread_has_one_core_and_gets_all_back)
+{
+    CHECK(thread_cores() == cores_now());
+    for (int n = 0; n < thread_cores(); n++) {
+        thread_pin(n);
+        CHECK(cores_now() == 1);
+        CHECK(thread_cores() >= 1);
+    }
+    thread_pin(-1);
+    CHECK(cores_now() == thread_cores());
+    thread_pin(thread_cores()); /* there is no such core */
+    CHECK(cores_now() == thread_cores());
+}
+
+struct seen {
+    int cores, priority;
+};
+
+static void *look(void *context)
+{
+    struct seen *s = context;
+    s->cores = cores_now(), s->priority = getpriority(PRIO_PROCESS, (id_t)gettid());
+    return context;
+}
+
+TEST(a_thread_of_a_pinned_thread_may_use_every_core_and_gives_way)
+{
+    pthread_t thread;
+    struct seen seen = {0};
+    void *result;
+    thread_pin(0);
+    enum status st = thread_start(&thread, look, &seen);
+    thread_pin(-1);
+    CHECK_STATUS(OK, st);
+    CHECK(pthread_join(thread, &result) == 0 && result == &seen);
+    CHECK(seen.cores == thread_cores());
+    CHECK(seen.priority > getpriority(PRIO_PROCESS, 0) || seen.priority == 19);
+}
