@@ -92,10 +92,6 @@ static void mask(const struct sight *s, size_t panel, float *scores)
         }
 }
 
-/* e^x of a score below its row's top: what is rounded to bf16 afterwards needs no more than 1e-5.
- */
-static inline float soft_exp(float x, bool exact) { return exact ? vector_exp(x) : quick_exp(x); }
-
 static inline uint32_t rounded(float x)
 {
     uint32_t bits;
@@ -212,15 +208,15 @@ static void raise_top(const struct plan *p, struct forward *f, size_t count)
 }
 
 /* Scores to e^(score - top), as steps of a right panel; their sums. */
-static inline void soften(struct forward *f, enum panel_kind kind, bool exact, size_t count)
+static inline void soften(struct forward *f, enum panel_kind kind, enum dtype dtype, size_t count)
 {
     float sum[PANEL] = {0};
     for (size_t k = 0; k < count * PANEL; k += 2) {
         float *low = f->scores + k * PANEL, *high = low + PANEL;
 #pragma omp simd
         for (size_t i = 0; i < PANEL; i++) {
-            low[i] = soft_exp(low[i] - f->top[i], exact);
-            high[i] = soft_exp(high[i] - f->top[i], exact);
+            low[i] = vector_exp_for(dtype, low[i] - f->top[i]);
+            high[i] = vector_exp_for(dtype, high[i] - f->top[i]);
             sum[i] += low[i] + high[i];
         }
         if (kind == PAIRS)
@@ -243,11 +239,11 @@ static void meet(const struct plan *p, struct forward *f, const struct sight *s,
     }
     raise_top(p, f, count);
     if (p->a->dtype == F32)
-        soften(f, FLOATS, true, count);
+        soften(f, FLOATS, F32, count);
     else if (p->kind == FLOATS)
-        soften(f, FLOATS, false, count);
+        soften(f, FLOATS, BF16, count);
     else
-        soften(f, PAIRS, false, count);
+        soften(f, PAIRS, BF16, count);
     const void *odds = p->kind == PAIRS ? f->odds : f->scores;
     for (size_t w = 0; w < p->widths; w++) {
         struct left_panel v = panel_packed(p->kind, values + (w * p->keys + first) * p->step);
@@ -424,14 +420,14 @@ static void take_queries(const struct plan *p, const struct attention_bwd *io, s
 
 /* p = exp(scale s - lse), ds = p (dp - delta) scale, in place. */
 static inline void soften_backward(const struct plan *p, const struct backward *w, size_t j,
-                                   bool exact)
+                                   enum dtype dtype)
 {
     const float scale = p->a->scale, *lse = w->lse + j * PANEL, *delta = w->delta + j * PANEL;
     for (size_t k = 0; k < PANEL; k++) {
         float *s = w->scores + k * PANEL, *d = w->dodds + k * PANEL;
 #pragma omp simd
         for (size_t i = 0; i < PANEL; i++) {
-            s[i] = soft_exp(s[i] * scale - lse[i], exact);
+            s[i] = vector_exp_for(dtype, s[i] * scale - lse[i]);
             d[i] = s[i] * (d[i] - delta[i]) * scale;
         }
     }
@@ -448,7 +444,10 @@ static void meet_backward(const struct plan *p, const struct backward *w, size_t
     KERNEL(panel_multiply)
     (p->kind, p->widths, panel_packed(p->kind, w->values + left), w->dout + right, w->dodds, false);
     mask(&w->sight[j], key + i, w->scores);
-    soften_backward(p, w, j, p->a->dtype == F32);
+    if (p->a->dtype == F32)
+        soften_backward(p, w, j, F32);
+    else
+        soften_backward(p, w, j, BF16);
     to_right(p->kind, w->dodds, w->dscores_right + (j * GROUP + i) * p->step);
     to_left(p->kind, w->scores, w->odds + j * p->step);
     to_left(p->kind, w->dodds, w->dscores + j * p->step);

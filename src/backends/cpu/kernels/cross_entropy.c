@@ -35,7 +35,8 @@ static float top_of(const struct cross_entropy *a, const void *logits, size_t ro
     return top;
 }
 
-static float log_sum(const struct cross_entropy *a, const void *logits, size_t row, float top)
+static inline float log_sum(const struct cross_entropy *a, enum dtype dtype, const void *logits,
+                            size_t row, float top)
 {
     size_t V = (size_t)a->V;
     float x[PIECE];
@@ -43,27 +44,41 @@ static float log_sum(const struct cross_entropy *a, const void *logits, size_t r
     for (size_t v = 0; v < V; v += PIECE) {
         size_t n = piece_of(V, v);
         float here = 0;
-        vector_load(logits, row + v, a->dtype, n, x);
+        vector_load(logits, row + v, dtype, n, x);
 #pragma omp simd reduction(+ : here)
-        for (size_t i = 0; i < n; i++) here += vector_exp(x[i] - top);
+        for (size_t i = 0; i < n; i++) here += vector_exp_for(dtype, x[i] - top);
         sum += (double)here;
     }
     return top + (float)log(sum);
 }
 
-static void gradient(const struct cross_entropy *a, void *logits, size_t row, float lse,
-                     int32_t label)
+static inline void gradient(const struct cross_entropy *a, enum dtype dtype, void *logits,
+                            size_t row, float lse, int32_t label)
 {
     size_t V = (size_t)a->V;
     float x[PIECE], scale = label == LABEL_IGNORED ? 0 : a->scale;
     for (size_t v = 0; v < V; v += PIECE) {
         size_t n = piece_of(V, v);
-        vector_load(logits, row + v, a->dtype, n, x);
-        for (size_t i = 0; i < n; i++) x[i] = vector_exp(x[i] - lse) * scale;
+        vector_load(logits, row + v, dtype, n, x);
+        for (size_t i = 0; i < n; i++) x[i] = vector_exp_for(dtype, x[i] - lse) * scale;
         if (label != LABEL_IGNORED && (size_t)label >= v && (size_t)label < v + n)
             x[(size_t)label - v] -= scale;
-        vector_store(logits, row + v, a->dtype, n, x);
+        vector_store(logits, row + v, dtype, n, x);
     }
+}
+
+/* One row; a dtype that the compiler knows makes each loop one of its own. */
+static inline void row_of(const struct cross_entropy *a, enum dtype dtype,
+                          const struct cross_entropy_io *io, size_t n)
+{
+    size_t row = n * (size_t)a->V;
+    int32_t label = io->labels_N[n], best;
+    float top = top_of(a, io->logits_NV, row, &best);
+    float lse = log_sum(a, dtype, io->logits_NV, row, top), chosen = lse;
+    if (label != LABEL_IGNORED) vector_load(io->logits_NV, row + (size_t)label, dtype, 1, &chosen);
+    io->loss_N[n] = label == LABEL_IGNORED ? 0 : lse - chosen;
+    if (io->best_N) io->best_N[n] = best;
+    if (a->gradient) gradient(a, dtype, io->logits_NV, row, lse, label);
 }
 
 enum status KERNEL(cross_entropy)(const struct cross_entropy *a, const struct cross_entropy_io *io,
@@ -71,16 +86,10 @@ enum status KERNEL(cross_entropy)(const struct cross_entropy *a, const struct cr
 {
     if (on->measuring) return STATUS_OK;
 #pragma omp parallel for schedule(static) num_threads(on->num_threads)
-    for (size_t n = 0; n < (size_t)a->N; n++) {
-        size_t row = n * (size_t)a->V;
-        int32_t label = io->labels_N[n], best;
-        float top = top_of(a, io->logits_NV, row, &best);
-        float lse = log_sum(a, io->logits_NV, row, top), chosen = lse;
-        if (label != LABEL_IGNORED)
-            vector_load(io->logits_NV, row + (size_t)label, a->dtype, 1, &chosen);
-        io->loss_N[n] = label == LABEL_IGNORED ? 0 : lse - chosen;
-        if (io->best_N) io->best_N[n] = best;
-        if (a->gradient) gradient(a, io->logits_NV, row, lse, label);
-    }
+    for (size_t n = 0; n < (size_t)a->N; n++)
+        if (a->dtype == F32)
+            row_of(a, F32, io, n);
+        else
+            row_of(a, BF16, io, n);
     return STATUS_OK;
 }

@@ -73,6 +73,12 @@ static inline float quick_exp(float x)
     return x < -87.0f ? 0.0f : p;
 }
 
+/* As exact as a result of that dtype can show: rounding to bf16 hides an error of 1e-5. */
+static inline float vector_exp_for(enum dtype dtype, float x)
+{
+    return dtype == F32 ? vector_exp(x) : quick_exp(x);
+}
+
 /* n elements from element `at` of x, as f32. */
 static inline void vector_load(const void *x, size_t at, enum dtype dtype, size_t n, float *to)
 {
