@@ -32,17 +32,20 @@ struct plan {
     enum panel_kind kind;
     size_t keys, queries, widths; /* panels along S, T and K */
     size_t step;                  /* bytes */
+    struct panel_form left, right;
 };
 
 static struct plan plan_of(const struct attention *a)
 {
     enum panel_kind kind = a->dtype == BF16 ? KERNEL(panel_kind)() : FLOATS;
-    return (struct plan){a,
-                         kind,
-                         panels_of((size_t)a->S),
-                         panels_of((size_t)a->T),
-                         panels_of((size_t)a->K),
-                         panel_step_bytes(kind)};
+    return (struct plan){.a = a,
+                         .kind = kind,
+                         .keys = panels_of((size_t)a->S),
+                         .queries = panels_of((size_t)a->T),
+                         .widths = panels_of((size_t)a->K),
+                         .step = panel_step_bytes(kind),
+                         .left = {.kind = kind},
+                         .right = {.kind = kind, .right = true}};
 }
 
 static size_t heads_each(const struct attention *a) { return (size_t)a->H / (size_t)a->G; }
@@ -266,8 +269,8 @@ static void pack_row(const struct plan *p, const struct attention_fwd *io, const
         size_t at = b * S * a->kv_stride + g * (size_t)a->K;
         struct lines k = rows(a, io->k_BSGK, at, a->kv_stride, S, false);
         struct lines v = rows(a, io->v_BSGK, at, a->kv_stride, S, true);
-        KERNEL(panel_pack)(&k, p->kind, false, 0, p->keys, to->keys + g * head);
-        KERNEL(panel_pack)(&v, p->kind, false, 0, p->widths, to->values + g * head);
+        KERNEL(panel_pack)(&k, p->left, 0, p->keys, to->keys + g * head);
+        KERNEL(panel_pack)(&v, p->left, 0, p->widths, to->values + g * head);
     }
 }
 
@@ -283,7 +286,7 @@ static void attend(const struct plan *p, const struct attention_fwd *io, const s
     struct lines q =
         rows(a, io->q_BTHK, (b * T + first) * a->q_stride + h * K, a->q_stride, count, false);
     look(a, io->start_BT, io->end_BT, b, first, &s);
-    KERNEL(panel_pack)(&q, p->kind, true, 0, 1, f.queries);
+    KERNEL(panel_pack)(&q, p->right, 0, 1, f.queries);
     for (size_t k = (size_t)s.some_begin / PANEL; k * PANEL < (size_t)s.some_end; k += GROUP)
         meet(p, &f, &s, kv->keys + head, kv->values + head, k,
              least(GROUP, panels_of((size_t)s.some_end) - k));
@@ -405,8 +408,8 @@ static void take_queries(const struct plan *p, const struct attention_bwd *io, s
         struct lines q = rows(a, io->q_BTHK, q_at, a->q_stride, count, across);
         struct lines d = rows(a, io->dout_BTHK, o_at, o_stride, count, across);
         size_t lines = across ? p->widths : panels;
-        KERNEL(panel_pack)(&q, p->kind, true, 0, lines, across ? w->queries_turned : w->queries);
-        KERNEL(panel_pack)(&d, p->kind, true, 0, lines, across ? w->dout_turned : w->dout);
+        KERNEL(panel_pack)(&q, p->right, 0, lines, across ? w->queries_turned : w->queries);
+        KERNEL(panel_pack)(&d, p->right, 0, lines, across ? w->dout_turned : w->dout);
     }
     for (size_t i = 0; i < panels * PANEL; i++) {
         bool there = i < count;
@@ -549,9 +552,9 @@ static void head_backward(const struct plan *p, const struct attention_bwd *io, 
     struct lines k = rows(a, io->k_BSGK, at, a->kv_stride, S, false);
     struct lines turned = rows(a, io->k_BSGK, at, a->kv_stride, S, true);
     struct lines v = rows(a, io->v_BSGK, at, a->kv_stride, S, false);
-    KERNEL(panel_pack)(&k, p->kind, false, 0, p->keys, w.keys);
-    KERNEL(panel_pack)(&turned, p->kind, false, 0, p->widths, w.keys_turned);
-    KERNEL(panel_pack)(&v, p->kind, false, 0, p->keys, w.values);
+    KERNEL(panel_pack)(&k, p->left, 0, p->keys, w.keys);
+    KERNEL(panel_pack)(&turned, p->left, 0, p->widths, w.keys_turned);
+    KERNEL(panel_pack)(&v, p->left, 0, p->keys, w.values);
     memset(w.dkeys, 0, 2 * p->keys * p->widths * SUMS * sizeof *w.dkeys); /* and dvalues */
     for (size_t e = 0; e < heads_each(a); e++)
         for (size_t first = 0; first < (size_t)a->T; first += GROUP * PANEL)

@@ -124,11 +124,13 @@ static void multiply_slices(const struct work *w, size_t first_row, size_t first
 static void pack(const struct work *w, const struct lines *l, bool right, size_t first,
                  size_t count, char *to)
 {
+    struct panel_form form = {.kind = w->kind, .right = right, .stream = true};
 #pragma omp for schedule(static)
     for (size_t i = 0; i < count; i += GROUP) {
         size_t end = least(i + GROUP, count), at = i;
         while (!right && at < end && in_place(w, first + at)) at++;
-        KERNEL(panel_pack)(l, w->kind, right, first + at, end - at, to + at * w->panel_bytes);
+        KERNEL(panel_pack)(l, form, first + at, end - at, to + at * w->panel_bytes);
+        vector_stream_end();
     }
 }
 

@@ -34,9 +34,15 @@ struct lines {
     bool across;
 };
 
-/* Panels `first`, and count - 1 more, of the lines to `to`; right panels hold columns of B. */
-void KERNEL(panel_pack)(const struct lines *l, enum panel_kind kind, bool right, size_t first,
-                        size_t count, void *to);
+/* right: columns of B.  stream: written past the caches, for much that is read later; such panels
+ * lie on multiples of 64 bytes, and vector_stream_end comes before others read them. */
+struct panel_form {
+    enum panel_kind kind;
+    bool right, stream;
+};
+/* Panels `first`, and count - 1 more, of the lines to `to`. */
+void KERNEL(panel_pack)(const struct lines *l, struct panel_form form, size_t first, size_t count,
+                        void *to);
 
 /* Where a panel of rows lies: packed, or as pairs in a matrix whose lines do not run across.
  * Bytes from a row to the next, from the 16th row to the 17th's half, from a step to the next. */

@@ -4,6 +4,7 @@
  * of memory and, where lines run the other way than the panel wants them, turned in registers. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/panel.h"
+#include "backends/cpu/kernels/vector.h"
 
 #include <string.h>
 
@@ -81,9 +82,9 @@ static void read_pairs_across(const struct lines *l, size_t line, size_t k,
 }
 
 /* Rows of A, or columns of B, that run the other way than pairs want them are turned. */
-static void pack_pairs(const struct lines *l, bool right, size_t line, size_t k, void *to)
+static void pack_pairs(const struct lines *l, bool right, size_t line, size_t k,
+                       uint32_t words[2][SIDE][SIDE])
 {
-    uint32_t(*words)[SIDE][SIDE] = to;
     if (l->across)
         read_pairs_across(l, line, k, words);
     else
@@ -123,18 +124,29 @@ static void pack_floats(const struct lines *l, size_t line, size_t k, char *to)
         }
 }
 
-void KERNEL(panel_pack)(const struct lines *l, enum panel_kind kind, bool right, size_t first,
-                        size_t count, void *to)
+static void pack_step(const struct lines *l, struct panel_form form, size_t line, size_t k,
+                      void *to)
 {
-    size_t steps = panels_of(l->K), bytes = panel_step_bytes(kind);
+    if (form.kind == FLOATS) {
+        pack_floats(l, line, k, to);
+    } else if (!form.stream) {
+        pack_pairs(l, form.right, line, k, to);
+    } else {
+        uint32_t words[2][SIDE][SIDE] __attribute__((aligned(64)));
+        pack_pairs(l, form.right, line, k, words);
+        for (size_t at = 0; at < sizeof words; at += 64)
+            vector_stream_line((char *)to + at, (const char *)words + at);
+    }
+}
+
+void KERNEL(panel_pack)(const struct lines *l, struct panel_form form, size_t first, size_t count,
+                        void *to)
+{
+    size_t steps = panels_of(l->K), bytes = panel_step_bytes(form.kind);
     for (size_t step = 0; step < steps; step++) /* panels inside: they share the rows' pages */
-        for (size_t i = 0; i < count; i++) {
-            char *here = (char *)to + (i * steps + step) * bytes;
-            if (kind == PAIRS)
-                pack_pairs(l, right, (first + i) * PANEL, step * PANEL, here);
-            else
-                pack_floats(l, (first + i) * PANEL, step * PANEL, here);
-        }
+        for (size_t i = 0; i < count; i++)
+            pack_step(l, form, (first + i) * PANEL, step * PANEL,
+                      (char *)to + (i * steps + step) * bytes);
 }
 
 void KERNEL(panel_turn)(float *sums)

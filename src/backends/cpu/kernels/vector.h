@@ -103,20 +103,26 @@ static inline void vector_store(void *x, size_t at, enum dtype dtype, size_t n, 
 /* Whether a line of the cache, of 64 bytes, begins at x. */
 static inline bool vector_is_line(const void *x) { return (uintptr_t)x % 64 == 0; }
 
-/* 32 numbers to the line at `to`, past the caches: for what is not read again soon and would be
- * read from memory only to be overwritten.  vector_stream_end before others may read it. */
-static inline void vector_stream(bf16 *to, const float *from)
+/* A line to another, past the caches: for what is not read again soon and would be read from
+ * memory only to be overwritten.  vector_stream_end before others may read it. */
+static inline void vector_stream_line(void *to, const void *line)
 {
-    bf16 line[32] __attribute__((aligned(64)));
-    vector_store(line, 0, BF16, 32, from);
 #if defined(__AVX512F__)
-    _mm512_stream_si512((void *)to, _mm512_load_si512(line));
+    _mm512_stream_si512(to, _mm512_load_si512(line));
 #elif defined(__AVX__)
     for (int i = 0; i < 2; i++)
         _mm256_stream_si256((__m256i *)to + i, _mm256_load_si256((const __m256i *)line + i));
 #else
-    memcpy(to, line, sizeof line);
+    memcpy(to, line, 64);
 #endif
+}
+
+/* 32 numbers as a line. */
+static inline void vector_stream(bf16 *to, const float *from)
+{
+    bf16 line[32] __attribute__((aligned(64)));
+    vector_store(line, 0, BF16, 32, from);
+    vector_stream_line(to, line);
 }
 
 static inline void vector_stream_end(void)

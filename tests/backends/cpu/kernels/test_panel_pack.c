@@ -24,18 +24,19 @@ static void check(panel_pack *pack, size_t size, size_t K, int how)
 {
     enum panel_kind kind = how & 1 ? PAIRS : FLOATS;
     bool right = how & 2, across = how & 4;
+    struct panel_form form = {kind, right, how & 8};
     size_t bytes = panels_of(K) * panel_step_bytes(kind);
     bf16 *x = heap(size * K * sizeof *x);
     for (size_t i = 0; i < size; i++)
         for (size_t k = 0; k < K; k++)
             x[across ? k * size + i : i * K + k] = (bf16)(0x3000 + i * 131 + k);
-    void *panels = heap(panels_of(size) * bytes);
+    char *panels = aligned_alloc(64, panels_of(size) * bytes);
     memset(panels, 0x55, panels_of(size) * bytes);
     struct lines l = {x, BF16, size, K, across ? size : K, across};
-    pack(&l, kind, right, 0, 1, panels);
-    pack(&l, kind, right, 1, panels_of(size) - 1, (char *)panels + bytes);
+    pack(&l, form, 0, 1, panels);
+    pack(&l, form, 1, panels_of(size) - 1, panels + bytes);
     for (size_t p = 0; p < panels_of(size); p++) {
-        const void *panel = (const char *)panels + p * bytes;
+        const void *panel = panels + p * bytes;
         for (size_t i = 0; i < PANEL; i++)
             for (size_t k = 0; k < panels_of(K) * PANEL; k++) {
                 size_t line = p * PANEL + i;
@@ -50,7 +51,7 @@ TEST(panels_hold_each_element_at_its_place_and_zeros_past_the_end)
 {
     static const size_t sizes[][2] = {{1, 1}, {16, 32}, {32, 32}, {33, 65}, {70, 31}, {64, 96}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        for (int how = 0; how < 8; how++) {
+        for (int how = 0; how < 16; how++) {
 #define X(set)                                                                                     \
     if (cpu_set_runs(&set##_set)) check(set##_panel_pack, sizes[i][0], sizes[i][1], how);
             CPU_SETS(X)
