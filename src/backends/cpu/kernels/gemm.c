@@ -16,9 +16,9 @@
 enum {
     SLICE_BYTES = 32 << 20,
 #if defined(TILES)
-    STEPS = 24, /* of 32 along K that are multiplied at once */
+    NEAR_BYTES = 48 << 10, /* of a panel that is multiplied at once */
 #else
-    STEPS = 12,
+    NEAR_BYTES = 24 << 10,
 #endif
     GROUP = 4, /* panels that are packed together */
     BLOCK = 8, /* panels a side of a block of C */
@@ -108,7 +108,7 @@ static void multiply_slices(const struct work *w, size_t first_row, size_t first
 {
     size_t across = (a_count + w->blocks - 1) / w->blocks;
     size_t count = across * ((b_count + w->blocks - 1) / w->blocks);
-    size_t pieces = (w->steps + STEPS - 1) / STEPS;
+    size_t steps = NEAR_BYTES / panel_step_bytes(w->kind), pieces = (w->steps + steps - 1) / steps;
 #pragma omp for schedule(dynamic)
     for (size_t n = 0; n < count; n++) {
         struct block k = {.a = n % across * w->blocks, .b = n / across * w->blocks};

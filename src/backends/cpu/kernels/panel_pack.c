@@ -127,26 +127,25 @@ static void pack_floats(const struct lines *l, size_t line, size_t k, char *to)
 static void pack_step(const struct lines *l, struct panel_form form, size_t line, size_t k,
                       void *to)
 {
-    if (form.kind == FLOATS) {
+    if (form.kind == FLOATS)
         pack_floats(l, line, k, to);
-    } else if (!form.stream) {
+    else
         pack_pairs(l, form.right, line, k, to);
-    } else {
-        uint32_t words[2][SIDE][SIDE] __attribute__((aligned(64)));
-        pack_pairs(l, form.right, line, k, words);
-        for (size_t at = 0; at < sizeof words; at += 64)
-            vector_stream_line((char *)to + at, (const char *)words + at);
-    }
 }
 
 void KERNEL(panel_pack)(const struct lines *l, struct panel_form form, size_t first, size_t count,
                         void *to)
 {
     size_t steps = panels_of(l->K), bytes = panel_step_bytes(form.kind);
+    float near[PANEL * PANEL] __attribute__((aligned(64))); /* a step of either kind */
     for (size_t step = 0; step < steps; step++) /* panels inside: they share the rows' pages */
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
+            char *here = (char *)to + (i * steps + step) * bytes;
             pack_step(l, form, (first + i) * PANEL, step * PANEL,
-                      (char *)to + (i * steps + step) * bytes);
+                      form.stream ? near : (void *)here);
+            for (size_t at = 0; form.stream && at < bytes; at += 64)
+                vector_stream_line(here + at, (const char *)near + at);
+        }
 }
 
 void KERNEL(panel_turn)(float *sums)
