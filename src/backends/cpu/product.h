@@ -1,4 +1,4 @@
-/* product.h (cpu) -- matrix products by oneDNN, for every instruction set it knows.
+/* product.h (cpu) -- matrix products of f32 by oneDNN, for every instruction set it knows.
  *
  * A product is compiled once for its kind and sizes and kept by the queue, so after the first call
  * (or a measuring pass) nothing is allocated. */
@@ -17,7 +17,7 @@ struct product_shape {
     enum dtype dtype, out;
     bool transpose_a, transpose_b, accumulate;
 };
-/* DEVICE: oneDNN has no such product here. */
+/* dtype and out are F32.  DEVICE: oneDNN has no such product here. */
 enum status product_multiply(const struct product_shape *s, const void *a, const void *b, void *c,
                              struct queue *on);
 /* "2.6.3": oneDNN's. */
