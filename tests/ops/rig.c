@@ -32,7 +32,7 @@ struct queue *rig_queue(void)
     return queue;
 }
 
-void rig_measure(bool measuring)
+void rig_measuring(bool measuring)
 {
     struct queue *on = rig_queue();
     size_t bytes = on->scratch.peak;

@@ -24,12 +24,12 @@ struct queue *rig_queue(void);
 /* Runs a call on a measuring queue, gives the queue the scratch it asked for, runs it. */
 #define RIG_RUN(call)                                                                              \
     do {                                                                                           \
-        rig_measure(true);                                                                         \
+        rig_measuring(true);                                                                       \
         CHECK_STATUS(OK, call);                                                                    \
-        rig_measure(false);                                                                        \
+        rig_measuring(false);                                                                      \
         CHECK_STATUS(OK, call);                                                                    \
     } while (0)
-void rig_measure(bool measuring);
+void rig_measuring(bool measuring);
 
 /* n numbers of about unit size, a function of `seed`; rounded to bf16 where that is the dtype. */
 void *rig_random(uint64_t seed, size_t n, enum dtype dtype);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/rig.h"
+#include "ops/rig.h"
 
-#include "backends/cpu/sets.h"
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
 
@@ -90,8 +90,5 @@ static void check_logits(const struct ops *ops)
     free(path);
 }
 
-TEST(a_folder_of_transformers_has_the_logits_it_has_there)
-{
-    check_logits(&ops_cpu_reference);
-    check_logits(&cpu_set_best()->ops);
-}
+TEST(a_folder_of_transformers_has_the_logits_it_has_there) { check_logits(&ops_cpu_reference); }
+OPS_TEST(and_so_it_has_with_the_kernels_of_every_set) { check_logits(rig_fast()); }

@@ -18,9 +18,9 @@ static void check(int M, int N, int K, int how)
                 *sum += a[s.transpose_a ? k * M + i : i * K + k] *
                         b[s.transpose_b ? j * K + k : k * N + j];
         }
-    rig_measure(true);
+    rig_measuring(true);
     CHECK_STATUS(OK, product_multiply(&s, a, b, c, rig_queue()));
-    rig_measure(false);
+    rig_measuring(false);
     CHECK_STATUS(OK, product_multiply(&s, a, b, c, rig_queue()));
     RIG_CLOSE(c, want, c_n, F32);
     free(a), free(b), free(c), free(want);
