@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
-#include "ops/update.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,13 +40,12 @@ static enum status open_config(struct loaded *l, const char *const *settings, in
 static enum status load_weights(struct loaded *l, const struct model_shape *shape, int max_tokens)
 {
     bool f32 = !strcmp(l->config.training.mixed_precision_param, "float32");
-    struct arena temporary = {0};
-    enum status st = STATUS_OK;
     struct model *m = &l->model;
+    void *weights = NULL;
     for (int pass = 0; pass < 2; pass++) { /* measure, then take */
         TRY(model_init(m, shape, max_tokens, &l->run));
         size_t n = m->layout.elements;
-        void *weights = arena_take(&l->run, n, dtype_bytes(f32 ? F32 : BF16));
+        weights = arena_take(&l->run, n, dtype_bytes(f32 ? F32 : BF16));
         if (l->run.overflow) FAIL(DATA, "%s: the model fits into no memory", l->folder);
         m->weights = weights;
         if (pass) break;
@@ -57,23 +55,8 @@ static enum status load_weights(struct loaded *l, const struct model_shape *shap
     }
     m->ops = l->machine.ops, m->plan = l->machine.plan, m->on = l->machine.on;
     m->dtype = f32 ? F32 : BF16;
-    float *masters = (float *)(uintptr_t)m->weights;
-    if (!f32) {
-        TRY(arena_init(&temporary, m->layout.elements * sizeof(float) + ARENA_ALIGN));
-        masters = arena_take(&temporary, m->layout.elements, sizeof(float));
-    }
-    struct checkpoint_state state = {.shape = &m->shape, .layout = &m->layout, .weights = masters};
-    struct checkpoint_found found = {0};
-    TRY_OUT(checkpoint_load(l->folder, &state, &(struct option_list){0}, &found));
-    if (!f32) {
-        struct cast all = {.n = m->layout.elements, .to = BF16};
-        struct cast_io io = {masters, (void *)(uintptr_t)m->weights};
-        TRY_OUT(cast(m->ops, &all, &io, m->on));
-    }
-out:
-    json_free(found.state);
-    arena_release(&temporary);
-    return st;
+    TRY(checkpoint_load_weights(l->folder, &m->shape, &m->layout, m->dtype, weights));
+    return STATUS_OK;
 }
 
 enum status loaded_open(struct loaded *l, const char *path, const char *tokenizer,

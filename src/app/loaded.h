@@ -1,7 +1,6 @@
 /* loaded.h -- a trained model opened for eval and generate: weights, tokenizer, machine.
  *
- * Memory   Weights stand in one arena in the computing dtype; f32 copies of them only while loading
- *          into bf16. */
+ * Memory   Weights stand in one arena in the computing dtype, and are read into it as such. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -191,6 +191,14 @@ void file_map_close(struct file_map *m)
     *m = (struct file_map){0};
 }
 
+void file_map_forget(const struct file_map *m, uint64_t begin, uint64_t end)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t first = (begin + page - 1) / page * page, last = end / page * page;
+    if (end > m->size || first >= last) return;
+    madvise((void *)(uintptr_t)(m->data + first), last - first, MADV_DONTNEED);
+}
+
 static int by_bytes(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);

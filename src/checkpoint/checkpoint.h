@@ -17,6 +17,7 @@
 #include "checkpoint/checkpoint_config.h"
 #include "formats/safetensors.h"
 #include "model/params.h"
+#include "tensor/dtype.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdbool.h>
@@ -82,6 +83,11 @@ struct checkpoint_found {
  * heads; another rotary embedding or epsilon is warned about. */
 enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
                             const struct option_list *exclude, struct checkpoint_found *found);
+
+/* The weights alone, as numbers of `dtype`, from the same folders with the same errors.  MEMORY:
+ * nothing beside `weights` that grows with the model. */
+enum status checkpoint_load_weights(const char *folder, const struct model_shape *shape,
+                                    const struct layout *l, enum dtype dtype, void *weights);
 
 /* Reads every byte: sizes, checksums, safetensors structure. */
 enum status checkpoint_verify(const char *folder);

@@ -29,7 +29,7 @@ static enum status read_tensor(void *context, const struct tensor_place *t, cons
     const struct origin *o = context;
     char name[160];
     tensor_place_name(t, true, name);
-    TRY(model_files_read(&o->files, t, name, o->tensor));
+    TRY(model_files_read(&o->files, t, name, F32, o->tensor));
     *values = o->tensor;
     return STATUS_OK;
 }

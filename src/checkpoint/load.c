@@ -65,14 +65,16 @@ static bool is_excluded(const struct option_list *exclude, const char *name)
 }
 
 static enum status load_flat(const struct model_files *files, const struct layout *l,
-                             const char *suffix, const struct option_list *exclude, float *flat)
+                             const char *suffix, const struct option_list *exclude,
+                             enum dtype dtype, void *flat)
 {
     for (int i = 0; i < l->num_tensors; i++) {
         char stem[96], name[160];
         tensor_place_name(&l->tensors[i], true, stem);
         if (is_excluded(exclude, stem)) continue;
         snprintf(name, sizeof name, "%s%s", stem, suffix);
-        TRY(model_files_read(files, &l->tensors[i], name, flat + l->tensors[i].offset));
+        char *to = (char *)flat + l->tensors[i].offset * dtype_bytes(dtype);
+        TRY(model_files_read(files, &l->tensors[i], name, dtype, to));
     }
     return STATUS_OK;
 }
@@ -80,8 +82,8 @@ static enum status load_flat(const struct model_files *files, const struct layou
 static enum status load_moments(const struct model_files *files, const struct checkpoint_state *s,
                                 const struct option_list *exclude)
 {
-    TRY(load_flat(files, s->layout, ".exp_avg", exclude, s->exp_avg));
-    TRY(load_flat(files, s->layout, ".exp_avg_sq", exclude, s->exp_avg_sq));
+    TRY(load_flat(files, s->layout, ".exp_avg", exclude, F32, s->exp_avg));
+    TRY(load_flat(files, s->layout, ".exp_avg_sq", exclude, F32, s->exp_avg_sq));
     return STATUS_OK;
 }
 
@@ -155,7 +157,7 @@ enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
     TRY(checkpoint_origin(folder, &ours));
     TRY_OUT(model_files_open(&files, folder));
     TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
-    TRY_OUT(load_flat(&files, state->layout, "", exclude, state->weights));
+    TRY_OUT(load_flat(&files, state->layout, "", exclude, F32, state->weights));
     TRY_OUT(compare_shapes(folder, state->shape));
     if (!ours) goto out;
     TRY_OUT(load_state(folder, found));
@@ -169,6 +171,21 @@ out:
         *found = (struct checkpoint_found){0};
     }
     model_files_close(&moments);
+    model_files_close(&files);
+    return st;
+}
+
+enum status checkpoint_load_weights(const char *folder, const struct model_shape *shape,
+                                    const struct layout *l, enum dtype dtype, void *weights)
+{
+    struct model_files files = {0};
+    enum status st = STATUS_OK;
+    TRY(checkpoint_origin(folder, &(bool){false}));
+    TRY_OUT(model_files_open(&files, folder));
+    TRY_OUT(model_files_check(&files, l, shape->tied));
+    TRY_OUT(load_flat(&files, l, "", NULL, dtype, weights));
+    TRY_OUT(compare_shapes(folder, shape));
+out:
     model_files_close(&files);
     return st;
 }

@@ -105,7 +105,7 @@ const struct safetensors_tensor *model_files_find(const struct model_files *m, c
 }
 
 enum status model_files_read(const struct model_files *m, const struct tensor_place *t,
-                             const char *name, float *out)
+                             const char *name, enum dtype dtype, void *out)
 {
     const struct safetensors *file;
     const struct safetensors_tensor *have = model_files_find(m, name, &file);
@@ -117,7 +117,9 @@ enum status model_files_read(const struct model_files *m, const struct tensor_pl
         FAIL(DATA, "%s: tensor %s is [%lld, %lld], the model's is [%lld, %lld]", file->path, name,
              (long long)have->shape[0], (long long)(have->num_dims > 1 ? have->shape[1] : 1),
              (long long)t->rows, (long long)t->columns);
-    TRY(safetensors_read_f32(file, have, out));
+    TRY(dtype == F32 ? safetensors_read_f32(file, have, out)
+                     : safetensors_read_bf16(file, have, out));
+    file_map_forget(&file->map, file->data + have->begin, file->data + have->end);
     return STATUS_OK;
 }
 

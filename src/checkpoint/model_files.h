@@ -7,6 +7,7 @@
 
 #include "formats/safetensors.h"
 #include "model/params.h"
+#include "tensor/dtype.h"
 
 struct model_files {
     char *folder; /* owned */
@@ -23,8 +24,9 @@ void model_files_close(struct model_files *m);
 const struct safetensors_tensor *model_files_find(const struct model_files *m, const char *name,
                                                   const struct safetensors **file);
 
-/* The tensor of that name as f32; t says which shape it must have.  DATA: missing, or another. */
+/* The tensor of that name, as numbers of `dtype`; t says which shape it must have.  DATA: missing,
+ * or another.  MEMORY: what was read leaves the mapping. */
 enum status model_files_read(const struct model_files *m, const struct tensor_place *t,
-                             const char *name, float *out);
+                             const char *name, enum dtype dtype, void *out);
 /* Nothing the model lacks may be dropped in silence.  DATA: a tensor the layout does not have. */
 enum status model_files_check(const struct model_files *m, const struct layout *l, bool tied);

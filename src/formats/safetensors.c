@@ -241,6 +241,21 @@ enum status safetensors_read_f32(const struct safetensors *s, const struct safet
     return STATUS_OK;
 }
 
+enum status safetensors_read_bf16(const struct safetensors *s, const struct safetensors_tensor *t,
+                                  uint16_t *out)
+{
+    enum { PIECE = 4096 };
+    float piece[PIECE];
+    if (t->dtype == SAFETENSORS_BF16 && t->elements)
+        memcpy(out, s->map.data + s->data + t->begin, t->elements * sizeof *out);
+    for (uint64_t at = 0; t->dtype != SAFETENSORS_BF16 && at < t->elements; at += PIECE) {
+        uint64_t left = t->elements - at, n = left < PIECE ? left : PIECE;
+        TRY(safetensors_read_part(s, t, at, n, piece));
+        safetensors_convert(piece, n, SAFETENSORS_BF16, out + at);
+    }
+    return STATUS_OK;
+}
+
 int safetensors_by_name(const void *a, const void *b)
 {
     const struct safetensors_tensor *x = a, *y = b;

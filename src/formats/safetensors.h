@@ -77,9 +77,12 @@ void safetensors_close(struct safetensors *s);
 enum status safetensors_parse(struct safetensors *s, const unsigned char *bytes, uint64_t size);
 
 const struct safetensors_tensor *safetensors_find(const struct safetensors *s, const char *name);
-/* The whole tensor as f32.  UNSUPPORTED: its numbers are not F32, BF16, F16 or F64. */
+/* The whole tensor as f32, or as bf16, whose numbers stay as they are where they are BF16 already.
+ * UNSUPPORTED: its numbers are not F32, BF16, F16 or F64. */
 enum status safetensors_read_f32(const struct safetensors *s, const struct safetensors_tensor *t,
                                  float *out);
+enum status safetensors_read_bf16(const struct safetensors *s, const struct safetensors_tensor *t,
+                                  uint16_t *out);
 /* `count` of its numbers from `first` on, which it must have. */
 enum status safetensors_read_part(const struct safetensors *s, const struct safetensors_tensor *t,
                                   uint64_t first, uint64_t count, float *out);

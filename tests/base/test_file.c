@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "base/file.h"
+#include "metrics/memory.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -108,6 +109,25 @@ TEST(file_map_shows_the_bytes_and_an_empty_file_has_none)
     CHECK(!map.data && !map.size);
     file_map_close(&map);
     free(path);
+}
+
+TEST(file_map_that_is_forgotten_is_read_again_when_touched)
+{
+    enum { SIZE = 5 << 20 };
+    char *path = in_folder("f"), *bytes = heap(SIZE);
+    struct file_map map;
+    for (int i = 0; i < SIZE; i++) bytes[i] = (char)(i % 251);
+    CHECK_STATUS(OK, file_write(path, bytes, SIZE));
+    CHECK_STATUS(OK, file_map_open(&map, path));
+    CHECK(!memcmp(map.data, bytes, SIZE));
+    int64_t before = memory_resident_bytes();
+    file_map_forget(&map, 1, SIZE - 1);
+    CHECK(before - memory_resident_bytes() > SIZE / 2);
+    CHECK(!memcmp(map.data, bytes, SIZE));
+    file_map_forget(&map, SIZE, SIZE + 4096); /* none of it */
+    file_map_close(&map);
+    file_map_forget(&map, 0, 0);
+    free(path), free(bytes);
 }
 
 TEST(file_patterns_give_sorted_paths)

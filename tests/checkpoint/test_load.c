@@ -215,6 +215,27 @@ TEST(a_plain_hugging_face_folder_is_loaded_without_a_manifest)
     saved_close(&s);
 }
 
+TEST(weights_alone_are_loaded_in_the_type_they_are_computed_with)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *step = test_path(saved_folder(&s, STEPS(3)), "step-3");
+    float *single = heap(s.layout.elements * sizeof *single);
+    bf16 *half = heap(s.layout.elements * sizeof *half);
+    CHECK_STATUS(OK, checkpoint_load_weights(step, &s.shape, &s.layout, F32, single));
+    CHECK_STATUS(OK, checkpoint_load_weights(step, &s.shape, &s.layout, BF16, half));
+    CHECK(same_tensors(&s.layout, single, s.weights));
+    for (int i = 0; i < s.layout.num_tensors; i++) {
+        const struct tensor_place *t = &s.layout.tensors[i];
+        for (size_t j = t->offset; j < t->offset + t->elements; j++)
+            CHECK(half[j] == bf16_from_f32(s.weights[j]));
+    }
+    flip(test_path(step, "model-00001-of-00001.safetensors"), 4000, 1);
+    CHECK_STATUS(DATA, checkpoint_load_weights(step, &s.shape, &s.layout, BF16, half));
+    free(single), free(half);
+    saved_close(&s);
+}
+
 TEST(excluded_tensors_and_parts_stay_as_they_are)
 {
     struct saved s;

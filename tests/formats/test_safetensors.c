@@ -193,8 +193,9 @@ TEST(safetensors_dtypes_have_their_names_and_sizes)
     CHECK(!safetensors_dtype_find("f32", &d) && !safetensors_dtype_find("", &d));
 }
 
-/* One tensor of these bits as a file, read back as f32. */
-static void read_back(enum safetensors_dtype dtype, const void *bytes, size_t n, float *out)
+/* One tensor of these bits as a file, read back as f32, and as bf16. */
+static void read_back_both(enum safetensors_dtype dtype, const void *bytes, size_t n, float *out,
+                           uint16_t *brain)
 {
     struct safetensors_tensor t = {.name = (char *)(uintptr_t) "w", .dtype = dtype, .num_dims = 1};
     struct text file = {0};
@@ -208,9 +209,15 @@ static void read_back(enum safetensors_dtype dtype, const void *bytes, size_t n,
     CHECK_STATUS(OK, file_write(path, file.data, file.len));
     CHECK_STATUS(OK, safetensors_open(&s, path));
     CHECK(s.count == 1 && s.tensors[0].dtype == dtype && s.data % 8 == 0);
-    CHECK_STATUS(OK, safetensors_read_f32(&s, &s.tensors[0], out));
+    if (out) CHECK_STATUS(OK, safetensors_read_f32(&s, &s.tensors[0], out));
+    if (brain) CHECK_STATUS(OK, safetensors_read_bf16(&s, &s.tensors[0], brain));
     safetensors_close(&s);
     text_release(&file);
+}
+
+static void read_back(enum safetensors_dtype dtype, const void *bytes, size_t n, float *out)
+{
+    read_back_both(dtype, bytes, n, out, NULL);
 }
 
 static uint32_t bits_of(float x)
@@ -236,6 +243,25 @@ TEST(safetensors_numbers_of_each_width_come_back_as_f32)
     read_back(SAFETENSORS_F16, half, 6, got);
     CHECK(got[0] == 1 && got[1] == 0x1p-24f && got[2] == -65504 && isinf(got[3]));
     CHECK(got[4] == -1023 * 0x1p-24f && isnan(got[5]));
+}
+
+TEST(safetensors_numbers_come_back_as_bf16_rounded_or_as_they_are)
+{
+    enum { N = 10001 }; /* more than is converted at a time */
+    static const uint16_t brain[] = {0x3f80, 0xc020, 0x0001, 0x7f81}, half[] = {0x3c00, 0xc100};
+    float *x = heap(N * sizeof *x);
+    uint16_t *got = heap(N * sizeof *got), want;
+    for (int i = 0; i < N; i++) x[i] = (float)(i - 5000) * 0.37f;
+    read_back_both(SAFETENSORS_F32, x, N, NULL, got);
+    for (int i = 0; i < N; i++) {
+        safetensors_convert(&x[i], 1, SAFETENSORS_BF16, &want);
+        CHECK(got[i] == want);
+    }
+    read_back_both(SAFETENSORS_BF16, brain, 4, NULL, got);
+    CHECK(!memcmp(got, brain, sizeof brain)); /* a NaN's bits, too */
+    read_back_both(SAFETENSORS_F16, half, 2, NULL, got);
+    CHECK(got[0] == 0x3f80 && got[1] == 0xc020);
+    free(x), free(got);
 }
 
 TEST(safetensors_are_read_in_parts_as_well)
@@ -264,6 +290,7 @@ TEST(safetensors_of_whole_numbers_are_not_read_as_weights)
     CHECK_STATUS(OK, parse_bytes(&t, &s));
     CHECK_STATUS(UNSUPPORTED, safetensors_read_f32(&s, &s.tensors[0], &out));
     CHECK_MESSAGE("tensor n has dtype I64");
+    CHECK_STATUS(UNSUPPORTED, safetensors_read_bf16(&s, &s.tensors[0], (uint16_t[]){0}));
     safetensors_close(&s);
     text_release(&t);
 }
