@@ -91,4 +91,7 @@ static void check_logits(const struct ops *ops)
 }
 
 TEST(a_folder_of_transformers_has_the_logits_it_has_there) { check_logits(&ops_cpu_reference); }
-OPS_TEST(and_so_it_has_with_the_kernels_of_every_set) { check_logits(rig_fast()); }
+OPS_TEST(a_folder_of_transformers_has_them_with_the_kernels_of_every_set)
+{
+    check_logits(rig_fast());
+}
