@@ -8,7 +8,10 @@
  *          depends on the number of threads.
  * Memory   Forward packs the keys and values of one row, once for all its queries.  Backward takes
  *          about 14 (F32: 20) bytes for each element of a head's keys in each thread.
- * Limits   With fewer key/value heads times rows than threads, backward leaves threads idle. */
+ * Limits   With fewer key/value heads times rows than threads, backward leaves threads idle.
+ * Speed    `llamero bench` on Zen 5, two threads, T=1024, K=64, causal: forward 47 %, backward 65 %
+ *          of the bf16 register peak; less where a head's keys and values outgrow the second cache
+ *          (from T=8192).  Not measured on AMX. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.h"
 
