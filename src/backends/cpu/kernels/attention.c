@@ -52,7 +52,6 @@ static struct plan plan_of(const struct attention *a)
 }
 
 static size_t heads_each(const struct attention *a) { return (size_t)a->H / (size_t)a->G; }
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Keys [begin, end) that each query of a panel sees, and that any or every one of them sees. */
 struct sight {
@@ -65,17 +64,15 @@ static void look(const struct attention *a, const int32_t *start, const int32_t 
 {
     s->some_begin = a->S, s->some_end = 0, s->every_begin = 0, s->every_end = a->S;
     for (size_t i = 0; i < PANEL; i++) {
-        int32_t from = 0, to = 0, t = (int32_t)(first + i);
-        if (t < a->T) {
-            size_t at = b * (size_t)a->T + first + i;
-            from = start ? start[at] : 0, to = end ? end[at] : a->S;
-            if (a->causal && to > t + a->S - a->T + 1) to = t + a->S - a->T + 1;
-            if (from < s->some_begin) s->some_begin = from;
-            if (to > s->some_end) s->some_end = to;
+        struct key_range seen = {0, 0};
+        if (first + i < (size_t)a->T) {
+            seen = keys_seen(a, start, end, b, first + i);
+            if (seen.begin < s->some_begin) s->some_begin = seen.begin;
+            if (seen.end > s->some_end) s->some_end = seen.end;
         }
-        s->begin[i] = from, s->end[i] = to;
-        if (from > s->every_begin) s->every_begin = from;
-        if (to < s->every_end) s->every_end = to;
+        s->begin[i] = seen.begin, s->end[i] = seen.end;
+        if (seen.begin > s->every_begin) s->every_begin = seen.begin;
+        if (seen.end < s->every_end) s->every_end = seen.end;
     }
 }
 

@@ -26,16 +26,6 @@ static struct few few_at(const struct attention *a, float *at)
     return (struct few){at, at + all, at + 2 * all, at + 2 * all + (size_t)a->K};
 }
 
-/* Keys [begin, end) that query t of row b sees. */
-static void sees(const struct attention *a, const struct attention_fwd *io, size_t b, size_t t,
-                 size_t *begin, size_t *end)
-{
-    size_t at = b * (size_t)a->T + t, here = t + (size_t)(a->S - a->T) + 1;
-    *begin = io->start_BT ? (size_t)io->start_BT[at] : 0;
-    *end = io->end_BT ? (size_t)io->end_BT[at] : (size_t)a->S;
-    if (a->causal && *end > here) *end = here;
-}
-
 static float dot(const float *x, const float *y, size_t n)
 {
     float sum = 0;
@@ -44,16 +34,19 @@ static float dot(const float *x, const float *y, size_t n)
     return sum;
 }
 
-/* Scores to odds, in place; returns log-sum-exp. */
-static float soften(float *scores, size_t n)
+/* Scores of S keys to odds, in place: 0 for those that are not seen; returns log-sum-exp. */
+static float soften(float *scores, size_t S, struct key_range seen)
 {
+    size_t begin = (size_t)seen.begin, end = (size_t)seen.end;
     float top = -INFINITY, sum = 0;
 #pragma omp simd reduction(max : top)
-    for (size_t i = 0; i < n; i++) top = scores[i] > top ? scores[i] : top;
+    for (size_t i = begin; i < end; i++) top = scores[i] > top ? scores[i] : top;
 #pragma omp simd reduction(+ : sum)
-    for (size_t i = 0; i < n; i++) sum += scores[i] = vector_exp(scores[i] - top);
+    for (size_t i = begin; i < end; i++) sum += scores[i] = vector_exp(scores[i] - top);
     float inverse = 1 / sum;
-    for (size_t i = 0; i < n; i++) scores[i] *= inverse;
+    for (size_t i = begin; i < end; i++) scores[i] *= inverse;
+    memset(scores, 0, begin * sizeof *scores);
+    memset(scores + end, 0, (S - end) * sizeof *scores);
     return top + logf(sum);
 }
 
@@ -61,7 +54,7 @@ static void attend_head(const struct attention *a, const struct attention_fwd *i
                         size_t b, size_t g)
 {
     size_t K = (size_t)a->K, S = (size_t)a->S, T = (size_t)a->T, E = (size_t)(a->H / a->G);
-    size_t keys = b * S * a->kv_stride + g * K, begin, end;
+    size_t keys = b * S * a->kv_stride + g * K;
     for (size_t t = 0; t < T; t++)
         for (size_t e = 0; e < E; e++)
             vector_load(io->q_BTHK, (b * T + t) * a->q_stride + (g * E + e) * K, a->dtype, K,
@@ -73,15 +66,14 @@ static void attend_head(const struct attention *a, const struct attention_fwd *i
     }
     for (size_t n = 0; n < E * T; n++) {
         size_t h = g * E + n % E, t = n / E;
-        sees(a, io, b, t, &begin, &end);
-        io->lse_BHT[(b * (size_t)a->H + h) * T + t] = soften(f.scores + n * S + begin, end - begin);
+        io->lse_BHT[(b * (size_t)a->H + h) * T + t] =
+            soften(f.scores + n * S, S, keys_seen(a, io->start_BT, io->end_BT, b, t));
     }
     memset(f.out, 0, E * T * K * sizeof *f.out);
     for (size_t s = 0; s < S; s++) {
         vector_load(io->v_BSGK, keys + s * a->kv_stride, a->dtype, K, f.row);
         for (size_t n = 0; n < E * T; n++) {
-            sees(a, io, b, n / E, &begin, &end);
-            float odds = s >= begin && s < end ? f.scores[n * S + s] : 0;
+            float odds = f.scores[n * S + s];
             for (size_t k = 0; k < K; k++) f.out[n * K + k] += odds * f.row[k];
         }
     }

@@ -41,8 +41,6 @@ struct work {
     float *sums;                       /* of each thread, BLOCK * BLOCK panels */
 };
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
-
 /* The sums of one pair of panels to their place in C. */
 static void put(const struct work *w, const float *sums, size_t row, size_t column)
 {

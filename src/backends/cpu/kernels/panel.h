@@ -17,6 +17,7 @@ enum { PANEL = 32 }; /* rows or columns of a panel, and k of a step */
 
 enum panel_kind { PAIRS, FLOATS };
 
+static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t panels_of(size_t n) { return (n + PANEL - 1) / PANEL; }
 
 /* Bytes of one step of a panel. */
