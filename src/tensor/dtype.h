@@ -26,6 +26,5 @@ static inline bf16 bf16_from_f32(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (bf16)(bits >> 16 | 0x40);
-    return (bf16)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
+    return (bf16)((x != x ? bits | 0x400000u : bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
 }

@@ -1,4 +1,4 @@
-/* element.h -- one element of a buffer of either dtype, as f32; for the plain loops. */
+/* element.h -- one element of a buffer of either dtype, as f32. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,39 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rope.h"
+#include "backends/cpu/element.h"
 #include "backends/cpu/kernels/kernels.h"
-#include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
-enum { PIECE = 64 }; /* pairs at a time */
-
-static void rotate(const struct rope *a, void *x, size_t low, size_t high, size_t n, const float *c,
-                   const float *s, float sign)
+/* One head of one token; pair j is elements j and J + j. */
+static inline void rotate(const struct rope *a, enum dtype dtype, void *x, size_t at,
+                          const float *cos_J, const float *sin_J)
 {
-    float u[PIECE], v[PIECE], p[PIECE], q[PIECE];
-    vector_load(x, low, a->dtype, n, u);
-    vector_load(x, high, a->dtype, n, v);
-    for (size_t j = 0; j < n; j++) {
-        p[j] = u[j] * c[j] - v[j] * (sign * s[j]);
-        q[j] = v[j] * c[j] + u[j] * (sign * s[j]);
+    size_t J = (size_t)a->K / 2;
+    float sign = a->inverse ? -1 : 1;
+#pragma omp simd
+    for (size_t j = 0; j < J; j++) {
+        float u = element_get(x, at + j, dtype), v = element_get(x, at + J + j, dtype);
+        float c = cos_J[j], s = sign * sin_J[j];
+        element_put(x, at + j, dtype, u * c - v * s);
+        element_put(x, at + J + j, dtype, v * c + u * s);
     }
-    vector_store(x, low, a->dtype, n, p);
-    vector_store(x, high, a->dtype, n, q);
 }
 
 enum status KERNEL(rope)(const struct rope *a, const struct rope_io *io, struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
     size_t J = (size_t)a->K / 2, tokens = (size_t)a->B * (size_t)a->T;
-    float sign = a->inverse ? -1 : 1;
 #pragma omp parallel for schedule(static) num_threads(on->num_threads)
     for (size_t n = 0; n < tokens; n++) {
-        size_t position = ((size_t)a->first + n % (size_t)a->T) * J;
+        size_t position = ((size_t)a->first + n % (size_t)a->T) * J, at = n * a->stride;
+        const float *cos_J = io->cos_TJ + position, *sin_J = io->sin_TJ + position;
         for (size_t h = 0; h < (size_t)a->H; h++)
-            for (size_t j = 0; j < J; j += PIECE) {
-                size_t low = n * a->stride + h * 2 * J + j, left = J - j;
-                rotate(a, io->x_BTHK, low, low + J, left < PIECE ? left : PIECE,
-                       io->cos_TJ + position + j, io->sin_TJ + position + j, sign);
-            }
+            if (a->dtype == F32)
+                rotate(a, F32, io->x_BTHK, at + h * 2 * J, cos_J, sin_J);
+            else
+                rotate(a, BF16, io->x_BTHK, at + h * 2 * J, cos_J, sin_J);
     }
     return STATUS_OK;
 }
