@@ -1,7 +1,8 @@
 /* gemm.c (cpu) -- operands are packed into panels, then threads share out blocks of C.
  *
  * Whole panels of rows that lie as pairs want them are read in place.  Operands are packed in
- * slices of at most SLICE_BYTES, so that working memory is bounded.  Within a block, K is cut so
+ * slices of at most SLICE_BYTES, so that working memory is bounded; sums over more than DEEP steps
+ * are made piece by piece, and wait in f32 for the next piece where C is bf16.  Within a block, K is cut so
  * that a panel of B stays in the first level of the cache while the block's panels of A pass by
  * from the second; sums wait in a buffer of the thread meanwhile.
  *
@@ -24,8 +25,9 @@ enum {
 #else
     NEAR_BYTES = 24 << 10,
 #endif
-    GROUP = 4, /* panels that are packed together */
-    BLOCK = 8, /* panels a side of a block of C */
+    DEEP = 1024, /* steps of K at a time: a slice of panels this deep is several blocks wide */
+    GROUP = 4,   /* panels that are packed together */
+    BLOCK = 8,   /* panels a side of a block of C */
     SUMS = PANEL * PANEL,
 };
 
@@ -35,6 +37,7 @@ struct work {
     enum panel_kind kind;
     struct lines a, b;
     void *c;
+    int num_threads;
     size_t steps, panel_bytes;         /* of a whole panel */
     size_t a_panels, b_panels, blocks; /* in a slice; panels a side of a block */
     char *left, *right;                /* packed slices */
@@ -168,24 +171,56 @@ static size_t slice_panels(size_t panels, size_t panel_bytes)
     return least(panels, fit > BLOCK ? fit : BLOCK);
 }
 
+/* C, or where its sums wait, (+)= the product of k elements of each line from `begin` on. */
+static void multiply_lines(struct work w, size_t begin, size_t end, bool accumulate, void *c,
+                           enum dtype out)
+{
+    struct product_shape s = *w.s;
+    s.K = (int)(end - begin), s.accumulate = accumulate, s.out = out;
+    w.s = &s, w.c = c;
+    w.a.x = (const bf16 *)w.a.x + begin * (w.a.across ? w.a.stride : 1), w.a.K = end - begin;
+    w.b.x = (const bf16 *)w.b.x + begin * (w.b.across ? w.b.stride : 1), w.b.K = end - begin;
+    w.steps = panels_of(end - begin), w.panel_bytes = w.steps * panel_step_bytes(w.kind);
+#pragma omp parallel num_threads(w.num_threads)
+    run(&w);
+}
+
+/* C (+)= the sums that waited. */
+static void finish(const struct product_shape *s, const float *sums, bf16 *c, int num_threads)
+{
+    size_t N = (size_t)s->N;
+#pragma omp parallel for schedule(static) num_threads(num_threads)
+    for (size_t row = 0; row < (size_t)s->M; row++)
+        for (size_t at = row * N; at < row * N + N; at++)
+            c[at] = bf16_from_f32(s->accumulate ? bf16_to_f32(c[at]) + sums[at] : sums[at]);
+}
+
 enum status KERNEL(gemm)(const struct product_shape *s, const bf16 *a, const bf16 *b, void *c,
                          struct queue *on)
 {
     size_t M = (size_t)s->M, N = (size_t)s->N, K = (size_t)s->K, mark = arena_mark(&on->scratch);
-    struct work w = {.s = s, .kind = KERNEL(panel_kind)(), .c = c, .steps = panels_of(K)};
+    size_t steps = panels_of(K), pieces = (steps + DEEP - 1) / DEEP;
+    size_t deepest = (steps + pieces - 1) / pieces;
+    struct work w = {.s = s, .kind = KERNEL(panel_kind)(), .num_threads = on->num_threads};
     w.a = (struct lines){a, BF16, M, K, s->transpose_a ? M : K, s->transpose_a};
     w.b = (struct lines){b, BF16, N, K, s->transpose_b ? K : N, !s->transpose_b};
-    w.panel_bytes = w.steps * panel_step_bytes(w.kind);
-    w.a_panels = slice_panels(panels_of(M), w.panel_bytes);
-    w.b_panels = slice_panels(panels_of(N), w.panel_bytes);
+    size_t panel_bytes = deepest * panel_step_bytes(w.kind);
+    w.a_panels = slice_panels(panels_of(M), panel_bytes);
+    w.b_panels = slice_panels(panels_of(N), panel_bytes);
     w.blocks = block_side(panels_of(M), panels_of(N), on->num_threads);
-    w.left = arena_take(&on->scratch, w.a_panels, w.panel_bytes);
-    w.right = arena_take(&on->scratch, w.b_panels, w.panel_bytes);
+    w.left = arena_take(&on->scratch, w.a_panels, panel_bytes);
+    w.right = arena_take(&on->scratch, w.b_panels, panel_bytes);
     w.sums =
         arena_take(&on->scratch, (size_t)on->num_threads, BLOCK * BLOCK * SUMS * sizeof *w.sums);
+    bool wait = pieces > 1 && s->out == BF16; /* bf16 would round the sums of every piece */
+    float *waiting = wait ? arena_take(&on->scratch, M * N, sizeof *waiting) : NULL;
     arena_reset(&on->scratch, mark);
     if (on->measuring) return STATUS_OK;
-#pragma omp parallel num_threads(on->num_threads)
-    run(&w);
+    for (size_t p = 0; p < pieces; p++) {
+        size_t begin = steps * p / pieces * PANEL, end = least(steps * (p + 1) / pieces * PANEL, K);
+        bool more = p > 0 || (s->accumulate && !wait);
+        multiply_lines(w, begin, end, more, wait ? waiting : c, wait ? F32 : s->out);
+    }
+    if (wait) finish(s, waiting, c, on->num_threads);
     return STATUS_OK;
 }
