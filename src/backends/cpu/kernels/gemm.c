@@ -2,9 +2,9 @@
  *
  * Whole panels of rows that lie as pairs want them are read in place.  Operands are packed in
  * slices of at most SLICE_BYTES, so that working memory is bounded; sums over more than DEEP steps
- * are made piece by piece, and wait in f32 for the next piece where C is bf16.  Within a block, K is cut so
- * that a panel of B stays in the first level of the cache while the block's panels of A pass by
- * from the second; sums wait in a buffer of the thread meanwhile.
+ * are made piece by piece, and wait in f32 for the next piece where C is bf16.  Within a block, K
+ * is cut so that a panel of B stays in the first level of the cache while the block's panels of A
+ * pass by from the second; sums wait in a buffer of the thread meanwhile.
  *
  * Share of the bf16 register peak in `llamero bench` on Zen 5, two threads, the shapes of a 124.7M
  * Llama: forward 80-87 %, gradient of the input 79-86 %, of the weights 70-74 %.  On AMX it has not
