@@ -20,3 +20,19 @@ TEST(self_agrees_with_itself)
     CHECK_STATUS(SHAPE, comm_agree(&c, status_fail(STATUS_SHAPE, "x.c", 1, "mine")));
     CHECK_MESSAGE("mine");
 }
+
+TEST(self_has_its_own_part_and_its_own_sum)
+{
+    struct comm c = comm_self(), part;
+    float x[3] = {1, 2, 3}, own[3] = {0};
+    CHECK_STATUS(OK, comm_split(&c, 7, 0, &part));
+    CHECK(part.rank == 0 && part.size == 1);
+    CHECK(transfer_work_bytes(TRANSFER_reduce_scatter, F32, 3, 1) == 0);
+    CHECK_STATUS(OK, comm_run(&part, &(struct transfer){TRANSFER_all_gather, F32, 3, .x = x}));
+    CHECK_STATUS(OK, comm_run(&part, &(struct transfer){TRANSFER_all_reduce, F32, 3, .x = x}));
+    CHECK_STATUS(OK, comm_run(&part, &(struct transfer){TRANSFER_broadcast, F32, 3, .x = x}));
+    CHECK_STATUS(OK, comm_run(&part, &(struct transfer){TRANSFER_reduce_scatter, F32, 3, .x = x,
+                                                        .own = own}));
+    CHECK(x[0] == 1 && x[2] == 3 && !memcmp(x, own, sizeof x));
+    comm_release(&part);
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks.h"
+
+#include "base/text.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Everything moves as letters, which are copies: nobody ever waits in order to send. */
+struct letter {
+    uint64_t group, number; /* of a collective, or the tag of a message */
+    int from, to;
+    bool message;
+    size_t size;
+    void *bytes;
+    struct letter *next;
+};
+
+struct post {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct letter *letters; /* oldest first */
+    bool failed;            /* a rank has given up: nobody is to wait for it */
+};
+
+struct group {
+    struct post *post;
+    uint64_t id, number; /* of the next collective */
+    struct comm_counts counts;
+};
+
+static void put(const struct comm *c, struct letter l, const void *bytes)
+{
+    struct group *g = c->group;
+    struct letter *kept = heap(sizeof *kept), **end = &g->post->letters;
+    *kept = l;
+    kept->group = g->id, kept->from = c->rank, kept->next = NULL;
+    kept->bytes = heap(l.size + 1);
+    memcpy(kept->bytes, bytes, l.size);
+    pthread_mutex_lock(&g->post->lock);
+    while (*end) end = &(*end)->next;
+    *end = kept;
+    pthread_cond_broadcast(&g->post->changed);
+    pthread_mutex_unlock(&g->post->lock);
+}
+
+/* The letter like l from l.from, of l.size bytes. */
+static enum status take(const struct comm *c, struct letter l, void *bytes)
+{
+    struct group *g = c->group;
+    struct letter *found = NULL;
+    pthread_mutex_lock(&g->post->lock);
+    for (;;) {
+        struct letter **at = &g->post->letters;
+        for (; *at; at = &(*at)->next)
+            if ((*at)->group == g->id && (*at)->number == l.number && (*at)->from == l.from &&
+                (*at)->to == c->rank && (*at)->message == l.message)
+                break;
+        found = *at;
+        if (found) *at = found->next;
+        if (found || g->post->failed) break;
+        pthread_cond_wait(&g->post->changed, &g->post->lock);
+    }
+    pthread_mutex_unlock(&g->post->lock);
+    if (!found) FAIL(COMM, "a rank has given up");
+    bool fits = found->size == l.size;
+    if (fits) memcpy(bytes, found->bytes, l.size);
+    free(found->bytes), free(found);
+    if (!fits) FAIL(COMM, "rank %d sent something else than %zu bytes", l.from, l.size);
+    return STATUS_OK;
+}
+
+static void *part(void *x, int rank, size_t bytes) { return (char *)x + (size_t)rank * bytes; }
+
+/* A part of x to another rank, in the pieces it is summed in. */
+static void put_pieces(const struct transfer *t, struct letter l, size_t begin, size_t count)
+{
+    size_t piece = transfer_piece(count, t->comm->size), each = dtype_bytes(t->dtype);
+    for (size_t at = 0; at < count; at += piece) {
+        l.size = (count - at < piece ? count - at : piece) * each;
+        put(t->comm, l, (char *)t->x + (begin + at) * each);
+    }
+}
+
+static enum status start(const struct comm *c, struct transfer *t)
+{
+    struct group *g = c->group;
+    size_t each = dtype_bytes(t->dtype), bytes = t->count * each, begin;
+    struct letter l = {.number = g->number, .size = bytes};
+    if (t->kind == TRANSFER_send || t->kind == TRANSFER_receive) {
+        l.number = (uint64_t)t->tag, l.message = true, l.to = t->peer;
+        if (t->kind == TRANSFER_send) put(c, l, t->x);
+        return STATUS_OK;
+    }
+    t->under_way = (void *)(uintptr_t)g->number++;
+    for (l.to = 0; l.to < c->size; l.to++) {
+        if (l.to == c->rank) continue;
+        if (t->kind == TRANSFER_all_gather) put(c, l, part(t->x, c->rank, bytes));
+        if (t->kind == TRANSFER_reduce_scatter) put_pieces(t, l, (size_t)l.to * t->count, t->count);
+        if (t->kind == TRANSFER_broadcast && c->rank == t->peer) put(c, l, t->x);
+        if (t->kind == TRANSFER_all_reduce) {
+            size_t count = transfer_share(t->count, c->size, l.to, &begin);
+            put_pieces(t, l, begin, count);
+        }
+    }
+    return STATUS_OK;
+}
+
+/* Every rank's `count` elements for this one, which has `mine`, summed into `out`. */
+static enum status sum(struct transfer *t, struct letter l, char *mine, size_t count, char *out)
+{
+    const struct comm *c = t->comm;
+    size_t piece = transfer_piece(count, c->size), each = dtype_bytes(t->dtype);
+    const void **parts = heap((size_t)c->size * sizeof *parts);
+    enum status st = STATUS_OK;
+    for (size_t at = 0; at < count; at += piece) {
+        size_t n = count - at < piece ? count - at : piece;
+        l.size = n * each;
+        for (l.from = 0; l.from < c->size; l.from++) {
+            bool own = l.from == c->rank;
+            void *to = part(t->work, l.from, l.size);
+            parts[l.from] = own ? mine + at * each : to;
+            if (!own) TRY_OUT(take(c, l, to));
+        }
+        comm_sum(t->dtype, parts, c->size, n, out + at * each);
+    }
+out:
+    free(parts);
+    return st;
+}
+
+static enum status all_reduce(struct transfer *t, struct letter l)
+{
+    const struct comm *c = t->comm;
+    size_t each = dtype_bytes(t->dtype), begin;
+    size_t count = transfer_share(t->count, c->size, c->rank, &begin);
+    char *x = t->x, *mine = x + begin * each;
+    TRY(sum(t, l, mine, count, mine));
+    l.size = count * each;
+    for (l.to = 0; l.to < c->size; l.to++)
+        if (l.to != c->rank) put(c, l, mine);
+    for (l.from = 0; l.from < c->size; l.from++) {
+        l.size = transfer_share(t->count, c->size, l.from, &begin) * each;
+        if (l.from != c->rank) TRY(take(c, l, x + begin * each));
+    }
+    return STATUS_OK;
+}
+
+static enum status wait(struct transfer *t)
+{
+    const struct comm *c = t->comm;
+    size_t bytes = t->count * dtype_bytes(t->dtype);
+    struct letter l = {.number = (uint64_t)(uintptr_t)t->under_way, .size = bytes};
+    switch (t->kind) {
+    case TRANSFER_receive:
+        l.number = (uint64_t)t->tag, l.message = true, l.from = t->peer;
+        return take(c, l, t->x);
+    case TRANSFER_broadcast:
+        l.from = t->peer;
+        return c->rank == t->peer ? STATUS_OK : take(c, l, t->x);
+    case TRANSFER_reduce_scatter: return sum(t, l, part(t->x, c->rank, bytes), t->count, t->own);
+    case TRANSFER_all_reduce: return all_reduce(t, l);
+    case TRANSFER_all_gather:
+        for (l.from = 0; l.from < c->size; l.from++)
+            if (l.from != c->rank) TRY(take(c, l, part(t->x, l.from, bytes)));
+        return STATUS_OK;
+    case TRANSFER_send:
+    case TRANSFER_COUNT: break;
+    }
+    return STATUS_OK;
+}
+
+static enum status gather(const struct comm *c, const double *mine, size_t count, double *rows)
+{
+    struct group *g = c->group;
+    struct letter l = {.number = g->number++, .size = count * sizeof *mine};
+    memcpy(rows + (size_t)c->rank * count, mine, l.size);
+    for (l.to = 0; l.to < c->size; l.to++)
+        if (l.to != c->rank) put(c, l, mine);
+    for (l.from = 0; l.from < c->size; l.from++)
+        if (l.from != c->rank) TRY(take(c, l, rows + (size_t)l.from * count));
+    return STATUS_OK;
+}
+
+static enum status reduce(const struct comm *c, enum reduction how, double *values, size_t count)
+{
+    double *rows = heap((size_t)c->size * count * sizeof *rows);
+    enum status st = STATUS_OK;
+    TRY_OUT(gather(c, values, count, rows));
+    if (how == REDUCE_SUM) comm_sum_doubles(rows, c->size, count, values);
+    for (size_t i = 0; how == REDUCE_MAX && i < (size_t)c->size * count; i++)
+        if (rows[i] > values[i % count]) values[i % count] = rows[i];
+out:
+    free(rows);
+    return st;
+}
+
+static struct comm group_of(struct post *post, uint64_t id, int rank, int size);
+
+static enum status split(const struct comm *c, int color, int key, struct comm *out)
+{
+    struct group *g = c->group;
+    uint64_t id = (g->id * 1000003 + g->number) * 1000003 + (uint64_t)color + 1;
+    double mine[2] = {color, key}, *rows = heap((size_t)c->size * sizeof mine);
+    int rank = 0, size = 0;
+    enum status st = STATUS_OK;
+    TRY_OUT(gather(c, mine, 2, rows));
+    for (int r = 0; r < c->size; r++) {
+        const double *row = rows + 2 * r;
+        if ((int)row[0] != color) continue;
+        size++;
+        rank += (int)row[1] < key || ((int)row[1] == key && r < c->rank);
+    }
+    *out = group_of(g->post, id, rank, size);
+out:
+    free(rows);
+    return st;
+}
+
+static void release(struct comm *c) { free(c->group); }
+
+static struct comm group_of(struct post *post, uint64_t id, int rank, int size)
+{
+    static const struct transport threads = {"threads", split, release, start, wait, reduce};
+    struct group *g = heap(sizeof *g);
+    *g = (struct group){.post = post, .id = id};
+    return (struct comm){rank, size, &threads, g, &g->counts};
+}
+
+struct rank {
+    pthread_t thread;
+    struct comm world;
+    struct post *post;
+    enum status (*body)(const struct comm *world, void *context);
+    void *context;
+    struct failure failure;
+};
+
+static void *run(void *context)
+{
+    struct rank *r = context;
+    if (failure_keep(&r->failure, r->body(&r->world, r->context)) == STATUS_OK) return NULL;
+    pthread_mutex_lock(&r->post->lock);
+    r->post->failed = true;
+    pthread_cond_broadcast(&r->post->changed);
+    pthread_mutex_unlock(&r->post->lock);
+    return NULL;
+}
+
+enum status ranks_run(int size, enum status (*body)(const struct comm *world, void *context),
+                      void *context)
+{
+    struct post post = {.letters = NULL};
+    struct rank *ranks = heap((size_t)size * sizeof *ranks);
+    struct failure first = {0};
+    pthread_mutex_init(&post.lock, NULL);
+    pthread_cond_init(&post.changed, NULL);
+    for (int r = 0; r < size; r++) {
+        ranks[r] = (struct rank){
+            .world = group_of(&post, 1, r, size), .post = &post, .body = body, .context = context};
+        BUG_IF(pthread_create(&ranks[r].thread, NULL, run, &ranks[r]));
+    }
+    for (int r = 0; r < size; r++) pthread_join(ranks[r].thread, NULL);
+    for (int r = 0; r < size; r++) { /* a rank that only missed another one is not the cause */
+        bool cause = ranks[r].failure.status && ranks[r].failure.status != STATUS_COMM;
+        if (cause && !first.status) first = ranks[r].failure;
+        comm_release(&ranks[r].world);
+    }
+    for (int r = 0; r < size && !first.status; r++) first = ranks[r].failure;
+    for (struct letter *l = post.letters, *next; l; l = next) {
+        next = l->next;
+        free(l->bytes), free(l);
+    }
+    pthread_mutex_destroy(&post.lock);
+    pthread_cond_destroy(&post.changed);
+    free(ranks);
+    return failure_tell(&first);
+}

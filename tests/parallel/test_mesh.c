@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks.h"
+#include "test.h"
+
+#include "parallel/mesh.h"
+
+static struct parallelism_config degrees(int pp, int replicate, int shard, int cp, int tp)
+{
+    return (struct parallelism_config){.pipeline_parallel_degree = pp,
+                                       .data_parallel_replicate_degree = replicate,
+                                       .data_parallel_shard_degree = shard,
+                                       .context_parallel_degree = cp,
+                                       .tensor_parallel_degree = tp};
+}
+
+TEST(mesh_gives_the_shards_what_the_other_degrees_leave)
+{
+    struct mesh m;
+    struct parallelism_config c = degrees(2, 2, -1, 1, 4);
+    CHECK_STATUS(OK, mesh_resolve(&m, &c, 0, 48));
+    CHECK(m.degree[AXIS_dp_shard] == 3);
+    c = degrees(1, 1, -1, 1, 1);
+    CHECK_STATUS(OK, mesh_resolve(&m, &c, 0, 1));
+    CHECK(m.degree[AXIS_dp_shard] == 1);
+}
+
+TEST(mesh_refuses_degrees_that_do_not_make_the_ranks_and_names_them)
+{
+    struct mesh m;
+    struct parallelism_config wrong[] = {degrees(1, 1, 3, 1, 1), degrees(1, 1, -1, 1, 3),
+                                         degrees(2, 2, 1, 1, 1), degrees(1, 1, 0, 1, 1),
+                                         degrees(1 << 20, 1 << 20, -1, 1 << 20, 1 << 20)};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        CHECK_STATUS(CONFIG, mesh_resolve(&m, &wrong[i], 0, 2));
+    CHECK_STATUS(CONFIG, mesh_resolve(&m, &wrong[0], 0, 2));
+    CHECK_MESSAGE("data_parallel_shard_degree 3");
+    CHECK_MESSAGE("do not make 2 ranks");
+}
+
+TEST(mesh_runs_tp_fastest_and_pp_slowest)
+{
+    struct mesh m;
+    struct parallelism_config c = degrees(2, 1, 2, 1, 3);
+    CHECK_STATUS(OK, mesh_resolve(&m, &c, 1, 12));
+    CHECK(m.at[AXIS_tp] == 1 && m.at[AXIS_dp_shard] == 0 && m.at[AXIS_pp] == 0);
+    CHECK_STATUS(OK, mesh_resolve(&m, &c, 3, 12));
+    CHECK(m.at[AXIS_tp] == 0 && m.at[AXIS_dp_shard] == 1 && m.at[AXIS_pp] == 0);
+    for (int rank = 0; rank < 12; rank++) {
+        mesh_place(&m, rank);
+        CHECK(mesh_rank(&m, m.at) == rank);
+        CHECK(m.at[AXIS_pp] == rank / 6);
+    }
+}
+
+static enum status groups_are_the_mesh(const struct comm *world, void *context)
+{
+    struct parallelism_config *c = context;
+    struct mesh m;
+    struct groups g;
+    TRY(mesh_resolve(&m, c, world->rank, world->size));
+    TRY(groups_open(&g, &m, world));
+    for (enum group i = 0; i < GROUP_COUNT; i++) {
+        RANK_CHECK(g.of[i].size == mesh_group_size(&m, i));
+        RANK_CHECK(g.of[i].rank == mesh_group_rank(&m, i));
+    }
+    /* Ranks of a tp group follow each other. */
+    double ranks = world->rank, first = world->rank - m.at[AXIS_tp], n = m.degree[AXIS_tp];
+    TRY(comm_all_reduce(&g.of[GROUP_tp], REDUCE_SUM, &ranks, 1));
+    RANK_CHECK(ranks == n * first + n * (n - 1) / 2);
+    groups_close(&g);
+    return STATUS_OK;
+}
+
+TEST(mesh_groups_are_the_ranks_that_differ_on_their_axes_only)
+{
+    struct parallelism_config all[] = {degrees(2, 1, 2, 1, 2), degrees(1, 2, 1, 2, 2),
+                                       degrees(1, 2, 3, 1, 1), degrees(1, 1, 1, 1, 1)};
+    int sizes[] = {8, 8, 6, 1};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        CHECK_STATUS(OK, ranks_run(sizes[i], groups_are_the_mesh, &all[i]));
+}
