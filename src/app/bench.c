@@ -83,7 +83,7 @@ static enum status open_model(struct benching *b)
     tokenizer_close(t);
     TRY(st);
     if (b->shape.max_context < c->training.seq_len) b->shape.max_context = (int)c->training.seq_len;
-    layout_init(&layout, &b->shape);
+    layout_init(&layout, &b->shape, 1);
     b->parameters = layout.parameters;
     layout_release(&layout);
     return STATUS_OK;
@@ -220,7 +220,7 @@ static void print_table(const struct benching *b)
     printf("%lld parameters: %d blocks, width %d, %d heads over %d, feed-forward %d, vocabulary "
            "%d%s; %d rows of %lld tokens, %s\n\n",
            (long long)b->parameters, m->L, m->D, m->H, m->G, m->F, m->V, m->tied ? ", tied" : "",
-           trainer_rows(b->config), (long long)b->config->training.seq_len,
+           trainer_rows(b->config, &b->machine.mesh), (long long)b->config->training.seq_len,
            dtype_name(dtype_of(b->config)));
     print_ceilings(b);
     print_calls(b);
@@ -294,7 +294,7 @@ static void make_json(const struct benching *b, int rounds, struct text *t)
               "%d, \"n_kv_heads\": %d, \"head_dim\": %d, \"ffn_hidden\": %d, \"vocab_size\": %d, "
               "\"tied\": %s, \"rows\": %d, \"seq_len\": %lld, \"dtype\": \"%s\"},\n ",
               (long long)b->parameters, m->D, m->L, m->H, m->G, m->K, m->F, m->V,
-              m->tied ? "true" : "false", trainer_rows(b->config),
+              m->tied ? "true" : "false", trainer_rows(b->config, &b->machine.mesh),
               (long long)b->config->training.seq_len, dtype_name(dtype_of(b->config)));
     add_ceilings(b, t);
     add_calls(b, t);

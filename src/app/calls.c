@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/calls.h"
 
+#include "app/machine.h"
+
 #include "comms/self/self.h"
 #include "parallel/plan.h"
 #include "train/trainer.h"
@@ -71,18 +73,19 @@ enum status calls_of_step(struct call_list *l, const struct config *c,
                           const struct model_shape *shape)
 {
     struct recorder recorder = {.base = {.num_threads = 1}, .list = l};
-    struct machine machine = {
-        .ops = &recording, .plan = plan_alone(), .on = &recorder.base, .comm = comm_self()};
+    struct machine machine = {.ops = &recording, .plan = plan_alone(), .on = &recorder.base};
+    TRY(machine_alone(&machine));
     struct memory_plan plan;
     *l = (struct call_list){0};
     BUG_IF(c->validation.enable);
     enum status st = trainer_plan(c, shape, &machine, &plan);
     arena_release(&recorder.base.scratch);
+    groups_close(&machine.groups);
     if (st) {
         calls_release(l);
         return st;
     }
-    make_step(l, trainer_rows(c) / (int)c->training.local_batch_size);
+    make_step(l, trainer_rows(c, &machine.mesh) / (int)c->training.local_batch_size);
     return STATUS_OK;
 }
 

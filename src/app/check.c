@@ -11,13 +11,14 @@ static enum status look(const struct config *c, struct model_shape *shape)
 {
     struct tokenizer *t = NULL;
     struct source_config one;
+    const struct mesh alone = mesh_alone();
     struct data_config d = run_data_config(c, &one);
     enum status st = STATUS_OK;
     const char *path = run_tokenizer_path(c);
     if (path[0]) TRY_OUT(tokenizer_open(&t, path, &c->tokenizer));
     TRY_OUT(model_shape_resolve(shape, &c->model, t ? tokenizer_vocab_size(t) : 0));
     struct loader *loader = NULL;
-    struct loader_options o = run_loader_options(c, &d, t, shape->V);
+    struct loader_options o = run_loader_options(c, &alone, &d, t, shape->V);
     o.rows_ahead = 0;
     TRY_OUT(loader_open(&loader, &o));
     loader_close(loader);

@@ -207,7 +207,7 @@ static enum status open_shown(struct shown *s, const char *path)
     manifest = file_join(s->folder, MANIFEST_NAME), state = file_join(s->folder, "state.json");
     s->step = s->tokens_seen = -1;
     TRY_OUT(checkpoint_read_shape(s->folder, &s->shape));
-    layout_init(&s->layout, &s->shape);
+    layout_init(&s->layout, &s->shape, 1);
     TRY_OUT(model_files_open(&s->files, s->folder));
     if (!file_exists(manifest)) goto out;
     TRY_OUT(manifest_check(s->folder, &s->step));

@@ -43,7 +43,7 @@ static enum status load_weights(struct loaded *l, const struct model_shape *shap
     struct model *m = &l->model;
     void *weights = NULL;
     for (int pass = 0; pass < 2; pass++) { /* measure, then take */
-        TRY(model_init(m, shape, max_tokens, &l->run));
+        TRY(model_init(m, shape, max_tokens, 1, &l->run));
         size_t n = m->layout.elements;
         weights = arena_take(&l->run, n, dtype_bytes(f32 ? F32 : BF16));
         if (l->run.overflow) FAIL(DATA, "%s: the model fits into no memory", l->folder);

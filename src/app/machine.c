@@ -7,9 +7,18 @@
 #include "comms/self/self.h"
 #include "parallel/plan.h"
 
+enum status machine_alone(struct machine *m)
+{
+    struct comm self = comm_self();
+    m->mesh = mesh_alone();
+    TRY(groups_open(&m->groups, &m->mesh, &self));
+    return STATUS_OK;
+}
+
 enum status machine_open(struct machine *m, const struct device_config *c)
 {
-    *m = (struct machine){.plan = plan_alone(), .comm = comm_self()};
+    *m = (struct machine){.plan = plan_alone()};
+    TRY(machine_alone(m));
     TRY(cpu_ops_find(c->cpu, &m->ops));
     TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : thread_cores(), 0));
     cpu_queue_pin(m->on);
@@ -19,6 +28,7 @@ enum status machine_open(struct machine *m, const struct device_config *c)
 void machine_close(struct machine *m)
 {
     if (m->on) cpu_queue_close(m->on);
+    groups_close(&m->groups);
     *m = (struct machine){0};
 }
 

@@ -8,6 +8,8 @@
 
 /* UNSUPPORTED: this build has no such device. */
 enum status machine_open(struct machine *m, const struct device_config *c);
+/* The mesh and groups of one rank, for a machine in the making. */
+enum status machine_alone(struct machine *m);
 void machine_close(struct machine *m);
 /* Measures what the device can do in a burst of about 50 ms, for MFU. */
 void machine_measure_peak(struct machine *m, enum dtype dtype);

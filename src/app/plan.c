@@ -27,7 +27,8 @@ static void plan_data(struct planning *p)
 {
     struct source_config one;
     struct data_config data = run_data_config(p->config, &one);
-    struct loader_options o = run_loader_options(p->config, &data, p->tokenizer, p->shape.V);
+    struct loader_options o =
+        run_loader_options(p->config, &p->machine.mesh, &data, p->tokenizer, p->shape.V);
     struct loader *loader = NULL;
     if (loader_open(&loader, &o)) {
         log_line(LOG_WARN, "memory of the data is not counted: %s", status_message());
@@ -90,12 +91,12 @@ static enum status plan(struct planning *p)
     TRY(measured_rate(p, &rate));
     p->memory.bytes[MEMORY_program] = (size_t)memory_resident_bytes();
     plan_data(p);
-    layout_init(&layout, &p->shape);
+    layout_init(&layout, &p->shape, 1);
     p->parameters = layout.parameters;
     p->checkpoint_bytes = (size_t)layout.parameters * 3 * sizeof(float);
     layout_release(&layout);
     p->flops_per_token = model_flops_per_token(&p->shape, (int)c->training.seq_len);
-    double tokens = (double)trainer_rows(c) * (double)c->training.seq_len;
+    double tokens = (double)trainer_rows(c, &p->machine.mesh) * (double)c->training.seq_len;
     p->step_seconds = p->flops_per_token * tokens / rate;
     return STATUS_OK;
 }
@@ -125,8 +126,9 @@ static void print_table(const struct planning *p)
            p->shape.V, p->shape.tied ? ", tied" : "");
     printf("step          %d rows of %lld tokens, %.4g TFLOP, about %.3g s here (at the speed of "
            "one measured product)\n",
-           trainer_rows(p->config), (long long)c->seq_len,
-           p->flops_per_token * trainer_rows(p->config) * (double)c->seq_len / 1e12,
+           trainer_rows(p->config, &p->machine.mesh), (long long)c->seq_len,
+           p->flops_per_token * trainer_rows(p->config, &p->machine.mesh) * (double)c->seq_len /
+               1e12,
            p->step_seconds);
     printf("checkpoint    %.3f GiB\nmemory of a rank:\n", (double)p->checkpoint_bytes / gib);
     for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)

@@ -43,7 +43,7 @@ static enum status open_origin(struct origin *o, const char *folder)
     TRY_OUT(checkpoint_origin(folder, &ours));
     TRY_OUT(hf_config_read(config, &o->shape));
     TRY_OUT(hf_config_ids(config, &o->bos, &o->eos));
-    layout_init(&o->layout, &o->shape);
+    layout_init(&o->layout, &o->shape, 1);
     TRY_OUT(model_files_open(&o->files, folder));
     TRY_OUT(model_files_check(&o->files, &o->layout, o->shape.tied));
     for (int i = 0; i < o->layout.num_tensors; i++)

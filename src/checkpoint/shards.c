@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* One tensor of one file: its description, place and source. */
-struct piece {
+struct shard_tensor {
     struct safetensors_tensor tensor; /* first: sorted by name */
     const struct tensor_place *place;
     const struct tensor_source *source;
@@ -27,9 +27,10 @@ struct tensor_source tensor_source_flat(const float *flat)
 }
 
 /* Every tensor in the model's order, and the file it goes to. */
-static struct piece *cut(const struct shards *s, const struct layout *l, size_t *count, int *files)
+static struct shard_tensor *cut(const struct shards *s, const struct layout *l, size_t *count,
+                                int *files)
 {
-    struct piece *all = heap((size_t)l->num_tensors * s->num_parts * sizeof *all);
+    struct shard_tensor *all = heap((size_t)l->num_tensors * s->num_parts * sizeof *all);
     uint64_t bytes = 0;
     *count = 0, *files = 1;
     for (int i = 0; i < l->num_tensors; i++)
@@ -42,7 +43,7 @@ static struct piece *cut(const struct shards *s, const struct layout *l, size_t 
             if (bytes && bytes + size > s->most_bytes) bytes = 0, ++*files;
             bytes += size;
             bool vector = params[t->id].axes[1] == 0;
-            all[(*count)++] = (struct piece){
+            all[(*count)++] = (struct shard_tensor){
                 .tensor = {.name = heap_string(name, (size_t)len),
                            .dtype = s->dtype,
                            .num_dims = vector ? 1 : 2,
@@ -63,7 +64,7 @@ static void file_name(const struct shards *s, int file, int files, char *name, s
         snprintf(name, size, "%s-%05d-of-%05d.safetensors", s->stem, file, files);
 }
 
-static enum status write_tensor(const struct shards *s, const struct piece *p,
+static enum status write_tensor(const struct shards *s, const struct shard_tensor *p,
                                 struct sealed_file *f, void *buffer)
 {
     enum { PIECE = MANIFEST_CHUNK / 4 };
@@ -81,7 +82,7 @@ static enum status write_tensor(const struct shards *s, const struct piece *p,
     return STATUS_OK;
 }
 
-static enum status write_file(const struct shards *s, struct piece *pieces, size_t count,
+static enum status write_file(const struct shards *s, struct shard_tensor *pieces, size_t count,
                               const char *name, struct manifest *m, uint64_t *total)
 {
     struct safetensors_tensor *tensors = heap(count * sizeof *tensors);
@@ -106,7 +107,7 @@ out:
     return st;
 }
 
-static enum status write_index(const struct shards *s, const struct piece *all, size_t count,
+static enum status write_index(const struct shards *s, const struct shard_tensor *all, size_t count,
                                int files, uint64_t total, struct manifest *m)
 {
     struct text t = {0};
@@ -132,7 +133,7 @@ enum status shards_write(const struct shards *s, const struct layout *l, struct 
     int files;
     uint64_t total = 0;
     enum status st = STATUS_OK;
-    struct piece *all = cut(s, l, &count, &files);
+    struct shard_tensor *all = cut(s, l, &count, &files);
     for (int file = 1; file <= files; file++) {
         char name[96];
         size_t end = begin;

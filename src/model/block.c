@@ -10,14 +10,46 @@
 
 #include <math.h>
 
+enum status model_open(const struct model *m, int unit, unsigned use)
+{
+    struct unit_place *place = &m->places[unit];
+    if (m->units) {
+        TRY(m->units->open(m->units, unit, use, place));
+        return STATUS_OK;
+    }
+    size_t offset = m->layout.units[unit].offset;
+    place->weights = element(m->weights, offset, m->dtype);
+    place->gradients = element(m->gradients, offset, F32);
+    return STATUS_OK;
+}
+
+enum status model_close(const struct model *m, int unit, unsigned use)
+{
+    if (m->units) TRY(m->units->close(m->units, unit, use));
+    return STATUS_OK;
+}
+
+/* The unit's place, and how far behind it the tensor lies. */
+static const struct unit_place *place_of(const struct model *m, enum param_id id, int layer,
+                                         size_t *offset)
+{
+    int unit = layout_unit(&m->layout, id, layer);
+    *offset = layout_find(&m->layout, id, layer)->offset - m->layout.units[unit].offset;
+    return &m->places[unit];
+}
+
 const void *model_weight(const struct model *m, enum param_id id, int layer)
 {
-    return element(m->weights, layout_find(&m->layout, id, layer)->offset, m->dtype);
+    size_t offset;
+    const struct unit_place *place = place_of(m, id, layer, &offset);
+    return element(place->weights, offset, m->dtype);
 }
 
 float *model_gradient(const struct model *m, enum param_id id, int layer)
 {
-    return element(m->gradients, layout_find(&m->layout, id, layer)->offset, F32);
+    size_t offset;
+    const struct unit_place *place = place_of(m, id, layer, &offset);
+    return element(place->gradients, offset, F32);
 }
 
 enum status model_cross(const struct model *m, enum boundary at, enum direction way, void *x,

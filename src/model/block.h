@@ -35,6 +35,9 @@ static inline void *element(const void *base, size_t elements, enum dtype dtype)
 {
     return base ? (unsigned char *)(uintptr_t)base + elements * dtype_bytes(dtype) : NULL;
 }
+/* Before and after the use of a unit in a pass; weight and gradient are of open units. */
+enum status model_open(const struct model *m, int unit, unsigned use);
+enum status model_close(const struct model *m, int unit, unsigned use);
 const void *model_weight(const struct model *m, enum param_id id, int layer);
 float *model_gradient(const struct model *m, enum param_id id, int layer);
 

@@ -99,6 +99,7 @@ static enum status block(const struct model *m, const struct kv_cache *c, int la
 {
     const struct model_shape *s = &m->shape;
     int N = c->B * T, Q = s->H * s->K;
+    TRY(model_open(m, 1 + layer, USE_WEIGHTS));
     struct rmsnorm norm = {.N = N, .D = s->D, .eps = (float)s->norm_eps, .dtype = m->dtype};
     struct rmsnorm_fwd norm_io = {a->x_ND, model_weight(m, PARAM_attn_norm, layer), a->norm1_ND,
                                   a->rstd1_N};
@@ -115,6 +116,7 @@ static enum status block(const struct model *m, const struct kv_cache *c, int la
     TRY(linear_forward(m->ops, &out, &out_io, m->on));
     TRY(model_cross(m, ATTN_OUT, FORWARD, a->x_ND, (size_t)N, s->D));
     TRY(block_mlp(m, N, layer, a, a->x_ND));
+    TRY(model_close(m, 1 + layer, USE_WEIGHTS));
     return STATUS_OK;
 }
 
@@ -124,6 +126,8 @@ static enum status last_logits(const struct model *m, int B, int T, const struct
 {
     const struct model_shape *s = &m->shape;
     size_t D = (size_t)s->D, V = (size_t)s->V, rows = (size_t)B;
+    int last = m->layout.num_units - 1;
+    TRY(model_open(m, last, USE_WEIGHTS));
     struct rmsnorm norm = {.N = 1, .D = s->D, .eps = (float)s->norm_eps, .dtype = m->dtype};
     for (size_t row = 0; row < rows; row++) {
         struct rmsnorm_fwd io = {element(a->x_ND, ((row + 1) * (size_t)T - 1) * D, m->dtype),
@@ -135,7 +139,10 @@ static enum status last_logits(const struct model *m, int B, int T, const struct
     TRY(model_cross(m, HEAD_IN, FORWARD, a->norm1_ND, rows, s->D));
     void *logits = logits_BV;
     if (m->dtype != F32) logits = arena_take(step, rows * V, dtype_bytes(m->dtype));
+    if (s->tied) TRY(model_open(m, 0, USE_WEIGHTS));
     TRY(multiply(m, B, s->V, a->norm1_ND, model_weight(m, head_param(m), -1), logits));
+    if (s->tied) TRY(model_close(m, 0, USE_WEIGHTS));
+    TRY(model_close(m, last, USE_WEIGHTS));
     if (m->dtype == F32) return STATUS_OK;
     struct cast what = {.n = rows * V, .from = m->dtype, .to = F32};
     TRY(cast(m->ops, &what, &(struct cast_io){logits, logits_BV}, m->on));
@@ -154,8 +161,10 @@ enum status model_decode(const struct model *m, struct kv_cache *c, const int32_
     activations_share(m, (size_t)N, RECOMPUTE_FULL, &a, step);
     a.x_ND = a.middle_ND;
     struct embedding what = {N, m->shape.V, m->shape.D, m->dtype};
+    TRY(model_open(m, 0, USE_WEIGHTS));
     struct embedding_fwd io = {ids_BT, model_weight(m, PARAM_embed, -1), a.x_ND};
     TRY(embedding_forward(m->ops, &what, &io, m->on));
+    TRY(model_close(m, 0, USE_WEIGHTS));
     TRY(model_cross(m, EMBED_OUT, FORWARD, a.x_ND, (size_t)N, m->shape.D));
     for (int layer = 0; layer < m->shape.L; layer++) TRY(block(m, c, layer, T, &a));
     TRY(last_logits(m, c->B, T, &a, logits_BV, step));

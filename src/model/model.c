@@ -9,7 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-enum status model_init(struct model *m, const struct model_shape *shape, int max_tokens,
+enum status model_init(struct model *m, const struct model_shape *shape, int max_tokens, int parts,
                        struct arena *run)
 {
     TRY(model_shape_check(shape));
@@ -22,15 +22,17 @@ enum status model_init(struct model *m, const struct model_shape *shape, int max
     if (m->rope_cos)
         rope_table(max_tokens, shape->K, shape->rope_theta, &shape->scaling, m->rope_cos,
                    m->rope_sin);
-    layout_init(&m->layout, shape);
+    layout_init(&m->layout, shape, parts);
     m->blocks = heap((size_t)shape->L * sizeof *m->blocks);
+    m->places = heap((size_t)m->layout.num_units * sizeof *m->places);
     return STATUS_OK;
 }
 
 void model_release(struct model *m)
 {
     free(m->blocks);
-    m->blocks = NULL;
+    free(m->places);
+    m->blocks = NULL, m->places = NULL;
     layout_release(&m->layout);
 }
 
@@ -47,18 +49,35 @@ static enum status check(const struct model *m, const struct micro_batch *b)
 static enum status embed(const struct model *m, const struct micro_batch *b, void *x)
 {
     struct embedding what = {b->B * b->T, m->shape.V, m->shape.D, m->dtype};
+    TRY(model_open(m, 0, USE_WEIGHTS));
     struct embedding_fwd io = {b->ids_BT, model_weight(m, PARAM_embed, -1), x};
     TRY(embedding_forward(m->ops, &what, &io, m->on));
+    TRY(model_close(m, 0, USE_WEIGHTS));
     TRY(model_cross(m, EMBED_OUT, FORWARD, x, (size_t)what.N, what.D));
     return STATUS_OK;
 }
 
+/* A tied embedding is open already: the head has begun its gradient. */
 static enum status embed_backward(const struct model *m, const struct micro_batch *b, void *dx)
 {
     struct embedding what = {b->B * b->T, m->shape.V, m->shape.D, m->dtype};
-    struct embedding_bwd io = {b->ids_BT, dx, model_gradient(m, PARAM_embed, -1)};
     TRY(model_cross(m, EMBED_OUT, BACKWARD, dx, (size_t)what.N, what.D));
+    if (!m->shape.tied) TRY(model_open(m, 0, USE_GRADIENTS));
+    struct embedding_bwd io = {b->ids_BT, dx, model_gradient(m, PARAM_embed, -1)};
     TRY(embedding_backward(m->ops, &what, &io, m->on));
+    TRY(model_close(m, 0, USE_GRADIENTS));
+    return STATUS_OK;
+}
+
+static enum status head(const struct model *m, const struct micro_batch *b, const void *x,
+                        unsigned use, void *dx, struct arena *step)
+{
+    int last = m->layout.num_units - 1;
+    TRY(model_open(m, last, use));
+    if (m->shape.tied) TRY(model_open(m, 0, use));
+    TRY(head_run(m, b, x, use & USE_GRADIENTS, dx, step));
+    TRY(model_close(m, last, use));
+    if (m->shape.tied && use == USE_WEIGHTS) TRY(model_close(m, 0, use));
     return STATUS_OK;
 }
 
@@ -77,9 +96,12 @@ enum status model_evaluate(const struct model *m, const struct micro_batch *b, s
     activations_share(m, (size_t)b->B * (size_t)b->T, RECOMPUTE_FULL, &a, step);
     a.x_ND = a.middle_ND;
     TRY(embed(m, b, a.x_ND));
-    for (int layer = 0; layer < m->shape.L; layer++)
+    for (int layer = 0; layer < m->shape.L; layer++) {
+        TRY(model_open(m, 1 + layer, USE_WEIGHTS));
         TRY(block_forward(m, b, layer, &a, true, a.x_ND));
-    TRY(head_run(m, b, a.x_ND, false, NULL, step));
+        TRY(model_close(m, 1 + layer, USE_WEIGHTS));
+    }
+    TRY(head(m, b, a.x_ND, USE_WEIGHTS, NULL, step));
     arena_reset(step, mark);
     return STATUS_OK;
 }
@@ -93,7 +115,8 @@ static enum recompute recompute_of(const struct model *m, int layer)
 enum status model_train(const struct model *m, const struct micro_batch *b, struct arena *step)
 {
     TRY(check(m, b));
-    BUG_IF(!m->gradients && !m->on->measuring);
+    BUG_IF(!m->gradients && !m->units && !m->on->measuring);
+    const unsigned both = USE_WEIGHTS | USE_GRADIENTS;
     size_t N = (size_t)b->B * (size_t)b->T, mark = arena_mark(step);
     enum recompute most = RECOMPUTE_NONE;
     for (int layer = 0; layer < m->shape.L; layer++)
@@ -108,12 +131,17 @@ enum status model_train(const struct model *m, const struct micro_batch *b, stru
         activations_take(m, N, recompute_of(m, layer), &shared, a, step);
         a->x_ND = x;
         x = stream(m, b, step);
+        TRY(model_open(m, 1 + layer, USE_WEIGHTS));
         TRY(block_forward(m, b, layer, a, false, x));
+        TRY(model_close(m, 1 + layer, USE_WEIGHTS));
     }
     void *dx = stream(m, b, step);
-    TRY(head_run(m, b, x, true, dx, step));
-    for (int layer = m->shape.L - 1; layer >= 0; layer--)
+    TRY(head(m, b, x, both, dx, step));
+    for (int layer = m->shape.L - 1; layer >= 0; layer--) {
+        TRY(model_open(m, 1 + layer, both));
         TRY(block_backward(m, b, layer, &m->blocks[layer], dx, step));
+        TRY(model_close(m, 1 + layer, both));
+    }
     TRY(embed_backward(m, b, dx));
     arena_reset(step, mark);
     return STATUS_OK;

@@ -15,6 +15,22 @@
 
 struct activations; /* block.h */
 
+/* Where a unit's weights and gradients lie while the model computes with it. */
+struct unit_place {
+    const void *weights; /* the model's dtype */
+    float *gradients;
+};
+enum unit_use { USE_WEIGHTS = 1, USE_GRADIENTS = 2 };
+
+/* Has units at hand for the model, which opens them in the order of its passes: forward those of
+ * the layout, backward (with gradients) in reverse. */
+struct units {
+    /* Fills what of `place` is to be used.  Gradients are added to what lies there. */
+    enum status (*open)(struct units *u, int unit, unsigned use, struct unit_place *place);
+    /* The unit is not used again in this pass; with gradients: they are whole. */
+    enum status (*close)(struct units *u, int unit, unsigned use);
+};
+
 /* What is not said to be set by model_init is set by the caller, before or after it. */
 struct model {
     struct model_shape shape; /* shape, layout, max_tokens: model_init */
@@ -28,13 +44,16 @@ struct model {
     int recompute_every;        /* RECOMPUTE_FULL: only every Nth block, others keep all; 0 as 1 */
     const void *weights;        /* flat, dtype; borrowed */
     float *gradients;           /* flat, f32; borrowed; NULL: forward only */
+    struct units *units;        /* borrowed; NULL: they lie in the two flat buffers */
+    struct unit_place *places;  /* owned; of the units that are open; model_init */
     float *rope_cos, *rope_sin; /* [max_tokens, K/2], from the run arena; model_init */
     struct activations *blocks; /* owned; where the running step's activations lie; model_init */
 };
 
-/* Shape checked, layout built, rope tables for max_tokens positions taken from `run` (filled unless
- * `run` is measuring).  CONFIG: the shape; SHAPE: max_tokens below 1. */
-enum status model_init(struct model *m, const struct model_shape *shape, int max_tokens,
+/* Shape checked, layout built with units for so many parts, rope tables for max_tokens positions
+ * taken from `run` (filled unless `run` is measuring).  CONFIG: the shape; SHAPE: max_tokens below
+ * 1. */
+enum status model_init(struct model *m, const struct model_shape *shape, int max_tokens, int parts,
                        struct arena *run);
 void model_release(struct model *m);
 

@@ -43,30 +43,69 @@ static void place(struct layout *l, const struct model_shape *m, enum param_id i
     l->parameters += (int64_t)t->elements;
 }
 
-static void end_unit(struct layout *l)
+/* The tensors placed since the last unit ended are one. */
+static void end_unit(struct layout *l, size_t multiple)
 {
-    l->elements = (l->elements + UNIT_ALIGN - 1) / UNIT_ALIGN * UNIT_ALIGN;
+    struct unit *u = &l->units[l->num_units];
+    *u = (struct unit){0};
+    if (l->num_units) {
+        u->first_tensor = u[-1].first_tensor + u[-1].num_tensors;
+        u->offset = u[-1].offset + u[-1].elements;
+    }
+    u->num_tensors = l->num_tensors - u->first_tensor;
+    l->elements = (l->elements + multiple - 1) / multiple * multiple;
+    u->elements = l->elements - u->offset;
+    l->num_units++;
 }
 
-void layout_init(struct layout *l, const struct model_shape *m)
+void layout_init(struct layout *l, const struct model_shape *m, int parts)
 {
+    size_t multiple = (size_t)UNIT_ALIGN * (size_t)parts;
     *l = (struct layout){0};
     l->tensors = heap(((size_t)m->L * BLOCK_TENSORS + 3) * sizeof *l->tensors);
+    l->units = heap(((size_t)m->L + 2) * sizeof *l->units);
     place(l, m, PARAM_embed, -1);
-    end_unit(l);
+    end_unit(l, multiple);
     for (int layer = 0; layer < m->L; layer++) {
         for (enum param_id id = PARAM_attn_norm; id <= PARAM_mlp_down; id++) place(l, m, id, layer);
-        end_unit(l);
+        end_unit(l, multiple);
     }
     place(l, m, PARAM_last_norm, -1);
     if (!m->tied) place(l, m, PARAM_head, -1);
-    end_unit(l);
+    end_unit(l, multiple);
 }
 
 void layout_release(struct layout *l)
 {
     free(l->tensors);
+    free(l->units);
     *l = (struct layout){0};
+}
+
+void pieces_init(struct pieces *p, const struct layout *l, int part, int parts)
+{
+    *p = (struct pieces){.all = heap((size_t)l->num_tensors * sizeof *p->all),
+                         .elements = l->elements / (size_t)parts};
+    for (int i = 0; i < l->num_units; i++) {
+        const struct unit *u = &l->units[i];
+        size_t each = u->elements / (size_t)parts, begin = u->offset + (size_t)part * each;
+        for (int t = u->first_tensor; t < u->first_tensor + u->num_tensors; t++) {
+            size_t from = l->tensors[t].offset, to = from + l->tensors[t].elements;
+            if (from < begin) from = begin;
+            if (to > begin + each) to = begin + each;
+            if (from >= to) continue;
+            p->all[p->count++] = (struct piece){.tensor = t,
+                                                .first = from - l->tensors[t].offset,
+                                                .count = to - from,
+                                                .at = u->offset / (size_t)parts + from - begin};
+        }
+    }
+}
+
+void pieces_release(struct pieces *p)
+{
+    free(p->all);
+    *p = (struct pieces){0};
 }
 
 const struct tensor_place *layout_find(const struct layout *l, enum param_id id, int layer)
@@ -79,6 +118,12 @@ const struct tensor_place *layout_find(const struct layout *l, enum param_id id,
     if (at < 0 || at >= l->num_tensors) return NULL;
     const struct tensor_place *t = &l->tensors[at];
     return t->id == id && t->layer == layer ? t : NULL;
+}
+
+int layout_unit(const struct layout *l, enum param_id id, int layer)
+{
+    if (id == PARAM_embed) return 0;
+    return layer < 0 ? l->num_units - 1 : 1 + layer;
 }
 
 int layout_num_layers(const struct layout *l) { return l->num_tensors / BLOCK_TENSORS; }
@@ -125,29 +170,30 @@ static void normals(uint64_t seed, uint64_t stream, uint64_t position, double pa
 }
 
 static void fill_normal(const struct tensor_place *t, uint64_t seed, double std, double cut,
-                        float *w)
+                        size_t first, size_t count, float *w)
 {
     uint64_t stream = (uint64_t)(t->layer + 1) * PARAM_COUNT + t->id;
-    int64_t n = (int64_t)t->elements;
+    int64_t end = (int64_t)(first + count), begin = (int64_t)first;
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; i += 2) {
+    for (int64_t i = begin / 2 * 2; i < end; i += 2) {
         double pair[2];
         normals(seed, stream, (uint64_t)i, pair);
-        for (int j = 0; j < 2 && i + j < n; j++) {
+        for (int j = 0; j < 2; j++) {
+            if (i + j < begin || i + j >= end) continue;
             /* Outside the cut another draw is taken, from a stream of its own an attempt. */
             for (uint64_t attempt = 1; fabs(pair[j]) > cut; attempt++) {
                 double again[2];
                 normals(seed, stream | attempt << 32, (uint64_t)(i + j), again);
                 pair[j] = again[0];
             }
-            w[i + j] = (float)(pair[j] * std);
+            w[i + j - begin] = (float)(pair[j] * std);
         }
     }
 }
 
 /* torchtitan cuts the 0.02 normals at +-2 absolute, a hundred deviations: not at all. */
-static void start_tensor(const struct tensor_place *t, const struct model_shape *m, uint64_t seed,
-                         float *w)
+void params_start_part(const struct tensor_place *t, const struct model_shape *m, uint64_t seed,
+                       size_t first, size_t count, float *w)
 {
     enum param_start start = params[t->id].start;
     /* A tied table serves as the head: unit variance would start it at absurd logits. */
@@ -155,19 +201,20 @@ static void start_tensor(const struct tensor_place *t, const struct model_shape 
     double depth = 2.0 * (m->depth_init ? t->layer + 1 : m->L);
     switch (start) {
     case START_ONES:
-        for (size_t i = 0; i < t->elements; i++) w[i] = 1;
+        for (size_t i = 0; i < count; i++) w[i] = 1;
         break;
-    case START_EMBED: fill_normal(t, seed, 1, INFINITY, w); break;
-    case START_INNER: fill_normal(t, seed, 0.02, INFINITY, w); break;
-    case START_DEPTH: fill_normal(t, seed, 0.02 / sqrt(depth), INFINITY, w); break;
-    case START_HEAD: fill_normal(t, seed, 1 / sqrt(m->D), 3, w); break;
+    case START_EMBED: fill_normal(t, seed, 1, INFINITY, first, count, w); break;
+    case START_INNER: fill_normal(t, seed, 0.02, INFINITY, first, count, w); break;
+    case START_DEPTH: fill_normal(t, seed, 0.02 / sqrt(depth), INFINITY, first, count, w); break;
+    case START_HEAD: fill_normal(t, seed, 1 / sqrt(m->D), 3, first, count, w); break;
     }
 }
 
-void params_start(const struct layout *l, const struct model_shape *m, uint64_t seed,
-                  float *weights)
+void params_start(const struct layout *l, const struct pieces *p, const struct model_shape *m,
+                  uint64_t seed, float *weights)
 {
-    memset(weights, 0, l->elements * sizeof *weights); /* the gaps between units */
-    for (int i = 0; i < l->num_tensors; i++)
-        start_tensor(&l->tensors[i], m, seed, weights + l->tensors[i].offset);
+    memset(weights, 0, p->elements * sizeof *weights); /* the gaps between units */
+    for (size_t i = 0; i < p->count; i++)
+        params_start_part(&l->tensors[p->all[i].tensor], m, seed, p->all[i].first, p->all[i].count,
+                          weights + p->all[i].at);
 }

@@ -3,9 +3,10 @@
  * Axes     V vocabulary, D width, L layers, Q = H*K query width, P = G*K key/value width,
  *          F feed-forward width.
  * Memory   All weights lie in one flat buffer, unit after unit: the embedding, each block, the last
- *          norm with the head.  A unit starts on a multiple of 64 elements; inside it tensors
- * follow each other without gaps, so q, k, v are one [Q+2P, D] matrix, gate and up one [2F, D].
- *          Master weights, moments, gradients and the computing copy all have this layout. */
+ *          norm with the head.  A unit is a multiple of 64 elements in each of the parts it is cut
+ *          into; inside it tensors follow each other without gaps, so q, k, v are one [Q+2P, D]
+ *          matrix, gate and up one [2F, D].  Master weights, moments, gradients and the computing
+ *          copy all have this layout. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -43,18 +44,45 @@ struct tensor_place {
     size_t elements;
 };
 
+/* What is gathered, reduced and given back at once: unit 0 the embedding, 1 + i block i, L + 1 the
+ * last norm with the head. */
+struct unit {
+    int first_tensor, num_tensors;
+    size_t offset, elements; /* the gap at its end included */
+};
+
 struct layout {
-    int num_tensors;
+    int num_tensors, num_units;
     struct tensor_place *tensors; /* in the order of the buffer; owned */
+    struct unit *units;           /* owned */
     size_t elements;              /* of the buffer, gaps between units included */
     int64_t parameters;           /* without gaps: the published count */
 };
 
-void layout_init(struct layout *l, const struct model_shape *m);
+/* Units can be cut into `parts` even parts of whole cache lines. */
+void layout_init(struct layout *l, const struct model_shape *m, int parts);
 void layout_release(struct layout *l);
+
+/* A run of a tensor's elements in one part of every unit: flat buffers of a part hold its parts of
+ * all units one behind the other, elements / parts in all. */
+struct piece {
+    int tensor;
+    size_t first, count; /* elements of the tensor */
+    size_t at;           /* where they begin in the part's flat buffers */
+};
+struct pieces {
+    struct piece *all; /* in the order of the buffer; owned */
+    size_t count;
+    size_t elements; /* of the part's flat buffers */
+};
+/* Part `part` of layout_init's `parts`. */
+void pieces_init(struct pieces *p, const struct layout *l, int part, int parts);
+void pieces_release(struct pieces *p);
 int layout_num_layers(const struct layout *l);
 /* `layer` is -1 outside blocks; NULL: no such tensor (a tied model has no head). */
 const struct tensor_place *layout_find(const struct layout *l, enum param_id id, int layer);
+/* The unit that a tensor is in. */
+int layout_unit(const struct layout *l, enum param_id id, int layer);
 /* The tensor of that Hugging Face name, or NULL. */
 const struct tensor_place *layout_find_hf(const struct layout *l, const char *hf_name);
 /* Name of a tensor in `name` (at least 96 bytes); hf: Hugging Face's, else Meta's. */
@@ -64,5 +92,9 @@ void tensor_place_name(const struct tensor_place *t, bool hf, char *name);
  * 1; embedding N(0, 1); q, k, v, gate N(0, 0.02); out, up, down N(0, 0.02 / sqrt(2 (layer + 1)))
  * (without depth_init: sqrt(2 L)); head N(0, 1/sqrt(D)) cut at three deviations, and so is an
  * embedding that serves as the head. */
-void params_start(const struct layout *l, const struct model_shape *m, uint64_t seed,
-                  float *weights);
+/* Elements [first, first + count) of a tensor of the model `m`, which they are numbered in, to w.
+ */
+void params_start_part(const struct tensor_place *t, const struct model_shape *m, uint64_t seed,
+                       size_t first, size_t count, float *w);
+void params_start(const struct layout *l, const struct pieces *p, const struct model_shape *m,
+                  uint64_t seed, float *weights);

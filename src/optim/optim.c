@@ -5,13 +5,13 @@
 
 #include <math.h>
 
-enum status optim_grad_norm(const struct optim *o, const struct ops *ops, const float *gradients,
-                            double *norm, struct queue *on)
+enum status optim_grad_squares(const struct optim *o, const struct ops *ops, const float *gradients,
+                               double *squares, struct queue *on)
 {
     double sum = 0;
-    TRY(sum_squares(ops, &(struct sum_squares){o->layout->elements},
+    TRY(sum_squares(ops, &(struct sum_squares){o->pieces->elements},
                     &(struct sum_squares_io){gradients, &sum}, on));
-    if (!on->measuring) *norm = sqrt(sum);
+    if (!on->measuring) *squares = sum;
     return STATUS_OK;
 }
 
@@ -45,7 +45,6 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const float
                        double lr, double scale, int64_t step, struct queue *on)
 {
     const struct optimizer_config *c = o->config;
-    const struct layout *l = o->layout;
     struct adamw what = {.lr = lr,
                          .beta1 = c->beta1,
                          .beta2 = c->beta2,
@@ -54,15 +53,18 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const float
                          .scale = scale,
                          .step = step,
                          .copy_dtype = o->copy_dtype};
-    if (c->decay_norms) return update(o, ops, what, gradients, 0, l->elements, on);
-    /* Runs of tensors with one decay, the gap behind a tensor with it: gaps stay zero. */
-    for (int first = 0, next; first < l->num_tensors; first = next) {
-        bool is_norm = params[l->tensors[first].id].is_norm;
+    const struct pieces *p = o->pieces;
+    if (c->decay_norms) return update(o, ops, what, gradients, 0, p->elements, on);
+    /* Runs of pieces with one decay, the gap behind a piece with it: gaps stay zero. */
+    for (size_t first = 0, next; first < p->count; first = next) {
+        bool is_norm = params[o->layout->tensors[p->all[first].tensor].id].is_norm;
         next = first + 1;
-        while (next < l->num_tensors && params[l->tensors[next].id].is_norm == is_norm) next++;
-        size_t end = next < l->num_tensors ? l->tensors[next].offset : l->elements;
+        while (next < p->count &&
+               params[o->layout->tensors[p->all[next].tensor].id].is_norm == is_norm)
+            next++;
+        size_t end = next < p->count ? p->all[next].at : p->elements;
         what.decay = is_norm ? 0 : c->weight_decay;
-        TRY(update(o, ops, what, gradients, l->tensors[first].offset, end, on));
+        TRY(update(o, ops, what, gradients, p->all[first].at, end, on));
     }
     return STATUS_OK;
 }

@@ -1,6 +1,6 @@
 /* optim.h -- from gradients to new weights: norm, clip, schedule, AdamW.
  *
- * Axes     One flat range in the model's layout; moments have the same layout. */
+ * Axes     Flat buffers of the pieces of the model that are here; moments have the same layout. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -26,14 +26,16 @@ double optim_clip_factor(double norm, double max_norm);
 struct optim {
     const struct optimizer_config *config; /* borrowed */
     const struct layout *layout;           /* borrowed */
+    const struct pieces *pieces;           /* borrowed */
     float *weights, *exp_avg, *exp_avg_sq; /* borrowed; flat, f32 */
     void *copy;                            /* the model's weights, or NULL when it uses `weights` */
     enum dtype copy_dtype;
 };
 
-/* L2 norm of the whole gradient buffer; not touched while measuring. */
-enum status optim_grad_norm(const struct optim *o, const struct ops *ops, const float *gradients,
-                            double *norm, struct queue *on);
+/* Sum of the squares of the gradient buffer, of which the norm is the root; not touched while
+ * measuring. */
+enum status optim_grad_squares(const struct optim *o, const struct ops *ops, const float *gradients,
+                               double *squares, struct queue *on);
 /* One AdamW step of every weight (norms undecayed unless config->decay_norms) with the gradient
  * scaled by `scale` (the clip factor).  `step` counts from 1. */
 enum status optim_step(const struct optim *o, const struct ops *ops, const float *gradients,

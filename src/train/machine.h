@@ -2,15 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "comm/comm.h"
 #include "ops/boundary.h"
 #include "ops/ops.h"
+#include "parallel/mesh.h"
 #include "tensor/queue.h"
 
 struct machine {
     const struct ops *ops;
     const struct plan *plan;
     struct queue *on;
-    struct comm comm;  /* every rank of the run */
+    struct mesh mesh;
+    struct groups groups;
     double peak_flops; /* of one rank, per second, in the computing dtype; 0: unknown */
 };

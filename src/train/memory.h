@@ -10,6 +10,7 @@
     X(compute_weights, "the weights forward and backward read, where they are not the masters")    \
     X(optimizer, "first and second moments, f32")                                                  \
     X(gradients, "gradients, f32")                                                                 \
+    X(gathered, "units whose weights are gathered or whose gradients are being summed")            \
     X(activations, "what forward keeps for backward, and buffers of a step")                       \
     X(scratch, "working memory of one operation")                                                  \
     X(batch, "token ids and labels of a step, rotary tables")                                      \

@@ -60,7 +60,8 @@ struct data_config run_data_config(const struct config *c, struct source_config 
     return with_source(c, c->data.num_sources ? NULL : c->training.dataset_path, one);
 }
 
-struct loader_options run_loader_options(const struct config *c, const struct data_config *data,
+struct loader_options run_loader_options(const struct config *c, const struct mesh *mesh,
+                                         const struct data_config *data,
                                          const struct tokenizer *tokenizer, int vocab_size)
 {
     return (struct loader_options){
@@ -69,8 +70,10 @@ struct loader_options run_loader_options(const struct config *c, const struct da
         .tokenizer = tokenizer,
         .vocab_size = vocab_size,
         .seq_len = (int)c->training.seq_len,
-        .num_shares = 1,
-        .rows_ahead = (int)c->data.prefetch * trainer_rows(c),
+        .share =
+            mesh->at[AXIS_dp_replicate] * mesh->degree[AXIS_dp_shard] + mesh->at[AXIS_dp_shard],
+        .num_shares = trainer_readers(mesh),
+        .rows_ahead = (int)c->data.prefetch * trainer_rows(c, mesh),
     };
 }
 
@@ -81,7 +84,8 @@ static enum status validate(struct run *r)
     const char *path = c->validation.dataset_path;
     struct data_config data = path[0] ? with_source(c, path, &r->validation_source) : r->data;
     if (path[0]) data.validation_share = 0;
-    struct loader_options o = run_loader_options(c, &data, r->tokenizer, t->model.shape.V);
+    struct loader_options o =
+        run_loader_options(c, &t->machine.mesh, &data, r->tokenizer, t->model.shape.V);
     o.seq_len = trainer_validation_tokens(c);
     o.rows_ahead = 0;
     o.validation = !path[0];
@@ -242,7 +246,8 @@ static enum status fill_state(struct run *r)
     const struct checkpoint_config *c = &r->config->checkpoint;
     struct trainer *t = &r->trainer;
     bool resumed;
-    params_start(&t->model.layout, &t->model.shape, (uint64_t)r->config->debug.seed, t->weights);
+    params_start(&t->model.layout, &t->pieces, &t->model.shape, (uint64_t)r->config->debug.seed,
+                 t->weights);
     TRY(load_newest(r, &resumed));
     if (resumed)
         r->saved_step = t->steps_done;
@@ -289,7 +294,7 @@ static enum status open_run(struct run *r, const struct config *c, const struct 
     r->trainer_is_open = true;
     r->data = run_data_config(c, &r->training_source);
     struct loader_options reading =
-        run_loader_options(c, &r->data, r->tokenizer, r->trainer.model.shape.V);
+        run_loader_options(c, &machine->mesh, &r->data, r->tokenizer, r->trainer.model.shape.V);
     TRY(loader_open(&r->loader, &reading));
     r->checkpoint_folder = file_join(c->job.dump_folder, c->checkpoint.folder);
     struct checkpointer_options o = {

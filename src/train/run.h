@@ -19,7 +19,9 @@ const char *run_tokenizer_path(const struct config *c);
 struct data_config run_data_config(const struct config *c, struct source_config *one);
 
 /* How training reads `data`, which stays borrowed.  `tokenizer` NULL: the data are token ids. */
-struct loader_options run_loader_options(const struct config *c, const struct data_config *data,
+/* What the rank that stands at `mesh` reads. */
+struct loader_options run_loader_options(const struct config *c, const struct mesh *mesh,
+                                         const struct data_config *data,
                                          const struct tokenizer *tokenizer, int vocab_size);
 
 /* REQUEUE: stopped by a signal, with a checkpoint written.  DIVERGED: see trainer_step.  Anything

@@ -10,10 +10,16 @@
 #include <math.h>
 #include <string.h>
 
-int trainer_rows(const struct config *c)
+int trainer_readers(const struct mesh *m)
+{
+    return m->degree[AXIS_dp_replicate] * m->degree[AXIS_dp_shard];
+}
+
+int trainer_rows(const struct config *c, const struct mesh *m)
 {
     const struct training_config *t = &c->training;
-    return (int)(t->global_batch_size > 0 ? t->global_batch_size : t->local_batch_size);
+    int64_t all = t->global_batch_size;
+    return (int)(all > 0 ? all / trainer_readers(m) : t->local_batch_size);
 }
 
 int trainer_validation_tokens(const struct config *c)
@@ -34,17 +40,41 @@ static size_t since(const struct arena *a, size_t *mark)
     return bytes;
 }
 
+static const struct comm *group(const struct trainer *t, enum group g)
+{
+    return &t->machine.groups.of[g];
+}
+
+/* What a rank that shares out its weights does with them. */
+static void share_out(struct trainer *t, const struct model_shape *shape)
+{
+    const struct parallelism_config *p = &t->config->parallelism;
+    t->fsdp = (struct fsdp){
+        .layout = &t->model.layout,
+        .shard = group(t, GROUP_shard),
+        .replicate = group(t, GROUP_replicate),
+        .on = t->machine.on,
+        .dtype = is_float32(t->config) ? F32 : BF16,
+        .tied = shape->tied,
+        .keep = !strcmp(p->fsdp_reshard_after_forward, "never") || !p->fsdp_shard_gradients,
+        .whole_gradients = !p->fsdp_shard_gradients,
+    };
+    fsdp_take(&t->fsdp, &t->run);
+}
+
 /* Every buffer that lives as long as the run.  Over a measuring arena it only counts. */
 static enum status take_buffers(struct trainer *t, const struct model_shape *shape,
                                 struct memory_plan *plan)
 {
     const struct config *c = t->config;
     struct arena *run = &t->run;
-    int T = (int)c->training.seq_len, rows = trainer_rows(c);
+    int T = (int)c->training.seq_len, rows = trainer_rows(c, &t->machine.mesh);
+    const struct comm *shard = group(t, GROUP_shard);
     int most_T =
         c->validation.enable && trainer_validation_tokens(c) > T ? trainer_validation_tokens(c) : T;
     size_t mark = arena_mark(run);
-    TRY(model_init(&t->model, shape, most_T, run));
+    TRY(model_init(&t->model, shape, most_T, shard->size, run));
+    pieces_init(&t->pieces, &t->model.layout, shard->rank, shard->size);
     batch_take(&t->batch, rows, T, run);
     t->loss_BT = arena_take(run, (size_t)c->training.local_batch_size * (size_t)T, sizeof(float));
     t->evaluator = (struct evaluator){.model = &t->model};
@@ -53,7 +83,7 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
                        trainer_validation_tokens(c), run);
     plan->bytes[MEMORY_batch] = since(run, &mark);
 
-    size_t n = t->model.layout.elements;
+    size_t n = t->pieces.elements;
     t->weights = arena_take(run, n, sizeof(float));
     plan->bytes[MEMORY_weights] = since(run, &mark);
     t->compute_weights = is_float32(c) ? NULL : arena_take(run, n, dtype_bytes(BF16));
@@ -63,6 +93,8 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
     plan->bytes[MEMORY_optimizer] = since(run, &mark);
     t->gradients = arena_take(run, n, sizeof(float));
     plan->bytes[MEMORY_gradients] = since(run, &mark);
+    share_out(t, shape);
+    plan->bytes[MEMORY_gathered] = since(run, &mark);
     bool async = c->checkpoint.enable && strcmp(c->checkpoint.async_mode, "disabled");
     t->staging = async ? arena_take(run, checkpoint_staging_bytes(&t->model.layout), 1) : NULL;
     plan->bytes[MEMORY_checkpoint] = since(run, &mark);
@@ -81,11 +113,13 @@ static enum status connect(struct trainer *t)
     t->model.dtype = dtype;
     TRY(recompute_resolve(&c->activation_checkpoint, &t->model.recompute,
                           &t->model.recompute_every));
-    t->model.weights = t->compute_weights ? t->compute_weights : t->weights;
-    t->model.gradients = t->gradients;
+    t->fsdp.weights = t->compute_weights ? t->compute_weights : t->weights;
+    t->fsdp.gradients = t->gradients;
+    t->model.units = &t->fsdp.units;
     t->optim = (struct optim){
         .config = &c->optimizer,
         .layout = &t->model.layout,
+        .pieces = &t->pieces,
         .weights = t->weights,
         .exp_avg = t->exp_avg,
         .exp_avg_sq = t->exp_avg_sq,
@@ -124,33 +158,61 @@ static int64_t count_valid(const int32_t *labels, size_t tokens)
     return valid;
 }
 
-/* Gradients of the whole batch; the sum of losses over it, as loss_norm counts them. */
-static enum status accumulate(struct trainer *t, double *loss)
+/* This rank's share of the loss, and the gradients it adds up to. */
+static enum status accumulate_here(struct trainer *t, double all_valid, double *loss)
 {
     const struct training_config *c = &t->config->training;
     int micro_rows = (int)c->local_batch_size, num_micro = t->batch.B / micro_rows;
-    int num_ranks = t->machine.comm.size;
+    int num_ranks = group(t, GROUP_loss)->size;
     bool rank_mean = !strcmp(c->loss_norm, "rank_mean");
     size_t tokens = (size_t)micro_rows * (size_t)t->batch.T;
-    double all_valid = (double)t->batch.valid;
-    TRY(comm_all_reduce(&t->machine.comm, REDUCE_SUM, &all_valid, 1));
     *loss = 0;
-    double begin = trace_begin(t->machine.on->trace);
-    memset(t->gradients, 0, t->model.layout.elements * sizeof(float));
-    trace_end(t->machine.on->trace, "zero gradients", begin);
     for (int i = 0; i < num_micro; i++) {
         struct micro_batch micro = micro_batch(t, i * micro_rows);
         double valid = all_valid, sum = 0;
         if (rank_mean) valid = (double)count_valid(micro.labels_BT, tokens) * num_micro * num_ranks;
         double scale = valid > 0 ? 1.0 / valid : 0;
         micro.scale = (float)scale;
+        t->fsdp.last = i == num_micro - 1;
         size_t mark = arena_mark(&t->step);
         TRY(model_train(&t->model, &micro, &t->step));
         arena_reset(&t->step, mark);
         for (size_t n = 0; n < tokens; n++) sum += (double)t->loss_BT[n];
         *loss += sum * scale;
     }
-    TRY(comm_all_reduce(&t->machine.comm, REDUCE_SUM, loss, 1));
+    return STATUS_OK;
+}
+
+/* Gradients of the whole batch; the sum of losses over it, as loss_norm counts them. */
+static enum status accumulate(struct trainer *t, struct step_result *result)
+{
+    struct trace *trace = t->machine.on->trace;
+    const struct comm *all = group(t, GROUP_loss);
+    double valid = (double)t->batch.valid, loss;
+    TRY(comm_all_reduce(all, REDUCE_SUM, &valid, 1));
+    double begin = trace_begin(trace);
+    fsdp_begin(&t->fsdp);
+    trace_end(trace, "zero gradients", begin);
+    TRY(accumulate_here(t, valid, &loss));
+    begin = trace_begin(trace);
+    TRY(fsdp_finish(&t->fsdp));
+    if (group(t, GROUP_world)->size > 1) trace_end(trace, "wait for gradients", begin);
+    bool rank_mean = !strcmp(t->config->training.loss_norm, "rank_mean");
+    double own = rank_mean ? all->size : t->batch.valid ? valid / (double)t->batch.valid : 0;
+    result->loss = loss, result->max_loss = loss * own;
+    TRY(comm_all_reduce(all, REDUCE_SUM, &result->loss, 1));
+    TRY(comm_all_reduce(all, REDUCE_MAX, &result->max_loss, 1));
+    return STATUS_OK;
+}
+
+/* The norm of the whole model's gradient. */
+static enum status gradient_norm(const struct trainer *t, double *norm)
+{
+    double squares = 0;
+    TRY(optim_grad_squares(&t->optim, t->machine.ops, t->gradients, &squares, t->machine.on));
+    if (t->machine.on->measuring) return STATUS_OK;
+    TRY(comm_all_reduce(group(t, GROUP_shard), REDUCE_SUM, &squares, 1));
+    *norm = sqrt(squares);
     return STATUS_OK;
 }
 
@@ -171,11 +233,10 @@ enum status trainer_learn(struct trainer *t, struct step_result *result)
     const struct config *c = t->config;
     struct trace *trace = t->machine.on->trace;
     double begin = trace_begin(trace);
-    TRY(accumulate(t, &result->loss));
+    TRY(accumulate(t, result));
     trace_end(trace, "forward and backward", begin);
     begin = trace_begin(trace);
-    TRY(optim_grad_norm(&t->optim, t->machine.ops, t->gradients, &result->grad_norm,
-                        t->machine.on));
+    TRY(gradient_norm(t, &result->grad_norm));
     int64_t total = c->lr_scheduler.total_steps ? c->lr_scheduler.total_steps : c->training.steps;
     result->lr = schedule_lr(&c->lr_scheduler, c->optimizer.lr, total, t->steps_done + 1);
     result->skipped = !isfinite(result->loss) || !isfinite(result->grad_norm);
@@ -186,10 +247,11 @@ enum status trainer_learn(struct trainer *t, struct step_result *result)
         double clip = optim_clip_factor(result->grad_norm, c->training.max_norm);
         TRY(optim_step(&t->optim, t->machine.ops, t->gradients, result->lr, clip, t->steps_done + 1,
                        t->machine.on));
+        fsdp_changed(&t->fsdp);
     }
     trace_end(trace, "optimizer", begin);
     t->steps_done++;
-    t->tokens_seen += (int64_t)t->batch.B * t->batch.T;
+    t->tokens_seen += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
     return STATUS_OK;
 }
 
@@ -197,7 +259,7 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
 {
     int rows;
     double begin = clock_monotonic_s();
-    TRY(comm_agree(&t->machine.comm, loader_next(loader, &t->batch, &rows)));
+    TRY(comm_agree(group(t, GROUP_world), loader_next(loader, &t->batch, &rows)));
     result->data_seconds = clock_monotonic_s() - begin;
     trace_end(t->machine.on->trace, "data", begin);
     TRY(trainer_learn(t, result));
@@ -206,8 +268,9 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
 
 enum status trainer_sync(struct trainer *t)
 {
+    fsdp_changed(&t->fsdp);
     if (!t->compute_weights) return STATUS_OK;
-    struct cast all = {.n = t->model.layout.elements, .to = BF16};
+    struct cast all = {.n = t->pieces.elements, .to = BF16};
     struct cast_io io = {t->weights, t->compute_weights};
     TRY(cast(t->machine.ops, &all, &io, t->machine.on));
     return STATUS_OK;
@@ -225,12 +288,19 @@ static enum status rehearse(struct trainer *t)
     TRY_OUT(model_train(&t->model, &micro, &t->step));
     arena_reset(&t->step, 0);
     if (t->config->validation.enable) TRY_OUT(evaluator_measure(&t->evaluator, &t->step));
-    TRY_OUT(optim_grad_norm(&t->optim, t->machine.ops, t->gradients, &norm, on));
+    TRY_OUT(gradient_norm(t, &norm));
     TRY_OUT(optim_step(&t->optim, t->machine.ops, t->gradients, 0, 1, 1, on));
     TRY_OUT(trainer_sync(t));
 out:
     on->measuring = false;
     return st;
+}
+
+static void release_model(struct trainer *t)
+{
+    fsdp_release(&t->fsdp);
+    pieces_release(&t->pieces);
+    model_release(&t->model);
 }
 
 /* Sizes of everything; leaves the three arenas measured and the model open. */
@@ -255,7 +325,7 @@ enum status trainer_plan(const struct config *c, const struct model_shape *shape
 {
     struct trainer t;
     enum status st = measure(&t, c, shape, machine, plan);
-    model_release(&t.model);
+    release_model(&t);
     return st;
 }
 
@@ -266,7 +336,7 @@ enum status trainer_open(struct trainer *t, const struct config *c, const struct
     enum status st = STATUS_OK;
     TRY_OUT(measure(t, c, shape, machine, &plan));
     size_t run = t->run.used, step = t->step.peak, scratch = machine->on->scratch.peak;
-    model_release(&t->model);
+    release_model(t);
     TRY_OUT(arena_init(&t->run, run));
     TRY_OUT(arena_init(&t->step, step));
     TRY_OUT(arena_init(&machine->on->scratch, scratch));
@@ -280,7 +350,7 @@ out:
 
 void trainer_close(struct trainer *t)
 {
-    model_release(&t->model);
+    release_model(t);
     if (t->machine.on) arena_release(&t->machine.on->scratch);
     arena_release(&t->step);
     arena_release(&t->run);

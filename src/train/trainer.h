@@ -3,7 +3,7 @@
  * Memory   trainer_plan runs the code of a step over measuring arenas; trainer_open does the same,
  *          then takes exactly those bytes and touches them; no step allocates afterwards.
  * Order    open -> fill weights (params_start or a checkpoint) -> trainer_sync -> steps.
- * Ranks    One process is one rank. */
+ * Ranks    One process is one rank; it holds its part of every unit (fsdp.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,6 +11,7 @@
 #include "data/data.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "parallel/fsdp.h"
 #include "train/evaluation.h"
 #include "train/machine.h"
 #include "train/memory.h"
@@ -21,7 +22,9 @@ struct trainer {
     struct arena run, step;
     struct model model;
     struct optim optim;
-    float *weights, *exp_avg, *exp_avg_sq, *gradients; /* flat, in the model's layout */
+    struct pieces pieces; /* of the model's tensors that are here */
+    struct fsdp fsdp;
+    float *weights, *exp_avg, *exp_avg_sq, *gradients; /* flat: this rank's pieces */
     void *compute_weights;                             /* NULL in f32: the masters serve */
     void *staging;                                     /* for asynchronous checkpoints, or NULL */
     struct batch batch;         /* all rows of an optimizer step on this rank */
@@ -35,6 +38,7 @@ struct trainer {
 /* What one step came to. */
 struct step_result {
     double loss;      /* nats/token */
+    double max_loss;  /* the largest of the ranks' own means */
     double grad_norm; /* before clipping */
     double lr;
     double data_seconds; /* waiting for the batch */
@@ -59,7 +63,8 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
 /* The same without the first: of what lies in t->batch.  Leaves result->data_seconds as it is. */
 enum status trainer_learn(struct trainer *t, struct step_result *result);
 
-/* Rows of one rank's optimizer step. */
-int trainer_rows(const struct config *c);
+/* Ranks that read different rows; and rows of one of them in an optimizer step. */
+int trainer_readers(const struct mesh *m);
+int trainer_rows(const struct config *c, const struct mesh *m);
 /* Rows are this long in validation. */
 int trainer_validation_tokens(const struct config *c);

@@ -41,7 +41,7 @@ static inline void saved_open(struct saved *s, bool tied)
                                   .tied = tied,
                                   .depth_init = true,
                                   .max_context = 64}};
-    layout_init(&s->layout, &s->shape);
+    layout_init(&s->layout, &s->shape, 1);
     size_t n = s->layout.elements;
     s->weights = heap(n * sizeof(float));
     s->exp_avg = heap(n * sizeof(float));

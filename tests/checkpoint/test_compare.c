@@ -81,7 +81,7 @@ TEST(models_of_other_shapes_differ_by_tensors_and_keys)
     comparison_release(&c);
     layout_release(&b.layout);
     b.shape.F = 20;
-    layout_init(&b.layout, &b.shape);
+    layout_init(&b.layout, &b.shape, 1);
     second = test_path(saved_folder(&b, STEPS(1)), "step-1");
     CHECK_STATUS(OK, comparison_make(&c, first, second));
     const struct difference *d = find(&c, "model.layers.0.mlp.down_proj.weight");

@@ -11,7 +11,7 @@ static const char *write_content(struct content c, const char *folder, const cha
     struct layout layout;
     const char *path = test_path(folder, name);
     struct manifest m = {.folder = path};
-    layout_init(&layout, &shape);
+    layout_init(&layout, &shape, 1);
     float *zeros = heap(layout.elements * sizeof *zeros);
     c.shape = &shape, c.layout = &layout;
     c.weights = tensor_source_flat(zeros);

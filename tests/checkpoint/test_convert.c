@@ -10,9 +10,12 @@ static char *write_model(const char *folder, bool tied, float **weights)
     struct model_shape shape = {.V = 50, .D = 16, .L = 2, .H = 4, .G = 2, .K = 4, .F = 24};
     shape.rope_theta = 10000, shape.norm_eps = 1e-5, shape.max_context = 64, shape.tied = tied;
     struct layout layout;
-    layout_init(&layout, &shape);
+    layout_init(&layout, &shape, 1);
     *weights = heap(layout.elements * sizeof **weights);
-    params_start(&layout, &shape, 7, *weights);
+    struct pieces all;
+    pieces_init(&all, &layout, 0, 1);
+    params_start(&layout, &all, &shape, 7, *weights);
+    pieces_release(&all);
     struct checkpointer_options o = {.folder = folder};
     struct checkpointer *c;
     CHECK_STATUS(OK, checkpointer_open(&c, &o));
@@ -31,7 +34,7 @@ static void check_weights(const char *folder, bool tied, const float *want, floa
     struct layout layout;
     CHECK_STATUS(OK, checkpoint_read_shape(folder, &shape));
     CHECK(shape.tied == tied && shape.F == 24 && shape.G == 2);
-    layout_init(&layout, &shape);
+    layout_init(&layout, &shape, 1);
     float *got = heap(layout.elements * sizeof *got);
     struct checkpoint_state s = {.shape = &shape, .layout = &layout, .weights = got};
     struct checkpoint_found found;

@@ -266,18 +266,18 @@ TEST(a_model_of_another_shape_is_not_filled_in_silence)
     saved_open(&other, false);
     layout_release(&other.layout);
     other.shape.F = 20;
-    layout_init(&other.layout, &other.shape);
+    layout_init(&other.layout, &other.shape, 1);
     CHECK_STATUS(DATA, try_load(&other, step));
     CHECK_MESSAGE(
         "tensor model.layers.0.mlp.gate_proj.weight is [24, 16], the model's is [20, 16]");
     layout_release(&other.layout);
     other.shape.F = 24, other.shape.L = 1;
-    layout_init(&other.layout, &other.shape);
+    layout_init(&other.layout, &other.shape, 1);
     CHECK_STATUS(DATA, try_load(&other, step));
     CHECK_MESSAGE("the model has no tensor model.layers.1.");
     layout_release(&other.layout);
     other.shape.L = 3;
-    layout_init(&other.layout, &other.shape);
+    layout_init(&other.layout, &other.shape, 1);
     CHECK_STATUS(DATA, try_load(&other, step));
     CHECK_MESSAGE("step-1: the tensor model.layers.2.input_layernorm.weight is missing");
     saved_close(&other);

@@ -101,7 +101,7 @@ static inline void rig_open(struct rig *r, const struct model_shape *s, enum dty
     CHECK_STATUS(OK, cpu_queue_open(&r->on, 2, 1 << 22));
     CHECK_STATUS(OK, cpu_queue_open(&r->measuring, 2, 0));
     r->measuring->measuring = true;
-    CHECK_STATUS(OK, model_init(&r->m, s, T, &r->run));
+    CHECK_STATUS(OK, model_init(&r->m, s, T, 1, &r->run));
     r->m.ops = &r->ops, r->m.plan = plan_alone(), r->m.on = r->on, r->m.dtype = dtype;
     size_t n = r->m.layout.elements;
     r->weights = heap(n * sizeof(float)), r->gradients = heap(n * sizeof(float));

@@ -231,9 +231,9 @@ TEST(batches_that_do_not_fit_are_refused)
     r.b.T = 4, r.b.B = 1 << 30;
     CHECK_STATUS(SHAPE, model_evaluate(&r.m, &r.b, &r.step));
     struct model m;
-    CHECK_STATUS(SHAPE, model_init(&m, &s, 0, &r.run));
+    CHECK_STATUS(SHAPE, model_init(&m, &s, 0, 1, &r.run));
     s.K = 3;
-    CHECK_STATUS(CONFIG, model_init(&m, &s, 4, &r.run));
+    CHECK_STATUS(CONFIG, model_init(&m, &s, 4, 1, &r.run));
     rig_close(&r);
 }
 
@@ -244,7 +244,10 @@ TEST(a_fresh_model_knows_nothing)
     struct rig r;
     s.V = 512, s.D = 64, s.K = 16;
     rig_open(&r, &s, F32, 2, 64);
-    params_start(&r.m.layout, &s, 5, r.weights);
+    struct pieces all;
+    pieces_init(&all, &r.m.layout, 0, 1);
+    params_start(&r.m.layout, &all, &s, 5, r.weights);
+    pieces_release(&all);
     CHECK_NEAR(rig_loss(&r) / (log(512) + 0.9735 / 2), 1, 0.03);
     rig_close(&r);
 }

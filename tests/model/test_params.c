@@ -19,7 +19,7 @@ static const struct model_shape small = {.V = 50,
 TEST(units_are_aligned_and_products_adjacent)
 {
     struct layout l;
-    layout_init(&l, &small);
+    layout_init(&l, &small, 1);
     CHECK(l.num_tensors == 3 * 9 + 3 && layout_num_layers(&l) == 3);
     for (int layer = 0; layer < small.L; layer++) {
         const struct tensor_place *norm = layout_find(&l, PARAM_attn_norm, layer);
@@ -43,7 +43,7 @@ TEST(a_tied_model_has_no_head)
     struct model_shape s = small;
     struct layout l;
     s.tied = true;
-    layout_init(&l, &s);
+    layout_init(&l, &s, 1);
     CHECK(!layout_find(&l, PARAM_head, -1) && !layout_find_hf(&l, "lm_head.weight"));
     CHECK(layout_find(&l, PARAM_last_norm, -1) && layout_num_layers(&l) == 3);
     layout_release(&l);
@@ -53,7 +53,7 @@ TEST(every_tensor_is_found_by_its_hugging_face_name)
 {
     struct layout l;
     char name[96];
-    layout_init(&l, &small);
+    layout_init(&l, &small, 1);
     for (int i = 0; i < l.num_tensors; i++) {
         tensor_place_name(&l.tensors[i], true, name);
         CHECK(layout_find_hf(&l, name) == &l.tensors[i]);
@@ -80,14 +80,22 @@ static double deviation(const float *w, const struct tensor_place *t)
     return sqrt(squares / (double)t->elements);
 }
 
+static void start(const struct layout *l, const struct model_shape *s, uint64_t seed, float *w)
+{
+    struct pieces all;
+    pieces_init(&all, l, 0, 1);
+    params_start(l, &all, s, seed, w);
+    pieces_release(&all);
+}
+
 TEST(weights_start_with_torchtitans_deviations)
 {
     struct model_shape s = {
         .V = 512, .D = 128, .L = 2, .H = 4, .G = 2, .K = 32, .F = 256, .depth_init = true};
     struct layout l;
-    layout_init(&l, &s);
+    layout_init(&l, &s, 1);
     float *w = heap(l.elements * sizeof *w), *again = heap(l.elements * sizeof *w);
-    params_start(&l, &s, 7, w);
+    start(&l, &s, 7, w);
     CHECK_NEAR(deviation(w, layout_find(&l, PARAM_embed, -1)), 1, 0.01);
     CHECK_NEAR(deviation(w, layout_find(&l, PARAM_attn_q, 1)) / 0.02, 1, 0.02);
     CHECK_NEAR(deviation(w, layout_find(&l, PARAM_attn_out, 0)) / (0.02 / sqrt(2)), 1, 0.02);
@@ -98,13 +106,45 @@ TEST(weights_start_with_torchtitans_deviations)
     for (size_t i = 0; i < head->elements; i++) most = fmax(most, fabs(w[head->offset + i]));
     CHECK(most <= 3 / sqrt(128) && most > 2.9 / sqrt(128));
     CHECK(w[layout_find(&l, PARAM_mlp_norm, 1)->offset] == 1);
-    params_start(&l, &s, 7, again);
+    start(&l, &s, 7, again);
     CHECK(!memcmp(w, again, l.elements * sizeof *w));
-    params_start(&l, &s, 8, again);
+    start(&l, &s, 8, again);
     CHECK(memcmp(w, again, l.elements * sizeof *w));
     s.depth_init = false;
-    params_start(&l, &s, 7, again);
+    start(&l, &s, 7, again);
     CHECK_NEAR(deviation(again, layout_find(&l, PARAM_attn_out, 0)) / (0.02 / sqrt(4)), 1, 0.02);
     free(w), free(again);
     layout_release(&l);
+}
+
+/* Every element of every tensor lies in exactly one part, at the place the part says. */
+TEST(parts_of_all_units_together_are_the_model)
+{
+    for (int parts = 1; parts <= 7; parts += 2) {
+        struct model_shape s = {.V = 31, .D = 6, .L = 3, .H = 3, .G = 1, .K = 2, .F = 9};
+        struct layout l;
+        layout_init(&l, &s, parts);
+        float *whole = heap(l.elements * sizeof *whole), *part = heap(l.elements * sizeof *part);
+        size_t seen = 0, each = l.elements / (size_t)parts;
+        start(&l, &s, 5, whole);
+        for (int i = 0; i < parts; i++) {
+            struct pieces p;
+            pieces_init(&p, &l, i, parts);
+            CHECK(p.elements == each);
+            params_start(&l, &p, &s, 5, part);
+            for (size_t n = 0; n < p.count; n++) {
+                const struct piece *q = &p.all[n];
+                const float *from = whole + l.tensors[q->tensor].offset + q->first;
+                CHECK(q->at + q->count <= each && (!n || q->at >= q[-1].at + q[-1].count));
+                CHECK(!memcmp(part + q->at, from, q->count * sizeof *from));
+                seen += q->count;
+            }
+            pieces_release(&p);
+        }
+        CHECK(seen == (size_t)l.parameters);
+        for (int u = 0; u < l.num_units; u++)
+            CHECK(l.units[u].elements % (64 * (size_t)parts) == 0);
+        free(whole), free(part);
+        layout_release(&l);
+    }
 }

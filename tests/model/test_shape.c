@@ -16,7 +16,7 @@ static int64_t count(const char *family, const char *flavor)
 {
     struct model_shape s = resolve(family, flavor);
     struct layout l;
-    layout_init(&l, &s);
+    layout_init(&l, &s, 1);
     int64_t n = l.parameters;
     layout_release(&l);
     return n;
@@ -46,7 +46,7 @@ TEST(neural_8b_is_llama_8b_with_256_tokens)
     struct layout l;
     c.vocab_size = 256;
     CHECK_STATUS(OK, model_shape_resolve(&s, &c, 128256));
-    layout_init(&l, &s);
+    layout_init(&l, &s, 1);
     CHECK(l.parameters == 6981685248);
     layout_release(&l);
 }

@@ -7,8 +7,8 @@ static void evaluate(struct training *t, int B, int64_t batches, struct evaluati
 {
     struct loader *loader;
     struct arena run = {0}, step = {0};
-    struct loader_options o =
-        run_loader_options(&t->config, &t->data, t->tokenizer, t->trainer.model.shape.V);
+    struct loader_options o = run_loader_options(&t->config, &t->machine.mesh, &t->data,
+                                                 t->tokenizer, t->trainer.model.shape.V);
     o.once = true;
     struct evaluator evaluator = {.model = &t->trainer.model, .causal = true};
     CHECK_STATUS(OK, loader_open(&loader, &o));

@@ -28,19 +28,22 @@ void training_open(struct training *t, const char *const *settings)
     *t = (struct training){0};
     CHECK_STATUS(OK, config_load(&t->config, NULL, all, n));
     CHECK_STATUS(OK, config_check(&t->config, 1));
+    struct comm self = comm_self();
     t->machine =
-        (struct machine){.ops = &ops_cpu_reference, .plan = plan_alone(), .comm = comm_self()};
+        (struct machine){.ops = &ops_cpu_reference, .plan = plan_alone(), .mesh = mesh_alone()};
+    CHECK_STATUS(OK, groups_open(&t->machine.groups, &t->machine.mesh, &self));
     CHECK_STATUS(OK, cpu_queue_open(&t->machine.on, 1, 0));
     CHECK_STATUS(OK, tokenizer_open(&t->tokenizer, "bytes", &t->config.tokenizer));
     struct model_shape shape;
     CHECK_STATUS(OK,
                  model_shape_resolve(&shape, &t->config.model, tokenizer_vocab_size(t->tokenizer)));
     t->data = run_data_config(&t->config, &t->source);
-    struct loader_options o = run_loader_options(&t->config, &t->data, t->tokenizer, shape.V);
+    struct loader_options o =
+        run_loader_options(&t->config, &t->machine.mesh, &t->data, t->tokenizer, shape.V);
     CHECK_STATUS(OK, loader_open(&t->loader, &o));
     CHECK_STATUS(OK, trainer_open(&t->trainer, &t->config, &shape, &t->machine));
     struct model *m = &t->trainer.model;
-    params_start(&m->layout, &m->shape, 1, t->trainer.weights);
+    params_start(&m->layout, &t->trainer.pieces, &m->shape, 1, t->trainer.weights);
     CHECK_STATUS(OK, trainer_sync(&t->trainer));
 }
 
@@ -50,5 +53,6 @@ void training_close(struct training *t)
     loader_close(t->loader);
     tokenizer_close(t->tokenizer);
     cpu_queue_close(t->machine.on);
+    groups_close(&t->machine.groups);
     config_release(&t->config);
 }

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/fsdp.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FLIGHTS = 2 }; /* transfers of a kind under way at once */
+
+/* Where a unit is whole for a while. */
+struct slot {
+    void *at;
+    size_t elements;
+    int holds; /* the unit whose weights it has; -1: none */
+};
+
+struct unit_state {
+    int weights, gradients; /* slots */
+    bool open, gathering, reducing;
+    bool last; /* the sum under way is the step's last */
+    struct transfer gather, reduce, copy;
+};
+
+/* Sums under way, the older one next. */
+struct flights {
+    int unit[FLIGHTS], next;
+    void *work[FLIGHTS];
+};
+
+struct fsdp_state {
+    struct slot *weights, *gradients;
+    int num_weights, num_gradients;
+    struct unit_state *units;
+    struct flights reductions, copies;
+};
+
+static int parts(const struct fsdp *f) { return f->shard->size; }
+static size_t part_of(const struct fsdp *f, int unit)
+{
+    return f->layout->units[unit].elements / (size_t)parts(f);
+}
+static size_t offset_of(const struct fsdp *f, int unit)
+{
+    return f->layout->units[unit].offset / (size_t)parts(f);
+}
+size_t fsdp_elements(const struct fsdp *f) { return f->layout->elements / (size_t)parts(f); }
+
+static void zero(float *x, size_t n)
+{
+    enum { PIECE = 1 << 18 };
+#pragma omp parallel for schedule(static)
+    for (size_t at = 0; at < n; at += PIECE)
+        memset(x + at, 0, (n - at < PIECE ? n - at : PIECE) * sizeof *x);
+}
+
+/* Blocks take two slots in turn.  The first unit and the last are never needed at once, save where
+ * the embedding is the head. */
+static int slot_of(const struct fsdp *f, int unit, bool whole)
+{
+    int last = f->layout->num_units - 1;
+    if (whole) return unit;
+    if (unit == 0) return 2;
+    if (unit == last) return f->tied ? 3 : 2;
+    return unit % 2;
+}
+
+static int slots_take(const struct fsdp *f, bool whole, enum dtype dtype, struct slot **slots,
+                      struct arena *run)
+{
+    int count = whole ? f->layout->num_units : 4;
+    struct slot *s = *slots = heap((size_t)count * sizeof *s);
+    for (int i = 0; i < count; i++) s[i] = (struct slot){.holds = -1};
+    for (int unit = 0; unit < f->layout->num_units; unit++) {
+        struct slot *of = &s[slot_of(f, unit, whole)];
+        if (of->elements < f->layout->units[unit].elements)
+            of->elements = f->layout->units[unit].elements;
+    }
+    for (int i = 0; i < count; i++) s[i].at = arena_take(run, s[i].elements, dtype_bytes(dtype));
+    return count;
+}
+
+/* Working memory for the widest unit. */
+static void flights_take(struct flights *w, enum transfer_kind kind, size_t most, int size,
+                         struct arena *run)
+{
+    *w = (struct flights){.unit = {-1, -1}};
+    for (int i = 0; i < FLIGHTS; i++)
+        w->work[i] = arena_take(run, transfer_work_bytes(kind, F32, most, size), 1);
+}
+
+static enum status open_unit(struct units *u, int unit, unsigned use, struct unit_place *place);
+static enum status close_unit(struct units *u, int unit, unsigned use);
+
+void fsdp_take(struct fsdp *f, struct arena *run)
+{
+    const struct layout *l = f->layout;
+    size_t most = 0;
+    f->units = (struct units){open_unit, close_unit};
+    f->state = heap(sizeof *f->state);
+    struct fsdp_state *s = f->state;
+    *s = (struct fsdp_state){.units = heap((size_t)l->num_units * sizeof *s->units)};
+    for (int unit = 0; unit < l->num_units; unit++) {
+        s->units[unit] = (struct unit_state){.weights = slot_of(f, unit, f->keep),
+                                             .gradients = slot_of(f, unit, f->whole_gradients)};
+        if (part_of(f, unit) > most) most = part_of(f, unit);
+    }
+    if (parts(f) > 1) {
+        s->num_weights = slots_take(f, f->keep, f->dtype, &s->weights, run);
+        s->num_gradients = slots_take(f, f->whole_gradients, F32, &s->gradients, run);
+    }
+    flights_take(&s->reductions, TRANSFER_reduce_scatter, most, parts(f), run);
+    flights_take(&s->copies, TRANSFER_all_reduce, most, f->replicate->size, run);
+}
+
+void fsdp_release(struct fsdp *f)
+{
+    if (!f->state) return;
+    free(f->state->weights);
+    free(f->state->gradients);
+    free(f->state->units);
+    free(f->state);
+    f->state = NULL;
+}
+
+/* --- weights ------------------------------------------------------------------------------- */
+
+static enum status gathered(struct fsdp *f, int unit)
+{
+    struct unit_state *u = &f->state->units[unit];
+    if (!u->gathering) return STATUS_OK;
+    u->gathering = false;
+    TRY(comm_wait(&u->gather));
+    return STATUS_OK;
+}
+
+static enum status gather(struct fsdp *f, int unit)
+{
+    struct unit_state *u = &f->state->units[unit];
+    struct slot *s = &f->state->weights[u->weights];
+    size_t part = part_of(f, unit), bytes = part * dtype_bytes(f->dtype);
+    if (s->holds == unit) return STATUS_OK;
+    if (s->holds >= 0) TRY(gathered(f, s->holds));
+    s->holds = unit;
+    memcpy((char *)s->at + (size_t)f->shard->rank * bytes,
+           (const char *)f->weights + offset_of(f, unit) * dtype_bytes(f->dtype), bytes);
+    u->gather = (struct transfer){TRANSFER_all_gather, f->dtype, part, .x = s->at};
+    TRY(comm_start(f->shard, &u->gather));
+    u->gathering = true;
+    return STATUS_OK;
+}
+
+/* Starts on the unit that the pass comes to next. */
+static enum status gather_ahead(struct fsdp *f, int unit, bool backward)
+{
+    struct fsdp_state *s = f->state;
+    int next = backward ? unit - 1 : unit + 1;
+    if (next < 1 || next >= f->layout->num_units) return STATUS_OK;
+    int holds = s->weights[s->units[next].weights].holds;
+    if (holds < 0 || !s->units[holds].open) TRY(gather(f, next));
+    return STATUS_OK;
+}
+
+/* --- gradients ----------------------------------------------------------------------------- */
+
+/* The replicas' sum, once it is over. */
+static enum status copied(struct fsdp *f, int flight)
+{
+    struct flights *w = &f->state->copies;
+    int unit = w->unit[flight];
+    if (unit < 0) return STATUS_OK;
+    w->unit[flight] = -1;
+    TRY(comm_wait(&f->state->units[unit].copy));
+    return STATUS_OK;
+}
+
+/* Sums this rank's part of the unit over the replicas. */
+static enum status copy(struct fsdp *f, int unit)
+{
+    struct flights *w = &f->state->copies;
+    struct unit_state *u = &f->state->units[unit];
+    if (f->replicate->size == 1) return STATUS_OK;
+    int flight = w->next++ % FLIGHTS;
+    TRY(copied(f, flight));
+    u->copy = (struct transfer){TRANSFER_all_reduce, F32, part_of(f, unit),
+                                .x = f->gradients + offset_of(f, unit), .work = w->work[flight]};
+    TRY(comm_start(f->replicate, &u->copy));
+    w->unit[flight] = unit;
+    return STATUS_OK;
+}
+
+/* This rank's part of the unit's sum, once it is over, is added to what is there. */
+static enum status reduced(struct fsdp *f, int unit)
+{
+    struct unit_state *u = &f->state->units[unit];
+    if (!u->reducing) return STATUS_OK;
+    u->reducing = false;
+    TRY(comm_wait(&u->reduce));
+    const float *sum = u->reduce.own;
+    float *to = f->gradients + offset_of(f, unit);
+    size_t n = part_of(f, unit);
+#pragma omp parallel for simd schedule(static)
+    for (size_t i = 0; i < n; i++) to[i] += sum[i];
+    if (u->last) TRY(copy(f, unit));
+    return STATUS_OK;
+}
+
+static enum status reduce(struct fsdp *f, int unit)
+{
+    struct flights *w = &f->state->reductions;
+    struct unit_state *u = &f->state->units[unit];
+    float *x = f->state->gradients[u->gradients].at;
+    size_t part = part_of(f, unit);
+    int flight = w->next++ % FLIGHTS;
+    if (w->unit[flight] >= 0) TRY(reduced(f, w->unit[flight]));
+    w->unit[flight] = unit;
+    u->reduce = (struct transfer){
+        TRANSFER_reduce_scatter, F32, part, .x = x, .own = x + (size_t)f->shard->rank * part,
+        .work = w->work[flight]};
+    TRY(comm_start(f->shard, &u->reduce));
+    u->reducing = true, u->last = f->last;
+    return STATUS_OK;
+}
+
+/* Zeros to add to, where nothing waits to be added to. */
+static enum status clear(struct fsdp *f, int unit)
+{
+    struct fsdp_state *s = f->state;
+    struct slot *slot = &s->gradients[s->units[unit].gradients];
+    if (slot->holds >= 0) TRY(reduced(f, slot->holds));
+    slot->holds = unit;
+    zero(slot->at, f->layout->units[unit].elements);
+    return STATUS_OK;
+}
+
+/* --- what the model asks for --------------------------------------------------------------- */
+
+static enum status open_unit(struct units *units, int unit, unsigned use, struct unit_place *place)
+{
+    struct fsdp *f = (struct fsdp *)units;
+    struct unit_state *u = &f->state->units[unit];
+    *place = (struct unit_place){0};
+    if (f->on->measuring) return STATUS_OK;
+    if (parts(f) == 1) {
+        size_t offset = f->layout->units[unit].offset;
+        place->weights = (const char *)f->weights + offset * dtype_bytes(f->dtype);
+        place->gradients = f->gradients ? f->gradients + offset : NULL;
+        return STATUS_OK;
+    }
+    u->open = true;
+    if (use & USE_WEIGHTS) {
+        TRY(gather(f, unit));
+        TRY(gathered(f, unit));
+        TRY(gather_ahead(f, unit, use & USE_GRADIENTS));
+        place->weights = f->state->weights[u->weights].at;
+    }
+    if (use & USE_GRADIENTS) {
+        if (!f->whole_gradients) TRY(clear(f, unit));
+        place->gradients = f->state->gradients[u->gradients].at;
+    }
+    return STATUS_OK;
+}
+
+static enum status close_unit(struct units *units, int unit, unsigned use)
+{
+    struct fsdp *f = (struct fsdp *)units;
+    struct unit_state *u = &f->state->units[unit];
+    if (f->on->measuring) return STATUS_OK;
+    u->open = false;
+    if (!(use & USE_GRADIENTS)) return STATUS_OK;
+    if (parts(f) == 1 && f->last) TRY(copy(f, unit));
+    if (parts(f) > 1 && (f->last || !f->whole_gradients)) TRY(reduce(f, unit));
+    return STATUS_OK;
+}
+
+void fsdp_begin(struct fsdp *f)
+{
+    zero(f->gradients, fsdp_elements(f));
+    if (parts(f) == 1 || !f->whole_gradients) return;
+    for (int i = 0; i < f->state->num_gradients; i++)
+        zero(f->state->gradients[i].at, f->state->gradients[i].elements);
+}
+
+enum status fsdp_finish(struct fsdp *f)
+{
+    struct fsdp_state *s = f->state;
+    for (int i = 0; i < FLIGHTS; i++) {
+        int unit = s->reductions.unit[(s->reductions.next + i) % FLIGHTS];
+        if (unit >= 0) TRY(reduced(f, unit));
+    }
+    for (int i = 0; i < FLIGHTS; i++) TRY(copied(f, (s->copies.next + i) % FLIGHTS));
+    return STATUS_OK;
+}
+
+void fsdp_changed(struct fsdp *f)
+{
+    for (int i = 0; i < f->state->num_weights; i++) f->state->weights[i].holds = -1;
+}
