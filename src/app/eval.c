@@ -24,6 +24,8 @@ static enum status open_evaluator(struct evaluating *e, int B, int T)
     const struct config *c = &e->loaded.config;
     e->evaluator = (struct evaluator){
         .model = &e->loaded.model,
+        .readers = &e->loaded.machine.groups.of[GROUP_loss],
+        .peers = &e->loaded.machine.groups.of[GROUP_peers],
         .causal = !strcmp(c->objective.name, "causal"),
         .documents = !strcmp(c->model.attn_mask_type, "block_causal"),
     };

@@ -12,6 +12,9 @@
 /* The process's one log: base is the only room that may hold such state. */
 static FILE *file;
 static bool hush;
+static int own_rank = -1;
+
+void log_rank(int rank) { own_rank = rank; }
 
 void log_quiet(bool quiet) { hush = quiet; }
 
@@ -52,9 +55,10 @@ void log_line(enum log_level level, const char *fmt, ...)
     static const char *const prefix[] = {"", "warning: ", "error: "};
     static const char *const colour[] = {"", "\033[33m", "\033[31m"};
     char line[4096];
+    int len = own_rank < 0 ? 0 : snprintf(line, sizeof line, "rank %d: ", own_rank);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
+    vsnprintf(line + len, sizeof line - (size_t)len, fmt, ap);
     va_end(ap);
     if (level != LOG_INFO || !hush) {
         bool paint = level != LOG_INFO && log_colour();

@@ -58,5 +58,11 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows);
 enum status loader_save(const struct loader *l, struct text *json);
 enum status loader_load(struct loader *l, const struct json *cursor);
 
+/* The cursor as numbers: a loader has those of its own share's streams, the others are 0.  So the
+ * sums over all shares are every loader's cursors; loader_save then writes them. */
+size_t loader_num_cursors(const struct loader *l);
+void loader_get_cursors(const struct loader *l, double *numbers);
+void loader_set_cursors(struct loader *l, const double *numbers);
+
 /* What it holds, about, where documents are of 16 KiB and .zst was packed with the usual window. */
 int64_t loader_memory_bytes(const struct loader *l);

@@ -382,6 +382,28 @@ static uint32_t settings_fingerprint(const struct loader *l)
     return sum;
 }
 
+size_t loader_num_cursors(const struct loader *l)
+{
+    return (size_t)l->rules.num_streams * l->cursor_ints;
+}
+
+static bool is_own(const struct loader *l, uint64_t stream)
+{
+    return stream % (uint64_t)l->options.num_shares == (uint64_t)l->options.share;
+}
+
+void loader_get_cursors(const struct loader *l, double *numbers)
+{
+    for (size_t i = 0; i < loader_num_cursors(l); i++)
+        numbers[i] = is_own(l, i / l->cursor_ints) ? (double)l->cursors[i] : 0;
+}
+
+void loader_set_cursors(struct loader *l, const double *numbers)
+{
+    for (size_t i = 0; i < loader_num_cursors(l); i++)
+        if (!is_own(l, i / l->cursor_ints)) l->cursors[i] = (int64_t)numbers[i];
+}
+
 enum status loader_save(const struct loader *l, struct text *json)
 {
     uint64_t next = l->handed_out * (uint64_t)l->options.num_shares;

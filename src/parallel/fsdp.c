@@ -44,10 +44,10 @@ static size_t offset_of(const struct fsdp *f, int unit)
 }
 size_t fsdp_elements(const struct fsdp *f) { return f->layout->elements / (size_t)parts(f); }
 
-static void zero(float *x, size_t n)
+static void zero(const struct fsdp *f, float *x, size_t n)
 {
     enum { PIECE = 1 << 18 };
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) num_threads(f->on->num_threads)
     for (size_t at = 0; at < n; at += PIECE)
         memset(x + at, 0, (n - at < PIECE ? n - at : PIECE) * sizeof *x);
 }
@@ -197,7 +197,7 @@ static enum status reduced(struct fsdp *f, int unit)
     const float *sum = u->reduce.own;
     float *to = f->gradients + offset_of(f, unit);
     size_t n = part_of(f, unit);
-#pragma omp parallel for simd schedule(static)
+#pragma omp parallel for simd schedule(static) num_threads(f->on->num_threads)
     for (size_t i = 0; i < n; i++) to[i] += sum[i];
     if (u->last) TRY(copy(f, unit));
     return STATUS_OK;
@@ -227,7 +227,7 @@ static enum status clear(struct fsdp *f, int unit)
     struct slot *slot = &s->gradients[s->units[unit].gradients];
     if (slot->holds >= 0) TRY(reduced(f, slot->holds));
     slot->holds = unit;
-    zero(slot->at, f->layout->units[unit].elements);
+    zero(f, slot->at, f->layout->units[unit].elements);
     return STATUS_OK;
 }
 
@@ -273,10 +273,10 @@ static enum status close_unit(struct units *units, int unit, unsigned use)
 
 void fsdp_begin(struct fsdp *f)
 {
-    zero(f->gradients, fsdp_elements(f));
+    zero(f, f->gradients, fsdp_elements(f));
     if (parts(f) == 1 || !f->whole_gradients) return;
     for (int i = 0; i < f->state->num_gradients; i++)
-        zero(f->state->gradients[i].at, f->state->gradients[i].elements);
+        zero(f, f->state->gradients[i].at, f->state->gradients[i].elements);
 }
 
 enum status fsdp_finish(struct fsdp *f)

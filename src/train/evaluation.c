@@ -47,15 +47,54 @@ enum status evaluator_measure(const struct evaluator *e, struct arena *step)
     return STATUS_OK;
 }
 
+enum status batch_share(struct batch *b, const struct comm *peers)
+{
+    int32_t *const arrays[] = {b->ids_BT, b->labels_BT, b->start_BT, b->end_BT};
+    double counts[] = {(double)b->valid, (double)b->bytes};
+    if (peers->size == 1) return STATUS_OK;
+    for (int i = 0; i < 4; i++) { /* numbers of four bytes */
+        struct transfer t = {TRANSFER_broadcast, F32, (size_t)b->B * (size_t)b->T, .x = arrays[i]};
+        TRY(comm_run(peers, &t));
+    }
+    if (peers->rank) counts[0] = counts[1] = 0;
+    TRY(comm_all_reduce(peers, REDUCE_SUM, counts, 2));
+    b->valid = (int64_t)counts[0], b->bytes = (int64_t)counts[1];
+    return STATUS_OK;
+}
+
+/* The next batch of these ranks; *more: any of them, or of all the others, has rows. */
+static enum status next_batch(struct evaluator *e, struct loader *loader, bool *more)
+{
+    int rows = 0;
+    enum status st = loader ? loader_next(loader, &e->batch, &rows) : STATUS_OK;
+    double state[2] = {rows > 0, signals_pending() > 0};
+    TRY(comm_agree(e->peers, comm_agree(e->readers, st)));
+    TRY(comm_all_reduce(e->peers, REDUCE_MAX, state, 2));
+    TRY(comm_all_reduce(e->readers, REDUCE_MAX, state, 2));
+    TRY(batch_share(&e->batch, e->peers));
+    *more = state[0] > 0 && !(state[1] > 0);
+    return STATUS_OK;
+}
+
+/* The counts of all ranks' tokens. */
+static enum status add_up(const struct evaluator *e, struct evaluation *v)
+{
+    double counts[] = {v->loss_sum, (double)v->tokens, (double)v->bytes, (double)v->correct};
+    TRY(comm_all_reduce(e->readers, REDUCE_SUM, counts, 4));
+    v->loss_sum = counts[0], v->tokens = (int64_t)counts[1];
+    v->bytes = (int64_t)counts[2], v->correct = (int64_t)counts[3];
+    return STATUS_OK;
+}
+
 enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t batches,
                           struct arena *step, struct evaluation *out)
 {
     *out = (struct evaluation){0};
-    bool bytes_known = true;
-    while (out->batches != batches && !signals_pending()) {
-        int rows;
-        TRY(loader_next(loader, &e->batch, &rows));
-        if (!rows) break;
+    double unknown = 0; /* rows whose bytes are not known */
+    while (out->batches != batches) {
+        bool more;
+        TRY(next_batch(e, loader, &more));
+        if (!more) break;
         TRY(forward(e, step));
         size_t tokens = (size_t)e->batch.B * (size_t)e->batch.T;
         for (size_t i = 0; i < tokens; i++) {
@@ -64,9 +103,11 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
         }
         out->tokens += e->batch.valid;
         out->bytes += e->batch.bytes;
-        bytes_known = bytes_known && (e->batch.bytes || !e->batch.valid);
+        unknown += e->batch.valid && !e->batch.bytes;
         out->batches++;
     }
-    if (!bytes_known) out->bytes = 0;
+    TRY(add_up(e, out));
+    TRY(comm_all_reduce(e->readers, REDUCE_MAX, &unknown, 1));
+    if (unknown > 0) out->bytes = 0;
     return STATUS_OK;
 }

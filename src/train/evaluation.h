@@ -1,16 +1,21 @@
 /* evaluation.h -- the mean loss of a model over what a loader yields.
  *
  * Memory   Buffers come from the arena given to evaluator_take, which also measures.
+ * Ranks    Every rank calls; those that have run out of rows compute on without any, since others
+ *          may need what they hold.
  * Order    Losses are summed in f64, token after token, so the mean has one value. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "comm/comm.h"
 #include "data/data.h"
 #include "model/model.h"
 
 struct evaluator {
     const struct model *model; /* borrowed */
-    bool causal, documents;    /* the mask, see struct micro_batch */
+    /* Borrowed: ranks whose tokens add up, and ranks that compute on the same rows. */
+    const struct comm *readers, *peers;
+    bool causal, documents; /* the mask, see struct micro_batch */
     struct batch batch;
     float *loss_BT;
     int32_t *best_BT;
@@ -26,10 +31,13 @@ struct evaluation {
 
 /* Arrays of a batch of B rows of T tokens. */
 void batch_take(struct batch *b, int B, int T, struct arena *run);
+/* What rank 0 of the group has read, for all of them. */
+enum status batch_share(struct batch *b, const struct comm *peers);
 
 void evaluator_take(struct evaluator *e, int B, int T, struct arena *run);
 /* One batch forward, for measuring. */
 enum status evaluator_measure(const struct evaluator *e, struct arena *step);
-/* At most `batches` batches, -1: until the loader ends.  Stops early when a signal is pending. */
+/* At most `batches` batches, -1: until the loader ends.  Stops early when a signal is pending on
+ * any rank.  `loader` is NULL where another of the peers reads. */
 enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t batches,
                           struct arena *step, struct evaluation *out);

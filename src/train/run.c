@@ -29,7 +29,14 @@ struct run {
     struct text config_toml;
     int64_t saved_step; /* of the newest checkpoint; -1: none */
     double saved_at_s;
+    bool leads; /* rank 0: the one that writes what there is one of */
+    bool reads; /* the one of its peers that reads the data */
 };
+
+static const struct comm *world(const struct run *r)
+{
+    return &r->trainer.machine.groups.of[GROUP_world];
+}
 
 /* Sums since the last logged step. */
 struct interval {
@@ -77,6 +84,15 @@ struct loader_options run_loader_options(const struct config *c, const struct me
     };
 }
 
+/* The signal that any rank was sent, 0: none. */
+static enum status asked_to_stop(const struct run *r, int *signal)
+{
+    double pending = signals_pending();
+    TRY(comm_all_reduce(world(r), REDUCE_MAX, &pending, 1));
+    *signal = (int)pending;
+    return STATUS_OK;
+}
+
 static enum status validate(struct run *r)
 {
     const struct config *c = r->config;
@@ -94,12 +110,17 @@ static enum status validate(struct run *r)
     struct evaluation e;
     enum status st = STATUS_OK;
     double begin = clock_monotonic_s();
-    TRY_OUT(loader_open(&loader, &o));
+    int stop;
+    TRY_OUT(comm_agree(world(r), r->reads ? loader_open(&loader, &o) : STATUS_OK));
     TRY_OUT(evaluator_run(&t->evaluator, loader, c->validation.steps, &t->step, &e));
-    if (signals_pending()) goto out; /* a part of the data is not the loss */
+    TRY_OUT(asked_to_stop(r, &stop));
+    if (stop) goto out; /* a part of the data is not the loss */
     if (!e.tokens) FAIL_OUT(DATA, "validation: the data holds no token to predict");
-    TRY_OUT(metrics_validation(r->metrics, t->steps_done, e.loss_sum / (double)e.tokens,
-                               clock_monotonic_s() - begin, e.tokens, memory_peak_bytes()));
+    double memory = (double)memory_peak_bytes();
+    TRY_OUT(comm_all_reduce(world(r), REDUCE_MAX, &memory, 1));
+    if (r->leads)
+        TRY_OUT(metrics_validation(r->metrics, t->steps_done, e.loss_sum / (double)e.tokens,
+                                   clock_monotonic_s() - begin, e.tokens, (int64_t)memory));
 out:
     loader_close(loader);
     return st;
@@ -121,6 +142,26 @@ static struct checkpoint_state state_of(struct run *r)
     };
 }
 
+/* The cursor of every reader's streams; text on the ranks that read. */
+static enum status save_cursor(struct run *r, struct text *json)
+{
+    const struct comm *readers = &r->trainer.machine.groups.of[GROUP_data];
+    if (!r->reads) {
+        text_adds(json, "null");
+        return STATUS_OK;
+    }
+    size_t count = loader_num_cursors(r->loader);
+    double *numbers = heap(count * sizeof *numbers);
+    enum status st = STATUS_OK;
+    loader_get_cursors(r->loader, numbers);
+    TRY_OUT(comm_all_reduce(readers, REDUCE_SUM, numbers, count));
+    loader_set_cursors(r->loader, numbers);
+    TRY_OUT(loader_save(r->loader, json));
+out:
+    free(numbers);
+    return st;
+}
+
 static enum status save(struct run *r, bool model_only)
 {
     struct trainer *t = &r->trainer;
@@ -135,7 +176,7 @@ static enum status save(struct run *r, bool model_only)
     text_addf(&state.train,
               "{\"tokens_seen\": %lld, \"skips\": %lld, \"data\": ", (long long)t->tokens_seen,
               (long long)t->skips);
-    TRY_OUT(loader_save(r->loader, &state.train));
+    TRY_OUT(save_cursor(r, &state.train));
     text_adds(&state.train, "}");
     TRY_OUT(checkpointer_save(r->checkpointer, &state));
     r->saved_step = t->steps_done;
@@ -187,7 +228,7 @@ static enum status resume(struct run *r, const struct checkpoint_found *found)
     TRY(json_get_int(found->train, "tokens_seen", 0, most, &t->tokens_seen));
     TRY(json_get_int(found->train, "skips", 0, most, &t->skips));
     if (!is_excluded(&r->config->checkpoint, "dataloader"))
-        TRY(loader_load(r->loader, json_get(found->train, "data")));
+        if (r->reads) TRY(loader_load(r->loader, json_get(found->train, "data")));
     return STATUS_OK;
 }
 
@@ -265,26 +306,38 @@ static enum status open_outputs(struct run *r, const struct machine *machine)
         .dump_folder = c->job.dump_folder,
         .first_step = r->trainer.steps_done,
         .last_step = c->training.steps,
-        .num_ranks = 1,
+        .num_ranks = world(r)->size,
         .flops_per_token = model_flops_per_token(&r->trainer.model.shape, (int)c->training.seq_len),
         .peak_flops = c->metrics.peak_flops > 0 ? c->metrics.peak_flops : machine->peak_flops,
         .memory_total_bytes = (double)memory_total_bytes(),
     };
-    TRY(metrics_open(&r->metrics, &o));
+    if (r->leads) TRY(metrics_open(&r->metrics, &o));
     return STATUS_OK;
 }
 
-static enum status open_run(struct run *r, const struct config *c, const struct machine *machine)
+/* What there is one of in the folder of a run. */
+static enum status open_folder(const struct run *r)
 {
-    struct model_shape shape;
-    r->config = c;
-    r->saved_step = -1;
-    r->saved_at_s = clock_monotonic_s();
+    const struct config *c = r->config;
     TRY(file_make_dirs(c->job.dump_folder));
-    char *log_path = file_join(c->job.dump_folder, "log.txt");
-    enum status st = log_open(log_path);
-    free(log_path);
-    TRY(st);
+    char *path = file_join(c->job.dump_folder, "log.txt");
+    enum status st = log_open(path);
+    free(path);
+    return st;
+}
+
+static enum status write_config(const struct run *r)
+{
+    char *path = file_join(r->config->job.dump_folder, "config.toml");
+    enum status st = file_write(path, r->config_toml.data, r->config_toml.len);
+    free(path);
+    return st;
+}
+
+static enum status open_trainer(struct run *r, const struct machine *machine)
+{
+    const struct config *c = r->config;
+    struct model_shape shape;
     if (run_tokenizer_path(c)[0])
         TRY(tokenizer_open(&r->tokenizer, run_tokenizer_path(c), &c->tokenizer));
     TRY(model_shape_resolve(&shape, &c->model,
@@ -294,8 +347,23 @@ static enum status open_run(struct run *r, const struct config *c, const struct 
     r->trainer_is_open = true;
     r->data = run_data_config(c, &r->training_source);
     struct loader_options reading =
-        run_loader_options(c, &machine->mesh, &r->data, r->tokenizer, r->trainer.model.shape.V);
-    TRY(loader_open(&r->loader, &reading));
+        run_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape.V);
+    if (r->reads) TRY(loader_open(&r->loader, &reading));
+    return STATUS_OK;
+}
+
+static enum status open_run(struct run *r, const struct config *c, const struct machine *machine)
+{
+    const struct comm *all = &machine->groups.of[GROUP_world];
+    r->config = c;
+    r->saved_step = -1;
+    r->saved_at_s = clock_monotonic_s();
+    r->leads = all->rank == 0;
+    r->reads = machine->groups.of[GROUP_peers].rank == 0;
+    if (!r->leads) log_quiet(true);
+    if (all->size > 1) log_rank(all->rank);
+    TRY(comm_agree(all, r->leads ? open_folder(r) : STATUS_OK));
+    TRY(comm_agree(all, open_trainer(r, machine)));
     r->checkpoint_folder = file_join(c->job.dump_folder, c->checkpoint.folder);
     struct checkpointer_options o = {
         .folder = r->checkpoint_folder,
@@ -305,12 +373,9 @@ static enum status open_run(struct run *r, const struct config *c, const struct 
     };
     TRY(checkpointer_open(&r->checkpointer, &o));
     config_write(c, false, &r->config_toml);
-    char *config_path = file_join(c->job.dump_folder, "config.toml");
-    st = file_write(config_path, r->config_toml.data, r->config_toml.len);
-    free(config_path);
-    TRY(st);
+    TRY(comm_agree(all, r->leads ? write_config(r) : STATUS_OK));
     TRY(fill_state(r));
-    TRY(open_outputs(r, machine));
+    TRY(comm_agree(all, open_outputs(r, machine)));
     return STATUS_OK;
 }
 
@@ -338,7 +403,7 @@ static enum status log_step(struct run *r, const struct step_result *s, struct i
     struct step_metrics m = {
         .step = t->steps_done,
         .loss = s->loss,
-        .max_loss = s->loss,
+        .max_loss = s->max_loss,
         .grad_norm = s->grad_norm,
         .lr = s->lr,
         .tokens_seen = t->tokens_seen,
@@ -346,19 +411,21 @@ static enum status log_step(struct run *r, const struct step_result *s, struct i
         .steps = i->steps,
         .seconds = clock_monotonic_s() - i->begin_s,
         .data_seconds = i->data_seconds,
-        .memory_bytes = memory_peak_bytes(),
     };
-    TRY(metrics_step(r->metrics, &m));
+    double memory = (double)memory_peak_bytes();
+    TRY(comm_all_reduce(world(r), REDUCE_MAX, &memory, 1));
+    m.memory_bytes = (int64_t)memory;
+    if (r->leads) TRY(metrics_step(r->metrics, &m));
     *i = (struct interval){.begin_s = clock_monotonic_s()};
     return STATUS_OK;
 }
 
-static enum status stop_for_signal(struct run *r)
+static enum status stop_for_signal(struct run *r, int signal)
 {
     TRY(save(r, false));
     TRY(checkpointer_wait(r->checkpointer));
     FAIL(REQUEUE, "stopped by SIG%s after step %lld; the checkpoint is written",
-         signals_name(signals_pending()), (long long)r->trainer.steps_done);
+         signals_name(signal), (long long)r->trainer.steps_done);
 }
 
 /* One step; its trace where profiling asks for one. */
@@ -379,7 +446,7 @@ static enum status step(struct run *r, struct step_result *s)
     text_addf(&folder, "%s/%s/iteration_%lld", c->job.dump_folder, c->profiling.save_traces_folder,
               (long long)t->steps_done);
     TRY_OUT(file_make_dirs(folder.data));
-    text_adds(&folder, "/rank0_trace.json");
+    text_addf(&folder, "/rank%d_trace.json", world(r)->rank);
     TRY_OUT(trace_write(&trace, folder.data));
 out:
     trace_release(&trace);
@@ -395,10 +462,11 @@ static enum status steps(struct run *r)
     int64_t first = t->steps_done + 1, last = c->training.steps;
     while (t->steps_done < last) {
         struct step_result s;
+        int stop;
         TRY(step(r, &s));
         int64_t done = t->steps_done;
         interval.steps++;
-        interval.tokens += (int64_t)t->batch.B * t->batch.T;
+        interval.tokens += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
         interval.data_seconds += s.data_seconds;
         if (done == 1 || done % c->metrics.log_freq == 0 || done == last)
             TRY(log_step(r, &s, &interval));
@@ -407,7 +475,8 @@ static enum status steps(struct run *r)
             TRY(validate(r));
             interval.begin_s += clock_monotonic_s() - begin;
         }
-        if (signals_pending()) return stop_for_signal(r);
+        TRY(asked_to_stop(r, &stop));
+        if (stop) return stop_for_signal(r, stop);
         if (done < last && save_is_due(r)) save_if_possible(r);
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only && t->steps_done >= first)

@@ -77,7 +77,8 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
     pieces_init(&t->pieces, &t->model.layout, shard->rank, shard->size);
     batch_take(&t->batch, rows, T, run);
     t->loss_BT = arena_take(run, (size_t)c->training.local_batch_size * (size_t)T, sizeof(float));
-    t->evaluator = (struct evaluator){.model = &t->model};
+    t->evaluator = (struct evaluator){
+        .model = &t->model, .readers = group(t, GROUP_loss), .peers = group(t, GROUP_peers)};
     if (c->validation.enable)
         evaluator_take(&t->evaluator, (int)c->validation.local_batch_size,
                        trainer_validation_tokens(c), run);
@@ -259,7 +260,9 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
 {
     int rows;
     double begin = clock_monotonic_s();
-    TRY(comm_agree(group(t, GROUP_world), loader_next(loader, &t->batch, &rows)));
+    enum status st = loader ? loader_next(loader, &t->batch, &rows) : STATUS_OK;
+    TRY(comm_agree(group(t, GROUP_world), st));
+    TRY(batch_share(&t->batch, group(t, GROUP_peers)));
     result->data_seconds = clock_monotonic_s() - begin;
     trace_end(t->machine.on->trace, "data", begin);
     TRY(trainer_learn(t, result));

@@ -57,8 +57,9 @@ void trainer_close(struct trainer *t);
 /* Makes the computing weights from the masters: after they were filled from outside. */
 enum status trainer_sync(struct trainer *t);
 
-/* Next batch, gradients, clipping, update.  DIVERGED: loss or gradient is not finite (and
- * guard.nonfinite says stop); the weights are as before the step. */
+/* Next batch (`loader` is NULL where another of the peers reads), gradients, clipping, update.
+ * DIVERGED: loss or gradient is not finite (and guard.nonfinite says stop); the weights are as
+ * before the step. */
 enum status trainer_step(struct trainer *t, struct loader *loader, struct step_result *result);
 /* The same without the first: of what lies in t->batch.  Leaves result->data_seconds as it is. */
 enum status trainer_learn(struct trainer *t, struct step_result *result);

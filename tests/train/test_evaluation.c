@@ -10,7 +10,7 @@ static void evaluate(struct training *t, int B, int64_t batches, struct evaluati
     struct loader_options o = run_loader_options(&t->config, &t->machine.mesh, &t->data,
                                                  t->tokenizer, t->trainer.model.shape.V);
     o.once = true;
-    struct evaluator evaluator = {.model = &t->trainer.model, .causal = true};
+    struct evaluator evaluator = t->trainer.evaluator;
     CHECK_STATUS(OK, loader_open(&loader, &o));
     CHECK_STATUS(OK, arena_init(&run, 1 << 20));
     CHECK_STATUS(OK, arena_init(&step, 64 << 20));

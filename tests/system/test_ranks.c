@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks.h"
+#include "train/training.h"
+
+#include "system/runs.h"
+#include "train/run.h"
+
+/* The same training over many layouts of ranks, which are threads here. */
+enum { STEPS = 20, SETTINGS = 48 };
+
+struct layout_run {
+    const char *settings[SETTINGS];
+    int num_settings, ranks;
+    double loss[STEPS], norm[STEPS];
+    float *weights; /* whole, of the layout of one rank; every rank adds its pieces */
+    size_t elements;
+};
+
+struct rank_run {
+    struct config config;
+    struct machine machine;
+    struct tokenizer *tokenizer;
+    struct source_config source;
+    struct data_config data;
+    struct loader *loader;
+    struct trainer trainer;
+};
+
+static enum status open_rank(struct rank_run *r, const struct comm *world,
+                             const struct layout_run *l)
+{
+    struct model_shape shape;
+    TRY(config_load(&r->config, NULL, l->settings, l->num_settings));
+    TRY(config_check(&r->config, world->size));
+    r->machine = (struct machine){.ops = &ops_cpu_reference, .plan = plan_alone()};
+    struct mesh *mesh = &r->machine.mesh;
+    TRY(mesh_resolve(mesh, &r->config.parallelism, world->rank, world->size));
+    TRY(groups_open(&r->machine.groups, mesh, world));
+    TRY(cpu_queue_open(&r->machine.on, 1, 0));
+    TRY(tokenizer_open(&r->tokenizer, "bytes", &r->config.tokenizer));
+    TRY(model_shape_resolve(&shape, &r->config.model, tokenizer_vocab_size(r->tokenizer)));
+    r->data = run_data_config(&r->config, &r->source);
+    struct loader_options o = run_loader_options(&r->config, mesh, &r->data, r->tokenizer, shape.V);
+    if (r->machine.groups.of[GROUP_peers].rank == 0) TRY(loader_open(&r->loader, &o));
+    TRY(trainer_open(&r->trainer, &r->config, &shape, &r->machine));
+    struct trainer *t = &r->trainer;
+    params_start(&t->model.layout, &t->pieces, &t->model.shape, 1, t->weights);
+    TRY(trainer_sync(t));
+    return STATUS_OK;
+}
+
+static void close_rank(struct rank_run *r)
+{
+    trainer_close(&r->trainer);
+    loader_close(r->loader);
+    tokenizer_close(r->tokenizer);
+    cpu_queue_close(r->machine.on);
+    groups_close(&r->machine.groups);
+    config_release(&r->config);
+}
+
+/* This rank's weights to their places in the whole model's; each is some rank's. */
+static void put_weights(const struct trainer *t, struct layout_run *l)
+{
+    struct layout whole;
+    layout_init(&whole, &t->model.shape, 1);
+    for (size_t i = 0; i < t->pieces.count; i++) {
+        const struct piece *p = &t->pieces.all[i];
+        size_t at = whole.tensors[p->tensor].offset + p->first;
+        BUG_IF(at + p->count > l->elements);
+        memcpy(l->weights + at, t->weights + p->at, p->count * sizeof *l->weights);
+    }
+    layout_release(&whole);
+}
+
+static enum status train_rank(const struct comm *world, void *context)
+{
+    struct layout_run *l = context;
+    struct rank_run r = {0};
+    TRY(open_rank(&r, world, l));
+    for (int step = 0; step < STEPS; step++) {
+        struct step_result s;
+        TRY(trainer_step(&r.trainer, r.loader, &s));
+        RANK_CHECK(s.max_loss >= s.loss * (1 - 1e-6));
+        if (world->rank == 0) l->loss[step] = s.loss, l->norm[step] = s.grad_norm;
+    }
+    /* Replicas hold the same weights: one of them says what they are. */
+    if (r.machine.groups.of[GROUP_replicate].rank == 0) put_weights(&r.trainer, l);
+    close_rank(&r);
+    return STATUS_OK;
+}
+
+static void run_layout(struct layout_run *l, int ranks, const char *data,
+                       const char *const *settings)
+{
+    static const char *const tiny[] = {"model.dim=16",
+                                       "model.n_layers=3",
+                                       "model.n_heads=4",
+                                       "model.n_kv_heads=2",
+                                       "model.ffn_hidden=24",
+                                       "training.local_batch_size=1",
+                                       "training.seq_len=16",
+                                       "training.global_batch_size=8",
+                                       "data.tokenizer=bytes",
+                                       "data.streams=8",
+                                       "data.prefetch=0",
+                                       "optimizer.lr=1e-2",
+                                       "training.steps=50",
+                                       "lr_scheduler.warmup_steps=2",
+                                       "training.mixed_precision_param=float32"};
+    *l = (struct layout_run){.ranks = ranks, .elements = 1 << 16};
+    for (size_t i = 0; i < sizeof tiny / sizeof *tiny; i++)
+        l->settings[l->num_settings++] = tiny[i];
+    while (*settings) l->settings[l->num_settings++] = *settings++;
+    l->settings[l->num_settings++] = data;
+    l->weights = heap(l->elements * sizeof *l->weights);
+    CHECK_STATUS(OK, ranks_run(ranks, train_rank, l));
+}
+
+static double furthest(const double *x, const double *y, int n)
+{
+    double most = 0;
+    for (int i = 0; i < n; i++) most = fmax(most, fabs(x[i] / y[i] - 1));
+    return most;
+}
+
+/* Euclidean, over all weights. */
+static double distance(const struct layout_run *a, const struct layout_run *b)
+{
+    double off = 0, size = 0;
+    for (size_t i = 0; i < a->elements; i++) {
+        double x = (double)a->weights[i], y = (double)b->weights[i];
+        off += (x - y) * (x - y), size += y * y;
+    }
+    return sqrt(off / size);
+}
+
+#define LAYOUT(...)   ((const char *const[]){__VA_ARGS__, NULL})
+#define SHARD(n)      "parallelism.data_parallel_shard_degree=" #n
+#define COPIES(n)     "parallelism.data_parallel_replicate_degree=" #n
+#define RESHARD(when) "parallelism.fsdp_reshard_after_forward=" when
+#define ZERO1         "parallelism.fsdp_shard_gradients=false"
+
+TEST(every_layout_of_ranks_trains_the_same_model)
+{
+    static const struct {
+        const char *name;
+        int ranks;
+        const char *settings[6];
+    } layouts[] = {
+        {"FSDP 2", 2, {SHARD(2)}},
+        {"FSDP 2, never resharded", 2, {SHARD(2), RESHARD("never")}},
+        {"FSDP 2, always resharded", 2, {SHARD(2), RESHARD("always")}},
+        {"ZeRO-1 2", 2, {SHARD(2), ZERO1}},
+        {"FSDP 4", 4, {SHARD(4)}},
+        {"ZeRO-1 4", 4, {SHARD(4), ZERO1}},
+        {"DDP 2", 2, {COPIES(2), SHARD(1)}},
+        {"DDP 4", 4, {COPIES(4), SHARD(1)}},
+        {"HSDP 2 x 2", 4, {COPIES(2), SHARD(2)}},
+        {"HSDP 2 x 2, ZeRO-1", 4, {COPIES(2), SHARD(2), ZERO1}},
+        {"HSDP 2 x 4", 8, {COPIES(2), SHARD(4)}},
+        {"FSDP 8", 8, {SHARD(8)}},
+    };
+    char path[256];
+    struct layout_run one;
+    snprintf(path, sizeof path, "training.dataset_path=%s/corpus.txt", test_folder());
+    runs_write_corpus(strchr(path, '=') + 1, 60000);
+    run_layout(&one, 1, path, LAYOUT("parallelism.data_parallel_shard_degree=1"));
+    print_message("layout                         ranks   losses    norms  weights off by\n");
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        struct layout_run l;
+        run_layout(&l, layouts[i].ranks, path, layouts[i].settings);
+        double loss = furthest(l.loss, one.loss, STEPS), norm = furthest(l.norm, one.norm, STEPS);
+        double weights = distance(&l, &one);
+        print_message("%-30s %5d  %.1e  %.1e  %.1e\n", layouts[i].name, l.ranks, loss, norm,
+                      weights);
+        CHECK(loss < 1e-5 && norm < 1e-5 && weights < 1e-5);
+        free(l.weights);
+    }
+    free(one.weights);
+}
+
+/* Sums are taken over pairs of neighbours: so it does not matter who holds what. */
+TEST(layouts_of_data_parallel_ranks_have_the_same_bits)
+{
+    static const struct {
+        const char *settings[6];
+    } layouts[] = {
+        {{SHARD(4)}},
+        {{SHARD(4), RESHARD("never")}},
+        {{SHARD(4), ZERO1}},
+        {{COPIES(2), SHARD(2)}},
+        {{COPIES(2), SHARD(2), ZERO1}},
+        {{COPIES(4), SHARD(1)}},
+    };
+    char path[256];
+    struct layout_run first;
+    snprintf(path, sizeof path, "training.dataset_path=%s/corpus.txt", test_folder());
+    runs_write_corpus(strchr(path, '=') + 1, 60000);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const char *settings[8] = {"training.global_batch_size=4", "training.max_norm=0"};
+        struct layout_run l;
+        for (int n = 0; layouts[i].settings[n]; n++) settings[n + 2] = layouts[i].settings[n];
+        run_layout(&l, 4, path, settings);
+        if (!i) {
+            first = l;
+            continue;
+        }
+        CHECK(!memcmp(l.loss, first.loss, sizeof l.loss));
+        CHECK(!memcmp(l.weights, first.weights, l.elements * sizeof *l.weights));
+        free(l.weights);
+    }
+    free(first.weights);
+}
