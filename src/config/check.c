@@ -2,48 +2,45 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
 #include "config/config.h"
+#include "parallel/fit.h"
 
 #include <string.h>
 
-static enum status check_ranks(const struct config *c, int num_ranks)
-{
-    const struct parallelism_config *p = &c->parallelism;
-    int64_t fixed = p->data_parallel_replicate_degree * p->tensor_parallel_degree *
-                    p->pipeline_parallel_degree * p->context_parallel_degree;
-    int64_t shard = p->data_parallel_shard_degree;
-    if (shard == 0) FAIL(CONFIG, "parallelism.data_parallel_shard_degree = 0: -1 or at least 1");
-    if (shard < 0) shard = num_ranks % fixed == 0 ? num_ranks / fixed : 0;
-    if (shard < 1 || fixed * shard != num_ranks)
-        FAIL(CONFIG,
-             "parallelism: data_parallel_replicate_degree %lld x data_parallel_shard_degree %lld x "
-             "tensor_parallel_degree %lld x pipeline_parallel_degree %lld x "
-             "context_parallel_degree %lld do not make %d rank%s",
-             (long long)p->data_parallel_replicate_degree, (long long)p->data_parallel_shard_degree,
-             (long long)p->tensor_parallel_degree, (long long)p->pipeline_parallel_degree,
-             (long long)p->context_parallel_degree, num_ranks, num_ranks == 1 ? "" : "s");
-    return STATUS_OK;
-}
-
-static enum status check_batches(const struct config *c, int num_ranks)
+enum status config_fit(const struct config *c, const struct model_shape *shape,
+                       const struct mesh *mesh)
 {
     const struct training_config *t = &c->training;
-    const struct parallelism_config *p = &c->parallelism;
-    int64_t parts =
-        p->tensor_parallel_degree * p->pipeline_parallel_degree * p->context_parallel_degree;
-    int64_t least = t->local_batch_size * (num_ranks / parts);
+    const struct validation_config *v = &c->validation;
+    struct fit f = {
+        .mesh = mesh,
+        .shape = shape,
+        .section = "training",
+        .seq_len = t->seq_len,
+        .local_batch_size = t->local_batch_size,
+        .global_batch_size = t->global_batch_size,
+        .micro_batch_size = t->local_batch_size,
+        .causal = strcmp(c->objective.name, "masked") != 0,
+        .stages = {.split = SPLIT_first, .chunks = 1, .first_less = 1, .last_less = 1},
+        .schedule = {.kind = SCHEDULE_one_ahead, .chunks = 1, .micros = 1},
+    };
+    TRY(fit_check(&f));
+    if (!v->enable) return STATUS_OK;
+    f.section = "validation";
+    f.seq_len = v->seq_len ? v->seq_len : t->seq_len;
+    f.local_batch_size = f.micro_batch_size = v->local_batch_size;
+    f.global_batch_size = -1;
+    return fit_check(&f);
+}
+
+static enum status check_layout(const struct config *c, int num_ranks)
+{
+    const struct training_config *t = &c->training;
+    struct mesh mesh;
+    TRY(mesh_resolve(&mesh, &c->parallelism, 0, num_ranks));
     if (t->global_batch_size == 0 || t->global_batch_size < -1)
         FAIL(CONFIG, "training.global_batch_size = %lld: -1 or at least 1",
              (long long)t->global_batch_size);
-    if (t->global_batch_size > 0 && t->global_batch_size % least)
-        FAIL(CONFIG,
-             "training.global_batch_size = %lld is no multiple of local_batch_size %lld times %lld "
-             "data-parallel ranks",
-             (long long)t->global_batch_size, (long long)t->local_batch_size,
-             (long long)(num_ranks / parts));
-    if (t->local_batch_size > INT32_MAX / t->seq_len)
-        FAIL(CONFIG, "training.local_batch_size = %lld times seq_len %lld is beyond 2^31 tokens",
-             (long long)t->local_batch_size, (long long)t->seq_len);
-    return STATUS_OK;
+    return config_fit(c, NULL, &mesh);
 }
 
 static enum status check_schedule(const struct config *c)
@@ -112,8 +109,7 @@ static void tell_kept(const struct config *c)
 
 enum status config_check(const struct config *c, int num_ranks)
 {
-    TRY(check_ranks(c, num_ranks));
-    TRY(check_batches(c, num_ranks));
+    TRY(check_layout(c, num_ranks));
     TRY(check_schedule(c));
     TRY(check_data(c));
     TRY(check_checkpoints(c));

@@ -50,6 +50,12 @@ void config_release(struct config *c);
  */
 enum status config_check(const struct config *c, int num_ranks);
 
+/* Whether the model and the batches fit the mesh, by the rules of parallel/fit.h; shape NULL: the
+ * batches alone, which config_check does, too.  CONFIG: which rule, and what would fit. */
+struct mesh;
+enum status config_fit(const struct config *c, const struct model_shape *shape,
+                       const struct mesh *mesh);
+
 /* Every effective value as TOML that config_load reads back to the same configuration.  With
  * `origins` a comment behind each says where it came from. */
 void config_write(const struct config *c, bool origins, struct text *toml);

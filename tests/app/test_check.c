@@ -47,8 +47,25 @@ TEST(check_finds_what_only_the_data_and_the_ranks_show)
                   "parallelism.tensor_parallel_degree=3") == 78);
     CHECK(strstr(err.data, "do not make 8 ranks"));
     CHECK(LLAMERO(NULL, &err, "check", p.config, "model.n_heads=5") == 78);
+    CHECK(LLAMERO(NULL, &err, "check", p.config, "--ranks", "3",
+                  "parallelism.tensor_parallel_degree=3") == 78);
+    CHECK(strstr(err.data, "tensor_parallel_degree = 3 does not divide model.n_heads"));
     CHECK(LLAMERO(NULL, &err, "check", p.config, "--ranks", "0") == 64);
     text_release(&out), text_release(&err);
+}
+
+TEST(check_counts_the_tokens_of_a_step_over_the_ranks_that_read)
+{
+    struct place p = place();
+    struct text out = {0};
+    CHECK(LLAMERO(&out, NULL, "check", p.config, "--ranks", "4",
+                  "parallelism.tensor_parallel_degree=2", "model.vocab_size=260",
+                  "training.global_batch_size=-1") == 0);
+    CHECK(strstr(out.data, "40 steps of 128 tokens"));
+    CHECK(LLAMERO(&out, NULL, "check", p.config, "--ranks", "4", "training.global_batch_size=-1") ==
+          0);
+    CHECK(strstr(out.data, "40 steps of 256 tokens"));
+    text_release(&out);
 }
 
 TEST(check_tells_of_keys_that_do_nothing_here)

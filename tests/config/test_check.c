@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "config/config.h"
+#include "parallel/mesh.h"
 
 TEST(rules_between_keys_are_held)
 {
@@ -15,9 +16,14 @@ TEST(rules_between_keys_are_held)
         {{"parallelism.tensor_parallel_degree=2"}, 1, "do not make 1 rank"},
         {{"parallelism.data_parallel_shard_degree=2"}, 4, "do not make 4 ranks"},
         {{"parallelism.data_parallel_shard_degree=0"}, 1, "-1 or at least 1"},
-        {{"training.global_batch_size=12"}, 1, "no multiple of local_batch_size 8"},
+        {{"training.global_batch_size=12"}, 1, "no multiple of local_batch_size = 8"},
         {{"training.global_batch_size=0"}, 1, "global_batch_size = 0"},
         {{"training.local_batch_size=1000000", "training.seq_len=100000"}, 1, "2^31"},
+        {{"training.seq_len=100", "parallelism.context_parallel_degree=8"}, 8, ": 96 or 112 would"},
+        {{"validation.enable=true", "validation.seq_len=6",
+          "parallelism.context_parallel_degree=2"},
+         2,
+         "validation.seq_len = 6"},
         {{"lr_scheduler.formula=nxdt", "lr_scheduler.warmup_steps=5", "training.steps=4"},
          1,
          "warmup_steps = 5"},
@@ -49,6 +55,24 @@ TEST(a_sound_configuration_passes_on_the_ranks_it_is_for)
                               "parallelism.tensor_parallel_degree=2"};
     CHECK_STATUS(OK, config_load(&c, NULL, settings, 3));
     CHECK_STATUS(OK, config_check(&c, 8));
+    config_release(&c);
+}
+
+TEST(a_model_is_held_against_the_mesh)
+{
+    struct config c;
+    struct model_shape shape;
+    struct mesh mesh;
+    const char *settings[] = {"training.dataset_path=a.txt", "model.flavor=8B",
+                              "parallelism.tensor_parallel_degree=3"};
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, 3));
+    CHECK_STATUS(OK, config_check(&c, 3));
+    CHECK_STATUS(OK, model_shape_resolve(&shape, &c.model, 0));
+    CHECK_STATUS(OK, mesh_resolve(&mesh, &c.parallelism, 0, 3));
+    CHECK_STATUS(CONFIG, config_fit(&c, &shape, &mesh));
+    CHECK_MESSAGE("tensor_parallel_degree = 3 does not divide model.n_heads = 32: 2 or 4 would");
+    mesh.degree[AXIS_tp] = 4;
+    CHECK_STATUS(OK, config_fit(&c, &shape, &mesh));
     config_release(&c);
 }
 

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "parallel/fit.h"
+
+struct place {
+    struct mesh mesh;
+    struct model_shape shape;
+    struct fit fit;
+};
+
+/* An 8B on one rank, which fits. */
+static void make(struct place *p)
+{
+    p->mesh = mesh_alone();
+    p->shape = (struct model_shape){.V = 128256, .D = 4096, .L = 32, .H = 32, .G = 8, .F = 14336};
+    p->fit = (struct fit){
+        .mesh = &p->mesh,
+        .shape = &p->shape,
+        .section = "training",
+        .seq_len = 8192,
+        .local_batch_size = 4,
+        .global_batch_size = -1,
+        .micro_batch_size = 4,
+        .causal = true,
+        .stages = {.split = SPLIT_first, .chunks = 1, .first_less = 1, .last_less = 1},
+        .schedule = {.kind = SCHEDULE_one_ahead, .chunks = 1, .micros = 8},
+    };
+}
+
+TEST(fit_takes_the_layouts_of_the_reference_runs)
+{
+    static const int layouts[][AXIS_COUNT] = {
+        {1, 1, 1, 1, 1}, {1, 2, 32, 1, 8}, {1, 1, 64, 1, 1},
+        {8, 1, 4, 1, 4}, {1, 1, 8, 2, 1},  {1, 1, 2, 4, 32},
+    };
+    struct place p;
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        make(&p);
+        memcpy(p.mesh.degree, layouts[i], sizeof layouts[i]);
+        CHECK_STATUS(OK, fit_check(&p.fit));
+    }
+}
+
+static void check_tp(struct place *p, int tp, const char *message)
+{
+    p->mesh.degree[AXIS_tp] = tp;
+    if (!message) {
+        CHECK_STATUS(OK, fit_check(&p->fit));
+        return;
+    }
+    CHECK_STATUS(CONFIG, fit_check(&p->fit));
+    CHECK_MESSAGE(message);
+}
+
+TEST(fit_shares_heads_out_whole)
+{
+    struct place p;
+    make(&p);
+    check_tp(&p, 4, NULL);
+    check_tp(&p, 3,
+             "parallelism.tensor_parallel_degree = 3 does not divide model.n_heads = 32: 2 or 4 "
+             "would");
+    check_tp(&p, 64, "does not divide model.n_heads = 32: 32 would");
+}
+
+TEST(fit_shares_key_value_heads_out_or_copies_them)
+{
+    struct place p;
+    make(&p);
+    check_tp(&p, 8, NULL);
+    check_tp(&p, 16, NULL);
+    p.shape.H = 48, p.shape.G = 12, p.shape.F = 4800, p.shape.V = 48000;
+    p.fit.seq_len = 4800;
+    check_tp(&p, 6, NULL);
+    check_tp(&p, 24, NULL);
+    check_tp(&p, 8, "neither divides model.n_kv_heads = 12 nor is a multiple of it: 6 or 12 would");
+}
+
+TEST(fit_shares_out_the_feed_forward_layer_and_the_vocabulary)
+{
+    struct place p;
+    make(&p);
+    p.shape.F = 5460;
+    check_tp(&p, 4, NULL);
+    check_tp(&p, 8, "does not divide model.ffn_hidden = 5460: 4 would");
+    make(&p);
+    p.shape.V = 50257;
+    check_tp(&p, 1, NULL);
+    check_tp(&p, 2,
+             "= 2 does not divide the vocabulary's 50257 tokens (model.vocab_size = 50258 would be "
+             "next): 1 would");
+}
+
+TEST(fit_names_only_values_that_all_rules_about_the_key_allow)
+{
+    struct place p;
+    make(&p);
+    p.shape.V = 258;
+    check_tp(&p, 3, "does not divide model.n_heads = 32: 2 would");
+}
+
+TEST(fit_cuts_a_row_into_two_parts_a_rank_where_attention_is_causal)
+{
+    struct place p;
+    make(&p);
+    p.mesh.degree[AXIS_cp] = 8;
+    p.fit.seq_len = 96;
+    CHECK_STATUS(OK, fit_check(&p.fit));
+    p.fit.seq_len = 104;
+    CHECK_STATUS(CONFIG, fit_check(&p.fit));
+    CHECK_MESSAGE("training.seq_len = 104 cannot be cut into 16 parts of one size for "
+                  "context_parallel_degree = 8: 96 or 112 would");
+    p.fit.causal = false;
+    CHECK_STATUS(OK, fit_check(&p.fit));
+    p.fit.seq_len = 105;
+    p.fit.section = "validation";
+    CHECK_STATUS(CONFIG, fit_check(&p.fit));
+    CHECK_MESSAGE("validation.seq_len = 105 cannot be cut into 8 parts");
+    CHECK_MESSAGE(": 104 or 112 would");
+    p.mesh.degree[AXIS_cp] = 1;
+    CHECK_STATUS(OK, fit_check(&p.fit));
+}
+
+TEST(fit_shares_the_tokens_of_a_micro_batch_out_over_tensor_ranks)
+{
+    struct place p;
+    make(&p);
+    p.mesh.degree[AXIS_tp] = 8;
+    p.fit.seq_len = 6;
+    CHECK_STATUS(OK, fit_check(&p.fit));
+    p.fit.seq_len = 5;
+    CHECK_STATUS(CONFIG, fit_check(&p.fit));
+    CHECK_MESSAGE("training.seq_len = 5 times 4 rows, over context_parallel_degree = 1, cannot be "
+                  "shared out by tensor_parallel_degree = 8: 4 or 6 would");
+    p.mesh.degree[AXIS_cp] = 2;
+    p.fit.seq_len = 4;
+    CHECK_STATUS(OK, fit_check(&p.fit));
+    p.fit.micro_batch_size = 2;
+    CHECK_STATUS(CONFIG, fit_check(&p.fit));
+    CHECK_MESSAGE(": 8 would");
+}
+
+TEST(fit_makes_a_global_batch_of_whole_local_ones)
+{
+    struct place p;
+    make(&p);
+    p.mesh.degree[AXIS_dp_replicate] = 2, p.mesh.degree[AXIS_dp_shard] = 3;
+    p.fit.global_batch_size = 48;
+    CHECK_STATUS(OK, fit_check(&p.fit));
+    p.fit.global_batch_size = 60;
+    CHECK_STATUS(CONFIG, fit_check(&p.fit));
+    CHECK_MESSAGE("training.global_batch_size = 60 is no multiple of local_batch_size = 4 times 6 "
+                  "data-parallel ranks: 48 or 72 would");
+    p.fit.global_batch_size = 20;
+    CHECK_STATUS(CONFIG, fit_check(&p.fit));
+    CHECK_MESSAGE("ranks: 24 would");
+}
+
+TEST(fit_makes_a_local_batch_of_whole_micro_batches_below_2_to_31_tokens)
+{
+    struct place p;
+    make(&p);
+    p.fit.micro_batch_size = 2;
+    CHECK_STATUS(OK, fit_check(&p.fit));
+    p.fit.micro_batch_size = 3;
+    CHECK_STATUS(CONFIG, fit_check(&p.fit));
+    CHECK_MESSAGE("pipeline_parallel_microbatch_size = 3 does not divide local_batch_size = 4: 2 "
+                  "or 4 would");
+    make(&p);
+    p.fit.local_batch_size = p.fit.micro_batch_size = 262143;
+    CHECK_STATUS(OK, fit_check(&p.fit));
+    p.fit.local_batch_size = 262144;
+    CHECK_STATUS(CONFIG, fit_check(&p.fit));
+    CHECK_MESSAGE("training.local_batch_size = 262144 times seq_len = 8192 is beyond 2^31 tokens: "
+                  "262143 would");
+}
+
+TEST(fit_looks_at_stages_and_schedule_of_a_pipeline)
+{
+    struct place p;
+    make(&p);
+    p.mesh.degree[AXIS_pp] = 34;
+    CHECK_STATUS(OK, fit_check(&p.fit));
+    p.mesh.degree[AXIS_pp] = 35;
+    CHECK_STATUS(CONFIG, fit_check(&p.fit));
+    CHECK_MESSAGE("parallelism.pipeline_parallel_degree = 35");
+    CHECK_MESSAGE(": 34 would");
+    p.fit.shape = NULL;
+    CHECK_STATUS(OK, fit_check(&p.fit));
+    p.fit.schedule = (struct schedule){SCHEDULE_interleaved, 0, 2, 6};
+    p.mesh.degree[AXIS_pp] = 3;
+    CHECK_STATUS(OK, fit_check(&p.fit));
+    p.fit.schedule.micros = 7;
+    CHECK_STATUS(CONFIG, fit_check(&p.fit));
+    CHECK_MESSAGE("7 micro-batches a step do not make 2 rounds");
+    p.mesh.degree[AXIS_pp] = 1;
+    CHECK_STATUS(OK, fit_check(&p.fit));
+}
+
+TEST(fit_without_a_model_looks_at_the_batches_alone)
+{
+    struct place p;
+    make(&p);
+    p.fit.shape = NULL;
+    p.fit.seq_len = 1;
+    check_tp(&p, 64, NULL);
+    p.fit.global_batch_size = 3;
+    CHECK_STATUS(CONFIG, fit_check(&p.fit));
+}
