@@ -54,10 +54,16 @@ TEST(check_finds_what_only_the_data_and_the_ranks_show)
     text_release(&out), text_release(&err);
 }
 
-TEST(check_counts_the_tokens_of_a_step_over_the_ranks_that_read)
+TEST(check_counts_the_tokens_of_a_step_and_the_streams_over_the_ranks_that_read)
 {
     struct place p = place();
-    struct text out = {0};
+    struct text out = {0}, err = {0};
+    /* A text file is one document. */
+    CHECK(LLAMERO(NULL, &err, "check", p.config, "--ranks", "2") == 78);
+    CHECK(strstr(err.data, "1 streams are not shared out evenly by 2 ranks"));
+    p.corpus = test_path(test_folder(), "corpus.jsonl");
+    runs_write_corpus(p.corpus, 3000);
+    runs_write_config(p.config, p.corpus);
     CHECK(LLAMERO(&out, NULL, "check", p.config, "--ranks", "4",
                   "parallelism.tensor_parallel_degree=2", "model.vocab_size=260",
                   "training.global_batch_size=-1") == 0);
@@ -65,7 +71,7 @@ TEST(check_counts_the_tokens_of_a_step_over_the_ranks_that_read)
     CHECK(LLAMERO(&out, NULL, "check", p.config, "--ranks", "4", "training.global_batch_size=-1") ==
           0);
     CHECK(strstr(out.data, "40 steps of 256 tokens"));
-    text_release(&out);
+    text_release(&out), text_release(&err);
 }
 
 TEST(check_tells_of_keys_that_do_nothing_here)
