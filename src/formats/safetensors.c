@@ -241,18 +241,27 @@ enum status safetensors_read_f32(const struct safetensors *s, const struct safet
     return STATUS_OK;
 }
 
-enum status safetensors_read_bf16(const struct safetensors *s, const struct safetensors_tensor *t,
-                                  uint16_t *out)
+enum status safetensors_read_part_bf16(const struct safetensors *s,
+                                       const struct safetensors_tensor *t, uint64_t first,
+                                       uint64_t count, uint16_t *out)
 {
     enum { PIECE = 4096 };
     float piece[PIECE];
-    if (t->dtype == SAFETENSORS_BF16 && t->elements)
-        memcpy(out, s->map.data + s->data + t->begin, t->elements * sizeof *out);
-    for (uint64_t at = 0; t->dtype != SAFETENSORS_BF16 && at < t->elements; at += PIECE) {
-        uint64_t left = t->elements - at, n = left < PIECE ? left : PIECE;
-        TRY(safetensors_read_part(s, t, at, n, piece));
+    BUG_IF(first > t->elements || count > t->elements - first);
+    if (t->dtype == SAFETENSORS_BF16 && count)
+        memcpy(out, s->map.data + s->data + t->begin + first * sizeof *out, count * sizeof *out);
+    for (uint64_t at = 0; t->dtype != SAFETENSORS_BF16 && at < count; at += PIECE) {
+        uint64_t left = count - at, n = left < PIECE ? left : PIECE;
+        TRY(safetensors_read_part(s, t, first + at, n, piece));
         safetensors_convert(piece, n, SAFETENSORS_BF16, out + at);
     }
+    return STATUS_OK;
+}
+
+enum status safetensors_read_bf16(const struct safetensors *s, const struct safetensors_tensor *t,
+                                  uint16_t *out)
+{
+    TRY(safetensors_read_part_bf16(s, t, 0, t->elements, out));
     return STATUS_OK;
 }
 

@@ -83,9 +83,12 @@ enum status safetensors_read_f32(const struct safetensors *s, const struct safet
                                  float *out);
 enum status safetensors_read_bf16(const struct safetensors *s, const struct safetensors_tensor *t,
                                   uint16_t *out);
-/* `count` of its numbers from `first` on, which it must have. */
+/* `count` of its numbers from `first` on, which it must have; as f32, and as bf16. */
 enum status safetensors_read_part(const struct safetensors *s, const struct safetensors_tensor *t,
                                   uint64_t first, uint64_t count, float *out);
+enum status safetensors_read_part_bf16(const struct safetensors *s,
+                                       const struct safetensors_tensor *t, uint64_t first,
+                                       uint64_t count, uint16_t *out);
 
 /* A header for these tensors: begin and end are filled in, in the order given (sort by name
  * first).  `header` gets the length and the JSON, padded to 8 bytes; *total the data's bytes. */
