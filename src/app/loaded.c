@@ -16,7 +16,7 @@ enum status loaded_folder(const char *path, char **folder)
     if (file_exists(config))
         *folder = heap_string(path, strlen(path));
     else
-        TRY_OUT(checkpoint_find(file_is_dir(below) ? below : path, INT64_MAX, folder));
+        TRY_OUT(checkpoint_find(file_is_dir(below) ? below : path, INT64_MAX, NULL, folder));
     if (!*folder)
         FAIL_OUT(MISSING, "%s: neither a Hugging Face folder, a checkpoint nor a run with one",
                  path);
@@ -55,7 +55,12 @@ static enum status load_weights(struct loaded *l, const struct model_shape *shap
     }
     m->ops = l->machine.ops, m->plan = l->machine.plan, m->on = l->machine.on;
     m->dtype = f32 ? F32 : BF16;
-    TRY(checkpoint_load_weights(l->folder, &m->shape, &m->layout, m->dtype, weights));
+    struct pieces whole;
+    pieces_init(&whole, &m->layout, 0, 1);
+    struct checkpoint_state state = {.shape = &m->shape, .layout = &m->layout, .pieces = &whole};
+    enum status st = checkpoint_load_weights(l->folder, &state, m->dtype, weights);
+    pieces_release(&whole);
+    TRY(st);
     return STATUS_OK;
 }
 

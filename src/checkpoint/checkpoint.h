@@ -7,14 +7,21 @@
  * Order    step-N.tmp/ -> files, fsync -> manifest, fsync -> folder, fsync -> rename to step-N ->
  *          fsync of the parent -> older ones go.  A folder without a valid manifest is not a
  *          checkpoint and is never loaded; what its manifest does not name is not part of it.
- * Memory   Saving synchronously streams from the caller's buffers; asynchronously it first copies
- *          them into `staging`, which the caller gives. */
+ * Ranks    A rank holds some pieces of the tensors; what is on disk does not show who held what,
+ * and any ranks load it.  Every function that is given a group is collective over it, and so are
+ * all of a checkpointer over the group that it was opened with: all ranks call them in the same
+ * order.  A failure of one rank is all ranks'.  Elements that several ranks hold have the same bits
+ * on all of them; whose are written is not said. Memory   Saving synchronously streams from the
+ * caller's buffers; asynchronously it first copies them into `staging`, which the caller gives.
+ * Beside that, a few megabytes: files are put together block by block (shards.h).  Loading reads a
+ * rank's own pieces only. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/json.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint_config.h"
+#include "comm/comm.h"
 #include "formats/safetensors.h"
 #include "model/params.h"
 #include "tensor/dtype.h"
@@ -23,13 +30,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a checkpoint holds.  Flat buffers have the model's layout. */
+/* What a checkpoint holds. */
 struct checkpoint_state {
     const struct model_shape *shape;
-    const struct layout *layout;
+    const struct layout *layout; /* the whole model's: names and shapes of its tensors */
+    const struct pieces *pieces; /* what of them lies where in this rank's flat buffers; no element
+                                    twice */
+    const struct comm *world;    /* the ranks that load; NULL: this one alone.  Saving has the
+                                    checkpointer's */
     float *weights, *exp_avg, *exp_avg_sq; /* moments NULL: model only */
     enum safetensors_dtype dtype;          /* of the weights on disk; saving only */
     int64_t step;                          /* optimizer steps done */
+    /* Saving; of rank 0, and nothing to the others: */
     struct text train; /* the trainer's part of state.json: one JSON object (data cursor, counts) */
     const struct tokenizer *tokenizer; /* its file is copied in; or NULL */
     const struct text *config_toml;    /* effective configuration, kept beside; or NULL */
@@ -41,32 +53,39 @@ struct checkpointer_options {
     const char *folder; /* <dump>/<checkpoint.folder> */
     int keep_latest_k;
     bool async;
-    void *staging; /* async: checkpoint_staging_bytes, borrowed until close */
+    void *staging;            /* async: checkpoint_staging_bytes, borrowed until close */
+    const struct comm *world; /* the ranks that save; NULL: this one alone.  A group of the
+                                 checkpointer's own is made of it, so the exchange of a save under
+                                 way never mixes with what else the ranks do */
 };
 
-size_t checkpoint_staging_bytes(const struct layout *l);
+/* Of a rank that holds these pieces. */
+size_t checkpoint_staging_bytes(const struct pieces *p);
 
 enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o);
 /* Waits for a save under way.  Returns its failure, if it failed. */
 enum status checkpointer_close(struct checkpointer *c);
 
-/* Saves step-<state->step>.  Async: returns when the state is copied (shape, layout and tokenizer
- * stay borrowed until the save is done); waits for a previous save first, whose failure is warned
- * about.  IO: nothing was left under the final name, and an older one of that name is untouched. */
+/* Saves step-<state->step>.  Async: returns when the state is copied (shape, layout, pieces and
+ * tokenizer stay borrowed until the save is done), and a thread of every rank writes; waits for a
+ * previous save first, whose failure is warned about.  IO: nothing was left under the final name,
+ * and an older one of that name is untouched. */
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *state);
 /* Waits for the save under way.  Returns its failure, if it failed. */
 enum status checkpointer_wait(struct checkpointer *c);
 
 /* Newest complete checkpoint of the folder whose step is below `limit` (INT64_MAX: any): *found is
  * its path (heap, the caller frees), NULL if there is none.  Damaged ones are skipped with a
- * warning that says what is wrong with them. */
-enum status checkpoint_find(const char *folder, int64_t limit, char **found);
+ * warning that says what is wrong with them.  Rank 0 looks, and all get what it found. */
+enum status checkpoint_find(const char *folder, int64_t limit, const struct comm *world,
+                            char **found);
 /* Exactly that step.  MISSING: it is not there.  DATA: it is damaged. */
-enum status checkpoint_find_step(const char *folder, int64_t step, char **found);
+enum status checkpoint_find_step(const char *folder, int64_t step, const struct comm *world,
+                                 char **found);
 
-/* Is the folder a checkpoint of ours?  Then its every byte is checked against its manifest.  DATA:
- * one that is damaged, or was never finished. */
-enum status checkpoint_origin(const char *folder, bool *ours);
+/* Is the folder a checkpoint of ours?  Then its every byte is checked against its manifest, by one
+ * rank or another.  DATA: one that is damaged, or was never finished. */
+enum status checkpoint_origin(const char *folder, const struct comm *world, bool *ours);
 
 /* What checkpoint_load found beside the tensors. */
 struct checkpoint_found {
@@ -84,10 +103,11 @@ struct checkpoint_found {
 enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
                             const struct option_list *exclude, struct checkpoint_found *found);
 
-/* The weights alone, as numbers of `dtype`, from the same folders with the same errors.  MEMORY:
- * nothing beside `weights` that grows with the model. */
-enum status checkpoint_load_weights(const char *folder, const struct model_shape *shape,
-                                    const struct layout *l, enum dtype dtype, void *weights);
+/* The weights alone, as numbers of `dtype`, from the same folders with the same errors; of `state`,
+ * which model, which pieces of it, and which ranks.  MEMORY: nothing beside `weights` that grows
+ * with the model. */
+enum status checkpoint_load_weights(const char *folder, const struct checkpoint_state *state,
+                                    enum dtype dtype, void *weights);
 
 /* Reads every byte: sizes, checksums, safetensors structure. */
 enum status checkpoint_verify(const char *folder);

@@ -2,13 +2,14 @@
 #include "checkpoint/content.h"
 
 #include "base/file.h"
+#include "checkpoint/common.h"
 #include "checkpoint/hf_config.h"
 
 #include <stdlib.h>
 
 #define SHARD_BYTES UINT64_C(5000000000)
 
-static enum status write_tensors(const struct content *c, struct manifest *m)
+static enum status write_shards(const struct content *c, struct exchange *x, struct manifest *m)
 {
     static const char *const plain[] = {""}, *const moments[] = {".exp_avg", ".exp_avg_sq"};
     struct shards model = {.stem = "model",
@@ -17,8 +18,9 @@ static enum status write_tensors(const struct content *c, struct manifest *m)
                            .num_parts = 1,
                            .dtype = c->dtype,
                            .most_bytes = c->shard_bytes ? c->shard_bytes : SHARD_BYTES,
-                           .index = c->plain ? SHARDS_INDEX_IF_MANY : SHARDS_INDEX};
-    TRY(shards_write(&model, c->layout, m));
+                           .index = c->plain ? SHARDS_INDEX_IF_MANY : SHARDS_INDEX,
+                           .exchange = x};
+    TRY(shards_write(&model, m));
     if (!c->exp_avg.read) return STATUS_OK;
     struct tensor_source both[] = {c->exp_avg, c->exp_avg_sq};
     struct shards optimizer = {.stem = "optimizer",
@@ -27,9 +29,19 @@ static enum status write_tensors(const struct content *c, struct manifest *m)
                                .num_parts = 2,
                                .dtype = SAFETENSORS_F32,
                                .most_bytes = SHARD_BYTES,
-                               .index = SHARDS_NO_INDEX};
-    TRY(shards_write(&optimizer, c->layout, m));
+                               .index = SHARDS_NO_INDEX,
+                               .exchange = x};
+    TRY(shards_write(&optimizer, m));
     return STATUS_OK;
+}
+
+static enum status write_tensors(const struct content *c, struct manifest *m)
+{
+    struct exchange x;
+    enum status st = exchange_open(&x, c->layout, c->pieces, c->ranks);
+    if (!st) st = write_shards(c, &x, m);
+    exchange_close(&x);
+    return st;
 }
 
 /* Files that another room wrote into the folder: sealed as they are. */
@@ -82,8 +94,9 @@ out:
 
 enum status content_write(const struct content *c, struct manifest *m)
 {
-    TRY(write_tokenizer(c->tokenizer, m));
+    bool leads = common_leads(c->ranks);
+    TRY(common_agree(c->ranks, leads ? write_tokenizer(c->tokenizer, m) : STATUS_OK));
     TRY(write_tensors(c, m));
-    TRY(write_texts(c, m));
+    TRY(common_agree(c->ranks, leads ? write_texts(c, m) : STATUS_OK));
     return STATUS_OK;
 }

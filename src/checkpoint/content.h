@@ -1,7 +1,9 @@
 /* content.h -- what a folder of a model holds, and writing it: a checkpoint's, or a plain Hugging
  * Face folder's.
  *
- * Memory   Tensors stream from their sources, one at a time. */
+ * Ranks    The tensors' files are written by all ranks at once, the others by rank 0; the bytes do
+ *          not depend on how many there are, or who holds what.
+ * Memory   Blocks of a few megabytes (shards.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,6 +14,8 @@
 struct content {
     const struct model_shape *shape;
     const struct layout *layout;
+    const struct pieces *pieces;                       /* that this rank has */
+    const struct comm *ranks;                          /* NULL: this one alone */
     struct tensor_source weights, exp_avg, exp_avg_sq; /* .read NULL: none */
     enum safetensors_dtype dtype;                      /* of the weights: F32, BF16 or F16 */
     uint64_t shard_bytes;                              /* of a file, at most; 0: 5 GB */
@@ -23,5 +27,6 @@ struct content {
     const struct text *config_toml;    /* or NULL */
 };
 
-/* Into the manifest's folder, which exists and is empty.  The manifest is not finished. */
+/* Into the manifest's folder, which exists and is empty.  The manifest is not finished, and whole
+ * on rank 0 only.  Collective; a failure of one rank is all ranks'. */
 enum status content_write(const struct content *c, struct manifest *m);

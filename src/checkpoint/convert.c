@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/convert.h"
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/content.h"
@@ -14,23 +13,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The folder that is read, and one tensor of it. */
+/* The folder that is read, and some numbers of a tensor of it. */
 struct origin {
     struct model_shape shape;
     struct layout layout;
     struct model_files files;
-    struct arena arena;
-    float *tensor;
+    struct pieces pieces;
+    float *values;
     int bos, eos;
 };
 
-static enum status read_tensor(void *context, const struct tensor_place *t, const float **values)
+static enum status read_piece(void *context, const struct piece *p, size_t first, size_t count,
+                              const float **values)
 {
     const struct origin *o = context;
+    const struct tensor_place *t = &o->layout.tensors[p->tensor];
+    struct tensor_reader r;
     char name[160];
     tensor_place_name(t, true, name);
-    TRY(model_files_read(&o->files, t, name, F32, o->tensor));
-    *values = o->tensor;
+    TRY(tensor_reader_open(&r, &o->files, t, name));
+    TRY(tensor_reader_read(&r, first, count, F32, o->values));
+    tensor_reader_close(&r);
+    *values = o->values;
     return STATUS_OK;
 }
 
@@ -39,17 +43,14 @@ static enum status open_origin(struct origin *o, const char *folder)
     char *config = file_join(folder, "config.json");
     bool ours;
     enum status st = STATUS_OK;
-    size_t most = 0;
-    TRY_OUT(checkpoint_origin(folder, &ours));
+    TRY_OUT(checkpoint_origin(folder, NULL, &ours));
     TRY_OUT(hf_config_read(config, &o->shape));
     TRY_OUT(hf_config_ids(config, &o->bos, &o->eos));
     layout_init(&o->layout, &o->shape, 1);
     TRY_OUT(model_files_open(&o->files, folder));
     TRY_OUT(model_files_check(&o->files, &o->layout, o->shape.tied));
-    for (int i = 0; i < o->layout.num_tensors; i++)
-        if (o->layout.tensors[i].elements > most) most = o->layout.tensors[i].elements;
-    TRY_OUT(arena_init(&o->arena, most * sizeof(float) + ARENA_ALIGN));
-    o->tensor = arena_take(&o->arena, most, sizeof(float));
+    pieces_init(&o->pieces, &o->layout, 0, 1);
+    o->values = heap(EXCHANGE_ELEMENTS * sizeof *o->values);
 out:
     free(config);
     return st;
@@ -57,7 +58,8 @@ out:
 
 static void close_origin(struct origin *o)
 {
-    arena_release(&o->arena);
+    free(o->values);
+    pieces_release(&o->pieces);
     model_files_close(&o->files);
     layout_release(&o->layout);
 }
@@ -101,7 +103,8 @@ static enum status write_folder(const struct conversion *c, struct origin *o, co
     struct content content = {
         .shape = &o->shape,
         .layout = &o->layout,
-        .weights = {read_tensor, o},
+        .pieces = &o->pieces,
+        .weights = {read_piece, o},
         .shard_bytes = c->shard_bytes,
         .plain = !c->native,
         .bos = o->bos,

@@ -1,6 +1,6 @@
 /* convert.h -- a model's folder into another one: dtype, number of files, with or without a run.
  *
- * Memory   One tensor as f32, however large the model. */
+ * Memory   A few megabytes, however large the model. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

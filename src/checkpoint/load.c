@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/common.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/manifest.h"
@@ -13,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum status checkpoint_find_step(const char *folder, int64_t step, char **found)
+/* On this rank alone. */
+static enum status find_step(const char *folder, int64_t step, char **found)
 {
     int64_t written;
     char *path = step_path(folder, step);
@@ -34,18 +36,50 @@ out:
     return st;
 }
 
-enum status checkpoint_find(const char *folder, int64_t limit, char **found)
+static enum status find_newest(const char *folder, int64_t limit, char **found)
 {
     struct step_list l;
     *found = NULL;
     TRY(step_list_read(&l, folder));
     for (size_t i = l.count; i-- > 0 && !*found;) {
         if (l.steps[i] >= limit) continue;
-        if (checkpoint_find_step(folder, l.steps[i], found))
+        if (find_step(folder, l.steps[i], found))
             log_line(LOG_WARN, "step-%lld is no complete checkpoint: %s", (long long)l.steps[i],
                      status_message());
     }
     step_list_release(&l);
+    return STATUS_OK;
+}
+
+/* What rank 0 found, everywhere; st is how it went there. */
+static enum status share_found(const char *folder, const struct comm *world, enum status st,
+                               char **found)
+{
+    int64_t step = *found ? strtoll(strrchr(*found, '-') + 1, NULL, 10) : -1;
+    st = common_agree(world, st);
+    if (!st) st = common_number(world, &step);
+    if (!common_leads(world) && !st && step >= 0) *found = step_path(folder, step);
+    if (!st) return STATUS_OK;
+    free(*found);
+    *found = NULL;
+    return st;
+}
+
+enum status checkpoint_find_step(const char *folder, int64_t step, const struct comm *world,
+                                 char **found)
+{
+    *found = NULL;
+    enum status st = common_leads(world) ? find_step(folder, step, found) : STATUS_OK;
+    TRY(share_found(folder, world, st, found));
+    return STATUS_OK;
+}
+
+enum status checkpoint_find(const char *folder, int64_t limit, const struct comm *world,
+                            char **found)
+{
+    *found = NULL;
+    enum status st = common_leads(world) ? find_newest(folder, limit, found) : STATUS_OK;
+    TRY(share_found(folder, world, st, found));
     return STATUS_OK;
 }
 
@@ -64,26 +98,50 @@ static bool is_excluded(const struct option_list *exclude, const char *name)
     return false;
 }
 
-static enum status load_flat(const struct model_files *files, const struct layout *l,
-                             const char *suffix, const struct option_list *exclude,
-                             enum dtype dtype, void *flat)
+/* The tensors that are not excluded, for every rank alike, in the model's order; the others' files
+ * are NULL. */
+static enum status open_tensors(const struct model_files *files, const struct layout *l,
+                                const char *suffix, const struct option_list *exclude,
+                                struct tensor_reader *readers)
 {
     for (int i = 0; i < l->num_tensors; i++) {
         char stem[96], name[160];
         tensor_place_name(&l->tensors[i], true, stem);
         if (is_excluded(exclude, stem)) continue;
         snprintf(name, sizeof name, "%s%s", stem, suffix);
-        char *to = (char *)flat + l->tensors[i].offset * dtype_bytes(dtype);
-        TRY(model_files_read(files, &l->tensors[i], name, dtype, to));
+        TRY(tensor_reader_open(&readers[i], files, &l->tensors[i], name));
     }
     return STATUS_OK;
+}
+
+/* This rank's pieces of the tensors whose names end in `suffix`. */
+static enum status load_flat(const struct model_files *files, const struct checkpoint_state *s,
+                             const char *suffix, const struct option_list *exclude,
+                             enum dtype dtype, void *flat)
+{
+    struct tensor_reader *all = heap((size_t)s->layout->num_tensors * sizeof *all), *last = NULL;
+    enum status st = STATUS_OK;
+    TRY_OUT(open_tensors(files, s->layout, suffix, exclude, all));
+    for (size_t i = 0; i < s->pieces->count; i++) {
+        const struct piece *p = &s->pieces->all[i];
+        struct tensor_reader *r = &all[p->tensor];
+        if (!r->file) continue;
+        if (last && last != r) tensor_reader_close(last);
+        last = r;
+        char *to = (char *)flat + p->at * dtype_bytes(dtype);
+        TRY_OUT(tensor_reader_read(r, p->first, p->count, dtype, to));
+    }
+    if (last) tensor_reader_close(last);
+out:
+    free(all);
+    return st;
 }
 
 static enum status load_moments(const struct model_files *files, const struct checkpoint_state *s,
                                 const struct option_list *exclude)
 {
-    TRY(load_flat(files, s->layout, ".exp_avg", exclude, F32, s->exp_avg));
-    TRY(load_flat(files, s->layout, ".exp_avg_sq", exclude, F32, s->exp_avg_sq));
+    TRY(load_flat(files, s, ".exp_avg", exclude, F32, s->exp_avg));
+    TRY(load_flat(files, s, ".exp_avg_sq", exclude, F32, s->exp_avg_sq));
     return STATUS_OK;
 }
 
@@ -100,7 +158,8 @@ static enum status load_state(const char *folder, struct checkpoint_found *found
     return STATUS_OK;
 }
 
-enum status checkpoint_origin(const char *folder, bool *ours)
+/* By its files: has it a manifest? */
+static enum status look_at(const char *folder, int64_t *ours)
 {
     char *manifest = file_join(folder, MANIFEST_NAME), *state = file_join(folder, "state.json");
     enum status st = STATUS_OK;
@@ -108,10 +167,22 @@ enum status checkpoint_origin(const char *folder, bool *ours)
     if (!*ours && file_exists(state))
         FAIL_OUT(DATA, "%s: a checkpoint without its %s: it was never finished", folder,
                  MANIFEST_NAME);
-    if (*ours) TRY_OUT(manifest_verify(folder, NULL));
 out:
     free(manifest), free(state);
     return st;
+}
+
+enum status checkpoint_origin(const char *folder, const struct comm *world, bool *ours)
+{
+    int64_t answer = 0;
+    enum status st = common_leads(world) ? look_at(folder, &answer) : STATUS_OK;
+    TRY(common_agree(world, st));
+    TRY(common_number(world, &answer));
+    *ours = answer;
+    if (!*ours) return STATUS_OK;
+    st = manifest_verify_part(folder, common_rank(world), common_size(world));
+    TRY(common_agree(world, st));
+    return STATUS_OK;
 }
 
 static bool same_scaling(const struct rope_scaling *a, const struct rope_scaling *b)
@@ -124,8 +195,9 @@ static bool same_scaling(const struct rope_scaling *a, const struct rope_scaling
 
 /* Heads that are cut otherwise have tensors of the same shapes and are another model.  Another
  * rotary embedding may be meant: longer contexts begin so. */
-static enum status compare_shapes(const char *folder, const struct model_shape *model)
+static enum status compare_shapes(const char *folder, const struct checkpoint_state *s)
 {
+    const struct model_shape *model = s->shape;
     struct model_shape has;
     TRY(checkpoint_read_shape(folder, &has));
     if (has.H != model->H || has.G != model->G || has.K != model->K)
@@ -133,6 +205,7 @@ static enum status compare_shapes(const char *folder, const struct model_shape *
              "%s: its model has %d heads of %d, %d for keys and values; the model here has %d of "
              "%d, and %d",
              folder, has.H, has.K, has.G, model->H, model->K, model->G);
+    if (!common_leads(s->world)) return STATUS_OK; /* one warning is enough */
     const struct rope_scaling *a = &has.scaling, *b = &model->scaling;
     if (has.rope_theta < model->rope_theta || has.rope_theta > model->rope_theta ||
         !same_scaling(a, b))
@@ -147,18 +220,16 @@ static enum status compare_shapes(const char *folder, const struct model_shape *
     return STATUS_OK;
 }
 
-enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
+/* On this rank alone. */
+static enum status load_all(const char *folder, const struct checkpoint_state *state, bool ours,
                             const struct option_list *exclude, struct checkpoint_found *found)
 {
     struct model_files files = {0}, moments = {0};
     enum status st = STATUS_OK;
-    bool ours;
-    *found = (struct checkpoint_found){0};
-    TRY(checkpoint_origin(folder, &ours));
     TRY_OUT(model_files_open(&files, folder));
     TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
-    TRY_OUT(load_flat(&files, state->layout, "", exclude, F32, state->weights));
-    TRY_OUT(compare_shapes(folder, state->shape));
+    TRY_OUT(load_flat(&files, state, "", exclude, F32, state->weights));
+    TRY_OUT(compare_shapes(folder, state));
     if (!ours) goto out;
     TRY_OUT(load_state(folder, found));
     TRY_OUT(model_files_open_moments(&moments, folder));
@@ -166,28 +237,44 @@ enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
     if (state->exp_avg && found->has_moments && !is_excluded(exclude, "optimizer"))
         TRY_OUT(load_moments(&moments, state, exclude));
 out:
-    if (st) {
-        json_free(found->state);
-        *found = (struct checkpoint_found){0};
-    }
     model_files_close(&moments);
     model_files_close(&files);
     return st;
 }
 
-enum status checkpoint_load_weights(const char *folder, const struct model_shape *shape,
-                                    const struct layout *l, enum dtype dtype, void *weights)
+enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
+                            const struct option_list *exclude, struct checkpoint_found *found)
+{
+    bool ours;
+    *found = (struct checkpoint_found){0};
+    TRY(checkpoint_origin(folder, state->world, &ours));
+    enum status st = common_agree(state->world, load_all(folder, state, ours, exclude, found));
+    if (!st) return STATUS_OK;
+    json_free(found->state);
+    *found = (struct checkpoint_found){0};
+    return st;
+}
+
+static enum status load_weights(const char *folder, const struct checkpoint_state *state,
+                                enum dtype dtype, void *weights)
 {
     struct model_files files = {0};
     enum status st = STATUS_OK;
-    TRY(checkpoint_origin(folder, &(bool){false}));
     TRY_OUT(model_files_open(&files, folder));
-    TRY_OUT(model_files_check(&files, l, shape->tied));
-    TRY_OUT(load_flat(&files, l, "", NULL, dtype, weights));
-    TRY_OUT(compare_shapes(folder, shape));
+    TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
+    TRY_OUT(load_flat(&files, state, "", NULL, dtype, weights));
+    TRY_OUT(compare_shapes(folder, state));
 out:
     model_files_close(&files);
     return st;
+}
+
+enum status checkpoint_load_weights(const char *folder, const struct checkpoint_state *state,
+                                    enum dtype dtype, void *weights)
+{
+    TRY(checkpoint_origin(folder, state->world, &(bool){false}));
+    TRY(common_agree(state->world, load_weights(folder, state, dtype, weights)));
+    return STATUS_OK;
 }
 
 enum status checkpoint_verify(const char *folder)

@@ -23,20 +23,33 @@ static uint32_t identity(int64_t step, const char *name, uint64_t chunk)
     return checksum_crc32c(0, text, (size_t)n);
 }
 
-enum status sealed_open(struct sealed_file *f, struct manifest *m, const char *name)
+static enum status open_file(struct sealed_file *f, struct manifest *m, const char *name, int how)
 {
     *f = (struct sealed_file){.manifest = m, .name = heap_string(name, strlen(name))};
     f->path = file_join(m->folder, name);
-    f->fd = open(f->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    f->fd = open(f->path, O_WRONLY | O_CLOEXEC | how, 0666);
     if (f->fd < 0) FAIL(IO, "%s: %s", f->path, strerror(errno));
     f->crc = identity(m->step, name, 0);
     return STATUS_OK;
 }
 
+enum status sealed_open(struct sealed_file *f, struct manifest *m, const char *name)
+{
+    TRY(open_file(f, m, name, O_CREAT | O_EXCL));
+    return STATUS_OK;
+}
+
+enum status sealed_join(struct sealed_file *f, struct manifest *m, const char *name)
+{
+    TRY(open_file(f, m, name, 0));
+    return STATUS_OK;
+}
+
 static void end_chunk(struct sealed_file *f)
 {
-    text_addf(&f->sums, "%s\"%08x\"", f->sums.len ? ", " : "", f->crc);
-    f->crc = identity(f->manifest->step, f->name, f->size / MANIFEST_CHUNK);
+    f->sums = heap_grow(f->sums, f->num_sums + 1, sizeof *f->sums);
+    f->sums[f->num_sums++] = f->crc;
+    f->crc = identity(f->manifest->step, f->name, f->num_sums);
 }
 
 enum status sealed_write(struct sealed_file *f, const void *bytes, size_t len)
@@ -51,29 +64,58 @@ enum status sealed_write(struct sealed_file *f, const void *bytes, size_t len)
     return STATUS_OK;
 }
 
+void sealed_set_size(struct sealed_file *f, uint64_t size)
+{
+    f->size = size;
+    f->num_sums = (size + MANIFEST_CHUNK - 1) / MANIFEST_CHUNK;
+    f->sums = heap(f->num_sums * sizeof *f->sums);
+}
+
+enum status sealed_write_at(struct sealed_file *f, const void *bytes, size_t len, uint64_t at)
+{
+    BUG_IF(at % MANIFEST_CHUNK || at > f->size || len > f->size - at ||
+           (len % MANIFEST_CHUNK && at + len != f->size));
+    for (size_t i = 0; i < len; i += MANIFEST_CHUNK) {
+        size_t n = len - i < MANIFEST_CHUNK ? len - i : MANIFEST_CHUNK;
+        uint64_t chunk = (at + i) / MANIFEST_CHUNK;
+        uint32_t crc = identity(f->manifest->step, f->name, chunk);
+        f->sums[chunk] = checksum_crc32c(crc, (const char *)bytes + i, n);
+    }
+    TRY(file_write_at(f->fd, f->path, bytes, len, at));
+    return STATUS_OK;
+}
+
 void sealed_abandon(struct sealed_file *f)
 {
     if (f->path && f->fd >= 0) close(f->fd);
     free(f->name);
     free(f->path);
-    text_release(&f->sums);
+    free(f->sums);
     *f = (struct sealed_file){.fd = -1};
+}
+
+enum status sealed_sync(struct sealed_file *f)
+{
+    int fd = f->fd, bad = fsync(fd) ? errno : 0;
+    f->fd = -1;
+    if (close(fd) && !bad) bad = errno;
+    if (bad) FAIL(IO, "%s: %s", f->path, strerror(bad));
+    return STATUS_OK;
 }
 
 enum status sealed_close(struct sealed_file *f)
 {
     enum status st = STATUS_OK;
-    int fd = f->fd;
-    f->fd = -1;
-    if (f->size % MANIFEST_CHUNK) end_chunk(f);
-    int bad = fsync(fd) ? errno : 0;
-    if (close(fd) && !bad) bad = errno;
-    if (bad) FAIL_OUT(IO, "%s: %s", f->path, strerror(bad));
     struct text *files = &f->manifest->files;
+    uint64_t whole = (uint64_t)f->num_sums * MANIFEST_CHUNK;
+    if (f->size > whole) end_chunk(f);
+    if (f->fd >= 0) TRY_OUT(sealed_sync(f));
     text_adds(files, files->len ? ",\n{\"name\": " : "{\"name\": ");
     json_quote(files, f->name);
-    text_addf(files, ", \"size\": %llu, \"crc32c\": [%s]}", (unsigned long long)f->size,
-              f->sums.data ? f->sums.data : "");
+    text_addf(files, ", \"size\": %llu, \"crc32c\": [", (unsigned long long)f->size);
+    for (size_t i = 0; i < f->num_sums; i++)
+        text_addf(files, "%s\"%08x\"", i ? ", " : "", f->sums[i]);
+    text_adds(files, "]}");
 out:
     sealed_abandon(f);
     return st;
@@ -191,8 +233,22 @@ static enum status verify_chunk(const char *path, uint32_t crc, const struct jso
     return STATUS_OK;
 }
 
+/* Which chunks are read: every parts-th of all the files', counted on from file to file. */
+struct share {
+    uint64_t next; /* chunks until one is read */
+    uint64_t parts;
+};
+
+static bool is_due(struct share *s)
+{
+    bool due = s->next == 0;
+    s->next = due ? s->parts - 1 : s->next - 1;
+    return due;
+}
+
 /* Read, not mapped: what the disk cannot give is a failure then, and no signal. */
-static enum status verify_file(const char *folder, const struct json *file, int64_t step)
+static enum status verify_file(const char *folder, const struct json *file, int64_t step,
+                               struct share *share)
 {
     uint64_t size, chunk = 0;
     TRY(check_file(folder, file, &size));
@@ -203,11 +259,14 @@ static enum status verify_file(const char *folder, const struct json *file, int6
     enum status st = STATUS_OK;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
-    for (uint64_t at = 0; at < size; at += MANIFEST_CHUNK, chunk++, sum = json_next(sum)) {
+    for (uint64_t at = 0; at < size; at += MANIFEST_CHUNK, chunk++) {
         uint64_t left = size - at, n = left < MANIFEST_CHUNK ? left : MANIFEST_CHUNK;
-        TRY_OUT(file_read_at(fd, path, bytes, n, at));
-        uint32_t crc = checksum_crc32c(identity(step, name, chunk), bytes, n);
-        TRY_OUT(verify_chunk(path, crc, sum, at, n));
+        if (is_due(share)) {
+            TRY_OUT(file_read_at(fd, path, bytes, n, at));
+            uint32_t crc = checksum_crc32c(identity(step, name, chunk), bytes, n);
+            TRY_OUT(verify_chunk(path, crc, sum, at, n));
+        }
+        if (sum) sum = json_next(sum);
     }
     if (sum) FAIL_OUT(DATA, "%s: the manifest has more checksums than it has chunks", path);
 out:
@@ -217,7 +276,7 @@ out:
     return st;
 }
 
-enum status manifest_verify(const char *folder, const char *name)
+static enum status verify(const char *folder, const char *name, struct share share)
 {
     struct json *root;
     int64_t step;
@@ -228,13 +287,25 @@ enum status manifest_verify(const char *folder, const char *name)
         const struct json *own = json_get(f, "name");
         if (name && (!json_is_string(own) || strcmp(json_string(own), name))) continue;
         found = true;
-        st = verify_file(folder, f, step);
+        st = verify_file(folder, f, step, &share);
     }
     if (!st && !found)
         st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: the manifest does not name %s",
                          folder, name);
     json_free(root);
     return st;
+}
+
+enum status manifest_verify(const char *folder, const char *name)
+{
+    TRY(verify(folder, name, (struct share){.parts = 1}));
+    return STATUS_OK;
+}
+
+enum status manifest_verify_part(const char *folder, int part, int parts)
+{
+    TRY(verify(folder, NULL, (struct share){(uint64_t)part, (uint64_t)parts}));
+    return STATUS_OK;
 }
 
 enum status manifest_list(const char *folder, struct file_list *names)

@@ -24,20 +24,30 @@ struct manifest {
     struct text files; /* JSON of the finished files */
 };
 
-/* A file being written from its first byte to its last. */
+/* A file being written: from its first byte to its last, or, where several ranks write parts of
+ * it, in whole chunks. */
 struct sealed_file {
     struct manifest *manifest;
     char *name, *path;
     int fd;
     uint64_t size;
-    uint32_t crc; /* of the chunk under way */
-    struct text sums;
+    uint32_t crc;   /* of the chunk under way */
+    uint32_t *sums; /* of the chunks; owned */
+    size_t num_sums;
 };
 
 enum status sealed_open(struct sealed_file *f, struct manifest *m, const char *name);
+/* One that another rank has opened with the function above. */
+enum status sealed_join(struct sealed_file *f, struct manifest *m, const char *name);
 /* The bytes are summed as they are handed over, before they are written. */
 enum status sealed_write(struct sealed_file *f, const void *bytes, size_t len);
-/* fsync, close, and an entry in the manifest. */
+/* The file will be written with sealed_write_at and have this size; its sums are 0 until then. */
+void sealed_set_size(struct sealed_file *f, uint64_t size);
+/* Whole chunks, the last of which may be the file's. */
+enum status sealed_write_at(struct sealed_file *f, const void *bytes, size_t len, uint64_t at);
+/* fsync, and close: nothing more is written. */
+enum status sealed_sync(struct sealed_file *f);
+/* The same, if it was not done, and an entry in the manifest. */
 enum status sealed_close(struct sealed_file *f);
 void sealed_abandon(struct sealed_file *f); /* fine after sealed_close, too */
 /* A small file at once. */
@@ -53,5 +63,7 @@ enum status manifest_check(const char *folder, int64_t *step);
 /* That, and every byte has its checksum; the message names file, chunk and offset.  `name` limits
  * it to one file (NULL: all). */
 enum status manifest_verify(const char *folder, const char *name);
+/* That, of every parts-th chunk, from chunk `part` on: ranks that share the reading. */
+enum status manifest_verify_part(const char *folder, int part, int parts);
 /* Names of the files it lists.  What else lies in the folder is not part of the checkpoint. */
 enum status manifest_list(const char *folder, struct file_list *names);

@@ -104,8 +104,8 @@ const struct safetensors_tensor *model_files_find(const struct model_files *m, c
     return NULL;
 }
 
-enum status model_files_read(const struct model_files *m, const struct tensor_place *t,
-                             const char *name, enum dtype dtype, void *out)
+enum status tensor_reader_open(struct tensor_reader *r, const struct model_files *m,
+                               const struct tensor_place *t, const char *name)
 {
     const struct safetensors *file;
     const struct safetensors_tensor *have = model_files_find(m, name, &file);
@@ -117,9 +117,33 @@ enum status model_files_read(const struct model_files *m, const struct tensor_pl
         FAIL(DATA, "%s: tensor %s is [%lld, %lld], the model's is [%lld, %lld]", file->path, name,
              (long long)have->shape[0], (long long)(have->num_dims > 1 ? have->shape[1] : 1),
              (long long)t->rows, (long long)t->columns);
-    TRY(dtype == F32 ? safetensors_read_f32(file, have, out)
-                     : safetensors_read_bf16(file, have, out));
-    file_map_forget(&file->map, file->data + have->begin, file->data + have->end);
+    *r = (struct tensor_reader){.file = file, .tensor = have};
+    return STATUS_OK;
+}
+
+void tensor_reader_close(struct tensor_reader *r)
+{
+    uint64_t data = r->file->data + r->tensor->begin;
+    size_t each = safetensors_dtype_bytes(r->tensor->dtype);
+    file_map_forget(&r->file->map, data + r->begin * each, data + r->end * each);
+    r->begin = r->end = 0;
+}
+
+enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t count,
+                               enum dtype dtype, void *out)
+{
+    enum { PIECE = 1 << 20 };
+    for (size_t at = 0; at < count; at += PIECE) {
+        size_t begin = first + at, n = count - at < PIECE ? count - at : PIECE, end = begin + n;
+        char *to = (char *)out + at * dtype_bytes(dtype);
+        TRY(dtype == F32
+                ? safetensors_read_part(r->file, r->tensor, begin, n, (float *)(void *)to)
+                : safetensors_read_part_bf16(r->file, r->tensor, begin, n, (bf16 *)(void *)to));
+        if (r->begin == r->end) r->begin = begin, r->end = end;
+        if (begin < r->begin) r->begin = begin;
+        if (end > r->end) r->end = end;
+        if (r->end - r->begin >= PIECE) tensor_reader_close(r);
+    }
     return STATUS_OK;
 }
 

@@ -24,9 +24,20 @@ void model_files_close(struct model_files *m);
 const struct safetensors_tensor *model_files_find(const struct model_files *m, const char *name,
                                                   const struct safetensors **file);
 
-/* The tensor of that name, as numbers of `dtype`; t says which shape it must have.  DATA: missing,
- * or another.  MEMORY: what was read leaves the mapping. */
-enum status model_files_read(const struct model_files *m, const struct tensor_place *t,
-                             const char *name, enum dtype dtype, void *out);
+/* One tensor, read run by run. */
+struct tensor_reader {
+    const struct safetensors *file;
+    const struct safetensors_tensor *tensor;
+    uint64_t begin, end; /* elements read since what was read left the mapping */
+};
+/* The tensor of that name; t says which shape it must have.  DATA: missing, or another. */
+enum status tensor_reader_open(struct tensor_reader *r, const struct model_files *m,
+                               const struct tensor_place *t, const char *name);
+/* `count` of its elements from `first` on, as numbers of `dtype`.  MEMORY: what was read leaves the
+ * mapping, a few megabytes later. */
+enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t count,
+                               enum dtype dtype, void *out);
+void tensor_reader_close(struct tensor_reader *r); /* all of it has left */
+
 /* Nothing the model lacks may be dropped in silence.  DATA: a tensor the layout does not have. */
 enum status model_files_check(const struct model_files *m, const struct layout *l, bool tied);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "checkpoint/common.h"
 #include "checkpoint/content.h"
 #include "checkpoint/folder.h"
 
@@ -16,7 +17,8 @@ struct checkpointer {
     char *folder;
     int keep_latest_k, lock;
     bool async;
-    float *staging; /* borrowed: weights, then both moments */
+    float *staging;    /* borrowed: weights, then both moments */
+    struct comm ranks; /* those that save; of a size of 0 where there is one */
     /* A save under way: the thread owns these until it is joined. */
     bool running;
     pthread_t thread;
@@ -25,7 +27,12 @@ struct checkpointer {
     struct failure failure; /* of the last save */
 };
 
-size_t checkpoint_staging_bytes(const struct layout *l) { return 3 * l->elements * sizeof(float); }
+size_t checkpoint_staging_bytes(const struct pieces *p) { return 3 * p->elements * sizeof(float); }
+
+static const struct comm *ranks_of(const struct checkpointer *c)
+{
+    return c->ranks.size ? &c->ranks : NULL;
+}
 
 enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o)
 {
@@ -34,21 +41,27 @@ enum status checkpointer_open(struct checkpointer **out, const struct checkpoint
                                .keep_latest_k = o->keep_latest_k,
                                .async = o->async,
                                .staging = o->staging};
+    c->lock = -1;
     *out = c;
-    enum status st = folder_lock(c->folder, &c->lock);
+    enum status st = STATUS_OK;
+    if (o->world) TRY_OUT(comm_split(o->world, 0, o->world->rank, &c->ranks));
+    if (common_leads(ranks_of(c))) st = folder_lock(c->folder, &c->lock);
+    TRY_OUT(common_agree(ranks_of(c), st));
+out:
     if (st) {
-        c->lock = -1;
         checkpointer_close(c);
         *out = NULL;
     }
     return st;
 }
 
-static struct content content_of(const struct checkpoint_state *s)
+static struct content content_of(const struct checkpoint_state *s, const struct comm *ranks)
 {
     struct content c = {
         .shape = s->shape,
         .layout = s->layout,
+        .pieces = s->pieces,
+        .ranks = ranks,
         .weights = tensor_source_flat(s->weights),
         .dtype = s->dtype,
         .step = s->step,
@@ -65,23 +78,38 @@ static struct content content_of(const struct checkpoint_state *s)
     return c;
 }
 
-/* The whole save, in this thread. */
-static enum status write_checkpoint(const char *folder, const struct checkpoint_state *s, int keep)
+static enum status make_empty(const char *folder)
 {
-    char *final = step_path(folder, s->step);
+    TRY(file_remove_tree(folder));
+    TRY(file_make_dirs(folder));
+    return STATUS_OK;
+}
+
+static enum status finish(struct manifest *m, const char *folder, int64_t step, int keep)
+{
+    TRY(manifest_finish(m));
+    TRY(folder_commit(folder, m->folder, step));
+    folder_retain(folder, keep, step);
+    return STATUS_OK;
+}
+
+/* The whole save, in this thread. */
+static enum status write_checkpoint(const struct checkpointer *c, const struct checkpoint_state *s)
+{
+    const struct comm *ranks = ranks_of(c);
+    bool leads = common_leads(ranks);
+    char *final = step_path(c->folder, s->step);
     struct text temporary = {0};
     text_addf(&temporary, "%s.tmp", final);
     struct manifest m = {.folder = temporary.data, .step = s->step};
-    struct content content = content_of(s);
+    struct content content = content_of(s, ranks);
     enum status st = STATUS_OK;
-    TRY_OUT(file_remove_tree(temporary.data));
-    TRY_OUT(file_make_dirs(temporary.data));
+    TRY_OUT(common_agree(ranks, leads ? make_empty(temporary.data) : STATUS_OK));
     TRY_OUT(content_write(&content, &m));
-    TRY_OUT(manifest_finish(&m));
-    TRY_OUT(folder_commit(folder, temporary.data, s->step));
-    folder_retain(folder, keep, s->step);
+    if (leads) st = finish(&m, c->folder, s->step, c->keep_latest_k);
+    TRY_OUT(common_agree(ranks, st));
 out:
-    if (st) { /* nothing of it stays; the failure that is told is the first one */
+    if (st && leads) { /* nothing of it stays; the failure that is told is the first one */
         struct failure first = {0};
         failure_keep(&first, st);
         file_remove_tree(temporary.data);
@@ -96,8 +124,14 @@ out:
 static void *write_in_thread(void *context)
 {
     struct checkpointer *c = context;
-    failure_keep(&c->failure, write_checkpoint(c->folder, &c->state, c->keep_latest_k));
+    failure_keep(&c->failure, write_checkpoint(c, &c->state));
     return NULL;
+}
+
+static void forget_state(struct checkpointer *c)
+{
+    text_release(&c->state.train);
+    text_release(&c->config_toml);
 }
 
 enum status checkpointer_wait(struct checkpointer *c)
@@ -105,8 +139,7 @@ enum status checkpointer_wait(struct checkpointer *c)
     if (!c->running) return STATUS_OK;
     pthread_join(c->thread, NULL);
     c->running = false;
-    text_release(&c->state.train);
-    text_release(&c->config_toml);
+    forget_state(c);
     return failure_tell(&c->failure);
 }
 
@@ -120,11 +153,12 @@ static float *stage(float *to, const float *from, size_t n)
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *s)
 {
     int64_t previous = c->state.step;
-    if (checkpointer_wait(c)) /* that one is lost; this one need not be */
+    bool lost = checkpointer_wait(c); /* that one is; this one need not be */
+    if (lost && common_leads(ranks_of(c)))
         log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s", (long long)previous,
                  status_message());
-    if (!c->async) return write_checkpoint(c->folder, s, c->keep_latest_k);
-    size_t n = s->layout->elements;
+    if (!c->async) return write_checkpoint(c, s);
+    size_t n = s->pieces->elements;
     c->state = *s;
     c->state.weights = stage(c->staging, s->weights, n);
     c->state.exp_avg = stage(c->staging + n, s->exp_avg, n);
@@ -136,12 +170,11 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
         c->state.config_toml = &c->config_toml;
     }
     c->failure = (struct failure){0};
-    enum status st = thread_start(&c->thread, write_in_thread, c);
-    c->running = !st;
-    if (!st) return STATUS_OK;
-    text_release(&c->state.train);
-    text_release(&c->config_toml);
-    return st;
+    c->running = thread_start(&c->thread, write_in_thread, c) == STATUS_OK;
+    if (c->running) return STATUS_OK;
+    write_in_thread(c); /* the other ranks' threads wait for this one */
+    forget_state(c);
+    return failure_tell(&c->failure);
 }
 
 enum status checkpointer_close(struct checkpointer *c)
@@ -149,6 +182,7 @@ enum status checkpointer_close(struct checkpointer *c)
     if (!c) return STATUS_OK;
     enum status st = checkpointer_wait(c);
     folder_unlock(c->lock);
+    comm_release(&c->ranks);
     free(c->folder);
     free(c);
     return st;

@@ -2,6 +2,7 @@
 #include "checkpoint/shards.h"
 
 #include "base/json.h"
+#include "checkpoint/common.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,26 +11,26 @@
 /* One tensor of one file: its description, place and source. */
 struct shard_tensor {
     struct safetensors_tensor tensor; /* first: sorted by name */
-    const struct tensor_place *place;
+    int index;                        /* of the model's */
     const struct tensor_source *source;
     int file;
 };
 
-static enum status read_flat(void *context, const struct tensor_place *t, const float **values)
-{
-    *values = (const float *)context + t->offset;
-    return STATUS_OK;
-}
-
-struct tensor_source tensor_source_flat(const float *flat)
-{
-    return (struct tensor_source){read_flat, (void *)(uintptr_t)flat};
-}
+/* A file on its way to the disk. */
+struct shard_file {
+    const struct shard_tensor *tensors; /* in the order of their data */
+    size_t count;
+    struct text header;
+    uint64_t size, block_bytes;
+    struct sealed_file sealed;
+    struct block *blocks; /* of one round, one a rank */
+    void *bytes;          /* of this rank's block */
+};
 
 /* Every tensor in the model's order, and the file it goes to. */
-static struct shard_tensor *cut(const struct shards *s, const struct layout *l, size_t *count,
-                                int *files)
+static struct shard_tensor *cut(const struct shards *s, size_t *count, int *files)
 {
+    const struct layout *l = s->exchange->layout;
     struct shard_tensor *all = heap((size_t)l->num_tensors * s->num_parts * sizeof *all);
     uint64_t bytes = 0;
     *count = 0, *files = 1;
@@ -48,7 +49,7 @@ static struct shard_tensor *cut(const struct shards *s, const struct layout *l, 
                            .dtype = s->dtype,
                            .num_dims = vector ? 1 : 2,
                            .shape = {t->rows, vector ? 0 : t->columns}},
-                .place = t,
+                .index = i,
                 .source = &s->sources[part],
                 .file = *files,
             };
@@ -64,46 +65,95 @@ static void file_name(const struct shards *s, int file, int files, char *name, s
         snprintf(name, size, "%s-%05d-of-%05d.safetensors", s->stem, file, files);
 }
 
-static enum status write_tensor(const struct shards *s, const struct shard_tensor *p,
-                                struct sealed_file *f, void *buffer)
+/* The part of every tensor that lies in bytes [from, to) of the file. */
+static void find_spans(const struct shard_file *f, size_t each, uint64_t from, uint64_t to,
+                       struct block *b)
 {
-    enum { PIECE = MANIFEST_CHUNK / 4 };
-    const float *values;
-    TRY(p->source->read(p->source->context, p->place, &values));
-    for (size_t at = 0; at < p->place->elements; at += PIECE) {
-        size_t left = p->place->elements - at, n = left < PIECE ? left : PIECE;
-        const void *bytes = values + at;
-        if (s->dtype != SAFETENSORS_F32) {
-            safetensors_convert(values + at, n, s->dtype, buffer);
-            bytes = buffer;
-        }
-        TRY(sealed_write(f, bytes, n * safetensors_dtype_bytes(s->dtype)));
+    b->count = 0;
+    for (size_t i = 0; i < f->count; i++) {
+        const struct shard_tensor *t = &f->tensors[i];
+        uint64_t begin = f->header.len + t->tensor.begin, end = f->header.len + t->tensor.end;
+        uint64_t first = begin > from ? begin : from, last = end < to ? end : to;
+        if (first >= last) continue;
+        b->spans = heap_grow(b->spans, b->count + 1, sizeof *b->spans);
+        b->spans[b->count++] = (struct span){.tensor = t->index,
+                                             .first = (first - begin) / each,
+                                             .count = (last - first) / each,
+                                             .at = (first - from) / each,
+                                             .source = t->source};
     }
+}
+
+/* The block of every rank that begins with `begin`, this rank's written; a failure is its own. */
+static enum status write_round(const struct shards *s, struct shard_file *f, uint64_t begin)
+{
+    int size = common_size(s->exchange->ranks), rank = common_rank(s->exchange->ranks);
+    size_t each = safetensors_dtype_bytes(s->dtype);
+    for (int r = 0; r < size; r++) {
+        uint64_t from = begin + (uint64_t)r * f->block_bytes;
+        find_spans(f, each, from, from + f->block_bytes, &f->blocks[r]);
+    }
+    TRY(exchange_fill(s->exchange, f->blocks, s->dtype, f->bytes));
+    uint64_t from = begin + (uint64_t)rank * f->block_bytes, len = f->block_bytes;
+    if (from >= f->size) return STATUS_OK;
+    if (len > f->size - from) len = f->size - from;
+    if (from < f->header.len) {
+        size_t left = f->header.len - from;
+        memcpy(f->bytes, f->header.data + from, left < len ? left : len);
+    }
+    TRY(sealed_write_at(&f->sealed, f->bytes, len, from));
     return STATUS_OK;
 }
 
-static enum status write_file(const struct shards *s, struct shard_tensor *pieces, size_t count,
+/* So many chunks a block that small files are shared out, too. */
+static uint64_t block_bytes(uint64_t file_bytes, size_t each, int ranks)
+{
+    uint64_t most = EXCHANGE_ELEMENTS * each / MANIFEST_CHUNK;
+    uint64_t chunks = (file_bytes + MANIFEST_CHUNK - 1) / MANIFEST_CHUNK;
+    uint64_t share = (chunks + (uint64_t)ranks - 1) / (uint64_t)ranks;
+    return (share < most ? share : most) * MANIFEST_CHUNK;
+}
+
+static enum status open_file(struct shard_file *f, const char *name, struct manifest *m,
+                             const struct comm *ranks)
+{
+    bool leads = common_leads(ranks);
+    TRY(common_agree(ranks, leads ? sealed_open(&f->sealed, m, name) : STATUS_OK));
+    TRY(common_agree(ranks, leads ? STATUS_OK : sealed_join(&f->sealed, m, name)));
+    sealed_set_size(&f->sealed, f->size);
+    return STATUS_OK;
+}
+
+static enum status write_file(const struct shards *s, struct shard_tensor *tensors, size_t count,
                               const char *name, struct manifest *m, uint64_t *total)
 {
-    struct safetensors_tensor *tensors = heap(count * sizeof *tensors);
-    struct sealed_file f = {.fd = -1};
-    struct text header = {0};
-    void *buffer = heap(MANIFEST_CHUNK);
+    const struct comm *ranks = s->exchange->ranks;
+    size_t size = (size_t)common_size(ranks), each = safetensors_dtype_bytes(s->dtype);
+    struct shard_file f = {.tensors = tensors, .count = count, .sealed = {.fd = -1}};
+    struct safetensors_tensor *described = heap(count * sizeof *described);
     uint64_t bytes;
     enum status st = STATUS_OK;
-    qsort(pieces, count, sizeof *pieces, safetensors_by_name);
-    for (size_t i = 0; i < count; i++) tensors[i] = pieces[i].tensor;
-    safetensors_header(tensors, count, &header, &bytes);
+    qsort(tensors, count, sizeof *tensors, safetensors_by_name);
+    for (size_t i = 0; i < count; i++) described[i] = tensors[i].tensor;
+    safetensors_header(described, count, &f.header, &bytes);
+    for (size_t i = 0; i < count; i++) tensors[i].tensor = described[i];
     *total += bytes;
-    TRY_OUT(sealed_open(&f, m, name));
-    TRY_OUT(sealed_write(&f, header.data, header.len));
-    for (size_t i = 0; i < count; i++) TRY_OUT(write_tensor(s, &pieces[i], &f, buffer));
-    TRY_OUT(sealed_close(&f));
+    f.size = f.header.len + bytes;
+    f.block_bytes = block_bytes(f.size, each, (int)size);
+    f.blocks = heap(size * sizeof *f.blocks);
+    f.bytes = heap(f.block_bytes);
+    TRY_OUT(open_file(&f, name, m, ranks));
+    for (uint64_t at = 0; at < f.size; at += size * f.block_bytes)
+        TRY_OUT(common_agree(ranks, write_round(s, &f, at)));
+    TRY_OUT(common_agree(ranks, sealed_sync(&f.sealed)));
+    TRY_OUT(common_values(ranks, f.sealed.sums, f.sealed.num_sums));
+    TRY_OUT(sealed_close(&f.sealed));
 out:
-    sealed_abandon(&f);
-    text_release(&header);
-    free(tensors);
-    free(buffer);
+    sealed_abandon(&f.sealed);
+    for (size_t r = 0; r < size; r++) free(f.blocks[r].spans);
+    free(f.blocks), free(f.bytes);
+    text_release(&f.header);
+    free(described);
     return st;
 }
 
@@ -127,13 +177,14 @@ static enum status write_index(const struct shards *s, const struct shard_tensor
     return st;
 }
 
-enum status shards_write(const struct shards *s, const struct layout *l, struct manifest *m)
+enum status shards_write(const struct shards *s, struct manifest *m)
 {
+    const struct comm *ranks = s->exchange->ranks;
     size_t count, begin = 0;
     int files;
     uint64_t total = 0;
     enum status st = STATUS_OK;
-    struct shard_tensor *all = cut(s, l, &count, &files);
+    struct shard_tensor *all = cut(s, &count, &files);
     for (int file = 1; file <= files; file++) {
         char name[96];
         size_t end = begin;
@@ -143,7 +194,8 @@ enum status shards_write(const struct shards *s, const struct layout *l, struct 
         begin = end;
     }
     bool index = s->index == SHARDS_INDEX || (s->index == SHARDS_INDEX_IF_MANY && files > 1);
-    if (index) TRY_OUT(write_index(s, all, count, files, total, m));
+    if (index && common_leads(ranks)) st = write_index(s, all, count, files, total, m);
+    TRY_OUT(common_agree(ranks, st));
 out:
     for (size_t i = 0; i < count; i++) free(all[i].tensor.name);
     free(all);

@@ -1,17 +1,16 @@
-/* shards.h -- tensors of a flat buffer into safetensors files, and their index. */
+/* shards.h -- tensors into safetensors files, and their index.
+ *
+ * Ranks    A file is cut into blocks of whole chunks of the manifest; block b is put together,
+ *          summed and written by rank b mod size, a round of `size` blocks at a time, so the bytes
+ *          do not depend on who holds what.
+ * Memory   A block on every rank, and what an exchange needs (exchange.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "checkpoint/exchange.h"
 #include "checkpoint/manifest.h"
 #include "formats/safetensors.h"
 #include "model/params.h"
-
-/* Where the numbers of a tensor are: f32, in the model's layout; called once a tensor, in order of
- * names within a file.  *values stays valid until the next call. */
-struct tensor_source {
-    enum status (*read)(void *context, const struct tensor_place *t, const float **values);
-    void *context;
-};
 
 /* <stem>.safetensors.index.json beside the files; a single file without one is called
  * <stem>.safetensors only if the index is left out for being the only one. */
@@ -25,9 +24,9 @@ struct shards {
     enum safetensors_dtype dtype;
     uint64_t most_bytes; /* of a file */
     enum shards_index index;
+    struct exchange *exchange; /* of the ranks that write */
 };
 
-enum status shards_write(const struct shards *s, const struct layout *l, struct manifest *m);
-
-/* A source over a flat buffer. */
-struct tensor_source tensor_source_flat(const float *flat);
+/* Collective over the exchange's ranks.  The manifest gets the files' entries on all of them; the
+ * index is written by rank 0.  A failure of one rank is all ranks'. */
+enum status shards_write(const struct shards *s, struct manifest *m);

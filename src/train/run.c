@@ -132,6 +132,8 @@ static struct checkpoint_state state_of(struct run *r)
     return (struct checkpoint_state){
         .shape = &t->model.shape,
         .layout = &t->model.layout,
+        .pieces = &t->pieces,
+        .world = world(r),
         .weights = t->weights,
         .exp_avg = t->exp_avg,
         .exp_avg_sq = t->exp_avg_sq,
@@ -267,9 +269,9 @@ static enum status load_newest(struct run *r, bool *resumed)
     char *path;
     for (*resumed = false; !*resumed;) {
         if (step >= 0)
-            TRY(checkpoint_find_step(r->checkpoint_folder, step, &path));
+            TRY(checkpoint_find_step(r->checkpoint_folder, step, world(r), &path));
         else
-            TRY(checkpoint_find(r->checkpoint_folder, limit, &path));
+            TRY(checkpoint_find(r->checkpoint_folder, limit, world(r), &path));
         if (!path) return refuse_damaged(r);
         limit = strtoll(strrchr(path, '-') + 1, NULL, 10);
         st = load(r, path, true);
@@ -370,6 +372,7 @@ static enum status open_run(struct run *r, const struct config *c, const struct 
         .keep_latest_k = (int)c->checkpoint.keep_latest_k,
         .async = r->trainer.staging != NULL,
         .staging = r->trainer.staging,
+        .world = world(r),
     };
     TRY(checkpointer_open(&r->checkpointer, &o));
     config_write(c, false, &r->config_toml);

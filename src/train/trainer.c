@@ -97,7 +97,7 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
     share_out(t, shape);
     plan->bytes[MEMORY_gathered] = since(run, &mark);
     bool async = c->checkpoint.enable && strcmp(c->checkpoint.async_mode, "disabled");
-    t->staging = async ? arena_take(run, checkpoint_staging_bytes(&t->model.layout), 1) : NULL;
+    t->staging = async ? arena_take(run, checkpoint_staging_bytes(&t->pieces), 1) : NULL;
     plan->bytes[MEMORY_checkpoint] = since(run, &mark);
     if (run->overflow) FAIL(CONFIG, "a model of this shape does not fit into any memory");
     return STATUS_OK;

@@ -11,6 +11,7 @@
 struct saved {
     struct model_shape shape;
     struct layout layout;
+    struct pieces pieces; /* the whole */
     float *weights, *exp_avg, *exp_avg_sq;
     struct tokenizer *tokenizer;
     struct text config_toml;
@@ -42,6 +43,7 @@ static inline void saved_open(struct saved *s, bool tied)
                                   .depth_init = true,
                                   .max_context = 64}};
     layout_init(&s->layout, &s->shape, 1);
+    pieces_init(&s->pieces, &s->layout, 0, 1);
     size_t n = s->layout.elements;
     s->weights = heap(n * sizeof(float));
     s->exp_avg = heap(n * sizeof(float));
@@ -55,6 +57,7 @@ static inline void saved_close(struct saved *s)
 {
     free(s->weights), free(s->exp_avg), free(s->exp_avg_sq);
     tokenizer_close(s->tokenizer);
+    pieces_release(&s->pieces);
     layout_release(&s->layout);
     text_release(&s->config_toml);
 }
@@ -65,6 +68,7 @@ static inline struct checkpoint_state saved_state(const struct saved *s, int64_t
     static char train[] = "{\"tokens_seen\": 99}";
     return (struct checkpoint_state){.shape = &s->shape,
                                      .layout = &s->layout,
+                                     .pieces = &s->pieces,
                                      .weights = s->weights,
                                      .exp_avg = s->exp_avg,
                                      .exp_avg_sq = s->exp_avg_sq,
@@ -117,6 +121,7 @@ static inline enum status load_into(struct loaded_state *l, const struct saved *
     }
     l->state = (struct checkpoint_state){.shape = &s->shape,
                                          .layout = &s->layout,
+                                         .pieces = &s->pieces,
                                          .weights = l->buffers[0],
                                          .exp_avg = l->buffers[1],
                                          .exp_avg_sq = l->buffers[2]};

@@ -15,15 +15,15 @@ static char *write_model(const char *folder, bool tied, float **weights)
     struct pieces all;
     pieces_init(&all, &layout, 0, 1);
     params_start(&layout, &all, &shape, 7, *weights);
-    pieces_release(&all);
     struct checkpointer_options o = {.folder = folder};
     struct checkpointer *c;
     CHECK_STATUS(OK, checkpointer_open(&c, &o));
     struct checkpoint_state s = {
-        .shape = &shape, .layout = &layout, .weights = *weights, .step = 3};
+        .shape = &shape, .layout = &layout, .pieces = &all, .weights = *weights, .step = 3};
     s.dtype = SAFETENSORS_F32;
     CHECK_STATUS(OK, checkpointer_save(c, &s));
     CHECK_STATUS(OK, checkpointer_close(c));
+    pieces_release(&all);
     layout_release(&layout);
     return file_join(folder, "step-3");
 }
@@ -36,12 +36,16 @@ static void check_weights(const char *folder, bool tied, const float *want, floa
     CHECK(shape.tied == tied && shape.F == 24 && shape.G == 2);
     layout_init(&layout, &shape, 1);
     float *got = heap(layout.elements * sizeof *got);
-    struct checkpoint_state s = {.shape = &shape, .layout = &layout, .weights = got};
+    struct pieces all;
+    pieces_init(&all, &layout, 0, 1);
+    struct checkpoint_state s = {
+        .shape = &shape, .layout = &layout, .pieces = &all, .weights = got};
     struct checkpoint_found found;
     CHECK_STATUS(OK, checkpoint_load(folder, &s, &(struct option_list){0}, &found));
     for (size_t i = 0; i < layout.elements; i++)
         CHECK(fabsf(got[i] - want[i]) <= tolerance * fabsf(want[i]));
     json_free(found.state);
+    pieces_release(&all);
     layout_release(&layout);
     free(got);
 }

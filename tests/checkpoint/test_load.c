@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/rig.h"
+#include "checkpoint/shares.h"
 
 #include "base/log.h"
+#include "checkpoint/convert.h"
 #include "checkpoint/manifest.h"
 
 static int64_t found_step(const char *folder, int64_t limit)
 {
     char *path;
-    CHECK_STATUS(OK, checkpoint_find(folder, limit, &path));
+    CHECK_STATUS(OK, checkpoint_find(folder, limit, NULL, &path));
     int64_t step = path ? strtoll(strrchr(path, '-') + 1, NULL, 10) : -1;
     free(path);
     return step;
@@ -57,17 +58,17 @@ TEST(one_step_is_found_or_said_to_be_missing_or_damaged)
     char *path;
     saved_open(&s, false);
     const char *folder = saved_folder(&s, STEPS(1, 2));
-    CHECK_STATUS(OK, checkpoint_find_step(folder, 2, &path));
+    CHECK_STATUS(OK, checkpoint_find_step(folder, 2, NULL, &path));
     CHECK(!strcmp(path, test_path(folder, "step-2")));
     free(path);
-    CHECK_STATUS(MISSING, checkpoint_find_step(folder, 3, &path));
+    CHECK_STATUS(MISSING, checkpoint_find_step(folder, 3, NULL, &path));
     CHECK(path == NULL);
     CHECK(rename(test_path(folder, "step-2"), test_path(folder, "step-3")) == 0);
-    CHECK_STATUS(DATA, checkpoint_find_step(folder, 3, &path));
+    CHECK_STATUS(DATA, checkpoint_find_step(folder, 3, NULL, &path));
     CHECK_MESSAGE("its manifest is that of step 2");
     CHECK(found_step(folder, INT64_MAX) == 1);
     CHECK_STATUS(OK, file_remove_tree(test_path(folder, "step-1/manifest.json")));
-    CHECK_STATUS(DATA, checkpoint_find_step(folder, 1, &path));
+    CHECK_STATUS(DATA, checkpoint_find_step(folder, 1, NULL, &path));
     CHECK_MESSAGE("never finished");
     saved_close(&s);
 }
@@ -222,8 +223,9 @@ TEST(weights_alone_are_loaded_in_the_type_they_are_computed_with)
     const char *step = test_path(saved_folder(&s, STEPS(3)), "step-3");
     float *single = heap(s.layout.elements * sizeof *single);
     bf16 *half = heap(s.layout.elements * sizeof *half);
-    CHECK_STATUS(OK, checkpoint_load_weights(step, &s.shape, &s.layout, F32, single));
-    CHECK_STATUS(OK, checkpoint_load_weights(step, &s.shape, &s.layout, BF16, half));
+    struct checkpoint_state state = saved_state(&s, 3);
+    CHECK_STATUS(OK, checkpoint_load_weights(step, &state, F32, single));
+    CHECK_STATUS(OK, checkpoint_load_weights(step, &state, BF16, half));
     CHECK(same_tensors(&s.layout, single, s.weights));
     for (int i = 0; i < s.layout.num_tensors; i++) {
         const struct tensor_place *t = &s.layout.tensors[i];
@@ -231,7 +233,7 @@ TEST(weights_alone_are_loaded_in_the_type_they_are_computed_with)
             CHECK(half[j] == bf16_from_f32(s.weights[j]));
     }
     flip(test_path(step, "model-00001-of-00001.safetensors"), 4000, 1);
-    CHECK_STATUS(DATA, checkpoint_load_weights(step, &s.shape, &s.layout, BF16, half));
+    CHECK_STATUS(DATA, checkpoint_load_weights(step, &state, BF16, half));
     free(single), free(half);
     saved_close(&s);
 }
@@ -258,26 +260,32 @@ TEST(excluded_tensors_and_parts_stay_as_they_are)
     saved_close(&s);
 }
 
+/* Its shape has changed. */
+static void lay_out(struct saved *s)
+{
+    pieces_release(&s->pieces);
+    layout_release(&s->layout);
+    layout_init(&s->layout, &s->shape, 1);
+    pieces_init(&s->pieces, &s->layout, 0, 1);
+}
+
 TEST(a_model_of_another_shape_is_not_filled_in_silence)
 {
     struct saved s, other;
     saved_open(&s, false);
     const char *step = test_path(saved_folder(&s, STEPS(1)), "step-1");
     saved_open(&other, false);
-    layout_release(&other.layout);
     other.shape.F = 20;
-    layout_init(&other.layout, &other.shape, 1);
+    lay_out(&other);
     CHECK_STATUS(DATA, try_load(&other, step));
     CHECK_MESSAGE(
         "tensor model.layers.0.mlp.gate_proj.weight is [24, 16], the model's is [20, 16]");
-    layout_release(&other.layout);
     other.shape.F = 24, other.shape.L = 1;
-    layout_init(&other.layout, &other.shape, 1);
+    lay_out(&other);
     CHECK_STATUS(DATA, try_load(&other, step));
     CHECK_MESSAGE("the model has no tensor model.layers.1.");
-    layout_release(&other.layout);
     other.shape.L = 3;
-    layout_init(&other.layout, &other.shape, 1);
+    lay_out(&other);
     CHECK_STATUS(DATA, try_load(&other, step));
     CHECK_MESSAGE("step-1: the tensor model.layers.2.input_layernorm.weight is missing");
     saved_close(&other);
@@ -319,5 +327,144 @@ TEST(the_shape_is_read_from_the_folder)
     CHECK_STATUS(OK, checkpoint_read_shape(step, &got));
     CHECK(got.V == s.shape.V && got.D == s.shape.D && got.G == s.shape.G && got.tied);
     CHECK_STATUS(MISSING, checkpoint_read_shape(test_folder(), &got));
+    saved_close(&s);
+}
+
+struct shared_loading {
+    const char *folder; /* of the checkpoint */
+    enum sharing how;
+    bool tied, plain;
+};
+
+static enum status load_share(const struct comm *world, void *context)
+{
+    struct shared_loading *l = context;
+    struct model_shape shape = shares_shape(l->tied);
+    struct share s;
+    struct checkpoint_found found;
+    int64_t step;
+    share_open(&s, l->how, l->tied, world->rank, world->size);
+    struct checkpoint_state state = share_state(&s, &shape, world, 0);
+    enum status st = checkpoint_load(l->folder, &state, NULL, &found);
+    if (!st && !l->plain) st = json_get_int(found.train, "step", found.step, found.step, &step);
+    for (int b = 0; b < (l->plain ? 1 : 3) && !st; b++)
+        if (!share_is_full(&s, b))
+            st = status_fail(STATUS_DEVICE, __FILE__, __LINE__, "buffer %d is not full", b);
+    if (!st && found.has_moments == l->plain) st = STATUS_DEVICE;
+    json_free(found.state);
+    share_release(&s);
+    return st;
+}
+
+/* Saved as step 3. */
+static const char *save_shared(enum sharing how, bool tied, int ranks)
+{
+    struct shared_saving s = {.folder = test_path(test_folder(), "checkpoint"),
+                              .how = how,
+                              .tied = tied,
+                              .dtype = SAFETENSORS_F32,
+                              .first = 3,
+                              .count = 1};
+    shares_save(&s, ranks);
+    for (int r = 0; r < 8; r++) CHECK(!s.statuses[r]);
+    return test_path(s.folder, "step-3");
+}
+
+TEST(any_ranks_load_what_any_others_saved)
+{
+    for (int from = 1; from <= 4; from++) {
+        bool tied = from % 2;
+        struct shared_loading l = {.tied = tied};
+        l.folder = save_shared((enum sharing)(from - 1), tied, from);
+        for (int to = 1; to <= 4; to++)
+            for (l.how = 0; l.how < SHARING_COUNT; l.how++)
+                CHECK_STATUS(OK, ranks_run(to, load_share, &l));
+    }
+}
+
+TEST(ranks_load_their_pieces_of_a_plain_folder_in_several_files)
+{
+    struct converted done;
+    struct shared_loading l = {.folder = test_path(test_folder(), "plain"), .plain = true};
+    struct conversion c = {.from = save_shared(SHARING_ALL, false, 1),
+                           .to = l.folder,
+                           .dtype = SAFETENSORS_F32,
+                           .shard_bytes = 1 << 20};
+    CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+    CHECK(is_there(l.folder, "model-00003-of-00004.safetensors"));
+    for (l.how = 0; l.how < SHARING_COUNT; l.how++) CHECK_STATUS(OK, ranks_run(3, load_share, &l));
+}
+
+static enum status load_half(const struct comm *world, void *context)
+{
+    struct share s;
+    struct model_shape shape = shares_shape(false);
+    share_open(&s, SHARING_COLUMNS, false, world->rank, world->size);
+    struct checkpoint_state state = share_state(&s, &shape, world, 0);
+    bf16 *half = heap(s.pieces.elements * sizeof *half);
+    enum status st = checkpoint_load_weights(context, &state, BF16, half);
+    for (size_t i = 0; i < s.pieces.count && !st; i++) {
+        const struct piece *p = &s.pieces.all[i];
+        for (size_t j = 0; j < p->count && !st; j++)
+            if (half[p->at + j] != bf16_from_f32(shares_value(0, p->tensor, p->first + j)))
+                st = STATUS_DEVICE;
+    }
+    free(half);
+    share_release(&s);
+    return st;
+}
+
+TEST(ranks_load_their_pieces_of_the_weights_alone)
+{
+    const char *step = save_shared(SHARING_PARTS, false, 2);
+    CHECK_STATUS(OK, ranks_run(3, load_half, (void *)(uintptr_t)step));
+}
+
+static enum status load_in_vain(const struct comm *world, void *context)
+{
+    RANK_CHECK(load_share(world, context) == STATUS_DATA);
+    return STATUS_OK;
+}
+
+TEST(damage_anywhere_is_found_by_one_rank_and_told_to_all)
+{
+    struct shared_loading l = {.folder = save_shared(SHARING_ALL, false, 1)};
+    const char *path = test_path(l.folder, "optimizer-00001-of-00001.safetensors");
+    uint64_t size;
+    CHECK_STATUS(OK, file_size(path, &size));
+    for (uint64_t at = 0; at < size; at += MANIFEST_CHUNK) {
+        flip(path, at, 64);
+        CHECK_STATUS(OK, ranks_run(3, load_in_vain, &l));
+        flip(path, at, 64);
+    }
+    CHECK_STATUS(OK, ranks_run(3, load_share, &l));
+}
+
+static enum status find_in_common(const struct comm *world, void *context)
+{
+    const char *folder = context;
+    char *newest = NULL, *before = NULL, *none = NULL;
+    enum status st = STATUS_OK;
+    TRY_OUT(checkpoint_find(folder, INT64_MAX, world, &newest));
+    TRY_OUT(checkpoint_find(folder, 2, world, &before));
+    TRY_OUT(checkpoint_find(folder, 1, world, &none));
+    bool right = newest && before && !none;
+    if (!right || strcmp(strrchr(newest, '/'), "/step-2") ||
+        strcmp(strrchr(before, '/'), "/step-1"))
+        FAIL_OUT(DATA, "rank %d found other checkpoints", world->rank);
+    enum status missing = checkpoint_find_step(folder, 4, world, &none);
+    if (missing != STATUS_MISSING || none) FAIL_OUT(DATA, "rank %d found step 4", world->rank);
+out:
+    free(newest), free(before), free(none);
+    return st;
+}
+
+TEST(ranks_find_the_same_checkpoint)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(1, 2, 3));
+    CHECK_STATUS(OK, file_remove_tree(test_path(folder, "step-3/manifest.json")));
+    CHECK_STATUS(OK, ranks_run(3, find_in_common, (void *)(uintptr_t)folder));
     saved_close(&s);
 }

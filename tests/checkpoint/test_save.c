@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/rig.h"
+#include "checkpoint/shares.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -11,7 +11,7 @@
 static struct checkpointer *open_async(const char *folder, const struct saved *s, void **staging)
 {
     struct checkpointer *c;
-    *staging = heap(checkpoint_staging_bytes(&s->layout));
+    *staging = heap(checkpoint_staging_bytes(&s->pieces));
     struct checkpointer_options o = {.folder = folder, .async = true, .staging = *staging};
     CHECK_STATUS(OK, checkpointer_open(&c, &o));
     return c;
@@ -203,7 +203,7 @@ static int save_with_little_room(const char *folder, const struct saved *s, rlim
     pid_t child = fork();
     CHECK(child >= 0);
     if (!child) {
-        void *staging = heap(checkpoint_staging_bytes(&s->layout));
+        void *staging = heap(checkpoint_staging_bytes(&s->pieces));
         struct checkpointer_options o = {.folder = folder, .async = async, .staging = staging};
         struct checkpointer *c;
         signal(SIGXFSZ, SIG_IGN);
@@ -273,7 +273,7 @@ TEST(a_failed_async_save_does_not_keep_the_next_one_from_being_made)
 static void save_until_killed(const char *folder, struct saved *s, int first, bool async)
 {
     struct checkpointer *c;
-    void *staging = heap(checkpoint_staging_bytes(&s->layout));
+    void *staging = heap(checkpoint_staging_bytes(&s->pieces));
     struct checkpointer_options o = {
         .folder = folder, .keep_latest_k = 2, .async = async, .staging = staging};
     if (checkpointer_open(&c, &o)) _exit(1);
@@ -300,7 +300,7 @@ TEST(a_save_killed_at_any_moment_leaves_a_checkpoint_that_loads)
         kill(child, SIGKILL);
         CHECK(waitpid(child, &code, 0) == child && WIFSIGNALED(code));
         char *found;
-        CHECK_STATUS(OK, checkpoint_find(folder, INT64_MAX, &found));
+        CHECK_STATUS(OK, checkpoint_find(folder, INT64_MAX, NULL, &found));
         CHECK(found);
         int64_t step = strtoll(strrchr(found, '-') + 1, NULL, 10);
         CHECK(step >= newest);
@@ -317,4 +317,121 @@ TEST(a_save_killed_at_any_moment_leaves_a_checkpoint_that_loads)
                                                : !strcmp(l.paths[i], ".lock"));
     file_list_release(&l);
     saved_close(&s);
+}
+
+/* Both folders have the same files with the same bytes. */
+static void check_same_folders(const char *a, const char *b)
+{
+    struct file_list names, others;
+    CHECK_STATUS(OK, file_list_dir(&names, a));
+    CHECK_STATUS(OK, file_list_dir(&others, b));
+    CHECK(names.count == others.count && names.count > 4);
+    for (size_t i = 0; i < names.count; i++) {
+        struct text x = {0}, y = {0};
+        CHECK(!strcmp(names.paths[i], others.paths[i]));
+        CHECK_STATUS(OK, file_read(test_path(a, names.paths[i]), 1 << 26, &x));
+        CHECK_STATUS(OK, file_read(test_path(b, names.paths[i]), 1 << 26, &y));
+        CHECK(x.len == y.len && !memcmp(x.data, y.data, x.len));
+        text_release(&x), text_release(&y);
+    }
+    file_list_release(&names), file_list_release(&others);
+}
+
+static const char *shared_folder(struct shared_saving how, int ranks)
+{
+    const char *folder = how.folder = test_path(test_folder(), "checkpoint");
+    how.count = 1;
+    shares_save(&how, ranks);
+    for (int r = 0; r < 8; r++) CHECK(!how.statuses[r]);
+    return test_path(folder, "step-3");
+}
+
+TEST(ranks_write_the_same_bytes_however_many_and_whoever_holds_what)
+{
+    struct tokenizer *tokenizer;
+    CHECK_STATUS(OK, tokenizer_open(&tokenizer, "bytes", &(struct tokenizer_config){0}));
+    struct shared_saving alone = {
+        .dtype = SAFETENSORS_F32, .first = 3, .tokenizer = tokenizer, .how = SHARING_ALL};
+    struct shared_saving half = alone;
+    half.dtype = SAFETENSORS_BF16, half.tied = true;
+    const char *want = shared_folder(alone, 0), *want_half = shared_folder(half, 0);
+    CHECK_STATUS(OK, checkpoint_verify(want));
+    for (int ranks = 1; ranks <= 4; ranks++)
+        for (enum sharing how = 0; how < SHARING_COUNT; how++) {
+            struct shared_saving many = alone, many_half = half;
+            many.how = many_half.how = how;
+            many.async = ranks % 2 == 0;
+            check_same_folders(want, shared_folder(many, ranks));
+            if (ranks == 3) check_same_folders(want_half, shared_folder(many_half, ranks));
+        }
+    tokenizer_close(tokenizer);
+}
+
+TEST(an_async_save_of_many_ranks_does_not_mix_with_what_they_do_meanwhile)
+{
+    struct shared_saving s = {.folder = test_path(test_folder(), "checkpoint"),
+                              .dtype = SAFETENSORS_F32,
+                              .async = true,
+                              .first = 1,
+                              .count = 4};
+    shares_save(&s, 3);
+    for (int r = 0; r < 3; r++) CHECK(!s.statuses[r]);
+    for (int step = 1; step <= 4; step++) {
+        char name[32];
+        snprintf(name, sizeof name, "step-%d", step);
+        CHECK_STATUS(OK, checkpoint_verify(test_path(s.folder, name)));
+    }
+}
+
+/* Files may not grow past a size that only one of the ranks writes beyond. */
+TEST(a_rank_that_fails_to_write_fails_the_save_on_all_and_nothing_stays)
+{
+    struct rlimit old;
+    CHECK(getrlimit(RLIMIT_FSIZE, &old) == 0);
+    for (int async = 0; async < 2; async++)
+        for (int ranks = 2; ranks <= 4; ranks++) {
+            const char *folder = test_path(test_folder(), "checkpoint");
+            struct shared_saving s = {
+                .folder = folder, .dtype = SAFETENSORS_F32, .async = async, .first = 1, .count = 1};
+            shares_save(&s, ranks);
+            void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+            CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){7 << 20, old.rlim_max}) == 0);
+            s.first = 2;
+            enum status st = ranks_run(ranks, shares_save_body, &s);
+            CHECK(setrlimit(RLIMIT_FSIZE, &old) == 0);
+            signal(SIGXFSZ, handler);
+            CHECK_STATUS(OK, st);
+            int writers = 0;
+            for (int r = 0; r < ranks; r++) {
+                bool own = strstr(s.messages[r], "File too large");
+                CHECK(s.statuses[r] == STATUS_IO);
+                CHECK(own || strstr(s.messages[r], "failed: reading or writing failed"));
+                writers += own;
+            }
+            CHECK(writers == 1);
+            CHECK(count_names(folder) == 2 && is_there(folder, "step-1"));
+            s.first = 3; /* there is room again */
+            memset(s.statuses, 0, sizeof s.statuses);
+            shares_save(&s, ranks);
+            CHECK(!s.statuses[0]);
+            CHECK_STATUS(OK, checkpoint_verify(test_path(folder, "step-3")));
+        }
+}
+
+static enum status open_twice(const struct comm *world, void *context)
+{
+    struct checkpointer *first, *second;
+    struct checkpointer_options o = {.folder = context, .world = world};
+    TRY(checkpointer_open(&first, &o));
+    enum status st = checkpointer_open(&second, &o);
+    bool says = strstr(status_message(), world->rank ? "rank 0 failed" : "another run is writing");
+    TRY(checkpointer_close(first));
+    RANK_CHECK(st == STATUS_CONFIG && second == NULL && says);
+    return STATUS_OK;
+}
+
+TEST(a_folder_that_another_run_holds_is_refused_on_every_rank)
+{
+    const char *folder = test_path(test_folder(), "checkpoint");
+    CHECK_STATUS(OK, ranks_run(3, open_twice, (void *)(uintptr_t)folder));
 }

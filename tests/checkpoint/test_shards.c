@@ -11,6 +11,7 @@ static size_t cut(const struct saved *s, uint64_t most, enum safetensors_dtype d
                   const char *folder)
 {
     struct tensor_source source = tensor_source_flat(s->weights);
+    struct exchange x;
     struct manifest m = {.folder = folder, .step = 1};
     struct shards how = {.stem = "model",
                          .parts = plain,
@@ -18,10 +19,13 @@ static size_t cut(const struct saved *s, uint64_t most, enum safetensors_dtype d
                          .num_parts = 1,
                          .dtype = dtype,
                          .most_bytes = most,
-                         .index = SHARDS_INDEX};
+                         .index = SHARDS_INDEX,
+                         .exchange = &x};
     struct file_list names;
     size_t files = 0;
-    CHECK_STATUS(OK, shards_write(&how, &s->layout, &m));
+    CHECK_STATUS(OK, exchange_open(&x, &s->layout, &s->pieces, NULL));
+    CHECK_STATUS(OK, shards_write(&how, &m));
+    exchange_close(&x);
     manifest_release(&m);
     CHECK_STATUS(OK, file_list_dir(&names, folder));
     for (size_t i = 0; i < names.count; i++) files += strstr(names.paths[i], "-of-") != NULL;
@@ -89,29 +93,32 @@ TEST(the_index_counts_the_bytes_of_the_tensors)
     saved_close(&s);
 }
 
-static enum status no_tensor(void *context, const struct tensor_place *t, const float **values)
+static enum status no_tensor(void *context, const struct piece *p, size_t first, size_t count,
+                             const float **values)
 {
-    *values = NULL;
-    if (t->layer < *(int *)context) FAIL(DEVICE, "layer %d is gone", t->layer);
-    return STATUS_OK;
+    *values = context;
+    FAIL(DEVICE, "elements %zu to %zu of tensor %d are gone", first, first + count, p->tensor);
 }
 
 TEST(a_source_that_fails_ends_the_writing)
 {
     struct saved s;
-    int first = 100;
+    struct exchange x;
     saved_open(&s, false);
     struct manifest m = {.folder = test_folder(), .step = 1};
-    struct tensor_source source = {no_tensor, &first};
+    struct tensor_source source = {no_tensor, NULL};
     struct shards how = {.stem = "model",
                          .parts = plain,
                          .sources = &source,
                          .num_parts = 1,
                          .dtype = SAFETENSORS_F32,
                          .most_bytes = 1 << 20,
-                         .index = SHARDS_NO_INDEX};
-    CHECK_STATUS(DEVICE, shards_write(&how, &s.layout, &m));
-    CHECK_MESSAGE("is gone");
+                         .index = SHARDS_NO_INDEX,
+                         .exchange = &x};
+    CHECK_STATUS(OK, exchange_open(&x, &s.layout, &s.pieces, NULL));
+    CHECK_STATUS(DEVICE, shards_write(&how, &m));
+    CHECK_MESSAGE("are gone");
+    exchange_close(&x);
     manifest_release(&m);
     saved_close(&s);
 }

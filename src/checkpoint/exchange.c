@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/exchange.h"
+
+#include "base/text.h"
+#include "checkpoint/common.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum status read_flat(void *context, const struct piece *p, size_t first, size_t count,
+                             const float **values)
+{
+    (void)count;
+    *values = (const float *)context + p->at + (first - p->first);
+    return STATUS_OK;
+}
+
+struct tensor_source tensor_source_flat(const float *flat)
+{
+    return (struct tensor_source){read_flat, (void *)(uintptr_t)flat};
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct piece *x = a, *y = b;
+    if (x->tensor != y->tensor) return x->tensor < y->tensor ? -1 : 1;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+static uint64_t mix(uint64_t sum, uint64_t x)
+{
+    sum = (sum ^ x) * UINT64_C(0x9E3779B97F4A7C15);
+    return sum ^ sum >> 29;
+}
+
+/* What tells the runs of a tensor from others; those that touch count as one. */
+static void print_tensors(const struct exchange *x, uint64_t *prints)
+{
+    for (size_t i = 0, next; i < x->num_pieces; i = next) {
+        const struct piece *p = &x->pieces[i];
+        size_t end = p->first + p->count;
+        for (next = i + 1; next < x->num_pieces; next++) {
+            if (p[next - i].tensor != p->tensor || p[next - i].first != end) break;
+            end += p[next - i].count;
+        }
+        prints[p->tensor] = mix(mix(prints[p->tensor] + 1, p->first), end) | 1;
+    }
+}
+
+static enum status gather_prints(struct exchange *x)
+{
+    int size = common_size(x->ranks), rank = common_rank(x->ranks);
+    size_t n = (size_t)x->layout->num_tensors;
+    x->prints = heap((size_t)size * n * sizeof *x->prints);
+    x->sends = heap((size_t)size * n * sizeof *x->sends);
+    print_tensors(x, x->prints + (size_t)rank * n);
+    struct transfer all = {
+        .kind = TRANSFER_all_gather, .dtype = F32, .count = 2 * n, .x = x->prints};
+    if (size > 1) TRY(comm_run(x->ranks, &all));
+    for (size_t i = 0; i < (size_t)size * n; i++) {
+        size_t lower = i % n;
+        while (lower < i && x->prints[lower] != x->prints[i]) lower += n;
+        x->sends[i] = x->prints[i] && lower == i;
+    }
+    return STATUS_OK;
+}
+
+enum status exchange_open(struct exchange *x, const struct layout *l, const struct pieces *p,
+                          const struct comm *ranks)
+{
+    *x = (struct exchange){.layout = l, .ranks = ranks};
+    x->pieces = heap(p->count * sizeof *x->pieces);
+    x->held = heap(EXCHANGE_ELEMENTS);
+    for (size_t i = 0; i < p->count; i++)
+        if (p->all[i].count) x->pieces[x->num_pieces++] = p->all[i];
+    qsort(x->pieces, x->num_pieces, sizeof *x->pieces, by_place);
+    for (size_t i = 1; i < x->num_pieces; i++) {
+        const struct piece *a = &x->pieces[i - 1];
+        BUG_IF(a->tensor == a[1].tensor && a->first + a->count > a[1].first);
+    }
+    TRY(gather_prints(x));
+    return STATUS_OK;
+}
+
+void exchange_close(struct exchange *x)
+{
+    free(x->pieces);
+    free(x->prints), free(x->sends);
+    free(x->out), free(x->in);
+    free(x->held);
+    *x = (struct exchange){0};
+}
+
+/* Does rank `from` send something of this tensor to rank `to`? */
+static bool moves(const struct exchange *x, int from, int to, int tensor)
+{
+    size_t n = (size_t)x->layout->num_tensors;
+    size_t i = (size_t)from * n + (size_t)tensor, j = (size_t)to * n + (size_t)tensor;
+    return x->sends[i] && x->prints[i] != x->prints[j];
+}
+
+/* Both ranks see it alike, so where nothing moves there is no message. */
+static bool meet(const struct exchange *x, int from, int to, const struct block *b)
+{
+    for (size_t i = 0; i < b->count; i++)
+        if (moves(x, from, to, b->spans[i].tensor)) return true;
+    return false;
+}
+
+/* The first of this rank's pieces that ends behind the beginning of the span. */
+static size_t first_piece(const struct exchange *x, const struct span *s)
+{
+    size_t low = 0, high = x->num_pieces;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct piece *p = &x->pieces[middle];
+        if (p->tensor < s->tensor || (p->tensor == s->tensor && p->first + p->count <= s->first))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* What this rank holds of a span: the run in its i-th piece; false: there is none. */
+static bool run_at(const struct exchange *x, const struct span *s, size_t i, struct span *run)
+{
+    if (i >= x->num_pieces) return false;
+    const struct piece *p = &x->pieces[i];
+    size_t from = p->first, to = p->first + p->count, end = s->first + s->count;
+    if (from < s->first) from = s->first;
+    if (to > end) to = end;
+    if (p->tensor != s->tensor || from >= to) return false;
+    *run = *s;
+    run->first = from, run->count = to - from, run->at = s->at + (from - s->first);
+    return true;
+}
+
+static void put(struct exchange *x, size_t at, size_t count, const float *values,
+                enum safetensors_dtype dtype, void *bytes)
+{
+    BUG_IF(at > EXCHANGE_ELEMENTS || count > EXCHANGE_ELEMENTS - at);
+    safetensors_convert(values, count, dtype, (char *)bytes + at * safetensors_dtype_bytes(dtype));
+    memset(x->held + at, 1, count);
+}
+
+/* This rank's own part of its block. */
+static enum status keep(struct exchange *x, const struct block *b, enum safetensors_dtype dtype,
+                        void *bytes)
+{
+    for (size_t s = 0; s < b->count; s++) {
+        const struct span *span = &b->spans[s];
+        struct span run;
+        for (size_t i = first_piece(x, span); run_at(x, span, i, &run); i++) {
+            const float *values;
+            TRY(run.source->read(run.source->context, &x->pieces[i], run.first, run.count,
+                                 &values));
+            put(x, run.at, run.count, values, dtype, bytes);
+        }
+    }
+    return STATUS_OK;
+}
+
+static uint32_t *room(uint32_t **words, size_t *have, size_t want)
+{
+    if (want > *have) {
+        *have = want + want / 4;
+        *words = heap_grow(*words, *have, sizeof **words);
+    }
+    return *words;
+}
+
+/* Runs one behind the other: where it begins in the block, how many, then so many numbers. */
+static enum status pack(struct exchange *x, const struct block *b, int to, uint32_t *count)
+{
+    size_t n = 0;
+    *count = 0;
+    for (size_t s = 0; s < b->count; s++) {
+        const struct span *span = &b->spans[s];
+        struct span run;
+        if (!moves(x, common_rank(x->ranks), to, span->tensor)) continue;
+        for (size_t i = first_piece(x, span); run_at(x, span, i, &run); i++) {
+            const float *values;
+            TRY(run.source->read(run.source->context, &x->pieces[i], run.first, run.count,
+                                 &values));
+            uint32_t *words = room(&x->out, &x->out_words, n + 2 + run.count) + n;
+            words[0] = (uint32_t)run.at, words[1] = (uint32_t)run.count;
+            memcpy(words + 2, values, run.count * sizeof *values);
+            n += 2 + run.count;
+        }
+    }
+    *count = (uint32_t)n;
+    return STATUS_OK;
+}
+
+static void unpack(struct exchange *x, size_t count, enum safetensors_dtype dtype, void *bytes)
+{
+    for (size_t n = 0; n < count;) {
+        const uint32_t *words = x->in + n;
+        BUG_IF(count - n < 2 || count - n - 2 < words[1]);
+        put(x, words[0], words[1], (const float *)(const void *)(words + 2), dtype, bytes);
+        n += 2 + (size_t)words[1];
+    }
+}
+
+/* out_count words to one rank, in_count from another; -1 there: none is met. */
+static enum status swap(const struct exchange *x, int to, uint32_t *out, size_t out_count, int from,
+                        uint32_t *in, size_t in_count)
+{
+    struct transfer send = {.kind = TRANSFER_send, .dtype = F32, .count = out_count};
+    struct transfer receive = {.kind = TRANSFER_receive, .dtype = F32, .count = in_count};
+    send.x = out, send.peer = to;
+    receive.x = in, receive.peer = from;
+    bool sends = to >= 0 && out_count, receives = from >= 0 && in_count;
+    if (receives) TRY(comm_start(x->ranks, &receive));
+    if (sends) TRY(comm_start(x->ranks, &send));
+    if (sends) TRY(comm_wait(&send));
+    if (receives) TRY(comm_wait(&receive));
+    return STATUS_OK;
+}
+
+enum status exchange_fill(struct exchange *x, const struct block *blocks,
+                          enum safetensors_dtype dtype, void *bytes)
+{
+    int size = common_size(x->ranks), rank = common_rank(x->ranks);
+    const struct block *mine = &blocks[rank];
+    struct failure first = {0};
+    memset(x->held, 0, EXCHANGE_ELEMENTS);
+    failure_keep(&first, keep(x, mine, dtype, bytes));
+    /* In step k all ranks send to the one k places on, so nobody is waited for by many. */
+    for (int k = 1; k < size; k++) {
+        int to = (rank + k) % size, from = (rank + size - k) % size;
+        uint32_t out = 0, in = 0;
+        if (!meet(x, rank, to, &blocks[to])) to = -1;
+        if (!meet(x, from, rank, mine)) from = -1;
+        if (to >= 0) failure_keep(&first, pack(x, &blocks[to], to, &out));
+        TRY(swap(x, to, &out, 1, from, &in, 1));
+        room(&x->in, &x->in_words, in);
+        TRY(swap(x, to, x->out, out, from, x->in, in));
+        unpack(x, in, dtype, bytes);
+    }
+    TRY(failure_tell(&first));
+    for (size_t s = 0; s < mine->count; s++) {
+        const struct span *span = &mine->spans[s];
+        const unsigned char *from = x->held + span->at, *hole = memchr(from, 0, span->count);
+        char name[96];
+        if (!hole) continue;
+        tensor_place_name(&x->layout->tensors[span->tensor], true, name);
+        FAIL(SHAPE, "tensor %s: no rank holds its element %zu", name,
+             span->first + (size_t)(hole - from));
+    }
+    return STATUS_OK;
+}
