@@ -60,6 +60,34 @@ enum status model_cross(const struct model *m, enum boundary at, enum direction 
     return STATUS_OK;
 }
 
+size_t stream_rows(const struct model *m, size_t N)
+{
+    return m->plan->stream_cut ? N / (size_t)m->plan->parts : N;
+}
+
+void *stream_part(const struct model *m, void *wide_ND, size_t N)
+{
+    size_t part = m->plan->stream_cut ? (size_t)m->plan->part : 0;
+    return element(wide_ND, part * stream_rows(m, N) * (size_t)m->shape.D, m->dtype);
+}
+
+enum status stream_copy(const struct model *m, size_t N, const void *x_SD, void *y_SD,
+                        bool accumulate)
+{
+    struct cast what = {.n = stream_rows(m, N) * (size_t)m->shape.D,
+                        .from = m->dtype,
+                        .to = m->dtype,
+                        .accumulate = accumulate};
+    TRY(cast(m->ops, &what, &(struct cast_io){x_SD, y_SD}, m->on));
+    return STATUS_OK;
+}
+
+void *model_wide(const struct model *m, size_t N, struct arena *step)
+{
+    if (m->plan->parts == 1) return NULL;
+    return arena_take(step, N * (size_t)m->shape.D, dtype_bytes(m->dtype));
+}
+
 #define AXES(m)                                                                                    \
     __attribute__((unused)) const size_t D = (size_t)(m)->shape.D, H = (size_t)(m)->shape.H,       \
                                          F = (size_t)(m)->shape.F,                                 \
@@ -70,7 +98,8 @@ void activations_take(const struct model *m, size_t N, enum recompute recompute,
                       const struct activations *shared, struct activations *a, struct arena *step)
 {
     AXES(m);
-    *a = (struct activations){.recompute = recompute};
+    size_t S = stream_rows(m, N);
+    *a = (struct activations){.recompute = recompute, .wide_ND = shared->wide_ND};
 #define X(type, name, elements, dtype, level)                                                      \
     a->name = recompute < level ? arena_take(step, elements, dtype_bytes(dtype)) : shared->name;
     ACTIVATION_LIST(X)
@@ -81,7 +110,8 @@ void activations_share(const struct model *m, size_t N, enum recompute recompute
                        struct activations *shared, struct arena *step)
 {
     AXES(m);
-    *shared = (struct activations){0};
+    size_t S = stream_rows(m, N);
+    *shared = (struct activations){.wide_ND = model_wide(m, N, step)};
 #define X(type, name, elements, dtype, level)                                                      \
     if (recompute >= level) shared->name = arena_take(step, elements, dtype_bytes(dtype));
     ACTIVATION_LIST(X)
@@ -131,37 +161,59 @@ static enum status multiply_backward(const struct model *m, struct product p, in
     return STATUS_OK;
 }
 
-static enum status norm(const struct model *m, size_t N, enum param_id id, int layer, const void *x,
-                        void *y, float *rstd)
+/* Of the stream's rows, to all rows of y. */
+static enum status norm(const struct model *m, size_t N, enum param_id id, int layer,
+                        const void *x_SD, void *y_ND, float *rstd_S)
 {
-    struct rmsnorm what = {
-        .N = (int)N, .D = m->shape.D, .eps = (float)m->shape.norm_eps, .dtype = m->dtype};
-    struct rmsnorm_fwd io = {x, model_weight(m, id, layer), y, rstd};
+    struct rmsnorm what = {.N = (int)stream_rows(m, N),
+                           .D = m->shape.D,
+                           .eps = (float)m->shape.norm_eps,
+                           .dtype = m->dtype};
+    struct rmsnorm_fwd io = {x_SD, model_weight(m, id, layer), stream_part(m, y_ND, N), rstd_S};
     TRY(rmsnorm_forward(m->ops, &what, &io, m->on));
-    TRY(model_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, FORWARD, y, N, m->shape.D));
+    TRY(model_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, FORWARD, y_ND, N, m->shape.D));
     return STATUS_OK;
 }
 
 /* dx += the norm's part: the residual stream's gradient is already there. */
 static enum status norm_backward(const struct model *m, size_t N, enum param_id id, int layer,
-                                 void *dy, const void *x, const float *rstd, void *dx)
+                                 void *dy_ND, const void *x_SD, const float *rstd_S, void *dx_SD)
 {
-    struct rmsnorm what = {.N = (int)N,
+    struct rmsnorm what = {.N = (int)stream_rows(m, N),
                            .D = m->shape.D,
                            .eps = (float)m->shape.norm_eps,
                            .dtype = m->dtype,
                            .accumulate = true};
-    struct rmsnorm_bwd io = {dy,   x,  model_weight(m, id, layer),
-                             rstd, dx, model_gradient(m, id, layer)};
-    TRY(model_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, BACKWARD, dy, N, m->shape.D));
+    struct rmsnorm_bwd io = {
+        stream_part(m, dy_ND, N),    x_SD, model_weight(m, id, layer), rstd_S, dx_SD,
+        model_gradient(m, id, layer)};
+    TRY(model_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, BACKWARD, dy_ND, N, m->shape.D));
     TRY(rmsnorm_backward(m->ops, &what, &io, m->on));
     return STATUS_OK;
 }
 
-static enum status copy(const struct model *m, size_t N, const void *x, void *y)
+/* x += y w^T.  Where the matrix is cut, what is here is a part of the sum for all rows. */
+static enum status add_product(const struct model *m, size_t N, enum param_id id, int layer,
+                               const void *y, const struct activations *a, void *x_SD)
 {
-    struct cast what = {.n = N * (size_t)m->shape.D, .from = m->dtype, .to = m->dtype};
-    TRY(cast(m->ops, &what, &(struct cast_io){x, y}, m->on));
+    bool cut = m->plan->parts > 1;
+    TRY(multiply(m, product(m, N, id), layer, y, cut ? a->wide_ND : x_SD, !cut));
+    if (!cut) return STATUS_OK;
+    TRY(model_cross(m, id == PARAM_attn_out ? ATTN_OUT : MLP_OUT, FORWARD, a->wide_ND, N,
+                    m->shape.D));
+    TRY(stream_copy(m, N, stream_part(m, a->wide_ND, N), x_SD, true));
+    return STATUS_OK;
+}
+
+/* The gradient of all rows from that of the stream. */
+static enum status widen_gradient(const struct model *m, size_t N, enum boundary at,
+                                  const struct activations *a, void *dx_SD, void **dx_ND)
+{
+    *dx_ND = dx_SD;
+    if (m->plan->parts == 1) return STATUS_OK;
+    *dx_ND = a->wide_ND;
+    TRY(stream_copy(m, N, dx_SD, stream_part(m, a->wide_ND, N), false));
+    TRY(model_cross(m, at, BACKWARD, a->wide_ND, N, m->shape.D));
     return STATUS_OK;
 }
 
@@ -213,20 +265,26 @@ static enum status attend(const struct model *m, const struct micro_batch *b, in
                                .end_BT = b->end_BT,
                                .out_BTHK = a->attended_NQ,
                                .lse_BHT = a->lse_BHT};
-    TRY(norm(m, N, PARAM_attn_norm, layer, a->x_ND, a->norm1_ND, a->rstd1_N));
+    TRY(norm(m, N, PARAM_attn_norm, layer, a->x_SD, a->norm1_ND, a->rstd1_S));
     TRY(multiply(m, product(m, N, PARAM_attn_q), layer, a->norm1_ND, a->qkv_NC, false));
     TRY(rotate(m, b, a->qkv_NC, false));
     TRY(attention_forward(m->ops, &what, &io, m->on));
     return STATUS_OK;
 }
 
-/* middle = x + attended w^T.  What crosses is the stream with the residual in it. */
+enum status block_join(const struct model *m, size_t N, int layer, const struct activations *a,
+                       void *x_SD)
+{
+    TRY(add_product(m, N, PARAM_attn_out, layer, a->attended_NQ, a, x_SD));
+    return STATUS_OK;
+}
+
+/* middle = x + attended w^T */
 static enum status join(const struct model *m, size_t N, int layer, const struct activations *a,
                         bool in_place)
 {
-    if (!in_place) TRY(copy(m, N, a->x_ND, a->middle_ND));
-    TRY(multiply(m, product(m, N, PARAM_attn_out), layer, a->attended_NQ, a->middle_ND, true));
-    TRY(model_cross(m, ATTN_OUT, FORWARD, a->middle_ND, N, m->shape.D));
+    if (!in_place) TRY(stream_copy(m, N, a->x_SD, a->middle_SD, false));
+    TRY(block_join(m, N, layer, a, a->middle_SD));
     return STATUS_OK;
 }
 
@@ -239,40 +297,31 @@ static enum status gate(const struct model *m, size_t N, const struct activation
 
 static enum status widen(const struct model *m, size_t N, int layer, const struct activations *a)
 {
-    TRY(norm(m, N, PARAM_mlp_norm, layer, a->middle_ND, a->norm2_ND, a->rstd2_N));
+    TRY(norm(m, N, PARAM_mlp_norm, layer, a->middle_SD, a->norm2_ND, a->rstd2_S));
     TRY(multiply(m, product(m, N, PARAM_mlp_gate), layer, a->norm2_ND, a->gate_up_N2F, false));
     TRY(gate(m, N, a));
     return STATUS_OK;
 }
 
-/* out += hidden w^T */
-static enum status narrow(const struct model *m, size_t N, int layer, const struct activations *a,
-                          void *out)
-{
-    TRY(multiply(m, product(m, N, PARAM_mlp_down), layer, a->hidden_NF, out, true));
-    TRY(model_cross(m, MLP_OUT, FORWARD, out, N, m->shape.D));
-    return STATUS_OK;
-}
-
 enum status block_mlp(const struct model *m, int N, int layer, const struct activations *a,
-                      void *x_ND)
+                      void *x_SD)
 {
     struct activations here = *a;
-    here.middle_ND = x_ND;
+    here.middle_SD = x_SD;
     TRY(widen(m, (size_t)N, layer, &here));
-    TRY(narrow(m, (size_t)N, layer, &here, x_ND));
+    TRY(add_product(m, (size_t)N, PARAM_mlp_down, layer, here.hidden_NF, &here, x_SD));
     return STATUS_OK;
 }
 
 enum status block_forward(const struct model *m, const struct micro_batch *b, int layer,
-                          const struct activations *a, bool in_place, void *out_ND)
+                          const struct activations *a, bool in_place, void *out_SD)
 {
     size_t N = (size_t)b->B * (size_t)b->T;
     TRY(attend(m, b, layer, a));
     TRY(join(m, N, layer, a, in_place));
     TRY(widen(m, N, layer, a));
-    if (!in_place) TRY(copy(m, N, a->middle_ND, out_ND));
-    TRY(narrow(m, N, layer, a, out_ND));
+    if (!in_place) TRY(stream_copy(m, N, a->middle_SD, out_SD, false));
+    TRY(add_product(m, N, PARAM_mlp_down, layer, a->hidden_NF, a, out_SD));
     return STATUS_OK;
 }
 
@@ -282,8 +331,8 @@ static enum status redo(const struct model *m, const struct micro_batch *b, int 
 {
     size_t N = (size_t)b->B * (size_t)b->T;
     if (a->recompute == RECOMPUTE_SELECTIVE) {
-        TRY(norm(m, N, PARAM_attn_norm, layer, a->x_ND, a->norm1_ND, a->rstd1_N));
-        TRY(norm(m, N, PARAM_mlp_norm, layer, a->middle_ND, a->norm2_ND, a->rstd2_N));
+        TRY(norm(m, N, PARAM_attn_norm, layer, a->x_SD, a->norm1_ND, a->rstd1_S));
+        TRY(norm(m, N, PARAM_mlp_norm, layer, a->middle_SD, a->norm2_ND, a->rstd2_S));
         TRY(gate(m, N, a));
     }
     if (a->recompute == RECOMPUTE_FULL) {
@@ -302,12 +351,13 @@ static enum status mlp_backward(const struct model *m, size_t N, int layer,
     void *dnorm = arena_take(step, N * D, dtype_bytes(m->dtype));
     struct swiglu what = {.N = (int)N, .F = m->shape.F, .dtype = m->dtype};
     struct swiglu_bwd io = {a->gate_up_N2F, dhidden, a->gate_up_N2F};
-    TRY(model_cross(m, MLP_OUT, BACKWARD, dx, N, m->shape.D));
-    TRY(multiply_backward(m, product(m, N, PARAM_mlp_down), layer, dx, a->hidden_NF, dhidden));
+    void *dx_ND;
+    TRY(widen_gradient(m, N, MLP_OUT, a, dx, &dx_ND));
+    TRY(multiply_backward(m, product(m, N, PARAM_mlp_down), layer, dx_ND, a->hidden_NF, dhidden));
     TRY(swiglu_backward(m->ops, &what, &io, m->on));
     TRY(multiply_backward(m, product(m, N, PARAM_mlp_gate), layer, a->gate_up_N2F, a->norm2_ND,
                           dnorm));
-    TRY(norm_backward(m, N, PARAM_mlp_norm, layer, dnorm, a->middle_ND, a->rstd2_N, dx));
+    TRY(norm_backward(m, N, PARAM_mlp_norm, layer, dnorm, a->middle_SD, a->rstd2_S, dx));
     return STATUS_OK;
 }
 
@@ -331,23 +381,25 @@ static enum status attend_backward(const struct model *m, const struct micro_bat
                                .dq_BTHK = dqkv,
                                .dk_BSGK = element(dqkv, Q, m->dtype),
                                .dv_BSGK = element(dqkv, Q + P, m->dtype)};
-    TRY(model_cross(m, ATTN_OUT, BACKWARD, dx, N, m->shape.D));
-    TRY(multiply_backward(m, product(m, N, PARAM_attn_out), layer, dx, a->attended_NQ, dattended));
+    void *dx_ND;
+    TRY(widen_gradient(m, N, ATTN_OUT, a, dx, &dx_ND));
+    TRY(multiply_backward(m, product(m, N, PARAM_attn_out), layer, dx_ND, a->attended_NQ,
+                          dattended));
     TRY(attention_backward(m->ops, &what, &io, m->on));
     TRY(rotate(m, b, dqkv, true));
     TRY(multiply_backward(m, product(m, N, PARAM_attn_q), layer, dqkv, a->norm1_ND, dnorm));
-    TRY(norm_backward(m, N, PARAM_attn_norm, layer, dnorm, a->x_ND, a->rstd1_N, dx));
+    TRY(norm_backward(m, N, PARAM_attn_norm, layer, dnorm, a->x_SD, a->rstd1_S, dx));
     return STATUS_OK;
 }
 
 enum status block_backward(const struct model *m, const struct micro_batch *b, int layer,
-                           const struct activations *a, void *dx_ND, struct arena *step)
+                           const struct activations *a, void *dx_SD, struct arena *step)
 {
     size_t N = (size_t)b->B * (size_t)b->T, mark = arena_mark(step);
     TRY(redo(m, b, layer, a));
-    TRY(mlp_backward(m, N, layer, a, dx_ND, step));
+    TRY(mlp_backward(m, N, layer, a, dx_SD, step));
     arena_reset(step, mark);
-    TRY(attend_backward(m, b, layer, a, dx_ND, step));
+    TRY(attend_backward(m, b, layer, a, dx_SD, step));
     arena_reset(step, mark);
     return STATUS_OK;
 }

@@ -1,6 +1,7 @@
 /* block.h -- one transformer block, forward and backward, side by side; of the model room.
  *
- * Axes     N = B*T tokens, D width, H G K heads, Q = H*K, P = G*K, C = Q + 2P, F feed-forward.
+ * Axes     N = B*T tokens, S those of them whose residual stream is here (all, where the plan does
+ *          not cut it), D width, H G K heads, Q = H*K, P = G*K, C = Q + 2P, F feed-forward.
  * Memory   A block's activations are kept for its backward or redone by it.  A field that is not
  *          kept lies in buffers all blocks share. */
 // SPDX-License-Identifier: Apache-2.0
@@ -12,18 +13,19 @@
  */
 #define ACTIVATION_LIST(X)                                                                         \
     X(void, norm1_ND, N *D, m->dtype, RECOMPUTE_SELECTIVE)                                         \
-    X(float, rstd1_N, N, F32, RECOMPUTE_FULL)                                                      \
+    X(float, rstd1_S, S, F32, RECOMPUTE_FULL)                                                      \
     X(void, qkv_NC, N *(Q + 2 * P), m->dtype, RECOMPUTE_FULL)                                      \
     X(void, attended_NQ, N *Q, m->dtype, RECOMPUTE_FULL)                                           \
     X(float, lse_BHT, N *H, F32, RECOMPUTE_FULL)                                                   \
-    X(void, middle_ND, N *D, m->dtype, RECOMPUTE_FULL)                                             \
+    X(void, middle_SD, S *D, m->dtype, RECOMPUTE_FULL)                                             \
     X(void, norm2_ND, N *D, m->dtype, RECOMPUTE_SELECTIVE)                                         \
-    X(float, rstd2_N, N, F32, RECOMPUTE_FULL)                                                      \
+    X(float, rstd2_S, S, F32, RECOMPUTE_FULL)                                                      \
     X(void, gate_up_N2F, N * 2 * F, m->dtype, RECOMPUTE_FULL)                                      \
     X(void, hidden_NF, N *F, m->dtype, RECOMPUTE_SELECTIVE)
 
 struct activations {
-    void *x_ND; /* the block's input, always kept */
+    void *x_SD;    /* the block's input, always kept */
+    void *wide_ND; /* where the plan cuts matrices: all rows, for what crosses; not kept */
 #define X(type, name, elements, dtype, level) type *name;
     ACTIVATION_LIST(X)
 #undef X
@@ -41,7 +43,16 @@ enum status model_close(const struct model *m, int unit, unsigned use);
 const void *model_weight(const struct model *m, enum param_id id, int layer);
 float *model_gradient(const struct model *m, enum param_id id, int layer);
 
-/* plan->cross of a dense activation. */
+/* Tokens whose residual stream is here, of N; and where they lie in a buffer of all N. */
+size_t stream_rows(const struct model *m, size_t N);
+void *stream_part(const struct model *m, void *wide_ND, size_t N);
+/* y = x, or y += x, for the rows of the stream. */
+enum status stream_copy(const struct model *m, size_t N, const void *x_SD, void *y_SD,
+                        bool accumulate);
+/* A buffer of all rows for crossings, or NULL where none is needed. */
+void *model_wide(const struct model *m, size_t N, struct arena *step);
+
+/* plan->cross of a dense activation of all rows. */
 enum status model_cross(const struct model *m, enum boundary at, enum direction way, void *x,
                         size_t rows, int columns);
 
@@ -52,12 +63,18 @@ void activations_take(const struct model *m, size_t N, enum recompute recompute,
 void activations_share(const struct model *m, size_t N, enum recompute recompute,
                        struct activations *shared, struct arena *step);
 
+/* The stream of the batch's ids; `wide` as model_wide gives it. */
+enum status model_embed(const struct model *m, const struct micro_batch *b, void *wide_ND,
+                        void *x_SD);
+/* x += attended w^T */
+enum status block_join(const struct model *m, size_t N, int layer, const struct activations *a,
+                       void *x_SD);
 /* out = block(a->x); `out` may not be a->x, save where in_place: then middle and out are x. */
 enum status block_forward(const struct model *m, const struct micro_batch *b, int layer,
-                          const struct activations *a, bool in_place, void *out_ND);
+                          const struct activations *a, bool in_place, void *out_SD);
 /* The second half: x += mlp(norm(x)). */
 enum status block_mlp(const struct model *m, int N, int layer, const struct activations *a,
-                      void *x_ND);
+                      void *x_SD);
 /* dx: gradient of the output, replaced by that of the input.  Uses up `a`. */
 enum status block_backward(const struct model *m, const struct micro_batch *b, int layer,
-                           const struct activations *a, void *dx_ND, struct arena *step);
+                           const struct activations *a, void *dx_SD, struct arena *step);

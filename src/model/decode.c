@@ -4,7 +4,6 @@
 #include "model/block.h"
 #include "model/head.h"
 #include "ops/attention.h"
-#include "ops/embedding.h"
 #include "ops/linear.h"
 #include "ops/rmsnorm.h"
 #include "ops/rope.h"
@@ -101,8 +100,8 @@ static enum status block(const struct model *m, const struct kv_cache *c, int la
     int N = c->B * T, Q = s->H * s->K;
     TRY(model_open(m, 1 + layer, USE_WEIGHTS));
     struct rmsnorm norm = {.N = N, .D = s->D, .eps = (float)s->norm_eps, .dtype = m->dtype};
-    struct rmsnorm_fwd norm_io = {a->x_ND, model_weight(m, PARAM_attn_norm, layer), a->norm1_ND,
-                                  a->rstd1_N};
+    struct rmsnorm_fwd norm_io = {a->x_SD, model_weight(m, PARAM_attn_norm, layer), a->norm1_ND,
+                                  a->rstd1_S};
     TRY(rmsnorm_forward(m->ops, &norm, &norm_io, m->on));
     TRY(model_cross(m, ATTN_IN, FORWARD, a->norm1_ND, (size_t)N, s->D));
     for (int row = 0; row < c->B; row++) {
@@ -111,12 +110,39 @@ static enum status block(const struct model *m, const struct kv_cache *c, int la
         TRY(attend(&p, element(a->norm1_ND, first * (size_t)s->D, m->dtype), a->qkv_NC,
                    element(a->attended_NQ, first * (size_t)Q, m->dtype), a->lse_BHT));
     }
-    struct linear out = {.N = N, .D = Q, .F = s->D, .dtype = m->dtype, .accumulate = true};
-    struct linear_fwd out_io = {a->attended_NQ, model_weight(m, PARAM_attn_out, layer), a->x_ND};
-    TRY(linear_forward(m->ops, &out, &out_io, m->on));
-    TRY(model_cross(m, ATTN_OUT, FORWARD, a->x_ND, (size_t)N, s->D));
-    TRY(block_mlp(m, N, layer, a, a->x_ND));
+    TRY(block_join(m, (size_t)N, layer, a, a->x_SD));
+    TRY(block_mlp(m, N, layer, a, a->x_SD));
     TRY(model_close(m, 1 + layer, USE_WEIGHTS));
+    return STATUS_OK;
+}
+
+/* What each part of the vocabulary has for the rows, side by side. */
+static enum status join_logits(const struct model *m, size_t rows, float *parts_PBV, float *to)
+{
+    size_t V = (size_t)m->shape.V, parts = (size_t)m->plan->parts;
+    struct crossing c = {parts_PBV, (int)(parts * rows), m->shape.V, F32};
+    struct cast piece = {.n = V};
+    TRY(m->plan->cross(m->plan, LOSS, FORWARD, &c, m->on));
+    for (size_t p = 0; p < parts; p++)
+        for (size_t row = 0; row < rows; row++) {
+            struct cast_io io = {element(parts_PBV, (p * rows + row) * V, F32),
+                                 element(to, (row * parts + p) * V, F32)};
+            TRY(cast(m->ops, &piece, &io, m->on));
+        }
+    return STATUS_OK;
+}
+
+static enum status logits_of(const struct model *m, size_t rows, const void *y_BD, float *to,
+                             struct arena *step)
+{
+    size_t n = rows * (size_t)m->shape.V, parts = (size_t)m->plan->parts;
+    float *all = parts > 1 ? arena_take(step, parts * n, sizeof *all) : to;
+    float *here = element(all, (size_t)m->plan->part * n, F32);
+    void *logits = m->dtype == F32 ? here : arena_take(step, n, dtype_bytes(m->dtype));
+    TRY(multiply(m, (int)rows, m->shape.V, y_BD, model_weight(m, head_param(m), -1), logits));
+    struct cast what = {.n = n, .from = m->dtype, .to = F32};
+    if (m->dtype != F32) TRY(cast(m->ops, &what, &(struct cast_io){logits, here}, m->on));
+    if (parts > 1) TRY(join_logits(m, rows, all, to));
     return STATUS_OK;
 }
 
@@ -125,27 +151,22 @@ static enum status last_logits(const struct model *m, int B, int T, const struct
                                float *logits_BV, struct arena *step)
 {
     const struct model_shape *s = &m->shape;
-    size_t D = (size_t)s->D, V = (size_t)s->V, rows = (size_t)B;
+    size_t D = (size_t)s->D, rows = (size_t)B;
     int last = m->layout.num_units - 1;
     TRY(model_open(m, last, USE_WEIGHTS));
     struct rmsnorm norm = {.N = 1, .D = s->D, .eps = (float)s->norm_eps, .dtype = m->dtype};
     for (size_t row = 0; row < rows; row++) {
-        struct rmsnorm_fwd io = {element(a->x_ND, ((row + 1) * (size_t)T - 1) * D, m->dtype),
+        struct rmsnorm_fwd io = {element(a->x_SD, ((row + 1) * (size_t)T - 1) * D, m->dtype),
                                  model_weight(m, PARAM_last_norm, -1),
                                  element(a->norm1_ND, row * D, m->dtype),
-                                 element(a->rstd1_N, row, F32)};
+                                 element(a->rstd1_S, row, F32)};
         TRY(rmsnorm_forward(m->ops, &norm, &io, m->on));
     }
     TRY(model_cross(m, HEAD_IN, FORWARD, a->norm1_ND, rows, s->D));
-    void *logits = logits_BV;
-    if (m->dtype != F32) logits = arena_take(step, rows * V, dtype_bytes(m->dtype));
     if (s->tied) TRY(model_open(m, 0, USE_WEIGHTS));
-    TRY(multiply(m, B, s->V, a->norm1_ND, model_weight(m, head_param(m), -1), logits));
+    TRY(logits_of(m, rows, a->norm1_ND, logits_BV, step));
     if (s->tied) TRY(model_close(m, 0, USE_WEIGHTS));
     TRY(model_close(m, last, USE_WEIGHTS));
-    if (m->dtype == F32) return STATUS_OK;
-    struct cast what = {.n = rows * V, .from = m->dtype, .to = F32};
-    TRY(cast(m->ops, &what, &(struct cast_io){logits, logits_BV}, m->on));
     return STATUS_OK;
 }
 
@@ -159,13 +180,9 @@ enum status model_decode(const struct model *m, struct kv_cache *c, const int32_
     size_t mark = arena_mark(step);
     struct activations a;
     activations_share(m, (size_t)N, RECOMPUTE_FULL, &a, step);
-    a.x_ND = a.middle_ND;
-    struct embedding what = {N, m->shape.V, m->shape.D, m->dtype};
-    TRY(model_open(m, 0, USE_WEIGHTS));
-    struct embedding_fwd io = {ids_BT, model_weight(m, PARAM_embed, -1), a.x_ND};
-    TRY(embedding_forward(m->ops, &what, &io, m->on));
-    TRY(model_close(m, 0, USE_WEIGHTS));
-    TRY(model_cross(m, EMBED_OUT, FORWARD, a.x_ND, (size_t)N, m->shape.D));
+    a.x_SD = a.middle_SD;
+    struct micro_batch b = {.B = c->B, .T = T, .ids_BT = ids_BT};
+    TRY(model_embed(m, &b, a.wide_ND, a.x_SD));
     for (int layer = 0; layer < m->shape.L; layer++) TRY(block(m, c, layer, T, &a));
     TRY(last_logits(m, c->B, T, &a, logits_BV, step));
     c->length += T;

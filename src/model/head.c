@@ -19,22 +19,45 @@ static int chunk_rows(const struct model *m, int N)
     return each < (size_t)N ? (int)each : N;
 }
 
-/* Rows first..first+rows-1; backward leaves dy where y was. */
-static enum status chunk(const struct model *m, const struct micro_batch *b, int first, int rows,
-                         void *y_ND, void *logits, bool backward)
+/* What a chunk's logits say; with `backward` they become their gradient. */
+static enum status losses(const struct model *m, const struct micro_batch *b, int first, int rows,
+                          void *logits, float *stats_PN4, bool backward)
 {
-    size_t at = (size_t)first;
-    const void *w = model_weight(m, head_param(m), -1);
-    void *y = element(y_ND, at * (size_t)m->shape.D, m->dtype);
-    struct linear what = {.N = rows, .D = m->shape.D, .F = m->shape.V, .dtype = m->dtype};
-    struct cross_entropy loss = {
-        .N = rows, .V = m->shape.V, .dtype = m->dtype, .scale = b->scale, .gradient = backward};
+    size_t at = (size_t)first, part = (size_t)rows * LOSS_STATS_COUNT;
+    const struct plan *plan = m->plan;
+    struct cross_entropy what = {.N = rows,
+                                 .V = m->shape.V,
+                                 .dtype = m->dtype,
+                                 .scale = b->scale,
+                                 .gradient = backward,
+                                 .first = plan->part * m->shape.V,
+                                 .parts = plan->parts};
     struct cross_entropy_io io = {.logits_NV = logits,
                                   .labels_N = element(b->labels_BT, at, F32),
                                   .loss_N = element(b->loss_BT, at, F32),
                                   .best_N = element(b->best_BT, at, F32)};
+    if (plan->parts > 1) { /* what every part of the vocabulary knows of these tokens */
+        what.step = LOSS_STATS;
+        io.stats_PN4 = element(stats_PN4, (size_t)plan->part * part, F32);
+        TRY(cross_entropy(m->ops, &what, &io, m->on));
+        struct crossing c = {stats_PN4, plan->parts * rows, LOSS_STATS_COUNT, F32};
+        TRY(plan->cross(plan, LOSS, FORWARD, &c, m->on));
+        what.step = LOSS_JOINED;
+        io.stats_PN4 = stats_PN4;
+    }
+    TRY(cross_entropy(m->ops, &what, &io, m->on));
+    return STATUS_OK;
+}
+
+/* Rows first..first+rows-1; backward leaves dy where y was. */
+static enum status chunk(const struct model *m, const struct micro_batch *b, int first, int rows,
+                         void *y_ND, void *logits, float *stats_PN4, bool backward)
+{
+    const void *w = model_weight(m, head_param(m), -1);
+    void *y = element(y_ND, (size_t)first * (size_t)m->shape.D, m->dtype);
+    struct linear what = {.N = rows, .D = m->shape.D, .F = m->shape.V, .dtype = m->dtype};
     TRY(linear_forward(m->ops, &what, &(struct linear_fwd){y, w, logits}, m->on));
-    TRY(cross_entropy(m->ops, &loss, &io, m->on));
+    TRY(losses(m, b, first, rows, logits, stats_PN4, backward));
     if (!backward) return STATUS_OK;
     what.accumulate = true;
     struct linear_bwd_weight dw = {logits, y, model_gradient(m, head_param(m), -1)};
@@ -44,22 +67,26 @@ static enum status chunk(const struct model *m, const struct micro_batch *b, int
     return STATUS_OK;
 }
 
-enum status head_run(const struct model *m, const struct micro_batch *b, const void *x_ND,
-                     bool backward, void *dx_ND, struct arena *step)
+enum status head_run(const struct model *m, const struct micro_batch *b, const void *x_SD,
+                     bool backward, void *dx_SD, struct arena *step)
 {
     int N = b->B * b->T, D = m->shape.D, rows = chunk_rows(m, N);
-    size_t mark = arena_mark(step), bytes = dtype_bytes(m->dtype);
+    size_t mark = arena_mark(step), bytes = dtype_bytes(m->dtype), S = stream_rows(m, (size_t)N);
+    size_t stats = (size_t)m->plan->parts * (size_t)rows * LOSS_STATS_COUNT;
     void *y = arena_take(step, (size_t)N * (size_t)D, bytes);
-    float *rstd = arena_take(step, (size_t)N, sizeof *rstd);
+    void *here = stream_part(m, y, (size_t)N);
+    float *rstd = arena_take(step, S, sizeof *rstd);
     void *logits = arena_take(step, (size_t)rows * (size_t)m->shape.V, bytes);
+    float *known = m->plan->parts > 1 ? arena_take(step, stats, sizeof *known) : NULL;
     const void *w = model_weight(m, PARAM_last_norm, -1);
-    struct rmsnorm what = {.N = N, .D = D, .eps = (float)m->shape.norm_eps, .dtype = m->dtype};
-    TRY(rmsnorm_forward(m->ops, &what, &(struct rmsnorm_fwd){x_ND, w, y, rstd}, m->on));
+    struct rmsnorm what = {.N = (int)S, .D = D, .eps = (float)m->shape.norm_eps, .dtype = m->dtype};
+    TRY(rmsnorm_forward(m->ops, &what, &(struct rmsnorm_fwd){x_SD, w, here, rstd}, m->on));
     TRY(model_cross(m, HEAD_IN, FORWARD, y, (size_t)N, D));
     for (int first = 0; first < N; first += rows)
-        TRY(chunk(m, b, first, rows < N - first ? rows : N - first, y, logits, backward));
+        TRY(chunk(m, b, first, rows < N - first ? rows : N - first, y, logits, known, backward));
     if (backward) {
-        struct rmsnorm_bwd io = {y, x_ND, w, rstd, dx_ND, model_gradient(m, PARAM_last_norm, -1)};
+        struct rmsnorm_bwd io = {here, x_SD,  w,
+                                 rstd, dx_SD, model_gradient(m, PARAM_last_norm, -1)};
         TRY(model_cross(m, HEAD_IN, BACKWARD, y, (size_t)N, D));
         TRY(rmsnorm_backward(m->ops, &what, &io, m->on));
     }

@@ -9,8 +9,8 @@
 
 /* Fills b's loss and best from the last block's output; with dx (not NULL, or `backward` while
  * measuring) also its gradient, and adds the head's and the norm's. */
-enum status head_run(const struct model *m, const struct micro_batch *b, const void *x_ND,
-                     bool backward, void *dx_ND, struct arena *step);
+enum status head_run(const struct model *m, const struct micro_batch *b, const void *x_SD,
+                     bool backward, void *dx_SD, struct arena *step);
 
 /* The head's weights: the embedding's where tied. */
 enum param_id head_param(const struct model *m);

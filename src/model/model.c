@@ -42,28 +42,46 @@ static enum status check(const struct model *m, const struct micro_batch *b)
     if (b->B < 1 || b->T < 1 || b->T > m->max_tokens || __builtin_mul_overflow(b->B, b->T, &N))
         FAIL(SHAPE, "a batch of %d rows of %d tokens: at least 1 of 1..%d, together below 2^31",
              b->B, b->T, m->max_tokens);
+    if (N % (m->plan->stream_cut ? m->plan->parts : 1))
+        FAIL(SHAPE, "%d rows of %d tokens cannot be cut into %d parts", b->B, b->T, m->plan->parts);
     BUG_IF(!b->start_BT != !b->end_BT);
     return STATUS_OK;
 }
 
-static enum status embed(const struct model *m, const struct micro_batch *b, void *x)
+static struct embedding embedding_of(const struct model *m, const struct micro_batch *b)
 {
-    struct embedding what = {b->B * b->T, m->shape.V, m->shape.D, m->dtype};
+    return (struct embedding){.N = b->B * b->T,
+                              .V = m->shape.V,
+                              .D = m->shape.D,
+                              .dtype = m->dtype,
+                              .first = m->plan->part * m->shape.V};
+}
+
+enum status model_embed(const struct model *m, const struct micro_batch *b, void *wide, void *x)
+{
+    struct embedding what = embedding_of(m, b);
+    bool cut = m->plan->parts > 1;
+    size_t N = (size_t)what.N;
     TRY(model_open(m, 0, USE_WEIGHTS));
-    struct embedding_fwd io = {b->ids_BT, model_weight(m, PARAM_embed, -1), x};
+    struct embedding_fwd io = {b->ids_BT, model_weight(m, PARAM_embed, -1), cut ? wide : x};
     TRY(embedding_forward(m->ops, &what, &io, m->on));
     TRY(model_close(m, 0, USE_WEIGHTS));
-    TRY(model_cross(m, EMBED_OUT, FORWARD, x, (size_t)what.N, what.D));
+    TRY(model_cross(m, EMBED_OUT, FORWARD, io.y_ND, N, what.D));
+    if (cut) TRY(stream_copy(m, N, stream_part(m, wide, N), x, false));
     return STATUS_OK;
 }
 
 /* A tied embedding is open already: the head has begun its gradient. */
-static enum status embed_backward(const struct model *m, const struct micro_batch *b, void *dx)
+static enum status embed_backward(const struct model *m, const struct micro_batch *b, void *wide,
+                                  void *dx)
 {
-    struct embedding what = {b->B * b->T, m->shape.V, m->shape.D, m->dtype};
-    TRY(model_cross(m, EMBED_OUT, BACKWARD, dx, (size_t)what.N, what.D));
+    struct embedding what = embedding_of(m, b);
+    bool cut = m->plan->parts > 1;
+    size_t N = (size_t)what.N;
+    if (cut) TRY(stream_copy(m, N, dx, stream_part(m, wide, N), false));
+    TRY(model_cross(m, EMBED_OUT, BACKWARD, cut ? wide : dx, N, what.D));
     if (!m->shape.tied) TRY(model_open(m, 0, USE_GRADIENTS));
-    struct embedding_bwd io = {b->ids_BT, dx, model_gradient(m, PARAM_embed, -1)};
+    struct embedding_bwd io = {b->ids_BT, cut ? wide : dx, model_gradient(m, PARAM_embed, -1)};
     TRY(embedding_backward(m->ops, &what, &io, m->on));
     TRY(model_close(m, 0, USE_GRADIENTS));
     return STATUS_OK;
@@ -84,8 +102,8 @@ static enum status head(const struct model *m, const struct micro_batch *b, cons
 /* The residual stream between two blocks. */
 static void *stream(const struct model *m, const struct micro_batch *b, struct arena *step)
 {
-    size_t N = (size_t)b->B * (size_t)b->T;
-    return arena_take(step, N * (size_t)m->shape.D, dtype_bytes(m->dtype));
+    size_t S = stream_rows(m, (size_t)b->B * (size_t)b->T);
+    return arena_take(step, S * (size_t)m->shape.D, dtype_bytes(m->dtype));
 }
 
 enum status model_evaluate(const struct model *m, const struct micro_batch *b, struct arena *step)
@@ -94,14 +112,14 @@ enum status model_evaluate(const struct model *m, const struct micro_batch *b, s
     size_t mark = arena_mark(step);
     struct activations a;
     activations_share(m, (size_t)b->B * (size_t)b->T, RECOMPUTE_FULL, &a, step);
-    a.x_ND = a.middle_ND;
-    TRY(embed(m, b, a.x_ND));
+    a.x_SD = a.middle_SD;
+    TRY(model_embed(m, b, a.wide_ND, a.x_SD));
     for (int layer = 0; layer < m->shape.L; layer++) {
         TRY(model_open(m, 1 + layer, USE_WEIGHTS));
-        TRY(block_forward(m, b, layer, &a, true, a.x_ND));
+        TRY(block_forward(m, b, layer, &a, true, a.x_SD));
         TRY(model_close(m, 1 + layer, USE_WEIGHTS));
     }
-    TRY(head(m, b, a.x_ND, USE_WEIGHTS, NULL, step));
+    TRY(head(m, b, a.x_SD, USE_WEIGHTS, NULL, step));
     arena_reset(step, mark);
     return STATUS_OK;
 }
@@ -125,11 +143,11 @@ enum status model_train(const struct model *m, const struct micro_batch *b, stru
     activations_share(m, N, most, &shared, step);
 
     void *x = stream(m, b, step);
-    TRY(embed(m, b, x));
+    TRY(model_embed(m, b, shared.wide_ND, x));
     for (int layer = 0; layer < m->shape.L; layer++) {
         struct activations *a = &m->blocks[layer];
         activations_take(m, N, recompute_of(m, layer), &shared, a, step);
-        a->x_ND = x;
+        a->x_SD = x;
         x = stream(m, b, step);
         TRY(model_open(m, 1 + layer, USE_WEIGHTS));
         TRY(block_forward(m, b, layer, a, false, x));
@@ -142,7 +160,7 @@ enum status model_train(const struct model *m, const struct micro_batch *b, stru
         TRY(block_backward(m, b, layer, &m->blocks[layer], dx, step));
         TRY(model_close(m, 1 + layer, both));
     }
-    TRY(embed_backward(m, b, dx));
+    TRY(embed_backward(m, b, shared.wide_ND, dx));
     arena_reset(step, mark);
     return STATUS_OK;
 }

@@ -82,24 +82,60 @@ void layout_release(struct layout *l)
     *l = (struct layout){0};
 }
 
-void pieces_init(struct pieces *p, const struct layout *l, int part, int parts)
+static void add_piece(struct pieces *p, size_t *room, struct piece one)
 {
-    *p = (struct pieces){.all = heap((size_t)l->num_tensors * sizeof *p->all),
+    if (p->count == *room) p->all = heap_grow(p->all, *room *= 2, sizeof *p->all);
+    p->all[p->count++] = one;
+}
+
+/* Elements [from, to) of the cut tensor `t` lie at `at`; where they are in the whole one. */
+static void add_run(struct pieces *p, size_t *room, int tensor, const struct tensor_place *t,
+                    const struct tensor_place *whole, int cut, size_t from, size_t to, size_t at)
+{
+    const struct param *kind = &params[t->id];
+    struct piece run = {.tensor = tensor, .first = from, .count = to - from, .at = at};
+    bool across = kind->tp && kind->axes[1] == kind->tp;
+    if (kind->tp && !across && t->elements != whole->elements)
+        run.first += (size_t)cut * t->elements;
+    if (!across || t->columns == whole->columns) {
+        add_piece(p, room, run);
+        return;
+    }
+    size_t columns = (size_t)t->columns, all = (size_t)whole->columns;
+    for (size_t i = from, n; i < to; i += n) { /* row by row */
+        size_t row = i / columns, column = i % columns;
+        n = columns - column < to - i ? columns - column : to - i;
+        run.first = row * all + (size_t)cut * columns + column;
+        run.count = n, run.at = at + i - from;
+        add_piece(p, room, run);
+    }
+}
+
+void pieces_init_cut(struct pieces *p, const struct layout *l, int part, int parts,
+                     const struct layout *whole, int cut, int cuts)
+{
+    size_t room = (size_t)l->num_tensors;
+    *p = (struct pieces){.all = heap(room * sizeof *p->all),
                          .elements = l->elements / (size_t)parts};
+    BUG_IF(l->num_tensors != whole->num_tensors || cut >= cuts);
     for (int i = 0; i < l->num_units; i++) {
         const struct unit *u = &l->units[i];
         size_t each = u->elements / (size_t)parts, begin = u->offset + (size_t)part * each;
         for (int t = u->first_tensor; t < u->first_tensor + u->num_tensors; t++) {
-            size_t from = l->tensors[t].offset, to = from + l->tensors[t].elements;
+            const struct tensor_place *place = &l->tensors[t];
+            size_t from = place->offset, to = from + place->elements;
             if (from < begin) from = begin;
             if (to > begin + each) to = begin + each;
-            if (from >= to) continue;
-            p->all[p->count++] = (struct piece){.tensor = t,
-                                                .first = from - l->tensors[t].offset,
-                                                .count = to - from,
-                                                .at = u->offset / (size_t)parts + from - begin};
+            if (from < to)
+                add_run(p, &room, t, place, &whole->tensors[t], cut, from - place->offset,
+                        to - place->offset, u->offset / (size_t)parts + from - begin);
         }
     }
+}
+
+void pieces_init(struct pieces *p, const struct layout *l, int part, int parts)
+{
+    pieces_init_cut(p, l, part, parts, l, 0, 1);
 }
 
 void pieces_release(struct pieces *p)

@@ -63,11 +63,11 @@ struct layout {
 void layout_init(struct layout *l, const struct model_shape *m, int parts);
 void layout_release(struct layout *l);
 
-/* A run of a tensor's elements in one part of every unit: flat buffers of a part hold its parts of
- * all units one behind the other, elements / parts in all. */
+/* A run of a whole tensor's elements in one part of every unit: flat buffers of a part hold its
+ * parts of all units one behind the other, elements / parts in all. */
 struct piece {
     int tensor;
-    size_t first, count; /* elements of the tensor */
+    size_t first, count; /* elements of the whole tensor, row by row */
     size_t at;           /* where they begin in the part's flat buffers */
 };
 struct pieces {
@@ -77,6 +77,10 @@ struct pieces {
 };
 /* Part `part` of layout_init's `parts`. */
 void pieces_init(struct pieces *p, const struct layout *l, int part, int parts);
+/* The same where `l` is of a model whose matrices are cut: part `cut` of `cuts` of those of `whole`,
+ * by the axis that llama.params names. */
+void pieces_init_cut(struct pieces *p, const struct layout *l, int part, int parts,
+                     const struct layout *whole, int cut, int cuts);
 void pieces_release(struct pieces *p);
 int layout_num_layers(const struct layout *l);
 /* `layer` is -1 outside blocks; NULL: no such tensor (a tied model has no head). */

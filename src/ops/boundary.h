@@ -1,21 +1,30 @@
 /* boundary.h -- named places where the model hands something over.
  *
  * Model code is written for one device and crosses these places in order.  What happens there --
- * nothing, or a collective -- is the plan's affair; on one rank every crossing is free.  */
+ * nothing, or a collective -- is the plan's affair; on one rank every crossing is free.
+ *
+ * Where the matrices of a block are cut over several ranks, the residual stream is cut by tokens:
+ * each rank holds the rows of its part.  Into a block (ATTN_IN, MLP_IN, HEAD_IN forward; EMBED_OUT,
+ * ATTN_OUT, MLP_OUT backward) every rank gets all rows; out of it (the others) each rank has sums
+ * to contribute to all rows, and gets the whole sums of its own.  LOSS: every rank gets what each
+ * knows of all tokens.
+ * Sources  Shoeybi et al. 2019 (tensor parallelism); Korthikanti et al. 2022, section 4.2 (sequence
+ *          parallelism) */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/status.h"
 #include "tensor/dtype.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
-enum boundary { EMBED_OUT, ATTN_IN, ATTN_OUT, MLP_IN, MLP_OUT, HEAD_IN, BOUNDARY_COUNT };
+enum boundary { EMBED_OUT, ATTN_IN, ATTN_OUT, MLP_IN, MLP_OUT, HEAD_IN, LOSS, BOUNDARY_COUNT };
 enum direction { FORWARD, BACKWARD, DIRECTION_COUNT };
 
 struct queue;
 
-/* A dense activation [rows, columns]. */
+/* A dense activation [rows, columns]; one's own part of the rows lies in its place. */
 struct crossing {
     void *x;
     int rows, columns;
@@ -23,6 +32,8 @@ struct crossing {
 };
 
 struct plan {
+    int parts, part; /* of the matrices, the heads and the vocabulary; 1, 0 where they are whole */
+    bool stream_cut; /* the residual stream is cut into as many parts */
     /* Replaces x by what the next piece of the model must see.  Collective. */
     enum status (*cross)(const struct plan *, enum boundary, enum direction, struct crossing *x,
                          struct queue *on);

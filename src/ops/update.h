@@ -8,6 +8,8 @@
 #include "ops/ops.h"
 #include "tensor/dtype.h"
 
+#include <stdbool.h>
+
 struct sum_squares {
     size_t n;
 };
@@ -41,6 +43,7 @@ enum status adamw(const struct ops *, const struct adamw *, const struct adamw_i
 struct cast {
     size_t n;
     enum dtype from, to; /* `from` left out is F32 */
+    bool accumulate;     /* y += x */
 };
 struct cast_io {
     const void *x_n;

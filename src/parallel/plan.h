@@ -1,10 +1,18 @@
-/* plan.h -- what happens at the boundaries a model crosses.
- *
- * A plan over several ranks is a table of collectives; alone, every crossing is free. */
+/* plan.h -- what happens at the boundaries a model crosses. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "comm/comm.h"
 #include "ops/boundary.h"
 
 /* The model lies whole on one device, as it does on each of data-parallel ranks. */
 const struct plan *plan_alone(void);
+
+/* Blocks' matrices are cut over the ranks of a group (tensor parallelism).  stream_cut: so are the
+ * tokens between them (sequence parallelism), whose number the ranks must divide; without it only
+ * forward passes can be made. */
+struct tensor_plan {
+    struct plan plan; /* what the model is given */
+    const struct comm *group;
+};
+void tensor_plan_init(struct tensor_plan *p, const struct comm *group, bool stream_cut);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rig.h"
 
+#include "backends/cpu/element.h"
 #include "ops/cross_entropy.h"
 
 static void compare(int N, int V, enum dtype dtype)
 {
     size_t n = (size_t)N * (size_t)V;
-    struct cross_entropy c = {N, V, dtype, 0.25f, true};
+    struct cross_entropy c = {.N = N, .V = V, .dtype = dtype, .scale = 0.25f, .gradient = true};
     void *logits[2];
     float *loss[2];
     int32_t *best[2], *labels = heap((size_t)N * sizeof *labels);
@@ -14,7 +15,7 @@ static void compare(int N, int V, enum dtype dtype)
     for (int i = 0; i < 2; i++) {
         logits[i] = rig_random(1, n, dtype);
         loss[i] = rig_zeros((size_t)N, F32), best[i] = rig_zeros((size_t)N, F32);
-        struct cross_entropy_io io = {logits[i], labels, loss[i], best[i]};
+        struct cross_entropy_io io = {logits[i], labels, loss[i], best[i], NULL};
         RIG_RUN(cross_entropy(i ? rig_fast() : &ops_cpu_reference, &c, &io, rig_queue()));
     }
     RIG_CLOSE(logits[1], logits[0], n, dtype);
@@ -42,8 +43,8 @@ OPS_TEST(equal_logits_cost_the_logarithm_of_the_vocabulary)
     for (int i = 0; i < 2; i++) {
         float logits[V] = {0}, loss, sum = 0;
         int32_t label = 7, best;
-        struct cross_entropy c = {1, V, F32, 1, true};
-        struct cross_entropy_io io = {logits, &label, &loss, &best};
+        struct cross_entropy c = {.N = 1, .V = V, .scale = 1, .gradient = true};
+        struct cross_entropy_io io = {logits, &label, &loss, &best, NULL};
         RIG_RUN(cross_entropy(i ? rig_fast() : &ops_cpu_reference, &c, &io, rig_queue()));
         CHECK_NEAR((double)loss, log(V), 1e-6);
         CHECK(best == 0);
@@ -61,9 +62,9 @@ struct entropy_loss {
 static double loss(void *context)
 {
     struct entropy_loss *k = context;
-    struct cross_entropy c = {3, 6, F32, 1, false};
+    struct cross_entropy c = {.N = 3, .V = 6, .scale = 1};
     float losses[3];
-    struct cross_entropy_io io = {k->x, k->labels, losses, NULL};
+    struct cross_entropy_io io = {k->x, k->labels, losses, NULL, NULL};
     CHECK_STATUS(OK, cross_entropy(&ops_cpu_reference, &c, &io, rig_queue()));
     return (double)k->scale * ((double)losses[0] + (double)losses[1] + (double)losses[2]);
 }
@@ -71,18 +72,64 @@ static double loss(void *context)
 TEST(cross_entropy_gradient_is_the_difference)
 {
     struct entropy_loss k = {.labels = {5, LABEL_IGNORED, 0}, .scale = 0.5f};
-    struct cross_entropy c = {3, 6, F32, k.scale, true};
+    struct cross_entropy c = {.N = 3, .V = 6, .scale = k.scale, .gradient = true};
     float losses[3];
     k.x = rig_random(1, 18, F32);
     float *dx = rig_copy(k.x, 18, F32);
-    struct cross_entropy_io io = {dx, k.labels, losses, NULL};
+    struct cross_entropy_io io = {dx, k.labels, losses, NULL, NULL};
     CHECK_STATUS(OK, cross_entropy(&ops_cpu_reference, &c, &io, rig_queue()));
     rig_check_gradient("logits", k.x, 18, dx, loss, &k);
     free(k.x), free(dx);
 }
 
+/* The vocabulary in three parts, of which each sees its own logits only. */
+OPS_TEST(cross_entropy_of_a_cut_vocabulary_is_that_of_the_whole)
+{
+    enum { N = 9, V = 21, PARTS = 3, EACH = V / PARTS };
+    for (int table = 0; table < 2; table++)
+        for (int d = 0; d < DTYPE_COUNT; d++) {
+            enum dtype dtype = (enum dtype)d;
+            const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
+            struct cross_entropy whole = {
+                .N = N, .V = V, .dtype = dtype, .scale = 0.25f, .gradient = true};
+            void *x = rig_random(1, N * V, dtype), *part[PARTS];
+            float loss[2][N], stats[PARTS * N * LOSS_STATS_COUNT];
+            int32_t labels[N], best[2][N];
+            size_t each = dtype_bytes(dtype);
+            for (int n = 0; n < N; n++) labels[n] = n == 4 ? LABEL_IGNORED : n * 5 % V;
+            for (int p = 0; p < PARTS; p++) {
+                struct cross_entropy c = {N, EACH, dtype, 0.25f, true, LOSS_STATS, p * EACH, 0};
+                struct cross_entropy_io io = {NULL, labels, NULL, NULL,
+                                              stats + p * N * LOSS_STATS_COUNT};
+                io.logits_NV = part[p] = rig_zeros(N * EACH, dtype);
+                for (size_t n = 0; n < N; n++)
+                    memcpy((char *)part[p] + n * EACH * each,
+                           (char *)x + (n * V + (size_t)p * EACH) * each, EACH * each);
+                RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
+            }
+            struct cross_entropy_io io = {x, labels, loss[0], best[0], NULL};
+            RIG_RUN(cross_entropy(ops, &whole, &io, rig_queue()));
+            for (int p = 0; p < PARTS; p++) {
+                struct cross_entropy c = {N,    EACH,        dtype,    0.25f,
+                                          true, LOSS_JOINED, p * EACH, PARTS};
+                struct cross_entropy_io joined = {part[p], labels, loss[1], best[1], stats};
+                RIG_RUN(cross_entropy(ops, &c, &joined, rig_queue()));
+                for (size_t n = 0; n < N; n++)
+                    for (size_t v = 0; v < EACH; v++)
+                        CHECK_NEAR((double)element_get(part[p], n * EACH + v, dtype),
+                                   (double)element_get(x, n * V + (size_t)p * EACH + v, dtype),
+                                   dtype == F32 ? 1e-6 : 2e-3);
+                CHECK(!memcmp(best[0], best[1], sizeof best[0]));
+                for (int n = 0; n < N; n++)
+                    CHECK_NEAR((double)loss[1][n], (double)loss[0][n], 1e-6);
+                free(part[p]);
+            }
+            free(x);
+        }
+}
+
 TEST(cross_entropy_refuses_empty_sizes)
 {
-    struct cross_entropy c = {1, 0, F32, 1, true};
+    struct cross_entropy c = {.N = 1};
     CHECK_STATUS(SHAPE, cross_entropy(&ops_cpu_reference, &c, NULL, rig_queue()));
 }

@@ -10,7 +10,7 @@ OPS_TEST(embedding_agrees_with_the_reference_and_repeats_add_up)
     for (int n = 0; n < N; n++) ids[n] = n * 7 % V;
     for (int d = 0; d < DTYPE_COUNT; d++) {
         enum dtype dtype = (enum dtype)d;
-        struct embedding e = {N, V, D, dtype};
+        struct embedding e = {N, V, D, dtype, 0};
         void *w = rig_random(1, V * D, dtype), *dy = rig_random(2, N * D, dtype), *y[2], *dw[2];
         for (int i = 0; i < 2; i++) {
             const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
@@ -25,6 +25,33 @@ OPS_TEST(embedding_agrees_with_the_reference_and_repeats_add_up)
         for (int i = 0; i < 2; i++) free(y[i]), free(dw[i]);
         free(w), free(dy);
     }
+}
+
+/* A table in two parts: what the parts give adds up to what the whole gives. */
+OPS_TEST(embedding_of_a_part_of_the_table_gives_zeros_for_other_ids)
+{
+    enum { N = 9, V = 8, D = 5 };
+    int32_t ids[N];
+    float *w = rig_random(1, V * D, F32), *dy = rig_random(2, N * D, F32);
+    for (int n = 0; n < N; n++) ids[n] = n * 3 % V;
+    for (int table = 0; table < 2; table++) {
+        const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
+        float y[N * D], half[2][N * D], dw[V * D] = {0}, parts[V * D] = {0};
+        struct embedding whole = {N, V, D, F32, 0};
+        RIG_RUN(embedding_forward(ops, &whole, &(struct embedding_fwd){ids, w, y}, rig_queue()));
+        RIG_RUN(embedding_backward(ops, &whole, &(struct embedding_bwd){ids, dy, dw}, rig_queue()));
+        for (int p = 0; p < 2; p++) {
+            struct embedding e = {N, V / 2, D, F32, p * V / 2};
+            size_t at = (size_t)e.first * D;
+            struct embedding_fwd forward = {ids, w + at, half[p]};
+            struct embedding_bwd backward = {ids, dy, parts + at};
+            RIG_RUN(embedding_forward(ops, &e, &forward, rig_queue()));
+            RIG_RUN(embedding_backward(ops, &e, &backward, rig_queue()));
+        }
+        for (int i = 0; i < N * D; i++) CHECK(half[0][i] + half[1][i] == y[i]);
+        CHECK(!memcmp(dw, parts, sizeof dw));
+    }
+    free(w), free(dy);
 }
 
 struct embedding_loss {
@@ -43,7 +70,7 @@ static double loss(void *context)
 
 TEST(embedding_gradient_is_the_difference)
 {
-    struct embedding_loss c = {.e = {4, 5, 3, F32}, .ids = {2, 0, 2, 4}};
+    struct embedding_loss c = {.e = {4, 5, 3, F32, 0}, .ids = {2, 0, 2, 4}};
     float dw[15] = {0};
     c.w = rig_random(1, 15, F32), c.y = rig_zeros(12, F32), c.weight = rig_random(2, 12, F32);
     struct embedding_bwd io = {c.ids, c.weight, dw};
@@ -54,7 +81,7 @@ TEST(embedding_gradient_is_the_difference)
 
 TEST(embedding_refuses_empty_sizes)
 {
-    struct embedding e = {1, 0, 1, F32};
+    struct embedding e = {1, 0, 1, F32, 0};
     CHECK_STATUS(SHAPE, embedding_forward(&ops_cpu_reference, &e, NULL, rig_queue()));
     CHECK_STATUS(SHAPE, embedding_backward(&ops_cpu_reference, &e, NULL, rig_queue()));
 }

@@ -73,3 +73,19 @@ OPS_TEST(cast_rounds_to_nearest_even_and_widens_back)
         CHECK(back[0] == 1.0f && back[1] == 1.015625f && back[2] == -3.5f && isinf(back[3]));
     }
 }
+
+OPS_TEST(cast_adds_to_what_is_there_where_it_is_told_to)
+{
+    for (int table = 0; table < 2; table++) {
+        const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
+        float x[3] = {1, 2, -3}, y[3] = {0.5f, -2, 4};
+        bf16 half[3] = {bf16_from_f32(1), bf16_from_f32(-4), 0};
+        struct cast add = {.n = 3, .accumulate = true},
+                    add_half = {.n = 3, .to = BF16, .accumulate = true};
+        RIG_RUN(cast(ops, &add, &(struct cast_io){x, y}, rig_queue()));
+        RIG_RUN(cast(ops, &add_half, &(struct cast_io){x, half}, rig_queue()));
+        CHECK(y[0] == 1.5f && y[1] == 0 && y[2] == 1);
+        CHECK(bf16_to_f32(half[0]) == 2 && bf16_to_f32(half[1]) == -2 &&
+              bf16_to_f32(half[2]) == -3);
+    }
+}

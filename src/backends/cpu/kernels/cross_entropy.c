@@ -55,14 +55,13 @@ static inline float log_sum(const struct cross_entropy *a, enum dtype dtype, con
 static inline void gradient(const struct cross_entropy *a, enum dtype dtype, void *logits,
                             size_t row, float lse, int32_t label)
 {
-    size_t V = (size_t)a->V;
+    size_t V = (size_t)a->V, here = (size_t)(label - a->first);
     float x[PIECE], scale = label == LABEL_IGNORED ? 0 : a->scale;
     for (size_t v = 0; v < V; v += PIECE) {
         size_t n = piece_of(V, v);
         vector_load(logits, row + v, dtype, n, x);
         for (size_t i = 0; i < n; i++) x[i] = vector_exp_for(dtype, x[i] - lse) * scale;
-        if (label != LABEL_IGNORED && (size_t)label >= v && (size_t)label < v + n)
-            x[(size_t)label - v] -= scale;
+        if (label_is_here(a, label) && here >= v && here < v + n) x[here - v] -= scale;
         vector_store(logits, row + v, dtype, n, x);
     }
 }
@@ -72,12 +71,25 @@ static inline void row_of(const struct cross_entropy *a, enum dtype dtype,
                           const struct cross_entropy_io *io, size_t n)
 {
     size_t row = n * (size_t)a->V;
-    int32_t label = io->labels_N[n], best;
-    float top = top_of(a, io->logits_NV, row, &best);
-    float lse = log_sum(a, dtype, io->logits_NV, row, top), chosen = lse;
-    if (label != LABEL_IGNORED) vector_load(io->logits_NV, row + (size_t)label, dtype, 1, &chosen);
-    io->loss_N[n] = label == LABEL_IGNORED ? 0 : lse - chosen;
-    if (io->best_N) io->best_N[n] = best;
+    int32_t label = io->labels_N[n], best = 0;
+    float lse, chosen = -INFINITY;
+    if (a->step == LOSS_JOINED) {
+        lse = loss_join(a, io, n);
+    } else {
+        float top = top_of(a, io->logits_NV, row, &best), *stats = io->stats_PN4;
+        best += a->first;
+        lse = log_sum(a, dtype, io->logits_NV, row, top);
+        if (label_is_here(a, label))
+            vector_load(io->logits_NV, row + (size_t)(label - a->first), dtype, 1, &chosen);
+        if (a->step == LOSS_STATS) {
+            stats += n * LOSS_STATS_COUNT;
+            stats[STAT_LSE] = lse, stats[STAT_TOP] = top;
+            stats[STAT_BEST] = (float)best, stats[STAT_CHOSEN] = chosen;
+            return;
+        }
+        io->loss_N[n] = label == LABEL_IGNORED ? 0 : lse - chosen;
+        if (io->best_N) io->best_N[n] = best;
+    }
     if (a->gradient) gradient(a, dtype, io->logits_NV, row, lse, label);
 }
 

@@ -10,9 +10,14 @@ enum status KERNEL(embedding_forward)(const struct embedding *a, const struct em
     if (on->measuring) return STATUS_OK;
     size_t row = (size_t)a->D * dtype_bytes(a->dtype);
 #pragma omp parallel for schedule(static) num_threads(on->num_threads)
-    for (size_t n = 0; n < (size_t)a->N; n++)
-        memcpy((char *)io->y_ND + n * row, (const char *)io->w_VD + (size_t)io->ids_N[n] * row,
-               row);
+    for (size_t n = 0; n < (size_t)a->N; n++) {
+        int from = embedding_row(a, io->ids_N[n]);
+        char *to = (char *)io->y_ND + n * row;
+        if (from < 0)
+            memset(to, 0, row);
+        else
+            memcpy(to, (const char *)io->w_VD + (size_t)from * row, row);
+    }
     return STATUS_OK;
 }
 
@@ -27,7 +32,9 @@ enum status KERNEL(embedding_backward)(const struct embedding *a, const struct e
     for (size_t piece = 0; piece < pieces; piece++) {
         size_t begin = piece * PIECE, count = D - begin < PIECE ? D - begin : PIECE;
         for (size_t n = 0; n < (size_t)a->N; n++) {
-            float dy[PIECE], *dw = io->dw_VD + (size_t)io->ids_N[n] * D + begin;
+            int row = embedding_row(a, io->ids_N[n]);
+            if (row < 0) continue;
+            float dy[PIECE], *dw = io->dw_VD + (size_t)row * D + begin;
             vector_load(io->dy_ND, n * D + begin, a->dtype, count, dy);
             for (size_t d = 0; d < count; d++) dw[d] += dy[d];
         }

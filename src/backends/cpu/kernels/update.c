@@ -68,8 +68,12 @@ enum status KERNEL(cast)(const struct cast *a, const struct cast_io *io, struct 
 #pragma omp parallel for schedule(static) num_threads(on->num_threads)
     for (size_t block = 0; block < blocks; block++) {
         size_t begin = block * BLOCK, n = block_size(a->n, begin);
-        float x[BLOCK];
+        float x[BLOCK], old[BLOCK];
         vector_load(io->x_n, begin, a->from, n, x);
+        if (a->accumulate) {
+            vector_load(io->y_n, begin, a->to, n, old);
+            for (size_t i = 0; i < n; i++) x[i] += old[i];
+        }
         vector_store(io->y_n, begin, a->to, n, x);
     }
     return STATUS_OK;
