@@ -73,7 +73,7 @@ enum status calls_of_step(struct call_list *l, const struct config *c,
                           const struct model_shape *shape)
 {
     struct recorder recorder = {.base = {.num_threads = 1}, .list = l};
-    struct machine machine = {.ops = &recording, .plan = plan_alone(), .on = &recorder.base};
+    struct machine machine = {.ops = &recording, .on = &recorder.base};
     TRY(machine_alone(&machine));
     struct memory_plan plan;
     *l = (struct call_list){0};

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "parallel/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,7 @@ static enum status load_weights(struct loaded *l, const struct model_shape *shap
         model_release(m);
         TRY(arena_init(&l->run, bytes));
     }
-    m->ops = l->machine.ops, m->plan = l->machine.plan, m->on = l->machine.on;
+    m->ops = l->machine.ops, m->plan = plan_alone(), m->on = l->machine.on;
     m->dtype = f32 ? F32 : BF16;
     struct pieces whole;
     pieces_init(&whole, &m->layout, 0, 1);

@@ -5,7 +5,6 @@
 #include "backends/cpu/peak.h"
 #include "base/thread.h"
 #include "comms/self/self.h"
-#include "parallel/plan.h"
 
 enum status machine_alone(struct machine *m)
 {
@@ -17,7 +16,7 @@ enum status machine_alone(struct machine *m)
 
 enum status machine_open(struct machine *m, const struct device_config *c)
 {
-    *m = (struct machine){.plan = plan_alone()};
+    *m = (struct machine){0};
     TRY(machine_alone(m));
     TRY(cpu_ops_find(c->cpu, &m->ops));
     TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : thread_cores(), 0));

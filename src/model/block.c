@@ -197,11 +197,10 @@ static enum status add_product(const struct model *m, size_t N, enum param_id id
                                const void *y, const struct activations *a, void *x_SD)
 {
     bool cut = m->plan->parts > 1;
-    TRY(multiply(m, product(m, N, id), layer, y, cut ? a->wide_ND : x_SD, !cut));
-    if (!cut) return STATUS_OK;
-    TRY(model_cross(m, id == PARAM_attn_out ? ATTN_OUT : MLP_OUT, FORWARD, a->wide_ND, N,
-                    m->shape.D));
-    TRY(stream_copy(m, N, stream_part(m, a->wide_ND, N), x_SD, true));
+    void *sum = cut ? a->wide_ND : x_SD;
+    TRY(multiply(m, product(m, N, id), layer, y, sum, !cut));
+    TRY(model_cross(m, id == PARAM_attn_out ? ATTN_OUT : MLP_OUT, FORWARD, sum, N, m->shape.D));
+    if (cut) TRY(stream_copy(m, N, stream_part(m, sum, N), x_SD, true));
     return STATUS_OK;
 }
 
@@ -209,11 +208,10 @@ static enum status add_product(const struct model *m, size_t N, enum param_id id
 static enum status widen_gradient(const struct model *m, size_t N, enum boundary at,
                                   const struct activations *a, void *dx_SD, void **dx_ND)
 {
-    *dx_ND = dx_SD;
-    if (m->plan->parts == 1) return STATUS_OK;
-    *dx_ND = a->wide_ND;
-    TRY(stream_copy(m, N, dx_SD, stream_part(m, a->wide_ND, N), false));
-    TRY(model_cross(m, at, BACKWARD, a->wide_ND, N, m->shape.D));
+    bool cut = m->plan->parts > 1;
+    *dx_ND = cut ? a->wide_ND : dx_SD;
+    if (cut) TRY(stream_copy(m, N, dx_SD, stream_part(m, *dx_ND, N), false));
+    TRY(model_cross(m, at, BACKWARD, *dx_ND, N, m->shape.D));
     return STATUS_OK;
 }
 

@@ -77,8 +77,8 @@ struct pieces {
 };
 /* Part `part` of layout_init's `parts`. */
 void pieces_init(struct pieces *p, const struct layout *l, int part, int parts);
-/* The same where `l` is of a model whose matrices are cut: part `cut` of `cuts` of those of `whole`,
- * by the axis that llama.params names. */
+/* The same where `l` is of a model whose matrices are cut: part `cut` of `cuts` of those of
+ * `whole`, by the axis that llama.params names. */
 void pieces_init_cut(struct pieces *p, const struct layout *l, int part, int parts,
                      const struct layout *whole, int cut, int cuts);
 void pieces_release(struct pieces *p);

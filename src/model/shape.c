@@ -177,3 +177,11 @@ enum status recompute_resolve(const struct activation_checkpoint_config *c, enum
     *every = (int)n;
     return STATUS_OK;
 }
+
+struct model_shape model_shape_cut(const struct model_shape *s, int parts)
+{
+    struct model_shape cut = *s;
+    BUG_IF(s->H % parts || s->G % parts || s->F % parts || s->V % parts);
+    cut.H /= parts, cut.G /= parts, cut.F /= parts, cut.V /= parts;
+    return cut;
+}

@@ -2,14 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "ops/boundary.h"
 #include "ops/ops.h"
 #include "parallel/mesh.h"
 #include "tensor/queue.h"
 
 struct machine {
     const struct ops *ops;
-    const struct plan *plan;
     struct queue *on;
     struct mesh mesh;
     struct groups groups;

@@ -101,7 +101,7 @@ static enum status validate(struct run *r)
     struct data_config data = path[0] ? with_source(c, path, &r->validation_source) : r->data;
     if (path[0]) data.validation_share = 0;
     struct loader_options o =
-        run_loader_options(c, &t->machine.mesh, &data, r->tokenizer, t->model.shape.V);
+        run_loader_options(c, &t->machine.mesh, &data, r->tokenizer, t->shape.V);
     o.seq_len = trainer_validation_tokens(c);
     o.rows_ahead = 0;
     o.validation = !path[0];
@@ -130,8 +130,8 @@ static struct checkpoint_state state_of(struct run *r)
 {
     struct trainer *t = &r->trainer;
     return (struct checkpoint_state){
-        .shape = &t->model.shape,
-        .layout = &t->model.layout,
+        .shape = &t->shape,
+        .layout = &t->whole,
         .pieces = &t->pieces,
         .world = world(r),
         .weights = t->weights,
@@ -289,8 +289,7 @@ static enum status fill_state(struct run *r)
     const struct checkpoint_config *c = &r->config->checkpoint;
     struct trainer *t = &r->trainer;
     bool resumed;
-    params_start(&t->model.layout, &t->pieces, &t->model.shape, (uint64_t)r->config->debug.seed,
-                 t->weights);
+    params_start(&t->whole, &t->pieces, &t->shape, (uint64_t)r->config->debug.seed, t->weights);
     TRY(load_newest(r, &resumed));
     if (resumed)
         r->saved_step = t->steps_done;
@@ -309,7 +308,7 @@ static enum status open_outputs(struct run *r, const struct machine *machine)
         .first_step = r->trainer.steps_done,
         .last_step = c->training.steps,
         .num_ranks = world(r)->size,
-        .flops_per_token = model_flops_per_token(&r->trainer.model.shape, (int)c->training.seq_len),
+        .flops_per_token = model_flops_per_token(&r->trainer.shape, (int)c->training.seq_len),
         .peak_flops = c->metrics.peak_flops > 0 ? c->metrics.peak_flops : machine->peak_flops,
         .memory_total_bytes = (double)memory_total_bytes(),
     };

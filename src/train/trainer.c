@@ -62,6 +62,52 @@ static void share_out(struct trainer *t, const struct model_shape *shape)
     fsdp_take(&t->fsdp, &t->run);
 }
 
+/* Norms' weights are on every rank of a tensor-parallel group, each of which sees other tokens. */
+static bool is_copied(const struct trainer *t, const struct piece *p)
+{
+    return !params[t->whole.tensors[p->tensor].id].tp;
+}
+
+static void take_copies(struct trainer *t)
+{
+    const struct comm *tp = group(t, GROUP_tp);
+    t->num_copies = 0, t->copies = NULL;
+    if (tp->size == 1) return;
+    for (size_t i = 0; i < t->pieces.count; i++)
+        if (is_copied(t, &t->pieces.all[i])) t->num_copies += t->pieces.all[i].count;
+    t->copies = arena_take(&t->run, t->num_copies, sizeof *t->copies);
+    t->copies_work = arena_take(
+        &t->run, transfer_work_bytes(TRANSFER_all_reduce, F32, t->num_copies, tp->size), 1);
+}
+
+/* The copied weights' gradients from their places to t->copies, or back. */
+static enum status move_copies(struct trainer *t, bool back)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < t->pieces.count; i++) {
+        const struct piece *p = &t->pieces.all[i];
+        if (!is_copied(t, p)) continue;
+        struct cast what = {.n = p->count};
+        float *there = t->gradients + p->at, *here = t->copies + at;
+        struct cast_io io = {back ? here : there, back ? there : here};
+        TRY(cast(t->machine.ops, &what, &io, t->machine.on));
+        at += p->count;
+    }
+    return STATUS_OK;
+}
+
+/* Of these, every rank gets the sum. */
+static enum status sum_copies(struct trainer *t)
+{
+    struct transfer sum = {TRANSFER_all_reduce, F32, t->num_copies, .x = t->copies,
+                           .work = t->copies_work};
+    if (group(t, GROUP_tp)->size == 1) return STATUS_OK;
+    TRY(move_copies(t, false));
+    TRY(comm_run(group(t, GROUP_tp), &sum));
+    TRY(move_copies(t, true));
+    return STATUS_OK;
+}
+
 /* Every buffer that lives as long as the run.  Over a measuring arena it only counts. */
 static enum status take_buffers(struct trainer *t, const struct model_shape *shape,
                                 struct memory_plan *plan)
@@ -73,8 +119,13 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
     int most_T =
         c->validation.enable && trainer_validation_tokens(c) > T ? trainer_validation_tokens(c) : T;
     size_t mark = arena_mark(run);
-    TRY(model_init(&t->model, shape, most_T, shard->size, run));
-    pieces_init(&t->pieces, &t->model.layout, shard->rank, shard->size);
+    const struct comm *tp = group(t, GROUP_tp);
+    struct model_shape here = model_shape_cut(shape, tp->size);
+    t->shape = *shape;
+    layout_init(&t->whole, shape, 1);
+    TRY(model_init(&t->model, &here, most_T, shard->size, run));
+    pieces_init_cut(&t->pieces, &t->model.layout, shard->rank, shard->size, &t->whole, tp->rank,
+                    tp->size);
     batch_take(&t->batch, rows, T, run);
     t->loss_BT = arena_take(run, (size_t)c->training.local_batch_size * (size_t)T, sizeof(float));
     t->evaluator = (struct evaluator){
@@ -95,6 +146,7 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
     t->gradients = arena_take(run, n, sizeof(float));
     plan->bytes[MEMORY_gradients] = since(run, &mark);
     share_out(t, shape);
+    take_copies(t);
     plan->bytes[MEMORY_gathered] = since(run, &mark);
     bool async = c->checkpoint.enable && strcmp(c->checkpoint.async_mode, "disabled");
     t->staging = async ? arena_take(run, checkpoint_staging_bytes(&t->pieces), 1) : NULL;
@@ -109,7 +161,8 @@ static enum status connect(struct trainer *t)
     const struct config *c = t->config;
     enum dtype dtype = is_float32(c) ? F32 : BF16;
     t->model.ops = t->machine.ops;
-    t->model.plan = t->machine.plan;
+    tensor_plan_init(&t->plan, group(t, GROUP_tp), true);
+    t->model.plan = &t->plan.plan;
     t->model.on = t->machine.on;
     t->model.dtype = dtype;
     TRY(recompute_resolve(&c->activation_checkpoint, &t->model.recompute,
@@ -197,6 +250,7 @@ static enum status accumulate(struct trainer *t, struct step_result *result)
     TRY(accumulate_here(t, valid, &loss));
     begin = trace_begin(trace);
     TRY(fsdp_finish(&t->fsdp));
+    TRY(sum_copies(t));
     if (group(t, GROUP_world)->size > 1) trace_end(trace, "wait for gradients", begin);
     bool rank_mean = !strcmp(t->config->training.loss_norm, "rank_mean");
     double own = rank_mean ? all->size : t->batch.valid ? valid / (double)t->batch.valid : 0;
@@ -206,13 +260,18 @@ static enum status accumulate(struct trainer *t, struct step_result *result)
     return STATUS_OK;
 }
 
-/* The norm of the whole model's gradient. */
+/* The norm of the whole model's gradient; what several ranks have copies of counts once. */
 static enum status gradient_norm(const struct trainer *t, double *norm)
 {
-    double squares = 0;
+    double squares = 0, copied = 0;
     TRY(optim_grad_squares(&t->optim, t->machine.ops, t->gradients, &squares, t->machine.on));
+    if (t->copies)
+        TRY(sum_squares(t->machine.ops, &(struct sum_squares){t->num_copies},
+                        &(struct sum_squares_io){t->copies, &copied}, t->machine.on));
     if (t->machine.on->measuring) return STATUS_OK;
+    if (group(t, GROUP_tp)->rank) squares -= copied;
     TRY(comm_all_reduce(group(t, GROUP_shard), REDUCE_SUM, &squares, 1));
+    TRY(comm_all_reduce(group(t, GROUP_tp), REDUCE_SUM, &squares, 1));
     *norm = sqrt(squares);
     return STATUS_OK;
 }
@@ -303,6 +362,7 @@ static void release_model(struct trainer *t)
 {
     fsdp_release(&t->fsdp);
     pieces_release(&t->pieces);
+    layout_release(&t->whole);
     model_release(&t->model);
 }
 

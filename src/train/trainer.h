@@ -12,6 +12,7 @@
 #include "model/model.h"
 #include "optim/optim.h"
 #include "parallel/fsdp.h"
+#include "parallel/plan.h"
 #include "train/evaluation.h"
 #include "train/machine.h"
 #include "train/memory.h"
@@ -20,13 +21,19 @@ struct trainer {
     const struct config *config; /* borrowed */
     struct machine machine;
     struct arena run, step;
-    struct model model;
+    struct model_shape shape; /* of the whole model */
+    struct layout whole;      /* its tensors */
+    struct model model;       /* what is here of it: a part of every matrix */
+    struct tensor_plan plan;
     struct optim optim;
-    struct pieces pieces; /* of the model's tensors that are here */
+    struct pieces pieces; /* of the whole model's tensors that are here */
     struct fsdp fsdp;
     float *weights, *exp_avg, *exp_avg_sq, *gradients; /* flat: this rank's pieces */
-    void *compute_weights;                             /* NULL in f32: the masters serve */
-    void *staging;                                     /* for asynchronous checkpoints, or NULL */
+    float *copies; /* gradients of weights that every part of a matrix has whole; or NULL */
+    size_t num_copies;
+    void *copies_work;
+    void *compute_weights;      /* NULL in f32: the masters serve */
+    void *staging;              /* for asynchronous checkpoints, or NULL */
     struct batch batch;         /* all rows of an optimizer step on this rank */
     float *loss_BT;             /* of one micro-batch */
     struct evaluator evaluator; /* for validation; no buffers where there is none */

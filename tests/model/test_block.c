@@ -7,7 +7,7 @@ static size_t padded(size_t bytes) { return (bytes + ARENA_ALIGN - 1) / ARENA_AL
 
 TEST(a_block_keeps_what_its_recompute_says)
 {
-    struct model m = {.shape = rig_shape(), .dtype = BF16};
+    struct model m = {.shape = rig_shape(), .dtype = BF16, .plan = plan_alone()};
     const struct activations none = {0};
     struct activations a;
     size_t N = 10, D = 16, Q = 16, C = 32, F = 24;
@@ -26,7 +26,7 @@ TEST(a_block_keeps_what_its_recompute_says)
 
 TEST(what_a_block_does_not_keep_lies_in_the_shared_buffers)
 {
-    struct model m = {.shape = rig_shape(), .dtype = F32};
+    struct model m = {.shape = rig_shape(), .dtype = F32, .plan = plan_alone()};
     struct arena step;
     struct activations shared, a;
     CHECK_STATUS(OK, arena_init(&step, 1 << 16));

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks.h"
+#include "model/rig.h"
 #include "test.h"
 
 #include "parallel/plan.h"
@@ -15,4 +17,99 @@ TEST(crossings_alone_leave_the_tensor_as_it_is)
             CHECK(c.x == x && c.rows == 2 && c.columns == 3);
         }
     CHECK(!memcmp(x, before, sizeof x));
+}
+
+enum { COLUMNS = 3 };
+
+/* Into a block all rows come together; out of it each rank gets the sum of its own. */
+static enum status crosses(const struct comm *group, void *context)
+{
+    const bool *stream_cut = context;
+    struct tensor_plan p;
+    struct queue *on;
+    size_t rows = 2 * (size_t)group->size, n = rows * COLUMNS, each = n / (size_t)group->size;
+    float *x = heap(n * sizeof *x);
+    TRY(cpu_queue_open(&on, 1, 1 << 16));
+    tensor_plan_init(&p, group, *stream_cut);
+    RANK_CHECK(p.plan.parts == group->size && p.plan.part == group->rank);
+    for (enum boundary at = EMBED_OUT; at <= LOSS; at++)
+        for (enum direction way = FORWARD; way <= (*stream_cut ? BACKWARD : FORWARD); way++) {
+            bool leaves = at == EMBED_OUT || at == ATTN_OUT || at == MLP_OUT;
+            bool sum = at != LOSS && leaves == (way == FORWARD), moves = *stream_cut || at == LOSS;
+            struct crossing c = {x, (int)rows, COLUMNS, F32};
+            size_t own = (size_t)group->rank;
+            for (size_t i = 0; i < n; i++) x[i] = (float)(i + 100 * own);
+            TRY(p.plan.cross(&p.plan, at, way, &c, on));
+            for (size_t i = 0; i < n; i++) {
+                size_t owner = i / each;
+                float want = (float)(i + 100 * owner), all = 0;
+                for (int r = 0; r < group->size; r++) all += (float)(i + 100 * (size_t)r);
+                if (sum && (owner == own || !*stream_cut)) RANK_CHECK(x[i] == all);
+                if (!sum && moves) RANK_CHECK(x[i] == want);
+                if (!sum && !moves) RANK_CHECK(x[i] == (float)(i + 100 * own));
+            }
+        }
+    cpu_queue_close(on);
+    free(x);
+    return STATUS_OK;
+}
+
+TEST(crossings_of_a_cut_block_gather_rows_and_sum_them)
+{
+    for (int size = 2; size <= 4; size++)
+        for (int cut = 0; cut < 2; cut++) CHECK_STATUS(OK, ranks_run(size, crosses, &(bool){cut}));
+}
+
+/* The weights of one part of the model, in the layout of a model of that size. */
+static void take_part(const struct rig *whole, struct rig *r, int part, int parts)
+{
+    struct pieces p;
+    pieces_init_cut(&p, &r->m.layout, 0, 1, &whole->m.layout, part, parts);
+    for (size_t i = 0; i < p.count; i++)
+        memcpy(r->weights + p.all[i].at,
+               whole->weights + whole->m.layout.tensors[p.all[i].tensor].offset + p.all[i].first,
+               p.all[i].count * sizeof *r->weights);
+    pieces_release(&p);
+    rig_cast(r);
+}
+
+/* A model over ranks decodes what the whole model does. */
+static enum status decodes(const struct comm *group, void *context)
+{
+    enum { B = 2, T = 5 };
+    const struct model_shape *s = context;
+    struct rig whole, r;
+    struct tensor_plan p;
+    struct model_shape here = model_shape_cut(s, group->size);
+    int32_t ids[B * T];
+    float *want = heap(B * (size_t)s->V * sizeof *want),
+          *got = heap(B * (size_t)s->V * sizeof *got);
+    rig_open(&whole, s, F32, 1, 16);
+    rig_open(&r, &here, F32, 1, 16);
+    tensor_plan_init(&p, group, false);
+    r.m.plan = &p.plan;
+    take_part(&whole, &r, group->rank, group->size);
+    for (int i = 0; i < B * T; i++) ids[i] = i * 7 % s->V;
+    struct rig *rigs[] = {&whole, &r};
+    struct kv_cache caches[2];
+    for (int i = 0; i < 2; i++) {
+        TRY(arena_init(&rigs[i]->step, 1 << 20));
+        TRY(kv_cache_init(&caches[i], &rigs[i]->m, B, 2 * T, &rigs[i]->run));
+    }
+    for (int round = 0; round < 2; round++) {
+        TRY(model_decode(&whole.m, &caches[0], ids, T, want, &whole.step));
+        TRY(model_decode(&r.m, &caches[1], ids, T, got, &r.step));
+        for (int i = 0; i < B * s->V; i++) RANK_CHECK(fabsf(got[i] - want[i]) < 1e-4f);
+    }
+    free(want), free(got);
+    rig_close(&whole), rig_close(&r);
+    return STATUS_OK;
+}
+
+TEST(a_cut_model_decodes_what_the_whole_model_does)
+{
+    struct model_shape s = rig_shape(), tied = s;
+    s.V = tied.V = 40, tied.tied = true;
+    CHECK_STATUS(OK, ranks_run(2, decodes, &s));
+    CHECK_STATUS(OK, ranks_run(2, decodes, &tied));
 }

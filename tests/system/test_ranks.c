@@ -32,7 +32,7 @@ static enum status open_rank(struct rank_run *r, const struct comm *world,
     struct model_shape shape;
     TRY(config_load(&r->config, NULL, l->settings, l->num_settings));
     TRY(config_check(&r->config, world->size));
-    r->machine = (struct machine){.ops = &ops_cpu_reference, .plan = plan_alone()};
+    r->machine = (struct machine){.ops = &ops_cpu_reference};
     struct mesh *mesh = &r->machine.mesh;
     TRY(mesh_resolve(mesh, &r->config.parallelism, world->rank, world->size));
     TRY(groups_open(&r->machine.groups, mesh, world));
@@ -44,7 +44,7 @@ static enum status open_rank(struct rank_run *r, const struct comm *world,
     if (r->machine.groups.of[GROUP_peers].rank == 0) TRY(loader_open(&r->loader, &o));
     TRY(trainer_open(&r->trainer, &r->config, &shape, &r->machine));
     struct trainer *t = &r->trainer;
-    params_start(&t->model.layout, &t->pieces, &t->model.shape, 1, t->weights);
+    params_start(&t->whole, &t->pieces, &t->shape, 1, t->weights);
     TRY(trainer_sync(t));
     return STATUS_OK;
 }
@@ -62,15 +62,12 @@ static void close_rank(struct rank_run *r)
 /* This rank's weights to their places in the whole model's; each is some rank's. */
 static void put_weights(const struct trainer *t, struct layout_run *l)
 {
-    struct layout whole;
-    layout_init(&whole, &t->model.shape, 1);
     for (size_t i = 0; i < t->pieces.count; i++) {
         const struct piece *p = &t->pieces.all[i];
-        size_t at = whole.tensors[p->tensor].offset + p->first;
+        size_t at = t->whole.tensors[p->tensor].offset + p->first;
         BUG_IF(at + p->count > l->elements);
         memcpy(l->weights + at, t->weights + p->at, p->count * sizeof *l->weights);
     }
-    layout_release(&whole);
 }
 
 static enum status train_rank(const struct comm *world, void *context)
@@ -98,6 +95,7 @@ static void run_layout(struct layout_run *l, int ranks, const char *data,
                                        "model.n_heads=4",
                                        "model.n_kv_heads=2",
                                        "model.ffn_hidden=24",
+                                       "model.vocab_size=264",
                                        "training.local_batch_size=1",
                                        "training.seq_len=16",
                                        "training.global_batch_size=8",
@@ -139,6 +137,7 @@ static double distance(const struct layout_run *a, const struct layout_run *b)
 #define SHARD(n)      "parallelism.data_parallel_shard_degree=" #n
 #define COPIES(n)     "parallelism.data_parallel_replicate_degree=" #n
 #define RESHARD(when) "parallelism.fsdp_reshard_after_forward=" when
+#define TP(n)         "parallelism.tensor_parallel_degree=" #n
 #define ZERO1         "parallelism.fsdp_shard_gradients=false"
 
 TEST(every_layout_of_ranks_trains_the_same_model)
@@ -160,6 +159,13 @@ TEST(every_layout_of_ranks_trains_the_same_model)
         {"HSDP 2 x 2, ZeRO-1", 4, {COPIES(2), SHARD(2), ZERO1}},
         {"HSDP 2 x 4", 8, {COPIES(2), SHARD(4)}},
         {"FSDP 8", 8, {SHARD(8)}},
+        {"TP 2", 2, {TP(2)}},
+        {"TP 2, no recomputation", 2, {TP(2), "activation_checkpoint.mode=none"}},
+        {"TP 2, full recomputation", 2, {TP(2), "activation_checkpoint.mode=full"}},
+        {"FSDP 2 x TP 2", 4, {SHARD(2), TP(2)}},
+        {"ZeRO-1 2 x TP 2", 4, {SHARD(2), TP(2), ZERO1}},
+        {"DDP 2 x TP 2", 4, {COPIES(2), SHARD(1), TP(2)}},
+        {"HSDP 2 x 2 x TP 2", 8, {COPIES(2), SHARD(2), TP(2)}},
     };
     char path[256];
     struct layout_run one;

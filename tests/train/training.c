@@ -29,8 +29,7 @@ void training_open(struct training *t, const char *const *settings)
     CHECK_STATUS(OK, config_load(&t->config, NULL, all, n));
     CHECK_STATUS(OK, config_check(&t->config, 1));
     struct comm self = comm_self();
-    t->machine =
-        (struct machine){.ops = &ops_cpu_reference, .plan = plan_alone(), .mesh = mesh_alone()};
+    t->machine = (struct machine){.ops = &ops_cpu_reference, .mesh = mesh_alone()};
     CHECK_STATUS(OK, groups_open(&t->machine.groups, &t->machine.mesh, &self));
     CHECK_STATUS(OK, cpu_queue_open(&t->machine.on, 1, 0));
     CHECK_STATUS(OK, tokenizer_open(&t->tokenizer, "bytes", &t->config.tokenizer));
