@@ -195,7 +195,7 @@ static void cross_entropy_work(const struct op_call *c, struct op_work *w)
     buffer(w, NV, a->dtype, a->gradient ? 2 * NV : NV);
     ids(w, N, a->V);
     buffer(w, N, F32, N);
-    none(w);
+    none(w), none(w);
 }
 
 static void sum_squares_work(const struct op_call *c, struct op_work *w)
@@ -224,7 +224,7 @@ static void cast_work(const struct op_call *c, struct op_work *w)
     const struct cast *a = &c->what.cast;
     w->bound = BOUND_COPY;
     buffer(w, a->n, a->from, a->n);
-    buffer(w, a->n, a->to, a->n);
+    buffer(w, a->n, a->to, a->accumulate ? 2 * a->n : a->n);
 }
 
 /* The struct of buffers of each operation: nothing but pointers. */
