@@ -79,7 +79,8 @@ struct transport {
 
 struct comm {
     int rank, size;
-    const struct transport *transport;
+    const struct transport
+        *transport;             /* NULL: only planned; transfers are counted and move nothing */
     void *group;                /* the transport's */
     struct comm_counts *counts; /* owned by the group; NULL: nobody counts */
 };

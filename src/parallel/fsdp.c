@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/fsdp.h"
 
+#include "model/block.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +36,9 @@ struct fsdp_state {
 };
 
 static int parts(const struct fsdp *f) { return f->shard->size; }
+/* Measuring: there is no memory.  Ranks that are there are left alone; those of a plan are not. */
+static bool is_dry(const struct fsdp *f) { return f->on->measuring; }
+static bool is_silent(const struct fsdp *f) { return is_dry(f) && f->shard->transport; }
 static size_t part_of(const struct fsdp *f, int unit)
 {
     return f->layout->units[unit].elements / (size_t)parts(f);
@@ -47,6 +52,7 @@ size_t fsdp_elements(const struct fsdp *f) { return f->layout->elements / (size_
 static void zero(const struct fsdp *f, float *x, size_t n)
 {
     enum { PIECE = 1 << 18 };
+    if (is_dry(f)) return;
 #pragma omp parallel for schedule(static) num_threads(f->on->num_threads)
     for (size_t at = 0; at < n; at += PIECE)
         memset(x + at, 0, (n - at < PIECE ? n - at : PIECE) * sizeof *x);
@@ -140,8 +146,9 @@ static enum status gather(struct fsdp *f, int unit)
     if (s->holds == unit) return STATUS_OK;
     if (s->holds >= 0) TRY(gathered(f, s->holds));
     s->holds = unit;
-    memcpy((char *)s->at + (size_t)f->shard->rank * bytes,
-           (const char *)f->weights + offset_of(f, unit) * dtype_bytes(f->dtype), bytes);
+    if (!is_dry(f))
+        memcpy((char *)s->at + (size_t)f->shard->rank * bytes,
+               (const char *)f->weights + offset_of(f, unit) * dtype_bytes(f->dtype), bytes);
     u->gather = (struct transfer){TRANSFER_all_gather, f->dtype, part, .x = s->at};
     TRY(comm_start(f->shard, &u->gather));
     u->gathering = true;
@@ -181,7 +188,8 @@ static enum status copy(struct fsdp *f, int unit)
     int flight = w->next++ % FLIGHTS;
     TRY(copied(f, flight));
     u->copy = (struct transfer){TRANSFER_all_reduce, F32, part_of(f, unit),
-                                .x = f->gradients + offset_of(f, unit), .work = w->work[flight]};
+                                .x = element(f->gradients, offset_of(f, unit), F32),
+                                .work = w->work[flight]};
     TRY(comm_start(f->replicate, &u->copy));
     w->unit[flight] = unit;
     return STATUS_OK;
@@ -195,8 +203,8 @@ static enum status reduced(struct fsdp *f, int unit)
     u->reducing = false;
     TRY(comm_wait(&u->reduce));
     const float *sum = u->reduce.own;
-    float *to = f->gradients + offset_of(f, unit);
-    size_t n = part_of(f, unit);
+    float *to = element(f->gradients, offset_of(f, unit), F32);
+    size_t n = is_dry(f) ? 0 : part_of(f, unit);
 #pragma omp parallel for simd schedule(static) num_threads(f->on->num_threads)
     for (size_t i = 0; i < n; i++) to[i] += sum[i];
     if (u->last) TRY(copy(f, unit));
@@ -212,9 +220,12 @@ static enum status reduce(struct fsdp *f, int unit)
     int flight = w->next++ % FLIGHTS;
     if (w->unit[flight] >= 0) TRY(reduced(f, w->unit[flight]));
     w->unit[flight] = unit;
-    u->reduce = (struct transfer){
-        TRANSFER_reduce_scatter, F32, part, .x = x, .own = x + (size_t)f->shard->rank * part,
-        .work = w->work[flight]};
+    u->reduce = (struct transfer){TRANSFER_reduce_scatter,
+                                  F32,
+                                  part,
+                                  .x = x,
+                                  .own = element(x, (size_t)f->shard->rank * part, F32),
+                                  .work = w->work[flight]};
     TRY(comm_start(f->shard, &u->reduce));
     u->reducing = true, u->last = f->last;
     return STATUS_OK;
@@ -238,11 +249,11 @@ static enum status open_unit(struct units *units, int unit, unsigned use, struct
     struct fsdp *f = (struct fsdp *)units;
     struct unit_state *u = &f->state->units[unit];
     *place = (struct unit_place){0};
-    if (f->on->measuring) return STATUS_OK;
+    if (is_silent(f)) return STATUS_OK;
     if (parts(f) == 1) {
         size_t offset = f->layout->units[unit].offset;
-        place->weights = (const char *)f->weights + offset * dtype_bytes(f->dtype);
-        place->gradients = f->gradients ? f->gradients + offset : NULL;
+        place->weights = element(f->weights, offset, f->dtype);
+        place->gradients = element(f->gradients, offset, F32);
         return STATUS_OK;
     }
     u->open = true;
@@ -263,7 +274,7 @@ static enum status close_unit(struct units *units, int unit, unsigned use)
 {
     struct fsdp *f = (struct fsdp *)units;
     struct unit_state *u = &f->state->units[unit];
-    if (f->on->measuring) return STATUS_OK;
+    if (is_silent(f)) return STATUS_OK;
     u->open = false;
     if (!(use & USE_GRADIENTS)) return STATUS_OK;
     if (parts(f) == 1 && f->last) TRY(copy(f, unit));

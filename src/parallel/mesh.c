@@ -110,9 +110,9 @@ void groups_close(struct groups *g)
     for (enum group i = 0; i < GROUP_COUNT; i++) comm_release(&g->of[i]);
 }
 
-/* Measuring passes start no transfer. */
 void groups_plan(struct groups *g, const struct mesh *m)
 {
     for (enum group i = 0; i < GROUP_COUNT; i++)
-        g->of[i] = (struct comm){.rank = mesh_group_rank(m, i), .size = mesh_group_size(m, i)};
+        g->of[i] = (struct comm){
+            .rank = mesh_group_rank(m, i), .size = mesh_group_size(m, i), .counts = &g->planned[i]};
 }

@@ -65,8 +65,10 @@ int mesh_group_rank(const struct mesh *m, enum group g);
 /* Every group that this rank is in.  Collective over `world`. */
 struct groups {
     struct comm of[GROUP_COUNT];
+    struct comm_counts planned[GROUP_COUNT]; /* of groups_plan's */
 };
 enum status groups_open(struct groups *g, const struct mesh *m, const struct comm *world);
 void groups_close(struct groups *g);
-/* As a single rank sees them, for planning: sizes and ranks are the mesh's, nothing can move. */
+/* As a single rank sees them, for planning: sizes and ranks are the mesh's, and what would move is
+ * counted.  They point into *g, which is not to be moved. */
 void groups_plan(struct groups *g, const struct mesh *m);

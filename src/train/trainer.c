@@ -88,7 +88,8 @@ static enum status move_copies(struct trainer *t, bool back)
         const struct piece *p = &t->pieces.all[i];
         if (!is_copied(t, p)) continue;
         struct cast what = {.n = p->count};
-        float *there = t->gradients + p->at, *here = t->copies + at;
+        float *there = t->gradients ? t->gradients + p->at : NULL;
+        float *here = t->copies ? t->copies + at : NULL;
         struct cast_io io = {back ? here : there, back ? there : here};
         TRY(cast(t->machine.ops, &what, &io, t->machine.on));
         at += p->count;
@@ -101,9 +102,10 @@ static enum status sum_copies(struct trainer *t)
 {
     struct transfer sum = {TRANSFER_all_reduce, F32, t->num_copies, .x = t->copies,
                            .work = t->copies_work};
-    if (group(t, GROUP_tp)->size == 1) return STATUS_OK;
+    const struct comm *tp = group(t, GROUP_tp);
+    if (tp->size == 1) return STATUS_OK;
     TRY(move_copies(t, false));
-    TRY(comm_run(group(t, GROUP_tp), &sum));
+    if (!t->machine.on->measuring || !tp->transport) TRY(comm_run(tp, &sum));
     TRY(move_copies(t, true));
     return STATUS_OK;
 }
@@ -343,12 +345,20 @@ static enum status rehearse(struct trainer *t)
 {
     struct queue *on = t->machine.on;
     struct micro_batch micro = micro_batch(t, 0);
+    /* One micro-batch shows what memory all of them take; a plan counts what every one moves. */
+    bool planned = !group(t, GROUP_world)->transport;
+    int num_micro = planned ? t->batch.B / micro.B : 1;
     double norm;
     enum status st = STATUS_OK;
     arena_release(&on->scratch);
     on->measuring = true;
-    TRY_OUT(model_train(&t->model, &micro, &t->step));
-    arena_reset(&t->step, 0);
+    for (int i = 0; i < num_micro; i++) {
+        t->fsdp.last = i == num_micro - 1;
+        TRY_OUT(model_train(&t->model, &micro, &t->step));
+        arena_reset(&t->step, 0);
+    }
+    TRY_OUT(fsdp_finish(&t->fsdp));
+    TRY_OUT(sum_copies(t));
     if (t->config->validation.enable) TRY_OUT(evaluator_measure(&t->evaluator, &t->step));
     TRY_OUT(gradient_norm(t, &norm));
     TRY_OUT(optim_step(&t->optim, t->machine.ops, t->gradients, 0, 1, 1, on));
