@@ -39,7 +39,8 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
                                 int tokenizer_vocab_size);
 /* Dimensions fit together.  CONFIG: which do not. */
 enum status model_shape_check(const struct model_shape *s);
-/* One of `parts` even parts of the heads, the feed-forward layer and the vocabulary. */
+/* One of `parts` even parts of the heads, the feed-forward layer and the vocabulary; where there
+ * are fewer heads of keys and values than parts, several parts have the same one. */
 struct model_shape model_shape_cut(const struct model_shape *s, int parts);
 
 /* What [activation_checkpoint] asks for; `every`: with RECOMPUTE_FULL only every Nth block is

@@ -90,13 +90,15 @@ static void add_piece(struct pieces *p, size_t *room, struct piece one)
 
 /* Elements [from, to) of the cut tensor `t` lie at `at`; where they are in the whole one. */
 static void add_run(struct pieces *p, size_t *room, int tensor, const struct tensor_place *t,
-                    const struct tensor_place *whole, int cut, size_t from, size_t to, size_t at)
+                    const struct tensor_place *whole, int cut, int cuts, size_t from, size_t to,
+                    size_t at)
 {
     const struct param *kind = &params[t->id];
     struct piece run = {.tensor = tensor, .first = from, .count = to - from, .at = at};
     bool across = kind->tp && kind->axes[1] == kind->tp;
-    if (kind->tp && !across && t->elements != whole->elements)
-        run.first += (size_t)cut * t->elements;
+    /* Fewer heads of keys and values than cuts: neighbours have the same one. */
+    size_t same = (size_t)cuts * t->elements / whole->elements;
+    if (kind->tp && !across) run.first += (size_t)cut / same * t->elements;
     if (!across || t->columns == whole->columns) {
         add_piece(p, room, run);
         return;
@@ -127,7 +129,7 @@ void pieces_init_cut(struct pieces *p, const struct layout *l, int part, int par
             if (from < begin) from = begin;
             if (to > begin + each) to = begin + each;
             if (from < to)
-                add_run(p, &room, t, place, &whole->tensors[t], cut, from - place->offset,
+                add_run(p, &room, t, place, &whole->tensors[t], cut, cuts, from - place->offset,
                         to - place->offset, u->offset / (size_t)parts + from - begin);
         }
     }

@@ -181,7 +181,8 @@ enum status recompute_resolve(const struct activation_checkpoint_config *c, enum
 struct model_shape model_shape_cut(const struct model_shape *s, int parts)
 {
     struct model_shape cut = *s;
-    BUG_IF(s->H % parts || s->G % parts || s->F % parts || s->V % parts);
-    cut.H /= parts, cut.G /= parts, cut.F /= parts, cut.V /= parts;
+    BUG_IF(s->H % parts || (s->G % parts && parts % s->G) || s->F % parts || s->V % parts);
+    cut.H /= parts, cut.F /= parts, cut.V /= parts;
+    cut.G = parts > s->G ? 1 : s->G / parts;
     return cut;
 }

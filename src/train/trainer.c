@@ -62,51 +62,26 @@ static void share_out(struct trainer *t, const struct model_shape *shape)
     fsdp_take(&t->fsdp, &t->run);
 }
 
-/* Norms' weights are on every rank of a tensor-parallel group, each of which sees other tokens. */
-static bool is_copied(const struct trainer *t, const struct piece *p)
-{
-    return !params[t->whole.tensors[p->tensor].id].tp;
-}
-
 static void take_copies(struct trainer *t)
 {
-    const struct comm *tp = group(t, GROUP_tp);
-    t->num_copies = 0, t->copies = NULL;
-    if (tp->size == 1) return;
-    for (size_t i = 0; i < t->pieces.count; i++)
-        if (is_copied(t, &t->pieces.all[i])) t->num_copies += t->pieces.all[i].count;
-    t->copies = arena_take(&t->run, t->num_copies, sizeof *t->copies);
-    t->copies_work = arena_take(
-        &t->run, transfer_work_bytes(TRANSFER_all_reduce, F32, t->num_copies, tp->size), 1);
-}
-
-/* The copied weights' gradients from their places to t->copies, or back. */
-static enum status move_copies(struct trainer *t, bool back)
-{
-    size_t at = 0;
-    for (size_t i = 0; i < t->pieces.count; i++) {
-        const struct piece *p = &t->pieces.all[i];
-        if (!is_copied(t, p)) continue;
-        struct cast what = {.n = p->count};
-        float *there = t->gradients ? t->gradients + p->at : NULL;
-        float *here = t->copies ? t->copies + at : NULL;
-        struct cast_io io = {back ? here : there, back ? there : here};
-        TRY(cast(t->machine.ops, &what, &io, t->machine.on));
-        at += p->count;
+    const struct copies all = {
+        .layout = &t->whole, .pieces = &t->pieces, .ops = t->machine.ops, .on = t->machine.on};
+    const struct comm *groups[] = {group(t, GROUP_tp), &t->same_heads};
+    for (int i = 0; i < 2; i++) {
+        t->copies[i] = all;
+        t->copies[i].group = groups[i];
+        t->copies[i].axis = i ? 'P' : 0;
+        copies_take(&t->copies[i], &t->run);
     }
-    return STATUS_OK;
 }
 
-/* Of these, every rank gets the sum. */
-static enum status sum_copies(struct trainer *t)
+/* Ranks that have the same heads of keys and values, as there are fewer of them than ranks. */
+static enum status find_same_heads(struct trainer *t, const struct model_shape *shape)
 {
-    struct transfer sum = {TRANSFER_all_reduce, F32, t->num_copies, .x = t->copies,
-                           .work = t->copies_work};
     const struct comm *tp = group(t, GROUP_tp);
-    if (tp->size == 1) return STATUS_OK;
-    TRY(move_copies(t, false));
-    if (!t->machine.on->measuring || !tp->transport) TRY(comm_run(tp, &sum));
-    TRY(move_copies(t, true));
+    int size = tp->size > shape->G ? tp->size / shape->G : 1;
+    t->same_heads = (struct comm){.rank = tp->rank % size, .size = size, .counts = tp->counts};
+    if (tp->transport) TRY(comm_split(tp, tp->rank / size, tp->rank, &t->same_heads));
     return STATUS_OK;
 }
 
@@ -124,6 +99,7 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
     const struct comm *tp = group(t, GROUP_tp);
     struct model_shape here = model_shape_cut(shape, tp->size);
     t->shape = *shape;
+    TRY(find_same_heads(t, shape));
     layout_init(&t->whole, shape, 1);
     TRY(model_init(&t->model, &here, most_T, shard->size, run));
     pieces_init_cut(&t->pieces, &t->model.layout, shard->rank, shard->size, &t->whole, tp->rank,
@@ -252,7 +228,7 @@ static enum status accumulate(struct trainer *t, struct step_result *result)
     TRY(accumulate_here(t, valid, &loss));
     begin = trace_begin(trace);
     TRY(fsdp_finish(&t->fsdp));
-    TRY(sum_copies(t));
+    for (int i = 0; i < 2; i++) TRY(copies_sum(&t->copies[i], t->gradients));
     if (group(t, GROUP_world)->size > 1) trace_end(trace, "wait for gradients", begin);
     bool rank_mean = !strcmp(t->config->training.loss_norm, "rank_mean");
     double own = rank_mean ? all->size : t->batch.valid ? valid / (double)t->batch.valid : 0;
@@ -262,16 +238,16 @@ static enum status accumulate(struct trainer *t, struct step_result *result)
     return STATUS_OK;
 }
 
-/* The norm of the whole model's gradient; what several ranks have copies of counts once. */
+/* The norm of the whole model's gradient. */
 static enum status gradient_norm(const struct trainer *t, double *norm)
 {
-    double squares = 0, copied = 0;
+    double squares = 0, copied;
     TRY(optim_grad_squares(&t->optim, t->machine.ops, t->gradients, &squares, t->machine.on));
-    if (t->copies)
-        TRY(sum_squares(t->machine.ops, &(struct sum_squares){t->num_copies},
-                        &(struct sum_squares_io){t->copies, &copied}, t->machine.on));
+    for (int i = 0; i < 2; i++) {
+        TRY(copies_squares(&t->copies[i], &copied));
+        squares -= copied;
+    }
     if (t->machine.on->measuring) return STATUS_OK;
-    if (group(t, GROUP_tp)->rank) squares -= copied;
     TRY(comm_all_reduce(group(t, GROUP_shard), REDUCE_SUM, &squares, 1));
     TRY(comm_all_reduce(group(t, GROUP_tp), REDUCE_SUM, &squares, 1));
     *norm = sqrt(squares);
@@ -358,7 +334,7 @@ static enum status rehearse(struct trainer *t)
         arena_reset(&t->step, 0);
     }
     TRY_OUT(fsdp_finish(&t->fsdp));
-    TRY_OUT(sum_copies(t));
+    for (int i = 0; i < 2; i++) TRY_OUT(copies_sum(&t->copies[i], t->gradients));
     if (t->config->validation.enable) TRY_OUT(evaluator_measure(&t->evaluator, &t->step));
     TRY_OUT(gradient_norm(t, &norm));
     TRY_OUT(optim_step(&t->optim, t->machine.ops, t->gradients, 0, 1, 1, on));

@@ -11,6 +11,7 @@
 #include "data/data.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "parallel/copies.h"
 #include "parallel/fsdp.h"
 #include "parallel/plan.h"
 #include "train/evaluation.h"
@@ -29,9 +30,8 @@ struct trainer {
     struct pieces pieces; /* of the whole model's tensors that are here */
     struct fsdp fsdp;
     float *weights, *exp_avg, *exp_avg_sq, *gradients; /* flat: this rank's pieces */
-    float *copies; /* gradients of weights that every part of a matrix has whole; or NULL */
-    size_t num_copies;
-    void *copies_work;
+    struct comm same_heads;     /* ranks with the same heads of keys and values */
+    struct copies copies[2];    /* of norms; of keys and values */
     void *compute_weights;      /* NULL in f32: the masters serve */
     void *staging;              /* for asynchronous checkpoints, or NULL */
     struct batch batch;         /* all rows of an optimizer step on this rank */

@@ -166,6 +166,8 @@ TEST(every_layout_of_ranks_trains_the_same_model)
         {"ZeRO-1 2 x TP 2", 4, {SHARD(2), TP(2), ZERO1}},
         {"DDP 2 x TP 2", 4, {COPIES(2), SHARD(1), TP(2)}},
         {"HSDP 2 x 2 x TP 2", 8, {COPIES(2), SHARD(2), TP(2)}},
+        {"TP 4, heads of keys twice", 4, {TP(4)}},
+        {"FSDP 2 x TP 4, heads twice", 8, {SHARD(2), TP(4)}},
     };
     char path[256];
     struct layout_run one;
