@@ -275,6 +275,9 @@ TEST(safetensors_are_read_in_parts_as_well)
     s.map = (struct file_map){(const unsigned char *)t.data, t.len};
     CHECK_STATUS(OK, safetensors_read_part(&s, &s.tensors[0], 1, 2, out));
     CHECK(out[0] == 2 && out[1] == 3 && out[2] == -7);
+    uint16_t brain[3] = {0, 0, 9};
+    CHECK_STATUS(OK, safetensors_read_part_bf16(&s, &s.tensors[0], 2, 2, brain));
+    CHECK(brain[0] == 0x4040 && brain[1] == 0x4080 && brain[2] == 9);
     CHECK_STATUS(OK, safetensors_read_part(&s, &s.tensors[0], 4, 0, out));
     CHECK(out[0] == 2);
     s.map = (struct file_map){0}; /* not a mapping */
