@@ -56,14 +56,15 @@ struct checkpointer_options {
     void *staging;            /* async: checkpoint_staging_bytes, borrowed until close */
     const struct comm *world; /* the ranks that save; NULL: this one alone.  A group of the
                                  checkpointer's own is made of it, so the exchange of a save under
-                                 way never mixes with what else the ranks do */
+                                 way never mixes with what else the ranks do.  Async: transfers on
+                                 that group start in the thread that writes */
 };
 
 /* Of a rank that holds these pieces. */
 size_t checkpoint_staging_bytes(const struct pieces *p);
 
 enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o);
-/* Waits for a save under way.  Returns its failure, if it failed. */
+/* Waits for a save under way.  Returns its failure, if it failed: on all ranks, the same. */
 enum status checkpointer_close(struct checkpointer *c);
 
 /* Saves step-<state->step>.  Async: returns when the state is copied (shape, layout, pieces and
@@ -71,7 +72,8 @@ enum status checkpointer_close(struct checkpointer *c);
  * previous save first, whose failure is warned about.  IO: nothing was left under the final name,
  * and an older one of that name is untouched. */
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *state);
-/* Waits for the save under way.  Returns its failure, if it failed. */
+/* Waits for the save under way, at the same point of every rank.  Returns its failure, if it
+ * failed: on all ranks, the same. */
 enum status checkpointer_wait(struct checkpointer *c);
 
 /* Newest complete checkpoint of the folder whose step is below `limit` (INT64_MAX: any): *found is

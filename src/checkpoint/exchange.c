@@ -47,21 +47,45 @@ static void print_tensors(const struct exchange *x, uint64_t *prints)
     }
 }
 
+struct holder {
+    uint64_t print;
+    int rank;
+};
+
+static int by_print(const void *a, const void *b)
+{
+    const struct holder *x = a, *y = b;
+    if (x->print != y->print) return x->print < y->print ? -1 : 1;
+    return x->rank - y->rank;
+}
+
+/* Of the ranks that hold the same of a tensor, the lowest. */
+static void choose_senders(struct exchange *x, size_t size)
+{
+    size_t n = (size_t)x->layout->num_tensors;
+    struct holder *holders = heap(size * sizeof *holders);
+    for (size_t t = 0; t < n; t++) {
+        for (size_t r = 0; r < size; r++)
+            holders[r] = (struct holder){x->prints[r * n + t], (int)r};
+        qsort(holders, size, sizeof *holders, by_print);
+        for (size_t r = 0; r < size; r++) {
+            bool first = r == 0 || holders[r - 1].print != holders[r].print;
+            x->sends[(size_t)holders[r].rank * n + t] = first && holders[r].print;
+        }
+    }
+    free(holders);
+}
+
 static enum status gather_prints(struct exchange *x)
 {
-    int size = common_size(x->ranks), rank = common_rank(x->ranks);
-    size_t n = (size_t)x->layout->num_tensors;
-    x->prints = heap((size_t)size * n * sizeof *x->prints);
-    x->sends = heap((size_t)size * n * sizeof *x->sends);
-    print_tensors(x, x->prints + (size_t)rank * n);
+    size_t size = (size_t)common_size(x->ranks), n = (size_t)x->layout->num_tensors;
+    x->prints = heap(size * n * sizeof *x->prints);
+    x->sends = heap(size * n * sizeof *x->sends);
+    print_tensors(x, x->prints + (size_t)common_rank(x->ranks) * n);
     struct transfer all = {
         .kind = TRANSFER_all_gather, .dtype = F32, .count = 2 * n, .x = x->prints};
     if (size > 1) TRY(comm_run(x->ranks, &all));
-    for (size_t i = 0; i < (size_t)size * n; i++) {
-        size_t lower = i % n;
-        while (lower < i && x->prints[lower] != x->prints[i]) lower += n;
-        x->sends[i] = x->prints[i] && lower == i;
-    }
+    choose_senders(x, size);
     return STATUS_OK;
 }
 

@@ -279,3 +279,49 @@ TEST(a_file_is_sealed_only_once)
     sealed_abandon(&f);
     manifest_release(&m);
 }
+
+/* What one writer does from first byte to last, two do in whole chunks, in any order. */
+TEST(a_file_written_in_chunks_by_several_has_the_manifest_of_one_written_at_once)
+{
+    const char *once = test_folder(), *shared = test_folder();
+    struct manifest a = {.folder = once, .step = 4}, b = {.folder = shared, .step = 4}, other = b;
+    struct sealed_file first, second;
+    char *bytes = noise(LARGE, 1);
+    CHECK_STATUS(IO, sealed_join(&first, &b, "large"));
+    sealed_abandon(&first);
+    CHECK_STATUS(OK, sealed_put(&a, "large", bytes, LARGE));
+    CHECK_STATUS(OK, sealed_open(&first, &b, "large"));
+    CHECK_STATUS(OK, sealed_join(&second, &other, "large"));
+    sealed_set_size(&first, LARGE);
+    sealed_set_size(&second, LARGE);
+    uint64_t at = 2 * MANIFEST_CHUNK;
+    CHECK_STATUS(OK, sealed_write_at(&second, bytes + at, LARGE - at, at));
+    CHECK_STATUS(OK, sealed_write_at(&first, bytes, at, 0));
+    CHECK_STATUS(OK, sealed_sync(&second));
+    CHECK(first.num_sums == 4 && !first.sums[2] && !second.sums[1] && second.sums[3]);
+    for (size_t i = 2; i < 4; i++) first.sums[i] = second.sums[i];
+    CHECK_STATUS(OK, sealed_close(&first));
+    sealed_abandon(&second);
+    CHECK(!strcmp(a.files.data, b.files.data));
+    CHECK_STATUS(OK, manifest_finish(&b));
+    CHECK_STATUS(OK, manifest_verify(shared, NULL));
+    manifest_release(&a), manifest_release(&b), manifest_release(&other);
+    free(bytes);
+}
+
+TEST(every_chunk_is_in_one_of_the_parts_that_are_verified)
+{
+    const char *folder = sealed_folder(1), *path = test_path(folder, "large");
+    for (int parts = 1; parts <= 9; parts++) {
+        for (int part = 0; part < parts; part++)
+            CHECK_STATUS(OK, manifest_verify_part(folder, part, parts));
+        for (int chunk = 0; chunk < 4; chunk++) {
+            int found = 0;
+            flip(path, (uint64_t)chunk * MANIFEST_CHUNK + 99, 4);
+            for (int part = 0; part < parts; part++)
+                found += manifest_verify_part(folder, part, parts) == STATUS_DATA;
+            flip(path, (uint64_t)chunk * MANIFEST_CHUNK + 99, 4);
+            CHECK(found == 1);
+        }
+    }
+}

@@ -87,3 +87,31 @@ TEST(an_index_that_does_not_tell_the_truth_is_refused)
     CHECK_STATUS(DATA, model_files_open(&m, with_index("{\"weight_map\": {\"a\": "
                                                        "\"model.safetensors.index.json\"}}")));
 }
+
+TEST(a_tensor_is_read_run_by_run_in_either_type)
+{
+    struct saved s;
+    struct model_files m;
+    struct tensor_reader r;
+    float got[7];
+    bf16 half[7];
+    saved_open(&s, false);
+    const char *step = test_path(saved_folder(&s, STEPS(1)), "step-1");
+    const struct tensor_place *t = &s.layout.tensors[0];
+    CHECK_STATUS(OK, model_files_open(&m, step));
+    CHECK_STATUS(DATA, tensor_reader_open(&r, &m, t, "none"));
+    CHECK_MESSAGE("the tensor none is missing");
+    CHECK_STATUS(DATA, tensor_reader_open(&r, &m, t, "model.norm.weight"));
+    CHECK_MESSAGE("tensor model.norm.weight is [16, 1], the model's is [37, 16]");
+    CHECK_STATUS(OK, tensor_reader_open(&r, &m, t, "model.embed_tokens.weight"));
+    for (size_t first = t->elements - 7; first > 7; first -= 5) {
+        CHECK_STATUS(OK, tensor_reader_read(&r, first, 7, F32, got));
+        CHECK_STATUS(OK, tensor_reader_read(&r, first, 7, BF16, half));
+        CHECK(!memcmp(got, s.weights + t->offset + first, sizeof got));
+        for (int i = 0; i < 7; i++) CHECK(half[i] == bf16_from_f32(got[i]));
+        if (first % 2) tensor_reader_close(&r);
+    }
+    tensor_reader_close(&r);
+    model_files_close(&m);
+    saved_close(&s);
+}
