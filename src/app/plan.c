@@ -13,6 +13,7 @@
 
 struct planning {
     const struct config *config;
+    int ranks;
     struct machine machine;
     struct tokenizer *tokenizer;
     struct model_shape shape;
@@ -77,6 +78,14 @@ out:
     return st;
 }
 
+/* Of all ranks. */
+static double tokens_of_step(const struct planning *p)
+{
+    const struct mesh *m = &p->machine.mesh;
+    return (double)trainer_rows(p->config, m) * trainer_readers(m) *
+           (double)p->config->training.seq_len;
+}
+
 static enum status plan(struct planning *p)
 {
     const struct config *c = p->config;
@@ -84,9 +93,13 @@ static enum status plan(struct planning *p)
     struct layout layout;
     double rate;
     TRY(machine_open(&p->machine, &c->device));
+    groups_close(&p->machine.groups);
+    TRY(mesh_resolve(&p->machine.mesh, &c->parallelism, 0, p->ranks));
+    groups_plan(&p->machine.groups, &p->machine.mesh);
     if (path[0]) TRY(tokenizer_open(&p->tokenizer, path, &c->tokenizer));
     TRY(model_shape_resolve(&p->shape, &c->model,
                             p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
+    TRY(config_fit(c, &p->shape, &p->machine.mesh));
     TRY(trainer_plan(c, &p->shape, &p->machine, &p->memory));
     TRY(measured_rate(p, &rate));
     p->memory.bytes[MEMORY_program] = (size_t)memory_resident_bytes();
@@ -96,9 +109,31 @@ static enum status plan(struct planning *p)
     p->checkpoint_bytes = (size_t)layout.parameters * 3 * sizeof(float);
     layout_release(&layout);
     p->flops_per_token = model_flops_per_token(&p->shape, (int)c->training.seq_len);
-    double tokens = (double)trainer_rows(c, &p->machine.mesh) * (double)c->training.seq_len;
-    p->step_seconds = p->flops_per_token * tokens / rate;
+    p->step_seconds = p->flops_per_token * tokens_of_step(p) / p->ranks / rate;
     return STATUS_OK;
+}
+
+/* Calls `each` for what a rank receives in a step, group by group. */
+static void each_traffic(const struct planning *p,
+                         void (*each)(struct text *t, const char *group, const char *kind, int size,
+                                      uint64_t calls, uint64_t bytes),
+                         struct text *t)
+{
+    for (enum group g = 0; g < GROUP_COUNT; g++)
+        for (enum transfer_kind k = 0; k < TRANSFER_COUNT; k++) {
+            const struct comm *c = &p->machine.groups.of[g];
+            uint64_t calls = c->counts->calls[k];
+            if (calls && c->size > 1)
+                each(t, group_name(g), transfer_name(k), c->size, calls, c->counts->bytes[k]);
+        }
+}
+
+static void add_traffic(struct text *t, const char *group, const char *kind, int size,
+                        uint64_t calls, uint64_t bytes)
+{
+    text_addf(t, "%s{\"group\": \"%s\", \"ranks\": %d, \"collective\": \"%s\", \"calls\": %llu, ",
+              t->data[t->len - 1] == '[' ? "" : ", ", group, size, kind, (unsigned long long)calls);
+    text_addf(t, "\"bytes\": %llu}", (unsigned long long)bytes);
 }
 
 static void print_json(const struct planning *p)
@@ -106,30 +141,52 @@ static void print_json(const struct planning *p)
     struct text t = {0};
     text_addf(&t,
               "{\"parameters\": %lld, \"flops_per_token\": %.0f, \"step_seconds\": %.6g, "
-              "\"checkpoint_bytes\": %zu, \"ranks\": [{\"rank\": 0, \"memory_bytes\": {",
+              "\"checkpoint_bytes\": %zu, \"traffic\": [",
               (long long)p->parameters, p->flops_per_token, p->step_seconds, p->checkpoint_bytes);
-    for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
-        text_addf(&t, "%s\"%s\": %zu", i ? ", " : "", memory_name(i), p->memory.bytes[i]);
-    text_addf(&t, "}, \"total\": %zu}]}", memory_total(&p->memory));
-    printf("%s\n", t.data);
+    each_traffic(p, add_traffic, &t);
+    text_adds(&t, "], \"ranks\": [");
+    for (int rank = 0; rank < p->ranks; rank++) { /* all of them hold alike */
+        text_addf(&t, "%s{\"rank\": %d, \"memory_bytes\": {", rank ? ", " : "", rank);
+        for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
+            text_addf(&t, "%s\"%s\": %zu", i ? ", " : "", memory_name(i), p->memory.bytes[i]);
+        text_addf(&t, "}, \"total\": %zu}", memory_total(&p->memory));
+    }
+    printf("%s]}\n", t.data);
     text_release(&t);
+}
+
+static void add_traffic_line(struct text *t, const char *group, const char *kind, int size,
+                             uint64_t calls, uint64_t bytes)
+{
+    text_addf(t, "  %9.3f GiB  %-15s %llu x over %d ranks (%s)\n", (double)bytes / (1 << 30), kind,
+              (unsigned long long)calls, size, group);
+}
+
+static void print_mesh(const struct planning *p)
+{
+    if (p->ranks == 1) return;
+    printf("ranks         %d:", p->ranks);
+    for (enum axis a = 0; a < AXIS_COUNT; a++)
+        if (p->machine.mesh.degree[a] > 1)
+            printf(" %s %d", axis_name(a), p->machine.mesh.degree[a]);
+    printf("\n");
 }
 
 static void print_table(const struct planning *p)
 {
     const struct training_config *c = &p->config->training;
     double gib = 1 << 30, total = (double)memory_total(&p->memory);
-    double have = (double)memory_total_bytes();
+    double have = (double)memory_total_bytes(), tokens = tokens_of_step(p);
+    struct text traffic = {0};
     printf("model         %lld parameters: %d blocks, width %d, %d heads over %d, feed-forward %d, "
            "vocabulary %d%s\n",
            (long long)p->parameters, p->shape.L, p->shape.D, p->shape.H, p->shape.G, p->shape.F,
            p->shape.V, p->shape.tied ? ", tied" : "");
-    printf("step          %d rows of %lld tokens, %.4g TFLOP, about %.3g s here (at the speed of "
-           "one measured product)\n",
-           trainer_rows(p->config, &p->machine.mesh), (long long)c->seq_len,
-           p->flops_per_token * trainer_rows(p->config, &p->machine.mesh) * (double)c->seq_len /
-               1e12,
-           p->step_seconds);
+    print_mesh(p);
+    printf("step          %.0f rows of %lld tokens, %.4g TFLOP, about %.3g s here (at the speed of "
+           "one measured product%s)\n",
+           tokens / (double)c->seq_len, (long long)c->seq_len, p->flops_per_token * tokens / 1e12,
+           p->step_seconds, p->ranks > 1 ? " on each rank; what moves is not counted" : "");
     printf("checkpoint    %.3f GiB\nmemory of a rank:\n", (double)p->checkpoint_bytes / gib);
     for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
         if (p->memory.bytes[i])
@@ -137,6 +194,9 @@ static void print_table(const struct planning *p)
                    memory_text(i));
     printf("  %9.3f GiB  total, %.1f%% of the %.2f GiB here\n", total / gib, 100 * total / have,
            have / gib);
+    each_traffic(p, add_traffic_line, &traffic);
+    if (traffic.len) printf("received by a rank in a step:\n%s", traffic.data);
+    text_release(&traffic);
 }
 
 enum status command_plan(int argc, char **argv)
@@ -164,8 +224,7 @@ enum status command_plan(int argc, char **argv)
     enum status st = STATUS_OK;
     TRY_OUT(config_load(&c, a.words[0], a.settings, a.num_settings));
     TRY_OUT(config_check(&c, (int)ranks));
-    if (ranks > 1)
-        FAIL_OUT(UNSUPPORTED, "--ranks %lld: this build computes on one rank", (long long)ranks);
+    p.ranks = (int)ranks;
     TRY_OUT(plan(&p));
     if (json)
         print_json(&p);

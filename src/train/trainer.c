@@ -359,6 +359,10 @@ static enum status measure(struct trainer *t, const struct config *c,
 {
     *t = (struct trainer){.config = c, .machine = *machine};
     *plan = (struct memory_plan){0};
+    for (enum axis a = 0; a < AXIS_COUNT; a++)
+        if ((a == AXIS_pp || a == AXIS_cp) && machine->mesh.degree[a] > 1)
+            FAIL(UNSUPPORTED, "parallelism: %s ranks %d: this version trains on 1", axis_name(a),
+                 machine->mesh.degree[a]);
     TRY(take_buffers(t, shape, plan));
     TRY(connect(t));
     TRY(rehearse(t));
