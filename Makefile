@@ -24,16 +24,29 @@ SETS       := generic
 endif
 SET_amx_emulated := -DTILES_EMULATED
 
-DEFINES := -D_GNU_SOURCE -DLLAMERO_VERSION=\"$(VERSION)\"
+# MPI is found, not required: MPI=0 leaves it out, MPICC=mpicc.mpich takes another one.  Only
+# src/comms/mpi is compiled with its flags; its headers are not ours to warn about.
+MPICC   ?= mpicc
+ifneq ($(MPI),0)
+MPI_SHOW := $(shell $(MPICC) -show 2>/dev/null || pkg-config --cflags --libs ompi-c 2>/dev/null \
+              || pkg-config --cflags --libs mpich 2>/dev/null)
+endif
+MPI_LIBS := $(filter -L% -l% -Wl%,$(MPI_SHOW))
+MPI_CFLAGS := $(patsubst -I%,-isystem %,$(filter -I%,$(MPI_SHOW)))
+HAS_MPI := $(if $(MPI_LIBS),1,0)
+
+DEFINES := -DLLAMERO_MPI=$(HAS_MPI) -D_GNU_SOURCE -DLLAMERO_VERSION=\"$(VERSION)\"
 CFLAGS   = -std=c17 $(OPT) $(ARCH) $(MATH) $(WARN) $(HARDEN) $(OPENMP) $(DEFINES) $(EXTRA)
-COMPILE  = $(CC) $(CFLAGS) -Isrc -MMD -MP
+COMPILE  = $(CC) $(CFLAGS) -Isrc $(OWN) -MMD -MP
 LDFLAGS := -pie -Wl,-z,relro,-z,now
 LINK     = $(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBS)
-LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lm -lpthread
+LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lm -lpthread $(MPI_LIBS)
 
 KERNELS := $(sort $(wildcard src/backends/cpu/kernels/*.c))
-SOURCES := $(sort $(shell find src -name '*.c'))
-TESTS   := $(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*' ! -path '*/preload/*'))
+ABSENT  := $(if $(MPI_LIBS),,src/comms/mpi/% tests/comms/mpi/%)
+SOURCES := $(filter-out $(ABSENT),$(sort $(shell find src -name '*.c')))
+TESTS   := $(filter-out $(ABSENT),$(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*' \
+                                             ! -path '*/preload/*')))
 PRELOAD := $(wildcard tests/system/preload/*.c)
 FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 BENCH   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
@@ -88,6 +101,8 @@ $(B)/%.o: %.c $(B)/flags
 	$(call say,cc)
 	$(Q)$(COMPILE) -c -o $@ $<
 
+$(B)/src/comms/mpi/%.o: private OWN := $(MPI_CFLAGS)
+
 define compile_kernels
 $(B)/src/backends/cpu/kernels/%.$(1).o: src/backends/cpu/kernels/%.c $(B)/flags
 	@mkdir -p $$(@D)
@@ -100,12 +115,13 @@ $(foreach set,$(SETS) amx_emulated,$(eval $(call compile_kernels,$(set))))
 # source file that went away links anew.
 stamp = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
 $(B)/flags: FORCE
-	$(call stamp,$(COMPILE) $(foreach set,$(SETS),$(SET_$(set))))
+	$(call stamp,$(COMPILE) $(MPI_CFLAGS) $(foreach set,$(SETS),$(SET_$(set))))
 $(B)/list: FORCE
 	$(call stamp,$(SOURCES) $(TESTS) $(LDFLAGS) $(LIBS))
 
 test: $(B)/llamero $(B)/tests/run $(COUNTER) ## run the tests; T=word: those of that name
-	@OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero LLAMERO_PRELOAD=$(COUNTER) $(B)/tests/run $(T)
+	@OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero LLAMERO_PRELOAD=$(COUNTER) \
+	LLAMERO_MPIRUN=$(MPICC:mpicc%=mpirun%) $(B)/tests/run $(T)
 
 check: test lint ## test and lint
 
@@ -151,6 +167,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while read -r target says; do \
 	    printf '  %-9s %s\n' "$$target" "$$says"; done
 	@echo 'B=$(B) CC=$(CC) ARCH="$(ARCH)" OPT="$(OPT)" EXTRA= T= DATA= RUNS= V= PREFIX= DESTDIR='
+	@echo 'MPI=$(HAS_MPI) MPICC=$(MPICC)'
 
 -include $(OBJECTS:.o=.d) $(EMULATED:.o=.d) $(TESTS:%.c=$(B)/%.d)
 -include $(FUZZ:%=$(B)/tests/fuzz/%.d) $(BENCH:%=$(B)/bench/%.d)

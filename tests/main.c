@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "base/file.h"
+#include "comm/launched.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -97,6 +98,7 @@ int test_llamero(struct text *out, struct text *err, const char *const *argument
 int main(int argc, char **argv)
 {
     size_t chosen = 0;
+    if (argc == 3 && !strcmp(argv[1], "--ranks")) return launched_main(argv[2]);
     for (size_t i = 0; i < num_tests; i++)
         if (argc < 2 || strstr(tests[i].name, argv[1]) || strstr(files[i], argv[1]))
             tests[chosen++] = tests[i];

@@ -4,13 +4,23 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/peak.h"
 #include "base/thread.h"
+#include "comms/launch/launch.h"
 #include "comms/self/self.h"
+#include "parallel/cores.h"
 
 enum status machine_alone(struct machine *m)
 {
-    struct comm self = comm_self();
+    m->world = comm_self();
     m->mesh = mesh_alone();
-    TRY(groups_open(&m->groups, &m->mesh, &self));
+    TRY(groups_open(&m->groups, &m->mesh, &m->world));
+    return STATUS_OK;
+}
+
+static enum status open_device(struct machine *m, const struct device_config *c, int cores)
+{
+    TRY(cpu_ops_find(c->cpu, &m->ops));
+    TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : cores, 0));
+    cpu_queue_pin(m->on);
     return STATUS_OK;
 }
 
@@ -18,18 +28,32 @@ enum status machine_open(struct machine *m, const struct device_config *c)
 {
     *m = (struct machine){0};
     TRY(machine_alone(m));
-    TRY(cpu_ops_find(c->cpu, &m->ops));
-    TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : thread_cores(), 0));
-    cpu_queue_pin(m->on);
+    TRY(open_device(m, c, thread_cores()));
     return STATUS_OK;
 }
 
-void machine_close(struct machine *m)
+enum status machine_open_ranks(struct machine *m, const struct device_config *c,
+                               const struct parallelism_config *p)
+{
+    int cores;
+    *m = (struct machine){0};
+    TRY(launch_open(&m->world));
+    TRY(mesh_resolve(&m->mesh, p, m->world.rank, m->world.size));
+    TRY(groups_open(&m->groups, &m->mesh, &m->world));
+    TRY(cores_share(&m->world, &cores));
+    TRY(open_device(m, c, cores));
+    return STATUS_OK;
+}
+
+void machine_close_ranks(struct machine *m, enum status how)
 {
     if (m->on) cpu_queue_close(m->on);
     groups_close(&m->groups);
+    launch_close(&m->world, how);
     *m = (struct machine){0};
 }
+
+void machine_close(struct machine *m) { machine_close_ranks(m, STATUS_OK); }
 
 void machine_measure_peak(struct machine *m, enum dtype dtype)
 {

@@ -2,14 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "parallel/parallel_config.h"
 #include "tensor/device_config.h"
 #include "tensor/dtype.h"
 #include "train/machine.h"
 
 /* UNSUPPORTED: this build has no such device. */
 enum status machine_open(struct machine *m, const struct device_config *c);
+/* The same on every rank that was started together, with the mesh and groups of `p`.  Collective.
+ * CONFIG: the mesh has another number of ranks.  UNSUPPORTED, COMM: see launch_open. */
+enum status machine_open_ranks(struct machine *m, const struct device_config *c,
+                               const struct parallelism_config *p);
 /* The mesh and groups of one rank, for a machine in the making. */
 enum status machine_alone(struct machine *m);
+/* `how` the run ended: where that is a failure, nothing is waited for, and main ends all ranks. */
+void machine_close_ranks(struct machine *m, enum status how);
 void machine_close(struct machine *m);
 /* Measures what the device can do in a burst of about 50 ms, for MFU. */
 void machine_measure_peak(struct machine *m, enum dtype dtype);

@@ -3,6 +3,7 @@
 #include "app/app.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "comms/launch/launch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,5 +69,6 @@ int main(int argc, char **argv)
         log_line(LOG_ERROR, "%s", status_message());
     /* The way the failure took helps developers and confuses users: it is there when asked for. */
     if (st && getenv("LLAMERO_TRACE")) fprintf(stderr, "%s", status_stack());
+    if (st && st != STATUS_REQUEUE) launch_abort(status_exit_code(st)); /* others may wait */
     return status_exit_code(st);
 }

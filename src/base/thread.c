@@ -23,6 +23,13 @@ int thread_cores(void)
     return num_given ? num_given : online > 0 ? (int)online : 1;
 }
 
+void thread_core_set(unsigned char set[THREAD_CORE_BYTES])
+{
+    memset(set, 0, THREAD_CORE_BYTES);
+    for (unsigned core = 0; num_given && core < 8 * THREAD_CORE_BYTES && core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &given)) set[core / 8] |= (unsigned char)(1u << core % 8);
+}
+
 void thread_pin(int n)
 {
     if (!num_given) return;

@@ -11,6 +11,9 @@
 
 /* Cores that the process was started with: all, or what a cpuset or a launcher left it. */
 int thread_cores(void);
+/* The same as a set: bit n % 8 of byte n / 8 is core n of the host.  Empty: there are too many. */
+enum { THREAD_CORE_BYTES = 128 };
+void thread_core_set(unsigned char set[THREAD_CORE_BYTES]);
 /* The calling thread stays on core n of those, counted from 0; n < 0: it may use them all again. */
 void thread_pin(int n);
 /* A thread beside those that compute.  IO: the system gives none. */

@@ -10,6 +10,7 @@ struct machine {
     const struct ops *ops;
     struct queue *on;
     struct mesh mesh;
+    struct comm world; /* every rank, in the order they were started in */
     struct groups groups;
     double peak_flops; /* of one rank, per second, in the computing dtype; 0: unknown */
 };

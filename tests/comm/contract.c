@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/contract.h"
+
+#include "base/text.h"
+#include "comm/ranks.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Element i of what rank r contributes: sums of few of them show in which order they were added. */
+static float value(int r, size_t i) { return sinf((float)(r * 1009 + (int)i * 31 + 1)) * 3; }
+
+static void *filled(enum dtype dtype, int r, size_t first, size_t n)
+{
+    float *x = heap((n + 1) * sizeof *x);
+    for (size_t i = 0; i < n; i++)
+        if (dtype == F32)
+            x[i] = value(r, first + i);
+        else
+            ((bf16 *)x)[i] = bf16_from_f32(value(r, first + i));
+    return x;
+}
+
+static double get(enum dtype dtype, const void *x, size_t i)
+{
+    return dtype == F32 ? (double)((const float *)x)[i] : (double)bf16_to_f32(((const bf16 *)x)[i]);
+}
+
+struct sizes {
+    enum dtype dtype;
+    size_t count;
+};
+
+static enum status gathers(const struct comm *c, const struct sizes *s)
+{
+    size_t bytes = s->count * dtype_bytes(s->dtype);
+    char *x = heap((size_t)c->size * bytes + 1);
+    void *mine = filled(s->dtype, c->rank, 0, s->count);
+    memcpy(x + (size_t)c->rank * bytes, mine, bytes);
+    TRY(comm_run(c, &(struct transfer){TRANSFER_all_gather, s->dtype, s->count, .x = x}));
+    for (int r = 0; r < c->size; r++) {
+        void *theirs = filled(s->dtype, r, 0, s->count);
+        RANK_CHECK(!memcmp(x + (size_t)r * bytes, theirs, bytes));
+        free(theirs);
+    }
+    free(mine), free(x);
+    return STATUS_OK;
+}
+
+static enum status sums_parts(const struct comm *c, const struct sizes *s)
+{
+    size_t size = (size_t)c->size, first = (size_t)c->rank * s->count;
+    void *x = filled(s->dtype, c->rank, 0, size * s->count);
+    void *own = filled(s->dtype, 0, 0, s->count);
+    struct transfer t = {TRANSFER_reduce_scatter, s->dtype, s->count, .x = x, .own = own};
+    t.work = heap(transfer_work_bytes(t.kind, s->dtype, s->count, c->size) + 1);
+    TRY(comm_run(c, &t));
+    for (size_t i = 0; i < s->count; i++) {
+        double want = 0;
+        for (int r = 0; r < c->size; r++) {
+            void *theirs = filled(s->dtype, r, first + i, 1);
+            want += get(s->dtype, theirs, 0);
+            free(theirs);
+        }
+        RANK_CHECK(fabs(get(s->dtype, own, i) - want) < (s->dtype == F32 ? 1e-5 : 0.06));
+    }
+    free(t.work), free(own), free(x);
+    return STATUS_OK;
+}
+
+static enum status sums_all(const struct comm *c, const struct sizes *s)
+{
+    void *x = filled(s->dtype, c->rank, 0, s->count);
+    struct transfer t = {TRANSFER_all_reduce, s->dtype, s->count, .x = x};
+    t.work = heap(transfer_work_bytes(t.kind, s->dtype, s->count, c->size) + 1);
+    TRY(comm_run(c, &t));
+    for (size_t i = 0; i < s->count; i++) {
+        double want = 0;
+        for (int r = 0; r < c->size; r++) {
+            void *theirs = filled(s->dtype, r, i, 1);
+            want += get(s->dtype, theirs, 0);
+            free(theirs);
+        }
+        RANK_CHECK(fabs(get(s->dtype, x, i) - want) < (s->dtype == F32 ? 1e-5 : 0.06));
+    }
+    free(t.work), free(x);
+    return STATUS_OK;
+}
+
+static enum status broadcasts(const struct comm *c, const struct sizes *s)
+{
+    for (int root = 0; root < c->size; root++) {
+        void *x = filled(s->dtype, c->rank, 0, s->count),
+             *want = filled(s->dtype, root, 0, s->count);
+        TRY(comm_run(
+            c, &(struct transfer){TRANSFER_broadcast, s->dtype, s->count, .x = x, .peer = root}));
+        RANK_CHECK(!memcmp(x, want, s->count * dtype_bytes(s->dtype)));
+        free(x), free(want);
+    }
+    return STATUS_OK;
+}
+
+/* Everybody to the next, with another message overtaking it by its tag. */
+static enum status passes_on(const struct comm *c, const struct sizes *s)
+{
+    if (c->size == 1) return STATUS_OK;
+    int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;
+    void *x = filled(s->dtype, c->rank, 0, s->count), *want = filled(s->dtype, before, 0, s->count);
+    void *got = heap(s->count * sizeof(float) + 1);
+    float told = (float)c->rank, heard = -1;
+    struct transfer out = {TRANSFER_send, s->dtype, s->count, .x = x, .peer = next, .tag = 1};
+    struct transfer also = {TRANSFER_send, F32, 1, .x = &told, .peer = next, .tag = 2};
+    TRY(comm_start(c, &out));
+    TRY(comm_start(c, &also));
+    TRY(comm_run(
+        c, &(struct transfer){TRANSFER_receive, F32, 1, .x = &heard, .peer = before, .tag = 2}));
+    TRY(comm_run(c, &(struct transfer){TRANSFER_receive, s->dtype, s->count, .x = got,
+                                       .peer = before, .tag = 1}));
+    TRY(comm_wait(&also));
+    TRY(comm_wait(&out));
+    RANK_CHECK(heard == (float)before);
+    RANK_CHECK(!memcmp(got, want, s->count * dtype_bytes(s->dtype)));
+    free(x), free(want), free(got);
+    return STATUS_OK;
+}
+
+static enum status with_every_size(const struct comm *c,
+                                   enum status (*body)(const struct comm *c, const struct sizes *s))
+{
+    for (enum dtype dtype = 0; dtype < DTYPE_COUNT; dtype++)
+        for (size_t count = 0; count <= 1200; count = count * 3 + 1)
+            TRY(body(c, &(struct sizes){dtype, count}));
+    return STATUS_OK;
+}
+
+#define WITH_EVERY_SIZE(name, body)                                                                \
+    enum status contract_##name(const struct comm *c, void *context)                               \
+    {                                                                                              \
+        (void)context;                                                                             \
+        TRY(with_every_size(c, body));                                                             \
+        return STATUS_OK;                                                                          \
+    }
+WITH_EVERY_SIZE(gathers_every_ranks_part, gathers)
+WITH_EVERY_SIZE(sums_each_ranks_part, sums_parts)
+WITH_EVERY_SIZE(sums_over_all_ranks, sums_all)
+WITH_EVERY_SIZE(broadcasts_from_any_root, broadcasts)
+WITH_EVERY_SIZE(sends_and_receives_by_tag, passes_on)
+
+/* Two pairs, and then the pairs' sums, against all four at once. */
+enum status contract_sums_have_the_same_bits_however_neighbours_are_grouped(const struct comm *c,
+                                                                            void *context)
+{
+    enum { N = 999 };
+    struct comm pair, across;
+    float *flat = filled(F32, c->rank, 0, N), *nested = filled(F32, c->rank, 0, N), work[4 * N];
+    (void)context;
+    TRY(comm_split(c, c->rank / 2, c->rank, &pair));
+    TRY(comm_split(c, c->rank % 2, c->rank, &across));
+    RANK_CHECK(pair.size == 2 && pair.rank == c->rank % 2);
+    RANK_CHECK(across.size == 2 && across.rank == c->rank / 2);
+    TRY(comm_run(c, &(struct transfer){TRANSFER_all_reduce, F32, N, .x = flat, .work = work}));
+    TRY(comm_run(&pair,
+                 &(struct transfer){TRANSFER_all_reduce, F32, N, .x = nested, .work = work}));
+    TRY(comm_run(&across,
+                 &(struct transfer){TRANSFER_all_reduce, F32, N, .x = nested, .work = work}));
+    RANK_CHECK(!memcmp(flat, nested, N * sizeof *flat));
+    comm_release(&pair), comm_release(&across);
+    free(flat), free(nested);
+    return STATUS_OK;
+}
+
+enum status contract_counts_the_bytes_each_rank_receives(const struct comm *c, void *context)
+{
+    float x[40] = {0}, work[40];
+    (void)context;
+    TRY(comm_run(c, &(struct transfer){TRANSFER_all_gather, F32, 10, .x = x}));
+    TRY(comm_run(
+        c, &(struct transfer){TRANSFER_reduce_scatter, BF16, 10, .x = x, .own = x, .work = work}));
+    RANK_CHECK(c->counts->calls[TRANSFER_all_gather] == 1);
+    RANK_CHECK(c->counts->bytes[TRANSFER_all_gather] == 3 * 10 * 4);
+    RANK_CHECK(c->counts->bytes[TRANSFER_reduce_scatter] == 3 * 10 * 2);
+    return STATUS_OK;
+}
+
+enum status contract_sums_and_takes_the_maximum_over_ranks(const struct comm *c, void *context)
+{
+    double values[2] = {c->rank, 10}, most = c->rank == 1 ? 9 : 4;
+    (void)context;
+    TRY(comm_all_reduce(c, REDUCE_SUM, values, 2));
+    RANK_CHECK(values[0] == 3 && values[1] == 30);
+    TRY(comm_all_reduce(c, REDUCE_MAX, &most, 1));
+    RANK_CHECK(most == 9);
+    return STATUS_OK;
+}
+
+enum status contract_maximum_does_not_hide_a_nan(const struct comm *c, void *context)
+{
+    for (int bad = 0; bad < c->size; bad++) {
+        double most = c->rank == bad ? (double)NAN : 4;
+        (void)context;
+        TRY(comm_all_reduce(c, REDUCE_MAX, &most, 1));
+        RANK_CHECK(isnan(most));
+    }
+    return STATUS_OK;
+}
+
+/* Ranks 2 and 3 fail; what each rank is told. */
+enum status contract_tells_every_rank_which_rank_failed_first_and_how(const struct comm *c,
+                                                                      void *context)
+{
+    TRY(comm_agree(c, STATUS_OK));
+    for (int kind = 1; kind < STATUS_COUNT; kind++) {
+        enum status mine = STATUS_OK, told;
+        if (c->rank == 2) mine = status_fail((enum status)kind, "x.c", 1, "the seventh row is bad");
+        if (c->rank == 3) mine = status_fail(STATUS_DEVICE, "x.c", 1, "this one too");
+        told = comm_agree(c, mine);
+        const char *want = "rank 2 failed: ";
+        if (c->rank == 2) want = "the seventh row is bad";
+        if (c->rank == 3) want = "this one too";
+        RANK_CHECK(told == (c->rank == 3 ? STATUS_DEVICE : (enum status)kind));
+        RANK_CHECK(strstr(status_message(), want) != NULL);
+    }
+    (void)context;
+    return STATUS_OK;
+}
+
+/* A whole number, which sums of few of them keep as it is. */
+static float whole(int r, size_t i) { return (float)(r + 1) * (float)(i % 1000); }
+
+static float *filled_with_whole(int r, size_t count)
+{
+    float *x = heap(count * sizeof *x);
+    for (size_t i = 0; i < count; i++) x[i] = whole(r, i);
+    return x;
+}
+
+/* What is summed in more than one piece, the last of them a short one. */
+enum status contract_sums_more_than_a_piece(const struct comm *c, void *context)
+{
+    size_t size = (size_t)c->size, count = 2 * transfer_piece(SIZE_MAX, c->size) + 5;
+    float times = (float)(c->size * (c->size + 1) / 2);
+    float *x = filled_with_whole(c->rank, size * count);
+    struct transfer t = {TRANSFER_reduce_scatter, F32, count, .x = x, .own = x};
+    (void)context;
+    t.own = x + (size_t)c->rank * count;
+    t.work = heap(transfer_work_bytes(t.kind, F32, count, c->size));
+    TRY(comm_run(c, &t));
+    for (size_t i = 0; i < count; i++) {
+        size_t at = (size_t)c->rank * count + i;
+        RANK_CHECK(x[at] == times * whole(0, at));
+    }
+    for (size_t i = 0; i < size * count; i++) x[i] = whole(c->rank, i);
+    t = (struct transfer){TRANSFER_all_reduce, F32, size * count - 3, .x = x, .work = t.work};
+    TRY(comm_run(c, &t));
+    for (size_t i = 0; i < size * count - 3; i++) RANK_CHECK(x[i] == times * whole(0, i));
+    for (size_t i = size * count - 3; i < size * count; i++) RANK_CHECK(x[i] == whole(c->rank, i));
+    free(t.work), free(x);
+    return STATUS_OK;
+}
+
+/* All kinds at once, many times over, waited for in another order than they were started. */
+enum status contract_many_transfers_are_under_way_at_once(const struct comm *c, void *context)
+{
+    enum { ROUNDS = 100, N = 257 };
+    size_t size = (size_t)c->size;
+    int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;
+    float sum = (float)(c->size * (c->size + 1) / 2);
+    float *parts = heap(size * N * sizeof *parts), *sums = heap(size * N * sizeof *sums);
+    float *work[2] = {heap(size * N * sizeof *sums), heap(size * N * sizeof *sums)};
+    (void)context;
+    for (int round = 0; round < ROUNDS; round++) {
+        float mine = (float)(c->rank + 1), own[N], all[N], out[N], in[N], told[N];
+        for (size_t i = 0; i < N; i++) {
+            parts[(size_t)c->rank * N + i] = mine + (float)round;
+            all[i] = out[i] = told[i] = mine * (float)(round + 1);
+        }
+        for (size_t i = 0; i < size * N; i++) sums[i] = mine * (float)(round + 2);
+        struct transfer t[] = {
+            {TRANSFER_all_gather, F32, N, .x = parts},
+            {TRANSFER_reduce_scatter, F32, N, .x = sums, .own = own, .work = work[0]},
+            {TRANSFER_all_reduce, F32, N, .x = all, .work = work[1]},
+            {TRANSFER_broadcast, F32, N, .x = told, .peer = round % c->size},
+            {TRANSFER_send, F32, N, .x = out, .peer = next, .tag = round},
+            {TRANSFER_receive, F32, N, .x = in, .peer = before, .tag = round},
+        };
+        int num = sizeof t / sizeof *t;
+        for (int i = 0; i < num; i++) TRY(comm_start(c, &t[i]));
+        for (int i = num; i-- > 0;) TRY(comm_wait(&t[i]));
+        for (size_t i = 0; i < N; i++) {
+            for (size_t r = 0; r < size; r++)
+                RANK_CHECK(parts[r * N + i] == (float)r + 1 + (float)round);
+            RANK_CHECK(own[i] == sum * (float)(round + 2));
+            RANK_CHECK(all[i] == sum * (float)(round + 1));
+            RANK_CHECK(told[i] == (float)((round % c->size + 1) * (round + 1)));
+            RANK_CHECK(in[i] == (float)((before + 1) * (round + 1)));
+        }
+    }
+    free(parts), free(sums), free(work[0]), free(work[1]);
+    return STATUS_OK;
+}
+
+const struct contract contract[] = {
+#define X(name, ranks) {#name, ranks, contract_##name},
+    CONTRACT_LIST(X)
+#undef X
+        {NULL, 0, NULL},
+};
+
+enum status contract_hold(const struct comm *world)
+{
+    for (const struct contract *k = contract; k->name; k++)
+        for (int size = k->ranks ? k->ranks : 2; size <= (k->ranks ? k->ranks : world->size);
+             size++) {
+            struct comm part;
+            if (size > world->size) continue;
+            TRY(comm_split(world, world->rank < size, world->rank, &part));
+            enum status st = world->rank < size ? k->body(&part, NULL) : STATUS_OK;
+            if (st) status_trace(st, __FILE__, __LINE__, k->name);
+            TRY(comm_agree(world, st));
+            comm_release(&part);
+        }
+    return STATUS_OK;
+}

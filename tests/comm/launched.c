@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/launched.h"
+
+#include "comms/launch/launch.h"
+#include "test.h"
+
+#include <unistd.h>
+
+static struct {
+    const char *name;
+    enum status (*body)(const struct comm *world);
+} bodies[16];
+static int num_bodies;
+
+void launched_register(const char *name, enum status (*body)(const struct comm *world))
+{
+    BUG_IF(num_bodies == sizeof bodies / sizeof *bodies);
+    bodies[num_bodies].name = name, bodies[num_bodies++].body = body;
+}
+
+int launched_main(const char *name)
+{
+    struct comm world;
+    int at = 0;
+    while (at < num_bodies && strcmp(bodies[at].name, name) != 0) at++;
+    BUG_IF(at == num_bodies);
+    enum status st = launch_open(&world);
+    if (!st) st = bodies[at].body(&world);
+    launch_close(&world, st);
+    if (!st) return 0;
+    fprintf(stderr, "rank %d: %s: %s\n%s", launch_find().rank, status_name(st), status_message(),
+            status_stack());
+    launch_abort(status_exit_code(st));
+    return status_exit_code(st);
+}
+
+int launched_run(int size, const char *name, struct text *err)
+{
+    /* Read by Open MPI: tests may run as root, in a container, on fewer cores than ranks. */
+    static const char *const settings[][2] = {
+        {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+        {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+        {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+        {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+        {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
+    };
+    char self[4096] = "", number[16];
+    const char *launcher = getenv("LLAMERO_MPIRUN");
+    if (!launcher) launcher = "mpirun";
+    if (test_run((const char *const[]){"which", launcher, NULL}, NULL, NULL)) {
+        print_message("there is no %s here\n", launcher);
+        return -1;
+    }
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        setenv(settings[i][0], settings[i][1], 1);
+    CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    snprintf(number, sizeof number, "%d", size);
+    const char *const command[] = {"timeout", "60",      launcher, "-n", number,
+                                   self,      "--ranks", name,     NULL};
+    return test_run(command, NULL, err);
+}

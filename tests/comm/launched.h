@@ -1,0 +1,24 @@
+/* launched.h (tests) -- the test program as one of several ranks, started by a launcher:
+ * `run --ranks NAME`. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/text.h"
+#include "comm/comm.h"
+
+/* RANKS(name) { ... } is what every rank does; it returns a status. */
+#define RANKS(name)                                                                                \
+    static enum status ranks_##name(const struct comm *world);                                     \
+    __attribute__((constructor)) static void register_ranks_##name(void)                           \
+    {                                                                                              \
+        launched_register(#name, ranks_##name);                                                    \
+    }                                                                                              \
+    static enum status ranks_##name(const struct comm *world)
+void launched_register(const char *name, enum status (*body)(const struct comm *world));
+
+/* What main returns for --ranks NAME. */
+int launched_main(const char *name);
+
+/* Runs RANKS(name) on `size` ranks of a launcher, which is given a minute, and returns its exit
+ * code; -1, with a word about it: there is no launcher here. */
+int launched_run(int size, const char *name, struct text *err);
