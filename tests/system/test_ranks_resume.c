@@ -1,0 +1,147 @@
+/* test_ranks_resume.c -- a run over many ranks that stops goes on as if it had not: over the same
+ * ranks bit for bit, over others with the same samples in the same order. */
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks.h"
+#include "train/training.h"
+
+#include "base/log.h"
+#include "checkpoint/compare.h"
+#include "system/runs.h"
+#include "train/run.h"
+
+enum { MOST_SETTINGS = 32 };
+
+struct layout_of_ranks {
+    const char *name;
+    int ranks;
+    const char *settings[6];
+};
+
+#define SHARD(n)  "parallelism.data_parallel_shard_degree=" #n
+#define COPIES(n) "parallelism.data_parallel_replicate_degree=" #n
+#define TP(n)     "parallelism.tensor_parallel_degree=" #n
+#define ASYNC     "checkpoint.async_mode=async"
+
+static const struct layout_of_ranks layouts[] = {
+    {"one rank", 1, {SHARD(1), ASYNC}},
+    {"FSDP 2", 2, {SHARD(2), ASYNC}},
+    {"ZeRO-1 4", 4, {SHARD(4), "parallelism.fsdp_shard_gradients=false"}},
+    {"HSDP 2 x 2", 4, {COPIES(2), SHARD(2), ASYNC}},
+    {"TP 2", 2, {TP(2), ASYNC}},
+    {"FSDP 2 x TP 2", 4, {SHARD(2), TP(2)}},
+    {"TP 4, heads of keys twice", 4, {TP(4)}},
+    {"HSDP 2 x 2 x TP 2", 8, {COPIES(2), SHARD(2), TP(2), ASYNC}},
+};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+
+struct rank_settings {
+    const char *all[MOST_SETTINGS];
+    int count;
+};
+
+static enum status run_rank(const struct comm *world, void *context)
+{
+    const struct rank_settings *s = context;
+    struct config c = {0};
+    struct machine m = {.ops = &ops_cpu_reference};
+    enum status st = STATUS_OK;
+    TRY(config_load(&c, NULL, s->all, s->count));
+    TRY_OUT(config_check(&c, world->size));
+    TRY_OUT(mesh_resolve(&m.mesh, &c.parallelism, world->rank, world->size));
+    TRY_OUT(groups_open(&m.groups, &m.mesh, world));
+    TRY_OUT(cpu_queue_open(&m.on, 1, 0));
+    TRY_OUT(run_train(&c, &m));
+out:
+    cpu_queue_close(m.on);
+    groups_close(&m.groups);
+    config_release(&c);
+    return st;
+}
+
+/* Six steps, with checkpoints of step 3 and step 6; on from step 3 where the folder has it. */
+static void train_layout(const struct layout_of_ranks *l, const char *corpus, const char *dump)
+{
+    struct rank_settings s = {
+        .all = {"model.dim=16", "model.n_layers=2", "model.n_heads=4", "model.n_kv_heads=2",
+                "model.ffn_hidden=24", "model.vocab_size=264", "training.local_batch_size=1",
+                "training.seq_len=16", "training.global_batch_size=8", "training.steps=6",
+                "training.mixed_precision_param=float32", "data.tokenizer=bytes", "data.streams=8",
+                "optimizer.lr=1e-2", "lr_scheduler.warmup_steps=2", "checkpoint.enable=true",
+                "checkpoint.interval=3"}};
+    char data[512], folder[512];
+    while (s.all[s.count]) s.count++;
+    snprintf(data, sizeof data, "training.dataset_path=%s", corpus);
+    snprintf(folder, sizeof folder, "job.dump_folder=%s", dump);
+    s.all[s.count++] = data, s.all[s.count++] = folder;
+    for (int i = 0; i < 6 && l->settings[i]; i++) s.all[s.count++] = l->settings[i];
+    enum status st = ranks_run(l->ranks, run_rank, &s);
+    log_open(NULL), log_rank(-1), log_quiet(false);
+    CHECK_STATUS(OK, st);
+}
+
+/* The straight run of every layout: dump/<number>. */
+static const char *train_straight(const char *corpus)
+{
+    const char *folder = test_folder();
+    for (int i = 0; i < LAYOUTS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%d", i);
+        train_layout(&layouts[i], corpus, test_path(folder, name));
+    }
+    return folder;
+}
+
+/* A run of layout `to` that begins where layout `from` was after step 3; its step 6. */
+static const char *go_on(const char *straight, int from, int to, const char *corpus)
+{
+    const char *dump = test_folder();
+    char step[64];
+    snprintf(step, sizeof step, "%d/checkpoint/step-3", from);
+    CHECK_STATUS(OK, file_make_dirs(test_path(dump, "checkpoint")));
+    const char *argv[] = {"cp", "-r", test_path(straight, step), test_path(dump, "checkpoint"),
+                          NULL};
+    CHECK(test_run(argv, NULL, NULL) == 0);
+    train_layout(&layouts[to], corpus, dump);
+    return test_path(dump, "checkpoint/step-6");
+}
+
+/* The largest relative difference of a tensor of the two folders. */
+static double furthest(const char *a, const char *b)
+{
+    struct comparison c;
+    double most = 0;
+    CHECK_STATUS(OK, comparison_make(&c, a, b));
+    for (size_t i = 0; i < c.count; i++) {
+        CHECK(c.all[i].kind == DIFFERENCE_NUMBERS);
+        most = fmax(most, c.all[i].relative);
+    }
+    comparison_release(&c);
+    return most;
+}
+
+TEST(a_run_of_many_ranks_goes_on_over_the_same_and_over_others)
+{
+    static const int pairs[][2] = {{0, 1}, {1, 0}, {1, 4}, {4, 3}, {3, 2}, {2, 6}, {6, 5},
+                                   {5, 7}, {7, 0}, {0, 6}, {4, 1}, {7, 2}, {3, 5}};
+    const char *corpus = test_path(test_folder(), "corpus.txt");
+    runs_write_corpus(corpus, 60000);
+    const char *straight = train_straight(corpus);
+    for (int i = 0; i < LAYOUTS; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%d/checkpoint/step-6", i);
+        const char *want = test_path(straight, name), *got = go_on(straight, i, i, corpus);
+        runs_check_same_files(want, got, ".safetensors");
+        runs_check_same_files(want, got, "state.json");
+    }
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%d/checkpoint/step-6", pairs[i][1]);
+        const char *want = test_path(straight, name);
+        const char *got = go_on(straight, pairs[i][0], pairs[i][1], corpus);
+        double off = furthest(want, got);
+        print_message("%-26s -> %-26s off by %.1e\n", layouts[pairs[i][0]].name,
+                      layouts[pairs[i][1]].name, off);
+        runs_check_same_files(want, got, "state.json"); /* every stream's place in the data */
+        CHECK(off < 1e-4);
+    }
+}
