@@ -117,12 +117,14 @@ static void write_step(const struct batch *b, struct text *t)
                  "before=$(saved)\n\n"
                  "# Slurm signals this shell, which tells the ranks; it can only do so while it "
                  "waits.\n"
-                 "told='' step=''\n"
+                 "# USR1: time is nearly over.  TERM without it: somebody cancels the job.\n"
+                 "told='' cancelled='' step=''\n"
                  "pass_on() {\n"
                  "    told=1\n"
                  "    test -z \"$step\" || kill -USR1 \"$step\" 2>/dev/null\n"
                  "}\n"
-                 "trap pass_on USR1 TERM\n");
+                 "trap pass_on USR1\n"
+                 "trap 'test -n \"$told\" || cancelled=1; pass_on' TERM\n");
     text_addf(t,
               "srun --mpi=%s --nodes=%lld --ntasks-per-node=%lld --cpus-per-task=\"$threads\" \\\n"
               "    --cpu-bind=cores --kill-on-bad-exit=0 --wait=60 \\\n    ",
@@ -144,11 +146,13 @@ static void write_step(const struct batch *b, struct text *t)
                  "done\n");
 }
 
-/* 75 says that there is more to do.  What other runs of the same job would fail at, too, ends it;
- * all else (a rank or a node that died) is tried again while checkpoints are written. */
+/* 75 says that there is more to do, unless somebody cancelled the job.  What other runs of the same
+ * job would fail at, too, ends it; all else (a rank or a node that died) is tried again while
+ * checkpoints are written. */
 static void write_end(struct text *t)
 {
     text_adds(t, "\nagain() {\n"
+                 "    test -z \"$cancelled\" || return\n"
                  "    echo \"exit code $code: the job is queued again\"\n"
                  "    scontrol requeue \"$SLURM_JOB_ID\"\n"
                  "}\n"

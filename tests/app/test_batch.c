@@ -138,6 +138,23 @@ TEST(batch_script_passes_the_signal_on_waits_and_queues_the_job_again)
     text_release(&got);
 }
 
+TEST(batch_script_lets_a_run_end_well_but_not_come_back_when_the_job_is_cancelled)
+{
+    const char *folder = test_folder();
+    const char *bin = fake(folder, "n=0\ntrap n=1 USR1\nkill -TERM $PPID\n"
+                                   "while [ $n -lt 1 ]; do sleep 0.01; done\nexit 75");
+    struct batch b = plain();
+    CHECK(run_script(&b, folder, bin, 0) == 75);
+    CHECK(!file_exists(test_path(folder, "requeued")));
+    /* At the very end of the time TERM comes, too. */
+    folder = test_folder();
+    bin = fake(folder, "n=0\ntrap 'n=$((n+1))' USR1\nkill -USR1 $PPID\n"
+                       "while [ $n -lt 1 ]; do sleep 0.01; done\nkill -TERM $PPID\n"
+                       "while [ $n -lt 2 ]; do sleep 0.01; done\nexit 75");
+    CHECK(run_script(&b, folder, bin, 0) == 75);
+    CHECK(file_exists(test_path(folder, "requeued")));
+}
+
 static bool comes_back(const char *body, int want, int restarts)
 {
     const char *folder = test_folder();
