@@ -125,9 +125,10 @@ static void write_step(const struct batch *b, struct text *t)
                  "}\n"
                  "trap pass_on USR1\n"
                  "trap 'test -n \"$told\" || cancelled=1; pass_on' TERM\n");
+    /* Ranks end together; where one is gone, the others have 15 s. */
     text_addf(t,
               "srun --mpi=%s --nodes=%lld --ntasks-per-node=%lld --cpus-per-task=\"$threads\" \\\n"
-              "    --cpu-bind=cores --kill-on-bad-exit=0 --wait=60 \\\n    ",
+              "    --cpu-bind=cores --kill-on-bad-exit=0 --wait=15 \\\n    ",
               b->mpi, (long long)b->nodes, (long long)b->ranks_per_node);
     batch_quote(t, b->program);
     text_adds(t, " train ");

@@ -110,7 +110,7 @@ TEST(batch_script_survives_any_path_and_setting)
     CHECK(run_script(&b, folder, bin, 0) == 0);
     CHECK_STATUS(OK, file_read(test_path(folder, "arguments"), 4096, &got));
     CHECK(!strcmp(got.data, "--mpi=pmix\n--nodes=4\n--ntasks-per-node=2\n--cpus-per-task=4\n"
-                            "--cpu-bind=cores\n--kill-on-bad-exit=0\n--wait=60\n"
+                            "--cpu-bind=cores\n--kill-on-bad-exit=0\n--wait=15\n"
                             "/opt/my programs/llamero\ntrain\n"
                             "job.description=it's; a # b\nc\ndata.tokenizer=$(false)\n"
                             "--\n--it's.toml\n"));
