@@ -435,3 +435,50 @@ TEST(a_folder_that_another_run_holds_is_refused_on_every_rank)
     const char *folder = test_path(test_folder(), "checkpoint");
     CHECK_STATUS(OK, ranks_run(3, open_twice, (void *)(uintptr_t)folder));
 }
+
+/* Rank 1 waits until the others have come so far. */
+static enum status tell_rank_1(const struct comm *world)
+{
+    float word = 0;
+    struct transfer t = {.kind = TRANSFER_send, .dtype = F32, .count = 1, .x = &word, .peer = 1};
+    if (world->rank != 1) return comm_run(world, &t);
+    t.kind = TRANSFER_receive;
+    for (t.peer = 0; t.peer < world->size; t.peer++)
+        if (t.peer != 1) TRY(comm_run(world, &t));
+    return STATUS_OK;
+}
+
+/* Rank 1 gives up instead of saving. */
+static enum status save_with_one_gone(const struct comm *world, void *context)
+{
+    struct shared_saving *saving = context;
+    struct model_shape shape = shares_shape(false);
+    struct share s;
+    struct checkpointer *c;
+    share_open(&s, SHARING_PARTS, false, world->rank, world->size);
+    void *staging = heap(checkpoint_staging_bytes(&s.pieces));
+    struct checkpointer_options o = {
+        .folder = saving->folder, .async = saving->async, .staging = staging, .world = world};
+    enum status st = checkpointer_open(&c, &o);
+    if (!st) st = tell_rank_1(world);
+    if (!st && world->rank != 1) {
+        struct checkpoint_state state = share_state(&s, &shape, world, 1);
+        enum status save = checkpointer_save(c, &state), wait = checkpointer_wait(c);
+        saving->statuses[world->rank] = save ? save : wait;
+    }
+    if (!st) st = checkpointer_close(c);
+    free(staging);
+    share_release(&s);
+    if (world->rank == 1) FAIL(DEVICE, "it is on fire");
+    return st;
+}
+
+TEST(a_rank_that_is_gone_ends_the_save_of_the_others_and_nothing_stays)
+{
+    for (int async = 0; async < 2; async++) {
+        struct shared_saving s = {.folder = test_path(test_folder(), "checkpoint"), .async = async};
+        CHECK_STATUS(DEVICE, ranks_run(3, save_with_one_gone, &s));
+        CHECK(s.statuses[0] == STATUS_COMM && s.statuses[2] == STATUS_COMM);
+        CHECK(count_names(s.folder) == 1 && is_there(s.folder, ".lock"));
+    }
+}
