@@ -4,6 +4,7 @@
 #include "base/text.h"
 
 #include <sched.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -44,6 +45,7 @@ void thread_pin(int n)
 struct start {
     void *(*run)(void *);
     void *argument;
+    bool gives_way;
 };
 
 static void *begin(void *context)
@@ -52,16 +54,28 @@ static void *begin(void *context)
     struct start s = *(struct start *)context;
     free(context);
     thread_pin(-1); /* its maker may be pinned */
-    setpriority(PRIO_PROCESS, (id_t)gettid(), GIVES_WAY);
+    if (s.gives_way) setpriority(PRIO_PROCESS, (id_t)gettid(), GIVES_WAY);
     return s.run(s.argument);
 }
 
-enum status thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
+static enum status start(pthread_t *thread, struct start what)
 {
     struct start *s = heap(sizeof *s);
-    *s = (struct start){run, argument};
+    *s = what;
     int bad = pthread_create(thread, NULL, begin, s);
     if (!bad) return STATUS_OK;
     free(s);
     FAIL(IO, "the system gives no thread: %s", strerror(bad));
+}
+
+enum status thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    TRY(start(thread, (struct start){run, argument, true}));
+    return STATUS_OK;
+}
+
+enum status thread_start_equal(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    TRY(start(thread, (struct start){run, argument, false}));
+    return STATUS_OK;
 }

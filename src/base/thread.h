@@ -18,3 +18,5 @@ void thread_core_set(unsigned char set[THREAD_CORE_BYTES]);
 void thread_pin(int n);
 /* A thread beside those that compute.  IO: the system gives none. */
 enum status thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
+/* The same for a thread that others wait for: it does not give way. */
+enum status thread_start_equal(pthread_t *thread, void *(*run)(void *), void *argument);

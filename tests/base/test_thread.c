@@ -52,3 +52,13 @@ TEST(a_thread_of_a_pinned_thread_may_use_every_core_and_gives_way)
     CHECK(seen.cores == thread_cores());
     CHECK(seen.priority > getpriority(PRIO_PROCESS, 0) || seen.priority == 19);
 }
+
+TEST(a_thread_that_others_wait_for_keeps_its_makers_priority)
+{
+    pthread_t thread;
+    struct seen seen = {0};
+    CHECK_STATUS(OK, thread_start_equal(&thread, look, &seen));
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(seen.cores == thread_cores());
+    CHECK(seen.priority == getpriority(PRIO_PROCESS, 0));
+}

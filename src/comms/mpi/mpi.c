@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "comms/mpi/progress.h"
+#include "comms/mpi/watch.h"
 
 #include <limits.h>
 #include <mpi.h>
@@ -27,6 +28,7 @@ enum { FIRST_OWN_TAG = 1 << 15, OWN_TAGS = 1 << 15 };
 
 struct engine {
     struct progress *progress;
+    struct watch *watch;
     pthread_mutex_t lock; /* of spare */
     struct move *spare;
 };
@@ -439,6 +441,7 @@ static enum status open_next(struct move *m, bool *is_over)
     TRY(check(m, MPI_Comm_dup(MPI_COMM_WORLD, &m->out)));
     TRY(check(m, MPI_Comm_rank(m->out, &m->comm.rank)));
     TRY(check(m, MPI_Comm_size(m->out, &m->comm.size)));
+    TRY(watch_make(MPI_Comm_c2f(m->out), &group_of(m)->engine->watch));
     return STATUS_OK;
 }
 
@@ -453,6 +456,7 @@ static enum status close_next(struct move *m, bool *is_over)
 static void engine_free(struct engine *e)
 {
     progress_close(e->progress);
+    watch_free(e->watch);
     for (struct move *m = e->spare, *next; m; m = next) {
         next = m->spare;
         free(m->requests), free(m->statuses), free(m->parts), free(m);
@@ -474,7 +478,10 @@ enum status mpi_open(struct comm *world)
     const struct failure *f = run(m);
     if (!f) *world = group_new(m, m->out);
     put_back(m);
-    if (!f) return STATUS_OK;
+    if (!f) {
+        progress_start(e->progress, watch_job(e->watch));
+        return STATUS_OK;
+    }
     st = failure_tell(f);
 out:
     engine_free(e);
@@ -487,6 +494,8 @@ void mpi_close(struct comm *world, enum status how)
     struct group *g = world->group;
     struct engine *e = g->engine;
     if (how == STATUS_OK || how == STATUS_REQUEUE) {
+        watch_leave(e->watch);
+        progress_wait(e->progress, watch_job(e->watch));
         struct move *m = take(world, "closing", close_next);
         run(m); /* what it could say no longer matters */
         put_back(m);

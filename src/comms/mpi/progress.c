@@ -12,6 +12,7 @@
 /* How the thread spends its time while nothing happens: for somebody who waits it asks again at
  * once, some thousand times; else, and from then on, it sleeps longer and longer. */
 enum { EAGER_ROUNDS = 2000, LEAST_SLEEP_NS = 20000, MOST_SLEEP_NS = 200000 };
+enum { BACKGROUND_SLEEP_NS = 200000000 }; /* with nothing but background jobs */
 
 struct progress {
     pthread_t thread;
@@ -52,6 +53,13 @@ static struct job *step_all(struct progress *p)
     return over;
 }
 
+static bool is_idle(const struct progress *p)
+{
+    const struct job *job = p->under_way;
+    while (job && job->is_background) job = job->next;
+    return !job && !p->num_waiting;
+}
+
 /* With the lock held, and let go meanwhile. */
 static void pause_a_little(struct progress *p)
 {
@@ -63,7 +71,7 @@ static void pause_a_little(struct progress *p)
     }
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += p->sleep_ns;
+    until.tv_nsec += is_idle(p) ? BACKGROUND_SLEEP_NS : p->sleep_ns;
     if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
     p->sleep_ns = 2 * p->sleep_ns < MOST_SLEEP_NS ? 2 * p->sleep_ns : MOST_SLEEP_NS;
     pthread_cond_timedwait(&p->work, &p->lock, &until);
@@ -109,7 +117,7 @@ enum status progress_open(struct progress **out)
     pthread_cond_init(&p->over, NULL);
     pthread_condattr_destroy(&clock);
     p->sleep_ns = LEAST_SLEEP_NS;
-    enum status st = thread_start(&p->thread, run, p);
+    enum status st = thread_start_equal(&p->thread, run, p);
     *out = st ? NULL : p;
     if (st) free(p);
     TRY(st);

@@ -13,6 +13,7 @@
 struct job {
     /* Does what can be done without waiting for anybody; sets *is_over when nothing is left. */
     enum status (*step)(struct job *job, bool *is_over);
+    bool is_background;       /* a step now and then will do, while nobody waits */
     bool is_over, has_failed; /* progress's, like what follows */
     struct job *next;
 };

@@ -133,6 +133,25 @@ TEST(mpi_ends_all_ranks_when_one_is_killed)
     CHECK(code != 0 && code != TIMED_OUT);
 }
 
+RANKS(stopped)
+{
+    double x = 0;
+    TRY(comm_all_reduce(world, REDUCE_SUM, &x, 1));
+    if (world->rank == 2) raise(SIGSTOP); /* as a host that is gone: no launcher sees it */
+    TRY(comm_all_reduce(world, REDUCE_SUM, &x, 1));
+    return STATUS_OK;
+}
+
+TEST(mpi_ends_all_ranks_when_one_is_not_heard_of_any_longer)
+{
+    struct text err = {0};
+    int code = launched_run(RANKS_OF_A_TEST, "stopped", &err);
+    if (code < 0) skip();
+    CHECK(code == status_exit_code(STATUS_COMM));
+    CHECK(strstr(err.data, "rank 3: COMM: rank 2 on ") && strstr(err.data, " is gone"));
+    text_release(&err);
+}
+
 RANKS(truncated)
 {
     float x[8] = {0};
