@@ -197,15 +197,21 @@ static void save_if_possible(struct run *r)
                  (long long)r->trainer.steps_done, status_message());
 }
 
-static bool save_is_due(const struct run *r)
+/* The same on every rank: where the clock decides, rank 0's does. */
+static enum status save_is_due(const struct run *r, bool *due)
 {
     const struct checkpoint_config *c = &r->config->checkpoint;
     int64_t step = r->trainer.steps_done;
-    if (!c->enable || c->load_only) return false;
-    if (c->enable_first_step_checkpoint && step == 1) return true;
-    if (!strcmp(c->interval_type, "seconds"))
-        return clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
-    return step % c->interval == 0;
+    *due = false;
+    if (!c->enable || c->load_only) return STATUS_OK;
+    *due = step % c->interval == 0;
+    if (!strcmp(c->interval_type, "seconds")) {
+        double late = r->leads && clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
+        TRY(comm_all_reduce(world(r), REDUCE_MAX, &late, 1));
+        *due = late > 0;
+    }
+    if (c->enable_first_step_checkpoint && step == 1) *due = true;
+    return STATUS_OK;
 }
 
 static bool is_excluded(const struct checkpoint_config *c, const char *part)
@@ -465,6 +471,7 @@ static enum status steps(struct run *r)
     while (t->steps_done < last) {
         struct step_result s;
         int stop;
+        bool due;
         TRY(step(r, &s));
         int64_t done = t->steps_done;
         interval.steps++;
@@ -479,7 +486,8 @@ static enum status steps(struct run *r)
         }
         TRY(asked_to_stop(r, &stop));
         if (stop) return stop_for_signal(r, stop);
-        if (done < last && save_is_due(r)) save_if_possible(r);
+        TRY(save_is_due(r, &due));
+        if (done < last && due) save_if_possible(r);
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only && t->steps_done >= first)
         TRY(save(r, c->checkpoint.last_save_model_only));
