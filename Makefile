@@ -64,7 +64,7 @@ say      = @$(if $(V),:,echo '  $(1) $(@:$(B)/%=%)')
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all test check demo sanitize fuzz fuzzers lint format bench docs install clean help FORCE
+.PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs install clean help FORCE
 
 all: $(B)/llamero ## build the program, build/llamero
 
@@ -134,6 +134,12 @@ sanitize: ## run the tests under ASan and UBSan; T=word
 	@ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=tools/lsan.supp:print_suppressions=0 \
 	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) test T='$(T)' B=$(B)/sanitize OPT='-O1 -g' \
 	    HARDEN= LDFLAGS= PRELOAD= EXTRA='$(SANITIZE) -Wno-maybe-uninitialized'
+
+# Ranks that are threads there, one each: libgomp, which TSan does not see into, starts none.
+race: ## run the tests of ranks under TSan
+	@for t in $(or $(T),test_ranks test_fsdp test_comm); do \
+	    $(MAKE) test T=$$t B=$(B)/race OPT='-O1 -g' HARDEN= LDFLAGS= PRELOAD= \
+	    EXTRA='-fsanitize=thread' || exit 1; done
 
 FUZZ_CC ?= clang
 fuzz: ## build the fuzzers, build/fuzz/*; RUNS=n: run each that often, ONE=name: that one

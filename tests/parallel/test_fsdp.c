@@ -60,6 +60,7 @@ static enum status share_out(const struct comm *world, void *context)
     TRY(comm_split(world, world->rank % shard.size, world->rank, &replicate));
     rig_open(&r, &s->shape, F32, 2, 9);
     rig_open(&whole, &s->shape, F32, 2, 9);
+    r.on->num_threads = whole.on->num_threads = 1; /* a rank is a thread here */
     add_up(&whole, world->size, s->micro_batches, losses);
 
     struct layout layout;

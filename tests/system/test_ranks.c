@@ -5,6 +5,8 @@
 #include "system/runs.h"
 #include "train/run.h"
 
+#include <pthread.h>
+
 /* The same training over many layouts of ranks, which are threads here. */
 enum { STEPS = 20, SETTINGS = 48 };
 
@@ -14,6 +16,7 @@ struct layout_run {
     double loss[STEPS], norm[STEPS];
     float *weights; /* whole, of the layout of one rank; every rank adds its pieces */
     size_t elements;
+    pthread_mutex_t lock;
 };
 
 struct rank_run {
@@ -59,15 +62,17 @@ static void close_rank(struct rank_run *r)
     config_release(&r->config);
 }
 
-/* This rank's weights to their places in the whole model's; each is some rank's. */
+/* This rank's weights to their places in the whole model's; some are several ranks'. */
 static void put_weights(const struct trainer *t, struct layout_run *l)
 {
+    pthread_mutex_lock(&l->lock);
     for (size_t i = 0; i < t->pieces.count; i++) {
         const struct piece *p = &t->pieces.all[i];
         size_t at = t->whole.tensors[p->tensor].offset + p->first;
         BUG_IF(at + p->count > l->elements);
         memcpy(l->weights + at, t->weights + p->at, p->count * sizeof *l->weights);
     }
+    pthread_mutex_unlock(&l->lock);
 }
 
 static enum status train_rank(const struct comm *world, void *context)
@@ -107,6 +112,7 @@ static void run_layout(struct layout_run *l, int ranks, const char *data,
                                        "lr_scheduler.warmup_steps=2",
                                        "training.mixed_precision_param=float32"};
     *l = (struct layout_run){.ranks = ranks, .elements = 1 << 16};
+    pthread_mutex_init(&l->lock, NULL);
     for (size_t i = 0; i < sizeof tiny / sizeof *tiny; i++)
         l->settings[l->num_settings++] = tiny[i];
     while (*settings) l->settings[l->num_settings++] = *settings++;
