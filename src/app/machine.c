@@ -38,7 +38,7 @@ enum status machine_open_ranks(struct machine *m, const struct device_config *c,
     int cores;
     *m = (struct machine){0};
     TRY(launch_open(&m->world));
-    TRY(mesh_resolve(&m->mesh, p, m->world.rank, m->world.size));
+    TRY(comm_agree(&m->world, mesh_resolve(&m->mesh, p, m->world.rank, m->world.size)));
     TRY(groups_open(&m->groups, &m->mesh, &m->world));
     TRY(cores_share(&m->world, &cores));
     TRY(open_device(m, c, cores));

@@ -3,6 +3,7 @@
 #include "app/app.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "comm/comm.h"
 #include "comms/launch/launch.h"
 
 #include <stdio.h>
@@ -65,10 +66,11 @@ int main(int argc, char **argv)
         st = status_fail(STATUS_IO, __FILE__, __LINE__, "writing to stdout failed");
     if (st == STATUS_REQUEUE)
         log_line(LOG_INFO, "%s", status_message());
-    else if (st)
+    else if (st && !comm_failed_elsewhere())
         log_line(LOG_ERROR, "%s", status_message());
     /* The way the failure took helps developers and confuses users: it is there when asked for. */
     if (st && getenv("LLAMERO_TRACE")) fprintf(stderr, "%s", status_stack());
-    if (st && st != STATUS_REQUEUE) launch_abort(status_exit_code(st)); /* others may wait */
+    if (st && st != STATUS_REQUEUE && !status_is_shared())
+        launch_abort(status_exit_code(st)); /* others may wait */
     return status_exit_code(st);
 }

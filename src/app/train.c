@@ -12,14 +12,17 @@ static enum status train(const struct config *c)
 {
     struct machine machine = {0};
     enum status st = STATUS_OK;
-    TRY(config_check(c, 1));
-    TRY_OUT(machine_open(&machine, &c->device));
+    TRY_OUT(machine_open_ranks(&machine, &c->device, &c->parallelism));
+    if (machine.world.size > 1) log_rank(machine.world.rank);
+    if (machine.world.rank) log_quiet(true);
+    TRY_OUT(comm_agree(&machine.world, config_check(c, machine.world.size)));
     if (!(c->metrics.peak_flops > 0))
         machine_measure_peak(&machine,
                              strcmp(c->training.mixed_precision_param, "float32") ? BF16 : F32);
     TRY_OUT(run_train(c, &machine));
 out:
-    machine_close(&machine);
+    bool together = st == STATUS_REQUEUE || status_is_shared(); /* all ranks are here */
+    machine_close_ranks(&machine, together ? STATUS_OK : st);
     return st;
 }
 

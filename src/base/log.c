@@ -55,7 +55,8 @@ void log_line(enum log_level level, const char *fmt, ...)
     static const char *const prefix[] = {"", "warning: ", "error: "};
     static const char *const colour[] = {"", "\033[33m", "\033[31m"};
     char line[4096];
-    int len = own_rank < 0 ? 0 : snprintf(line, sizeof line, "rank %d: ", own_rank);
+    bool named = own_rank >= 0 && level != LOG_INFO;
+    int len = named ? snprintf(line, sizeof line, "rank %d: ", own_rank) : 0;
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(line + len, sizeof line - (size_t)len, fmt, ap);

@@ -9,6 +9,7 @@
 /* One failure at a time per thread; the only writable state of this file. */
 static _Thread_local char message[STATUS_TEXT];
 static _Thread_local char stack[STATUS_TEXT];
+static _Thread_local bool shared;
 
 static const struct {
     const char *name, *text;
@@ -24,6 +25,8 @@ const char *status_text(enum status s) { return kinds[s].text; }
 int status_exit_code(enum status s) { return kinds[s].code; }
 const char *status_message(void) { return message; }
 const char *status_stack(void) { return stack; }
+void status_share(void) { shared = true; }
+bool status_is_shared(void) { return shared; }
 
 enum status status_fail(enum status s, const char *file, int line, const char *fmt, ...)
 {
@@ -34,6 +37,7 @@ enum status status_fail(enum status s, const char *file, int line, const char *f
     vsnprintf(fresh, sizeof fresh, fmt, ap);
     va_end(ap);
     memcpy(message, fresh, sizeof message);
+    shared = false;
     snprintf(stack, sizeof stack, "  at %s:%d\n", file, line);
     return s;
 }

@@ -7,6 +7,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <stdbool.h>
+
 /* name, exit code of the process, what it means */
 #define STATUS_LIST(X)                                                                             \
     X(OK, 0, "ok")                                                                                 \
@@ -38,6 +40,10 @@ const char *status_message(void); /* cause of this thread's last failure, withou
 const char *status_stack(void);   /* its trace: where it failed and through which calls */
 
 enum { STATUS_TEXT = 2048 }; /* bytes of a message, at most */
+
+/* Every rank of the run knows of this thread's last failure, so none need be ended for it. */
+void status_share(void);
+bool status_is_shared(void);
 
 /* A failure kept for later, or for another thread, past this thread's next FAIL. */
 struct failure {

@@ -2,6 +2,7 @@
 #include "comm/comm.h"
 
 #include <math.h>
+#include <stdio.h>
 
 const char *transfer_name(enum transfer_kind k)
 {
@@ -105,18 +106,29 @@ enum status comm_all_reduce(const struct comm *c, enum reduction how, double *va
     return STATUS_OK;
 }
 
+static const char news[] = "rank %d failed: ";
+
 enum status comm_agree(const struct comm *c, enum status mine)
 {
     /* The largest is the lowest failed rank's: its distance from the end first, then its status. */
     double worst = mine ? (double)(c->size - c->rank) * STATUS_COUNT + (double)mine : 0;
     enum status st = c->transport->reduce(c, REDUCE_MAX, &worst, 1);
-    if (mine) return mine;
-    TRY(st);
+    if (st) return mine ? mine : st;
     if (!(worst > 0)) return STATUS_OK;
     int first = c->size - (int)worst / STATUS_COUNT;
     enum status theirs = (enum status)((int)worst % STATUS_COUNT);
-    return status_fail(theirs, __FILE__, __LINE__, "rank %d failed: %s", first,
-                       status_text(theirs));
+    char text[64];
+    snprintf(text, sizeof text, news, first);
+    enum status told = mine ? mine : theirs;
+    if (first != c->rank) status_fail(told, __FILE__, __LINE__, "%s%s", text, status_text(theirs));
+    if (c->size > 1) status_share();
+    return told;
+}
+
+bool comm_failed_elsewhere(void)
+{
+    int rank, end = 0;
+    return sscanf(status_message(), "rank %d failed: %n", &rank, &end) == 1 && end > 0;
 }
 
 /* The largest power of two below n. */

@@ -100,9 +100,12 @@ enum status comm_run(const struct comm *c, struct transfer *t);
 enum status comm_all_reduce(const struct comm *c, enum reduction how, double *values, size_t count);
 
 /* Makes a failure common: every rank passes what it has and all go on only if all are fine.  A rank
- * that failed gets its own status back, message and trace untouched; the others get the status of
- * the lowest rank that failed, and a message that names this rank. */
+ * that failed gets its own status back.  The lowest of them keeps its message and trace; the others
+ * get one that names that rank, and its status where they have none.  The failure is then shared.
+ */
 enum status comm_agree(const struct comm *c, enum status mine);
+/* This thread's last failure is but the news of another rank's, which tells it itself. */
+bool comm_failed_elsewhere(void);
 
 /* out[i] = sum of parts[0..size) [i], in the order above, in f32; for transports.  `out` may be one
  * of the parts. */

@@ -350,6 +350,7 @@ static enum status open_trainer(struct run *r, const struct machine *machine)
     TRY(model_shape_resolve(&shape, &c->model,
                             r->tokenizer ? tokenizer_vocab_size(r->tokenizer) : 0));
     if (shape.max_context < c->training.seq_len) shape.max_context = (int)c->training.seq_len;
+    TRY(config_fit(c, &shape, &machine->mesh));
     TRY(trainer_open(&r->trainer, c, &shape, machine));
     r->trainer_is_open = true;
     r->data = run_data_config(c, &r->training_source);
@@ -367,8 +368,6 @@ static enum status open_run(struct run *r, const struct config *c, const struct 
     r->saved_at_s = clock_monotonic_s();
     r->leads = all->rank == 0;
     r->reads = machine->groups.of[GROUP_peers].rank == 0;
-    if (!r->leads) log_quiet(true);
-    if (all->size > 1) log_rank(all->rank);
     TRY(comm_agree(all, r->leads ? open_folder(r) : STATUS_OK));
     TRY(comm_agree(all, open_trainer(r, machine)));
     r->checkpoint_folder = file_join(c->job.dump_folder, c->checkpoint.folder);
