@@ -64,7 +64,8 @@ say      = @$(if $(V),:,echo '  $(1) $(@:$(B)/%=%)')
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs install clean help FORCE
+.PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs install clean
+.PHONY: help FORCE
 
 all: $(B)/llamero ## build the program, build/llamero
 
