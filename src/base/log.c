@@ -11,8 +11,8 @@
 
 /* The process's one log: base is the only room that may hold such state. */
 static FILE *file;
-static bool hush;
-static int own_rank = -1;
+static _Atomic bool hush; /* atomic, as threads may log meanwhile */
+static _Atomic int own_rank = -1;
 
 void log_rank(int rank) { own_rank = rank; }
 
@@ -55,8 +55,9 @@ void log_line(enum log_level level, const char *fmt, ...)
     static const char *const prefix[] = {"", "warning: ", "error: "};
     static const char *const colour[] = {"", "\033[33m", "\033[31m"};
     char line[4096];
-    bool named = own_rank >= 0 && level != LOG_INFO;
-    int len = named ? snprintf(line, sizeof line, "rank %d: ", own_rank) : 0;
+    int rank = own_rank;
+    bool named = rank >= 0 && level != LOG_INFO;
+    int len = named ? snprintf(line, sizeof line, "rank %d: ", rank) : 0;
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(line + len, sizeof line - (size_t)len, fmt, ap);
