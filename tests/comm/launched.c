@@ -34,8 +34,9 @@ int launched_main(const char *name)
     return status_exit_code(st);
 }
 
-int launched_run(int size, const char *name, struct text *err)
+int launched_command(int size, const char *const *command, struct text *err)
 {
+    enum { MOST = 60 };
     /* Read by Open MPI: tests may run as root, in a container, on fewer cores than ranks. */
     static const char *const settings[][2] = {
         {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
@@ -44,7 +45,7 @@ int launched_run(int size, const char *name, struct text *err)
         {"OMPI_MCA_hwloc_base_binding_policy", "none"},
         {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
     };
-    char self[4096] = "", number[16];
+    char number[16];
     const char *launcher = getenv("LLAMERO_MPIRUN");
     if (!launcher) launcher = "mpirun";
     if (test_run((const char *const[]){"which", launcher, NULL}, NULL, NULL)) {
@@ -53,9 +54,18 @@ int launched_run(int size, const char *name, struct text *err)
     }
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         setenv(settings[i][0], settings[i][1], 1);
-    CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
     snprintf(number, sizeof number, "%d", size);
-    const char *const command[] = {"timeout", "60",      launcher, "-n", number,
-                                   self,      "--ranks", name,     NULL};
-    return test_run(command, NULL, err);
+    const char *words[MOST + 1] = {"timeout", "60", launcher, "-n", number};
+    for (int n = 5; *command; n++) {
+        CHECK(n < MOST);
+        words[n] = *command++;
+    }
+    return test_run(words, NULL, err);
+}
+
+int launched_run(int size, const char *name, struct text *err)
+{
+    char self[4096] = "";
+    CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    return launched_command(size, (const char *const[]){self, "--ranks", name, NULL}, err);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
+#include "comm/launched.h"
+
 #include "base/rng.h"
 
 void runs_write_corpus(const char *path, size_t bytes)
@@ -42,23 +44,30 @@ void runs_write_config(const char *path, const char *corpus)
     text_release(&t);
 }
 
-int runs_train(const char *config, const char *dump_folder, const char *settings, struct text *err)
+int runs_train_ranks(int ranks, const char *config, const char *dump_folder, const char *settings,
+                     struct text *err)
 {
     enum { MOST = 40 };
-    const char *arguments[MOST + 4] = {"train", config};
+    const char *program = getenv("LLAMERO"), *words[MOST + 5] = {"build/llamero", "train", config};
     struct text dump = {0};
+    if (program) words[0] = program;
     text_addf(&dump, "job.dump_folder=%s", dump_folder);
-    arguments[2] = dump.data;
+    words[3] = dump.data;
     char *copy = heap_string(settings, strlen(settings)), *save = NULL;
-    int n = 3;
+    int n = 4;
     for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
         CHECK(n < MOST);
-        arguments[n++] = word;
+        words[n++] = word;
     }
-    int code = test_llamero(NULL, err, arguments);
+    int code = ranks == 1 ? test_run(words, NULL, err) : launched_command(ranks, words, err);
     free(copy);
     text_release(&dump);
     return code;
+}
+
+int runs_train(const char *config, const char *dump_folder, const char *settings, struct text *err)
+{
+    return runs_train_ranks(1, config, dump_folder, settings, err);
 }
 
 void runs_check_same_files(const char *a, const char *b, const char *name_part)

@@ -16,6 +16,10 @@ void runs_write_config(const char *path, const char *corpus);
 /* train CONFIG job.dump_folder=FOLDER and the words of `settings`, separated by spaces. */
 int runs_train(const char *config, const char *dump_folder, const char *settings, struct text *err);
 
+/* The same on so many ranks of a launcher; 1: without one; -1: there is none here. */
+int runs_train_ranks(int ranks, const char *config, const char *dump_folder, const char *settings,
+                     struct text *err);
+
 /* Same bytes in every file of the two folders whose name matches neither state nor time. */
 void runs_check_same_files(const char *a, const char *b, const char *name_part);
 
