@@ -349,6 +349,7 @@ static void release_model(struct trainer *t)
     fsdp_release(&t->fsdp);
     pieces_release(&t->pieces);
     layout_release(&t->whole);
+    comm_release(&t->same_heads);
     model_release(&t->model);
 }
 

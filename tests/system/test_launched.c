@@ -5,7 +5,7 @@
 static const char base[] =
     "model.vocab_size=264 training.local_batch_size=1 training.global_batch_size=4 "
     "training.steps=12 lr_scheduler.total_steps=12 metrics.log_freq=1 checkpoint.enable=true "
-    "checkpoint.interval=6 device.threads=1 ";
+    "checkpoint.interval=6 device.threads=1 training.mixed_precision_param=float32 ";
 
 static char *settings_of(const char *more)
 {
