@@ -57,7 +57,9 @@ void log_line(enum log_level level, const char *fmt, ...)
     char line[4096];
     int rank = own_rank;
     bool named = rank >= 0 && level != LOG_INFO;
-    int len = named ? snprintf(line, sizeof line, "rank %d: ", rank) : 0;
+    char host[64] = "";
+    if (named) gethostname(host, sizeof host - 1);
+    int len = named ? snprintf(line, sizeof line, "rank %d on %s: ", rank, host) : 0;
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(line + len, sizeof line - (size_t)len, fmt, ap);

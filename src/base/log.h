@@ -11,7 +11,8 @@
 
 enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR };
 
-void log_rank(int rank);    /* of a run of several: warnings and errors say so; -1: they do not */
+void log_rank(int rank); /* of a run of several: warnings and errors say so, and on which host; -1:
+                            they do not */
 void log_quiet(bool quiet); /* keeps INFO lines off stderr; log.txt still gets them */
 /* Appends every further line, with date and time and without colours, to `path` too.  NULL closes
  * it. */

@@ -42,6 +42,19 @@ enum status status_fail(enum status s, const char *file, int line, const char *f
     return s;
 }
 
+enum status status_where(enum status s, const char *fmt, ...)
+{
+    char where[128], before[sizeof message];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(where, sizeof where, fmt, ap);
+    va_end(ap);
+    memcpy(before, message, sizeof before);
+    int end = snprintf(message, sizeof message, "%s: ", where);
+    strncat(message, before, sizeof message - (size_t)end - 1);
+    return s;
+}
+
 enum status status_trace(enum status s, const char *file, int line, const char *call)
 {
     size_t used = strlen(stack);

@@ -41,6 +41,10 @@ const char *status_stack(void);   /* its trace: where it failed and through whic
 
 enum { STATUS_TEXT = 2048 }; /* bytes of a message, at most */
 
+/* Puts where it happened before the message of this thread's last failure; returns its status. */
+enum status status_where(enum status s, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3), cold));
+
 /* Every rank of the run knows of this thread's last failure, so none need be ended for it. */
 void status_share(void);
 bool status_is_shared(void);

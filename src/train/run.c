@@ -435,6 +435,13 @@ static enum status stop_for_signal(struct run *r, int signal)
          signals_name(signal), (long long)r->trainer.steps_done);
 }
 
+/* Says at which step, and doing what, this rank failed. */
+static enum status failed_at(const struct run *r, const char *doing, enum status st)
+{
+    if (!st || st == STATUS_DIVERGED || comm_failed_elsewhere()) return st;
+    return status_where(st, "step %lld, %s", (long long)r->trainer.steps_done + 1, doing);
+}
+
 /* One step; its trace where profiling asks for one. */
 static enum status step(struct run *r, struct step_result *s)
 {
@@ -471,7 +478,7 @@ static enum status steps(struct run *r)
         struct step_result s;
         int stop;
         bool due;
-        TRY(step(r, &s));
+        TRY(failed_at(r, "training", step(r, &s)));
         int64_t done = t->steps_done;
         interval.steps++;
         interval.tokens += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
@@ -480,7 +487,7 @@ static enum status steps(struct run *r)
             TRY(log_step(r, &s, &interval));
         if (c->validation.enable && (done % c->validation.freq == 0 || done == last)) {
             double begin = clock_monotonic_s();
-            TRY(validate(r));
+            TRY(failed_at(r, "validation", validate(r)));
             interval.begin_s += clock_monotonic_s() - begin;
         }
         TRY(asked_to_stop(r, &stop));

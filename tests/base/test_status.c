@@ -113,3 +113,20 @@ TEST(status_a_bug_ends_the_program_and_says_where)
     CHECK(WIFSIGNALED(code) && WTERMSIG(code) == SIGABRT);
     CHECK(strstr(said, "test_status.c") && strstr(said, "1 + 1 == 2"));
 }
+
+TEST(where_a_failure_happened_comes_before_its_message)
+{
+    status_fail(STATUS_IO, "x.c", 1, "the disk is full");
+    CHECK(status_where(STATUS_IO, "step %d", 7) == STATUS_IO);
+    CHECK(!strcmp(status_message(), "step 7: the disk is full"));
+}
+
+TEST(a_failure_is_shared_until_the_next_one)
+{
+    status_fail(STATUS_IO, "x.c", 1, "the disk is full");
+    CHECK(!status_is_shared());
+    status_share();
+    CHECK(status_is_shared());
+    status_fail(STATUS_IO, "x.c", 1, "the disk is full");
+    CHECK(!status_is_shared());
+}
