@@ -3,6 +3,7 @@
 #include "app/machine.h"
 #include "base/log.h"
 #include "config/config.h"
+#include "parallel/cores.h"
 #include "train/run.h"
 
 #include <stdio.h>
@@ -11,10 +12,13 @@
 static enum status train(const struct config *c)
 {
     struct machine machine = {0};
+    struct text hosts = {0};
     enum status st = STATUS_OK;
     TRY_OUT(machine_open_ranks(&machine, &c->device, &c->parallelism));
     if (machine.world.size > 1) log_rank(machine.world.rank);
     if (machine.world.rank) log_quiet(true);
+    TRY_OUT(cores_hosts(&machine.world, &hosts));
+    if (machine.world.size > 1) log_line(LOG_INFO, "ranks: %s", hosts.data);
     TRY_OUT(comm_agree(&machine.world, config_check(c, machine.world.size)));
     if (!(c->metrics.peak_flops > 0))
         machine_measure_peak(&machine,
@@ -23,6 +27,7 @@ static enum status train(const struct config *c)
 out:
     bool together = st == STATUS_REQUEUE || status_is_shared(); /* all ranks are here */
     machine_close_ranks(&machine, together ? STATUS_OK : st);
+    text_release(&hosts);
     return st;
 }
 

@@ -23,19 +23,46 @@ static bool has_core_in_common(const struct seat *a, const struct seat *b)
     return false;
 }
 
-enum status cores_share(const struct comm *world, int *cores)
+/* Every rank's seat; to be freed, also after a failure. */
+static enum status gather_seats(const struct comm *world, struct seat **seats)
 {
-    struct seat *seats = heap((size_t)world->size * sizeof *seats), *mine = &seats[world->rank];
-    enum status st = STATUS_OK;
-    int sharing = 0;
+    struct seat *mine = (*seats = heap((size_t)world->size * sizeof **seats)) + world->rank;
     gethostname(mine->host, sizeof mine->host - 1);
     thread_core_set(mine->cores);
-    struct transfer t = {TRANSFER_all_gather, F32, sizeof *seats / sizeof(float), .x = seats};
-    TRY_OUT(comm_run(world, &t));
+    struct transfer t = {TRANSFER_all_gather, F32, sizeof *mine / sizeof(float), .x = *seats};
+    TRY(comm_run(world, &t));
+    return STATUS_OK;
+}
+
+enum status cores_share(const struct comm *world, int *cores)
+{
+    struct seat *seats;
+    enum status st = STATUS_OK;
+    int sharing = 0;
+    TRY_OUT(gather_seats(world, &seats));
     for (int r = 0; r < world->size; r++)
-        sharing += r == world->rank || has_core_in_common(&seats[r], mine);
+        sharing += r == world->rank || has_core_in_common(&seats[r], &seats[world->rank]);
     *cores = thread_cores() / sharing > 1 ? thread_cores() / sharing : 1;
 out:
+    free(seats);
+    return st;
+}
+
+enum status cores_hosts(const struct comm *world, struct text *line)
+{
+    struct seat *seats;
+    struct text names = {0};
+    enum status st = STATUS_OK;
+    int hosts = 0;
+    TRY_OUT(gather_seats(world, &seats));
+    for (int r = 0; r < world->size; r++) {
+        int first = 0;
+        while (strcmp(seats[first].host, seats[r].host) != 0) first++;
+        if (first == r) text_addf(&names, "%s%s", hosts++ ? " " : "", seats[r].host);
+    }
+    text_addf(line, "%d on %d host%s (%s)", world->size, hosts, hosts == 1 ? "" : "s", names.data);
+out:
+    text_release(&names);
     free(seats);
     return st;
 }

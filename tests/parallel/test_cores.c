@@ -5,6 +5,8 @@
 #include "base/thread.h"
 #include "parallel/cores.h"
 
+#include <unistd.h>
+
 static enum status shares(const struct comm *world, void *context)
 {
     int cores, want = thread_cores() / world->size;
@@ -17,4 +19,24 @@ static enum status shares(const struct comm *world, void *context)
 TEST(cores_that_all_ranks_may_use_are_shared_out)
 {
     for (int size = 2; size <= 5; size++) CHECK_STATUS(OK, ranks_run(size, shares, NULL));
+}
+
+static enum status names_its_host(const struct comm *world, void *context)
+{
+    char host[256] = "";
+    struct text line = {0}, want = {0};
+    (void)context;
+    gethostname(host, sizeof host - 1);
+    text_addf(&want, "%d on 1 host (%.63s)", world->size, host);
+    enum status st = cores_hosts(world, &line);
+    bool same = !st && !strcmp(line.data, want.data);
+    text_release(&line), text_release(&want);
+    TRY(st);
+    RANK_CHECK(same);
+    return STATUS_OK;
+}
+
+TEST(a_host_of_several_ranks_is_named_once)
+{
+    CHECK_STATUS(OK, ranks_run(3, names_its_host, NULL));
 }
