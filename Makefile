@@ -65,7 +65,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs install clean
-.PHONY: help FORCE
+.PHONY: test-slurm help FORCE
 
 all: $(B)/llamero ## build the program, build/llamero
 
@@ -124,6 +124,9 @@ test: $(B)/llamero $(B)/tests/run $(COUNTER) ## run the tests; T=word: those of 
 	@OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero LLAMERO_PRELOAD=$(COUNTER) \
 	LLAMERO_MPIRUN=$(MPICC:mpicc%=mpirun%) $(B)/tests/run $(T)
 
+test-slurm: $(B)/llamero ## train under a Slurm cluster of namespaces (root): minutes
+	@LLAMERO=$(B)/llamero tests/slurm/run
+
 check: test lint ## test and lint
 
 demo: $(B)/llamero ## train a small Llama on English text; DATA=file: on your own
@@ -171,8 +174,8 @@ clean: ## remove what was built
 	rm -rf $(B)
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while read -r target says; do \
-	    printf '  %-9s %s\n' "$$target" "$$says"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while read -r target says; do \
+	    printf '  %-10s %s\n' "$$target" "$$says"; done
 	@echo 'B=$(B) CC=$(CC) ARCH="$(ARCH)" OPT="$(OPT)" EXTRA= T= DATA= RUNS= V= PREFIX= DESTDIR='
 	@echo 'MPI=$(HAS_MPI) MPICC=$(MPICC)'
 
