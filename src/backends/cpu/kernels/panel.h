@@ -56,7 +56,8 @@ static inline struct left_panel panel_packed(enum panel_kind kind, const void *a
     return (struct left_panel){at, 64, 1024, panel_step_bytes(kind)};
 }
 
-/* sums[32][32] (+)= left panel x right panel, over `steps` steps. */
+/* sums[32][32] (+)= left panel x right panel, over `steps` steps.  For PAIRS this thread has opened
+ * the tiles (tiles.h). */
 void KERNEL(panel_multiply)(enum panel_kind kind, size_t steps, struct left_panel left,
                             const void *right, float *sums, bool accumulate);
 

@@ -30,7 +30,8 @@ static inline void tiles_close(void) { _tile_release(); }
 /* The same, past the first level of the cache: for what is read once. */
 #define TILE_STREAM(t, from, stride) _tile_stream_loadd(t, from, stride)
 #define TILE_STORE(t, to, stride)    _tile_stored(t, to, stride)
-/* f32 sum[i][j] += bf16 a[i][2k] * b[k][2j] + a[i][2k+1] * b[k][2j+1], over 16 k in order */
+/* f32 sum[i][j] += bf16 a[i][2k] * b[k][2j] + a[i][2k+1] * b[k][2j+1], over 16 k; AMX sums even and
+ * odd k apart and takes subnormal numbers as 0 */
 #define TILE_DOT(sum, a, b) _tile_dpbf16ps(sum, a, b)
 
 #elif defined(TILES_EMULATED)

@@ -3,6 +3,19 @@
 #include "base/rng.h"
 #include "test.h"
 
+/* On AMX a panel of pairs meets another in tiles that the caller opened. */
+#if defined(__x86_64__)
+#pragma GCC push_options
+#pragma GCC target("amx-tile,amx-bf16")
+#include "backends/cpu/kernels/tiles.h"
+static void amx_open(void) { tiles_open(); }
+static void amx_close(void) { tiles_close(); }
+#pragma GCC pop_options
+#else
+static void amx_open(void) {}
+static void amx_close(void) {}
+#endif
+
 typedef __typeof__(KERNEL(panel_multiply)) panel_multiply;
 typedef __typeof__(KERNEL(panel_kind)) panel_kind_of;
 #define X(set)                                                                                     \
@@ -64,7 +77,10 @@ TEST(panels_multiply_to_what_three_loops_give_in_every_set_and_kind)
 #define X(set)                                                                                     \
     if (cpu_set_runs(&set##_set)) {                                                                \
         check(set##_panel_multiply, FLOATS, accumulate);                                           \
+        bool tiles = !strcmp(#set, "amx");                                                         \
+        if (tiles) amx_open();                                                                     \
         if (set##_panel_kind() == PAIRS) check(set##_panel_multiply, PAIRS, accumulate);           \
+        if (tiles) amx_close();                                                                    \
     }
         CPU_SETS(X)
 #undef X
