@@ -3,6 +3,7 @@
 #include "app/machine.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
 #include "metrics/metrics.h"
 #include "ops/linear.h"
 #include "train/run.h"
@@ -103,6 +104,8 @@ static enum status plan(struct planning *p)
     TRY(trainer_plan(c, &p->shape, &p->machine, &p->memory));
     TRY(measured_rate(p, &rate));
     p->memory.bytes[MEMORY_program] = (size_t)memory_resident_bytes();
+    if (c->checkpoint.enable && !c->checkpoint.load_only)
+        p->memory.bytes[MEMORY_checkpoint] += checkpoint_save_bytes(p->ranks);
     plan_data(p);
     layout_init(&layout, &p->shape, 1);
     p->parameters = layout.parameters;

@@ -62,6 +62,8 @@ struct checkpointer_options {
 
 /* Of a rank that holds these pieces. */
 size_t checkpoint_staging_bytes(const struct pieces *p);
+/* What a save takes beside that, on one of so many ranks: blocks of a file, and what is exchanged. */
+size_t checkpoint_save_bytes(int ranks);
 
 enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o);
 /* Waits for a save under way.  Returns its failure, if it failed: on all ranks, the same. */

@@ -27,6 +27,13 @@ struct checkpointer {
     struct failure failure; /* of the last save */
 };
 
+/* A block of f32, a byte for each element of it, and with others what is sent and received. */
+size_t checkpoint_save_bytes(int ranks)
+{
+    size_t buffers = ranks > 1 ? 3 : 1;
+    return EXCHANGE_ELEMENTS * (buffers * sizeof(float) + 1);
+}
+
 size_t checkpoint_staging_bytes(const struct pieces *p) { return 3 * p->elements * sizeof(float); }
 
 static const struct comm *ranks_of(const struct checkpointer *c)

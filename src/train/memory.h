@@ -15,7 +15,7 @@
     X(scratch, "working memory of one operation")                                                  \
     X(batch, "token ids and labels of a step, rotary tables")                                      \
     X(data, "documents and rows read ahead")                                                       \
-    X(checkpoint, "copy of the state that is being written")                                       \
+    X(checkpoint, "the state that is being written: blocks of files, and a copy")                  \
     X(program, "the program, its libraries and the tokenizer, measured")
 
 enum memory_kind {
