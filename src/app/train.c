@@ -14,6 +14,7 @@ static enum status train(const struct config *c)
     struct machine machine = {0};
     struct text hosts = {0};
     enum status st = STATUS_OK;
+    bool together;
     TRY_OUT(machine_open_ranks(&machine, &c->device, &c->parallelism));
     if (machine.world.size > 1) log_rank(machine.world.rank);
     if (machine.world.rank) log_quiet(true);
@@ -25,7 +26,7 @@ static enum status train(const struct config *c)
                              strcmp(c->training.mixed_precision_param, "float32") ? BF16 : F32);
     TRY_OUT(run_train(c, &machine));
 out:
-    bool together = st == STATUS_REQUEUE || status_is_shared(); /* all ranks are here */
+    together = st == STATUS_REQUEUE || status_is_shared(); /* all ranks are here */
     machine_close_ranks(&machine, together ? STATUS_OK : st);
     text_release(&hosts);
     return st;
