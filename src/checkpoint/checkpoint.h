@@ -62,7 +62,8 @@ struct checkpointer_options {
 
 /* Of a rank that holds these pieces. */
 size_t checkpoint_staging_bytes(const struct pieces *p);
-/* What a save takes beside that, on one of so many ranks: blocks of a file, and what is exchanged. */
+/* What a save takes beside that, on one of so many ranks: blocks of a file, and what is exchanged.
+ */
 size_t checkpoint_save_bytes(int ranks);
 
 enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o);
