@@ -62,6 +62,7 @@ void op_sizes(const struct op_call *c, struct text *out)
     case OP_adamw: text_addf(out, "%zu", c->what.adamw.n); break;
     case OP_cast: {
         const struct cast *a = &c->what.cast;
+        if (a->rows > 1) text_addf(out, "%zu x ", a->rows);
         text_addf(out, "%zu %s", a->n, dtype_name(a->from));
         if (a->from != a->to) text_addf(out, " -> %s", dtype_name(a->to));
         break;
@@ -161,6 +162,7 @@ static void attention_work(const struct op_call *c, struct op_work *w)
     size_t queries = (size_t)a->B * (size_t)a->T, keys = (size_t)a->B * (size_t)a->S;
     size_t q = queries * (size_t)a->H * (size_t)a->K, kv = keys * (size_t)a->G * (size_t)a->K;
     size_t lse = queries * (size_t)a->H;
+    enum dtype result = a->keys ? F32 : a->dtype;
     double pairs = a->T * (a->causal ? a->S - a->T / 2.0 : a->S);
     w->flops = 4.0 * a->B * a->H * pairs * a->K * (forward ? 1 : 2.5);
     buffer(w, queries * a->q_stride, a->dtype, q);
@@ -168,12 +170,12 @@ static void attention_work(const struct op_call *c, struct op_work *w)
     buffer(w, keys * a->kv_stride, a->dtype, kv);
     if (!forward) buffer(w, q, a->dtype, q), buffer(w, q, a->dtype, q);
     none(w), none(w);
-    if (forward) buffer(w, q, a->dtype, q);
+    if (forward) buffer(w, q, result, q);
     positive(w, lse, lse);
     if (forward) return;
-    buffer(w, queries * a->q_stride, a->dtype, q);
-    buffer(w, keys * a->kv_stride, a->dtype, kv);
-    buffer(w, keys * a->kv_stride, a->dtype, kv);
+    buffer(w, a->keys ? q : queries * a->q_stride, result, q);
+    buffer(w, keys * a->kv_stride, result, kv);
+    buffer(w, keys * a->kv_stride, result, kv);
 }
 
 static void swiglu_work(const struct op_call *c, struct op_work *w)
@@ -222,9 +224,10 @@ static void adamw_work(const struct op_call *c, struct op_work *w)
 static void cast_work(const struct op_call *c, struct op_work *w)
 {
     const struct cast *a = &c->what.cast;
+    size_t rows = a->rows ? a->rows : 1, all = rows * a->n;
     w->bound = BOUND_COPY;
-    buffer(w, a->n, a->from, a->n);
-    buffer(w, a->n, a->to, a->accumulate ? 2 * a->n : a->n);
+    buffer(w, (rows - 1) * a->from_stride + a->n, a->from, all);
+    buffer(w, (rows - 1) * a->to_stride + a->n, a->to, a->accumulate ? 2 * all : all);
 }
 
 /* The struct of buffers of each operation: nothing but pointers. */

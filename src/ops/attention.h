@@ -6,8 +6,13 @@
  * Memory   q, k, v have strides (elements) from token to token, so they may lie in one fused row;
  *          out and dout are dense [B, T, H, K].  The caller owns every buffer.
  * Masks    Query t stands at key position t + S - T.  Causal: it sees keys up to its own position.
- *          With start/end it sees only keys in [start_BT, end_BT), the bounds of its document,
- *          which hold its own position.
+ *          With start/end it sees only keys in [start_BT, end_BT), the bounds of its document, or
+ *          those of it that are here.  A query that sees none gets out 0 and lse -inf.
+ * Parts    Where the keys are not all here at once they come part after part: FIRST_KEYS, then
+ *          MORE_KEYS.  Then out, lse are those over the keys so far and dq is the sum over them,
+ *          with out, dq, dk, dv in f32 and dq as dense as out; dk, dv are the part's own.  Backward
+ *          of a part wants out (of dtype) and lse over all keys, and knows nothing of the others.
+ *          A key is in one part.
  * Order    Softmax in f32; sums in a fixed order, so bits do not depend on threads. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -15,9 +20,12 @@
 #include "ops/ops.h"
 #include "tensor/dtype.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+enum attention_keys { ALL_KEYS, FIRST_KEYS, MORE_KEYS };
 
 struct attention {
     int B, T, S, H, G, K;
@@ -25,6 +33,7 @@ struct attention {
     float scale;
     bool causal;
     enum dtype dtype; /* of q, k, v, out and their gradients */
+    enum attention_keys keys;
 };
 struct attention_fwd {
     const void *q_BTHK, *k_BSGK, *v_BSGK;
@@ -36,11 +45,19 @@ struct attention_bwd {
     const void *q_BTHK, *k_BSGK, *v_BSGK, *out_BTHK, *dout_BTHK;
     const int32_t *start_BT, *end_BT;
     const float *lse_BHT;
-    void *dq_BTHK, *dk_BSGK, *dv_BSGK; /* replaced; T == S */
+    void *dq_BTHK, *dk_BSGK, *dv_BSGK; /* replaced; MORE_KEYS: dq is added to */
 };
 
-/* out = softmax(scale q k^T + mask) v.  SHAPE: a size below 1, H not a multiple of G, S < T. */
+/* out = softmax(scale q k^T + mask) v.  SHAPE: a size below 1, H not a multiple of G, causal with
+ * S < T. */
 enum status attention_forward(const struct ops *, const struct attention *,
                               const struct attention_fwd *, struct queue *);
 enum status attention_backward(const struct ops *, const struct attention *,
                                const struct attention_bwd *, struct queue *);
+
+/* log(e^a + e^b): of the keys of two parts. */
+static inline float lse_join(float a, float b)
+{
+    float high = a > b ? a : b, low = a > b ? b : a;
+    return low == -INFINITY ? high : high + log1pf(expf(low - high));
+}

@@ -17,5 +17,8 @@ enum status adamw(const struct ops *ops, const struct adamw *a, const struct ada
 enum status cast(const struct ops *ops, const struct cast *a, const struct cast_io *io,
                  struct queue *on)
 {
+    if (a->rows > 1 && (a->from_stride < a->n || a->to_stride < a->n))
+        FAIL(SHAPE, "cast: strides %zu and %zu for rows of %zu", a->from_stride, a->to_stride,
+             a->n);
     OP_RUN(cast);
 }

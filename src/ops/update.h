@@ -42,11 +42,14 @@ enum status adamw(const struct ops *, const struct adamw *, const struct adamw_i
 /* y = x in another type, or a copy where both are the same. */
 struct cast {
     size_t n;
-    enum dtype from, to; /* `from` left out is F32 */
-    bool accumulate;     /* y += x */
+    enum dtype from, to;           /* `from` left out is F32 */
+    bool accumulate;               /* y += x */
+    size_t rows;                   /* of n elements each; 0 as 1 */
+    size_t from_stride, to_stride; /* elements from a row to the next, where there are several */
 };
 struct cast_io {
     const void *x_n;
     void *y_n;
 };
+/* SHAPE: strides that are shorter than a row. */
 enum status cast(const struct ops *, const struct cast *, const struct cast_io *, struct queue *);

@@ -74,6 +74,33 @@ OPS_TEST(cast_rounds_to_nearest_even_and_widens_back)
     }
 }
 
+OPS_TEST(cast_takes_rows_out_of_wider_ones)
+{
+    for (int table = 0; table < 2; table++) {
+        const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
+        float x[12], y[15] = {0};
+        bf16 half[15];
+        for (int i = 0; i < 12; i++) x[i] = (float)i;
+        struct cast rows = {.n = 3, .rows = 3, .from_stride = 4, .to_stride = 5, .to = BF16};
+        struct cast back = {
+            .n = 3, .rows = 3, .from_stride = 5, .to_stride = 5, .from = BF16, .accumulate = true};
+        for (int i = 0; i < 15; i++) half[i] = bf16_from_f32(-1);
+        RIG_RUN(cast(ops, &rows, &(struct cast_io){x, half}, rig_queue()));
+        CHECK_STATUS(OK, cast(ops, &back, &(struct cast_io){half, y}, rig_queue()));
+        for (int i = 0; i < 15; i++) {
+            bool there = i % 5 < 3;
+            CHECK(bf16_to_f32(half[i]) == (there ? x[i / 5 * 4 + i % 5] : -1));
+            CHECK(y[i] == (there ? x[i / 5 * 4 + i % 5] : 0));
+        }
+    }
+}
+
+TEST(cast_refuses_rows_that_overlap)
+{
+    struct cast rows = {.n = 3, .rows = 2, .from_stride = 3, .to_stride = 2};
+    CHECK_STATUS(SHAPE, cast(&ops_cpu_reference, &rows, NULL, rig_queue()));
+}
+
 OPS_TEST(cast_adds_to_what_is_there_where_it_is_told_to)
 {
     for (int table = 0; table < 2; table++) {

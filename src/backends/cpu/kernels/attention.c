@@ -16,6 +16,7 @@
 #include "ops/attention.h"
 
 #include "backends/cpu/kernels/attention_few.h"
+#include "backends/cpu/kernels/attention_sight.h"
 #include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/tiles.h"
 #include "backends/cpu/kernels/vector.h"
@@ -52,48 +53,6 @@ static struct plan plan_of(const struct attention *a)
 }
 
 static size_t heads_each(const struct attention *a) { return (size_t)a->H / (size_t)a->G; }
-
-/* Keys [begin, end) that each query of a panel sees, and that any or every one of them sees. */
-struct sight {
-    int32_t begin[PANEL], end[PANEL];
-    int32_t some_begin, some_end, every_begin, every_end;
-};
-
-static void look(const struct attention *a, const int32_t *start, const int32_t *end, size_t b,
-                 size_t first, struct sight *s)
-{
-    s->some_begin = a->S, s->some_end = 0, s->every_begin = 0, s->every_end = a->S;
-    for (size_t i = 0; i < PANEL; i++) {
-        struct key_range seen = {0, 0};
-        if (first + i < (size_t)a->T) {
-            seen = keys_seen(a, start, end, b, first + i);
-            if (seen.begin < s->some_begin) s->some_begin = seen.begin;
-            if (seen.end > s->some_end) s->some_end = seen.end;
-        }
-        s->begin[i] = seen.begin, s->end[i] = seen.end;
-        if (seen.begin > s->every_begin) s->every_begin = seen.begin;
-        if (seen.end < s->every_end) s->every_end = seen.end;
-    }
-}
-
-/* Whether some query sees some key of the panel. */
-static bool is_seen(const struct sight *s, size_t panel)
-{
-    int32_t first = (int32_t)(panel * PANEL);
-    return first < s->some_end && first + PANEL > s->some_begin;
-}
-
-/* Scores that the mask forbids become -inf. */
-static void mask(const struct sight *s, size_t panel, float *scores)
-{
-    int32_t first = (int32_t)(panel * PANEL);
-    if (first >= s->every_begin && first + PANEL <= s->every_end) return;
-    for (int32_t k = 0; k < PANEL; k++)
-        for (int i = 0; i < PANEL; i++) {
-            bool open = first + k >= s->begin[i] && first + k < s->end[i];
-            scores[k * PANEL + i] = open ? scores[k * PANEL + i] : -INFINITY;
-        }
-}
 
 static inline uint32_t rounded(float x)
 {
@@ -147,18 +106,30 @@ static struct lines rows(const struct attention *a, const void *x, size_t at, si
     return l;
 }
 
-/* out^T, [widths][32 of K][32 queries], times `factor` of each query, to rows of x. */
-static void put_turned(const struct plan *p, float *sums, const float *factor, size_t count,
-                       void *x, size_t at, size_t stride)
+/* Rows of x become factor times sums, and `kept` times what they were. */
+struct rows_put {
+    void *x;
+    size_t at, stride;
+    enum dtype dtype;
+    const float *factor, *kept; /* of each row; kept NULL: 0 */
+};
+
+/* Sums [widths][32 of K][32 queries] to `count` rows. */
+static void put_turned(const struct plan *p, float *sums, size_t count, const struct rows_put *to)
 {
     for (size_t w = 0; w < p->widths; w++) {
         float *panel = sums + w * SUMS;
+        size_t K = least(PANEL, (size_t)p->a->K - w * PANEL);
         KERNEL(panel_turn)(panel);
         for (size_t i = 0; i < count; i++) {
-            size_t K = least(PANEL, (size_t)p->a->K - w * PANEL);
-            float row[PANEL];
-            for (size_t k = 0; k < PANEL; k++) row[k] = panel[i * PANEL + k] * factor[i];
-            vector_store(x, at + i * stride + w * PANEL, p->a->dtype, K, row);
+            size_t at = to->at + i * to->stride + w * PANEL;
+            float row[PANEL], old[PANEL] = {0};
+            for (size_t k = 0; k < PANEL; k++) row[k] = panel[i * PANEL + k] * to->factor[i];
+            if (to->kept) {
+                vector_load(to->x, at, to->dtype, K, old);
+                for (size_t k = 0; k < PANEL; k++) row[k] += to->kept[i] * old[k];
+            }
+            vector_store(to->x, at, to->dtype, K, row);
         }
     }
 }
@@ -274,33 +245,55 @@ static void pack_row(const struct plan *p, const struct attention_fwd *io, const
     }
 }
 
+/* A panel's out and lse, joined with those of the keys before where there are some. */
+static void put_out(const struct plan *p, const struct attention_fwd *io, struct forward *f,
+                    size_t b, size_t h, size_t first, size_t count)
+{
+    const struct attention *a = p->a;
+    size_t T = (size_t)a->T, K = (size_t)a->K, H = (size_t)a->H;
+    bool more = a->keys == MORE_KEYS;
+    float *lse = io->lse_BHT + (b * H + h) * T + first, factor[PANEL], kept[PANEL] = {0};
+    struct rows_put to = {.x = io->out_BTHK,
+                          .at = ((b * T + first) * H + h) * K,
+                          .stride = H * K,
+                          .dtype = a->keys ? F32 : a->dtype,
+                          .factor = factor,
+                          .kept = more ? kept : NULL};
+    for (size_t i = 0; i < count; i++) {
+        bool sees = f->sum[i] != 0; /* NaN goes on as NaN */
+        float here = sees ? f->top[i] + logf(f->sum[i]) : -INFINITY;
+        float all = more ? lse_join(lse[i], here) : here;
+        factor[i] = !sees ? 0 : more ? expf(f->top[i] - all) : 1 / f->sum[i];
+        if (more && lse[i] != -INFINITY) kept[i] = expf(lse[i] - all);
+        lse[i] = all;
+    }
+    put_turned(p, f->out, count, &to);
+}
+
 /* Queries first.. of head h of row b. */
 static void attend(const struct plan *p, const struct attention_fwd *io, const struct packed *kv,
                    size_t b, size_t h, size_t first, char *buffers)
 {
     const struct attention *a = p->a;
-    size_t T = (size_t)a->T, K = (size_t)a->K, H = (size_t)a->H, count = least(PANEL, T - first);
+    size_t T = (size_t)a->T, K = (size_t)a->K, count = least(PANEL, T - first);
     size_t head = h / heads_each(a) * p->keys * p->widths * p->step;
     struct forward f = forward_at(p, buffers);
     struct sight s;
     struct lines q =
         rows(a, io->q_BTHK, (b * T + first) * a->q_stride + h * K, a->q_stride, count, false);
     look(a, io->start_BT, io->end_BT, b, first, &s);
+    if (a->keys == MORE_KEYS && s.some_begin >= s.some_end) return;
     KERNEL(panel_pack)(&q, p->right, 0, 1, f.queries);
     for (size_t k = (size_t)s.some_begin / PANEL; k * PANEL < (size_t)s.some_end; k += GROUP)
         meet(p, &f, &s, kv->keys + head, kv->values + head, k,
              least(GROUP, panels_of((size_t)s.some_end) - k));
-    float inverse[PANEL];
-    for (size_t i = 0; i < PANEL; i++) inverse[i] = 1 / f.sum[i];
-    put_turned(p, f.out, inverse, count, io->out_BTHK, ((b * T + first) * H + h) * K, H * K);
-    for (size_t i = 0; i < count; i++)
-        io->lse_BHT[(b * H + h) * T + first + i] = f.top[i] + logf(f.sum[i]);
+    put_out(p, io, &f, b, h, first, count);
 }
 
 enum status KERNEL(attention_forward)(const struct attention *a, const struct attention_fwd *io,
                                       struct queue *on)
 {
-    if (a->T <= FEW_QUERIES) {
+    if (a->T <= FEW_QUERIES && a->keys == ALL_KEYS) {
         TRY(KERNEL(attention_few)(a, io, on));
         return STATUS_OK;
     }
@@ -395,13 +388,26 @@ static float delta_of(const struct attention *a, const struct attention_bwd *io,
     return sum;
 }
 
+/* What GROUP panels of queries see, from query `first`; whether that is any key. */
+static bool look_around(const struct attention *a, const struct attention_bwd *io,
+                        struct backward *w, size_t b, size_t first)
+{
+    bool some = false;
+    w->panels = panels_of(least(GROUP * PANEL, (size_t)a->T - first));
+    for (size_t j = 0; j < w->panels; j++) {
+        look(a, io->start_BT, io->end_BT, b, first + j * PANEL, &w->sight[j]);
+        some = some || w->sight[j].some_begin < w->sight[j].some_end;
+    }
+    return some;
+}
+
 /* GROUP panels of queries of head h, from query `first`, and what belongs to them. */
 static void take_queries(const struct plan *p, const struct attention_bwd *io, struct backward *w,
                          size_t b, size_t h, size_t first)
 {
     const struct attention *a = p->a;
     size_t T = (size_t)a->T, count = least(GROUP * PANEL, T - first);
-    size_t panels = w->panels = panels_of(count);
+    size_t panels = w->panels;
     size_t q_at = (b * T + first) * a->q_stride + h * (size_t)a->K;
     size_t o_at = out_at(a, b, h, first), o_stride = (size_t)a->H * (size_t)a->K;
     for (int across = 0; across < 2; across++) {
@@ -413,11 +419,10 @@ static void take_queries(const struct plan *p, const struct attention_bwd *io, s
     }
     for (size_t i = 0; i < panels * PANEL; i++) {
         bool there = i < count;
-        w->lse[i] = there ? io->lse_BHT[(b * (size_t)a->H + h) * T + first + i] : 0;
+        float lse = there ? io->lse_BHT[(b * (size_t)a->H + h) * T + first + i] : 0;
+        w->lse[i] = lse == -INFINITY ? 0 : lse; /* of a query without keys: any number */
         w->delta[i] = there ? delta_of(a, io, out_at(a, b, h, first + i)) : 0;
     }
-    for (size_t j = 0; j < panels; j++)
-        look(a, io->start_BT, io->end_BT, b, first + j * PANEL, &w->sight[j]);
     memset(w->dqueries, 0, GROUP * p->widths * SUMS * sizeof *w->dqueries);
 }
 
@@ -456,8 +461,7 @@ static void meet_backward(const struct plan *p, const struct backward *w, size_t
     to_left(p->kind, w->dodds, w->dscores + j * p->step);
 }
 
-/* Of a row of panels the first that is seen, and how many from there on: the documents that masks
- * keep apart follow each other, so there are no holes. */
+/* Of a row of panels the first that is seen, and how many from there to the last. */
 struct run {
     size_t first, count;
 };
@@ -466,7 +470,8 @@ static struct run queries_that_see(const struct backward *w, size_t key)
 {
     struct run r = {0};
     while (r.first < w->panels && !is_seen(&w->sight[r.first], key)) r.first++;
-    while (r.first + r.count < w->panels && is_seen(&w->sight[r.first + r.count], key)) r.count++;
+    for (size_t j = r.first; j < w->panels; j++)
+        if (is_seen(&w->sight[j], key)) r.count = j + 1 - r.first;
     return r;
 }
 
@@ -510,7 +515,9 @@ static void queries_backward(const struct plan *p, const struct attention_bwd *i
                              struct backward *w, size_t b, size_t h, size_t first)
 {
     const struct attention *a = p->a;
-    size_t T = (size_t)a->T;
+    size_t T = (size_t)a->T, H = (size_t)a->H, K = (size_t)a->K;
+    bool part = a->keys != ALL_KEYS, more = a->keys == MORE_KEYS;
+    if (!look_around(a, io, w, b, first) && more) return;
     take_queries(p, io, w, b, h, first);
     for (size_t key = 0; key < p->keys; key += GROUP) {
         size_t count = least(GROUP, p->keys - key), met = 0;
@@ -526,8 +533,13 @@ static void queries_backward(const struct plan *p, const struct attention_bwd *i
     for (size_t i = 0; i < PANEL; i++) ones[i] = 1;
     for (size_t j = 0; j < w->panels; j++) {
         size_t t = first + j * PANEL;
-        put_turned(p, w->dqueries + j * p->widths * SUMS, ones, least(PANEL, T - t), io->dq_BTHK,
-                   (b * T + t) * a->q_stride + h * (size_t)a->K, a->q_stride);
+        struct rows_put to = {.x = io->dq_BTHK,
+                              .at = part ? out_at(a, b, h, t) : (b * T + t) * a->q_stride + h * K,
+                              .stride = part ? H * K : a->q_stride,
+                              .dtype = part ? F32 : a->dtype,
+                              .factor = ones,
+                              .kept = more ? ones : NULL};
+        put_turned(p, w->dqueries + j * p->widths * SUMS, least(PANEL, T - t), &to);
     }
 }
 
@@ -537,7 +549,7 @@ static void put_keys(const struct plan *p, const float *sums, void *x, size_t at
     size_t S = (size_t)p->a->S, K = (size_t)p->a->K;
     for (size_t s = 0; s < S; s++)
         for (size_t n = 0; n < p->widths; n++)
-            vector_store(x, at + s * p->a->kv_stride + n * PANEL, p->a->dtype,
+            vector_store(x, at + s * p->a->kv_stride + n * PANEL, p->a->keys ? F32 : p->a->dtype,
                          least(PANEL, K - n * PANEL),
                          sums + (s / PANEL * p->widths + n) * SUMS + s % PANEL * PANEL);
 }

@@ -64,17 +64,18 @@ enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, stru
 enum status KERNEL(cast)(const struct cast *a, const struct cast_io *io, struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
-    size_t blocks = blocks_of(a->n);
+    size_t blocks = blocks_of(a->n), rows = a->rows ? a->rows : 1;
 #pragma omp parallel for schedule(static) num_threads(on->num_threads)
-    for (size_t block = 0; block < blocks; block++) {
-        size_t begin = block * BLOCK, n = block_size(a->n, begin);
+    for (size_t block = 0; block < rows * blocks; block++) {
+        size_t row = block / blocks, begin = block % blocks * BLOCK, n = block_size(a->n, begin);
+        size_t from = row * a->from_stride + begin, to = row * a->to_stride + begin;
         float x[BLOCK], old[BLOCK];
-        vector_load(io->x_n, begin, a->from, n, x);
+        vector_load(io->x_n, from, a->from, n, x);
         if (a->accumulate) {
-            vector_load(io->y_n, begin, a->to, n, old);
+            vector_load(io->y_n, to, a->to, n, old);
             for (size_t i = 0; i < n; i++) x[i] += old[i];
         }
-        vector_store(io->y_n, begin, a->to, n, x);
+        vector_store(io->y_n, to, a->to, n, x);
     }
     return STATUS_OK;
 }

@@ -41,6 +41,8 @@ static size_t out_at(const struct attention *a, size_t b, size_t t, size_t h)
     return ((b * (size_t)a->T + t) * (size_t)a->H + h) * (size_t)a->K;
 }
 
+static enum dtype result_dtype(const struct attention *a) { return a->keys ? F32 : a->dtype; }
+
 static float dot(const struct attention *a, const void *x, size_t i, const void *y, size_t j)
 {
     float sum = 0;
@@ -59,17 +61,19 @@ static void attend_row(const struct attention *a, const struct attention_fwd *io
         top = fmaxf(top, a->scale * dot(a, io->q_BTHK, q, io->k_BSGK, key_at(a, b, s, h)));
     for (size_t s = keys.begin; s < keys.end; s++)
         sum += expf(a->scale * dot(a, io->q_BTHK, q, io->k_BSGK, key_at(a, b, s, h)) - top);
-    float lse = top + logf(sum);
+    float *row = io->lse_BHT + (b * (size_t)a->H + h) * (size_t)a->T + t;
+    float before = a->keys == MORE_KEYS ? *row : -INFINITY, lse = lse_join(before, top + logf(sum));
+    float kept = before == -INFINITY ? 0 : expf(before - lse);
     for (size_t k = 0; k < (size_t)a->K; k++) {
-        float value = 0;
+        float value = kept != 0 ? kept * get(io->out_BTHK, out + k, F32) : 0;
         for (size_t s = keys.begin; s < keys.end; s++) {
             size_t key = key_at(a, b, s, h);
             float p = expf(a->scale * dot(a, io->q_BTHK, q, io->k_BSGK, key) - lse);
             value += p * get(io->v_BSGK, key + k, a->dtype);
         }
-        put(io->out_BTHK, out + k, a->dtype, value);
+        put(io->out_BTHK, out + k, result_dtype(a), value);
     }
-    io->lse_BHT[(b * (size_t)a->H + h) * (size_t)a->T + t] = lse;
+    *row = lse;
 }
 
 enum status reference_attention_forward(const struct attention *a, const struct attention_fwd *io,
@@ -103,11 +107,12 @@ static void query_gradient(const struct attention *a, const struct attention_bwd
                            size_t t, size_t h)
 {
     struct range keys = visible(a, io->start_BT, io->end_BT, b, t);
+    size_t to = a->keys ? out_at(a, b, t, h) : query_at(a, b, t, h);
     for (size_t k = 0; k < (size_t)a->K; k++) {
-        float dq = 0;
+        float dq = a->keys == MORE_KEYS ? get(io->dq_BTHK, to + k, F32) : 0;
         for (size_t s = keys.begin; s < keys.end; s++)
             dq += pair_of(a, io, b, t, s, h).ds * get(io->k_BSGK, key_at(a, b, s, h) + k, a->dtype);
-        put(io->dq_BTHK, query_at(a, b, t, h) + k, a->dtype, dq);
+        put(io->dq_BTHK, to + k, result_dtype(a), dq);
     }
 }
 
@@ -125,8 +130,8 @@ static void key_gradient(const struct attention *a, const struct attention_bwd *
                 dk += x.ds * get(io->q_BTHK, query_at(a, b, t, h) + k, a->dtype);
                 dv += x.p * get(io->dout_BTHK, out_at(a, b, t, h) + k, a->dtype);
             }
-        put(io->dk_BSGK, at + k, a->dtype, dk);
-        put(io->dv_BSGK, at + k, a->dtype, dv);
+        put(io->dk_BSGK, at + k, result_dtype(a), dk);
+        put(io->dv_BSGK, at + k, result_dtype(a), dv);
     }
 }
 
@@ -134,10 +139,11 @@ enum status reference_attention_backward(const struct attention *a, const struct
                                          struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
-    for (size_t b = 0; b < (size_t)a->B; b++)
-        for (size_t t = 0; t < (size_t)a->T; t++) {
+    for (size_t b = 0; b < (size_t)a->B; b++) {
+        for (size_t t = 0; t < (size_t)a->T; t++)
             for (size_t h = 0; h < (size_t)a->H; h++) query_gradient(a, io, b, t, h);
-            for (size_t g = 0; g < (size_t)a->G; g++) key_gradient(a, io, b, t, g);
-        }
+        for (size_t s = 0; s < (size_t)a->S; s++)
+            for (size_t g = 0; g < (size_t)a->G; g++) key_gradient(a, io, b, s, g);
+    }
     return STATUS_OK;
 }

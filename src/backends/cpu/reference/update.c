@@ -45,9 +45,11 @@ enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, st
 enum status reference_cast(const struct cast *a, const struct cast_io *io, struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
-    for (size_t i = 0; i < a->n; i++) {
-        float old = a->accumulate ? element_get(io->y_n, i, a->to) : 0;
-        element_put(io->y_n, i, a->to, old + element_get(io->x_n, i, a->from));
-    }
+    for (size_t row = 0; row < (a->rows ? a->rows : 1); row++)
+        for (size_t i = 0; i < a->n; i++) {
+            size_t from = row * a->from_stride + i, to = row * a->to_stride + i;
+            float old = a->accumulate ? element_get(io->y_n, to, a->to) : 0;
+            element_put(io->y_n, to, a->to, old + element_get(io->x_n, from, a->from));
+        }
     return STATUS_OK;
 }
