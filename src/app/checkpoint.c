@@ -203,7 +203,7 @@ static enum status open_shown(struct shown *s, const char *path)
 {
     enum status st = STATUS_OK;
     char *manifest, *state;
-    TRY(loaded_folder(path, &s->folder));
+    TRY(loaded_folder(path, NULL, &s->folder));
     manifest = file_join(s->folder, MANIFEST_NAME), state = file_join(s->folder, "state.json");
     s->step = s->tokens_seen = -1;
     TRY_OUT(checkpoint_read_shape(s->folder, &s->shape));
@@ -439,8 +439,8 @@ static enum status diff(const char *first, const char *second, bool json)
     char *a = NULL, *b = NULL;
     struct comparison c = {0};
     enum status st = STATUS_OK;
-    TRY_OUT(loaded_folder(first, &a));
-    TRY_OUT(loaded_folder(second, &b));
+    TRY_OUT(loaded_folder(first, NULL, &a));
+    TRY_OUT(loaded_folder(second, NULL, &b));
     TRY_OUT(comparison_make(&c, a, b));
     print_comparison(&c, json);
 out:

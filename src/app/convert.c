@@ -109,7 +109,7 @@ enum status command_convert(int argc, char **argv)
     if (a.help) return STATUS_OK;
     TRY(read_dtype(dtype, &c));
     TRY(read_size(shard_size, &c.shard_bytes));
-    TRY_OUT(loaded_folder(a.words[0], &folder));
+    TRY_OUT(loaded_folder(a.words[0], NULL, &folder));
     c.from = folder, c.to = a.words[1];
     TRY_OUT(resolve_target(to, folder, &c));
     TRY_OUT(checkpoint_convert(&c, &done));

@@ -11,6 +11,7 @@ struct evaluating {
     struct loaded loaded;
     struct arena run;
     struct evaluator evaluator;
+    int rows; /* of a batch, of all ranks together */
 };
 
 static enum status rehearse(void *context)
@@ -19,9 +20,10 @@ static enum status rehearse(void *context)
     return evaluator_measure(&e->evaluator, &e->loaded.step);
 }
 
-static enum status open_evaluator(struct evaluating *e, int B, int T)
+static enum status open_evaluator(struct evaluating *e, int T)
 {
     const struct config *c = &e->loaded.config;
+    int readers = e->loaded.machine.groups.of[GROUP_loss].size, B = (e->rows - 1) / readers + 1;
     e->evaluator = (struct evaluator){
         .model = &e->loaded.model,
         .readers = &e->loaded.machine.groups.of[GROUP_loss],
@@ -57,6 +59,35 @@ static void report(const struct evaluation *v, bool masked, bool json)
     text_release(&t);
 }
 
+/* Opens what this rank reads: of `batches` of all ranks together, its share of the rows. */
+static enum status open_rows(const struct evaluating *e, const struct data_config *data,
+                             int64_t batches, struct loader **loader)
+{
+    const struct config *c = &e->loaded.config;
+    const struct comm *readers = e->evaluator.readers;
+    int64_t rows = 0;
+    if (batches > 0 && __builtin_mul_overflow(batches, (int64_t)e->rows, &rows)) rows = 0;
+    struct loader_options o = {
+        .data = data,
+        .objective = &c->objective,
+        .tokenizer = e->loaded.tokenizer,
+        .vocab_size = e->loaded.shape.V,
+        .seq_len = e->evaluator.batch.T,
+        .share = readers->rank,
+        .num_shares = readers->size,
+        .once = true,
+        .most_rows = rows,
+    };
+    if (e->evaluator.peers->rank == 0) TRY(loader_open(loader, &o));
+    return STATUS_OK;
+}
+
+static enum status some_tokens(const struct evaluation *v, const char *path)
+{
+    if (!v->tokens) FAIL(DATA, "%s: no token to predict", path);
+    return STATUS_OK;
+}
+
 static enum status evaluate_source(struct evaluating *e, struct source_config *source,
                                    int64_t batches, struct evaluation *v)
 {
@@ -65,20 +96,12 @@ static enum status evaluate_source(struct evaluating *e, struct source_config *s
     data.sources = source;
     data.num_sources = 1;
     data.validation_share = 0;
-    struct loader_options o = {
-        .data = &data,
-        .objective = &c->objective,
-        .tokenizer = e->loaded.tokenizer,
-        .vocab_size = e->loaded.model.shape.V,
-        .seq_len = e->evaluator.batch.T,
-        .num_shares = 1,
-        .once = true,
-    };
+    const struct comm *world = &e->loaded.machine.world;
     struct loader *loader = NULL;
     enum status st = STATUS_OK;
-    TRY_OUT(loader_open(&loader, &o));
-    TRY_OUT(evaluator_run(&e->evaluator, loader, batches, &e->loaded.step, v));
-    if (!v->tokens) FAIL_OUT(DATA, "%s: no token to predict", source->path);
+    TRY_OUT(comm_agree(world, open_rows(e, &data, batches, &loader)));
+    TRY_OUT(evaluator_run(&e->evaluator, loader, -1, &e->loaded.step, v));
+    TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : some_tokens(v, source->path)));
 out:
     loader_close(loader);
     return st;
@@ -87,7 +110,7 @@ out:
 /* As the model was trained; a plain Hugging Face folder says only how far its positions go. */
 static int64_t row_length(const struct loaded *l)
 {
-    int64_t seq_len = l->config.training.seq_len, most = l->model.shape.max_context;
+    int64_t seq_len = l->config.training.seq_len, most = l->shape.max_context;
     return most > 0 && most < seq_len ? most : seq_len;
 }
 
@@ -100,7 +123,7 @@ enum status command_eval(int argc, char **argv)
         {"tokenizer", FLAG_TEXT, &tokenizer, "tokenizer to use instead of the model's own"},
         {"column", FLAG_TEXT, &column, "key of a JSON line that holds the text (default text)"},
         {"seq-len", FLAG_INT, &seq_len, "tokens of a row (default: as the model was trained)"},
-        {"batch-size", FLAG_INT, &rows, "rows at a time (default 8)"},
+        {"batch-size", FLAG_INT, &rows, "rows at a time, of all ranks together (default 8)"},
         {"batches", FLAG_INT, &batches, "stop after so many batches (default: all the data)"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
@@ -111,24 +134,26 @@ enum status command_eval(int argc, char **argv)
         "eval MODEL DATA [section.key=value ...]\n\n"
         "Loss of a model over DATA (.txt, .jsonl, .jsonl.gz, .jsonl.zst, .bin/.idx or "
         "a pattern).\nMODEL is a run, a checkpoint or a Hugging Face folder; a "
-        "checkpoint's objective is its run's.",
+        "checkpoint's objective is its run's.  Under mpirun or srun, ranks share out model and "
+        "rows.",
         2, 2, argc, argv));
     if (a.help) return STATUS_OK;
     if (rows < 1 || rows > 1 << 20)
         FAIL(USAGE, "--batch-size: %lld is not positive", (long long)rows);
     if (seq_len < 0 || seq_len > 1 << 24) FAIL(USAGE, "--seq-len: out of bounds");
-    struct evaluating e = {0};
+    struct evaluating e = {.rows = (int)rows};
     struct evaluation v = {0};
     struct source_config source = {.path = a.words[1], .column = column, .weight = 1};
     enum status st = STATUS_OK;
+    TRY_OUT(machine_join(&e.loaded.machine));
     TRY_OUT(
         loaded_open(&e.loaded, a.words[0], tokenizer, a.settings, a.num_settings, (int)seq_len));
     if (!seq_len) seq_len = row_length(&e.loaded);
-    TRY_OUT(open_evaluator(&e, (int)rows, (int)seq_len));
+    TRY_OUT(comm_agree(&e.loaded.machine.world, open_evaluator(&e, (int)seq_len)));
     TRY_OUT(evaluate_source(&e, &source, batches, &v));
-    report(&v, !e.evaluator.causal, json);
+    if (!e.loaded.machine.world.rank) report(&v, !e.evaluator.causal, json);
 out:
+    loaded_close(&e.loaded, st);
     arena_release(&e.run);
-    loaded_close(&e.loaded);
     return st;
 }

@@ -36,9 +36,10 @@ static enum status rehearse(void *context)
 static enum status take(struct generation *g)
 {
     const struct model *m = &g->loaded.model;
+    size_t V = (size_t)g->loaded.shape.V;
     TRY(kv_cache_init(&g->cache, m, 1, (int)(g->num_prompt + (size_t)g->max_tokens), &g->run));
-    g->logits_V = arena_take(&g->run, (size_t)m->shape.V, sizeof *g->logits_V);
-    g->order_V = arena_take(&g->run, (size_t)m->shape.V, sizeof *g->order_V);
+    g->logits_V = arena_take(&g->run, V, sizeof *g->logits_V);
+    g->order_V = arena_take(&g->run, V, sizeof *g->order_V);
     return STATUS_OK;
 }
 
@@ -72,6 +73,16 @@ out:
     return st;
 }
 
+static enum status prepare(struct generation *g, const char *prompt)
+{
+    if (!strcmp(g->loaded.config.objective.name, "masked"))
+        FAIL(CONFIG, "%s was trained to fill in masked tokens; generate needs a causal model",
+             g->loaded.folder);
+    TRY(read_prompt(g, prompt));
+    TRY(open_buffers(g));
+    return STATUS_OK;
+}
+
 static enum status prefill(struct generation *g)
 {
     for (size_t at = 0; at < g->num_prompt; at += PIECE) {
@@ -92,6 +103,37 @@ static enum status print_token(const struct tokenizer *t, int32_t id, struct tex
     return STATUS_OK;
 }
 
+static bool leads(const struct generation *g) { return g->loaded.machine.world.rank == 0; }
+
+/* Rank 0's choice: others may know the logits with other last bits. */
+static enum status choose(struct generation *g, int32_t *id)
+{
+    double choice = 0;
+    if (leads(g))
+        choice =
+            sampling_pick(&g->sampling, g->logits_V, g->loaded.shape.V, g->ids.count, g->order_V);
+    TRY(comm_all_reduce(&g->loaded.machine.world, REDUCE_SUM, &choice, 1));
+    *id = (int32_t)choice;
+    return STATUS_OK;
+}
+
+static enum status print_json(const struct generation *g, double seconds)
+{
+    size_t made = g->ids.count - g->num_prompt;
+    struct text bytes = {0}, out = {0};
+    enum status st = STATUS_OK;
+    TRY_OUT(tokenizer_decode(g->loaded.tokenizer, g->ids.ids + g->num_prompt, made, &bytes));
+    text_adds(&out, "{\"text\": ");
+    json_quote(&out, utf8_valid(bytes.data, bytes.len) ? bytes.data : "");
+    text_adds(&out, ", \"ids\": [");
+    for (size_t i = 0; i < made; i++)
+        text_addf(&out, "%s%d", i ? ", " : "", g->ids.ids[g->num_prompt + i]);
+    printf("%s], \"prompt_tokens\": %zu, \"seconds\": %.3f}\n", out.data, g->num_prompt, seconds);
+out:
+    text_release(&bytes), text_release(&out);
+    return st;
+}
+
 static enum status generate(struct generation *g, bool json)
 {
     const struct tokenizer *t = g->loaded.tokenizer;
@@ -100,33 +142,19 @@ static enum status generate(struct generation *g, bool json)
     double begin = clock_monotonic_s();
     TRY_OUT(prefill(g));
     for (int64_t n = 0; n < g->max_tokens; n++) {
-        int32_t id = sampling_pick(&g->sampling, g->logits_V, g->loaded.model.shape.V, g->ids.count,
-                                   g->order_V);
+        int32_t id;
+        TRY_OUT(choose(g, &id));
         if (id == tokenizer_eos(t) || id >= tokenizer_vocab_size(t)) break;
         g->ids.ids[g->ids.count++] = id;
-        if (!json) TRY_OUT(print_token(t, id, &bytes));
+        if (leads(g) && !json) TRY_OUT(print_token(t, id, &bytes));
         if (n + 1 < g->max_tokens)
             TRY_OUT(
                 model_decode(&g->loaded.model, &g->cache, &id, 1, g->logits_V, &g->loaded.step));
     }
-    size_t made = g->ids.count - g->num_prompt;
     double seconds = clock_monotonic_s() - begin;
-    if (json) {
-        struct text out = {0};
-        text_clear(&bytes);
-        TRY_OUT(tokenizer_decode(t, g->ids.ids + g->num_prompt, made, &bytes));
-        text_adds(&out, "{\"text\": ");
-        json_quote(&out, utf8_valid(bytes.data, bytes.len) ? bytes.data : "");
-        text_adds(&out, ", \"ids\": [");
-        for (size_t i = 0; i < made; i++)
-            text_addf(&out, "%s%d", i ? ", " : "", g->ids.ids[g->num_prompt + i]);
-        printf("%s], \"prompt_tokens\": %zu, \"seconds\": %.3f}\n", out.data, g->num_prompt,
-               seconds);
-        text_release(&out);
-    } else {
-        printf("\n");
-    }
-    log_line(LOG_INFO, "%zu tokens in %.2f s", made, seconds);
+    if (leads(g) && json) TRY_OUT(print_json(g, seconds));
+    if (leads(g) && !json) printf("\n");
+    log_line(LOG_INFO, "%zu tokens in %.2f s", g->ids.count - g->num_prompt, seconds);
 out:
     text_release(&bytes);
     return st;
@@ -152,11 +180,12 @@ enum status command_generate(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, flags,
-                       "generate MODEL [--prompt TEXT] [section.key=value ...]\n\n"
-                       "Writes text as a causal model continues the prompt.  MODEL is a run, a "
-                       "checkpoint or a\nHugging Face folder.",
-                       1, 1, argc, argv));
+    TRY(arguments_read(
+        &a, flags,
+        "generate MODEL [--prompt TEXT] [section.key=value ...]\n\n"
+        "Writes text as a causal model continues the prompt.  MODEL is a run, a "
+        "checkpoint or a\nHugging Face folder.  Under mpirun or srun, ranks share out the model.",
+        1, 1, argc, argv));
     if (a.help) return STATUS_OK;
     if (g.max_tokens < 1 || g.max_tokens > 1 << 24)
         FAIL(USAGE, "--max-tokens: %lld is not between 1 and 2^24", (long long)g.max_tokens);
@@ -164,16 +193,13 @@ enum status command_generate(int argc, char **argv)
     int positions =
         (int)(strlen(prompt) + 1 + (size_t)g.max_tokens); /* a token has a byte at least */
     enum status st = STATUS_OK;
+    TRY_OUT(machine_join(&g.loaded.machine));
     TRY_OUT(loaded_open(&g.loaded, a.words[0], tokenizer, a.settings, a.num_settings, positions));
-    if (!strcmp(g.loaded.config.objective.name, "masked"))
-        FAIL_OUT(CONFIG, "%s was trained to fill in masked tokens; generate needs a causal model",
-                 g.loaded.folder);
-    TRY_OUT(read_prompt(&g, prompt));
-    TRY_OUT(open_buffers(&g));
+    TRY_OUT(comm_agree(&g.loaded.machine.world, prepare(&g, prompt)));
     TRY_OUT(generate(&g, json));
 out:
+    loaded_close(&g.loaded, st);
     token_list_release(&g.ids);
     arena_release(&g.run);
-    loaded_close(&g.loaded);
     return st;
 }

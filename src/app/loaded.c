@@ -2,29 +2,50 @@
 #include "app/loaded.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "parallel/plan.h"
+#include "checkpoint/common.h"
+#include "parallel/fit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum status loaded_folder(const char *path, char **folder)
+/* Where the folder with config.json is. */
+enum { HERE, NEWEST, NEWEST_BELOW };
+
+static enum status look(const char *path, int64_t *place)
 {
     char *config = file_join(path, "config.json"), *below = file_join(path, "checkpoint");
     enum status st = STATUS_OK;
-    *folder = NULL;
     if (!file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);
-    if (file_exists(config))
-        *folder = heap_string(path, strlen(path));
-    else
-        TRY_OUT(checkpoint_find(file_is_dir(below) ? below : path, INT64_MAX, NULL, folder));
-    if (!*folder)
-        FAIL_OUT(MISSING, "%s: neither a Hugging Face folder, a checkpoint nor a run with one",
-                 path);
+    *place = file_exists(config) ? HERE : file_is_dir(below) ? NEWEST_BELOW : NEWEST;
 out:
     free(config);
     free(below);
     return st;
+}
+
+static enum status none_there(const char *path)
+{
+    FAIL(MISSING, "%s: neither a Hugging Face folder, a checkpoint nor a run with one", path);
+}
+
+enum status loaded_folder(const char *path, const struct comm *world, char **folder)
+{
+    int64_t place = HERE;
+    *folder = NULL;
+    TRY(common_agree(world, common_leads(world) ? look(path, &place) : STATUS_OK));
+    TRY(common_number(world, &place));
+    if (place == HERE) {
+        *folder = heap_string(path, strlen(path));
+        return STATUS_OK;
+    }
+    char *runs = file_join(path, place == NEWEST_BELOW ? "checkpoint" : "");
+    enum status st = checkpoint_find(runs, INT64_MAX, world, folder);
+    free(runs);
+    TRY(st);
+    TRY(common_agree(world, *folder || !common_leads(world) ? STATUS_OK : none_there(path)));
+    return STATUS_OK;
 }
 
 /* The run's own configuration where the checkpoint has it, with the settings given now. */
@@ -38,29 +59,111 @@ static enum status open_config(struct loaded *l, const char *const *settings, in
     return st;
 }
 
-static enum status load_weights(struct loaded *l, const struct model_shape *shape, int max_tokens)
+/* Whether the layout is asked for now, and is not only that of the run. */
+static bool asks_for_layout(const char *const *settings, int num_settings)
 {
-    bool f32 = !strcmp(l->config.training.mixed_precision_param, "float32");
-    struct model *m = &l->model;
-    void *weights = NULL;
-    for (int pass = 0; pass < 2; pass++) { /* measure, then take */
-        TRY(model_init(m, shape, max_tokens, 1, &l->run));
-        size_t n = m->layout.elements;
-        weights = arena_take(&l->run, n, dtype_bytes(f32 ? F32 : BF16));
-        if (l->run.overflow) FAIL(DATA, "%s: the model fits into no memory", l->folder);
-        m->weights = weights;
-        if (pass) break;
-        size_t bytes = l->run.used;
-        model_release(m);
-        TRY(arena_init(&l->run, bytes));
+    for (int i = 0; i < num_settings; i++) {
+        const char *key = strstr(settings[i], "parallel"), *value = strchr(settings[i], '=');
+        if (key && key < value) return true;
     }
-    m->ops = l->machine.ops, m->plan = plan_alone(), m->on = l->machine.on;
-    m->dtype = f32 ? F32 : BF16;
-    struct pieces whole;
-    pieces_init(&whole, &m->layout, 0, 1);
-    struct checkpoint_state state = {.shape = &m->shape, .layout = &m->layout, .pieces = &whole};
-    enum status st = checkpoint_load_weights(l->folder, &state, m->dtype, weights);
-    pieces_release(&whole);
+    return false;
+}
+
+void loaded_layout(struct parallelism_config *p, bool asked, int ranks)
+{
+    struct mesh mesh;
+    int64_t *shard = &p->data_parallel_shard_degree;
+    if (*shard > 0) *shard *= p->pipeline_parallel_degree * p->context_parallel_degree;
+    p->pipeline_parallel_degree = p->context_parallel_degree = 1;
+    if (asked || !mesh_resolve(&mesh, p, 0, ranks)) return;
+    *shard = -1, p->data_parallel_replicate_degree = p->tensor_parallel_degree = 1;
+    if (ranks > 1)
+        log_line(LOG_INFO,
+                 "the run had another number of ranks; its weights are shared out "
+                 "over the %d that are here",
+                 ranks);
+}
+
+static enum status open_machine(struct loaded *l, bool asked)
+{
+    struct parallelism_config p = l->config.parallelism;
+    loaded_layout(&p, asked && l->machine.world.size > 1, l->machine.world.size);
+    TRY(machine_open_ranks(&l->machine, &l->config.device, &p));
+    return STATUS_OK;
+}
+
+/* Tokenizer and shape, which must fit each other and the ranks. */
+static enum status open_shape(struct loaded *l, const char *tokenizer)
+{
+    const struct mesh *mesh = &l->machine.mesh;
+    TRY(tokenizer_open(&l->tokenizer, tokenizer[0] ? tokenizer : l->folder, &l->config.tokenizer));
+    TRY(checkpoint_read_shape(l->folder, &l->shape));
+    if (tokenizer_vocab_size(l->tokenizer) > l->shape.V)
+        FAIL(CONFIG, "%s: the tokenizer has %d tokens, the model %d", tokenizer_path(l->tokenizer),
+             tokenizer_vocab_size(l->tokenizer), l->shape.V);
+    /* Rows need not be cut: passes forward keep the stream of tokens whole. */
+    struct fit f = {.mesh = mesh,
+                    .shape = &l->shape,
+                    .section = "training",
+                    .seq_len = mesh->degree[AXIS_tp],
+                    .local_batch_size = 1,
+                    .micro_batch_size = 1};
+    TRY(fit_check(&f));
+    return STATUS_OK;
+}
+
+/* What is here of the model.  Over a measuring arena it only counts. */
+static enum status take_model(struct loaded *l, int max_tokens)
+{
+    const struct parallelism_config *p = &l->config.parallelism;
+    const struct comm *groups = l->machine.groups.of, *shard = &groups[GROUP_shard];
+    struct model_shape here = model_shape_cut(&l->shape, groups[GROUP_tp].size);
+    enum dtype dtype = strcmp(l->config.training.mixed_precision_param, "float32") ? BF16 : F32;
+    TRY(model_init(&l->model, &here, max_tokens, shard->size, &l->run));
+    tensor_plan_init(&l->plan, &groups[GROUP_tp], false);
+    l->fsdp = (struct fsdp){
+        .layout = &l->model.layout,
+        .shard = shard,
+        .replicate = &groups[GROUP_replicate],
+        .on = l->machine.on,
+        .dtype = dtype,
+        .tied = l->shape.tied,
+        .keep = !strcmp(p->fsdp_reshard_after_forward, "never") || !p->fsdp_shard_gradients,
+        .forward_only = true,
+    };
+    fsdp_take(&l->fsdp, &l->run);
+    l->weights = arena_take(&l->run, fsdp_elements(&l->fsdp), dtype_bytes(dtype));
+    if (l->run.overflow) FAIL(DATA, "%s: the model fits into no memory", l->folder);
+    l->fsdp.weights = l->weights;
+    l->model.ops = l->machine.ops, l->model.plan = &l->plan.plan, l->model.on = l->machine.on;
+    l->model.dtype = dtype, l->model.units = &l->fsdp.units;
+    return STATUS_OK;
+}
+
+static enum status open_model(struct loaded *l, int max_tokens)
+{
+    TRY(take_model(l, max_tokens));
+    size_t bytes = l->run.used;
+    fsdp_release(&l->fsdp);
+    model_release(&l->model);
+    TRY(arena_init(&l->run, bytes));
+    TRY(take_model(l, max_tokens));
+    return STATUS_OK;
+}
+
+static enum status load_weights(struct loaded *l)
+{
+    const struct comm *groups = l->machine.groups.of, *shard = &groups[GROUP_shard];
+    struct layout whole;
+    struct pieces here;
+    layout_init(&whole, &l->shape, 1);
+    pieces_init_cut(&here, &l->model.layout, shard->rank, shard->size, &whole,
+                    groups[GROUP_tp].rank, groups[GROUP_tp].size);
+    struct checkpoint_state state = {
+        .shape = &l->shape, .layout = &whole, .pieces = &here, .world = &groups[GROUP_world]};
+    enum status st = checkpoint_load_weights(l->folder, &state, l->model.dtype, l->weights);
+    pieces_release(&here);
+    layout_release(&whole);
     TRY(st);
     return STATUS_OK;
 }
@@ -68,27 +171,25 @@ static enum status load_weights(struct loaded *l, const struct model_shape *shap
 enum status loaded_open(struct loaded *l, const char *path, const char *tokenizer,
                         const char *const *settings, int num_settings, int max_tokens)
 {
-    struct model_shape shape;
-    *l = (struct loaded){0};
-    TRY(loaded_folder(path, &l->folder));
-    TRY(open_config(l, settings, num_settings));
-    TRY(tokenizer_open(&l->tokenizer, tokenizer[0] ? tokenizer : l->folder, &l->config.tokenizer));
-    TRY(checkpoint_read_shape(l->folder, &shape));
-    if (tokenizer_vocab_size(l->tokenizer) > shape.V)
-        FAIL(CONFIG, "%s: the tokenizer has %d tokens, the model %d", tokenizer_path(l->tokenizer),
-             tokenizer_vocab_size(l->tokenizer), shape.V);
-    TRY(machine_open(&l->machine, &l->config.device));
-    TRY(load_weights(l, &shape, max_tokens ? max_tokens : (int)l->config.training.seq_len));
+    const struct comm *world = &l->machine.world;
+    TRY(loaded_folder(path, world, &l->folder));
+    TRY(comm_agree(world, open_config(l, settings, num_settings)));
+    TRY(open_machine(l, asks_for_layout(settings, num_settings)));
+    TRY(comm_agree(world, open_shape(l, tokenizer)));
+    if (!max_tokens) max_tokens = (int)l->config.training.seq_len;
+    TRY(comm_agree(world, open_model(l, max_tokens)));
+    TRY(load_weights(l));
     return STATUS_OK;
 }
 
-void loaded_close(struct loaded *l)
+void loaded_close(struct loaded *l, enum status how)
 {
+    fsdp_release(&l->fsdp);
     model_release(&l->model);
     arena_release(&l->step);
     arena_release(&l->run);
     if (l->machine.on) arena_release(&l->machine.on->scratch);
-    machine_close(&l->machine);
+    machine_close_ranks(&l->machine, how);
     tokenizer_close(l->tokenizer);
     if (l->config_is_open) config_release(&l->config);
     free(l->folder);

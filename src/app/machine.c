@@ -3,6 +3,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/peak.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "comms/launch/launch.h"
 #include "comms/self/self.h"
@@ -32,12 +33,19 @@ enum status machine_open(struct machine *m, const struct device_config *c)
     return STATUS_OK;
 }
 
+enum status machine_join(struct machine *m)
+{
+    *m = (struct machine){0};
+    TRY(launch_open(&m->world));
+    if (m->world.size > 1) log_rank(m->world.rank);
+    if (m->world.rank) log_quiet(true);
+    return STATUS_OK;
+}
+
 enum status machine_open_ranks(struct machine *m, const struct device_config *c,
                                const struct parallelism_config *p)
 {
     int cores;
-    *m = (struct machine){0};
-    TRY(launch_open(&m->world));
     TRY(comm_agree(&m->world, mesh_resolve(&m->mesh, p, m->world.rank, m->world.size)));
     TRY(groups_open(&m->groups, &m->mesh, &m->world));
     TRY(cores_share(&m->world, &cores));
@@ -47,9 +55,12 @@ enum status machine_open_ranks(struct machine *m, const struct device_config *c,
 
 void machine_close_ranks(struct machine *m, enum status how)
 {
+    bool together = how == STATUS_REQUEUE || (how && status_is_shared()); /* all ranks are here */
+    /* A launcher ends the others as soon as one has ended: all wait for the one that tells. */
+    if (together && !comm_failed_elsewhere()) log_failure(how);
     if (m->on) cpu_queue_close(m->on);
     groups_close(&m->groups);
-    launch_close(&m->world, how);
+    launch_close(&m->world, together ? STATUS_OK : how);
     *m = (struct machine){0};
 }
 

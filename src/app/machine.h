@@ -9,13 +9,17 @@
 
 /* UNSUPPORTED: this build has no such device. */
 enum status machine_open(struct machine *m, const struct device_config *c);
-/* The same on every rank that was started together, with the mesh and groups of `p`.  Collective.
- * CONFIG: the mesh has another number of ranks.  UNSUPPORTED, COMM: see launch_open. */
+/* Finds the ranks that were started together, m->world.  From here on rank 0 alone logs what is no
+ * warning.  Collective.  UNSUPPORTED, COMM: see launch_open. */
+enum status machine_join(struct machine *m);
+/* Then opens each rank's device, with the mesh and groups of `p`.  Collective.  CONFIG: the mesh
+ * has another number of ranks. */
 enum status machine_open_ranks(struct machine *m, const struct device_config *c,
                                const struct parallelism_config *p);
 /* The mesh and groups of one rank, for a machine in the making. */
 enum status machine_alone(struct machine *m);
-/* `how` the run ended: where that is a failure, nothing is waited for, and main ends all ranks. */
+/* `how` the run ended: where that is a failure that not all ranks know of, nothing is waited for,
+ * and main ends all ranks. */
 void machine_close_ranks(struct machine *m, enum status how);
 void machine_close(struct machine *m);
 /* Measures what the device can do in a burst of about 50 ms, for MFU. */

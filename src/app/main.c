@@ -64,10 +64,7 @@ int main(int argc, char **argv)
     enum status st = run_command(argc, argv);
     if (!st && (fflush(stdout) || ferror(stdout)))
         st = status_fail(STATUS_IO, __FILE__, __LINE__, "writing to stdout failed");
-    if (st == STATUS_REQUEUE)
-        log_line(LOG_INFO, "%s", status_message());
-    else if (st && !comm_failed_elsewhere())
-        log_line(LOG_ERROR, "%s", status_message());
+    if (st && !comm_failed_elsewhere()) log_failure(st);
     /* The way the failure took helps developers and confuses users: it is there when asked for. */
     if (st && getenv("LLAMERO_TRACE")) fprintf(stderr, "%s", status_stack());
     if (st && st != STATUS_REQUEUE && !status_is_shared())

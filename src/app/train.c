@@ -14,10 +14,8 @@ static enum status train(const struct config *c)
     struct machine machine = {0};
     struct text hosts = {0};
     enum status st = STATUS_OK;
-    bool together;
+    TRY_OUT(machine_join(&machine));
     TRY_OUT(machine_open_ranks(&machine, &c->device, &c->parallelism));
-    if (machine.world.size > 1) log_rank(machine.world.rank);
-    if (machine.world.rank) log_quiet(true);
     TRY_OUT(cores_hosts(&machine.world, &hosts));
     if (machine.world.size > 1) log_line(LOG_INFO, "ranks: %s", hosts.data);
     TRY_OUT(comm_agree(&machine.world, config_check(c, machine.world.size)));
@@ -26,8 +24,7 @@ static enum status train(const struct config *c)
                              strcmp(c->training.mixed_precision_param, "float32") ? BF16 : F32);
     TRY_OUT(run_train(c, &machine));
 out:
-    together = st == STATUS_REQUEUE || status_is_shared(); /* all ranks are here */
-    machine_close_ranks(&machine, together ? STATUS_OK : st);
+    machine_close_ranks(&machine, st);
     text_release(&hosts);
     return st;
 }

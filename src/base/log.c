@@ -80,3 +80,10 @@ void log_line(enum log_level level, const char *fmt, ...)
         fflush(file);
     }
 }
+
+void log_failure(enum status s)
+{
+    if (status_is_told()) return;
+    log_line(s == STATUS_REQUEUE ? LOG_INFO : LOG_ERROR, "%s", status_message());
+    status_tell();
+}

@@ -18,6 +18,8 @@ void log_quiet(bool quiet); /* keeps INFO lines off stderr; log.txt still gets t
  * it. */
 enum status log_open(const char *path);
 void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Tells the user of this thread's last failure, once. */
+void log_failure(enum status s);
 
 /* Is stderr a terminal that wants colour (and NO_COLOR unset)? */
 bool log_colour(void);

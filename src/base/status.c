@@ -9,7 +9,7 @@
 /* One failure at a time per thread; the only writable state of this file. */
 static _Thread_local char message[STATUS_TEXT];
 static _Thread_local char stack[STATUS_TEXT];
-static _Thread_local bool shared;
+static _Thread_local bool shared, told;
 
 static const struct {
     const char *name, *text;
@@ -27,6 +27,8 @@ const char *status_message(void) { return message; }
 const char *status_stack(void) { return stack; }
 void status_share(void) { shared = true; }
 bool status_is_shared(void) { return shared; }
+void status_tell(void) { told = true; }
+bool status_is_told(void) { return told; }
 
 enum status status_fail(enum status s, const char *file, int line, const char *fmt, ...)
 {
@@ -37,7 +39,7 @@ enum status status_fail(enum status s, const char *file, int line, const char *f
     vsnprintf(fresh, sizeof fresh, fmt, ap);
     va_end(ap);
     memcpy(message, fresh, sizeof message);
-    shared = false;
+    shared = told = false;
     snprintf(stack, sizeof stack, "  at %s:%d\n", file, line);
     return s;
 }
@@ -74,6 +76,7 @@ enum status failure_keep(struct failure *f, enum status s)
 enum status failure_tell(const struct failure *f)
 {
     if (!f->status) return STATUS_OK;
+    told = false;
     snprintf(message, sizeof message, "%s", f->message);
     snprintf(stack, sizeof stack, "%s", f->stack);
     return f->status;

@@ -48,6 +48,9 @@ enum status status_where(enum status s, const char *fmt, ...)
 /* Every rank of the run knows of this thread's last failure, so none need be ended for it. */
 void status_share(void);
 bool status_is_shared(void);
+/* The user has been told of this thread's last failure. */
+void status_tell(void);
+bool status_is_told(void);
 
 /* A failure kept for later, or for another thread, past this thread's next FAIL. */
 struct failure {

@@ -40,7 +40,9 @@ struct loader_options {
     int share, num_shares; /* 0, 1 alone */
     int rows_ahead;        /* rows a thread reads ahead; 0: none, and loader_next does the work */
     bool validation;       /* the held-out documents instead of the others */
-    bool once;             /* one pass over every document (validation, eval): then *end is set */
+    bool once;             /* one pass over every document (validation, eval): rows are the same
+                              for any number of shares, each of which reads all of them */
+    int64_t most_rows;     /* once: of all shares together; 0: all there are */
 };
 
 struct loader;

@@ -90,12 +90,25 @@ static void label_next(const struct loader *l, int filled, struct row *r)
     }
 }
 
+/* The stream's next tokens as one row.  Rows of a single pass are all in one stream: those of other
+ * shares are passed over. */
+static enum status read_row(struct loader *l, struct stream *s, uint64_t number, int *filled)
+{
+    int need = l->options.seq_len + !l->masked;
+    do {
+        TRY(stream_row(s, &l->tokens, need, l->raw, l->begins, filled));
+    } while (l->options.once && *filled == need && (uint64_t)s->rows <= number);
+    if (l->options.once && (uint64_t)s->rows <= number) *filled = 0;
+    return STATUS_OK;
+}
+
 static enum status make_row(struct loader *l, uint64_t k, struct row *r)
 {
     uint64_t number = (uint64_t)l->options.share + k * (uint64_t)l->options.num_shares;
     struct stream *s = &l->streams[number % l->rules.num_streams];
-    int filled, need = l->options.seq_len + !l->masked;
-    TRY(stream_row(s, &l->tokens, need, l->raw, l->begins, &filled));
+    int64_t most = l->options.most_rows;
+    int filled = 0;
+    if (!most || number < (uint64_t)most) TRY(read_row(l, s, number, &filled));
     /* what overlaps only is no row */
     r->empty = filled <= (!l->masked);
     if (l->masked)
@@ -249,7 +262,7 @@ static enum status fit_streams(struct loader *l, size_t source, uint64_t *stream
 }
 
 /* As many streams as asked for, or the largest power of two that every source has documents for.
- * A single pass has one, and it may be empty. */
+ * A single pass has one, which all shares read, and it may be empty. */
 static enum status choose_streams(struct loader *l)
 {
     const struct data_config *c = l->options.data;
@@ -269,7 +282,7 @@ static enum status choose_streams(struct loader *l)
                  "compressed files cannot be sought in, and there are fewer of them than the "
                  "%llu streams: each is unpacked several times; `llamero prepare` makes it fast",
                  (unsigned long long)V);
-    if (V % (uint64_t)l->options.num_shares)
+    if (!l->options.once && V % (uint64_t)l->options.num_shares)
         FAIL(CONFIG, "data.streams: %llu streams are not shared out evenly by %d ranks",
              (unsigned long long)V, l->options.num_shares);
     l->rules.num_streams = V;

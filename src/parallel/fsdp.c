@@ -107,24 +107,15 @@ void fsdp_take(struct fsdp *f, struct arena *run)
     for (int unit = 0; unit < l->num_units; unit++) {
         s->units[unit] = (struct unit_state){.weights = slot_of(f, unit, f->keep),
                                              .gradients = slot_of(f, unit, f->whole_gradients)};
-        if (part_of(f, unit) > most) most = part_of(f, unit);
+        if (!f->forward_only && part_of(f, unit) > most) most = part_of(f, unit);
     }
     if (parts(f) > 1) {
         s->num_weights = slots_take(f, f->keep, f->dtype, &s->weights, run);
-        s->num_gradients = slots_take(f, f->whole_gradients, F32, &s->gradients, run);
+        if (!f->forward_only)
+            s->num_gradients = slots_take(f, f->whole_gradients, F32, &s->gradients, run);
     }
     flights_take(&s->reductions, TRANSFER_reduce_scatter, most, parts(f), run);
     flights_take(&s->copies, TRANSFER_all_reduce, most, f->replicate->size, run);
-}
-
-void fsdp_release(struct fsdp *f)
-{
-    if (!f->state) return;
-    free(f->state->weights);
-    free(f->state->gradients);
-    free(f->state->units);
-    free(f->state);
-    f->state = NULL;
 }
 
 /* --- weights ------------------------------------------------------------------------------- */
@@ -160,6 +151,7 @@ static enum status gather_ahead(struct fsdp *f, int unit, bool backward)
 {
     struct fsdp_state *s = f->state;
     int next = backward ? unit - 1 : unit + 1;
+    if (unit == 0 && s->units[f->layout->num_units - 1].open) return STATUS_OK; /* as the head */
     if (next < 1 || next >= f->layout->num_units) return STATUS_OK;
     int holds = s->weights[s->units[next].weights].holds;
     if (holds < 0 || !s->units[holds].open) TRY(gather(f, next));
@@ -304,4 +296,21 @@ enum status fsdp_finish(struct fsdp *f)
 void fsdp_changed(struct fsdp *f)
 {
     for (int i = 0; i < f->state->num_weights; i++) f->state->weights[i].holds = -1;
+}
+
+/* Failures were told already, or end the run by themselves. */
+void fsdp_release(struct fsdp *f)
+{
+    struct fsdp_state *s = f->state;
+    if (!s) return;
+    for (int unit = 0; unit < f->layout->num_units; unit++) {
+        if (s->units[unit].gathering) comm_wait(&s->units[unit].gather);
+        if (s->units[unit].reducing) comm_wait(&s->units[unit].reduce);
+    }
+    for (int i = 0; i < FLIGHTS; i++) copied(f, i);
+    free(s->weights);
+    free(s->gradients);
+    free(s->units);
+    free(s);
+    f->state = NULL;
 }

@@ -28,6 +28,7 @@ struct fsdp {
     enum dtype dtype;     /* of the weights the model computes with */
     bool tied;            /* the embedding is the head: it stays open between the two */
     bool keep;            /* weights stay gathered until they change (ZeRO-2) */
+    bool forward_only;    /* there are no gradients */
     bool whole_gradients; /* gradients stay whole until the step's last micro-batch (ZeRO-1) */
     const void *weights;  /* this rank's parts, dtype; set after fsdp_take where they lie then */
     float *gradients;     /* this rank's parts, f32: sums over what was reduced; likewise */
@@ -37,6 +38,7 @@ struct fsdp {
 
 /* Takes slots, and what transfers work with, from `run`. */
 void fsdp_take(struct fsdp *f, struct arena *run);
+/* Waits for what is under way: until then buffers are not the caller's. */
 void fsdp_release(struct fsdp *f);
 
 /* Of one rank's flat buffers. */

@@ -35,10 +35,12 @@ TEST(a_machine_started_alone_is_one_rank_and_its_mesh_must_be_so_too)
     struct machine m;
     struct device_config c = {.kind = "auto", .cpu = "auto", .threads = 1};
     struct parallelism_config p = {1, -1, "default", true, 1, 1, 1};
+    CHECK_STATUS(OK, machine_join(&m));
     CHECK_STATUS(OK, machine_open_ranks(&m, &c, &p));
     CHECK(m.world.size == 1 && m.groups.of[GROUP_world].size == 1 && m.on->num_threads == 1);
     machine_close_ranks(&m, STATUS_OK);
     p.tensor_parallel_degree = 2;
+    CHECK_STATUS(OK, machine_join(&m));
     CHECK_STATUS(CONFIG, machine_open_ranks(&m, &c, &p));
     CHECK_MESSAGE("do not make 1 rank");
     machine_close_ranks(&m, STATUS_CONFIG);

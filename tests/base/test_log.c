@@ -96,3 +96,21 @@ TEST(log_keeps_colours_out_of_the_file)
     text_release(&got);
     text_release(&kept);
 }
+
+static void failing_twice(void)
+{
+    status_fail(STATUS_IO, "x.c", 1, "the disk is full");
+    log_failure(STATUS_IO);
+    log_failure(STATUS_IO);
+}
+
+TEST(log_tells_of_a_failure_once)
+{
+    struct text got = {0};
+    caught(failing_twice, &got);
+    const char *said = strstr(got.data, "error: the disk is full\n");
+    CHECK(said && !strstr(said + 1, "the disk is full") && status_is_told());
+    status_fail(STATUS_IO, "x.c", 1, "another");
+    CHECK(!status_is_told());
+    text_release(&got);
+}

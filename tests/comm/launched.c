@@ -34,7 +34,7 @@ int launched_main(const char *name)
     return status_exit_code(st);
 }
 
-int launched_command(int size, const char *const *command, struct text *err)
+int launched_command(int size, const char *const *command, struct text *out, struct text *err)
 {
     enum { MOST = 60 };
     /* Read by Open MPI: tests may run as root, in a container, on fewer cores than ranks. */
@@ -63,12 +63,12 @@ int launched_command(int size, const char *const *command, struct text *err)
         CHECK(n < MOST);
         words[n] = *command++;
     }
-    return test_run(words, NULL, err);
+    return test_run(words, out, err);
 }
 
 int launched_run(int size, const char *name, struct text *err)
 {
     char self[4096] = "";
     CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
-    return launched_command(size, (const char *const[]){self, "--ranks", name, NULL}, err);
+    return launched_command(size, (const char *const[]){self, "--ranks", name, NULL}, NULL, err);
 }

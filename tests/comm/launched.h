@@ -23,4 +23,4 @@ int launched_main(const char *name);
  * code; -1, with a word about it: there is no launcher here. */
 int launched_run(int size, const char *name, struct text *err);
 /* The same of any command, whose words end with NULL. */
-int launched_command(int size, const char *const *command, struct text *err);
+int launched_command(int size, const char *const *command, struct text *out, struct text *err);

@@ -167,5 +167,10 @@ TEST(a_rank_holds_its_part_of_the_units_and_slots_for_whole_ones)
     size_t most = block > ends ? block : ends;
     CHECK(run.used == (2 * block + ends) * (4 + 4) + 2 * most * 4);
     fsdp_release(&f);
+    run.used = 0;
+    f.forward_only = true;
+    fsdp_take(&f, &run);
+    CHECK(run.used == (2 * block + ends) * 4);
+    fsdp_release(&f);
     layout_release(&l);
 }

@@ -59,7 +59,7 @@ int runs_train_ranks(int ranks, const char *config, const char *dump_folder, con
         CHECK(n < MOST);
         words[n++] = word;
     }
-    int code = ranks == 1 ? test_run(words, NULL, err) : launched_command(ranks, words, err);
+    int code = ranks == 1 ? test_run(words, NULL, err) : launched_command(ranks, words, NULL, err);
     free(copy);
     text_release(&dump);
     return code;

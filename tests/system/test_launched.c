@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "comm/launched.h"
 #include "system/runs.h"
 
 /* What a launcher starts, as users do it; how ranks share a model out is test_ranks.c's. */
 static const char base[] =
     "model.vocab_size=264 training.local_batch_size=1 training.global_batch_size=4 "
     "training.steps=12 lr_scheduler.total_steps=12 metrics.log_freq=1 checkpoint.enable=true "
-    "checkpoint.interval=6 device.threads=1 training.mixed_precision_param=float32 ";
+    "validation.enable=true validation.freq=12 validation.steps=-1 data.validation_share=0.1 "
+    "validation.local_batch_size=3 checkpoint.interval=6 device.threads=1 "
+    "training.mixed_precision_param=float32 ";
 
 static char *settings_of(const char *more)
 {
@@ -44,6 +47,8 @@ TEST(ranks_of_a_launcher_train_what_one_rank_trains_and_others_go_on)
     CHECK(train(2, folder, "four", "", NULL) == 0); /* goes on from the four ranks' step 6 */
     double loss = runs_metric(test_path(folder, "one"), "loss");
     CHECK_NEAR(runs_metric(test_path(folder, "four"), "loss"), loss, 1e-5);
+    CHECK_NEAR(runs_metric(test_path(folder, "four"), "validation_loss"),
+               runs_metric(test_path(folder, "one"), "validation_loss"), 1e-5);
     CHECK(runs_metric(test_path(folder, "four"), "tokens_seen") ==
           runs_metric(test_path(folder, "one"), "tokens_seen"));
 }
@@ -67,4 +72,93 @@ TEST(a_file_that_is_missing_is_told_once_by_all_ranks)
     said = strstr(err.data, "/nowhere.model: no such file");
     CHECK(said && !strstr(said + 1, "/nowhere.model: no such file"));
     text_release(&err);
+}
+
+/* `llamero ...` on so many ranks; its words end with NULL. */
+static int run_on(int ranks, struct text *out, struct text *err, const char *const *arguments)
+{
+    const char *program = getenv("LLAMERO"), *words[16] = {program ? program : "build/llamero"};
+    for (int n = 1; *arguments; n++) words[n] = *arguments++;
+    int code = ranks == 1 ? test_run(words, out, err) : launched_command(ranks, words, out, err);
+    if (code < 0) skip();
+    return code;
+}
+#define ON(ranks, out, err, ...) run_on(ranks, out, err, (const char *const[]){__VA_ARGS__, NULL})
+
+/* The one JSON object that was printed. */
+static struct json *printed(const struct text *out)
+{
+    struct json *v;
+    CHECK(out->len && strchr(out->data, '\n') == out->data + out->len - 1);
+    CHECK_STATUS(OK, json_parse(out->data, out->len, "stdout", &v));
+    return v;
+}
+
+TEST(ranks_of_a_launcher_evaluate_and_generate_what_one_rank_does)
+{
+    static const struct {
+        int ranks;
+        const char *setting;
+    } layouts[] = {
+        {1, "device.threads=1"},
+        {3, "device.threads=1"}, /* shares of rows that are not of one size */
+        {2, "parallelism.tensor_parallel_degree=2"},
+    };
+    const char *folder = new_folder(), *run = test_path(folder, "out"), *corpus;
+    char *ids = NULL;
+    corpus = test_path(folder, "corpus.txt");
+    double loss = 0, tokens = 0;
+    CHECK(train(1, folder, "out", "parallelism.data_parallel_shard_degree=1", NULL) == 0);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        struct text out = {0}, part = {0}, words = {0};
+        const char *setting = layouts[i].setting;
+        int ranks = layouts[i].ranks;
+        CHECK(ON(ranks, &out, NULL, "eval", run, corpus, "--json", "device.threads=1", setting) ==
+              0);
+        struct json *v = printed(&out);
+        if (!i)
+            loss = json_number(json_get(v, "loss")), tokens = json_number(json_get(v, "tokens"));
+        CHECK_NEAR(json_number(json_get(v, "loss")), loss, 1e-6);
+        CHECK(json_number(json_get(v, "tokens")) == tokens);
+        json_free(v);
+        CHECK(ON(ranks, &part, NULL, "eval", run, corpus, "--json", "--batches", "2",
+                 "--batch-size", "5", "device.threads=1", setting) == 0);
+        v = printed(&part);
+        CHECK(json_number(json_get(v, "tokens")) == 2 * 5 * 32);
+        json_free(v);
+        CHECK(ON(ranks, &words, NULL, "generate", run, "--prompt", "the ", "--seed", "7", "--json",
+                 "--max-tokens", "12", "device.threads=1", setting) == 0);
+        json_free(printed(&words));
+        *strstr(words.data, "\"prompt_tokens\"") = 0; /* the seconds it took differ */
+        if (!i) ids = heap_string(words.data, strlen(words.data));
+        CHECK(!strcmp(words.data, ids));
+        text_release(&out), text_release(&part), text_release(&words);
+    }
+    free(ids);
+}
+
+TEST(what_eval_and_generate_do_not_find_is_told_once_by_all_ranks)
+{
+    const char *folder = new_folder(), *run = test_path(folder, "out");
+    CHECK(train(1, folder, "out", "", NULL) == 0);
+    static const struct {
+        const char *arguments[5];
+        int code;
+        const char *said;
+    } cases[] = {
+        {{"eval", "/nowhere", "x.txt"}, 66, "/nowhere: no such folder"},
+        {{"eval", NULL, "/nowhere.txt"}, 66, "/nowhere.txt: no such file"},
+        {{"generate", NULL, "--tokenizer", "/none.model"}, 66, "/none.model"},
+        {{"generate", NULL, "parallelism.tensor_parallel_degree=3"}, 78, "do not make 2 ranks"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text err = {0};
+        const char *words[6] = {0}, *said;
+        memcpy(words, cases[i].arguments, sizeof cases[i].arguments);
+        if (!words[1]) words[1] = run;
+        CHECK(run_on(2, NULL, &err, words) == cases[i].code);
+        said = strstr(err.data, cases[i].said);
+        CHECK(said && !strstr(said + 1, cases[i].said));
+        text_release(&err);
+    }
 }

@@ -1,0 +1,206 @@
+/* test_ranks_loaded.c -- what eval and generate compute, over many layouts of ranks. */
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks.h"
+#include "system/runs.h"
+
+#include "app/loaded.h"
+#include "train/evaluation.h"
+
+/* A model used by ranks that are threads: the loss over the text it learnt, and words it writes. */
+enum { TOKENS = 24, SETTINGS = 8 };
+
+struct use {
+    const char *folder, *corpus, *const *settings;
+    int ranks;
+    double loss_sum;
+    int64_t tokens, correct;
+    int32_t ids[TOKENS];
+    size_t most_held; /* elements of the model that a rank keeps */
+    size_t elements;  /* that it has */
+};
+
+struct user {
+    struct loaded loaded;
+    struct evaluator evaluator;
+    struct kv_cache cache;
+    struct arena run;
+    float logits[264];
+};
+
+static enum status rehearse(void *context)
+{
+    struct user *u = context;
+    TRY(evaluator_measure(&u->evaluator, &u->loaded.step));
+    TRY(model_decode(&u->loaded.model, &u->cache, NULL, 1, NULL, &u->loaded.step));
+    u->cache.length = 0;
+    return STATUS_OK;
+}
+
+static enum status take(struct user *u)
+{
+    TRY(kv_cache_init(&u->cache, &u->loaded.model, 1, TOKENS, &u->run));
+    evaluator_take(&u->evaluator, 3, 32, &u->run);
+    return STATUS_OK;
+}
+
+static enum status open_user(struct user *u, const struct comm *world, const struct use *use)
+{
+    const char *settings[SETTINGS] = {"device.threads=1"};
+    int n = 1;
+    while (use->settings[n - 1]) settings[n] = use->settings[n - 1], n++;
+    u->loaded.machine.world = *world;
+    TRY(loaded_open(&u->loaded, use->folder, "", settings, n, 32));
+    const struct comm *groups = u->loaded.machine.groups.of;
+    u->evaluator = (struct evaluator){.model = &u->loaded.model,
+                                      .readers = &groups[GROUP_loss],
+                                      .peers = &groups[GROUP_peers],
+                                      .causal = true,
+                                      .documents = true};
+    TRY(take(u));
+    TRY(loaded_arena(&u->loaded, rehearse, u));
+    TRY(arena_init(&u->run, u->run.used));
+    TRY(take(u));
+    return STATUS_OK;
+}
+
+static enum status evaluate(struct user *u, const char *corpus, struct evaluation *v)
+{
+    struct source_config source = {.path = corpus, .column = "text", .weight = 1};
+    struct data_config data = u->loaded.config.data;
+    data.sources = &source, data.num_sources = 1, data.validation_share = 0;
+    struct loader_options o = {.data = &data,
+                               .objective = &u->loaded.config.objective,
+                               .tokenizer = u->loaded.tokenizer,
+                               .vocab_size = u->loaded.shape.V,
+                               .seq_len = 32,
+                               .share = u->evaluator.readers->rank,
+                               .num_shares = u->evaluator.readers->size,
+                               .once = true};
+    struct loader *loader = NULL;
+    if (!u->evaluator.peers->rank) TRY(loader_open(&loader, &o));
+    TRY(evaluator_run(&u->evaluator, loader, -1, &u->loaded.step, v));
+    loader_close(loader);
+    return STATUS_OK;
+}
+
+/* The likeliest token again and again, as each rank finds by itself. */
+static enum status write_on(struct user *u, int32_t *ids)
+{
+    int32_t id = 't';
+    for (int n = 0; n < TOKENS; n++) {
+        TRY(model_decode(&u->loaded.model, &u->cache, &id, 1, u->logits, &u->loaded.step));
+        id = 0;
+        for (int v = 1; v < u->loaded.shape.V; v++)
+            if (u->logits[v] > u->logits[id]) id = v;
+        ids[n] = id;
+    }
+    return STATUS_OK;
+}
+
+static enum status use_rank(const struct comm *world, void *context)
+{
+    struct use *use = context;
+    struct user u = {0};
+    struct evaluation v;
+    int32_t ids[TOKENS];
+    TRY(open_user(&u, world, use));
+    TRY(evaluate(&u, use->corpus, &v));
+    TRY(write_on(&u, ids));
+    double held = (double)fsdp_elements(&u.loaded.fsdp);
+    for (int n = 0; n < TOKENS; n++) {
+        double most = ids[n];
+        TRY(comm_all_reduce(world, REDUCE_MAX, &most, 1));
+        RANK_CHECK(ids[n] == (int32_t)most); /* and so on every rank */
+    }
+    TRY(comm_all_reduce(world, REDUCE_MAX, &held, 1));
+    if (!world->rank) {
+        use->loss_sum = v.loss_sum, use->tokens = v.tokens, use->correct = v.correct;
+        memcpy(use->ids, ids, sizeof ids);
+        use->most_held = (size_t)held;
+        struct layout whole;
+        layout_init(&whole, &u.loaded.shape, 1);
+        use->elements = whole.elements;
+        layout_release(&whole);
+    }
+    u.loaded.machine.world = (struct comm){0}; /* not a launcher's: ranks_run ends it */
+    loaded_close(&u.loaded, STATUS_OK);
+    arena_release(&u.run);
+    return STATUS_OK;
+}
+
+/* Trains for a moment, on one rank; the folder of the run. */
+static char *trained(const char *settings)
+{
+    const char *folder = test_folder();
+    char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
+    char *dump = file_join(folder, "out");
+    struct text all = {0};
+    text_addf(&all,
+              "device.threads=1 model.vocab_size=264 training.steps=60 optimizer.lr=1e-2 "
+              "%s",
+              settings);
+    runs_write_corpus(corpus, 30000);
+    runs_write_config(config, corpus);
+    CHECK(runs_train(config, dump, all.data, NULL) == 0);
+    text_release(&all);
+    free(corpus), free(config);
+    return dump;
+}
+
+#define SHARD(n)  "parallelism.data_parallel_shard_degree=" #n
+#define COPIES(n) "parallelism.data_parallel_replicate_degree=" #n
+#define TP(n)     "parallelism.tensor_parallel_degree=" #n
+
+static const struct layout_row {
+    const char *name;
+    int ranks, parts; /* of the weights */
+    const char *settings[SETTINGS];
+} layouts[] = {
+    {"FSDP 2", 2, 2, {SHARD(2)}},
+    {"FSDP 4, of any number of ranks", 4, 4, {NULL}},
+    {"FSDP 2, never resharded", 2, 2, {"parallelism.fsdp_reshard_after_forward=never"}},
+    {"HSDP 2 x 2", 4, 2, {COPIES(2), SHARD(2)}},
+    {"TP 2", 2, 2, {TP(2)}},
+    {"TP 4, heads of keys twice", 4, 4, {TP(4)}},
+    {"FSDP 2 x TP 2", 4, 4, {SHARD(2), TP(2)}},
+    {"PP 2 x TP 2", 4, 4, {"parallelism.pipeline_parallel_degree=2", TP(2)}},
+    {"CP 2 x FSDP 2", 4, 4, {"parallelism.context_parallel_degree=2", SHARD(2)}},
+};
+
+static void use_everywhere(const char *run, double tolerance)
+{
+    char *corpus = file_join(run, "../corpus.txt");
+    static const char *const none[] = {NULL};
+    struct use one = {run, corpus, none, 1, .tokens = 0};
+    CHECK_STATUS(OK, ranks_run(1, use_rank, &one));
+    double loss = one.loss_sum / (double)one.tokens;
+    CHECK(one.tokens > 25000 && loss < 5);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const struct layout_row *l = &layouts[i];
+        struct use u = {run, corpus, l->settings, l->ranks, .tokens = 0};
+        CHECK_STATUS(OK, ranks_run(l->ranks, use_rank, &u));
+        double off = fabs(u.loss_sum / one.loss_sum - 1);
+        int same = 0;
+        while (same < TOKENS && u.ids[same] == one.ids[same]) same++;
+        print_message("%-32s loss off by %.1e, %d of %d tokens, %zu of %zu weights\n", l->name, off,
+                      same, TOKENS, u.most_held, u.elements);
+        CHECK(u.tokens == one.tokens && off < tolerance);
+        CHECK(tolerance > 1e-5 || same == TOKENS);
+        CHECK(u.most_held < u.elements / (size_t)l->parts + u.elements / 20);
+    }
+    free(corpus);
+}
+
+TEST(every_layout_of_ranks_uses_a_model_as_one_rank_does)
+{
+    char *run = trained("training.mixed_precision_param=float32");
+    use_everywhere(run, 1e-6);
+    free(run);
+}
+
+TEST(every_layout_of_ranks_uses_a_tied_model_in_bf16_as_one_rank_does)
+{
+    char *run = trained("model.tie_embeddings=true");
+    use_everywhere(run, 1e-2);
+    free(run);
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/rig.h"
+
+/* One pass over the data, its rows shared out: each exactly once, the same ones for any shares. */
+enum { T = 7, DOCUMENTS = 31, MOST_SHARES = 5 };
+
+static void add_tokens(struct rig *r)
+{
+    int lengths[DOCUMENTS];
+    const char *folder = test_folder();
+    for (int d = 0; d < DOCUMENTS; d++) lengths[d] = 1 + d % 9;
+    rig_tokens(folder, "t", lengths, DOCUMENTS, 0);
+    rig_add(r, test_path(folder, "t"), 1);
+}
+
+/* Row g of the whole is row g / shares of share g % shares, and none has more. */
+static void check_shares(struct rig *r, const struct rows *want, int shares, int B)
+{
+    for (int share = 0; share < shares; share++) {
+        r->options.share = share, r->options.num_shares = shares;
+        struct rows got = rows_of(r, B, 10000);
+        CHECK(got.count == (want->count + shares - 1 - share) / shares);
+        for (int64_t k = 0; k < got.count; k++)
+            rows_check_same(want, share + k * shares, &got, k, 1);
+        rows_release(&got);
+    }
+}
+
+TEST(rows_of_a_single_pass_are_shared_out_once_each)
+{
+    for (int ahead = 0; ahead < 4; ahead += 3) {
+        struct rig r;
+        rig_init(&r, NULL, T);
+        r.options.once = true;
+        add_tokens(&r);
+        struct rows whole = rows_of(&r, 4, 10000);
+        CHECK(whole.count > 15);
+        r.options.rows_ahead = ahead;
+        for (int shares = 1; shares <= MOST_SHARES; shares++) check_shares(&r, &whole, shares, 3);
+        check_shares(&r, &whole, 40, 2); /* more than there are rows */
+        rows_release(&whole);
+        rig_release(&r);
+    }
+}
+
+TEST(masks_of_a_single_pass_are_the_same_for_any_shares)
+{
+    struct rig r;
+    rig_init(&r, "bytes", T);
+    rig_add_kind(&r, test_folder(), RIG_KINDS - 1);
+    r.options.once = true;
+    r.objective.name = "masked", r.objective.mask_probability = 0.3;
+    r.objective.mask_token = "<|mask|>";
+    struct rows whole = rows_of(&r, 5, 10000);
+    CHECK(whole.valid > whole.count);
+    for (int shares = 2; shares <= 3; shares++) check_shares(&r, &whole, shares, 4);
+    rows_release(&whole);
+    rig_release(&r);
+}
+
+TEST(a_single_pass_ends_after_as_many_rows_of_all_shares_as_are_wanted)
+{
+    struct rig r;
+    rig_init(&r, NULL, T);
+    r.options.once = true;
+    add_tokens(&r);
+    struct rows whole = rows_of(&r, 4, 10);
+    r.options.most_rows = 10;
+    CHECK(whole.count == 10);
+    for (int shares = 1; shares <= MOST_SHARES; shares++) check_shares(&r, &whole, shares, 3);
+    rows_release(&whole);
+    rig_release(&r);
+}
