@@ -71,8 +71,11 @@ enum status comm_start(const struct comm *c, struct transfer *t)
 {
     t->comm = c, t->under_way = NULL;
     if (c->counts) {
+        size_t bytes = bytes_received(c, t);
         c->counts->calls[t->kind]++;
-        c->counts->bytes[t->kind] += bytes_received(c, t);
+        c->counts->bytes[t->kind] += bytes;
+        struct comm_watch *watch = c->counts->watch;
+        if (watch) watch->start(watch, c, t, bytes);
     }
     if (c->transport) TRY(c->transport->start(c, t));
     return STATUS_OK;
@@ -80,6 +83,8 @@ enum status comm_start(const struct comm *c, struct transfer *t)
 
 enum status comm_wait(struct transfer *t)
 {
+    const struct comm_counts *counts = t->comm->counts;
+    if (counts && counts->watch) counts->watch->wait(counts->watch, t);
     if (t->comm->transport) TRY(t->comm->transport->wait(t));
     return STATUS_OK;
 }

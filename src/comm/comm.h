@@ -60,9 +60,18 @@ size_t transfer_work_bytes(enum transfer_kind kind, enum dtype dtype, size_t cou
 /* An all_reduce sums share r of x on rank r: where that begins, and its elements. */
 size_t transfer_share(size_t count, int size, int rank, size_t *begin);
 
+/* Who wants to know of every transfer as it starts and is waited for; `bytes` are those this rank
+ * receives from others. */
+struct comm_watch {
+    void (*start)(struct comm_watch *w, const struct comm *c, const struct transfer *t,
+                  size_t bytes);
+    void (*wait)(struct comm_watch *w, const struct transfer *t);
+};
+
 /* What went over a group, seen from this rank: bytes that it received from others. */
 struct comm_counts {
     uint64_t calls[TRANSFER_COUNT], bytes[TRANSFER_COUNT];
+    struct comm_watch *watch; /* borrowed; NULL: nobody */
 };
 
 struct transport {
