@@ -92,6 +92,21 @@ int mesh_group_size(const struct mesh *m, enum group g)
 
 int mesh_group_rank(const struct mesh *m, enum group g) { return place_on(m, rows[g].axes); }
 
+int mesh_group_near(const struct mesh *m, enum group g, int node_ranks)
+{
+    int node = mesh_rank(m, m->at) / node_ranks, near = 0;
+    for (int i = 0; i < mesh_group_size(m, g); i++) {
+        struct mesh other = *m;
+        for (int a = AXIS_COUNT, rest = i; a-- > 0;) {
+            if (!(rows[g].axes & 1u << a)) continue;
+            other.at[a] = rest % m->degree[a];
+            rest /= m->degree[a];
+        }
+        near += mesh_rank(&other, other.at) / node_ranks == node;
+    }
+    return near;
+}
+
 enum status groups_open(struct groups *g, const struct mesh *m, const struct comm *world)
 {
     enum status st = STATUS_OK;

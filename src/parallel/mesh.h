@@ -61,6 +61,8 @@ const char *group_name(enum group g);
 /* Ranks of a group, and one's place among them, without any communication. */
 int mesh_group_size(const struct mesh *m, enum group g);
 int mesh_group_rank(const struct mesh *m, enum group g);
+/* Those of them that are on this rank's node, where nodes are filled with so many ranks in turn. */
+int mesh_group_near(const struct mesh *m, enum group g, int node_ranks);
 
 /* Every group that this rank is in.  Collective over `world`. */
 struct groups {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/option.h"
+#include "tensor/hardware.h"
 
 struct device_config {
 #define OPT OPT_FIELD

@@ -52,6 +52,18 @@ TEST(mesh_runs_tp_fastest_and_pp_slowest)
     }
 }
 
+TEST(mesh_knows_who_of_a_group_is_on_the_same_node)
+{
+    struct mesh m;
+    struct parallelism_config c = degrees(2, 2, 4, 1, 2);
+    CHECK_STATUS(OK, mesh_resolve(&m, &c, 9, 32)); /* tp 1, shard 0, replicate 1, pp 0 */
+    CHECK(mesh_group_near(&m, GROUP_tp, 8) == 2 && mesh_group_near(&m, GROUP_shard, 8) == 4);
+    CHECK(mesh_group_near(&m, GROUP_replicate, 8) == 1 && mesh_group_near(&m, GROUP_pp, 8) == 1);
+    CHECK(mesh_group_near(&m, GROUP_world, 8) == 8 && mesh_group_near(&m, GROUP_data, 16) == 8);
+    CHECK(mesh_group_near(&m, GROUP_shard, 4) == 2 && mesh_group_near(&m, GROUP_tp, 1) == 1);
+    CHECK(mesh_group_near(&m, GROUP_pp, 32) == 2);
+}
+
 static enum status groups_are_the_mesh(const struct comm *world, void *context)
 {
     struct parallelism_config *c = context;

@@ -1,0 +1,49 @@
+/* hardware.h -- what a rank computes with, in figures: for reckoning time where it is not at hand.
+ *
+ * Units    FLOP/s, bytes, bytes/s, seconds; of one rank, links and network in one direction.
+ * Sources  mi250x (a GCD: half a module): AMD's MI250X data sheet; node and network by OLCF's user
+ *          guide of Frontier: 50 to 200 GB/s between two GCDs, four NICs of 25 GB/s a node
+ *          mi300x: AMD's data sheet: 7 links of 64 GB/s; a 400 Gb/s NIC a device
+ *          h100, h200: NVIDIA's data sheets of the SXM modules; a 400 Gb/s NIC a device
+ *          trn1 (a NeuronCore, half a chip), trn2 (a logical core of two, a quarter of a chip):
+ *          AWS's Neuron documentation of the chips; trn1.32xlarge has 800 Gb/s, trn2.48xlarge
+ *          3.2 Tb/s.  It gives links without a direction; half is taken to go either way
+ *          latency, and all that cpu does not measure, are assumed: a cluster of such machines with
+ *          a 100 Gb/s network
+ *          efficiency: fitted, see docs/estimates.md */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/option.h"
+#include "tensor/dtype.h"
+
+/* Zero: measured here.
+ * name, what a rank is, bf16 and f32 FLOP/s, the share of it that large products reach, bytes of
+ * memory, bytes/s of it, ranks a node, bytes/s within a node and between nodes, seconds of a step
+ * of a collective */
+#define HARDWARE_LIST(X)                                                                           \
+    X(cpu, "this machine", 0, 0, 0, 0, 0, 1, 5e9, 12.5e9, 20e-6)                                   \
+    X(mi250x, "one die of a module", 191.5e12, 47.9e12, 0.55, 64e9, 1.6e12, 8, 100e9, 12.5e9,      \
+      5e-6)                                                                                        \
+    X(mi300x, "a device", 1307.4e12, 163.4e12, 0.55, 192e9, 5.3e12, 8, 448e9, 50e9, 5e-6)          \
+    X(h100, "a device", 989.4e12, 66.9e12, 0.6, 80e9, 3.35e12, 8, 450e9, 50e9, 5e-6)               \
+    X(h200, "a device", 989.4e12, 66.9e12, 0.6, 141e9, 4.8e12, 8, 450e9, 50e9, 5e-6)               \
+    X(trn1, "a core", 95.5e12, 24e12, 0.5, 17.2e9, 410e9, 32, 96e9, 3.125e9, 10e-6)                \
+    X(trn2, "a logical core of two", 166.75e12, 45.25e12, 0.5, 25.8e9, 725e9, 64, 160e9, 6.25e9,   \
+      10e-6)
+
+/* "cpu|mi250x|...", for the table of options. */
+#define HARDWARE_WORD(name, ...) "|" #name
+#define HARDWARE_WORDS           (&("" HARDWARE_LIST(HARDWARE_WORD))[1])
+
+struct hardware {
+    const char *name, *text;
+    double bf16_flops, f32_flops, efficiency;
+    double memory_bytes, memory_rate;
+    double node_ranks, node_rate, network_rate, latency_s;
+};
+
+struct device_config;
+
+/* The row that [device] names, with what else it says. */
+struct hardware hardware_of(const struct device_config *c);
