@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "parallel/estimate.h"
+
+enum { PP = 4, MICROS = 8 };
+
+static double play(enum schedule_kind kind, int pp, int chunks, int micros, double message)
+{
+    struct schedule s = {kind, pp, chunks, micros};
+    double forward[PP], backward[PP];
+    CHECK_STATUS(OK, schedule_check(&s));
+    for (int r = 0; r < pp; r++) forward[r] = 1.0 / chunks, backward[r] = 2.0 / chunks;
+    return schedule_seconds(&s, forward, backward, message);
+}
+
+TEST(estimate_gives_equal_stages_the_bubble_of_the_literature)
+{
+    for (int pp = 1; pp <= PP; pp++)
+        for (int micros = pp; micros <= 40; micros += 3) {
+            double work = 3.0 * micros, ahead = (pp - 1) * 3.0;
+            CHECK_NEAR(play(SCHEDULE_one_ahead, pp, 1, micros, 0), work + ahead, 1e-12);
+            CHECK_NEAR(play(SCHEDULE_gpipe, pp, 1, micros, 0), work + ahead, 1e-12);
+        }
+    /* Chunks cut it into as many parts. */
+    for (int chunks = 2; chunks <= 4; chunks++)
+        CHECK_NEAR(play(SCHEDULE_interleaved, PP, chunks, 16, 0), 3.0 * 16 + 9.0 / chunks, 1e-12);
+}
+
+TEST(estimate_does_not_play_what_repeats_itself)
+{
+    CHECK_NEAR(play(SCHEDULE_one_ahead, PP, 1, 100000, 0), 3.0 * 100000 + 9, 1e-12);
+}
+
+TEST(estimate_waits_for_the_slowest_stage)
+{
+    struct schedule s = {SCHEDULE_one_ahead, PP, 1, MICROS};
+    double forward[] = {1, 1, 2, 1}, backward[] = {2, 2, 4, 2};
+    /* It begins after two others, waits a second for the first gradient, and two others end behind
+     * it. */
+    CHECK_NEAR(schedule_seconds(&s, forward, backward, 0), 2 + 1 + 6 * MICROS + 4, 1e-12);
+}
+
+TEST(estimate_counts_messages_on_the_way_there_and_back)
+{
+    struct schedule s = {SCHEDULE_one_ahead, PP, 1, 1};
+    double forward[] = {1, 1, 1, 1}, backward[] = {2, 2, 2, 2};
+    CHECK_NEAR(schedule_seconds(&s, forward, backward, 0.5), 12 + 6 * 0.5, 1e-12);
+}
+
+static const struct hardware machine = {.bf16_flops = 1e12,
+                                        .f32_flops = 1e12,
+                                        .efficiency = 1,
+                                        .memory_rate = 1e9 / CLOCK_MEMORY_SHARE,
+                                        .node_rate = 1e8 / CLOCK_LINK_SHARE,
+                                        .network_rate = 1e7 / CLOCK_LINK_SHARE};
+
+/* A step of so many seconds of each. */
+struct step {
+    double products, memory, links, network, messages;
+    int pp, micros;
+};
+
+static struct estimate estimate(const struct step *step, const struct hardware *h)
+{
+    struct clock clocks[PP * RESOURCE_COUNT] = {{.now = 0}};
+    struct schedule s = {SCHEDULE_one_ahead, step->pp, 1, step->micros};
+    struct transfer t = {.kind = TRANSFER_all_gather}, hop = {.kind = TRANSFER_receive};
+    struct estimate e;
+    for (int i = 0; i < step->pp * RESOURCE_COUNT; i++) {
+        struct clock *c = &clocks[i];
+        c->hardware = hardware_faster(h, (enum resource)(i % RESOURCE_COUNT));
+        clock_start(c, &hop, &(struct way){GROUP_pp, PP, 1}, step->messages * 1e7);
+        clock_compute(c, BF16, step->products * 1e12, 0);
+        clock_compute(c, BF16, 0, step->memory * 1e9);
+        clock_start(c, &t, &(struct way){GROUP_tp, 2, 2}, step->links * 1e8);
+        clock_wait(c, &t);
+        clock_start(c, &t, &(struct way){GROUP_shard, 2, 1}, step->network * 1e7);
+        clock_wait(c, &t);
+        clock_update(c);
+        clock_compute(c, F32, 0, 0.5e9);
+    }
+    estimate_make(&e, clocks, &s);
+    for (int i = 0; i < step->pp * RESOURCE_COUNT; i++) clock_release(&clocks[i]);
+    return e;
+}
+
+TEST(estimate_adds_up_and_names_what_would_help_most)
+{
+    const struct {
+        struct step step;
+        enum resource limit;
+        double seconds;
+    } cases[] = {
+        {{4, 1, 1, 1, 0, 1, 1}, RESOURCE_products, 7.5},
+        {{1, 4, 1, 1, 0, 1, 1}, RESOURCE_memory_rate, 7.5},
+        {{1, 1, 4, 1, 0, 1, 1}, RESOURCE_node_links, 7.5},
+        {{1, 1, 1, 4, 0, 1, 1}, RESOURCE_network, 7.5},
+        {{1, 0, 0, 0, 0, 4, 1}, RESOURCE_products, 4.5},
+        {{0.6, 0.2, 0.1, 0.1, 0, 4, 1}, RESOURCE_pipeline, 4.5},
+        {{1, 0, 0, 0, 4, 4, 1}, RESOURCE_network, 28.5}, /* six messages */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct estimate e = estimate(&cases[i].step, &machine);
+        double sum = e.products_s + e.memory_s + e.bubble_s + e.update_s;
+        for (enum group g = 0; g < GROUP_COUNT; g++) sum += e.exposed_s[g];
+        CHECK_NEAR(e.step_s, cases[i].seconds, 1e-12);
+        CHECK_NEAR(sum, e.step_s, 1e-12);
+        CHECK(e.limit == cases[i].limit && e.saved > 0 && e.saved < 1);
+        CHECK_NEAR(e.update_s, 0.5, 1e-12);
+    }
+}
+
+TEST(estimate_is_never_longer_on_what_is_faster)
+{
+    for (int micros = 1; micros <= MICROS; micros++)
+        for (int pp = 1; pp <= PP; pp++) {
+            struct step step = {3, 1, 2, 1, 0.5, pp, micros};
+            double before = estimate(&step, &machine).step_s;
+            for (enum resource r = 0; r < RESOURCE_COUNT; r++) {
+                struct hardware fast = hardware_faster(&machine, r);
+                CHECK(estimate(&step, &fast).step_s <= before);
+            }
+        }
+}
+
+TEST(estimate_has_a_word_for_every_resource)
+{
+    CHECK(!strcmp(resource_name(RESOURCE_network), "network"));
+    CHECK(strstr(resource_text(RESOURCE_memory_bytes), "than there is"));
+}
