@@ -2,18 +2,14 @@
 #include "app/calls.h"
 
 #include "app/machine.h"
-
-#include "comms/self/self.h"
-#include "parallel/plan.h"
+#include "app/rehearsal.h"
 #include "train/trainer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A queue behind which nothing is computed, and a table of operations that write down their calls.
- */
 struct recorder {
-    struct queue base; /* first: the operations get a struct queue * */
+    struct rehearsal rehearsal; /* first: what it tells gets a struct rehearsal * */
     struct call_list *list;
 };
 
@@ -34,24 +30,10 @@ static void add(struct call_list *l, const struct op_call *c)
     text_release(&sizes);
 }
 
-#define OP(name, what_type, io_type)                                                               \
-    static enum status record_##name(const struct what_type *what, const struct io_type *io,       \
-                                     struct queue *on)                                             \
-    {                                                                                              \
-        (void)io;                                                                                  \
-        add(((struct recorder *)on)->list,                                                         \
-            &(struct op_call){.op = OP_##name, .what.name = *what});                               \
-        return STATUS_OK;                                                                          \
-    }
-#include "ops/ops.def"
-#undef OP
-
-static const struct ops recording = {
-    .backend = "recording",
-#define OP(name, what, io) .name = record_##name,
-#include "ops/ops.def"
-#undef OP
-};
+static void record(struct rehearsal *r, const struct op_call *c)
+{
+    add(((struct recorder *)r)->list, c);
+}
 
 /* From one micro-batch, an update, and the casts that a run begins with, to a whole step. */
 static void make_step(struct call_list *l, int num_micro)
@@ -72,14 +54,15 @@ static void make_step(struct call_list *l, int num_micro)
 enum status calls_of_step(struct call_list *l, const struct config *c,
                           const struct model_shape *shape)
 {
-    struct recorder recorder = {.base = {.num_threads = 1}, .list = l};
-    struct machine machine = {.ops = &recording, .on = &recorder.base};
+    struct recorder recorder = {.rehearsal = {.base = {.num_threads = 1}, .call = record},
+                                .list = l};
+    struct machine machine = {.ops = &rehearsal_ops, .on = &recorder.rehearsal.base};
     TRY(machine_alone(&machine));
     struct memory_plan plan;
     *l = (struct call_list){0};
     BUG_IF(c->validation.enable);
     enum status st = trainer_plan(c, shape, &machine, &plan);
-    arena_release(&recorder.base.scratch);
+    arena_release(&recorder.rehearsal.base.scratch);
     groups_close(&machine.groups);
     if (st) {
         calls_release(l);

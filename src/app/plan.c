@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/machine.h"
-#include "base/clock.h"
+#include "app/pace.h"
+#include "app/rehearsal.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "metrics/metrics.h"
-#include "ops/linear.h"
 #include "train/run.h"
 #include "train/trainer.h"
 
@@ -21,7 +21,9 @@ struct planning {
     int64_t parameters;
     struct memory_plan memory;
     size_t checkpoint_bytes;
-    double flops_per_token, step_seconds;
+    double flops_per_token;
+    struct hardware hardware;
+    struct estimate estimate;
 };
 
 /* What reading ahead holds; the data need not be there to plan a run. */
@@ -40,45 +42,6 @@ static void plan_data(struct planning *p)
     loader_close(loader);
 }
 
-/* FLOPs a second of a product as wide as the model's feed-forward layer, on this machine. */
-static enum status measured_rate(struct planning *p, double *rate)
-{
-    enum dtype dtype = strcmp(p->config->training.mixed_precision_param, "float32") ? BF16 : F32;
-    struct linear l = {.N = 512,
-                       .D = p->shape.D < 2048 ? p->shape.D : 2048,
-                       .F = p->shape.F < 4096 ? p->shape.F : 4096,
-                       .dtype = dtype};
-    struct arena a = {0};
-    struct queue *on = p->machine.on;
-    size_t sizes[] = {(size_t)l.N * (size_t)l.D, (size_t)l.F * (size_t)l.D,
-                      (size_t)l.N * (size_t)l.F};
-    enum status st = STATUS_OK;
-    TRY_OUT(arena_init(&a, (sizes[0] + sizes[1] + sizes[2]) * 4 + 4 * ARENA_ALIGN));
-    struct linear_fwd io;
-    io.x_ND = arena_take(&a, sizes[0], 4);
-    io.w_FD = arena_take(&a, sizes[1], 4);
-    io.y_NF = arena_take(&a, sizes[2], 4);
-    arena_release(&on->scratch);
-    on->measuring = true;
-    TRY_OUT(linear_forward(p->machine.ops, &l, &io, on));
-    on->measuring = false;
-    size_t scratch = on->scratch.peak;
-    TRY_OUT(arena_init(&on->scratch, scratch));
-    double best = 1e9;
-    for (double begin = clock_monotonic_s(); clock_monotonic_s() - begin < 0.2;) {
-        double start = clock_monotonic_s();
-        TRY_OUT(linear_forward(p->machine.ops, &l, &io, on));
-        double seconds = clock_monotonic_s() - start;
-        if (seconds < best) best = seconds;
-    }
-    *rate = 2.0 * l.N * l.D * l.F / best;
-out:
-    on->measuring = false;
-    arena_release(&on->scratch);
-    arena_release(&a);
-    return st;
-}
-
 /* Of all ranks. */
 static double tokens_of_step(const struct planning *p)
 {
@@ -87,12 +50,40 @@ static double tokens_of_step(const struct planning *p)
            (double)p->config->training.seq_len;
 }
 
+static enum status estimate(struct planning *p)
+{
+    const struct config *c = p->config;
+    struct hardware *h = &p->hardware;
+    *h = hardware_of(&c->device);
+    if (!strcmp(h->name, "cpu")) TRY(pace_measure(h, c, &p->shape, &p->machine));
+    TRY(rehearsal_estimate(&p->estimate, c, &p->shape, &p->machine.mesh, h));
+    return STATUS_OK;
+}
+
+static bool fits(const struct planning *p)
+{
+    return (double)memory_total(&p->memory) <= p->hardware.memory_bytes;
+}
+
+static double tokens_per_second(const struct planning *p)
+{
+    return tokens_of_step(p) / p->estimate.step_s / p->ranks;
+}
+
+/* Of the peak the products have. */
+static double mfu(const struct planning *p)
+{
+    bool f32 = !strcmp(p->config->training.mixed_precision_param, "float32");
+    double peak = f32 ? p->hardware.f32_flops : p->hardware.bf16_flops;
+    if (p->config->metrics.peak_flops > 0) peak = p->config->metrics.peak_flops;
+    return tokens_per_second(p) * p->flops_per_token / peak;
+}
+
 static enum status plan(struct planning *p)
 {
     const struct config *c = p->config;
     const char *path = run_tokenizer_path(c);
     struct layout layout;
-    double rate;
     TRY(machine_open(&p->machine, &c->device));
     groups_close(&p->machine.groups);
     TRY(mesh_resolve(&p->machine.mesh, &c->parallelism, 0, p->ranks));
@@ -102,7 +93,7 @@ static enum status plan(struct planning *p)
                             p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
     TRY(config_fit(c, &p->shape, &p->machine.mesh));
     TRY(trainer_plan(c, &p->shape, &p->machine, &p->memory));
-    TRY(measured_rate(p, &rate));
+    TRY(estimate(p));
     p->memory.bytes[MEMORY_program] = (size_t)memory_resident_bytes();
     if (c->checkpoint.enable && !c->checkpoint.load_only)
         p->memory.bytes[MEMORY_checkpoint] += checkpoint_save_bytes(p->ranks);
@@ -112,7 +103,6 @@ static enum status plan(struct planning *p)
     p->checkpoint_bytes = (size_t)layout.parameters * 3 * sizeof(float);
     layout_release(&layout);
     p->flops_per_token = model_flops_per_token(&p->shape, (int)c->training.seq_len);
-    p->step_seconds = p->flops_per_token * tokens_of_step(p) / p->ranks / rate;
     return STATUS_OK;
 }
 
@@ -139,13 +129,47 @@ static void add_traffic(struct text *t, const char *group, const char *kind, int
     text_addf(t, "\"bytes\": %llu}", (unsigned long long)bytes);
 }
 
+/* What a step's time goes to: calls `each` for every part that takes some. */
+static void each_part(const struct estimate *e,
+                      void (*each)(struct text *t, const char *name, const char *text, double s),
+                      struct text *t)
+{
+    each(t, "products", "products", e->products_s);
+    each(t, "memory", "operations that wait for memory", e->memory_s);
+    for (enum group g = 0; g < GROUP_COUNT; g++)
+        if (e->exposed_s[g] > 0) each(t, group_name(g), "transfers waited for", e->exposed_s[g]);
+    if (e->bubble_s > 0) each(t, "bubble", "stages that wait for others", e->bubble_s);
+    each(t, "update", "gradient norm and optimizer", e->update_s);
+}
+
+static void add_part(struct text *t, const char *name, const char *text, double s)
+{
+    (void)text;
+    text_addf(t, "%s\"%s\": %.6g", t->data[t->len - 1] == '{' ? "" : ", ", name, s);
+}
+
+static void add_estimate(const struct planning *p, struct text *t)
+{
+    text_addf(t, "\"estimate\": {\"hardware\": \"%s\", \"seconds\": {", p->hardware.name);
+    each_part(&p->estimate, add_part, t);
+    text_addf(t,
+              "}, \"tokens_per_second_per_rank\": %.6g, \"mfu\": %.6g, \"limit\": \"%s\", "
+              "\"saved\": %.6g}, ",
+              tokens_per_second(p), mfu(p),
+              resource_name(fits(p) ? p->estimate.limit : RESOURCE_memory_bytes),
+              p->estimate.saved);
+}
+
 static void print_json(const struct planning *p)
 {
     struct text t = {0};
     text_addf(&t,
               "{\"parameters\": %lld, \"flops_per_token\": %.0f, \"step_seconds\": %.6g, "
-              "\"checkpoint_bytes\": %zu, \"traffic\": [",
-              (long long)p->parameters, p->flops_per_token, p->step_seconds, p->checkpoint_bytes);
+              "\"checkpoint_bytes\": %zu, ",
+              (long long)p->parameters, p->flops_per_token, p->estimate.step_s,
+              p->checkpoint_bytes);
+    add_estimate(p, &t);
+    text_adds(&t, "\"traffic\": [");
     each_traffic(p, add_traffic, &t);
     text_adds(&t, "], \"ranks\": [");
     for (int rank = 0; rank < p->ranks; rank++) { /* all of them hold alike */
@@ -156,6 +180,27 @@ static void print_json(const struct planning *p)
     }
     printf("%s]}\n", t.data);
     text_release(&t);
+}
+
+static void add_part_line(struct text *t, const char *name, const char *text, double s)
+{
+    text_addf(t, "  %9.3g s    %-15s %s\n", s, name, text);
+}
+
+static void print_estimate(const struct planning *p)
+{
+    const struct hardware *h = &p->hardware;
+    struct text parts = {0};
+    each_part(&p->estimate, add_part_line, &parts);
+    printf("time of a step on %s (a rank: %s):\n%s", h->name, h->text, parts.data);
+    printf("  %9.3g s    in all: %.5g tokens/s a rank, MFU %.1f%%\n", p->estimate.step_s,
+           tokens_per_second(p), 100 * mfu(p));
+    enum resource limit = p->estimate.limit;
+    printf("limit         ");
+    if (!fits(p)) printf("%s, and then ", resource_text(RESOURCE_memory_bytes));
+    printf("%s: %s would take %.0f%% off\n", resource_name(limit), resource_text(limit),
+           100 * p->estimate.saved);
+    text_release(&parts);
 }
 
 static void add_traffic_line(struct text *t, const char *group, const char *kind, int size,
@@ -179,27 +224,26 @@ static void print_table(const struct planning *p)
 {
     const struct training_config *c = &p->config->training;
     double gib = 1 << 30, total = (double)memory_total(&p->memory);
-    double have = (double)memory_total_bytes(), tokens = tokens_of_step(p);
+    double have = p->hardware.memory_bytes, tokens = tokens_of_step(p);
     struct text traffic = {0};
     printf("model         %lld parameters: %d blocks, width %d, %d heads over %d, feed-forward %d, "
            "vocabulary %d%s\n",
            (long long)p->parameters, p->shape.L, p->shape.D, p->shape.H, p->shape.G, p->shape.F,
            p->shape.V, p->shape.tied ? ", tied" : "");
     print_mesh(p);
-    printf("step          %.0f rows of %lld tokens, %.4g TFLOP, about %.3g s here (at the speed of "
-           "one measured product%s)\n",
-           tokens / (double)c->seq_len, (long long)c->seq_len, p->flops_per_token * tokens / 1e12,
-           p->step_seconds, p->ranks > 1 ? " on each rank; what moves is not counted" : "");
+    printf("step          %.0f rows of %lld tokens, %.4g TFLOP\n", tokens / (double)c->seq_len,
+           (long long)c->seq_len, p->flops_per_token * tokens / 1e12);
     printf("checkpoint    %.3f GiB\nmemory of a rank:\n", (double)p->checkpoint_bytes / gib);
     for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
         if (p->memory.bytes[i])
             printf("  %9.3f GiB  %-15s %s\n", (double)p->memory.bytes[i] / gib, memory_name(i),
                    memory_text(i));
-    printf("  %9.3f GiB  total, %.1f%% of the %.2f GiB here\n", total / gib, 100 * total / have,
-           have / gib);
+    printf("  %9.3f GiB  total, %.1f%% of the %.2f GiB there are\n", total / gib,
+           100 * total / have, have / gib);
     each_traffic(p, add_traffic_line, &traffic);
     if (traffic.len) printf("received by a rank in a step:\n%s", traffic.data);
     text_release(&traffic);
+    print_estimate(p);
 }
 
 enum status command_plan(int argc, char **argv)

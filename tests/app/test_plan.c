@@ -95,3 +95,97 @@ TEST(plan_refuses_a_layout_that_does_not_fit_and_says_what_would)
     text_release(&err);
     free(config);
 }
+
+/* A number of the estimate: "limit" and such are asked for elsewhere. */
+static double estimated(const struct json *plan, const char *part)
+{
+    const struct json *e = json_get(plan, "estimate"), *of = json_get(json_get(e, "seconds"), part);
+    return json_number(of ? of : json_get(e, part));
+}
+
+static struct json *plan_on(const char *config, const char *ranks, const char *one, const char *two,
+                            const char *three)
+{
+    struct text out = {0};
+    struct json *plan;
+    CHECK(LLAMERO(&out, NULL, "plan", config, "--json", "--ranks", ranks, RANKS,
+                  "device.hardware=h100", "device.efficiency=0.5", one, two, three) == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "plan", &plan));
+    text_release(&out);
+    return plan;
+}
+
+TEST(plan_reckons_the_time_of_a_step_on_other_hardware)
+{
+    char *config = empty_config();
+    struct json *p = plan_on(config, "8", "device.memory_bytes=1e12",
+                             "activation_checkpoint.mode=none", "training.local_batch_size=1");
+    double seconds = json_number(json_get(p, "step_seconds")), sum = 0;
+    const struct json *parts = json_get(json_get(p, "estimate"), "seconds");
+    for (const struct json *v = json_first(parts); v; v = json_next(v)) sum += json_number(v);
+    CHECK_NEAR(sum / seconds, 1, 1e-4);
+    /* Products of a token's 7.5e9 weights and of attention, whose mask leaves half, at 495e12. */
+    double V = 128256, D = 4096, block = D * (4096 * 2 + 1024 * 2) + 3 * D * 14336;
+    double attention = 7.0 * 32 * 4096 * 8192 * (1 + 1.0 / 8192);
+    double flops = 8192 * (6 * (V * D + 32 * block) + attention);
+    CHECK_NEAR(estimated(p, "products") / (flops / (0.5 * 989.4e12)), 1, 1e-3);
+    CHECK_NEAR(estimated(p, "tokens_per_second_per_rank") * seconds / 8192, 1, 1e-4);
+    const struct json *e = json_get(p, "estimate");
+    CHECK(!strcmp(json_string(json_get(e, "limit")), "products"));
+    CHECK(!strcmp(json_string(json_get(e, "hardware")), "h100"));
+    json_free(p);
+    free(config);
+}
+
+TEST(plan_names_what_a_step_waits_for)
+{
+    const struct {
+        const char *ranks, *settings[3], *limit;
+    } cases[] = {
+        {"64",
+         {"device.network_rate=1e8", "device.memory_bytes=1e12", "training.seed=1"},
+         "network"},
+        {"8",
+         {"parallelism.tensor_parallel_degree=8", "device.node_rate=1e9",
+          "device.memory_bytes=1e12"},
+         "node_links"},
+        {"8",
+         {"device.memory_rate=1e10", "device.memory_bytes=1e12", "training.seed=1"},
+         "memory_rate"},
+        {"8", {"device.memory_bytes=1e10", "training.seed=1", "training.seed=1"}, "memory_bytes"},
+    };
+    char *config = empty_config();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const *s = cases[i].settings;
+        struct json *p = plan_on(config, cases[i].ranks, s[0], s[1], s[2]);
+        CHECK(!strcmp(json_string(json_get(json_get(p, "estimate"), "limit")), cases[i].limit));
+        json_free(p);
+    }
+    free(config);
+}
+
+TEST(plan_lets_tensor_parallel_ranks_wait_longer_across_nodes)
+{
+    char *config = empty_config();
+    const char *tp = "parallelism.tensor_parallel_degree=8", *room = "device.memory_bytes=1e12";
+    struct json *inside = plan_on(config, "16", tp, room, "device.node_ranks=8");
+    struct json *across = plan_on(config, "16", tp, room, "device.node_ranks=4");
+    CHECK(estimated(across, "tp") > 2 * estimated(inside, "tp"));
+    CHECK_NEAR(estimated(across, "products") / estimated(inside, "products"), 1, 1e-9);
+    json_free(inside), json_free(across);
+    free(config);
+}
+
+TEST(plan_says_what_time_goes_to_in_words)
+{
+    struct text out = {0}, err = {0};
+    char *config = empty_config();
+    CHECK(LLAMERO(&out, NULL, "plan", config, "--ranks", "16", "device.hardware=mi250x", RANKS) ==
+          0);
+    CHECK(strstr(out.data, "time of a step on mi250x") && strstr(out.data, "tokens/s a rank, MFU"));
+    CHECK(strstr(out.data, "limit "));
+    CHECK(LLAMERO(NULL, &err, "plan", config, "device.hardware=h300", RANKS) == 78);
+    CHECK(strstr(err.data, "mi300x"));
+    text_release(&out), text_release(&err);
+    free(config);
+}
