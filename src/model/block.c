@@ -2,6 +2,7 @@
 #include "model/block.h"
 
 #include "ops/attention.h"
+#include "ops/context.h"
 #include "ops/linear.h"
 #include "ops/rmsnorm.h"
 #include "ops/rope.h"
@@ -215,22 +216,37 @@ static enum status widen_gradient(const struct model *m, size_t N, enum boundary
     return STATUS_OK;
 }
 
+/* q and k of tokens that follow each other. */
+static enum status rotate_run(const struct model *m, struct rope what, void *qkv)
+{
+    AXES(m);
+    void *k = element(qkv, Q, m->dtype);
+    TRY(rope(m->ops, &what, &(struct rope_io){qkv, m->rope_cos, m->rope_sin}, m->on));
+    what.H = m->shape.G;
+    TRY(rope(m->ops, &what, &(struct rope_io){k, m->rope_cos, m->rope_sin}, m->on));
+    return STATUS_OK;
+}
+
 /* Rotates q and k where they lie in the fused row; inverse: their gradients. */
 static enum status rotate(const struct model *m, const struct micro_batch *b, void *qkv,
                           bool inverse)
 {
     AXES(m);
-    struct rope what = {.B = b->B,
-                        .T = b->T,
-                        .H = m->shape.H,
+    struct rope what = {.H = m->shape.H,
                         .K = m->shape.K,
                         .stride = Q + 2 * P,
                         .dtype = m->dtype,
                         .inverse = inverse};
-    TRY(rope(m->ops, &what, &(struct rope_io){qkv, m->rope_cos, m->rope_sin}, m->on));
-    what.H = m->shape.G;
-    TRY(rope(m->ops, &what, &(struct rope_io){element(qkv, Q, m->dtype), m->rope_cos, m->rope_sin},
-             m->on));
+    struct context cut = {m->plan->contexts, m->plan->context, b->causal};
+    struct token_run runs[MOST_RUNS];
+    int num_runs = context_runs(&cut, b->T, runs);
+    what.B = num_runs == 1 ? b->B : 1; /* rows of one run follow each other */
+    for (int row = 0; row < b->B; row += what.B)
+        for (int i = 0; i < num_runs; i++) {
+            size_t token = (size_t)row * (size_t)b->T + (size_t)runs[i].at;
+            what.T = runs[i].count, what.first = runs[i].first;
+            TRY(rotate_run(m, what, element(qkv, token * what.stride, m->dtype)));
+        }
     return STATUS_OK;
 }
 
@@ -266,7 +282,10 @@ static enum status attend(const struct model *m, const struct micro_batch *b, in
     TRY(norm(m, N, PARAM_attn_norm, layer, a->x_SD, a->norm1_ND, a->rstd1_S));
     TRY(multiply(m, product(m, N, PARAM_attn_q), layer, a->norm1_ND, a->qkv_NC, false));
     TRY(rotate(m, b, a->qkv_NC, false));
-    TRY(attention_forward(m->ops, &what, &io, m->on));
+    if (m->plan->attend)
+        TRY(m->plan->attend(m->plan, m->ops, &what, &io, m->on));
+    else
+        TRY(attention_forward(m->ops, &what, &io, m->on));
     return STATUS_OK;
 }
 
@@ -383,7 +402,10 @@ static enum status attend_backward(const struct model *m, const struct micro_bat
     TRY(widen_gradient(m, N, ATTN_OUT, a, dx, &dx_ND));
     TRY(multiply_backward(m, product(m, N, PARAM_attn_out), layer, dx_ND, a->attended_NQ,
                           dattended));
-    TRY(attention_backward(m->ops, &what, &io, m->on));
+    if (m->plan->attend_backward)
+        TRY(m->plan->attend_backward(m->plan, m->ops, &what, &io, m->on));
+    else
+        TRY(attention_backward(m->ops, &what, &io, m->on));
     TRY(rotate(m, b, dqkv, true));
     TRY(multiply_backward(m, product(m, N, PARAM_attn_q), layer, dqkv, a->norm1_ND, dnorm));
     TRY(norm_backward(m, N, PARAM_attn_norm, layer, dnorm, a->x_SD, a->rstd1_S, dx));

@@ -8,6 +8,9 @@
  * ATTN_OUT, MLP_OUT backward) every rank gets all rows; out of it (the others) each rank has sums
  * to contribute to all rows, and gets the whole sums of its own.  LOSS: every rank gets what each
  * knows of all tokens.
+ *
+ * Where rows are cut over several ranks (context.h), everything but attention is about the tokens
+ * that are here alone; attention is to all of their rows.
  * Sources  Shoeybi et al. 2019 (tensor parallelism); Korthikanti et al. 2022, section 4.2 (sequence
  *          parallelism) */
 // SPDX-License-Identifier: Apache-2.0
@@ -22,6 +25,10 @@
 enum boundary { EMBED_OUT, ATTN_IN, ATTN_OUT, MLP_IN, MLP_OUT, HEAD_IN, LOSS, BOUNDARY_COUNT };
 enum direction { FORWARD, BACKWARD, DIRECTION_COUNT };
 
+struct attention;
+struct attention_bwd;
+struct attention_fwd;
+struct ops;
 struct queue;
 
 /* A dense activation [rows, columns]; one's own part of the rows lies in its place. */
@@ -34,7 +41,15 @@ struct crossing {
 struct plan {
     int parts, part; /* of the matrices, the heads and the vocabulary; 1, 0 where they are whole */
     bool stream_cut; /* the residual stream is cut into as many parts */
+    int contexts, context; /* ranks that rows are cut over, and which one this is; 0, 0: none */
     /* Replaces x by what the next piece of the model must see.  Collective. */
     enum status (*cross)(const struct plan *, enum boundary, enum direction, struct crossing *x,
                          struct queue *on);
+    /* Where there are contexts, instead of attention_forward and attention_backward.  Collective.
+     */
+    enum status (*attend)(const struct plan *, const struct ops *, const struct attention *,
+                          const struct attention_fwd *, struct queue *);
+    enum status (*attend_backward)(const struct plan *, const struct ops *,
+                                   const struct attention *, const struct attention_bwd *,
+                                   struct queue *);
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/plan.h"
 
+#include "parallel/ring.h"
 #include "tensor/queue.h"
 
 static enum status stay(const struct plan *p, enum boundary at, enum direction way,
@@ -57,9 +58,33 @@ static enum status cross(const struct plan *plan, enum boundary at, enum directi
     return STATUS_OK;
 }
 
+static enum status attend(const struct plan *plan, const struct ops *ops, const struct attention *a,
+                          const struct attention_fwd *io, struct queue *on)
+{
+    return ring_forward(((const struct tensor_plan *)plan)->contexts, ops, a, io, on);
+}
+
+static enum status attend_backward(const struct plan *plan, const struct ops *ops,
+                                   const struct attention *a, const struct attention_bwd *io,
+                                   struct queue *on)
+{
+    return ring_backward(((const struct tensor_plan *)plan)->contexts, ops, a, io, on);
+}
+
 void tensor_plan_init(struct tensor_plan *p, const struct comm *group, bool stream_cut)
 {
-    *p = (struct tensor_plan){
-        .plan = {group->size, group->rank, stream_cut && group->size > 1, cross}, .group = group};
+    *p = (struct tensor_plan){.plan = {.parts = group->size,
+                                       .part = group->rank,
+                                       .stream_cut = stream_cut && group->size > 1,
+                                       .cross = cross},
+                              .group = group};
     if (group->size == 1) p->plan = *plan_alone();
+}
+
+void tensor_plan_contexts(struct tensor_plan *p, const struct comm *contexts)
+{
+    if (contexts->size == 1) return;
+    p->contexts = contexts;
+    p->plan.contexts = contexts->size, p->plan.context = contexts->rank;
+    p->plan.attend = attend, p->plan.attend_backward = attend_backward;
 }

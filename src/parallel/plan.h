@@ -13,6 +13,8 @@ const struct plan *plan_alone(void);
  * forward passes can be made. */
 struct tensor_plan {
     struct plan plan; /* what the model is given */
-    const struct comm *group;
+    const struct comm *group, *contexts;
 };
 void tensor_plan_init(struct tensor_plan *p, const struct comm *group, bool stream_cut);
+/* Rows are cut over the ranks of another group, too (context parallelism). */
+void tensor_plan_contexts(struct tensor_plan *p, const struct comm *contexts);

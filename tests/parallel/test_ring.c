@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks.h"
+#include "test.h"
+
+#include "backends/cpu/cpu.h"
+#include "base/rng.h"
+#include "ops/context.h"
+#include "parallel/ring.h"
+
+enum { B = 2, H = 4, G = 2, K = 12, Q = H * K, P = G * K, C = Q + 2 * P };
+
+/* Whole rows and what attention makes of them. */
+struct whole {
+    const struct ops *ops;
+    int T, document; /* tokens of a row; 1: there are documents */
+    bool causal;
+    enum dtype dtype;
+    void *qkv, *dout, *out, *dqkv;
+    float *lse;
+    int32_t *start, *end;
+};
+
+static void *place(const void *x, size_t elements, enum dtype dtype)
+{
+    return (char *)(uintptr_t)x + elements * dtype_bytes(dtype);
+}
+
+static float get(const void *x, size_t i, enum dtype dtype)
+{
+    return dtype == F32 ? ((const float *)x)[i] : bf16_to_f32(((const bf16 *)x)[i]);
+}
+
+static void *noise(uint64_t seed, size_t n, enum dtype dtype)
+{
+    void *x = heap(n * dtype_bytes(dtype));
+    for (size_t i = 0; i < n; i++) {
+        float value = (float)rng_normal(seed, RNG_TEST, 3, i);
+        if (dtype == F32)
+            ((float *)x)[i] = value;
+        else
+            ((bf16 *)x)[i] = bf16_from_f32(value);
+    }
+    return x;
+}
+
+static struct attention attention_of(const struct whole *w, int T)
+{
+    return (struct attention){.B = B,
+                              .T = T,
+                              .S = T,
+                              .H = H,
+                              .G = G,
+                              .K = K,
+                              .q_stride = C,
+                              .kv_stride = C,
+                              .scale = 0.3f,
+                              .causal = w->causal,
+                              .dtype = w->dtype};
+}
+
+static struct attention_fwd forward_of(const struct whole *w)
+{
+    const int32_t *start = w->document ? w->start : NULL, *end = w->document ? w->end : NULL;
+    return (struct attention_fwd){
+        w->qkv, place(w->qkv, Q, w->dtype), place(w->qkv, Q + P, w->dtype), start, end, w->out,
+        w->lse};
+}
+
+static struct attention_bwd backward_of(const struct whole *w)
+{
+    struct attention_fwd f = forward_of(w);
+    return (struct attention_bwd){.q_BTHK = f.q_BTHK,
+                                  .k_BSGK = f.k_BSGK,
+                                  .v_BSGK = f.v_BSGK,
+                                  .out_BTHK = w->out,
+                                  .dout_BTHK = w->dout,
+                                  .start_BT = f.start_BT,
+                                  .end_BT = f.end_BT,
+                                  .lse_BHT = w->lse,
+                                  .dq_BTHK = w->dqkv,
+                                  .dk_BSGK = place(w->dqkv, Q, w->dtype),
+                                  .dv_BSGK = place(w->dqkv, Q + P, w->dtype)};
+}
+
+/* Documents of 1, 2, 3, ... tokens, so that some end within a rank's chunk and some span several.
+ */
+static void find_documents(struct whole *w)
+{
+    for (int b = 0; b < B; b++)
+        for (int first = 0, size = 1 + b; first < w->T; first += size, size += 3)
+            for (int t = first; t < first + size && t < w->T; t++) {
+                w->start[b * w->T + t] = first;
+                w->end[b * w->T + t] = first + size < w->T ? first + size : w->T;
+            }
+}
+
+static struct whole whole_make(int T, enum dtype dtype)
+{
+    size_t n = (size_t)(B * T);
+    struct whole w = {.T = T, .dtype = dtype};
+    w.qkv = noise(1, n * C, dtype), w.dout = noise(2, n * Q, dtype);
+    w.out = heap(n * Q * 4), w.dqkv = heap(n * C * 4), w.lse = heap(n * H * 4);
+    w.start = heap(n * 4), w.end = heap(n * 4);
+    find_documents(&w);
+    return w;
+}
+
+static void whole_release(struct whole *w)
+{
+    free(w->qkv), free(w->dout), free(w->out), free(w->dqkv), free(w->lse);
+    free(w->start), free(w->end);
+}
+
+/* Rows of `bytes` of the tokens that are here, to or from their places in whole rows. */
+static void cut(const struct context *c, int T, void *here, void *whole, size_t bytes, bool back)
+{
+    struct token_run runs[MOST_RUNS];
+    int n = context_runs(c, T, runs);
+    for (int b = 0; b < B; b++)
+        for (int i = 0; i < n; i++) {
+            char *x = (char *)here + (size_t)(b * T + runs[i].at) * bytes;
+            char *y = (char *)whole + (size_t)(b * T * c->parts + runs[i].first) * bytes;
+            memcpy(back ? y : x, back ? x : y, (size_t)runs[i].count * bytes);
+        }
+}
+
+/* This rank's part of the whole: all but the results. */
+static struct whole part_of(const struct whole *w, const struct context *c)
+{
+    struct whole here = whole_make(w->T / c->parts, w->dtype);
+    size_t each = dtype_bytes(w->dtype);
+    here.ops = w->ops, here.causal = w->causal, here.document = w->document;
+    cut(c, here.T, here.qkv, w->qkv, C * each, false);
+    cut(c, here.T, here.dout, w->dout, Q * each, false);
+    cut(c, here.T, here.start, w->start, 4, false);
+    cut(c, here.T, here.end, w->end, 4, false);
+    return here;
+}
+
+/* |x - y| / |y| of the tokens that are here; both lie as whole rows' tokens do. */
+static double off(const struct whole *here, const struct context *c, const void *x,
+                  const void *whole, size_t width)
+{
+    size_t n = (size_t)(B * here->T) * width;
+    void *want = heap(n * 4);
+    double off = 0, size = 0;
+    cut(c, here->T, want, (void *)(uintptr_t)whole, width * dtype_bytes(here->dtype), false);
+    for (size_t i = 0; i < n; i++) {
+        double a = (double)get(x, i, here->dtype), b = (double)get(want, i, here->dtype);
+        off += (a - b) * (a - b), size += b * b;
+    }
+    free(want);
+    return sqrt(off / size);
+}
+
+static enum status both_ways(const struct comm *group, const struct whole *w, struct queue *on)
+{
+    struct attention a = attention_of(w, w->T);
+    struct attention_fwd f = forward_of(w);
+    struct attention_bwd b = backward_of(w);
+    TRY(ring_forward(group, w->ops, &a, &f, on));
+    TRY(ring_backward(group, w->ops, &a, &b, on));
+    return STATUS_OK;
+}
+
+static enum status measure(const struct comm *group, const struct whole *w, struct queue *on)
+{
+    on->measuring = true;
+    enum status st = both_ways(group, w, on);
+    on->measuring = false;
+    return st;
+}
+
+/* What the header says goes over the group. */
+static enum status check_counts(const struct comm_counts *counts, const struct whole *w, int size)
+{
+    uint64_t hops = (uint64_t)size - 1, keys = B * (uint64_t)w->T * 2 * P;
+    uint64_t bytes = dtype_bytes(w->dtype);
+    RANK_CHECK(counts->bytes[TRANSFER_receive] == hops * keys * (bytes + bytes + 4));
+    RANK_CHECK(counts->calls[TRANSFER_receive] == 3 * hops);
+    RANK_CHECK(counts->calls[TRANSFER_send] == 3 * hops);
+    for (int k = 0; k < TRANSFER_COUNT; k++)
+        if (k != TRANSFER_send && k != TRANSFER_receive) RANK_CHECK(counts->calls[k] == 0);
+    return STATUS_OK;
+}
+
+static enum status attends(const struct comm *group, void *context)
+{
+    const struct whole *w = context;
+    struct context c = {group->size, group->rank, w->causal};
+    struct whole here = part_of(w, &c);
+    struct comm_counts counts = {0};
+    struct comm planned = {.rank = group->rank, .size = group->size, .counts = &counts};
+    struct queue *on;
+    double tolerance = w->dtype == F32 ? 1e-5 : 1e-2;
+    TRY(cpu_queue_open(&on, 1, 0));
+    TRY(measure(&planned, &here, on));
+    TRY(check_counts(&counts, &here, group->size));
+    size_t scratch = on->scratch.peak;
+    arena_release(&on->scratch);
+    TRY(measure(group, &here, on));
+    RANK_CHECK(on->scratch.peak == scratch && group->counts->calls[TRANSFER_send] == 0);
+    TRY(arena_init(&on->scratch, scratch));
+    TRY(both_ways(group, &here, on));
+    TRY(check_counts(group->counts, &here, group->size));
+    RANK_CHECK(on->scratch.used == 0);
+    RANK_CHECK(off(&here, &c, here.out, w->out, Q) < tolerance);
+    RANK_CHECK(off(&here, &c, here.dqkv, w->dqkv, C) < tolerance);
+    cpu_queue_close(on);
+    whole_release(&here);
+    return STATUS_OK;
+}
+
+/* Whole rows by the reference; then over the ranks by those kernels. */
+static void compare(const struct ops *ops, int ranks, int T, bool causal, int document,
+                    enum dtype dtype)
+{
+    struct whole w = whole_make(T * ranks, dtype);
+    struct queue *on;
+    w.ops = ops, w.causal = causal, w.document = document;
+    struct attention a = attention_of(&w, w.T);
+    struct attention_fwd f = forward_of(&w);
+    struct attention_bwd b = backward_of(&w);
+    CHECK_STATUS(OK, cpu_queue_open(&on, 1, 0));
+    CHECK_STATUS(OK, attention_forward(&ops_cpu_reference, &a, &f, on));
+    CHECK_STATUS(OK, attention_backward(&ops_cpu_reference, &a, &b, on));
+    CHECK_STATUS(OK, ranks_run(ranks, attends, &w));
+    cpu_queue_close(on);
+    whole_release(&w);
+}
+
+static void compare_all(const struct ops *ops, const int *sizes)
+{
+    for (int ranks = 2; ranks <= 4; ranks++)
+        for (int d = 0; d < DTYPE_COUNT; d++)
+            for (int causal = 0; causal < 2; causal++)
+                for (int document = 0; document < 2; document++)
+                    for (const int *T = sizes; *T; T++)
+                        compare(ops, ranks, *T + (causal ? *T % 2 : 0), causal, document,
+                                (enum dtype)d);
+}
+
+TEST(attention_over_a_ring_is_attention_to_whole_rows)
+{
+    compare_all(&ops_cpu_reference, (const int[]){1, 5, 14, 0});
+}
+
+TEST(fast_attention_over_a_ring_is_attention_to_whole_rows)
+{
+    const struct ops *fast;
+    CHECK_STATUS(OK, cpu_ops_find("auto", &fast));
+    compare_all(fast, (const int[]){3, 22, 46, 0});
+}
+
+static enum status twice(const struct comm *group, void *context)
+{
+    const struct whole *w = context;
+    struct context c = {group->size, group->rank, w->causal};
+    struct whole a = part_of(w, &c), b = part_of(w, &c);
+    size_t n = (size_t)(B * a.T), each = dtype_bytes(w->dtype);
+    struct queue *on;
+    TRY(cpu_queue_open(&on, 1, 0));
+    TRY(measure(group, &a, on));
+    size_t scratch = on->scratch.peak;
+    arena_release(&on->scratch);
+    TRY(arena_init(&on->scratch, scratch));
+    TRY(both_ways(group, &a, on));
+    TRY(both_ways(group, &b, on));
+    RANK_CHECK(!memcmp(a.out, b.out, n * Q * each) && !memcmp(a.dqkv, b.dqkv, n * C * each));
+    cpu_queue_close(on);
+    whole_release(&a), whole_release(&b);
+    return STATUS_OK;
+}
+
+TEST(a_ring_has_the_same_bits_again)
+{
+    struct whole w = whole_make(4 * 18, BF16);
+    w.causal = true, w.document = 1;
+    CHECK_STATUS(OK, cpu_ops_find("auto", &w.ops));
+    CHECK_STATUS(OK, ranks_run(4, twice, &w));
+    whole_release(&w);
+}
