@@ -26,7 +26,8 @@ static enum status open_evaluator(struct evaluating *e, int T)
     int readers = e->loaded.machine.groups.of[GROUP_loss].size, B = (e->rows - 1) / readers + 1;
     e->evaluator = (struct evaluator){
         .model = &e->loaded.model,
-        .readers = &e->loaded.machine.groups.of[GROUP_loss],
+        .readers = &e->loaded.machine.groups.of[GROUP_data],
+        .contexts = &e->loaded.machine.groups.of[GROUP_cp],
         .peers = &e->loaded.machine.groups.of[GROUP_peers],
         .causal = !strcmp(c->objective.name, "causal"),
         .documents = !strcmp(c->model.attn_mask_type, "block_causal"),

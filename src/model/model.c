@@ -38,10 +38,13 @@ void model_release(struct model *m)
 
 static enum status check(const struct model *m, const struct micro_batch *b)
 {
-    int N;
-    if (b->B < 1 || b->T < 1 || b->T > m->max_tokens || __builtin_mul_overflow(b->B, b->T, &N))
+    int N, contexts = m->plan->contexts > 1 ? m->plan->contexts : 1;
+    int most = m->max_tokens / contexts;
+    if (b->B < 1 || b->T < 1 || b->T > most || __builtin_mul_overflow(b->B, b->T, &N))
         FAIL(SHAPE, "a batch of %d rows of %d tokens: at least 1 of 1..%d, together below 2^31",
-             b->B, b->T, m->max_tokens);
+             b->B, b->T, most);
+    if (contexts > 1 && b->causal && b->T % 2)
+        FAIL(SHAPE, "rows of %d tokens for each of %d contexts: an even number", b->T, contexts);
     if (N % (m->plan->stream_cut ? m->plan->parts : 1))
         FAIL(SHAPE, "%d rows of %d tokens cannot be cut into %d parts", b->B, b->T, m->plan->parts);
     BUG_IF(!b->start_BT != !b->end_BT);

@@ -57,9 +57,10 @@ enum status model_init(struct model *m, const struct model_shape *shape, int max
                        struct arena *run);
 void model_release(struct model *m);
 
-/* One micro-batch.  Arrays are the caller's, who has checked that ids are in [0, V) and labels in
- * [0, V) or LABEL_IGNORED; start/end NULL: a row is one document.  All arrays may be NULL over a
- * measuring queue, where only whether start and best are NULL may matter. */
+/* One micro-batch: T tokens of a row are here; start and end are places in whole rows.  Arrays are
+ * the caller's, who has checked that ids are in [0, V) and labels in [0, V) or LABEL_IGNORED;
+ * start/end NULL: a row is one document.  All arrays may be NULL over a measuring queue, where only
+ * whether start and best are NULL may matter. */
 struct micro_batch {
     int B, T;
     const int32_t *ids_BT, *labels_BT, *start_BT, *end_BT;

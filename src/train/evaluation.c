@@ -2,6 +2,9 @@
 #include "train/evaluation.h"
 
 #include "base/signals.h"
+#include "ops/context.h"
+
+#include <string.h>
 
 void batch_take(struct batch *b, int B, int T, struct arena *run)
 {
@@ -13,17 +16,43 @@ void batch_take(struct batch *b, int B, int T, struct arena *run)
     b->end_BT = arena_take(run, tokens, sizeof *b->end_BT);
 }
 
+void batch_here_take(const struct batch *whole, const struct comm *contexts, struct batch *here,
+                     struct arena *run)
+{
+    *here = *whole;
+    if (contexts->size > 1) batch_take(here, whole->B, whole->T / contexts->size, run);
+}
+
+void batch_cut(const struct batch *whole, const struct comm *contexts, bool causal,
+               struct batch *here)
+{
+    struct context cut = {contexts->size, contexts->rank, causal};
+    const int32_t *const from[] = {whole->ids_BT, whole->labels_BT, whole->start_BT, whole->end_BT};
+    int32_t *const to[] = {here->ids_BT, here->labels_BT, here->start_BT, here->end_BT};
+    struct token_run runs[MOST_RUNS];
+    int num_runs = context_runs(&cut, here->T, runs);
+    here->valid = whole->valid, here->bytes = whole->bytes;
+    if (contexts->size == 1) return;
+    for (int i = 0; i < 4; i++)
+        for (int b = 0; b < whole->B; b++)
+            for (int r = 0; r < num_runs; r++)
+                memcpy(to[i] + (size_t)b * (size_t)here->T + (size_t)runs[r].at,
+                       from[i] + (size_t)b * (size_t)whole->T + (size_t)runs[r].first,
+                       (size_t)runs[r].count * sizeof *to[i]);
+}
+
 void evaluator_take(struct evaluator *e, int B, int T, struct arena *run)
 {
-    size_t tokens = (size_t)B * (size_t)T;
     batch_take(&e->batch, B, T, run);
+    batch_here_take(&e->batch, e->contexts, &e->here, run);
+    size_t tokens = (size_t)B * (size_t)e->here.T;
     e->loss_BT = arena_take(run, tokens, sizeof *e->loss_BT);
     e->best_BT = arena_take(run, tokens, sizeof *e->best_BT);
 }
 
 static enum status forward(const struct evaluator *e, struct arena *step)
 {
-    const struct batch *b = &e->batch;
+    const struct batch *b = &e->here;
     struct micro_batch micro = {
         .B = b->B,
         .T = b->T,
@@ -72,6 +101,7 @@ static enum status next_batch(struct evaluator *e, struct loader *loader, bool *
     TRY(comm_all_reduce(e->peers, REDUCE_MAX, state, 2));
     TRY(comm_all_reduce(e->readers, REDUCE_MAX, state, 2));
     TRY(batch_share(&e->batch, e->peers));
+    batch_cut(&e->batch, e->contexts, e->causal, &e->here);
     *more = state[0] > 0 && !(state[1] > 0);
     return STATUS_OK;
 }
@@ -79,10 +109,11 @@ static enum status next_batch(struct evaluator *e, struct loader *loader, bool *
 /* The counts of all ranks' tokens. */
 static enum status add_up(const struct evaluator *e, struct evaluation *v)
 {
-    double counts[] = {v->loss_sum, (double)v->tokens, (double)v->bytes, (double)v->correct};
+    double counts[] = {v->loss_sum, (double)v->correct, (double)v->tokens, (double)v->bytes};
+    TRY(comm_all_reduce(e->contexts, REDUCE_SUM, counts, 2)); /* all know of their rows' tokens */
     TRY(comm_all_reduce(e->readers, REDUCE_SUM, counts, 4));
-    v->loss_sum = counts[0], v->tokens = (int64_t)counts[1];
-    v->bytes = (int64_t)counts[2], v->correct = (int64_t)counts[3];
+    v->loss_sum = counts[0], v->correct = (int64_t)counts[1];
+    v->tokens = (int64_t)counts[2], v->bytes = (int64_t)counts[3];
     return STATUS_OK;
 }
 
@@ -96,10 +127,10 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
         TRY(next_batch(e, loader, &more));
         if (!more) break;
         TRY(forward(e, step));
-        size_t tokens = (size_t)e->batch.B * (size_t)e->batch.T;
+        size_t tokens = (size_t)e->here.B * (size_t)e->here.T;
         for (size_t i = 0; i < tokens; i++) {
             out->loss_sum += (double)e->loss_BT[i];
-            out->correct += e->best_BT[i] == e->batch.labels_BT[i];
+            out->correct += e->best_BT[i] == e->here.labels_BT[i];
         }
         out->tokens += e->batch.valid;
         out->bytes += e->batch.bytes;

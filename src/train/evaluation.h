@@ -13,10 +13,11 @@
 
 struct evaluator {
     const struct model *model; /* borrowed */
-    /* Borrowed: ranks whose tokens add up, and ranks that compute on the same rows. */
-    const struct comm *readers, *peers;
-    bool causal, documents; /* the mask, see struct micro_batch */
-    struct batch batch;
+    /* Borrowed: ranks that read different rows, that compute on the same rows, and those of them
+     * that share out a row's tokens. */
+    const struct comm *readers, *peers, *contexts;
+    bool causal, documents;   /* the mask, see struct micro_batch */
+    struct batch batch, here; /* whole rows, and what is here of them */
     float *loss_BT;
     int32_t *best_BT;
 };
@@ -33,6 +34,14 @@ struct evaluation {
 void batch_take(struct batch *b, int B, int T, struct arena *run);
 /* What rank 0 of the group has read, for all of them. */
 enum status batch_share(struct batch *b, const struct comm *peers);
+
+/* The tokens of whole rows that are here (context.h).  Where rows are not cut they have the same
+ * arrays; otherwise batch_here_take takes others and batch_cut fills them.  `valid` and `bytes`
+ * stay those of whole rows. */
+void batch_here_take(const struct batch *whole, const struct comm *contexts, struct batch *here,
+                     struct arena *run);
+void batch_cut(const struct batch *whole, const struct comm *contexts, bool causal,
+               struct batch *here);
 
 void evaluator_take(struct evaluator *e, int B, int T, struct arena *run);
 /* One batch forward, for measuring. */

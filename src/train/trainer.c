@@ -105,9 +105,13 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
     pieces_init_cut(&t->pieces, &t->model.layout, shard->rank, shard->size, &t->whole, tp->rank,
                     tp->size);
     batch_take(&t->batch, rows, T, run);
-    t->loss_BT = arena_take(run, (size_t)c->training.local_batch_size * (size_t)T, sizeof(float));
-    t->evaluator = (struct evaluator){
-        .model = &t->model, .readers = group(t, GROUP_loss), .peers = group(t, GROUP_peers)};
+    batch_here_take(&t->batch, group(t, GROUP_cp), &t->here, run);
+    t->loss_BT =
+        arena_take(run, (size_t)c->training.local_batch_size * (size_t)t->here.T, sizeof(float));
+    t->evaluator = (struct evaluator){.model = &t->model,
+                                      .readers = group(t, GROUP_data),
+                                      .peers = group(t, GROUP_peers),
+                                      .contexts = group(t, GROUP_cp)};
     if (c->validation.enable)
         evaluator_take(&t->evaluator, (int)c->validation.local_batch_size,
                        trainer_validation_tokens(c), run);
@@ -140,6 +144,7 @@ static enum status connect(struct trainer *t)
     enum dtype dtype = is_float32(c) ? F32 : BF16;
     t->model.ops = t->machine.ops;
     tensor_plan_init(&t->plan, group(t, GROUP_tp), true);
+    tensor_plan_contexts(&t->plan, group(t, GROUP_cp));
     t->model.plan = &t->plan.plan;
     t->model.on = t->machine.on;
     t->model.dtype = dtype;
@@ -165,9 +170,9 @@ static enum status connect(struct trainer *t)
 
 static struct micro_batch micro_batch(const struct trainer *t, int first_row)
 {
-    size_t at = (size_t)first_row * (size_t)t->batch.T;
+    const struct batch *b = &t->here;
+    size_t at = (size_t)first_row * (size_t)b->T;
     bool documents = t->evaluator.documents;
-    const struct batch *b = &t->batch;
     struct micro_batch micro = {
         .B = (int)t->config->training.local_batch_size,
         .T = b->T,
@@ -182,11 +187,12 @@ static struct micro_batch micro_batch(const struct trainer *t, int first_row)
     return micro;
 }
 
-/* Tokens to predict in these rows. */
-static int64_t count_valid(const int32_t *labels, size_t tokens)
+/* Tokens to predict in these whole rows. */
+static int64_t count_valid(const struct batch *b, int first_row, int rows)
 {
+    const int32_t *labels = b->labels_BT + (size_t)first_row * (size_t)b->T;
     int64_t valid = 0;
-    for (size_t n = 0; n < tokens; n++) valid += labels[n] != LABEL_IGNORED;
+    for (size_t n = 0; n < (size_t)rows * (size_t)b->T; n++) valid += labels[n] != LABEL_IGNORED;
     return valid;
 }
 
@@ -195,14 +201,16 @@ static enum status accumulate_here(struct trainer *t, double all_valid, double *
 {
     const struct training_config *c = &t->config->training;
     int micro_rows = (int)c->local_batch_size, num_micro = t->batch.B / micro_rows;
-    int num_ranks = group(t, GROUP_loss)->size;
+    int num_ranks = group(t, GROUP_data)->size;
     bool rank_mean = !strcmp(c->loss_norm, "rank_mean");
-    size_t tokens = (size_t)micro_rows * (size_t)t->batch.T;
+    size_t tokens = (size_t)micro_rows * (size_t)t->here.T;
     *loss = 0;
     for (int i = 0; i < num_micro; i++) {
         struct micro_batch micro = micro_batch(t, i * micro_rows);
         double valid = all_valid, sum = 0;
-        if (rank_mean) valid = (double)count_valid(micro.labels_BT, tokens) * num_micro * num_ranks;
+        if (rank_mean)
+            valid =
+                (double)count_valid(&t->batch, i * micro_rows, micro_rows) * num_micro * num_ranks;
         double scale = valid > 0 ? 1.0 / valid : 0;
         micro.scale = (float)scale;
         t->fsdp.last = i == num_micro - 1;
@@ -219,9 +227,10 @@ static enum status accumulate_here(struct trainer *t, double all_valid, double *
 static enum status accumulate(struct trainer *t, struct step_result *result)
 {
     struct trace *trace = t->machine.on->trace;
-    const struct comm *all = group(t, GROUP_loss);
+    const struct comm *readers = group(t, GROUP_data), *contexts = group(t, GROUP_cp);
     double valid = (double)t->batch.valid, loss;
-    TRY(comm_all_reduce(all, REDUCE_SUM, &valid, 1));
+    batch_cut(&t->batch, contexts, t->evaluator.causal, &t->here);
+    TRY(comm_all_reduce(readers, REDUCE_SUM, &valid, 1));
     double begin = trace_begin(trace);
     fsdp_begin(&t->fsdp);
     trace_end(trace, "zero gradients", begin);
@@ -231,10 +240,11 @@ static enum status accumulate(struct trainer *t, struct step_result *result)
     for (int i = 0; i < 2; i++) TRY(copies_sum(&t->copies[i], t->gradients));
     if (group(t, GROUP_world)->size > 1) trace_end(trace, "wait for gradients", begin);
     bool rank_mean = !strcmp(t->config->training.loss_norm, "rank_mean");
-    double own = rank_mean ? all->size : t->batch.valid ? valid / (double)t->batch.valid : 0;
+    double own = rank_mean ? readers->size : t->batch.valid ? valid / (double)t->batch.valid : 0;
+    TRY(comm_all_reduce(contexts, REDUCE_SUM, &loss, 1));
     result->loss = loss, result->max_loss = loss * own;
-    TRY(comm_all_reduce(all, REDUCE_SUM, &result->loss, 1));
-    TRY(comm_all_reduce(all, REDUCE_MAX, &result->max_loss, 1));
+    TRY(comm_all_reduce(readers, REDUCE_SUM, &result->loss, 1));
+    TRY(comm_all_reduce(readers, REDUCE_MAX, &result->max_loss, 1));
     return STATUS_OK;
 }
 
@@ -361,7 +371,7 @@ static enum status measure(struct trainer *t, const struct config *c,
     *t = (struct trainer){.config = c, .machine = *machine};
     *plan = (struct memory_plan){0};
     for (enum axis a = 0; a < AXIS_COUNT; a++)
-        if ((a == AXIS_pp || a == AXIS_cp) && machine->mesh.degree[a] > 1)
+        if (a == AXIS_pp && machine->mesh.degree[a] > 1)
             FAIL(UNSUPPORTED, "parallelism: %s ranks %d: this version trains on 1", axis_name(a),
                  machine->mesh.degree[a]);
     TRY(take_buffers(t, shape, plan));

@@ -34,7 +34,7 @@ struct trainer {
     struct copies copies[2];    /* of norms; of keys and values */
     void *compute_weights;      /* NULL in f32: the masters serve */
     void *staging;              /* for asynchronous checkpoints, or NULL */
-    struct batch batch;         /* all rows of an optimizer step on this rank */
+    struct batch batch, here;   /* all rows of an optimizer step on this rank; its part of them */
     float *loss_BT;             /* of one micro-batch */
     struct evaluator evaluator; /* for validation; no buffers where there is none */
     int64_t steps_done;
