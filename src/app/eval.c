@@ -23,7 +23,7 @@ static enum status rehearse(void *context)
 static enum status open_evaluator(struct evaluating *e, int T)
 {
     const struct config *c = &e->loaded.config;
-    int readers = e->loaded.machine.groups.of[GROUP_loss].size, B = (e->rows - 1) / readers + 1;
+    int readers = e->loaded.machine.groups.of[GROUP_data].size, B = (e->rows - 1) / readers + 1;
     e->evaluator = (struct evaluator){
         .model = &e->loaded.model,
         .readers = &e->loaded.machine.groups.of[GROUP_data],

@@ -14,7 +14,9 @@ struct layout_run {
     const char *settings[SETTINGS];
     int num_settings, ranks;
     double loss[STEPS], norm[STEPS];
-    float *weights; /* whole, of the layout of one rank; every rank adds its pieces */
+    double validation; /* mean loss after the last step, where it is asked for */
+    int64_t validated; /* tokens */
+    float *weights;    /* whole, of the layout of one rank; every rank adds its pieces */
     size_t elements;
     pthread_mutex_t lock;
 };
@@ -75,6 +77,22 @@ static void put_weights(const struct trainer *t, struct layout_run *l)
     pthread_mutex_unlock(&l->lock);
 }
 
+static enum status validate_rank(struct rank_run *r, struct layout_run *l)
+{
+    const struct trainer *t = &r->trainer;
+    struct loader_options o =
+        run_loader_options(&r->config, &r->machine.mesh, &r->data, r->tokenizer, t->shape.V);
+    struct loader *loader = NULL;
+    struct evaluation e;
+    o.once = o.validation = true;
+    if (r->loader) TRY(loader_open(&loader, &o));
+    TRY(evaluator_run(&r->trainer.evaluator, loader, -1, &r->trainer.step, &e));
+    loader_close(loader);
+    if (r->machine.groups.of[GROUP_world].rank) return STATUS_OK;
+    l->validation = e.loss_sum / (double)e.tokens, l->validated = e.tokens;
+    return STATUS_OK;
+}
+
 static enum status train_rank(const struct comm *world, void *context)
 {
     struct layout_run *l = context;
@@ -86,6 +104,7 @@ static enum status train_rank(const struct comm *world, void *context)
         RANK_CHECK(s.max_loss >= s.loss * (1 - 1e-6));
         if (world->rank == 0) l->loss[step] = s.loss, l->norm[step] = s.grad_norm;
     }
+    if (r.config.validation.enable) TRY(validate_rank(&r, l));
     /* Replicas hold the same weights: one of them says what they are. */
     if (r.machine.groups.of[GROUP_replicate].rank == 0) put_weights(&r.trainer, l);
     close_rank(&r);
@@ -144,7 +163,10 @@ static double distance(const struct layout_run *a, const struct layout_run *b)
 #define COPIES(n)     "parallelism.data_parallel_replicate_degree=" #n
 #define RESHARD(when) "parallelism.fsdp_reshard_after_forward=" when
 #define TP(n)         "parallelism.tensor_parallel_degree=" #n
+#define CP(n)         "parallelism.context_parallel_degree=" #n
 #define ZERO1         "parallelism.fsdp_shard_gradients=false"
+
+#define MASKED "objective.name=masked", "objective.mask_token=<|mask|>"
 
 TEST(every_layout_of_ranks_trains_the_same_model)
 {
@@ -174,6 +196,15 @@ TEST(every_layout_of_ranks_trains_the_same_model)
         {"HSDP 2 x 2 x TP 2", 8, {COPIES(2), SHARD(2), TP(2)}},
         {"TP 4, heads of keys twice", 4, {TP(4)}},
         {"FSDP 2 x TP 4, heads twice", 8, {SHARD(2), TP(4)}},
+        {"CP 2", 2, {CP(2)}},
+        {"CP 2, no recomputation", 2, {CP(2), "activation_checkpoint.mode=none"}},
+        {"CP 2, full recomputation", 2, {CP(2), "activation_checkpoint.mode=full"}},
+        {"CP 4", 4, {CP(4)}},
+        {"CP 2 x TP 2", 4, {CP(2), TP(2)}},
+        {"FSDP 2 x CP 2", 4, {SHARD(2), CP(2)}},
+        {"ZeRO-1 2 x CP 2", 4, {SHARD(2), CP(2), ZERO1}},
+        {"DDP 2 x CP 2", 4, {COPIES(2), SHARD(1), CP(2)}},
+        {"FSDP 2 x CP 2 x TP 2", 8, {SHARD(2), CP(2), TP(2)}},
     };
     char path[256];
     struct layout_run one;
@@ -192,6 +223,52 @@ TEST(every_layout_of_ranks_trains_the_same_model)
         free(l.weights);
     }
     free(one.weights);
+}
+
+/* Rows cut over ranks, under every mask and count of tokens; and their validation loss. */
+TEST(contexts_of_ranks_train_and_validate_the_same_model)
+{
+    static const struct {
+        const char *name, *settings[3];
+    } kinds[] = {
+        {"documents", {"model.attn_mask_type=block_causal"}},
+        {"masked", {MASKED}},
+        {"masked, documents", {MASKED, "model.attn_mask_type=block_causal"}},
+        {"ranks' means, masked", {MASKED, "training.loss_norm=rank_mean"}},
+    };
+    static const struct {
+        const char *name;
+        int ranks;
+        const char *settings[4];
+    } layouts[] = {
+        {"CP 2", 2, {CP(2)}},
+        {"CP 4", 4, {CP(4)}},
+        {"CP 2 x TP 2", 4, {CP(2), TP(2)}},
+    };
+    char path[256];
+    snprintf(path, sizeof path, "training.dataset_path=%s/corpus.jsonl", test_folder());
+    runs_write_corpus(strchr(path, '=') + 1, 60000);
+    print_message("rows cut, and how                     losses    norms  weights  validation\n");
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        struct layout_run one, l;
+        const char *settings[12] = {"validation.enable=true", "data.validation_share=0.1"};
+        int n = 2;
+        for (int i = 0; i < 3 && kinds[k].settings[i]; i++) settings[n++] = kinds[k].settings[i];
+        run_layout(&one, 1, path, settings);
+        for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+            memcpy(settings + n, layouts[i].settings, sizeof layouts[i].settings);
+            run_layout(&l, layouts[i].ranks, path, settings);
+            double loss = furthest(l.loss, one.loss, STEPS);
+            double norm = furthest(l.norm, one.norm, STEPS), weights = distance(&l, &one);
+            double validation = furthest(&l.validation, &one.validation, 1);
+            print_message("%-20s %-15s  %.1e  %.1e  %.1e  %.1e\n", kinds[k].name, layouts[i].name,
+                          loss, norm, weights, validation);
+            CHECK(loss < 1e-5 && norm < 1e-5 && weights < 1e-5 && validation < 1e-5);
+            CHECK(l.validated == one.validated && l.validated > 1000);
+            free(l.weights);
+        }
+        free(one.weights);
+    }
 }
 
 /* Sums are taken over pairs of neighbours: so it does not matter who holds what. */

@@ -52,7 +52,8 @@ static enum status open_user(struct user *u, const struct comm *world, const str
     TRY(loaded_open(&u->loaded, use->folder, "", settings, n, 32));
     const struct comm *groups = u->loaded.machine.groups.of;
     u->evaluator = (struct evaluator){.model = &u->loaded.model,
-                                      .readers = &groups[GROUP_loss],
+                                      .readers = &groups[GROUP_data],
+                                      .contexts = &groups[GROUP_cp],
                                       .peers = &groups[GROUP_peers],
                                       .causal = true,
                                       .documents = true};
