@@ -4,13 +4,68 @@
 #include "config/config.h"
 #include "parallel/fit.h"
 
+#include <stdio.h>
 #include <string.h>
+
+/* "layers.4": the cut is behind block 3. */
+static enum status read_points(const struct option_list *points, struct stages *s)
+{
+    const char *key = "parallelism.pipeline_parallel_split_points";
+    if (points->count > MOST_CUTS)
+        FAIL(CONFIG, "%s: %zu of them, %d at most", key, points->count, MOST_CUTS);
+    s->split = SPLIT_cuts, s->num_cuts = (int)points->count;
+    for (size_t i = 0; i < points->count; i++) {
+        const char *word = points->items[i];
+        int block, end = 0;
+        if (sscanf(word, "layers.%8d%n", &block, &end) < 1 || word[end] || block < 0)
+            FAIL(CONFIG, "%s: \"%s\" is no block; such as \"layers.4\" is wanted", key, word);
+        s->cuts[i] = block - 1;
+    }
+    return STATUS_OK;
+}
+
+enum status config_pipeline(const struct config *c, const struct mesh *mesh, int blocks,
+                            struct pipeline_config *p)
+{
+    const struct parallelism_config *from = &c->parallelism;
+    const int *degree = mesh->degree;
+    int64_t readers = (int64_t)degree[AXIS_dp_replicate] * degree[AXIS_dp_shard];
+    int64_t global = c->training.global_batch_size, rows = c->training.local_batch_size;
+    int64_t all = global > 0 ? global / readers : rows, micro = rows;
+    struct stages *s = &p->stages;
+    *p = (struct pipeline_config){
+        .stages = {.blocks = blocks,
+                   .pp = degree[AXIS_pp],
+                   .chunks = 1,
+                   .split =
+                       strcmp(from->pipeline_parallel_remainder, "last") ? SPLIT_first : SPLIT_last,
+                   .first_less = (int)from->pipeline_parallel_first_stage_less_layers,
+                   .last_less = (int)from->pipeline_parallel_last_stage_less_layers},
+        .schedule = {.kind = SCHEDULE_one_ahead, .pp = degree[AXIS_pp]}};
+    if (s->pp > 1) {
+        enum schedule_kind *kind = &p->schedule.kind;
+        const struct option_list *points = &from->pipeline_parallel_split_points;
+        TRY(schedule_find(kind, from->pipeline_parallel_schedule));
+        micro = p->rows = (int)from->pipeline_parallel_microbatch_size;
+        if (points->count) TRY(read_points(points, s));
+        s->chunks = points->count                   ? (s->num_cuts + s->pp) / s->pp
+                    : *kind == SCHEDULE_interleaved ? 2
+                                                    : 1;
+        if (!points->count && blocks > 0)
+            TRY(stages_chunks(s, *kind, (int)from->pipeline_parallel_layers_per_stage, &s->chunks));
+    }
+    p->schedule.chunks = s->chunks;
+    p->schedule.micros = (int)(all / micro > 0 ? all / micro : 1);
+    return STATUS_OK;
+}
 
 enum status config_fit(const struct config *c, const struct model_shape *shape,
                        const struct mesh *mesh)
 {
     const struct training_config *t = &c->training;
     const struct validation_config *v = &c->validation;
+    struct pipeline_config p;
+    TRY(config_pipeline(c, mesh, shape ? shape->L : 0, &p));
     struct fit f = {
         .mesh = mesh,
         .shape = shape,
@@ -18,16 +73,17 @@ enum status config_fit(const struct config *c, const struct model_shape *shape,
         .seq_len = t->seq_len,
         .local_batch_size = t->local_batch_size,
         .global_batch_size = t->global_batch_size,
-        .micro_batch_size = t->local_batch_size,
+        .micro_batch_size = p.rows ? p.rows : t->local_batch_size,
         .causal = strcmp(c->objective.name, "masked") != 0,
-        .stages = {.split = SPLIT_first, .chunks = 1, .first_less = 1, .last_less = 1},
-        .schedule = {.kind = SCHEDULE_one_ahead, .chunks = 1, .micros = 1},
+        .stages = p.stages,
+        .schedule = p.schedule,
     };
     TRY(fit_check(&f));
     if (!v->enable) return STATUS_OK;
     f.section = "validation";
     f.seq_len = v->seq_len ? v->seq_len : t->seq_len;
-    f.local_batch_size = f.micro_batch_size = v->local_batch_size;
+    f.local_batch_size = v->local_batch_size;
+    f.micro_batch_size = p.rows ? p.rows : v->local_batch_size;
     f.global_batch_size = -1;
     return fit_check(&f);
 }

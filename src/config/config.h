@@ -13,7 +13,8 @@
 #include "metrics/metrics_config.h"
 #include "model/model_config.h"
 #include "optim/optim_config.h"
-#include "parallel/parallel_config.h"
+#include "parallel/mesh.h"
+#include "parallel/stages.h"
 #include "tensor/device_config.h"
 #include "tokenizer/tokenizer_config.h"
 
@@ -52,9 +53,18 @@ enum status config_check(const struct config *c, int num_ranks);
 
 /* Whether the model and the batches fit the mesh, by the rules of parallel/fit.h; shape NULL: the
  * batches alone, which config_check does, too.  CONFIG: which rule, and what would fit. */
-struct mesh;
 enum status config_fit(const struct config *c, const struct model_shape *shape,
                        const struct mesh *mesh);
+
+/* The pipeline that [parallelism] asks for on that mesh, for a model of so many blocks (0: not
+ * known). CONFIG: split points that are no blocks, or layers that do not make whole stages. */
+struct pipeline_config {
+    struct stages stages;
+    struct schedule schedule; /* micros: of an optimizer step */
+    int rows;                 /* of a micro-batch; 0: all of them, as nothing is cut */
+};
+enum status config_pipeline(const struct config *c, const struct mesh *mesh, int blocks,
+                            struct pipeline_config *p);
 
 /* Every effective value as TOML that config_load reads back to the same configuration.  With
  * `origins` a comment behind each says where it came from. */

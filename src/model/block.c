@@ -11,8 +11,9 @@
 
 #include <math.h>
 
-enum status model_open(const struct model *m, int unit, unsigned use)
+enum status model_open(const struct model *m, enum param_id id, int layer, unsigned use)
 {
+    int unit = layout_unit(&m->layout, id, layer);
     struct unit_place *place = &m->places[unit];
     if (m->units) {
         TRY(m->units->open(m->units, unit, use, place));
@@ -24,9 +25,9 @@ enum status model_open(const struct model *m, int unit, unsigned use)
     return STATUS_OK;
 }
 
-enum status model_close(const struct model *m, int unit, unsigned use)
+enum status model_close(const struct model *m, enum param_id id, int layer, unsigned use)
 {
-    if (m->units) TRY(m->units->close(m->units, unit, use));
+    if (m->units) TRY(m->units->close(m->units, layout_unit(&m->layout, id, layer), use));
     return STATUS_OK;
 }
 

@@ -37,9 +37,10 @@ static inline void *element(const void *base, size_t elements, enum dtype dtype)
 {
     return base ? (unsigned char *)(uintptr_t)base + elements * dtype_bytes(dtype) : NULL;
 }
-/* Before and after the use of a unit in a pass; weight and gradient are of open units. */
-enum status model_open(const struct model *m, int unit, unsigned use);
-enum status model_close(const struct model *m, int unit, unsigned use);
+/* Before and after the use of the unit that a tensor is in; weight and gradient are of open units.
+ */
+enum status model_open(const struct model *m, enum param_id id, int layer, unsigned use);
+enum status model_close(const struct model *m, enum param_id id, int layer, unsigned use);
 const void *model_weight(const struct model *m, enum param_id id, int layer);
 float *model_gradient(const struct model *m, enum param_id id, int layer);
 
@@ -63,9 +64,6 @@ void activations_take(const struct model *m, size_t N, enum recompute recompute,
 void activations_share(const struct model *m, size_t N, enum recompute recompute,
                        struct activations *shared, struct arena *step);
 
-/* The stream of the batch's ids; `wide` as model_wide gives it. */
-enum status model_embed(const struct model *m, const struct micro_batch *b, void *wide_ND,
-                        void *x_SD);
 /* x += attended w^T */
 enum status block_join(const struct model *m, size_t N, int layer, const struct activations *a,
                        void *x_SD);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/model.h"
 
-#include "model/block.h"
 #include "model/head.h"
+#include "model/pass.h"
 #include "ops/attention.h"
 #include "ops/linear.h"
 #include "ops/rmsnorm.h"
@@ -98,7 +98,7 @@ static enum status block(const struct model *m, const struct kv_cache *c, int la
 {
     const struct model_shape *s = &m->shape;
     int N = c->B * T, Q = s->H * s->K;
-    TRY(model_open(m, 1 + layer, USE_WEIGHTS));
+    TRY(model_open(m, PARAM_attn_norm, layer, USE_WEIGHTS));
     struct rmsnorm norm = {.N = N, .D = s->D, .eps = (float)s->norm_eps, .dtype = m->dtype};
     struct rmsnorm_fwd norm_io = {a->x_SD, model_weight(m, PARAM_attn_norm, layer), a->norm1_ND,
                                   a->rstd1_S};
@@ -112,7 +112,7 @@ static enum status block(const struct model *m, const struct kv_cache *c, int la
     }
     TRY(block_join(m, (size_t)N, layer, a, a->x_SD));
     TRY(block_mlp(m, N, layer, a, a->x_SD));
-    TRY(model_close(m, 1 + layer, USE_WEIGHTS));
+    TRY(model_close(m, PARAM_attn_norm, layer, USE_WEIGHTS));
     return STATUS_OK;
 }
 
@@ -152,8 +152,7 @@ static enum status last_logits(const struct model *m, int B, int T, const struct
 {
     const struct model_shape *s = &m->shape;
     size_t D = (size_t)s->D, rows = (size_t)B;
-    int last = m->layout.num_units - 1;
-    TRY(model_open(m, last, USE_WEIGHTS));
+    TRY(model_open(m, PARAM_last_norm, -1, USE_WEIGHTS));
     struct rmsnorm norm = {.N = 1, .D = s->D, .eps = (float)s->norm_eps, .dtype = m->dtype};
     for (size_t row = 0; row < rows; row++) {
         struct rmsnorm_fwd io = {element(a->x_SD, ((row + 1) * (size_t)T - 1) * D, m->dtype),
@@ -163,10 +162,10 @@ static enum status last_logits(const struct model *m, int B, int T, const struct
         TRY(rmsnorm_forward(m->ops, &norm, &io, m->on));
     }
     TRY(model_cross(m, HEAD_IN, FORWARD, a->norm1_ND, rows, s->D));
-    if (s->tied) TRY(model_open(m, 0, USE_WEIGHTS));
+    if (s->tied) TRY(model_open(m, PARAM_embed, -1, USE_WEIGHTS));
     TRY(logits_of(m, rows, a->norm1_ND, logits_BV, step));
-    if (s->tied) TRY(model_close(m, 0, USE_WEIGHTS));
-    TRY(model_close(m, last, USE_WEIGHTS));
+    if (s->tied) TRY(model_close(m, PARAM_embed, -1, USE_WEIGHTS));
+    TRY(model_close(m, PARAM_last_norm, -1, USE_WEIGHTS));
     return STATUS_OK;
 }
 

@@ -1,6 +1,7 @@
-/* model.h -- a Llama on one device: forward, backward, loss, decoding.
+/* model.h -- a Llama on one device, or some stages of it: forward, backward, loss, decoding.
  *
- * Axes     B rows, T tokens, N = B*T; D, H, G, K, F, V as in params.h.
+ * Axes     B rows, T tokens, N = B*T, S those of them whose residual stream is here; D, H, G, K, F,
+ *          V as in params.h.
  * Memory   Weights, gradients and the activation arena are the caller's.  What a micro-batch takes
  *          is found by running it over a measuring queue with a measuring arena.
  * Ranks    None: where a tensor leaves the device the model crosses a boundary of its plan. */
@@ -13,17 +14,16 @@
 #include "ops/ops.h"
 #include "tensor/queue.h"
 
-struct activations; /* block.h */
-
 /* Where a unit's weights and gradients lie while the model computes with it. */
 struct unit_place {
     const void *weights; /* the model's dtype */
     float *gradients;
 };
-enum unit_use { USE_WEIGHTS = 1, USE_GRADIENTS = 2 };
+/* USE_LAST: with gradients, to which nothing will be added any more in this step. */
+enum unit_use { USE_WEIGHTS = 1, USE_GRADIENTS = 2, USE_LAST = 4 };
 
-/* Has units at hand for the model, which opens them in the order of its passes: forward those of
- * the layout, backward (with gradients) in reverse. */
+/* Has units at hand for the model, which opens them in the order of its passes: forward those of a
+ * stage, backward (with gradients) in reverse. */
 struct units {
     /* Fills what of `place` is to be used.  Gradients are added to what lies there. */
     enum status (*open)(struct units *u, int unit, unsigned use, struct unit_place *place);
@@ -33,13 +33,13 @@ struct units {
 
 /* What is not said to be set by model_init is set by the caller, before or after it. */
 struct model {
-    struct model_shape shape; /* shape, layout, max_tokens: model_init */
-    struct layout layout;
-    int max_tokens;          /* of a row; rows of the rope tables */
-    const struct ops *ops;   /* borrowed */
-    const struct plan *plan; /* borrowed */
-    struct queue *on;        /* borrowed */
-    enum dtype dtype;        /* of weights and activations */
+    struct model_shape shape; /* of all stages; shape, layout, max_tokens: model_init */
+    struct layout layout;     /* of what is here */
+    int max_tokens;           /* of a row; rows of the rope tables */
+    const struct ops *ops;    /* borrowed */
+    const struct plan *plan;  /* borrowed */
+    struct queue *on;         /* borrowed */
+    enum dtype dtype;         /* of weights and activations */
     enum recompute recompute;
     int recompute_every;        /* RECOMPUTE_FULL: only every Nth block, others keep all; 0 as 1 */
     const void *weights;        /* flat, dtype; borrowed */
@@ -47,7 +47,6 @@ struct model {
     struct units *units;        /* borrowed; NULL: they lie in the two flat buffers */
     struct unit_place *places;  /* owned; of the units that are open; model_init */
     float *rope_cos, *rope_sin; /* [max_tokens, K/2], from the run arena; model_init */
-    struct activations *blocks; /* owned; where the running step's activations lie; model_init */
 };
 
 /* Shape checked, layout built with units for so many parts, rope tables for max_tokens positions
@@ -55,6 +54,10 @@ struct model {
  * 1. */
 enum status model_init(struct model *m, const struct model_shape *shape, int max_tokens, int parts,
                        struct arena *run);
+/* The same of some stages of the model. */
+enum status model_init_stages(struct model *m, const struct model_shape *shape,
+                              const struct stage *stages, int num_stages, int max_tokens, int parts,
+                              struct arena *run);
 void model_release(struct model *m);
 
 /* One micro-batch: T tokens of a row are here; start and end are places in whole rows.  Arrays are
@@ -65,6 +68,7 @@ struct micro_batch {
     int B, T;
     const int32_t *ids_BT, *labels_BT, *start_BT, *end_BT;
     bool causal;
+    bool last;        /* of the step: no gradient is added to after it */
     float scale;      /* of the gradient: 1 / valid labels of the global batch (or as asked) */
     float *loss_BT;   /* loss of each token, 0 where ignored */
     int32_t *best_BT; /* likeliest token at each place, or NULL */

@@ -43,42 +43,72 @@ static void place(struct layout *l, const struct model_shape *m, enum param_id i
     l->parameters += (int64_t)t->elements;
 }
 
-/* The tensors placed since the last unit ended are one. */
-static void end_unit(struct layout *l, size_t multiple)
+/* Where unit_of has the unit that a tensor is of; NULL: no model has such a tensor. */
+static int *unit_of(const struct layout *l, enum param_id id, int layer)
 {
-    struct unit *u = &l->units[l->num_units];
-    *u = (struct unit){0};
-    if (l->num_units) {
-        u->first_tensor = u[-1].first_tensor + u[-1].num_tensors;
-        u->offset = u[-1].offset + u[-1].elements;
-    }
-    u->num_tensors = l->num_tensors - u->first_tensor;
+    bool in_block = id >= PARAM_attn_norm && id <= PARAM_mlp_down;
+    if (in_block ? layer < 0 || layer >= l->num_blocks : layer != -1) return NULL;
+    if (id == PARAM_embed) return &l->unit_of[0];
+    return &l->unit_of[in_block ? 1 + layer : 1 + l->num_blocks];
+}
+
+int layout_unit(const struct layout *l, enum param_id id, int layer)
+{
+    const int *unit = unit_of(l, id, layer);
+    return unit ? *unit : -1;
+}
+
+/* Tensors [first, last] of a layer are the next unit. */
+static void add_unit(struct layout *l, const struct model_shape *m, enum param_id first,
+                     enum param_id last, int layer, struct unit u, size_t multiple)
+{
+    u.first_tensor = l->num_tensors, u.offset = l->elements;
+    for (enum param_id id = first; id <= last; id++) place(l, m, id, layer);
+    u.num_tensors = l->num_tensors - u.first_tensor;
     l->elements = (l->elements + multiple - 1) / multiple * multiple;
-    u->elements = l->elements - u->offset;
-    l->num_units++;
+    u.elements = l->elements - u.offset;
+    *unit_of(l, first, layer) = l->num_units;
+    l->units[l->num_units++] = u;
+}
+
+void layout_init_stages(struct layout *l, const struct model_shape *m, const struct stage *stages,
+                        int num_stages, int parts)
+{
+    size_t multiple = (size_t)UNIT_ALIGN * (size_t)parts, units = (size_t)m->L + 2;
+    *l = (struct layout){.num_blocks = m->L};
+    l->tensors = heap(((size_t)m->L * BLOCK_TENSORS + 3) * sizeof *l->tensors);
+    l->units = heap(units * sizeof *l->units);
+    l->unit_of = heap(units * sizeof *l->unit_of);
+    for (size_t i = 0; i < units; i++) l->unit_of[i] = -1;
+    for (int i = 0; i < num_stages; i++) {
+        const struct stage *s = &stages[i];
+        const struct unit u = {.stage = i};
+        if (s->embeds) add_unit(l, m, PARAM_embed, PARAM_embed, -1, u, multiple);
+        for (int layer = s->begin; layer < s->end; layer++)
+            add_unit(l, m, PARAM_attn_norm, PARAM_mlp_down, layer, u, multiple);
+        if (!s->heads) continue;
+        if (m->tied && layout_unit(l, PARAM_embed, -1) < 0)
+            add_unit(l, m, PARAM_embed, PARAM_embed, -1, u, multiple);
+        add_unit(l, m, PARAM_last_norm, m->tied ? PARAM_last_norm : PARAM_head, -1, u, multiple);
+    }
+}
+
+struct stage stage_whole(const struct model_shape *m)
+{
+    return (struct stage){.end = m->L, .embeds = true, .heads = true};
 }
 
 void layout_init(struct layout *l, const struct model_shape *m, int parts)
 {
-    size_t multiple = (size_t)UNIT_ALIGN * (size_t)parts;
-    *l = (struct layout){0};
-    l->tensors = heap(((size_t)m->L * BLOCK_TENSORS + 3) * sizeof *l->tensors);
-    l->units = heap(((size_t)m->L + 2) * sizeof *l->units);
-    place(l, m, PARAM_embed, -1);
-    end_unit(l, multiple);
-    for (int layer = 0; layer < m->L; layer++) {
-        for (enum param_id id = PARAM_attn_norm; id <= PARAM_mlp_down; id++) place(l, m, id, layer);
-        end_unit(l, multiple);
-    }
-    place(l, m, PARAM_last_norm, -1);
-    if (!m->tied) place(l, m, PARAM_head, -1);
-    end_unit(l, multiple);
+    const struct stage whole = stage_whole(m);
+    layout_init_stages(l, m, &whole, 1, parts);
 }
 
 void layout_release(struct layout *l)
 {
     free(l->tensors);
     free(l->units);
+    free(l->unit_of);
     *l = (struct layout){0};
 }
 
@@ -119,18 +149,20 @@ void pieces_init_cut(struct pieces *p, const struct layout *l, int part, int par
     size_t room = (size_t)l->num_tensors;
     *p = (struct pieces){.all = heap(room * sizeof *p->all),
                          .elements = l->elements / (size_t)parts};
-    BUG_IF(l->num_tensors != whole->num_tensors || cut >= cuts);
+    BUG_IF(cut >= cuts);
     for (int i = 0; i < l->num_units; i++) {
         const struct unit *u = &l->units[i];
         size_t each = u->elements / (size_t)parts, begin = u->offset + (size_t)part * each;
         for (int t = u->first_tensor; t < u->first_tensor + u->num_tensors; t++) {
             const struct tensor_place *place = &l->tensors[t];
+            const struct tensor_place *all = layout_find(whole, place->id, place->layer);
             size_t from = place->offset, to = from + place->elements;
             if (from < begin) from = begin;
             if (to > begin + each) to = begin + each;
             if (from < to)
-                add_run(p, &room, t, place, &whole->tensors[t], cut, cuts, from - place->offset,
-                        to - place->offset, u->offset / (size_t)parts + from - begin);
+                add_run(p, &room, (int)(all - whole->tensors), place, all, cut, cuts,
+                        from - place->offset, to - place->offset,
+                        u->offset / (size_t)parts + from - begin);
         }
     }
 }
@@ -148,23 +180,12 @@ void pieces_release(struct pieces *p)
 
 const struct tensor_place *layout_find(const struct layout *l, enum param_id id, int layer)
 {
-    int64_t at = id;
-    if (id >= PARAM_attn_norm && id <= PARAM_mlp_down)
-        at = PARAM_attn_norm + (int64_t)layer * BLOCK_TENSORS + (id - PARAM_attn_norm);
-    else if (id > PARAM_mlp_down)
-        at = (layout_num_layers(l) - 1) * (int64_t)BLOCK_TENSORS + id;
-    if (at < 0 || at >= l->num_tensors) return NULL;
-    const struct tensor_place *t = &l->tensors[at];
-    return t->id == id && t->layer == layer ? t : NULL;
+    int unit = layout_unit(l, id, layer);
+    if (unit < 0) return NULL;
+    const struct unit *u = &l->units[unit];
+    int at = (int)id - (int)l->tensors[u->first_tensor].id;
+    return at < u->num_tensors ? &l->tensors[u->first_tensor + at] : NULL;
 }
-
-int layout_unit(const struct layout *l, enum param_id id, int layer)
-{
-    if (id == PARAM_embed) return 0;
-    return layer < 0 ? l->num_units - 1 : 1 + layer;
-}
-
-int layout_num_layers(const struct layout *l) { return l->num_tensors / BLOCK_TENSORS; }
 
 const struct tensor_place *layout_find_hf(const struct layout *l, const char *hf_name)
 {
@@ -173,7 +194,7 @@ const struct tensor_place *layout_find_hf(const struct layout *l, const char *hf
     if (!strncmp(hf_name, prefix, sizeof prefix - 1) &&
         isdigit((unsigned char)hf_name[sizeof prefix - 1]))
         layer = strtol(hf_name + sizeof prefix - 1, NULL, 10);
-    if (layer >= layout_num_layers(l)) return NULL;
+    if (layer >= l->num_blocks) return NULL;
     for (enum param_id id = 0; id < PARAM_COUNT; id++) {
         const struct tensor_place *t = layout_find(l, id, (int)layer);
         char name[96];

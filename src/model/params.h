@@ -44,29 +44,43 @@ struct tensor_place {
     size_t elements;
 };
 
-/* What is gathered, reduced and given back at once: unit 0 the embedding, 1 + i block i, L + 1 the
- * last norm with the head. */
+/* What is gathered, reduced and given back at once: the embedding, a block, or the last norm with
+ * the head. */
 struct unit {
     int first_tensor, num_tensors;
+    int stage;               /* of layout_init_stages' that it is of */
     size_t offset, elements; /* the gap at its end included */
+};
+
+/* A run of the model's blocks, with what is in front of the first and behind the last. */
+struct stage {
+    int begin, end; /* blocks begin to end - 1; may be none */
+    bool embeds, heads;
 };
 
 struct layout {
     int num_tensors, num_units;
     struct tensor_place *tensors; /* in the order of the buffer; owned */
-    struct unit *units;           /* owned */
+    struct unit *units;           /* in the order of a pass; owned */
+    int *unit_of;                 /* of the embedding, each of num_blocks, the head; -1; owned */
+    int num_blocks;               /* of the whole model */
     size_t elements;              /* of the buffer, gaps between units included */
     int64_t parameters;           /* without gaps: the published count */
 };
 
 /* Units can be cut into `parts` even parts of whole cache lines. */
 void layout_init(struct layout *l, const struct model_shape *m, int parts);
+/* The same of some stages of the model, in ascending order.  One that has the head of a tied model
+ * has the embedding too. */
+void layout_init_stages(struct layout *l, const struct model_shape *m, const struct stage *stages,
+                        int num_stages, int parts);
+struct stage stage_whole(const struct model_shape *m);
 void layout_release(struct layout *l);
 
 /* A run of a whole tensor's elements in one part of every unit: flat buffers of a part hold its
  * parts of all units one behind the other, elements / parts in all. */
 struct piece {
-    int tensor;
+    int tensor;          /* of the whole model's */
     size_t first, count; /* elements of the whole tensor, row by row */
     size_t at;           /* where they begin in the part's flat buffers */
 };
@@ -77,15 +91,14 @@ struct pieces {
 };
 /* Part `part` of layout_init's `parts`. */
 void pieces_init(struct pieces *p, const struct layout *l, int part, int parts);
-/* The same where `l` is of a model whose matrices are cut: part `cut` of `cuts` of those of
- * `whole`, by the axis that llama.params names. */
+/* The same where `l` has some tensors of `whole`, of which matrices are cut: part `cut` of `cuts`,
+ * by the axis that llama.params names. */
 void pieces_init_cut(struct pieces *p, const struct layout *l, int part, int parts,
                      const struct layout *whole, int cut, int cuts);
 void pieces_release(struct pieces *p);
-int layout_num_layers(const struct layout *l);
 /* `layer` is -1 outside blocks; NULL: no such tensor (a tied model has no head). */
 const struct tensor_place *layout_find(const struct layout *l, enum param_id id, int layer);
-/* The unit that a tensor is in. */
+/* The unit that a tensor is in; -1: none here. */
 int layout_unit(const struct layout *l, enum param_id id, int layer);
 /* The tensor of that Hugging Face name, or NULL. */
 const struct tensor_place *layout_find_hf(const struct layout *l, const char *hf_name);

@@ -6,7 +6,14 @@
 
 static bool is_copied(const struct copies *c, const struct piece *p)
 {
-    return params[c->layout->tensors[p->tensor].id].tp == c->axis;
+    enum param_id id = c->layout->tensors[p->tensor].id;
+    switch (c->what) {
+    case COPIED_WHOLE: return !params[id].tp;
+    case COPIED_HEADS: return params[id].tp == 'P';
+    case COPIED_EMBEDDING: return id == PARAM_embed;
+    case COPIED_COUNT: break;
+    }
+    BUG("nothing is copied");
 }
 
 void copies_take(struct copies *c, struct arena *run)

@@ -1,8 +1,9 @@
-/* copies.h -- weights that several ranks of a tensor-parallel group hold whole, each for its own
- * tokens or heads: their gradients are sums over those ranks, and count once in a norm.
+/* copies.h -- weights that several ranks of a group hold alike, each for tokens, heads or uses of
+ * its own: their gradients are sums over those ranks, and count once in a norm.
  *
- * Norms' weights are on every rank of the group; where the group has more ranks than the model has
- * heads of keys and values, so is each such head on several neighbours. */
+ * Norms' weights are on every tensor-parallel rank; where there are more of these than heads of
+ * keys and values, so is each such head on several neighbours; and the embedding that is the head
+ * too is on the first and the last stage of a pipeline. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,10 +13,12 @@
 #include "ops/ops.h"
 #include "tensor/queue.h"
 
+enum copied { COPIED_WHOLE, COPIED_HEADS, COPIED_EMBEDDING, COPIED_COUNT };
+
 struct copies {
-    const struct comm *group;    /* who has them; borrowed */
-    char axis;                   /* of llama.params: 'P' keys and values, 0 what is never cut */
-    const struct layout *layout; /* borrowed */
+    const struct comm *group; /* who has them; borrowed */
+    enum copied what;
+    const struct layout *layout; /* of the whole model; borrowed */
     const struct pieces *pieces; /* borrowed */
     const struct ops *ops;       /* borrowed */
     struct queue *on;            /* borrowed */

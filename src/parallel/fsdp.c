@@ -58,14 +58,18 @@ static void zero(const struct fsdp *f, float *x, size_t n)
         memset(x + at, 0, (n - at < PIECE ? n - at : PIECE) * sizeof *x);
 }
 
-/* Blocks take two slots in turn.  The first unit and the last are never needed at once, save where
- * the embedding is the head. */
+static bool is_embedding(const struct fsdp *f, int unit)
+{
+    return unit == layout_unit(f->layout, PARAM_embed, -1);
+}
+
+/* Blocks take two slots in turn.  The embedding and the head are never needed at once, save where
+ * they are one. */
 static int slot_of(const struct fsdp *f, int unit, bool whole)
 {
-    int last = f->layout->num_units - 1;
     if (whole) return unit;
-    if (unit == 0) return 2;
-    if (unit == last) return f->tied ? 3 : 2;
+    if (is_embedding(f, unit)) return 2;
+    if (unit == layout_unit(f->layout, PARAM_last_norm, -1)) return f->tied ? 3 : 2;
     return unit % 2;
 }
 
@@ -146,13 +150,17 @@ static enum status gather(struct fsdp *f, int unit)
     return STATUS_OK;
 }
 
-/* Starts on the unit that the pass comes to next. */
+/* Starts on the unit that the pass comes to next, which of the embedding needs gradients only. */
 static enum status gather_ahead(struct fsdp *f, int unit, bool backward)
 {
     struct fsdp_state *s = f->state;
     int next = backward ? unit - 1 : unit + 1;
-    if (unit == 0 && s->units[f->layout->num_units - 1].open) return STATUS_OK; /* as the head */
-    if (next < 1 || next >= f->layout->num_units) return STATUS_OK;
+    int head = layout_unit(f->layout, PARAM_last_norm, -1);
+    if (!backward && is_embedding(f, unit) && head >= 0 && s->units[head].open)
+        return STATUS_OK; /* it is the head */
+    if (next < 0 || next >= f->layout->num_units) return STATUS_OK;
+    if (backward && is_embedding(f, next)) return STATUS_OK;
+    if (f->layout->units[next].stage != f->layout->units[unit].stage) return STATUS_OK;
     int holds = s->weights[s->units[next].weights].holds;
     if (holds < 0 || !s->units[holds].open) TRY(gather(f, next));
     return STATUS_OK;
@@ -203,7 +211,7 @@ static enum status reduced(struct fsdp *f, int unit)
     return STATUS_OK;
 }
 
-static enum status reduce(struct fsdp *f, int unit)
+static enum status reduce(struct fsdp *f, int unit, bool last)
 {
     struct flights *w = &f->state->reductions;
     struct unit_state *u = &f->state->units[unit];
@@ -219,7 +227,7 @@ static enum status reduce(struct fsdp *f, int unit)
                                   .own = element(x, (size_t)f->shard->rank * part, F32),
                                   .work = w->work[flight]};
     TRY(comm_start(f->shard, &u->reduce));
-    u->reducing = true, u->last = f->last;
+    u->reducing = true, u->last = last;
     return STATUS_OK;
 }
 
@@ -267,10 +275,11 @@ static enum status close_unit(struct units *units, int unit, unsigned use)
     struct fsdp *f = (struct fsdp *)units;
     struct unit_state *u = &f->state->units[unit];
     if (is_silent(f)) return STATUS_OK;
+    bool last = use & USE_LAST;
     u->open = false;
     if (!(use & USE_GRADIENTS)) return STATUS_OK;
-    if (parts(f) == 1 && f->last) TRY(copy(f, unit));
-    if (parts(f) > 1 && (f->last || !f->whole_gradients)) TRY(reduce(f, unit));
+    if (parts(f) == 1 && last) TRY(copy(f, unit));
+    if (parts(f) > 1 && (last || !f->whole_gradients)) TRY(reduce(f, unit, last));
     return STATUS_OK;
 }
 

@@ -26,13 +26,12 @@ struct fsdp {
     const struct comm *shard, *replicate;
     struct queue *on;
     enum dtype dtype;     /* of the weights the model computes with */
-    bool tied;            /* the embedding is the head: it stays open between the two */
+    bool tied;            /* the embedding is the head: both may be open at once */
     bool keep;            /* weights stay gathered until they change (ZeRO-2) */
     bool forward_only;    /* there are no gradients */
     bool whole_gradients; /* gradients stay whole until the step's last micro-batch (ZeRO-1) */
     const void *weights;  /* this rank's parts, dtype; set after fsdp_take where they lie then */
     float *gradients;     /* this rank's parts, f32: sums over what was reduced; likewise */
-    bool last;            /* micro-batch of the step; the caller says so before it */
     struct fsdp_state *state; /* owned; fsdp_take */
 };
 

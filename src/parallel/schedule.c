@@ -96,6 +96,15 @@ void schedule_fill(const struct schedule *s, int rank, struct action *program)
     }
 }
 
+void schedule_fill_forward(const struct schedule *s, struct action *program)
+{
+    int n = 0;
+    for (int round = 0; round < s->micros; round += s->pp)
+        for (int chunk = 0; chunk < s->chunks; chunk++)
+            for (int micro = round; micro < round + s->pp && micro < s->micros; micro++)
+                program[n++] = (struct action){FORWARD, micro, chunk};
+}
+
 int schedule_peak(const struct schedule *s, int rank, int chunk)
 {
     int all = s->micros * s->chunks, ahead = warm_up(s, rank), now = 0, most = 0;

@@ -57,6 +57,10 @@ int schedule_length(const struct schedule *s);
 /* Those of one rank, in order, for a schedule that passed the check. */
 void schedule_fill(const struct schedule *s, int rank, struct action *program);
 
+/* The same without any backward, for any number of micro-batches: micros * chunks actions, the same
+ * for all ranks, in rounds of pp micro-batches.  One buffer to send from is enough. */
+void schedule_fill_forward(const struct schedule *s, struct action *program);
+
 enum { ALL_CHUNKS = -1 };
 /* Micro-batches of a chunk in flight at once, at most: forward begun and backward not over.  Of all
  * chunks together it may be less than the sum of theirs. */

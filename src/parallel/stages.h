@@ -20,12 +20,13 @@ enum split {
 #undef X
 };
 
+enum { MOST_CUTS = 255 };
+
 struct stages {
     enum split split;
     int blocks, pp, chunks;
-    int first_less, last_less; /* first: layers that the embedding and the head count as */
-    const int *cuts;           /* cuts: the last block of each stage but the last; borrowed */
-    int num_cuts;
+    int first_less, last_less;     /* first: layers that the embedding and the head count as */
+    int cuts[MOST_CUTS], num_cuts; /* cuts: the last block of each stage but the last */
 };
 
 /* Stage s holds blocks begin[s] to begin[s + 1] - 1: pp * chunks + 1 numbers; NULL: only checks.

@@ -2,8 +2,10 @@
 #include "train/evaluation.h"
 
 #include "base/signals.h"
+#include "base/text.h"
 #include "ops/context.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void batch_take(struct batch *b, int B, int T, struct arena *run)
@@ -43,6 +45,11 @@ void batch_cut(const struct batch *whole, const struct comm *contexts, bool caus
 
 void evaluator_take(struct evaluator *e, int B, int T, struct arena *run)
 {
+    int micros = B / (e->micro_rows ? e->micro_rows : B);
+    e->pipeline.schedule.micros = micros;
+    e->pipeline.forward_only = true;
+    pipeline_open(&e->pipeline);
+    e->micros = heap((size_t)micros * sizeof *e->micros);
     batch_take(&e->batch, B, T, run);
     batch_here_take(&e->batch, e->contexts, &e->here, run);
     size_t tokens = (size_t)B * (size_t)e->here.T;
@@ -50,27 +57,33 @@ void evaluator_take(struct evaluator *e, int B, int T, struct arena *run)
     e->best_BT = arena_take(run, tokens, sizeof *e->best_BT);
 }
 
-static enum status forward(const struct evaluator *e, struct arena *step)
+void evaluator_release(struct evaluator *e)
 {
-    const struct batch *b = &e->here;
-    struct micro_batch micro = {
-        .B = b->B,
-        .T = b->T,
-        .ids_BT = b->ids_BT,
-        .labels_BT = b->labels_BT,
-        .start_BT = e->documents ? b->start_BT : NULL,
-        .end_BT = e->documents ? b->end_BT : NULL,
-        .causal = e->causal,
-        .loss_BT = e->loss_BT,
-        .best_BT = e->best_BT,
-    };
-    size_t mark = arena_mark(step);
-    enum status st = model_evaluate(e->model, &micro, step);
-    arena_reset(step, mark);
-    return st;
+    pipeline_close(&e->pipeline);
+    free(e->micros);
+    e->micros = NULL;
 }
 
-enum status evaluator_measure(const struct evaluator *e, struct arena *step)
+static enum status forward(struct evaluator *e, struct arena *step)
+{
+    const struct batch *b = &e->here;
+    int rows = b->B / e->pipeline.schedule.micros;
+    for (int row = 0, i = 0; row < b->B; row += rows, i++) {
+        size_t at = (size_t)row * (size_t)b->T;
+        struct micro_batch *micro = &e->micros[i];
+        *micro = (struct micro_batch){.B = rows, .T = b->T, .causal = e->causal};
+        if (e->best_BT) micro->best_BT = e->best_BT + at, micro->loss_BT = e->loss_BT + at;
+        if (!b->ids_BT) continue; /* measuring */
+        micro->ids_BT = b->ids_BT + at;
+        micro->labels_BT = b->labels_BT + at;
+        micro->start_BT = e->documents ? b->start_BT + at : NULL;
+        micro->end_BT = e->documents ? b->end_BT + at : NULL;
+    }
+    TRY(pipeline_run(&e->pipeline, e->micros, step));
+    return STATUS_OK;
+}
+
+enum status evaluator_measure(struct evaluator *e, struct arena *step)
 {
     TRY(forward(e, step));
     return STATUS_OK;
@@ -106,14 +119,18 @@ static enum status next_batch(struct evaluator *e, struct loader *loader, bool *
     return STATUS_OK;
 }
 
-/* The counts of all ranks' tokens. */
+/* The counts of all ranks' tokens, which all of those that share rows know; of what they came to
+ * each knows of its own tokens, and only the last of the stages. */
 static enum status add_up(const struct evaluator *e, struct evaluation *v)
 {
-    double counts[] = {v->loss_sum, (double)v->correct, (double)v->tokens, (double)v->bytes};
-    TRY(comm_all_reduce(e->contexts, REDUCE_SUM, counts, 2)); /* all know of their rows' tokens */
-    TRY(comm_all_reduce(e->readers, REDUCE_SUM, counts, 4));
-    v->loss_sum = counts[0], v->correct = (int64_t)counts[1];
-    v->tokens = (int64_t)counts[2], v->bytes = (int64_t)counts[3];
+    double known[] = {v->loss_sum, (double)v->correct};
+    double counts[] = {(double)v->tokens, (double)v->bytes};
+    TRY(comm_all_reduce(e->contexts, REDUCE_SUM, known, 2));
+    TRY(comm_all_reduce(e->pipeline.group, REDUCE_SUM, known, 2));
+    TRY(comm_all_reduce(e->readers, REDUCE_SUM, known, 2));
+    TRY(comm_all_reduce(e->readers, REDUCE_SUM, counts, 2));
+    v->loss_sum = known[0], v->correct = (int64_t)known[1];
+    v->tokens = (int64_t)counts[0], v->bytes = (int64_t)counts[1];
     return STATUS_OK;
 }
 
@@ -128,7 +145,7 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
         if (!more) break;
         TRY(forward(e, step));
         size_t tokens = (size_t)e->here.B * (size_t)e->here.T;
-        for (size_t i = 0; i < tokens; i++) {
+        for (size_t i = 0; i < tokens && pipeline_has_loss(&e->pipeline); i++) {
             out->loss_sum += (double)e->loss_BT[i];
             out->correct += e->best_BT[i] == e->here.labels_BT[i];
         }

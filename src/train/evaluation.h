@@ -9,15 +9,18 @@
 
 #include "comm/comm.h"
 #include "data/data.h"
-#include "model/model.h"
+#include "parallel/pipeline.h"
 
+/* What is not said to be set by evaluator_take is set by the caller before it. */
 struct evaluator {
-    const struct model *model; /* borrowed */
+    struct pipeline pipeline; /* micros, forward_only, state: evaluator_take */
+    int micro_rows;           /* rows that go through it at once; 0: all */
     /* Borrowed: ranks that read different rows, that compute on the same rows, and those of them
      * that share out a row's tokens. */
     const struct comm *readers, *peers, *contexts;
-    bool causal, documents;   /* the mask, see struct micro_batch */
-    struct batch batch, here; /* whole rows, and what is here of them */
+    bool causal, documents;     /* the mask, see struct micro_batch */
+    struct batch batch, here;   /* whole rows, what is here of them; these: evaluator_take */
+    struct micro_batch *micros; /* owned */
     float *loss_BT;
     int32_t *best_BT;
 };
@@ -44,8 +47,9 @@ void batch_cut(const struct batch *whole, const struct comm *contexts, bool caus
                struct batch *here);
 
 void evaluator_take(struct evaluator *e, int B, int T, struct arena *run);
+void evaluator_release(struct evaluator *e);
 /* One batch forward, for measuring. */
-enum status evaluator_measure(const struct evaluator *e, struct arena *step);
+enum status evaluator_measure(struct evaluator *e, struct arena *step);
 /* At most `batches` batches, -1: until the loader ends.  Stops early when a signal is pending on
  * any rank.  `loader` is NULL where another of the peers reads. */
 enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t batches,

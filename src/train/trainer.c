@@ -8,6 +8,7 @@
 #include "ops/update.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 int trainer_readers(const struct mesh *m)
@@ -45,6 +46,12 @@ static const struct comm *group(const struct trainer *t, enum group g)
     return &t->machine.groups.of[g];
 }
 
+/* Micro-batches of a pipeline come back to a stage too often to gather its weights anew. */
+static bool keeps_weights(const struct trainer *t, const char *reshard)
+{
+    return !strcmp(reshard, "never") || (strcmp(reshard, "always") && group(t, GROUP_pp)->size > 1);
+}
+
 /* What a rank that shares out its weights does with them. */
 static void share_out(struct trainer *t, const struct model_shape *shape)
 {
@@ -56,7 +63,7 @@ static void share_out(struct trainer *t, const struct model_shape *shape)
         .on = t->machine.on,
         .dtype = is_float32(t->config) ? F32 : BF16,
         .tied = shape->tied,
-        .keep = !strcmp(p->fsdp_reshard_after_forward, "never") || !p->fsdp_shard_gradients,
+        .keep = keeps_weights(t, p->fsdp_reshard_after_forward) || !p->fsdp_shard_gradients,
         .whole_gradients = !p->fsdp_shard_gradients,
     };
     fsdp_take(&t->fsdp, &t->run);
@@ -64,25 +71,71 @@ static void share_out(struct trainer *t, const struct model_shape *shape)
 
 static void take_copies(struct trainer *t)
 {
-    const struct copies all = {
-        .layout = &t->whole, .pieces = &t->pieces, .ops = t->machine.ops, .on = t->machine.on};
-    const struct comm *groups[] = {group(t, GROUP_tp), &t->same_heads};
-    for (int i = 0; i < 2; i++) {
-        t->copies[i] = all;
-        t->copies[i].group = groups[i];
-        t->copies[i].axis = i ? 'P' : 0;
+    const struct comm *groups[] = {[COPIED_WHOLE] = group(t, GROUP_tp),
+                                   [COPIED_HEADS] = &t->same_heads,
+                                   [COPIED_EMBEDDING] = &t->ends};
+    for (enum copied i = 0; i < COPIED_COUNT; i++) {
+        t->copies[i] = (struct copies){.group = groups[i],
+                                       .what = i,
+                                       .layout = &t->whole,
+                                       .pieces = &t->pieces,
+                                       .ops = t->machine.ops,
+                                       .on = t->machine.on};
         copies_take(&t->copies[i], &t->run);
     }
 }
 
-/* Ranks that have the same heads of keys and values, as there are fewer of them than ranks. */
-static enum status find_same_heads(struct trainer *t, const struct model_shape *shape)
+/* The ranks of `of` that give the same color. */
+static enum status part_of(const struct comm *of, int color, int size, int rank, struct comm *part)
 {
-    const struct comm *tp = group(t, GROUP_tp);
-    int size = tp->size > shape->G ? tp->size / shape->G : 1;
-    t->same_heads = (struct comm){.rank = tp->rank % size, .size = size, .counts = tp->counts};
-    if (tp->transport) TRY(comm_split(tp, tp->rank / size, tp->rank, &t->same_heads));
+    *part = (struct comm){.rank = rank, .size = size, .counts = of->counts};
+    if (of->transport) TRY(comm_split(of, color, of->rank, part));
     return STATUS_OK;
+}
+
+/* Ranks that hold the same beside those of a mesh's axis: heads of keys and values, as there are
+ * fewer of them than ranks; and the embedding, as it is the head. */
+static enum status find_copies(struct trainer *t, const struct model_shape *shape)
+{
+    const struct comm *tp = group(t, GROUP_tp), *pp = group(t, GROUP_pp);
+    int same = tp->size > shape->G ? tp->size / shape->G : 1;
+    bool end = shape->tied && pp->size > 1 && (pp->rank == 0 || pp->rank == pp->size - 1);
+    TRY(part_of(tp, tp->rank / same, same, tp->rank % same, &t->same_heads));
+    TRY(part_of(pp, end ? 0 : 1 + pp->rank, end ? 2 : 1, end && pp->rank, &t->ends));
+    return STATUS_OK;
+}
+
+/* Which stages are here, and in what order micro-batches go through them. */
+static enum status find_stages(struct trainer *t, const struct model_shape *shape,
+                               struct pipeline_config *p)
+{
+    const struct comm *pp = group(t, GROUP_pp);
+    TRY(config_pipeline(t->config, &t->machine.mesh, shape->L, p));
+    int chunks = p->schedule.chunks, all = chunks * pp->size;
+    int *begin = heap(((size_t)all + 1) * sizeof *begin);
+    enum status st = STATUS_OK;
+    t->stages = heap((size_t)chunks * sizeof *t->stages);
+    TRY_OUT(stages_split(&p->stages, begin));
+    for (int i = 0; i < chunks; i++) {
+        int stage = schedule_stage(&p->schedule, pp->rank, i);
+        t->stages[i] = (struct stage){.begin = begin[stage],
+                                      .end = begin[stage + 1],
+                                      .embeds = stage == 0,
+                                      .heads = stage == all - 1};
+    }
+out:
+    free(begin);
+    return st;
+}
+
+static void open_pipelines(struct trainer *t, const struct pipeline_config *p)
+{
+    t->pipeline = (struct pipeline){.model = &t->model,
+                                    .group = group(t, GROUP_pp),
+                                    .stages = t->stages,
+                                    .schedule = p->schedule};
+    pipeline_open(&t->pipeline);
+    t->micros = heap((size_t)p->schedule.micros * sizeof *t->micros);
 }
 
 /* Every buffer that lives as long as the run.  Over a measuring arena it only counts. */
@@ -92,6 +145,7 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
     const struct config *c = t->config;
     struct arena *run = &t->run;
     int T = (int)c->training.seq_len, rows = trainer_rows(c, &t->machine.mesh);
+    struct pipeline_config pipeline;
     const struct comm *shard = group(t, GROUP_shard);
     int most_T =
         c->validation.enable && trainer_validation_tokens(c) > T ? trainer_validation_tokens(c) : T;
@@ -99,19 +153,25 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
     const struct comm *tp = group(t, GROUP_tp);
     struct model_shape here = model_shape_cut(shape, tp->size);
     t->shape = *shape;
-    TRY(find_same_heads(t, shape));
+    TRY(find_copies(t, shape));
+    TRY(find_stages(t, shape, &pipeline));
     layout_init(&t->whole, shape, 1);
-    TRY(model_init(&t->model, &here, most_T, shard->size, run));
+    TRY(model_init_stages(&t->model, &here, t->stages, pipeline.schedule.chunks, most_T,
+                          shard->size, run));
+    open_pipelines(t, &pipeline);
     pieces_init_cut(&t->pieces, &t->model.layout, shard->rank, shard->size, &t->whole, tp->rank,
                     tp->size);
     batch_take(&t->batch, rows, T, run);
     batch_here_take(&t->batch, group(t, GROUP_cp), &t->here, run);
-    t->loss_BT =
-        arena_take(run, (size_t)c->training.local_batch_size * (size_t)t->here.T, sizeof(float));
-    t->evaluator = (struct evaluator){.model = &t->model,
+    bool has_loss = pipeline_has_loss(&t->pipeline);
+    size_t tokens = (size_t)rows * (size_t)t->here.T;
+    t->loss_BT = has_loss ? arena_take(run, tokens, sizeof(float)) : NULL;
+    t->evaluator = (struct evaluator){.pipeline = t->pipeline,
+                                      .micro_rows = pipeline.rows,
                                       .readers = group(t, GROUP_data),
                                       .peers = group(t, GROUP_peers),
                                       .contexts = group(t, GROUP_cp)};
+    t->evaluator.pipeline.state = NULL;
     if (c->validation.enable)
         evaluator_take(&t->evaluator, (int)c->validation.local_batch_size,
                        trainer_validation_tokens(c), run);
@@ -155,7 +215,7 @@ static enum status connect(struct trainer *t)
     t->model.units = &t->fsdp.units;
     t->optim = (struct optim){
         .config = &c->optimizer,
-        .layout = &t->model.layout,
+        .layout = &t->whole,
         .pieces = &t->pieces,
         .weights = t->weights,
         .exp_avg = t->exp_avg,
@@ -168,17 +228,18 @@ static enum status connect(struct trainer *t)
     return STATUS_OK;
 }
 
-static struct micro_batch micro_batch(const struct trainer *t, int first_row)
+/* The i-th micro-batch of the step, but for the scale of its gradient. */
+static struct micro_batch micro_batch(const struct trainer *t, int i)
 {
     const struct batch *b = &t->here;
-    size_t at = (size_t)first_row * (size_t)b->T;
+    int num_micro = t->pipeline.schedule.micros, rows = b->B / num_micro;
+    size_t at = (size_t)i * (size_t)rows * (size_t)b->T;
     bool documents = t->evaluator.documents;
-    struct micro_batch micro = {
-        .B = (int)t->config->training.local_batch_size,
-        .T = b->T,
-        .causal = t->evaluator.causal,
-        .loss_BT = t->loss_BT,
-    };
+    struct micro_batch micro = {.B = rows,
+                                .T = b->T,
+                                .causal = t->evaluator.causal,
+                                .last = i == num_micro - 1,
+                                .loss_BT = t->loss_BT ? t->loss_BT + at : NULL};
     if (!b->ids_BT) return micro; /* measuring */
     micro.ids_BT = b->ids_BT + at;
     micro.labels_BT = b->labels_BT + at;
@@ -196,30 +257,43 @@ static int64_t count_valid(const struct batch *b, int first_row, int rows)
     return valid;
 }
 
-/* This rank's share of the loss, and the gradients it adds up to. */
-static enum status accumulate_here(struct trainer *t, double all_valid, double *loss)
+/* Of the losses of the i-th micro-batch, and so of their gradients; `valid`: labels of all ranks.  A
+ * rank's mean is over local_batch_size rows, however many go through the stages at once. */
+static double scale_of(const struct trainer *t, int i, double valid)
 {
     const struct training_config *c = &t->config->training;
-    int micro_rows = (int)c->local_batch_size, num_micro = t->batch.B / micro_rows;
-    int num_ranks = group(t, GROUP_data)->size;
-    bool rank_mean = !strcmp(c->loss_norm, "rank_mean");
-    size_t tokens = (size_t)micro_rows * (size_t)t->here.T;
-    *loss = 0;
-    for (int i = 0; i < num_micro; i++) {
-        struct micro_batch micro = micro_batch(t, i * micro_rows);
-        double valid = all_valid, sum = 0;
-        if (rank_mean)
-            valid =
-                (double)count_valid(&t->batch, i * micro_rows, micro_rows) * num_micro * num_ranks;
-        double scale = valid > 0 ? 1.0 / valid : 0;
-        micro.scale = (float)scale;
-        t->fsdp.last = i == num_micro - 1;
-        size_t mark = arena_mark(&t->step);
-        TRY(model_train(&t->model, &micro, &t->step));
-        arena_reset(&t->step, mark);
-        for (size_t n = 0; n < tokens; n++) sum += (double)t->loss_BT[n];
-        *loss += sum * scale;
+    int rows = (int)c->local_batch_size, means = t->batch.B / rows;
+    if (!strcmp(c->loss_norm, "rank_mean")) {
+        int first = i * t->micros[i].B / rows * rows;
+        valid = (double)count_valid(&t->batch, first, rows) * means * group(t, GROUP_data)->size;
     }
+    return valid > 0 ? 1.0 / valid : 0;
+}
+
+/* This rank's share of the loss, and the gradients it adds up to. */
+static enum status accumulate_here(struct trainer *t, double valid, double *loss)
+{
+    int num_micro = t->pipeline.schedule.micros;
+    for (int i = 0; i < num_micro; i++) {
+        t->micros[i] = micro_batch(t, i);
+        t->micros[i].scale = (float)scale_of(t, i, valid);
+    }
+    TRY(pipeline_run(&t->pipeline, t->micros, &t->step));
+    *loss = 0;
+    for (int i = 0; i < num_micro && t->loss_BT; i++) {
+        const struct micro_batch *micro = &t->micros[i];
+        double sum = 0;
+        for (int n = 0; n < micro->B * micro->T; n++) sum += (double)micro->loss_BT[n];
+        *loss += sum * scale_of(t, i, valid);
+    }
+    return STATUS_OK;
+}
+
+/* Over all the ranks that the gradient of a batch comes from. */
+static enum status sum_gradients(struct trainer *t)
+{
+    TRY(fsdp_finish(&t->fsdp));
+    for (int i = 0; i < COPIED_COUNT; i++) TRY(copies_sum(&t->copies[i], t->gradients));
     return STATUS_OK;
 }
 
@@ -236,12 +310,13 @@ static enum status accumulate(struct trainer *t, struct step_result *result)
     trace_end(trace, "zero gradients", begin);
     TRY(accumulate_here(t, valid, &loss));
     begin = trace_begin(trace);
-    TRY(fsdp_finish(&t->fsdp));
-    for (int i = 0; i < 2; i++) TRY(copies_sum(&t->copies[i], t->gradients));
+    TRY(sum_gradients(t));
     if (group(t, GROUP_world)->size > 1) trace_end(trace, "wait for gradients", begin);
     bool rank_mean = !strcmp(t->config->training.loss_norm, "rank_mean");
     double own = rank_mean ? readers->size : t->batch.valid ? valid / (double)t->batch.valid : 0;
+    /* The tokens of a row may be on several ranks, and only a last stage knows of them. */
     TRY(comm_all_reduce(contexts, REDUCE_SUM, &loss, 1));
+    TRY(comm_all_reduce(group(t, GROUP_pp), REDUCE_SUM, &loss, 1));
     result->loss = loss, result->max_loss = loss * own;
     TRY(comm_all_reduce(readers, REDUCE_SUM, &result->loss, 1));
     TRY(comm_all_reduce(readers, REDUCE_MAX, &result->max_loss, 1));
@@ -253,13 +328,14 @@ static enum status gradient_norm(const struct trainer *t, double *norm)
 {
     double squares = 0, copied;
     TRY(optim_grad_squares(&t->optim, t->machine.ops, t->gradients, &squares, t->machine.on));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < COPIED_COUNT; i++) {
         TRY(copies_squares(&t->copies[i], &copied));
         squares -= copied;
     }
     if (t->machine.on->measuring) return STATUS_OK;
     TRY(comm_all_reduce(group(t, GROUP_shard), REDUCE_SUM, &squares, 1));
     TRY(comm_all_reduce(group(t, GROUP_tp), REDUCE_SUM, &squares, 1));
+    TRY(comm_all_reduce(group(t, GROUP_pp), REDUCE_SUM, &squares, 1));
     *norm = sqrt(squares);
     return STATUS_OK;
 }
@@ -330,21 +406,13 @@ enum status trainer_sync(struct trainer *t)
 static enum status rehearse(struct trainer *t)
 {
     struct queue *on = t->machine.on;
-    struct micro_batch micro = micro_batch(t, 0);
-    /* One micro-batch shows what memory all of them take; a plan counts what every one moves. */
-    bool planned = !group(t, GROUP_world)->transport;
-    int num_micro = planned ? t->batch.B / micro.B : 1;
     double norm;
     enum status st = STATUS_OK;
     arena_release(&on->scratch);
     on->measuring = true;
-    for (int i = 0; i < num_micro; i++) {
-        t->fsdp.last = i == num_micro - 1;
-        TRY_OUT(model_train(&t->model, &micro, &t->step));
-        arena_reset(&t->step, 0);
-    }
-    TRY_OUT(fsdp_finish(&t->fsdp));
-    for (int i = 0; i < 2; i++) TRY_OUT(copies_sum(&t->copies[i], t->gradients));
+    for (int i = 0; i < t->pipeline.schedule.micros; i++) t->micros[i] = micro_batch(t, i);
+    TRY_OUT(pipeline_run(&t->pipeline, t->micros, &t->step));
+    TRY_OUT(sum_gradients(t));
     if (t->config->validation.enable) TRY_OUT(evaluator_measure(&t->evaluator, &t->step));
     TRY_OUT(gradient_norm(t, &norm));
     TRY_OUT(optim_step(&t->optim, t->machine.ops, t->gradients, 0, 1, 1, on));
@@ -360,6 +428,12 @@ static void release_model(struct trainer *t)
     pieces_release(&t->pieces);
     layout_release(&t->whole);
     comm_release(&t->same_heads);
+    comm_release(&t->ends);
+    pipeline_close(&t->pipeline);
+    evaluator_release(&t->evaluator);
+    free(t->micros);
+    free(t->stages);
+    t->micros = NULL, t->stages = NULL;
     model_release(&t->model);
 }
 
@@ -370,10 +444,6 @@ static enum status measure(struct trainer *t, const struct config *c,
 {
     *t = (struct trainer){.config = c, .machine = *machine};
     *plan = (struct memory_plan){0};
-    for (enum axis a = 0; a < AXIS_COUNT; a++)
-        if (a == AXIS_pp && machine->mesh.degree[a] > 1)
-            FAIL(UNSUPPORTED, "parallelism: %s ranks %d: this version trains on 1", axis_name(a),
-                 machine->mesh.degree[a]);
     TRY(take_buffers(t, shape, plan));
     TRY(connect(t));
     TRY(rehearse(t));

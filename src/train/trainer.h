@@ -13,6 +13,7 @@
 #include "optim/optim.h"
 #include "parallel/copies.h"
 #include "parallel/fsdp.h"
+#include "parallel/pipeline.h"
 #include "parallel/plan.h"
 #include "train/evaluation.h"
 #include "train/machine.h"
@@ -24,18 +25,22 @@ struct trainer {
     struct arena run, step;
     struct model_shape shape; /* of the whole model */
     struct layout whole;      /* its tensors */
-    struct model model;       /* what is here of it: a part of every matrix */
+    struct model model;       /* what is here of it: some stages, a part of every matrix */
+    struct stage *stages;     /* owned */
+    struct pipeline pipeline;
+    struct micro_batch *micros; /* of an optimizer step; owned */
     struct tensor_plan plan;
     struct optim optim;
     struct pieces pieces; /* of the whole model's tensors that are here */
     struct fsdp fsdp;
     float *weights, *exp_avg, *exp_avg_sq, *gradients; /* flat: this rank's pieces */
-    struct comm same_heads;     /* ranks with the same heads of keys and values */
-    struct copies copies[2];    /* of norms; of keys and values */
+    struct comm same_heads; /* ranks with the same heads of keys and values */
+    struct comm ends;       /* the stages that share the embedding */
+    struct copies copies[COPIED_COUNT];
     void *compute_weights;      /* NULL in f32: the masters serve */
     void *staging;              /* for asynchronous checkpoints, or NULL */
     struct batch batch, here;   /* all rows of an optimizer step on this rank; its part of them */
-    float *loss_BT;             /* of one micro-batch */
+    float *loss_BT;             /* of all of that; NULL on a rank without the head */
     struct evaluator evaluator; /* for validation; no buffers where there is none */
     int64_t steps_done;
     int64_t tokens_seen; /* inputs, since the first step of the run */

@@ -34,7 +34,11 @@ TEST(a_machine_started_alone_is_one_rank_and_its_mesh_must_be_so_too)
 {
     struct machine m;
     struct device_config c = {.kind = "auto", .cpu = "auto", .threads = 1};
-    struct parallelism_config p = {1, -1, "default", true, 1, 1, 1};
+    struct parallelism_config p = {.data_parallel_replicate_degree = 1,
+                                   .data_parallel_shard_degree = -1,
+                                   .tensor_parallel_degree = 1,
+                                   .pipeline_parallel_degree = 1,
+                                   .context_parallel_degree = 1};
     CHECK_STATUS(OK, machine_join(&m));
     CHECK_STATUS(OK, machine_open_ranks(&m, &c, &p));
     CHECK(m.world.size == 1 && m.groups.of[GROUP_world].size == 1 && m.on->num_threads == 1);

@@ -76,6 +76,71 @@ TEST(a_model_is_held_against_the_mesh)
     config_release(&c);
 }
 
+/* The pipeline of a model of 16 blocks on 4 stages of 2 data-parallel ranks each. */
+static enum status resolve_pipeline(struct pipeline_config *p, const char *a, const char *b)
+{
+    const char *settings[] = {"training.dataset_path=a.txt",
+                              "parallelism.pipeline_parallel_degree=4",
+                              "training.local_batch_size=6",
+                              "training.global_batch_size=24",
+                              a,
+                              b};
+    struct config c;
+    struct mesh mesh;
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, b ? 6 : a ? 5 : 4));
+    CHECK_STATUS(OK, mesh_resolve(&mesh, &c.parallelism, 0, 8));
+    enum status st = config_pipeline(&c, &mesh, 16, p);
+    config_release(&c);
+    return st;
+}
+
+#define PIPELINE(key, value) "parallelism.pipeline_parallel_" key "=" value
+
+TEST(a_pipeline_is_what_its_keys_ask_for)
+{
+    struct pipeline_config p;
+    int begin[9];
+    CHECK_STATUS(OK, resolve_pipeline(&p, NULL, NULL));
+    CHECK(p.schedule.kind == SCHEDULE_one_ahead && p.schedule.pp == 4 && p.schedule.chunks == 1);
+    CHECK(p.schedule.micros == 12 && p.rows == 1); /* 24 rows over 2 ranks, one by one */
+    CHECK_STATUS(OK, stages_split(&p.stages, begin));
+    CHECK(begin[1] == 4 && begin[2] == 9 && begin[3] == 13); /* 18 layers: 5, 5, 4, 4 */
+
+    CHECK_STATUS(OK, resolve_pipeline(&p, PIPELINE("remainder", "last"), NULL));
+    CHECK_STATUS(OK, stages_split(&p.stages, begin));
+    CHECK(begin[1] == 4 && begin[2] == 8 && begin[3] == 12);
+
+    CHECK_STATUS(OK, resolve_pipeline(&p, PIPELINE("schedule", "Interleaved1F1B"),
+                                      PIPELINE("microbatch_size", "3")));
+    CHECK(p.schedule.kind == SCHEDULE_interleaved && p.schedule.chunks == 2);
+    CHECK(p.schedule.micros == 4 && p.rows == 3);
+
+    CHECK_STATUS(OK, resolve_pipeline(&p, PIPELINE("layers_per_stage", "5"), NULL));
+    CHECK(p.schedule.chunks == 1);
+
+    CHECK_STATUS(
+        OK, resolve_pipeline(
+                &p, PIPELINE("split_points", "[\"layers.1\",\"layers.2\",\"layers.9\"]"), NULL));
+    CHECK_STATUS(OK, stages_split(&p.stages, begin));
+    CHECK(begin[1] == 1 && begin[2] == 2 && begin[3] == 9 && begin[4] == 16);
+}
+
+TEST(a_pipeline_that_cannot_be_says_why)
+{
+    struct pipeline_config p;
+    static const char *const wrong[] = {
+        "layers", "layers.x", "layers.-1", "layers.4.attention", "layers.999999999999", "4"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char setting[128];
+        snprintf(setting, sizeof setting, PIPELINE("split_points", "[\"%s\"]"), wrong[i]);
+        CHECK_STATUS(CONFIG, resolve_pipeline(&p, setting, NULL));
+        CHECK_MESSAGE(wrong[i]);
+        CHECK_MESSAGE("is no block; such as \"layers.4\" is wanted");
+    }
+    CHECK_STATUS(CONFIG, resolve_pipeline(&p, PIPELINE("layers_per_stage", "7"), NULL));
+    CHECK_MESSAGE("pipeline_parallel_layers_per_stage = 7 makes 3 stages");
+}
+
 TEST(data_is_named_in_one_place)
 {
     struct config c;

@@ -20,7 +20,7 @@ TEST(units_are_aligned_and_products_adjacent)
 {
     struct layout l;
     layout_init(&l, &small, 1);
-    CHECK(l.num_tensors == 3 * 9 + 3 && layout_num_layers(&l) == 3);
+    CHECK(l.num_tensors == 3 * 9 + 3 && l.num_blocks == 3);
     for (int layer = 0; layer < small.L; layer++) {
         const struct tensor_place *norm = layout_find(&l, PARAM_attn_norm, layer);
         const struct tensor_place *q = layout_find(&l, PARAM_attn_q, layer);
@@ -45,7 +45,7 @@ TEST(a_tied_model_has_no_head)
     s.tied = true;
     layout_init(&l, &s, 1);
     CHECK(!layout_find(&l, PARAM_head, -1) && !layout_find_hf(&l, "lm_head.weight"));
-    CHECK(layout_find(&l, PARAM_last_norm, -1) && layout_num_layers(&l) == 3);
+    CHECK(layout_find(&l, PARAM_last_norm, -1) && l.num_blocks == 3);
     layout_release(&l);
 }
 
@@ -147,4 +147,41 @@ TEST(parts_of_all_units_together_are_the_model)
         free(whole), free(part);
         layout_release(&l);
     }
+}
+
+TEST(a_layout_of_some_stages_has_their_tensors_only)
+{
+    const struct stage some[] = {{.begin = 0, .end = 1, .embeds = true}, {.begin = 2, .end = 3}};
+    const struct stage end = {.begin = 2, .end = 3, .heads = true};
+    struct model_shape s = small;
+    struct layout whole, l;
+    struct pieces p;
+    layout_init(&whole, &s, 1);
+    layout_init_stages(&l, &s, some, 2, 4);
+    CHECK(l.num_units == 3 && l.num_tensors == 1 + 2 * 9 && l.num_blocks == 3);
+    CHECK(l.units[0].stage == 0 && l.units[1].stage == 0 && l.units[2].stage == 1);
+    CHECK(layout_unit(&l, PARAM_attn_q, 2) == 2 && layout_unit(&l, PARAM_attn_q, 1) == -1);
+    CHECK(!layout_find(&l, PARAM_mlp_up, 1) && !layout_find(&l, PARAM_last_norm, -1));
+    CHECK(layout_find(&l, PARAM_mlp_up, 2)->layer == 2);
+    CHECK(!layout_find_hf(&l, "model.layers.1.mlp.up_proj.weight"));
+    CHECK(layout_find_hf(&l, "model.layers.2.mlp.up_proj.weight"));
+    size_t held = 0;
+    for (int part = 0; part < 4; part++) { /* pieces number the whole model's tensors */
+        pieces_init_cut(&p, &l, part, 4, &whole, 0, 1);
+        for (size_t i = 0; i < p.count; i++) {
+            const struct tensor_place *t = &whole.tensors[p.all[i].tensor];
+            CHECK(layout_find(&l, t->id, t->layer));
+            CHECK(p.all[i].first + p.all[i].count <= t->elements);
+            held += p.all[i].count;
+        }
+        pieces_release(&p);
+    }
+    CHECK((int64_t)held == l.parameters);
+    layout_release(&l), layout_release(&whole);
+
+    s.tied = true; /* the stage with the head needs what serves as one */
+    layout_init_stages(&l, &s, &end, 1, 1);
+    CHECK(l.num_units == 3 && layout_unit(&l, PARAM_embed, -1) == 1);
+    CHECK(layout_unit(&l, PARAM_last_norm, -1) == 2 && !layout_find(&l, PARAM_head, -1));
+    layout_release(&l);
 }

@@ -98,7 +98,7 @@ static enum status share_out(const struct comm *world, void *context)
         for (int i = 0; i < s->micro_batches; i++) {
             double loss = 0;
             rows_of(&r, world->rank, i);
-            f.last = i == s->micro_batches - 1;
+            r.b.last = i == s->micro_batches - 1;
             TRY(model_evaluate(&r.m, &r.b, &r.step)); /* forward alone disturbs nothing */
             TRY(model_train(&r.m, &r.b, &r.step));
             for (int n = 0; n < r.b.B * r.b.T; n++) loss += (double)r.loss[n];

@@ -15,6 +15,7 @@ struct wire {
 struct pipeline {
     struct schedule s;
     bool rendezvous;
+    int buffers;
     struct action program[PP][LENGTH];
     int at[PP];
     struct wire wires[PP][PP][TAGS];
@@ -34,7 +35,7 @@ static bool ready(struct pipeline *p, int rank)
     struct message in = schedule_input(&p->s, rank, a), out = schedule_output(&p->s, rank, a);
     if (p->rendezvous && out.peer >= 0) {
         const struct wire *w = wire(p, rank, out.peer, out.tag);
-        if (w->num_sent - w->num_received >= schedule_buffers(&p->s)) return false;
+        if (w->num_sent - w->num_received >= p->buffers) return false;
     }
     if (in.peer < 0) return true;
     const struct wire *w = wire(p, in.peer, rank, in.tag);
@@ -128,7 +129,7 @@ static int for_every_schedule(void (*body)(const struct schedule *s))
 static void simulate(const struct schedule *s, bool rendezvous)
 {
     static struct pipeline p; /* too large for some stacks */
-    p = (struct pipeline){.s = *s, .rendezvous = rendezvous};
+    p = (struct pipeline){.s = *s, .rendezvous = rendezvous, .buffers = schedule_buffers(s)};
     for (int rank = 0; rank < s->pp; rank++) schedule_fill(s, rank, p.program[rank]);
     run(&p);
 }
@@ -228,4 +229,26 @@ TEST(schedules_are_found_by_the_words_of_torchtitan)
     CHECK(k == SCHEDULE_interleaved);
     CHECK_STATUS(CONFIG, schedule_find(&k, "ZBVZeroBubble"));
     CHECK_MESSAGE("\"GPipe\" \"1F1B\" \"Interleaved1F1B\"");
+}
+
+/* Forward only, over any number of micro-batches: nobody waits for ever, each stage has all. */
+TEST(schedules_of_forward_passes_alone_never_lock)
+{
+    static struct pipeline p;
+    for (int pp = 1; pp <= PP; pp++)
+        for (int chunks = 1; chunks <= CHUNKS; chunks++)
+            for (int micros = 1; micros <= MICROS; micros++) {
+                p = (struct pipeline){.s = {SCHEDULE_one_ahead, pp, chunks, micros}};
+                p.rendezvous = true, p.buffers = 1;
+                int length = micros * chunks, left = length * pp;
+                for (int rank = 0; rank < pp; rank++) schedule_fill_forward(&p.s, p.program[rank]);
+                for (bool moved = true; left && moved;) {
+                    moved = false;
+                    for (int rank = 0; rank < pp; rank++)
+                        for (; p.at[rank] < length && ready(&p, rank); left--)
+                            act(&p, rank), moved = true;
+                }
+                CHECK(!left);
+                for (int i = 0; i < pp * chunks; i++) CHECK(p.forward[i] == micros);
+            }
 }

@@ -58,11 +58,13 @@ TEST(stages_of_nxdt_fill_the_last)
 
 TEST(stages_end_after_the_blocks_that_are_cut_at)
 {
-    const int cuts[] = {18, 39, 60};
-    check_split(
-        (struct stages){
-            .split = SPLIT_cuts, .blocks = 80, .pp = 4, .chunks = 1, .cuts = cuts, .num_cuts = 3},
-        "19 21 21 19");
+    check_split((struct stages){.split = SPLIT_cuts,
+                                .blocks = 80,
+                                .pp = 4,
+                                .chunks = 1,
+                                .cuts = {18, 39, 60},
+                                .num_cuts = 3},
+                "19 21 21 19");
 }
 
 TEST(stages_hold_every_block_once_however_many_there_are)
@@ -109,20 +111,19 @@ TEST(stages_that_would_be_empty_are_refused_with_the_nearest_that_would_not)
 
 TEST(stages_refuse_cuts_that_leave_a_stage_empty_or_out_of_order)
 {
-    int cuts[] = {1, 2, 2};
-    struct stages s = {.split = SPLIT_cuts, .blocks = 5, .pp = 4, .chunks = 1, .cuts = cuts};
+    struct stages s = {.split = SPLIT_cuts, .blocks = 5, .pp = 4, .chunks = 1, .cuts = {1, 2, 2}};
     s.num_cuts = 2;
     CHECK_STATUS(CONFIG, stages_split(&s, NULL));
     CHECK_MESSAGE("2 cuts of the blocks make 3 stages, not the 4");
     s.num_cuts = 3;
     CHECK_STATUS(CONFIG, stages_split(&s, NULL));
     CHECK_MESSAGE("cut 3 of the pipeline is after block 2: 3 to 3 are possible");
-    cuts[2] = 4;
+    s.cuts[2] = 4;
     CHECK_STATUS(CONFIG, stages_split(&s, NULL));
-    cuts[2] = 3, cuts[0] = -1;
+    s.cuts[2] = 3, s.cuts[0] = -1;
     CHECK_STATUS(CONFIG, stages_split(&s, NULL));
     CHECK_MESSAGE("cut 1 of the pipeline is after block -1: 0 to 1");
-    cuts[0] = 0;
+    s.cuts[0] = 0;
     CHECK_STATUS(OK, stages_split(&s, NULL));
 }
 

@@ -164,17 +164,50 @@ static double distance(const struct layout_run *a, const struct layout_run *b)
 #define RESHARD(when) "parallelism.fsdp_reshard_after_forward=" when
 #define TP(n)         "parallelism.tensor_parallel_degree=" #n
 #define CP(n)         "parallelism.context_parallel_degree=" #n
+#define MASKED        "objective.name=masked", "objective.mask_token=<|mask|>"
+#define PP(n)         "parallelism.pipeline_parallel_degree=" #n
+#define INTERLEAVED   "parallelism.pipeline_parallel_schedule=Interleaved1F1B"
+#define LAYERS(n)     "parallelism.pipeline_parallel_layers_per_stage=" #n
+#define ROWS(n)       "training.local_batch_size=" #n, MICRO_ROWS(n)
+#define MICRO_ROWS(n) "parallelism.pipeline_parallel_microbatch_size=" #n
+#define TIED          "model.tie_embeddings=true", "model.n_layers=6"
 #define ZERO1         "parallelism.fsdp_shard_gradients=false"
 
-#define MASKED "objective.name=masked", "objective.mask_token=<|mask|>"
+struct layout_row {
+    const char *name;
+    int ranks;
+    const char *settings[6];
+};
+
+/* One line a layout: how far from what one rank makes of the same model. */
+static void compare_layouts(const char *title, const struct layout_row *rows, size_t count,
+                            const char *const *alone)
+{
+    char path[256];
+    struct layout_run one;
+    snprintf(path, sizeof path, "training.dataset_path=%s/corpus.txt", test_folder());
+    runs_write_corpus(strchr(path, '=') + 1, 60000);
+    run_layout(&one, 1, path, alone);
+    print_message("%-32s ranks   losses    norms  weights off by\n", title);
+    for (size_t i = 0; i < count; i++) {
+        const char *settings[16] = {0};
+        struct layout_run l;
+        int n = 0;
+        for (; alone[n]; n++) settings[n] = alone[n];
+        for (int k = 0; rows[i].settings[k]; k++) settings[n++] = rows[i].settings[k];
+        run_layout(&l, rows[i].ranks, path, settings);
+        double loss = furthest(l.loss, one.loss, STEPS), norm = furthest(l.norm, one.norm, STEPS);
+        double weights = distance(&l, &one);
+        print_message("%-32s %5d  %.1e  %.1e  %.1e\n", rows[i].name, l.ranks, loss, norm, weights);
+        CHECK(loss < 1e-5 && norm < 1e-5 && weights < 1e-5);
+        free(l.weights);
+    }
+    free(one.weights);
+}
 
 TEST(every_layout_of_ranks_trains_the_same_model)
 {
-    static const struct {
-        const char *name;
-        int ranks;
-        const char *settings[6];
-    } layouts[] = {
+    static const struct layout_row layouts[] = {
         {"FSDP 2", 2, {SHARD(2)}},
         {"FSDP 2, never resharded", 2, {SHARD(2), RESHARD("never")}},
         {"FSDP 2, always resharded", 2, {SHARD(2), RESHARD("always")}},
@@ -205,24 +238,43 @@ TEST(every_layout_of_ranks_trains_the_same_model)
         {"ZeRO-1 2 x CP 2", 4, {SHARD(2), CP(2), ZERO1}},
         {"DDP 2 x CP 2", 4, {COPIES(2), SHARD(1), CP(2)}},
         {"FSDP 2 x CP 2 x TP 2", 8, {SHARD(2), CP(2), TP(2)}},
+        {"PP 2", 2, {PP(2)}},
+        {"PP 2, GPipe", 2, {PP(2), "parallelism.pipeline_parallel_schedule=GPipe"}},
+        {"PP 4", 4, {PP(4)}},
+        {"PP 2 x FSDP 2", 4, {PP(2), SHARD(2)}},
+        {"PP 2 x FSDP 2, always resharded", 4, {PP(2), SHARD(2), RESHARD("always")}},
+        {"PP 2 x ZeRO-1 2", 4, {PP(2), SHARD(2), ZERO1}},
+        {"PP 2 x TP 2", 4, {PP(2), TP(2)}},
+        {"PP 2 x DDP 2 x TP 2", 8, {PP(2), COPIES(2), SHARD(1), TP(2)}},
+        {"PP 2 x FSDP 2 x TP 2", 8, {PP(2), SHARD(2), TP(2)}},
+        {"PP 2 x CP 2", 4, {PP(2), CP(2)}},
+        {"PP 2 x CP 2 x TP 2", 8, {PP(2), CP(2), TP(2)}},
+        {"PP 2 x FSDP 2 x CP 2", 8, {PP(2), SHARD(2), CP(2)}},
     };
-    char path[256];
-    struct layout_run one;
-    snprintf(path, sizeof path, "training.dataset_path=%s/corpus.txt", test_folder());
-    runs_write_corpus(strchr(path, '=') + 1, 60000);
-    run_layout(&one, 1, path, LAYOUT("parallelism.data_parallel_shard_degree=1"));
-    print_message("layout                         ranks   losses    norms  weights off by\n");
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        struct layout_run l;
-        run_layout(&l, layouts[i].ranks, path, layouts[i].settings);
-        double loss = furthest(l.loss, one.loss, STEPS), norm = furthest(l.norm, one.norm, STEPS);
-        double weights = distance(&l, &one);
-        print_message("%-30s %5d  %.1e  %.1e  %.1e\n", layouts[i].name, l.ranks, loss, norm,
-                      weights);
-        CHECK(loss < 1e-5 && norm < 1e-5 && weights < 1e-5);
-        free(l.weights);
-    }
-    free(one.weights);
+    compare_layouts("layout", layouts, sizeof layouts / sizeof *layouts, LAYOUT(SHARD(1)));
+}
+
+/* Six blocks, and an embedding that is the head, too. */
+TEST(every_layout_of_a_pipeline_trains_the_same_tied_model)
+{
+    static const struct layout_row layouts[] = {
+        {"PP 2", 2, {PP(2)}},
+        {"PP 3, the rest last", 3, {PP(3), "parallelism.pipeline_parallel_remainder=last"}},
+        {"PP 2 from block 1", 2, {PP(2), "parallelism.pipeline_parallel_split_points=layers.1"}},
+        {"PP 8, embedding and head alone", 8, {PP(8)}},
+        {"PP 2, two rows at once", 2, {PP(2), ROWS(2)}},
+        {"PP 2, two chunks", 2, {PP(2), INTERLEAVED}},
+        {"PP 2, four chunks", 2, {PP(2), INTERLEAVED, LAYERS(2)}},
+        {"PP 4, two chunks", 4, {PP(4), INTERLEAVED}},
+        {"PP 2 x FSDP 2, two chunks", 4, {PP(2), SHARD(2), INTERLEAVED}},
+        {"PP 2 x FSDP 2 always, chunks", 4, {PP(2), SHARD(2), INTERLEAVED, RESHARD("always")}},
+        {"PP 2 x TP 2, two chunks", 4, {PP(2), TP(2), INTERLEAVED}},
+        {"PP 2 x HSDP 2 x 2, two chunks", 8, {PP(2), COPIES(2), SHARD(2), INTERLEAVED}},
+        {"FSDP 2", 2, {SHARD(2)}},
+        {"FSDP 2 x TP 2", 4, {SHARD(2), TP(2)}},
+    };
+    compare_layouts("layout of a tied model", layouts, sizeof layouts / sizeof *layouts,
+                    LAYOUT(SHARD(1), TIED));
 }
 
 /* Rows cut over ranks, under every mask and count of tokens; and their validation loss. */
