@@ -9,7 +9,6 @@
 
 struct evaluating {
     struct loaded loaded;
-    struct stage whole;
     struct arena run;
     struct evaluator evaluator;
     int rows; /* of a batch, of all ranks together */
@@ -25,20 +24,10 @@ static enum status open_evaluator(struct evaluating *e, int T)
 {
     const struct config *c = &e->loaded.config;
     int readers = e->loaded.machine.groups.of[GROUP_data].size, B = (e->rows - 1) / readers + 1;
-<<<<<<< HEAD
     e->evaluator = (struct evaluator){
-        .model = &e->loaded.model,
+        .pipeline = loaded_pipeline(&e->loaded),
         .readers = &e->loaded.machine.groups.of[GROUP_data],
         .contexts = &e->loaded.machine.groups.of[GROUP_cp],
-=======
-    e->whole = stage_whole(&e->loaded.model.shape);
-    e->evaluator = (struct evaluator){
-        .pipeline = {.model = &e->loaded.model,
-                     .group = &e->loaded.machine.groups.of[GROUP_pp],
-                     .stages = &e->whole,
-                     .schedule = {.pp = 1, .chunks = 1}},
-        .readers = &e->loaded.machine.groups.of[GROUP_data],
->>>>>>> 1d6bae5 (train: a pipeline of stages, with every schedule and split)
         .peers = &e->loaded.machine.groups.of[GROUP_peers],
         .causal = !strcmp(c->objective.name, "causal"),
         .documents = !strcmp(c->model.attn_mask_type, "block_causal"),
@@ -166,8 +155,8 @@ enum status command_eval(int argc, char **argv)
     TRY_OUT(evaluate_source(&e, &source, batches, &v));
     if (!e.loaded.machine.world.rank) report(&v, !e.evaluator.causal, json);
 out:
-    loaded_close(&e.loaded, st);
     evaluator_release(&e.evaluator);
+    loaded_close(&e.loaded, st);
     arena_release(&e.run);
     return st;
 }

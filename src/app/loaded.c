@@ -119,6 +119,7 @@ static enum status take_model(struct loaded *l, int max_tokens)
     const struct comm *groups = l->machine.groups.of, *shard = &groups[GROUP_shard];
     struct model_shape here = model_shape_cut(&l->shape, groups[GROUP_tp].size);
     enum dtype dtype = strcmp(l->config.training.mixed_precision_param, "float32") ? BF16 : F32;
+    l->stage = stage_whole(&l->shape);
     TRY(model_init(&l->model, &here, max_tokens, shard->size, &l->run));
     tensor_plan_init(&l->plan, &groups[GROUP_tp], false);
     l->fsdp = (struct fsdp){
@@ -193,6 +194,14 @@ void loaded_close(struct loaded *l, enum status how)
     tokenizer_close(l->tokenizer);
     if (l->config_is_open) config_release(&l->config);
     free(l->folder);
+}
+
+struct pipeline loaded_pipeline(const struct loaded *l)
+{
+    return (struct pipeline){.model = &l->model,
+                             .group = &l->machine.groups.of[GROUP_pp],
+                             .stages = &l->stage,
+                             .schedule = {.pp = 1, .chunks = 1}};
 }
 
 enum status loaded_arena(struct loaded *l, enum status (*forward)(void *context), void *context)

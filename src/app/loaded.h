@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "model/model.h"
 #include "parallel/fsdp.h"
+#include "parallel/pipeline.h"
 #include "parallel/plan.h"
 #include "tokenizer/tokenizer.h"
 
@@ -20,6 +21,7 @@ struct loaded {
     struct machine machine;
     struct model_shape shape; /* of the whole model */
     struct model model;       /* what is here of it */
+    struct stage stage;       /* all of it */
     struct tensor_plan plan;
     struct fsdp fsdp;
     void *weights;     /* this rank's part of every unit */
@@ -45,6 +47,9 @@ enum status loaded_open(struct loaded *l, const char *path, const char *tokenize
                         const char *const *settings, int num_settings, int max_tokens);
 /* `how` the command ended: see machine_close_ranks. */
 void loaded_close(struct loaded *l, enum status how);
+
+/* A pipeline of that one stage, for evaluator_take. */
+struct pipeline loaded_pipeline(const struct loaded *l);
 
 /* Rehearses `forward` over measuring arenas, then gives l->step and the queue's scratch that size.
  */

@@ -51,7 +51,7 @@ static enum status open_user(struct user *u, const struct comm *world, const str
     u->loaded.machine.world = *world;
     TRY(loaded_open(&u->loaded, use->folder, "", settings, n, 32));
     const struct comm *groups = u->loaded.machine.groups.of;
-    u->evaluator = (struct evaluator){.model = &u->loaded.model,
+    u->evaluator = (struct evaluator){.pipeline = loaded_pipeline(&u->loaded),
                                       .readers = &groups[GROUP_data],
                                       .contexts = &groups[GROUP_cp],
                                       .peers = &groups[GROUP_peers],
@@ -59,6 +59,7 @@ static enum status open_user(struct user *u, const struct comm *world, const str
                                       .documents = true};
     TRY(take(u));
     TRY(loaded_arena(&u->loaded, rehearse, u));
+    evaluator_release(&u->evaluator);
     TRY(arena_init(&u->run, u->run.used));
     TRY(take(u));
     return STATUS_OK;
@@ -124,6 +125,7 @@ static enum status use_rank(const struct comm *world, void *context)
         layout_release(&whole);
     }
     u.loaded.machine.world = (struct comm){0}; /* not a launcher's: ranks_run ends it */
+    evaluator_release(&u.evaluator);
     loaded_close(&u.loaded, STATUS_OK);
     arena_release(&u.run);
     return STATUS_OK;
