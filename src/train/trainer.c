@@ -257,7 +257,7 @@ static int64_t count_valid(const struct batch *b, int first_row, int rows)
     return valid;
 }
 
-/* Of the losses of the i-th micro-batch, and so of their gradients; `valid`: labels of all ranks.  A
+/* Of the losses of the i-th micro-batch, and so of their gradients; `valid`: labels of all ranks. A
  * rank's mean is over local_batch_size rows, however many go through the stages at once. */
 static double scale_of(const struct trainer *t, int i, double valid)
 {
