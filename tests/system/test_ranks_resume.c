@@ -20,6 +20,8 @@ struct layout_of_ranks {
 #define SHARD(n)  "parallelism.data_parallel_shard_degree=" #n
 #define COPIES(n) "parallelism.data_parallel_replicate_degree=" #n
 #define TP(n)     "parallelism.tensor_parallel_degree=" #n
+#define PP(n)     "parallelism.pipeline_parallel_degree=" #n
+#define CHUNKS    "parallelism.pipeline_parallel_schedule=Interleaved1F1B"
 #define ASYNC     "checkpoint.async_mode=async"
 
 static const struct layout_of_ranks layouts[] = {
@@ -31,6 +33,9 @@ static const struct layout_of_ranks layouts[] = {
     {"FSDP 2 x TP 2", 4, {SHARD(2), TP(2)}},
     {"TP 4, heads of keys twice", 4, {TP(4)}},
     {"HSDP 2 x 2 x TP 2", 8, {COPIES(2), SHARD(2), TP(2), ASYNC}},
+    {"PP 2", 2, {PP(2), ASYNC}},
+    {"PP 2, chunks, x FSDP 2", 4, {PP(2), SHARD(2), CHUNKS}},
+    {"PP 2 x FSDP 2 x TP 2", 8, {PP(2), SHARD(2), TP(2), ASYNC}},
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -62,7 +67,7 @@ out:
 static void train_layout(const struct layout_of_ranks *l, const char *corpus, const char *dump)
 {
     struct rank_settings s = {
-        .all = {"model.dim=16", "model.n_layers=2", "model.n_heads=4", "model.n_kv_heads=2",
+        .all = {"model.dim=16", "model.n_layers=3", "model.n_heads=4", "model.n_kv_heads=2",
                 "model.ffn_hidden=24", "model.vocab_size=264", "training.local_batch_size=1",
                 "training.seq_len=16", "training.global_batch_size=8", "training.steps=6",
                 "training.mixed_precision_param=float32", "data.tokenizer=bytes", "data.streams=8",
@@ -121,8 +126,9 @@ static double furthest(const char *a, const char *b)
 
 TEST(a_run_of_many_ranks_goes_on_over_the_same_and_over_others)
 {
-    static const int pairs[][2] = {{0, 1}, {1, 0}, {1, 4}, {4, 3}, {3, 2}, {2, 6}, {6, 5},
-                                   {5, 7}, {7, 0}, {0, 6}, {4, 1}, {7, 2}, {3, 5}};
+    static const int pairs[][2] = {{0, 1}, {1, 0}, {1, 4}, {4, 3}, {3, 2},  {2, 6},
+                                   {6, 5}, {5, 7}, {7, 0}, {0, 6}, {4, 1},  {7, 2},
+                                   {3, 5}, {8, 0}, {3, 8}, {5, 9}, {9, 10}, {10, 2}};
     const char *corpus = test_path(test_folder(), "corpus.txt");
     runs_write_corpus(corpus, 60000);
     const char *straight = train_straight(corpus);
