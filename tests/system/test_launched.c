@@ -42,15 +42,18 @@ TEST(ranks_of_a_launcher_train_what_one_rank_trains_and_others_go_on)
 {
     const char *folder = new_folder();
     CHECK(train(1, folder, "one", "", NULL) == 0);
-    CHECK(train(4, folder, "four", "parallelism.tensor_parallel_degree=2 training.steps=6", NULL) ==
-          0);
-    CHECK(train(2, folder, "four", "", NULL) == 0); /* goes on from the four ranks' step 6 */
-    double loss = runs_metric(test_path(folder, "one"), "loss");
-    CHECK_NEAR(runs_metric(test_path(folder, "four"), "loss"), loss, 1e-5);
-    CHECK_NEAR(runs_metric(test_path(folder, "four"), "validation_loss"),
-               runs_metric(test_path(folder, "one"), "validation_loss"), 1e-5);
-    CHECK(runs_metric(test_path(folder, "four"), "tokens_seen") ==
-          runs_metric(test_path(folder, "one"), "tokens_seen"));
+    static const char *const axes[] = {"tensor", "pipeline", "context"};
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
+        char layout[128];
+        const char *one = test_path(folder, "one"), *dump = test_path(folder, axes[i]);
+        snprintf(layout, sizeof layout, "parallelism.%s_parallel_degree=2 training.steps=6",
+                 axes[i]);
+        CHECK(train(4, folder, axes[i], layout, NULL) == 0);
+        CHECK(train(2, folder, axes[i], "", NULL) == 0); /* goes on from their step 6 */
+        CHECK_NEAR(runs_metric(dump, "loss"), runs_metric(one, "loss"), 1e-5);
+        CHECK_NEAR(runs_metric(dump, "validation_loss"), runs_metric(one, "validation_loss"), 1e-5);
+        CHECK(runs_metric(dump, "tokens_seen") == runs_metric(one, "tokens_seen"));
+    }
 }
 
 TEST(a_layout_that_does_not_fit_is_refused_once_by_all_ranks)
