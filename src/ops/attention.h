@@ -34,6 +34,7 @@ struct attention {
     bool causal;
     enum dtype dtype; /* of q, k, v, out and their gradients */
     enum attention_keys keys;
+    float seen; /* share of all pairs that the bounds leave; only for estimates, 0: not known */
 };
 struct attention_fwd {
     const void *q_BTHK, *k_BSGK, *v_BSGK;

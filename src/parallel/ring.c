@@ -140,6 +140,7 @@ static struct attention part_of(const struct ring *r, enum attention_keys keys)
 {
     struct attention a = *r->what;
     a.kv_stride = 2 * r->P, a.causal = false, a.keys = keys;
+    a.seen = r->what->causal ? 0.5f : 1; /* in a zigzag, of each rank's keys */
     return a;
 }
 

@@ -18,8 +18,8 @@ static struct problem problem_make(int B, int T, int H, int G, int K, bool causa
 {
     struct problem p = {.C = (size_t)(H + 2 * G) * (size_t)K};
     size_t rows = (size_t)B * (size_t)T, Q = (size_t)H * (size_t)K;
-    p.a = (struct attention){B,      T,     T,       H, G, K, p.C, p.C, 1 / sqrtf((float)K),
-                             causal, dtype, ALL_KEYS};
+    p.a = (struct attention){B,      T,     T,        H, G, K, p.C, p.C, 1 / sqrtf((float)K),
+                             causal, dtype, ALL_KEYS, 0};
     p.qkv = rig_random(1, rows * p.C, dtype), p.dqkv = rig_zeros(rows * p.C, dtype);
     p.dout = rig_random(2, rows * Q, dtype), p.out = rig_zeros(rows * Q, dtype);
     p.lse = rig_zeros(rows * (size_t)H, F32);
@@ -177,7 +177,7 @@ TEST(attention_gradients_are_the_differences)
 
 TEST(attention_refuses_what_does_not_divide_or_fit)
 {
-    const struct attention fine = {1, 2, 2, 2, 2, 8, 16, 16, 1, true, F32, ALL_KEYS};
+    const struct attention fine = {1, 2, 2, 2, 2, 8, 16, 16, 1, true, F32, ALL_KEYS, 0};
     struct attention heads = fine, keys = fine, none = fine, stride = fine;
     heads.H = 4, heads.G = 3, heads.q_stride = 32, heads.kv_stride = 24;
     CHECK_STATUS(SHAPE, attention_forward(&ops_cpu_reference, &heads, NULL, rig_queue()));
