@@ -10,7 +10,14 @@
 #include "train/trainer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* What a rank holds, and what it receives in a step. */
+struct rank_plan {
+    struct memory_plan memory;
+    struct groups groups;
+};
 
 struct planning {
     const struct config *config;
@@ -19,15 +26,21 @@ struct planning {
     struct tokenizer *tokenizer;
     struct model_shape shape;
     int64_t parameters;
-    struct memory_plan memory;
+    struct rank_plan *ranks_of_stage; /* a rank of each place in the pipeline; owned */
+    int stages, fullest;              /* the place whose ranks need the most memory */
     size_t checkpoint_bytes;
     double flops_per_token;
     struct hardware hardware;
     struct estimate estimate;
 };
 
+static const struct rank_plan *fullest(const struct planning *p)
+{
+    return &p->ranks_of_stage[p->fullest];
+}
+
 /* What reading ahead holds; the data need not be there to plan a run. */
-static void plan_data(struct planning *p)
+static size_t data_bytes(struct planning *p)
 {
     struct source_config one;
     struct data_config data = run_data_config(p->config, &one);
@@ -36,10 +49,40 @@ static void plan_data(struct planning *p)
     struct loader *loader = NULL;
     if (loader_open(&loader, &o)) {
         log_line(LOG_WARN, "memory of the data is not counted: %s", status_message());
-        return;
+        return 0;
     }
-    p->memory.bytes[MEMORY_data] = (size_t)loader_memory_bytes(loader);
+    size_t bytes = (size_t)loader_memory_bytes(loader);
     loader_close(loader);
+    return bytes;
+}
+
+/* What every rank has, whatever its stage. */
+static void add_common(struct planning *p)
+{
+    const struct checkpoint_config *c = &p->config->checkpoint;
+    size_t program = (size_t)memory_resident_bytes(), data = data_bytes(p);
+    for (int i = 0; i < p->stages; i++) {
+        struct memory_plan *m = &p->ranks_of_stage[i].memory;
+        m->bytes[MEMORY_program] = program, m->bytes[MEMORY_data] = data;
+        if (c->enable && !c->load_only)
+            m->bytes[MEMORY_checkpoint] += checkpoint_save_bytes(p->ranks);
+        if (memory_total(m) > memory_total(&fullest(p)->memory)) p->fullest = i;
+    }
+}
+
+static enum status plan_stages(struct planning *p)
+{
+    struct machine here = p->machine;
+    p->stages = here.mesh.degree[AXIS_pp];
+    p->ranks_of_stage = heap((size_t)p->stages * sizeof *p->ranks_of_stage);
+    for (int i = 0; i < p->stages; i++) {
+        struct rank_plan *r = &p->ranks_of_stage[i];
+        here.mesh.at[AXIS_pp] = i;
+        groups_plan(&r->groups, &here.mesh);
+        here.groups = r->groups;
+        TRY(trainer_plan(p->config, &p->shape, &here, &r->memory));
+    }
+    return STATUS_OK;
 }
 
 /* Of all ranks. */
@@ -62,7 +105,7 @@ static enum status estimate(struct planning *p)
 
 static bool fits(const struct planning *p)
 {
-    return (double)memory_total(&p->memory) <= p->hardware.memory_bytes;
+    return (double)memory_total(&fullest(p)->memory) <= p->hardware.memory_bytes;
 }
 
 static double tokens_per_second(const struct planning *p)
@@ -87,17 +130,13 @@ static enum status plan(struct planning *p)
     TRY(machine_open(&p->machine, &c->device));
     groups_close(&p->machine.groups);
     TRY(mesh_resolve(&p->machine.mesh, &c->parallelism, 0, p->ranks));
-    groups_plan(&p->machine.groups, &p->machine.mesh);
     if (path[0]) TRY(tokenizer_open(&p->tokenizer, path, &c->tokenizer));
     TRY(model_shape_resolve(&p->shape, &c->model,
                             p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
     TRY(config_fit(c, &p->shape, &p->machine.mesh));
-    TRY(trainer_plan(c, &p->shape, &p->machine, &p->memory));
+    TRY(plan_stages(p));
     TRY(estimate(p));
-    p->memory.bytes[MEMORY_program] = (size_t)memory_resident_bytes();
-    if (c->checkpoint.enable && !c->checkpoint.load_only)
-        p->memory.bytes[MEMORY_checkpoint] += checkpoint_save_bytes(p->ranks);
-    plan_data(p);
+    add_common(p);
     layout_init(&layout, &p->shape, 1);
     p->parameters = layout.parameters;
     p->checkpoint_bytes = (size_t)layout.parameters * 3 * sizeof(float);
@@ -114,7 +153,7 @@ static void each_traffic(const struct planning *p,
 {
     for (enum group g = 0; g < GROUP_COUNT; g++)
         for (enum transfer_kind k = 0; k < TRANSFER_COUNT; k++) {
-            const struct comm *c = &p->machine.groups.of[g];
+            const struct comm *c = &fullest(p)->groups.of[g];
             uint64_t calls = c->counts->calls[k];
             if (calls && c->size > 1)
                 each(t, group_name(g), transfer_name(k), c->size, calls, c->counts->bytes[k]);
@@ -172,11 +211,12 @@ static void print_json(const struct planning *p)
     text_adds(&t, "\"traffic\": [");
     each_traffic(p, add_traffic, &t);
     text_adds(&t, "], \"ranks\": [");
-    for (int rank = 0; rank < p->ranks; rank++) { /* all of them hold alike */
+    for (int rank = 0; rank < p->ranks; rank++) { /* all of a stage hold alike */
+        const struct memory_plan *m = &p->ranks_of_stage[rank / (p->ranks / p->stages)].memory;
         text_addf(&t, "%s{\"rank\": %d, \"memory_bytes\": {", rank ? ", " : "", rank);
         for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
-            text_addf(&t, "%s\"%s\": %zu", i ? ", " : "", memory_name(i), p->memory.bytes[i]);
-        text_addf(&t, "}, \"total\": %zu}", memory_total(&p->memory));
+            text_addf(&t, "%s\"%s\": %zu", i ? ", " : "", memory_name(i), m->bytes[i]);
+        text_addf(&t, "}, \"total\": %zu}", memory_total(m));
     }
     printf("%s]}\n", t.data);
     text_release(&t);
@@ -223,7 +263,8 @@ static void print_mesh(const struct planning *p)
 static void print_table(const struct planning *p)
 {
     const struct training_config *c = &p->config->training;
-    double gib = 1 << 30, total = (double)memory_total(&p->memory);
+    const struct memory_plan *m = &fullest(p)->memory;
+    double gib = 1 << 30, total = (double)memory_total(m);
     double have = p->hardware.memory_bytes, tokens = tokens_of_step(p);
     struct text traffic = {0};
     printf("model         %lld parameters: %d blocks, width %d, %d heads over %d, feed-forward %d, "
@@ -233,10 +274,11 @@ static void print_table(const struct planning *p)
     print_mesh(p);
     printf("step          %.0f rows of %lld tokens, %.4g TFLOP\n", tokens / (double)c->seq_len,
            (long long)c->seq_len, p->flops_per_token * tokens / 1e12);
-    printf("checkpoint    %.3f GiB\nmemory of a rank:\n", (double)p->checkpoint_bytes / gib);
+    printf("checkpoint    %.3f GiB\nmemory of a rank%s:\n", (double)p->checkpoint_bytes / gib,
+           p->stages > 1 ? ", where a stage needs most" : "");
     for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
-        if (p->memory.bytes[i])
-            printf("  %9.3f GiB  %-15s %s\n", (double)p->memory.bytes[i] / gib, memory_name(i),
+        if (m->bytes[i])
+            printf("  %9.3f GiB  %-15s %s\n", (double)m->bytes[i] / gib, memory_name(i),
                    memory_text(i));
     printf("  %9.3f GiB  total, %.1f%% of the %.2f GiB there are\n", total / gib,
            100 * total / have, have / gib);
@@ -280,6 +322,7 @@ enum status command_plan(int argc, char **argv)
 out:
     tokenizer_close(p.tokenizer);
     machine_close(&p.machine);
+    free(p.ranks_of_stage);
     config_release(&c);
     return st;
 }

@@ -103,19 +103,20 @@ enum status rehearsal_estimate(struct estimate *e, const struct config *c,
 {
     struct config step = *c;
     struct mesh at = *mesh;
-    struct schedule s = {.kind = SCHEDULE_one_ahead, .pp = at.degree[AXIS_pp], .chunks = 1};
-    size_t count = (size_t)s.pp * RESOURCE_COUNT;
+    struct pipeline_config pipeline;
+    TRY(config_pipeline(c, mesh, shape->L, &pipeline));
+    const struct schedule *s = &pipeline.schedule;
+    size_t count = (size_t)s->pp * RESOURCE_COUNT;
     struct clock *clocks = heap(count * sizeof *clocks);
     enum status st = STATUS_OK;
     step.validation.enable = false;
-    s.micros = trainer_rows(c, mesh) / (int)c->training.local_batch_size;
     for (size_t i = 0; i < count; i++)
         clocks[i].hardware = hardware_faster(hardware, (enum resource)(i % RESOURCE_COUNT));
-    for (int stage = 0; stage < s.pp; stage++) {
+    for (int stage = 0; stage < s->pp; stage++) {
         at.at[AXIS_pp] = stage;
         TRY_OUT(listen(&clocks[stage * RESOURCE_COUNT], &step, shape, &at));
     }
-    estimate_make(e, clocks, &s);
+    estimate_make(e, clocks, s);
 out:
     for (size_t i = 0; i < count; i++) clock_release(&clocks[i]);
     free(clocks);

@@ -189,3 +189,25 @@ TEST(plan_says_what_time_goes_to_in_words)
     text_release(&out), text_release(&err);
     free(config);
 }
+
+TEST(plan_gives_each_stage_of_a_pipeline_its_own_and_counts_the_bubble)
+{
+    char *config = empty_config();
+    const char *pp = "parallelism.pipeline_parallel_degree=4", *room = "device.memory_bytes=1e12";
+    struct json *few = plan_on(config, "8", pp, room, "training.global_batch_size=8");
+    struct json *many = plan_on(config, "8", pp, room, "training.global_batch_size=64");
+    struct json *alone = plan_on(config, "2", room, room, "training.global_batch_size=64");
+    const struct json *first = json_first(json_get(few, "ranks")), *last = first;
+    while (json_next(last)) last = json_next(last);
+    double one = json_number(json_get(json_get(first, "memory_bytes"), "activations"));
+    double end = json_number(json_get(json_get(last, "memory_bytes"), "activations"));
+    CHECK(json_count(json_get(few, "ranks")) == 8 && one != end);
+    double whole = json_number(json_get(alone, "step_seconds"));
+    double share = estimated(few, "bubble") / json_number(json_get(few, "step_seconds"));
+    double less = estimated(many, "bubble") / json_number(json_get(many, "step_seconds"));
+    /* Three of 4 + 3 turns, of 32 + 3; the last stage with the head has more to do than others. */
+    CHECK(share > 0.3 && share < 3.0 / 7 && less > 0.06 && less < 3.0 / 35);
+    CHECK(json_number(json_get(many, "step_seconds")) > whole / 4);
+    json_free(few), json_free(many), json_free(alone);
+    free(config);
+}
