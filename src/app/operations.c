@@ -164,6 +164,7 @@ static void attention_work(const struct op_call *c, struct op_work *w)
     size_t lse = queries * (size_t)a->H;
     enum dtype result = a->keys ? F32 : a->dtype;
     double pairs = a->T * (a->causal ? a->S - a->T / 2.0 : a->S);
+    if (a->seen > 0) pairs = (double)a->seen * a->T * a->S;
     w->flops = 4.0 * a->B * a->H * pairs * a->K * (forward ? 1 : 2.5);
     buffer(w, queries * a->q_stride, a->dtype, q);
     buffer(w, keys * a->kv_stride, a->dtype, kv);

@@ -23,6 +23,20 @@ TEST(products_count_two_flops_a_multiply_add_and_each_operand_once)
     CHECK(w.buffers[2].dtype == F32 && w.buffers[2].count == 35);
 }
 
+TEST(attention_to_a_part_of_the_keys_counts_what_it_sees_and_sums_in_f32)
+{
+    struct attention a = {
+        .B = 1, .T = 8, .S = 6, .H = 4, .G = 2, .K = 16, .q_stride = 128, .kv_stride = 64};
+    a.dtype = BF16, a.keys = MORE_KEYS, a.seen = 0.5f;
+    struct op_work w =
+        work_of((struct op_call){OP_attention_backward, .what.attention_backward = a});
+    CHECK(w.flops == 2.5 * 4 * 4 * (0.5 * 8 * 6) * 16);
+    CHECK(w.buffers[8].dtype == F32 && w.buffers[8].count == 8 * 64);
+    CHECK(w.buffers[9].dtype == F32 && w.buffers[9].count == 6 * 64);
+    w = work_of((struct op_call){OP_attention_forward, .what.attention_forward = a});
+    CHECK(w.buffers[5].dtype == F32 && w.buffers[5].count == 8 * 64);
+}
+
 TEST(causal_attention_counts_half_and_its_backward_two_and_a_half_times)
 {
     struct attention a = {.B = 2, .T = 8, .S = 8, .H = 4, .G = 2, .K = 16};
