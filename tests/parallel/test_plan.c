@@ -3,6 +3,7 @@
 #include "model/rig.h"
 #include "test.h"
 
+#include "ops/context.h"
 #include "parallel/plan.h"
 
 TEST(crossings_alone_leave_the_tensor_as_it_is)
@@ -58,6 +59,83 @@ TEST(crossings_of_a_cut_block_gather_rows_and_sum_them)
 {
     for (int size = 2; size <= 4; size++)
         for (int cut = 0; cut < 2; cut++) CHECK_STATUS(OK, ranks_run(size, crosses, &(bool){cut}));
+}
+
+/* Cut rows: the model is told which part is here, and attends by all ranks. */
+static enum status cuts_rows(const struct comm *group, void *context)
+{
+    struct tensor_plan p;
+    struct comm alone = {.size = 1};
+    (void)context;
+    tensor_plan_init(&p, &alone, true);
+    RANK_CHECK(!p.plan.contexts && !p.plan.attend && !p.plan.attend_backward);
+    tensor_plan_contexts(&p, &alone);
+    RANK_CHECK(!p.plan.contexts && !p.plan.attend && !p.plan.attend_backward);
+    tensor_plan_contexts(&p, group);
+    RANK_CHECK(p.plan.contexts == group->size && p.plan.context == group->rank);
+    RANK_CHECK(p.plan.attend && p.plan.attend_backward && p.plan.parts == 1);
+    return STATUS_OK;
+}
+
+TEST(a_plan_that_cuts_rows_says_so) { CHECK_STATUS(OK, ranks_run(3, cuts_rows, NULL)); }
+
+struct long_row {
+    struct model_shape shape;
+    bool causal;
+};
+
+/* The loss of whole rows, a token at a time, by a model that has but a part of each. */
+static enum status evaluates(const struct comm *group, void *context)
+{
+    enum { ROWS = 2, HERE = 6 };
+    const struct long_row *l = context;
+    int T = HERE * group->size;
+    struct context cut = {group->size, group->rank, l->causal};
+    struct token_run runs[MOST_RUNS];
+    int num_runs = context_runs(&cut, HERE, runs);
+    struct rig whole, r;
+    struct tensor_plan p;
+    rig_open(&whole, &l->shape, F32, ROWS, T);
+    rig_open(&r, &l->shape, F32, ROWS, T);
+    whole.b.causal = r.b.causal = l->causal, r.b.T = HERE;
+    tensor_plan_init(&p, &(struct comm){.size = 1}, true);
+    tensor_plan_contexts(&p, group);
+    r.m.plan = &p.plan;
+    memcpy(r.weights, whole.weights, r.m.layout.elements * sizeof *r.weights);
+    rig_cast(&r);
+    int32_t ids[ROWS * HERE], labels[ROWS * HERE];
+    for (int b = 0; b < ROWS; b++)
+        for (int i = 0; i < num_runs; i++)
+            for (int k = 0; k < runs[i].count; k++) {
+                int to = b * HERE + runs[i].at + k, from = b * T + runs[i].first + k;
+                ids[to] = whole.b.ids_BT[from], labels[to] = whole.b.labels_BT[from];
+            }
+    r.b.ids_BT = ids, r.b.labels_BT = labels;
+    TRY(arena_init(&whole.step, 1 << 20));
+    TRY(arena_init(&r.step, 1 << 20));
+    TRY(model_evaluate(&whole.m, &whole.b, &whole.step));
+    TRY(model_evaluate(&r.m, &r.b, &r.step));
+    for (int b = 0; b < ROWS; b++)
+        for (int i = 0; i < num_runs; i++)
+            for (int k = 0; k < runs[i].count; k++)
+                RANK_CHECK(fabsf(r.b.loss_BT[b * HERE + runs[i].at + k] -
+                                 whole.b.loss_BT[b * T + runs[i].first + k]) < 1e-4f);
+    r.b.T = HERE - 1; /* a zigzag has halves; and rows end where the rotary tables do */
+    enum status odd = model_evaluate(&r.m, &r.b, &r.step);
+    RANK_CHECK(!l->causal || odd == STATUS_SHAPE);
+    r.b.T = HERE + 2;
+    RANK_CHECK(model_evaluate(&r.m, &r.b, &r.step) == STATUS_SHAPE);
+    rig_close(&whole), rig_close(&r);
+    return STATUS_OK;
+}
+
+TEST(a_model_that_has_a_part_of_each_row_has_its_losses)
+{
+    for (int ranks = 2; ranks <= 3; ranks++)
+        for (int causal = 0; causal < 2; causal++) {
+            struct long_row l = {rig_shape(), causal};
+            CHECK_STATUS(OK, ranks_run(ranks, evaluates, &l));
+        }
 }
 
 /* The weights of one part of the model, in the layout of a model of that size. */

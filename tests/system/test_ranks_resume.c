@@ -22,6 +22,7 @@ struct layout_of_ranks {
 #define TP(n)     "parallelism.tensor_parallel_degree=" #n
 #define PP(n)     "parallelism.pipeline_parallel_degree=" #n
 #define CHUNKS    "parallelism.pipeline_parallel_schedule=Interleaved1F1B"
+#define CP(n)     "parallelism.context_parallel_degree=" #n
 #define ASYNC     "checkpoint.async_mode=async"
 
 static const struct layout_of_ranks layouts[] = {
@@ -36,6 +37,8 @@ static const struct layout_of_ranks layouts[] = {
     {"PP 2", 2, {PP(2), ASYNC}},
     {"PP 2, chunks, x FSDP 2", 4, {PP(2), SHARD(2), CHUNKS}},
     {"PP 2 x FSDP 2 x TP 2", 8, {PP(2), SHARD(2), TP(2), ASYNC}},
+    {"CP 2", 2, {CP(2), ASYNC}},
+    {"FSDP 2 x CP 2", 4, {SHARD(2), CP(2)}},
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -126,9 +129,10 @@ static double furthest(const char *a, const char *b)
 
 TEST(a_run_of_many_ranks_goes_on_over_the_same_and_over_others)
 {
-    static const int pairs[][2] = {{0, 1}, {1, 0}, {1, 4}, {4, 3}, {3, 2},  {2, 6},
-                                   {6, 5}, {5, 7}, {7, 0}, {0, 6}, {4, 1},  {7, 2},
-                                   {3, 5}, {8, 0}, {3, 8}, {5, 9}, {9, 10}, {10, 2}};
+    static const int pairs[][2] = {{0, 1},  {1, 0},  {1, 4},   {4, 3}, {3, 2},  {2, 6},
+                                   {6, 5},  {5, 7},  {7, 0},   {0, 6}, {4, 1},  {7, 2},
+                                   {3, 5},  {8, 0},  {3, 8},   {5, 9}, {9, 10}, {10, 2},
+                                   {11, 0}, {1, 11}, {11, 12}, {12, 5}};
     const char *corpus = test_path(test_folder(), "corpus.txt");
     runs_write_corpus(corpus, 60000);
     const char *straight = train_straight(corpus);
