@@ -21,49 +21,6 @@ struct layout_run {
     pthread_mutex_t lock;
 };
 
-struct rank_run {
-    struct config config;
-    struct machine machine;
-    struct tokenizer *tokenizer;
-    struct source_config source;
-    struct data_config data;
-    struct loader *loader;
-    struct trainer trainer;
-};
-
-static enum status open_rank(struct rank_run *r, const struct comm *world,
-                             const struct layout_run *l)
-{
-    struct model_shape shape;
-    TRY(config_load(&r->config, NULL, l->settings, l->num_settings));
-    TRY(config_check(&r->config, world->size));
-    r->machine = (struct machine){.ops = &ops_cpu_reference};
-    struct mesh *mesh = &r->machine.mesh;
-    TRY(mesh_resolve(mesh, &r->config.parallelism, world->rank, world->size));
-    TRY(groups_open(&r->machine.groups, mesh, world));
-    TRY(cpu_queue_open(&r->machine.on, 1, 0));
-    TRY(tokenizer_open(&r->tokenizer, "bytes", &r->config.tokenizer));
-    TRY(model_shape_resolve(&shape, &r->config.model, tokenizer_vocab_size(r->tokenizer)));
-    r->data = run_data_config(&r->config, &r->source);
-    struct loader_options o = run_loader_options(&r->config, mesh, &r->data, r->tokenizer, shape.V);
-    if (r->machine.groups.of[GROUP_peers].rank == 0) TRY(loader_open(&r->loader, &o));
-    TRY(trainer_open(&r->trainer, &r->config, &shape, &r->machine));
-    struct trainer *t = &r->trainer;
-    params_start(&t->whole, &t->pieces, &t->shape, 1, t->weights);
-    TRY(trainer_sync(t));
-    return STATUS_OK;
-}
-
-static void close_rank(struct rank_run *r)
-{
-    trainer_close(&r->trainer);
-    loader_close(r->loader);
-    tokenizer_close(r->tokenizer);
-    cpu_queue_close(r->machine.on);
-    groups_close(&r->machine.groups);
-    config_release(&r->config);
-}
-
 /* This rank's weights to their places in the whole model's; some are several ranks'. */
 static void put_weights(const struct trainer *t, struct layout_run *l)
 {
@@ -77,7 +34,7 @@ static void put_weights(const struct trainer *t, struct layout_run *l)
     pthread_mutex_unlock(&l->lock);
 }
 
-static enum status validate_rank(struct rank_run *r, struct layout_run *l)
+static enum status validate_rank(struct training *r, struct layout_run *l)
 {
     const struct trainer *t = &r->trainer;
     struct loader_options o =
@@ -96,8 +53,8 @@ static enum status validate_rank(struct rank_run *r, struct layout_run *l)
 static enum status train_rank(const struct comm *world, void *context)
 {
     struct layout_run *l = context;
-    struct rank_run r = {0};
-    TRY(open_rank(&r, world, l));
+    struct training r;
+    TRY(training_open_rank(&r, world, l->settings, l->num_settings));
     for (int step = 0; step < STEPS; step++) {
         struct step_result s;
         TRY(trainer_step(&r.trainer, r.loader, &s));
@@ -107,7 +64,7 @@ static enum status train_rank(const struct comm *world, void *context)
     if (r.config.validation.enable) TRY(validate_rank(&r, l));
     /* Replicas hold the same weights: one of them says what they are. */
     if (r.machine.groups.of[GROUP_replicate].rank == 0) put_weights(&r.trainer, l);
-    close_rank(&r);
+    training_close(&r);
     return STATUS_OK;
 }
 
@@ -296,6 +253,8 @@ TEST(contexts_of_ranks_train_and_validate_the_same_model)
         {"CP 2", 2, {CP(2)}},
         {"CP 4", 4, {CP(4)}},
         {"CP 2 x TP 2", 4, {CP(2), TP(2)}},
+        {"PP 2", 2, {PP(2)}},
+        {"PP 2 x CP 2", 4, {PP(2), CP(2)}},
     };
     char path[256];
     snprintf(path, sizeof path, "training.dataset_path=%s/corpus.jsonl", test_folder());

@@ -6,6 +6,29 @@
 #include "system/runs.h"
 #include "train/run.h"
 
+enum status training_open_rank(struct training *t, const struct comm *world,
+                               const char *const *settings, int num_settings)
+{
+    struct model_shape shape;
+    struct trainer *trainer = &t->trainer;
+    struct mesh *mesh = &t->machine.mesh;
+    *t = (struct training){.machine = {.ops = &ops_cpu_reference}};
+    TRY(config_load(&t->config, NULL, settings, num_settings));
+    TRY(config_check(&t->config, world->size));
+    TRY(mesh_resolve(mesh, &t->config.parallelism, world->rank, world->size));
+    TRY(groups_open(&t->machine.groups, mesh, world));
+    TRY(cpu_queue_open(&t->machine.on, 1, 0));
+    TRY(tokenizer_open(&t->tokenizer, "bytes", &t->config.tokenizer));
+    TRY(model_shape_resolve(&shape, &t->config.model, tokenizer_vocab_size(t->tokenizer)));
+    t->data = run_data_config(&t->config, &t->source);
+    struct loader_options o = run_loader_options(&t->config, mesh, &t->data, t->tokenizer, shape.V);
+    if (t->machine.groups.of[GROUP_peers].rank == 0) TRY(loader_open(&t->loader, &o));
+    TRY(trainer_open(trainer, &t->config, &shape, &t->machine));
+    params_start(&trainer->whole, &trainer->pieces, &trainer->shape, 1, trainer->weights);
+    TRY(trainer_sync(trainer));
+    return STATUS_OK;
+}
+
 void training_open(struct training *t, const char *const *settings)
 {
     static const char *const tiny[] = {
@@ -25,25 +48,8 @@ void training_open(struct training *t, const char *const *settings)
     snprintf(path, sizeof path, "training.dataset_path=%s/corpus.txt", test_folder());
     runs_write_corpus(strchr(path, '=') + 1, 60000);
     all[n++] = path;
-    *t = (struct training){0};
-    CHECK_STATUS(OK, config_load(&t->config, NULL, all, n));
-    CHECK_STATUS(OK, config_check(&t->config, 1));
     struct comm self = comm_self();
-    t->machine = (struct machine){.ops = &ops_cpu_reference, .mesh = mesh_alone()};
-    CHECK_STATUS(OK, groups_open(&t->machine.groups, &t->machine.mesh, &self));
-    CHECK_STATUS(OK, cpu_queue_open(&t->machine.on, 1, 0));
-    CHECK_STATUS(OK, tokenizer_open(&t->tokenizer, "bytes", &t->config.tokenizer));
-    struct model_shape shape;
-    CHECK_STATUS(OK,
-                 model_shape_resolve(&shape, &t->config.model, tokenizer_vocab_size(t->tokenizer)));
-    t->data = run_data_config(&t->config, &t->source);
-    struct loader_options o =
-        run_loader_options(&t->config, &t->machine.mesh, &t->data, t->tokenizer, shape.V);
-    CHECK_STATUS(OK, loader_open(&t->loader, &o));
-    CHECK_STATUS(OK, trainer_open(&t->trainer, &t->config, &shape, &t->machine));
-    struct model *m = &t->trainer.model;
-    params_start(&m->layout, &t->trainer.pieces, &m->shape, 1, t->trainer.weights);
-    CHECK_STATUS(OK, trainer_sync(&t->trainer));
+    CHECK_STATUS(OK, training_open_rank(t, &self, all, n));
 }
 
 void training_close(struct training *t)

@@ -1,4 +1,4 @@
-/* training.h -- a tiny trainer over the reference kernels, for the tests of this room. */
+/* training.h -- a tiny trainer over the reference kernels, for tests. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,7 +18,10 @@ struct training {
     struct trainer trainer;
 };
 
-/* Two blocks of width 16 in f32 over a small corpus; settings end with NULL. */
+/* What the settings say, on one of the ranks that are there; weights are at their start. */
+enum status training_open_rank(struct training *t, const struct comm *world,
+                               const char *const *settings, int num_settings);
+/* Two blocks of width 16 in f32 over a small corpus, on one rank; settings end with NULL. */
 void training_open(struct training *t, const char *const *settings);
 void training_close(struct training *t);
 #define TRAINING_OPEN(t, ...) training_open(t, (const char *const[]){__VA_ARGS__, NULL})
