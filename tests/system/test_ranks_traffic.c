@@ -1,0 +1,255 @@
+/* test_ranks_traffic.c -- bytes that a rank receives in a step: what formulas say, and what `plan`
+ * counts without any other rank. */
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks.h"
+#include "train/training.h"
+
+#include "system/runs.h"
+
+enum { SETTINGS = 40, L = 3, D = 16, T = 16, ROWS = 8, P = 8 };
+
+struct layout_of_ranks {
+    const char *name;
+    int ranks;
+    const char *settings[6];
+    enum group group;
+    /* Of that kind over that group, in elements of 4 bytes; 0: only plan is asked. */
+    struct formula {
+        enum transfer_kind kind;
+        size_t (*elements)(const struct training *t);
+    } formulas[3];
+};
+
+/* --- formulas: n ranks of the group, w elements of all units, b of a block's ---------------- */
+
+static size_t size_of_group(const struct training *t, enum group g)
+{
+    return (size_t)t->machine.groups.of[g].size;
+}
+static size_t of_all(const struct training *t) { return t->trainer.model.layout.elements; }
+static size_t of_block(const struct training *t)
+{
+    return t->trainer.model.layout.units[1].elements;
+}
+static size_t micros_of(const struct training *t) { return ROWS / size_of_group(t, GROUP_data); }
+static size_t from_others(const struct training *t, size_t elements)
+{
+    size_t n = size_of_group(t, GROUP_shard);
+    return elements / n * (n - 1);
+}
+
+/* Forward and backward, but the last two blocks lie there still when backward comes to them, and
+ * the first two when the next micro-batch does; the embedding is gathered for forward alone. */
+static size_t gathered_anew(const struct training *t)
+{
+    size_t m = micros_of(t), ends = of_all(t) - L * of_block(t);
+    return from_others(t, m * ends + (L + L - 2 + (m - 1) * 2 * (L - 2)) * of_block(t));
+}
+static size_t gathered_once(const struct training *t) { return from_others(t, of_all(t)); }
+static size_t reduced_each_time(const struct training *t)
+{
+    return from_others(t, micros_of(t) * of_all(t));
+}
+/* A rank sums 1/n of what n ranks have, and gets the other sums. */
+static size_t copies_summed(const struct training *t)
+{
+    size_t n = size_of_group(t, GROUP_replicate);
+    return 2 * (of_all(t) / n) * (n - 1);
+}
+
+/* A gather and a sum of [T, D] into and out of each half of a block, in both directions; and of the
+ * embedding and the head together. */
+static size_t crossed(const struct training *t, size_t times)
+{
+    size_t n = size_of_group(t, GROUP_tp);
+    return micros_of(t) * times * (size_t)(T * D) / n * (n - 1);
+}
+static size_t crossed_by_sums(const struct training *t) { return crossed(t, 4 * L + 2); }
+/* And four numbers of each token that every part of the vocabulary has. */
+static size_t crossed_by_gathers(const struct training *t)
+{
+    return crossed(t, 4 * L + 2) + micros_of(t) * T * 4 * (size_of_group(t, GROUP_tp) - 1);
+}
+static size_t norms_summed(const struct training *t)
+{
+    size_t n = size_of_group(t, GROUP_tp);
+    return 2 * ((2 * L + 1) * D / n) * (n - 1);
+}
+
+/* Keys and values go round forward; they and their gradients do so backward. */
+static size_t passed_round(const struct training *t)
+{
+    size_t n = size_of_group(t, GROUP_cp);
+    return micros_of(t) * L * (n - 1) * (2 + 4) * (T / n) * P;
+}
+/* A stream from each neighbour. */
+static size_t passed_on(const struct training *t)
+{
+    const struct comm *pp = &t->machine.groups.of[GROUP_pp];
+    size_t neighbours = pp->rank > 0 && pp->rank < pp->size - 1 ? 2 : 1;
+    return micros_of(t) * neighbours * T * D;
+}
+
+#define NO_REDO   "activation_checkpoint.mode=none"
+#define SHARD(n)  "parallelism.data_parallel_shard_degree=" #n
+#define COPIES(n) "parallelism.data_parallel_replicate_degree=" #n
+#define TP(n)     "parallelism.tensor_parallel_degree=" #n
+#define CP(n)     "parallelism.context_parallel_degree=" #n
+#define PP(n)     "parallelism.pipeline_parallel_degree=" #n
+#define NEVER     "parallelism.fsdp_reshard_after_forward=never"
+#define CHUNKS    "parallelism.pipeline_parallel_schedule=Interleaved1F1B"
+#define ZERO1     "parallelism.fsdp_shard_gradients=false"
+#define GATHER    TRANSFER_all_gather
+#define REDUCE    TRANSFER_reduce_scatter
+#define SUM       TRANSFER_all_reduce
+#define RECEIVE   TRANSFER_receive
+
+static const struct layout_of_ranks layouts[] = {
+    {"FSDP 2", 2, {SHARD(2)}, GROUP_shard, {{GATHER, gathered_anew}, {REDUCE, reduced_each_time}}},
+    {"FSDP 4", 4, {SHARD(4)}, GROUP_shard, {{GATHER, gathered_anew}, {REDUCE, reduced_each_time}}},
+    {"ZeRO-2 2",
+     2,
+     {SHARD(2), NEVER},
+     GROUP_shard,
+     {{GATHER, gathered_once}, {REDUCE, reduced_each_time}}},
+    {"ZeRO-1 2",
+     2,
+     {SHARD(2), ZERO1},
+     GROUP_shard,
+     {{GATHER, gathered_once}, {REDUCE, gathered_once}}},
+    {"DDP 2", 2, {COPIES(2), SHARD(1)}, GROUP_replicate, {{SUM, copies_summed}}},
+    {"DDP 4", 4, {COPIES(4), SHARD(1)}, GROUP_replicate, {{SUM, copies_summed}}},
+    {"TP 2",
+     2,
+     {TP(2), NO_REDO},
+     GROUP_tp,
+     {{GATHER, crossed_by_gathers}, {REDUCE, crossed_by_sums}, {SUM, norms_summed}}},
+    {"CP 2", 2, {CP(2), NO_REDO}, GROUP_cp, {{RECEIVE, passed_round}}},
+    {"CP 4", 4, {CP(4), NO_REDO}, GROUP_cp, {{RECEIVE, passed_round}}},
+    {"PP 2", 2, {PP(2)}, GROUP_pp, {{RECEIVE, passed_on}}},
+    {"PP 4", 4, {PP(4)}, GROUP_pp, {{RECEIVE, passed_on}}},
+    {.name = "HSDP 2 x 2 x TP 2", .ranks = 8, .settings = {COPIES(2), SHARD(2), TP(2)}},
+    {.name = "TP 4, heads of keys twice", .ranks = 4, .settings = {TP(4)}},
+    {.name = "CP 2 x TP 2 x FSDP 2", .ranks = 8, .settings = {CP(2), TP(2), SHARD(2)}},
+    {.name = "PP 2, chunks, x FSDP 2", .ranks = 4, .settings = {PP(2), SHARD(2), CHUNKS}},
+    {.name = "PP 2 x CP 2 x TP 2", .ranks = 8, .settings = {PP(2), CP(2), TP(2)}},
+    {.name = "PP 2 x DDP 2, tied",
+     .ranks = 4,
+     .settings = {PP(2), COPIES(2), SHARD(1), "model.tie_embeddings=true"}},
+};
+
+static const enum group counted[] = {GROUP_shard, GROUP_replicate, GROUP_tp, GROUP_cp, GROUP_pp};
+enum { COUNTED = sizeof counted / sizeof *counted };
+
+struct traffic {
+    struct comm_counts of[COUNTED];
+};
+
+static void look(const struct groups *g, struct traffic *t)
+{
+    for (int i = 0; i < COUNTED; i++) t->of[i] = *g->of[counted[i]].counts;
+}
+
+static void add(const struct comm *part, struct comm_counts *of)
+{
+    for (enum transfer_kind k = 0; k < TRANSFER_COUNT && part->counts; k++)
+        of->calls[k] += part->counts->calls[k], of->bytes[k] += part->counts->bytes[k];
+}
+
+/* Parts of a group have counts of their own; in a plan they are the group's. */
+static void look_at(const struct training *t, struct traffic *to)
+{
+    look(&t->machine.groups, to);
+    for (int i = 0; i < COUNTED; i++) {
+        if (counted[i] == GROUP_tp) add(&t->trainer.same_heads, &to->of[i]);
+        if (counted[i] == GROUP_pp) add(&t->trainer.ends, &to->of[i]);
+    }
+}
+
+/* The same without any other rank. */
+static enum status plan(const struct training *t, struct traffic *planned)
+{
+    struct machine m = {.ops = t->machine.ops, .mesh = t->machine.mesh};
+    struct memory_plan memory;
+    TRY(cpu_queue_open(&m.on, 1, 0));
+    groups_plan(&m.groups, &m.mesh);
+    TRY(trainer_plan(&t->config, &t->trainer.shape, &m, &memory));
+    look(&m.groups, planned);
+    cpu_queue_close(m.on);
+    return STATUS_OK;
+}
+
+struct question {
+    const struct layout_of_ranks *layout;
+    const char *settings[SETTINGS];
+    int num_settings;
+    uint64_t bytes; /* of all kinds, on the last rank */
+};
+
+static enum status count(const struct comm *world, void *context)
+{
+    struct question *q = context;
+    const struct layout_of_ranks *l = q->layout;
+    struct training t;
+    struct step_result s;
+    struct traffic before, after, planned;
+    TRY(training_open_rank(&t, world, q->settings, q->num_settings));
+    for (int step = 0; step < 2; step++) { /* all steps are alike */
+        look_at(&t, &before);
+        TRY(trainer_step(&t.trainer, t.loader, &s));
+    }
+    look_at(&t, &after);
+    TRY(plan(&t, &planned));
+    uint64_t all = 0;
+    for (int i = 0; i < COUNTED; i++)
+        for (enum transfer_kind k = 0; k < TRANSFER_COUNT; k++) {
+            uint64_t bytes = after.of[i].bytes[k] - before.of[i].bytes[k];
+            uint64_t calls = after.of[i].calls[k] - before.of[i].calls[k];
+            if (bytes != planned.of[i].bytes[k] || (bytes && calls != planned.of[i].calls[k]))
+                FAIL(DATA, "rank %d, %s over %s: %llu bytes, planned %llu", world->rank,
+                     transfer_name(k), group_name(counted[i]), (unsigned long long)bytes,
+                     (unsigned long long)planned.of[i].bytes[k]);
+            if (counted[i] != l->group) continue;
+            for (int f = 0; f < 3; f++)
+                if (l->formulas[f].elements && l->formulas[f].kind == k &&
+                    bytes != 4 * l->formulas[f].elements(&t))
+                    FAIL(DATA, "rank %d, %s over %s: %llu bytes, by the formula %zu", world->rank,
+                         transfer_name(k), group_name(counted[i]), (unsigned long long)bytes,
+                         4 * l->formulas[f].elements(&t));
+            all += bytes;
+        }
+    if (world->rank == world->size - 1) q->bytes = all;
+    training_close(&t);
+    return STATUS_OK;
+}
+
+TEST(what_ranks_receive_in_a_step_is_what_plan_and_formulas_say)
+{
+    static const char *const tiny[] = {"model.dim=16",
+                                       "model.n_layers=3",
+                                       "model.n_heads=4",
+                                       "model.n_kv_heads=2",
+                                       "model.ffn_hidden=24",
+                                       "model.vocab_size=264",
+                                       "training.local_batch_size=1",
+                                       "training.seq_len=16",
+                                       "training.global_batch_size=8",
+                                       "data.tokenizer=bytes",
+                                       "data.streams=8",
+                                       "data.prefetch=0",
+                                       "training.mixed_precision_param=float32"};
+    char data[256];
+    snprintf(data, sizeof data, "training.dataset_path=%s/corpus.txt", test_folder());
+    runs_write_corpus(strchr(data, '=') + 1, 60000);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        struct question q = {.layout = &layouts[i], .settings = {data}, .num_settings = 1};
+        for (size_t k = 0; k < sizeof tiny / sizeof *tiny; k++)
+            q.settings[q.num_settings++] = tiny[k];
+        for (int k = 0; k < 6 && layouts[i].settings[k]; k++)
+            q.settings[q.num_settings++] = layouts[i].settings[k];
+        CHECK_STATUS(OK, ranks_run(layouts[i].ranks, count, &q));
+        if (layouts[i].formulas[0].elements)
+            print_message("%-12s %s: %llu bytes a step\n", layouts[i].name,
+                          group_name(layouts[i].group), (unsigned long long)q.bytes);
+    }
+}
