@@ -65,7 +65,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs install clean
-.PHONY: test-slurm help FORCE
+.PHONY: test-mpich test-slurm help FORCE
 
 all: $(B)/llamero ## build the program, build/llamero
 
@@ -123,6 +123,11 @@ $(B)/list: FORCE
 test: $(B)/llamero $(B)/tests/run $(COUNTER) ## run the tests; T=word: those of that name
 	@OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero LLAMERO_PRELOAD=$(COUNTER) \
 	LLAMERO_MPIRUN=$(MPICC:mpicc%=mpirun%) $(B)/tests/run $(T)
+
+# Against another library, and nothing else is another: only what a launcher starts is tested.
+test-mpich: ## run the tests of launched ranks with MPICH (mpicc.mpich); T=word
+	@for t in $(or $(T),test_launched test_mpi test_watch); do \
+	    $(MAKE) test T=$$t B=$(B)/mpich OPT='-O1 -g' MPICC=mpicc.mpich || exit 1; done
 
 test-slurm: $(B)/llamero ## train under a Slurm cluster of namespaces (root): minutes
 	@LLAMERO=$(B)/llamero tests/slurm/run

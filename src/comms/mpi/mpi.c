@@ -10,6 +10,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #ifdef OPEN_MPI
 const char mpi_library[] = "Open MPI";
@@ -506,9 +510,22 @@ void mpi_close(struct comm *world, enum status how)
     *world = (struct comm){0};
 }
 
+/* A launcher may drop what it has not read yet of the ranks it ends. */
+static void wait_till_read(int fd)
+{
+    enum { MOST_MS = 1000 };
+    const struct timespec ms = {.tv_nsec = 1000000};
+    struct stat s;
+    int unread = 0;
+    if (fstat(fd, &s) || !S_ISFIFO(s.st_mode)) return;
+    for (int n = 0; n < MOST_MS && !ioctl(fd, FIONREAD, &unread) && unread; n++)
+        nanosleep(&ms, NULL);
+}
+
 void mpi_abort(int exit_code)
 {
     int is_open = 0, is_closed = 0;
+    wait_till_read(STDERR_FILENO);
     MPI_Initialized(&is_open);
     MPI_Finalized(&is_closed);
     if (is_open && !is_closed) MPI_Abort(MPI_COMM_WORLD, exit_code);
