@@ -334,6 +334,8 @@ TEST(every_layout_of_ranks_has_the_losses_of_one_rank_in_bf16)
         {"HSDP 2 x 2 x TP 2", 8, {COPIES(2), SHARD(2), TP(2)}},
         {"CP 2", 2, {CP(2)}},
         {"FSDP 2 x CP 2 x TP 2", 8, {SHARD(2), CP(2), TP(2)}},
+        {"PP 2 x FSDP 2", 4, {PP(2), SHARD(2)}},
+        {"PP 2 x CP 2 x TP 2", 8, {PP(2), CP(2), TP(2)}},
     };
     static const char half[] = "training.mixed_precision_param=bfloat16";
     char path[256];
