@@ -17,6 +17,7 @@ static void evaluate(struct training *t, int B, int64_t batches, struct evaluati
     CHECK_STATUS(OK, arena_init(&t->machine.on->scratch, 1 << 20));
     evaluator_take(&evaluator, B, 16, &run);
     CHECK_STATUS(OK, evaluator_run(&evaluator, loader, batches, &step, e));
+    evaluator_release(&evaluator);
     loader_close(loader);
     arena_release(&run), arena_release(&step);
     arena_release(&t->machine.on->scratch);
