@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/comm.h"
 
+#include "base/clock.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -70,11 +72,13 @@ static size_t bytes_received(const struct comm *c, const struct transfer *t)
 enum status comm_start(const struct comm *c, struct transfer *t)
 {
     t->comm = c, t->under_way = NULL;
+    t->began_s = t->over_s = 0;
     if (c->counts) {
         size_t bytes = bytes_received(c, t);
         c->counts->calls[t->kind]++;
         c->counts->bytes[t->kind] += bytes;
         struct comm_watch *watch = c->counts->watch;
+        if (watch) t->began_s = clock_monotonic_s();
         if (watch) watch->start(watch, c, t, bytes);
     }
     if (c->transport) TRY(c->transport->start(c, t));
@@ -84,8 +88,8 @@ enum status comm_start(const struct comm *c, struct transfer *t)
 enum status comm_wait(struct transfer *t)
 {
     const struct comm_counts *counts = t->comm->counts;
-    if (counts && counts->watch) counts->watch->wait(counts->watch, t);
     if (t->comm->transport) TRY(t->comm->transport->wait(t));
+    if (counts && counts->watch) counts->watch->wait(counts->watch, t);
     return STATUS_OK;
 }
 

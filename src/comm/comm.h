@@ -51,6 +51,9 @@ struct transfer {
     /* The transport's while the transfer is under way. */
     const struct comm *comm;
     void *under_way;
+    /* By clock_monotonic_s, where the group is watched: when it was started, and when it was over,
+     * which may be long before it was waited for; 0: the transport does not say. */
+    double began_s, over_s;
 };
 
 /* Elements of each rank's part that are summed at once, so that working memory is bounded. */
@@ -60,8 +63,8 @@ size_t transfer_work_bytes(enum transfer_kind kind, enum dtype dtype, size_t cou
 /* An all_reduce sums share r of x on rank r: where that begins, and its elements. */
 size_t transfer_share(size_t count, int size, int rank, size_t *begin);
 
-/* Who wants to know of every transfer as it starts and is waited for; `bytes` are those this rank
- * receives from others. */
+/* Who wants to know of every transfer as it starts and when it has been waited for; `bytes` are
+ * those this rank receives from others. */
 struct comm_watch {
     void (*start)(struct comm_watch *w, const struct comm *c, const struct transfer *t,
                   size_t bytes);

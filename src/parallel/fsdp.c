@@ -129,7 +129,9 @@ static enum status gathered(struct fsdp *f, int unit)
     struct unit_state *u = &f->state->units[unit];
     if (!u->gathering) return STATUS_OK;
     u->gathering = false;
+    double begin = trace_begin(f->on->trace);
     TRY(comm_wait(&u->gather));
+    trace_end(f->on->trace, "wait for weights", begin);
     return STATUS_OK;
 }
 
@@ -201,7 +203,9 @@ static enum status reduced(struct fsdp *f, int unit)
     struct unit_state *u = &f->state->units[unit];
     if (!u->reducing) return STATUS_OK;
     u->reducing = false;
+    double begin = trace_begin(f->on->trace);
     TRY(comm_wait(&u->reduce));
+    trace_end(f->on->trace, "wait for a sum", begin);
     const float *sum = u->reduce.own;
     float *to = element(f->gradients, offset_of(f, unit), F32);
     size_t n = is_dry(f) ? 0 : part_of(f, unit);

@@ -5,33 +5,89 @@
 #include "base/json.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-void trace_add(struct trace *t, const char *name, double begin_s)
+static void add(struct trace *t, struct trace_span span)
 {
     if (t->count == t->capacity) {
         t->capacity = 2 * t->capacity + 256;
         t->spans = heap_grow(t->spans, t->capacity, sizeof *t->spans);
     }
-    t->spans[t->count++] = (struct trace_span){name, begin_s, clock_monotonic_s()};
+    t->spans[t->count++] = span;
+}
+
+void trace_add(struct trace *t, const char *name, double begin_s)
+{
+    add(t, (struct trace_span){name, NULL, begin_s, clock_monotonic_s()});
+}
+
+void trace_add_beside(struct trace *t, const char *track, const char *name, double begin_s,
+                      double end_s)
+{
+    add(t, (struct trace_span){name, track, begin_s, end_s});
+}
+
+/* Lines of the file: 0 is the computing thread's, each other one shows spans of one track, of which
+ * none begins before the last has ended. */
+enum { MOST_LINES = 64 };
+struct lines {
+    const char *track[MOST_LINES];
+    double end_s[MOST_LINES];
+    int count;
+};
+
+static int line_of(struct lines *l, const struct trace_span *s)
+{
+    int line = 1;
+    if (!s->track) return 0;
+    while (line < l->count &&
+           (strcmp(l->track[line], s->track) != 0 || l->end_s[line] > s->begin_s))
+        line++;
+    if (line == MOST_LINES) line--;
+    if (line == l->count) l->track[l->count++] = s->track;
+    l->end_s[line] = s->end_s;
+    return line;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct trace_span *x = *(const struct trace_span *const *)a;
+    const struct trace_span *y = *(const struct trace_span *const *)b;
+    if (x->begin_s < y->begin_s || x->begin_s > y->begin_s) return x->begin_s < y->begin_s ? -1 : 1;
+    return x->end_s > y->end_s ? -1 : x->end_s < y->end_s; /* the one around it first */
+}
+
+static void write_span(const struct trace_span *s, double zero, int line, struct text *out)
+{
+    text_adds(out, "{\"name\": ");
+    json_quote(out, s->name);
+    text_addf(out, ", \"ph\": \"X\", \"pid\": 0, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f}", line,
+              (s->begin_s - zero) * 1e6, (s->end_s - s->begin_s) * 1e6);
 }
 
 enum status trace_write(const struct trace *t, const char *path)
 {
     struct text out = {0};
-    double zero = t->count ? t->spans[0].begin_s : 0;
-    for (size_t i = 0; i < t->count; i++)
-        if (t->spans[i].begin_s < zero) zero = t->spans[i].begin_s;
+    struct lines lines = {.count = 1};
+    const struct trace_span **order = heap((t->count + 1) * sizeof *order);
+    for (size_t i = 0; i < t->count; i++) order[i] = &t->spans[i];
+    qsort(order, t->count, sizeof *order, by_begin);
     text_adds(&out, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [");
     for (size_t i = 0; i < t->count; i++) {
-        const struct trace_span *s = &t->spans[i];
-        text_adds(&out, i ? ",\n{\"name\": " : "\n{\"name\": ");
-        json_quote(&out, s->name);
-        text_addf(&out, ", \"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"ts\": %.3f, \"dur\": %.3f}",
-                  (s->begin_s - zero) * 1e6, (s->end_s - s->begin_s) * 1e6);
+        text_adds(&out, i ? ",\n" : "\n");
+        write_span(order[i], order[0]->begin_s, line_of(&lines, order[i]), &out);
+    }
+    for (int line = 1; line < lines.count; line++) {
+        text_addf(&out, ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 0, \"tid\": %d, ",
+                  line);
+        text_adds(&out, "\"args\": {\"name\": ");
+        json_quote(&out, lines.track[line]);
+        text_adds(&out, "}}");
     }
     text_adds(&out, "\n]}\n");
     enum status st = file_write(path, out.data, out.len);
     text_release(&out);
+    free(order);
     return st;
 }
 

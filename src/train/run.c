@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "metrics/metrics.h"
+#include "parallel/traced.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -453,8 +454,11 @@ static enum status step(struct run *r, struct step_result *s)
     bool traced =
         c->profiling.enable_profiling && (t->steps_done + 1) % c->profiling.profile_freq == 0;
     if (!traced) return trainer_step(t, r->loader, s);
+    struct traced transfers;
     t->machine.on->trace = &trace;
+    traced_begin(&transfers, &t->machine.groups, &trace);
     st = trainer_step(t, r->loader, s);
+    traced_end(&transfers);
     t->machine.on->trace = NULL;
     if (st) goto out;
     text_addf(&folder, "%s/%s/iteration_%lld", c->job.dump_folder, c->profiling.save_traces_folder,

@@ -165,3 +165,48 @@ TEST(what_eval_and_generate_do_not_find_is_told_once_by_all_ranks)
         text_release(&err);
     }
 }
+
+/* Microseconds that one span of either kind is beside the other. */
+static double beside(const struct json *a, const struct json *b)
+{
+    double a_begin = json_number(json_get(a, "ts")), b_begin = json_number(json_get(b, "ts"));
+    double a_end = a_begin + json_number(json_get(a, "dur"));
+    double b_end = b_begin + json_number(json_get(b, "dur"));
+    return fmin(a_end, b_end) - fmax(a_begin, b_begin);
+}
+
+/* Transfers of a name beside operations of another. */
+static int count_beside(const struct json *events, const char *transfer, const char *operation)
+{
+    int count = 0;
+    for (const struct json *t = json_first(events); t; t = json_next(t)) {
+        bool found = false;
+        if (strcmp(json_string(json_get(t, "name")), transfer) != 0) continue;
+        if (!(json_number(json_get(t, "tid")) > 0)) continue;
+        for (const struct json *o = json_first(events); o && !found; o = json_next(o))
+            found = !strcmp(json_string(json_get(o, "name")), operation) && beside(t, o) > 0;
+        count += found;
+    }
+    return count;
+}
+
+TEST(a_trace_shows_weights_gathered_and_gradients_summed_beside_the_computing)
+{
+    const char *folder = new_folder();
+    struct json *trace;
+    CHECK(train(2, folder, "out",
+                "training.steps=4 profiling.enable_profiling=true profiling.profile_freq=2 "
+                "model.n_layers=6 training.seq_len=64 checkpoint.enable=false "
+                "validation.enable=false",
+                NULL) == 0);
+    for (int rank = 0; rank < 2; rank++) {
+        struct text path = {0};
+        text_addf(&path, "%s/out/profile_traces/iteration_4/rank%d_trace.json", folder, rank);
+        CHECK_STATUS(OK, json_read(path.data, 1 << 26, &trace));
+        const struct json *events = json_get(trace, "traceEvents");
+        CHECK(count_beside(events, "all_gather", "linear_forward") > 0);
+        CHECK(count_beside(events, "reduce_scatter", "linear_backward_weight") > 0);
+        json_free(trace);
+        text_release(&path);
+    }
+}

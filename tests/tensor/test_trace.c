@@ -17,15 +17,59 @@ TEST(a_trace_is_json_with_every_span_inside_the_one_around_it)
     CHECK_STATUS(OK, json_read(path, 1 << 20, &root));
     const struct json *events = json_get(root, "traceEvents");
     CHECK(json_count(events) == 301);
-    double end = 0;
-    for (const struct json *e = json_first(events); e; e = json_next(e)) {
+    const struct json *outermost = json_first(events);
+    double end = json_number(json_get(outermost, "dur"));
+    CHECK(!strcmp(json_string(json_get(outermost, "name")), "outer"));
+    for (const struct json *e = outermost; e; e = json_next(e)) {
         double ts = json_number(json_get(e, "ts")), dur = json_number(json_get(e, "dur"));
-        CHECK(ts >= 0 && dur >= 0);
-        if (ts + dur > end) end = ts + dur;
-        if (json_next(e)) continue;
-        CHECK(!strcmp(json_string(json_get(e, "name")), "outer"));
-        CHECK(ts == 0 && ts + dur == end);
+        CHECK(ts >= 0 && dur >= 0 && ts + dur <= end + 0.01); /* microseconds of three digits */
+        CHECK(json_number(json_get(e, "tid")) == 0);
     }
+    json_free(root);
+    trace_release(&t);
+}
+
+/* The line of a span, and the name of that line. */
+static int line_of(const struct json *events, const char *name, const char **track)
+{
+    int line = -1;
+    for (const struct json *e = json_first(events); e; e = json_next(e))
+        if (!strcmp(json_string(json_get(e, "name")), name))
+            line = (int)json_number(json_get(e, "tid"));
+    for (const struct json *e = json_first(events); e; e = json_next(e))
+        if (!strcmp(json_string(json_get(e, "name")), "thread_name") &&
+            (int)json_number(json_get(e, "tid")) == line)
+            *track = json_string(json_get(json_get(e, "args"), "name"));
+    return line;
+}
+
+TEST(spans_beside_the_computing_have_lines_on_which_none_overlaps)
+{
+    static const struct {
+        const char *track, *name;
+        double begin, end;
+    } spans[] = {
+        /* in the order they are waited for */
+        {"shard", "second", 2, 5}, {"shard", "first", 1, 3},  {"tp", "other", 1.5, 4},
+        {"shard", "third", 3, 4},  {"shard", "fourth", 6, 7},
+    };
+    struct trace t = {0};
+    const char *path = test_path(test_folder(), "trace.json"), *track = NULL;
+    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
+        trace_add_beside(&t, spans[i].track, spans[i].name, spans[i].begin, spans[i].end);
+    CHECK_STATUS(OK, trace_write(&t, path));
+    struct json *root;
+    CHECK_STATUS(OK, json_read(path, 1 << 20, &root));
+    const struct json *events = json_get(root, "traceEvents");
+    int first = line_of(events, "first", &track);
+    CHECK(first > 0 && !strcmp(track, "shard"));
+    int second = line_of(events, "second", &track);
+    CHECK(second > 0 && second != first && !strcmp(track, "shard"));
+    CHECK(line_of(events, "third", &track) == first);
+    CHECK(line_of(events, "fourth", &track) == first);
+    int other = line_of(events, "other", &track);
+    CHECK(other > 0 && other != first && other != second && !strcmp(track, "tp"));
+    CHECK(json_count(events) == 5 + 3);
     json_free(root);
     trace_release(&t);
 }

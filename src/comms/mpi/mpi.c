@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comms/mpi/mpi.h"
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "comms/mpi/progress.h"
 #include "comms/mpi/watch.h"
@@ -99,6 +100,7 @@ static enum status step(struct job *job, bool *is_over)
         m->num_tested = m->num_requests, m->num_requests = 0;
         TRY(m->next(m, is_over));
     } while (!*is_over && !m->num_requests);
+    if (*is_over && m->t && m->t->began_s > 0) m->t->over_s = clock_monotonic_s();
     return STATUS_OK;
 }
 
