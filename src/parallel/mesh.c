@@ -94,15 +94,12 @@ int mesh_group_rank(const struct mesh *m, enum group g) { return place_on(m, row
 
 int mesh_group_near(const struct mesh *m, enum group g, int node_ranks)
 {
-    int node = mesh_rank(m, m->at) / node_ranks, near = 0;
-    for (int i = 0; i < mesh_group_size(m, g); i++) {
-        struct mesh other = *m;
-        for (int a = AXIS_COUNT, rest = i; a-- > 0;) {
-            if (!(rows[g].axes & 1u << a)) continue;
-            other.at[a] = rest % m->degree[a];
-            rest /= m->degree[a];
-        }
-        near += mesh_rank(&other, other.at) / node_ranks == node;
+    int begin = mesh_rank(m, m->at) / node_ranks * node_ranks, near = 0;
+    int ranks = mesh_group_size(m, GROUP_world) - begin;
+    struct mesh other = *m;
+    for (int i = 0; i < node_ranks && i < ranks; i++) {
+        mesh_place(&other, begin + i);
+        near += place_on(&other, ~rows[g].axes) == place_on(m, ~rows[g].axes);
     }
     return near;
 }
