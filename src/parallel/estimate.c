@@ -96,16 +96,24 @@ static double play_all(const struct schedule *s, const double *const seconds[DIR
     return end;
 }
 
-double schedule_seconds(const struct schedule *s, const double *forward, const double *backward,
-                        double message)
+double estimate_pipeline(const struct schedule *s, const double *forward, const double *backward,
+                         double message)
 {
-    enum { MOST_ROUNDS = 64 }; /* then every round is as the one before */
+    enum { MOST_ROUNDS = 64, MOST_ACTIONS = 1 << 24 };
     const double *const seconds[] = {[FORWARD] = forward, [BACKWARD] = backward};
     struct schedule few = *s;
-    double slowest = 0;
-    for (int r = 0; r < s->pp; r++) slowest = fmax(slowest, forward[r] + backward[r]);
-    if (s->micros > MOST_ROUNDS * s->pp) few.micros = MOST_ROUNDS * s->pp;
-    return play_all(&few, seconds, message) + (s->micros - few.micros) * s->chunks * slowest;
+    double slowest = 0, all = 0;
+    for (int r = 0; r < s->pp; r++) {
+        slowest = fmax(slowest, forward[r] + backward[r]);
+        all += forward[r] + backward[r] + 2 * message;
+    }
+    double turn = s->chunks * slowest; /* of a micro-batch, where nothing is waited for */
+    if (few.micros > MOST_ROUNDS * few.pp) few.micros = MOST_ROUNDS * few.pp;
+    /* Then every round is as the one before; and where even so few are too many to be played, the
+     * first micro-batch goes there and back, and all others follow it. */
+    if ((double)schedule_length(&few) * few.pp > MOST_ACTIONS)
+        return all - 2 * message - slowest + s->micros * turn;
+    return play_all(&few, seconds, message) + (s->micros - few.micros) * turn;
 }
 
 /* What one of the clocks of every rank comes to. */
@@ -130,8 +138,8 @@ static struct outcome outcome(const struct clock *clocks, const struct schedule 
     }
     o.pass = o.worst->micros;
     if (s->pp > 1) {
-        o.pass = schedule_seconds(s, forward, backward, message);
-        o.messages = o.pass - schedule_seconds(s, forward, backward, 0);
+        o.pass = estimate_pipeline(s, forward, backward, message);
+        o.messages = o.pass - estimate_pipeline(s, forward, backward, 0);
     }
     o.step = o.pass + update;
     free(forward);
@@ -148,7 +156,7 @@ void estimate_make(struct estimate *e, const struct clock *clocks, const struct 
     e->bubble_s = o.pass - o.messages - c->micros;
     e->update_s = o.step - o.pass;
     for (enum resource r = 0; r < RESOURCE_memory_bytes; r++) {
-        double saved = e->bubble_s / 2;
+        double saved = e->bubble_s / 2; /* a half of it, for each of twice as many micro-batches */
         if (r != RESOURCE_pipeline) saved = o.step - outcome(clocks, s, (int)r).step;
         if (o.step > 0 && saved / o.step > e->saved) e->saved = saved / o.step, e->limit = r;
     }

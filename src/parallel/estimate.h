@@ -32,10 +32,10 @@ const char *resource_text(enum resource r);
 /* The same with a resource twice as fast; with pipeline or memory_bytes, unchanged. */
 struct hardware hardware_faster(const struct hardware *h, enum resource r);
 
-/* When the last action of a schedule is over.  forward, backward: seconds of a chunk on each rank;
- * message: from a stage to the next. */
-double schedule_seconds(const struct schedule *s, const double *forward, const double *backward,
-                        double message);
+/* When the last action of a schedule is over, which passed its check.  forward, backward: seconds
+ * of a chunk on each rank; message: from a stage to the next. */
+double estimate_pipeline(const struct schedule *s, const double *forward, const double *backward,
+                         double message);
 
 struct estimate {
     double step_s;

@@ -11,7 +11,7 @@ static double play(enum schedule_kind kind, int pp, int chunks, int micros, doub
     double forward[PP], backward[PP];
     CHECK_STATUS(OK, schedule_check(&s));
     for (int r = 0; r < pp; r++) forward[r] = 1.0 / chunks, backward[r] = 2.0 / chunks;
-    return schedule_seconds(&s, forward, backward, message);
+    return estimate_pipeline(&s, forward, backward, message);
 }
 
 TEST(estimate_gives_equal_stages_the_bubble_of_the_literature)
@@ -32,20 +32,31 @@ TEST(estimate_does_not_play_what_repeats_itself)
     CHECK_NEAR(play(SCHEDULE_one_ahead, PP, 1, 100000, 0), 3.0 * 100000 + 9, 1e-12);
 }
 
+TEST(estimate_takes_a_long_pipeline_for_one_that_never_waits)
+{
+    enum { LONG = 1024 };
+    struct schedule s = {SCHEDULE_one_ahead, LONG, 1, 1 << 16};
+    double *forward = heap(2 * LONG * sizeof *forward), *backward = forward + LONG;
+    for (int r = 0; r < LONG; r++) forward[r] = 1, backward[r] = 2;
+    CHECK_NEAR(estimate_pipeline(&s, forward, backward, 0.5),
+               3.0 * (s.micros + LONG - 1) + (LONG - 1) * 2 * 0.5, 1e-12);
+    free(forward);
+}
+
 TEST(estimate_waits_for_the_slowest_stage)
 {
     struct schedule s = {SCHEDULE_one_ahead, PP, 1, MICROS};
     double forward[] = {1, 1, 2, 1}, backward[] = {2, 2, 4, 2};
     /* It begins after two others, waits a second for the first gradient, and two others end behind
      * it. */
-    CHECK_NEAR(schedule_seconds(&s, forward, backward, 0), 2 + 1 + 6 * MICROS + 4, 1e-12);
+    CHECK_NEAR(estimate_pipeline(&s, forward, backward, 0), 2 + 1 + 6 * MICROS + 4, 1e-12);
 }
 
 TEST(estimate_counts_messages_on_the_way_there_and_back)
 {
     struct schedule s = {SCHEDULE_one_ahead, PP, 1, 1};
     double forward[] = {1, 1, 1, 1}, backward[] = {2, 2, 2, 2};
-    CHECK_NEAR(schedule_seconds(&s, forward, backward, 0.5), 12 + 6 * 0.5, 1e-12);
+    CHECK_NEAR(estimate_pipeline(&s, forward, backward, 0.5), 12 + 6 * 0.5, 1e-12);
 }
 
 static const struct hardware machine = {.bf16_flops = 1e12,
