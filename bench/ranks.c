@@ -1,0 +1,256 @@
+/* ranks.c -- two ranks of one thread that share out a model, against one rank of two threads; and
+ * what it is worth that they move weights and gradients while they compute.
+ *
+ *     bench/ranks [ROUNDS]
+ *
+ * The kinds of run take turns, so that a noisy neighbour meets all of them; what is told are
+ * medians over the rounds, of a round's median step.  Held: the transport waits for a transfer
+ * where it is started; all else is the same.  LLAMERO_MPIRUN names the launcher. */
+// SPDX-License-Identifier: Apache-2.0
+#include "app/machine.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "comms/launch/launch.h"
+#include "train/run.h"
+#include "train/trainer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STEPS = 8, WARM = 2, ROUNDS = 5, MOST_ROUNDS = 50 };
+
+static const char *const settings[] = {
+    "model.dim=512",         "model.n_layers=8",
+    "model.n_heads=8",       "model.n_kv_heads=8",
+    "model.ffn_hidden=1408", "model.vocab_size=1024",
+    "training.seq_len=512",  "training.global_batch_size=4",
+    "training.steps=100",    "activation_checkpoint.mode=none",
+    "data.tokenizer=bytes",  "data.streams=8",
+};
+enum { NUM_SETTINGS = sizeof settings / sizeof *settings, MOST_SETTINGS = NUM_SETTINGS + 8 };
+
+static const struct kind {
+    const char *name, *says;
+    int ranks;
+    bool held;
+    const char *settings[3];
+} kinds[] = {
+    {"threads", "one rank, two threads", 1, false, {"device.threads=2"}},
+    {"ranks", "two ranks, FSDP", 2, false, {"device.threads=1"}},
+    {"held", "two ranks, FSDP, no overlap", 2, true, {"device.threads=1"}},
+    {"kept",
+     "two ranks, FSDP, weights stay",
+     2,
+     false,
+     {"device.threads=1", "parallelism.fsdp_reshard_after_forward=never"}},
+};
+enum { NUM_KINDS = sizeof kinds / sizeof *kinds };
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, size_t count)
+{
+    qsort(x, count, sizeof *x, by_size);
+    return count % 2 ? x[count / 2] : (x[count / 2 - 1] + x[count / 2]) / 2;
+}
+
+/* --- one of the ranks: the transport, held --- */
+
+static const struct transport *inner;
+static struct transport held;
+static double held_s; /* waited since the step began */
+
+static enum status held_split(const struct comm *c, int color, int key, struct comm *out)
+{
+    TRY(inner->split(c, color, key, out));
+    out->transport = &held;
+    return STATUS_OK;
+}
+
+static enum status held_start(const struct comm *c, struct transfer *t)
+{
+    double begin = clock_monotonic_s();
+    TRY(inner->start(c, t));
+    TRY(inner->wait(t));
+    t->under_way = NULL;
+    held_s += clock_monotonic_s() - begin;
+    return STATUS_OK;
+}
+
+static enum status held_wait(struct transfer *t)
+{
+    (void)t;
+    return STATUS_OK;
+}
+
+static void hold(struct comm *world)
+{
+    inner = world->transport;
+    held = *inner;
+    held.split = held_split, held.start = held_start, held.wait = held_wait;
+    world->transport = &held;
+}
+
+/* --- one of the ranks: its steps --- */
+
+struct rank {
+    struct config config;
+    struct machine machine;
+    struct tokenizer *tokenizer;
+    struct source_config source;
+    struct data_config data;
+    struct loader *loader;
+    struct trainer trainer;
+};
+
+static enum status open_rank(struct rank *r, const struct kind *k, const char *corpus)
+{
+    const char *all[MOST_SETTINGS];
+    struct model_shape shape;
+    struct trainer *t = &r->trainer;
+    struct text path = {0}, rows = {0};
+    int n = 0;
+    for (; n < NUM_SETTINGS; n++) all[n] = settings[n];
+    for (int i = 0; i < 3 && k->settings[i]; i++) all[n++] = k->settings[i];
+    text_addf(&path, "training.dataset_path=%s", corpus);
+    text_addf(&rows, "training.local_batch_size=%d", 4 / k->ranks);
+    all[n++] = path.data, all[n++] = rows.data;
+    TRY(config_load(&r->config, NULL, all, n));
+    TRY(machine_join(&r->machine));
+    if (k->held) hold(&r->machine.world);
+    TRY(machine_open_ranks(&r->machine, &r->config.device, &r->config.parallelism));
+    TRY(tokenizer_open(&r->tokenizer, "bytes", &r->config.tokenizer));
+    TRY(model_shape_resolve(&shape, &r->config.model, tokenizer_vocab_size(r->tokenizer)));
+    r->data = run_data_config(&r->config, &r->source);
+    struct loader_options o =
+        run_loader_options(&r->config, &r->machine.mesh, &r->data, r->tokenizer, shape.V);
+    TRY(loader_open(&r->loader, &o));
+    TRY(trainer_open(t, &r->config, &shape, &r->machine));
+    params_start(&t->whole, &t->pieces, &t->shape, 1, t->weights);
+    TRY(trainer_sync(t));
+    text_release(&path), text_release(&rows);
+    return STATUS_OK;
+}
+
+/* Seconds that a step waited. */
+static double waited(const struct trace *t)
+{
+    double sum = held_s;
+    for (size_t i = 0; i < t->count; i++)
+        if (!t->spans[i].track && !strncmp(t->spans[i].name, "wait", 4))
+            sum += t->spans[i].end_s - t->spans[i].begin_s;
+    return sum;
+}
+
+/* Prints tokens a second and the share of a step that was waited, both of rank 0. */
+static enum status measure(const struct kind *k, const char *corpus)
+{
+    struct rank r = {0};
+    double seconds[STEPS], waits[STEPS];
+    TRY(open_rank(&r, k, corpus));
+    for (int step = -WARM; step < STEPS; step++) {
+        struct trace trace = {0};
+        struct step_result s;
+        r.machine.on->trace = &trace, held_s = 0;
+        double begin = clock_monotonic_s();
+        TRY(trainer_step(&r.trainer, r.loader, &s));
+        if (step >= 0) seconds[step] = clock_monotonic_s() - begin, waits[step] = waited(&trace);
+        trace_release(&trace);
+    }
+    double tokens = 4.0 * r.trainer.batch.T, s = median(seconds, STEPS);
+    if (!r.machine.world.rank) printf("%.9g %.9g\n", tokens / s, median(waits, STEPS) / s);
+    trainer_close(&r.trainer);
+    loader_close(r.loader);
+    tokenizer_close(r.tokenizer);
+    if (k->held) r.machine.world.transport = inner;
+    machine_close_ranks(&r.machine, STATUS_OK);
+    config_release(&r.config);
+    return STATUS_OK;
+}
+
+/* --- the one that starts them --- */
+
+static enum status run(const struct kind *k, const char *self, const char *folder, double *rate,
+                       double *share)
+{
+    struct text command = {0};
+    const char *launcher = getenv("LLAMERO_MPIRUN");
+    text_adds(&command, "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ");
+    if (k->ranks > 1) text_addf(&command, "%s -n %d ", launcher ? launcher : "mpirun", k->ranks);
+    text_addf(&command, "%s %s %s/corpus.txt", self, k->name, folder);
+    FILE *out = popen(command.data, "r");
+    int got = out ? fscanf(out, "%lf %lf", rate, share) : 0;
+    int code = out ? pclose(out) : -1;
+    text_release(&command);
+    if (got != 2 || code) FAIL(IO, "%s: it failed", k->says);
+    return STATUS_OK;
+}
+
+static bool has_launcher(void)
+{
+    struct text command = {0};
+    const char *launcher = getenv("LLAMERO_MPIRUN");
+    text_addf(&command, "command -v %s >/dev/null", launcher ? launcher : "mpirun");
+    bool has = LLAMERO_MPI && system(command.data) == 0;
+    text_release(&command);
+    if (!has) printf("no mpirun, or a program without MPI: ranks are not measured\n");
+    return has;
+}
+
+static enum status compare(const char *self, int rounds)
+{
+    char folder[] = "/tmp/llamero-bench-XXXXXX";
+    static double rate[NUM_KINDS][MOST_ROUNDS], share[NUM_KINDS][MOST_ROUNDS];
+    struct text corpus = {0};
+    double load = 0;
+    if (!mkdtemp(folder)) FAIL(IO, "%s: cannot be made", folder);
+    char *path = file_join(folder, "corpus.txt");
+    for (int i = 0; i < 20000; i++)
+        text_adds(&corpus, "the llama walks over a mountain and carries salt to the town.\n");
+    enum status st = file_write(path, corpus.data, corpus.len);
+    getloadavg(&load, 1);
+    for (int round = 0; !st && round < rounds; round++)
+        for (int k = 0; !st && k < NUM_KINDS; k++)
+            st = run(&kinds[k], self, folder, &rate[k][round], &share[k][round]);
+    if (!st) {
+        printf("%d rounds of %d steps, load %.2f before\n", rounds, (int)STEPS, load);
+        printf("%-30s tokens/s   ratio  waited\n", "");
+        double first = median(rate[0], (size_t)rounds);
+        for (int k = 0; k < NUM_KINDS; k++) {
+            double here = median(rate[k], (size_t)rounds);
+            printf("%-30s %8.0f  %6.3f  %5.1f%%\n", kinds[k].says, here, here / first,
+                   100 * median(share[k], (size_t)rounds));
+        }
+    }
+    enum status gone = file_remove_tree(folder);
+    text_release(&corpus);
+    free(path);
+    return st ? st : gone;
+}
+
+static enum status start(int argc, char **argv)
+{
+    if (argc == 3)
+        for (int k = 0; k < NUM_KINDS; k++)
+            if (!strcmp(kinds[k].name, argv[1])) return measure(&kinds[k], argv[2]);
+    int rounds = argc > 1 ? atoi(argv[1]) : ROUNDS;
+    if (argc > 2 || rounds < 1 || rounds > MOST_ROUNDS)
+        FAIL(USAGE, "usage: ranks [ROUNDS], at most %d", (int)MOST_ROUNDS);
+    if (has_launcher()) TRY(compare(argv[0], rounds));
+    return STATUS_OK;
+}
+
+int main(int argc, char **argv)
+{
+    enum status st = start(argc, argv);
+    if (!st) return 0;
+    fprintf(stderr, "%s\n%s", status_message(), status_stack());
+    launch_abort(status_exit_code(st));
+    return status_exit_code(st);
+}
