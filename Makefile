@@ -146,7 +146,7 @@ sanitize: ## run the tests under ASan and UBSan; T=word
 
 # Ranks that are threads there, one each: libgomp, which TSan does not see into, starts none.
 race: ## run the tests of ranks under TSan
-	@for t in $(or $(T),test_ranks test_fsdp test_pipeline test_ring test_comm test_progress); do \
+	@for t in $(or $(T),test_ranks_ test_fsdp test_pipeline test_ring test_comm test_progress); do \
 	    $(MAKE) test T=$$t B=$(B)/race OPT='-O1 -g' HARDEN= LDFLAGS= PRELOAD= \
 	    EXTRA='-fsanitize=thread' || exit 1; done
 
