@@ -47,7 +47,6 @@ void mesh_place(struct mesh *m, int rank);
     X(cp, 1 << AXIS_cp, "ranks that share out a row's tokens")                                     \
     X(tp, 1 << AXIS_tp, "ranks that share out a block's matrices")                                 \
     X(data, 1 << AXIS_dp_replicate | 1 << AXIS_dp_shard, "ranks that compute on different rows")   \
-    X(loss, 1 << AXIS_dp_replicate | 1 << AXIS_dp_shard | 1 << AXIS_cp, "all tokens of a batch")   \
     X(peers, 1 << AXIS_pp | 1 << AXIS_cp | 1 << AXIS_tp, "ranks that compute on the same rows")    \
     X(world, (1 << AXIS_COUNT) - 1, "every rank of the run")
 

@@ -11,6 +11,8 @@
  *          backward 4 N P e + 8 N, 24 N P and 4 N H K; and what the op takes.
  * Bytes    A rank receives (R - 1) 2 N P e in forward, (R - 1) 2 N P (e + 4) in backward.
  * Order    What was computed apart is summed in f32, in the order above, which no timing changes.
+ * Speed    Processor time of all ranks beside attention to whole rows on one, Zen 5, causal, K=64,
+ *          T=8192, bf16: two ranks 1.05, four 1.11; T=2048: 1.19 and 1.27.
  * Ranks    Collective.
  * Sources  Liu et al. 2023 (ring attention); Llama Team 2024, section 3.3.2 (zigzag) */
 // SPDX-License-Identifier: Apache-2.0
