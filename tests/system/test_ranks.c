@@ -71,22 +71,7 @@ static enum status train_rank(const struct comm *world, void *context)
 static void run_layout(struct layout_run *l, int ranks, const char *data,
                        const char *const *settings)
 {
-    static const char *const tiny[] = {"model.dim=16",
-                                       "model.n_layers=3",
-                                       "model.n_heads=4",
-                                       "model.n_kv_heads=2",
-                                       "model.ffn_hidden=24",
-                                       "model.vocab_size=264",
-                                       "training.local_batch_size=1",
-                                       "training.seq_len=16",
-                                       "training.global_batch_size=8",
-                                       "data.tokenizer=bytes",
-                                       "data.streams=8",
-                                       "data.prefetch=0",
-                                       "optimizer.lr=1e-2",
-                                       "training.steps=50",
-                                       "lr_scheduler.warmup_steps=2",
-                                       "training.mixed_precision_param=float32"};
+    static const char *const tiny[] = {TRAINING_OF_RANKS, "training.steps=50"};
     *l = (struct layout_run){.ranks = ranks, .elements = 1 << 16};
     pthread_mutex_init(&l->lock, NULL);
     for (size_t i = 0; i < sizeof tiny / sizeof *tiny; i++)

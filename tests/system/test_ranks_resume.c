@@ -69,13 +69,8 @@ out:
 /* Six steps, with checkpoints of step 3 and step 6; on from step 3 where the folder has it. */
 static void train_layout(const struct layout_of_ranks *l, const char *corpus, const char *dump)
 {
-    struct rank_settings s = {
-        .all = {"model.dim=16", "model.n_layers=3", "model.n_heads=4", "model.n_kv_heads=2",
-                "model.ffn_hidden=24", "model.vocab_size=264", "training.local_batch_size=1",
-                "training.seq_len=16", "training.global_batch_size=8", "training.steps=6",
-                "training.mixed_precision_param=float32", "data.tokenizer=bytes", "data.streams=8",
-                "optimizer.lr=1e-2", "lr_scheduler.warmup_steps=2", "checkpoint.enable=true",
-                "checkpoint.interval=3"}};
+    struct rank_settings s = {.all = {TRAINING_OF_RANKS, "data.prefetch=2", "training.steps=6",
+                                      "checkpoint.enable=true", "checkpoint.interval=3"}};
     char data[512], folder[512];
     while (s.all[s.count]) s.count++;
     snprintf(data, sizeof data, "training.dataset_path=%s", corpus);

@@ -225,19 +225,7 @@ static enum status count(const struct comm *world, void *context)
 
 TEST(what_ranks_receive_in_a_step_is_what_plan_and_formulas_say)
 {
-    static const char *const tiny[] = {"model.dim=16",
-                                       "model.n_layers=3",
-                                       "model.n_heads=4",
-                                       "model.n_kv_heads=2",
-                                       "model.ffn_hidden=24",
-                                       "model.vocab_size=264",
-                                       "training.local_batch_size=1",
-                                       "training.seq_len=16",
-                                       "training.global_batch_size=8",
-                                       "data.tokenizer=bytes",
-                                       "data.streams=8",
-                                       "data.prefetch=0",
-                                       "training.mixed_precision_param=float32"};
+    static const char *const tiny[] = {TRAINING_OF_RANKS};
     char data[256];
     snprintf(data, sizeof data, "training.dataset_path=%s/corpus.txt", test_folder());
     runs_write_corpus(strchr(data, '=') + 1, 60000);

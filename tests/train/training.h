@@ -25,3 +25,11 @@ enum status training_open_rank(struct training *t, const struct comm *world,
 void training_open(struct training *t, const char *const *settings);
 void training_close(struct training *t);
 #define TRAINING_OPEN(t, ...) training_open(t, (const char *const[]){__VA_ARGS__, NULL})
+
+/* Settings of a model of three blocks that many layouts of ranks fit, at eight rows a step. */
+#define TRAINING_OF_RANKS                                                                          \
+    "model.dim=16", "model.n_layers=3", "model.n_heads=4", "model.n_kv_heads=2",                   \
+        "model.ffn_hidden=24", "model.vocab_size=264", "training.local_batch_size=1",              \
+        "training.seq_len=16", "training.global_batch_size=8", "data.tokenizer=bytes",             \
+        "data.streams=8", "data.prefetch=0", "optimizer.lr=1e-2", "lr_scheduler.warmup_steps=2",   \
+        "training.mixed_precision_param=float32"
