@@ -11,7 +11,7 @@ struct evaluating {
     struct loaded loaded;
     struct arena run;
     struct evaluator evaluator;
-    int rows; /* of a batch, of all ranks together */
+    int rows; /* of a batch of each rank */
 };
 
 static enum status rehearse(void *context)
@@ -23,7 +23,6 @@ static enum status rehearse(void *context)
 static enum status open_evaluator(struct evaluating *e, int T)
 {
     const struct config *c = &e->loaded.config;
-    int readers = e->loaded.machine.groups.of[GROUP_data].size, B = (e->rows - 1) / readers + 1;
     e->evaluator = (struct evaluator){
         .pipeline = loaded_pipeline(&e->loaded),
         .readers = &e->loaded.machine.groups.of[GROUP_data],
@@ -32,12 +31,12 @@ static enum status open_evaluator(struct evaluating *e, int T)
         .causal = !strcmp(c->objective.name, "causal"),
         .documents = !strcmp(c->model.attn_mask_type, "block_causal"),
     };
-    evaluator_take(&e->evaluator, B, T, &e->run);
+    evaluator_take(&e->evaluator, e->rows, T, &e->run);
     TRY(loaded_arena(&e->loaded, rehearse, e));
     size_t bytes = e->run.used;
     evaluator_release(&e->evaluator);
     TRY(arena_init(&e->run, bytes));
-    evaluator_take(&e->evaluator, B, T, &e->run);
+    evaluator_take(&e->evaluator, e->rows, T, &e->run);
     return STATUS_OK;
 }
 
@@ -61,7 +60,7 @@ static void report(const struct evaluation *v, bool masked, bool json)
     text_release(&t);
 }
 
-/* Opens what this rank reads: of `batches` of all ranks together, its share of the rows. */
+/* Opens what this rank reads: its share of the rows of so many batches. */
 static enum status open_rows(const struct evaluating *e, const struct data_config *data,
                              int64_t batches, struct loader **loader)
 {
@@ -125,8 +124,9 @@ enum status command_eval(int argc, char **argv)
         {"tokenizer", FLAG_TEXT, &tokenizer, "tokenizer to use instead of the model's own"},
         {"column", FLAG_TEXT, &column, "key of a JSON line that holds the text (default text)"},
         {"seq-len", FLAG_INT, &seq_len, "tokens of a row (default: as the model was trained)"},
-        {"batch-size", FLAG_INT, &rows, "rows at a time, of all ranks together (default 8)"},
-        {"batches", FLAG_INT, &batches, "stop after so many batches (default: all the data)"},
+        {"batch-size", FLAG_INT, &rows, "rows at a time on each rank (default 8)"},
+        {"batches", FLAG_INT, &batches,
+         "stop after so many batches' rows, of all ranks together (default: all the data)"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };

@@ -9,6 +9,8 @@
 #include "comms/self/self.h"
 #include "parallel/cores.h"
 
+#include <time.h>
+
 enum status machine_alone(struct machine *m)
 {
     m->world = comm_self();
@@ -33,10 +35,24 @@ enum status machine_open(struct machine *m, const struct device_config *c)
     return STATUS_OK;
 }
 
+/* Every rank finds out alone that it was started in a way that this program does not know.  Rank 0
+ * tells; the others wait, since a launcher that sees one end may end the rest before they have
+ * told.
+ */
+static void leave_to_first(void)
+{
+    const struct timespec s = {.tv_sec = 2};
+    if (launch_find().rank == 0) return;
+    status_tell();
+    nanosleep(&s, NULL);
+}
+
 enum status machine_join(struct machine *m)
 {
     *m = (struct machine){0};
-    TRY(launch_open(&m->world));
+    enum status st = launch_open(&m->world);
+    if (st == STATUS_UNSUPPORTED) leave_to_first();
+    TRY(st);
     if (m->world.size > 1) log_rank(m->world.rank);
     if (m->world.rank) log_quiet(true);
     return STATUS_OK;

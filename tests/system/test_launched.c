@@ -166,6 +166,29 @@ TEST(what_eval_and_generate_do_not_find_is_told_once_by_all_ranks)
     }
 }
 
+TEST(a_launcher_of_another_library_is_refused_once)
+{
+    struct text err = {0};
+    const char *own = getenv("LLAMERO_MPIRUN"), *said;
+    bool is_mpich = own && strstr(own, "mpich");
+    char *before = own ? heap_string(own, strlen(own)) : NULL;
+    setenv("LLAMERO_MPIRUN", is_mpich ? "mpirun.openmpi" : "mpirun.mpich", 1);
+    const char *program = getenv("LLAMERO");
+    int code = launched_command(
+        2, (const char *const[]){program ? program : "build/llamero", "eval", "a", "b", NULL}, NULL,
+        &err);
+    if (before)
+        setenv("LLAMERO_MPIRUN", before, 1);
+    else
+        unsetenv("LLAMERO_MPIRUN");
+    free(before);
+    if (code < 0) skip();
+    CHECK(code == 78);
+    said = strstr(err.data, "cannot join: use ");
+    CHECK(said && !strstr(said + 1, "cannot join"));
+    text_release(&err);
+}
+
 /* Microseconds that one span of either kind is beside the other. */
 static double beside(const struct json *a, const struct json *b)
 {
