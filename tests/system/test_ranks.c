@@ -179,6 +179,7 @@ TEST(every_layout_of_ranks_trains_the_same_model)
         {"FSDP 2 x CP 2", 4, {SHARD(2), CP(2)}},
         {"ZeRO-1 2 x CP 2", 4, {SHARD(2), CP(2), ZERO1}},
         {"DDP 2 x CP 2", 4, {COPIES(2), SHARD(1), CP(2)}},
+        {"HSDP 2 x 2 x CP 2", 8, {COPIES(2), SHARD(2), CP(2)}},
         {"FSDP 2 x CP 2 x TP 2", 8, {SHARD(2), CP(2), TP(2)}},
         {"PP 2", 2, {PP(2)}},
         {"PP 2, GPipe", 2, {PP(2), "parallelism.pipeline_parallel_schedule=GPipe"}},
