@@ -97,7 +97,7 @@ static enum status prefill(struct generation *g)
 static enum status print_token(const struct tokenizer *t, int32_t id, struct text *bytes)
 {
     text_clear(bytes);
-    TRY(tokenizer_decode(t, &id, 1, bytes));
+    TRY(tokenizer_decode_part(t, &id, 1, bytes));
     fwrite(bytes->data, 1, bytes->len, stdout);
     fflush(stdout);
     return STATUS_OK;
@@ -122,7 +122,7 @@ static enum status print_json(const struct generation *g, double seconds)
     size_t made = g->ids.count - g->num_prompt;
     struct text bytes = {0}, out = {0};
     enum status st = STATUS_OK;
-    TRY_OUT(tokenizer_decode(g->loaded.tokenizer, g->ids.ids + g->num_prompt, made, &bytes));
+    TRY_OUT(tokenizer_decode_part(g->loaded.tokenizer, g->ids.ids + g->num_prompt, made, &bytes));
     text_adds(&out, "{\"text\": ");
     json_quote(&out, utf8_valid(bytes.data, bytes.len) ? bytes.data : "");
     text_adds(&out, ", \"ids\": [");

@@ -15,12 +15,11 @@
 static const char usage[] =
     "tokenizer train --vocab-size N --output FILE INPUT...\n"
     "       llamero tokenizer encode --tokenizer FILE [--null] [TEXT|-]\n"
-    "       llamero tokenizer decode --tokenizer FILE [ID ...|-]\n"
+    "       llamero tokenizer decode --tokenizer FILE [--null] [ID ...|-]\n"
     "       llamero tokenizer show --tokenizer FILE [--json]\n\n"
     "train learns a byte-level BPE from text files and writes a Hugging Face tokenizer.json.\n"
-    "FILE is a tiktoken .model, a tokenizer.json, a folder with one, or \"bytes\"; without TEXT "
-    "or\n"
-    "ID, or with -, standard input is read.";
+    "FILE is a tiktoken or SentencePiece BPE .model, a tokenizer.json, a folder with one, or\n"
+    "\"bytes\"; without TEXT or ID, or with -, standard input is read.";
 
 static enum status read_stdin(struct text *t)
 {
@@ -100,14 +99,24 @@ static enum status read_ids(const char *text, struct token_list *ids)
     }
 }
 
-static enum status decode(const struct tokenizer *t, const struct text *words)
+/* The text of all ids, or of those of each line with a NUL at its end. */
+static enum status decode(const struct tokenizer *t, struct text *words, bool ended)
 {
     struct token_list ids = {0};
     struct text out = {0};
+    enum status st = STATUS_OK;
     if (strlen(words->data) != words->len) FAIL(USAGE, "a NUL byte is no token id");
-    enum status st = read_ids(words->data, &ids);
-    if (!st) st = tokenizer_decode(t, ids.ids, ids.count, &out);
-    if (!st && out.len) fwrite(out.data, 1, out.len, stdout);
+    for (char *line = words->data, *next; line && !st; line = next) {
+        next = ended ? strchr(line, '\n') : NULL;
+        if (ended && !next && !*line) break;
+        if (next) *next++ = 0;
+        ids.count = 0;
+        text_clear(&out);
+        text_adds(&out, "");
+        st = read_ids(line, &ids);
+        if (!st) st = tokenizer_decode(t, ids.ids, ids.count, &out);
+        if (!st) fwrite(out.data, 1, out.len + ended, stdout);
+    }
     text_release(&out);
     token_list_release(&ids);
     return st;
@@ -159,7 +168,7 @@ static enum status with_tokenizer(const struct arguments *a, const struct tokeni
     if (!strcmp(verb, "encode"))
         st = encode(t, &input, ended);
     else
-        st = decode(t, &input);
+        st = decode(t, &input, ended);
 out:
     text_release(&input);
     return st;
@@ -176,7 +185,7 @@ enum status command_tokenizer(int argc, char **argv)
         {"vocab-size", FLAG_INT, &vocab_size, "tokens to learn, specials included (default 32000)"},
         {"output", FLAG_TEXT, &output, "where train writes the tokenizer.json"},
         {"meta-cuts", FLAG_SWITCH, &cuts, "cut long text as Meta's tokenizer.py does"},
-        {"null", FLAG_SWITCH, &ended, "encode: each text read ends in a NUL byte and gets a line"},
+        {"null", FLAG_SWITCH, &ended, "each text ends in a NUL byte, its ids are a line"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };

@@ -314,7 +314,7 @@ static enum status open_tokens(struct loader *l)
     l->bytes_of = heap((size_t)ids);
     for (int32_t id = 0; id < size; id++) {
         text_clear(&bytes);
-        if (tokenizer_special_name(t, id) || tokenizer_decode(t, &id, 1, &bytes)) continue;
+        if (tokenizer_special_name(t, id) || tokenizer_decode_part(t, &id, 1, &bytes)) continue;
         l->bytes_of[id] = (unsigned char)(bytes.len < 255 ? bytes.len : 255);
     }
     text_release(&bytes);

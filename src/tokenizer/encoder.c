@@ -3,6 +3,7 @@
 #include "tokenizer/kinds.h"
 #include "tokenizer/merge.h"
 #include "tokenizer/regex.h"
+#include "tokenizer/sentence.h"
 #include "tokenizer/unicode.h"
 
 #include <stdlib.h>
@@ -22,6 +23,7 @@ struct encoder {
     struct merger merger;
     struct regex_match *match;
     struct remembered *slots;
+    struct text normal; /* what a text became */
 };
 
 enum status encoder_make(struct encoder **out, const struct tokenizer *t)
@@ -38,6 +40,7 @@ void encoder_free(struct encoder *e)
     if (!e) return;
     merger_release(&e->merger);
     regex_match_free(e->match);
+    text_release(&e->normal);
     free(e->slots);
     free(e);
 }
@@ -55,7 +58,15 @@ static enum status encode_fresh(struct encoder *e, const unsigned char *piece, s
     }
     if (len > LONGEST)
         FAIL(DATA, "a text has %zu bytes without a place to split it; %d at most", len, LONGEST);
-    merger_encode(&e->merger, &t->vocabulary, piece, len, out);
+    if (t->sentence) {
+        size_t begin = out->count;
+        int32_t *ids = merger_symbols(&e->merger, SENTENCE_SYMBOLS * len + 1);
+        size_t count = sentence_symbols(t->sentence, &t->vocabulary, piece, len, ids);
+        merger_join(&e->merger, &t->vocabulary, ids, count, out);
+        sentence_settle(t->sentence, &t->vocabulary, out, begin);
+    } else {
+        merger_encode(&e->merger, &t->vocabulary, piece, len, out);
+    }
     return STATUS_OK;
 }
 
@@ -109,6 +120,8 @@ static enum status encode_part(struct encoder *e, const unsigned char *text, siz
             size_t n = len;
             if (t->split)
                 n = t->split(text + at, len - at);
+            else if (t->sentence)
+                n = sentence_cut(t->sentence, text + at, len - at);
             else if (t->regex)
                 TRY(regex_split(t->regex, e->match, text, len, at, &n));
             pieces[count] = (struct piece){.bytes = text + at, .len = n};
@@ -158,10 +171,39 @@ static enum status encode_cut(struct encoder *e, const unsigned char *text, size
     return encode_part(e, text + begin, len - begin, out);
 }
 
+/* Tokens that are taken from a text as they are, and what stands between them. */
+static enum status encode_sentence(struct encoder *e, const unsigned char *bytes, size_t len,
+                                   bool first, struct token_list *out)
+{
+    const struct sentence *s = e->tokenizer->sentence;
+    size_t begin = out->count, done = 0, size;
+    text_clear(&e->normal);
+    sentence_normalize(s, bytes, len, first, &e->normal);
+    const unsigned char *text = (const unsigned char *)e->normal.data;
+    len = e->normal.len;
+    for (size_t at = 0; at < len && !matcher_is_empty(&s->frozen);) {
+        int32_t id = -1;
+        if (matcher_may(&s->frozen, text[at]))
+            id = matcher_find(&s->frozen, text + at, len - at, &size);
+        if (id < 0) {
+            at++;
+            continue;
+        }
+        TRY(encode_part(e, text + done, at - done, out));
+        token_list_reserve(out, 1);
+        out->ids[out->count++] = id;
+        done = at += size;
+    }
+    TRY(encode_part(e, text + done, len - done, out));
+    sentence_fuse(s, out, begin);
+    return STATUS_OK;
+}
+
 enum status encoder_encode(struct encoder *e, const char *bytes, size_t len, struct token_list *out)
 {
     const struct tokenizer *t = e->tokenizer;
     const unsigned char *text = (const unsigned char *)bytes;
+    if (t->sentence) return encode_sentence(e, text, len, true, out);
     if (!t->vocabulary.num_pairs && !t->whole_pieces)
         encode_bytes(t, text, len, out);
     else if (t->meta_cuts)

@@ -10,10 +10,11 @@
 
 #include <stdbool.h>
 
+struct sentence;
 struct regex; /* a compiled pattern, see regex.h */
 
 struct tokenizer {
-    const char *kind; /* "bytes", "tiktoken", "byte-level BPE" */
+    const char *kind; /* "bytes", "tiktoken", "byte-level BPE", "SentencePiece BPE" */
     char *path;
     const char *file_name; /* under which tokenizer_copy puts it */
     struct text file;      /* its bytes */
@@ -23,6 +24,7 @@ struct tokenizer {
     size_t (*split)(const unsigned char *text,
                     size_t len); /* NULL: regex, or a text is one piece */
     struct regex *regex;
+    struct sentence *sentence; /* NULL: merging begins with bytes */
     bool whole_pieces; /* a piece that is a token is that token, whatever merges would give */
     bool meta_cuts;
 };
@@ -33,6 +35,12 @@ enum status tiktoken_read(struct tokenizer *t, const char *bytes, size_t len);
 /* tokenizer.json.  UNSUPPORTED: another model, normalizer or pre-tokenizer than byte-level BPE's.
  */
 enum status hf_json_read(struct tokenizer *t, const char *bytes, size_t len);
+
+/* A SentencePiece model.  UNSUPPORTED: another model than BPE. */
+enum status sentencepiece_read(struct tokenizer *t, const char *bytes, size_t len);
+/* tokenizer_config.json: what Hugging Face's libraries want beside such a model. */
+void sentencepiece_write_config(const struct tokenizer *t, struct text *json);
+#define SENTENCEPIECE_KIND "SentencePiece BPE"
 
 /* A merge of training, in the order found. */
 struct merge {

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { SHORT = 96 }; /* bytes up to which scanning is faster */
+enum { SHORT = 96 }; /* symbols up to which scanning is faster */
 
 struct symbol {
     int32_t id;             /* -1: merged away */
@@ -21,6 +21,7 @@ void merger_release(struct merger *m)
 {
     free(m->symbols);
     free(m->heap);
+    free(m->ids);
     *m = (struct merger){0};
 }
 
@@ -32,12 +33,10 @@ static int32_t rank_of(const struct vocabulary *v, int32_t left, int32_t right, 
     return p->rank;
 }
 
-static void encode_short(const struct vocabulary *v, const unsigned char *piece, size_t len,
-                         struct token_list *out)
+/* `ids` is overwritten. */
+static void join_short(const struct vocabulary *v, int32_t *ids, size_t n, struct token_list *out)
 {
-    int32_t ids[SHORT], ranks[SHORT], joined[SHORT];
-    size_t n = len;
-    for (size_t i = 0; i < n; i++) ids[i] = v->of_byte[piece[i]];
+    int32_t ranks[SHORT], joined[SHORT];
     for (size_t i = 0; i + 1 < n; i++) ranks[i] = rank_of(v, ids[i], ids[i + 1], &joined[i]);
     for (;;) {
         size_t best = 0;
@@ -94,21 +93,20 @@ static void consider(struct merger *m, const struct vocabulary *v, int32_t at, s
     if (c.rank != INT32_MAX) push(m->heap, count, c);
 }
 
-static void encode_long(struct merger *m, const struct vocabulary *v, const unsigned char *piece,
-                        size_t len, struct token_list *out)
+static void join_long(struct merger *m, const struct vocabulary *v, const int32_t *ids, size_t len,
+                      struct token_list *out)
 {
     size_t count = 0;
     if (m->num_symbols < len) {
         m->symbols = heap_grow(m->symbols, len, sizeof *m->symbols);
         m->num_symbols = len;
     }
-    if (m->num_heap < 3 * len) { /* a pair for each byte, two more for each merge */
+    if (m->num_heap < 3 * len) { /* a pair for each symbol, two more for each merge */
         m->heap = heap_grow(m->heap, 3 * len, sizeof *m->heap);
         m->num_heap = 3 * len;
     }
     for (size_t i = 0; i < len; i++)
-        m->symbols[i] = (struct symbol){v->of_byte[piece[i]], (int32_t)i - 1,
-                                        i + 1 < len ? (int32_t)i + 1 : -1};
+        m->symbols[i] = (struct symbol){ids[i], (int32_t)i - 1, i + 1 < len ? (int32_t)i + 1 : -1};
     for (size_t i = 0; i + 1 < len; i++) consider(m, v, (int32_t)i, &count);
     while (count) {
         struct candidate_pair c = pop(m->heap, &count);
@@ -125,12 +123,29 @@ static void encode_long(struct merger *m, const struct vocabulary *v, const unsi
     for (int32_t i = 0; i >= 0; i = m->symbols[i].next) out->ids[out->count++] = m->symbols[i].id;
 }
 
+int32_t *merger_symbols(struct merger *m, size_t count)
+{
+    if (m->num_ids < count) {
+        m->ids = heap_grow(m->ids, count, sizeof *m->ids);
+        m->num_ids = count;
+    }
+    return m->ids;
+}
+
+void merger_join(struct merger *m, const struct vocabulary *v, int32_t *ids, size_t count,
+                 struct token_list *out)
+{
+    token_list_reserve(out, count);
+    if (count <= SHORT)
+        join_short(v, ids, count, out);
+    else
+        join_long(m, v, ids, count, out);
+}
+
 void merger_encode(struct merger *m, const struct vocabulary *v, const unsigned char *piece,
                    size_t len, struct token_list *out)
 {
-    token_list_reserve(out, len);
-    if (len <= SHORT)
-        encode_short(v, piece, len, out);
-    else
-        encode_long(m, v, piece, len, out);
+    int32_t few[SHORT], *ids = len <= SHORT ? few : merger_symbols(m, len);
+    for (size_t i = 0; i < len; i++) ids[i] = v->of_byte[piece[i]];
+    merger_join(m, v, ids, len, out);
 }

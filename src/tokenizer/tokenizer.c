@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "tokenizer/kinds.h"
 #include "tokenizer/regex.h"
+#include "tokenizer/sentence.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,11 +62,7 @@ static enum status read_file(struct tokenizer *t)
     if (!t->file.len) FAIL(DATA, "%s: the file is empty", t->path);
     if (t->file.data[strspn(t->file.data, " \t\r\n")] == '{')
         return hf_json_read(t, t->file.data, t->file.len);
-    if (t->file.data[0] == '\n')
-        FAIL(UNSUPPORTED,
-             "%s: a SentencePiece model; tiktoken files and byte-level BPE "
-             "tokenizer.json are read",
-             t->path);
+    if (t->file.data[0] == '\n') return sentencepiece_read(t, t->file.data, t->file.len);
     return tiktoken_read(t, t->file.data, t->file.len);
 }
 
@@ -92,6 +89,7 @@ void tokenizer_close(struct tokenizer *t)
     specials_release(&t->specials);
     vocabulary_release(&t->vocabulary);
     regex_free(t->regex);
+    sentence_free(t->sentence);
     text_release(&t->file);
     free(t->path);
     free(t);
@@ -105,7 +103,9 @@ const char *tokenizer_kind(const struct tokenizer *t) { return t->kind; }
 
 int32_t tokenizer_special(const struct tokenizer *t, const char *text)
 {
-    return specials_id(&t->specials, text);
+    int32_t id = specials_id(&t->specials, text);
+    bool found = id < 0 && t->sentence; /* in texts, and still a name */
+    return found ? vocabulary_find(&t->sentence->kept.strings, text, strlen(text)) : id;
 }
 
 const char *tokenizer_special_name(const struct tokenizer *t, int32_t id)
@@ -113,9 +113,10 @@ const char *tokenizer_special_name(const struct tokenizer *t, int32_t id)
     return specials_text(&t->specials, id);
 }
 
-enum status tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t count,
-                             struct text *out)
+static enum status decode(const struct tokenizer *t, const int32_t *ids, size_t count, bool whole,
+                          struct text *out)
 {
+    if (t->sentence) return sentence_decode(t->sentence, ids, count, whole, out);
     for (size_t i = 0; i < count; i++) {
         const struct token_bytes *token = vocabulary_token(&t->vocabulary, ids[i]);
         const char *special = token ? NULL : tokenizer_special_name(t, ids[i]);
@@ -129,10 +130,33 @@ enum status tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size
     return STATUS_OK;
 }
 
+enum status tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t count,
+                             struct text *out)
+{
+    return decode(t, ids, count, true, out);
+}
+
+enum status tokenizer_decode_part(const struct tokenizer *t, const int32_t *ids, size_t count,
+                                  struct text *out)
+{
+    return decode(t, ids, count, false, out);
+}
+
+static enum status write_beside(const char *folder, const char *name, const struct text *bytes)
+{
+    char *path = file_join(folder, name);
+    enum status st = file_write(path, bytes->data, bytes->len);
+    free(path);
+    return st;
+}
+
 enum status tokenizer_copy(const struct tokenizer *t, const char *folder)
 {
-    char *path = file_join(folder, t->file_name);
-    enum status st = file_write(path, t->file.data, t->file.len);
-    free(path);
+    struct text config = {0};
+    TRY(write_beside(folder, t->file_name, &t->file));
+    if (strcmp(t->kind, SENTENCEPIECE_KIND)) return STATUS_OK;
+    sentencepiece_write_config(t, &config);
+    enum status st = write_beside(folder, "tokenizer_config.json", &config);
+    text_release(&config);
     return st;
 }

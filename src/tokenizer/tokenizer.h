@@ -1,7 +1,8 @@
 /* tokenizer.h -- text to token ids and back.
  *
  * Kinds    "bytes" (id = byte; 256 begins, 257 ends a text, 258 is a mask), tiktoken .model (Llama
- *          3), Hugging Face tokenizer.json (byte-level BPE).  The kind is detected from the file.
+ *          3), SentencePiece BPE .model (Llama 2), Hugging Face tokenizer.json (byte-level BPE, BPE
+ *          with byte_fallback).  The kind is detected from the file.
  * Order    A tokenizer is immutable after opening: threads share it.  Each thread encodes through
  *          its own encoder, which holds the cache and the working memory.
  * Units    Ids are below tokenizer_vocab_size.  Special ids are -1 where the tokenizer has none. */
@@ -46,14 +47,19 @@ const char *tokenizer_path(const struct tokenizer *t);
 enum status encoder_make(struct encoder **out, const struct tokenizer *t);
 void encoder_free(struct encoder *e);
 /* Appends the ids of the text; special-looking text is encoded as plain text, no BOS or EOS is
- * added.  The text need not be UTF-8 (bytes that are not are encoded as they are).
+ * added.  The text need not be UTF-8 (bytes that are not are encoded as they are; SentencePiece
+ * takes them for U+FFFD).
  * DATA: 64 MiB without a place to split, or a file's own splitting pattern gives up. */
 enum status encoder_encode(struct encoder *e, const char *bytes, size_t len,
                            struct token_list *out);
 
-/* Appends the bytes of the ids.  DATA: an id the tokenizer does not have. */
+/* Appends the text of the ids, from its beginning on.  DATA: an id the tokenizer does not have. */
 enum status tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t count,
                              struct text *out);
+/* The same of ids that others came before: what SentencePiece puts before a text stays there, and
+ * bytes need not be UTF-8, so parts can be joined. */
+enum status tokenizer_decode_part(const struct tokenizer *t, const int32_t *ids, size_t count,
+                                  struct text *out);
 
 /* Puts the tokenizer's file into a folder, so that tokenizer_open(folder) gives the same one. */
 enum status tokenizer_copy(const struct tokenizer *t, const char *folder);

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Our token ids and texts beside those of sentencepiece and of Hugging Face's tokenizers.
+
+    python tests/oracle/sentences.py build/llamero LLAMA2.model MEGABYTES [TEXT...]
+
+encodes as many megabytes of mixed text (the given texts, 24 scripts, emoji, code, long runs, broken
+UTF-8) with Llama 2's file (which is not ours to keep here), and with small models learnt here that
+differ in what a model may say; decodes what came out, and random ids.  The same for tokenizer.json
+files: Llama 2's in the forms that are in use, with added tokens, with patterns.  Prints a line a
+comparison; fails where there is a difference.
+
+    python tests/oracle/sentences.py build/llamero --golden tests/tokenizer/data TEXT...
+
+writes the small models and what the libraries say of some texts, for the tests in C."""
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+import sentencepiece
+import tokenizers
+
+SEED = 20260101
+SCRIPTS = [(0x41, 0x7A), (0xC0, 0x24F), (0x370, 0x3FF), (0x400, 0x4FF), (0x531, 0x587),
+           (0x590, 0x5FF), (0x600, 0x6FF), (0x700, 0x74F), (0x900, 0x97F), (0x980, 0x9FF),
+           (0xA80, 0xAFF), (0xB80, 0xBFF), (0xC00, 0xC7F), (0xD00, 0xD7F), (0xE00, 0xE7F),
+           (0xF00, 0xFFF), (0x10A0, 0x10FF), (0x1100, 0x11FF), (0x1200, 0x137F), (0x1780, 0x17FF),
+           (0x3040, 0x30FF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x20000, 0x2A6DF)]
+EMOJI = [(0x1F300, 0x1FAFF), (0x2600, 0x27BF), (0x1F1E6, 0x1F1FF), (0xFE00, 0xFE0F),
+         (0x200D, 0x200D)]
+SPACES = " \t\n\r\x0b\x0c\xa0\u1680\u2003\u200b\u2028\u202f\u3000\u2581\ufeff"
+ODD = "\u2581\ufb01\uff21\u00bd\u2460\u212b\ufdfa\u0301\ufffd\u00ad\u200e\x01\x7f"
+WORDS = ("the of and to in a is that It's DON'T int main(void) { return 0; } for (i = 0; i < n; i++)"
+         " x += 1; def f(self): self.x == None <s> </s> <unk> <mask> <sep> <0x0A> [INST] the").split()
+
+
+def between(rng, ranges):
+    return chr(rng.randint(*rng.choice(ranges)))
+
+
+def word(rng):
+    low, high = rng.choice(SCRIPTS)
+    middle = rng.randint(low, high)
+    return "".join(chr(min(max(middle + rng.randint(-20, 20), low), high))
+                   for _ in range(rng.randint(1, 9)))
+
+
+def any_character(rng):
+    code = rng.randint(1, rng.choice([0x7F, 0x7FF, 0xFFFF, 0x10FFFF]))
+    return "\ufffe" if 0xD800 <= code <= 0xDFFF else chr(code)
+
+
+def mixed(rng):
+    kinds = (
+        lambda: rng.choice(WORDS),
+        lambda: " " + rng.choice(WORDS),
+        lambda: " " + word(rng),
+        lambda: " ".join(word(rng) for _ in range(rng.randint(1, 12))),
+        lambda: "".join(rng.choice(SPACES) for _ in range(rng.randint(1, 5))),
+        lambda: rng.choice(" \n\t-=") * rng.choice([1, 2, 3, 7, 120]),
+        lambda: str(rng.randint(0, 10 ** rng.randint(1, 12))),
+        lambda: "".join(between(rng, EMOJI) for _ in range(rng.randint(1, 4))),
+        lambda: "".join(rng.choice(ODD) for _ in range(rng.randint(1, 4))),
+        lambda: "".join(rng.choice("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\r\n ")
+                        for _ in range(rng.randint(1, 6))),
+        lambda: "".join(any_character(rng) for _ in range(rng.randint(1, 6))),
+        lambda: rng.choice("eao\u0301\u4e2d\u2581") * rng.choice([1, 2, 3, 50, 150]),
+    )
+    return "".join(rng.choice(kinds)() for _ in range(rng.randint(1, 30)))
+
+
+def broken(rng):
+    """Bytes of a text with some changed, left out or cut off."""
+    raw = bytearray(mixed(rng).encode())
+    for _ in range(rng.randint(1, 5)):
+        at = rng.randrange(len(raw))
+        if rng.random() < 0.5:
+            raw[at] = rng.choice([0xFF, 0xC0, 0xE2, 0x96, 0x81, 0xED, 0xA0, 0xF5, 0xF0, 0x80])
+        else:
+            del raw[at]
+        if not raw:
+            raw = bytearray(b"\xff")
+    return bytes(raw).replace(b"\0", b"\xfe")
+
+
+def corpus(rng, megabytes, paths):
+    """Strings, most of them short: half from the texts if there are any, the rest made."""
+    made, left = [], int(megabytes * 1e6)
+    for path in paths:
+        text = pathlib.Path(path).read_bytes().decode(errors="replace").replace("\0", "")
+        at, most = 0, int(megabytes * 0.5e6 / len(paths))
+        while at < len(text) and most > 0:
+            n = rng.choice([1, 20, 80, 400, 400, 3000])
+            made.append(text[at:at + n])
+            size = len(made[-1].encode())
+            at, most, left = at + n, most - size, left - size
+    while left > 0:
+        made.append(mixed(rng))
+        left -= len(made[-1].encode())
+    for c in "a ", " ", "\u2581", "\n", "\u4e2d\u6587", "ab", "=":
+        made.append(c * 20000)
+    return [""] + made
+
+
+def as_bytes(text):
+    return text if isinstance(text, bytes) else text.encode()
+
+
+def encode(program, file, texts, *options):
+    done = subprocess.run([program, "tokenizer", "encode", "--tokenizer", file, "--null", *options],
+                          input=b"".join(as_bytes(t) + b"\0" for t in texts),
+                          stdout=subprocess.PIPE, check=True)
+    return [[int(i) for i in line.split()] for line in done.stdout.decode().splitlines()]
+
+
+def decode(program, file, lists):
+    """Each list of ids is a line; the texts come back with a NUL after each."""
+    lines = "".join(" ".join(map(str, ids)) + "\n" for ids in lists)
+    done = subprocess.run([program, "tokenizer", "decode", "--tokenizer", file, "--null"],
+                          input=lines.encode(), stdout=subprocess.PIPE, check=True)
+    return done.stdout.split(b"\0")[:-1]
+
+
+def compare(name, given, got, want):
+    wrong = [i for i in range(len(given)) if got[i] != want[i]]
+    size = sum(len(as_bytes(t)) if isinstance(t, (str, bytes)) else len(t) for t in given)
+    print(f"{name}: {len(given)} of {size / 1e6:.2f} M, {len(wrong)} differences", flush=True)
+    for i in wrong[:3]:
+        print(f"  {given[i][:100]!r}\n  ours   {got[i][:40]}\n  theirs {want[i][:40]}")
+    return len(wrong) + (len(got) != len(given))
+
+
+def random_ids(rng, size, count):
+    """Lists of ids that no text gives; ids without a NUL byte in them."""
+    return [[rng.choice([rng.randrange(size), rng.randrange(min(size, 270))])
+             for _ in range(rng.randint(0, 12))] for _ in range(count)]
+
+
+def without_nul(lists, bad):
+    return [[i for i in ids if i not in bad] for ids in lists]
+
+
+def check_model(program, name, file, texts, raw, rng):
+    theirs = sentencepiece.SentencePieceProcessor(model_file=file)
+    want = [theirs.encode(t) for t in texts]
+    bad = compare(f"{name}, texts", texts, encode(program, file, texts), want)
+    bad += compare(f"{name}, broken UTF-8", raw, encode(program, file, raw),
+                   [theirs.encode(t) for t in raw])
+    nul = {i for i in range(theirs.vocab_size()) if "\0" in theirs.id_to_piece(i)
+           or theirs.id_to_piece(i) == "<0x00>"}
+    lists = without_nul(want[:20000] + random_ids(rng, theirs.vocab_size(), 20000), nul)
+    back = [t.encode() for t in theirs.decode(lists)]
+    return bad + compare(f"{name}, ids", lists, decode(program, file, lists), back)
+
+
+def learn_models(folder, paths, size=600):
+    """Small BPE models that differ in what a model may say."""
+    common = {"input": ",".join(paths), "model_type": "bpe", "vocab_size": size,
+              "character_coverage": 0.99, "minloglevel": 2, "num_threads": 2,
+              "max_sentence_length": 20000, "input_sentence_size": 4000}
+    options = {
+        "identity": {"normalization_rule_name": "identity", "byte_fallback": True,
+                     "remove_extra_whitespaces": False, "split_digits": True,
+                     "allow_whitespace_only_pieces": True},
+        "nfkc": {"normalization_rule_name": "nmt_nfkc"},
+        "folded": {"normalization_rule_name": "nmt_nfkc_cf", "byte_fallback": True,
+                   "add_dummy_prefix": False},
+        "defined": {"normalization_rule_name": "nfkc", "byte_fallback": True,
+                    "remove_extra_whitespaces": False,
+                    "user_defined_symbols": ["<mask>", "<sep>", "\u2581\u2581", "the", "\ufb01"],
+                    "control_symbols": ["[INST]"], "bos_id": 3, "eos_id": 1, "unk_id": 2},
+        "words": {"normalization_rule_name": "identity", "split_by_whitespace": False,
+                  "add_dummy_prefix": False, "remove_extra_whitespaces": False,
+                  "unk_surface": "?!"},
+    }
+    files = {}
+    for name, more in options.items():
+        prefix = str(pathlib.Path(folder, name))
+        sentencepiece.SentencePieceTrainer.train(model_prefix=prefix, **common, **more)
+        pathlib.Path(prefix + ".vocab").unlink()
+        files[name] = prefix + ".model"
+    return files
+
+
+RULES = ["FB01\t66 69", "FF21\t41", "BD\t20 31 2F 32", "A0\t20", "AD\t", "41 30A\tC5",
+         "2581\t20", "200B\t"]
+
+
+def golden(folder, paths):
+    """Models as small as can be, and what the library says."""
+    rng = random.Random(SEED)
+    with tempfile.TemporaryDirectory() as work:
+        rules = pathlib.Path(work, "rules.tsv")
+        rules.write_text("".join(rule + "\n" for rule in RULES))
+        common = {"input": ",".join(paths), "model_type": "bpe", "minloglevel": 2,
+                  "input_sentence_size": 2000, "character_coverage": 0.98}
+        own = {"normalization_rule_tsv": str(rules)}
+        options = {
+            "sentence_bytes": {"vocab_size": 420, "byte_fallback": True,
+                               "normalization_rule_name": "identity",
+                               "remove_extra_whitespaces": False},
+            "sentence_mapped": {"vocab_size": 150, "unk_surface": "?!", **own},
+            "sentence_defined": {"vocab_size": 160, "remove_extra_whitespaces": False,
+                                 "user_defined_symbols": ["<mask>", "\u2581\u2581", "the"],
+                                 "control_symbols": ["[INST]"], "add_dummy_prefix": False, **own},
+        }
+        rows = []
+        for name, more in options.items():
+            prefix = str(pathlib.Path(folder, name))
+            sentencepiece.SentencePieceTrainer.train(model_prefix=prefix, **common, **more)
+            pathlib.Path(prefix + ".vocab").unlink()
+            theirs = sentencepiece.SentencePieceProcessor(model_file=prefix + ".model")
+            texts = [as_bytes(mixed(rng)[:60]) for _ in range(40)] + [broken(rng)[:60] for _ in
+                                                                      range(20)]
+            for raw in texts + [b"", b" ", b"  a  b ", b" \xc2\xa0x", b"the  <mask>", b"ab</s>"]:
+                ids = theirs.encode(raw)
+                rows.append({"model": name, "hex": raw.hex(), "ids": ids,
+                             "text": theirs.decode(ids).encode().hex()})
+            for ids in random_ids(rng, theirs.vocab_size(), 40):
+                rows.append({"model": name, "ids": ids, "text": theirs.decode(ids).encode().hex()})
+        lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+        pathlib.Path(folder, "sentences.json").write_text(
+            f'{{"versions": {{"sentencepiece": "{sentencepiece.__version__}"}},\n'
+            f'"rows": [\n{lines}\n]}}\n')
+    return 0
+
+
+def check(program, llama2, megabytes, paths):
+    rng = random.Random(SEED)
+    texts = corpus(rng, megabytes, paths)
+    few = corpus(rng, megabytes / 10, paths)
+    raw = [broken(rng) for _ in range(20000)]
+    bad = 0
+    with tempfile.TemporaryDirectory() as folder:
+        files = learn_models(folder, paths)
+        bad += check_model(program, "Llama 2, sentencepiece", llama2, texts, raw, rng)
+        for name, file in files.items():
+            bad += check_model(program, f"{name}, sentencepiece", file, few, raw, rng)
+    return bad != 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    if sys.argv[2] == "--golden":
+        sys.exit(golden(sys.argv[3], sys.argv[4:]))
+    sys.exit(check(sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4:]))
