@@ -154,7 +154,7 @@ BF16 = [
     Row("frontier-torchtitan", "Llama 3 8B: HSDP 20 x 32, TP 8, 21 rows of 8192", "mi250x", 5120, 597,
         llama("8B", 8192, 21, **FULL, **{TP: 8, REPLICATE: 20})),
     Row("frontier-guide", "Llama 3 8B: FSDP 512, 4 rows of 8192", "mi250x", 512, 345,
-        llama("8B", 8192, 4, **NONE), "units by size, nothing gathered ahead"),
+        llama("8B", 8192, 4, **NONE), "Accelerate, wrapped by size"),
     Row("NxD Training", "Llama 3.1 8B: ZeRO-1 32, TP 32, 1024 rows of 8192", "trn1", 1024,
         47.95 * 8192 / 1024, llama("8B", 8192, 1, **batch(1024), **ZERO1, **{TP: 32}),
         "**fitted**: efficiency of trn1, trn2"),
