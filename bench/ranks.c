@@ -1,11 +1,13 @@
 /* ranks.c -- two ranks of one thread that share out a model, against one rank of two threads; and
  * what it is worth that they move weights and gradients while they compute.
  *
- *     bench/ranks [ROUNDS]
+ *     bench/ranks [ROUNDS [PATIENCE]]
  *
  * The kinds of run take turns, so that a noisy neighbour meets all of them; what is told are
- * medians over the rounds, of a round's median step.  Held: the transport waits for a transfer
- * where it is started; all else is the same.  LLAMERO_MPIRUN names the launcher. */
+ * medians over the rounds, of a round's median step.  Runs while which other processes took more
+ * than 5 % of the cores are left out where there is a better one; each waits up to PATIENCE seconds
+ * for a quiet machine.  Held: the transport waits for a transfer where it is started; all else is
+ * the same.  LLAMERO_MPIRUN names the launcher. */
 // SPDX-License-Identifier: Apache-2.0
 #include "app/machine.h"
 #include "base/clock.h"
@@ -17,9 +19,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { STEPS = 8, WARM = 2, ROUNDS = 5, MOST_ROUNDS = 50 };
+#define QUIET 0.05 /* share of the cores that others may take */
 
 static const char *const settings[] = {
     "model.dim=512",         "model.n_layers=8",
@@ -176,6 +180,37 @@ static enum status measure(const struct kind *k, const char *corpus)
 
 /* --- the one that starts them --- */
 
+/* Seconds of all cores so far that were not idle. */
+static double busy_s(void)
+{
+    double ticks[8] = {0}, sum = 0;
+    FILE *f = fopen("/proc/stat", "r");
+    int got = f ? fscanf(f, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &ticks[0], &ticks[1], &ticks[2],
+                         &ticks[3], &ticks[4], &ticks[5], &ticks[6], &ticks[7])
+                : 0;
+    if (f) fclose(f);
+    for (int i = 0; i < got; i++) sum += i == 3 || i == 4 ? 0 : ticks[i];
+    return sum / (double)sysconf(_SC_CLK_TCK);
+}
+
+static double children_s(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_CHILDREN, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+static void wait_for_quiet(double patience_s)
+{
+    double cores = (double)sysconf(_SC_NPROCESSORS_ONLN), end = clock_monotonic_s() + patience_s;
+    while (clock_monotonic_s() < end) {
+        double busy = busy_s();
+        sleep(1);
+        if (busy_s() - busy <= QUIET * cores) return;
+    }
+}
+
 static enum status run(const struct kind *k, const char *self, const char *folder, double *rate,
                        double *share)
 {
@@ -192,6 +227,48 @@ static enum status run(const struct kind *k, const char *self, const char *folde
     return STATUS_OK;
 }
 
+/* What came of a kind's rounds. */
+struct results {
+    double rate[MOST_ROUNDS], waited[MOST_ROUNDS], others[MOST_ROUNDS];
+};
+
+static enum status run_alone(const struct kind *k, const char *self, const char *folder, int round,
+                             struct results *r)
+{
+    double begin = clock_monotonic_s(), busy = busy_s(), own = children_s();
+    TRY(run(k, self, folder, &r->rate[round], &r->waited[round]));
+    double cores = (double)sysconf(_SC_NPROCESSORS_ONLN), wall = clock_monotonic_s() - begin;
+    r->others[round] = (busy_s() - busy - (children_s() - own)) / (wall * cores);
+    return STATUS_OK;
+}
+
+/* Medians over the rounds that count; how many they are. */
+static int settle(const struct results *r, int rounds, double *rate, double *waited)
+{
+    double least = 1, rates[MOST_ROUNDS], waits[MOST_ROUNDS];
+    size_t n = 0;
+    for (int i = 0; i < rounds; i++) least = r->others[i] < least ? r->others[i] : least;
+    if (least < QUIET) least = QUIET;
+    for (int i = 0; i < rounds; i++)
+        if (r->others[i] <= least) rates[n] = r->rate[i], waits[n++] = r->waited[i];
+    *rate = median(rates, n), *waited = median(waits, n);
+    return (int)n;
+}
+
+static void tell(const struct results *r, int rounds)
+{
+    double first = 0, rate, waited;
+    printf("%-30s tokens/s   ratio  waited  rounds  others took\n", "");
+    for (int k = 0; k < NUM_KINDS; k++) {
+        double least = 1;
+        int n = settle(&r[k], rounds, &rate, &waited);
+        if (!k) first = rate;
+        for (int i = 0; i < rounds; i++) least = r[k].others[i] < least ? r[k].others[i] : least;
+        printf("%-30s %8.0f  %6.3f  %5.1f%%  %2d of %2d  from %.1f%%\n", kinds[k].says, rate,
+               rate / first, 100 * waited, n, rounds, 100 * least);
+    }
+}
+
 static bool has_launcher(void)
 {
     struct text command = {0};
@@ -203,31 +280,22 @@ static bool has_launcher(void)
     return has;
 }
 
-static enum status compare(const char *self, int rounds)
+static enum status compare(const char *self, int rounds, double patience_s)
 {
     char folder[] = "/tmp/llamero-bench-XXXXXX";
-    static double rate[NUM_KINDS][MOST_ROUNDS], share[NUM_KINDS][MOST_ROUNDS];
+    static struct results results[NUM_KINDS];
     struct text corpus = {0};
-    double load = 0;
     if (!mkdtemp(folder)) FAIL(IO, "%s: cannot be made", folder);
     char *path = file_join(folder, "corpus.txt");
     for (int i = 0; i < 20000; i++)
         text_adds(&corpus, "the llama walks over a mountain and carries salt to the town.\n");
     enum status st = file_write(path, corpus.data, corpus.len);
-    getloadavg(&load, 1);
     for (int round = 0; !st && round < rounds; round++)
-        for (int k = 0; !st && k < NUM_KINDS; k++)
-            st = run(&kinds[k], self, folder, &rate[k][round], &share[k][round]);
-    if (!st) {
-        printf("%d rounds of %d steps, load %.2f before\n", rounds, (int)STEPS, load);
-        printf("%-30s tokens/s   ratio  waited\n", "");
-        double first = median(rate[0], (size_t)rounds);
-        for (int k = 0; k < NUM_KINDS; k++) {
-            double here = median(rate[k], (size_t)rounds);
-            printf("%-30s %8.0f  %6.3f  %5.1f%%\n", kinds[k].says, here, here / first,
-                   100 * median(share[k], (size_t)rounds));
+        for (int k = 0; !st && k < NUM_KINDS; k++) {
+            wait_for_quiet(patience_s);
+            st = run_alone(&kinds[k], self, folder, round, &results[k]);
         }
-    }
+    if (!st) tell(results, rounds);
     enum status gone = file_remove_tree(folder);
     text_release(&corpus);
     free(path);
@@ -240,9 +308,9 @@ static enum status start(int argc, char **argv)
         for (int k = 0; k < NUM_KINDS; k++)
             if (!strcmp(kinds[k].name, argv[1])) return measure(&kinds[k], argv[2]);
     int rounds = argc > 1 ? atoi(argv[1]) : ROUNDS;
-    if (argc > 2 || rounds < 1 || rounds > MOST_ROUNDS)
-        FAIL(USAGE, "usage: ranks [ROUNDS], at most %d", (int)MOST_ROUNDS);
-    if (has_launcher()) TRY(compare(argv[0], rounds));
+    if (argc > 3 || rounds < 1 || rounds > MOST_ROUNDS)
+        FAIL(USAGE, "usage: ranks [ROUNDS [PATIENCE]], at most %d rounds", (int)MOST_ROUNDS);
+    if (has_launcher()) TRY(compare(argv[0], rounds, argc > 2 ? atof(argv[2]) : 0));
     return STATUS_OK;
 }
 

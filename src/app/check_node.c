@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/port.h"
 #include "base/thread.h"
+#include "comms/launch/launch.h"
 #include "metrics/memory.h"
 #include "tokenizer/regex.h"
 
@@ -34,6 +35,24 @@ void check_program(struct findings *f)
                  zlibVersion(), ZSTD_versionString(), pcre2.data, json_library_version());
     text_release(&onednn);
     text_release(&pcre2);
+}
+
+void check_ranks(struct findings *f)
+{
+    struct launch l = launch_find();
+    const char *library = launch_library(), *ways = launch_ways();
+    struct text says = {0};
+    if (library)
+        text_addf(&says, "%s carries between them; they are started by %s", library, ways);
+    else
+        text_adds(&says, "one: this program was built without MPI");
+    if (l.size > 1) text_addf(&says, "; this is rank %d of %d, of %s", l.rank, l.size, l.launcher);
+    findings_add(f, "ranks", "%s", says.data);
+    if (!launch_knows(&l) && library)
+        findings_warn(f, "runs cannot join these ranks: use %s", ways);
+    if (!launch_knows(&l) && !library)
+        findings_warn(f, "runs cannot join these ranks: install Open MPI or MPICH and build anew");
+    text_release(&says);
 }
 
 void check_load(struct findings *f)

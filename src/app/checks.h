@@ -7,6 +7,8 @@
 #include <stdint.h>
 
 void check_program(struct findings *f);
+/* Whether this program can run on many ranks, and on those that were started with it. */
+void check_ranks(struct findings *f);
 /* Load by others: before anything here makes some. */
 void check_load(struct findings *f);
 void check_processor(struct findings *f);

@@ -25,6 +25,7 @@ enum status command_doctor(int argc, char **argv)
     struct findings f = {0};
     struct text out = {0};
     check_program(&f);
+    check_ranks(&f);
     check_load(&f);
     check_processor(&f);
     check_clock(&f);

@@ -63,7 +63,7 @@ static enum status open_config(struct loaded *l, const char *const *settings, in
 static bool asks_for_layout(const char *const *settings, int num_settings)
 {
     for (int i = 0; i < num_settings; i++) {
-        const char *key = strstr(settings[i], "parallel"), *value = strchr(settings[i], '=');
+        const char *key = strstr(settings[i], "degree"), *value = strchr(settings[i], '=');
         if (key && key < value) return true;
     }
     return false;
@@ -79,15 +79,15 @@ void loaded_layout(struct parallelism_config *p, bool asked, int ranks)
     *shard = -1, p->data_parallel_replicate_degree = p->tensor_parallel_degree = 1;
     if (ranks > 1)
         log_line(LOG_INFO,
-                 "the run had another number of ranks; its weights are shared out "
-                 "over the %d that are here",
+                 "the run's layout makes another number of ranks: the weights are shared out over "
+                 "the %d that are here",
                  ranks);
 }
 
 static enum status open_machine(struct loaded *l, bool asked)
 {
     struct parallelism_config p = l->config.parallelism;
-    loaded_layout(&p, asked && l->machine.world.size > 1, l->machine.world.size);
+    loaded_layout(&p, asked, l->machine.world.size);
     TRY(machine_open_ranks(&l->machine, &l->config.device, &p));
     return STATUS_OK;
 }

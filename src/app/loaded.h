@@ -41,8 +41,7 @@ enum status loaded_folder(const char *path, const struct comm *world, char **fol
 void loaded_layout(struct parallelism_config *p, bool asked, int ranks);
 
 /* l->machine has been joined, and the rest of *l is 0.  `tokenizer` overrides the folder's own (""
- * none); rows of up to max_tokens positions (0: the configuration's seq_len).  Alone, a model of
- * any layout is whole. */
+ * none); rows of up to max_tokens positions (0: the configuration's seq_len). */
 enum status loaded_open(struct loaded *l, const char *path, const char *tokenizer,
                         const char *const *settings, int num_settings, int max_tokens);
 /* `how` the command ended: see machine_close_ranks. */

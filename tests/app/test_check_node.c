@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/checks.h"
+#include "comms/launch/launch.h"
 #include "test.h"
 
 #include <sys/resource.h>
@@ -19,6 +20,27 @@ TEST(the_program_tells_its_version_and_its_libraries)
     CHECK(strstr(find(&f, "libraries")->says, "oneDNN") &&
           strstr(find(&f, "libraries")->says, "PCRE2 10."));
     findings_release(&f);
+}
+
+TEST(ranks_are_told_of_and_warned_of_where_they_cannot_be_joined)
+{
+    static const char *const variables[] = {
+#define X(name, rank, size) rank, size,
+        LAUNCHER_LIST(X)
+#undef X
+    };
+    struct findings f = {0}, unknown = {0};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) unsetenv(variables[i]);
+    check_ranks(&f);
+    CHECK(find(&f, "ranks")->level == LEVEL_OK);
+    CHECK(strstr(find(&f, "ranks")->says, launch_library() ? launch_library() : "without MPI"));
+    setenv("SLURM_PROCID", "3", 1), setenv("SLURM_STEP_NUM_TASKS", "8", 1); /* and no PMI */
+    check_ranks(&unknown);
+    unsetenv("SLURM_PROCID"), unsetenv("SLURM_STEP_NUM_TASKS");
+    CHECK(find(&unknown, "ranks")->level == LEVEL_WARN);
+    CHECK(strstr(find(&unknown, "ranks")->says, "rank 3 of 8, of srun"));
+    findings_release(&f);
+    findings_release(&unknown);
 }
 
 TEST(a_limit_on_files_is_told_and_warned_of_where_it_is_low)

@@ -5,10 +5,10 @@
 TEST(doctor_looks_at_everything_and_says_it_in_json)
 {
     static const char *const wanted[] = {
-        "program", "libraries",     "load",      "processor",     "cores",
-        "kernels", "clock",         "memory",    "huge pages",    "open files",
-        "stack",   "address space", "file size", "locked memory", "file system",
-        "room",    "writing",       "products",  "bandwidth"};
+        "program",     "libraries", "ranks",         "load",      "processor",
+        "cores",       "kernels",   "clock",         "memory",    "huge pages",
+        "open files",  "stack",     "address space", "file size", "locked memory",
+        "file system", "room",      "writing",       "products",  "bandwidth"};
     struct text out = {0};
     struct json *j;
     CHECK(LLAMERO(&out, NULL, "doctor", "--json", test_folder()) == 0);

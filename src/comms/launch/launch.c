@@ -35,9 +35,13 @@ struct launch launch_find(void)
 }
 
 #if LLAMERO_MPI
+const char *launch_library(void) { return mpi_library; }
+const char *launch_ways(void) { return mpi_launchers; }
+bool launch_knows(const struct launch *l) { return l->size == 1 || mpi_knows_launcher(); }
+
 static enum status open_all(struct comm *world, struct launch l)
 {
-    if (!mpi_knows_launcher())
+    if (!launch_knows(&l))
         FAIL(UNSUPPORTED, "%s started %d ranks, which %s, in this program, cannot join: use %s",
              l.launcher, l.size, mpi_library, mpi_launchers);
     TRY(mpi_open(world));
@@ -52,6 +56,10 @@ void launch_close(struct comm *world, enum status how) { mpi_close(world, how); 
 
 void launch_abort(int exit_code) { mpi_abort(exit_code); }
 #else
+const char *launch_library(void) { return NULL; }
+const char *launch_ways(void) { return NULL; }
+bool launch_knows(const struct launch *l) { return l->size == 1; }
+
 static enum status open_all(struct comm *world, struct launch l)
 {
     *world = (struct comm){0};

@@ -20,6 +20,12 @@ struct launch {
 };
 struct launch launch_find(void);
 
+/* The library that carries between ranks, and how ranks are started that it knows as such; NULL:
+ * this program was built without one. */
+const char *launch_library(void), *launch_ways(void);
+/* Whether this program can join the ranks that l started with it. */
+bool launch_knows(const struct launch *l);
+
 /* The group of all ranks.  UNSUPPORTED: this program cannot speak to what started it; the message
  * says how to start it.  COMM: the ranks do not reach each other. */
 enum status launch_open(struct comm *world);
