@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/parquet.h"
+
+#include "formats/thrift.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TAIL = 8, MOST_DEEP = 200 };
+enum { CONVERTED_MAP = 1, CONVERTED_MAP_ENTRIES, CONVERTED_LIST, CONVERTED_U8 = 11 };
+
+/* Of a node while the tree is built. */
+struct above {
+    size_t node, left; /* children still to come */
+    int def, rep;
+};
+
+static enum status add_leaf(struct parquet *p, int64_t type, int64_t type_bytes, bool is_u8,
+                            const struct above *a)
+{
+    if (type < 0 || type >= PARQUET_TYPES)
+        FAIL(DATA, "%s: a column of type %lld", p->path, (long long)type);
+    if (type == PARQUET_FIXED && (type_bytes < 0 || type_bytes > INT32_MAX))
+        FAIL(DATA, "%s: a column of values of %lld bytes", p->path, (long long)type_bytes);
+    if (a->def > UINT8_MAX || a->rep > UINT8_MAX)
+        FAIL(UNSUPPORTED, "%s: columns nested beyond %d levels", p->path, UINT8_MAX);
+    p->nodes[p->num_nodes - 1].leaf = p->num_leaves;
+    p->leaves[p->num_leaves++] =
+        (struct parquet_leaf){p->num_nodes - 1,     (enum parquet_type)type,
+                              (uint32_t)type_bytes, is_u8 && type == PARQUET_I32,
+                              (uint8_t)a->def,      (uint8_t)a->rep};
+    return STATUS_OK;
+}
+
+/* The logical type's union: a LIST (3), a MAP (2), or an unsigned INTEGER (10) of 8 bits. */
+struct element {
+    int64_t type, type_bytes, repetition, children, converted, bits, is_signed;
+    bool is_list, is_map;
+    struct thrift_bytes name;
+};
+
+static enum status read_element(struct reader *r, struct element *e)
+{
+    *e = (struct element){.type = -1, .converted = -1, .is_signed = 1, .repetition = -1};
+    const struct thrift_field integer[] = {
+        {1, .number = &e->bits}, {2, .number = &e->is_signed}, {0}};
+    const struct thrift_field logical[] = {
+        {2, .present = &e->is_map}, {3, .present = &e->is_list}, {10, .fields = integer}, {0}};
+    const struct thrift_field fields[] = {
+        {1, .number = &e->type},       {2, .number = &e->type_bytes},
+        {3, .number = &e->repetition}, {4, .bytes = &e->name},
+        {5, .number = &e->children},   {6, .number = &e->converted},
+        {10, .fields = logical},       {0}};
+    return thrift_read(r, fields);
+}
+
+/* One node below the last of `deep` that waits for children; a group waits for its own. */
+static enum status add_node(struct parquet *p, const struct element *e, struct above *deep,
+                            int *depth, size_t most)
+{
+    size_t number = p->num_nodes++;
+    const struct above *parent = number ? &deep[*depth - 1] : NULL;
+    struct above own = {number, (size_t)e->children, 0, 0};
+    if (parent) {
+        if (e->repetition < PARQUET_REQUIRED || e->repetition > PARQUET_REPEATED)
+            FAIL(DATA, "%s: a node of repetition %lld", p->path, (long long)e->repetition);
+        own.def = parent->def + (e->repetition != PARQUET_REQUIRED);
+        own.rep = parent->rep + (e->repetition == PARQUET_REPEATED);
+    }
+    if (!e->name.data) FAIL(DATA, "%s: a node of the schema has no name", p->path);
+    if (e->children < 0 || (uint64_t)e->children > most)
+        FAIL(DATA, "%s: a node of %lld children", p->path, (long long)e->children);
+    p->nodes[number] = (struct parquet_node){
+        .name = (const char *)e->name.data,
+        .name_len = e->name.len,
+        .repetition = parent ? (enum parquet_repetition)e->repetition : PARQUET_REQUIRED,
+        .parent = parent ? parent->node : 0,
+        .leaf = SIZE_MAX,
+        .end = number + 1,
+        .is_list = e->is_list || e->is_map ||
+                   (e->converted >= CONVERTED_MAP && e->converted <= CONVERTED_LIST)};
+    bool is_u8 = e->converted == CONVERTED_U8 || (e->bits == 8 && !e->is_signed);
+    if (parent) deep[*depth - 1].left--;
+    if (!e->children) return add_leaf(p, e->type, e->type_bytes, is_u8, &own);
+    if (*depth == MOST_DEEP) FAIL(UNSUPPORTED, "%s: columns nested too deep", p->path);
+    deep[(*depth)++] = own;
+    return STATUS_OK;
+}
+
+static enum status read_schema(struct parquet *p, struct thrift_list *list)
+{
+    struct above deep[MOST_DEEP];
+    int depth = 0;
+    if (list->type != THRIFT_STRUCT || list->count < 2)
+        FAIL(DATA, "%s: there is no schema", p->path);
+    p->nodes = heap_grow(NULL, list->count, sizeof *p->nodes);
+    p->leaves = heap_grow(NULL, list->count, sizeof *p->leaves);
+    for (size_t i = 0; i < list->count; i++) {
+        struct element e;
+        TRY(read_element(&list->items, &e));
+        if (i && !depth) FAIL(DATA, "%s: more nodes than the schema's tree has", p->path);
+        if (!i && !e.children) FAIL(DATA, "%s: there are no columns", p->path);
+        TRY(add_node(p, &e, deep, &depth, list->count));
+        while (depth && !deep[depth - 1].left) p->nodes[deep[--depth].node].end = i + 1;
+    }
+    if (depth) FAIL(DATA, "%s: fewer nodes than the schema's tree has", p->path);
+    return STATUS_OK;
+}
+
+static enum status read_chunk(struct parquet *p, struct reader *r, size_t leaf,
+                              struct parquet_chunk *out)
+{
+    int64_t type = -1, codec = -1, values = -1, data = -1, dictionary = 0;
+    bool present = false;
+    const struct thrift_field meta[] = {{1, .number = &type},        {4, .number = &codec},
+                                        {5, .number = &values},      {9, .number = &data},
+                                        {11, .number = &dictionary}, {0}};
+    struct thrift_bytes other_file = {0};
+    const struct thrift_field chunk[] = {
+        {1, .bytes = &other_file}, {3, .fields = meta, .present = &present}, {0}};
+    TRY(thrift_read(r, chunk));
+    if (other_file.len) FAIL(UNSUPPORTED, "%s: a column lies in another file", p->path);
+    if (!present) FAIL(DATA, "%s: a column chunk says nothing of itself", p->path);
+    if (type != (int64_t)p->leaves[leaf].type)
+        FAIL(DATA, "%s: a chunk of type %lld in a column of type %d", p->path, (long long)type,
+             p->leaves[leaf].type);
+    int64_t at = dictionary > 0 && dictionary < data ? dictionary : data;
+    if (values < 0 || at < 4 || (uint64_t)at > p->data_end)
+        FAIL(DATA, "%s: %lld values at byte %lld of %llu", p->path, (long long)values,
+             (long long)at, (unsigned long long)p->data_end);
+    *out = (struct parquet_chunk){.at = (uint64_t)at, .num_values = (uint64_t)values};
+    return codec_find(codec, p->path, &out->codec);
+}
+
+static enum status read_group(struct parquet *p, struct reader *r)
+{
+    struct thrift_list columns = {0};
+    int64_t rows = -1;
+    const struct thrift_field fields[] = {{1, .list = &columns}, {3, .number = &rows}, {0}};
+    TRY(thrift_read(r, fields));
+    if (columns.count != p->num_leaves || columns.type != THRIFT_STRUCT)
+        FAIL(DATA, "%s: a row group of %zu columns; the schema has %zu", p->path, columns.count,
+             p->num_leaves);
+    if (rows < 0 || rows > INT64_MAX - (int64_t)p->num_rows)
+        FAIL(DATA, "%s: a row group of %lld rows", p->path, (long long)rows);
+    struct parquet_group *g = &p->groups[p->num_groups++];
+    *g = (struct parquet_group){.first_row = p->num_rows, .num_rows = (uint64_t)rows};
+    g->chunks = heap_grow(NULL, p->num_leaves, sizeof *g->chunks);
+    p->num_rows += (uint64_t)rows;
+    for (size_t leaf = 0; leaf < p->num_leaves; leaf++)
+        TRY(read_chunk(p, &columns.items, leaf, &g->chunks[leaf]));
+    return STATUS_OK;
+}
+
+/* The rows are those of the groups: some writers give none for the file. */
+static enum status read_footer(struct parquet *p, struct reader *r)
+{
+    struct thrift_list schema = {0}, groups = {0};
+    const struct thrift_field fields[] = {{2, .list = &schema}, {4, .list = &groups}, {0}};
+    TRY(thrift_read(r, fields));
+    TRY(read_schema(p, &schema));
+    if (groups.count && groups.type != THRIFT_STRUCT)
+        FAIL(DATA, "%s: the row groups are no structs", p->path);
+    p->groups = heap_grow(NULL, groups.count + 1, sizeof *p->groups);
+    for (size_t i = 0; i < groups.count; i++) TRY(read_group(p, &groups.items));
+    return STATUS_OK;
+}
+
+enum status parquet_parse(struct parquet *p, const unsigned char *bytes, uint64_t size)
+{
+    uint32_t footer = 0;
+    struct reader tail = {bytes + (size < TAIL ? 0 : size - TAIL), bytes + size, p->path};
+    const char *magic = size < TAIL + 4 ? "" : (const char *)bytes + size - 4;
+    if (size >= TAIL + 4 && !memcmp(magic, "PARE", 4))
+        FAIL(UNSUPPORTED, "%s: an encrypted Parquet file", p->path);
+    if (size < TAIL + 4 || memcmp(magic, "PAR1", 4) || memcmp(bytes, "PAR1", 4))
+        FAIL(DATA, "%s: no Parquet file, or one cut off", p->path);
+    TRY(reader_u32(&tail, &footer, "the footer's length"));
+    if (footer > size - TAIL - 4)
+        FAIL(DATA, "%s: a footer of %u bytes in a file of %llu", p->path, footer,
+             (unsigned long long)size);
+    p->data_end = size - TAIL - footer;
+    struct reader r = {bytes + p->data_end, bytes + size - TAIL, p->path};
+    return read_footer(p, &r);
+}
+
+enum status parquet_open(struct parquet *p, const char *path)
+{
+    *p = (struct parquet){.path = heap_string(path, strlen(path))};
+    enum status st = STATUS_OK;
+    TRY_OUT(file_map_open(&p->map, path));
+    TRY_OUT(parquet_parse(p, p->map.data, p->map.size));
+out:
+    if (st) parquet_close(p);
+    return st;
+}
+
+void parquet_close(struct parquet *p)
+{
+    for (size_t i = 0; i < p->num_groups; i++) free(p->groups[i].chunks);
+    free(p->groups);
+    free(p->leaves);
+    free(p->nodes);
+    file_map_close(&p->map);
+    free(p->path);
+    *p = (struct parquet){0};
+}
+
+/* The first name of a path, without []; *rest is what follows its dot. */
+static size_t first_name(const char *path, const char **rest)
+{
+    size_t len = strcspn(path, ".");
+    *rest = path + len + (path[len] == '.');
+    while (len >= 2 && path[len - 2] == '[' && path[len - 1] == ']') len -= 2;
+    return len;
+}
+
+/* The leaf of `path` below a node.  A list's own node may be passed over without being named. */
+static size_t find_below(const struct parquet *p, size_t node, const char *path)
+{
+    const struct parquet_node *n = &p->nodes[node];
+    const char *rest;
+    size_t len = first_name(path, &rest), only = node + 1;
+    if (!path[0] && n->leaf != SIZE_MAX) return n->leaf;
+    for (size_t child = node + 1; len && child < n->end; child = p->nodes[child].end) {
+        const struct parquet_node *c = &p->nodes[child];
+        if (c->name_len != len || memcmp(c->name, path, len) != 0) continue;
+        size_t found = find_below(p, child, rest);
+        if (found != SIZE_MAX) return found;
+    }
+    bool listing = node && (n->is_list || n->repetition == PARQUET_REPEATED);
+    if (!listing || only >= n->end || p->nodes[only].end != n->end) return SIZE_MAX;
+    return find_below(p, only, path);
+}
+
+static void add_path(const struct parquet *p, size_t node, struct text *out)
+{
+    if (p->nodes[node].parent) {
+        add_path(p, p->nodes[node].parent, out);
+        text_adds(out, ".");
+    }
+    text_add(out, p->nodes[node].name, p->nodes[node].name_len);
+}
+
+enum status parquet_find(const struct parquet *p, const char *column, size_t *leaf)
+{
+    enum { ENOUGH = 1000 };
+    struct text there = {0};
+    *leaf = find_below(p, 0, column);
+    if (column[0] && *leaf != SIZE_MAX) return STATUS_OK;
+    for (size_t i = 0; i < p->num_leaves && there.len < ENOUGH; i++) {
+        if (i) text_adds(&there, ", ");
+        add_path(p, p->leaves[i].node, &there);
+    }
+    enum status st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
+                                 "%s: there is no column \"%s\"; there are %.*s", p->path, column,
+                                 ENOUGH, there.data);
+    text_release(&there);
+    return st;
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/parquet_values.h"
+
+#include "formats/bit_packing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE = 1024, MOST_BYTES = 1 << 30 };
+
+static bool is_bytes(const struct parquet_leaf *leaf)
+{
+    return leaf->type == PARQUET_BYTES || leaf->type == PARQUET_FIXED || leaf->type == PARQUET_I96;
+}
+
+/* Bytes of a plain value; 0: each has its own length, or is a bit. */
+static size_t width_of(const struct parquet_leaf *leaf)
+{
+    static const size_t widths[PARQUET_TYPES] = {[PARQUET_I32] = 4,
+                                                 [PARQUET_I64] = 8,
+                                                 [PARQUET_I96] = 12,
+                                                 [PARQUET_F32] = 4,
+                                                 [PARQUET_F64] = 8};
+    return leaf->type == PARQUET_FIXED ? leaf->type_bytes : widths[leaf->type];
+}
+
+static void reserve(struct parquet_values *v, bool bytes, size_t count)
+{
+    if (count > v->capacity || !(bytes ? (void *)v->bytes : (void *)v->numbers)) {
+        v->capacity = count > v->capacity ? count : v->capacity;
+        if (bytes)
+            v->bytes = heap_grow(v->bytes, v->capacity + 1, sizeof *v->bytes);
+        else
+            v->numbers = heap_grow(v->numbers, v->capacity + 1, sizeof *v->numbers);
+    }
+    v->count = count;
+}
+
+void parquet_values_release(struct parquet_values *v)
+{
+    free(v->bytes);
+    free(v->numbers);
+    text_release(&v->room);
+    *v = (struct parquet_values){0};
+}
+
+/* Fixed widths, from bytes that are all there. */
+static void take_fixed(struct parquet_values *out, const struct parquet_leaf *leaf,
+                       const unsigned char *at, size_t count)
+{
+    size_t width = width_of(leaf);
+    for (size_t i = 0; i < count; i++, at += width) {
+        uint64_t bits = 0;
+        if (is_bytes(leaf)) {
+            out->bytes[i] = (struct parquet_bytes){at, width};
+            continue;
+        }
+        for (size_t b = 0; b < width; b++) bits |= (uint64_t)at[b] << (8 * b);
+        out->numbers[i] = leaf->type == PARQUET_I32 ? (int32_t)(uint32_t)bits : (int64_t)bits;
+    }
+}
+
+static enum status read_plain(struct parquet_values *out, const struct parquet_leaf *leaf,
+                              struct reader r, size_t count)
+{
+    const unsigned char *at;
+    size_t bytes;
+    if (leaf->type == PARQUET_BYTES) {
+        for (size_t i = 0; i < count; i++) {
+            uint32_t len = 0;
+            if (reader_left(&r) < 4) return reader_u32(&r, &len, "a string's length");
+            memcpy(&len, r.at, 4);
+            r.at += 4;
+            if (len > reader_left(&r)) return reader_bytes(&r, len, &at, "a string");
+            out->bytes[i] = (struct parquet_bytes){r.at, len};
+            r.at += len;
+        }
+        return STATUS_OK;
+    }
+    if (leaf->type == PARQUET_BOOL) {
+        TRY(reader_bytes(&r, count / 8 + (count % 8 != 0), &at, "truth values"));
+        for (size_t i = 0; i < count; i++) out->numbers[i] = at[i / 8] >> (i % 8) & 1;
+        return STATUS_OK;
+    }
+    TRY(reader_count(&r, count, width_of(leaf), &bytes, "values"));
+    TRY(reader_bytes(&r, bytes, &at, "values"));
+    take_fixed(out, leaf, at, count);
+    return STATUS_OK;
+}
+
+static enum status read_indices(struct parquet_values *out, const struct parquet_leaf *leaf,
+                                struct reader r, size_t count,
+                                const struct parquet_values *dictionary)
+{
+    uint32_t indices[PIECE];
+    struct hybrid h;
+    uint8_t width;
+    if (!dictionary) FAIL(DATA, "%s: a page needs a dictionary, and there is none", r.name);
+    TRY(reader_u8(&r, &width, "the width of indices"));
+    TRY(hybrid_init(&h, r, width));
+    for (size_t at = 0; at < count;) {
+        size_t n = count - at < PIECE ? count - at : PIECE;
+        TRY(hybrid_take(&h, indices, n));
+        for (size_t i = 0; i < n; i++) {
+            if (indices[i] >= dictionary->count)
+                FAIL(DATA, "%s: value %u of a dictionary of %zu", r.name, indices[i],
+                     dictionary->count);
+            if (is_bytes(leaf))
+                out->bytes[at + i] = dictionary->bytes[indices[i]];
+            else
+                out->numbers[at + i] = dictionary->numbers[indices[i]];
+        }
+        at += n;
+    }
+    return STATUS_OK;
+}
+
+/* Truth values in runs, behind their length. */
+static enum status read_runs(struct parquet_values *out, struct reader r, size_t count)
+{
+    uint32_t values[PIECE], len;
+    struct reader runs = {.name = r.name};
+    struct hybrid h;
+    TRY(reader_u32(&r, &len, "the length of runs"));
+    TRY(reader_bytes(&r, len, &runs.at, "runs"));
+    runs.end = runs.at + len;
+    TRY(hybrid_init(&h, runs, 1));
+    for (size_t at = 0; at < count;) {
+        size_t n = count - at < PIECE ? count - at : PIECE;
+        TRY(hybrid_take(&h, values, n));
+        for (size_t i = 0; i < n; i++) out->numbers[at + i] = values[i];
+        at += n;
+    }
+    return STATUS_OK;
+}
+
+/* Lengths, then the bytes end to end. */
+static enum status read_delta_lengths(struct parquet_values *out, struct reader *r, size_t count,
+                                      int64_t *lengths)
+{
+    TRY(delta_read(r, lengths, count, true));
+    for (size_t i = 0; i < count; i++) {
+        if (lengths[i] < 0 || (uint64_t)lengths[i] > reader_left(r))
+            FAIL(DATA, "%s: a string of %lld bytes where %zu are left", r->name,
+                 (long long)lengths[i], reader_left(r));
+        out->bytes[i] = (struct parquet_bytes){r->at, (size_t)lengths[i]};
+        r->at += lengths[i];
+    }
+    return STATUS_OK;
+}
+
+/* How many bytes each shares with the one before, then the rest of each. */
+static enum status read_delta_strings(struct parquet_values *out, struct reader r, size_t count,
+                                      size_t width, int64_t *prefixes, int64_t *lengths)
+{
+    size_t total = 0, before = 0;
+    TRY(delta_read(&r, prefixes, count, true));
+    TRY(read_delta_lengths(out, &r, count, lengths));
+    for (size_t i = 0; i < count; i++) {
+        if (prefixes[i] < 0 || (uint64_t)prefixes[i] > before)
+            FAIL(DATA, "%s: a string shares %lld bytes with one of %zu", r.name,
+                 (long long)prefixes[i], before);
+        before = (size_t)prefixes[i] + out->bytes[i].len;
+        if (width && before != width)
+            FAIL(DATA, "%s: a value of %zu bytes among those of %zu", r.name, before, width);
+        total += before;
+        if (total > MOST_BYTES) FAIL(UNSUPPORTED, "%s: a page of more than 1 GiB", r.name);
+    }
+    text_clear(&out->room);
+    text_reserve(&out->room, total);
+    char *to = out->room.data, *last = to;
+    for (size_t i = 0; i < count; i++) {
+        size_t prefix = (size_t)prefixes[i], len = out->bytes[i].len;
+        memcpy(to, last, prefix);
+        if (len) memcpy(to + prefix, out->bytes[i].data, len);
+        out->bytes[i] = (struct parquet_bytes){(unsigned char *)to, prefix + len};
+        last = to, to += prefix + len;
+    }
+    return STATUS_OK;
+}
+
+static enum status read_delta_bytes(struct parquet_values *out, const struct parquet_leaf *leaf,
+                                    struct reader r, size_t count, bool with_prefixes)
+{
+    int64_t *lengths = heap_grow(NULL, 2 * count + 1, sizeof *lengths);
+    enum status st =
+        with_prefixes ? read_delta_strings(out, r, count, width_of(leaf), lengths, lengths + count)
+                      : read_delta_lengths(out, &r, count, lengths);
+    free(lengths);
+    return st;
+}
+
+/* The first bytes of all values, then the second ones, and so on. */
+static enum status read_split(struct parquet_values *out, const struct parquet_leaf *leaf,
+                              struct reader r, size_t count)
+{
+    const unsigned char *at;
+    size_t bytes, width = width_of(leaf);
+    TRY(reader_count(&r, count, width, &bytes, "values"));
+    TRY(reader_bytes(&r, bytes, &at, "values"));
+    text_clear(&out->room);
+    text_reserve(&out->room, bytes);
+    for (size_t i = 0; i < count; i++)
+        for (size_t b = 0; b < width; b++) out->room.data[i * width + b] = (char)at[b * count + i];
+    take_fixed(out, leaf, (unsigned char *)out->room.data, count);
+    return STATUS_OK;
+}
+
+enum status parquet_values_read(struct parquet_values *out, const struct parquet_leaf *leaf,
+                                int64_t encoding, struct reader bytes, size_t count,
+                                const struct parquet_values *dictionary)
+{
+    enum { DICTIONARY = 2, RUNS, DELTA = 5, DELTA_LENGTHS, DELTA_STRINGS, INDICES, SPLIT };
+    enum parquet_type t = leaf->type;
+    if (count > PARQUET_MOST_VALUES)
+        FAIL(UNSUPPORTED, "%s: %zu values in a page", bytes.name, count);
+    if (encoding == PARQUET_PLAIN && t != PARQUET_FIXED && count / 8 > reader_left(&bytes))
+        FAIL(DATA, "%s: %zu values in %zu bytes", bytes.name, count, reader_left(&bytes));
+    reserve(out, is_bytes(leaf), count);
+    if (encoding == PARQUET_PLAIN) return read_plain(out, leaf, bytes, count);
+    if (encoding == DICTIONARY || encoding == INDICES)
+        return count ? read_indices(out, leaf, bytes, count, dictionary) : STATUS_OK;
+    if (encoding == RUNS && t == PARQUET_BOOL)
+        return count ? read_runs(out, bytes, count) : STATUS_OK;
+    if (encoding == DELTA && (t == PARQUET_I32 || t == PARQUET_I64))
+        return delta_read(&bytes, out->numbers, count, t == PARQUET_I32);
+    if (encoding == DELTA_LENGTHS && t == PARQUET_BYTES)
+        return read_delta_bytes(out, leaf, bytes, count, false);
+    if (encoding == DELTA_STRINGS && (t == PARQUET_BYTES || t == PARQUET_FIXED))
+        return read_delta_bytes(out, leaf, bytes, count, true);
+    if (encoding == SPLIT && t != PARQUET_BOOL && t != PARQUET_BYTES)
+        return read_split(out, leaf, bytes, count);
+    FAIL(UNSUPPORTED, "%s: values of type %d in encoding %lld", bytes.name, t, (long long)encoding);
+}

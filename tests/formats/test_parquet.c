@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "formats/parquet.h"
+
+static const char *file(const char *name)
+{
+    struct text t = {0};
+    text_addf(&t, "tests/oracle/data/parquet/%s.parquet", name);
+    return t.data; /* some bytes a test: kept until the runner ends */
+}
+
+static void check_finds(const char *name, const char *column, size_t want)
+{
+    struct parquet p;
+    size_t leaf;
+    CHECK_STATUS(OK, parquet_open(&p, file(name)));
+    CHECK_STATUS(OK, parquet_find(&p, column, &leaf));
+    if (leaf != want) fail_msg("%s: %zu, not %zu", column, leaf, want);
+    parquet_close(&p);
+}
+
+TEST(columns_are_found_by_the_names_users_give_them)
+{
+    check_finds("documents", "text", 0);
+    check_finds("documents", "files[].text", 1);
+    check_finds("documents", "files.text", 1);
+    check_finds("documents", "files.list.element.text", 1);
+    check_finds("documents", "spike_counts", 3);
+    check_finds("documents", "spike_counts[][]", 3);
+    check_finds("polars-snappy", "files[].size", 9);
+    check_finds("duckdb-snappy-V1", "files[].text", 8);
+}
+
+static void check_absent(const char *name, const char *column)
+{
+    struct parquet p;
+    size_t leaf;
+    CHECK_STATUS(OK, parquet_open(&p, file(name)));
+    CHECK_STATUS(CONFIG, parquet_find(&p, column, &leaf));
+    CHECK_MESSAGE("there is no column");
+    CHECK_MESSAGE("files.list.element.text");
+    parquet_close(&p);
+}
+
+TEST(a_column_that_is_not_there_is_an_error_that_lists_those_that_are)
+{
+    check_absent("documents", "Text");
+    check_absent("documents", "tex");
+    check_absent("documents", "");
+    check_absent("documents", "list");
+    check_absent("documents", "files[].name");
+    check_absent("documents", "text.list");
+    check_absent("documents", "files"); /* a struct, though of one field */
+    check_absent("pyarrow-mixed", "files");
+}
+
+TEST(a_footer_says_what_columns_and_rows_there_are)
+{
+    struct parquet p;
+    CHECK_STATUS(OK, parquet_open(&p, file("documents")));
+    CHECK(p.num_rows == 5 && p.num_groups == 2 && p.num_leaves == 6);
+    CHECK(p.groups[1].first_row == 3 && p.groups[1].num_rows == 2);
+    CHECK(p.leaves[0].type == PARQUET_BYTES && p.leaves[0].max_def == 1 && !p.leaves[0].max_rep);
+    CHECK(p.leaves[1].max_def == 4 && p.leaves[1].max_rep == 1);
+    CHECK(p.leaves[2].type == PARQUET_I64 && !p.leaves[2].is_u8);
+    CHECK(p.leaves[3].is_u8 && p.leaves[3].max_def == 5 && p.leaves[3].max_rep == 2);
+    CHECK(p.groups[0].chunks[0].codec == CODEC_SNAPPY && p.groups[0].chunks[3].num_values == 8);
+    parquet_close(&p);
+}
+
+/* The reader sees `len` bytes of them, in memory of their own. */
+static enum status parse(const void *bytes, size_t len)
+{
+    struct parquet p = {.path = heap_string("cut", 3)};
+    unsigned char *copy = malloc(len + !len);
+    memcpy(copy, bytes, len);
+    enum status st = parquet_parse(&p, copy, len);
+    parquet_close(&p);
+    free(copy);
+    return st;
+}
+
+TEST(a_file_cut_off_anywhere_is_an_error)
+{
+    struct text bytes = {0};
+    CHECK_STATUS(OK, file_read(file("binary"), 1 << 20, &bytes));
+    CHECK_STATUS(OK, parse(bytes.data, bytes.len));
+    for (size_t len = 0; len < bytes.len; len++) CHECK_STATUS(DATA, parse(bytes.data, len));
+    text_release(&bytes);
+}
+
+TEST(a_footer_of_other_bytes_is_an_error_and_never_a_crash)
+{
+    struct text bytes = {0};
+    CHECK_STATUS(OK, file_read(file("binary"), 1 << 20, &bytes));
+    int refused = 0;
+    for (size_t at = bytes.len - 1; at > 100; at--) {
+        char kept = bytes.data[at];
+        bytes.data[at] = (char)(kept ^ 0x7F);
+        refused += parse(bytes.data, bytes.len) != STATUS_OK;
+        bytes.data[at] = kept;
+    }
+    CHECK(refused > 60);
+    memcpy(bytes.data + bytes.len - 4, "PARE", 4);
+    CHECK_STATUS(UNSUPPORTED, parse(bytes.data, bytes.len));
+    CHECK_MESSAGE("encrypted");
+    text_release(&bytes);
+}

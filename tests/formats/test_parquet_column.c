@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "formats/parquet_column.h"
+
+static const char folder[] = "tests/oracle/data/parquet";
+
+/* One row as text: levels, and values or a dash. */
+static enum status add_row(struct parquet_column *c, struct text *out)
+{
+    struct parquet_entry e;
+    for (bool more = true; more;) {
+        TRY(parquet_column_next(c, &e));
+        text_addf(out, "%d %d ", e.rep, e.def);
+        if (!e.has_value)
+            text_adds(out, "-");
+        else if (c->values.bytes)
+            text_add(out, e.bytes.data, e.bytes.len);
+        else
+            text_addf(out, "%lld", (long long)e.number);
+        text_adds(out, "\n");
+        TRY(parquet_column_goes_on(c, &more));
+    }
+    return STATUS_OK;
+}
+
+/* From each row on, and back: the same rows as from the first one on. */
+static void check_seeks(const struct parquet *p, size_t leaf)
+{
+    struct parquet_column straight, c;
+    struct text want = {0}, got = {0};
+    parquet_column_init(&straight, p, leaf), parquet_column_init(&c, p, leaf);
+    for (uint64_t row = 0; row < p->num_rows && row < 40; row++) {
+        uint64_t far = row * 7 % p->num_rows;
+        text_clear(&want), text_clear(&got);
+        CHECK_STATUS(OK, add_row(&straight, &want));
+        CHECK_STATUS(OK, parquet_column_seek(&c, far));
+        CHECK_STATUS(OK, add_row(&c, &got));
+        text_clear(&got);
+        CHECK_STATUS(OK, parquet_column_seek(&c, row));
+        CHECK_STATUS(OK, add_row(&c, &got));
+        CHECK(want.len == got.len && !memcmp(want.data, got.data, got.len));
+    }
+    CHECK(parquet_column_bytes(&c) > 0);
+    text_release(&want), text_release(&got);
+    parquet_column_release(&straight), parquet_column_release(&c);
+}
+
+TEST(any_row_is_found_as_reading_from_the_start_finds_it)
+{
+    struct file_list l = {0};
+    int files = 0;
+    CHECK_STATUS(OK, file_glob(&l, "tests/oracle/data/parquet/*-*-*.parquet"));
+    for (size_t i = 0; i < l.count; i++) {
+        struct parquet p;
+        if (strstr(l.paths[i], "checksum")) continue;
+        CHECK_STATUS(OK, parquet_open(&p, l.paths[i]));
+        for (size_t leaf = 0; leaf < p.num_leaves; leaf++) check_seeks(&p, leaf);
+        parquet_close(&p);
+        files++;
+    }
+    CHECK(files > 10);
+    file_list_release(&l);
+}
+
+/* All rows of a file whose bytes are these. */
+static enum status read_all(const char *path)
+{
+    struct parquet p;
+    struct text rows = {0};
+    TRY(parquet_open(&p, path));
+    enum status st = STATUS_OK;
+    for (size_t leaf = 0; leaf < p.num_leaves && !st; leaf++) {
+        struct parquet_column c;
+        parquet_column_init(&c, &p, leaf);
+        for (uint64_t row = 0; row < p.num_rows && !st; row++) st = add_row(&c, &rows);
+        parquet_column_release(&c);
+    }
+    text_release(&rows);
+    parquet_close(&p);
+    return st;
+}
+
+static enum status read_changed(struct text *bytes, size_t at, int by)
+{
+    const char *path = test_path(test_folder(), "changed.parquet");
+    bytes->data[at] = (char)(bytes->data[at] ^ by);
+    CHECK_STATUS(OK, file_write(path, bytes->data, bytes->len));
+    bytes->data[at] = (char)(bytes->data[at] ^ by);
+    return read_all(path);
+}
+
+TEST(a_page_of_a_wrong_checksum_is_an_error)
+{
+    struct text t = {0};
+    text_addf(&t, "%s/rle-dict-uncompressed-corrupt-checksum.parquet", folder);
+    CHECK_STATUS(DATA, read_all(t.data));
+    CHECK_MESSAGE("checksum");
+    text_release(&t);
+}
+
+/* Files with checksums: no changed byte of a page goes unseen. */
+TEST(any_changed_byte_of_a_page_is_seen)
+{
+    struct text bytes = {0};
+    char path[100];
+    int seen = 0, tried = 0;
+    snprintf(path, sizeof path, "%s/plain-dict-uncompressed-checksum.parquet", folder);
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &bytes));
+    CHECK_STATUS(OK, read_all(path));
+    for (size_t at = 4; at < 90; at++, tried++) seen += read_changed(&bytes, at, 0x11) != 0;
+    if (seen < tried - 12) fail_msg("%d of %d", seen, tried); /* heads have no checksum */
+    text_release(&bytes);
+}
+
+/* Files without: rows or an error, and nothing else. */
+TEST(changed_bytes_never_crash_the_reader)
+{
+    static const char *const names[] = {"datapage_v2.snappy", "nested_lists.snappy", "null_list"};
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        struct text bytes = {0};
+        char path[100];
+        int refused = 0;
+        snprintf(path, sizeof path, "%s/%s.parquet", folder, names[n]);
+        CHECK_STATUS(OK, file_read(path, 1 << 20, &bytes));
+        CHECK_STATUS(OK, read_all(path));
+        for (size_t at = 0; at < bytes.len; at += 3)
+            refused += read_changed(&bytes, at, 1 << (at % 8)) != 0;
+        CHECK(refused > 20);
+        text_release(&bytes);
+    }
+}
+
+/* The rows the footer promises and those of the pages must be the same. */
+TEST(a_footer_of_more_or_fewer_rows_than_its_pages_is_an_error)
+{
+    struct parquet p;
+    struct parquet_column c;
+    struct text out = {0};
+    char path[100];
+    snprintf(path, sizeof path, "%s/documents.parquet", folder);
+    for (uint64_t rows = 2; rows <= 4; rows++)
+        for (size_t leaf = 0; leaf < 4; leaf++) {
+            enum status st = STATUS_OK;
+            CHECK_STATUS(OK, parquet_open(&p, path));
+            p.groups[0].num_rows = rows; /* 3 */
+            parquet_column_init(&c, &p, leaf);
+            for (uint64_t row = 0; row < rows && !st; row++) st = add_row(&c, &out);
+            CHECK(st == (rows == 3 ? STATUS_OK : STATUS_DATA));
+            if (st) CHECK_MESSAGE(rows < 3 ? "more rows" : "fewer rows");
+            parquet_column_release(&c);
+            parquet_close(&p);
+        }
+    text_release(&out);
+}

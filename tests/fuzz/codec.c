@@ -1,0 +1,24 @@
+/* codec.c -- any bytes as a packed block: what it unpacks to, or a clear refusal.
+ *
+ * The first byte says which codec, the next two how long the text should be. */
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/codec.h"
+
+#include "base/text.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+    enum codec codec;
+    if (len < 3 || codec_find(bytes[0], "input", &codec)) return 0;
+    size_t out_len = bytes[1] | (size_t)bytes[2] << 8;
+    unsigned char *out = heap(out_len + !out_len);
+    enum status st = codec_unpack(codec, bytes + 3, len - 3, out, out_len, "input");
+    BUG_IF(st && st != STATUS_DATA);
+    free(out);
+    return 0;
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+#include "formats/parquet_column.h"
+
+#include <zlib.h>
+
+/* The files of a folder against its `digests`, which pyarrow made (tests/oracle/parquet.py): of
+ * every column how many entries it has, and the checksum of their levels and values. */
+static const char *folder(void)
+{
+    const char *other = getenv("LLAMERO_PARQUET_FOLDER");
+    return other ? other : "tests/oracle/data/parquet";
+}
+
+static uint32_t add_number(uint32_t crc, uint64_t value, size_t bytes)
+{
+    unsigned char le[8];
+    for (size_t i = 0; i < bytes; i++) le[i] = (unsigned char)(value >> (8 * i));
+    return (uint32_t)crc32_z(crc, le, bytes);
+}
+
+static enum status digest(struct parquet_column *c, uint64_t *entries, uint32_t *crc)
+{
+    struct parquet_entry e;
+    for (uint64_t row = 0; row < c->file->num_rows; row++) {
+        for (bool more = true; more; ++*entries) {
+            TRY(parquet_column_next(c, &e));
+            *crc = add_number(add_number(*crc, (uint64_t)e.rep, 1), (uint64_t)e.def, 1);
+            if (e.has_value && c->values.bytes) {
+                *crc = add_number(*crc, e.bytes.len, 4);
+                if (e.bytes.len) *crc = (uint32_t)crc32_z(*crc, e.bytes.data, e.bytes.len);
+            } else if (e.has_value) {
+                *crc = add_number(*crc, (uint64_t)e.number, 8);
+            }
+            TRY(parquet_column_goes_on(c, &more));
+        }
+    }
+    return STATUS_OK;
+}
+
+/* What the reader has to say of a file: columns, or that it was refused. */
+static void describe(const char *name, struct text *out, struct text *why)
+{
+    struct parquet p;
+    text_addf(out, "%s", name);
+    enum status st = parquet_open(&p, file_join(folder(), name));
+    size_t leaves = st ? 0 : p.num_leaves, begin = out->len;
+    for (size_t leaf = 0; leaf < leaves && !st; leaf++) {
+        struct parquet_column c;
+        uint64_t entries = 0;
+        uint32_t crc = 0;
+        parquet_column_init(&c, &p, leaf);
+        st = digest(&c, &entries, &crc);
+        parquet_column_release(&c);
+        text_addf(out, " %llu:%08x", (unsigned long long)entries, crc);
+    }
+    if (leaves) parquet_close(&p);
+    if (!st) return;
+    out->len = begin;
+    text_adds(out, " refused");
+    text_addf(why, "%s\n", status_message());
+}
+
+TEST(files_of_other_programs_are_read_as_pyarrow_reads_them)
+{
+    struct text digests = {0}, why = {0};
+    int files = 0, wrong = 0;
+    CHECK_STATUS(OK, file_read(file_join(folder(), "digests"), 1 << 20, &digests));
+    for (char *at = digests.data, *line; (line = strsep(&at, "\n")) && *line; files++) {
+        struct text got = {0};
+        char name[256];
+        CHECK(sscanf(line, "%255s", name) == 1);
+        describe(name, &got, &why);
+        if (strcmp(got.data, line) != 0) {
+            print_error("wanted %s\n   got %s\n", line, got.data);
+            wrong++;
+        }
+        text_release(&got);
+    }
+    if (getenv("LLAMERO_PARQUET_FOLDER")) print_message("%d files; refused:\n%s", files, why.data);
+    text_release(&digests), text_release(&why);
+    CHECK(files > 20 && !wrong);
+}

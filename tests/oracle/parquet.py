@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parquet files of other programs, and what pyarrow reads in them.
+
+    python parquet.py write FOLDER ROWS   files by pyarrow, duckdb and polars, all options
+    python parquet.py digest FOLDER       FOLDER/digests, for tests/oracle/parquet.c
+
+The files in tests/oracle/data/parquet are some of `write` with 30 rows, made with pyarrow 26.0.1, duckdb 2.0.0 and
+polars 2.1.0, and the small ones of apache/parquet-testing.  A digest of a column is the number of
+its entries and the CRC-32 of (u8 rep, u8 def, value) of each; numbers are 8 bytes, strings have
+their length in 4 bytes before them.
+"""
+import decimal
+import os
+import random
+import struct
+import sys
+import zlib
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def shred(value, field_type, nullable, rep, level, definition, out):
+    """(rep, def, value) of every leaf below, in the order of the leaves: out is a list of lists."""
+    if nullable:
+        if value is None:
+            for leaf in out:
+                leaf.append((rep, definition, None))
+            return
+        definition += 1
+    if pa.types.is_struct(field_type):
+        at = 0
+        for i in range(field_type.num_fields):
+            child = field_type.field(i)
+            width = leaves(child.type)
+            shred(value[child.name], child.type, child.nullable, rep, level, definition, out[at:at + width])
+            at += width
+    elif pa.types.is_list(field_type) or pa.types.is_large_list(field_type) or pa.types.is_map(field_type):
+        if pa.types.is_map(field_type):
+            item = pa.field("entries", pa.struct([field_type.key_field, field_type.item_field]), nullable=False)
+            value = [{field_type.key_field.name: k, field_type.item_field.name: v} for k, v in value]
+        else:
+            item = field_type.value_field
+        if not value:
+            for leaf in out:
+                leaf.append((rep, definition, None))
+        for i, v in enumerate(value):
+            shred(v, item.type, item.nullable, rep if i == 0 else level + 1, level + 1, definition + 1, out)
+    else:
+        out[0].append((rep, definition, value))
+
+
+def leaves(t):
+    if pa.types.is_map(t):
+        return leaves(t.key_type) + leaves(t.item_type)
+    if pa.types.is_struct(t):
+        return sum(leaves(t.field(i).type) for i in range(t.num_fields))
+    if pa.types.is_list(t) or pa.types.is_large_list(t):
+        return leaves(t.value_type)
+    return 1
+
+
+def physical(value, column):
+    """A value's bytes as the digest has them."""
+    kind = column.physical_type
+    if kind == "INT96":
+        days, nanos = divmod(value, 86400 * 10**9)
+        value = struct.pack("<qi", nanos, days + 2440588)
+    if isinstance(value, decimal.Decimal):
+        value = int(value.scaleb(column.scale))
+        if kind in ("FIXED_LEN_BYTE_ARRAY", "BYTE_ARRAY"):
+            size = column.length if kind[0] == "F" else max(1, (value.bit_length() + 8) // 8)
+            value = value.to_bytes(size, "big", signed=True)
+    if isinstance(value, str):
+        value = value.encode()
+    if isinstance(value, bytes):
+        return struct.pack("<I", len(value)) + value
+    if kind == "FLOAT":
+        return struct.pack("<fI", value, 0)
+    if kind == "DOUBLE":
+        return struct.pack("<d", value)
+    value = int(value)
+    if kind == "INT32" and value >= 2**31:
+        value -= 2**32
+    return struct.pack("<Q", value % 2**64)
+
+
+def storage(t):
+    """The type with times as the whole numbers they are."""
+    if pa.types.is_timestamp(t) or pa.types.is_time64(t) or pa.types.is_date64(t) or pa.types.is_duration(t):
+        return pa.int64()
+    if pa.types.is_date32(t) or pa.types.is_time32(t):
+        return pa.int32()
+    return t
+
+
+def digest(path):
+    file = pq.ParquetFile(path, page_checksum_verification=True)
+    table = file.read()
+    out = []
+    for name, column in zip(table.column_names, table.columns):
+        field = table.schema.field(name)
+        wanted = storage(field.type)
+        if wanted != field.type:
+            column = column.cast(wanted)
+        shredded = [[] for _ in range(leaves(field.type))]
+        for value in column.to_pylist():
+            shred(value, wanted, field.nullable, 0, 0, 0, shredded)
+        for entries in shredded:
+            of = file.schema.column(len(out))
+            crc = 0
+            for rep, definition, value in entries:
+                data = b"" if value is None else physical(value, of)
+                crc = zlib.crc32(bytes((rep, definition)) + data, crc)
+            out.append(f"{len(entries)}:{crc:08x}")
+    return out
+
+
+def digests(folder):
+    lines = []
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".parquet"):
+            continue
+        try:
+            lines.append(" ".join([name] + digest(os.path.join(folder, name))))
+        except Exception as e:
+            print(f"{name}: pyarrow: {type(e).__name__}: {e}")
+            lines.append(name + " refused")
+    with open(os.path.join(folder, "digests"), "w") as f:
+        f.write("\n".join(lines) + "\n")
+
+
+def table(rows):
+    r = random.Random(1)
+    words = "the quick brown fox \u00e9t\u00e9 \u4e2d\u6587 \U0001f600 jumps over \n lazy dogs".split(" ")
+    text = lambda: " ".join(r.choice(words) for _ in range(r.randrange(12)))
+    maybe = lambda make: None if r.random() < 0.15 else make()
+    many = lambda make: [make() for _ in range(r.randrange(5))]
+    file_type = pa.struct([("text", pa.string()), ("size", pa.int32())])
+    return pa.table({
+        "text": pa.array([maybe(text) for _ in range(rows)], pa.string()),
+        "few": pa.array([r.choice(words) for _ in range(rows)], pa.string()),
+        "small": pa.array([maybe(lambda: r.randrange(-9, 9)) for _ in range(rows)], pa.int32()),
+        "large": pa.array([r.randrange(-2**63, 2**63) for _ in range(rows)], pa.int64()),
+        "real": pa.array([maybe(r.random) for _ in range(rows)], pa.float64()),
+        "single": pa.array([r.random() for _ in range(rows)], pa.float32()),
+        "truth": pa.array([maybe(lambda: r.random() < 0.5) for _ in range(rows)], pa.bool_()),
+        "ids": pa.array([maybe(lambda: many(lambda: maybe(lambda: r.randrange(1000)))) for _ in range(rows)],
+                        pa.list_(pa.int64())),
+        "files": pa.array([maybe(lambda: many(lambda: maybe(lambda: {"text": maybe(text), "size": r.randrange(9)})))
+                           for _ in range(rows)], pa.list_(file_type)),
+        "counts": pa.array([maybe(lambda: [[r.randrange(256) for _ in range(4)] for _ in range(r.randrange(4))])
+                            for _ in range(rows)], pa.list_(pa.list_(pa.uint8()))),
+    })
+
+
+def documents(path):
+    """What tests/data/test_table.c knows by heart; two row groups."""
+    pq.write_table(pa.table({
+        "text": pa.array(["one", None, "", "f\u00fcr", "last"]),
+        "files": pa.array([[{"text": "a"}, {"text": None}, {"text": "b"}], [], None, [None], [{"text": "c"}]],
+                          pa.list_(pa.struct([("text", pa.string())]))),
+        "input_ids": pa.array([[5, 6, None, 7], [], None, [0], [2**31]], pa.list_(pa.int64())),
+        "spike_counts": pa.array([[[1, 2, 3], [4, 5, 255]], [], None, [[9]], [[1, 2], [3]]],
+                                 pa.list_(pa.list_(pa.uint8()))),
+        "number": pa.array([1, 2, 3, 4, 5], pa.int64()),
+        "not_utf8": pa.array([b"\xff", b"a", b"b", b"c", b"d"]),
+    }), path, row_group_size=3)
+
+
+def write(folder, rows):
+    import duckdb
+    import polars
+    os.makedirs(folder, exist_ok=True)
+    t = table(rows)
+    at = lambda name: os.path.join(folder, name + ".parquet")
+    for codec in "none", "snappy", "gzip", "brotli", "zstd", "lz4":
+        for version in "1.0", "2.0":
+            pq.write_table(t, at(f"pyarrow-{codec}-v{version[0]}"), compression=codec, data_page_version=version,
+                           row_group_size=25, data_page_size=200, write_batch_size=7,
+                           write_page_checksum=version == "2.0")
+    plain = {name: "PLAIN" for name in t.column_names}
+    kinds = {
+        "delta": {"small": "DELTA_BINARY_PACKED", "large": "DELTA_BINARY_PACKED", "text": "DELTA_LENGTH_BYTE_ARRAY",
+                  "few": "DELTA_BYTE_ARRAY", "truth": "RLE", "ids.list.element": "DELTA_BINARY_PACKED",
+                  "files.list.element.text": "DELTA_BYTE_ARRAY", "real": "BYTE_STREAM_SPLIT",
+                  "single": "BYTE_STREAM_SPLIT"},
+        "split": {"small": "BYTE_STREAM_SPLIT", "large": "BYTE_STREAM_SPLIT", "text": "DELTA_BYTE_ARRAY"},
+        "plain": {name: "PLAIN" for name in ("text", "few", "small", "large", "real", "single", "truth")},
+    }
+    for name, encoding in kinds.items():
+        for version in "1.0", "2.0":
+            pq.write_table(t, at(f"pyarrow-{name}-v{version[0]}"), use_dictionary=False, column_encoding=encoding,
+                           data_page_version=version, row_group_size=40, data_page_size=300, write_batch_size=9)
+    pq.write_table(t, at("pyarrow-mixed"), dictionary_pagesize_limit=40, data_page_size=100, write_batch_size=5)
+    con = duckdb.connect()
+    con.register("t", t)
+    for version in "V1", "V2":
+        for codec in "uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4_raw":
+            con.execute(f"copy t to '{at('duckdb-' + codec + '-' + version)}' "
+                        f"(format parquet, codec {codec}, parquet_version {version}, row_group_size 2048)")
+    documents(at("documents"))
+    p = polars.from_arrow(t)
+    for codec in "uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4":
+        p.write_parquet(at(f"polars-{codec}"), compression=codec, row_group_size=30, data_page_size=500)
+
+
+if sys.argv[1] == "write":
+    write(sys.argv[2], int(sys.argv[3]))
+else:
+    digests(sys.argv[2])
