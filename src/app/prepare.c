@@ -67,8 +67,9 @@ static void report(const char *prefix, const struct prepared *p, double seconds,
 
 static const char usage[] =
     "prepare --tokenizer FILE --output PREFIX SOURCE...\n\n"
-    "Reads text (.txt, .jsonl, both also .gz or .zst; patterns in quotes) and writes its token\n"
-    "ids as Megatron's PREFIX.bin and PREFIX.idx, which training reads without a tokenizer.\n"
+    "Reads text (.txt, .jsonl, both also .gz or .zst, .parquet; patterns in quotes) and writes\n"
+    "its token ids as Megatron's PREFIX.bin and PREFIX.idx, which training reads without a\n"
+    "tokenizer.\n"
     "Stopped at any moment, the same command goes on where it was.";
 
 enum status command_prepare(int argc, char **argv)
@@ -79,7 +80,8 @@ enum status command_prepare(int argc, char **argv)
     const struct flag flags[] = {
         {"tokenizer", FLAG_TEXT, &tokenizer, "\"bytes\", a .model, a tokenizer.json or its folder"},
         {"output", FLAG_TEXT, &output, "PREFIX of the two files"},
-        {"column", FLAG_TEXT, &column, "key of a JSON line that holds the text (default text)"},
+        {"column", FLAG_TEXT, &column,
+         "key of a JSON line, or column, that holds the text (default text)"},
         {"bos", FLAG_SWITCH, &bos, "begin documents with the begin-of-text token"},
         {"no-eod", FLAG_SWITCH, &no_eod, "do not end documents with the end-of-text token"},
         {"meta-cuts", FLAG_SWITCH, &cuts, "cut long text as Meta's tokenizer.py does"},

@@ -491,7 +491,8 @@ int64_t loader_memory_bytes(const struct loader *l)
     int64_t row = (int64_t)l->options.seq_len * 16 + (int64_t)l->cursor_ints * 8;
     int64_t share = (int64_t)l->rules.window * (int64_t)(sizeof(struct found) + 4);
     bool packed = false;
-    for (size_t i = 0; i < l->rules.num_sources; i++) packed |= l->sources[i].kind == SOURCE_PACKED;
+    for (size_t i = 0; i < l->rules.num_sources; i++)
+        packed |= l->sources[i].kind == SOURCE_PACKED || l->sources[i].kind == SOURCE_ROWS;
     if (packed) share += (int64_t)l->rules.window * DOCUMENT + UNPACKING;
     int64_t streams = (int64_t)l->rules.num_streams * ((int64_t)l->rules.num_sources * share +
                                                        DOCUMENT + (int64_t)l->cursor_ints * 8);

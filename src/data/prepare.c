@@ -90,9 +90,8 @@ static enum status open_sources(struct preparing *p)
     p->sources = heap(r->num_sources * sizeof *p->sources);
     for (size_t i = 0; i < r->num_sources; i++) {
         TRY(source_open(&p->sources[i], &r->sources[i]));
-        if (p->sources[i].kind == SOURCE_TOKENS)
-            FAIL(CONFIG, "%s holds token ids already", r->sources[i].path);
-        is_known &= p->sources[i].kind != SOURCE_PACKED;
+        if (p->sources[i].holds_ids) FAIL(CONFIG, "%s holds token ids already", r->sources[i].path);
+        is_known &= p->sources[i].kind != SOURCE_PACKED && p->sources[i].kind != SOURCE_ROWS;
         for (size_t f = 0; f < p->sources[i].num_files; f++)
             p->done.text_total += p->sources[i].files[f].map.size;
     }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 4096, LONGEST = 1 << 30, KEPT = 1 << 20 };
+enum { CHUNK = 4096, LONGEST = 1 << 30, KEPT = 1 << 20, RESTING = 4 << 20 };
 enum { PLACE_LINE = 32 }; /* bits of a packed place that number the document in its file */
 
 static bool ends_in(const char *path, const char *suffix)
@@ -23,10 +23,11 @@ static enum status kind_of(struct source *s, const char *path, enum source_kind 
     static const struct {
         const char *suffix;
         enum source_kind kind;
-    } kinds[] = {
-        {".jsonl", SOURCE_LINES},   {".txt", SOURCE_CHUNKS},      {".bin", SOURCE_TOKENS},
-        {".idx", SOURCE_TOKENS},    {".jsonl.gz", SOURCE_PACKED}, {".jsonl.zst", SOURCE_PACKED},
-        {".txt.gz", SOURCE_PACKED}, {".txt.zst", SOURCE_PACKED},  {".json.gz", SOURCE_PACKED}};
+    } kinds[] = {{".jsonl", SOURCE_LINES},      {".txt", SOURCE_CHUNKS},
+                 {".bin", SOURCE_TOKENS},       {".idx", SOURCE_TOKENS},
+                 {".parquet", SOURCE_ROWS},     {".jsonl.gz", SOURCE_PACKED},
+                 {".jsonl.zst", SOURCE_PACKED}, {".txt.gz", SOURCE_PACKED},
+                 {".txt.zst", SOURCE_PACKED},   {".json.gz", SOURCE_PACKED}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (ends_in(path, kinds[i].suffix)) {
             *kind = kinds[i].kind;
@@ -34,8 +35,8 @@ static enum status kind_of(struct source *s, const char *path, enum source_kind 
             return STATUS_OK;
         }
     FAIL(CONFIG,
-         "%s: unknown kind of data; .txt, .jsonl (both also .gz, .zst) and .bin/.idx are "
-         "read",
+         "%s: unknown kind of data; .txt, .jsonl (both also .gz, .zst), .parquet and .bin/.idx "
+         "are read",
          path);
 }
 
@@ -57,6 +58,14 @@ static enum status open_file(struct source *s, const char *path)
         s->places += f->tokens.num_documents;
         size = f->tokens.bin.size;
         s->fingerprint = checksum_crc32c(s->fingerprint, idx->data, idx->size);
+        s->holds_ids = true;
+    } else if (kind == SOURCE_ROWS) {
+        TRY(table_open(&f->table, path, s->config->column));
+        if (s->num_files > 1 && s->holds_ids != table_holds_ids(&f->table))
+            FAIL(CONFIG, "%s: the files of a source must all hold text, or all ids", path);
+        s->holds_ids = table_holds_ids(&f->table);
+        s->places += f->table.file.num_rows;
+        size = f->table.file.map.size;
     } else if (kind == SOURCE_PACKED) {
         TRY(file_size(path, &size));
     } else {
@@ -120,6 +129,7 @@ void source_close(struct source *s)
     for (size_t i = 0; i < s->num_files; i++) {
         file_map_close(&s->files[i].map);
         megatron_close(&s->files[i].tokens);
+        table_close(&s->files[i].table);
         free(s->files[i].path);
     }
     free(s->files);
@@ -129,7 +139,13 @@ void source_close(struct source *s)
 void source_reader_close(struct source_reader *r)
 {
     lines_close(r->lines);
+    table_reader_close(r->table);
     *r = (struct source_reader){0};
+}
+
+void source_reader_rest(struct source_reader *r)
+{
+    if (r->table && table_reader_bytes(r->table) > RESTING) source_reader_close(r);
 }
 
 static size_t file_of(const struct source *s, uint64_t place)
@@ -215,6 +231,31 @@ static void find_tokens(const struct source *s, uint64_t *place, uint64_t end, s
     }
 }
 
+static void keep_little(struct text *t)
+{
+    if (t->capacity > KEPT) text_release(t); /* a long one is not kept for ever */
+}
+
+static enum status find_row(const struct source *s, struct source_reader *r, uint64_t *place,
+                            uint64_t end, struct found *f, bool *none)
+{
+    for (*none = true; *none && *place < end; ++*place) {
+        size_t i = file_of(s, *place);
+        uint64_t row = *place - s->files[i].first;
+        if (!r->table || r->file != i) {
+            source_reader_close(r);
+            r->file = i;
+            table_reader_open(&r->table, &s->files[i].table);
+        }
+        keep_little(&f->text);
+        TRY(table_read(r->table, row, &f->text));
+        *f = (struct found){*place, i, row, f->text.len, f->text};
+        if (s->holds_ids) f->len /= sizeof(int32_t);
+        *none = !f->len;
+    }
+    return STATUS_OK;
+}
+
 /* Files of a packed source are dealt out to the shares; where there are fewer files than shares,
  * the shares of a file take its documents in turn. */
 static uint64_t shares_of_file(const struct source *s, uint64_t file, uint64_t shares)
@@ -270,7 +311,7 @@ static enum status find_packed(const struct source *s, struct source_reader *r, 
         uint64_t here = file << PLACE_LINE | (r->next - 1);
         if (here < *place || source_packed_share(s, here, shares) != share) continue;
         *f = (struct found){here, file, r->line, len, f->text};
-        if (f->text.capacity > KEPT) text_release(&f->text); /* a long one is not kept for ever */
+        keep_little(&f->text);
         text_clear(&f->text);
         text_add(&f->text, line, len);
         *place = here + 1;
@@ -287,6 +328,7 @@ enum status source_find(const struct source *s, struct source_reader *r, uint64_
     case SOURCE_CHUNKS: find_chunk(s, place, end, f, none); return STATUS_OK;
     case SOURCE_TOKENS: find_tokens(s, place, end, f, none); return STATUS_OK;
     case SOURCE_PACKED: return find_packed(s, r, share, shares, place, f, none);
+    case SOURCE_ROWS: return find_row(s, r, place, end, f, none);
     }
     BUG("unknown kind of source");
 }
@@ -302,17 +344,20 @@ static enum status read_text(const struct source *s, const struct found *f, stru
                              struct token_list *out)
 {
     const struct source_file *file = &s->files[f->file];
-    const char *bytes =
-        s->kind == SOURCE_PACKED ? f->text.data : (const char *)file->map.data + f->at;
-    size_t len = s->kind == SOURCE_PACKED ? f->text.len : f->len;
+    bool held = s->kind == SOURCE_PACKED || s->kind == SOURCE_ROWS;
+    const char *bytes = held ? f->text.data : (const char *)file->map.data + f->at;
+    size_t len = held ? f->text.len : f->len;
     bool chunk = s->kind == SOURCE_CHUNKS;
     bool first = !chunk || f->at == 0, last = !chunk || f->at + f->len == file->map.size;
     char where[512];
     snprintf(where, sizeof where, "%.400s, %s %llu", file->path,
-             s->kind == SOURCE_PACKED ? "line" : "from byte", (unsigned long long)f->at);
+             s->kind == SOURCE_ROWS     ? "row"
+             : s->kind == SOURCE_PACKED ? "line"
+                                        : "from byte",
+             (unsigned long long)f->at);
     if (len > LONGEST)
         FAIL(DATA, "%s: a document of %zu bytes; %d at most are read", where, len, LONGEST);
-    if (chunk || s->packed_text) {
+    if (chunk || s->packed_text || s->kind == SOURCE_ROWS) {
         if (!utf8_valid(bytes, len)) FAIL(DATA, "%s: the text is not UTF-8", where);
     } else {
         TRY(jsonl_text(bytes, len, s->config->column, where, &t->text));
@@ -325,10 +370,23 @@ static enum status read_text(const struct source *s, const struct found *f, stru
     return STATUS_OK;
 }
 
+static enum status read_ids(const struct source *s, const struct found *f, int64_t vocab_size,
+                            int32_t *ids)
+{
+    const struct source_file *file = &s->files[f->file];
+    if (s->kind == SOURCE_TOKENS) return megatron_read(&file->tokens, f->at, vocab_size, ids);
+    memcpy(ids, f->text.data, f->len * sizeof *ids);
+    for (uint64_t i = 0; i < f->len; i++)
+        if (vocab_size && ids[i] >= vocab_size)
+            FAIL(DATA, "%s: row %llu holds the id %d; the vocabulary has %lld", file->path,
+                 (unsigned long long)f->at, ids[i], (long long)vocab_size);
+    return STATUS_OK;
+}
+
 enum status source_read(const struct source *s, const struct found *f, struct source_tokens *t,
                         struct token_list *out)
 {
-    if (s->kind != SOURCE_TOKENS) {
+    if (!s->holds_ids) {
         if (!t->encoder)
             FAIL(CONFIG, "%s is text: data.tokenizer says how to read it", s->config->path);
         return read_text(s, f, t, out);
@@ -336,7 +394,7 @@ enum status source_read(const struct source *s, const struct found *f, struct so
     if (f->len > LONGEST)
         FAIL(DATA, "%s: a document of %llu tokens", s->config->path, (unsigned long long)f->len);
     token_list_reserve(out, f->len);
-    TRY(megatron_read(&s->files[f->file].tokens, f->at, t->vocab_size, out->ids + out->count));
+    TRY(read_ids(s, f, t->vocab_size, out->ids + out->count));
     out->count += f->len;
     return STATUS_OK;
 }

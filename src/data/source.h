@@ -2,25 +2,27 @@
  *
  * Kinds    A .jsonl file's documents are its lines; a place is a byte of the files laid end to end.
  *          A .txt file is cut into chunks of about 4 KiB at line ends; a place is a chunk's number.
- *          A .bin/.idx document's place is its number.  In .gz and .zst files, which cannot seek,
- *          documents are the lines, of text too, and a place is file << 32 | number of the line.
- *          Lines of nothing but white space are no documents and have no number.
- * Shares   Stream s of V owns the places [s*P/V, (s+1)*P/V); compressed files
- *          are dealt out one by one, and where they are fewer than V their lines are, too. */
+ *          A .bin/.idx document's place is its number, a .parquet file's the row's.  In .gz and
+ * .zst files, which cannot seek, documents are the lines, of text too, and a place is file << 32 |
+ * number of the line. Lines of nothing but white space are no documents and have no number. Shares
+ * Stream s of V owns the places [s*P/V, (s+1)*P/V); compressed files are dealt out one by one, and
+ * where they are fewer than V their lines are, too. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "data/data_config.h"
 #include "data/lines.h"
+#include "data/table.h"
 #include "formats/megatron.h"
 #include "tokenizer/tokenizer.h"
 
-enum source_kind { SOURCE_LINES, SOURCE_CHUNKS, SOURCE_TOKENS, SOURCE_PACKED };
+enum source_kind { SOURCE_LINES, SOURCE_CHUNKS, SOURCE_TOKENS, SOURCE_PACKED, SOURCE_ROWS };
 
 struct source_file {
     char *path;
     struct file_map map;
     struct megatron tokens;
+    struct table table;
     uint64_t first; /* place where the file begins */
 };
 
@@ -28,6 +30,7 @@ struct source {
     const struct source_config *config; /* borrowed */
     enum source_kind kind;
     bool packed_text; /* SOURCE_PACKED of .txt: a line is a document */
+    bool holds_ids;   /* needs no tokenizer */
     struct source_file *files;
     size_t num_files;
     uint64_t places;      /* end of the places; 0 where it is unknown (packed) */
@@ -38,23 +41,28 @@ struct source {
 enum status source_open(struct source *s, const struct source_config *config);
 void source_close(struct source *s);
 
-/* A document found, not yet read.  For packed sources `text` holds it; else it lies in the file. */
+/* A document found, not yet read.  Of packed sources and rows `text` holds it, as ids (int32_t) if
+ * the source does; else it lies in the file. */
 struct found {
     uint64_t place;
     size_t file;
-    uint64_t at;  /* byte in the file, number of the document, or of the line from 1 */
+    uint64_t at;  /* byte in the file, number of the document or row, or of the line from 1 */
     uint64_t len; /* bytes, or tokens */
     struct text text;
 };
 
-/* A reader's own state over a packed source: which line comes next. */
+/* A reader's own state over a packed source: which line comes next; over rows: the page it is in.
+ */
 struct source_reader {
     struct lines *lines;
+    struct table_reader *table;
     uint64_t file;
     uint64_t line; /* lines read of it */
     uint64_t next; /* the next document's number in it */
 };
 void source_reader_close(struct source_reader *r);
+/* Lets go of what is large, to be read again when needed. */
+void source_reader_rest(struct source_reader *r);
 
 /* The first document at or after *place and before `end` (packed: of the share); *place moves
  * behind it.  *none: there is no further one. */

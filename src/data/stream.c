@@ -84,14 +84,14 @@ out:
 }
 
 static enum status count_seekable(const struct stream_rules *r, size_t source, uint64_t streams,
-                                  struct found *f, uint64_t *filled)
+                                  struct source_reader *reader, struct found *f, uint64_t *filled)
 {
     bool none = false;
     for (*filled = 0; *filled < streams; ++*filled) {
         uint64_t place, end;
         share_bounds(r, source, *filled, streams, &place, &end);
         do {
-            TRY(source_find(&r->sources[source], NULL, 0, 1, &place, end, f, &none));
+            TRY(source_find(&r->sources[source], reader, 0, 1, &place, end, f, &none));
         } while (!none && is_held_out(r, source, f->place) != r->held_out);
         if (none) break;
     }
@@ -108,7 +108,7 @@ enum status stream_can_share(const struct stream_rules *r, size_t source, uint64
     if (r->sources[source].kind == SOURCE_PACKED)
         TRY_OUT(count_packed(r, source, streams, &reader, &f, &filled));
     else
-        TRY_OUT(count_seekable(r, source, streams, &f, &filled));
+        TRY_OUT(count_seekable(r, source, streams, &reader, &f, &filled));
     *can = filled == streams;
 out:
     source_reader_close(&reader);
@@ -148,6 +148,7 @@ static enum status load_window(struct stream *s, size_t source, struct share *h)
         if (none) break;
         h->count += is_held_out(r, source, f->place) == r->held_out;
     }
+    source_reader_rest(&h->reader);
     shuffle(s, source, h);
     h->loaded = true;
     return STATUS_OK;

@@ -30,7 +30,7 @@ struct rig {
 void rig_init(struct rig *r, const char *tokenizer, int seq_len); /* NULL: ids; else "bytes" */
 void rig_add(struct rig *r, const char *path, double weight);
 /* Adds a source of each kind in turn, and at last a mixture; each has documents for 8 streams. */
-enum { RIG_KINDS = 7 };
+enum { RIG_KINDS = 8 };
 void rig_add_kind(struct rig *r, const char *folder, int kind);
 struct loader *rig_open(struct rig *r);
 void rig_release(struct rig *r);

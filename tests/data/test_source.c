@@ -295,9 +295,9 @@ TEST(source_refuses_what_it_cannot_read)
     struct source_config c = config_of(test_path(folder, "none*.jsonl"));
     CHECK_STATUS(MISSING, source_open(&s, &c));
     CHECK_MESSAGE("none*.jsonl");
-    c.path = rig_text(folder, "a.parquet", "PAR1");
+    c.path = rig_text(folder, "a.orc", "ORC");
     CHECK_STATUS(CONFIG, source_open(&s, &c));
-    CHECK_MESSAGE("a.parquet: unknown kind of data");
+    CHECK_MESSAGE("a.orc: unknown kind of data");
     c.path = folder;
     CHECK_STATUS(CONFIG, source_open(&s, &c));
     CHECK_MESSAGE("a folder; name files");
@@ -336,5 +336,62 @@ TEST(source_fingerprints_tell_changed_files_and_settings)
     rig_tokens(folder, "t", (int[]){3, 2}, 2, 1);
     s = opened(&c);
     CHECK(s.fingerprint != seen[0]);
+    source_close(&s);
+}
+
+static const char parquet[] = "tests/oracle/data/parquet/documents.parquet";
+
+TEST(rows_of_parquet_are_documents_but_for_those_of_nothing)
+{
+    check_documents(parquet, "<one>|<f\xC3\xBCr>|<last>|");
+}
+
+TEST(shares_of_parquet_are_its_rows_in_order)
+{
+    struct source_config c = config_of("tests/oracle/data/parquet/pyarrow-*.parquet");
+    struct source s = opened(&c);
+    struct text whole = {0}, parts = {0};
+    CHECK_STATUS(OK, read_share(&s, 0, 1, &whole));
+    for (uint64_t n = 0; n < 17; n++) CHECK_STATUS(OK, read_share(&s, n, 17, &parts));
+    CHECK(whole.len > 5000 && whole.len == parts.len && !memcmp(whole.data, parts.data, parts.len));
+    text_release(&whole), text_release(&parts);
+    source_close(&s);
+}
+
+TEST(ids_of_parquet_need_no_tokenizer_and_must_be_of_the_vocabulary)
+{
+    struct source_config c = {.path = parquet, .column = "input_ids", .weight = 1};
+    struct source s = opened(&c);
+    struct source_reader reader = {0};
+    struct source_tokens t = {.vocab_size = 8};
+    struct found f = {0};
+    struct token_list ids = {0};
+    uint64_t place = 0;
+    bool none;
+    CHECK(s.holds_ids && s.places == 5);
+    CHECK_STATUS(OK, source_find(&s, &reader, 0, 1, &place, 4, &f, &none));
+    CHECK(!none && f.len == 3 && place == 1);
+    CHECK_STATUS(OK, source_read(&s, &f, &t, &ids));
+    CHECK(ids.count == 3 && ids.ids[2] == 7);
+    t.vocab_size = 7;
+    CHECK_STATUS(DATA, source_read(&s, &f, &t, &ids));
+    CHECK_MESSAGE("row 0 holds the id 7");
+    source_reader_rest(&reader);
+    CHECK_STATUS(OK, source_find(&s, &reader, 0, 1, &place, 4, &f, &none));
+    CHECK(!none && f.at == 3 && f.len == 1 && place == 4);
+    token_list_release(&ids);
+    text_release(&f.text);
+    source_reader_close(&reader);
+    source_close(&s);
+}
+
+TEST(parquet_text_that_is_not_utf8_is_an_error_that_names_the_row)
+{
+    struct source_config c = {.path = parquet, .column = "not_utf8", .weight = 1};
+    struct source s = opened(&c);
+    struct text out = {0};
+    CHECK_STATUS(DATA, read_share(&s, 0, 1, &out));
+    CHECK_MESSAGE("row 0: the text is not UTF-8");
+    text_release(&out);
     source_close(&s);
 }

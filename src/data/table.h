@@ -1,0 +1,34 @@
+/* table.h -- the rows of a .parquet file, one column of them, as documents.
+ *
+ * Documents  A column of text: a row's text.  A list of texts, as files[].text: all of the row,
+ * each behind two line ends.  A list of whole numbers: token ids.  A list of lists of u8, as spike
+ * counts [neuron][bin] are: ids bin by bin, 255 before each bin. What is null is left out; a row of
+ * nothing is no document. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "formats/parquet_column.h"
+
+enum table_kind { TABLE_TEXT, TABLE_JOINED, TABLE_IDS, TABLE_COUNTS };
+enum { TABLE_BIN = 255 }; /* begins a bin */
+
+struct table {
+    struct parquet file;
+    size_t leaf;
+    enum table_kind kind;
+};
+
+/* CONFIG: there is no such column, or one of other things.  Else as parquet_open. */
+enum status table_open(struct table *r, const char *path, const char *column);
+void table_close(struct table *r);
+static inline bool table_holds_ids(const struct table *r) { return r->kind >= TABLE_IDS; }
+
+/* Replaces `out` by the document of this row: its bytes, or its ids as int32_t; rows in turn are
+ * cheap.  DATA: it is damaged, an id is beyond int32_t, a bin lacks a neuron; a document beyond
+ * 1 GiB. */
+struct table_reader;
+void table_reader_open(struct table_reader **out, const struct table *r);
+void table_reader_close(struct table_reader *r);
+enum status table_read(struct table_reader *r, uint64_t row, struct text *out);
+/* Bytes it holds: pages of others can be of any size. */
+size_t table_reader_bytes(const struct table_reader *r);
