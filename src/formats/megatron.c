@@ -118,21 +118,37 @@ uint64_t megatron_length(const struct megatron *m, uint64_t d)
     return tokens;
 }
 
-enum status megatron_read(const struct megatron *m, uint64_t d, int64_t vocab_size, int32_t *ids)
+uint64_t megatron_sequence_length(const struct megatron *m, uint64_t s)
+{
+    return (uint64_t)length_of(m, s);
+}
+
+enum status megatron_read_sequence(const struct megatron *m, uint64_t s, uint64_t from,
+                                   uint64_t count, int64_t vocab_size, int32_t *ids)
 {
     int64_t most = vocab_size ? vocab_size : INT32_MAX;
-    for (int64_t s = first_of(m, d); s < first_of(m, d + 1); s++) {
-        const unsigned char *at = m->bin.data + pointer_of(m, (uint64_t)s);
-        for (int64_t i = 0; i < length_of(m, (uint64_t)s); i++, at += m->token_bytes) {
-            int64_t id = integer(at, m->token_bytes);
-            if (m->dtype == 2) id = (int8_t)id; /* the signed ones */
-            if (m->dtype == 3) id = (int16_t)id;
-            if (m->dtype == 4) id = (int32_t)id;
-            if (id < 0 || id >= most)
-                FAIL(DATA, "%s.bin: document %llu holds the id %lld; the vocabulary has %lld",
-                     m->prefix, (unsigned long long)d, (long long)id, (long long)most);
-            *ids++ = (int32_t)id;
-        }
+    const unsigned char *at = m->bin.data + pointer_of(m, s) + from * (uint64_t)m->token_bytes;
+    BUG_IF(from + count > megatron_sequence_length(m, s));
+    for (uint64_t i = 0; i < count; i++, at += m->token_bytes) {
+        int64_t id = integer(at, m->token_bytes);
+        if (m->dtype == 2) id = (int8_t)id; /* the signed ones */
+        if (m->dtype == 3) id = (int16_t)id;
+        if (m->dtype == 4) id = (int32_t)id;
+        if (id < 0 || id >= most)
+            FAIL(DATA, "%s.bin: sequence %llu holds the id %lld; the vocabulary has %lld",
+                 m->prefix, (unsigned long long)s, (long long)id, (long long)most);
+        ids[i] = (int32_t)id;
+    }
+    return STATUS_OK;
+}
+
+enum status megatron_read(const struct megatron *m, uint64_t d, int64_t vocab_size, int32_t *ids)
+{
+    uint64_t end = (uint64_t)first_of(m, d + 1);
+    for (uint64_t s = (uint64_t)first_of(m, d); s < end; s++) {
+        uint64_t length = megatron_sequence_length(m, s);
+        TRY(megatron_read_sequence(m, s, 0, length, vocab_size, ids));
+        ids += length;
     }
     return STATUS_OK;
 }

@@ -32,6 +32,12 @@ uint64_t megatron_length(const struct megatron *m, uint64_t document);
 enum status megatron_read(const struct megatron *m, uint64_t document, int64_t vocab_size,
                           int32_t *ids);
 
+/* Tokens of a sequence, of which a document may have none or several; `count` of them, from `from`
+ * on, which it must have. */
+uint64_t megatron_sequence_length(const struct megatron *m, uint64_t sequence);
+enum status megatron_read_sequence(const struct megatron *m, uint64_t sequence, uint64_t from,
+                                   uint64_t count, int64_t vocab_size, int32_t *ids);
+
 /* The head of an .idx, everything before the arrays: 34 bytes. */
 enum { MEGATRON_HEAD = 34, MEGATRON_U16 = 8, MEGATRON_I32 = 4 };
 void megatron_head(int dtype, uint64_t sequences, unsigned char head[MEGATRON_HEAD]);

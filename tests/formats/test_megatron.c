@@ -67,6 +67,43 @@ TEST(megatron_reads_documents_of_every_integer_type)
     }
 }
 
+TEST(megatron_reads_any_part_of_a_sequence)
+{
+    const char *folder = test_folder();
+    struct index x = good(8, 2);
+    struct megatron m;
+    write_index(folder, &x);
+    CHECK_STATUS(OK, megatron_open(&m, write_tokens(folder, five, 2)));
+    for (uint64_t s = 0, first = 0; s < 3; first += x.lengths[s++]) {
+        CHECK(megatron_sequence_length(&m, s) == x.lengths[s]);
+        for (uint64_t from = 0; from <= x.lengths[s]; from++)
+            for (uint64_t count = 0; from + count <= x.lengths[s]; count++) {
+                int32_t ids[4] = {-7, -7, -7, -7};
+                CHECK_STATUS(OK, megatron_read_sequence(&m, s, from, count, 0, ids));
+                for (uint64_t i = 0; i < count; i++) CHECK(ids[i] == five[first + from + i]);
+                CHECK(ids[count] == -7);
+            }
+    }
+    megatron_close(&m);
+}
+
+TEST(megatron_passes_over_the_modes_of_sequences)
+{
+    const char *folder = test_folder(), *prefix = write_tokens(folder, five, 4);
+    struct index x = good(4, 4);
+    struct text idx = {0};
+    struct megatron m;
+    int32_t ids[3];
+    CHECK_STATUS(OK, file_read(write_index(folder, &x), 1 << 20, &idx));
+    put(&idx, 0x010001, 3);
+    CHECK_STATUS(OK, file_write(test_path(folder, "d.idx"), idx.data, idx.len));
+    CHECK_STATUS(OK, megatron_open(&m, prefix));
+    CHECK_STATUS(OK, megatron_read(&m, 1, 0, ids));
+    CHECK(m.num_documents == 2 && ids[0] == 3 && ids[2] == 127);
+    megatron_close(&m);
+    text_release(&idx);
+}
+
 TEST(megatron_takes_the_prefix_or_either_file)
 {
     const char *folder = test_folder();
@@ -110,7 +147,7 @@ TEST(megatron_refuses_ids_outside_of_the_vocabulary)
         CHECK_STATUS(OK, megatron_open(&m, write_tokens(folder, tokens, cases[k].bytes)));
         CHECK_STATUS(OK, megatron_read(&m, 0, cases[k].vocab, ids));
         CHECK_STATUS(DATA, megatron_read(&m, 1, cases[k].vocab, ids));
-        CHECK_MESSAGE("d.bin: document 1 ");
+        CHECK_MESSAGE("d.bin: sequence 2 ");
         CHECK_MESSAGE(cases[k].why);
         megatron_close(&m);
     }
