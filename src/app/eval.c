@@ -97,6 +97,7 @@ static enum status evaluate_source(struct evaluating *e, struct source_config *s
     data.sources = source;
     data.num_sources = 1;
     data.validation_share = 0;
+    data.order = "streams";
     const struct comm *world = &e->loaded.machine.world;
     struct loader *loader = NULL;
     enum status st = STATUS_OK;

@@ -134,7 +134,8 @@ static enum status check_data(const struct config *c)
     if (!strcmp(c->objective.name, "masked") && !(c->objective.mask_probability > 0))
         FAIL(CONFIG, "objective.mask_probability = 0: no token would be predicted");
     const struct validation_config *v = &c->validation;
-    if (v->enable && !v->dataset_path[0] && !(c->data.validation_share > 0))
+    bool split = !strcmp(c->data.order, "megatron"); /* data.split says what is held out */
+    if (v->enable && !v->dataset_path[0] && !(c->data.validation_share > 0) && !split)
         FAIL(CONFIG, "validation.enable = true needs validation.dataset_path or "
                      "data.validation_share");
     if (v->enable && v->steps == 0) FAIL(CONFIG, "validation.steps = 0: -1 or at least 1");

@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "base/thread.h"
 #include "data/data.h"
-#include "data/stream.h"
+#include "data/order.h"
 #include "ops/cross_entropy.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One row, and its stream's cursor behind it. */
+/* One row, and its lane's cursor behind it. */
 struct row {
     int32_t *ids, *labels, *start, *end;
     int64_t valid, bytes;
@@ -25,17 +25,19 @@ struct row {
 struct loader {
     struct loader_options options;
     struct source *sources;
-    struct stream_rules rules;
-    struct stream *streams;
+    size_t num_sources;
+    struct order *order;
+    uint64_t seed;
     struct source_tokens tokens;
     bool masked;
     int32_t mask_id;
+    int32_t silent_id;       /* no loss where it is the input; -1: none */
     unsigned char *bytes_of; /* of each id's text; NULL without a tokenizer */
     int32_t *raw;            /* seq_len + 1 tokens of the row being made */
     unsigned char *begins;
-    size_t cursor_ints;  /* of a stream */
-    int64_t *cursors;    /* of all streams, as of the rows handed out */
-    uint64_t handed_out; /* rows, of this share */
+    int64_t *cursors;    /* of all lanes, as of the rows handed out */
+    uint64_t first;      /* row of all shares where these begin */
+    uint64_t handed_out; /* rows since, of this share */
     /* the ring: rows made - rows handed out <= num_slots */
     struct row *slots;
     uint64_t num_slots, made;
@@ -75,8 +77,8 @@ static void label_masked(const struct loader *l, uint64_t number, int filled, st
 {
     const struct objective_config *o = l->options.objective;
     for (int i = 0; i < l->options.seq_len; i++) {
-        bool masked = i < filled && rng_uniform(l->rules.seed, RNG_MASK, number, (uint64_t)i) <
-                                        o->mask_probability;
+        bool masked =
+            i < filled && rng_uniform(l->seed, RNG_MASK, number, (uint64_t)i) < o->mask_probability;
         r->labels[i] = masked ? l->raw[i] : LABEL_IGNORED;
         r->ids[i] = masked ? l->mask_id : i < filled ? l->raw[i] : 0;
     }
@@ -86,29 +88,27 @@ static void label_next(const struct loader *l, int filled, struct row *r)
 {
     for (int i = 0; i < l->options.seq_len; i++) {
         r->ids[i] = i < filled ? l->raw[i] : 0;
-        r->labels[i] = i + 1 < filled ? l->raw[i + 1] : LABEL_IGNORED;
+        bool counts = i + 1 < filled && l->raw[i] != l->silent_id;
+        r->labels[i] = counts ? l->raw[i + 1] : LABEL_IGNORED;
     }
 }
 
-/* The stream's next tokens as one row.  Rows of a single pass are all in one stream: those of other
- * shares are passed over. */
-static enum status read_row(struct loader *l, struct stream *s, uint64_t number, int *filled)
+/* The number of this share's row k: shares take blocks in turn. */
+static uint64_t row_number(const struct loader *l, uint64_t k)
 {
-    int need = l->options.seq_len + !l->masked;
-    do {
-        TRY(stream_row(s, &l->tokens, need, l->raw, l->begins, filled));
-    } while (l->options.once && *filled == need && (uint64_t)s->rows <= number);
-    if (l->options.once && (uint64_t)s->rows <= number) *filled = 0;
-    return STATUS_OK;
+    uint64_t share = (uint64_t)l->options.share, shares = (uint64_t)l->options.num_shares;
+    uint64_t block = l->order->block;
+    return l->first + (k / block * shares + share) * block + k % block;
 }
 
 static enum status make_row(struct loader *l, uint64_t k, struct row *r)
 {
-    uint64_t number = (uint64_t)l->options.share + k * (uint64_t)l->options.num_shares;
-    struct stream *s = &l->streams[number % l->rules.num_streams];
+    uint64_t number = row_number(l, k);
+    struct order *o = l->order;
     int64_t most = l->options.most_rows;
-    int filled = 0;
-    if (!most || number < (uint64_t)most) TRY(read_row(l, s, number, &filled));
+    int filled = 0, need = l->options.seq_len + !l->masked;
+    if (!most || number < (uint64_t)most)
+        TRY(o->kind->row(o, number, &l->tokens, need, l->raw, l->begins, &filled));
     /* what overlaps only is no row */
     r->empty = filled <= (!l->masked);
     if (l->masked)
@@ -122,7 +122,7 @@ static enum status make_row(struct loader *l, uint64_t k, struct row *r)
         r->valid++;
         if (l->bytes_of) r->bytes += l->bytes_of[r->labels[i]];
     }
-    stream_save(s, r->cursor);
+    o->kind->save(o, number % o->lanes, r->cursor);
     return STATUS_OK;
 }
 
@@ -186,9 +186,8 @@ static enum status wait_row(struct loader *l, uint64_t k, struct row **row)
 static void hand_out(struct loader *l, uint64_t k)
 {
     const struct row *r = &l->slots[k % l->num_slots];
-    uint64_t number = (uint64_t)l->options.share + k * (uint64_t)l->options.num_shares;
-    memcpy(l->cursors + (number % l->rules.num_streams) * l->cursor_ints, r->cursor,
-           l->cursor_ints * sizeof *l->cursors);
+    size_t lane = row_number(l, k) % l->order->lanes, ints = l->order->ints;
+    memcpy(l->cursors + lane * ints, r->cursor, ints * sizeof *l->cursors);
     if (l->running) pthread_mutex_lock(&l->lock);
     l->handed_out = k + 1;
     if (l->running) {
@@ -242,50 +241,8 @@ static enum status open_sources(struct loader *l)
     l->sources = heap(c->num_sources * sizeof *l->sources);
     for (size_t i = 0; i < c->num_sources; i++) {
         TRY(source_open(&l->sources[i], &c->sources[i]));
-        l->rules.num_sources++;
+        l->num_sources++;
     }
-    return STATUS_OK;
-}
-
-/* Fewer streams, until each has a document of the source. */
-static enum status fit_streams(struct loader *l, size_t source, uint64_t *streams)
-{
-    bool can = false;
-    for (uint64_t V = *streams;; V = 1ull << (63 - __builtin_clzll(V - 1))) {
-        TRY(stream_can_share(&l->rules, source, V, &can));
-        *streams = V;
-        if (can) return STATUS_OK;
-        if (V == 1) break;
-    }
-    FAIL(DATA, "%s: there is no document in it%s", l->options.data->sources[source].path,
-         l->rules.validation_share > 0 ? ", but for what data.validation_share parts" : "");
-}
-
-/* As many streams as asked for, or the largest power of two that every source has documents for.
- * A single pass has one, which all shares read, and it may be empty. */
-static enum status choose_streams(struct loader *l)
-{
-    const struct data_config *c = l->options.data;
-    uint64_t wanted = l->options.once ? 1 : (uint64_t)c->streams, V = wanted;
-    bool packed = false;
-    for (size_t i = 0; i < l->rules.num_sources; i++) {
-        packed |= l->sources[i].kind == SOURCE_PACKED && l->sources[i].num_files < wanted;
-        if (!l->options.once) TRY(fit_streams(l, i, &V));
-    }
-    if (V < wanted)
-        log_line(LOG_INFO,
-                 "data.streams is lowered from %llu to %llu: a source has too few "
-                 "documents",
-                 (unsigned long long)wanted, (unsigned long long)V);
-    if (packed && V > 1)
-        log_line(LOG_WARN,
-                 "compressed files cannot be sought in, and there are fewer of them than the "
-                 "%llu streams: each is unpacked several times; `llamero prepare` makes it fast",
-                 (unsigned long long)V);
-    if (!l->options.once && V % (uint64_t)l->options.num_shares)
-        FAIL(CONFIG, "data.streams: %llu streams are not shared out evenly by %d ranks",
-             (unsigned long long)V, l->options.num_shares);
-    l->rules.num_streams = V;
     return STATUS_OK;
 }
 
@@ -308,6 +265,9 @@ static enum status open_tokens(struct loader *l)
             FAIL(CONFIG, "objective.mask_token = \"%s\": the tokenizer has no such special token",
                  o->objective->mask_token);
     }
+    l->silent_id = o->data->eod_mask_loss && t ? tokenizer_eos(t) : -1;
+    if (o->data->eod_mask_loss && l->silent_id < 0)
+        FAIL(CONFIG, "data.eod_mask_loss = true needs a tokenizer with an end-of-text token");
     if (!t) return STATUS_OK;
     struct text bytes = {0};
     int64_t ids = l->tokens.vocab_size > size ? l->tokens.vocab_size : size;
@@ -322,31 +282,32 @@ static enum status open_tokens(struct loader *l)
     return STATUS_OK;
 }
 
+static enum status open_order(struct loader *l)
+{
+    bool megatron = !strcmp(l->options.data->order, "megatron");
+    const struct order_setup setup = {.options = &l->options,
+                                      .sources = l->sources,
+                                      .num_sources = l->num_sources,
+                                      .tokens = &l->tokens,
+                                      .masked = l->masked};
+    l->seed = (uint64_t)(l->options.data->seed < 0 ? 0 : l->options.data->seed);
+    return (megatron ? order_megatron_open : order_streams_open)(&l->order, &setup);
+}
+
 static enum status open_loader(struct loader *l)
 {
     const struct loader_options *o = &l->options;
     TRY(open_sources(l));
     TRY(open_tokens(l));
-    l->rules.sources = l->sources;
-    l->rules.seed = (uint64_t)(o->data->seed < 0 ? 0 : o->data->seed);
-    l->rules.window = o->once ? 1 : (uint64_t)o->data->shuffle_window;
-    l->rules.validation_share = o->data->validation_share;
-    l->rules.held_out = o->validation;
-    l->rules.once = o->once;
-    l->rules.overlap = o->data->row_overlap && !l->masked;
-    TRY(choose_streams(l));
-    l->cursor_ints = STREAM_INTS + SHARE_INTS * l->rules.num_sources;
-    l->streams = heap(l->rules.num_streams * sizeof *l->streams);
-    l->cursors = heap(l->rules.num_streams * l->cursor_ints * sizeof *l->cursors);
-    for (uint64_t s = 0; s < l->rules.num_streams; s++) {
-        stream_init(&l->streams[s], &l->rules, s);
-        stream_save(&l->streams[s], l->cursors + s * l->cursor_ints);
-    }
+    TRY(open_order(l));
+    l->cursors = heap(loader_num_cursors(l) * sizeof *l->cursors);
+    for (uint64_t lane = 0; lane < l->order->lanes; lane++)
+        l->order->kind->save(l->order, lane, l->cursors + lane * l->order->ints);
     l->raw = heap(((size_t)o->seq_len + 1) * sizeof *l->raw);
     l->begins = heap((size_t)o->seq_len + 1);
     l->num_slots = o->rows_ahead ? (uint64_t)o->rows_ahead : 1;
     l->slots = heap(l->num_slots * sizeof *l->slots);
-    for (uint64_t i = 0; i < l->num_slots; i++) row_init(&l->slots[i], o->seq_len, l->cursor_ints);
+    for (uint64_t i = 0; i < l->num_slots; i++) row_init(&l->slots[i], o->seq_len, l->order->ints);
     return STATUS_OK;
 }
 
@@ -366,13 +327,12 @@ void loader_close(struct loader *l)
 {
     if (!l) return;
     stop_thread(l);
-    for (uint64_t s = 0; l->streams && s < l->rules.num_streams; s++)
-        stream_release(&l->streams[s]);
+    if (l->order) l->order->kind->close(l->order);
     for (uint64_t i = 0; l->slots && i < l->num_slots; i++) row_release(&l->slots[i]);
-    for (size_t i = 0; i < l->rules.num_sources; i++) source_close(&l->sources[i]);
+    for (size_t i = 0; i < l->num_sources; i++) source_close(&l->sources[i]);
     encoder_free(l->tokens.encoder);
     text_release(&l->tokens.text);
-    free(l->streams), free(l->slots), free(l->sources), free(l->cursors);
+    free(l->slots), free(l->sources), free(l->cursors);
     free(l->bytes_of), free(l->raw), free(l->begins);
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->changed);
@@ -384,11 +344,11 @@ static uint32_t settings_fingerprint(const struct loader *l)
 {
     const struct loader_options *o = &l->options;
     struct text t = {0};
-    text_addf(&t, "%llu %d %llu %d %d %d %.17g %s %.17g %d %s %lld",
-              (unsigned long long)l->rules.seed, o->seq_len, (unsigned long long)l->rules.window,
-              o->data->bos, o->data->eos, l->rules.overlap, l->rules.validation_share,
-              o->objective->name, l->masked ? o->objective->mask_probability : 0,
-              l->masked ? l->mask_id : -1, o->tokenizer ? tokenizer_kind(o->tokenizer) : "",
+    text_addf(&t, "%llu %d ", (unsigned long long)l->seed, o->seq_len);
+    l->order->kind->settings(l->order, &t);
+    text_addf(&t, " %s %.17g %d %s %lld", o->objective->name,
+              l->masked ? o->objective->mask_probability : 0, l->masked ? l->mask_id : -1,
+              o->tokenizer ? tokenizer_kind(o->tokenizer) : "",
               o->tokenizer ? (long long)tokenizer_vocab_size(o->tokenizer) : 0);
     uint32_t sum = checksum_crc32c(0, t.data, t.len);
     text_release(&t);
@@ -397,38 +357,39 @@ static uint32_t settings_fingerprint(const struct loader *l)
 
 size_t loader_num_cursors(const struct loader *l)
 {
-    return (size_t)l->rules.num_streams * l->cursor_ints;
+    return (size_t)l->order->lanes * l->order->ints;
 }
 
-static bool is_own(const struct loader *l, uint64_t stream)
+static bool is_own(const struct loader *l, size_t cursor)
 {
-    return stream % (uint64_t)l->options.num_shares == (uint64_t)l->options.share;
+    return cursor / l->order->ints % (uint64_t)l->options.num_shares == (uint64_t)l->options.share;
 }
 
 void loader_get_cursors(const struct loader *l, double *numbers)
 {
     for (size_t i = 0; i < loader_num_cursors(l); i++)
-        numbers[i] = is_own(l, i / l->cursor_ints) ? (double)l->cursors[i] : 0;
+        numbers[i] = is_own(l, i) ? (double)l->cursors[i] : 0;
 }
 
 void loader_set_cursors(struct loader *l, const double *numbers)
 {
     for (size_t i = 0; i < loader_num_cursors(l); i++)
-        if (!is_own(l, i / l->cursor_ints)) l->cursors[i] = (int64_t)numbers[i];
+        if (!is_own(l, i)) l->cursors[i] = (int64_t)numbers[i];
 }
 
 enum status loader_save(const struct loader *l, struct text *json)
 {
-    uint64_t next = l->handed_out * (uint64_t)l->options.num_shares;
+    uint64_t next = l->first + l->handed_out * (uint64_t)l->options.num_shares;
     text_addf(json, "{\"format\": 1, \"next_row\": %llu, \"settings\": %u, \"sources\": [",
               (unsigned long long)next, settings_fingerprint(l));
-    for (size_t i = 0; i < l->rules.num_sources; i++)
+    for (size_t i = 0; i < l->num_sources; i++)
         text_addf(json, "%s%u", i ? ", " : "", l->sources[i].fingerprint);
     text_adds(json, "], \"streams\": [");
-    for (uint64_t s = 0; s < l->rules.num_streams; s++) {
+    size_t ints = l->order->ints;
+    for (uint64_t s = 0; s < l->order->lanes; s++) {
         text_adds(json, s ? ",\n[" : "\n[");
-        for (size_t i = 0; i < l->cursor_ints; i++)
-            text_addf(json, "%s%lld", i ? "," : "", (long long)l->cursors[s * l->cursor_ints + i]);
+        for (size_t i = 0; i < ints; i++)
+            text_addf(json, "%s%lld", i ? "," : "", (long long)l->cursors[s * ints + i]);
         text_adds(json, "]");
     }
     text_adds(json, "]}");
@@ -441,13 +402,13 @@ static enum status check_origin(const struct loader *l, const struct json *curso
     const struct json *sources = json_get(cursor, "sources"), *v = json_first(sources);
     TRY(json_get_int(cursor, "settings", 0, UINT32_MAX, &sum));
     if (sum != settings_fingerprint(l))
-        FAIL(DATA, "the checkpoint's data cursor is of other settings of the data (seed, seq_len, "
-                   "shuffle_window, bos, eos, row_overlap, validation_share, tokenizer, "
-                   "objective)");
-    if (json_count(sources) != l->rules.num_sources)
+        FAIL(DATA, "the checkpoint's data cursor is of other settings of the data (order, seed, "
+                   "seq_len, shuffle_window, bos, eos, row_overlap, validation_share; split, "
+                   "blend, samples; tokenizer, objective)");
+    if (json_count(sources) != l->num_sources)
         FAIL(DATA, "the checkpoint's data cursor is of %zu sources; there are %zu",
-             json_count(sources), l->rules.num_sources);
-    for (size_t i = 0; i < l->rules.num_sources; i++, v = json_next(v))
+             json_count(sources), l->num_sources);
+    for (size_t i = 0; i < l->num_sources; i++, v = json_next(v))
         if (!json_as_int(v, 0, UINT32_MAX, &sum) || sum != l->sources[i].fingerprint)
             FAIL(DATA,
                  "%s is not what the checkpoint's data cursor was made with: its files, "
@@ -464,37 +425,28 @@ enum status loader_load(struct loader *l, const struct json *cursor)
     TRY(check_origin(l, cursor));
     TRY(json_get_int(cursor, "next_row", 0, most, &next));
     const struct json *streams = json_get(cursor, "streams"), *s = json_first(streams);
-    if (json_count(streams) != l->rules.num_streams)
+    if (json_count(streams) != l->order->lanes)
         FAIL(DATA, "the checkpoint's data cursor is of %zu streams; there are %llu",
-             json_count(streams), (unsigned long long)l->rules.num_streams);
-    if (next % l->options.num_shares)
+             json_count(streams), (unsigned long long)l->order->lanes);
+    if (l->order->ints && next % l->options.num_shares)
         FAIL(DATA, "row %lld is not where %d ranks could begin", (long long)next,
              l->options.num_shares);
-    for (uint64_t i = 0; i < l->rules.num_streams; i++, s = json_next(s)) {
-        int64_t *ints = l->cursors + i * l->cursor_ints;
+    for (uint64_t i = 0; i < l->order->lanes; i++, s = json_next(s)) {
+        int64_t *ints = l->cursors + i * l->order->ints;
         const struct json *v = json_first(s);
-        for (size_t j = 0; j < l->cursor_ints; j++, v = json_next(v))
+        for (size_t j = 0; j < l->order->ints; j++, v = json_next(v))
             if (!v || !json_as_int(v, -1, most, &ints[j]))
                 FAIL(DATA, "the data cursor of stream %llu is damaged", (unsigned long long)i);
-        if (l->tokens.vocab_size && ints[4] >= l->tokens.vocab_size)
-            FAIL(DATA, "the data cursor of stream %llu holds the id %lld; the vocabulary has %lld",
-                 (unsigned long long)i, (long long)ints[4], (long long)l->tokens.vocab_size);
-        TRY(stream_load(&l->streams[i], ints));
+        TRY(l->order->kind->load(l->order, i, ints, l->tokens.vocab_size));
     }
-    l->handed_out = l->made = (uint64_t)(next / l->options.num_shares);
+    l->first = (uint64_t)next;
     return STATUS_OK;
 }
 
 int64_t loader_memory_bytes(const struct loader *l)
 {
-    enum { ENCODER = 5 << 20, DOCUMENT = 16 << 10, UNPACKING = 5 << 19 };
-    int64_t row = (int64_t)l->options.seq_len * 16 + (int64_t)l->cursor_ints * 8;
-    int64_t share = (int64_t)l->rules.window * (int64_t)(sizeof(struct found) + 4);
-    bool packed = false;
-    for (size_t i = 0; i < l->rules.num_sources; i++)
-        packed |= l->sources[i].kind == SOURCE_PACKED || l->sources[i].kind == SOURCE_ROWS;
-    if (packed) share += (int64_t)l->rules.window * DOCUMENT + UNPACKING;
-    int64_t streams = (int64_t)l->rules.num_streams * ((int64_t)l->rules.num_sources * share +
-                                                       DOCUMENT + (int64_t)l->cursor_ints * 8);
-    return (int64_t)l->num_slots * row + streams + (l->tokens.encoder ? ENCODER : 0);
+    enum { ENCODER = 5 << 20 };
+    int64_t row = (int64_t)l->options.seq_len * 16 + (int64_t)l->order->ints * 8;
+    return (int64_t)l->num_slots * row + l->order->kind->memory_bytes(l->order) +
+           (l->tokens.encoder ? ENCODER : 0);
 }

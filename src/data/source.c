@@ -4,12 +4,14 @@
 #include "base/checksum.h"
 #include "base/json.h"
 #include "data/jsonl.h"
+#include "data/numpy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { CHUNK = 4096, LONGEST = 1 << 30, KEPT = 1 << 20, RESTING = 4 << 20 };
+enum { MOCK_DOCUMENTS = 100000 };
 enum { PLACE_LINE = 32 }; /* bits of a packed place that number the document in its file */
 
 static bool ends_in(const char *path, const char *suffix)
@@ -90,6 +92,15 @@ static bool has_index(const struct file_list *list, const char *path)
     return false;
 }
 
+static void open_mock(struct source *s)
+{
+    s->kind = SOURCE_MOCK;
+    s->holds_ids = true;
+    s->places = MOCK_DOCUMENTS;
+    s->mock_lengths = heap(MOCK_DOCUMENTS * sizeof *s->mock_lengths);
+    numpy_mock_lengths(s->mock_lengths, MOCK_DOCUMENTS);
+}
+
 /* A prefix of .bin/.idx, or everything a pattern matches; of a pair the .idx alone is taken. */
 static enum status open_files(struct source *s, const char *path)
 {
@@ -97,6 +108,10 @@ static enum status open_files(struct source *s, const char *path)
     struct file_list list = {0};
     enum status st = STATUS_OK;
     text_addf(&idx, "%s.idx", path);
+    if (!strcmp(path, "mock")) {
+        open_mock(s);
+        goto out;
+    }
     if (file_exists(idx.data) && (!file_exists(path) || file_is_dir(path))) {
         st = open_file(s, idx.data);
         goto out;
@@ -133,6 +148,7 @@ void source_close(struct source *s)
         free(s->files[i].path);
     }
     free(s->files);
+    free(s->mock_lengths);
     *s = (struct source){0};
 }
 
@@ -256,6 +272,15 @@ static enum status find_row(const struct source *s, struct source_reader *r, uin
     return STATUS_OK;
 }
 
+static void find_mock(const struct source *s, uint64_t *place, uint64_t end, struct found *f,
+                      bool *none)
+{
+    *none = *place >= end;
+    if (*none) return;
+    *f = (struct found){*place, 0, *place, (uint64_t)s->mock_lengths[*place], f->text};
+    ++*place;
+}
+
 /* Files of a packed source are dealt out to the shares; where there are fewer files than shares,
  * the shares of a file take its documents in turn. */
 static uint64_t shares_of_file(const struct source *s, uint64_t file, uint64_t shares)
@@ -329,6 +354,7 @@ enum status source_find(const struct source *s, struct source_reader *r, uint64_
     case SOURCE_TOKENS: find_tokens(s, place, end, f, none); return STATUS_OK;
     case SOURCE_PACKED: return find_packed(s, r, share, shares, place, f, none);
     case SOURCE_ROWS: return find_row(s, r, place, end, f, none);
+    case SOURCE_MOCK: find_mock(s, place, end, f, none); return STATUS_OK;
     }
     BUG("unknown kind of source");
 }
@@ -370,10 +396,25 @@ static enum status read_text(const struct source *s, const struct found *f, stru
     return STATUS_OK;
 }
 
-static enum status read_ids(const struct source *s, const struct found *f, int64_t vocab_size,
-                            int32_t *ids)
+static enum status read_mock(const struct source *s, uint64_t document, uint64_t from,
+                             uint64_t count, const struct source_tokens *t, int32_t *ids)
 {
+    int64_t vocab = t->tokenizer ? tokenizer_vocab_size(t->tokenizer) : t->vocab_size;
+    int64_t eos = t->tokenizer ? tokenizer_eos(t->tokenizer) : -1;
+    uint64_t last = (uint64_t)s->mock_lengths[document] - 1;
+    if (vocab < 1) FAIL(CONFIG, "mock data needs a tokenizer or model.vocab_size");
+    if (eos < 0) eos = vocab - 1;
+    for (uint64_t i = from; i < from + count; i++)
+        *ids++ = (int32_t)(i == last ? eos : (int64_t)(i + 1) % vocab);
+    return STATUS_OK;
+}
+
+static enum status read_ids(const struct source *s, const struct found *f,
+                            const struct source_tokens *t, int32_t *ids)
+{
+    if (s->kind == SOURCE_MOCK) return read_mock(s, f->at, 0, f->len, t, ids);
     const struct source_file *file = &s->files[f->file];
+    const int64_t vocab_size = t->vocab_size;
     if (s->kind == SOURCE_TOKENS) return megatron_read(&file->tokens, f->at, vocab_size, ids);
     memcpy(ids, f->text.data, f->len * sizeof *ids);
     for (uint64_t i = 0; i < f->len; i++)
@@ -381,6 +422,25 @@ static enum status read_ids(const struct source *s, const struct found *f, int64
             FAIL(DATA, "%s: row %llu holds the id %d; the vocabulary has %lld", file->path,
                  (unsigned long long)f->at, ids[i], (long long)vocab_size);
     return STATUS_OK;
+}
+
+uint64_t source_num_sequences(const struct source *s)
+{
+    if (s->kind == SOURCE_MOCK) return s->places;
+    return s->kind == SOURCE_TOKENS && s->num_files == 1 ? s->files->tokens.num_sequences : 0;
+}
+
+uint64_t source_sequence_length(const struct source *s, uint64_t sequence)
+{
+    if (s->kind == SOURCE_MOCK) return (uint64_t)s->mock_lengths[sequence];
+    return megatron_sequence_length(&s->files->tokens, sequence);
+}
+
+enum status source_read_sequence(const struct source *s, uint64_t sequence, uint64_t from,
+                                 uint64_t count, const struct source_tokens *t, int32_t *ids)
+{
+    if (s->kind == SOURCE_MOCK) return read_mock(s, sequence, from, count, t, ids);
+    return megatron_read_sequence(&s->files->tokens, sequence, from, count, t->vocab_size, ids);
 }
 
 enum status source_read(const struct source *s, const struct found *f, struct source_tokens *t,
@@ -394,7 +454,7 @@ enum status source_read(const struct source *s, const struct found *f, struct so
     if (f->len > LONGEST)
         FAIL(DATA, "%s: a document of %llu tokens", s->config->path, (unsigned long long)f->len);
     token_list_reserve(out, f->len);
-    TRY(read_ids(s, f, t->vocab_size, out->ids + out->count));
+    TRY(read_ids(s, f, t, out->ids + out->count));
     out->count += f->len;
     return STATUS_OK;
 }

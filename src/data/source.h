@@ -3,10 +3,12 @@
  * Kinds    A .jsonl file's documents are its lines; a place is a byte of the files laid end to end.
  *          A .txt file is cut into chunks of about 4 KiB at line ends; a place is a chunk's number.
  *          A .bin/.idx document's place is its number, a .parquet file's the row's.  In .gz and
- * .zst files, which cannot seek, documents are the lines, of text too, and a place is file << 32 |
- * number of the line. Lines of nothing but white space are no documents and have no number. Shares
- * Stream s of V owns the places [s*P/V, (s+1)*P/V); compressed files are dealt out one by one, and
- * where they are fewer than V their lines are, too. */
+ *          .zst files, which cannot seek, documents are the lines, of text too, and a place is
+ *          file << 32 | number of the line.  Lines of nothing but white space are no documents and
+ *          have no number.  The path "mock" is Megatron-LM's mock data: 100,000 documents that
+ *          count 1, 2, 3, ... and end.
+ * Shares   Stream s of V owns the places [s*P/V, (s+1)*P/V); compressed files
+ *          are dealt out one by one, and where they are fewer than V their lines are, too. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,7 +18,14 @@
 #include "formats/megatron.h"
 #include "tokenizer/tokenizer.h"
 
-enum source_kind { SOURCE_LINES, SOURCE_CHUNKS, SOURCE_TOKENS, SOURCE_PACKED, SOURCE_ROWS };
+enum source_kind {
+    SOURCE_LINES,
+    SOURCE_CHUNKS,
+    SOURCE_TOKENS,
+    SOURCE_PACKED,
+    SOURCE_ROWS,
+    SOURCE_MOCK
+};
 
 struct source_file {
     char *path;
@@ -33,8 +42,9 @@ struct source {
     bool holds_ids;   /* needs no tokenizer */
     struct source_file *files;
     size_t num_files;
-    uint64_t places;      /* end of the places; 0 where it is unknown (packed) */
-    uint32_t fingerprint; /* of the files' names and sizes, .idx files, column and weight */
+    int32_t *mock_lengths; /* SOURCE_MOCK */
+    uint64_t places;       /* end of the places; 0 where it is unknown (packed) */
+    uint32_t fingerprint;  /* of the files' names and sizes, .idx files, column and weight */
 };
 
 /* MISSING, DATA, CONFIG: the path matches nothing, the kind is unknown, a file is damaged. */
@@ -84,3 +94,10 @@ struct source_tokens {
 };
 enum status source_read(const struct source *s, const struct found *f, struct source_tokens *t,
                         struct token_list *out);
+
+/* Sequences, as Megatron's data sets count them: of one .bin/.idx pair or of mock data; 0: of no
+ * other source.  A part of one, which it must have, as token ids. */
+uint64_t source_num_sequences(const struct source *s);
+uint64_t source_sequence_length(const struct source *s, uint64_t sequence);
+enum status source_read_sequence(const struct source *s, uint64_t sequence, uint64_t from,
+                                 uint64_t count, const struct source_tokens *t, int32_t *ids);

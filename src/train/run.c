@@ -72,6 +72,11 @@ struct loader_options run_loader_options(const struct config *c, const struct me
                                          const struct data_config *data,
                                          const struct tokenizer *tokenizer, int vocab_size)
 {
+    const struct training_config *t = &c->training;
+    int rows = trainer_rows(c, mesh);
+    int64_t run_rows;
+    if (__builtin_mul_overflow(t->steps, (int64_t)rows * trainer_readers(mesh), &run_rows))
+        run_rows = INT64_MAX;
     return (struct loader_options){
         .data = data,
         .objective = &c->objective,
@@ -81,7 +86,10 @@ struct loader_options run_loader_options(const struct config *c, const struct me
         .share =
             mesh->at[AXIS_dp_replicate] * mesh->degree[AXIS_dp_shard] + mesh->at[AXIS_dp_shard],
         .num_shares = trainer_readers(mesh),
-        .rows_ahead = (int)c->data.prefetch * trainer_rows(c, mesh),
+        .rows_ahead = (int)c->data.prefetch * rows,
+        .block = mesh->degree[AXIS_pp] > 1 ? (int)c->parallelism.pipeline_parallel_microbatch_size
+                                           : (int)t->local_batch_size,
+        .run_rows = run_rows,
     };
 }
 
@@ -100,7 +108,7 @@ static enum status validate(struct run *r)
     struct trainer *t = &r->trainer;
     const char *path = c->validation.dataset_path;
     struct data_config data = path[0] ? with_source(c, path, &r->validation_source) : r->data;
-    if (path[0]) data.validation_share = 0;
+    if (path[0]) data.validation_share = 0, data.order = "streams";
     struct loader_options o =
         run_loader_options(c, &t->machine.mesh, &data, r->tokenizer, t->shape.V);
     o.seq_len = trainer_validation_tokens(c);

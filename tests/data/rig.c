@@ -80,7 +80,10 @@ void rig_init(struct rig *r, const char *tokenizer, int seq_len)
                  .shuffle_window = 4,
                  .bos = true,
                  .eos = true,
-                 .row_overlap = true},
+                 .row_overlap = true,
+                 .order = "streams",
+                 .split = "1",
+                 .blend = "auto"},
         .objective = {.name = "causal", .mask_probability = 0.3, .mask_token = "<|mask|>"},
         .options = {.seq_len = seq_len, .num_shares = 1},
     };

@@ -1,0 +1,22 @@
+/* numpy.h -- the few things of numpy whose every bit Megatron's data order depends on. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* numpy.random.RandomState(seed): MT19937 (Matsumoto and Nishimura, 1998). */
+struct numpy_random {
+    uint32_t state[624];
+    int used; /* words of it */
+};
+void numpy_random_init(struct numpy_random *r, uint32_t seed);
+
+/* RandomState.shuffle of words; at most 2^32 of them. */
+void numpy_shuffle(struct numpy_random *r, uint32_t *values, uint64_t count);
+
+/* numpy.random.default_rng(0).integers(1, 4096, size=count, dtype=int32): PCG64 (O'Neill, 2014). */
+void numpy_mock_lengths(int32_t *lengths, size_t count);
+
+/* numpy.sum of doubles, by its own order of adding. */
+double numpy_sum(const double *values, size_t count);

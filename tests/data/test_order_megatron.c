@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/rig.h"
+
+#include "base/json.h"
+#include "ops/cross_entropy.h"
+
+#include <zlib.h>
+
+/* What tests/oracle/megatron_order.py writes: three data sets of short sequences, some empty; or
+ * the first part of them. */
+enum { SOURCES = 3 };
+static const char *const names[SOURCES] = {"a", "b", "c"};
+
+static const char *write_sources(int part)
+{
+    const char *folder = test_folder();
+    static const int documents[SOURCES] = {42000, 30000, 23000};
+    for (int s = 0; s < SOURCES; s++) {
+        int *lengths = heap((size_t)documents[s] * sizeof *lengths);
+        for (int64_t d = 0; d < documents[s] / part; d++)
+            lengths[d] = (int)((d * d * 7 + d * 13 + s * 5) % 37);
+        rig_tokens(folder, names[s], lengths, documents[s] / part, s << 24);
+        free(lengths);
+    }
+    return folder;
+}
+
+static void megatron_rig(struct rig *r, int seq_len, const char *split, int64_t samples)
+{
+    rig_init(r, NULL, seq_len);
+    r->data.order = "megatron";
+    r->data.seed = 1234;
+    r->data.split = split;
+    r->options.run_rows = samples;
+}
+
+/* CRC-32 of the tokens of up to `rows` rows, seq_len + 1 each; *got: how many there were. */
+static uint32_t crc_of(struct rig *r, int64_t rows, int64_t *got)
+{
+    enum { B = 500 };
+    int T = r->options.seq_len;
+    size_t tokens = (size_t)B * (size_t)T;
+    int32_t *arrays[4];
+    for (int i = 0; i < 4; i++) arrays[i] = heap(tokens * sizeof(int32_t));
+    struct batch b = {B, T, arrays[0], arrays[1], arrays[2], arrays[3], 0, 0};
+    struct loader *l = rig_open(r);
+    uLong crc = 0;
+    int filled = B;
+    for (*got = 0; *got < rows && filled == b.B; *got += filled) {
+        if (rows - *got < B) b.B = (int)(rows - *got);
+        CHECK_STATUS(OK, loader_next(l, &b, &filled));
+        for (int i = 0; i < filled; i++) {
+            const int32_t *ids = b.ids_BT + i * T, *labels = b.labels_BT + i * T;
+            CHECK(!memcmp(ids + 1, labels, (size_t)(T - 1) * sizeof *ids));
+            crc = crc32(crc, (const Bytef *)ids, (uInt)T * 4);
+            crc = crc32(crc, (const Bytef *)(labels + T - 1), 4);
+        }
+    }
+    loader_close(l);
+    for (int i = 0; i < 4; i++) free(arrays[i]);
+    return (uint32_t)crc;
+}
+
+static void add_blend(struct rig *r, const char *folder)
+{
+    static const double weights[SOURCES] = {0.5, 0.3, 0.2};
+    for (int s = 0; s < SOURCES; s++) rig_add(r, test_path(folder, names[s]), weights[s]);
+}
+
+TEST(order_megatron_is_that_of_megatron_core_for_a_million_blended_samples_of_three_epochs)
+{
+    struct rig r;
+    int64_t rows;
+    const char *folder = write_sources(1);
+    megatron_rig(&r, 4, "949,50,1", 1000000);
+    add_blend(&r, folder);
+    CHECK(crc_of(&r, 1000000, &rows) == 0xa893fb4c && rows == 1000000);
+    rig_release(&r);
+}
+
+TEST(order_megatron_is_that_of_megatron_core_for_one_source_and_for_lengths)
+{
+    static const struct {
+        const char *split, *blend;
+        int first, sources, seq_len;
+        int64_t seed, samples, rows;
+        bool held_out;
+        uint32_t crc;
+    } cases[] = {{"969, 30, 1", "lengths", 0, 3, 16, 1234, 50000, 50000, false, 0x97037d1e},
+                 {"80,20", "auto", 0, 3, 16, 1234, 50000, 22646, true, 0x3bda827e},
+                 {"1", "auto", 1, 1, 10, 7, 100000, 119993, false, 0x73b75f70},
+                 {"1", "weights", 1, 1, 10, 7, 100000, 100000, false, 0xca296103}};
+    const char *folder = write_sources(1);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct rig r;
+        int64_t rows;
+        megatron_rig(&r, cases[c].seq_len, cases[c].split, cases[c].samples);
+        r.data.blend = cases[c].blend;
+        r.data.seed = cases[c].seed;
+        r.options.validation = r.options.once = cases[c].held_out;
+        for (int s = 0; s < cases[c].sources; s++)
+            rig_add(&r, test_path(folder, names[cases[c].first + s]), 2.5);
+        CHECK(crc_of(&r, cases[c].rows, &rows) == cases[c].crc && rows == cases[c].rows);
+        struct loader *l = rig_open(&r);
+        struct rows all = {0};
+        if (cases[c].held_out) { /* and there it ends */
+            rows_read(&all, l, cases[c].seq_len, 7, cases[c].rows + 10);
+            CHECK(all.count == cases[c].rows);
+        }
+        rows_release(&all);
+        loader_close(l);
+        rig_release(&r);
+    }
+}
+
+TEST(order_megatron_mock_data_are_those_of_megatron_core)
+{
+    struct rig r;
+    int64_t rows;
+    megatron_rig(&r, 64, "1", 2000000);
+    r.options.vocab_size = 1000;
+    rig_add(&r, "mock", 1);
+    CHECK(crc_of(&r, 5000, &rows) == 0x56aed783 && rows == 5000);
+    rig_release(&r);
+}
+
+/* Rank i of 3 gets rows 6 j + 2 i and 6 j + 2 i + 1 where it computes two at a time. */
+TEST(order_megatron_deals_blocks_of_rows_out_to_the_ranks)
+{
+    enum { T = 8, BLOCK = 2, SHARES = 3, ROWS = 48 };
+    struct rig r;
+    const char *folder = write_sources(50);
+    megatron_rig(&r, T, "1", 5000);
+    add_blend(&r, folder);
+    struct rows whole = rows_of(&r, 5, ROWS);
+    for (int share = 0; share < SHARES; share++) {
+        r.options.share = share, r.options.num_shares = SHARES, r.options.block = BLOCK;
+        struct rows own = rows_of(&r, BLOCK, ROWS / SHARES);
+        for (int64_t k = 0; k < own.count; k++)
+            rows_check_same(&own, k, &whole, k / BLOCK * BLOCK * SHARES + share * BLOCK + k % BLOCK,
+                            1);
+        rows_release(&own);
+    }
+    rows_release(&whole);
+    rig_release(&r);
+}
+
+TEST(order_megatron_resumes_at_any_row_with_any_number_of_ranks)
+{
+    enum { T = 8, ROWS = 60 };
+    struct rig r;
+    const char *folder = write_sources(50);
+    megatron_rig(&r, T, "949,50,1", 200000);
+    add_blend(&r, folder);
+    struct rows whole = rows_of(&r, 5, ROWS);
+    for (int stop = 0; stop < 12; stop += 3) {
+        for (int shares = 1; shares < 5; shares++) {
+            r.options = (struct loader_options){
+                .seq_len = T, .num_shares = 1, .run_rows = 200000, .rows_ahead = stop % 2 ? 5 : 0};
+            struct loader *l = rig_open(&r);
+            struct rows before = {0};
+            struct text cursor = {0};
+            struct json *json = NULL;
+            rows_read(&before, l, T, 3, stop);
+            CHECK(loader_num_cursors(l) == 0);
+            CHECK_STATUS(OK, loader_save(l, &cursor));
+            loader_close(l);
+            CHECK_STATUS(OK, json_parse(cursor.data, cursor.len, "cursor", &json));
+            r.options.num_shares = shares, r.options.block = 2;
+            for (int share = 0; share < shares; share++) {
+                struct rows after = {0};
+                r.options.share = share;
+                l = rig_open(&r);
+                CHECK_STATUS(OK, loader_load(l, json));
+                rows_read(&after, l, T, 2, 4);
+                for (int64_t k = 0; k < 4; k++)
+                    rows_check_same(&after, k, &whole,
+                                    stop + k / 2 * 2 * shares + share * 2 + k % 2, 1);
+                text_clear(&cursor);
+                CHECK_STATUS(OK, loader_save(l, &cursor));
+                char next[64];
+                snprintf(next, sizeof next, "\"next_row\": %d,", stop + 4 * shares);
+                CHECK(strstr(cursor.data, next));
+                loader_close(l);
+                rows_release(&after);
+            }
+            json_free(json);
+            text_release(&cursor);
+            rows_release(&before);
+        }
+    }
+    rows_release(&whole);
+    rig_release(&r);
+}
+
+TEST(order_megatron_refuses_a_cursor_of_another_order)
+{
+    struct rig r;
+    struct text cursor = {0};
+    struct json *json = NULL;
+    const char *folder = write_sources(50);
+    megatron_rig(&r, 8, "949,50,1", 500);
+    add_blend(&r, folder);
+    struct loader *l = rig_open(&r);
+    CHECK_STATUS(OK, loader_save(l, &cursor));
+    loader_close(l);
+    CHECK_STATUS(OK, json_parse(cursor.data, cursor.len, "cursor", &json));
+    for (int change = 0; change < 6; change++) {
+        struct data_config kept = r.data;
+        if (change == 1) r.data.split = "949,51";
+        if (change == 2) r.data.samples = 501;
+        if (change == 3) r.data.seed = 1235;
+        if (change == 4) r.data.blend = "lengths";
+        if (change == 5) r.data.order = "streams";
+        l = rig_open(&r);
+        CHECK(loader_load(l, json) == (change ? STATUS_DATA : STATUS_OK));
+        if (change) CHECK_MESSAGE("other settings of the data");
+        loader_close(l);
+        r.data = kept;
+    }
+    r.data.samples = 500,
+    r.options.run_rows = 900; /* data.samples keeps the order of a longer run */
+    l = rig_open(&r);
+    CHECK_STATUS(OK, loader_load(l, json));
+    loader_close(l);
+    json_free(json);
+    text_release(&cursor);
+    rig_release(&r);
+}
+
+TEST(order_megatron_documents_end_where_sequences_do)
+{
+    enum { T = 12 };
+    struct rig r;
+    megatron_rig(&r, T, "1", 4);
+    const char *folder = test_folder();
+    rig_tokens(folder, "t", (int[]){5, 0, 7, 3, 9, 1}, 6, 100);
+    rig_add(&r, test_path(folder, "t"), 1);
+    struct rows rows = rows_of(&r, 2, 4);
+    for (int64_t at = 0; at < rows.count * T; at++) {
+        int64_t t = at % T;
+        bool first_of_row = !t, follows = !first_of_row && rows.ids[at] == rows.ids[at - 1] + 1;
+        int id = rows.ids[at];
+        bool first_of_sequence = id == 100 || id == 105 || id == 112 || id == 115 || id == 124;
+        CHECK(first_of_row || follows || first_of_sequence);
+        CHECK(rows.start[at] <= t && t < rows.end[at]);
+        if (t) CHECK((rows.start[at] == t) == first_of_sequence);
+        CHECK(rows.labels[at] != LABEL_IGNORED);
+    }
+    rows_release(&rows);
+    rig_release(&r);
+}
+
+TEST(order_megatron_says_how_many_samples_there_are)
+{
+    enum { T = 4 };
+    struct rig r;
+    int32_t arrays[4][T];
+    struct batch b = {1, T, arrays[0], arrays[1], arrays[2], arrays[3], 0, 0};
+    int rows;
+    megatron_rig(&r, T, "1", 2);
+    const char *folder = test_folder();
+    rig_tokens(folder, "t", (int[]){9}, 1, 0);
+    rig_add(&r, test_path(folder, "t"), 1);
+    for (r.options.rows_ahead = 0; r.options.rows_ahead < 8; r.options.rows_ahead += 5) {
+        struct loader *l = rig_open(&r);
+        CHECK_STATUS(OK, loader_next(l, &b, &rows));
+        CHECK_STATUS(OK, loader_next(l, &b, &rows));
+        CHECK_STATUS(DATA, loader_next(l, &b, &rows));
+        CHECK_MESSAGE("row 2 is wanted of an order of 2 samples: data.samples");
+        loader_close(l);
+    }
+    rig_release(&r);
+}
+
+TEST(order_megatron_counts_the_memory_of_its_indices)
+{
+    enum { L = 4, TOKENS = 10000, DOCUMENTS = 5 };
+    const char *folder = test_folder();
+    struct rig r;
+    int64_t bytes[4];
+    megatron_rig(&r, L, "1", 0);
+    rig_tokens(folder, "t", (int[]){4000, 5000, 0, 900, 100}, DOCUMENTS, 0);
+    rig_add(&r, test_path(folder, "t"), 1);
+    for (int epochs = 1; epochs < 4; epochs++) {
+        r.options.run_rows = ((int64_t)epochs * TOKENS - 1) / L;
+        struct loader *l = rig_open(&r);
+        bytes[epochs] = loader_memory_bytes(l);
+        loader_close(l);
+    }
+    CHECK(bytes[1] >= 4 * DOCUMENTS + 12 * (TOKENS - 1) / L);
+    CHECK(bytes[3] - bytes[2] == 4 * DOCUMENTS + 12 * TOKENS / L);
+    CHECK(bytes[2] - bytes[1] == 4 * DOCUMENTS + 12 * TOKENS / L);
+    rig_release(&r);
+}
+
+TEST(order_megatron_says_what_it_cannot_read)
+{
+    const char *folder = test_folder();
+    struct rig r;
+    struct loader *l = NULL;
+    rig_text(folder, "a.jsonl", "{\"text\": \"a\"}\n");
+    rig_tokens(folder, "t", (int[]){9}, 1, 0);
+    for (int wrong = 0; wrong < 6; wrong++) {
+        static const char *const messages[] = {"reads a prefix of .bin/.idx files in each source",
+                                               "less than one sample",
+                                               "data.seed = 4294967296: Megatron's are below 2^32",
+                                               "leaves nothing for training",
+                                               "weight = 0: above 0",
+                                               "leaves nothing for validation"};
+        megatron_rig(&r, 8, wrong == 3 ? "0,1" : "1", 10);
+        rig_add(&r, test_path(folder, wrong ? "t" : "a.jsonl"), 1);
+        if (wrong == 1) r.options.seq_len = 9, r.options.once = true;
+        if (wrong == 2) r.data.seed = INT64_C(1) << 32;
+        if (wrong == 4) rig_add(&r, test_path(folder, "t"), 0);
+        r.options.validation = wrong == 5;
+        r.data.sources = r.sources;
+        r.options.data = &r.data, r.options.objective = &r.objective;
+        enum status st = loader_open(&l, &r.options);
+        CHECK(st == (wrong == 1 ? STATUS_DATA : STATUS_CONFIG));
+        CHECK_MESSAGE(messages[wrong]);
+        CHECK(!l);
+        rig_release(&r);
+    }
+}

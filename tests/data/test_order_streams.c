@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/rig.h"
+
+#include "data/order.h"
+
+/* Ids 0, 1, 2, ... in 40 documents of 7. */
+static void open_ids(struct rig *r, struct source *source, struct source_tokens *tokens)
+{
+    const char *folder = test_folder();
+    int lengths[40];
+    for (int d = 0; d < 40; d++) lengths[d] = 7;
+    rig_init(r, NULL, 5);
+    rig_tokens(folder, "t", lengths, 40, 0);
+    rig_add(r, test_path(folder, "t"), 1);
+    r->options.data = &r->data;
+    CHECK_STATUS(OK, source_open(source, &r->sources[0]));
+    *tokens = (struct source_tokens){.vocab_size = 280};
+}
+
+static struct order *open_order(const struct rig *r, const struct source *source,
+                                const struct source_tokens *tokens)
+{
+    struct order *o = NULL;
+    CHECK_STATUS(OK, order_streams_open(&o, &(struct order_setup){.options = &r->options,
+                                                                  .sources = source,
+                                                                  .num_sources = 1,
+                                                                  .tokens = tokens}));
+    return o;
+}
+
+TEST(order_streams_gives_each_lane_its_own_documents_and_cursor)
+{
+    enum { NEED = 6, LANES = 4, ROWS = 3 };
+    struct rig r;
+    struct source source;
+    struct source_tokens tokens;
+    open_ids(&r, &source, &tokens);
+    struct order *o = open_order(&r, &source, &tokens), *again = open_order(&r, &source, &tokens);
+    CHECK(o->lanes == LANES && o->block == 1 && o->ints > 0);
+    for (uint64_t g = 0; g < ROWS * LANES; g++) {
+        int32_t ids[NEED], same[NEED];
+        unsigned char begins[NEED];
+        int filled;
+        int64_t *cursor = heap(o->ints * sizeof *cursor);
+        o->kind->save(o, g % LANES, cursor);
+        CHECK_STATUS(OK, again->kind->load(again, g % LANES, cursor, 280));
+        CHECK_STATUS(OK, o->kind->row(o, g, &tokens, NEED, ids, begins, &filled));
+        CHECK(filled == NEED);
+        for (int i = 0; i < NEED; i++) {
+            CHECK((uint64_t)ids[i] / 70 == g % LANES); /* a quarter of the documents each */
+            if (i) CHECK(begins[i] == (ids[i] % 7 == 0));
+        }
+        CHECK_STATUS(OK, again->kind->row(again, g, &tokens, NEED, same, begins, &filled));
+        CHECK(!memcmp(ids, same, sizeof ids));
+        free(cursor);
+    }
+    o->kind->close(o), again->kind->close(again);
+    source_close(&source);
+    rig_release(&r);
+}
+
+TEST(order_streams_refuses_a_cursor_with_an_id_beyond_the_vocabulary)
+{
+    struct rig r;
+    struct source source;
+    struct source_tokens tokens;
+    open_ids(&r, &source, &tokens);
+    struct order *o = open_order(&r, &source, &tokens);
+    int64_t *cursor = heap(o->ints * sizeof *cursor);
+    o->kind->save(o, 2, cursor);
+    cursor[4] = 279;
+    CHECK_STATUS(OK, o->kind->load(o, 2, cursor, 280));
+    cursor[4] = 280;
+    CHECK_STATUS(DATA, o->kind->load(o, 2, cursor, 280));
+    CHECK_MESSAGE("stream 2 holds the id 280; the vocabulary has 280");
+    free(cursor);
+    o->kind->close(o);
+    source_close(&source);
+    rig_release(&r);
+}
