@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/torch.h"
+
+#include "formats/pickle_text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_PICKLE = 256 << 20, MOST_DEPTH = 8 };
+
+static const struct {
+    enum pickle_class storage, dtype;
+    enum safetensors_dtype is;
+} dtypes[] = {
+    {PICKLE_DOUBLE_STORAGE, PICKLE_DOUBLE, SAFETENSORS_F64},
+    {PICKLE_FLOAT_STORAGE, PICKLE_FLOAT, SAFETENSORS_F32},
+    {PICKLE_HALF_STORAGE, PICKLE_HALF, SAFETENSORS_F16},
+    {PICKLE_BFLOAT16_STORAGE, PICKLE_BFLOAT16, SAFETENSORS_BF16},
+    {PICKLE_LONG_STORAGE, PICKLE_LONG, SAFETENSORS_I64},
+    {PICKLE_INT_STORAGE, PICKLE_INT, SAFETENSORS_I32},
+    {PICKLE_SHORT_STORAGE, PICKLE_SHORT, SAFETENSORS_I16},
+    {PICKLE_CHAR_STORAGE, PICKLE_CHAR, SAFETENSORS_I8},
+    {PICKLE_BYTE_STORAGE, PICKLE_BYTE, SAFETENSORS_U8},
+    {PICKLE_BOOL_STORAGE, PICKLE_BOOL, SAFETENSORS_BOOL},
+    {PICKLE_COMPLEX_STORAGE, PICKLE_COMPLEX, SAFETENSORS_C64},
+};
+enum { DTYPES = sizeof dtypes / sizeof *dtypes };
+
+static bool find_dtype(const struct pickle_value *v, enum safetensors_dtype *dtype)
+{
+    for (int i = 0; i < DTYPES; i++) {
+        bool same = v && v->kind == PICKLE_IS_CLASS &&
+                    (v->class == dtypes[i].storage || v->class == dtypes[i].dtype);
+        if (!same) continue;
+        *dtype = dtypes[i].is;
+        return true;
+    }
+    return false;
+}
+
+/* The archive's entry of that name in its folder. */
+static const struct zip_entry *find(const struct torch_archive *a, const char *name, size_t len)
+{
+    char path[1024];
+    if (a->folder_len + len > sizeof path) return NULL;
+    memcpy(path, a->folder, a->folder_len);
+    memcpy(path + a->folder_len, name, len);
+    return zip_find(&a->zip, path, a->folder_len + len);
+}
+
+static enum status find_folder(struct torch_archive *a)
+{
+    static const char root[] = "/data.pkl";
+    size_t found = 0, len = sizeof root - 2; /* the folder keeps its slash */
+    for (size_t i = 0; i < a->zip.count; i++) {
+        const struct zip_entry *e = &a->zip.entries[i];
+        if (e->name_len <= len || memcmp(e->name + e->name_len - len - 1, root, len + 1)) continue;
+        a->folder = e->name, a->folder_len = e->name_len - len;
+        found++;
+    }
+    if (found != 1) FAIL(DATA, "%s: %zu files data.pkl in the archive, not one", a->name, found);
+    return STATUS_OK;
+}
+
+enum status torch_archive_open(struct torch_archive *a, const unsigned char *bytes, uint64_t size,
+                               const char *name)
+{
+    static const unsigned char old[] = {0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46};
+    size_t used;
+    *a = (struct torch_archive){.name = name};
+    if (size >= sizeof old && !memcmp(bytes, old, sizeof old))
+        FAIL(UNSUPPORTED, "%s: written by torch before 1.6, or as it did: save it again", name);
+    TRY(zip_parse(&a->zip, bytes, size, name));
+    TRY(find_folder(a));
+    const struct zip_entry *order = find(a, "byteorder", 9), *root = find(a, "data.pkl", 8);
+    if (order && order->size >= 3 && !memcmp(order->data, "big", 3))
+        FAIL(UNSUPPORTED, "%s: its numbers are big-endian", name);
+    if (root->size > MOST_PICKLE)
+        FAIL(DATA, "%s: a pickle of %llu bytes", name, (unsigned long long)root->size);
+    if (!zip_entry_is_sound(root)) FAIL(DATA, "%s: data.pkl does not have its checksum", name);
+    TRY(pickle_parse(&a->pickle, root->data, root->size, name, &used));
+    return STATUS_OK;
+}
+
+void torch_archive_close(struct torch_archive *a)
+{
+    zip_release(&a->zip);
+    pickle_release(&a->pickle);
+    *a = (struct torch_archive){0};
+}
+
+/* The index of its last element behind its first, and whether it has any. */
+static enum status reach(const struct torch_archive *a, const struct torch_tensor *t,
+                         uint64_t *last, bool *empty)
+{
+    *last = 0, *empty = false;
+    for (int d = 0; d < t->num_dims; d++) {
+        uint64_t step;
+        *empty |= t->shape[d] == 0;
+        if (t->shape[d] < 2) continue;
+        if (__builtin_mul_overflow((uint64_t)t->shape[d] - 1, (uint64_t)t->strides[d], &step) ||
+            __builtin_add_overflow(*last, step, last))
+            FAIL(DATA, "%s: tensor %s: its shape is impossible", a->name, t->name);
+    }
+    return STATUS_OK;
+}
+
+/* The numbers that `storage` stands for, from the `first` on: are those of `t` there? */
+static enum status find_data(const struct torch_archive *a, const struct pickle_value *storage,
+                             const struct pickle_value *first, struct torch_tensor *t)
+{
+    const struct pickle_value *key = pickle_item(storage, 2);
+    uint64_t last, bytes;
+    bool empty;
+    char path[300];
+    if (!pickle_is_text(pickle_item(storage, 0), "storage") || !key ||
+        key->kind != PICKLE_IS_TEXT || key->len > 256 || !first || first->kind != PICKLE_IS_INT ||
+        first->integer < 0)
+        FAIL(DATA, "%s: tensor %s: it has no numbers", a->name, t->name);
+    int len = snprintf(path, sizeof path, "data/%.*s", (int)key->len, key->text);
+    const struct zip_entry *e = find(a, path, (size_t)len);
+    if (!e) FAIL(DATA, "%s: tensor %s: %s is missing", a->name, t->name, path);
+    TRY(reach(a, t, &last, &empty));
+    t->data = e->data;
+    if (empty) return STATUS_OK;
+    uint64_t each = safetensors_dtype_bytes(t->dtype), begin = (uint64_t)first->integer;
+    if (__builtin_add_overflow(last, begin, &last) || __builtin_add_overflow(last, 1, &last) ||
+        __builtin_mul_overflow(last, each, &bytes) || bytes > e->size)
+        FAIL(DATA, "%s: tensor %s reaches beyond the %llu bytes of %s", a->name, t->name,
+             (unsigned long long)e->size, path);
+    t->data += begin * each;
+    return STATUS_OK;
+}
+
+static bool is_tensor(const struct pickle_value *v)
+{
+    return v->kind == PICKLE_IS_OBJECT &&
+           (v->class == PICKLE_TENSOR_V2 || v->class == PICKLE_TENSOR_V3 ||
+            v->class == PICKLE_TENSOR || v->class == PICKLE_PARAMETER);
+}
+
+static enum status read_tensor(const struct torch_archive *a, const struct pickle_value *v,
+                               struct torch_tensor *t)
+{
+    for (int i = 0;
+         i < MOST_DEPTH && v && v->kind == PICKLE_IS_OBJECT && v->class == PICKLE_PARAMETER; i++)
+        v = pickle_argument(v, PICKLE_PARAMETER, 0);
+    if (!v || !is_tensor(v) || v->class == PICKLE_PARAMETER)
+        FAIL(DATA, "%s: %s is a parameter of no tensor", a->name, t->name);
+    const struct pickle_value *outside = pickle_argument(v, v->class, 0);
+    const struct pickle_value *dtype = pickle_argument(v, v->class, 6), *storage = NULL;
+    if (outside && outside->kind == PICKLE_IS_PERSISTENT) storage = outside->items[0];
+    if (v->class != PICKLE_TENSOR_V3) dtype = pickle_item(storage, 1);
+    if (!find_dtype(dtype, &t->dtype))
+        FAIL(UNSUPPORTED, "%s: tensor %s: its type of numbers is not read", a->name, t->name);
+    t->num_dims = pickle_integers(pickle_argument(v, v->class, 2), TORCH_DIMS, t->shape);
+    if (t->num_dims < 0 ||
+        pickle_integers(pickle_argument(v, v->class, 3), TORCH_DIMS, t->strides) != t->num_dims)
+        FAIL(DATA, "%s: tensor %s: its shape is impossible", a->name, t->name);
+    TRY(find_data(a, storage, pickle_argument(v, v->class, 1), t));
+    return STATUS_OK;
+}
+
+/* What was seen on the way; a pickle may show the same things again and again. */
+struct walk {
+    const struct torch_archive *archive;
+    struct torch_tensors *out;
+    size_t room, steps;
+};
+
+static enum status walk_value(struct walk *w, const struct pickle_value *v, const char *name,
+                              int depth);
+
+static enum status walk_dict(struct walk *w, const struct pickle_value *v, const char *name,
+                             int depth)
+{
+    const char *dot = name[0] ? "." : "";
+    for (size_t i = 0; i < v->count; i += 2) {
+        const struct pickle_value *key = v->items[i], *item = v->items[i + 1];
+        char path[TORCH_NAME];
+        int len;
+        if (w->steps++ > w->archive->pickle.num_values)
+            FAIL(DATA, "%s: it says the same over and over", w->archive->name);
+        if (item->kind != PICKLE_IS_DICT && !is_tensor(item)) continue;
+        if (key->kind == PICKLE_IS_INT)
+            len = snprintf(path, sizeof path, "%s%s%lld", name, dot, (long long)key->integer);
+        else if (key->kind == PICKLE_IS_TEXT && key->len < sizeof path)
+            len = snprintf(path, sizeof path, "%s%s%.*s", name, dot, (int)key->len, key->text);
+        else
+            len = sizeof path;
+        if (len < 0 || (size_t)len >= sizeof path)
+            FAIL(DATA, "%s: what is in \"%.100s\" has a key that is no name", w->archive->name,
+                 name);
+        TRY(walk_value(w, item, path, depth + 1));
+    }
+    return STATUS_OK;
+}
+
+static enum status walk_value(struct walk *w, const struct pickle_value *v, const char *name,
+                              int depth)
+{
+    if (v->kind == PICKLE_IS_DICT && depth < MOST_DEPTH) {
+        TRY(walk_dict(w, v, name, depth));
+        return STATUS_OK;
+    }
+    if (v->kind == PICKLE_IS_DICT)
+        FAIL(DATA, "%s: \"%.100s\" lies too deep", w->archive->name, name);
+    if (!is_tensor(v)) return STATUS_OK;
+    struct torch_tensors *t = w->out;
+    if (t->count == w->room) {
+        w->room = w->room ? 2 * w->room : 64;
+        t->all = heap_grow(t->all, w->room, sizeof *t->all);
+    }
+    t->all[t->count] = (struct torch_tensor){.name = heap_string(name, strlen(name))};
+    t->count++;
+    TRY(read_tensor(w->archive, v, &t->all[t->count - 1]));
+    return STATUS_OK;
+}
+
+enum status torch_archive_tensors(const struct torch_archive *a, struct torch_tensors *t)
+{
+    *t = (struct torch_tensors){0};
+    struct walk w = {.archive = a, .out = t};
+    enum status st = walk_value(&w, a->pickle.root, "", 0);
+    if (st) torch_tensors_release(t);
+    return st;
+}
+
+void torch_tensors_release(struct torch_tensors *t)
+{
+    for (size_t i = 0; i < t->count; i++) free(t->all[i].name);
+    free(t->all);
+    *t = (struct torch_tensors){0};
+}
+
+static const char *storage_name(enum safetensors_dtype dtype)
+{
+    return dtype == SAFETENSORS_F32    ? "FloatStorage"
+           : dtype == SAFETENSORS_BF16 ? "BFloat16Storage"
+                                       : "HalfStorage";
+}
+
+static void put_tensor(const struct torch_tensor *t, size_t key, struct text *out)
+{
+    char name[24];
+    int64_t elements = 1, strides[TORCH_DIMS] = {0};
+    for (int d = t->num_dims; d-- > 0;) strides[d] = elements, elements *= t->shape[d];
+    snprintf(name, sizeof name, "%zu", key);
+    pickle_put_class(out, "torch._utils", "_rebuild_tensor_v2");
+    pickle_put_mark(out), pickle_put_mark(out);
+    pickle_put_text(out, "storage");
+    pickle_put_class(out, "torch", storage_name(t->dtype));
+    pickle_put_text(out, name);
+    pickle_put_text(out, "cpu");
+    pickle_put_integer(out, elements);
+    pickle_put_tuple(out), pickle_put_persistent(out);
+    pickle_put_integer(out, 0);
+    pickle_put_integers(out, t->shape, t->num_dims);
+    pickle_put_integers(out, strides, t->num_dims);
+    pickle_put_bool(out, false);
+    pickle_put_class(out, "collections", "OrderedDict");
+    pickle_put_empty(out), pickle_put_call(out);
+    pickle_put_tuple(out), pickle_put_call(out);
+}
+
+void torch_pickle(const struct torch_tensor *tensors, size_t count, struct text *out)
+{
+    bool alone = count == 1 && !tensors->name[0];
+    pickle_put_begin(out);
+    if (!alone) pickle_put_dict(out), pickle_put_mark(out);
+    for (size_t i = 0; i < count; i++) {
+        if (!alone) pickle_put_text(out, tensors[i].name);
+        put_tensor(&tensors[i], i, out);
+    }
+    if (!alone) pickle_put_items(out);
+    pickle_put_end(out);
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
+#include "formats/zip.h"
+#include "test.h"
+
+/* Two entries, "a/one" of 5 bytes and "b" of none. */
+static struct text archive(void)
+{
+    struct zip_writer w = {0};
+    struct text all = {0}, part = {0};
+    uint64_t head = zip_head_bytes(&w, "a/one");
+    zip_add(&w, "a/one", 5, zip_crc(0, "12345", 5), &part);
+    CHECK(part.len == head && part.len % ZIP_ALIGN == 0);
+    text_add(&all, part.data, part.len);
+    text_adds(&all, "12345");
+    zip_add(&w, "b", 0, 0, &part);
+    text_add(&all, part.data, part.len);
+    CHECK(all.len % ZIP_ALIGN == 0);
+    zip_finish(&w, &part);
+    text_add(&all, part.data, part.len);
+    text_release(&part);
+    zip_writer_release(&w);
+    return all;
+}
+
+static enum status parse(struct zip *z, const struct text *t)
+{
+    return zip_parse(z, (const unsigned char *)t->data, t->len, "x.zip");
+}
+
+TEST(an_archive_is_read_as_it_was_written)
+{
+    struct text t = archive();
+    struct zip z;
+    CHECK(zip_crc(0, "123456789", 9) == 0xCBF43926);
+    CHECK_STATUS(OK, parse(&z, &t));
+    const struct zip_entry *one = zip_find(&z, "a/one", 5), *b = zip_find(&z, "b", 1);
+    CHECK(z.count == 2 && one->size == 5 && !memcmp(one->data, "12345", 5) && b->size == 0);
+    CHECK(zip_entry_is_sound(one) && zip_entry_is_sound(b));
+    CHECK(!zip_find(&z, "a", 1) && !zip_find(&z, "a/one2", 6));
+    zip_release(&z);
+    text_release(&t);
+}
+
+TEST(an_archive_cut_off_at_any_byte_is_refused)
+{
+    struct text t = archive();
+    for (size_t len = t.len; len-- > 0;) {
+        struct zip z;
+        unsigned char *part = heap(len ? len : 1); /* so that a sanitizer sees its end */
+        memcpy(part, t.data, len);
+        CHECK_STATUS(DATA, zip_parse(&z, part, len, "x.zip"));
+        CHECK_MESSAGE("x.zip");
+        zip_release(&z);
+        free(part);
+    }
+    text_release(&t);
+}
+
+TEST(a_changed_byte_of_an_entry_is_told_by_its_checksum)
+{
+    struct text t = archive();
+    struct zip z;
+    *strstr(t.data + 64, "12345") = '2';
+    CHECK_STATUS(OK, parse(&z, &t));
+    CHECK(!zip_entry_is_sound(zip_find(&z, "a/one", 5)));
+    zip_release(&z);
+    text_release(&t);
+}
+
+TEST(no_changed_byte_of_an_archive_leads_out_of_it)
+{
+    struct text t = archive();
+    for (size_t i = 0; i < t.len; i++)
+        for (int mask = 1; mask < 256; mask <<= 1) {
+            struct zip z;
+            t.data[i] = (char)(t.data[i] ^ mask);
+            if (!parse(&z, &t))
+                for (size_t e = 0; e < z.count; e++) {
+                    const unsigned char *begin = (unsigned char *)t.data;
+                    CHECK(z.entries[e].data >= begin && z.entries[e].size <= t.len);
+                    CHECK(z.entries[e].data + z.entries[e].size <= begin + t.len);
+                }
+            zip_release(&z);
+            t.data[i] = (char)(t.data[i] ^ mask);
+        }
+    text_release(&t);
+}
+
+TEST(an_archive_with_one_name_twice_is_refused)
+{
+    struct zip_writer w = {0};
+    struct text all = {0}, part = {0};
+    struct zip z;
+    for (int i = 0; i < 2; i++) {
+        zip_add(&w, "same", 0, 0, &part);
+        text_add(&all, part.data, part.len);
+    }
+    zip_finish(&w, &part);
+    text_add(&all, part.data, part.len);
+    CHECK_STATUS(DATA, parse(&z, &all));
+    CHECK_MESSAGE("two entries of the archive are called same");
+    zip_release(&z);
+    text_release(&all), text_release(&part);
+    zip_writer_release(&w);
+}
+
+TEST(an_archive_that_is_compressed_is_refused)
+{
+    struct text t = archive();
+    struct zip z;
+    for (size_t i = 0; i + 4 < t.len; i++)
+        if (!memcmp(t.data + i, "PK\1\2", 4)) t.data[i + 10] = 8;
+    CHECK_STATUS(UNSUPPORTED, parse(&z, &t));
+    CHECK_MESSAGE("compressed");
+    zip_release(&z);
+    text_release(&t);
+}

@@ -1,0 +1,35 @@
+/* torch.c -- any bytes as a file of torch.save, its ZIP archive and pickle in it: tensors that lie
+ * in it, or a clear refusal. */
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/torch.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
+
+/* The first and the last byte of every tensor are there. */
+static void use(const struct torch_tensor *t, const uint8_t *bytes, size_t len)
+{
+    uint64_t last = 0, each = safetensors_dtype_bytes(t->dtype);
+    for (int d = 0; d < t->num_dims; d++) {
+        if (!t->shape[d]) return;
+        last += (uint64_t)(t->shape[d] - 1) * (uint64_t)t->strides[d];
+    }
+    BUG_IF(t->data < bytes || t->data > bytes + len);
+    BUG_IF((last + 1) * each > (uint64_t)(bytes + len - t->data));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+    struct torch_archive a;
+    struct torch_tensors t;
+    enum status st = torch_archive_open(&a, bytes, len, "input");
+    if (!st) st = torch_archive_tensors(&a, &t);
+    for (size_t i = 0; !st && i < t.count; i++) use(&t.all[i], bytes, len);
+    if (!st) torch_tensors_release(&t);
+    for (size_t i = 0; i < a.zip.count; i++) {
+        const struct zip_entry *e = &a.zip.entries[i];
+        BUG_IF(e->data < bytes || e->size > (uint64_t)(bytes + len - e->data));
+        zip_entry_is_sound(e);
+    }
+    torch_archive_close(&a);
+    return 0;
+}
