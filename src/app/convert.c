@@ -16,6 +16,14 @@ static const struct {
 } dtypes[] = {
     {"float32", SAFETENSORS_F32}, {"bfloat16", SAFETENSORS_BF16}, {"float16", SAFETENSORS_F16}};
 
+static const struct {
+    const char *name, *made;
+} targets[] = {
+    [CONVERT_HF] = {"hf", "as a Hugging Face folder"},
+    [CONVERT_NATIVE] = {"native", "as checkpoint/step-0 of a run"},
+    [CONVERT_META] = {"meta", "as Meta's consolidated.00.pth"},
+};
+
 static enum status read_dtype(const char *name, struct conversion *c)
 {
     c->keep_dtype = !name[0];
@@ -51,17 +59,21 @@ static enum status resolve_target(const char *to, const char *folder, struct con
     char *manifest = file_join(folder, MANIFEST_NAME);
     bool from_native = file_exists(manifest);
     free(manifest);
-    if (to[0] && strcmp(to, "hf") && strcmp(to, "native"))
-        FAIL(USAGE, "--to: hf or native, not \"%s\"", to);
-    c->native = to[0] ? !strcmp(to, "native") : !from_native;
-    if (c->native && !c->keep_dtype && c->dtype != SAFETENSORS_F32)
+    c->target = from_native ? CONVERT_HF : CONVERT_NATIVE;
+    bool known = !to[0];
+    for (size_t i = 0; i < sizeof targets / sizeof *targets && !known; i++) {
+        known = !strcmp(targets[i].name, to);
+        if (known) c->target = (enum conversion_target)i;
+    }
+    if (!known) FAIL(USAGE, "--to: hf, meta or native, not \"%s\"", to);
+    if (c->target == CONVERT_NATIVE && !c->keep_dtype && c->dtype != SAFETENSORS_F32)
         FAIL(USAGE, "--dtype: a run's weights are float32");
     return STATUS_OK;
 }
 
 static void report(const struct conversion *c, const struct converted *done, bool json)
 {
-    const char *to = c->native ? "native" : "hf", *dtype = "";
+    const char *to = targets[c->target].name, *dtype = "";
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         if (dtypes[i].dtype == done->dtype) dtype = dtypes[i].name;
     struct text t = {0};
@@ -74,27 +86,28 @@ static void report(const struct conversion *c, const struct converted *done, boo
                   to, dtype, done->num_tensors, (long long)done->parameters);
     } else {
         text_addf(&t, "%s: %d tensors, %lld parameters, %s, %s\n", c->to, done->num_tensors,
-                  (long long)done->parameters, dtype,
-                  c->native ? "as checkpoint/step-0 of a run" : "as a Hugging Face folder");
+                  (long long)done->parameters, dtype, targets[c->target].made);
     }
     fputs(t.data, stdout);
     text_release(&t);
 }
 
 static const char usage[] =
-    "convert SRC DST [--to hf|native]\n\n"
-    "SRC is a run, a checkpoint or a Hugging Face folder (sharded or not, tied or not).\n"
+    "convert SRC DST [--to hf|meta|native]\n\n"
+    "SRC is a run, a checkpoint, a Hugging Face folder (sharded or not, tied or not), or Meta's:\n"
+    "a folder of .pth files with params.json, or one of them.\n"
     "hf      DST becomes a plain Hugging Face folder: weights, config.json, tokenizer.\n"
+    "meta    DST becomes a folder as Meta has it: consolidated.00.pth, params.json, tokenizer.\n"
     "native  DST becomes the dump folder of a run that has not trained yet: train with\n"
     "        job.dump_folder=DST begins with these weights.\n"
-    "Without --to a run becomes hf and a Hugging Face folder native.";
+    "Without --to a run becomes hf, and all else native.";
 
 enum status command_convert(int argc, char **argv)
 {
     const char *to = "", *dtype = "", *shard_size = "5GB";
     bool json = false;
     const struct flag flags[] = {
-        {"to", FLAG_TEXT, &to, "hf or native"},
+        {"to", FLAG_TEXT, &to, "hf, meta or native"},
         {"dtype", FLAG_TEXT, &dtype, "float32, bfloat16 or float16 (default: as it is)"},
         {"shard-size", FLAG_TEXT, &shard_size, "of a file of weights, at most (default 5GB)"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},

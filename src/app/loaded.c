@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/common.h"
+#include "checkpoint/meta.h"
 #include "parallel/fit.h"
 
 #include <stdlib.h>
@@ -17,8 +18,9 @@ static enum status look(const char *path, int64_t *place)
 {
     char *config = file_join(path, "config.json"), *below = file_join(path, "checkpoint");
     enum status st = STATUS_OK;
-    if (!file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);
-    *place = file_exists(config) ? HERE : file_is_dir(below) ? NEWEST_BELOW : NEWEST;
+    bool meta = meta_is_here(path);
+    if (!meta && !file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);
+    *place = meta || file_exists(config) ? HERE : file_is_dir(below) ? NEWEST_BELOW : NEWEST;
 out:
     free(config);
     free(below);
@@ -27,7 +29,8 @@ out:
 
 static enum status none_there(const char *path)
 {
-    FAIL(MISSING, "%s: neither a Hugging Face folder, a checkpoint nor a run with one", path);
+    FAIL(MISSING,
+         "%s: neither a Hugging Face folder, Meta's files, a checkpoint nor a run with one", path);
 }
 
 enum status loaded_folder(const char *path, const struct comm *world, char **folder)

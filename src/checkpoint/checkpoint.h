@@ -101,7 +101,8 @@ struct checkpoint_found {
 };
 
 /* Fills the buffers of `state` from a folder: a checkpoint of ours (checked against its manifest)
- * or any Hugging Face Llama folder of safetensors (any float dtype, one file or sharded, tied).
+ * or any Hugging Face Llama folder of safetensors (any float dtype, one file or sharded, tied), or
+ * Meta's .pth files (meta.h).
  * `exclude`: tensors or parts to leave as they are.  DATA: a tensor is missing, has another shape,
  * or bytes do not match their checksum; which, and where.  CONFIG: config.json there has other
  * heads; another rotary embedding or epsilon is warned about. */
@@ -117,5 +118,6 @@ enum status checkpoint_load_weights(const char *folder, const struct checkpoint_
 /* Reads every byte: sizes, checksums, safetensors structure. */
 enum status checkpoint_verify(const char *folder);
 
-/* The model's dimensions from a folder's config.json (old and new spellings). */
+/* The model's dimensions from a folder's config.json (old and new spellings), or from params.json
+ * and the weights beside it. */
 enum status checkpoint_read_shape(const char *folder, struct model_shape *shape);

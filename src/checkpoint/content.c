@@ -71,7 +71,7 @@ static enum status write_tokenizer(const struct tokenizer *t, struct manifest *m
     return st;
 }
 
-static enum status write_texts(const struct content *c, struct manifest *m)
+enum status content_write_texts(const struct content *c, struct manifest *m)
 {
     struct text t = {0};
     const char *dtype = c->dtype == SAFETENSORS_F32    ? "float32"
@@ -97,6 +97,6 @@ enum status content_write(const struct content *c, struct manifest *m)
     bool leads = common_leads(c->ranks);
     TRY(common_agree(c->ranks, leads ? write_tokenizer(c->tokenizer, m) : STATUS_OK));
     TRY(write_tensors(c, m));
-    TRY(common_agree(c->ranks, leads ? write_texts(c, m) : STATUS_OK));
+    TRY(common_agree(c->ranks, leads ? content_write_texts(c, m) : STATUS_OK));
     return STATUS_OK;
 }

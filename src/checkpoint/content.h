@@ -30,3 +30,5 @@ struct content {
 /* Into the manifest's folder, which exists and is empty.  The manifest is not finished, and whole
  * on rank 0 only.  Collective; a failure of one rank is all ranks'. */
 enum status content_write(const struct content *c, struct manifest *m);
+/* config.json alone, and what else is text.  Of one rank. */
+enum status content_write_texts(const struct content *c, struct manifest *m);

@@ -6,6 +6,7 @@
 #include "checkpoint/content.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_config.h"
+#include "checkpoint/meta.h"
 #include "checkpoint/model_files.h"
 
 #include <errno.h>
@@ -40,19 +41,20 @@ static enum status read_piece(void *context, const struct piece *p, size_t first
 
 static enum status open_origin(struct origin *o, const char *folder)
 {
-    char *config = file_join(folder, "config.json");
+    char *beside = meta_folder(folder), *config = file_join(beside, "config.json");
     bool ours;
     enum status st = STATUS_OK;
     TRY_OUT(checkpoint_origin(folder, NULL, &ours));
-    TRY_OUT(hf_config_read(config, &o->shape));
-    TRY_OUT(hf_config_ids(config, &o->bos, &o->eos));
+    TRY_OUT(checkpoint_read_shape(folder, &o->shape));
+    o->bos = o->eos = -1;
+    if (file_exists(config)) TRY_OUT(hf_config_ids(config, &o->bos, &o->eos));
     layout_init(&o->layout, &o->shape, 1);
-    TRY_OUT(model_files_open(&o->files, folder));
+    TRY_OUT(model_files_open_any(&o->files, folder, &o->shape));
     TRY_OUT(model_files_check(&o->files, &o->layout, o->shape.tied));
     pieces_init(&o->pieces, &o->layout, 0, 1);
     o->values = heap(EXCHANGE_ELEMENTS * sizeof *o->values);
 out:
-    free(config);
+    free(beside), free(config);
     return st;
 }
 
@@ -67,34 +69,44 @@ static void close_origin(struct origin *o)
 static enum status resolve_dtype(const struct conversion *c, const struct origin *o,
                                  enum safetensors_dtype *dtype)
 {
-    const struct safetensors *file;
+    enum safetensors_dtype has;
     char name[160];
-    *dtype = c->native ? SAFETENSORS_F32 : c->dtype;
-    if (c->native || !c->keep_dtype) return STATUS_OK;
+    *dtype = c->target == CONVERT_NATIVE ? SAFETENSORS_F32 : c->dtype;
+    if (c->target == CONVERT_NATIVE || !c->keep_dtype) return STATUS_OK;
     tensor_place_name(&o->layout.tensors[0], true, name);
-    const struct safetensors_tensor *t = model_files_find(&o->files, name, &file);
-    if (!t) FAIL(DATA, "%s: the tensor %s is missing", o->files.folder, name);
-    bool known = t->dtype == SAFETENSORS_BF16 || t->dtype == SAFETENSORS_F16;
-    *dtype = known ? t->dtype : SAFETENSORS_F32;
+    if (!model_files_dtype(&o->files, &o->layout.tensors[0], &has))
+        FAIL(DATA, "%s: the tensor %s is missing", o->files.folder, name);
+    *dtype = has == SAFETENSORS_BF16 || has == SAFETENSORS_F16 ? has : SAFETENSORS_F32;
     return STATUS_OK;
 }
 
 /* What stands beside the weights goes along as it is. */
-static enum status copy_texts(const char *from, struct manifest *m)
+static enum status copy_texts(const char *path, struct manifest *m)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model",
                                         "tokenizer_config.json", "special_tokens_map.json",
                                         "generation_config.json"};
     struct text bytes = {0};
+    char *from = meta_folder(path);
     enum status st = STATUS_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names && !st; i++) {
-        char *path = file_join(from, names[i]);
-        if (file_exists(path)) st = file_read(path, 1 << 30, &bytes);
-        if (file_exists(path) && !st) st = sealed_put(m, names[i], bytes.data, bytes.len);
-        free(path);
+        char *name = file_join(from, names[i]);
+        if (file_exists(name)) st = file_read(name, 1 << 30, &bytes);
+        if (file_exists(name) && !st) st = sealed_put(m, names[i], bytes.data, bytes.len);
+        free(name);
     }
     text_release(&bytes);
+    free(from);
     return st;
+}
+
+/* Beside params.json, which leaves much to the program that reads it, goes config.json. */
+static enum status write_meta(const struct content *c, const char *folder, struct manifest *m)
+{
+    const struct torch_model model = {c->shape, c->layout, c->pieces, c->weights, c->dtype};
+    TRY(meta_write(&model, folder));
+    TRY(content_write_texts(c, m));
+    return STATUS_OK;
 }
 
 static enum status write_folder(const struct conversion *c, struct origin *o, const char *folder,
@@ -106,7 +118,7 @@ static enum status write_folder(const struct conversion *c, struct origin *o, co
         .pieces = &o->pieces,
         .weights = {read_piece, o},
         .shard_bytes = c->shard_bytes,
-        .plain = !c->native,
+        .plain = c->target != CONVERT_NATIVE,
         .bos = o->bos,
         .eos = o->eos,
     };
@@ -115,9 +127,12 @@ static enum status write_folder(const struct conversion *c, struct origin *o, co
     TRY_OUT(resolve_dtype(c, o, &content.dtype));
     TRY_OUT(file_remove_tree(folder)); /* left by one that was killed */
     TRY_OUT(file_make_dirs(folder));
-    TRY_OUT(content_write(&content, &m));
+    if (c->target == CONVERT_META)
+        TRY_OUT(write_meta(&content, folder, &m));
+    else
+        TRY_OUT(content_write(&content, &m));
     TRY_OUT(copy_texts(c->from, &m));
-    if (c->native) TRY_OUT(manifest_finish(&m));
+    if (c->target == CONVERT_NATIVE) TRY_OUT(manifest_finish(&m));
     *done = (struct converted){o->layout.num_tensors, o->layout.parameters, content.dtype};
 out:
     manifest_release(&m);
@@ -190,7 +205,7 @@ enum status checkpoint_convert(const struct conversion *c, struct converted *don
 {
     struct origin o = {0};
     enum status st = open_origin(&o, c->from);
-    if (!st) st = c->native ? make_native(c, &o, done) : make_plain(c, &o, done);
+    if (!st) st = c->target == CONVERT_NATIVE ? make_native(c, &o, done) : make_plain(c, &o, done);
     close_origin(&o);
     return st;
 }

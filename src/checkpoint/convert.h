@@ -1,4 +1,4 @@
-/* convert.h -- a model's folder into another one: dtype, number of files, with or without a run.
+/* convert.h -- a model into another folder: format, dtype, number of files, with or without a run.
  *
  * Memory   A few megabytes, however large the model. */
 // SPDX-License-Identifier: Apache-2.0
@@ -10,11 +10,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum conversion_target {
+    CONVERT_HF,     /* a Hugging Face folder */
+    CONVERT_NATIVE, /* to/checkpoint/step-0 of a run, f32, for train to begin from */
+    CONVERT_META,   /* consolidated.00.pth, params.json, and config.json */
+};
+
 struct conversion {
-    const char
-        *from;       /* a checkpoint of ours (checked against its manifest) or a Hugging Face one */
-    const char *to;  /* native: a run's dump folder; else the folder itself.  New, or empty */
-    bool native;     /* to/checkpoint/step-0, f32, for train to begin from */
+    const char *from; /* a checkpoint of ours (checked against its manifest), a Hugging Face folder,
+                         or Meta's: a folder of .pth files or one of them */
+    const char *to;   /* native: a run's dump folder; else the folder itself.  New, or empty */
+    enum conversion_target target;
     bool keep_dtype; /* as it is; else: */
     enum safetensors_dtype dtype;
     uint64_t shard_bytes; /* of a file, at most; 0: 5 GB */

@@ -6,7 +6,9 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/meta.h"
 #include "checkpoint/model_files.h"
+#include "checkpoint/params_json.h"
 
 #include <fnmatch.h>
 #include <math.h>
@@ -83,11 +85,24 @@ enum status checkpoint_find(const char *folder, int64_t limit, const struct comm
     return STATUS_OK;
 }
 
-enum status checkpoint_read_shape(const char *folder, struct model_shape *shape)
+/* What Meta's params.json and weights say together. */
+static enum status read_meta_shape(const char *path, const char *beside, struct model_shape *shape)
 {
-    char *path = file_join(folder, "config.json");
-    enum status st = hf_config_read(path, shape);
-    free(path);
+    struct patches p;
+    if (!file_exists(beside)) FAIL(MISSING, "%s: neither config.json nor params.json", path);
+    TRY(meta_open(&p, path, NULL));
+    enum status st = params_json_read(beside, &p, shape);
+    patches_release(&p);
+    return st;
+}
+
+enum status checkpoint_read_shape(const char *path, struct model_shape *shape)
+{
+    char *folder = meta_folder(path), *config = file_join(folder, "config.json");
+    char *beside = file_join(folder, "params.json");
+    bool meta = !file_exists(config) && meta_is_here(path);
+    enum status st = meta ? read_meta_shape(path, beside, shape) : hf_config_read(config, shape);
+    free(folder), free(config), free(beside);
     return st;
 }
 
@@ -125,7 +140,7 @@ static enum status load_flat(const struct model_files *files, const struct check
     for (size_t i = 0; i < s->pieces->count; i++) {
         const struct piece *p = &s->pieces->all[i];
         struct tensor_reader *r = &all[p->tensor];
-        if (!r->file) continue;
+        if (!tensor_reader_is_open(r)) continue;
         if (last && last != r) tensor_reader_close(last);
         last = r;
         char *to = (char *)flat + p->at * dtype_bytes(dtype);
@@ -226,7 +241,7 @@ static enum status load_all(const char *folder, const struct checkpoint_state *s
 {
     struct model_files files = {0}, moments = {0};
     enum status st = STATUS_OK;
-    TRY_OUT(model_files_open(&files, folder));
+    TRY_OUT(model_files_open_any(&files, folder, state->shape));
     TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
     TRY_OUT(load_flat(&files, state, "", exclude, F32, state->weights));
     TRY_OUT(compare_shapes(folder, state));
@@ -260,7 +275,7 @@ static enum status load_weights(const char *folder, const struct checkpoint_stat
 {
     struct model_files files = {0};
     enum status st = STATUS_OK;
-    TRY_OUT(model_files_open(&files, folder));
+    TRY_OUT(model_files_open_any(&files, folder, state->shape));
     TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
     TRY_OUT(load_flat(&files, state, "", NULL, dtype, weights));
     TRY_OUT(compare_shapes(folder, state));

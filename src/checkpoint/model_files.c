@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/meta.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,30 @@ out:
     return st;
 }
 
+static bool is_hugging_face(const char *folder)
+{
+    char *index = file_join(folder, "model.safetensors.index.json");
+    char *single = file_join(folder, "model.safetensors");
+    bool is = file_exists(index) || file_exists(single);
+    free(index);
+    free(single);
+    return is;
+}
+
+enum status model_files_open_any(struct model_files *m, const char *path,
+                                 const struct model_shape *shape)
+{
+    if (is_hugging_face(path) || !meta_is_here(path)) {
+        TRY(model_files_open(m, path));
+        return STATUS_OK;
+    }
+    *m = (struct model_files){.folder = heap_string(path, strlen(path))};
+    m->patches = heap(sizeof *m->patches);
+    enum status st = meta_open(m->patches, path, shape);
+    if (st) model_files_close(m);
+    return st;
+}
+
 enum status model_files_open_moments(struct model_files *m, const char *folder)
 {
     struct file_list names;
@@ -86,6 +111,8 @@ enum status model_files_open_moments(struct model_files *m, const char *folder)
 void model_files_close(struct model_files *m)
 {
     for (size_t i = 0; i < m->count; i++) safetensors_close(&m->files[i]);
+    if (m->patches) patches_release(m->patches);
+    free(m->patches);
     free(m->files);
     free(m->folder);
     *m = (struct model_files){0};
@@ -104,10 +131,52 @@ const struct safetensors_tensor *model_files_find(const struct model_files *m, c
     return NULL;
 }
 
+static struct patch_name patch_name_of(const struct tensor_place *t)
+{
+    return (struct patch_name){.id = t->id, .layer = t->layer};
+}
+
+bool model_files_dtype(const struct model_files *m, const struct tensor_place *t,
+                       enum safetensors_dtype *dtype)
+{
+    const struct safetensors *file;
+    char name[96];
+    if (m->patches) {
+        const struct patch_name wanted = patch_name_of(t);
+        const struct patched *p = patches_find(m->patches, &wanted);
+        if (p && p->count) *dtype = p->all[0].dtype;
+        return p && p->count;
+    }
+    tensor_place_name(t, true, name);
+    const struct safetensors_tensor *have = model_files_find(m, name, &file);
+    if (have) *dtype = have->dtype;
+    return have != NULL;
+}
+
+static enum status open_patched(struct tensor_reader *r, const struct model_files *m,
+                                const struct tensor_place *t, const char *name)
+{
+    const struct patch_name wanted = patch_name_of(t);
+    const struct patched *have = patches_find(m->patches, &wanted);
+    if (!have)
+        FAIL(DATA, "%s: the tensor %s is missing, which is Hugging Face's %s", m->folder,
+             params[t->id].name, name);
+    if (have->rows != t->rows || have->columns != t->columns)
+        FAIL(DATA, "%s: tensor %s is [%lld, %lld], the model's is [%lld, %lld]", m->folder, name,
+             (long long)have->rows, (long long)have->columns, (long long)t->rows,
+             (long long)t->columns);
+    *r = (struct tensor_reader){.patches = m->patches, .patched = have};
+    return STATUS_OK;
+}
+
 enum status tensor_reader_open(struct tensor_reader *r, const struct model_files *m,
                                const struct tensor_place *t, const char *name)
 {
     const struct safetensors *file;
+    if (m->patches) {
+        TRY(open_patched(r, m, t, name));
+        return STATUS_OK;
+    }
     const struct safetensors_tensor *have = model_files_find(m, name, &file);
     bool vector = params[t->id].axes[1] == 0;
     if (!have) FAIL(DATA, "%s: the tensor %s is missing", m->folder, name);
@@ -123,10 +192,40 @@ enum status tensor_reader_open(struct tensor_reader *r, const struct model_files
 
 void tensor_reader_close(struct tensor_reader *r)
 {
+    if (r->patched) {
+        if (r->end > r->begin) patches_forget(r->patches, r->patched, r->begin, r->end - r->begin);
+        r->begin = r->end = 0;
+        return;
+    }
     uint64_t data = r->file->data + r->tensor->begin;
     size_t each = safetensors_dtype_bytes(r->tensor->dtype);
     file_map_forget(&r->file->map, data + r->begin * each, data + r->end * each);
     r->begin = r->end = 0;
+}
+
+static enum status read_safetensors(const struct tensor_reader *r, size_t first, size_t count,
+                                    enum dtype dtype, void *out)
+{
+    TRY(dtype == F32 ? safetensors_read_part(r->file, r->tensor, first, count, (float *)out)
+                     : safetensors_read_part_bf16(r->file, r->tensor, first, count, (bf16 *)out));
+    return STATUS_OK;
+}
+
+static enum status read_patches(const struct tensor_reader *r, size_t first, size_t count,
+                                enum dtype dtype, void *out)
+{
+    enum { ROOM = 4096 };
+    float room[ROOM];
+    if (dtype == F32) {
+        TRY(patches_read(r->patches, r->patched, first, count, (float *)out));
+        return STATUS_OK;
+    }
+    for (size_t at = 0; at < count; at += ROOM) {
+        size_t n = count - at < ROOM ? count - at : ROOM;
+        TRY(patches_read(r->patches, r->patched, first + at, n, room));
+        safetensors_convert(room, n, SAFETENSORS_BF16, (bf16 *)out + at);
+    }
+    return STATUS_OK;
 }
 
 enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t count,
@@ -135,10 +234,9 @@ enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t cou
     enum { PIECE = 1 << 20 };
     for (size_t at = 0; at < count; at += PIECE) {
         size_t begin = first + at, n = count - at < PIECE ? count - at : PIECE, end = begin + n;
-        char *to = (char *)out + at * dtype_bytes(dtype);
-        TRY(dtype == F32
-                ? safetensors_read_part(r->file, r->tensor, begin, n, (float *)(void *)to)
-                : safetensors_read_part_bf16(r->file, r->tensor, begin, n, (bf16 *)(void *)to));
+        void *to = (char *)out + at * dtype_bytes(dtype);
+        TRY(r->patched ? read_patches(r, begin, n, dtype, to)
+                       : read_safetensors(r, begin, n, dtype, to));
         if (r->begin == r->end) r->begin = begin, r->end = end;
         if (begin < r->begin) r->begin = begin;
         if (end > r->end) r->end = end;
@@ -147,8 +245,22 @@ enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t cou
     return STATUS_OK;
 }
 
+static enum status check_patches(const struct patches *p, const struct layout *l, bool tied)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        const struct patch_name *n = &p->tensors[i].name;
+        const struct tensor_place place = {.id = n->id, .layer = n->layer};
+        char name[96];
+        if (layout_find(l, n->id, n->layer) || (tied && n->id == PARAM_head)) continue;
+        tensor_place_name(&place, false, name);
+        FAIL(DATA, "%s: the model has no tensor %s", p->path, name);
+    }
+    return STATUS_OK;
+}
+
 enum status model_files_check(const struct model_files *m, const struct layout *l, bool tied)
 {
+    if (m->patches) TRY(check_patches(m->patches, l, tied));
     for (size_t f = 0; f < m->count; f++)
         for (size_t i = 0; i < m->files[f].count; i++) {
             const char *name = m->files[f].tensors[i].name;

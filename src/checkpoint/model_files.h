@@ -1,10 +1,12 @@
-/* model_files.h -- the safetensors files of a Hugging Face folder, as one set of tensors.
+/* model_files.h -- the files of a model, as one set of tensors.
  *
- * model.safetensors.index.json, else model.safetensors.  A name of the index may not leave the
- * folder, and what it says must be there. */
+ * A Hugging Face folder has model.safetensors.index.json, else model.safetensors.  A name of the
+ * index may not leave the folder, and what it says must be there.  What torch saved is seen with
+ * Hugging Face's names and order of rows, too: see patches.h. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "checkpoint/patches.h"
 #include "formats/safetensors.h"
 #include "model/params.h"
 #include "tensor/dtype.h"
@@ -13,10 +15,14 @@ struct model_files {
     char *folder; /* owned */
     struct safetensors *files;
     size_t count;
+    struct patches *patches; /* of torch's files; then there are no others; owned; or NULL */
 };
 
 /* MISSING: the folder has neither.  DATA: what is wrong, and in which file. */
 enum status model_files_open(struct model_files *m, const char *folder);
+/* The same, and Meta's: a folder of .pth files, or one such file.  `shape`: the model's. */
+enum status model_files_open_any(struct model_files *m, const char *path,
+                                 const struct model_shape *shape);
 /* The optimizer's files of a checkpoint: those that its manifest names, maybe none. */
 enum status model_files_open_moments(struct model_files *m, const char *folder);
 void model_files_close(struct model_files *m);
@@ -28,8 +34,14 @@ const struct safetensors_tensor *model_files_find(const struct model_files *m, c
 struct tensor_reader {
     const struct safetensors *file;
     const struct safetensors_tensor *tensor;
-    uint64_t begin, end; /* elements read since what was read left the mapping */
+    uint64_t begin, end;           /* elements read since what was read left the mapping */
+    const struct patches *patches; /* of torch's files; then there is no file */
+    const struct patched *patched;
 };
+static inline bool tensor_reader_is_open(const struct tensor_reader *r)
+{
+    return r->file || r->patched;
+}
 /* The tensor of that name; t says which shape it must have.  DATA: missing, or another. */
 enum status tensor_reader_open(struct tensor_reader *r, const struct model_files *m,
                                const struct tensor_place *t, const char *name);
@@ -39,5 +51,8 @@ enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t cou
                                enum dtype dtype, void *out);
 void tensor_reader_close(struct tensor_reader *r); /* all of it has left */
 
+/* Type of a tensor's numbers, where it is at all. */
+bool model_files_dtype(const struct model_files *m, const struct tensor_place *t,
+                       enum safetensors_dtype *dtype);
 /* Nothing the model lacks may be dropped in silence.  DATA: a tensor the layout does not have. */
 enum status model_files_check(const struct model_files *m, const struct layout *l, bool tied);

@@ -454,6 +454,7 @@ enum status pickle_parse(struct pickle *p, const unsigned char *bytes, size_t le
 {
     *p = (struct pickle){0};
     struct machine m = {.pickle = p, .r = {bytes, bytes + len, name}, .first = bytes};
+    reserve(&m.stack, &m.stack_room, 1, sizeof(void *));
     enum status st = run(&m);
     *used = (size_t)(m.r.at - bytes);
     free(m.stack), free(m.memo), free(m.marks);

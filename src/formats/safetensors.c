@@ -201,8 +201,13 @@ static uint16_t f16_from_f32(float x)
     return (uint16_t)(sign | (rounded - 0x38000000) >> 13);
 }
 
-static void widen(enum safetensors_dtype dtype, const unsigned char *from, uint64_t n, float *out)
+void safetensors_widen(enum safetensors_dtype dtype, const unsigned char *from, uint64_t n,
+                       float *out)
 {
+    if (dtype == SAFETENSORS_F32) {
+        memcpy(out, from, n * sizeof *out);
+        return;
+    }
     for (uint64_t i = 0; i < n; i++) {
         uint16_t half;
         double wide;
@@ -227,10 +232,7 @@ enum status safetensors_read_part(const struct safetensors *s, const struct safe
              t->name, safetensors_dtype_name(t->dtype));
     if (!count) return STATUS_OK;
     const unsigned char *from = s->map.data + s->data + t->begin + first * each;
-    if (t->dtype == SAFETENSORS_F32)
-        memcpy(out, from, count * sizeof *out);
-    else
-        widen(t->dtype, from, count, out);
+    safetensors_widen(t->dtype, from, count, out);
     return STATUS_OK;
 }
 

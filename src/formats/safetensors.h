@@ -96,5 +96,8 @@ void safetensors_header(struct safetensors_tensor *tensors, size_t count, struct
                         uint64_t *total);
 int safetensors_by_name(const void *a, const void *b); /* for qsort */
 
+/* n numbers of F32, BF16, F16 or F64, at any address, as f32. */
+void safetensors_widen(enum safetensors_dtype dtype, const unsigned char *from, uint64_t n,
+                       float *out);
 /* n numbers to another type, into `out` of n * safetensors_dtype_bytes(to): F32, BF16 or F16. */
 void safetensors_convert(const float *x, size_t n, enum safetensors_dtype to, void *out);

@@ -27,12 +27,12 @@ static int integers(const struct json *list, int32_t *out)
     return count;
 }
 
-static void load_rig(struct rig *r, const struct ops *ops, int T)
+static void load_rig(struct rig *r, const struct ops *ops, const char *from, int T)
 {
     struct model_shape s;
     struct checkpoint_found found;
-    CHECK_STATUS(OK, checkpoint_read_shape(folder(), &s));
-    if (!getenv("LLAMERO_HF_FOLDER"))
+    CHECK_STATUS(OK, checkpoint_read_shape(from, &s));
+    if (!strcmp(from, "tests/checkpoint/data/tied"))
         CHECK(s.tied && s.G == 2 && s.scaling.factor == 8 && s.scaling.original_context == 32);
     rig_open(r, &s, F32, 1, T);
     r->ops = *ops;
@@ -40,7 +40,7 @@ static void load_rig(struct rig *r, const struct ops *ops, int T)
     pieces_init(&whole, &r->m.layout, 0, 1);
     struct checkpoint_state state = {
         .shape = &r->m.shape, .layout = &r->m.layout, .pieces = &whole, .weights = r->weights};
-    CHECK_STATUS(OK, checkpoint_load(folder(), &state, NULL, &found));
+    CHECK_STATUS(OK, checkpoint_load(from, &state, NULL, &found));
     json_free(found.state);
     pieces_release(&whole);
 }
@@ -78,13 +78,13 @@ static double distance(struct rig *r, const struct json *root)
     return most;
 }
 
-static void check_logits(const struct ops *ops)
+static void check_logits(const struct ops *ops, const char *from)
 {
     struct rig r;
     struct json *root;
-    char *path = file_join(folder(), "expected.json");
+    char *path = file_join(from, "expected.json");
     CHECK_STATUS(OK, json_read(path, 1 << 20, &root));
-    load_rig(&r, ops, (int)json_count(json_get(root, "ids")));
+    load_rig(&r, ops, from, (int)json_count(json_get(root, "ids")));
     double off = distance(&r, root);
     print_message("%s: logits off by %.1e\n", ops->backend, off);
     CHECK(off < 1e-4);
@@ -93,8 +93,18 @@ static void check_logits(const struct ops *ops)
     free(path);
 }
 
-TEST(a_folder_of_transformers_has_the_logits_it_has_there) { check_logits(&ops_cpu_reference); }
+TEST(a_folder_of_transformers_has_the_logits_it_has_there)
+{
+    check_logits(&ops_cpu_reference, folder());
+}
 OPS_TEST(a_folder_of_transformers_has_them_with_the_kernels_of_every_set)
 {
-    check_logits(rig_fast());
+    check_logits(rig_fast(), folder());
+}
+
+/* Of tests/oracle/meta_folder.py: files of 2 and of 4 ranks, the latter more than heads of keys. */
+TEST(metas_files_of_several_ranks_have_the_logits_of_their_model)
+{
+    check_logits(&ops_cpu_reference, "tests/checkpoint/data/meta-llama2");
+    check_logits(&ops_cpu_reference, "tests/checkpoint/data/meta-llama3");
 }

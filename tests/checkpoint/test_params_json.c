@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/meta.h"
+#include "checkpoint/params_json.h"
+#include "test.h"
+
+#define FOLDER "tests/checkpoint/data/meta-llama3"
+
+static enum status read_params(const char *json, struct model_shape *s)
+{
+    const char *path = test_path(test_folder(), "params.json");
+    struct patches p;
+    CHECK_STATUS(OK, file_write(path, json, strlen(json)));
+    CHECK_STATUS(OK, meta_open(&p, FOLDER, NULL));
+    enum status st = params_json_read(path, &p, s);
+    patches_release(&p);
+    return st;
+}
+
+TEST(what_params_json_leaves_out_the_tensors_say)
+{
+    struct model_shape s;
+    CHECK_STATUS(OK, read_params("{\"n_layers\": 2, \"n_heads\": 4, \"n_kv_heads\": 2, "
+                                 "\"vocab_size\": -1, \"norm_eps\": 1e-6}",
+                                 &s));
+    CHECK(s.V == 40 && s.D == 16 && s.F == 24 && s.K == 4 && s.G == 2 && !s.tied);
+    CHECK(s.rope_theta == 10000 && s.scaling.factor == 0 && s.norm_eps == 1e-6);
+    CHECK_STATUS(OK, read_params("{\"n_layers\": 2, \"n_heads\": 4, \"n_kv_heads\": null, "
+                                 "\"use_scaled_rope\": true, \"rope_theta\": 500000.0}",
+                                 &s));
+    CHECK(s.G == 4 && s.scaling.factor == 8 && s.scaling.original_context == 8192);
+    CHECK(s.scaling.low_frequency_factor == 1 && s.scaling.high_frequency_factor == 4);
+}
+
+TEST(a_params_json_that_is_wrong_is_refused_by_its_key)
+{
+    struct model_shape s;
+    CHECK_STATUS(DATA, read_params("{\"n_layers\": 2}", &s));
+    CHECK_MESSAGE("n_heads");
+    CHECK_STATUS(DATA, read_params("{\"n_layers\": 2, \"n_heads\": 4, \"dim\": 32}", &s));
+    CHECK_MESSAGE("\"dim\" is 32; the tensors have 16");
+    CHECK_STATUS(DATA, read_params("{\"n_layers\": 2, \"n_heads\": 0}", &s));
+    CHECK_STATUS(DATA, read_params("{\"n_layers\": 2, \"n_heads\": 4, \"rope_theta\": -1}", &s));
+    CHECK_MESSAGE("\"rope_theta\" is no number above 0");
+    CHECK_STATUS(CONFIG, read_params("{\"n_layers\": 2, \"n_heads\": 4, \"n_kv_heads\": 3}", &s));
+    CHECK_STATUS(DATA, read_params("[]", &s));
+}
+
+TEST(a_shape_written_as_params_json_is_read_as_the_same)
+{
+    struct model_shape s, again;
+    struct text t = {0};
+    CHECK_STATUS(OK, checkpoint_read_shape(FOLDER, &s));
+    s.scaling.factor = 32, s.scaling.high_frequency_factor = 2.5, s.max_context = 777;
+    s.rope_theta = 12345.678;
+    params_json_write(&s, &t);
+    CHECK_STATUS(OK, read_params(t.data, &again));
+    CHECK(!memcmp(&s.scaling, &again.scaling, sizeof s.scaling) && again.max_context == 777);
+    CHECK(again.rope_theta == s.rope_theta && again.norm_eps == s.norm_eps && again.G == 2);
+    text_release(&t);
+}
+
+/* h = int(int(8 D / 3) multiplier), up to a multiple of 1. */
+TEST(the_feed_forward_width_comes_out_of_metas_own_rule)
+{
+    for (int D = 8; D < 20000; D += 104)
+        for (int F = 3; F < 60000; F += 1999) {
+            struct model_shape s = {.V = 1, .D = D, .L = 1, .H = 1, .G = 1, .K = D, .F = F};
+            struct text t = {0};
+            s.norm_eps = 1e-5, s.rope_theta = 1e4, s.max_context = 1;
+            params_json_write(&s, &t);
+            double by = strtod(strstr(t.data, "multiplier\": ") + 13, NULL);
+            CHECK((int)(by * (double)(2 * (4 * (int64_t)D) / 3)) == F);
+            text_release(&t);
+        }
+}
