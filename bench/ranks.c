@@ -16,6 +16,7 @@
 #include "train/run.h"
 #include "train/trainer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,30 +243,36 @@ static enum status run_alone(const struct kind *k, const char *self, const char 
     return STATUS_OK;
 }
 
-/* Medians over the rounds that count; how many they are. */
-static int settle(const struct results *r, int rounds, double *rate, double *waited)
+struct summary {
+    double rate, waited, slowest, fastest; /* medians; of tokens a second */
+    double others;                         /* in the quietest round */
+    size_t counted;
+};
+
+/* Over the rounds that count. */
+static struct summary settle(const struct results *r, int rounds)
 {
-    double least = 1, rates[MOST_ROUNDS], waits[MOST_ROUNDS];
-    size_t n = 0;
-    for (int i = 0; i < rounds; i++) least = r->others[i] < least ? r->others[i] : least;
-    if (least < QUIET) least = QUIET;
-    for (int i = 0; i < rounds; i++)
-        if (r->others[i] <= least) rates[n] = r->rate[i], waits[n++] = r->waited[i];
-    *rate = median(rates, n), *waited = median(waits, n);
-    return (int)n;
+    struct summary s = {.others = 1};
+    double rates[MOST_ROUNDS], waits[MOST_ROUNDS];
+    for (int i = 0; i < rounds; i++) s.others = fmin(s.others, r->others[i]);
+    for (int i = 0; i < rounds; i++) {
+        if (r->others[i] > fmax(s.others, QUIET)) continue;
+        rates[s.counted] = r->rate[i], waits[s.counted++] = r->waited[i];
+    }
+    s.rate = median(rates, s.counted), s.waited = median(waits, s.counted);
+    s.slowest = rates[0], s.fastest = rates[s.counted - 1];
+    return s;
 }
 
 static void tell(const struct results *r, int rounds)
 {
-    double first = 0, rate, waited;
-    printf("%-30s tokens/s   ratio  waited  rounds  others took\n", "");
+    double first = settle(r, rounds).rate;
+    printf("%-30s tokens/s   slowest, fastest   ratio  waited  rounds  others took\n", "");
     for (int k = 0; k < NUM_KINDS; k++) {
-        double least = 1;
-        int n = settle(&r[k], rounds, &rate, &waited);
-        if (!k) first = rate;
-        for (int i = 0; i < rounds; i++) least = r[k].others[i] < least ? r[k].others[i] : least;
-        printf("%-30s %8.0f  %6.3f  %5.1f%%  %2d of %2d  from %.1f%%\n", kinds[k].says, rate,
-               rate / first, 100 * waited, n, rounds, 100 * least);
+        struct summary s = settle(&r[k], rounds);
+        printf("%-30s %8.0f  %8.0f  %8.0f  %6.3f  %5.1f%%  %2zu of %2d  from %.1f%%\n",
+               kinds[k].says, s.rate, s.slowest, s.fastest, s.rate / first, 100 * s.waited,
+               s.counted, rounds, 100 * s.others);
     }
 }
 

@@ -311,16 +311,24 @@ void fsdp_changed(struct fsdp *f)
     for (int i = 0; i < f->state->num_weights; i++) f->state->weights[i].holds = -1;
 }
 
-/* Failures were told already, or end the run by themselves. */
+static enum status wait_for_all(struct fsdp *f)
+{
+    struct fsdp_state *s = f->state;
+    for (int unit = 0; unit < f->layout->num_units; unit++) {
+        if (s->units[unit].gathering) TRY(comm_wait(&s->units[unit].gather));
+        if (s->units[unit].reducing) TRY(comm_wait(&s->units[unit].reduce));
+    }
+    for (int i = 0; i < FLIGHTS; i++) TRY(copied(f, i));
+    return STATUS_OK;
+}
+
 void fsdp_release(struct fsdp *f)
 {
     struct fsdp_state *s = f->state;
+    struct failure why = {0};
     if (!s) return;
-    for (int unit = 0; unit < f->layout->num_units; unit++) {
-        if (s->units[unit].gathering) comm_wait(&s->units[unit].gather);
-        if (s->units[unit].reducing) comm_wait(&s->units[unit].reduce);
-    }
-    for (int i = 0; i < FLIGHTS; i++) copied(f, i);
+    failure_keep(&why, STATUS_COMM); /* a run that has failed keeps its reason */
+    if (wait_for_all(f)) failure_tell(&why);
     free(s->weights);
     free(s->gradients);
     free(s->units);
