@@ -35,15 +35,21 @@ MPI_LIBS := $(filter -L% -l% -Wl%,$(MPI_SHOW))
 MPI_CFLAGS := $(patsubst -I%,-isystem %,$(filter -I%,$(MPI_SHOW)))
 HAS_MPI := $(if $(MPI_LIBS),1,0)
 
+# So is libcurl, which fetches hf:// paths: HUB=0 leaves it out.
+ifneq ($(HUB),0)
+HUB_LIBS := $(if $(shell echo '\#include <curl/curl.h>' | $(CC) -E -xc - 2>/dev/null),-lcurl)
+endif
+
 DEFINES := -DLLAMERO_MPI=$(HAS_MPI) -D_GNU_SOURCE -DLLAMERO_VERSION=\"$(VERSION)\"
 CFLAGS   = -std=c17 $(OPT) $(ARCH) $(MATH) $(WARN) $(HARDEN) $(OPENMP) $(DEFINES) $(EXTRA)
 COMPILE  = $(CC) $(CFLAGS) -Isrc $(OWN) -MMD -MP
 LDFLAGS := -pie -Wl,-z,relro,-z,now
 LINK     = $(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBS)
-LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lbrotlidec -lm -lpthread $(MPI_LIBS)
+LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lbrotlidec -lm -lpthread $(MPI_LIBS) $(HUB_LIBS)
 
 KERNELS := $(sort $(wildcard src/backends/cpu/kernels/*.c))
-ABSENT  := $(if $(MPI_LIBS),,src/comms/mpi/% tests/comms/mpi/%)
+ABSENT  := $(if $(MPI_LIBS),,src/comms/mpi/% tests/comms/mpi/%) \
+           $(if $(HUB_LIBS),,src/hub/http.c)
 SOURCES := $(filter-out $(ABSENT),$(sort $(shell find src -name '*.c')))
 TESTS   := $(filter-out $(ABSENT),$(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*' \
                                              ! -path '*/preload/*')))
@@ -182,7 +188,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while read -r target says; do \
 	    printf '  %-10s %s\n' "$$target" "$$says"; done
 	@echo 'B=$(B) CC=$(CC) ARCH="$(ARCH)" OPT="$(OPT)" EXTRA= T= DATA= RUNS= V= PREFIX= DESTDIR='
-	@echo 'MPI=$(HAS_MPI) MPICC=$(MPICC)'
+	@echo 'MPI=$(HAS_MPI) MPICC=$(MPICC) HUB=$(if $(HUB_LIBS),1,0)'
 
 -include $(OBJECTS:.o=.d) $(EMULATED:.o=.d) $(TESTS:%.c=$(B)/%.d)
 -include $(FUZZ:%=$(B)/tests/fuzz/%.d) $(BENCH:%=$(B)/bench/%.d)

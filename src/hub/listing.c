@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hub/listing.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_FILES = 1 << 20, MOST_PAGES = 1 << 14, PAGE_BYTES = 64 << 20 };
+
+void listing_release(struct listing *l)
+{
+    for (size_t i = 0; i < l->count; i++) free(l->files[i].path);
+    free(l->files);
+    *l = (struct listing){0};
+}
+
+void listing_put(struct listing *l, const struct hub_file *file)
+{
+    if ((l->count & (l->count - 1)) == 0)
+        l->files = heap_grow(l->files, l->count ? 2 * l->count : 1, sizeof *l->files);
+    l->files[l->count] = *file;
+    l->files[l->count++].path = heap_string(file->path, strlen(file->path));
+}
+
+static enum status set_hash(struct hub_file *f, enum digest_kind kind, const char *hash)
+{
+    f->kind = kind;
+    if (!is_hex(hash, kind == DIGEST_SHA1 ? 40 : 64))
+        FAIL(DATA, "%s: its hash is \"%.80s\"", f->path, hash);
+    memcpy(f->hash, hash, strlen(hash) + 1);
+    return STATUS_OK;
+}
+
+static enum status read_file(const struct json *v, struct hub_file *f)
+{
+    const struct json *lfs = json_get(v, "lfs");
+    const char *path, *type, *hash;
+    int64_t size;
+    *f = (struct hub_file){0};
+    TRY(json_get_string(v, "path", &path));
+    TRY(json_get_string(v, "type", &type));
+    if (!is_inside(path)) FAIL(DATA, "a file named \"%.200s\", which is refused", path);
+    f->path = heap_string(path, strlen(path)); /* the caller frees it, also where this fails */
+    f->is_folder = strcmp(type, "file") != 0;
+    if (f->is_folder) return STATUS_OK;
+    TRY(json_get_int(v, "size", 0, INT64_C(1) << 50, &size));
+    if (json_is_object(lfs)) TRY(json_get_int(lfs, "size", 0, INT64_C(1) << 50, &size));
+    TRY(json_get_string(json_is_object(lfs) ? lfs : v, "oid", &hash));
+    TRY(set_hash(f, json_is_object(lfs) ? DIGEST_SHA256 : DIGEST_SHA1, hash));
+    f->size = (uint64_t)size;
+    return STATUS_OK;
+}
+
+enum status listing_add(struct listing *l, const char *json, size_t len, const char *what)
+{
+    struct json *root;
+    enum status st = STATUS_OK;
+    TRY(json_parse(json, len, what, &root));
+    if (!json_is_array(root)) FAIL_OUT(DATA, "%s: the list of files is not an array", what);
+    for (const struct json *v = json_first(root); v; v = json_next(v)) {
+        struct hub_file f = {0};
+        st = l->count < MOST_FILES
+                 ? read_file(v, &f)
+                 : status_fail(STATUS_DATA, __FILE__, __LINE__, "more than %d files", MOST_FILES);
+        if (!st) listing_put(l, &f);
+        free(f.path);
+        if (st) {
+            status_where(st, "%s: the list of files", what);
+            goto out;
+        }
+    }
+out:
+    json_free(root);
+    return st;
+}
+
+/* A page of text, of bounded length. */
+struct page {
+    struct sink sink; /* first */
+    struct text text;
+};
+
+static enum status restart_page(struct sink *s)
+{
+    text_clear(&((struct page *)s)->text);
+    s->have = 0;
+    return STATUS_OK;
+}
+
+static enum status add_page(struct sink *s, const void *bytes, size_t len)
+{
+    struct text *t = &((struct page *)s)->text;
+    if (len > PAGE_BYTES - t->len) FAIL(DATA, "an answer of more than %d bytes", PAGE_BYTES);
+    text_add(t, bytes, len);
+    s->have += len;
+    return STATUS_OK;
+}
+
+static void start_url(const struct client *c, const struct place *p, const char *verb,
+                      const char *revision, struct text *url)
+{
+    text_addf(url, "%s/api/%s/%s/%s/", c->settings->endpoint, p->is_dataset ? "datasets" : "models",
+              p->repo, verb);
+    url_add(url, revision, false);
+}
+
+enum status listing_commit(struct client *c, const struct place *p, char commit[COMMIT_HEX])
+{
+    struct page page = {.sink = {.restart = restart_page, .add = add_page}};
+    struct text url = {0};
+    struct json *root = NULL;
+    const char *sha;
+    enum status st = STATUS_OK;
+    if (is_hex(p->revision, COMMIT_HEX - 1)) {
+        memcpy(commit, p->revision, COMMIT_HEX);
+        return STATUS_OK;
+    }
+    start_url(c, p, "revision", p->revision, &url);
+    text_adds(&url, "?expand=sha");
+    TRY_OUT(client_get(c, url.data, p->name, &page.sink, NULL));
+    TRY_OUT(json_parse(page.text.data, page.text.len, url.data, &root));
+    TRY_OUT(json_get_string(root, "sha", &sha));
+    if (!is_hex(sha, COMMIT_HEX - 1)) FAIL_OUT(DATA, "%s: \"%.80s\" is no commit", url.data, sha);
+    memcpy(commit, sha, COMMIT_HEX);
+out:
+    json_free(root);
+    text_release(&url);
+    text_release(&page.text);
+    return st;
+}
+
+enum status listing_read(struct client *c, const struct place *p, const char *commit,
+                         const char *folder, bool deep, struct listing *l)
+{
+    struct page page = {.sink = {.restart = restart_page, .add = add_page}};
+    struct text url = {0}, next = {0};
+    enum status st = STATUS_OK;
+    start_url(c, p, "tree", commit, &url);
+    if (folder[0]) text_adds(&url, "/");
+    url_add(&url, folder, true);
+    text_addf(&url, "?recursive=%s", deep ? "true" : "false");
+    for (int pages = 0; url.len; pages++) {
+        if (pages == MOST_PAGES) FAIL_OUT(DATA, "%s: the list of files does not end", p->name);
+        restart_page(&page.sink);
+        TRY_OUT(client_get(c, url.data, p->name, &page.sink, &next));
+        TRY_OUT(listing_add(l, page.text.data ? page.text.data : "", page.text.len, p->name));
+        text_clear(&url);
+        text_add(&url, next.data ? next.data : "", next.len);
+    }
+out:
+    text_release(&url);
+    text_release(&next);
+    text_release(&page.text);
+    return st;
+}
+
+void listing_write(const struct listing *l, struct text *out)
+{
+    for (size_t i = 0; i < l->count; i++)
+        text_addf(out, "%s %llu %s\n", l->files[i].hash, (unsigned long long)l->files[i].size,
+                  l->files[i].path);
+}
+
+enum status listing_parse(struct listing *l, const char *lines)
+{
+    while (*lines) {
+        struct hub_file f = {0};
+        size_t hash = strcspn(lines, " "), n = strcspn(lines, "\n");
+        char *end;
+        if (hash >= DIGEST_HEX || lines[hash] != ' ') FAIL(DATA, "a list of files: its hash");
+        memcpy(f.hash, lines, hash);
+        f.kind = hash == 40 ? DIGEST_SHA1 : DIGEST_SHA256;
+        f.size = strtoull(lines + hash, &end, 10);
+        if (*end != ' ' || end >= lines + n) FAIL(DATA, "a list of files: its size");
+        f.path = heap_string(end + 1, (size_t)(lines + n - end - 1));
+        if (is_inside(f.path)) listing_put(l, &f);
+        free(f.path);
+        lines += n + (lines[n] == '\n');
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hub/server.h"
+#include "test.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { REQUEST = 16384 };
+
+static int listen_anywhere(char *url, size_t room)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t n = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, n) || listen(fd, 64) ||
+        getsockname(fd, (struct sockaddr *)&a, &n))
+        return -1;
+    snprintf(url, room, "http://127.0.0.1:%d", ntohs(a.sin_port));
+    return fd;
+}
+
+static void send_all(int fd, const char *bytes, size_t len)
+{
+    while (len) {
+        ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL);
+        if (n <= 0) return;
+        bytes += n, len -= (size_t)n;
+    }
+}
+
+static void answer(int fd, int status, const char *headers, const char *body, size_t len)
+{
+    struct text t = {0};
+    text_addf(&t, "HTTP/1.1 %d X\r\nConnection: close\r\nContent-Length: %zu\r\n%s\r\n", status,
+              len, headers);
+    send_all(fd, t.data, t.len);
+    send_all(fd, body, len);
+    text_release(&t);
+}
+
+/* The answers that are the same whatever is asked for; true: that was it. */
+static bool misbehave(int fd, enum fault fault, const char *url)
+{
+    struct text t = {0};
+    text_addf(&t, "Location: %s\r\n", url);
+    switch (fault) {
+    case FAULT_BUSY: answer(fd, 429, "Retry-After: 7\r\n", "slow", 4); break;
+    case FAULT_SICK: answer(fd, 503, "", "sick", 4); break;
+    case FAULT_DROP: break;
+    case FAULT_NO_RANGE: answer(fd, 416, "", "", 0); break;
+    case FAULT_DENIED: answer(fd, 403, "", "old", 3); break;
+    case FAULT_LOOP: answer(fd, 302, t.data, "", 0); break;
+    case FAULT_RUBBISH: answer(fd, 200, "", "[{", 2); break;
+    default: text_release(&t); return false;
+    }
+    text_release(&t);
+    return true;
+}
+
+static void send_file(struct server *s, int fd, const struct server_file *f, const char *request)
+{
+    int number = atomic_fetch_add(&s->num_bodies, 1);
+    enum fault fault = number < SERVER_FAULTS ? s->bodies[number] : FAULT_NONE;
+    struct text body = {0}, head = {0}, loop = {0};
+    const char *range = strstr(request, "Range: bytes=");
+    size_t len = strlen(f->bytes), from = range ? strtoul(range + 13, NULL, 10) : 0;
+    if (fault == FAULT_WHOLE) from = 0;
+    text_adds(&body, f->bytes);
+    text_addf(&loop, "/blob/%s", f->path);
+    if (fault == FAULT_LONG) text_adds(&body, "more");
+    if (fault == FAULT_SHORT) body.data[body.len = len / 2] = 0;
+    if (fault == FAULT_WRONG) body.data[len - 1] ^= 1;
+    if (from > len) from = len;
+    if (from) text_addf(&head, "Content-Range: bytes %zu-%zu/%zu\r\n", from, len - 1, len);
+    if (fault == FAULT_CUT) {
+        text_addf(&head, "HTTP/1.1 %d X\r\nContent-Length: %zu\r\n\r\n", from ? 206 : 200,
+                  body.len - from);
+        if (from) {
+            text_clear(&head);
+            text_addf(&head,
+                      "HTTP/1.1 206 X\r\nContent-Range: bytes %zu-%zu/%zu\r\n"
+                      "Content-Length: %zu\r\n\r\n",
+                      from, len - 1, len, body.len - from);
+        }
+        send_all(fd, head.data, head.len);
+        send_all(fd, body.data + from, (body.len - from) / 2);
+    } else if (!misbehave(fd, fault, loop.data)) {
+        answer(fd, from ? 206 : 200, head.data ? head.data : "", body.data + from, body.len - from);
+    }
+    text_release(&loop);
+    text_release(&body);
+    text_release(&head);
+}
+
+static void describe(const struct server *s, const struct server_file *f, struct text *t)
+{
+    char hash[DIGEST_HEX], head[64];
+    struct digest d;
+    size_t len = strlen(f->bytes);
+    digest_init(&d, f->lfs ? DIGEST_SHA256 : DIGEST_SHA1);
+    if (!f->lfs) digest_add(&d, head, (size_t)snprintf(head, sizeof head, "blob %zu", len) + 1);
+    digest_add(&d, f->bytes, len);
+    digest_hex(&d, hash);
+    if (f->lfs && s->hash) snprintf(hash, sizeof hash, "%s", s->hash);
+    text_addf(t, "{\"type\":\"file\",\"path\":");
+    json_quote(t, f->path);
+    if (f->lfs)
+        text_addf(t,
+                  ",\"oid\":\"%040d\",\"size\":%zu,\"lfs\":{\"oid\":\"%s\",\"size\":%zu,"
+                  "\"pointerSize\":130}}",
+                  0, len, hash, len);
+    else
+        text_addf(t, ",\"oid\":\"%s\",\"size\":%zu}", hash, len);
+}
+
+/* One entry of the tree below `folder`; empty: it has none that is not told of yet. */
+static void entry(const struct server *s, int i, const char *folder, bool deep, struct text *t)
+{
+    const char *path = s->files[i].path, *below = path;
+    size_t n = strlen(folder);
+    if (n && (strncmp(path, folder, n) || path[n] != '/')) return;
+    if (n) below += n + 1;
+    size_t end = strcspn(below, "/");
+    if (deep || !below[end]) {
+        describe(s, &s->files[i], t);
+        return;
+    }
+    size_t whole = (size_t)(below - path) + end;
+    for (int j = 0; j < i; j++)
+        if (!strncmp(s->files[j].path, path, whole + 1)) return;
+    text_addf(t, "{\"type\":\"directory\",\"oid\":\"%040d\",\"size\":0,\"path\":\"%.*s\"}", 1,
+              (int)whole, path);
+}
+
+static void send_tree(struct server *s, int fd, char *target)
+{
+    struct text body = {0}, head = {0}, one = {0};
+    char *query = strchr(target, '?'), *folder = strchr(target, '/');
+    bool deep = query && strstr(query, "recursive=true");
+    const char *cursor = query ? strstr(query, "cursor=") : NULL;
+    int skip = cursor ? atoi(cursor + 7) : 0, seen = 0, told = 0;
+    if (query) *query = 0;
+    text_adds(&body, "[");
+    for (int i = 0; i < s->num_files; i++) {
+        text_clear(&one);
+        entry(s, i, folder ? folder + 1 : "", deep, &one);
+        if (!one.len || seen++ < skip) continue;
+        if (s->page && told == s->page) {
+            text_addf(&head,
+                      "Link: <%s/x>; rel=\"first\", <%s/api/%s/tree/%s?recursive=%s&cursor=%d>; "
+                      "rel=\"next\"\r\n",
+                      s->endpoint, s->endpoint, s->repo, target, deep ? "true" : "false",
+                      skip + told);
+            break;
+        }
+        text_addf(&body, "%s%s", told++ ? "," : "", one.data);
+    }
+    text_adds(&body, "]");
+    bool absent = folder && folder[1] && !told;
+    answer(fd, absent ? 404 : 200,
+           absent      ? "X-Error-Code: EntryNotFound\r\n"
+           : head.data ? head.data
+                       : "",
+           body.data, body.len);
+    text_release(&body);
+    text_release(&head);
+    text_release(&one);
+}
+
+static void send_api(struct server *s, int fd, char *target)
+{
+    int number = atomic_fetch_add(&s->num_apis, 1);
+    struct text t = {0};
+    if (misbehave(fd, number < SERVER_FAULTS ? s->apis[number] : FAULT_NONE, target)) return;
+    char *rest = target + 5 + strlen(s->repo);
+    if (strncmp(target + 5, s->repo, strlen(s->repo)) || *rest != '/') {
+        answer(fd, 404, "X-Error-Code: RepoNotFound\r\n", "", 0);
+    } else if (!strncmp(rest, "/revision/main", 14) ||
+               !strncmp(rest, "/revision/refs%2Fpr%2F1", 23)) {
+        text_addf(&t, "{\"id\":\"x\",\"sha\":\"%s\"}", s->commit);
+        answer(fd, 200, "", t.data, t.len);
+    } else if (!strncmp(rest, "/tree/", 6) && !strncmp(rest + 6, s->commit, 40)) {
+        send_tree(s, fd, rest + 6);
+    } else {
+        answer(fd, 404, "X-Error-Code: RevisionNotFound\r\n", "", 0);
+    }
+    text_release(&t);
+}
+
+/* The file a URL means, by what its path ends with. */
+static const struct server_file *file_of(const struct server *s, const char *url)
+{
+    char path[512];
+    size_t n = 0;
+    for (; *url && *url != '?' && n + 1 < sizeof path; url++) {
+        unsigned code;
+        bool packed = *url == '%' && sscanf(url + 1, "%2x", &code) == 1;
+        path[n++] = packed ? (char)code : *url;
+        if (packed) url += 2;
+    }
+    path[n] = 0;
+    for (int i = 0; i < s->num_files; i++)
+        if (!strcmp(s->files[i].path, path)) return &s->files[i];
+    return NULL;
+}
+
+static void send_resolve(struct server *s, int fd, const char *target, const char *request)
+{
+    struct text want = {0}, head = {0};
+    bool data = !strncmp(s->repo, "datasets/", 9);
+    text_addf(&want, "/%s/resolve/%s/", data ? s->repo : s->repo + 7, s->commit);
+    bool right = !strncmp(target, want.data, want.len);
+    const struct server_file *f = right ? file_of(s, target + want.len) : NULL;
+    text_addf(&head, "X-Repo-Commit: %s\r\nLocation: %s/blob/%s?signed=1\r\n", s->commit, s->large,
+              right ? target + want.len : "");
+    if (!f)
+        answer(fd, 404, "X-Error-Code: EntryNotFound\r\n", "", 0);
+    else if (f->lfs)
+        answer(fd, 302, head.data, "Found", 5);
+    else
+        send_file(s, fd, f, request);
+    text_release(&want);
+    text_release(&head);
+}
+
+static void serve(struct server *s, int fd, bool large)
+{
+    char request[REQUEST] = "", target[4096] = "", want[256];
+    size_t len = 0;
+    while (!strstr(request, "\r\n\r\n") && len < sizeof request - 1) {
+        ssize_t n = recv(fd, request + len, sizeof request - 1 - len, 0);
+        if (n <= 0) return;
+        request[len += (size_t)n] = 0;
+    }
+    const char *space = strchr(request, ' '), *range = strstr(request, "Range: ");
+    const char *token = strstr(request, "Authorization: ");
+    if (space) snprintf(target, sizeof target, "%.*s", (int)strcspn(space + 1, " "), space + 1);
+    atomic_fetch_add(&s->num_requests, 1);
+    text_addf(&s->log, "%s %s %.*s\n", large ? "large" : "hub", target,
+              range ? (int)strcspn(range, "\r") : 0, range ? range : "");
+    if (large) {
+        const struct server_file *f = strncmp(target, "/blob/", 6) ? NULL : file_of(s, target + 6);
+        if (token) atomic_store(&s->leaked, true);
+        if (f)
+            send_file(s, fd, f, request);
+        else
+            answer(fd, 404, "", "", 0);
+        return;
+    }
+    snprintf(want, sizeof want, "Authorization: Bearer %s\r\n", s->token ? s->token : "");
+    if (s->token && (!token || strncmp(token, want, strlen(want))))
+        answer(fd, 401, "X-Error-Code: RepoNotFound\r\n", "", 0);
+    else if (s->gated)
+        answer(fd, 403, "X-Error-Code: GatedRepo\r\nX-Error-Message: ask first\r\n", "", 0);
+    else if (!strncmp(target, "/api/", 5))
+        send_api(s, fd, target);
+    else
+        send_resolve(s, fd, target, request);
+}
+
+static void *run(void *context)
+{
+    struct server *s = context;
+    for (;;) {
+        struct pollfd wait[3] = {
+            {s->listening[0], POLLIN, 0}, {s->listening[1], POLLIN, 0}, {s->stop[0], POLLIN, 0}};
+        if (poll(wait, 3, -1) < 0) continue;
+        if (wait[2].revents) return NULL;
+        for (int i = 0; i < 2; i++) {
+            if (!wait[i].revents) continue;
+            int fd = accept(s->listening[i], NULL, NULL);
+            if (fd < 0) continue;
+            serve(s, fd, i == 1);
+            shutdown(fd, SHUT_WR);
+            char rest[256]; /* a close with bytes unread would take back what was sent */
+            while (recv(fd, rest, sizeof rest, 0) > 0) {
+            }
+            close(fd);
+        }
+    }
+}
+
+void server_start(struct server *s)
+{
+    setenv("no_proxy", "*", 1);
+    if (!s->commit) s->commit = "0123456789abcdef0123456789abcdef01234567";
+    if (!s->repo) s->repo = "datasets/org/name";
+    while (s->num_files < SERVER_FILES && s->files[s->num_files].path) s->num_files++;
+    s->listening[0] = listen_anywhere(s->endpoint, sizeof s->endpoint);
+    s->listening[1] = listen_anywhere(s->large, sizeof s->large);
+    CHECK(s->listening[0] >= 0 && s->listening[1] >= 0);
+    CHECK(pipe(s->stop) == 0);
+    CHECK(pthread_create(&s->thread, NULL, run, s) == 0);
+}
+
+void server_stop(struct server *s)
+{
+    CHECK(write(s->stop[1], "x", 1) == 1);
+    pthread_join(s->thread, NULL);
+    for (int i = 0; i < 2; i++) close(s->listening[i]), close(s->stop[i]);
+}
+
+static void count_wait(void *context, double seconds) { *(double *)context += seconds; }
+
+struct hub_settings server_settings(const struct server *s, const char *token, double *waited)
+{
+    const char *cache = test_folder();
+    *waited = 0;
+    return (struct hub_settings){.endpoint = heap_string(s->endpoint, strlen(s->endpoint)),
+                                 .cache = heap_string(cache, strlen(cache)),
+                                 .token = heap_string(token, strlen(token)),
+                                 .token_from = "HF_TOKEN",
+                                 .wait = count_wait,
+                                 .context = waited};
+}
+
+void server_check(const struct hub_settings *settings, const char *path, const char *bytes)
+{
+    char *local;
+    struct text held = {0};
+    CHECK_STATUS(OK, hub_find_with(settings, path, &local));
+    CHECK_STATUS(OK, file_read(local, 1 << 20, &held));
+    CHECK(!strcmp(held.data, bytes));
+    text_release(&held);
+    free(local);
+}

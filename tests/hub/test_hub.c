@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks.h"
+#include "hub/http.h"
+#include "hub/hub.h"
+#include "hub/server.h"
+#include "test.h"
+
+#include "base/file.h"
+
+static const struct server_file data_files[] = {
+    {"README.md", "read me", false},
+    {"data/a.jsonl", "{\"text\":\"a\"}\n", true},
+    {"data/b.jsonl", "{\"text\":\"b\"}\n", false},
+    {"data/deep/c.jsonl", "{\"text\":\"c\"}\n", true},
+    {"data/ids.bin", "bin", true},
+    {"data/ids.idx", "idx", true},
+    {"data/odd name#1.txt", "odd", true},
+};
+
+static const struct server_file model_files[] = {
+    {"README.md", "read me", false},
+    {"config.json", "{}", false},
+    {"model-00001-of-00002.safetensors", "one", true},
+    {"model-00002-of-00002.safetensors", "two", true},
+    {"model.safetensors.index.json", "{\"x\":1}", false},
+    {"original/consolidated.00.pth", "pth", true},
+    {"original/params.json", "{\"y\":1}", false},
+    {"original/tokenizer.model", "t", true},
+    {"pytorch_model.bin", "not this one", true},
+    {"tokenizer.json", "{\"z\":1}", true},
+};
+
+struct hubbing {
+    struct server server;
+    struct hub_settings settings;
+    double waited;
+};
+
+static void begin(struct hubbing *h, bool model)
+{
+    if (model)
+        memcpy(h->server.files, model_files, sizeof model_files);
+    else
+        memcpy(h->server.files, data_files, sizeof data_files);
+    h->server.repo = model ? "models/org/name" : "datasets/org/name";
+    server_start(&h->server);
+    h->settings = server_settings(&h->server, "", &h->waited);
+}
+
+static void end(struct hubbing *h)
+{
+    server_stop(&h->server);
+    hub_settings_release(&h->settings);
+    text_release(&h->server.log);
+}
+
+/* Fetches a path into an empty cache; then exactly `count` files are in it. */
+static void check_fetches(const char *path, enum hub_what what, int count)
+{
+    struct hubbing h = {0};
+    int there = 0;
+    begin(&h, strncmp(path, "hf://datasets/", 14) != 0);
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, what, NULL));
+    for (int i = 0; i < h.server.num_files; i++) {
+        struct text whole = {0};
+        char *at;
+        text_addf(&whole, "hf://%sorg/name@%s/%s", what == HUB_DATA ? "datasets/" : "",
+                  h.server.commit, h.server.files[i].path);
+        CHECK_STATUS(OK, hub_find_with(&h.settings, whole.data, &at));
+        if (file_exists(at)) {
+            server_check(&h.settings, whole.data, h.server.files[i].bytes);
+            there++;
+        }
+        free(at);
+        text_release(&whole);
+    }
+    if (there != count) print_error("%s: %d files, wanted %d\n", path, there, count);
+    CHECK(there == count);
+    CHECK(h.server.num_bodies == count);
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, what, NULL));
+    CHECK(h.server.num_bodies == count); /* nothing is fetched twice */
+    end(&h);
+}
+
+TEST(hub_fetches_what_a_path_means_and_no_more)
+{
+    if (!http_is_there()) skip();
+    check_fetches("hf://datasets/org/name/data/*.jsonl", HUB_DATA, 2);
+    check_fetches("hf://datasets/org/name/data/a.jsonl", HUB_DATA, 1);
+    check_fetches("hf://datasets/org/name/*/*/?.jsonl", HUB_DATA, 1);
+    check_fetches("hf://datasets/org/name/*/[ab].jsonl", HUB_DATA, 2);
+    check_fetches("hf://datasets/org/name/data/ids", HUB_DATA, 2);
+    check_fetches("hf://datasets/org/name/data/ids.idx", HUB_DATA, 2);
+    check_fetches("hf://datasets/org/name/data/*.bin", HUB_DATA, 2);
+    check_fetches("hf://datasets/org/name/data/odd name#1.txt", HUB_DATA, 1);
+    check_fetches("hf://datasets/org/name@refs%2Fpr%2F1/README.md", HUB_DATA, 1);
+    check_fetches("hf://org/name", HUB_WEIGHTS, 5);
+    check_fetches("hf://org/name", HUB_TOKENIZER, 1);
+    check_fetches("hf://org/name/original", HUB_WEIGHTS, 3);
+    check_fetches("hf://org/name/original", HUB_TOKENIZER, 1);
+    check_fetches("hf://org/name/original/tokenizer.model", HUB_TOKENIZER, 1);
+}
+
+TEST(hub_finds_patterns_that_the_file_system_understands)
+{
+    if (!http_is_there()) skip();
+    struct hubbing h = {0};
+    struct file_list list;
+    char *local;
+    begin(&h, false);
+    const char *path = "hf://datasets/org/name/data/*.jsonl";
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, HUB_DATA, NULL));
+    CHECK_STATUS(OK, hub_find_with(&h.settings, path, &local));
+    CHECK_STATUS(OK, file_glob(&list, local));
+    CHECK(list.count == 2);
+    file_list_release(&list);
+    free(local);
+    end(&h);
+}
+
+TEST(hub_says_what_is_not_there)
+{
+    if (!http_is_there()) skip();
+    struct hubbing h = {0};
+    begin(&h, false);
+    CHECK_STATUS(MISSING, hub_fetch_with(&h.settings, "hf://datasets/org/name/data/*.parquet",
+                                         HUB_DATA, NULL));
+    CHECK_MESSAGE("hf://datasets/org/name/data/*.parquet");
+    CHECK_STATUS(MISSING, hub_fetch_with(&h.settings, "hf://datasets/org/none/*", HUB_DATA, NULL));
+    CHECK_MESSAGE("RepoNotFound");
+    CHECK_STATUS(MISSING,
+                 hub_fetch_with(&h.settings, "hf://datasets/org/name/none/*", HUB_DATA, NULL));
+    CHECK_STATUS(CONFIG,
+                 hub_fetch_with(&h.settings, "hf://datasets/org/name/**/*", HUB_DATA, NULL));
+    char *local;
+    CHECK_STATUS(MISSING, hub_find_with(&h.settings, "hf://datasets/org/name/data/*", &local));
+    end(&h);
+}
+
+TEST(hub_refuses_answers_that_are_none)
+{
+    if (!http_is_there()) skip();
+    for (int i = 0; i < 2; i++) { /* the revision, the list of files */
+        struct hubbing h = {0};
+        h.server.apis[i] = FAULT_RUBBISH;
+        begin(&h, false);
+        CHECK_STATUS(DATA,
+                     hub_fetch_with(&h.settings, "hf://datasets/org/name/data/*", HUB_DATA, NULL));
+        end(&h);
+    }
+}
+
+TEST(hub_asks_nobody_when_offline)
+{
+    if (!http_is_there()) skip();
+    struct hubbing h = {0};
+    const char *path = "hf://datasets/org/name/data/a.jsonl";
+    begin(&h, false);
+    h.settings.offline = true;
+    CHECK_STATUS(MISSING, hub_fetch_with(&h.settings, path, HUB_DATA, NULL));
+    CHECK_MESSAGE("HF_HUB_OFFLINE");
+    h.settings.offline = false;
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, HUB_DATA, NULL));
+    int requests = h.server.num_requests;
+    h.settings.offline = true;
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, HUB_DATA, NULL));
+    CHECK(h.server.num_requests == requests);
+    server_check(&h.settings, path, data_files[1].bytes);
+    end(&h);
+}
+
+struct ranked {
+    struct hubbing hub;
+    char *caches[4];
+    const char *path;
+};
+
+static enum status fetch_as_rank(const struct comm *world, void *context)
+{
+    struct ranked *r = context;
+    struct hub_settings s = r->hub.settings;
+    char *local;
+    s.cache = r->caches[world->rank];
+    TRY(hub_fetch_with(&s, r->path, HUB_DATA, world));
+    TRY(hub_find_with(&s, r->path, &local));
+    bool there = file_exists(local);
+    free(local);
+    RANK_CHECK(there);
+    return STATUS_OK;
+}
+
+TEST(hub_fetches_once_for_ranks_that_share_a_cache_and_once_for_each_that_does_not)
+{
+    if (!http_is_there()) skip();
+    struct ranked r = {.path = "hf://datasets/org/name/data/a.jsonl"};
+    begin(&r.hub, false);
+    char *other = heap_string(test_folder(), strlen(test_folder()));
+    for (int i = 0; i < 4; i++) r.caches[i] = i < 2 ? r.hub.settings.cache : other;
+    CHECK_STATUS(OK, ranks_run(4, fetch_as_rank, &r));
+    CHECK(r.hub.server.num_bodies == 2); /* two caches */
+    CHECK(r.hub.server.num_apis == 2);   /* only rank 0 asks what there is */
+    end(&r.hub);
+    free(other);
+}
+
+static enum status fetch_when_one_is_offline(const struct comm *world, void *context)
+{
+    struct ranked *r = context;
+    struct hub_settings s = r->hub.settings;
+    s.offline = world->rank == 1;
+    TRY(hub_fetch_with(&s, r->path, HUB_DATA, world));
+    return STATUS_OK;
+}
+
+TEST(hub_is_offline_for_all_ranks_where_one_was_told_so)
+{
+    if (!http_is_there()) skip();
+    struct ranked r = {.path = "hf://datasets/org/name/data/a.jsonl"};
+    begin(&r.hub, false);
+    CHECK_STATUS(MISSING, ranks_run(3, fetch_when_one_is_offline, &r));
+    CHECK(r.hub.server.num_requests == 0);
+    end(&r.hub);
+}
+
+TEST(hub_failures_of_one_rank_are_those_of_all)
+{
+    if (!http_is_there()) skip();
+    struct ranked r = {.path = "hf://datasets/org/name/none"};
+    begin(&r.hub, false);
+    for (int i = 0; i < 4; i++) r.caches[i] = r.hub.settings.cache;
+    CHECK_STATUS(MISSING, ranks_run(4, fetch_as_rank, &r));
+    CHECK_MESSAGE("hf://datasets/org/name/none");
+    end(&r.hub);
+}
+
+TEST(hub_leaves_other_paths_as_they_are)
+{
+    char *local;
+    CHECK(!hub_is_path("data/hf://x") && hub_is_path("hf://x"));
+    CHECK_STATUS(OK, hub_fetch("data/*.txt", HUB_DATA, NULL));
+    CHECK_STATUS(OK, hub_find("data/*.txt", &local));
+    CHECK(!strcmp(local, "data/*.txt"));
+    free(local);
+}
