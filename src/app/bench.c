@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "metrics/memory.h"
+#include "train/inputs.h"
 #include "train/run.h"
 #include "train/trainer.h"
 
@@ -78,6 +79,7 @@ static enum status open_model(struct benching *b)
     const char *path = run_tokenizer_path(c);
     struct tokenizer *t = NULL;
     struct layout layout;
+    TRY(inputs_fetch_tokenizer(c, NULL));
     if (path[0]) TRY(tokenizer_open(&t, path, &c->tokenizer));
     enum status st = model_shape_resolve(&b->shape, &c->model, t ? tokenizer_vocab_size(t) : 0);
     tokenizer_close(t);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/loaded.h"
+#include "hub/hub.h"
 #include "train/evaluation.h"
 
 #include <math.h>
@@ -101,6 +102,7 @@ static enum status evaluate_source(struct evaluating *e, struct source_config *s
     const struct comm *world = &e->loaded.machine.world;
     struct loader *loader = NULL;
     enum status st = STATUS_OK;
+    TRY_OUT(hub_fetch(source->path, HUB_DATA, world));
     TRY_OUT(comm_agree(world, open_rows(e, &data, batches, &loader)));
     TRY_OUT(evaluator_run(&e->evaluator, loader, -1, &e->loaded.step, v));
     TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : some_tokens(v, source->path)));

@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/common.h"
 #include "checkpoint/meta.h"
+#include "hub/hub.h"
 #include "parallel/fit.h"
 
 #include <stdlib.h>
@@ -33,10 +34,10 @@ static enum status none_there(const char *path)
          "%s: neither a Hugging Face folder, Meta's files, a checkpoint nor a run with one", path);
 }
 
-enum status loaded_folder(const char *path, const struct comm *world, char **folder)
+/* The same for a path that is not one of the Hub. */
+static enum status local_folder(const char *path, const struct comm *world, char **folder)
 {
     int64_t place = HERE;
-    *folder = NULL;
     TRY(common_agree(world, common_leads(world) ? look(path, &place) : STATUS_OK));
     TRY(common_number(world, &place));
     if (place == HERE) {
@@ -49,6 +50,17 @@ enum status loaded_folder(const char *path, const struct comm *world, char **fol
     TRY(st);
     TRY(common_agree(world, *folder || !common_leads(world) ? STATUS_OK : none_there(path)));
     return STATUS_OK;
+}
+
+enum status loaded_folder(const char *path, const struct comm *world, char **folder)
+{
+    char *local = NULL;
+    *folder = NULL;
+    TRY(hub_fetch(path, HUB_WEIGHTS, world));
+    enum status st = common_agree(world, hub_find(path, &local));
+    if (!st) st = local_folder(local, world, folder);
+    free(local);
+    return st;
 }
 
 /* The run's own configuration where the checkpoint has it, with the settings given now. */
@@ -179,6 +191,7 @@ enum status loaded_open(struct loaded *l, const char *path, const char *tokenize
     TRY(loaded_folder(path, world, &l->folder));
     TRY(comm_agree(world, open_config(l, settings, num_settings)));
     TRY(open_machine(l, asks_for_layout(settings, num_settings)));
+    TRY(hub_fetch(tokenizer, HUB_TOKENIZER, world));
     TRY(comm_agree(world, open_shape(l, tokenizer)));
     if (!max_tokens) max_tokens = (int)l->config.training.seq_len;
     TRY(comm_agree(world, open_model(l, max_tokens)));

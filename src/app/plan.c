@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "metrics/metrics.h"
+#include "train/inputs.h"
 #include "train/run.h"
 #include "train/trainer.h"
 
@@ -130,6 +131,7 @@ static enum status plan(struct planning *p)
     TRY(machine_open(&p->machine, &c->device));
     groups_close(&p->machine.groups);
     TRY(mesh_resolve(&p->machine.mesh, &c->parallelism, 0, p->ranks));
+    TRY(inputs_fetch_tokenizer(c, NULL));
     if (path[0]) TRY(tokenizer_open(&p->tokenizer, path, &c->tokenizer));
     TRY(model_shape_resolve(&p->shape, &c->model,
                             p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));

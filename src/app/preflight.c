@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/preflight.h"
 
+#include "train/inputs.h"
 #include "train/run.h"
 
 enum status preflight(struct preflight *p, const struct config *c, int num_ranks)
@@ -13,6 +14,7 @@ enum status preflight(struct preflight *p, const struct config *c, int num_ranks
     const char *path = run_tokenizer_path(c);
     TRY(config_check(c, num_ranks));
     TRY(mesh_resolve(&p->mesh, &c->parallelism, 0, num_ranks));
+    TRY_OUT(inputs_fetch(c, NULL));
     if (path[0]) TRY_OUT(tokenizer_open(&t, path, &c->tokenizer));
     TRY_OUT(model_shape_resolve(&p->shape, &c->model, t ? tokenizer_vocab_size(t) : 0));
     TRY_OUT(config_fit(c, &p->shape, &p->mesh));

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "data/jsonl.h"
 #include "data/numpy.h"
+#include "hub/hub.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,7 +130,10 @@ out:
 enum status source_open(struct source *s, const struct source_config *config)
 {
     *s = (struct source){.config = config};
-    enum status st = open_files(s, config->path);
+    char *path;
+    TRY(hub_find(config->path, &path));
+    enum status st = open_files(s, path);
+    free(path);
     s->fingerprint = checksum_crc32c(s->fingerprint, config->column, strlen(config->column));
     s->fingerprint = checksum_crc32c(s->fingerprint, &config->weight, sizeof config->weight);
     if (!st && s->kind != SOURCE_PACKED && !s->places)

@@ -2,6 +2,7 @@
 #include "tokenizer/tokenizer.h"
 
 #include "base/file.h"
+#include "hub/hub.h"
 #include "tokenizer/kinds.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/sentence.h"
@@ -71,12 +72,14 @@ enum status tokenizer_open(struct tokenizer **out, const char *path,
 {
     struct tokenizer *t = heap(sizeof *t);
     bool bytes = !strcmp(path, "bytes");
+    char *local = NULL;
     *t = (struct tokenizer){.bos = -1, .eos = -1, .meta_cuts = config->meta_cuts};
-    t->path = bytes ? heap_string("", 0) : file_in(path);
-    enum status st = STATUS_OK;
+    enum status st = hub_find(path, &local);
+    if (!st) t->path = bytes ? heap_string("", 0) : file_in(local);
+    free(local);
     if (bytes)
         make_bytes(t);
-    else
+    else if (!st)
         st = read_file(t);
     *out = st ? NULL : t;
     if (st) tokenizer_close(t);

@@ -7,8 +7,10 @@
 #include "base/signals.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
+#include "hub/hub.h"
 #include "metrics/metrics.h"
 #include "parallel/traced.h"
+#include "train/inputs.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -298,6 +300,17 @@ static enum status load_newest(struct run *r, bool *resumed)
     return STATUS_OK;
 }
 
+static enum status load_first(struct run *r)
+{
+    const struct checkpoint_config *c = &r->config->checkpoint;
+    char *path;
+    TRY(hub_fetch(c->initial_load_path, HUB_WEIGHTS, world(r)));
+    enum status st = comm_agree(world(r), hub_find(c->initial_load_path, &path));
+    if (!st) st = load(r, path, !c->initial_load_model_only);
+    free(path);
+    return st;
+}
+
 /* The newest checkpoint of this run, else initial_load_path, else random weights. */
 static enum status fill_state(struct run *r)
 {
@@ -309,7 +322,7 @@ static enum status fill_state(struct run *r)
     if (resumed)
         r->saved_step = t->steps_done;
     else if (c->initial_load_path[0])
-        TRY(load(r, c->initial_load_path, !c->initial_load_model_only));
+        TRY(load_first(r));
     TRY(trainer_sync(t));
     return STATUS_OK;
 }
@@ -378,6 +391,7 @@ static enum status open_run(struct run *r, const struct config *c, const struct 
     r->leads = all->rank == 0;
     r->reads = machine->groups.of[GROUP_peers].rank == 0;
     TRY(comm_agree(all, r->leads ? open_folder(r) : STATUS_OK));
+    TRY(inputs_fetch(c, all));
     TRY(comm_agree(all, open_trainer(r, machine)));
     r->checkpoint_folder = file_join(c->job.dump_folder, c->checkpoint.folder);
     struct checkpointer_options o = {

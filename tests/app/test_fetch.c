@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hub/http.h"
+#include "hub/server.h"
+#include "test.h"
+
+#include "base/file.h"
+
+/* A server with a token, and the environment for the program that asks it. */
+static void begin(struct server *s)
+{
+    s->files[0] = (struct server_file){"a.jsonl", "{\"text\":\"one\"}\n{\"text\":\"two\"}\n", true};
+    s->files[1] = (struct server_file){"b.jsonl", "{\"text\":\"three\"}\n", false};
+    s->token = "hf_secret";
+    server_start(s);
+    setenv("HF_ENDPOINT", s->endpoint, 1);
+    setenv("HF_HUB_CACHE", test_folder(), 1);
+    setenv("HF_TOKEN", "hf_secret", 1);
+}
+
+static void end(struct server *s)
+{
+    static const char *const names[] = {"HF_ENDPOINT", "HF_HUB_CACHE", "HF_TOKEN",
+                                        "HF_HUB_OFFLINE"};
+    server_stop(s);
+    for (size_t i = 0; i < 4; i++) unsetenv(names[i]);
+    text_release(&s->log);
+}
+
+TEST(fetch_fills_the_cache_that_other_commands_then_read_offline)
+{
+    if (!http_is_there()) skip();
+    struct server s = {0};
+    struct text out = {0}, err = {0};
+    begin(&s);
+    const char *data = "hf://datasets/org/name/*.jsonl";
+    CHECK(LLAMERO(&out, &err, "fetch", data) == 0);
+    CHECK(strstr(out.data, "/datasets--org--name/snapshots/") && strstr(out.data, "/*.jsonl\n"));
+    CHECK(strstr(err.data, "fetching 2 files"));
+    CHECK(!strstr(err.data, "hf_secret") && !s.leaked);
+    int requests = s.num_requests;
+    setenv("HF_HUB_OFFLINE", "1", 1);
+    const char *prefix = test_path(test_folder(), "ids");
+    CHECK(LLAMERO(&out, &err, "prepare", "--tokenizer", "bytes", "--output", prefix, data) == 0);
+    CHECK(s.num_requests == requests);
+    uint64_t size; /* of 3 + 3 + 5 bytes and three ends, of 2 bytes each */
+    text_clear(&out);
+    text_addf(&out, "%s.bin", prefix);
+    CHECK_STATUS(OK, file_size(out.data, &size));
+    CHECK(size == 2 * (3 + 3 + 5 + 3));
+    end(&s);
+    text_release(&out);
+    text_release(&err);
+}
+
+TEST(fetch_says_what_is_wrong)
+{
+    if (!http_is_there()) skip();
+    struct server s = {0};
+    struct text err = {0};
+    begin(&s);
+    CHECK(LLAMERO(NULL, &err, "fetch", "data/*.jsonl") == 64);
+    CHECK(LLAMERO(NULL, &err, "fetch", "hf://datasets/org/name/none") == 66);
+    CHECK(strstr(err.data, "hf://datasets/org/name/none"));
+    setenv("HF_TOKEN", "hf_wrong", 1);
+    CHECK(LLAMERO(NULL, &err, "fetch", "hf://datasets/org/name/*") == 78);
+    CHECK(strstr(err.data, "HTTP 401") && strstr(err.data, "the token in HF_TOKEN"));
+    CHECK(!strstr(err.data, "hf_wrong"));
+    end(&s);
+    text_release(&err);
+}
