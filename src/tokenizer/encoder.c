@@ -199,16 +199,37 @@ static enum status encode_sentence(struct encoder *e, const unsigned char *bytes
     return STATUS_OK;
 }
 
-enum status encoder_encode(struct encoder *e, const char *bytes, size_t len, struct token_list *out)
+static enum status encode_plain(struct encoder *e, const unsigned char *text, size_t len,
+                                bool first, struct token_list *out)
 {
     const struct tokenizer *t = e->tokenizer;
-    const unsigned char *text = (const unsigned char *)bytes;
-    if (t->sentence) return encode_sentence(e, text, len, true, out);
-    if (!t->vocabulary.num_pairs && !t->whole_pieces)
-        encode_bytes(t, text, len, out);
-    else if (t->meta_cuts)
-        return encode_cut(e, text, len, out);
-    else
-        return encode_part(e, text, len, out);
+    if (t->sentence) return encode_sentence(e, text, len, first, out);
+    if (t->vocabulary.num_pairs || t->whole_pieces)
+        return t->meta_cuts ? encode_cut(e, text, len, out) : encode_part(e, text, len, out);
+    encode_bytes(t, text, len, out);
     return STATUS_OK;
+}
+
+/* Added tokens of this stage, and what stands between them. */
+static enum status encode_between(struct encoder *e, int stage, const unsigned char *text,
+                                  size_t len, bool first, struct token_list *out)
+{
+    const struct added *a = &e->tokenizer->added;
+    struct added_match found;
+    size_t at = 0, done = 0;
+    if (stage == ADDED_STAGES || !a->finds) return encode_plain(e, text, len, first, out);
+    while (added_next(a, stage, text, len, &at, done, &found)) {
+        if (found.begin > done)
+            TRY(encode_between(e, stage + 1, text + done, found.begin - done, first && !done, out));
+        token_list_reserve(out, 1);
+        out->ids[out->count++] = found.id;
+        done = found.end;
+    }
+    if (done == len) return STATUS_OK;
+    return encode_between(e, stage + 1, text + done, len - done, first && !done, out);
+}
+
+enum status encoder_encode(struct encoder *e, const char *bytes, size_t len, struct token_list *out)
+{
+    return encode_between(e, 0, (const unsigned char *)bytes, len, true, out);
 }

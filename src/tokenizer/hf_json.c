@@ -105,8 +105,7 @@ static bool merge_parts(const struct json *v, const char *part[2], size_t len[2]
     return true;
 }
 
-static enum status read_merges(struct tokenizer *t, const struct json *merges,
-                               const struct alphabet *a)
+enum status hf_read_merges(struct tokenizer *t, const struct json *merges, spell_half *spell_it)
 {
     struct text left = {0}, right = {0};
     int32_t rank = 0;
@@ -115,8 +114,8 @@ static enum status read_merges(struct tokenizer *t, const struct json *merges,
     for (const struct json *v = json_first(merges); v; v = json_next(v), rank++) {
         const char *part[2];
         size_t len[2];
-        if (!merge_parts(v, part, len) || !spell(a, part[0], len[0], &left) ||
-            !spell(a, part[1], len[1], &right))
+        if (!merge_parts(v, part, len) || spell_it(t, part[0], len[0], &left) ||
+            spell_it(t, part[1], len[1], &right))
             FAIL_OUT(DATA, "%s: merge %d is no pair of tokens", t->path, rank);
         int32_t x = vocabulary_find(&t->vocabulary, left.data, left.len);
         int32_t y = vocabulary_find(&t->vocabulary, right.data, right.len);
@@ -130,6 +129,15 @@ static enum status read_merges(struct tokenizer *t, const struct json *merges,
 out:
     text_release(&left), text_release(&right);
     return st;
+}
+
+static enum status spell_bytes(const struct tokenizer *t, const char *text, size_t len,
+                               struct text *out)
+{
+    struct alphabet alphabet = make_alphabet();
+    if (!spell(&alphabet, text, len, out))
+        FAIL(DATA, "%s: not spelt in the byte-level alphabet", t->path);
+    return STATUS_OK;
 }
 
 static bool type_is(const struct json *v, const char *type)
@@ -198,8 +206,39 @@ static enum status read_steps(struct tokenizer *t, const struct json *pre)
     return STATUS_OK;
 }
 
-static enum status read_added(struct tokenizer *t, const struct json *added)
+/* Absent, null, false, 0, "" and an empty list ask for nothing. */
+static bool is_nothing(const struct json *v)
 {
+    if (json_is_string(v)) return !json_string(v)[0];
+    if (json_is_number(v)) return json_number(v) == 0;
+    return !v || (!json_true(v) && !json_first(v));
+}
+
+/* Where an added token is looked for in texts, and how. */
+static enum status read_found(struct tokenizer *t, const struct json *root, const struct json *v,
+                              const char *content, int32_t id)
+{
+    const struct json *special = json_get(v, "special");
+    struct added_token token = {id, !special || json_true(special),
+                                json_true(json_get(v, "lstrip")), json_true(json_get(v, "rstrip"))};
+    bool normalized = json_true(json_get(v, "normalized"));
+    if (!token.special && json_true(json_get(v, "single_word")))
+        FAIL(UNSUPPORTED, "%s: the added token \"%s\" is a single_word", t->path, content);
+    if (normalized && !is_nothing(json_get(root, "normalizer"))) {
+        if (token.special) return STATUS_OK;
+        FAIL(UNSUPPORTED,
+             "%s: the added token \"%s\" is normalized, not special, beside a "
+             "normalizer",
+             t->path, content);
+    }
+    if (added_put(&t->added, normalized, content, token))
+        FAIL(DATA, "%s: the added token \"%s\": %s", t->path, content, status_message());
+    return STATUS_OK;
+}
+
+static enum status read_added(struct tokenizer *t, const struct json *root)
+{
+    const struct json *added = json_get(root, "added_tokens");
     for (const struct json *v = json_first(added); v; v = json_next(v)) {
         const char *content;
         int64_t id;
@@ -207,6 +246,7 @@ static enum status read_added(struct tokenizer *t, const struct json *added)
             json_get_int(v, "id", 0, VOCABULARY_MOST_ID, &id))
             FAIL(DATA, "%s: an added token: %s", t->path, status_message());
         specials_add(&t->specials, content, (int32_t)id);
+        TRY(read_found(t, root, v, content, (int32_t)id));
         if (id >= t->vocab_size) t->vocab_size = (int32_t)id + 1;
     }
     specials_sort(&t->specials);
@@ -216,14 +256,16 @@ static enum status read_added(struct tokenizer *t, const struct json *added)
     return STATUS_OK;
 }
 
-/* The first special token the template puts before the text. */
-static const char *template_bos(const struct json *post)
+/* The special token the template begins with; `last`: ends with. */
+static const char *template_end(const struct json *post, bool last)
 {
     const struct json *single = json_get(post, "single");
     for (const struct json *p = json_first(json_get(post, "processors")); p && !single;
          p = json_next(p))
         single = json_get(p, "single");
-    const struct json *id = json_get(json_get(json_first(single), "SpecialToken"), "id");
+    const struct json *piece = json_first(single);
+    for (const struct json *p = piece; p && last; p = json_next(p)) piece = p;
+    const struct json *id = json_get(json_get(piece, "SpecialToken"), "id");
     return json_is_string(id) ? json_string(id) : NULL;
 }
 
@@ -231,35 +273,27 @@ static void find_ends(struct tokenizer *t, const struct json *root)
 {
     static const char *const begins[] = {"<|begin_of_text|>", "<s>", "<|startoftext|>"};
     static const char *const ends[] = {"<|end_of_text|>", "</s>", "<|endoftext|>"};
-    const char *bos = template_bos(json_get(root, "post_processor"));
+    const char *bos = template_end(json_get(root, "post_processor"), false);
+    const char *eos = template_end(json_get(root, "post_processor"), true);
     if (bos) t->bos = specials_id(&t->specials, bos);
+    if (eos) t->eos = specials_id(&t->specials, eos);
     for (size_t i = 0; i < 3; i++) {
         if (t->bos < 0) t->bos = specials_id(&t->specials, begins[i]);
         if (t->eos < 0) t->eos = specials_id(&t->specials, ends[i]);
     }
 }
 
-/* Absent, null, false, 0, "" and an empty list ask for nothing. */
-static bool is_nothing(const struct json *v)
-{
-    if (json_is_string(v)) return !json_string(v)[0];
-    if (json_is_number(v)) return json_number(v) == 0;
-    return !v || (!json_true(v) && !json_first(v));
-}
-
 static enum status check_plain(const struct tokenizer *t, const struct json *root)
 {
-    static const char *const unknown[] = {"byte_fallback", "dropout", "continuing_subword_prefix",
+    static const char *const unknown[] = {"dropout", "continuing_subword_prefix",
                                           "end_of_word_suffix"};
     const struct json *model = json_get(root, "model"), *type = json_get(model, "type");
     if (json_is_string(type) && strcmp(json_string(type), "BPE"))
-        FAIL(UNSUPPORTED, "%s: a %s model; only byte-level BPE is known", t->path,
-             json_string(type));
+        FAIL(UNSUPPORTED, "%s: a %s model; only BPE is known", t->path, json_string(type));
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         if (!is_nothing(json_get(model, unknown[i])))
-            FAIL(UNSUPPORTED, "%s: a BPE with %s; only plain byte-level BPE is known", t->path,
-                 unknown[i]);
-    if (!is_nothing(json_get(root, "normalizer")))
+            FAIL(UNSUPPORTED, "%s: a BPE with %s; only plain BPE is known", t->path, unknown[i]);
+    if (!hf_is_sentence(root) && !is_nothing(json_get(root, "normalizer")))
         FAIL(UNSUPPORTED, "%s: a normalizer; byte-level BPE has none", t->path);
     return STATUS_OK;
 }
@@ -269,10 +303,16 @@ static enum status read_model(struct tokenizer *t, const struct json *root)
     const struct json *model = json_get(root, "model");
     struct alphabet alphabet = make_alphabet();
     TRY(check_plain(t, root));
-    TRY(read_added(t, json_get(root, "added_tokens")));
+    TRY(read_added(t, root));
+    if (hf_is_sentence(root)) {
+        TRY(hf_sentence_read(t, root));
+        find_ends(t, root);
+        return STATUS_OK;
+    }
+    t->kind = "byte-level BPE";
     TRY(read_steps(t, json_get(root, "pre_tokenizer")));
     TRY(read_vocabulary(t, json_get(model, "vocab"), &alphabet));
-    TRY(read_merges(t, json_get(model, "merges"), &alphabet));
+    TRY(hf_read_merges(t, json_get(model, "merges"), spell_bytes));
     t->whole_pieces = json_true(json_get(model, "ignore_merges"));
     if (t->vocabulary.most > t->vocab_size) t->vocab_size = t->vocabulary.most;
     find_ends(t, root);
@@ -285,7 +325,6 @@ enum status hf_json_read(struct tokenizer *t, const char *bytes, size_t len)
     TRY(json_parse(bytes, len, t->path, &root));
     enum status st = read_model(t, root);
     json_free(root);
-    t->kind = "byte-level BPE";
     t->file_name = "tokenizer.json";
     return st;
 }

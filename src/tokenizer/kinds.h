@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/json.h"
+#include "tokenizer/added.h"
 #include "tokenizer/specials.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocabulary.h"
@@ -14,12 +15,13 @@ struct sentence;
 struct regex; /* a compiled pattern, see regex.h */
 
 struct tokenizer {
-    const char *kind; /* "bytes", "tiktoken", "byte-level BPE", "SentencePiece BPE" */
+    const char *kind; /* "bytes", "tiktoken", "byte-level BPE", "SentencePiece BPE", ... */
     char *path;
     const char *file_name; /* under which tokenizer_copy puts it */
     struct text file;      /* its bytes */
     struct vocabulary vocabulary;
     struct specials specials;
+    struct added added; /* nothing unless some are found in texts */
     int32_t vocab_size, bos, eos;
     size_t (*split)(const unsigned char *text,
                     size_t len); /* NULL: regex, or a text is one piece */
@@ -32,9 +34,15 @@ struct tokenizer {
 /* Llama 3's file: a line a token, base64 and rank.  DATA: which line, and why. */
 enum status tiktoken_read(struct tokenizer *t, const char *bytes, size_t len);
 
-/* tokenizer.json.  UNSUPPORTED: another model, normalizer or pre-tokenizer than byte-level BPE's.
- */
+/* tokenizer.json.  UNSUPPORTED: another model, normalizer, pre-tokenizer than is known. */
 enum status hf_json_read(struct tokenizer *t, const char *bytes, size_t len);
+/* Of the kind that begins with characters: after its added tokens. */
+bool hf_is_sentence(const struct json *root);
+enum status hf_sentence_read(struct tokenizer *t, const struct json *root);
+/* A merge's half as it is in the vocabulary, cleared first; not OK: it cannot be there. */
+typedef enum status spell_half(const struct tokenizer *t, const char *text, size_t len,
+                               struct text *out);
+enum status hf_read_merges(struct tokenizer *t, const struct json *merges, spell_half *spell_it);
 
 /* A SentencePiece model.  UNSUPPORTED: another model than BPE. */
 enum status sentencepiece_read(struct tokenizer *t, const char *bytes, size_t len);

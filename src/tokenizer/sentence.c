@@ -51,6 +51,17 @@ void sentence_spell(const struct sentence *s, const char *text, size_t len, stru
         text_add(out, text, len);
 }
 
+int sentence_byte_named(const char *text, size_t len, bool upper)
+{
+    static const char digits[] = "0123456789ABCDEFabcdef";
+    if (len != 6 || memcmp(text, "<0x", 3) || text[5] != '>') return -1;
+    const char *high = memchr(digits, text[3], upper ? 16 : 22);
+    const char *low = memchr(digits, text[4], upper ? 16 : 22);
+    if (!high || !low) return -1;
+    int first = (int)(high - digits), second = (int)(low - digits);
+    return (first > 15 ? first - 6 : first) << 4 | (second > 15 ? second - 6 : second);
+}
+
 void sentence_add_piece(struct sentence *s, int32_t id, enum sentence_kind kind, const char *text,
                         size_t len)
 {
@@ -157,6 +168,8 @@ static size_t fall_back(const struct sentence *s, const unsigned char *bytes, si
                         int32_t *ids)
 {
     bool all = s->falls_back;
+    if (s->escapes && len == 1 && *bytes == ' ')
+        bytes = (const unsigned char *)escaped_space, len = 3;
     for (size_t i = 0; i < len && all; i++) all = (ids[i] = s->byte_id[bytes[i]]) >= 0;
     if (all) return len;
     if (s->unknown < 0) return 0;

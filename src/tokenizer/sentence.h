@@ -74,6 +74,8 @@ void sentence_free(struct sentence *s);
 
 /* A spelling of the files, as it is here: appended. */
 void sentence_spell(const struct sentence *s, const char *text, size_t len, struct text *out);
+/* The byte that "<0x0A>" names, or -1; `upper`: not if it is spelt "<0x0a>". */
+int sentence_byte_named(const char *text, size_t len, bool upper);
 /* How an id is decoded: the text as the file spells it. */
 void sentence_add_piece(struct sentence *s, int32_t id, enum sentence_kind kind, const char *text,
                         size_t len);

@@ -192,19 +192,10 @@ static enum status check_kind(const struct model *m)
     return STATUS_OK;
 }
 
-/* The byte that "<0x0A>" names, or -1. */
-static int byte_named(const char *text, size_t len)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    if (len != 6 || memcmp(text, "<0x", 3) || text[5] != '>') return -1;
-    const char *high = memchr(digits, text[3], 16), *low = memchr(digits, text[4], 16);
-    return high && low ? (int)(high - digits) << 4 | (int)(low - digits) : -1;
-}
-
 static enum status add_byte(struct tokenizer *t, const struct model_piece *p)
 {
     struct sentence *s = t->sentence;
-    int byte = byte_named(p->text, p->len);
+    int byte = sentence_byte_named(p->text, p->len, true);
     if (!s->falls_back || byte < 0 || s->byte_id[byte] >= 0)
         FAIL(DATA, "%s: piece %d is a byte, but %s", t->path, p->id,
              !s->falls_back ? "byte_fallback is off"
@@ -295,7 +286,7 @@ static enum status add_characters(struct tokenizer *t)
             if (vocabulary_find(v, character, (size_t)size) >= 0) continue;
             TRY(vocabulary_add(v, character, (size_t)size, made++));
         }
-    while (v->most && v->by_id[v->most - 1] < 0) v->most--;
+    vocabulary_trim(v);
     return STATUS_OK;
 }
 

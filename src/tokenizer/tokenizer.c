@@ -90,6 +90,7 @@ void tokenizer_close(struct tokenizer *t)
 {
     if (!t) return;
     specials_release(&t->specials);
+    added_release(&t->added);
     vocabulary_release(&t->vocabulary);
     regex_free(t->regex);
     sentence_free(t->sentence);

@@ -103,9 +103,14 @@ enum status vocabulary_add(struct vocabulary *v, const void *bytes, size_t len, 
     return STATUS_OK;
 }
 
-enum status vocabulary_finish(struct vocabulary *v)
+void vocabulary_trim(struct vocabulary *v)
 {
     while (v->most && v->by_id[v->most - 1] < 0) v->most--;
+}
+
+enum status vocabulary_finish(struct vocabulary *v)
+{
+    vocabulary_trim(v);
     for (int i = 0; i < 256; i++) {
         unsigned char byte = (unsigned char)i;
         v->of_byte[i] = vocabulary_find(v, &byte, 1);

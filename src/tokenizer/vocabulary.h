@@ -49,7 +49,9 @@ void vocabulary_release(struct vocabulary *v);
 
 /* DATA: the id or the bytes are there already. */
 enum status vocabulary_add(struct vocabulary *v, const void *bytes, size_t len, int32_t id);
-/* After the last token: the single bytes are looked up.  DATA: one of them is missing. */
+/* After the last token: `most` becomes the largest id + 1. */
+void vocabulary_trim(struct vocabulary *v);
+/* The same, and the single bytes are looked up.  DATA: one of them is missing. */
 enum status vocabulary_finish(struct vocabulary *v);
 /* Of two ranks of a pair the later counts. */
 void vocabulary_add_pair(struct vocabulary *v, int32_t left, int32_t right, int32_t rank,

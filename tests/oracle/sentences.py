@@ -229,6 +229,98 @@ def golden(folder, paths):
     return 0
 
 
+def llama2_json(llama2):
+    """Llama 2's tokenizer.json, from its model, as the libraries convert it."""
+    theirs = sentencepiece.SentencePieceProcessor(model_file=llama2)
+    size = theirs.vocab_size()
+    pieces = [theirs.id_to_piece(i) for i in range(size)]
+    vocab = {piece: i for i, piece in enumerate(pieces)}
+    merges = []
+    for piece in pieces[259:]:
+        cuts = [(piece[:i], piece[i:]) for i in range(1, len(piece))]
+        cuts = [c for c in cuts if c[0] in vocab and c[1] in vocab]
+        merges += sorted(cuts, key=lambda c: (vocab[c[0]], vocab[c[1]]))
+    added = [added_token(i, pieces[i]) for i in range(3)]
+    space = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+    normalizer = {"type": "Sequence",
+                  "normalizers": [{"type": "Prepend", "prepend": "\u2581"}, space]}
+    decoders = [{"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+                {"type": "ByteFallback"}, {"type": "Fuse"},
+                {"type": "Strip", "content": " ", "start": 1, "stop": 0}]
+    template = [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A",
+                                                                             "type_id": 0}}]
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
+            "normalizer": normalizer, "pre_tokenizer": None,
+            "post_processor": {"type": "TemplateProcessing", "single": template, "pair": template,
+                               "special_tokens": {"<s>": {"id": "<s>", "ids": [1],
+                                                          "tokens": ["<s>"]}}},
+            "decoder": {"type": "Sequence", "decoders": decoders},
+            "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>",
+                      "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                      "fuse_unk": True, "byte_fallback": True, "ignore_merges": False,
+                      "vocab": vocab, "merges": [list(m) for m in merges]}}
+
+
+def added_token(number, content, **more):
+    return {"id": number, "content": content, "single_word": False, "lstrip": False,
+            "rstrip": False, "normalized": False, "special": True, **more}
+
+
+def variants(model):
+    """The forms that are in use."""
+    def metaspace(scheme, split):
+        return {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": scheme,
+                "split": split}
+    steps, vocab = model["decoder"]["decoders"], model["model"]["vocab"]
+    replaced = model["normalizer"]["normalizers"][1]
+    found = [added_token(32000, "<mask>", special=False),
+             added_token(vocab["the"], "the", special=False, lstrip=True),
+             added_token(vocab["\u4e2d"], "\u4e2d", special=False, rstrip=True, normalized=True),
+             added_token(32003, "<mask>x", special=True)]
+    few = {piece: i for piece, i in vocab.items()
+           if not (len(piece) == 1 and ord(piece) > 127)}
+    kept = [m for m in model["model"]["merges"]
+            if m[0] in few and m[1] in few and "".join(m) in few]
+    yield "llama2", model
+    for scheme in "first", "always", "never":
+        yield f"metaspace {scheme}", dict(model, normalizer=None,
+                                          pre_tokenizer=metaspace(scheme, False))
+    yield "metaspace split", dict(model, normalizer=None, pre_tokenizer=metaspace("always", True),
+                                  decoder=metaspace("always", True))
+    whole = dict(model["model"], ignore_merges=True)
+    yield "whole words", dict(model, normalizer=None, pre_tokenizer=metaspace("first", True),
+                              model=whole)
+    yield "gemma", dict(model, normalizer=replaced, decoder={"type": "Sequence",
+                                                             "decoders": steps[:3]},
+                        pre_tokenizer={"type": "Split", "pattern": {"String": " "},
+                                       "behavior": "MergedWithPrevious", "invert": False})
+    yield "added", dict(model, normalizer=None, pre_tokenizer=metaspace("first", False),
+                        added_tokens=model["added_tokens"] + found)
+    yield "added, prepended", dict(model, added_tokens=model["added_tokens"] + found[:2])
+    for fuse in True, False:
+        gaps = dict(model["model"], vocab=few, merges=kept, fuse_unk=fuse)
+        yield f"gaps, fuse {fuse}", dict(model, model=gaps)
+    yield "gaps, no bytes", dict(model, normalizer=None, pre_tokenizer=metaspace("always", False),
+                                 model=dict(model["model"], vocab=few, merges=kept,
+                                            byte_fallback=False))
+    yield "no bytes", dict(model, normalizer=None, pre_tokenizer=metaspace("always", True),
+                           model=dict(model["model"], byte_fallback=False, fuse_unk=False))
+
+
+def check_json(program, name, model, texts, rng, folder):
+    file = str(pathlib.Path(folder, "tokenizer.json"))
+    pathlib.Path(file).write_text(json.dumps(model))
+    theirs = tokenizers.Tokenizer.from_file(file)
+    theirs.encode_special_tokens = True
+    want = [theirs.encode(t, add_special_tokens=False).ids for t in texts]
+    bad = compare(f"{name}, tokenizers, texts", texts, encode(program, file, texts), want)
+    nul = {i for i in range(theirs.get_vocab_size()) if (theirs.id_to_token(i) or "\0") == "<0x00>"}
+    missing = {i for i in range(33000) if theirs.id_to_token(i) is None}
+    lists = without_nul(want[:20000] + random_ids(rng, 32000, 20000), nul | missing)
+    back = [theirs.decode(ids, skip_special_tokens=False).encode() for ids in lists]
+    return bad + compare(f"{name}, tokenizers, ids", lists, decode(program, file, lists), back)
+
+
 def check(program, llama2, megabytes, paths):
     rng = random.Random(SEED)
     texts = corpus(rng, megabytes, paths)
@@ -240,6 +332,10 @@ def check(program, llama2, megabytes, paths):
         bad += check_model(program, "Llama 2, sentencepiece", llama2, texts, raw, rng)
         for name, file in files.items():
             bad += check_model(program, f"{name}, sentencepiece", file, few, raw, rng)
+        model = llama2_json(llama2)
+        for name, changed in variants(model):
+            bad += check_json(program, name, changed, texts if name == "llama2" else few, rng,
+                              folder)
     return bad != 0
 
 

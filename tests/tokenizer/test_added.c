@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "tokenizer/added.h"
+
+/* The matches as "id:begin-end", one after the other. */
+static bool found(const struct added *a, const char *text, const char *want)
+{
+    struct text got = {0};
+    struct added_match m;
+    size_t at = 0, done = 0;
+    text_adds(&got, "");
+    while (added_next(a, 0, (const unsigned char *)text, strlen(text), &at, done, &m)) {
+        text_addf(&got, "%d:%zu-%zu ", m.id, m.begin, m.end);
+        done = m.end;
+    }
+    bool same = !strcmp(got.data, want);
+    if (!same) print_error("%s\n", got.data);
+    text_release(&got);
+    return same;
+}
+
+TEST(added_tokens_are_found_the_longest_first_and_special_ones_are_passed_over)
+{
+    struct added a = {0};
+    CHECK_STATUS(OK, added_put(&a, 0, "<s>", (struct added_token){.id = 5, .special = true}));
+    CHECK(!a.finds && found(&a, "a<s>", ""));
+    CHECK_STATUS(OK, added_put(&a, 0, "s>", (struct added_token){.id = 6}));
+    CHECK_STATUS(OK, added_put(&a, 0, "s>!", (struct added_token){.id = 7}));
+    CHECK(a.finds && found(&a, "<s>s>s>!", "6:3-5 7:5-8 "));
+    CHECK_STATUS(DATA, added_put(&a, 0, "s>", (struct added_token){.id = 8}));
+    added_release(&a);
+}
+
+TEST(added_tokens_take_the_white_space_beside_them_once)
+{
+    struct added a = {0};
+    CHECK_STATUS(OK, added_put(&a, 0, "<l>", (struct added_token){.id = 1, .lstrip = true}));
+    CHECK_STATUS(OK, added_put(&a, 0, "<r>", (struct added_token){.id = 2, .rstrip = true}));
+    CHECK(found(&a, "a \xC2\xA0\n<l> b", "1:1-8 "));
+    CHECK(found(&a, "a <r>\xE3\x80\x80\tb", "2:2-9 "));
+    CHECK(found(&a, "<r>  <l>", "2:0-5 1:5-8 "));
+    CHECK(found(&a, " <l>", "1:0-4 ") && found(&a, "<r> ", "2:0-4 "));
+    CHECK(found(&a, "\xA0<l>", "1:1-4 ")); /* half a character is no space */
+    added_release(&a);
+}
