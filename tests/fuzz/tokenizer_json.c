@@ -1,5 +1,5 @@
 /* tokenizer_json.c -- any bytes as a tokenizer's file: a tokenizer or a clear refusal; and what a
- * tokenizer encodes it decodes to the same bytes, by ids below its size.
+ * tokenizer encodes it decodes, one of bytes to the same ones, by ids below its size.
  *
  * Up to the first NUL the input is the file, after it comes the text.  The vocabulary needs all 256
  * bytes, which no fuzzer finds: where the file says "@" they are filled in. */
@@ -34,8 +34,9 @@ static void check_text(const struct tokenizer *t, const char *bytes, size_t len)
     struct text back = {0};
     BUG_IF(encoder_make(&e, t));
     if (!encoder_encode(e, bytes, len, &ids)) {
+        bool exact = !t->sentence && !t->added.finds; /* others may lose what is unknown, spaces */
         BUG_IF(tokenizer_decode(t, ids.ids, ids.count, &back));
-        BUG_IF(back.len != len || (len && memcmp(back.data, bytes, len)));
+        BUG_IF(exact && (back.len != len || (len && memcmp(back.data, bytes, len))));
         for (size_t i = 0; i < ids.count; i++)
             BUG_IF(ids.ids[i] < 0 || ids.ids[i] >= tokenizer_vocab_size(t));
     }
