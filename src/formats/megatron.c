@@ -82,6 +82,12 @@ static enum status check_index(const struct megatron *m, const char *path)
     return STATUS_OK;
 }
 
+enum status megatron_parse(struct megatron *m, const char *name)
+{
+    TRY(read_index(m, name));
+    return check_index(m, name);
+}
+
 enum status megatron_open(struct megatron *m, const char *prefix)
 {
     size_t len = strlen(prefix);
@@ -94,8 +100,7 @@ enum status megatron_open(struct megatron *m, const char *prefix)
     enum status st = STATUS_OK;
     TRY_OUT(file_map_open(&m->idx, idx.data));
     TRY_OUT(file_map_open(&m->bin, bin.data));
-    TRY_OUT(read_index(m, idx.data));
-    TRY_OUT(check_index(m, idx.data));
+    TRY_OUT(megatron_parse(m, idx.data));
 out:
     text_release(&idx), text_release(&bin);
     if (st) megatron_close(m);

@@ -25,6 +25,9 @@ struct megatron {
 /* `prefix` may end in .bin or .idx.  MISSING, DATA: which file, and what is wrong. */
 enum status megatron_open(struct megatron *m, const char *prefix);
 void megatron_close(struct megatron *m);
+/* The same of m->idx and m->bin, which the caller has filled; `name` stands for the .idx in
+ * messages. */
+enum status megatron_parse(struct megatron *m, const char *name);
 
 /* Tokens of a document. */
 uint64_t megatron_length(const struct megatron *m, uint64_t document);

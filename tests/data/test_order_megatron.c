@@ -113,6 +113,34 @@ TEST(order_megatron_is_that_of_megatron_core_for_one_source_and_for_lengths)
     }
 }
 
+/* So many that numpy adds their weights in another order than one by one. */
+TEST(order_megatron_is_that_of_megatron_core_for_twenty_sources)
+{
+    enum { MANY = 20 };
+    const char *folder = write_sources(1);
+    struct rig r;
+    struct source_config sources[MANY];
+    struct loader *l = NULL;
+    struct rows rows = {0};
+    megatron_rig(&r, 5, "7,2,1", 200000);
+    for (int i = 0; i < MANY; i++)
+        sources[i] =
+            (struct source_config){test_path(folder, names[i % SOURCES]), "text", 1.0 / (i + 3)};
+    r.data.sources = sources, r.data.num_sources = MANY;
+    r.options.data = &r.data, r.options.objective = &r.objective;
+    CHECK_STATUS(OK, loader_open(&l, &r.options));
+    rows_read(&rows, l, 5, 1000, 200013);
+    uLong crc = 0;
+    for (int64_t g = 0; g < rows.count; g++) {
+        crc = crc32(crc, (const Bytef *)(rows.ids + g * 5), 20);
+        crc = crc32(crc, (const Bytef *)(rows.labels + g * 5 + 4), 4);
+    }
+    CHECK(rows.count == 200013 && crc == 0x826f6ca0);
+    rows_release(&rows);
+    loader_close(l);
+    rig_release(&r);
+}
+
 TEST(order_megatron_mock_data_are_those_of_megatron_core)
 {
     struct rig r;
@@ -322,4 +350,24 @@ TEST(order_megatron_says_what_it_cannot_read)
         CHECK(!l);
         rig_release(&r);
     }
+}
+
+TEST(loader_takes_no_loss_behind_an_end_of_text_where_it_is_told_so)
+{
+    enum { EOS = 257 };
+    static const int32_t want[8] = {'b', EOS, LABEL_IGNORED, EOS, LABEL_IGNORED, 'b', EOS};
+    struct rig r;
+    rig_init(&r, "bytes", 7);
+    r.data.streams = r.data.shuffle_window = 1;
+    r.data.bos = false;
+    r.data.eod_mask_loss = true;
+    rig_add(&r, rig_text(test_folder(), "a.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n"), 1);
+    struct rows rows = rows_of(&r, 1, 1);
+    CHECK(!memcmp(rows.labels, want, 7 * sizeof *want) && rows.valid == 5);
+    rows_release(&rows);
+    struct loader *l = NULL;
+    r.options.tokenizer = NULL;
+    CHECK_STATUS(CONFIG, loader_open(&l, &r.options));
+    CHECK_MESSAGE("data.eod_mask_loss = true needs a tokenizer");
+    rig_release(&r);
 }

@@ -395,3 +395,61 @@ TEST(parquet_text_that_is_not_utf8_is_an_error_that_names_the_row)
     text_release(&out);
     source_close(&s);
 }
+
+/* Megatron's mock document d: 1, 2, 3, ..., and at last the end of text. */
+TEST(mock_data_count_from_one_to_the_end_of_text)
+{
+    struct source_config c = config_of("mock");
+    struct source s = opened(&c);
+    struct reading r;
+    struct found f = {0};
+    bool none = false;
+    int documents = 0;
+    reading_init(&r);
+    CHECK(s.places == 100000 && source_num_sequences(&s) == 100000);
+    for (uint64_t place = 99990; !none; documents += !none) {
+        CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &place, s.places, &f, &none));
+        if (none) break;
+        uint64_t length = source_sequence_length(&s, f.at);
+        CHECK(f.at == 99990 + (uint64_t)documents && f.len == length && length < 4096);
+        r.ids.count = 0;
+        CHECK_STATUS(OK, source_read(&s, &f, &r.tokens, &r.ids));
+        CHECK(r.ids.count == length && r.ids.ids[length - 1] == 257);
+        for (uint64_t i = 0; i + 1 < length; i++)
+            CHECK(r.ids.ids[i] == (int)(i + 1) % tokenizer_vocab_size(r.tokenizer));
+        int32_t part[2];
+        if (length > 5) CHECK_STATUS(OK, source_read_sequence(&s, f.at, 3, 2, &r.tokens, part));
+        if (length > 5) CHECK(part[0] == 4 && part[1] == 5);
+    }
+    CHECK(documents == 10);
+    r.tokens = (struct source_tokens){0};
+    CHECK_STATUS(CONFIG, source_read_sequence(&s, 0, 0, 1, &r.tokens, r.ids.ids));
+    CHECK_MESSAGE("mock data needs a tokenizer or model.vocab_size");
+    reading_release(&r);
+    source_close(&s);
+}
+
+TEST(sequences_are_those_of_one_pair_of_token_files)
+{
+    const char *folder = test_folder();
+    rig_tokens(folder, "t", (int[]){3, 0, 4}, 3, 20);
+    rig_tokens(folder, "u", (int[]){1}, 1, 0);
+    rig_text(folder, "a.txt", "text");
+    const char *pair = test_path(folder, "t");
+    struct source_config c = config_of(pair);
+    struct source s = opened(&c);
+    int32_t ids[2];
+    CHECK(source_num_sequences(&s) == 3 && source_sequence_length(&s, 2) == 4);
+    struct source_tokens tokens = {.vocab_size = 26};
+    CHECK_STATUS(OK, source_read_sequence(&s, 2, 1, 2, &tokens, ids));
+    CHECK(ids[0] == 24 && ids[1] == 25);
+    CHECK_STATUS(DATA, source_read_sequence(&s, 2, 2, 2, &tokens, ids));
+    CHECK_MESSAGE("sequence 2 holds the id 26");
+    source_close(&s);
+    for (int i = 0; i < 2; i++) { /* nor of two, nor of text */
+        c = config_of(test_path(folder, i ? "a.txt" : "*.idx"));
+        s = opened(&c);
+        CHECK(source_num_sequences(&s) == 0);
+        source_close(&s);
+    }
+}

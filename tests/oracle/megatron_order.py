@@ -100,6 +100,8 @@ def main(folder):
     tell("held out", whole[1], 16)
     tell("one", build(([b], None), "1", 100000, 10, 7)[0], 10)
     tell("one with a weight", build(([b], [2.5]), "1", 100000, 10, 7)[0], 10)
+    many = ([[a, b, c][i % 3] for i in range(20)], [1 / (i + 3) for i in range(20)])
+    tell("twenty", build(many, "7,2,1", 200000, 5)[0], 5)
     mock = build(None, None, 2000000, 64)[0]
     tell("mock", mock, 64, 5000)
 
