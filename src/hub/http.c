@@ -38,6 +38,14 @@ static bool is_named(const char *line, size_t len, const char *name)
     return len > n && line[n] == ':' && !strncasecmp(line, name, n);
 }
 
+/* Below 0: it says none. */
+static double seconds_of(const char *value)
+{
+    char *end;
+    double seconds = strtod(value, &end);
+    return end != value && seconds >= 0 ? seconds : -1;
+}
+
 static size_t on_header(char *line, size_t one, size_t len, void *context)
 {
     struct http_answer *a = ((struct exchange *)context)->answer;
@@ -65,9 +73,12 @@ static size_t on_header(char *line, size_t one, size_t len, void *context)
     }
     if (is_named(line, len, "Retry-After")) {
         keep(value, sizeof value, line + 12, len - 12);
-        char *end;
-        double seconds = strtod(value, &end);
-        if (end != value && seconds >= 0) a->retry_s = seconds;
+        a->retry_s = seconds_of(value);
+    }
+    if (is_named(line, len, "RateLimit") && a->status == 429 && a->retry_s < 0) {
+        keep(value, sizeof value, line + 10, len - 10); /* "api";r=0;t=55 */
+        const char *time = strstr(value, ";t=");
+        if (time) a->retry_s = seconds_of(time + 3);
     }
     if (is_named(line, len, "Content-Range")) {
         keep(value, sizeof value, line + 14, len - 14);

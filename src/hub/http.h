@@ -17,7 +17,7 @@ struct http_answer {
     bool broken;      /* the connection was not made, or ended before the answer did */
     char error[256];  /* what went wrong then */
     uint64_t begin;   /* the body's first byte is that one of the file */
-    double retry_s;   /* Retry-After in seconds; below 0: none */
+    double retry_s;   /* of Retry-After, or of a 429's RateLimit; below 0: none */
     char code[64];    /* X-Error-Code */
     char reason[256]; /* X-Error-Message */
     char location[8192], link[8192];

@@ -50,6 +50,7 @@ static bool misbehave(int fd, enum fault fault, const char *url)
     text_addf(&t, "Location: %s\r\n", url);
     switch (fault) {
     case FAULT_BUSY: answer(fd, 429, "Retry-After: 7\r\n", "slow", 4); break;
+    case FAULT_LIMITED: answer(fd, 429, "RateLimit: \"api\";r=0;t=9\r\n", "slow", 4); break;
     case FAULT_SICK: answer(fd, 503, "", "sick", 4); break;
     case FAULT_DROP: break;
     case FAULT_NO_RANGE: answer(fd, 416, "", "", 0); break;

@@ -14,6 +14,7 @@
 enum fault {
     FAULT_NONE,
     FAULT_BUSY,     /* 429, Retry-After: 7 */
+    FAULT_LIMITED,  /* 429, RateLimit with t=9 */
     FAULT_SICK,     /* 503 */
     FAULT_DROP,     /* the connection ends without an answer */
     FAULT_CUT,      /* half of the body, then the connection ends */

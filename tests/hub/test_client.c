@@ -76,10 +76,10 @@ TEST(clients_follow_redirects_and_show_the_token_to_the_hub_only)
 TEST(clients_ask_again_and_wait_longer_each_time)
 {
     if (!http_is_there()) skip();
-    struct getting g = {.server = {.bodies = {FAULT_BUSY, FAULT_SICK, FAULT_DROP, FAULT_SICK}}};
+    struct getting g = {.server = {.bodies = {FAULT_BUSY, FAULT_LIMITED, FAULT_DROP, FAULT_SICK}}};
     CHECK_STATUS(OK, get(&g, "l"));
     CHECK(!strcmp(g.kept.text.data, large));
-    CHECK(g.waited == 7 + 2 + 4 + 8); /* the first is what Retry-After says */
+    CHECK(g.waited == 7 + 9 + 4 + 8); /* the first two are what the Hub says */
     release(&g);
 }
 
