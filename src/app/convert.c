@@ -94,8 +94,9 @@ static void report(const struct conversion *c, const struct converted *done, boo
 
 static const char usage[] =
     "convert SRC DST [--to hf|meta|native]\n\n"
-    "SRC is a run, a checkpoint, a Hugging Face folder (sharded or not, tied or not), or Meta's:\n"
-    "a folder of .pth files with params.json, or one of them.\n"
+    "SRC is a run, a checkpoint, a Hugging Face folder (sharded or not, tied or not), or torch's:\n"
+    "a folder of .pth files with params.json, or one of them; or a directory of\n"
+    "torch.distributed.checkpoint with config.json or params.json in it or above it.\n"
     "hf      DST becomes a plain Hugging Face folder: weights, config.json, tokenizer.\n"
     "meta    DST becomes a folder as Meta has it: consolidated.00.pth, params.json, tokenizer.\n"
     "native  DST becomes the dump folder of a run that has not trained yet: train with\n"

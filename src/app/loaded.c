@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/common.h"
-#include "checkpoint/meta.h"
+#include "checkpoint/torch_files.h"
 #include "hub/hub.h"
 #include "parallel/fit.h"
 
@@ -19,9 +19,9 @@ static enum status look(const char *path, int64_t *place)
 {
     char *config = file_join(path, "config.json"), *below = file_join(path, "checkpoint");
     enum status st = STATUS_OK;
-    bool meta = meta_is_here(path);
-    if (!meta && !file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);
-    *place = meta || file_exists(config) ? HERE : file_is_dir(below) ? NEWEST_BELOW : NEWEST;
+    bool torch = torch_files_are_here(path);
+    if (!torch && !file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);
+    *place = torch || file_exists(config) ? HERE : file_is_dir(below) ? NEWEST_BELOW : NEWEST;
 out:
     free(config);
     free(below);
@@ -31,7 +31,8 @@ out:
 static enum status none_there(const char *path)
 {
     FAIL(MISSING,
-         "%s: neither a Hugging Face folder, Meta's files, a checkpoint nor a run with one", path);
+         "%s: neither a Hugging Face folder, files of torch, a checkpoint nor a run with one",
+         path);
 }
 
 /* The same for a path that is not one of the Hub. */

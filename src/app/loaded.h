@@ -30,8 +30,8 @@ struct loaded {
     bool config_is_open;
 };
 
-/* The folder with config.json, or Meta's files, that `path` means: itself, or the newest checkpoint
- * of a run.  Rank 0 of `world` looks; NULL: this one alone. */
+/* The folder with config.json, or torch's files, that `path` means: itself, or the newest
+ * checkpoint of a run.  Rank 0 of `world` looks; NULL: this one alone. */
 enum status loaded_folder(const char *path, const struct comm *world, char **folder);
 
 /* The layout in which a model that was trained in `p` is used on so many ranks.  A pipeline's

@@ -102,7 +102,7 @@ struct checkpoint_found {
 
 /* Fills the buffers of `state` from a folder: a checkpoint of ours (checked against its manifest)
  * or any Hugging Face Llama folder of safetensors (any float dtype, one file or sharded, tied), or
- * Meta's .pth files (meta.h).
+ * torch's files: Meta's .pth, or a directory of torch.distributed.checkpoint (torch_files.h).
  * `exclude`: tensors or parts to leave as they are.  DATA: a tensor is missing, has another shape,
  * or bytes do not match their checksum; which, and where.  CONFIG: config.json there has other
  * heads; another rotary embedding or epsilon is warned about. */

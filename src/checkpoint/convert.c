@@ -8,6 +8,7 @@
 #include "checkpoint/hf_config.h"
 #include "checkpoint/meta.h"
 #include "checkpoint/model_files.h"
+#include "checkpoint/torch_files.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ static enum status read_piece(void *context, const struct piece *p, size_t first
 
 static enum status open_origin(struct origin *o, const char *folder)
 {
-    char *beside = meta_folder(folder), *config = file_join(beside, "config.json");
+    char *beside = torch_files_folder(folder), *config = file_join(beside, "config.json");
     bool ours;
     enum status st = STATUS_OK;
     TRY_OUT(checkpoint_origin(folder, NULL, &ours));
@@ -87,7 +88,7 @@ static enum status copy_texts(const char *path, struct manifest *m)
                                         "tokenizer_config.json", "special_tokens_map.json",
                                         "generation_config.json"};
     struct text bytes = {0};
-    char *from = meta_folder(path);
+    char *from = torch_files_folder(path);
     enum status st = STATUS_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names && !st; i++) {
         char *name = file_join(from, names[i]);

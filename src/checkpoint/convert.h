@@ -18,7 +18,7 @@ enum conversion_target {
 
 struct conversion {
     const char *from; /* a checkpoint of ours (checked against its manifest), a Hugging Face folder,
-                         or Meta's: a folder of .pth files or one of them */
+                         or torch's files (torch_files.h) */
     const char *to;   /* native: a run's dump folder; else the folder itself.  New, or empty */
     enum conversion_target target;
     bool keep_dtype; /* as it is; else: */

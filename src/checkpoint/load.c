@@ -6,9 +6,8 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/meta.h"
 #include "checkpoint/model_files.h"
-#include "checkpoint/params_json.h"
+#include "checkpoint/torch_files.h"
 
 #include <fnmatch.h>
 #include <math.h>
@@ -85,24 +84,12 @@ enum status checkpoint_find(const char *folder, int64_t limit, const struct comm
     return STATUS_OK;
 }
 
-/* What Meta's params.json and weights say together. */
-static enum status read_meta_shape(const char *path, const char *beside, struct model_shape *shape)
-{
-    struct patches p;
-    if (!file_exists(beside)) FAIL(MISSING, "%s: neither config.json nor params.json", path);
-    TRY(meta_open(&p, path, NULL));
-    enum status st = params_json_read(beside, &p, shape);
-    patches_release(&p);
-    return st;
-}
-
 enum status checkpoint_read_shape(const char *path, struct model_shape *shape)
 {
-    char *folder = meta_folder(path), *config = file_join(folder, "config.json");
-    char *beside = file_join(folder, "params.json");
-    bool meta = !file_exists(config) && meta_is_here(path);
-    enum status st = meta ? read_meta_shape(path, beside, shape) : hf_config_read(config, shape);
-    free(folder), free(config), free(beside);
+    char *config = file_join(path, "config.json");
+    bool foreign = !file_exists(config) && torch_files_are_here(path);
+    enum status st = foreign ? torch_files_shape(path, shape) : hf_config_read(config, shape);
+    free(config);
     return st;
 }
 
@@ -214,6 +201,7 @@ static enum status compare_shapes(const char *folder, const struct checkpoint_st
 {
     const struct model_shape *model = s->shape;
     struct model_shape has;
+    if (torch_files_are_here(folder) && !torch_files_have_shape(folder)) return STATUS_OK;
     TRY(checkpoint_read_shape(folder, &has));
     if (has.H != model->H || has.G != model->G || has.K != model->K)
         FAIL(CONFIG,

@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/meta.h"
+#include "checkpoint/torch_files.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,13 +78,13 @@ static bool is_hugging_face(const char *folder)
 enum status model_files_open_any(struct model_files *m, const char *path,
                                  const struct model_shape *shape)
 {
-    if (is_hugging_face(path) || !meta_is_here(path)) {
+    if (is_hugging_face(path) || !torch_files_are_here(path)) {
         TRY(model_files_open(m, path));
         return STATUS_OK;
     }
     *m = (struct model_files){.folder = heap_string(path, strlen(path))};
     m->patches = heap(sizeof *m->patches);
-    enum status st = meta_open(m->patches, path, shape);
+    enum status st = torch_files_open(m->patches, path, shape);
     if (st) model_files_close(m);
     return st;
 }

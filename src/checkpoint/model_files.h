@@ -20,7 +20,7 @@ struct model_files {
 
 /* MISSING: the folder has neither.  DATA: what is wrong, and in which file. */
 enum status model_files_open(struct model_files *m, const char *folder);
-/* The same, and Meta's: a folder of .pth files, or one such file.  `shape`: the model's. */
+/* The same, and torch's files (torch_files.h).  `shape`: the model's. */
 enum status model_files_open_any(struct model_files *m, const char *path,
                                  const struct model_shape *shape);
 /* The optimizer's files of a checkpoint: those that its manifest names, maybe none. */

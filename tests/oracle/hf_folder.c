@@ -102,9 +102,11 @@ OPS_TEST(a_folder_of_transformers_has_them_with_the_kernels_of_every_set)
     check_logits(rig_fast(), folder());
 }
 
-/* Of tests/oracle/meta_folder.py: files of 2 and of 4 ranks, the latter more than heads of keys. */
-TEST(metas_files_of_several_ranks_have_the_logits_of_their_model)
+/* Of tests/oracle/meta_folder.py: files of 2 and of 4 ranks, the latter more than heads of keys;
+ * and of tests/oracle/dcp_folder.py. */
+TEST(files_of_torch_of_several_ranks_have_the_logits_of_their_model)
 {
+    check_logits(&ops_cpu_reference, "tests/checkpoint/data/dcp");
     check_logits(&ops_cpu_reference, "tests/checkpoint/data/meta-llama2");
     check_logits(&ops_cpu_reference, "tests/checkpoint/data/meta-llama3");
 }

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/dcp.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_METADATA = 1 << 30 };
+
+bool dcp_is_here(const char *path)
+{
+    char *metadata = file_join(path, ".metadata");
+    bool is = file_exists(metadata);
+    free(metadata);
+    return is;
+}
+
+/* The files that items were found in; their names are those of the mappings, in order. */
+struct directory {
+    struct patches *patches;
+    const char *path;
+    char **names;
+    size_t count;
+};
+
+static enum status open_file(struct directory *d, const struct pickle_value *name,
+                             const struct file_map **map)
+{
+    if (!name || name->kind != PICKLE_IS_TEXT || !name->len || name->len > 200 ||
+        name->text[0] == '.' || memchr(name->text, '/', name->len) ||
+        memchr(name->text, 0, name->len))
+        FAIL(DATA, "%s: .metadata names a file that is not in the folder", d->path);
+    for (size_t i = d->count; i-- > 0;)
+        if (pickle_is_text(name, d->names[i])) {
+            *map = d->patches->maps[i];
+            return STATUS_OK;
+        }
+    d->names = heap_grow(d->names, d->count + 1, sizeof *d->names);
+    d->names[d->count++] = heap_string(name->text, name->len);
+    char *path = file_join(d->path, d->names[d->count - 1]);
+    enum status st = patches_map(d->patches, path, map);
+    free(path);
+    TRY(st);
+    return STATUS_OK;
+}
+
+/* One archive of one tensor. */
+static enum status put_item(struct directory *d, const struct patch_name *name, const char *called,
+                            const struct file_map *map, const unsigned char *bytes, uint64_t size,
+                            const int64_t place[2])
+{
+    struct torch_archive a = {0};
+    struct torch_tensors t = {0};
+    enum status st = STATUS_OK;
+    TRY_OUT(torch_archive_open(&a, bytes, size, called));
+    TRY_OUT(torch_archive_tensors(&a, &t));
+    if (t.count != 1 || t.all[0].name[0])
+        FAIL_OUT(DATA, "its archive holds %zu tensors, not one", t.count);
+    free(t.all[0].name);
+    t.all[0].name = heap_string(called, strlen(called));
+    TRY_OUT(patches_put(d->patches, name, &t.all[0], map, place[0], place[1]));
+out:
+    torch_tensors_release(&t);
+    torch_archive_close(&a);
+    return st;
+}
+
+static bool read_number(const struct pickle_value *v, uint64_t *out)
+{
+    if (!v || v->kind != PICKLE_IS_INT || v->integer < 0) return false;
+    *out = (uint64_t)v->integer;
+    return true;
+}
+
+static enum status put_tensor(struct directory *d, const struct patch_name *name,
+                              const char *called, const struct pickle_value *offset,
+                              const struct pickle_value *info)
+{
+    const struct file_map *map;
+    int64_t place[2] = {0};
+    uint64_t at, size;
+    int dims = params[name->id].axes[1] ? 2 : 1;
+    if (pickle_integers(offset, 2, place) != dims)
+        FAIL(DATA, "%s: %s lies at no place of a tensor of %d dimensions", d->path, called, dims);
+    TRY(open_file(d, pickle_field(info, PICKLE_STORAGE_INFO, "relative_path"), &map));
+    if (!read_number(pickle_field(info, PICKLE_STORAGE_INFO, "offset"), &at) ||
+        !read_number(pickle_field(info, PICKLE_STORAGE_INFO, "length"), &size) || at > map->size ||
+        size > map->size - at)
+        FAIL(DATA, "%s: a piece of %s is not in the %llu bytes of its file", d->path, called,
+             (unsigned long long)map->size);
+    const struct pickle_value *how =
+        pickle_field(info, PICKLE_STORAGE_INFO, "transform_descriptors");
+    if (how && how->kind != PICKLE_IS_NONE)
+        FAIL(UNSUPPORTED, "%s: %s was transformed when it was saved", d->path, called);
+    enum status st = put_item(d, name, called, map, map->data + at, size, place);
+    if (st) return status_where(st, "%s", d->path);
+    return STATUS_OK;
+}
+
+/* What .metadata says is where: the model's tensors are taken, bytes and the others passed over. */
+static enum status put_all(struct directory *d, const struct pickle_value *root)
+{
+    const struct pickle_value *items = pickle_field(root, PICKLE_METADATA, "storage_data");
+    if (!items || items->kind != PICKLE_IS_DICT)
+        FAIL(DATA, "%s: .metadata does not say what is where", d->path);
+    for (size_t i = 0; i < items->count; i += 2) {
+        const struct pickle_value *key = items->items[i];
+        const struct pickle_value *fqn = pickle_field(key, PICKLE_METADATA_INDEX, "fqn");
+        const struct pickle_value *offset = pickle_field(key, PICKLE_METADATA_INDEX, "offset");
+        struct patch_name name;
+        if (!fqn || fqn->kind != PICKLE_IS_TEXT || fqn->len >= TORCH_NAME)
+            FAIL(DATA, "%s: .metadata holds something without a name", d->path);
+        if (!offset || offset->kind == PICKLE_IS_NONE) continue;
+        char *called = heap_string(fqn->text, fqn->len);
+        enum status st = STATUS_OK;
+        if (patch_name_read(called, &name) && name.part == PATCH_WEIGHT)
+            st = put_tensor(d, &name, called, offset, items->items[i + 1]);
+        else if (!patch_name_is_ignored(called))
+            st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: no Llama has a tensor %s",
+                             d->path, called);
+        free(called);
+        TRY(st);
+    }
+    return STATUS_OK;
+}
+
+enum status dcp_open(struct patches *p, const char *path, const struct model_shape *shape)
+{
+    struct directory d = {.patches = p, .path = path};
+    struct text metadata = {0};
+    struct pickle pickle = {0};
+    char *file = file_join(path, ".metadata");
+    size_t used;
+    enum status st = STATUS_OK;
+    *p = (struct patches){.path = heap_string(path, strlen(path))};
+    p->head_dim = shape ? shape->K : 0;
+    TRY_OUT(file_read(file, MOST_METADATA, &metadata));
+    TRY_OUT(pickle_parse(&pickle, (unsigned char *)metadata.data, metadata.len, file, &used));
+    TRY_OUT(put_all(&d, pickle.root));
+    TRY_OUT(patches_finish(p));
+out:
+    for (size_t i = 0; i < d.count; i++) free(d.names[i]);
+    free(d.names);
+    pickle_release(&pickle);
+    text_release(&metadata);
+    free(file);
+    if (st) patches_release(p);
+    return st;
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/torch_files.h"
+
+#include "checkpoint/dcp.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/meta.h"
+#include "checkpoint/params_json.h"
+
+#include <stdlib.h>
+
+bool torch_files_are_here(const char *path) { return dcp_is_here(path) || meta_is_here(path); }
+
+enum status torch_files_open(struct patches *p, const char *path, const struct model_shape *shape)
+{
+    TRY(dcp_is_here(path) ? dcp_open(p, path, shape) : meta_open(p, path, shape));
+    return STATUS_OK;
+}
+
+static bool holds(const char *folder, const char *name)
+{
+    char *path = file_join(folder, name);
+    bool is = file_exists(path);
+    free(path);
+    return is;
+}
+
+static bool has_config(const char *folder)
+{
+    return holds(folder, "config.json") || holds(folder, "params.json");
+}
+
+char *torch_files_folder(const char *path)
+{
+    static const char *const above[] = {"..", "../.."};
+    char *own = meta_folder(path);
+    for (int i = 0; i < 2 && dcp_is_here(path) && !has_config(own); i++) {
+        char *folder = file_join(path, above[i]);
+        if (has_config(folder)) {
+            free(own);
+            return folder;
+        }
+        free(folder);
+    }
+    return own;
+}
+
+bool torch_files_have_shape(const char *path)
+{
+    char *folder = torch_files_folder(path);
+    bool has = has_config(folder);
+    free(folder);
+    return has;
+}
+
+static enum status read_params(const char *path, const char *json, struct model_shape *shape)
+{
+    struct patches p;
+    TRY(torch_files_open(&p, path, NULL));
+    enum status st = params_json_read(json, &p, shape);
+    patches_release(&p);
+    return st;
+}
+
+enum status torch_files_shape(const char *path, struct model_shape *shape)
+{
+    char *folder = torch_files_folder(path), *config = file_join(folder, "config.json");
+    char *other = file_join(folder, "params.json");
+    enum status st = STATUS_OK;
+    if (!has_config(folder))
+        FAIL_OUT(MISSING,
+                 "%s: neither config.json nor params.json: the weights do not say how many heads "
+                 "the model has",
+                 path);
+    if (file_exists(config))
+        TRY_OUT(hf_config_read(config, shape));
+    else
+        TRY_OUT(read_params(path, other, shape));
+out:
+    free(folder), free(config), free(other);
+    return st;
+}

@@ -1,0 +1,18 @@
+/* torch_files.h -- a model in files of torch, of whichever kind: Meta's (meta.h) or a directory of
+ * torch.distributed.checkpoint (dcp.h); and where its configuration is. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "checkpoint/patches.h"
+
+bool torch_files_are_here(const char *path);
+/* The tensors; `shape`: which model's; NULL: heads are not known yet. */
+enum status torch_files_open(struct patches *p, const char *path, const struct model_shape *shape);
+
+/* The folder of its config.json or params.json: with the files; of a directory of
+ * torch.distributed.checkpoint, which has none of its own, one of the two folders above it, too.
+ * Heap; where there is neither, the files' own. */
+char *torch_files_folder(const char *path);
+/* The shape, from either and the tensors.  MISSING: there is neither. */
+enum status torch_files_shape(const char *path, struct model_shape *shape);
+bool torch_files_have_shape(const char *path);

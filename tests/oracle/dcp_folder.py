@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Directories of torch.distributed.checkpoint, between PyTorch and llamero.
+
+    python tests/oracle/dcp_folder.py check PROGRAM
+    python tests/oracle/dcp_folder.py fixture tests/checkpoint/data/dcp
+
+check: what 4 ranks (gloo) save of a model and its AdamW, cut by rows and by columns, with names of
+every generation of torchtitan, is the model, bit for bit, after `PROGRAM convert`.
+
+fixture: a small one of 2 ranks with the logits it has.
+"""
+import json
+import os
+import shutil
+import sys
+import tempfile
+
+import safetensors.torch
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+import torch.multiprocessing
+import transformers
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+from meta_folder import PLAIN, SCALED, equal, hf_model, ids_of, meta_state, params_json, run
+
+GENERATIONS = {
+    "2024": lambda name: "model." + name,
+    "2025": lambda name: name,
+    "2026": lambda name: name.replace("attention.w", "attention.qkv_linear.w")
+                             .replace("qkv_linear.wo", "wo").replace("output.", "lm_head."),
+}
+
+
+def save(rank, ranks, state, folder, generation, optimizer, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank),
+                      WORLD_SIZE=str(ranks))
+    dist.init_process_group("gloo", rank=rank, world_size=ranks)
+    mesh = init_device_mesh("cpu", (ranks,))
+
+    def place(name, w):  # every fourth is cut by columns, some are on every rank
+        cut = Replicate() if w.dim() == 1 and "ffn" in name else Shard(1 if w.dim() > 1 and "w2" in name else 0)
+        return distribute_tensor(w, mesh, [cut])
+
+    called = GENERATIONS[generation]
+    out = {called(name): place(name, w) for name, w in state.items()}
+    if optimizer:
+        for name, w in state.items():
+            for part in ("exp_avg", "exp_avg_sq"):
+                out[f"optimizer.state.{called(name)}.{part}"] = place(name, w * 0.5)
+            out[f"optimizer.state.{called(name)}.step"] = torch.tensor(7.0)
+            out[f"optimizer.param_groups.{called(name)}.lr"] = 0.001
+        out |= {"lr_scheduler.last_epoch": 7, "dataloader.dp_rank_0": b"pickled", "list": [1, 2],
+                "train_state": {"step": torch.tensor(7, dtype=torch.int32), "losses": [1.0, 2.0]}}
+    dcp.save(out, checkpoint_id=folder)
+    dist.destroy_process_group()
+
+
+def spawn(ranks, *arguments):
+    torch.multiprocessing.spawn(save, (ranks, *arguments), nprocs=ranks)
+
+
+def check(program):
+    with tempfile.TemporaryDirectory() as root:
+        path = lambda *parts: os.path.join(root, *parts)
+        for number, generation in enumerate(GENERATIONS):
+            tied, dtype = generation == "2025", torch.bfloat16 if generation == "2026" else torch.float32
+            model = hf_model(tied=tied, dtype=dtype)
+            model.save_pretrained(path(f"hf{number}"))
+            folder = path(f"dump{number}", "checkpoint", "step-7")
+            spawn(4, meta_state(model), folder, generation, True, 29600 + number)
+            with open(path(f"dump{number}", "params.json"), "w") as f:
+                f.write(json.dumps(params_json(model.config)))
+            run(program, folder, path(f"back{number}"), "--to", "hf")
+            equal(f"{generation}, tied {tied}, {dtype}, 4 ranks with AdamW, to hf",
+                  safetensors.torch.load_file(path(f"back{number}", "model.safetensors")),
+                  safetensors.torch.load_file(path(f"hf{number}", "model.safetensors")))
+    print("torch", torch.__version__)
+
+
+def fixture(folder):
+    model = hf_model(rope=SCALED)
+    shutil.rmtree(folder, ignore_errors=True)
+    spawn(2, meta_state(model.bfloat16()), folder, "2026", False, 29610)
+    model = hf_model(rope=SCALED)
+    with open(os.path.join(folder, "params.json"), "w") as f:
+        f.write(json.dumps(params_json(model.config)) + "\n")
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([ids_of()])).logits[0]
+    places = [7, 12, 18, 23]
+    answer = dict(script="tests/oracle/dcp_folder.py", torch=torch.__version__, ids=ids_of(),
+                  places=places, logits=[[round(x, 6) for x in logits[p].tolist()] for p in places])
+    with open(os.path.join(folder, "expected.json"), "w") as f:
+        f.write("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in answer.items()) + "\n}\n")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    fixture(sys.argv[2]) if sys.argv[1] == "fixture" else check(sys.argv[2])
