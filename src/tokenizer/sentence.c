@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/sentence.h"
 
+#include "base/json.h"
 #include "tokenizer/unicode.h"
 
 #include <stdlib.h>
@@ -145,7 +146,7 @@ void sentence_normalize(const struct sentence *s, const unsigned char *text, siz
 {
     if (!len) return;
     text_reserve(out, len + 1);
-    if (s->maps) {
+    if (s->maps || (s->checks && !utf8_valid((const char *)text, len))) {
         normalize_mapped(s, text, len, out);
         return;
     }

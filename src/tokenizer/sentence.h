@@ -53,6 +53,7 @@ struct sentence {
     bool squeezes;        /* runs of spaces become one, those at the ends none */
     bool replaces;        /* a byte that is not UTF-8 becomes U+FFFD */
     bool maps;            /* normalizing must look at each character */
+    bool checks;          /* the same, of a text that is not UTF-8 */
     bool cuts_words;      /* no merge crosses the place before a space */
     bool whole_words;     /* a word that is a token is that token: nothing else may be cut */
     bool fuses;           /* unknown ones side by side are one */

@@ -238,7 +238,7 @@ static enum status add_found(struct tokenizer *t, const struct model_piece *p, s
     if (p->type == USER_DEFINED && !spaced)
         TRY(matcher_add(&s->frozen, here->data, here->len, p->id));
     if (!spaced) TRY(vocabulary_add(&t->vocabulary, here->data, here->len, p->id));
-    s->maps |= has_replacement(p);
+    s->checks |= has_replacement(p);
     return STATUS_OK;
 }
 
