@@ -422,8 +422,8 @@ TEST(mock_data_count_from_one_to_the_end_of_text)
         if (length > 5) CHECK(part[0] == 4 && part[1] == 5);
     }
     CHECK(documents == 10);
-    r.tokens = (struct source_tokens){0};
-    CHECK_STATUS(CONFIG, source_read_sequence(&s, 0, 0, 1, &r.tokens, r.ids.ids));
+    const struct source_tokens unknown = {0};
+    CHECK_STATUS(CONFIG, source_read_sequence(&s, 0, 0, 1, &unknown, r.ids.ids));
     CHECK_MESSAGE("mock data needs a tokenizer or model.vocab_size");
     reading_release(&r);
     source_close(&s);
