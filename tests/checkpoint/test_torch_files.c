@@ -65,3 +65,36 @@ TEST(a_directory_of_torch_and_metas_files_of_one_model_become_the_same_bytes)
     CHECK(bytes[0].len == bytes[1].len && !memcmp(bytes[0].data, bytes[1].data, bytes[0].len));
     text_release(&bytes[0]), text_release(&bytes[1]);
 }
+
+static float *load_weights(const char *path, const struct model_shape *shape, size_t *elements)
+{
+    struct layout layout;
+    struct pieces pieces;
+    struct checkpoint_found found;
+    layout_init(&layout, shape, 1);
+    pieces_init(&pieces, &layout, 0, 1);
+    float *weights = heap(layout.elements * sizeof *weights);
+    struct checkpoint_state state = {
+        .shape = shape, .layout = &layout, .pieces = &pieces, .weights = weights};
+    CHECK_STATUS(OK, checkpoint_load(path, &state, NULL, &found));
+    CHECK(!found.state && !found.has_moments);
+    *elements = layout.elements;
+    pieces_release(&pieces);
+    layout_release(&layout);
+    return weights;
+}
+
+TEST(a_run_that_knows_its_model_loads_a_directory_of_torch_without_a_configuration)
+{
+    const char *step = test_path(test_folder(), "step-5");
+    struct model_shape shape;
+    size_t elements;
+    put_copy(step, DATA_FOLDER "dcp", ".metadata");
+    put_copy(step, DATA_FOLDER "dcp", "__0_0.distcp");
+    put_copy(step, DATA_FOLDER "dcp", "__1_0.distcp");
+    CHECK_STATUS(OK, torch_files_shape(DATA_FOLDER "meta-llama3", &shape));
+    float *want = load_weights(DATA_FOLDER "meta-llama3", &shape, &elements);
+    float *got = load_weights(step, &shape, &elements);
+    CHECK(elements > 4000 && !memcmp(got, want, elements * sizeof *got));
+    free(want), free(got);
+}
