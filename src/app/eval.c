@@ -137,7 +137,8 @@ enum status command_eval(int argc, char **argv)
     TRY(arguments_read(
         &a, flags,
         "eval MODEL DATA [section.key=value ...]\n\n"
-        "Loss of a model over DATA (.txt, .jsonl, .jsonl.gz, .jsonl.zst, .parquet, .bin/.idx or "
+        "Loss of a model over DATA (.txt, .jsonl, .jsonl.gz, .jsonl.zst, .parquet, .arrow, "
+        ".bin/.idx or "
         "a pattern).\nMODEL is a run, a checkpoint or a Hugging Face folder; a "
         "checkpoint's objective is its run's.  Under mpirun or srun, ranks share out model and "
         "rows.",

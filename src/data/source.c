@@ -26,11 +26,11 @@ static enum status kind_of(struct source *s, const char *path, enum source_kind 
     static const struct {
         const char *suffix;
         enum source_kind kind;
-    } kinds[] = {{".jsonl", SOURCE_LINES},      {".txt", SOURCE_CHUNKS},
-                 {".bin", SOURCE_TOKENS},       {".idx", SOURCE_TOKENS},
-                 {".parquet", SOURCE_ROWS},     {".jsonl.gz", SOURCE_PACKED},
-                 {".jsonl.zst", SOURCE_PACKED}, {".txt.gz", SOURCE_PACKED},
-                 {".txt.zst", SOURCE_PACKED},   {".json.gz", SOURCE_PACKED}};
+    } kinds[] = {
+        {".jsonl", SOURCE_LINES},     {".txt", SOURCE_CHUNKS},       {".bin", SOURCE_TOKENS},
+        {".idx", SOURCE_TOKENS},      {".parquet", SOURCE_ROWS},     {".arrow", SOURCE_ROWS},
+        {".jsonl.gz", SOURCE_PACKED}, {".jsonl.zst", SOURCE_PACKED}, {".txt.gz", SOURCE_PACKED},
+        {".txt.zst", SOURCE_PACKED},  {".json.gz", SOURCE_PACKED}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (ends_in(path, kinds[i].suffix)) {
             *kind = kinds[i].kind;
@@ -38,8 +38,8 @@ static enum status kind_of(struct source *s, const char *path, enum source_kind 
             return STATUS_OK;
         }
     FAIL(CONFIG,
-         "%s: unknown kind of data; .txt, .jsonl (both also .gz, .zst), .parquet and .bin/.idx "
-         "are read",
+         "%s: unknown kind of data; .txt, .jsonl (both also .gz, .zst), .parquet, .arrow and "
+         ".bin/.idx are read",
          path);
 }
 
@@ -67,8 +67,8 @@ static enum status open_file(struct source *s, const char *path)
         if (s->num_files > 1 && s->holds_ids != table_holds_ids(&f->table))
             FAIL(CONFIG, "%s: the files of a source must all hold text, or all ids", path);
         s->holds_ids = table_holds_ids(&f->table);
-        s->places += f->table.file.num_rows;
-        size = f->table.file.map.size;
+        s->places += f->table.num_rows;
+        size = f->table.size;
     } else if (kind == SOURCE_PACKED) {
         TRY(file_size(path, &size));
     } else {
@@ -102,13 +102,38 @@ static void open_mock(struct source *s)
     numpy_mock_lengths(s->mock_lengths, MOCK_DOCUMENTS);
 }
 
+/* The files of a folder that `datasets` saved, as its state.json lists them. */
+static enum status open_saved(struct source *s, const char *folder, const char *state)
+{
+    struct json *root = NULL;
+    const struct json *files;
+    const char *name;
+    enum status st = STATUS_OK;
+    TRY(json_read(state, 64 << 20, &root));
+    files = json_get(root, "_data_files");
+    if (!json_is_array(files)) FAIL_OUT(DATA, "%s: there is no list \"_data_files\"", state);
+    for (const struct json *v = json_first(files); v; v = json_next(v)) {
+        TRY_OUT(json_get_string(v, "filename", &name));
+        if (strchr(name, '/')) FAIL_OUT(DATA, "%s: the file name \"%s\"", state, name);
+        char *path = file_join(folder, name);
+        st = open_file(s, path);
+        free(path);
+        if (st) goto out;
+    }
+out:
+    json_free(root);
+    return st;
+}
+
 /* A prefix of .bin/.idx, or everything a pattern matches; of a pair the .idx alone is taken. */
 static enum status open_files(struct source *s, const char *path)
 {
-    struct text idx = {0};
+    struct text idx = {0}, state = {0}, splits = {0};
     struct file_list list = {0};
     enum status st = STATUS_OK;
     text_addf(&idx, "%s.idx", path);
+    text_addf(&state, "%s/state.json", path);
+    text_addf(&splits, "%s/dataset_dict.json", path);
     if (!strcmp(path, "mock")) {
         open_mock(s);
         goto out;
@@ -117,13 +142,19 @@ static enum status open_files(struct source *s, const char *path)
         st = open_file(s, idx.data);
         goto out;
     }
+    if (file_exists(splits.data))
+        FAIL_OUT(CONFIG, "%s: a folder of splits; name one, as in %s/train", path, path);
+    if (file_exists(state.data)) {
+        TRY_OUT(open_saved(s, path, state.data));
+        goto out;
+    }
     TRY_OUT(file_glob(&list, path));
     for (size_t i = 0; i < list.count; i++) {
         if (!has_index(&list, list.paths[i])) TRY_OUT(open_file(s, list.paths[i]));
     }
 out:
     file_list_release(&list);
-    text_release(&idx);
+    text_release(&idx), text_release(&state), text_release(&splits);
     return st;
 }
 

@@ -2,11 +2,11 @@
  *
  * Kinds    A .jsonl file's documents are its lines; a place is a byte of the files laid end to end.
  *          A .txt file is cut into chunks of about 4 KiB at line ends; a place is a chunk's number.
- *          A .bin/.idx document's place is its number, a .parquet file's the row's.  In .gz and
- *          .zst files, which cannot seek, documents are the lines, of text too, and a place is
- *          file << 32 | number of the line.  Lines of nothing but white space are no documents and
- *          have no number.  The path "mock" is Megatron-LM's mock data: 100,000 documents that
- *          count 1, 2, 3, ... and end.
+ *          A .bin/.idx document's place is its number, a .parquet or .arrow file's the row's.
+ *          In .gz and .zst files, which cannot seek, documents are the lines, of text too, and a
+ *          place is file << 32 | number of the line.  Lines of nothing but white space are no
+ *          documents and have no number.  The path "mock" is Megatron-LM's mock data: 100,000
+ *          documents that count 1, 2, 3, ... and end.
  * Shares   Stream s of V owns the places [s*P/V, (s+1)*P/V); compressed files
  *          are dealt out one by one, and where they are fewer than V their lines are, too. */
 // SPDX-License-Identifier: Apache-2.0

@@ -14,47 +14,69 @@ struct table_reader {
     struct text counts; /* of a row, neuron by neuron */
 };
 
-static enum status choose_kind(struct table *r, const char *column)
+static const char *path_of(const struct table *t)
 {
-    const struct parquet_leaf *leaf = &r->file.leaves[r->leaf];
-    bool whole = leaf->type == PARQUET_I32 || leaf->type == PARQUET_I64;
-    if (leaf->type == PARQUET_BYTES)
-        r->kind = leaf->max_rep ? TABLE_JOINED : TABLE_TEXT;
-    else if (whole && leaf->max_rep == 1)
-        r->kind = TABLE_IDS;
-    else if (leaf->is_u8 && leaf->max_rep == 2)
-        r->kind = TABLE_COUNTS;
+    return t->is_arrow ? t->arrow.path : t->file.path;
+}
+
+static enum status choose_kind(struct table *t, const char *column)
+{
+    const struct parquet_leaf *leaf = t->is_arrow ? NULL : &t->file.leaves[t->leaf];
+    const struct arrow *a = &t->arrow;
+    bool text = leaf ? leaf->type == PARQUET_BYTES : a->is_text;
+    bool u8 = leaf ? leaf->is_u8 : a->is_u8;
+    bool whole = leaf ? leaf->type == PARQUET_I32 || leaf->type == PARQUET_I64 : a->is_integer;
+    int lists = leaf ? leaf->max_rep : a->num_lists;
+    if (text)
+        t->kind = lists ? TABLE_JOINED : TABLE_TEXT;
+    else if (whole && lists == 1)
+        t->kind = TABLE_IDS;
+    else if (u8 && lists == 2)
+        t->kind = TABLE_COUNTS;
     else
         FAIL(CONFIG,
              "%s: column \"%s\" holds neither text, nor lists of whole numbers, nor lists of lists "
              "of unsigned bytes",
-             r->file.path, column);
+             path_of(t), column);
     return STATUS_OK;
 }
 
-enum status table_open(struct table *r, const char *path, const char *column)
+static bool ends_in(const char *path, const char *suffix)
 {
-    *r = (struct table){0};
-    TRY(parquet_open(&r->file, path));
+    size_t n = strlen(path), m = strlen(suffix);
+    return n > m && !strcmp(path + n - m, suffix);
+}
+
+enum status table_open(struct table *t, const char *path, const char *column)
+{
+    *t = (struct table){.is_arrow = ends_in(path, ".arrow")};
     enum status st = STATUS_OK;
-    TRY_OUT(parquet_find(&r->file, column, &r->leaf));
-    TRY_OUT(choose_kind(r, column));
+    if (t->is_arrow) {
+        TRY_OUT(arrow_open(&t->arrow, path, column));
+        t->num_rows = t->arrow.num_rows, t->size = t->arrow.map.size;
+    } else {
+        TRY_OUT(parquet_open(&t->file, path));
+        TRY_OUT(parquet_find(&t->file, column, &t->leaf));
+        t->num_rows = t->file.num_rows, t->size = t->file.map.size;
+    }
+    TRY_OUT(choose_kind(t, column));
 out:
-    if (st) table_close(r);
+    if (st) table_close(t);
     return st;
 }
 
-void table_close(struct table *r)
+void table_close(struct table *t)
 {
-    parquet_close(&r->file);
-    *r = (struct table){0};
+    arrow_close(&t->arrow);
+    parquet_close(&t->file);
+    *t = (struct table){0};
 }
 
 void table_reader_open(struct table_reader **out, const struct table *r)
 {
     *out = heap(sizeof **out);
     (*out)->table = r;
-    parquet_column_init(&(*out)->column, &r->file, r->leaf);
+    if (!r->is_arrow) parquet_column_init(&(*out)->column, &r->file, r->leaf);
 }
 
 void table_reader_close(struct table_reader *r)
@@ -75,7 +97,7 @@ static void add_id(struct text *out, int32_t id) { text_add(out, &id, sizeof id)
 static enum status add_entry(struct table_reader *r, uint64_t row, const struct parquet_entry *e,
                              struct text *out)
 {
-    const char *path = r->table->file.path;
+    const char *path = path_of(r->table);
     if (!e->has_value) return STATUS_OK;
     if (out->len + r->counts.len + e->bytes.len > LONGEST)
         FAIL(DATA, "%s, row %llu: a document of more than %d bytes", path, (unsigned long long)row,
@@ -101,7 +123,7 @@ static enum status add_bins(const struct table_reader *r, uint64_t row, size_t n
     const unsigned char *counts = (const unsigned char *)r->counts.data;
     size_t bins = neurons ? r->counts.len / neurons : 0;
     if ((neurons + 1) * bins > LONGEST / sizeof(int32_t))
-        FAIL(DATA, "%s, row %llu: %zu neurons of %zu bins are too many", r->table->file.path,
+        FAIL(DATA, "%s, row %llu: %zu neurons of %zu bins are too many", path_of(r->table),
              (unsigned long long)row, neurons, bins);
     text_reserve(out, (neurons + 1) * bins * sizeof(int32_t));
     for (size_t b = 0; b < bins; b++) {
@@ -111,48 +133,60 @@ static enum status add_bins(const struct table_reader *r, uint64_t row, size_t n
     return STATUS_OK;
 }
 
-/* Lists within the row, each of which must be as long as the one before. */
-struct lists {
-    size_t count, first, here;
+/* A row under way; lists within it must all be as long as the first. */
+struct row {
+    struct table_reader *reader;
+    uint64_t number;
+    struct text *out;
+    size_t lists, first, here; /* begun; values of the first and of this one */
+    bool uneven;
 };
 
-static bool next_list(struct lists *l)
+static void next_list(struct row *r)
 {
-    if (l->count == 1) l->first = l->here;
-    bool same = l->count < 2 || l->here == l->first;
-    l->here = 0;
-    l->count++;
-    return same;
+    if (r->lists == 1) r->first = r->here;
+    if (r->lists > 1 && r->here != r->first) r->uneven = true;
+    r->here = 0;
+    r->lists++;
 }
 
-static enum status read_row(struct table_reader *r, uint64_t row, struct text *out)
+static enum status take_entry(void *context, const struct parquet_entry *e)
 {
-    struct lists lists = {0};
+    struct row *r = context;
+    if (e->rep < 2) next_list(r);
+    r->here += e->has_value;
+    return add_entry(r->reader, r->number, e, r->out);
+}
+
+static enum status read_parquet(struct table_reader *r, struct row *row)
+{
     struct parquet_entry e;
-    bool same = true;
+    if (!r->placed || r->next != row->number) TRY(parquet_column_seek(&r->column, row->number));
+    r->placed = false; /* after a failure it stands anywhere */
     for (bool more = true; more;) {
         TRY(parquet_column_next(&r->column, &e));
-        if (e.rep < 2) same &= next_list(&lists);
-        lists.here += e.has_value;
-        TRY(add_entry(r, row, &e, out));
+        TRY(take_entry(row, &e));
         TRY(parquet_column_goes_on(&r->column, &more));
     }
-    if (r->table->kind != TABLE_COUNTS) return STATUS_OK;
-    size_t neurons = lists.count;
-    if (!next_list(&lists) || !same)
-        FAIL(DATA, "%s, row %llu: its lists are not of one length", r->table->file.path,
-             (unsigned long long)row);
-    return add_bins(r, row, neurons, out);
+    r->placed = true;
+    r->next = row->number + 1;
+    return STATUS_OK;
 }
 
-enum status table_read(struct table_reader *r, uint64_t row, struct text *out)
+enum status table_read(struct table_reader *r, uint64_t number, struct text *out)
 {
+    struct row row = {.reader = r, .number = number, .out = out};
     text_clear(out);
     text_clear(&r->counts);
-    if (!r->placed || r->next != row) TRY(parquet_column_seek(&r->column, row));
-    r->placed = false; /* after a failure it stands anywhere */
-    TRY(read_row(r, row, out));
-    r->placed = true;
-    r->next = row + 1;
-    return STATUS_OK;
+    if (r->table->is_arrow)
+        TRY(arrow_row(&r->table->arrow, number, take_entry, &row));
+    else
+        TRY(read_parquet(r, &row));
+    if (r->table->kind != TABLE_COUNTS) return STATUS_OK;
+    size_t neurons = row.lists;
+    next_list(&row);
+    if (row.uneven)
+        FAIL(DATA, "%s, row %llu: its lists are not of one length", path_of(r->table),
+             (unsigned long long)number);
+    return add_bins(r, number, neurons, out);
 }

@@ -1,4 +1,4 @@
-/* table.h -- the rows of a .parquet file, one column of them, as documents.
+/* table.h -- the rows of a .parquet or .arrow file, one column of them, as documents.
  *
  * Documents  A column of text: a row's text.  A list of texts, as files[].text: all of the row,
  * each behind two line ends.  A list of whole numbers: token ids.  A list of lists of u8, as spike
@@ -7,15 +7,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "formats/arrow.h"
 #include "formats/parquet_column.h"
 
 enum table_kind { TABLE_TEXT, TABLE_JOINED, TABLE_IDS, TABLE_COUNTS };
 enum { TABLE_BIN = 255 }; /* begins a bin */
 
 struct table {
-    struct parquet file;
+    struct parquet file; /* of a .parquet file; */
     size_t leaf;
+    bool is_arrow;
+    struct arrow arrow; /* of an .arrow file */
     enum table_kind kind;
+    uint64_t num_rows, size; /* bytes of the file */
 };
 
 /* CONFIG: there is no such column, or one of other things.  Else as parquet_open. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/parquet.h"
 
+#include "formats/column_path.h"
 #include "formats/thrift.h"
 
 #include <stdlib.h>
@@ -206,21 +207,12 @@ void parquet_close(struct parquet *p)
     *p = (struct parquet){0};
 }
 
-/* The first name of a path, without []; *rest is what follows its dot. */
-static size_t first_name(const char *path, const char **rest)
-{
-    size_t len = strcspn(path, ".");
-    *rest = path + len + (path[len] == '.');
-    while (len >= 2 && path[len - 2] == '[' && path[len - 1] == ']') len -= 2;
-    return len;
-}
-
 /* The leaf of `path` below a node.  A list's own node may be passed over without being named. */
 static size_t find_below(const struct parquet *p, size_t node, const char *path)
 {
     const struct parquet_node *n = &p->nodes[node];
     const char *rest;
-    size_t len = first_name(path, &rest), only = node + 1;
+    size_t len = column_path_name(path, &rest), only = node + 1;
     if (!path[0] && n->leaf != SIZE_MAX) return n->leaf;
     for (size_t child = node + 1; len && child < n->end; child = p->nodes[child].end) {
         const struct parquet_node *c = &p->nodes[child];

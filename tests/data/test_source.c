@@ -346,6 +346,27 @@ TEST(rows_of_parquet_are_documents_but_for_those_of_nothing)
     check_documents(parquet, "<one>|<f\xC3\xBCr>|<last>|");
 }
 
+TEST(a_folder_that_datasets_saved_is_its_files)
+{
+    check_documents("tests/oracle/data/arrow/saved", "<one>|<two>|<three>|<four>|<five>|");
+    check_documents("tests/oracle/data/arrow/saved/*1-of*.arrow", "<four>|<five>|");
+    const char *folder = test_folder();
+    struct source_config c = config_of(folder);
+    struct source s;
+    rig_text(folder, "dataset_dict.json", "{\"splits\": [\"train\"]}");
+    CHECK_STATUS(CONFIG, source_open(&s, &c));
+    CHECK_MESSAGE("a folder of splits");
+    c.path = folder = test_folder();
+    rig_text(folder, "state.json", "{\"_data_files\": [{\"filename\": \"../x.arrow\"}]}");
+    CHECK_STATUS(DATA, source_open(&s, &c));
+    CHECK_MESSAGE("../x.arrow");
+    rig_text(folder, "state.json", "{\"_data_files\": [{\"filename\": \"x.arrow\"}]}");
+    CHECK_STATUS(MISSING, source_open(&s, &c));
+    rig_text(folder, "state.json", "[1]");
+    CHECK_STATUS(DATA, source_open(&s, &c));
+    CHECK_MESSAGE("_data_files");
+}
+
 TEST(shares_of_parquet_are_its_rows_in_order)
 {
     struct source_config c = config_of("tests/oracle/data/parquet/pyarrow-*.parquet");

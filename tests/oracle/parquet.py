@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet files of other programs, and what pyarrow reads in them.
+"""Parquet and Arrow files of other programs, and what pyarrow reads in them.
 
     python parquet.py write FOLDER ROWS   files by pyarrow, duckdb and polars, all options
+    python parquet.py arrow FOLDER        tests/oracle/data/arrow
     python parquet.py digest FOLDER       FOLDER/digests, for tests/oracle/parquet.c
 
 The files in tests/oracle/data/parquet are some of `write` with 30 rows, made with pyarrow 26.0.1, duckdb 2.0.0 and
@@ -154,18 +155,41 @@ def table(rows):
     })
 
 
-def documents(path):
-    """What tests/data/test_table.c knows by heart; two row groups."""
-    pq.write_table(pa.table({
+def documents():
+    """What tests/data/test_table.c knows by heart."""
+    return pa.table({
+        "number": pa.array([1, 2, 3, 4, 5], pa.int64()),
         "text": pa.array(["one", None, "", "f\u00fcr", "last"]),
         "files": pa.array([[{"text": "a"}, {"text": None}, {"text": "b"}], [], None, [None], [{"text": "c"}]],
                           pa.list_(pa.struct([("text", pa.string())]))),
         "input_ids": pa.array([[5, 6, None, 7], [], None, [0], [2**31]], pa.list_(pa.int64())),
         "spike_counts": pa.array([[[1, 2, 3], [4, 5, 255]], [], None, [[9]], [[1, 2], [3]]],
                                  pa.list_(pa.list_(pa.uint8()))),
-        "number": pa.array([1, 2, 3, 4, 5], pa.int64()),
         "not_utf8": pa.array([b"\xff", b"a", b"b", b"c", b"d"]),
-    }), path, row_group_size=3)
+    })
+
+
+def arrow(folder):
+    """The same as Arrow files; saved/ is what `datasets` saves."""
+    import datasets
+    os.makedirs(folder, exist_ok=True)
+    t = documents()
+    with pa.ipc.new_stream(os.path.join(folder, "stream.arrow"), t.schema) as w:
+        w.write_table(t, max_chunksize=3)
+    with pa.ipc.new_file(os.path.join(folder, "file.arrow"), t.schema) as w:
+        for batch in t.slice(1).to_batches(max_chunksize=2):
+            w.write_batch(batch)
+    large = t.cast(pa.schema([("number", pa.int64()), ("text", pa.large_string()), t.schema.field("files"),
+                              ("input_ids", pa.large_list(pa.int64())), t.schema.field("spike_counts"),
+                              ("not_utf8", pa.large_binary())]))
+    with pa.ipc.new_stream(os.path.join(folder, "large.arrow"), large.schema) as w:
+        w.write_table(large)
+    for name, table, codec in (("packed", t, "zstd"), ("coded", t.set_column(1, "text", t["text"].dictionary_encode()), None)):
+        with pa.ipc.new_stream(os.path.join(folder, name + ".arrow"), table.schema,
+                               options=pa.ipc.IpcWriteOptions(compression=codec)) as w:
+            w.write_table(table)
+    datasets.Dataset.from_dict({"text": ["one", "two", "three", "four", "five"]}).save_to_disk(
+        os.path.join(folder, "saved"), num_shards=2)
 
 
 def write(folder, rows):
@@ -199,7 +223,7 @@ def write(folder, rows):
         for codec in "uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4_raw":
             con.execute(f"copy t to '{at('duckdb-' + codec + '-' + version)}' "
                         f"(format parquet, codec {codec}, parquet_version {version}, row_group_size 2048)")
-    documents(at("documents"))
+    pq.write_table(documents(), at("documents"), row_group_size=3)
     p = polars.from_arrow(t)
     for codec in "uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4":
         p.write_parquet(at(f"polars-{codec}"), compression=codec, row_group_size=30, data_page_size=500)
@@ -207,5 +231,7 @@ def write(folder, rows):
 
 if sys.argv[1] == "write":
     write(sys.argv[2], int(sys.argv[3]))
+elif sys.argv[1] == "arrow":
+    arrow(sys.argv[2])
 else:
     digests(sys.argv[2])
