@@ -5,9 +5,9 @@
 
 static const char *file(const char *name)
 {
-    struct text t = {0};
-    text_addf(&t, "tests/oracle/data/parquet/%s.parquet", name);
-    return t.data; /* some bytes a test: kept until the runner ends */
+    char whole[100];
+    snprintf(whole, sizeof whole, "%s.parquet", name);
+    return test_path("tests/oracle/data/parquet", whole);
 }
 
 static void check_finds(const char *name, const char *column, size_t want)

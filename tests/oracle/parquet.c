@@ -45,7 +45,7 @@ static void describe(const char *name, struct text *out, struct text *why)
 {
     struct parquet p;
     text_addf(out, "%s", name);
-    enum status st = parquet_open(&p, file_join(folder(), name));
+    enum status st = parquet_open(&p, test_path(folder(), name));
     size_t leaves = st ? 0 : p.num_leaves, begin = out->len;
     for (size_t leaf = 0; leaf < leaves && !st; leaf++) {
         struct parquet_column c;
@@ -67,7 +67,7 @@ TEST(files_of_other_programs_are_read_as_pyarrow_reads_them)
 {
     struct text digests = {0}, why = {0};
     int files = 0, wrong = 0;
-    CHECK_STATUS(OK, file_read(file_join(folder(), "digests"), 1 << 20, &digests));
+    CHECK_STATUS(OK, file_read(test_path(folder(), "digests"), 1 << 20, &digests));
     for (char *at = digests.data, *line; (line = strsep(&at, "\n")) && *line; files++) {
         struct text got = {0};
         char name[256];
