@@ -57,8 +57,8 @@ int launched_command(int size, const char *const *command, struct text *out, str
     snprintf(number, sizeof number, "%d", size);
     /* MPI's libraries keep memory, and unload the plugins that took it: leaks of ranks are looked
      * for where they are threads. */
-    const char *words[MOST + 1] = {"timeout", "60", "env", "ASAN_OPTIONS=detect_leaks=0",
-                                   launcher,  "-n", number};
+    const char *words[MOST + 1] = {"timeout", "300", "env", "ASAN_OPTIONS=detect_leaks=0",
+                                   launcher,  "-n",  number};
     for (int n = 7; *command; n++) {
         CHECK(n < MOST);
         words[n] = *command++;
