@@ -22,6 +22,7 @@ static const struct {
     [CONVERT_HF] = {"hf", "as a Hugging Face folder"},
     [CONVERT_NATIVE] = {"native", "as checkpoint/step-0 of a run"},
     [CONVERT_META] = {"meta", "as Meta's consolidated.00.pth"},
+    [CONVERT_DCP] = {"dcp", "as a directory of torch.distributed.checkpoint"},
 };
 
 static enum status read_dtype(const char *name, struct conversion *c)
@@ -65,7 +66,7 @@ static enum status resolve_target(const char *to, const char *folder, struct con
         known = !strcmp(targets[i].name, to);
         if (known) c->target = (enum conversion_target)i;
     }
-    if (!known) FAIL(USAGE, "--to: hf, meta or native, not \"%s\"", to);
+    if (!known) FAIL(USAGE, "--to: hf, meta, dcp or native, not \"%s\"", to);
     if (c->target == CONVERT_NATIVE && !c->keep_dtype && c->dtype != SAFETENSORS_F32)
         FAIL(USAGE, "--dtype: a run's weights are float32");
     return STATUS_OK;
@@ -93,12 +94,14 @@ static void report(const struct conversion *c, const struct converted *done, boo
 }
 
 static const char usage[] =
-    "convert SRC DST [--to hf|meta|native]\n\n"
+    "convert SRC DST [--to hf|meta|dcp|native]\n\n"
     "SRC is a run, a checkpoint, a Hugging Face folder (sharded or not, tied or not), or torch's:\n"
     "a folder of .pth files with params.json, or one of them; or a directory of\n"
     "torch.distributed.checkpoint with config.json or params.json in it or above it.\n"
     "hf      DST becomes a plain Hugging Face folder: weights, config.json, tokenizer.\n"
     "meta    DST becomes a folder as Meta has it: consolidated.00.pth, params.json, tokenizer.\n"
+    "dcp     DST becomes a directory of torch.distributed.checkpoint with torchtitan's names, and\n"
+    "        config.json: it may be step-0 of a run of torchtitan.\n"
     "native  DST becomes the dump folder of a run that has not trained yet: train with\n"
     "        job.dump_folder=DST begins with these weights.\n"
     "Without --to a run becomes hf, and all else native.";
@@ -108,7 +111,7 @@ enum status command_convert(int argc, char **argv)
     const char *to = "", *dtype = "", *shard_size = "5GB";
     bool json = false;
     const struct flag flags[] = {
-        {"to", FLAG_TEXT, &to, "hf, meta or native"},
+        {"to", FLAG_TEXT, &to, "hf, meta, dcp or native"},
         {"dtype", FLAG_TEXT, &dtype, "float32, bfloat16 or float16 (default: as it is)"},
         {"shard-size", FLAG_TEXT, &shard_size, "of a file of weights, at most (default 5GB)"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},

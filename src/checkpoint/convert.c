@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/content.h"
+#include "checkpoint/dcp_writer.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/meta.h"
@@ -101,11 +102,14 @@ static enum status copy_texts(const char *path, struct manifest *m)
     return st;
 }
 
-/* Beside params.json, which leaves much to the program that reads it, goes config.json. */
-static enum status write_meta(const struct content *c, const char *folder, struct manifest *m)
+/* With params.json, which leaves much to the program that reads it, and with torch's directory,
+ * which says nothing of the model, goes config.json. */
+static enum status write_torch(const struct content *c, enum conversion_target target,
+                               const char *folder, struct manifest *m)
 {
     const struct torch_model model = {c->shape, c->layout, c->pieces, c->weights, c->dtype};
-    TRY(meta_write(&model, folder));
+    TRY(target == CONVERT_DCP ? dcp_write(&model, c->shard_bytes, folder)
+                              : meta_write(&model, folder));
     TRY(content_write_texts(c, m));
     return STATUS_OK;
 }
@@ -128,8 +132,8 @@ static enum status write_folder(const struct conversion *c, struct origin *o, co
     TRY_OUT(resolve_dtype(c, o, &content.dtype));
     TRY_OUT(file_remove_tree(folder)); /* left by one that was killed */
     TRY_OUT(file_make_dirs(folder));
-    if (c->target == CONVERT_META)
-        TRY_OUT(write_meta(&content, folder, &m));
+    if (c->target == CONVERT_META || c->target == CONVERT_DCP)
+        TRY_OUT(write_torch(&content, c->target, folder, &m));
     else
         TRY_OUT(content_write(&content, &m));
     TRY_OUT(copy_texts(c->from, &m));

@@ -14,6 +14,7 @@ enum conversion_target {
     CONVERT_HF,     /* a Hugging Face folder */
     CONVERT_NATIVE, /* to/checkpoint/step-0 of a run, f32, for train to begin from */
     CONVERT_META,   /* consolidated.00.pth, params.json, and config.json */
+    CONVERT_DCP,    /* a directory of torch.distributed.checkpoint, and config.json */
 };
 
 struct conversion {

@@ -20,18 +20,31 @@ static bool is_last(const char *name, const char *suffix)
     return len >= n && !strcmp(name + len - n, suffix);
 }
 
-/* torchtitan's newer names, as the table has them. */
+/* torchtitan's newer names, and the table's. */
+static const char *const generations[][2] = {
+    {"attention.qkv_linear.wq.weight", "attention.wq.weight"},
+    {"attention.qkv_linear.wk.weight", "attention.wk.weight"},
+    {"attention.qkv_linear.wv.weight", "attention.wv.weight"},
+    {"lm_head.weight", "output.weight"},
+};
+enum { GENERATIONS = sizeof generations / sizeof *generations };
+
 static const char *older(const char *name)
 {
-    static const char *const names[][2] = {
-        {"attention.qkv_linear.wq.weight", "attention.wq.weight"},
-        {"attention.qkv_linear.wk.weight", "attention.wk.weight"},
-        {"attention.qkv_linear.wv.weight", "attention.wv.weight"},
-        {"lm_head.weight", "output.weight"},
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(name, names[i][0])) return names[i][1];
+    for (size_t i = 0; i < GENERATIONS; i++)
+        if (!strcmp(name, generations[i][0])) return generations[i][1];
     return name;
+}
+
+char *patch_name_newest(const char *name)
+{
+    struct text out = {0};
+    for (size_t i = 0; i < GENERATIONS && !out.len; i++)
+        if (is_last(name, generations[i][1]))
+            text_addf(&out, "%.*s%s", (int)(strlen(name) - strlen(generations[i][1])), name,
+                      generations[i][0]);
+    if (!out.len) text_adds(&out, name);
+    return out.data;
 }
 
 bool patch_name_read(const char *name, struct patch_name *out)

@@ -52,6 +52,8 @@ struct patches {
 bool patch_name_read(const char *name, struct patch_name *out);
 /* It belongs to what is saved beside a model, or follows from its configuration. */
 bool patch_name_is_ignored(const char *name);
+/* What today's torchtitan calls the tensor that has this name in llama.params; heap. */
+char *patch_name_newest(const char *name);
 
 enum status patches_map(struct patches *p, const char *path, const struct file_map **map);
 /* `t` is a part of that tensor, at that place.  DATA: its numbers are none of a model. */

@@ -38,6 +38,23 @@ TEST(names_of_meta_and_of_torchtitan_are_the_tensors_they_name)
     CHECK(!patch_name_is_ignored("norm.bias"));
 }
 
+TEST(every_tensor_has_a_name_of_todays_torchtitan_that_is_read_as_it)
+{
+    for (int id = 0; id < PARAM_COUNT; id++) {
+        bool block = strstr(params[id].name, "%d") != NULL;
+        const struct tensor_place t = {.id = (enum param_id)id, .layer = block ? 7 : -1};
+        struct patch_name got;
+        char name[96];
+        tensor_place_name(&t, false, name);
+        char *newest = patch_name_newest(name);
+        CHECK(patch_name_read(newest, &got) && got.id == t.id && got.layer == t.layer);
+        bool renamed =
+            id == PARAM_attn_q || id == PARAM_attn_k || id == PARAM_attn_v || id == PARAM_head;
+        CHECK(renamed == (strcmp(newest, name) != 0));
+        free(newest);
+    }
+}
+
 /* A matrix of q for two heads of 4, 3 columns: row r, column c is 10 r + c. */
 static float numbers[8][3];
 

@@ -6,7 +6,9 @@
     python tests/oracle/dcp_folder.py fixture tests/checkpoint/data/dcp
 
 check: what 4 ranks (gloo) save of a model and its AdamW, cut by rows and by columns, with names of
-every generation of torchtitan, is the model, bit for bit, after `PROGRAM convert`.
+every generation of torchtitan, is the model, bit for bit, after `PROGRAM convert`.  What `PROGRAM
+convert --to dcp` writes of models of Transformers, in one file and in many, is the same when torch
+loads it: by one process, by two ranks that cut it by rows, and by dcp_to_torch_save.
 
 fixture: a small one of 2 ranks with the logits it has.
 """
@@ -22,6 +24,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing
 import transformers
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
@@ -63,6 +66,49 @@ def spawn(ranks, *arguments):
     torch.multiprocessing.spawn(save, (ranks, *arguments), nprocs=ranks)
 
 
+def load_cut(rank, ranks, folder, path, port):
+    """Every rank has its rows of every tensor, and they are put together again."""
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank),
+                      WORLD_SIZE=str(ranks))
+    dist.init_process_group("gloo", rank=rank, world_size=ranks)
+    mesh = init_device_mesh("cpu", (ranks,))
+    described = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
+    state = {name: distribute_tensor(torch.full(t.size, torch.nan, dtype=t.properties.dtype), mesh, [Shard(0)])
+             for name, t in described.items()}
+    dcp.load(state, checkpoint_id=folder)
+    whole = {name: w.full_tensor() for name, w in state.items()}
+    if not rank:
+        torch.save(whole, path)
+    dist.destroy_process_group()
+
+
+def check_written(program, path):
+    number = 0
+    for tied in (False, True):
+        for dtype in (torch.float32, torch.bfloat16, torch.float16):
+            for size in ("5GB", "4KB"):
+                number += 1
+                hf, folder, file = (path(f"{number}-{x}") for x in ("hf", "dcp", "torch"))
+                model = hf_model(tied=tied, dtype=dtype)
+                model.save_pretrained(hf)
+                run(program, hf, folder, "--to", "dcp", "--shard-size", size)
+                files = sum(x.endswith(".distcp") for x in os.listdir(folder))
+                assert (files == 1) == (size == "5GB"), files
+                what = f"written, tied {tied}, {dtype}, {files} files"
+                want = {GENERATIONS["2026"](name): w for name, w in meta_state(model).items()}
+                state = {name: torch.full_like(w, torch.nan) for name, w in want.items()}
+                dcp.load(state, checkpoint_id=folder, no_dist=True)
+                equal(what + ", dcp.load", state, want)
+                dcp_to_torch_save(folder, file)
+                equal(what + ", dcp_to_torch_save", torch.load(file, weights_only=True), want)
+                torch.multiprocessing.spawn(load_cut, (2, folder, file, 29620 + number), nprocs=2)
+                equal(what + ", 2 ranks", torch.load(file, weights_only=True), want)
+                run(program, folder, path(f"{number}-back"), "--to", "hf")
+                equal(what + ", and back",
+                      safetensors.torch.load_file(path(f"{number}-back", "model.safetensors")),
+                      safetensors.torch.load_file(os.path.join(hf, "model.safetensors")))
+
+
 def check(program):
     with tempfile.TemporaryDirectory() as root:
         path = lambda *parts: os.path.join(root, *parts)
@@ -78,6 +124,7 @@ def check(program):
             equal(f"{generation}, tied {tied}, {dtype}, 4 ranks with AdamW, to hf",
                   safetensors.torch.load_file(path(f"back{number}", "model.safetensors")),
                   safetensors.torch.load_file(path(f"hf{number}", "model.safetensors")))
+        check_written(program, path)
     print("torch", torch.__version__)
 
 

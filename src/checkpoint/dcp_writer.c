@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/dcp_writer.h"
+
+#include "base/file.h"
+#include "checkpoint/patches.h"
+#include "formats/pickle_text.h"
+#include "formats/torch_writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_BYTES 5000000000u
+#define CHECKPOINT "torch.distributed.checkpoint"
+
+/* A tensor, and the archive that it is in. */
+struct item {
+    struct torch_tensor tensor; /* with torchtitan's name */
+    int file;
+    uint64_t at, size;
+};
+
+struct directory {
+    const struct torch_model *model;
+    const char *folder;
+    uint64_t most; /* bytes of a file */
+    struct item *items;
+    size_t count;
+    int fd, file; /* under way; -1: none */
+    char *path;   /* of it */
+    uint64_t at;  /* its end */
+};
+
+static void file_name(int file, char name[32]) { snprintf(name, 32, "__0_%d.distcp", file); }
+
+static enum status end_file(struct directory *d)
+{
+    enum status st = STATUS_OK;
+    if (d->fd >= 0 && fsync(d->fd)) FAIL_OUT(IO, "%s: %s", d->path, strerror(errno));
+out:
+    if (d->fd >= 0) close(d->fd);
+    free(d->path);
+    d->fd = -1, d->path = NULL;
+    return st;
+}
+
+static enum status begin_file(struct directory *d)
+{
+    char name[32];
+    TRY(end_file(d));
+    file_name(++d->file, name);
+    d->at = 0;
+    d->path = file_join(d->folder, name);
+    d->fd = open(d->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (d->fd < 0) FAIL(IO, "%s: %s", d->path, strerror(errno));
+    return STATUS_OK;
+}
+
+static enum status put_bytes(void *context, const void *bytes, size_t len)
+{
+    TRY(torch_writer_put(context, bytes, len));
+    return STATUS_OK;
+}
+
+static enum status write_tensor(struct directory *d, int i)
+{
+    char nameless[] = "";
+    struct item *item = &d->items[i];
+    struct torch_tensor alone = item->tensor;
+    struct torch_writer w = {0};
+    uint64_t bytes =
+        d->model->layout->tensors[i].elements * safetensors_dtype_bytes(item->tensor.dtype);
+    enum status st = STATUS_OK;
+    alone.name = nameless;
+    if (d->fd < 0 || (d->at && (d->at >= d->most || bytes > d->most - d->at)))
+        TRY_OUT(begin_file(d));
+    item->file = d->file, item->at = d->at;
+    TRY_OUT(torch_writer_open(&w, d->fd, d->path, d->at, &alone, 1));
+    TRY_OUT(torch_model_stream(d->model, i, put_bytes, &w));
+    TRY_OUT(torch_writer_close(&w, &item->size));
+    d->at += item->size;
+out:
+    torch_writer_release(&w);
+    return st;
+}
+
+/* An object whose fields, names and values, are then put; end_object closes it. */
+static void begin_object(struct text *t, const char *module, const char *class)
+{
+    pickle_put_class(t, module, class);
+    pickle_put_empty(t), pickle_put_new(t);
+    pickle_put_dict(t), pickle_put_mark(t);
+}
+
+static void end_object(struct text *t) { pickle_put_items(t), pickle_put_build(t); }
+
+static void put_size(struct text *t, const int64_t *values, int count)
+{
+    pickle_put_class(t, "torch", "Size");
+    pickle_put_mark(t);
+    pickle_put_integers(t, values, count);
+    pickle_put_tuple(t), pickle_put_call(t);
+}
+
+/* Its state is a tuple: dtype, layout, requires_grad, memory format, pin_memory. */
+static void put_properties(struct text *t, enum safetensors_dtype dtype)
+{
+    pickle_put_class(t, CHECKPOINT ".metadata", "TensorProperties");
+    pickle_put_empty(t), pickle_put_new(t), pickle_put_mark(t);
+    pickle_put_class(t, "torch",
+                     dtype == SAFETENSORS_F32    ? "float32"
+                     : dtype == SAFETENSORS_BF16 ? "bfloat16"
+                                                 : "float16");
+    pickle_put_class(t, "torch.serialization", "_get_layout");
+    pickle_put_mark(t), pickle_put_text(t, "torch.strided");
+    pickle_put_tuple(t), pickle_put_call(t);
+    pickle_put_bool(t, false);
+    pickle_put_class(t, CHECKPOINT ".metadata", "_MEM_FORMAT_ENCODING");
+    pickle_put_integers(t, (const int64_t[]){0}, 1), pickle_put_call(t);
+    pickle_put_bool(t, false);
+    pickle_put_tuple(t), pickle_put_build(t);
+}
+
+static const int64_t origin[TORCH_DIMS];
+
+static void put_tensor(struct text *t, const struct torch_tensor *tensor)
+{
+    begin_object(t, CHECKPOINT ".metadata", "TensorStorageMetadata");
+    pickle_put_text(t, "properties"), put_properties(t, tensor->dtype);
+    pickle_put_text(t, "size"), put_size(t, tensor->shape, tensor->num_dims);
+    pickle_put_text(t, "chunks"), pickle_put_list(t), pickle_put_mark(t);
+    begin_object(t, CHECKPOINT ".metadata", "ChunkStorageMetadata");
+    pickle_put_text(t, "offsets"), put_size(t, origin, tensor->num_dims);
+    pickle_put_text(t, "sizes"), put_size(t, tensor->shape, tensor->num_dims);
+    end_object(t);
+    pickle_put_appends(t);
+    end_object(t);
+}
+
+static void put_place(struct text *t, const struct item *item)
+{
+    char name[32];
+    file_name(item->file, name);
+    begin_object(t, CHECKPOINT ".metadata", "MetadataIndex");
+    pickle_put_text(t, "fqn"), pickle_put_text(t, item->tensor.name);
+    pickle_put_text(t, "index"), pickle_put_integer(t, 0);
+    pickle_put_text(t, "offset"), put_size(t, origin, item->tensor.num_dims);
+    end_object(t);
+    begin_object(t, CHECKPOINT ".filesystem", "_StorageInfo");
+    pickle_put_text(t, "relative_path"), pickle_put_text(t, name);
+    pickle_put_text(t, "offset"), pickle_put_integer(t, (int64_t)item->at);
+    pickle_put_text(t, "length"), pickle_put_integer(t, (int64_t)item->size);
+    end_object(t);
+}
+
+/* planner_data: the keys that lead to each, which is its name as it stands. */
+static void put_metadata(const struct directory *d, struct text *t)
+{
+    pickle_put_begin(t);
+    begin_object(t, CHECKPOINT ".metadata", "Metadata");
+    pickle_put_text(t, "state_dict_metadata"), pickle_put_dict(t), pickle_put_mark(t);
+    for (size_t i = 0; i < d->count; i++) {
+        pickle_put_text(t, d->items[i].tensor.name);
+        put_tensor(t, &d->items[i].tensor);
+    }
+    pickle_put_items(t);
+    pickle_put_text(t, "planner_data"), pickle_put_dict(t), pickle_put_mark(t);
+    for (size_t i = 0; i < d->count; i++) {
+        pickle_put_text(t, d->items[i].tensor.name);
+        pickle_put_mark(t), pickle_put_text(t, d->items[i].tensor.name), pickle_put_tuple(t);
+    }
+    pickle_put_items(t);
+    pickle_put_text(t, "storage_data"), pickle_put_dict(t), pickle_put_mark(t);
+    for (size_t i = 0; i < d->count; i++) put_place(t, &d->items[i]);
+    pickle_put_items(t);
+    pickle_put_text(t, "storage_meta"), pickle_put_none(t);
+    pickle_put_text(t, "version"), pickle_put_none(t);
+    end_object(t);
+    pickle_put_end(t);
+}
+
+static void describe(struct directory *d)
+{
+    d->items = heap(d->count * sizeof *d->items);
+    for (size_t i = 0; i < d->count; i++) {
+        d->items[i] = (struct item){.tensor = torch_model_tensor(d->model, (int)i)};
+        char *name = d->items[i].tensor.name;
+        d->items[i].tensor.name = patch_name_newest(name);
+        free(name);
+    }
+}
+
+enum status dcp_write(const struct torch_model *m, uint64_t file_bytes, const char *folder)
+{
+    struct directory d = {.model = m, .folder = folder, .fd = -1, .file = -1};
+    struct text metadata = {0};
+    char *path = file_join(folder, ".metadata");
+    enum status st = STATUS_OK;
+    d.most = file_bytes ? file_bytes : FILE_BYTES;
+    d.count = (size_t)m->layout->num_tensors;
+    describe(&d);
+    for (size_t i = 0; i < d.count; i++) TRY_OUT(write_tensor(&d, (int)i));
+    TRY_OUT(end_file(&d));
+    put_metadata(&d, &metadata);
+    TRY_OUT(file_write(path, metadata.data, metadata.len));
+out:
+    if (d.fd >= 0) close(d.fd);
+    free(d.path);
+    for (size_t i = 0; i < d.count; i++) free(d.items[i].tensor.name);
+    free(d.items);
+    text_release(&metadata);
+    free(path);
+    return st;
+}
