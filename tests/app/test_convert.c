@@ -35,8 +35,9 @@ TEST(convert_takes_a_run_to_a_hugging_face_folder_and_back_without_a_change)
 {
     struct trained t = trained("training.steps=20 model.tie_embeddings=true");
     const char *one = test_path(t.folder, "one"), *many = test_path(t.folder, "many");
-    const char *back = test_path(t.folder, "back");
+    const char *back = test_path(t.folder, "back"), *torch = test_path(t.folder, "torch");
     CHECK(LLAMERO(NULL, NULL, "convert", t.dump, one) == 0);
+    CHECK(LLAMERO(NULL, NULL, "convert", one, torch, "--to", "dcp", "--shard-size", "20KB") == 0);
     CHECK(LLAMERO(NULL, NULL, "convert", one, many, "--to", "hf", "--shard-size", "20KB") == 0);
     CHECK(LLAMERO(NULL, NULL, "convert", many, back) == 0);
     CHECK(file_exists(test_path(t.folder, "one/model.safetensors")));
@@ -44,8 +45,11 @@ TEST(convert_takes_a_run_to_a_hugging_face_folder_and_back_without_a_change)
     CHECK(!file_exists(test_path(t.folder, "many/model.safetensors")));
     CHECK(file_exists(test_path(t.folder, "many/model.safetensors.index.json")));
     CHECK(file_exists(test_path(t.folder, "back/checkpoint/step-0/manifest.json")));
+    CHECK(file_exists(test_path(t.folder, "torch/.metadata")));
+    CHECK(file_exists(test_path(t.folder, "torch/__0_1.distcp")));
     double loss = loss_of(&t, t.dump);
     CHECK(loss_of(&t, one) == loss && loss_of(&t, many) == loss && loss_of(&t, back) == loss);
+    CHECK(loss_of(&t, torch) == loss);
 }
 
 TEST(training_begins_with_the_weights_that_convert_put_into_its_folder)
