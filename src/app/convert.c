@@ -18,11 +18,12 @@ static const struct {
 
 static const struct {
     const char *name, *made;
+    bool in_part; /* takes a model without embedding and head */
 } targets[] = {
-    [CONVERT_HF] = {"hf", "as a Hugging Face folder"},
-    [CONVERT_NATIVE] = {"native", "as checkpoint/step-0 of a run"},
-    [CONVERT_META] = {"meta", "as Meta's consolidated.00.pth"},
-    [CONVERT_DCP] = {"dcp", "as a directory of torch.distributed.checkpoint"},
+    [CONVERT_HF] = {"hf", "as a Hugging Face folder", true},
+    [CONVERT_NATIVE] = {"native", "as checkpoint/step-0 of a run", false},
+    [CONVERT_META] = {"meta", "as Meta's consolidated.00.pth", true},
+    [CONVERT_DCP] = {"dcp", "as a directory of torch.distributed.checkpoint", true},
 };
 
 static enum status read_dtype(const char *name, struct conversion *c)
@@ -67,6 +68,8 @@ static enum status resolve_target(const char *to, const char *folder, struct con
         if (known) c->target = (enum conversion_target)i;
     }
     if (!known) FAIL(USAGE, "--to: hf, meta, dcp or native, not \"%s\"", to);
+    if (c->without_io && !targets[c->target].in_part)
+        FAIL(USAGE, "--without-io: with --to hf, meta or dcp; not %s", targets[c->target].name);
     if (c->target == CONVERT_NATIVE && !c->keep_dtype && c->dtype != SAFETENSORS_F32)
         FAIL(USAGE, "--dtype: a run's weights are float32");
     return STATUS_OK;
@@ -104,21 +107,24 @@ static const char usage[] =
     "        config.json: it may be step-0 of a run of torchtitan.\n"
     "native  DST becomes the dump folder of a run that has not trained yet: train with\n"
     "        job.dump_folder=DST begins with these weights.\n"
-    "Without --to a run becomes hf, and all else native.";
+    "Without --to a run becomes hf, and all else native.\n"
+    "With --without-io a model of another vocabulary can begin with the blocks; here, by\n"
+    "checkpoint.exclude_from_loading=model.embed_tokens.weight,lm_head.weight.";
 
 enum status command_convert(int argc, char **argv)
 {
     const char *to = "", *dtype = "", *shard_size = "5GB";
     bool json = false;
+    struct conversion c = {0};
     const struct flag flags[] = {
         {"to", FLAG_TEXT, &to, "hf, meta, dcp or native"},
         {"dtype", FLAG_TEXT, &dtype, "float32, bfloat16 or float16 (default: as it is)"},
         {"shard-size", FLAG_TEXT, &shard_size, "of a file of weights, at most (default 5GB)"},
+        {"without-io", FLAG_SWITCH, &c.without_io, "leave out embedding, head and tokenizer"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
     struct arguments a;
-    struct conversion c = {0};
     struct converted done;
     char *folder = NULL;
     enum status st = STATUS_OK;

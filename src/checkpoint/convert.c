@@ -82,6 +82,26 @@ static enum status resolve_dtype(const struct conversion *c, const struct origin
     return STATUS_OK;
 }
 
+/* From here on only the tensors and their pieces are looked at, not the units. */
+static void leave_out_io(struct origin *o)
+{
+    struct layout *l = &o->layout;
+    size_t kept = 0;
+    for (size_t i = 0; i < o->pieces.count; i++) {
+        struct piece p = o->pieces.all[i]; /* a whole tensor, as there is one part */
+        const struct tensor_place t = l->tensors[p.tensor];
+        if (t.id == PARAM_embed || t.id == PARAM_head) {
+            l->parameters -= (int64_t)t.elements;
+            continue;
+        }
+        p.tensor = (int)kept;
+        l->tensors[kept] = t;
+        o->pieces.all[kept++] = p;
+    }
+    l->num_tensors = (int)kept;
+    o->pieces.count = kept;
+}
+
 /* What stands beside the weights goes along as it is. */
 static enum status copy_texts(const char *path, struct manifest *m)
 {
@@ -130,13 +150,14 @@ static enum status write_folder(const struct conversion *c, struct origin *o, co
     struct manifest m = {.folder = folder};
     enum status st = STATUS_OK;
     TRY_OUT(resolve_dtype(c, o, &content.dtype));
+    if (c->without_io) leave_out_io(o);
     TRY_OUT(file_remove_tree(folder)); /* left by one that was killed */
     TRY_OUT(file_make_dirs(folder));
     if (c->target == CONVERT_META || c->target == CONVERT_DCP)
         TRY_OUT(write_torch(&content, c->target, folder, &m));
     else
         TRY_OUT(content_write(&content, &m));
-    TRY_OUT(copy_texts(c->from, &m));
+    if (!c->without_io) TRY_OUT(copy_texts(c->from, &m)); /* all of them are of a vocabulary */
     if (c->target == CONVERT_NATIVE) TRY_OUT(manifest_finish(&m));
     *done = (struct converted){o->layout.num_tensors, o->layout.parameters, content.dtype};
 out:
@@ -209,6 +230,7 @@ out:
 enum status checkpoint_convert(const struct conversion *c, struct converted *done)
 {
     struct origin o = {0};
+    BUG_IF(c->without_io && c->target == CONVERT_NATIVE);
     enum status st = open_origin(&o, c->from);
     if (!st) st = c->target == CONVERT_NATIVE ? make_native(c, &o, done) : make_plain(c, &o, done);
     close_origin(&o);

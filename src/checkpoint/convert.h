@@ -25,6 +25,7 @@ struct conversion {
     bool keep_dtype; /* as it is; else: */
     enum safetensors_dtype dtype;
     uint64_t shard_bytes; /* of a file, at most; 0: 5 GB */
+    bool without_io;      /* the embedding and the head are left out; not native */
 };
 
 struct converted {

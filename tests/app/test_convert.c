@@ -93,8 +93,25 @@ TEST(convert_overwrites_nothing_and_names_what_is_wrong)
     CHECK(strstr(err.data, "checkpoints already"));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "gguf2") == 64);
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--dtype", "int4") == 64);
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "native", "--without-io") == 64);
+    CHECK(strstr(err.data, "--without-io: with --to hf, meta or dcp"));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--shard-size", "-1GB") == 64);
     CHECK(LLAMERO(NULL, &err, "convert", test_path(t.folder, "nothing"), "x") == 66);
     CHECK(!file_exists("x"));
     text_release(&err);
+}
+
+TEST(a_run_begins_with_the_blocks_of_a_model_without_its_embedding_and_head)
+{
+    struct trained t = trained("training.steps=2");
+    struct text out = {0}, settings = {0};
+    const char *blocks = test_path(t.folder, "blocks"), *next = test_path(t.folder, "next");
+    CHECK(LLAMERO(&out, NULL, "convert", t.dump, blocks, "--to", "dcp", "--without-io") == 0);
+    CHECK(LLAMERO(NULL, NULL, "eval", blocks, t.corpus, "--tokenizer", "bytes") == 65);
+    text_addf(&settings, "training.steps=1 checkpoint.initial_load_path=%s", blocks);
+    CHECK(runs_train(t.config, next, settings.data, NULL) != 0);
+    text_adds(&settings,
+              " checkpoint.exclude_from_loading=model.embed_tokens.weight,lm_head.weight");
+    CHECK(runs_train(t.config, next, settings.data, NULL) == 0);
+    text_release(&out), text_release(&settings);
 }

@@ -89,3 +89,60 @@ TEST(convert_reads_a_damaged_checkpoint_as_damaged_and_leaves_nothing)
     text_release(&bytes);
     free(from), free(path), free(weights);
 }
+
+/* The folder's blocks, and its last norm, are those; the rest stays as it is. */
+static void check_blocks(const char *folder, bool tied, const float *want)
+{
+    const char *items[] = {"model.embed_tokens.weight", "lm_head.weight"};
+    const struct option_list exclude = {.items = items, .count = 2};
+    struct model_shape shape;
+    struct layout all, other;
+    struct pieces pieces;
+    struct checkpoint_found found;
+    CHECK_STATUS(OK, checkpoint_read_shape(folder, &shape));
+    CHECK(shape.V == 50 && shape.tied == tied);
+    layout_init(&all, &shape, 1);
+    shape.V = 70; /* another vocabulary */
+    layout_init(&other, &shape, 1);
+    pieces_init(&pieces, &other, 0, 1);
+    float *got = heap(other.elements * sizeof *got);
+    struct checkpoint_state s = {
+        .shape = &shape, .layout = &other, .pieces = &pieces, .weights = got};
+    CHECK_STATUS(DATA, checkpoint_load(folder, &s, NULL, &found));
+    CHECK_MESSAGE("model.embed_tokens.weight");
+    for (size_t i = 0; i < other.elements; i++) got[i] = -77;
+    CHECK_STATUS(OK, checkpoint_load(folder, &s, &exclude, &found));
+    for (int i = 0; i < other.num_tensors; i++) {
+        const struct tensor_place *to = &other.tensors[i];
+        const struct tensor_place *from = layout_find(&all, to->id, to->layer);
+        bool out = to->id == PARAM_embed || to->id == PARAM_head;
+        for (size_t k = 0; k < to->elements; k++) {
+            float w = got[to->offset + k], is = out ? -77 : want[from->offset + k];
+            CHECK(memcmp(&w, &is, sizeof w) == 0);
+        }
+    }
+    free(got);
+    pieces_release(&pieces);
+    layout_release(&all), layout_release(&other);
+}
+
+TEST(a_model_without_embedding_and_head_is_its_blocks_for_another_vocabulary)
+{
+    static const enum conversion_target targets[] = {CONVERT_HF, CONVERT_META, CONVERT_DCP};
+    for (int tied = 0; tied < 2; tied++)
+        for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+            const char *folder = test_folder(), *to = test_path(folder, "blocks");
+            float *weights;
+            char *from = write_model(folder, tied, &weights);
+            struct converted done;
+            struct conversion c = {.from = from, .to = to, .target = targets[i]};
+            c.keep_dtype = c.without_io = true;
+            CHECK_STATUS(OK, file_write(test_path(from, "tokenizer_config.json"), "{}", 2));
+            CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+            CHECK(done.num_tensors == 2 * 9 + 1);
+            CHECK(done.parameters == 2 * (16 * 16 * 2 + 8 * 16 * 2 + 3 * 24 * 16 + 2 * 16) + 16);
+            CHECK(!file_exists(test_path(to, "tokenizer_config.json")));
+            check_blocks(to, tied, weights);
+            free(from), free(weights);
+        }
+}
