@@ -24,15 +24,19 @@ static double stretch(double frequency, const struct rope_scaling *s)
     return (1 - part) * frequency / s->factor + part * frequency;
 }
 
+double rope_frequency(int j, int K, double theta, const struct rope_scaling *scaling)
+{
+    double frequency = pow(theta, -2.0 * j / K);
+    return scaling && scaling->factor > 0 ? stretch(frequency, scaling) : frequency;
+}
+
 void rope_table(int T, int K, double theta, const struct rope_scaling *scaling, float *cos_TJ,
                 float *sin_TJ)
 {
     int J = K / 2;
     for (int j = 0; j < J; j++) {
-        double frequency = pow(theta, -2.0 * j / K);
-        if (scaling && scaling->factor > 0) frequency = stretch(frequency, scaling);
         /* Positions times an f32 frequency in f32: far positions then turn as Transformers' do. */
-        float f = (float)frequency;
+        float f = (float)rope_frequency(j, K, theta, scaling);
         for (int t = 0; t < T; t++) {
             size_t at = (size_t)t * (size_t)J + (size_t)j;
             float angle = (float)t * f;

@@ -34,9 +34,10 @@ struct rope_scaling {
     int original_context; /* tokens */
 };
 
-/* Fills cos and sin for positions 0..T-1: angle = position * f, f = theta^(-2j/K), and with
- * scaling, wavelength l = 2 pi / f: l < old/high -> f; l > old/low -> f/factor; between them, with
- * s = (old/l - low) / (high - low), (1-s) f/factor + s f.  Frequencies in f32 as Transformers has
- * them. */
+/* Fills cos and sin for positions 0..T-1 with rope_frequency's f: angle = position * f, f =
+ * theta^(-2j/K), and with scaling, wavelength l = 2 pi / f: l < old/high -> f; l > old/low ->
+ * f/factor; between them, with s = (old/l - low) / (high - low), (1-s) f/factor + s f.  Frequencies
+ * in f32 as Transformers has them. */
+double rope_frequency(int j, int K, double theta, const struct rope_scaling *scaling);
 void rope_table(int T, int K, double theta, const struct rope_scaling *scaling, float *cos_TJ,
                 float *sin_TJ);
