@@ -329,12 +329,12 @@ enum status hf_json_read(struct tokenizer *t, const char *bytes, size_t len)
     return st;
 }
 
-static void add_letters(struct text *t, const unsigned char *bytes, size_t len)
+void hf_add_letters(struct text *t, const unsigned char *bytes, size_t len, bool quoted)
 {
     for (size_t i = 0; i < len; i++) {
         uint32_t code = letter_of(bytes[i]);
         char utf8[2] = {(char)(0xC0 | code >> 6), (char)(0x80 | (code & 63))};
-        if (code < 0x80 && strchr("\"\\", (int)code))
+        if (quoted && code < 0x80 && strchr("\"\\", (int)code))
             text_addf(t, "\\%c", (int)code);
         else if (code < 0x80)
             text_addf(t, "%c", (int)code);
@@ -346,7 +346,7 @@ static void add_letters(struct text *t, const unsigned char *bytes, size_t len)
 static void add_token(struct text *t, const struct vocabulary *v, int32_t id)
 {
     const struct token_bytes *token = vocabulary_token(v, id);
-    add_letters(t, v->bytes + token->at, token->len);
+    hf_add_letters(t, v->bytes + token->at, token->len, true);
 }
 
 void hf_json_write(const struct vocabulary *v, const struct merge *merges, size_t num_merges,

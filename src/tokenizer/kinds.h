@@ -36,6 +36,8 @@ enum status tiktoken_read(struct tokenizer *t, const char *bytes, size_t len);
 
 /* tokenizer.json.  UNSUPPORTED: another model, normalizer, pre-tokenizer than is known. */
 enum status hf_json_read(struct tokenizer *t, const char *bytes, size_t len);
+/* Bytes in GPT-2's alphabet; `quoted`: as they stand in a string of JSON. */
+void hf_add_letters(struct text *t, const unsigned char *bytes, size_t len, bool quoted);
 /* Of the kind that begins with characters: after its added tokens. */
 bool hf_is_sentence(const struct json *root);
 enum status hf_sentence_read(struct tokenizer *t, const struct json *root);
@@ -48,6 +50,9 @@ enum status hf_read_merges(struct tokenizer *t, const struct json *merges, spell
 enum status sentencepiece_read(struct tokenizer *t, const char *bytes, size_t len);
 /* tokenizer_config.json: what Hugging Face's libraries want beside such a model. */
 void sentencepiece_write_config(const struct tokenizer *t, struct text *json);
+/* Its pieces, from the model's file. */
+struct token_export;
+enum status sentencepiece_export(const struct tokenizer *t, struct token_export *e);
 #define SENTENCEPIECE_KIND "SentencePiece BPE"
 
 /* A merge of training, in the order found. */

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 #include "base/json.h"
+#include "tokenizer/export.h"
 #include "tokenizer/kinds.h"
 #include "tokenizer/sentence.h"
 #include "tokenizer/unicode.h"
@@ -348,11 +349,11 @@ static enum status build(struct tokenizer *t, struct model *m)
     return STATUS_OK;
 }
 
-enum status sentencepiece_read(struct tokenizer *t, const char *bytes, size_t len)
+static enum status read_model(const char *path, const char *bytes, size_t len, struct model *m)
 {
     const unsigned char *at = (const unsigned char *)bytes;
-    struct model m = {
-        .path = t->path,
+    *m = (struct model){
+        .path = path,
         .model_type = 1,
         .bos = {"<s>", 3},
         .eos = {"</s>", 4},
@@ -361,11 +362,35 @@ enum status sentencepiece_read(struct tokenizer *t, const char *bytes, size_t le
         .squeezes = 1,
         .escapes = 1,
     };
-    enum status st = read_message(&m, (struct reader){at, at + len, t->path});
+    return read_message(m, (struct reader){at, at + len, path});
+}
+
+enum status sentencepiece_read(struct tokenizer *t, const char *bytes, size_t len)
+{
+    struct model m;
+    enum status st = read_model(t->path, bytes, len, &m);
     if (!st) st = build(t, &m);
     free(m.pieces);
     t->kind = SENTENCEPIECE_KIND;
     t->file_name = "tokenizer.model";
+    return st;
+}
+
+enum status sentencepiece_export(const struct tokenizer *t, struct token_export *e)
+{
+    struct model m;
+    enum status st = read_model(t->path, t->file.data, t->file.len, &m);
+    e->tokens = heap((m.count + 1) * sizeof *e->tokens);
+    e->num_tokens = (int32_t)m.count;
+    e->adds_space = m.dummy_prefix;
+    e->unknown = t->sentence->unknown;
+    for (size_t i = 0; i < m.count; i++) {
+        const struct model_piece *p = &m.pieces[i];
+        e->tokens[i] = (struct exported_token){
+            {e->texts.len, (uint32_t)p->len}, (enum token_kind)p->type, p->score};
+        text_add(&e->texts, p->text, p->len);
+    }
+    free(m.pieces);
     return st;
 }
 
