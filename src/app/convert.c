@@ -10,11 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The first name of a type is the one that is shown. */
 static const struct {
     const char *name;
     enum safetensors_dtype dtype;
-} dtypes[] = {
-    {"float32", SAFETENSORS_F32}, {"bfloat16", SAFETENSORS_BF16}, {"float16", SAFETENSORS_F16}};
+    bool quantized;
+} dtypes[] = {{"float32", SAFETENSORS_F32, false},   {"f32", SAFETENSORS_F32, false},
+              {"bfloat16", SAFETENSORS_BF16, false}, {"bf16", SAFETENSORS_BF16, false},
+              {"float16", SAFETENSORS_F16, false},   {"f16", SAFETENSORS_F16, false},
+              {"q8_0", SAFETENSORS_F32, true}};
 
 static const struct {
     const char *name, *made;
@@ -24,6 +28,7 @@ static const struct {
     [CONVERT_NATIVE] = {"native", "as checkpoint/step-0 of a run", false},
     [CONVERT_META] = {"meta", "as Meta's consolidated.00.pth", true},
     [CONVERT_DCP] = {"dcp", "as a directory of torch.distributed.checkpoint", true},
+    [CONVERT_GGUF] = {"gguf", "as a GGUF file", false},
 };
 
 static enum status read_dtype(const char *name, struct conversion *c)
@@ -32,10 +37,11 @@ static enum status read_dtype(const char *name, struct conversion *c)
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         if (!strcmp(dtypes[i].name, name)) {
             c->dtype = dtypes[i].dtype;
+            c->quantized = dtypes[i].quantized;
             return STATUS_OK;
         }
     if (!name[0]) return STATUS_OK;
-    FAIL(USAGE, "--dtype: float32, bfloat16 or float16; not \"%s\"", name);
+    FAIL(USAGE, "--dtype: float32, bfloat16, float16 or q8_0; not \"%s\"", name);
 }
 
 /* "5GB", "200MB", or bytes. */
@@ -61,15 +67,19 @@ static enum status resolve_target(const char *to, const char *folder, struct con
     char *manifest = file_join(folder, MANIFEST_NAME);
     bool from_native = file_exists(manifest);
     free(manifest);
+    size_t len = strlen(c->to);
     c->target = from_native ? CONVERT_HF : CONVERT_NATIVE;
+    if (len > 5 && !strcmp(c->to + len - 5, ".gguf")) c->target = CONVERT_GGUF;
     bool known = !to[0];
     for (size_t i = 0; i < sizeof targets / sizeof *targets && !known; i++) {
         known = !strcmp(targets[i].name, to);
         if (known) c->target = (enum conversion_target)i;
     }
-    if (!known) FAIL(USAGE, "--to: hf, meta, dcp or native, not \"%s\"", to);
+    if (!known) FAIL(USAGE, "--to: hf, meta, dcp, gguf or native, not \"%s\"", to);
     if (c->without_io && !targets[c->target].in_part)
         FAIL(USAGE, "--without-io: with --to hf, meta or dcp; not %s", targets[c->target].name);
+    if (c->quantized && c->target != CONVERT_GGUF)
+        FAIL(USAGE, "--dtype: q8_0 is for --to gguf alone");
     if (c->target == CONVERT_NATIVE && !c->keep_dtype && c->dtype != SAFETENSORS_F32)
         FAIL(USAGE, "--dtype: a run's weights are float32");
     return STATUS_OK;
@@ -78,8 +88,9 @@ static enum status resolve_target(const char *to, const char *folder, struct con
 static void report(const struct conversion *c, const struct converted *done, bool json)
 {
     const char *to = targets[c->target].name, *dtype = "";
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (dtypes[i].dtype == done->dtype) dtype = dtypes[i].name;
+    for (size_t i = sizeof dtypes / sizeof *dtypes; i-- > 0;)
+        if (c->quantized ? dtypes[i].quantized : dtypes[i].dtype == done->dtype)
+            dtype = dtypes[i].name;
     struct text t = {0};
     if (json) {
         text_adds(&t, "{\"output\": ");
@@ -97,7 +108,7 @@ static void report(const struct conversion *c, const struct converted *done, boo
 }
 
 static const char usage[] =
-    "convert SRC DST [--to hf|meta|dcp|native]\n\n"
+    "convert SRC DST [--to hf|meta|dcp|gguf|native]\n\n"
     "SRC is a run, a checkpoint, a Hugging Face folder (sharded or not, tied or not), or torch's:\n"
     "a folder of .pth files with params.json, or one of them; or a directory of\n"
     "torch.distributed.checkpoint with config.json or params.json in it or above it.\n"
@@ -105,9 +116,10 @@ static const char usage[] =
     "meta    DST becomes a folder as Meta has it: consolidated.00.pth, params.json, tokenizer.\n"
     "dcp     DST becomes a directory of torch.distributed.checkpoint with torchtitan's names, and\n"
     "        config.json: it may be step-0 of a run of torchtitan.\n"
+    "gguf    DST becomes a file for llama.cpp, with the tokenizer; --dtype q8_0, too.\n"
     "native  DST becomes the dump folder of a run that has not trained yet: train with\n"
     "        job.dump_folder=DST begins with these weights.\n"
-    "Without --to a run becomes hf, and all else native.\n"
+    "Without --to DST.gguf becomes gguf; else a run becomes hf, and all else native.\n"
     "With --without-io a model of another vocabulary can begin with the blocks; here, by\n"
     "checkpoint.exclude_from_loading=model.embed_tokens.weight,lm_head.weight.";
 
@@ -117,8 +129,9 @@ enum status command_convert(int argc, char **argv)
     bool json = false;
     struct conversion c = {0};
     const struct flag flags[] = {
-        {"to", FLAG_TEXT, &to, "hf, meta, dcp or native"},
-        {"dtype", FLAG_TEXT, &dtype, "float32, bfloat16 or float16 (default: as it is)"},
+        {"to", FLAG_TEXT, &to, "hf, meta, dcp, gguf or native"},
+        {"dtype", FLAG_TEXT, &dtype,
+         "float32 (or f32), bfloat16, float16, gguf: q8_0 (default: as it is)"},
         {"shard-size", FLAG_TEXT, &shard_size, "of a file of weights, at most (default 5GB)"},
         {"without-io", FLAG_SWITCH, &c.without_io, "leave out embedding, head and tokenizer"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},

@@ -6,6 +6,7 @@
 #include "checkpoint/content.h"
 #include "checkpoint/dcp_writer.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/gguf_model.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/meta.h"
 #include "checkpoint/model_files.h"
@@ -180,9 +181,38 @@ static enum status refuse_full(const char *folder)
 
 static enum status sync_parent(const char *path)
 {
-    char *parent = file_join(path, "..");
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/') len--;
+    while (len && path[len - 1] != '/') len--;
+    char *parent = len ? heap_string(path, len) : heap_string(".", 1);
     enum status st = file_sync_dir(parent);
     free(parent);
+    return st;
+}
+
+static enum status write_gguf(const struct conversion *c, struct origin *o, const char *path,
+                              struct converted *done)
+{
+    const char *slash = strrchr(c->to, '/'), *stem = slash ? slash + 1 : c->to;
+    const char *dot = strrchr(stem, '.');
+    enum safetensors_dtype dtype;
+    TRY(resolve_dtype(c, o, &dtype));
+    char *name = heap_string(stem, dot && dot > stem ? (size_t)(dot - stem) : strlen(stem));
+    char *beside = torch_files_folder(c->from);
+    const struct gguf_model g = {
+        .model = {&o->shape, &o->layout, &o->pieces, {read_piece, o}, dtype},
+        .type = c->quantized               ? GGUF_Q8_0
+                : dtype == SAFETENSORS_F32 ? GGUF_F32
+                : dtype == SAFETENSORS_F16 ? GGUF_F16
+                                           : GGUF_BF16,
+        .name = name,
+        .tokenizer = beside,
+        .bos = o->bos,
+        .eos = o->eos,
+    };
+    enum status st = gguf_model_write(&g, path);
+    *done = (struct converted){o->layout.num_tensors, o->layout.parameters, dtype};
+    free(name), free(beside);
     return st;
 }
 
@@ -190,12 +220,15 @@ static enum status make_plain(const struct conversion *c, struct origin *o, stru
 {
     struct text temporary = {0};
     size_t len = strlen(c->to);
+    bool is_file = c->target == CONVERT_GGUF;
     while (len > 1 && c->to[len - 1] == '/') len--;
     text_addf(&temporary, "%.*s.llamero-tmp", (int)len, c->to);
     enum status st = STATUS_OK;
-    TRY_OUT(refuse_full(c->to));
-    TRY_OUT(write_folder(c, o, temporary.data, done));
-    TRY_OUT(file_sync_dir(temporary.data));
+    if (is_file && file_exists(c->to)) FAIL_OUT(CONFIG, "%s is there already", c->to);
+    TRY_OUT(is_file ? STATUS_OK : refuse_full(c->to));
+    TRY_OUT(is_file ? write_gguf(c, o, temporary.data, done)
+                    : write_folder(c, o, temporary.data, done));
+    TRY_OUT(is_file ? STATUS_OK : file_sync_dir(temporary.data));
     if (rename(temporary.data, c->to)) FAIL_OUT(IO, "%s: %s", c->to, strerror(errno));
     TRY_OUT(sync_parent(c->to));
 out:
@@ -230,7 +263,7 @@ out:
 enum status checkpoint_convert(const struct conversion *c, struct converted *done)
 {
     struct origin o = {0};
-    BUG_IF(c->without_io && c->target == CONVERT_NATIVE);
+    BUG_IF(c->without_io && (c->target == CONVERT_NATIVE || c->target == CONVERT_GGUF));
     enum status st = open_origin(&o, c->from);
     if (!st) st = c->target == CONVERT_NATIVE ? make_native(c, &o, done) : make_plain(c, &o, done);
     close_origin(&o);

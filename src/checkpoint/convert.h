@@ -15,17 +15,20 @@ enum conversion_target {
     CONVERT_NATIVE, /* to/checkpoint/step-0 of a run, f32, for train to begin from */
     CONVERT_META,   /* consolidated.00.pth, params.json, and config.json */
     CONVERT_DCP,    /* a directory of torch.distributed.checkpoint, and config.json */
+    CONVERT_GGUF,   /* one file: gguf_model.h */
 };
 
 struct conversion {
     const char *from; /* a checkpoint of ours (checked against its manifest), a Hugging Face folder,
                          or torch's files (torch_files.h) */
-    const char *to;   /* native: a run's dump folder; else the folder itself.  New, or empty */
+    const char *to;   /* native: a run's dump folder; gguf: a file; else the folder itself.  New, or
+                         empty */
     enum conversion_target target;
     bool keep_dtype; /* as it is; else: */
     enum safetensors_dtype dtype;
+    bool quantized;       /* gguf: q8_0, whatever `dtype` */
     uint64_t shard_bytes; /* of a file, at most; 0: 5 GB */
-    bool without_io;      /* the embedding and the head are left out; not native */
+    bool without_io;      /* the embedding and the head are left out; not native, not gguf */
 };
 
 struct converted {

@@ -83,6 +83,22 @@ TEST(convert_rounds_to_the_type_that_is_asked_for)
     text_release(&out), text_release(&config);
 }
 
+TEST(convert_writes_a_gguf_file_with_the_tokenizer_of_the_run)
+{
+    struct trained t = trained("training.steps=2");
+    const char *path = test_path(t.folder, "model.gguf");
+    struct text out = {0}, file = {0};
+    CHECK(LLAMERO(&out, NULL, "convert", t.dump, path, "--dtype", "q8_0", "--json") == 0);
+    CHECK(strstr(out.data, "\"gguf\"") && strstr(out.data, "\"q8_0\""));
+    CHECK_STATUS(OK, file_read(path, 1 << 26, &file));
+    CHECK(!memcmp(file.data, "GGUF\3", 5));
+    CHECK(memmem(file.data, file.len, "tokenizer.ggml.tokens", 21) != NULL);
+    CHECK(LLAMERO(NULL, NULL, "convert", t.dump, path, "--to", "gguf") == 78);
+    CHECK(LLAMERO(&out, NULL, "convert", t.dump, "x", "--to", "hf", "--dtype", "q8_0") == 64);
+    CHECK(!file_exists("x"));
+    text_release(&out), text_release(&file);
+}
+
 TEST(convert_overwrites_nothing_and_names_what_is_wrong)
 {
     struct trained t = trained("training.steps=2");

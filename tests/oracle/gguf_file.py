@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""GGUF files that llamero writes, read by the gguf package, and run by llama.cpp.
+
+    python tests/oracle/gguf_file.py PROGRAM [MORE_TOKENIZERS...]
+
+Models that Transformers saves, beside tokenizers of three kinds (and those given), become GGUF
+files of each type: every tensor is what it must be, q8_0 by its own quantizer and dequantizer; in
+llama.cpp the tokenizer gives the same ids, and the model in f32 the same greedy tokens as in
+Transformers with the numbers of the file.  (In other types llama.cpp rounds activations, too: how
+many are equal is shown.)
+
+Made with torch, transformers, numpy, gguf 0.19.0, xllamacpp 2026.10.11549 (llama.cpp).
+"""
+import copy
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+import gguf
+import numpy
+import torch
+import transformers
+import xllamacpp
+
+DATA = "tests/tokenizer/data/"
+TOKENIZERS = [DATA + "small.json", DATA + "small.model", DATA + "sentence_bytes.model"]
+TYPES = {"f32": gguf.GGMLQuantizationType.F32, "bf16": gguf.GGMLQuantizationType.BF16,
+         "f16": gguf.GGMLQuantizationType.F16, "q8_0": gguf.GGMLQuantizationType.Q8_0}
+TEXT = "The quick brown fox, it's 12345 years old!\n\n  Straße naïve 日本語 \U0001F600 x = y+1;\tdone "
+LAYER = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+         "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+         "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
+         "post_attention_layernorm": "ffn_norm"}
+OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+
+
+def make(vocab, tied, scaled):
+    rope = dict(rope_type="default", rope_theta=10000.0)
+    if scaled:
+        rope = dict(rope_type="llama3", rope_theta=1000.0, factor=8.0, low_freq_factor=1.0,
+                    high_freq_factor=4.0, original_max_position_embeddings=64)
+    torch.manual_seed(5)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=vocab, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=32 if scaled else 16,
+        max_position_embeddings=256, rms_norm_eps=1e-5, rope_parameters=rope,
+        tie_word_embeddings=tied, initializer_range=0.3, attn_implementation="eager",
+        bos_token_id=None, eos_token_id=None))
+    with torch.no_grad():
+        for w in model.parameters():
+            if w.dim() == 1:
+                w.add_(0.2 * torch.randn_like(w))
+    return model.eval()
+
+
+def expected(model):
+    out, c = {}, model.config
+    for name, w in model.named_parameters():
+        name, w = name.removesuffix(".weight"), w.detach().numpy()
+        if name.endswith(("q_proj", "k_proj")):
+            heads = c.num_attention_heads if "q_proj" in name else c.num_key_value_heads
+            w = w.reshape(heads, 2, w.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(w.shape)
+        if name in OUTSIDE:
+            name = OUTSIDE[name]
+        else:
+            _, _, layer, rest = name.split(".", 3)
+            name = f"blk.{layer}.{LAYER[rest]}"
+        out[name + ".weight"] = w
+    return out
+
+
+def check_tensors(path, model, dtype):
+    reader, want, equal = gguf.GGUFReader(path), expected(model), 0
+    field = lambda key: reader.get_field(key).contents()
+    c = model.config
+    assert field("general.architecture") == "llama" and field("llama.block_count") == 2
+    assert field("llama.attention.head_count_kv") == 2 and field("llama.vocab_size") == c.vocab_size
+    assert len(field("tokenizer.ggml.tokens")) == c.vocab_size
+    for t in reader.tensors:
+        if t.name == "rope_freqs.weight":
+            default = c.rope_parameters["rope_theta"] ** (-numpy.arange(0, c.head_dim, 2) / c.head_dim)
+            got = default / model.model.rotary_emb.inv_freq.numpy()
+            assert numpy.allclose(t.data, got, rtol=1e-5), (t.data, got)
+            equal += 1
+            continue
+        w = want.pop(t.name)
+        kind = TYPES[dtype] if w.ndim == 2 else TYPES["f32"]
+        assert t.tensor_type == kind, (t.name, t.tensor_type)
+        assert list(t.shape) == list(reversed(w.shape)), (t.name, t.shape, w.shape)
+        bytes_wanted = gguf.quants.quantize(w, kind)
+        assert t.data.tobytes() == bytes_wanted.tobytes(), (path, t.name)
+        back = gguf.quants.dequantize(t.data, kind).reshape(w.shape)
+        assert numpy.array_equal(back, gguf.quants.dequantize(bytes_wanted, kind).reshape(w.shape))
+        equal += 1
+    assert not want, want.keys()
+    print(f"{os.path.basename(path)}: {equal} tensors are equal")
+
+
+def ask(server, path, **body):
+    request = urllib.request.Request(server.listening_address + path, json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request))
+
+
+def rounded(model, dtype):
+    """The same model with what its numbers become in a file."""
+    out, kind = copy.deepcopy(model), TYPES[dtype]
+    with torch.no_grad():
+        for w in out.parameters():
+            if w.dim() == 2:
+                back = gguf.quants.dequantize(gguf.quants.quantize(w.numpy(), kind), kind)
+                w.copy_(torch.from_numpy(back.reshape(w.shape).copy()))
+    return out
+
+
+def greedy(model, ids, count):
+    ids = list(ids)
+    with torch.no_grad():
+        for _ in range(count):
+            ids.append(int(model(input_ids=torch.tensor([ids])).logits[0, -1].argmax()))
+    return ids[-count:]
+
+
+def tokens_of(program, tokenizer, text):
+    out = subprocess.run([program, "tokenizer", "encode", "--tokenizer", tokenizer, "--null", "-"],
+                         input=text.encode() + b"\0", check=True, capture_output=True).stdout
+    return [int(word) for word in out.split()]
+
+
+def run_it(path, program, tokenizer, model, exact):
+    params = xllamacpp.CommonParams()
+    params.model.path = path
+    params.n_ctx, params.warmup, params.n_gpu_layers = 256, False, 0
+    params.cpuparams.n_threads = 2
+    params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    server = xllamacpp.Server(params)
+    ids = tokens_of(program, tokenizer, TEXT)
+    got = ask(server, "/tokenize", content=TEXT, add_special=False, parse_special=False)["tokens"]
+    assert got == ids, (path, got, ids)
+    prompt, count = [i % model.config.vocab_size for i in range(3, 400, 17)], 24
+    made = ask(server, "/completion", prompt=prompt, n_predict=count, temperature=0, top_k=1,
+               return_tokens=True, ignore_eos=False, cache_prompt=False)["tokens"]
+    want = greedy(model, prompt, count)
+    same = sum(a == b for a, b in zip(made, want))
+    print(f"{os.path.basename(path)}: {len(ids)} ids of a text are equal; "
+          f"{same} of {len(made)} greedy tokens")
+    assert made and (not exact or made == want[:len(made)]), (made, want)
+
+
+def main(program, more):
+    with tempfile.TemporaryDirectory() as root:
+        for number, tokenizer in enumerate(TOKENIZERS + more):
+            base = os.path.join(root, str(number))
+            out = subprocess.run([program, "tokenizer", "show", "--tokenizer", tokenizer, "--json"],
+                                 check=True, capture_output=True).stdout
+            vocab = json.loads(out)["vocab_size"]
+            model = make(vocab + 3, tied=number % 2 == 1, scaled=number % 3 != 1)
+            model.save_pretrained(base)
+            name = "tokenizer.json" if tokenizer.endswith(".json") else "tokenizer.model"
+            shutil.copy(tokenizer, os.path.join(base, name))
+            for dtype in TYPES:
+                path = f"{base}-{dtype}.gguf"
+                subprocess.run([program, "convert", base, path, "--to", "gguf", "--dtype", dtype],
+                               check=True, stdout=subprocess.DEVNULL)
+                check_tensors(path, model, dtype)
+                run_it(path, program, tokenizer, rounded(model, dtype), dtype == "f32")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
