@@ -79,6 +79,7 @@ def load_cut(rank, ranks, folder, path, port):
     whole = {name: w.full_tensor() for name, w in state.items()}
     if not rank:
         torch.save(whole, path)
+    dist.barrier()  # none leaves while another is at work
     dist.destroy_process_group()
 
 
