@@ -151,8 +151,10 @@ sanitize: ## run the tests under ASan and UBSan; T=word
 	    HARDEN= LDFLAGS= PRELOAD= EXTRA='$(SANITIZE) -Wno-maybe-uninitialized'
 
 # Ranks that are threads there, one each: libgomp, which TSan does not see into, starts none.
+RACE := test_ranks_resume test_ranks_traffic test_fsdp test_pipeline test_ring test_comm \
+    test_progress
 race: ## run the tests of ranks under TSan
-	@for t in $(or $(T),test_ranks_ test_fsdp test_pipeline test_ring test_comm test_progress); do \
+	@for t in $(or $(T),$(RACE)); do \
 	    $(MAKE) test T=$$t B=$(B)/race OPT='-O1 -g' HARDEN= LDFLAGS= PRELOAD= \
 	    EXTRA='-fsanitize=thread' || exit 1; done
 
