@@ -28,20 +28,19 @@ enum status config_pipeline(const struct config *c, const struct mesh *mesh, int
                             struct pipeline_config *p)
 {
     const struct parallelism_config *from = &c->parallelism;
-    const int *degree = mesh->degree;
-    int64_t readers = (int64_t)degree[AXIS_dp_replicate] * degree[AXIS_dp_shard];
+    int pp = mesh->degree[AXIS_pp], readers = mesh_group_size(mesh, GROUP_data);
     int64_t global = c->training.global_batch_size, rows = c->training.local_batch_size;
     int64_t all = global > 0 ? global / readers : rows, micro = rows;
     struct stages *s = &p->stages;
     *p = (struct pipeline_config){
         .stages = {.blocks = blocks,
-                   .pp = degree[AXIS_pp],
+                   .pp = pp,
                    .chunks = 1,
                    .split =
                        strcmp(from->pipeline_parallel_remainder, "last") ? SPLIT_first : SPLIT_last,
                    .first_less = (int)from->pipeline_parallel_first_stage_less_layers,
                    .last_less = (int)from->pipeline_parallel_last_stage_less_layers},
-        .schedule = {.kind = SCHEDULE_one_ahead, .pp = degree[AXIS_pp]}};
+        .schedule = {.kind = SCHEDULE_one_ahead, .pp = pp}};
     if (s->pp > 1) {
         enum schedule_kind *kind = &p->schedule.kind;
         const struct option_list *points = &from->pipeline_parallel_split_points;

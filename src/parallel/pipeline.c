@@ -14,7 +14,7 @@ struct buffer {
 };
 
 /* Buffers that micro-batches take in turn. */
-struct ring {
+struct turns {
     struct buffer *all; /* owned */
     int count;
 };
@@ -22,8 +22,8 @@ struct ring {
 struct chunk {
     struct pass *passes; /* micro-batch i has pass i % peak; owned */
     int peak;
-    struct ring inputs, outputs; /* forward, where there is a backward too */
-    struct ring streams; /* of everything else: what goes out takes the place of its input */
+    struct turns inputs, outputs; /* forward, where there is a backward too */
+    struct turns streams; /* of everything else: what goes out takes the place of its input */
 };
 
 struct pipeline_state {
@@ -33,9 +33,9 @@ struct pipeline_state {
     struct activations shared;
 };
 
-static struct ring ring_of(int count)
+static struct turns turns_of(int count)
 {
-    return (struct ring){heap((size_t)count * sizeof(struct buffer)), count};
+    return (struct turns){heap((size_t)count * sizeof(struct buffer)), count};
 }
 
 static void open_chunk(const struct pipeline *p, int chunk)
@@ -44,13 +44,13 @@ static void open_chunk(const struct pipeline *p, int chunk)
     const struct stage *stage = &p->stages[chunk];
     struct chunk *c = &p->state->chunks[chunk];
     int buffers = p->forward_only ? 1 : schedule_buffers(s);
-    *c = (struct chunk){.streams = ring_of(s->pp > 1 ? buffers + 1 : 1)};
+    *c = (struct chunk){.streams = turns_of(s->pp > 1 ? buffers + 1 : 1)};
     if (p->forward_only) return;
     c->peak = schedule_peak(s, p->group->rank, chunk);
     c->passes = heap((size_t)c->peak * sizeof *c->passes);
     for (int i = 0; i < c->peak; i++) pass_init(&c->passes[i], stage);
-    c->inputs = ring_of(stage->embeds ? 0 : c->peak + 1);
-    c->outputs = ring_of(stage->heads ? 0 : buffers);
+    c->inputs = turns_of(stage->embeds ? 0 : c->peak + 1);
+    c->outputs = turns_of(stage->heads ? 0 : buffers);
 }
 
 void pipeline_open(struct pipeline *p)
@@ -86,8 +86,8 @@ void pipeline_close(struct pipeline *p)
 
 bool pipeline_has_loss(const struct pipeline *p) { return p->stages[p->schedule.chunks - 1].heads; }
 
-static void take_ring(const struct pipeline *p, const struct micro_batch *b, struct ring *r,
-                      struct arena *step)
+static void take_turns(const struct pipeline *p, const struct micro_batch *b, struct turns *r,
+                       struct arena *step)
 {
     const struct model *m = p->model;
     for (int i = 0; i < r->count; i++)
@@ -105,15 +105,15 @@ static void take(struct pipeline *p, const struct micro_batch *b, struct arena *
     for (int i = 0; i < p->schedule.chunks; i++) {
         struct chunk *c = &s->chunks[i];
         for (int j = 0; j < c->peak; j++) pass_take(p->model, b, &s->shared, &c->passes[j], step);
-        take_ring(p, b, &c->inputs, step);
-        take_ring(p, b, &c->outputs, step);
-        take_ring(p, b, &c->streams, step);
+        take_turns(p, b, &c->inputs, step);
+        take_turns(p, b, &c->outputs, step);
+        take_turns(p, b, &c->streams, step);
     }
 }
 
 /* --- one action ---------------------------------------------------------------------------- */
 
-static struct buffer *turn(const struct ring *r, int micro)
+static struct buffer *turn(const struct turns *r, int micro)
 {
     return r->count ? &r->all[micro % r->count] : NULL;
 }

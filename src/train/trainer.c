@@ -11,10 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int trainer_readers(const struct mesh *m)
-{
-    return m->degree[AXIS_dp_replicate] * m->degree[AXIS_dp_shard];
-}
+int trainer_readers(const struct mesh *m) { return mesh_group_size(m, GROUP_data); }
 
 int trainer_rows(const struct config *c, const struct mesh *m)
 {
