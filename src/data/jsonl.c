@@ -115,12 +115,13 @@ static bool unescape_unicode(const char **from, const char *end, char **to)
     return true;
 }
 
+/* Adds the string to `out`. */
 static enum status unescape(struct scanner *s, const char *raw, size_t len, struct text *out)
 {
     static const char from_escape[] = "\"\\/bfnrt", to_escape[] = "\"\\/\b\f\n\r\t";
-    text_clear(out);
+    size_t before = out->len;
     text_reserve(out, len); /* unescaped text is never longer */
-    char *to = out->data;
+    char *to = out->data + before;
     s->at = raw; /* where an error is told */
     for (const char *end = raw + len; s->at < end;) {
         const char *stop = memchr(s->at, '\\', (size_t)(end - s->at));
@@ -142,12 +143,14 @@ static enum status unescape(struct scanner *s, const char *raw, size_t len, stru
     out->len = (size_t)(to - out->data);
     *to = 0;
     s->at = raw;
-    if (!utf8_valid(out->data, out->len)) return wrong(s, "the string is not UTF-8");
+    if (!utf8_valid(out->data + before, out->len - before))
+        return wrong(s, "the string is not UTF-8");
     return STATUS_OK;
 }
 
 /* A key and its colon; *same: it is the wanted one, escaped or not. */
-static enum status read_key(struct scanner *s, const char *key, struct text *work, bool *same)
+static enum status read_key(struct scanner *s, const char *key, size_t key_len, struct text *work,
+                            bool *same)
 {
     size_t raw = 0;
     if (peek(s) != '"') return wrong(s, "expected a key");
@@ -155,11 +158,12 @@ static enum status read_key(struct scanner *s, const char *key, struct text *wor
     TRY(skip_string(s, &raw));
     if (memchr(name, '\\', raw)) {
         const char *after = s->at;
+        text_clear(work);
         TRY(unescape(s, name, raw, work));
         s->at = after;
         name = work->data, raw = work->len;
     }
-    *same = raw == strlen(key) && !memcmp(name, key, raw);
+    *same = raw == key_len && !memcmp(name, key, raw);
     skip_space(s);
     if (peek(s) != ':') return wrong(s, "expected : after a key");
     s->at++;
@@ -167,38 +171,87 @@ static enum status read_key(struct scanner *s, const char *key, struct text *wor
     return STATUS_OK;
 }
 
-enum status jsonl_text(const char *line, size_t len, const char *key, const char *where,
+/* Steps over an object; *value is where the named member's begins, NULL where there is none. */
+static enum status find_member(struct scanner *s, const char *key, size_t key_len,
+                               struct text *work, const char **value)
+{
+    *value = NULL;
+    if (peek(s) != '{') return wrong(s, "not a JSON object");
+    s->at++;
+    skip_space(s);
+    for (bool more = peek(s) != '}'; more;) {
+        bool wanted = false;
+        TRY(read_key(s, key, key_len, work, &wanted));
+        if (wanted && *value)
+            FAIL(DATA, "%s: the line names \"%.*s\" twice", s->where, (int)key_len, key);
+        if (wanted) *value = s->at;
+        TRY(skip_value(s));
+        skip_space(s);
+        more = peek(s) == ',';
+        s->at += more;
+        skip_space(s);
+    }
+    if (peek(s) != '}') return wrong(s, "expected , or }");
+    s->at++;
+    return STATUS_OK;
+}
+
+/* Adds the string that begins at `value`. */
+static enum status add_string(const struct scanner *s, const char *value, const char *path,
+                              struct text *out)
+{
+    struct scanner in = *s;
+    size_t raw = 0;
+    if (!value) FAIL(DATA, "%s: the line has no key \"%s\"", s->where, path);
+    if (*value != '"') FAIL(DATA, "%s: the value of \"%s\" is not a string", s->where, path);
+    in.at = value + 1;
+    TRY(skip_string(&in, &raw));
+    return unescape(&in, value + 1, raw, out);
+}
+
+/* Adds what `path` names in each object of a list, each behind two line ends. */
+static enum status add_strings(const struct scanner *s, const char *list, const char *path,
+                               const char *rest, struct text *work, struct text *out)
+{
+    struct scanner in = *s;
+    if (!list) FAIL(DATA, "%s: the line has no list for \"%s\"", s->where, path);
+    if (*list != '[') FAIL(DATA, "%s: what \"%s\" names is not a list", s->where, path);
+    in.at = list + 1;
+    skip_space(&in);
+    for (bool more = peek(&in) != ']'; more;) {
+        const char *value = NULL;
+        TRY(find_member(&in, rest, strlen(rest), work, &value));
+        bool null = !value || (in.end - value >= 4 && !memcmp(value, "null", 4));
+        if (!null) text_adds(out, "\n\n");
+        if (!null) TRY(add_string(&in, value, path, out));
+        skip_space(&in);
+        more = peek(&in) == ',';
+        in.at += more;
+        skip_space(&in);
+    }
+    if (peek(&in) != ']') return wrong(&in, "expected , or ]");
+    return STATUS_OK;
+}
+
+enum status jsonl_text(const char *line, size_t len, const char *path, const char *where,
                        struct text *out)
 {
     struct scanner s = {line, line, line + len, where};
-    const char *text = NULL;
-    size_t raw = 0;
+    const char *value = NULL, *list = strstr(path, "[]."), *rest = list ? list + 3 : NULL;
+    struct text work = {0};
+    enum status st = STATUS_OK;
+    text_clear(out);
     if (len >= 3 && !memcmp(line, "\xEF\xBB\xBF", 3)) s.at += 3; /* a byte order mark */
     skip_space(&s);
-    if (peek(&s) != '{') return wrong(&s, "not a JSON object");
-    s.at++;
+    TRY_OUT(find_member(&s, path, list ? (size_t)(list - path) : strlen(path), &work, &value));
     skip_space(&s);
-    for (bool more = peek(&s) != '}'; more;) {
-        bool wanted = false;
-        TRY(read_key(&s, key, out, &wanted));
-        if (wanted && text) FAIL(DATA, "%s: the line names \"%s\" twice", where, key);
-        if (wanted && peek(&s) != '"')
-            FAIL(DATA, "%s: the value of \"%s\" is not a string", where, key);
-        if (wanted) {
-            text = ++s.at;
-            TRY(skip_string(&s, &raw));
-        } else {
-            TRY(skip_value(&s));
-        }
-        skip_space(&s);
-        more = peek(&s) == ',';
-        s.at += more;
-        skip_space(&s);
+    if (s.at < s.end) {
+        st = wrong(&s, "there is more after the object");
+        goto out;
     }
-    if (peek(&s) != '}') return wrong(&s, "expected , or }");
-    s.at++;
-    skip_space(&s);
-    if (s.at < s.end) return wrong(&s, "there is more after the object");
-    if (!text) FAIL(DATA, "%s: the line has no key \"%s\"", where, key);
-    return unescape(&s, text, raw, out);
+    TRY_OUT(list ? add_strings(&s, value, path, rest, &work, out)
+                 : add_string(&s, value, path, out));
+out:
+    text_release(&work);
+    return st;
 }

@@ -98,7 +98,7 @@ TEST(jsonl_refuses_lines_that_are_not_one_object)
         {"{text: 1}", "expected a key"},
         {"{\"text", "a string has no end"},
         {"{\"text\"", "expected :"},
-        {"{\"text\": ", "is not a string"},
+        {"{\"text\": ", "the line ends early"},
         {"{\"text\": \"a", "a string has no end"},
         {"{\"text\": \"a\\\"}", "a string has no end"},
         {"{\"text\": \"a\"", "expected , or }"},
@@ -165,6 +165,40 @@ TEST(jsonl_reads_no_further_than_the_line)
         memcpy(cut, whole, len);
         CHECK_STATUS(DATA, jsonl_text(cut, len, "text", "cut", &t));
         free(cut);
+    }
+    text_release(&t);
+}
+
+static void check_joined(const char *line, const char *want)
+{
+    struct text t = {0};
+    CHECK_STATUS(OK, pull(line, "files[].text", &t));
+    if (t.len != strlen(want) || memcmp(t.data, want, t.len)) fail_msg("%s: %s", line, t.data);
+    text_release(&t);
+}
+
+TEST(jsonl_joins_the_strings_of_a_list_as_the_files_of_a_repository)
+{
+    struct text t = {0};
+    check_joined("{\"files\": [{\"text\": \"a\\n\"}, {\"path\": \"x\", \"text\": \"b\"}]}",
+                 "\n\na\n\n\nb");
+    check_joined(
+        "{\"files\": [{\"text\": null}, {\"path\": \"x\"}, {\"text\": \"\"}], \"text\": \"no\"}",
+        "\n\n");
+    check_joined("{\"n\": 1, \"files\" : [ ] }", "");
+    check_joined("{\"files\": [{\"t\\u0065xt\": \"a\", \"t\\u0065\": [1]}]}", "\n\na");
+    static const char *const wrong[][2] = {
+        {"{\"files\": {\"text\": \"a\"}}", "is not a list"},
+        {"{\"files\": [\"a\"]}", "not a JSON object"},
+        {"{\"files\": [{\"text\": 1}]}", "is not a string"},
+        {"{\"files\": [{\"text\": \"a\", \"text\": \"b\"}]}", "twice"},
+        {"{\"text\": \"a\"}", "no list"},
+        {"{\"files\": [{\"text\": \"a\"} {}]}", "expected , or ]"},
+        {"{\"files\": [{\"text\": \"a\"},]}", "not a JSON object"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK_STATUS(DATA, pull(wrong[i][0], "files[].text", &t));
+        CHECK_MESSAGE(wrong[i][1]);
     }
     text_release(&t);
 }
