@@ -108,6 +108,14 @@ $(B)/%.o: %.c $(B)/flags
 	$(call say,cc)
 	$(Q)$(COMPILE) -c -o $@ $<
 
+# What `llamero init` prints is in configs/.
+RECIPES := $(wildcard configs/*.toml)
+$(B)/src/app/recipes.inc: tools/recipes $(RECIPES) $(B)/list
+	@mkdir -p $(@D)
+	$(Q)tools/recipes $(RECIPES) > $@
+$(B)/src/app/recipes.o: $(B)/src/app/recipes.inc
+$(B)/src/app/recipes.o: private OWN := -I$(B)/src
+
 $(B)/src/comms/mpi/%.o: private OWN := $(MPI_CFLAGS)
 
 define compile_kernels
@@ -124,7 +132,7 @@ stamp = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
 $(B)/flags: FORCE
 	$(call stamp,$(COMPILE) $(MPI_CFLAGS) $(foreach set,$(SETS),$(SET_$(set))))
 $(B)/list: FORCE
-	$(call stamp,$(SOURCES) $(TESTS) $(LDFLAGS) $(LIBS))
+	$(call stamp,$(SOURCES) $(TESTS) $(wildcard configs/*.toml) $(LDFLAGS) $(LIBS))
 
 test: $(B)/llamero $(B)/tests/run $(COUNTER) ## run the tests; T=word: those of that name
 	@OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero LLAMERO_PRELOAD=$(COUNTER) \

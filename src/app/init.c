@@ -11,19 +11,21 @@ enum status command_init(int argc, char **argv)
     const struct flag flags[] = {{0}};
     struct arguments a;
     TRY(arguments_read(&a, flags,
-                       "init [NAME]\n\nPrints a recipe to start from; without NAME, the names.\n"
+                       "init [NAME]\n\nPrints a recipe to start from; without NAME, the names. "
+                       "`llamero config explain KEY` tells\nwhat a key does.\n"
                        "    llamero init tiny > tiny.toml",
                        0, 1, argc, argv));
     if (a.help) return STATUS_OK;
+    const struct recipe *found = a.num_words ? recipe_find(a.words[0]) : NULL;
+    if (found) {
+        printf("%s", found->toml);
+        return STATUS_OK;
+    }
     const char *nearest = NULL;
     size_t best = 6;
     for (const struct recipe *r = recipes; r->name; r++) {
         if (!a.num_words) {
-            printf("%-12s %s\n", r->name, r->about);
-        } else if (!strcmp(r->name, a.words[0])) {
-            printf("# %s: %s.\n# `llamero config explain KEY` tells what a key does.\n\n%s",
-                   r->name, r->about, r->toml);
-            return STATUS_OK;
+            printf("%-20s %.*s\n", r->name, (int)strcspn(r->toml + 2, "\n"), r->toml + 2);
         } else if (text_distance(r->name, a.words[0]) < best) {
             best = text_distance(r->name, a.words[0]);
             nearest = r->name;
