@@ -105,6 +105,17 @@ static enum status check_schedule(const struct config *c)
     if (s->warmup_steps > total && strcmp(s->formula, "torchtitan"))
         FAIL(CONFIG, "lr_scheduler.warmup_steps = %lld is more than the %lld steps of the schedule",
              (long long)s->warmup_steps, (long long)total);
+    bool megatron = !strcmp(s->formula, "megatron");
+    if (!megatron && (s->warmup_samples || s->total_samples))
+        FAIL(CONFIG,
+             "lr_scheduler.warmup_samples = %lld and total_samples = %lld: only formula = "
+             "\"megatron\" counts samples, not \"%s\"",
+             (long long)s->warmup_samples, (long long)s->total_samples, s->formula);
+    if (!megatron && !strcmp(s->decay_type, "inverse_sqrt"))
+        FAIL(CONFIG,
+             "lr_scheduler.decay_type = \"inverse_sqrt\": only with formula = \"megatron\", not "
+             "\"%s\"",
+             s->formula);
     if (s->decay_ratio < 0 && s->decay_ratio != -1)
         FAIL(CONFIG, "lr_scheduler.decay_ratio = %g: between 0 and 1, or -1", s->decay_ratio);
     if (c->optimizer.beta1 == 1 || c->optimizer.beta2 == 1)

@@ -21,6 +21,9 @@ struct activation_checkpoint_config {
 /* What of a block's activations backward finds: all; all but what is cheap to redo; its input. */
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 
+/* How weights start; params.h has the rules. */
+enum init { INIT_TORCHTITAN, INIT_NORMAL, INIT_MEGATRON };
+
 /* Dimensions, resolved: a flavor's, overridden by the keys that are set. */
 struct model_shape {
     int V, D, L, H, G, K, F;
@@ -28,7 +31,9 @@ struct model_shape {
     struct rope_scaling scaling; /* factor 0: none */
     bool tied;                   /* the head is the embedding */
     bool depth_init;             /* torchtitan's: std 0.02 / sqrt(2 (layer+1)) */
-    int max_context;             /* config.json's max_position_embeddings */
+    enum init init;
+    double init_std; /* 0: 0.02 */
+    int max_context; /* config.json's max_position_embeddings */
 };
 
 /* Keys where they are set; else the flavor's.  Where `vocab_size` is not set, the tokenizer's, and

@@ -257,14 +257,21 @@ void params_start_part(const struct tensor_place *t, const struct model_shape *m
     enum param_start start = params[t->id].start;
     /* A tied table serves as the head: unit variance would start it at absurd logits. */
     if (start == START_EMBED && m->tied) start = START_HEAD;
-    double depth = 2.0 * (m->depth_init ? t->layer + 1 : m->L);
+    double depth = 2.0 * (m->depth_init ? t->layer + 1 : m->L), std = m->init_std;
+    if (std == 0) std = 0.02;
+    if (m->init != INIT_TORCHTITAN && start != START_ONES) {
+        bool scaled = t->id == PARAM_attn_out || t->id == PARAM_mlp_down;
+        if (m->init == INIT_MEGATRON && scaled) std /= sqrt(2.0 * m->L);
+        fill_normal(t, seed, std, INFINITY, first, count, w);
+        return;
+    }
     switch (start) {
     case START_ONES:
         for (size_t i = 0; i < count; i++) w[i] = 1;
         break;
     case START_EMBED: fill_normal(t, seed, 1, INFINITY, first, count, w); break;
-    case START_INNER: fill_normal(t, seed, 0.02, INFINITY, first, count, w); break;
-    case START_DEPTH: fill_normal(t, seed, 0.02 / sqrt(depth), INFINITY, first, count, w); break;
+    case START_INNER: fill_normal(t, seed, std, INFINITY, first, count, w); break;
+    case START_DEPTH: fill_normal(t, seed, std / sqrt(depth), INFINITY, first, count, w); break;
     case START_HEAD: fill_normal(t, seed, 1 / sqrt(m->D), 3, first, count, w); break;
     }
 }

@@ -108,7 +108,8 @@ void tensor_place_name(const struct tensor_place *t, bool hf, char *name);
 /* Initial value of every weight, a pure function of (seed, tensor, element), as torchtitan's: norms
  * 1; embedding N(0, 1); q, k, v, gate N(0, 0.02); out, up, down N(0, 0.02 / sqrt(2 (layer + 1)))
  * (without depth_init: sqrt(2 L)); head N(0, 1/sqrt(D)) cut at three deviations, and so is an
- * embedding that serves as the head. */
+ * embedding that serves as the head.  0.02 stands for init_std.  INIT_NORMAL: all but the norms
+ * N(0, init_std);  INIT_MEGATRON: the same, but out and down N(0, init_std / sqrt(2 L)). */
 /* Elements [first, first + count) of a tensor of the model `m`, which they are numbered in, to w.
  */
 void params_start_part(const struct tensor_place *t, const struct model_shape *m, uint64_t seed,

@@ -115,6 +115,10 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
     if (!strcmp(c->rope_scaling, "llama3") && s->scaling.factor == 0) s->scaling = llama31;
     s->tied = c->tie_embeddings == AUTO ? f->tied : c->tie_embeddings == YES;
     s->depth_init = c->depth_init != NO;
+    s->init = !strcmp(c->init, "normal")     ? INIT_NORMAL
+              : !strcmp(c->init, "megatron") ? INIT_MEGATRON
+                                             : INIT_TORCHTITAN;
+    s->init_std = c->init_std;
     s->max_context = f->max_context;
     TRY(model_shape_check(s));
     return STATUS_OK;

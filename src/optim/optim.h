@@ -16,9 +16,12 @@
  *               n-w; never more than n-w);  then f(p) (1-m) + m, p = (s+1 - (n+1-d)) / d up to 1,
  *               f: 1-p, 1-sqrt(p), (1+cos(pi p))/2
  *   frontier    s < w: (s+1)/(w+1);  then 1 - (s-w)/max(1,n-w), at least 0
- *   nxdt        s <= w: (s+1)/(w+1);  then (1+cos(pi (s-w)/(n-w)))/2 (1-m) + m;  s > n: m */
+ *   nxdt        s <= w: (s+1)/(w+1);  then (1+cos(pi (s-w)/(n-w)))/2 (1-m) + m;  s > n: m
+ *   megatron    all in samples, `rows` of them a step: s <= w: s/w;  s > n: m;  then f(p) (1-m) +
+ * m, p = (s-w)/(n-w), or with d = round(n decay_ratio) p = (s-(n-d))/d and 1 before that; f as
+ * above, or 2 (1/2)^p - 1;  inverse_sqrt: max(m, sqrt(w/s));  d = 0: 1 */
 double schedule_lr(const struct lr_scheduler_config *c, double peak_lr, int64_t total_steps,
-                   int64_t step);
+                   int64_t rows, int64_t step);
 
 /* torch.nn.utils.clip_grad_norm_'s factor: min(1, max_norm / (norm + 1e-6)); max_norm 0: 1. */
 double optim_clip_factor(double norm, double max_norm);

@@ -9,15 +9,29 @@ static const double pi = 3.14159265358979323846;
 static double linear(double p) { return 1 - p; }
 static double root(double p) { return 1 - sqrt(p); }
 static double cosine(double p) { return 0.5 * (1 + cos(pi * p)); }
+static double exponential(double p) { return 2 * pow(0.5, p) - 1; }
 
 static const struct {
     const char *name;
     double (*factor)(double progress);
-} decays[] = {{"linear", linear}, {"sqrt", root}, {"cosine", cosine}};
+} decays[] = {{"linear", linear}, {"sqrt", root}, {"cosine", cosine}, {"exponential", exponential}};
 
-/* All take s (steps before this one), the length n and the warmup w. */
-static double torchtitan(const struct lr_scheduler_config *c, int64_t s, int64_t n, int64_t w)
+static double decay(const struct lr_scheduler_config *c, double progress)
 {
+    double f = 0;
+    for (size_t i = 0; i < sizeof decays / sizeof decays[0]; i++)
+        if (!strcmp(c->decay_type, decays[i].name)) f = decays[i].factor(progress);
+    return c->min_lr_factor + (1 - c->min_lr_factor) * f;
+}
+
+/* Steps before this one, the schedule's length and its warmup; rows of a step. */
+struct moment {
+    int64_t s, n, w, rows;
+};
+
+static double torchtitan(const struct lr_scheduler_config *c, struct moment at)
+{
+    int64_t s = at.s, n = at.n, w = at.w;
     if (w > n) w = n;
     /* Python's round: ties to even, as nearbyint in the default mode. */
     int64_t d = c->decay_ratio < 0 ? n - w : (int64_t)nearbyint((double)n * c->decay_ratio);
@@ -25,38 +39,54 @@ static double torchtitan(const struct lr_scheduler_config *c, int64_t s, int64_t
     int64_t decay_from = n + 1 - d;
     if (s < w) return (double)(s + 1) / (double)w;
     if (s < decay_from || d <= 0) return 1;
-    double progress = fmin(1, (double)(s + 1 - decay_from) / (double)d), f = 0;
-    for (size_t i = 0; i < sizeof decays / sizeof decays[0]; i++)
-        if (!strcmp(c->decay_type, decays[i].name)) f = decays[i].factor(progress);
-    return c->min_lr_factor + (1 - c->min_lr_factor) * f;
+    return decay(c, fmin(1, (double)(s + 1 - decay_from) / (double)d));
 }
 
-static double frontier(const struct lr_scheduler_config *c, int64_t s, int64_t n, int64_t w)
+static double frontier(const struct lr_scheduler_config *c, struct moment at)
 {
+    int64_t s = at.s, n = at.n, w = at.w;
     (void)c;
     if (s < w) return (double)(s + 1) / (double)(w + 1);
     return fmax(0, 1 - (double)(s - w) / (double)(n - w > 1 ? n - w : 1));
 }
 
-static double nxdt(const struct lr_scheduler_config *c, int64_t s, int64_t n, int64_t w)
+static double nxdt(const struct lr_scheduler_config *c, struct moment at)
 {
+    int64_t s = at.s, n = at.n, w = at.w;
     if (w > 0 && s <= w) return (double)(s + 1) / (double)(w + 1);
     if (s > n) return c->min_lr_factor;
     double progress = n > w ? (double)(s - w) / (double)(n - w) : 1;
     return c->min_lr_factor + (1 - c->min_lr_factor) * cosine(progress);
 }
 
+/* Megatron-LM counts samples, not steps; they differ where a length is no multiple of a step's. */
+static double megatron(const struct lr_scheduler_config *c, struct moment at)
+{
+    double rows = (double)at.rows, s = (double)at.s * rows;
+    double n = c->total_samples ? (double)c->total_samples : (double)at.n * rows;
+    double w = c->warmup_samples ? (double)c->warmup_samples : (double)at.w * rows;
+    if (w > 0 && s <= w) return s / w;
+    if (c->decay_ratio == 0) return 1;
+    if (s > n) return c->min_lr_factor;
+    if (!strcmp(c->decay_type, "inverse_sqrt"))
+        return fmax(c->min_lr_factor, sqrt(fmax(w, 1) / fmax(s, 1)));
+    if (c->decay_ratio < 0) return decay(c, n > w ? (s - w) / (n - w) : 0);
+    double d = nearbyint(n * c->decay_ratio);
+    return s <= n - d ? 1 : decay(c, (s - (n - d)) / d);
+}
+
 static const struct {
     const char *name;
-    double (*factor)(const struct lr_scheduler_config *, int64_t s, int64_t n, int64_t w);
-} formulas[] = {{"torchtitan", torchtitan}, {"frontier", frontier}, {"nxdt", nxdt}};
+    double (*factor)(const struct lr_scheduler_config *, struct moment);
+} formulas[] = {
+    {"torchtitan", torchtitan}, {"frontier", frontier}, {"nxdt", nxdt}, {"megatron", megatron}};
 
 double schedule_lr(const struct lr_scheduler_config *c, double peak_lr, int64_t total_steps,
-                   int64_t step)
+                   int64_t rows, int64_t step)
 {
-    int64_t n = c->total_steps ? c->total_steps : total_steps;
+    struct moment at = {step - 1, c->total_steps ? c->total_steps : total_steps, c->warmup_steps,
+                        rows};
     for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++)
-        if (!strcmp(c->formula, formulas[i].name))
-            return peak_lr * formulas[i].factor(c, step - 1, n, c->warmup_steps);
+        if (!strcmp(c->formula, formulas[i].name)) return peak_lr * formulas[i].factor(c, at);
     BUG("no such lr_scheduler.formula: options let it through");
 }

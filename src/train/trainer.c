@@ -359,7 +359,8 @@ enum status trainer_learn(struct trainer *t, struct step_result *result)
     begin = trace_begin(trace);
     TRY(gradient_norm(t, &result->grad_norm));
     int64_t total = c->lr_scheduler.total_steps ? c->lr_scheduler.total_steps : c->training.steps;
-    result->lr = schedule_lr(&c->lr_scheduler, c->optimizer.lr, total, t->steps_done + 1);
+    int64_t rows = (int64_t)trainer_rows(c, &t->machine.mesh) * trainer_readers(&t->machine.mesh);
+    result->lr = schedule_lr(&c->lr_scheduler, c->optimizer.lr, total, rows, t->steps_done + 1);
     result->skipped = !isfinite(result->loss) || !isfinite(result->grad_norm);
     if (result->skipped) {
         TRY(handle_nonfinite(t, result->loss, result->grad_norm));

@@ -24,6 +24,8 @@ TEST(rules_between_keys_are_held)
           "parallelism.context_parallel_degree=2"},
          2,
          "validation.seq_len = 6"},
+        {{"lr_scheduler.warmup_samples=5"}, 1, "only formula = \"megatron\" counts samples"},
+        {{"lr_scheduler.decay_type=inverse_sqrt"}, 1, "only with formula = \"megatron\""},
         {{"lr_scheduler.formula=nxdt", "lr_scheduler.warmup_steps=5", "training.steps=4"},
          1,
          "warmup_steps = 5"},

@@ -117,6 +117,29 @@ TEST(weights_start_with_torchtitans_deviations)
     layout_release(&l);
 }
 
+TEST(weights_may_start_with_one_deviation_for_all)
+{
+    struct model_shape s = {
+        .V = 512, .D = 128, .L = 2, .H = 4, .G = 2, .K = 32, .F = 256, .init_std = 0.0134};
+    struct layout l;
+    layout_init(&l, &s, 1);
+    float *w = heap(l.elements * sizeof *w);
+    for (int scaled = 0; scaled < 2; scaled++) {
+        s.init = scaled ? INIT_MEGATRON : INIT_NORMAL;
+        start(&l, &s, 7, w);
+        double out = deviation(w, layout_find(&l, PARAM_attn_out, 1));
+        double down = deviation(w, layout_find(&l, PARAM_mlp_down, 0));
+        CHECK_NEAR(out / 0.0134, scaled ? 0.5 : 1, 0.02); /* sqrt(2 L) = 2 */
+        CHECK_NEAR(down / 0.0134, scaled ? 0.5 : 1, 0.02);
+        CHECK_NEAR(deviation(w, layout_find(&l, PARAM_mlp_up, 1)) / 0.0134, 1, 0.02);
+        CHECK_NEAR(deviation(w, layout_find(&l, PARAM_embed, -1)) / 0.0134, 1, 0.02);
+        CHECK_NEAR(deviation(w, layout_find(&l, PARAM_head, -1)) / 0.0134, 1, 0.02);
+        CHECK(w[layout_find(&l, PARAM_mlp_norm, 1)->offset] == 1);
+    }
+    free(w);
+    layout_release(&l);
+}
+
 /* Every element of every tensor lies in exactly one part, at the place the part says. */
 TEST(parts_of_all_units_together_are_the_model)
 {
