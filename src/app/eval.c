@@ -138,7 +138,7 @@ enum status command_eval(int argc, char **argv)
         &a, flags,
         "eval MODEL DATA [section.key=value ...]\n\n"
         "Loss of a model over DATA (.txt, .jsonl, .jsonl.gz, .jsonl.zst, .parquet, .arrow, "
-        ".bin/.idx or "
+        ".npy, .bin/.idx or "
         "a pattern).\nMODEL is a run, a checkpoint or a Hugging Face folder; a "
         "checkpoint's objective is its run's.  Under mpirun or srun, ranks share out model and "
         "rows.",

@@ -13,6 +13,7 @@
 
 enum { CHUNK = 4096, LONGEST = 1 << 30, KEPT = 1 << 20, RESTING = 4 << 20 };
 enum { MOCK_DOCUMENTS = 100000 };
+enum { PIECE = 1 << 14 }; /* tokens of a document cut from an array of one axis */
 enum { PLACE_LINE = 32 }; /* bits of a packed place that number the document in its file */
 
 static bool ends_in(const char *path, const char *suffix)
@@ -27,10 +28,10 @@ static enum status kind_of(struct source *s, const char *path, enum source_kind 
         const char *suffix;
         enum source_kind kind;
     } kinds[] = {
-        {".jsonl", SOURCE_LINES},     {".txt", SOURCE_CHUNKS},       {".bin", SOURCE_TOKENS},
-        {".idx", SOURCE_TOKENS},      {".parquet", SOURCE_ROWS},     {".arrow", SOURCE_ROWS},
-        {".jsonl.gz", SOURCE_PACKED}, {".jsonl.zst", SOURCE_PACKED}, {".txt.gz", SOURCE_PACKED},
-        {".txt.zst", SOURCE_PACKED},  {".json.gz", SOURCE_PACKED}};
+        {".jsonl", SOURCE_LINES},   {".txt", SOURCE_CHUNKS},      {".bin", SOURCE_TOKENS},
+        {".idx", SOURCE_TOKENS},    {".parquet", SOURCE_ROWS},    {".arrow", SOURCE_ROWS},
+        {".npy", SOURCE_ARRAY},     {".jsonl.gz", SOURCE_PACKED}, {".jsonl.zst", SOURCE_PACKED},
+        {".txt.gz", SOURCE_PACKED}, {".txt.zst", SOURCE_PACKED},  {".json.gz", SOURCE_PACKED}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (ends_in(path, kinds[i].suffix)) {
             *kind = kinds[i].kind;
@@ -38,8 +39,8 @@ static enum status kind_of(struct source *s, const char *path, enum source_kind 
             return STATUS_OK;
         }
     FAIL(CONFIG,
-         "%s: unknown kind of data; .txt, .jsonl (both also .gz, .zst), .parquet, .arrow and "
-         ".bin/.idx are read",
+         "%s: unknown kind of data; .txt, .jsonl (both also .gz, .zst), .parquet, .arrow, "
+         ".npy and .bin/.idx are read",
          path);
 }
 
@@ -69,6 +70,15 @@ static enum status open_file(struct source *s, const char *path)
         s->holds_ids = table_holds_ids(&f->table);
         s->places += f->table.num_rows;
         size = f->table.size;
+    } else if (kind == SOURCE_ARRAY) {
+        const struct npy *n = &f->array;
+        TRY(npy_open(&f->array, path));
+        if (n->num_axes == 1)
+            s->places += n->columns / PIECE + (n->columns % PIECE != 0);
+        else if (n->columns)
+            s->places += n->rows;
+        size = n->map.size;
+        s->holds_ids = true;
     } else if (kind == SOURCE_PACKED) {
         TRY(file_size(path, &size));
     } else {
@@ -180,6 +190,7 @@ void source_close(struct source *s)
         file_map_close(&s->files[i].map);
         megatron_close(&s->files[i].tokens);
         table_close(&s->files[i].table);
+        npy_close(&s->files[i].array);
         free(s->files[i].path);
     }
     free(s->files);
@@ -280,6 +291,20 @@ static void find_tokens(const struct source *s, uint64_t *place, uint64_t end, s
         *f = (struct found){*place, i, d, len, f->text};
         *none = !len;
     }
+}
+
+/* A row of an array of two axes; of one axis a piece of it. */
+static void find_array(const struct source *s, uint64_t *place, uint64_t end, struct found *f,
+                       bool *none)
+{
+    *none = *place >= end;
+    if (*none) return;
+    size_t i = file_of(s, *place);
+    const struct npy *n = &s->files[i].array;
+    uint64_t d = *place - s->files[i].first, len = n->columns;
+    if (n->num_axes == 1) len = len - d * PIECE < PIECE ? len - d * PIECE : PIECE;
+    *f = (struct found){*place, i, d, len, f->text};
+    ++*place;
 }
 
 static void keep_little(struct text *t)
@@ -387,6 +412,7 @@ enum status source_find(const struct source *s, struct source_reader *r, uint64_
     case SOURCE_LINES: find_line(s, place, end, f, none); return STATUS_OK;
     case SOURCE_CHUNKS: find_chunk(s, place, end, f, none); return STATUS_OK;
     case SOURCE_TOKENS: find_tokens(s, place, end, f, none); return STATUS_OK;
+    case SOURCE_ARRAY: find_array(s, place, end, f, none); return STATUS_OK;
     case SOURCE_PACKED: return find_packed(s, r, share, shares, place, f, none);
     case SOURCE_ROWS: return find_row(s, r, place, end, f, none);
     case SOURCE_MOCK: find_mock(s, place, end, f, none); return STATUS_OK;
@@ -451,6 +477,10 @@ static enum status read_ids(const struct source *s, const struct found *f,
     const struct source_file *file = &s->files[f->file];
     const int64_t vocab_size = t->vocab_size;
     if (s->kind == SOURCE_TOKENS) return megatron_read(&file->tokens, f->at, vocab_size, ids);
+    if (s->kind == SOURCE_ARRAY) {
+        uint64_t each = file->array.num_axes == 1 ? PIECE : file->array.columns;
+        return npy_read(&file->array, f->at * each, f->len, vocab_size, ids);
+    }
     memcpy(ids, f->text.data, f->len * sizeof *ids);
     for (uint64_t i = 0; i < f->len; i++)
         if (vocab_size && ids[i] >= vocab_size)

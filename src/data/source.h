@@ -3,6 +3,8 @@
  * Kinds    A .jsonl file's documents are its lines; a place is a byte of the files laid end to end.
  *          A .txt file is cut into chunks of about 4 KiB at line ends; a place is a chunk's number.
  *          A .bin/.idx document's place is its number, a .parquet or .arrow file's the row's.
+ *          So is a row of a .npy array of two axes; one of one axis is cut into documents of
+ *          16,384 tokens.
  *          In .gz and .zst files, which cannot seek, documents are the lines, of text too, and a
  *          place is file << 32 | number of the line.  Lines of nothing but white space are no
  *          documents and have no number.  The path "mock" is Megatron-LM's mock data: 100,000
@@ -16,6 +18,7 @@
 #include "data/lines.h"
 #include "data/table.h"
 #include "formats/megatron.h"
+#include "formats/npy.h"
 #include "tokenizer/tokenizer.h"
 
 enum source_kind {
@@ -24,6 +27,7 @@ enum source_kind {
     SOURCE_TOKENS,
     SOURCE_PACKED,
     SOURCE_ROWS,
+    SOURCE_ARRAY,
     SOURCE_MOCK
 };
 
@@ -32,6 +36,7 @@ struct source_file {
     struct file_map map;
     struct megatron tokens;
     struct table table;
+    struct npy array;
     uint64_t first; /* place where the file begins */
 };
 

@@ -100,10 +100,29 @@ void rig_add(struct rig *r, const char *path, double weight)
         (struct source_config){.path = path, .column = "text", .weight = weight};
 }
 
+const char *rig_array(const char *folder, const char *name, int rows, int columns)
+{
+    struct text t = {0}, shape = {0};
+    if (rows)
+        text_addf(&shape, "%d, %d", rows, columns);
+    else
+        text_addf(&shape, "%d,", columns);
+    text_add(&t, "\x93NUMPY\1\0\x76\0", 10);
+    text_addf(&t, "%-117s\n", "");
+    int len = snprintf(t.data + 10, 118,
+                       "{'descr': '<u2', 'fortran_order': False, 'shape': (%s), }", shape.data);
+    t.data[10 + len] = ' ';
+    for (int i = 0; i < (rows ? rows : 1) * columns; i++)
+        text_add(&t, &(uint16_t){(uint16_t)(i % 250)}, 2);
+    const char *path = rig_bytes(folder, name, t.data, t.len);
+    text_release(&t), text_release(&shape);
+    return path;
+}
+
 void rig_add_kind(struct rig *r, const char *folder, int kind)
 {
-    static const char *const kinds[] = {"a.txt",       "a.jsonl",   "a.jsonl.gz",
-                                        "a.jsonl.zst", "a.txt.zst", "tokens"};
+    static const char *const kinds[] = {"a.txt",     "a.jsonl", "a.jsonl.gz", "a.jsonl.zst",
+                                        "a.txt.zst", "tokens",  "rows.npy"};
     struct text lines = {0}, packed = {0};
     int lengths[40];
     rig_lines(&lines, "doc", 60);
@@ -119,6 +138,7 @@ void rig_add_kind(struct rig *r, const char *folder, int kind)
     rig_text(folder, "a.txt", lines.data);
     for (int d = 0; d < 40; d++) lengths[d] = d * 11 % 9;
     rig_tokens(folder, "tokens", lengths, 40, 0);
+    rig_array(folder, "rows.npy", 50, 7);
     text_release(&lines), text_release(&packed);
     if (kind == RIG_KINDS - 2) {
         rig_add(r, "tests/oracle/data/parquet/pyarrow-*.parquet", 1);

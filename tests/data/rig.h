@@ -19,6 +19,9 @@ void rig_lines(struct text *out, const char *name, int documents);
 /* folder/name.bin and .idx; document d has lengths[d] tokens, all numbered on from `first`. */
 void rig_tokens(const char *folder, const char *name, const int *lengths, int documents, int first);
 
+/* folder/name, a .npy array of 0, 1, ... 249, 0, 1, ...; of one axis if rows is 0. */
+const char *rig_array(const char *folder, const char *name, int rows, int columns);
+
 /* Everything a loader needs, preset; change it, add sources, then open. */
 struct rig {
     struct data_config data;
@@ -30,7 +33,7 @@ struct rig {
 void rig_init(struct rig *r, const char *tokenizer, int seq_len); /* NULL: ids; else "bytes" */
 void rig_add(struct rig *r, const char *path, double weight);
 /* Adds a source of each kind in turn, and at last a mixture; each has documents for 8 streams. */
-enum { RIG_KINDS = 8 };
+enum { RIG_KINDS = 9 };
 void rig_add_kind(struct rig *r, const char *folder, int kind);
 struct loader *rig_open(struct rig *r);
 void rig_release(struct rig *r);

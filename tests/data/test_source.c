@@ -157,6 +157,47 @@ TEST(source_prefers_the_file_of_the_very_name_to_a_pair_of_that_prefix)
     check_documents(path, "<line>|");
 }
 
+TEST(source_documents_of_an_array_are_its_rows_or_pieces_of_16384_tokens)
+{
+    const char *folder = test_folder();
+    struct source_config c = config_of(rig_array(folder, "a.npy", 3, 5));
+    struct source s = opened(&c);
+    struct source_tokens t = {.vocab_size = 250};
+    struct token_list ids = {0};
+    struct found f = {0};
+    uint64_t place = 1;
+    bool none;
+    CHECK(s.holds_ids && s.places == 3);
+    CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &place, s.places, &f, &none));
+    CHECK_STATUS(OK, source_read(&s, &f, &t, &ids));
+    CHECK(!none && place == 2 && ids.count == 5 && ids.ids[0] == 5 && ids.ids[4] == 9);
+    source_close(&s);
+    c = config_of(rig_array(folder, "b.npy", 0, 2 * 16384 + 3));
+    rig_array(folder, "c.npy", 0, 1);
+    rig_array(folder, "d.npy", 9, 0);
+    c.path = test_path(folder, "[b-d].npy");
+    s = opened(&c);
+    static const uint64_t lengths[] = {16384, 16384, 3, 1};
+    CHECK(s.places == 4);
+    place = 0;
+    for (uint64_t i = 0; i < 4; i++) {
+        CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &place, s.places, &f, &none));
+        ids.count = 0;
+        CHECK_STATUS(OK, source_read(&s, &f, &t, &ids));
+        CHECK(!none && ids.count == lengths[i]);
+        for (uint64_t k = 0; k < ids.count; k++)
+            CHECK(ids.ids[k] == (int32_t)((i == 3 ? k : i * 16384 + k) % 250));
+    }
+    CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &place, s.places, &f, &none));
+    CHECK(none);
+    t.vocab_size = 249, place = 0, ids.count = 0;
+    CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &place, s.places, &f, &none));
+    CHECK_STATUS(DATA, source_read(&s, &f, &t, &ids));
+    CHECK_MESSAGE("number 249 is 249; ids are 0 to 248");
+    source_close(&s);
+    token_list_release(&ids);
+}
+
 /* Lines of all lengths up to 6000 bytes, so that some span a chunk and some end at its edge. */
 static void write_prose(struct text *t)
 {
