@@ -68,9 +68,9 @@ static void report(const char *prefix, const struct prepared *p, double seconds,
 
 static const char usage[] =
     "prepare --tokenizer FILE --output PREFIX SOURCE...\n\n"
-    "Reads text (.txt, .jsonl, both also .gz or .zst; .parquet, .arrow; patterns in quotes) and\n"
-    "writes its token ids as Megatron's PREFIX.bin and PREFIX.idx, which training reads without\n"
-    "a tokenizer.\n"
+    "Reads text (.txt, .jsonl, both also .gz or .zst; .parquet, .arrow; patterns in quotes) or\n"
+    "token ids (columns of .parquet and .arrow, .npy, .bin/.idx) and writes ids as Megatron's\n"
+    "PREFIX.bin and PREFIX.idx, which training reads without a tokenizer.\n"
     "Stopped at any moment, the same command goes on where it was.";
 
 enum status command_prepare(int argc, char **argv)

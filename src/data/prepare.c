@@ -19,9 +19,12 @@
 
 enum { GROUP_BYTES = 1 << 20, GROUPS_PER_THREAD = 4, JOURNAL_SECONDS = 5 };
 
-/* Documents that one thread encodes at a time. */
+/* Documents that one thread encodes at a time: those of a range of places, which it finds itself,
+ * or of a packed source, which only one can read, documents that were found. */
 struct group {
+    uint64_t place, end;
     size_t first, count;
+    uint64_t text_bytes;
     struct token_list ids; /* of all its documents; packed to token_bytes once they are encoded */
     int32_t *lengths;      /* of the documents that are not empty */
     size_t num_lengths, lengths_capacity;
@@ -31,19 +34,26 @@ struct group {
 struct batch {
     size_t source;  /* all of it is of one source */
     uint64_t after; /* the place behind it */
-    uint64_t text_bytes;
     struct found *documents;
     size_t count, capacity;
     struct group *groups;
     size_t num_groups, most_groups;
 };
 
+/* One a thread. */
+struct worker {
+    struct source_tokens tokens;
+    struct source_reader reader;
+    size_t source; /* that it reads */
+    struct found found;
+};
+
 struct preparing {
     const struct prepare *request;
     struct source *sources;
     int threads;
-    struct source_tokens *workers; /* one a thread */
-    uint32_t fingerprint;          /* of all that decides about the output's bytes */
+    struct worker *workers;
+    uint32_t fingerprint; /* of all that decides about the output's bytes */
     char *bin, *bin_part, *idx, *idx_part, *journal;
     int bin_fd, idx_fd;
     /* the reader's place */
@@ -90,8 +100,7 @@ static enum status open_sources(struct preparing *p)
     p->sources = heap(r->num_sources * sizeof *p->sources);
     for (size_t i = 0; i < r->num_sources; i++) {
         TRY(source_open(&p->sources[i], &r->sources[i]));
-        if (p->sources[i].holds_ids) FAIL(CONFIG, "%s holds token ids already", r->sources[i].path);
-        is_known &= p->sources[i].kind != SOURCE_PACKED && p->sources[i].kind != SOURCE_ROWS;
+        is_known &= p->sources[i].kind == SOURCE_LINES || p->sources[i].kind == SOURCE_CHUNKS;
         for (size_t f = 0; f < p->sources[i].num_files; f++)
             p->done.text_total += p->sources[i].files[f].map.size;
     }
@@ -105,9 +114,12 @@ static enum status open_workers(struct preparing *p)
     p->threads = r->threads > 0 ? r->threads : omp_get_max_threads();
     p->workers = heap((size_t)p->threads * sizeof *p->workers);
     for (int i = 0; i < p->threads; i++) {
-        p->workers[i] =
-            (struct source_tokens){.tokenizer = r->tokenizer, .bos = r->bos, .eos = r->eos};
-        TRY(encoder_make(&p->workers[i].encoder, r->tokenizer));
+        struct source_tokens *t = &p->workers[i].tokens;
+        *t = (struct source_tokens){.tokenizer = r->tokenizer,
+                                    .vocab_size = tokenizer_vocab_size(r->tokenizer),
+                                    .bos = r->bos,
+                                    .eos = r->eos};
+        TRY(encoder_make(&t->encoder, r->tokenizer));
     }
     return STATUS_OK;
 }
@@ -191,7 +203,7 @@ static enum status write_journal(struct preparing *p)
     return st;
 }
 
-static struct group *next_group(struct batch *b, size_t first)
+static struct group *next_group(struct batch *b)
 {
     if (b->num_groups == b->most_groups) {
         b->most_groups = 2 * b->most_groups + 4;
@@ -200,38 +212,60 @@ static struct group *next_group(struct batch *b, size_t first)
         memset(b->groups + old, 0, (b->most_groups - old) * sizeof *b->groups);
     }
     struct group *g = &b->groups[b->num_groups++];
-    g->first = first, g->count = 0;
+    g->place = g->end = 0;
+    g->first = b->count, g->count = 0;
     return g;
 }
 
-/* The next documents, up to a batch's bytes or the end of a source; none are left: count 0. */
-static enum status read_batch(struct preparing *p, struct batch *b)
+/* Ranges of places: nothing of them is read here. */
+static void plan_ranges(struct preparing *p, struct batch *b, uint64_t most)
 {
-    uint64_t most = (uint64_t)p->threads * GROUPS_PER_THREAD * GROUP_BYTES, in_group = 0;
+    const struct source *s = &p->sources[p->source];
+    for (uint64_t planned = 0, bytes; planned < most && p->place < s->places; planned += bytes) {
+        struct group *g = next_group(b);
+        bytes = GROUP_BYTES;
+        g->place = p->place;
+        g->end = p->place = source_ahead(s, &p->reader, p->place, &bytes);
+    }
+}
+
+/* The documents themselves, of a source that only one can read. */
+static enum status find_documents(struct preparing *p, struct batch *b, uint64_t most)
+{
+    const struct source *s = &p->sources[p->source];
     struct group *g = NULL;
-    b->count = b->num_groups = 0;
-    b->text_bytes = 0;
-    while (b->text_bytes < most && p->source < p->request->num_sources) {
+    for (uint64_t bytes = 0, in_group = 0; bytes < most;) {
         if (b->count == b->capacity) {
             size_t old = b->capacity;
             b->capacity = 2 * old + 64;
             b->documents = heap_grow(b->documents, b->capacity, sizeof *b->documents);
             memset(b->documents + old, 0, (b->capacity - old) * sizeof *b->documents);
         }
-        const struct source *s = &p->sources[p->source];
         struct found *f = &b->documents[b->count];
         bool none;
         TRY(source_find(s, &p->reader, 0, 1, &p->place, s->places, f, &none));
-        if (none) { /* the next source is another batch */
-            source_reader_close(&p->reader);
-            p->source++, p->place = 0;
-            if (b->count) break;
-            continue;
-        }
-        if (!g || in_group + f->len > GROUP_BYTES) g = next_group(b, b->count), in_group = 0;
-        b->source = p->source, b->after = p->place;
+        if (none) break;
+        if (!g || in_group + f->len > GROUP_BYTES) g = next_group(b), in_group = 0;
         b->count++, g->count++;
-        in_group += f->len, b->text_bytes += f->len;
+        in_group += f->len, bytes += f->len;
+    }
+    return STATUS_OK;
+}
+
+/* The next batch's bytes of a source, or what is left of it; nothing is left: no groups. */
+static enum status read_batch(struct preparing *p, struct batch *b)
+{
+    uint64_t most = (uint64_t)p->threads * GROUPS_PER_THREAD * GROUP_BYTES;
+    b->count = b->num_groups = 0;
+    while (!b->num_groups && p->source < p->request->num_sources) {
+        if (p->sources[p->source].kind == SOURCE_PACKED)
+            TRY(find_documents(p, b, most));
+        else
+            plan_ranges(p, b, most);
+        b->source = p->source, b->after = p->place;
+        if (b->num_groups) break;
+        source_reader_close(&p->reader);
+        p->source++, p->place = 0;
     }
     return STATUS_OK;
 }
@@ -247,23 +281,48 @@ static void pack(struct group *g, int token_bytes)
     }
 }
 
-static enum status encode_group(const struct preparing *p, struct source_tokens *w,
-                                const struct batch *b, struct group *g)
+/* Document `i` of a group; NULL: there is none. */
+static enum status next_document(const struct preparing *p, struct worker *w, const struct batch *b,
+                                 struct group *g, size_t i, const struct found **out)
 {
-    g->ids.count = g->num_lengths = 0;
-    if (g->lengths_capacity < g->count) {
-        g->lengths = heap_grow(g->lengths, g->count, sizeof *g->lengths);
-        g->lengths_capacity = g->count;
+    bool none;
+    *out = i < g->count ? &b->documents[g->first + i] : NULL;
+    if (g->place >= g->end) return STATUS_OK;
+    if (w->source != b->source) source_reader_close(&w->reader);
+    w->source = b->source;
+    TRY(source_find(&p->sources[b->source], &w->reader, 0, 1, &g->place, g->end, &w->found, &none));
+    if (!none) *out = &w->found;
+    return STATUS_OK;
+}
+
+static void add_length(struct group *g, size_t length)
+{
+    if (!length) return;
+    if (g->num_lengths == g->lengths_capacity) {
+        g->lengths_capacity = 2 * g->lengths_capacity + 64;
+        g->lengths = heap_grow(g->lengths, g->lengths_capacity, sizeof *g->lengths);
     }
-    for (size_t i = 0; i < g->count; i++) {
+    g->lengths[g->num_lengths++] = (int32_t)length;
+}
+
+static enum status encode_group(const struct preparing *p, struct worker *w, const struct batch *b,
+                                struct group *g)
+{
+    const struct source *s = &p->sources[b->source];
+    const struct found *f;
+    g->ids.count = g->num_lengths = 0;
+    g->text_bytes = 0;
+    for (size_t i = 0;; i++) {
+        TRY(next_document(p, w, b, g, i, &f));
+        if (!f) break;
         size_t before = g->ids.count;
-        const struct found *f = &b->documents[g->first + i];
-        TRY(source_read(&p->sources[b->source], f, w, &g->ids));
+        TRY(source_read(s, f, &w->tokens, &g->ids));
         size_t length = g->ids.count - before;
         if (length > INT32_MAX)
-            FAIL(DATA, "%s: a document of %zu tokens; the index has room for %d",
-                 p->request->sources[b->source].path, length, INT32_MAX);
-        if (length) g->lengths[g->num_lengths++] = (int32_t)length;
+            FAIL(DATA, "%s: a document of %zu tokens; the index has room for %d", s->config->path,
+                 length, INT32_MAX);
+        add_length(g, length);
+        g->text_bytes += f->len * (s->holds_ids ? sizeof(int32_t) : 1);
     }
     pack(g, p->done.token_bytes);
     return STATUS_OK;
@@ -272,7 +331,7 @@ static enum status encode_group(const struct preparing *p, struct source_tokens 
 static enum status write_batch(struct preparing *p, const struct batch *b)
 {
     uint64_t each = (uint64_t)p->done.token_bytes;
-    if (!b->count) return STATUS_OK;
+    if (!b->num_groups) return STATUS_OK;
     for (size_t i = 0; i < b->num_groups; i++) {
         const struct group *g = &b->groups[i];
         TRY(file_write_at(p->bin_fd, p->bin_part, g->ids.ids, g->ids.count * each,
@@ -281,15 +340,16 @@ static enum status write_batch(struct preparing *p, const struct batch *b)
                           p->done.documents * sizeof *g->lengths));
         p->done.tokens += g->ids.count;
         p->done.documents += g->num_lengths;
+        p->done.text_bytes += g->text_bytes;
     }
-    p->done.text_bytes += b->text_bytes;
     p->written_source = b->source, p->written_place = b->after;
     if (clock_monotonic_s() - p->journal_s > JOURNAL_SECONDS) TRY(write_journal(p));
     if (p->request->progress) p->request->progress(p->request->context, &p->done);
     return STATUS_OK;
 }
 
-/* One thread writes the batch before and reads the next while the others encode this one. */
+/* One thread writes the batch before and plans or reads the next while the others encode this one.
+ */
 static enum status turn(struct preparing *p, struct batch *next, struct batch *now,
                         const struct batch *before)
 {
@@ -330,7 +390,7 @@ static enum status write_tokens(struct preparing *p)
     enum status st = STATUS_OK;
     p->journal_s = clock_monotonic_s();
     TRY_OUT(read_batch(p, &batches[0]));
-    for (size_t k = 0; batches[k % 3].count || batches[(k + 2) % 3].count; k++)
+    for (size_t k = 0; batches[k % 3].num_groups || batches[(k + 2) % 3].num_groups; k++)
         TRY_OUT(turn(p, &batches[(k + 1) % 3], &batches[k % 3], &batches[(k + 2) % 3]));
 out:
     for (size_t i = 0; i < 3; i++) release_batch(&batches[i]);
@@ -392,7 +452,7 @@ static enum status finish(struct preparing *p)
     char *slash = strrchr(p->bin, '/');
     char *folder = slash ? heap_string(p->bin, (size_t)(slash - p->bin) + 1) : heap_string(".", 1);
     enum status st = STATUS_OK;
-    if (!p->done.documents) FAIL_OUT(DATA, "there is no text in %s", p->request->sources->path);
+    if (!p->done.documents) FAIL_OUT(DATA, "there is no document in %s", p->request->sources->path);
     p->written_source = p->request->num_sources, p->written_place = 0;
     TRY_OUT(write_journal(p));
     TRY_OUT(write_index(p, temporary));
@@ -426,8 +486,10 @@ enum status prepare(const struct prepare *request, struct prepared *done)
 out:
     source_reader_close(&p.reader);
     for (int i = 0; i < p.threads; i++) {
-        encoder_free(p.workers[i].encoder);
-        text_release(&p.workers[i].text);
+        encoder_free(p.workers[i].tokens.encoder);
+        text_release(&p.workers[i].tokens.text);
+        text_release(&p.workers[i].found.text);
+        source_reader_close(&p.workers[i].reader);
     }
     for (size_t i = 0; p.sources && i < request->num_sources; i++) source_close(&p.sources[i]);
     if (p.bin_fd >= 0) close(p.bin_fd);

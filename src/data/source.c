@@ -312,17 +312,21 @@ static void keep_little(struct text *t)
     if (t->capacity > KEPT) text_release(t); /* a long one is not kept for ever */
 }
 
+static void need_table(const struct source *s, struct source_reader *r, size_t file)
+{
+    if (r->table && r->file == file) return;
+    source_reader_close(r);
+    r->file = file;
+    table_reader_open(&r->table, &s->files[file].table);
+}
+
 static enum status find_row(const struct source *s, struct source_reader *r, uint64_t *place,
                             uint64_t end, struct found *f, bool *none)
 {
     for (*none = true; *none && *place < end; ++*place) {
         size_t i = file_of(s, *place);
         uint64_t row = *place - s->files[i].first;
-        if (!r->table || r->file != i) {
-            source_reader_close(r);
-            r->file = i;
-            table_reader_open(&r->table, &s->files[i].table);
-        }
+        need_table(s, r, i);
         keep_little(&f->text);
         TRY(table_read(r->table, row, &f->text));
         *f = (struct found){*place, i, row, f->text.len, f->text};
@@ -418,6 +422,31 @@ enum status source_find(const struct source *s, struct source_reader *r, uint64_
     case SOURCE_MOCK: find_mock(s, place, end, f, none); return STATUS_OK;
     }
     BUG("unknown kind of source");
+}
+
+uint64_t source_ahead(const struct source *s, struct source_reader *r, uint64_t place,
+                      uint64_t *bytes)
+{
+    uint64_t most = *bytes, left = s->places - place;
+    BUG_IF(s->kind == SOURCE_PACKED || place >= s->places);
+    if (s->kind == SOURCE_ROWS) {
+        size_t i = file_of(s, place);
+        need_table(s, r, i);
+        return s->files[i].first + table_ahead(r->table, place - s->files[i].first, bytes);
+    }
+    if (s->kind == SOURCE_LINES || s->kind == SOURCE_CHUNKS) {
+        uint64_t each = s->kind == SOURCE_LINES ? 1 : CHUNK, places = most / each + 1;
+        places = places < left ? places : left;
+        *bytes = places * each;
+        return place + places;
+    }
+    struct found f = {0};
+    bool none = false;
+    for (*bytes = 0; *bytes < most && !none;) { /* the lengths of token ids are known */
+        if (source_find(s, r, 0, 1, &place, s->places, &f, &none)) BUG("ids that are not found");
+        if (!none) *bytes += f.len * sizeof(int32_t);
+    }
+    return place;
 }
 
 static void add_id(struct token_list *out, bool wanted, int32_t id)

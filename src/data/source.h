@@ -85,6 +85,12 @@ enum status source_find(const struct source *s, struct source_reader *r, uint64_
                         uint64_t shares, uint64_t *place, uint64_t end, struct found *f,
                         bool *none);
 
+/* The end of a range from `place` on that another reader may go on behind, as cheaply as one that
+ * comes from there: of about *bytes, which becomes about how many they are.  Not of packed sources.
+ */
+uint64_t source_ahead(const struct source *s, struct source_reader *r, uint64_t place,
+                      uint64_t *bytes);
+
 /* The share that owns a place of a packed source. */
 uint64_t source_packed_share(const struct source *s, uint64_t place, uint64_t shares);
 

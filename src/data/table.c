@@ -8,7 +8,7 @@ enum { LONGEST = 1 << 30 };
 
 struct table_reader {
     const struct table *table;
-    struct parquet_column column;
+    struct parquet_column column, ahead;
     uint64_t next; /* the row the column stands at, if `placed` */
     bool placed;
     struct text counts; /* of a row, neuron by neuron */
@@ -76,13 +76,15 @@ void table_reader_open(struct table_reader **out, const struct table *r)
 {
     *out = heap(sizeof **out);
     (*out)->table = r;
-    if (!r->is_arrow) parquet_column_init(&(*out)->column, &r->file, r->leaf);
+    if (r->is_arrow) return;
+    parquet_column_init(&(*out)->column, &r->file, r->leaf);
+    parquet_column_init(&(*out)->ahead, &r->file, r->leaf);
 }
 
 void table_reader_close(struct table_reader *r)
 {
     if (!r) return;
-    parquet_column_release(&r->column);
+    parquet_column_release(&r->column), parquet_column_release(&r->ahead);
     text_release(&r->counts);
     free(r);
 }
@@ -90,6 +92,12 @@ void table_reader_close(struct table_reader *r)
 size_t table_reader_bytes(const struct table_reader *r)
 {
     return parquet_column_bytes(&r->column) + r->counts.capacity;
+}
+
+uint64_t table_ahead(struct table_reader *r, uint64_t row, uint64_t *bytes)
+{
+    if (r->table->is_arrow) return arrow_ahead(&r->table->arrow, row, bytes);
+    return parquet_column_ahead(&r->ahead, row, bytes);
 }
 
 static void add_id(struct text *out, int32_t id) { text_add(out, &id, sizeof id); }

@@ -34,5 +34,8 @@ struct table_reader;
 void table_reader_open(struct table_reader **out, const struct table *r);
 void table_reader_close(struct table_reader *r);
 enum status table_read(struct table_reader *r, uint64_t row, struct text *out);
+/* The end of a range of rows from `row` on that other readers may go on behind, as cheaply: of
+ * about *bytes, which becomes about how many they are. */
+uint64_t table_ahead(struct table_reader *r, uint64_t row, uint64_t *bytes);
 /* Bytes it holds: pages of others can be of any size. */
 size_t table_reader_bytes(const struct table_reader *r);

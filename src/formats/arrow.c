@@ -385,7 +385,7 @@ static enum status descend(const struct descent *d, int depth, uint64_t index, i
     return STATUS_OK;
 }
 
-enum status arrow_row(const struct arrow *a, uint64_t row, arrow_visit *visit, void *context)
+static const struct arrow_batch *batch_of(const struct arrow *a, uint64_t row)
 {
     size_t low = 0, high = a->num_batches;
     while (high - low > 1) {
@@ -393,8 +393,24 @@ enum status arrow_row(const struct arrow *a, uint64_t row, arrow_visit *visit, v
         *(a->batches[middle]->first_row <= row ? &low : &high) = middle;
     }
     if (row >= a->num_rows) BUG("there is no such row");
+    return a->batches[low];
+}
+
+uint64_t arrow_ahead(const struct arrow *a, uint64_t row, uint64_t *bytes)
+{
+    const struct arrow_batch *b = batch_of(a, row);
+    uint64_t left = b->first_row + b->num_rows - row, all = 0;
+    for (int i = 0; i < a->num_levels; i++) all += b->arrays[i].offsets.len + b->arrays[i].data.len;
+    double each = (double)all / (double)b->num_rows, rows = each > 0 ? (double)*bytes / each : 0;
+    if (each > 0 && rows < (double)left) left = (uint64_t)rows + 1;
+    *bytes = (uint64_t)(each * (double)left);
+    return row + left;
+}
+
+enum status arrow_row(const struct arrow *a, uint64_t row, arrow_visit *visit, void *context)
+{
     if (!a->is_text && !a->is_integer)
         FAIL(UNSUPPORTED, "%s: a column of neither text nor whole numbers", a->path);
-    struct descent d = {a, a->batches[low], visit, context};
+    struct descent d = {a, batch_of(a, row), visit, context};
     return descend(&d, 0, row - d.batch->first_row, 0, 0);
 }

@@ -53,3 +53,7 @@ enum status arrow_parse(struct arrow *a, const unsigned char *bytes, uint64_t si
  * what `visit` returns. */
 typedef enum status arrow_visit(void *context, const struct parquet_entry *e);
 enum status arrow_row(const struct arrow *a, uint64_t row, arrow_visit *visit, void *context);
+
+/* The end of a range of rows from `row` on, within its batch, of about *bytes, which becomes about
+ * how many they are. */
+uint64_t arrow_ahead(const struct arrow *a, uint64_t row, uint64_t *bytes);

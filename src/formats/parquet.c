@@ -111,11 +111,15 @@ static enum status read_schema(struct parquet *p, struct thrift_list *list)
 static enum status read_chunk(struct parquet *p, struct reader *r, size_t leaf,
                               struct parquet_chunk *out)
 {
-    int64_t type = -1, codec = -1, values = -1, data = -1, dictionary = 0;
+    int64_t type = -1, codec = -1, values = -1, data = -1, dictionary = 0, unpacked = 0;
     bool present = false;
-    const struct thrift_field meta[] = {{1, .number = &type},        {4, .number = &codec},
-                                        {5, .number = &values},      {9, .number = &data},
-                                        {11, .number = &dictionary}, {0}};
+    const struct thrift_field meta[] = {{1, .number = &type},
+                                        {4, .number = &codec},
+                                        {5, .number = &values},
+                                        {6, .number = &unpacked},
+                                        {9, .number = &data},
+                                        {11, .number = &dictionary},
+                                        {0}};
     struct thrift_bytes other_file = {0};
     const struct thrift_field chunk[] = {
         {1, .bytes = &other_file}, {3, .fields = meta, .present = &present}, {0}};
@@ -129,7 +133,9 @@ static enum status read_chunk(struct parquet *p, struct reader *r, size_t leaf,
     if (values < 0 || at < 4 || (uint64_t)at > p->data_end)
         FAIL(DATA, "%s: %lld values at byte %lld of %llu", p->path, (long long)values,
              (long long)at, (unsigned long long)p->data_end);
-    *out = (struct parquet_chunk){.at = (uint64_t)at, .num_values = (uint64_t)values};
+    *out = (struct parquet_chunk){.at = (uint64_t)at,
+                                  .num_values = (uint64_t)values,
+                                  .unpacked = unpacked > 0 ? (uint64_t)unpacked : 0};
     return codec_find(codec, p->path, &out->codec);
 }
 

@@ -46,6 +46,7 @@ struct parquet_chunk {
     enum codec codec;
     uint64_t at;         /* the first page */
     uint64_t num_values; /* entries, as levels count them */
+    uint64_t unpacked;   /* bytes, as the footer says; for estimates */
 };
 
 struct parquet_group {

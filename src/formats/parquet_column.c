@@ -384,3 +384,41 @@ enum status parquet_column_seek(struct parquet_column *c, uint64_t row)
         TRY(skip_pages(c, row));
     }
 }
+
+/* A part of the row group as large as the average says. */
+static uint64_t part_of_group(const struct parquet_column *c, uint64_t row, uint64_t *bytes)
+{
+    enum { PARTS = 8 };
+    const struct parquet_group *g = &c->file->groups[c->group];
+    uint64_t unpacked = chunk_of(c)->unpacked;
+    double part = unpacked ? (double)*bytes / (double)unpacked : 1;
+    if (part < 1.0 / PARTS) part = 1.0 / PARTS;
+    uint64_t rows = part < 1 ? (uint64_t)(part * (double)g->num_rows) + 1 : g->num_rows;
+    uint64_t end = end_of_group(c) - row < rows ? end_of_group(c) : row + rows;
+    *bytes = (uint64_t)((double)unpacked * (double)(end - row) / (double)g->num_rows);
+    return end;
+}
+
+uint64_t parquet_column_ahead(struct parquet_column *c, uint64_t row, uint64_t *bytes)
+{
+    uint64_t passed = 0, wanted = *bytes;
+    size_t group = group_of(c->file, row);
+    struct head h;
+    if (!c->started || c->group != group || row < c->row) start_group(c, group);
+    while (passed < wanted && c->row < end_of_group(c) && c->seen < chunk_of(c)->num_values) {
+        if (next_head(c, &h)) break; /* who reads it will tell */
+        if (h.type != PAGE_DATA && h.type != PAGE_DATA_V2) continue;
+        int64_t rows = c->leaf->max_rep ? h.rows : h.values;
+        if (rows < 0) {
+            c->started = false;
+            return part_of_group(c, row, bytes);
+        }
+        c->row += (uint64_t)rows;
+        c->seen += (uint64_t)h.values;
+        if (c->row > row) passed += (uint64_t)h.unpacked;
+    }
+    *bytes = passed;
+    if (passed >= wanted && c->row < end_of_group(c)) return c->row;
+    c->started = false;
+    return end_of_group(c);
+}

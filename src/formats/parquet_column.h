@@ -54,5 +54,10 @@ enum status parquet_column_seek(struct parquet_column *c, uint64_t row);
 enum status parquet_column_next(struct parquet_column *c, struct parquet_entry *e);
 /* Does the row go on?  The entry before is no longer to be used. */
 enum status parquet_column_goes_on(struct parquet_column *c, bool *more);
+/* The end of a range of about *bytes that begins at `row`: where a page begins, so that another
+ * column may go on there and no page is unpacked twice.  Where pages do not say their rows, which
+ * those of nested lists may not, it is an eighth of the row group at least.  *bytes becomes about
+ * how many they are.  For a column that reads nothing but these, one behind the other. */
+uint64_t parquet_column_ahead(struct parquet_column *c, uint64_t row, uint64_t *bytes);
 /* Bytes it holds. */
 size_t parquet_column_bytes(const struct parquet_column *c);

@@ -3,6 +3,7 @@
 #include "base/rng.h"
 #include "data/prepare.h"
 #include "data/source.h"
+#include "formats/megatron.h"
 #include "test.h"
 
 static struct tokenizer *bytes_tokenizer(void)
@@ -160,8 +161,87 @@ TEST(prepare_replaces_nothing_unless_forced_to)
     write_lines(text, 20);
     CHECK_STATUS(CONFIG, run(text, prefix, 1, false, &second));
     CHECK_MESSAGE("--force");
-    CHECK_STATUS(CONFIG, run(prefix, test_path(folder, "q"), 1, false, &second));
-    CHECK_MESSAGE("token ids already");
     CHECK_STATUS(OK, run(text, prefix, 1, true, &second));
     CHECK(second.documents > first.documents);
+}
+
+/* Documents of a pair of token files, one behind the other. */
+static void check_documents(const char *prefix, const int32_t *want, const uint64_t *lengths,
+                            uint64_t documents)
+{
+    struct megatron m;
+    int32_t ids[16];
+    CHECK_STATUS(OK, megatron_open(&m, prefix));
+    CHECK(m.num_documents == documents);
+    for (uint64_t d = 0; d < documents; want += lengths[d++]) {
+        CHECK(megatron_length(&m, d) == lengths[d]);
+        CHECK_STATUS(OK, megatron_read(&m, d, 0, ids));
+        CHECK(!memcmp(ids, want, lengths[d] * sizeof *ids));
+    }
+    megatron_close(&m);
+}
+
+static enum status run_column(const char *source, const char *column, const char *prefix,
+                              struct prepared *done)
+{
+    struct tokenizer *t = bytes_tokenizer();
+    struct source_config config = {.path = source, .column = column, .weight = 1};
+    struct prepare p = {.sources = &config,
+                        .num_sources = 1,
+                        .tokenizer = t,
+                        .prefix = prefix,
+                        .bos = true,
+                        .eos = true,
+                        .force = true,
+                        .threads = 2};
+    enum status st = prepare(&p, done);
+    tokenizer_close(t);
+    return st;
+}
+
+TEST(prepare_takes_token_ids_as_they_are)
+{
+    const char *folder = test_folder(), *prefix = test_path(folder, "ids");
+    static const char *const paths[] = {"tests/oracle/data/parquet/documents.parquet",
+                                        "tests/oracle/data/arrow/stream.arrow"};
+    struct prepared done;
+    for (int i = 0; i < 2; i++) { /* the fifth row is damaged */
+        CHECK_STATUS(DATA, run_column(paths[i], "spike_counts", prefix, &done));
+        CHECK_MESSAGE("row 4: its lists are not of one length");
+        CHECK_STATUS(DATA, run_column(paths[i], "input_ids", prefix, &done));
+        CHECK_MESSAGE("row 4: the id 2147483648");
+    }
+    const int32_t want[] = {5, 6, 7, 0};
+    CHECK_STATUS(OK, run_column("tests/oracle/data/arrow/ids.arrow", "input_ids", prefix, &done));
+    check_documents(prefix, want, (uint64_t[]){3, 1}, 2);
+    CHECK(done.tokens == 4 && done.text_bytes == 16 && done.token_bytes == 2);
+    const int32_t counts[] = {255, 1, 4, 255, 2, 5, 255, 3, 255, 255, 9};
+    CHECK_STATUS(OK,
+                 run_column("tests/oracle/data/arrow/ids.arrow", "spike_counts", prefix, &done));
+    check_documents(prefix, counts, (uint64_t[]){9, 2}, 2);
+    CHECK_STATUS(DATA, run_column("tests/oracle/data/arrow/ids.arrow", "large", prefix, &done));
+    CHECK_MESSAGE("row 0 holds the id 259; the vocabulary has 259");
+}
+
+TEST(prepare_of_prepared_files_gives_the_same_bytes)
+{
+    const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
+    const char *first = test_path(folder, "first"), *again = test_path(folder, "again");
+    struct prepared done;
+    write_lines(text, 20000);
+    CHECK_STATUS(OK, run(text, first, 2, false, &done));
+    CHECK_STATUS(OK, run(first, again, 2, false, &done));
+    check_same(first, again);
+}
+
+TEST(prepare_reads_rows_in_their_order_whatever_the_threads)
+{
+    const char *folder = test_folder();
+    const char *one = test_path(folder, "one"), *five = test_path(folder, "five");
+    const char *files = "tests/oracle/data/parquet/pyarrow-*.parquet";
+    struct prepared done;
+    CHECK_STATUS(OK, run(files, one, 1, false, &done));
+    CHECK_STATUS(OK, run(files, five, 5, false, &done));
+    CHECK(done.documents > 200 && done.text_total == 0);
+    check_same(one, five);
 }

@@ -63,6 +63,52 @@ TEST(any_row_is_found_as_reading_from_the_start_finds_it)
     file_list_release(&l);
 }
 
+/* Ranges of about so many bytes: each read by a column of its own, they give the rows from the
+ * first to the last.  How many there are. */
+static int check_ranges(const struct parquet *p, size_t leaf, uint64_t about)
+{
+    struct parquet_column ahead, straight;
+    struct text want = {0}, got = {0};
+    int ranges = 0;
+    parquet_column_init(&ahead, p, leaf), parquet_column_init(&straight, p, leaf);
+    for (uint64_t begin = 0, end; begin < p->num_rows; begin = end, ranges++) {
+        uint64_t bytes = about;
+        struct parquet_column c;
+        parquet_column_init(&c, p, leaf);
+        end = parquet_column_ahead(&ahead, begin, &bytes);
+        CHECK(end > begin && end <= p->num_rows);
+        CHECK_STATUS(OK, parquet_column_seek(&c, begin));
+        for (uint64_t row = begin; row < end; row++) {
+            CHECK_STATUS(OK, add_row(&straight, &want));
+            CHECK_STATUS(OK, add_row(&c, &got));
+        }
+        parquet_column_release(&c);
+    }
+    CHECK(want.len == got.len && !memcmp(want.data, got.data, got.len));
+    text_release(&want), text_release(&got);
+    parquet_column_release(&straight), parquet_column_release(&ahead);
+    return ranges;
+}
+
+TEST(ranges_end_with_pages_or_parts_of_row_groups_and_hold_every_row)
+{
+    struct parquet p;
+    size_t leaf;
+    static const char *const files[] = {"pyarrow-snappy-v1.parquet", "pyarrow-none-v2.parquet"};
+    static const char *const columns[] = {"text", "files[].text"};
+    for (int i = 0; i < 4; i++) {
+        const char *path = test_path(folder, files[i / 2]);
+        CHECK_STATUS(OK, parquet_open(&p, path));
+        CHECK_STATUS(OK, parquet_find(&p, columns[i % 2], &leaf));
+        int groups = (int)p.num_groups, pages = check_ranges(&p, leaf, 1);
+        int few = check_ranges(&p, leaf, 300), one = check_ranges(&p, leaf, 1 << 20);
+        if (groups < 2 || pages <= groups || few > pages || one != groups)
+            fail_msg("%s, %s: %d groups; %d, %d, %d ranges", path, columns[i % 2], groups, pages,
+                     few, one);
+        parquet_close(&p);
+    }
+}
+
 /* All rows of a file whose bytes are these. */
 static enum status read_all(const char *path)
 {

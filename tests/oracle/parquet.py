@@ -179,6 +179,9 @@ def arrow(folder):
     with pa.ipc.new_file(os.path.join(folder, "file.arrow"), t.schema) as w:
         for batch in t.slice(1).to_batches(max_chunksize=2):
             w.write_batch(batch)
+    ids = t.slice(0, 4).select(["input_ids", "spike_counts"]).append_column("large", pa.array([[259]] * 4))
+    with pa.ipc.new_stream(os.path.join(folder, "ids.arrow"), ids.schema) as w:
+        w.write_table(ids)
     large = t.cast(pa.schema([("number", pa.int64()), ("text", pa.large_string()), t.schema.field("files"),
                               ("input_ids", pa.large_list(pa.int64())), t.schema.field("spike_counts"),
                               ("not_utf8", pa.large_binary())]))
