@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOT_BITS = 16, REMEMBERED_BYTES = 15, REMEMBERED_IDS = 4 };
+enum { USUAL_BITS = 16, REMEMBERED_BYTES = 15, REMEMBERED_IDS = 4 };
 
 /* What a short piece came to; the next piece of the same slot takes its place.  Half a line of a
  * processor's cache each. */
@@ -22,15 +22,22 @@ struct encoder {
     const struct tokenizer *tokenizer;
     struct merger merger;
     struct regex_match *match;
-    struct remembered *slots;
+    struct remembered *slots; /* 2^slot_bits */
+    int slot_bits;
     struct text normal; /* what a text became */
 };
 
 enum status encoder_make(struct encoder **out, const struct tokenizer *t)
 {
+    return encoder_make_sized(out, t, USUAL_BITS);
+}
+
+enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, int slot_bits)
+{
     struct encoder *e = *out = heap(sizeof *e);
     e->tokenizer = t;
-    e->slots = heap(sizeof *e->slots << SLOT_BITS);
+    e->slot_bits = slot_bits;
+    e->slots = heap(sizeof *e->slots << slot_bits);
     if (t->regex) e->match = regex_match_make(t->regex);
     return STATUS_OK;
 }
@@ -86,7 +93,7 @@ static void look_up(const struct encoder *e, struct piece *p)
     memcpy(padded, p->bytes, p->len);
     memcpy(p->key, padded, sizeof padded);
     uint64_t hash = (p->key[0] ^ p->key[1] * 0x9E3779B97F4A7C15u) * 0xFF51AFD7ED558CCDu;
-    p->slot = &e->slots[(hash ^ hash << 27) >> (64 - SLOT_BITS)];
+    p->slot = &e->slots[(hash ^ hash << 27) >> (64 - e->slot_bits)];
     __builtin_prefetch(p->slot);
 }
 

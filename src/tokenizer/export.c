@@ -61,11 +61,13 @@ static int by_rank(const void *a, const void *b)
 static void add_merges(const struct tokenizer *t, struct token_export *e)
 {
     const struct vocabulary *v = &t->vocabulary;
-    enum { LOW = 256 * 256 };
+    enum { LOW = 256 };
     struct pair *pairs = heap((v->num_pairs + 1) * sizeof *pairs);
     size_t count = 0;
-    for (size_t i = 0; v->low && i < LOW; i++)
-        if (v->low[i].left >= 0) pairs[count++] = v->low[i];
+    for (int i = 0; i < LOW * LOW; i++) {
+        const struct pair *row = v->low[i / LOW];
+        if (row && row[i % LOW].left >= 0) pairs[count++] = row[i % LOW];
+    }
     for (size_t i = 0; i < v->num_pair_slots; i++)
         if (v->pairs[i].left >= 0) pairs[count++] = v->pairs[i];
     qsort(pairs, count, sizeof *pairs, by_rank);

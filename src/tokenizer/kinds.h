@@ -31,6 +31,9 @@ struct tokenizer {
     bool meta_cuts;
 };
 
+/* encoder_make, of an encoder that remembers 2^slot_bits short pieces; slot_bits > 0. */
+enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, int slot_bits);
+
 /* Llama 3's file: a line a token, base64 and rank.  DATA: which line, and why. */
 enum status tiktoken_read(struct tokenizer *t, const char *bytes, size_t len);
 

@@ -8,7 +8,7 @@
 
 void matcher_release(struct matcher *m)
 {
-    for (int i = 0; i < 256; i++) free(m->lengths[i]);
+    for (int i = 0; m->strings.count && i < 256; i++) free(m->lengths[i]);
     vocabulary_release(&m->strings);
     *m = (struct matcher){0};
 }

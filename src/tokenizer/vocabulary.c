@@ -32,7 +32,7 @@ void vocabulary_release(struct vocabulary *v)
     free(v->by_id);
     free(v->slots);
     free(v->pairs);
-    free(v->low);
+    for (int i = 0; v->num_pairs && i < 256; i++) free(v->low[i]);
     *v = (struct vocabulary){0};
 }
 
@@ -55,7 +55,7 @@ static void grow_slots(struct vocabulary *v)
 {
     uint32_t tag;
     if (v->num_slots > 2 * (size_t)v->count + 2) return;
-    v->num_slots = v->num_slots ? 2 * v->num_slots : 1024;
+    v->num_slots = v->num_slots ? 2 * v->num_slots : 64;
     v->slots = heap_grow(v->slots, v->num_slots, sizeof *v->slots);
     for (size_t i = 0; i < v->num_slots; i++) v->slots[i].index = -1;
     for (int32_t i = 0; i < v->count; i++) {
@@ -150,7 +150,7 @@ const struct pair *vocabulary_pair(const struct vocabulary *v, int32_t left, int
 {
     const struct pair *p;
     if (is_low(left, right))
-        p = v->low ? &v->low[left << 8 | right] : NULL;
+        p = v->low[left] ? &v->low[left][right] : NULL;
     else
         p = v->num_pair_slots ? &v->pairs[pair_slot(v, left, right)] : NULL;
     return !p || p->left < 0 ? NULL : p;
@@ -168,7 +168,7 @@ static void grow_pairs(struct vocabulary *v)
     if (v->num_pair_slots > 2 * v->num_pairs + 2) return;
     struct pair *old = v->pairs;
     size_t had = v->num_pair_slots;
-    v->num_pair_slots = had ? 2 * had : 1024;
+    v->num_pair_slots = had ? 2 * had : 64;
     v->pairs = make_free(v->num_pair_slots);
     for (size_t i = 0; i < had; i++)
         if (old[i].left >= 0) v->pairs[pair_slot(v, old[i].left, old[i].right)] = old[i];
@@ -180,8 +180,8 @@ void vocabulary_add_pair(struct vocabulary *v, int32_t left, int32_t right, int3
 {
     struct pair *p;
     if (is_low(left, right)) {
-        if (!v->low) v->low = make_free(256 * 256);
-        p = &v->low[left << 8 | right];
+        if (!v->low[left]) v->low[left] = make_free(256);
+        p = &v->low[left][right];
     } else {
         grow_pairs(v);
         p = &v->pairs[pair_slot(v, left, right)];

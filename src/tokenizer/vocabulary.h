@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { VOCABULARY_MOST_ID = (1 << 26) - 1 };
+enum { VOCABULARY_MOST_ID = (1 << 22) - 1 }; /* a table of them is made however few there are */
 
 struct token_bytes {
     size_t at; /* in `bytes` */
@@ -38,8 +38,9 @@ struct vocabulary {
     int32_t most;             /* largest id + 1 */
     struct token_slot *slots; /* hash of bytes to index into tokens */
     size_t num_slots;
-    struct pair *pairs; /* hash of (left, right); left -1: free */
-    struct pair *low;   /* [256][256]: those of ids below 256, where merging begins */
+    struct pair *pairs;    /* hash of (left, right); left -1: free */
+    struct pair *low[256]; /* of ids below 256, where merging begins: by the left one a row of 256
+                              by the right one, or NULL */
     size_t num_pair_slots, num_pairs;
     int32_t of_byte[256]; /* ids of the single bytes */
 };

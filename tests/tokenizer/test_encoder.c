@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "tokenizer/kinds.h"
 
 static struct tokenizer *open_path(const char *path, bool meta_cuts)
 {
@@ -82,12 +83,9 @@ TEST(text_that_looks_like_a_special_token_is_plain_text)
     tokenizer_close(t);
 }
 
-TEST(an_encoder_appends_and_its_memory_changes_nothing)
+static void check_memory(const struct tokenizer *t, struct encoder *e)
 {
-    struct tokenizer *t = open_model();
-    struct encoder *e;
     struct token_list all = {0}, once = {0};
-    CHECK_STATUS(OK, encoder_make(&e, t));
     for (uint64_t k = 0; k < 3000; k++) { /* many words, most of them again and again */
         char word[40];
         size_t len = 1 + rng_below(sizeof word - 1, 9, RNG_TEST, 0, k % 700);
@@ -104,7 +102,18 @@ TEST(an_encoder_appends_and_its_memory_changes_nothing)
     CHECK_STATUS(OK, encoder_encode(e, "", 0, &all));
     CHECK(all.count == before);
     token_list_release(&all);
+}
+
+TEST(an_encoder_appends_and_its_memory_changes_nothing)
+{
+    struct tokenizer *t = open_model();
+    struct encoder *e, *forgetful;
+    CHECK_STATUS(OK, encoder_make(&e, t));
+    CHECK_STATUS(OK, encoder_make_sized(&forgetful, t, 1));
+    check_memory(t, e);
+    check_memory(t, forgetful);
     encoder_free(e);
+    encoder_free(forgetful);
     encoder_free(NULL);
     tokenizer_close(t);
 }
