@@ -2,7 +2,6 @@
 #include "data/lines.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -35,13 +34,20 @@ bool lines_is_compressed(const char *path) { return ends_in(path, ".gz") || ends
 
 enum status lines_open(struct lines **out, const char *path)
 {
+    *out = NULL;
+    FILE *file = fopen(path, "rbe");
+    if (!file) FAIL(IO, "%s: %s", path, strerror(errno));
+    return lines_take(out, file, path);
+}
+
+enum status lines_take(struct lines **out, FILE *file, const char *path)
+{
     struct lines *l = *out = heap(sizeof *l);
+    l->file = file;
     l->path = heap_string(path, strlen(path));
     l->packed = heap(ROOM);
     l->inside = true; /* no bytes at all are a file cut off */
     enum status st = STATUS_OK;
-    l->file = fopen(path, "rbe");
-    if (!l->file) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
     if (ends_in(path, ".gz")) {
         l->gzip = inflateInit2(&l->gz, GZIP) == Z_OK;
         if (!l->gzip) FAIL_OUT(MEMORY, "%s: zlib does not start", path);

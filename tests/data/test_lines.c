@@ -135,3 +135,22 @@ TEST(lines_know_packed_files_by_their_names)
     CHECK_STATUS(IO, lines_open(&l, test_path(test_folder(), "none.gz")));
     CHECK(!l);
 }
+
+TEST(lines_are_taken_from_files_that_are_open)
+{
+    for (int k = 0; k < KINDS; k++) {
+        struct text packed = {0};
+        struct lines *l;
+        const char *line;
+        size_t len;
+        bool end;
+        kinds[k].pack(&packed, "one", 3);
+        CHECK_STATUS(OK, lines_take(&l, fmemopen(packed.data, packed.len, "rb"), kinds[k].name));
+        CHECK_STATUS(OK, lines_next(l, &line, &len, &end));
+        CHECK(!end && len == 3 && !memcmp(line, "one", 3));
+        CHECK_STATUS(OK, lines_next(l, &line, &len, &end));
+        CHECK(end);
+        lines_close(l);
+        text_release(&packed);
+    }
+}

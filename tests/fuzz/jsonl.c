@@ -1,17 +1,15 @@
-/* jsonl.c -- any bytes as the lines of a .jsonl file and as a packed file: texts or clear refusals.
+/* jsonl.c -- any bytes as the lines of a .jsonl file: texts or clear refusals.
  *
  * What JSON's own reader takes, the scanner must take, too, and pull out the same string. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/jsonl.h"
 
 #include "base/json.h"
-#include "data/lines.h"
 #include "data/source.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
@@ -56,30 +54,12 @@ static size_t walk(struct source *s, uint64_t shares, struct text *out)
     return documents;
 }
 
-static void unpack(const uint8_t *bytes, size_t len, const char *suffix)
-{
-    char path[64];
-    struct lines *l;
-    const char *line;
-    size_t line_len, total = 0;
-    bool end = false;
-    snprintf(path, sizeof path, "/tmp/llamero-fuzz-%ld%s", (long)getpid(), suffix);
-    FILE *f = fopen(path, "wb");
-    BUG_IF(!f || fwrite(bytes, 1, len, f) != len || fclose(f));
-    BUG_IF(lines_open(&l, path));
-    while (total < 1 << 20 && !lines_next(l, &line, &line_len, &end) && !end) total += line_len + 1;
-    lines_close(l);
-    unlink(path);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct text out = {0};
     struct source_file file = {.map = {bytes, len}};
     struct source s = {.kind = SOURCE_LINES, .files = &file, .num_files = 1, .places = len};
     if (len) BUG_IF(walk(&s, 1, &out) != walk(&s, 3, &out));
-    if (len > 2 && bytes[0] == 0x1F && bytes[1] == 0x8B) unpack(bytes, len, ".gz");
-    if (len > 4 && !memcmp(bytes, "\x28\xB5\x2F\xFD", 4)) unpack(bytes, len, ".zst");
     text_release(&out);
     return 0;
 }
