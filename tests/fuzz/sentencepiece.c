@@ -14,7 +14,7 @@ static void check_text(const struct tokenizer *t, const char *bytes, size_t len)
     struct encoder *e;
     struct token_list ids = {0};
     struct text back = {0};
-    BUG_IF(encoder_make(&e, t));
+    BUG_IF(encoder_make_sized(&e, t, 4));
     BUG_IF(encoder_encode(e, bytes, len, &ids));
     for (size_t i = 0; i < ids.count; i++)
         BUG_IF(ids.ids[i] < 0 || ids.ids[i] >= tokenizer_vocab_size(t));

@@ -32,7 +32,7 @@ static void check_text(const struct tokenizer *t, const char *bytes, size_t len)
     struct encoder *e;
     struct token_list ids = {0};
     struct text back = {0};
-    BUG_IF(encoder_make(&e, t));
+    BUG_IF(encoder_make_sized(&e, t, 4));
     if (!encoder_encode(e, bytes, len, &ids)) {
         bool exact = !t->sentence && !t->added.finds; /* others may lose what is unknown, spaces */
         BUG_IF(tokenizer_decode(t, ids.ids, ids.count, &back));
