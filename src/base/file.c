@@ -191,8 +191,12 @@ void file_map_close(struct file_map *m)
     *m = (struct file_map){0};
 }
 
+/* Touching a page maps its neighbours along with it, of a large folio all of them: what lies before
+ * has left once already, and would stay then. */
 void file_map_forget(const struct file_map *m, uint64_t begin, uint64_t end)
 {
+    enum { ALONG = 2 << 20 };
+    begin = begin < end && begin > ALONG ? begin - ALONG : begin < end ? 0 : begin;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t first = (begin + page - 1) / page * page, last = end / page * page;
     if (end > m->size || first >= last) return;

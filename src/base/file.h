@@ -37,7 +37,8 @@ struct file_map {
 };
 enum status file_map_open(struct file_map *m, const char *path);
 void file_map_close(struct file_map *m);
-/* Its pages within [begin, end) leave this process's memory; they are read again when touched. */
+/* Its pages within [begin, end), and some before, leave this process's memory; they are read again
+ * when touched. */
 void file_map_forget(const struct file_map *m, uint64_t begin, uint64_t end);
 
 /* Sorted paths (bytewise). */
