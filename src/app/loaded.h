@@ -31,8 +31,11 @@ struct loaded {
 };
 
 /* The folder with config.json, or torch's files, that `path` means: itself, or the newest
- * checkpoint of a run.  Rank 0 of `world` looks; NULL: this one alone. */
+ * checkpoint of a run, ours or torch's.  Rank 0 of `world` looks; NULL: this one alone. */
 enum status loaded_folder(const char *path, const struct comm *world, char **folder);
+/* The same of a run, or of the folder of its checkpoints, for that step; below 0: the newest.
+ * CONFIG: `path` is one model. */
+enum status loaded_step(const char *path, int64_t step, const struct comm *world, char **folder);
 
 /* The layout in which a model that was trained in `p` is used on so many ranks.  A pipeline's
  * stages, and ranks that cut rows, become ranks that share out the weights: a pass forward alone

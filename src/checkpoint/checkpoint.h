@@ -88,6 +88,11 @@ enum status checkpoint_find(const char *folder, int64_t limit, const struct comm
 enum status checkpoint_find_step(const char *folder, int64_t step, const struct comm *world,
                                  char **found);
 
+/* The same of a folder whose checkpoints may be ours or torch's, whose .metadata is written last;
+ * `step` below 0: the newest, *found NULL if there is none. */
+enum status checkpoint_find_any(const char *folder, int64_t step, const struct comm *world,
+                                char **found);
+
 /* Is the folder a checkpoint of ours?  Then its every byte is checked against its manifest, by one
  * rank or another.  DATA: one that is damaged, or was never finished. */
 enum status checkpoint_origin(const char *folder, const struct comm *world, bool *ours);

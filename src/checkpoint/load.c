@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/common.h"
+#include "checkpoint/dcp.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/manifest.h"
@@ -37,14 +38,28 @@ out:
     return st;
 }
 
-static enum status find_newest(const char *folder, int64_t limit, char **found)
+static enum status find_any(const char *folder, int64_t step, char **found)
+{
+    char *path = step_path(folder, step);
+    if (dcp_is_here(path)) {
+        *found = path;
+        return STATUS_OK;
+    }
+    free(path);
+    TRY(find_step(folder, step, found));
+    return STATUS_OK;
+}
+
+static enum status find_newest(const char *folder, int64_t limit,
+                               enum status (*find)(const char *folder, int64_t step, char **found),
+                               char **found)
 {
     struct step_list l;
     *found = NULL;
     TRY(step_list_read(&l, folder));
     for (size_t i = l.count; i-- > 0 && !*found;) {
         if (l.steps[i] >= limit) continue;
-        if (find_step(folder, l.steps[i], found))
+        if (find(folder, l.steps[i], found))
             log_line(LOG_WARN, "step-%lld is no complete checkpoint: %s", (long long)l.steps[i],
                      status_message());
     }
@@ -79,7 +94,19 @@ enum status checkpoint_find(const char *folder, int64_t limit, const struct comm
                             char **found)
 {
     *found = NULL;
-    enum status st = common_leads(world) ? find_newest(folder, limit, found) : STATUS_OK;
+    enum status st = common_leads(world) ? find_newest(folder, limit, find_step, found) : STATUS_OK;
+    TRY(share_found(folder, world, st, found));
+    return STATUS_OK;
+}
+
+enum status checkpoint_find_any(const char *folder, int64_t step, const struct comm *world,
+                                char **found)
+{
+    *found = NULL;
+    enum status st = STATUS_OK;
+    if (common_leads(world))
+        st = step < 0 ? find_newest(folder, INT64_MAX, find_any, found)
+                      : find_any(folder, step, found);
     TRY(share_found(folder, world, st, found));
     return STATUS_OK;
 }

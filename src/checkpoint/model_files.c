@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/pytorch_bin.h"
 #include "checkpoint/torch_files.h"
 
 #include <stdlib.h>
@@ -65,7 +66,7 @@ out:
     return st;
 }
 
-static bool is_hugging_face(const char *folder)
+static bool has_safetensors(const char *folder)
 {
     char *index = file_join(folder, "model.safetensors.index.json");
     char *single = file_join(folder, "model.safetensors");
@@ -75,16 +76,22 @@ static bool is_hugging_face(const char *folder)
     return is;
 }
 
+bool model_files_are_here(const char *path)
+{
+    return has_safetensors(path) || pytorch_bin_is_here(path) || torch_files_are_here(path);
+}
+
 enum status model_files_open_any(struct model_files *m, const char *path,
                                  const struct model_shape *shape)
 {
-    if (is_hugging_face(path) || !torch_files_are_here(path)) {
+    if (has_safetensors(path) || !model_files_are_here(path)) {
         TRY(model_files_open(m, path));
         return STATUS_OK;
     }
     *m = (struct model_files){.folder = heap_string(path, strlen(path))};
     m->patches = heap(sizeof *m->patches);
-    enum status st = torch_files_open(m->patches, path, shape);
+    enum status st = pytorch_bin_is_here(path) ? pytorch_bin_open(m->patches, path)
+                                               : torch_files_open(m->patches, path, shape);
     if (st) model_files_close(m);
     return st;
 }

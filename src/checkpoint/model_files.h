@@ -15,14 +15,17 @@ struct model_files {
     char *folder; /* owned */
     struct safetensors *files;
     size_t count;
-    struct patches *patches; /* of torch's files; then there are no others; owned; or NULL */
+    struct patches *patches; /* of files of torch.save; then no others; owned; or NULL */
 };
 
 /* MISSING: the folder has neither.  DATA: what is wrong, and in which file. */
 enum status model_files_open(struct model_files *m, const char *folder);
-/* The same, and torch's files (torch_files.h).  `shape`: the model's. */
+/* The same, Hugging Face's older files (pytorch_bin.h), and torch's (torch_files.h), in that order
+ * where there are several.  `shape`: the model's. */
 enum status model_files_open_any(struct model_files *m, const char *path,
                                  const struct model_shape *shape);
+/* Any of those? */
+bool model_files_are_here(const char *path);
 /* The optimizer's files of a checkpoint: those that its manifest names, maybe none. */
 enum status model_files_open_moments(struct model_files *m, const char *folder);
 void model_files_close(struct model_files *m);

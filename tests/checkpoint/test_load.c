@@ -468,3 +468,30 @@ TEST(ranks_find_the_same_checkpoint)
     CHECK_STATUS(OK, ranks_run(3, find_in_common, (void *)(uintptr_t)folder));
     saved_close(&s);
 }
+
+TEST(the_newest_of_checkpoints_may_be_torchs_own)
+{
+    struct saved s;
+    char *found;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(3, 9));
+    CHECK_STATUS(OK, checkpoint_find_any(folder, -1, NULL, &found));
+    CHECK(!strcmp(found, test_path(folder, "step-9")));
+    free(found);
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "step-20"))); /* torch has not finished it */
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "step-12")));
+    CHECK_STATUS(OK, file_write(test_path(folder, "step-12/.metadata"), "", 0));
+    CHECK_STATUS(OK, checkpoint_find_any(folder, -1, NULL, &found));
+    CHECK(!strcmp(found, test_path(folder, "step-12")));
+    free(found);
+    CHECK_STATUS(OK, checkpoint_find_any(folder, 3, NULL, &found));
+    CHECK(!strcmp(found, test_path(folder, "step-3")));
+    free(found);
+    CHECK_STATUS(MISSING, checkpoint_find_any(folder, 4, NULL, &found));
+    CHECK(!found);
+    CHECK_STATUS(DATA, checkpoint_find_any(folder, 20, NULL, &found));
+    CHECK_MESSAGE("never finished");
+    CHECK_STATUS(OK, checkpoint_find_any(test_folder(), -1, NULL, &found));
+    CHECK(!found);
+    saved_close(&s);
+}

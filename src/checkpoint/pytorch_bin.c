@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/pytorch_bin.h"
+
+#include "base/json.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SINGLE "pytorch_model.bin"
+#define INDEX  "pytorch_model.bin.index.json"
+
+static bool holds(const char *folder, const char *name)
+{
+    char *path = file_join(folder, name);
+    bool is = file_exists(path);
+    free(path);
+    return is;
+}
+
+bool pytorch_bin_is_here(const char *folder)
+{
+    return holds(folder, SINGLE) || holds(folder, INDEX);
+}
+
+/* A name of the table's form, whose %d is the layer. */
+static bool has_form(const char *form, const char *name, int *layer)
+{
+    const char *number = strstr(form, "%d");
+    size_t front = number ? (size_t)(number - form) : 0;
+    *layer = -1;
+    if (!number) return !strcmp(form, name);
+    if (strncmp(form, name, front)) return false;
+    name += front;
+    if (!isdigit((unsigned char)*name) || (*name == '0' && name[1] != '.')) return false;
+    for (*layer = 0; isdigit((unsigned char)*name); name++) {
+        if (*layer > 1000000) return false;
+        *layer = 10 * *layer + *name - '0';
+    }
+    return !strcmp(number + 2, name);
+}
+
+static bool read_name(const char *name, struct patch_name *out)
+{
+    *out = (struct patch_name){0};
+    for (int id = 0; id < PARAM_COUNT; id++)
+        if (has_form(params[id].hf_name, name, &out->layer)) {
+            out->id = (enum param_id)id;
+            return true;
+        }
+    return false;
+}
+
+/* It follows from the configuration. */
+static bool is_ignored(const char *name) { return strstr(name, "rotary_emb.inv_freq") != NULL; }
+
+static enum status put_all(struct patches *p, const struct torch_tensors *t,
+                           const struct file_map *map, const char *path)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        struct patch_name name;
+        if (read_name(t->all[i].name, &name)) {
+            if (patches_find(p, &name)) FAIL(DATA, "%s: %s is there twice", path, t->all[i].name);
+            TRY(patches_put(p, &name, &t->all[i], map, 0, 0));
+        } else if (!is_ignored(t->all[i].name)) {
+            FAIL(DATA, "%s: no Llama has a tensor %s", path, t->all[i].name);
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status open_file(struct patches *p, const char *path)
+{
+    struct torch_archive a = {0};
+    struct torch_tensors tensors = {0};
+    const struct file_map *map;
+    enum status st = STATUS_OK;
+    TRY_OUT(patches_map(p, path, &map));
+    TRY_OUT(torch_archive_open(&a, map->data, map->size, path));
+    TRY_OUT(torch_archive_tensors(&a, &tensors));
+    TRY_OUT(put_all(p, &tensors, map, path));
+out:
+    torch_tensors_release(&tensors);
+    torch_archive_close(&a);
+    return st;
+}
+
+/* A file of the index, once; it may not leave the folder. */
+static enum status open_named(struct patches *p, const char *folder, const char *name,
+                              struct file_list *opened)
+{
+    if (!name[0] || strchr(name, '/') || name[0] == '.')
+        FAIL(DATA, "%s: the index names the file \"%s\"", folder, name);
+    for (size_t i = opened->count; i-- > 0;)
+        if (!strcmp(opened->paths[i], name)) return STATUS_OK;
+    opened->paths = heap_grow(opened->paths, opened->count + 1, sizeof *opened->paths);
+    opened->paths[opened->count++] = heap_string(name, strlen(name));
+    char *path = file_join(folder, name);
+    enum status st = open_file(p, path);
+    free(path);
+    return st;
+}
+
+static enum status open_indexed(struct patches *p, const char *folder, const char *index)
+{
+    struct file_list opened = {0};
+    struct json *root;
+    TRY(json_read(index, 256 << 20, &root));
+    enum status st = STATUS_OK;
+    const struct json *map = json_get(root, "weight_map");
+    if (!json_is_object(map)) FAIL_OUT(DATA, "%s: there is no weight_map", index);
+    for (const struct json *v = json_first(map); v; v = json_next(v)) {
+        struct patch_name name;
+        if (!json_is_string(v)) FAIL_OUT(DATA, "%s: %s is in no file", index, json_key(v));
+        TRY_OUT(open_named(p, folder, json_string(v), &opened));
+        if (read_name(json_key(v), &name) && !patches_find(p, &name))
+            FAIL_OUT(DATA, "%s: the index says that %s holds %s", folder, json_string(v),
+                     json_key(v));
+    }
+out:
+    file_list_release(&opened);
+    json_free(root);
+    return st;
+}
+
+enum status pytorch_bin_open(struct patches *p, const char *folder)
+{
+    char *index = file_join(folder, INDEX), *single = file_join(folder, SINGLE);
+    enum status st = STATUS_OK;
+    *p = (struct patches){.path = heap_string(folder, strlen(folder))};
+    TRY_OUT(file_exists(index) ? open_indexed(p, folder, index) : open_file(p, single));
+    TRY_OUT(patches_finish(p));
+out:
+    free(index), free(single);
+    if (st) patches_release(p);
+    return st;
+}
