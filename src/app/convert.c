@@ -62,6 +62,19 @@ static enum status read_size(const char *text, uint64_t *bytes)
     FAIL(USAGE, "--shard-size: a size such as 5GB or 200MB, not \"%s\"", text);
 }
 
+/* A factor, or "none". */
+static enum status read_rope(const char *text, struct conversion *c)
+{
+    char *end;
+    double factor = strtod(text, &end);
+    c->sets_rope = text[0];
+    if (!text[0] || !strcmp(text, "none")) return STATUS_OK;
+    if (end == text || *end || !(factor >= 1 && factor <= 1e6))
+        FAIL(USAGE, "--rope-factor: a number from 1 on, or none; not \"%s\"", text);
+    c->rope_factor = factor;
+    return STATUS_OK;
+}
+
 static enum status resolve_target(const char *to, const char *folder, struct conversion *c)
 {
     char *manifest = file_join(folder, MANIFEST_NAME);
@@ -109,9 +122,11 @@ static void report(const struct conversion *c, const struct converted *done, boo
 
 static const char usage[] =
     "convert SRC DST [--to hf|meta|dcp|gguf|native]\n\n"
-    "SRC is a run, a checkpoint, a Hugging Face folder (sharded or not, tied or not), or torch's:\n"
-    "a folder of .pth files with params.json, or one of them; or a directory of\n"
-    "torch.distributed.checkpoint with config.json or params.json in it or above it.\n"
+    "SRC is a run, a checkpoint, a Hugging Face folder (safetensors or pytorch_model.bin, sharded "
+    "or\n"
+    "not, tied or not), or torch's: a folder of .pth files with params.json, or one of them; or a\n"
+    "directory of torch.distributed.checkpoint with config.json or params.json in it or above it.\n"
+    "Of a run, or a folder of step-N of either kind, it is the newest complete one, or --step.\n"
     "hf      DST becomes a plain Hugging Face folder: weights, config.json, tokenizer.\n"
     "meta    DST becomes a folder as Meta has it: consolidated.00.pth, params.json, tokenizer.\n"
     "dcp     DST becomes a directory of torch.distributed.checkpoint with torchtitan's names, and\n"
@@ -125,7 +140,8 @@ static const char usage[] =
 
 enum status command_convert(int argc, char **argv)
 {
-    const char *to = "", *dtype = "", *shard_size = "5GB";
+    const char *to = "", *dtype = "", *shard_size = "5GB", *rope = "";
+    int64_t step = -1;
     bool json = false;
     struct conversion c = {0};
     const struct flag flags[] = {
@@ -133,7 +149,12 @@ enum status command_convert(int argc, char **argv)
         {"dtype", FLAG_TEXT, &dtype,
          "float32 (or f32), bfloat16, float16, gguf: q8_0 (default: as it is)"},
         {"shard-size", FLAG_TEXT, &shard_size, "of a file of weights, at most (default 5GB)"},
+        {"rope-factor", FLAG_TEXT, &rope,
+         "of Llama 3's scaled frequencies: 8, 32, or none (default: as SRC says; for params.json "
+         "8, or "
+         "32 where the head is the embedding, as 3.2's)"},
         {"without-io", FLAG_SWITCH, &c.without_io, "leave out embedding, head and tokenizer"},
+        {"step", FLAG_INT, &step, "which checkpoint of a run (default: the newest)"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
@@ -145,7 +166,8 @@ enum status command_convert(int argc, char **argv)
     if (a.help) return STATUS_OK;
     TRY(read_dtype(dtype, &c));
     TRY(read_size(shard_size, &c.shard_bytes));
-    TRY_OUT(loaded_folder(a.words[0], NULL, &folder));
+    TRY(read_rope(rope, &c));
+    TRY_OUT(loaded_step(a.words[0], step, NULL, &folder));
     c.from = folder, c.to = a.words[1];
     TRY_OUT(resolve_target(to, folder, &c));
     TRY_OUT(checkpoint_convert(&c, &done));

@@ -42,13 +42,24 @@ static enum status read_piece(void *context, const struct piece *p, size_t first
     return STATUS_OK;
 }
 
-static enum status open_origin(struct origin *o, const char *folder)
+static void set_rope(struct rope_scaling *r, double factor)
 {
+    if (r->factor <= 0)
+        *r = (struct rope_scaling){
+            .low_frequency_factor = 1, .high_frequency_factor = 4, .original_context = 8192};
+    r->factor = factor;
+    if (factor <= 0) *r = (struct rope_scaling){0};
+}
+
+static enum status open_origin(struct origin *o, const struct conversion *c)
+{
+    const char *folder = c->from;
     char *beside = torch_files_folder(folder), *config = file_join(beside, "config.json");
     bool ours;
     enum status st = STATUS_OK;
     TRY_OUT(checkpoint_origin(folder, NULL, &ours));
     TRY_OUT(checkpoint_read_shape(folder, &o->shape));
+    if (c->sets_rope) set_rope(&o->shape.scaling, c->rope_factor);
     o->bos = o->eos = -1;
     if (file_exists(config)) TRY_OUT(hf_config_ids(config, &o->bos, &o->eos));
     layout_init(&o->layout, &o->shape, 1);
@@ -264,7 +275,7 @@ enum status checkpoint_convert(const struct conversion *c, struct converted *don
 {
     struct origin o = {0};
     BUG_IF(c->without_io && (c->target == CONVERT_NATIVE || c->target == CONVERT_GGUF));
-    enum status st = open_origin(&o, c->from);
+    enum status st = open_origin(&o, c);
     if (!st) st = c->target == CONVERT_NATIVE ? make_native(c, &o, done) : make_plain(c, &o, done);
     close_origin(&o);
     return st;

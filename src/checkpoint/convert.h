@@ -28,6 +28,8 @@ struct conversion {
     enum safetensors_dtype dtype;
     bool quantized;       /* gguf: q8_0, whatever `dtype` */
     uint64_t shard_bytes; /* of a file, at most; 0: 5 GB */
+    bool sets_rope;       /* rotary frequencies are scaled by another factor than `from` says: */
+    double rope_factor;   /* 0: they are not scaled; Llama 3's other numbers where it has none */
     bool without_io;      /* the embedding and the head are left out; not native, not gguf */
 };
 

@@ -135,16 +135,32 @@ static enum status put_bytes(void *context, const void *bytes, size_t len)
     return STATUS_OK;
 }
 
+/* Meta's program wants every tensor of its own model: one whose head is the embedding has it twice.
+ * The embedding's place in the layout; -1: it is not so. */
+static int find_tied(const struct torch_model *m)
+{
+    for (int i = 0; i < m->layout->num_tensors && m->shape->tied; i++)
+        if (m->layout->tensors[i].id == PARAM_embed) return i;
+    return -1;
+}
+
 static enum status write_tensors(const struct torch_model *m, int fd, const char *path)
 {
-    int count = m->layout->num_tensors;
-    struct torch_tensor *tensors = heap((size_t)count * sizeof *tensors);
+    int count = m->layout->num_tensors, tied = find_tied(m);
+    struct torch_tensor *tensors = heap(((size_t)count + 1) * sizeof *tensors);
     struct torch_writer w = {0};
     uint64_t size;
     enum status st = STATUS_OK;
     for (int i = 0; i < count; i++) tensors[i] = torch_model_tensor(m, i);
+    if (tied >= 0) {
+        const char *head = params[PARAM_head].name;
+        tensors[count] = tensors[tied];
+        tensors[count++].name = heap_string(head, strlen(head));
+    }
     TRY_OUT(torch_writer_open(&w, fd, path, 0, tensors, (size_t)count));
-    for (int i = 0; i < count; i++) TRY_OUT(torch_model_stream(m, i, put_bytes, &w));
+    for (int i = 0; i < m->layout->num_tensors; i++)
+        TRY_OUT(torch_model_stream(m, i, put_bytes, &w));
+    if (tied >= 0) TRY_OUT(torch_model_stream(m, tied, put_bytes, &w));
     TRY_OUT(torch_writer_close(&w, &size));
     if (fsync(fd)) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
 out:

@@ -52,6 +52,67 @@ TEST(convert_takes_a_run_to_a_hugging_face_folder_and_back_without_a_change)
     CHECK(loss_of(&t, torch) == loss);
 }
 
+TEST(convert_takes_the_step_that_is_asked_for_of_a_run_or_of_torchs_checkpoints)
+{
+    struct trained t = trained("training.steps=10 checkpoint.interval=5");
+    const char *five = test_path(t.folder, "five"), *ten = test_path(t.folder, "ten");
+    const char *again = test_path(t.folder, "again"), *titan = test_path(t.folder, "titan");
+    struct text error = {0};
+    CHECK(LLAMERO(NULL, NULL, "convert", t.dump, five, "--step", "5") == 0);
+    CHECK(LLAMERO(NULL, NULL, "convert", t.dump, ten) == 0);
+    double early = loss_of(&t, five), late = loss_of(&t, ten);
+    CHECK(early != late);
+    /* A folder of torchtitan: its checkpoints have no config.json but the one above them. */
+    CHECK_STATUS(OK, file_make_dirs(test_path(titan, "checkpoint")));
+    CHECK(LLAMERO(NULL, NULL, "convert", five, test_path(titan, "checkpoint/step-5"), "--to",
+                  "dcp") == 0);
+    CHECK(LLAMERO(NULL, NULL, "convert", ten, test_path(titan, "checkpoint/step-10"), "--to",
+                  "dcp") == 0);
+    CHECK(rename(test_path(titan, "checkpoint/step-5/config.json"),
+                 test_path(titan, "config.json")) == 0);
+    CHECK_STATUS(OK, file_remove_tree(test_path(titan, "checkpoint/step-10/config.json")));
+    CHECK(LLAMERO(NULL, NULL, "convert", titan, again, "--to", "hf") == 0);
+    CHECK(loss_of(&t, again) == late && loss_of(&t, titan) == late);
+    CHECK_STATUS(OK, file_remove_tree(again));
+    CHECK(LLAMERO(NULL, NULL, "convert", test_path(titan, "checkpoint"), again, "--to", "hf",
+                  "--step", "5") == 0);
+    CHECK(loss_of(&t, again) == early);
+    CHECK(LLAMERO(NULL, &error, "convert", five, test_path(t.folder, "x"), "--step", "5") != 0);
+    CHECK(strstr(error.data, "one model, not a folder of steps"));
+    CHECK(LLAMERO(NULL, &error, "convert", t.dump, test_path(t.folder, "x"), "--step", "7") != 0);
+    CHECK(strstr(error.data, "step-7: no such checkpoint"));
+    text_release(&error);
+}
+
+static double factor_of(const char *folder)
+{
+    struct json *root;
+    CHECK_STATUS(OK, json_read(test_path(folder, "config.json"), 1 << 20, &root));
+    const struct json *factor = json_get(json_get(root, "rope_scaling"), "factor");
+    double is = factor ? json_number(factor) : 0;
+    json_free(root);
+    return is;
+}
+
+TEST(convert_scales_rotary_frequencies_by_the_factor_that_is_asked_for)
+{
+    static const char *const factors[] = {"8", "32", "none"};
+    struct trained t = trained("training.steps=2");
+    struct text error = {0};
+    for (int i = 0; i < 3; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "to-%s", factors[i]);
+        const char *from = i ? test_path(t.folder, "to-8") : t.dump;
+        CHECK(LLAMERO(NULL, NULL, "convert", from, test_path(t.folder, name), "--to", "hf",
+                      "--rope-factor", factors[i]) == 0);
+        CHECK(factor_of(test_path(t.folder, name)) == strtod(factors[i], NULL) * (i < 2));
+    }
+    CHECK(LLAMERO(NULL, &error, "convert", t.dump, test_path(t.folder, "x"), "--rope-factor",
+                  "0.5") == 64);
+    CHECK(strstr(error.data, "--rope-factor: a number from 1 on, or none"));
+    text_release(&error);
+}
+
 TEST(training_begins_with_the_weights_that_convert_put_into_its_folder)
 {
     struct trained t = trained("training.steps=60 optimizer.lr=1e-2");

@@ -60,6 +60,28 @@ TEST(a_run_goes_to_metas_files_and_back_without_a_bit_changed)
     }
 }
 
+/* Its program loads strictly. */
+TEST(a_model_whose_head_is_the_embedding_has_both_names_in_metas_files)
+{
+    struct saved s;
+    struct patches p;
+    const struct patch_name names[] = {{.id = PARAM_embed, .layer = -1},
+                                       {.id = PARAM_head, .layer = -1}};
+    const char *meta = test_path(test_folder(), "meta");
+    saved_open(&s, true);
+    const char *step = test_path(saved_folder(&s, STEPS(2)), "step-2");
+    CHECK_STATUS(OK, convert(step, meta, CONVERT_META));
+    CHECK_STATUS(OK, meta_open(&p, meta, &s.shape));
+    const struct tensor_place *t = layout_find(&s.layout, PARAM_embed, -1);
+    for (int i = 0; i < 2; i++) {
+        const struct patched *has = patches_find(&p, &names[i]);
+        CHECK(has && has->rows == t->rows && has->columns == t->columns);
+        CHECK(!memcmp(has->all[0].data, s.weights + t->offset, t->elements * sizeof(float)));
+    }
+    patches_release(&p);
+    saved_close(&s);
+}
+
 /* A folder with files of tests/checkpoint/data, of which one is `bytes`. */
 static const char *with_file(const char *name, const void *bytes, size_t len)
 {

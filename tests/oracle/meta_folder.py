@@ -63,6 +63,8 @@ def meta_state(model):
             heads = c.num_attention_heads if "wq" in name else c.num_key_value_heads
             w = w.view(heads, 2, w.shape[0] // heads // 2, -1).transpose(1, 2).reshape(w.shape)
         out[name] = w.clone()
+    if c.tie_word_embeddings:  # Meta's program has both
+        out["output.weight"] = out["tok_embeddings.weight"].clone()
     return out
 
 
