@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/manifest.h"
+#include "config/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static const struct {
     bool in_part; /* takes a model without embedding and head */
 } targets[] = {
     [CONVERT_HF] = {"hf", "as a Hugging Face folder", true},
-    [CONVERT_NATIVE] = {"native", "as checkpoint/step-0 of a run", false},
+    [CONVERT_NATIVE] = {"native", "as a checkpoint of a run", false},
     [CONVERT_META] = {"meta", "as Meta's consolidated.00.pth", true},
     [CONVERT_DCP] = {"dcp", "as a directory of torch.distributed.checkpoint", true},
     [CONVERT_GGUF] = {"gguf", "as a GGUF file", false},
@@ -98,6 +99,21 @@ static enum status resolve_target(const char *to, const char *folder, struct con
     return STATUS_OK;
 }
 
+/* Torch keeps an optimizer's settings beside its moments: those of the run. */
+static enum status open_settings(struct conversion *c, struct config *config)
+{
+    if (c->target != CONVERT_DCP) return STATUS_OK;
+    char *toml = file_join(c->from, "config.toml");
+    enum status st = config_load(config, file_exists(toml) ? toml : NULL, NULL, 0);
+    free(toml);
+    TRY(st);
+    c->optimizer = &config->optimizer, c->lr_scheduler = &config->lr_scheduler;
+    int64_t steps = config->lr_scheduler.total_steps, rows = config->training.global_batch_size;
+    c->schedule_steps = steps ? steps : config->training.steps;
+    c->rows = rows > 0 ? rows : config->training.local_batch_size;
+    return STATUS_OK;
+}
+
 static void report(const struct conversion *c, const struct converted *done, bool json)
 {
     const char *to = targets[c->target].name, *dtype = "";
@@ -110,11 +126,15 @@ static void report(const struct conversion *c, const struct converted *done, boo
         json_quote(&t, c->to);
         text_addf(&t,
                   ", \"format\": \"%s\", \"dtype\": \"%s\", \"tensors\": %d, "
-                  "\"parameters\": %lld}\n",
+                  "\"parameters\": %lld, \"step\": ",
                   to, dtype, done->num_tensors, (long long)done->parameters);
+        text_addf(&t, done->step < 0 ? "null}\n" : "%lld}\n", (long long)done->step);
     } else {
-        text_addf(&t, "%s: %d tensors, %lld parameters, %s, %s\n", c->to, done->num_tensors,
+        text_addf(&t, "%s: %d tensors, %lld parameters, %s, %s", c->to, done->num_tensors,
                   (long long)done->parameters, dtype, targets[c->target].made);
+        if (done->step >= 0)
+            text_addf(&t, ", with the optimizer after step %lld", (long long)done->step);
+        text_adds(&t, "\n");
     }
     fputs(t.data, stdout);
     text_release(&t);
@@ -132,8 +152,9 @@ static const char usage[] =
     "dcp     DST becomes a directory of torch.distributed.checkpoint with torchtitan's names, and\n"
     "        config.json: it may be step-0 of a run of torchtitan.\n"
     "gguf    DST becomes a file for llama.cpp, with the tokenizer; --dtype q8_0, too.\n"
-    "native  DST becomes the dump folder of a run that has not trained yet: train with\n"
-    "        job.dump_folder=DST begins with these weights.\n"
+    "native  DST becomes the dump folder of a run: train with job.dump_folder=DST goes on from\n"
+    "        SRC's optimizer and step where it has them, else begins with these weights.\n"
+    "To dcp and native SRC's optimizer, step and counts go along, unless --model-only is given.\n"
     "Without --to DST.gguf becomes gguf; else a run becomes hf, and all else native.\n"
     "With --without-io a model of another vocabulary can begin with the blocks; here, by\n"
     "checkpoint.exclude_from_loading=model.embed_tokens.weight,lm_head.weight.";
@@ -155,11 +176,13 @@ enum status command_convert(int argc, char **argv)
          "32 where the head is the embedding, as 3.2's)"},
         {"without-io", FLAG_SWITCH, &c.without_io, "leave out embedding, head and tokenizer"},
         {"step", FLAG_INT, &step, "which checkpoint of a run (default: the newest)"},
+        {"model-only", FLAG_SWITCH, &c.model_only, "native, dcp: leave out optimizer and step"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
     struct arguments a;
     struct converted done;
+    struct config config = {0};
     char *folder = NULL;
     enum status st = STATUS_OK;
     TRY(arguments_read(&a, flags, usage, 2, 2, argc, argv));
@@ -170,9 +193,11 @@ enum status command_convert(int argc, char **argv)
     TRY_OUT(loaded_step(a.words[0], step, NULL, &folder));
     c.from = folder, c.to = a.words[1];
     TRY_OUT(resolve_target(to, folder, &c));
+    TRY_OUT(open_settings(&c, &config));
     TRY_OUT(checkpoint_convert(&c, &done));
     report(&c, &done, json);
 out:
+    config_release(&config);
     free(folder);
     return st;
 }

@@ -2,6 +2,8 @@
 #include "checkpoint/convert.h"
 
 #include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/content.h"
 #include "checkpoint/dcp_writer.h"
@@ -11,35 +13,56 @@
 #include "checkpoint/meta.h"
 #include "checkpoint/model_files.h"
 #include "checkpoint/torch_files.h"
+#include "optim/optim.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+struct origin;
+
+/* The weights, or moments of them. */
+struct part {
+    const struct origin *origin;
+    const struct model_files *files;
+    enum patch_part part;
+};
+
 /* The folder that is read, and some numbers of a tensor of it. */
 struct origin {
     struct model_shape shape;
     struct layout layout;
-    struct model_files files;
+    struct model_files files, moments;
+    struct part parts[3];
     struct pieces pieces;
     float *values;
     int bos, eos;
+    int64_t step;      /* where a run goes on; -1: the model alone is taken */
+    struct text train; /* its trainer's part of state.json */
 };
 
 static enum status read_piece(void *context, const struct piece *p, size_t first, size_t count,
                               const float **values)
 {
-    const struct origin *o = context;
+    const struct part *part = context;
+    const struct origin *o = part->origin;
     const struct tensor_place *t = &o->layout.tensors[p->tensor];
     struct tensor_reader r;
-    char name[160];
-    tensor_place_name(t, true, name);
-    TRY(tensor_reader_open(&r, &o->files, t, name));
+    char stem[96], name[160];
+    tensor_place_name(t, true, stem);
+    snprintf(name, sizeof name, "%s%s", stem, patch_part_suffix(part->part));
+    TRY(tensor_reader_open(&r, part->files, t, name));
     TRY(tensor_reader_read(&r, first, count, F32, o->values));
     tensor_reader_close(&r);
     *values = o->values;
     return STATUS_OK;
+}
+
+static struct tensor_source source_of(struct origin *o, enum patch_part part)
+{
+    o->parts[part] = (struct part){o, part == PATCH_WEIGHT ? &o->files : &o->moments, part};
+    return (struct tensor_source){read_piece, &o->parts[part]};
 }
 
 static void set_rope(struct rope_scaling *r, double factor)
@@ -75,9 +98,58 @@ out:
 static void close_origin(struct origin *o)
 {
     free(o->values);
+    text_release(&o->train);
+    model_files_close(&o->moments);
     pieces_release(&o->pieces);
     model_files_close(&o->files);
     layout_release(&o->layout);
+}
+
+/* Of state.json as we write it; it has been held against its manifest. */
+static enum status read_state(struct origin *o, const char *folder)
+{
+    static const char end[] = "}\n";
+    struct text head = {0}, state = {0};
+    struct json *root = NULL;
+    char *path = file_join(folder, "state.json");
+    enum status st = STATUS_OK;
+    TRY_OUT(json_read(path, 1 << 30, &root));
+    TRY_OUT(json_get_int(root, "step", 0, INT64_C(1) << 53, &o->step));
+    TRY_OUT(file_read(path, 1 << 30, &state));
+    text_addf(&head, "{\"format\": 1, \"step\": %lld, \"train\": ", (long long)o->step);
+    size_t rest = head.len + sizeof end - 1;
+    if (state.len < rest || memcmp(state.data, head.data, head.len) ||
+        memcmp(state.data + state.len - 2, end, 2))
+        FAIL_OUT(DATA, "%s: it is not as we write it", path);
+    text_add(&o->train, state.data + head.len, state.len - rest);
+    if (!json_is_object(json_get(root, "train"))) o->step = -1;
+out:
+    json_free(root);
+    text_release(&head), text_release(&state);
+    free(path);
+    return st;
+}
+
+/* Moments without the trainer's part, or the other way round, are none to go on from. */
+static enum status open_run(const struct conversion *c, struct origin *o)
+{
+    bool fits = c->target == CONVERT_NATIVE || (c->target == CONVERT_DCP && c->optimizer);
+    struct torch_state torch;
+    enum status st = STATUS_OK;
+    o->step = -1;
+    if (!fits || c->model_only || c->without_io) return STATUS_OK;
+    TRY_OUT(model_files_open_moments_any(&o->moments, c->from, &o->shape, &torch));
+    if (model_files_are_empty(&o->moments)) goto out;
+    if (!o->moments.patches) {
+        TRY_OUT(read_state(o, c->from));
+        goto out;
+    }
+    o->step = torch.step;
+    torch_state_train(&torch, &o->train);
+    torch_state_tell(&torch, c->from);
+out:
+    torch_state_release(&torch);
+    return st;
 }
 
 static enum status resolve_dtype(const struct conversion *c, const struct origin *o,
@@ -115,15 +187,16 @@ static void leave_out_io(struct origin *o)
 }
 
 /* What stands beside the weights goes along as it is. */
-static enum status copy_texts(const char *path, struct manifest *m)
+static enum status copy_texts(const char *path, bool with_run, struct manifest *m)
 {
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model",
-                                        "tokenizer_config.json", "special_tokens_map.json",
-                                        "generation_config.json"};
+    static const char *const names[] = {"tokenizer.json",         "tokenizer.model",
+                                        "tokenizer_config.json",  "special_tokens_map.json",
+                                        "generation_config.json", "config.toml"};
+    const size_t count = sizeof names / sizeof *names - !with_run;
     struct text bytes = {0};
     char *from = torch_files_folder(path);
     enum status st = STATUS_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !st; i++) {
+    for (size_t i = 0; i < count && !st; i++) {
         char *name = file_join(from, names[i]);
         if (file_exists(name)) st = file_read(name, 1 << 30, &bytes);
         if (file_exists(name) && !st) st = sealed_put(m, names[i], bytes.data, bytes.len);
@@ -137,12 +210,43 @@ static enum status copy_texts(const char *path, struct manifest *m)
 /* With params.json, which leaves much to the program that reads it, and with torch's directory,
  * which says nothing of the model, goes config.json. */
 static enum status write_torch(const struct content *c, enum conversion_target target,
-                               const char *folder, struct manifest *m)
+                               const struct dcp_run *run, const char *folder, struct manifest *m)
 {
     const struct torch_model model = {c->shape, c->layout, c->pieces, c->weights, c->dtype};
-    TRY(target == CONVERT_DCP ? dcp_write(&model, c->shard_bytes, folder)
+    TRY(target == CONVERT_DCP ? dcp_write(&model, run, c->shard_bytes, folder)
                               : meta_write(&model, folder));
     TRY(content_write_texts(c, m));
+    return STATUS_OK;
+}
+
+/* The next step is step + 1. */
+static enum status describe_run(const struct conversion *c, struct origin *o, struct dcp_run *run)
+{
+    struct json *train;
+    *run = (struct dcp_run){.exp_avg = source_of(o, PATCH_EXP_AVG),
+                            .exp_avg_sq = source_of(o, PATCH_EXP_AVG_SQ),
+                            .step = o->step,
+                            .train = o->train.data};
+    const struct optimizer_config *a = c->optimizer;
+    if (o->step >= INT32_MAX)
+        FAIL(CONFIG, "%s: torch counts no %lld steps", c->from, (long long)o->step);
+    run->adamw = (struct dcp_adamw){
+        .lr = schedule_lr(c->lr_scheduler, a->lr, c->schedule_steps, c->rows, o->step + 1),
+        .peak_lr = a->lr,
+        .beta1 = a->beta1,
+        .beta2 = a->beta2,
+        .eps = a->eps,
+        .weight_decay = a->weight_decay,
+        .fused = !strcmp(a->implementation, "fused"),
+        .foreach = !strcmp(a->implementation, "foreach"),
+    };
+    TRY(json_parse(o->train.data, o->train.len, "state.json", &train));
+    json_as_int(json_get(train, "tokens_seen"), 0, INT64_C(1) << 53, &run->tokens_seen);
+    json_free(train);
+    log_line(LOG_INFO,
+             "%s: torch's place in the data (dataloader.*) is not written: torchtitan loads the "
+             "rest with checkpoint.exclude_from_loading=dataloader%s",
+             c->to, a->decay_norms ? "" : "; and it decays the weights of norms, too");
     return STATUS_OK;
 }
 
@@ -153,25 +257,34 @@ static enum status write_folder(const struct conversion *c, struct origin *o, co
         .shape = &o->shape,
         .layout = &o->layout,
         .pieces = &o->pieces,
-        .weights = {read_piece, o},
+        .weights = source_of(o, PATCH_WEIGHT),
         .shard_bytes = c->shard_bytes,
         .plain = c->target != CONVERT_NATIVE,
         .bos = o->bos,
         .eos = o->eos,
     };
-    struct manifest m = {.folder = folder};
+    bool with_run = o->step >= 0;
+    struct manifest m = {.folder = folder, .step = with_run ? o->step : 0};
+    struct dcp_run run;
     enum status st = STATUS_OK;
     TRY_OUT(resolve_dtype(c, o, &content.dtype));
+    if (with_run && c->target == CONVERT_DCP) TRY_OUT(describe_run(c, o, &run));
+    if (with_run && c->target == CONVERT_NATIVE) {
+        content.exp_avg = source_of(o, PATCH_EXP_AVG);
+        content.exp_avg_sq = source_of(o, PATCH_EXP_AVG_SQ);
+        content.step = o->step, content.train = o->train.data;
+    }
     if (c->without_io) leave_out_io(o);
     TRY_OUT(file_remove_tree(folder)); /* left by one that was killed */
     TRY_OUT(file_make_dirs(folder));
     if (c->target == CONVERT_META || c->target == CONVERT_DCP)
-        TRY_OUT(write_torch(&content, c->target, folder, &m));
+        TRY_OUT(write_torch(&content, c->target, with_run ? &run : NULL, folder, &m));
     else
         TRY_OUT(content_write(&content, &m));
-    if (!c->without_io) TRY_OUT(copy_texts(c->from, &m)); /* all of them are of a vocabulary */
+    if (!c->without_io)
+        TRY_OUT(copy_texts(c->from, with_run, &m)); /* all of them are of a vocabulary */
     if (c->target == CONVERT_NATIVE) TRY_OUT(manifest_finish(&m));
-    *done = (struct converted){o->layout.num_tensors, o->layout.parameters, content.dtype};
+    *done = (struct converted){o->layout.num_tensors, o->layout.parameters, content.dtype, o->step};
 out:
     manifest_release(&m);
     return st;
@@ -211,7 +324,7 @@ static enum status write_gguf(const struct conversion *c, struct origin *o, cons
     char *name = heap_string(stem, dot && dot > stem ? (size_t)(dot - stem) : strlen(stem));
     char *beside = torch_files_folder(c->from);
     const struct gguf_model g = {
-        .model = {&o->shape, &o->layout, &o->pieces, {read_piece, o}, dtype},
+        .model = {&o->shape, &o->layout, &o->pieces, source_of(o, PATCH_WEIGHT), dtype},
         .type = c->quantized               ? GGUF_Q8_0
                 : dtype == SAFETENSORS_F32 ? GGUF_F32
                 : dtype == SAFETENSORS_F16 ? GGUF_F16
@@ -222,7 +335,7 @@ static enum status write_gguf(const struct conversion *c, struct origin *o, cons
         .eos = o->eos,
     };
     enum status st = gguf_model_write(&g, path);
-    *done = (struct converted){o->layout.num_tensors, o->layout.parameters, dtype};
+    *done = (struct converted){o->layout.num_tensors, o->layout.parameters, dtype, -1};
     free(name), free(beside);
     return st;
 }
@@ -255,19 +368,23 @@ out:
 
 static enum status make_native(const struct conversion *c, struct origin *o, struct converted *done)
 {
-    char *folder = file_join(c->to, "checkpoint"), *temporary = file_join(folder, "step-0.tmp");
+    int64_t step = o->step < 0 ? 0 : o->step;
+    char *folder = file_join(c->to, "checkpoint"), *final = step_path(folder, step);
+    struct text temporary = {0};
     struct step_list steps = {0};
     int lock = -1;
     enum status st = STATUS_OK;
+    text_addf(&temporary, "%s.tmp", final);
     TRY_OUT(folder_lock(folder, &lock));
     TRY_OUT(step_list_read(&steps, folder));
     if (steps.count) FAIL_OUT(CONFIG, "%s: there are checkpoints already", folder);
-    TRY_OUT(write_folder(c, o, temporary, done));
-    TRY_OUT(folder_commit(folder, temporary, 0));
+    TRY_OUT(write_folder(c, o, temporary.data, done));
+    TRY_OUT(folder_commit(folder, temporary.data, step));
 out:
     step_list_release(&steps);
     folder_unlock(lock);
-    free(folder), free(temporary);
+    text_release(&temporary);
+    free(folder), free(final);
     return st;
 }
 
@@ -276,6 +393,7 @@ enum status checkpoint_convert(const struct conversion *c, struct converted *don
     struct origin o = {0};
     BUG_IF(c->without_io && (c->target == CONVERT_NATIVE || c->target == CONVERT_GGUF));
     enum status st = open_origin(&o, c);
+    if (!st) st = open_run(c, &o);
     if (!st) st = c->target == CONVERT_NATIVE ? make_native(c, &o, done) : make_plain(c, &o, done);
     close_origin(&o);
     return st;

@@ -2,7 +2,6 @@
 #include "checkpoint/dcp_writer.h"
 
 #include "base/file.h"
-#include "checkpoint/patches.h"
 #include "formats/pickle_text.h"
 #include "formats/torch_writer.h"
 
@@ -16,9 +15,8 @@
 #define FILE_BYTES 5000000000u
 #define CHECKPOINT "torch.distributed.checkpoint"
 
-/* A tensor, and the archive that it is in. */
-struct item {
-    struct torch_tensor tensor; /* with torchtitan's name */
+/* The archive that an item is in. */
+struct place {
     int file;
     uint64_t at, size;
 };
@@ -27,8 +25,8 @@ struct directory {
     const struct torch_model *model;
     const char *folder;
     uint64_t most; /* bytes of a file */
-    struct item *items;
-    size_t count;
+    struct dcp_items items;
+    struct place *places;
     int fd, file; /* under way; -1: none */
     char *path;   /* of it */
     uint64_t at;  /* its end */
@@ -65,23 +63,47 @@ static enum status put_bytes(void *context, const void *bytes, size_t len)
     return STATUS_OK;
 }
 
-static enum status write_tensor(struct directory *d, int i)
+static enum status write_numbers(struct directory *d, const struct dcp_item *item,
+                                 struct torch_writer *w)
+{
+    struct torch_model m = *d->model;
+    if (item->index < 0) {
+        TRY(torch_writer_put(w, item->number, safetensors_dtype_bytes(item->tensor.dtype)));
+        return STATUS_OK;
+    }
+    m.weights = *item->source, m.dtype = item->tensor.dtype;
+    TRY(torch_model_stream(&m, item->index, put_bytes, w));
+    return STATUS_OK;
+}
+
+static uint64_t bytes_of(const struct directory *d, const struct dcp_item *item)
+{
+    if (item->index < 0) return item->pickle.len;
+    return d->model->layout->tensors[item->index].elements *
+           safetensors_dtype_bytes(item->tensor.dtype);
+}
+
+static enum status write_item(struct directory *d, size_t i)
 {
     char nameless[] = "";
-    struct item *item = &d->items[i];
+    const struct dcp_item *item = &d->items.all[i];
     struct torch_tensor alone = item->tensor;
     struct torch_writer w = {0};
-    uint64_t bytes =
-        d->model->layout->tensors[i].elements * safetensors_dtype_bytes(item->tensor.dtype);
+    uint64_t bytes = bytes_of(d, item);
     enum status st = STATUS_OK;
     alone.name = nameless;
     if (d->fd < 0 || (d->at && (d->at >= d->most || bytes > d->most - d->at)))
         TRY_OUT(begin_file(d));
-    item->file = d->file, item->at = d->at;
-    TRY_OUT(torch_writer_open(&w, d->fd, d->path, d->at, &alone, 1));
-    TRY_OUT(torch_model_stream(d->model, i, put_bytes, &w));
-    TRY_OUT(torch_writer_close(&w, &item->size));
-    d->at += item->size;
+    struct place place = {.file = d->file, .at = d->at};
+    if (item->is_tensor) {
+        TRY_OUT(torch_writer_open(&w, d->fd, d->path, d->at, &alone, 1));
+        TRY_OUT(write_numbers(d, item, &w));
+    } else {
+        TRY_OUT(torch_writer_open_pickle(&w, d->fd, d->path, d->at, &item->pickle));
+    }
+    TRY_OUT(torch_writer_close(&w, &place.size));
+    d->places[i] = place;
+    d->at += place.size;
 out:
     torch_writer_release(&w);
     return st;
@@ -112,6 +134,8 @@ static void put_properties(struct text *t, enum safetensors_dtype dtype)
     pickle_put_empty(t), pickle_put_new(t), pickle_put_mark(t);
     pickle_put_class(t, "torch",
                      dtype == SAFETENSORS_F32    ? "float32"
+                     : dtype == SAFETENSORS_I32  ? "int32"
+                     : dtype == SAFETENSORS_I64  ? "int64"
                      : dtype == SAFETENSORS_BF16 ? "bfloat16"
                                                  : "float16");
     pickle_put_class(t, "torch.serialization", "_get_layout");
@@ -140,41 +164,70 @@ static void put_tensor(struct text *t, const struct torch_tensor *tensor)
     end_object(t);
 }
 
-static void put_place(struct text *t, const struct item *item)
+static void put_described(struct text *t, const struct dcp_item *item)
+{
+    if (item->is_tensor) {
+        put_tensor(t, &item->tensor);
+        return;
+    }
+    pickle_put_class(t, CHECKPOINT ".metadata", "BytesStorageMetadata");
+    pickle_put_empty(t), pickle_put_new(t);
+}
+
+/* The keys that lead to it in the dictionaries that were saved. */
+static void put_keys(struct text *t, const struct dcp_item *item)
+{
+    const char *dot = item->split ? strchr(item->name, '.') : NULL;
+    pickle_put_mark(t);
+    if (dot) {
+        char *first = heap_string(item->name, (size_t)(dot - item->name));
+        pickle_put_text(t, first);
+        free(first);
+    }
+    pickle_put_text(t, dot ? dot + 1 : item->name);
+    pickle_put_tuple(t);
+}
+
+/* An object has no place in a tensor. */
+static void put_place(struct text *t, const struct dcp_item *item, const struct place *place)
 {
     char name[32];
-    file_name(item->file, name);
+    file_name(place->file, name);
     begin_object(t, CHECKPOINT ".metadata", "MetadataIndex");
-    pickle_put_text(t, "fqn"), pickle_put_text(t, item->tensor.name);
-    pickle_put_text(t, "index"), pickle_put_integer(t, 0);
-    pickle_put_text(t, "offset"), put_size(t, origin, item->tensor.num_dims);
+    pickle_put_text(t, "fqn"), pickle_put_text(t, item->name);
+    pickle_put_text(t, "index");
+    if (item->is_tensor) {
+        pickle_put_integer(t, 0);
+        pickle_put_text(t, "offset"), put_size(t, origin, item->tensor.num_dims);
+    } else {
+        pickle_put_none(t);
+    }
     end_object(t);
     begin_object(t, CHECKPOINT ".filesystem", "_StorageInfo");
     pickle_put_text(t, "relative_path"), pickle_put_text(t, name);
-    pickle_put_text(t, "offset"), pickle_put_integer(t, (int64_t)item->at);
-    pickle_put_text(t, "length"), pickle_put_integer(t, (int64_t)item->size);
+    pickle_put_text(t, "offset"), pickle_put_integer(t, (int64_t)place->at);
+    pickle_put_text(t, "length"), pickle_put_integer(t, (int64_t)place->size);
     end_object(t);
 }
 
-/* planner_data: the keys that lead to each, which is its name as it stands. */
 static void put_metadata(const struct directory *d, struct text *t)
 {
     pickle_put_begin(t);
     begin_object(t, CHECKPOINT ".metadata", "Metadata");
     pickle_put_text(t, "state_dict_metadata"), pickle_put_dict(t), pickle_put_mark(t);
-    for (size_t i = 0; i < d->count; i++) {
-        pickle_put_text(t, d->items[i].tensor.name);
-        put_tensor(t, &d->items[i].tensor);
+    for (size_t i = 0; i < d->items.count; i++) {
+        pickle_put_text(t, d->items.all[i].name);
+        put_described(t, &d->items.all[i]);
     }
     pickle_put_items(t);
     pickle_put_text(t, "planner_data"), pickle_put_dict(t), pickle_put_mark(t);
-    for (size_t i = 0; i < d->count; i++) {
-        pickle_put_text(t, d->items[i].tensor.name);
-        pickle_put_mark(t), pickle_put_text(t, d->items[i].tensor.name), pickle_put_tuple(t);
+    for (size_t i = 0; i < d->items.count; i++) {
+        pickle_put_text(t, d->items.all[i].name);
+        put_keys(t, &d->items.all[i]);
     }
     pickle_put_items(t);
     pickle_put_text(t, "storage_data"), pickle_put_dict(t), pickle_put_mark(t);
-    for (size_t i = 0; i < d->count; i++) put_place(t, &d->items[i]);
+    for (size_t i = 0; i < d->items.count; i++) put_place(t, &d->items.all[i], &d->places[i]);
     pickle_put_items(t);
     pickle_put_text(t, "storage_meta"), pickle_put_none(t);
     pickle_put_text(t, "version"), pickle_put_none(t);
@@ -182,35 +235,25 @@ static void put_metadata(const struct directory *d, struct text *t)
     pickle_put_end(t);
 }
 
-static void describe(struct directory *d)
-{
-    d->items = heap(d->count * sizeof *d->items);
-    for (size_t i = 0; i < d->count; i++) {
-        d->items[i] = (struct item){.tensor = torch_model_tensor(d->model, (int)i)};
-        char *name = d->items[i].tensor.name;
-        d->items[i].tensor.name = patch_name_newest(name);
-        free(name);
-    }
-}
-
-enum status dcp_write(const struct torch_model *m, uint64_t file_bytes, const char *folder)
+enum status dcp_write(const struct torch_model *m, const struct dcp_run *run, uint64_t file_bytes,
+                      const char *folder)
 {
     struct directory d = {.model = m, .folder = folder, .fd = -1, .file = -1};
     struct text metadata = {0};
     char *path = file_join(folder, ".metadata");
     enum status st = STATUS_OK;
     d.most = file_bytes ? file_bytes : FILE_BYTES;
-    d.count = (size_t)m->layout->num_tensors;
-    describe(&d);
-    for (size_t i = 0; i < d.count; i++) TRY_OUT(write_tensor(&d, (int)i));
+    dcp_items_make(&d.items, m, run);
+    d.places = heap(d.items.count * sizeof *d.places);
+    for (size_t i = 0; i < d.items.count; i++) TRY_OUT(write_item(&d, i));
     TRY_OUT(end_file(&d));
     put_metadata(&d, &metadata);
     TRY_OUT(file_write(path, metadata.data, metadata.len));
 out:
     if (d.fd >= 0) close(d.fd);
     free(d.path);
-    for (size_t i = 0; i < d.count; i++) free(d.items[i].tensor.name);
-    free(d.items);
+    dcp_items_release(&d.items);
+    free(d.places);
     text_release(&metadata);
     free(path);
     return st;

@@ -174,11 +174,16 @@ static enum status load_moments(const struct model_files *files, const struct ch
     return STATUS_OK;
 }
 
-/* state.json: the step and the trainer's part. */
-static enum status load_state(const char *folder, struct checkpoint_found *found)
+/* state.json, or what torch's files say of its kind: the step and the trainer's part. */
+static enum status load_state(const char *folder, bool ours, const struct torch_state *torch,
+                              struct checkpoint_found *found)
 {
     char *path = file_join(folder, "state.json");
-    enum status st = json_read(path, 1 << 30, &found->state);
+    struct text json = {0};
+    if (!ours) torch_state_json(torch, &json);
+    enum status st = ours ? json_read(path, 1 << 30, &found->state)
+                          : json_parse(json.data, json.len, folder, &found->state);
+    text_release(&json);
     free(path);
     TRY(st);
     TRY(json_get_int(found->state, "step", 0, INT64_C(1) << 53, &found->step));
@@ -250,24 +255,38 @@ static enum status compare_shapes(const char *folder, const struct checkpoint_st
     return STATUS_OK;
 }
 
+/* What is there beside the weights; of torch's files nothing, where there are no moments. */
+static enum status load_rest(const char *folder, const struct checkpoint_state *state, bool ours,
+                             const struct option_list *exclude, struct checkpoint_found *found)
+{
+    struct model_files moments = {0};
+    struct torch_state torch;
+    enum status st = STATUS_OK;
+    TRY_OUT(model_files_open_moments_any(&moments, folder, state->shape, &torch));
+    found->has_moments = !model_files_are_empty(&moments);
+    if (!ours && !found->has_moments) goto out;
+    TRY_OUT(load_state(folder, ours, &torch, found));
+    if (!ours && common_leads(state->world)) torch_state_tell(&torch, folder);
+    if (state->exp_avg && found->has_moments && !is_excluded(exclude, "optimizer"))
+        TRY_OUT(load_moments(&moments, state, exclude));
+out:
+    torch_state_release(&torch);
+    model_files_close(&moments);
+    return st;
+}
+
 /* On this rank alone. */
 static enum status load_all(const char *folder, const struct checkpoint_state *state, bool ours,
                             const struct option_list *exclude, struct checkpoint_found *found)
 {
-    struct model_files files = {0}, moments = {0};
+    struct model_files files = {0};
     enum status st = STATUS_OK;
     TRY_OUT(model_files_open_any(&files, folder, state->shape));
     TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
     TRY_OUT(load_flat(&files, state, "", exclude, F32, state->weights));
     TRY_OUT(compare_shapes(folder, state));
-    if (!ours) goto out;
-    TRY_OUT(load_state(folder, found));
-    TRY_OUT(model_files_open_moments(&moments, folder));
-    found->has_moments = moments.count > 0;
-    if (state->exp_avg && found->has_moments && !is_excluded(exclude, "optimizer"))
-        TRY_OUT(load_moments(&moments, state, exclude));
+    if (ours || state->exp_avg) TRY_OUT(load_rest(folder, state, ours, exclude, found));
 out:
-    model_files_close(&moments);
     model_files_close(&files);
     return st;
 }

@@ -115,6 +115,36 @@ enum status model_files_open_moments(struct model_files *m, const char *folder)
     return st;
 }
 
+static bool is_checkpoint(const char *folder)
+{
+    char *manifest = file_join(folder, MANIFEST_NAME);
+    bool is = file_exists(manifest);
+    free(manifest);
+    return is;
+}
+
+enum status model_files_open_moments_any(struct model_files *m, const char *path,
+                                         const struct model_shape *shape, struct torch_state *state)
+{
+    torch_state_init(state);
+    if (is_checkpoint(path)) {
+        TRY(model_files_open_moments(m, path));
+        return STATUS_OK;
+    }
+    *m = (struct model_files){.folder = heap_string(path, strlen(path))};
+    if (has_safetensors(path) || pytorch_bin_is_here(path) || !torch_files_are_here(path))
+        return STATUS_OK;
+    m->patches = heap(sizeof *m->patches);
+    enum status st = torch_files_open_moments(m->patches, path, shape, state);
+    if (st) model_files_close(m);
+    return st;
+}
+
+bool model_files_are_empty(const struct model_files *m)
+{
+    return m->count == 0 && (!m->patches || m->patches->count == 0);
+}
+
 void model_files_close(struct model_files *m)
 {
     for (size_t i = 0; i < m->count; i++) safetensors_close(&m->files[i]);
@@ -138,9 +168,9 @@ const struct safetensors_tensor *model_files_find(const struct model_files *m, c
     return NULL;
 }
 
-static struct patch_name patch_name_of(const struct tensor_place *t)
+static struct patch_name patch_name_of(const struct tensor_place *t, enum patch_part part)
 {
-    return (struct patch_name){.id = t->id, .layer = t->layer};
+    return (struct patch_name){.id = t->id, .layer = t->layer, .part = part};
 }
 
 bool model_files_dtype(const struct model_files *m, const struct tensor_place *t,
@@ -149,7 +179,7 @@ bool model_files_dtype(const struct model_files *m, const struct tensor_place *t
     const struct safetensors *file;
     char name[96];
     if (m->patches) {
-        const struct patch_name wanted = patch_name_of(t);
+        const struct patch_name wanted = patch_name_of(t, PATCH_WEIGHT);
         const struct patched *p = patches_find(m->patches, &wanted);
         if (p && p->count) *dtype = p->all[0].dtype;
         return p && p->count;
@@ -163,11 +193,11 @@ bool model_files_dtype(const struct model_files *m, const struct tensor_place *t
 static enum status open_patched(struct tensor_reader *r, const struct model_files *m,
                                 const struct tensor_place *t, const char *name)
 {
-    const struct patch_name wanted = patch_name_of(t);
+    const struct patch_name wanted = patch_name_of(t, patch_part_of(name));
     const struct patched *have = patches_find(m->patches, &wanted);
     if (!have)
-        FAIL(DATA, "%s: the tensor %s is missing, which is Hugging Face's %s", m->folder,
-             params[t->id].name, name);
+        FAIL(DATA, "%s: the tensor %s%s is missing, which is Hugging Face's %s", m->folder,
+             params[t->id].name, patch_part_suffix(wanted.part), name);
     if (have->rows != t->rows || have->columns != t->columns)
         FAIL(DATA, "%s: tensor %s is [%lld, %lld], the model's is [%lld, %lld]", m->folder, name,
              (long long)have->rows, (long long)have->columns, (long long)t->rows,

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "checkpoint/patches.h"
+#include "checkpoint/torch_state.h"
 #include "formats/safetensors.h"
 #include "model/params.h"
 #include "tensor/dtype.h"
@@ -28,7 +29,15 @@ enum status model_files_open_any(struct model_files *m, const char *path,
 bool model_files_are_here(const char *path);
 /* The optimizer's files of a checkpoint: those that its manifest names, maybe none. */
 enum status model_files_open_moments(struct model_files *m, const char *folder);
+/* The same of a folder of any kind: a checkpoint of ours, whose `state` stays empty, or torch's
+ * files.  After a failure, too, release the state. */
+enum status model_files_open_moments_any(struct model_files *m, const char *path,
+                                         const struct model_shape *shape,
+                                         struct torch_state *state);
 void model_files_close(struct model_files *m);
+
+/* Are there no tensors at all? */
+bool model_files_are_empty(const struct model_files *m);
 
 const struct safetensors_tensor *model_files_find(const struct model_files *m, const char *name,
                                                   const struct safetensors **file);

@@ -47,15 +47,26 @@ char *patch_name_newest(const char *name)
     return out.data;
 }
 
+/* What follows a weight's name. */
+static const char *const parts[] = {
+    [PATCH_WEIGHT] = "", [PATCH_EXP_AVG] = ".exp_avg", [PATCH_EXP_AVG_SQ] = ".exp_avg_sq"};
+
+const char *patch_part_suffix(enum patch_part part) { return parts[part]; }
+
+enum patch_part patch_part_of(const char *name)
+{
+    for (int p = 1; p < 3; p++)
+        if (is_last(name, parts[p])) return (enum patch_part)p;
+    return PATCH_WEIGHT;
+}
+
 bool patch_name_read(const char *name, struct patch_name *out)
 {
-    static const char *const parts[] = {"", ".exp_avg", ".exp_avg_sq"};
     char stem[TORCH_NAME];
     bool moment = strip(&name, "optimizer.state.");
     size_t len = strlen(name);
     *out = (struct patch_name){.layer = -1};
-    for (int p = 1; p < 3 && moment; p++)
-        if (is_last(name, parts[p])) out->part = (enum patch_part)p;
+    if (moment) out->part = patch_part_of(name);
     if ((out->part != PATCH_WEIGHT) != moment || len >= sizeof stem) return false;
     len -= strlen(parts[out->part]);
     memcpy(stem, name, len);
@@ -127,7 +138,7 @@ static struct patched *add(struct patches *p, const struct patch_name *name, int
     return &p->tensors[p->count++];
 }
 
-static bool is_read(enum safetensors_dtype d)
+bool patches_read_type(enum safetensors_dtype d)
 {
     return d == SAFETENSORS_F32 || d == SAFETENSORS_BF16 || d == SAFETENSORS_F16 ||
            d == SAFETENSORS_F64;
@@ -138,7 +149,7 @@ enum status patches_put(struct patches *p, const struct patch_name *name,
                         int64_t column)
 {
     int dims = params[name->id].axes[1] ? 2 : 1;
-    if (t->num_dims != dims || !is_read(t->dtype))
+    if (t->num_dims != dims || !patches_read_type(t->dtype))
         FAIL(DATA, "%s: %s has %d dimensions of %s; the model's has %d of F32, BF16, F16 or F64",
              p->path, t->name, t->num_dims, safetensors_dtype_name(t->dtype), dims);
     struct patched *to = find(p, name);
@@ -181,8 +192,9 @@ enum status patches_finish(struct patches *p)
                    !__builtin_add_overflow(sum, area, &sum);
         tensor_place_name(&place, false, name);
         if (!fits || sum != whole)
-            FAIL(DATA, "%s: the %zu pieces of %s do not make up a tensor of [%lld, %lld]", p->path,
-                 t->count, name, (long long)t->rows, (long long)t->columns);
+            FAIL(DATA, "%s: the %zu pieces of %s%s do not make up a tensor of [%lld, %lld]",
+                 p->path, t->count, name, parts[t->name.part], (long long)t->rows,
+                 (long long)t->columns);
     }
     return STATUS_OK;
 }
@@ -234,8 +246,8 @@ static enum status read_row(const struct patches *p, const struct patched *t, in
             *hint = (*hint + k) % t->count;
         }
         if (!has)
-            FAIL(DATA, "%s: row %lld of a tensor %s is in no piece of it", p->path, (long long)row,
-                 params[t->name.id].name);
+            FAIL(DATA, "%s: row %lld of a tensor %s%s is in no piece of it", p->path,
+                 (long long)row, params[t->name.id].name, parts[t->name.part]);
         int64_t end = has->column + has->columns < to ? has->column + has->columns : to;
         read_run(has, row, from, end, out);
         out += end - from;

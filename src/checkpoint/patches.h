@@ -13,6 +13,10 @@
 
 enum patch_part { PATCH_WEIGHT, PATCH_EXP_AVG, PATCH_EXP_AVG_SQ };
 
+/* What follows the name of a weight in that of its moment: "", ".exp_avg", ".exp_avg_sq". */
+const char *patch_part_suffix(enum patch_part part);
+enum patch_part patch_part_of(const char *name);
+
 /* What of the model a tensor is. */
 struct patch_name {
     enum param_id id;
@@ -54,6 +58,9 @@ bool patch_name_read(const char *name, struct patch_name *out);
 bool patch_name_is_ignored(const char *name);
 /* What today's torchtitan calls the tensor that has this name in llama.params; heap. */
 char *patch_name_newest(const char *name);
+
+/* Numbers of that type can be a tensor's of a model. */
+bool patches_read_type(enum safetensors_dtype dtype);
 
 enum status patches_map(struct patches *p, const char *path, const struct file_map **map);
 /* `t` is a part of that tensor, at that place.  DATA: its numbers are none of a model. */

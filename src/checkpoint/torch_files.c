@@ -16,6 +16,15 @@ enum status torch_files_open(struct patches *p, const char *path, const struct m
     return STATUS_OK;
 }
 
+enum status torch_files_open_moments(struct patches *p, const char *path,
+                                     const struct model_shape *shape, struct torch_state *state)
+{
+    torch_state_init(state);
+    *p = (struct patches){0};
+    if (dcp_is_here(path)) TRY(dcp_open_moments(p, path, shape, state));
+    return STATUS_OK;
+}
+
 static bool holds(const char *folder, const char *name)
 {
     char *path = file_join(folder, name);

@@ -4,10 +4,14 @@
 #pragma once
 
 #include "checkpoint/patches.h"
+#include "checkpoint/torch_state.h"
 
 bool torch_files_are_here(const char *path);
 /* The tensors; `shape`: which model's; NULL: heads are not known yet. */
 enum status torch_files_open(struct patches *p, const char *path, const struct model_shape *shape);
+/* Its optimizer's moments, maybe none, and the state of the run: see dcp.h. */
+enum status torch_files_open_moments(struct patches *p, const char *path,
+                                     const struct model_shape *shape, struct torch_state *state);
 
 /* The folder of its config.json or params.json: with the files; of a directory of
  * torch.distributed.checkpoint, which has none of its own, one of the two folders above it, too.

@@ -237,6 +237,8 @@ void torch_tensors_release(struct torch_tensors *t)
 static const char *storage_name(enum safetensors_dtype dtype)
 {
     return dtype == SAFETENSORS_F32    ? "FloatStorage"
+           : dtype == SAFETENSORS_I32  ? "IntStorage"
+           : dtype == SAFETENSORS_I64  ? "LongStorage"
            : dtype == SAFETENSORS_BF16 ? "BFloat16Storage"
                                        : "HalfStorage";
 }

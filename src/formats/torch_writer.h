@@ -13,7 +13,7 @@ struct torch_writer {
     const char *path;
     uint64_t base; /* where in the file the archive begins */
     struct zip_writer zip;
-    const struct torch_tensor *tensors; /* borrowed; F32, BF16 or F16, whole */
+    const struct torch_tensor *tensors; /* borrowed; F32, BF16, F16, I32 or I64, whole */
     size_t next;
     uint64_t left, at; /* of the tensor under way: bytes to come, and where they go */
     uint32_t crc;

@@ -53,13 +53,13 @@ const char *run_tokenizer_path(const struct config *c)
     return c->model.tokenizer_path[0] ? c->model.tokenizer_path : c->model.hf_assets_path;
 }
 
-static struct data_config with_source(const struct config *c, const char *path, const char *column,
+static struct data_config with_source(const struct config *c, const char *path,
                                       struct source_config *one)
 {
     struct data_config d = c->data;
     if (d.seed < 0) d.seed = c->debug.seed;
     if (!path) return d;
-    *one = (struct source_config){.path = path, .column = column, .weight = 1};
+    *one = (struct source_config){.path = path, .column = "text", .weight = 1};
     d.sources = one;
     d.num_sources = 1;
     return d;
@@ -67,7 +67,7 @@ static struct data_config with_source(const struct config *c, const char *path, 
 
 struct data_config run_data_config(const struct config *c, struct source_config *one)
 {
-    return with_source(c, c->data.num_sources ? NULL : c->training.dataset_path, "text", one);
+    return with_source(c, c->data.num_sources ? NULL : c->training.dataset_path, one);
 }
 
 struct loader_options run_loader_options(const struct config *c, const struct mesh *mesh,
@@ -109,8 +109,7 @@ static enum status validate(struct run *r)
     const struct config *c = r->config;
     struct trainer *t = &r->trainer;
     const char *path = c->validation.dataset_path;
-    struct data_config data =
-        path[0] ? with_source(c, path, c->validation.column, &r->validation_source) : r->data;
+    struct data_config data = path[0] ? with_source(c, path, &r->validation_source) : r->data;
     if (path[0]) data.validation_share = 0, data.order = "streams";
     struct loader_options o =
         run_loader_options(c, &t->machine.mesh, &data, r->tokenizer, t->shape.V);
@@ -233,22 +232,30 @@ static bool is_excluded(const struct checkpoint_config *c, const char *part)
     return false;
 }
 
+/* Torch's place in the data is not read: then there is none, and the data begin anew. */
+static enum status resume_data(struct run *r, const struct json *cursor)
+{
+    if (is_excluded(&r->config->checkpoint, "dataloader") || !r->reads || json_is_null(cursor))
+        return STATUS_OK;
+    TRY(loader_load(r->loader, cursor));
+    return STATUS_OK;
+}
+
 /* Takes up the trainer's own part of a checkpoint of this run. */
-static enum status resume(struct run *r, const struct checkpoint_found *found)
+static enum status resume(struct run *r, const char *folder, const struct checkpoint_found *found)
 {
     struct trainer *t = &r->trainer;
     int64_t most = INT64_C(1) << 53;
     if (found->step == 0 && !found->train) return STATUS_OK; /* weights to start from */
     if (!found->train || !found->has_moments)
         FAIL(CONFIG,
-             "%s/step-%lld holds the model only, so the run cannot go on from it; start a new run "
-             "with checkpoint.initial_load_path",
-             r->checkpoint_folder, (long long)found->step);
+             "%s holds the model only, so the run cannot go on from it; start a new run with "
+             "checkpoint.initial_load_path",
+             folder);
     if (!is_excluded(&r->config->checkpoint, "lr_scheduler")) t->steps_done = found->step;
     TRY(json_get_int(found->train, "tokens_seen", 0, most, &t->tokens_seen));
     TRY(json_get_int(found->train, "skips", 0, most, &t->skips));
-    if (!is_excluded(&r->config->checkpoint, "dataloader"))
-        if (r->reads) TRY(loader_load(r->loader, json_get(found->train, "data")));
+    TRY(resume_data(r, json_get(found->train, "data")));
     return STATUS_OK;
 }
 
@@ -259,8 +266,9 @@ static enum status load(struct run *r, const char *folder, bool whole)
     enum status st = STATUS_OK;
     if (!whole) state.exp_avg = state.exp_avg_sq = NULL;
     TRY_OUT(checkpoint_load(folder, &state, &r->config->checkpoint.exclude_from_loading, &found));
-    if (whole) TRY_OUT(resume(r, &found));
-    log_line(LOG_INFO, "%s %s", whole ? "resuming from" : "starting from the weights of", folder);
+    if (whole) TRY_OUT(resume(r, folder, &found));
+    log_line(LOG_INFO, "%s %s",
+             whole && found.train ? "resuming from" : "starting from the weights of", folder);
 out:
     json_free(found.state);
     return st;

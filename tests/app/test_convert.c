@@ -160,6 +160,30 @@ TEST(convert_writes_a_gguf_file_with_the_tokenizer_of_the_run)
     text_release(&out), text_release(&file);
 }
 
+TEST(a_run_goes_on_from_a_directory_of_torch_with_optimizer_schedule_and_place_in_the_data)
+{
+    struct trained t = trained("training.steps=6 checkpoint.enable=true");
+    const char *torch = test_path(t.folder, "torch"), *back = test_path(t.folder, "back");
+    const char *direct = test_path(t.folder, "direct"), *anew = test_path(t.folder, "anew");
+    struct text out = {0}, settings = {0};
+    CHECK(LLAMERO(&out, NULL, "convert", t.dump, torch, "--to", "dcp") == 0);
+    CHECK(strstr(out.data, "with the optimizer after step 6"));
+    CHECK(LLAMERO(&out, NULL, "convert", torch, back) == 0);
+    CHECK(file_exists(test_path(back, "checkpoint/step-6/state.json")));
+    CHECK(runs_train(t.config, t.dump, "training.steps=9 checkpoint.enable=true", NULL) == 0);
+    CHECK(runs_train(t.config, back, "training.steps=9", NULL) == 0);
+    text_addf(&settings,
+              "training.steps=9 checkpoint.initial_load_path=%s "
+              "checkpoint.initial_load_model_only=false",
+              torch);
+    CHECK(runs_train(t.config, direct, settings.data, NULL) == 0);
+    double loss = runs_metric(t.dump, "loss");
+    CHECK(runs_metric(back, "loss") == loss && runs_metric(direct, "loss") == loss);
+    CHECK(LLAMERO(&out, NULL, "convert", torch, anew, "--model-only") == 0);
+    CHECK(file_exists(test_path(anew, "checkpoint/step-0/state.json")));
+    text_release(&out), text_release(&settings);
+}
+
 TEST(convert_overwrites_nothing_and_names_what_is_wrong)
 {
     struct trained t = trained("training.steps=2");
