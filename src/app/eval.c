@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
+#include "app/baselines.h"
 #include "app/loaded.h"
 #include "hub/hub.h"
 #include "train/evaluation.h"
@@ -12,6 +13,7 @@ struct evaluating {
     struct loaded loaded;
     struct arena run;
     struct evaluator evaluator;
+    struct baselines baselines;
     int rows; /* of a batch of each rank */
 };
 
@@ -31,6 +33,7 @@ static enum status open_evaluator(struct evaluating *e, int T)
         .peers = &e->loaded.machine.groups.of[GROUP_peers],
         .causal = !strcmp(c->objective.name, "causal"),
         .documents = !strcmp(c->model.attn_mask_type, "block_causal"),
+        .mark = TABLE_BIN,
     };
     evaluator_take(&e->evaluator, e->rows, T, &e->run);
     TRY(loaded_arena(&e->loaded, rehearse, e));
@@ -41,8 +44,9 @@ static enum status open_evaluator(struct evaluating *e, int T)
     return STATUS_OK;
 }
 
-static void report(const struct evaluation *v, bool masked, bool json)
+static void report(const struct evaluating *e, const struct evaluation *v, bool json)
 {
+    bool masked = !e->evaluator.causal;
     double loss = v->loss_sum / (double)v->tokens, ln2 = 0.6931471805599453;
     double bits = v->bytes ? v->loss_sum / ln2 / (double)v->bytes : NAN;
     double accuracy = (double)v->correct / (double)v->tokens;
@@ -51,13 +55,15 @@ static void report(const struct evaluation *v, bool masked, bool json)
         if (v->bytes) printf("bits per byte   %.5f\n", bits);
         if (masked) printf("accuracy        %.4f of masked tokens\n", accuracy);
         printf("tokens          %lld\n", (long long)v->tokens);
+        baselines_print(&e->baselines, v);
         return;
     }
     struct text t = {0};
     text_addf(&t, "{\"loss\": %.9g, \"perplexity\": %.9g, \"bits_per_byte\": ", loss, exp(loss));
     json_real(&t, bits);
-    text_addf(&t, ", \"accuracy\": %.9g, \"tokens\": %lld}", accuracy, (long long)v->tokens);
-    printf("%s\n", t.data);
+    text_addf(&t, ", \"accuracy\": %.9g, \"tokens\": %lld", accuracy, (long long)v->tokens);
+    baselines_json(&e->baselines, v, &t);
+    printf("%s}\n", t.data);
     text_release(&t);
 }
 
@@ -103,9 +109,14 @@ static enum status evaluate_source(struct evaluating *e, struct source_config *s
     struct loader *loader = NULL;
     enum status st = STATUS_OK;
     TRY_OUT(hub_fetch(source->path, HUB_DATA, world));
+    TRY_OUT(comm_agree(world, baselines_look(&e->baselines)));
+    e->baselines.has_spikes &= e->evaluator.causal;
+    e->evaluator.has_marks = e->baselines.has_spikes;
+    if (e->baselines.has_spikes) data.row_overlap = true; /* every count is predicted */
     TRY_OUT(comm_agree(world, open_rows(e, &data, batches, &loader)));
     TRY_OUT(evaluator_run(&e->evaluator, loader, -1, &e->loaded.step, v));
     TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : some_tokens(v, source->path)));
+    TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : baselines_measure(&e->baselines, v)));
 out:
     loader_close(loader);
     return st;
@@ -122,14 +133,23 @@ enum status command_eval(int argc, char **argv)
 {
     const char *tokenizer = "", *column = "text";
     int64_t seq_len = 0, rows = 8, batches = -1;
+    struct evaluating e = {.baselines = {.ngram_data = "", .ngram_tokens = 10000000}};
     bool json = false;
+    struct baselines *b = &e.baselines;
     const struct flag flags[] = {
         {"tokenizer", FLAG_TEXT, &tokenizer, "tokenizer to use instead of the model's own"},
-        {"column", FLAG_TEXT, &column, "key of a JSON line that holds the text (default text)"},
+        {"column", FLAG_TEXT, &column,
+         "key of a JSON line, or column, that holds the text or the spike counts (default text)"},
         {"seq-len", FLAG_INT, &seq_len, "tokens of a row (default: as the model was trained)"},
         {"batch-size", FLAG_INT, &rows, "rows at a time on each rank (default 8)"},
         {"batches", FLAG_INT, &batches,
          "stop after so many batches' rows, of all ranks together (default: all the data)"},
+        {"ngram", FLAG_INT, &b->n,
+         "loss of an n-gram model beside it, of n ids with Laplace's rule (default 0: none)"},
+        {"ngram-data", FLAG_TEXT, &b->ngram_data,
+         "where its n-grams are counted (default: what the run trained on)"},
+        {"ngram-tokens", FLAG_INT, &b->ngram_tokens,
+         "in so many tokens of it at most (default 10000000; 0: all)"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
@@ -141,13 +161,15 @@ enum status command_eval(int argc, char **argv)
         ".npy, .bin/.idx or "
         "a pattern).\nMODEL is a run, a checkpoint or a Hugging Face folder; a "
         "checkpoint's objective is its run's.  Under mpirun or srun, ranks share out model and "
-        "rows.",
+        "rows.\nOver spike counts also bits/spike: what the model gains on a constant rate of each "
+        "neuron.",
         2, 2, argc, argv));
     if (a.help) return STATUS_OK;
     if (rows < 1 || rows > 1 << 20)
         FAIL(USAGE, "--batch-size: %lld is not positive", (long long)rows);
     if (seq_len < 0 || seq_len > 1 << 24) FAIL(USAGE, "--seq-len: out of bounds");
-    struct evaluating e = {.rows = (int)rows};
+    if (b->n < 0 || b->n > 64) FAIL(USAGE, "--ngram: %lld is not 0..64", (long long)b->n);
+    if (b->ngram_tokens < 0) FAIL(USAGE, "--ngram-tokens: below 0");
     struct evaluation v = {0};
     struct source_config source = {.path = a.words[1], .column = column, .weight = 1};
     enum status st = STATUS_OK;
@@ -155,9 +177,12 @@ enum status command_eval(int argc, char **argv)
     TRY_OUT(
         loaded_open(&e.loaded, a.words[0], tokenizer, a.settings, a.num_settings, (int)seq_len));
     if (!seq_len) seq_len = row_length(&e.loaded);
+    e.rows = (int)rows;
+    b->source = &source, b->ngram_column = column, b->config = &e.loaded.config;
+    b->tokenizer = e.loaded.tokenizer, b->vocab_size = e.loaded.shape.V;
     TRY_OUT(comm_agree(&e.loaded.machine.world, open_evaluator(&e, (int)seq_len)));
     TRY_OUT(evaluate_source(&e, &source, batches, &v));
-    if (!e.loaded.machine.world.rank) report(&v, !e.evaluator.causal, json);
+    if (!e.loaded.machine.world.rank) report(&e, &v, json);
 out:
     evaluator_release(&e.evaluator);
     loaded_close(&e.loaded, st);

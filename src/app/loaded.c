@@ -130,9 +130,11 @@ static enum status open_machine(struct loaded *l, bool asked)
 static enum status open_shape(struct loaded *l, const char *tokenizer)
 {
     const struct mesh *mesh = &l->machine.mesh;
-    TRY(tokenizer_open(&l->tokenizer, tokenizer[0] ? tokenizer : l->folder, &l->config.tokenizer));
+    const char *path = tokenizer[0] ? tokenizer : l->folder;
+    if (tokenizer[0] || tokenizer_is_in(path))
+        TRY(tokenizer_open(&l->tokenizer, path, &l->config.tokenizer));
     TRY(checkpoint_read_shape(l->folder, &l->shape));
-    if (tokenizer_vocab_size(l->tokenizer) > l->shape.V)
+    if (l->tokenizer && tokenizer_vocab_size(l->tokenizer) > l->shape.V)
         FAIL(CONFIG, "%s: the tokenizer has %d tokens, the model %d", tokenizer_path(l->tokenizer),
              tokenizer_vocab_size(l->tokenizer), l->shape.V);
     /* Rows need not be cut: passes forward keep the stream of tokens whole. */

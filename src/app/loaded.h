@@ -17,7 +17,7 @@
 struct loaded {
     char *folder;         /* the Hugging Face folder the weights came from; owned */
     struct config config; /* of the run that made it, if its config.toml is there; then settings */
-    struct tokenizer *tokenizer;
+    struct tokenizer *tokenizer; /* NULL: the folder has none, as where all data was ids */
     struct machine machine;
     struct model_shape shape; /* of the whole model */
     struct model model;       /* what is here of it */

@@ -12,6 +12,7 @@ struct table_reader {
     uint64_t next; /* the row the column stands at, if `placed` */
     bool placed;
     struct text counts; /* of a row, neuron by neuron */
+    size_t neurons;
 };
 
 static const char *path_of(const struct table *t)
@@ -99,6 +100,8 @@ uint64_t table_ahead(struct table_reader *r, uint64_t row, uint64_t *bytes)
     if (r->table->is_arrow) return arrow_ahead(&r->table->arrow, row, bytes);
     return parquet_column_ahead(&r->ahead, row, bytes);
 }
+
+size_t table_reader_neurons(const struct table_reader *r) { return r->neurons; }
 
 static void add_id(struct text *out, int32_t id) { text_add(out, &id, sizeof id); }
 
@@ -196,5 +199,6 @@ enum status table_read(struct table_reader *r, uint64_t number, struct text *out
     if (row.uneven)
         FAIL(DATA, "%s, row %llu: its lists are not of one length", path_of(r->table),
              (unsigned long long)number);
+    r->neurons = neurons;
     return add_bins(r, number, neurons, out);
 }

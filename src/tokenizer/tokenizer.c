@@ -55,6 +55,14 @@ static char *file_in(const char *path)
     return heap_string(path, strlen(path));
 }
 
+bool tokenizer_is_in(const char *folder)
+{
+    char *file = file_in(folder);
+    bool is = !file_is_dir(file) && file_exists(file);
+    free(file);
+    return is;
+}
+
 static enum status read_file(struct tokenizer *t)
 {
     if (file_is_dir(t->path))

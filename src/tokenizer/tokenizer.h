@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "tokenizer/tokenizer_config.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,8 @@ void token_list_release(struct token_list *l);
 enum status tokenizer_open(struct tokenizer **out, const char *path,
                            const struct tokenizer_config *config);
 void tokenizer_close(struct tokenizer *t);
+/* Is there one in the folder? */
+bool tokenizer_is_in(const char *folder);
 
 int32_t tokenizer_vocab_size(const struct tokenizer *t); /* largest id + 1, specials included */
 int32_t tokenizer_bos(const struct tokenizer *t);

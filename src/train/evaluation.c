@@ -123,13 +123,14 @@ static enum status next_batch(struct evaluator *e, struct loader *loader, bool *
  * each knows of its own tokens, and only the last of the stages. */
 static enum status add_up(const struct evaluator *e, struct evaluation *v)
 {
-    double known[] = {v->loss_sum, (double)v->correct};
+    double known[] = {v->loss_sum, (double)v->correct, v->mark_loss_sum, (double)v->marks};
     double counts[] = {(double)v->tokens, (double)v->bytes};
-    TRY(comm_all_reduce(e->contexts, REDUCE_SUM, known, 2));
-    TRY(comm_all_reduce(e->pipeline.group, REDUCE_SUM, known, 2));
-    TRY(comm_all_reduce(e->readers, REDUCE_SUM, known, 2));
+    TRY(comm_all_reduce(e->contexts, REDUCE_SUM, known, 4));
+    TRY(comm_all_reduce(e->pipeline.group, REDUCE_SUM, known, 4));
+    TRY(comm_all_reduce(e->readers, REDUCE_SUM, known, 4));
     TRY(comm_all_reduce(e->readers, REDUCE_SUM, counts, 2));
     v->loss_sum = known[0], v->correct = (int64_t)known[1];
+    v->mark_loss_sum = known[2], v->marks = (int64_t)known[3];
     v->tokens = (int64_t)counts[0], v->bytes = (int64_t)counts[1];
     return STATUS_OK;
 }
@@ -148,6 +149,9 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
         for (size_t i = 0; i < tokens && pipeline_has_loss(&e->pipeline); i++) {
             out->loss_sum += (double)e->loss_BT[i];
             out->correct += e->best_BT[i] == e->here.labels_BT[i];
+            if (!e->has_marks || e->here.labels_BT[i] != e->mark) continue;
+            out->mark_loss_sum += (double)e->loss_BT[i];
+            out->marks++;
         }
         out->tokens += e->batch.valid;
         out->bytes += e->batch.bytes;

@@ -18,7 +18,9 @@ struct evaluator {
     /* Borrowed: ranks that read different rows, that compute on the same rows, and those of them
      * that share out a row's tokens. */
     const struct comm *readers, *peers, *contexts;
-    bool causal, documents;     /* the mask, see struct micro_batch */
+    bool causal, documents; /* the mask, see struct micro_batch */
+    bool has_marks;         /* labels of `mark` are summed apart, too */
+    int32_t mark;
     struct batch batch, here;   /* whole rows, what is here of them; these: evaluator_take */
     struct micro_batch *micros; /* owned */
     float *loss_BT;
@@ -26,10 +28,12 @@ struct evaluator {
 };
 
 struct evaluation {
-    double loss_sum; /* nats */
-    int64_t tokens;  /* that counted */
-    int64_t bytes;   /* of text behind them; 0: unknown */
-    int64_t correct; /* tokens whose label was the likeliest */
+    double loss_sum;      /* nats */
+    int64_t tokens;       /* that counted */
+    int64_t bytes;        /* of text behind them; 0: unknown */
+    int64_t correct;      /* tokens whose label was the likeliest */
+    double mark_loss_sum; /* of the labels that are the mark */
+    int64_t marks;
     int64_t batches;
 };
 

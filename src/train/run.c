@@ -53,13 +53,13 @@ const char *run_tokenizer_path(const struct config *c)
     return c->model.tokenizer_path[0] ? c->model.tokenizer_path : c->model.hf_assets_path;
 }
 
-static struct data_config with_source(const struct config *c, const char *path,
+static struct data_config with_source(const struct config *c, const char *path, const char *column,
                                       struct source_config *one)
 {
     struct data_config d = c->data;
     if (d.seed < 0) d.seed = c->debug.seed;
     if (!path) return d;
-    *one = (struct source_config){.path = path, .column = "text", .weight = 1};
+    *one = (struct source_config){.path = path, .column = column, .weight = 1};
     d.sources = one;
     d.num_sources = 1;
     return d;
@@ -67,7 +67,7 @@ static struct data_config with_source(const struct config *c, const char *path,
 
 struct data_config run_data_config(const struct config *c, struct source_config *one)
 {
-    return with_source(c, c->data.num_sources ? NULL : c->training.dataset_path, one);
+    return with_source(c, c->data.num_sources ? NULL : c->training.dataset_path, "text", one);
 }
 
 struct loader_options run_loader_options(const struct config *c, const struct mesh *mesh,
@@ -109,7 +109,8 @@ static enum status validate(struct run *r)
     const struct config *c = r->config;
     struct trainer *t = &r->trainer;
     const char *path = c->validation.dataset_path;
-    struct data_config data = path[0] ? with_source(c, path, &r->validation_source) : r->data;
+    struct data_config data =
+        path[0] ? with_source(c, path, c->validation.column, &r->validation_source) : r->data;
     if (path[0]) data.validation_share = 0, data.order = "streams";
     struct loader_options o =
         run_loader_options(c, &t->machine.mesh, &data, r->tokenizer, t->shape.V);

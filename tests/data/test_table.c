@@ -90,6 +90,25 @@ TEST(spike_counts_go_bin_by_bin_behind_255)
     for (int i = 0; i < PATHS; i++) check_counts(paths[i]);
 }
 
+TEST(spike_counts_say_how_many_neurons_a_row_has)
+{
+    for (int i = 0; i < PATHS; i++) {
+        static const size_t want[] = {2, 0, 0, 1};
+        struct table r;
+        struct table_reader *reader;
+        struct text t = {0};
+        CHECK_STATUS(OK, table_open(&r, paths[i], "spike_counts"));
+        table_reader_open(&reader, &r);
+        for (uint64_t row = 0; row < 4; row++) {
+            CHECK_STATUS(OK, table_read(reader, row, &t));
+            if (t.len) CHECK(table_reader_neurons(reader) == want[row]);
+        }
+        table_reader_close(reader);
+        table_close(&r);
+        text_release(&t);
+    }
+}
+
 TEST(a_column_of_other_things_is_an_error)
 {
     struct table r;

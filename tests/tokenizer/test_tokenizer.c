@@ -101,8 +101,10 @@ TEST(a_folder_is_searched_for_its_tokenizer)
     CHECK_STATUS(MISSING, tokenizer_open(&t, folder, &usual));
     CHECK(!t);
     CHECK_MESSAGE(folder);
+    CHECK(!tokenizer_is_in(folder) && !tokenizer_is_in("/nowhere"));
     CHECK_STATUS(OK, file_make_dirs(inner));
     CHECK_STATUS(OK, file_write(test_path(inner, "tokenizer.model"), model.data, model.len));
+    CHECK(tokenizer_is_in(folder));
     CHECK_STATUS(OK, tokenizer_open(&t, folder, &usual));
     CHECK_IDS(t, "ab", 256);
     tokenizer_close(t);

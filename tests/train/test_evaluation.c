@@ -97,3 +97,19 @@ TEST(an_evaluation_reads_as_many_batches_as_it_is_told)
     CHECK(e.batches == 5 && e.tokens == 5 * 4 * 16);
     training_close(&t);
 }
+
+TEST(labels_that_are_the_mark_are_summed_apart_too)
+{
+    struct training t;
+    struct evaluation plain, e;
+    TRAINING_OPEN(&t, "debug.seed=2");
+    arena_release(&t.machine.on->scratch);
+    evaluate(&t, 4, 5, &plain);
+    t.trainer.evaluator.has_marks = true, t.trainer.evaluator.mark = ' ';
+    evaluate(&t, 4, 5, &e);
+    CHECK(plain.marks == 0 && e.marks > 0 && e.marks < e.tokens / 2);
+    CHECK(e.tokens == plain.tokens && e.loss_sum == plain.loss_sum);
+    /* it has learnt nothing, so that no label costs much more than another */
+    CHECK_NEAR(e.mark_loss_sum / (double)e.marks, e.loss_sum / (double)e.tokens, 0.2);
+    training_close(&t);
+}

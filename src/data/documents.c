@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/documents.h"
+
+/* What goes on from source to source. */
+struct walk {
+    struct source_tokens tokens;
+    struct token_list ids;
+    struct found found;
+    uint64_t left;
+};
+
+static bool holds_spikes(const struct source *s)
+{
+    return s->kind == SOURCE_ROWS && s->files[0].table.kind == TABLE_COUNTS;
+}
+
+static enum status walk_source(struct walk *w, const struct source *s, struct source_reader *reader,
+                               enum status (*take)(void *, const struct document *), void *context)
+{
+    bool none = false;
+    for (uint64_t place = 0; w->left;) {
+        TRY(source_find(s, reader, 0, 1, &place, s->places, &w->found, &none));
+        if (none) break;
+        w->ids.count = 0;
+        TRY(source_read(s, &w->found, &w->tokens, &w->ids));
+        size_t count = w->ids.count, within = count < w->left ? count : (size_t)w->left;
+        struct document one = {.ids = w->ids.ids, .count = count, .within = within};
+        if (holds_spikes(s)) one.neurons = table_reader_neurons(reader->table);
+        if (count) TRY(take(context, &one));
+        w->left -= within;
+    }
+    return STATUS_OK;
+}
+
+enum status documents_each(const struct documents *d,
+                           enum status (*take)(void *context, const struct document *one),
+                           void *context)
+{
+    struct walk w = {.left = d->most ? d->most : UINT64_MAX};
+    w.tokens = (struct source_tokens){
+        .tokenizer = d->tokenizer, .vocab_size = d->vocab_size, .bos = d->bos, .eos = d->eos};
+    enum status st = STATUS_OK;
+    if (d->tokenizer) TRY(encoder_make(&w.tokens.encoder, d->tokenizer));
+    for (size_t i = 0; i < d->num_sources && !st; i++) {
+        struct source s;
+        struct source_reader reader = {0};
+        st = source_open(&s, &d->sources[i]);
+        if (st) break;
+        st = walk_source(&w, &s, &reader, take, context);
+        source_reader_close(&reader);
+        source_close(&s);
+    }
+    encoder_free(w.tokens.encoder);
+    text_release(&w.tokens.text);
+    text_release(&w.found.text);
+    token_list_release(&w.ids);
+    return st;
+}
+
+enum status documents_are_spikes(const struct source_config *source, bool *are)
+{
+    struct source s;
+    TRY(source_open(&s, source));
+    *are = holds_spikes(&s);
+    source_close(&s);
+    return STATUS_OK;
+}
+
+static enum status read_session(const struct source *s, uint64_t row, struct source_reader *reader,
+                                struct found *f, struct token_list *ids)
+{
+    struct source_tokens tokens = {.vocab_size = TABLE_BIN + 1};
+    bool none = row >= s->places;
+    if (!holds_spikes(s))
+        FAIL(CONFIG, "%s: column \"%s\" does not hold lists of lists of spike counts",
+             s->config->path, s->config->column);
+    uint64_t place = row;
+    if (!none) TRY(source_find(s, reader, 0, 1, &place, s->places, f, &none));
+    if (none)
+        FAIL(CONFIG, "%s: there is no session from row %llu on; it has %llu rows", s->config->path,
+             (unsigned long long)row, (unsigned long long)s->places);
+    TRY(source_read(s, f, &tokens, ids));
+    return STATUS_OK;
+}
+
+enum status documents_session(const struct source_config *source, uint64_t row,
+                              struct token_list *ids, size_t *neurons)
+{
+    struct source s;
+    struct source_reader reader = {0};
+    struct found f = {0};
+    TRY(source_open(&s, source));
+    enum status st = read_session(&s, row, &reader, &f, ids);
+    if (!st) *neurons = table_reader_neurons(reader.table);
+    source_reader_close(&reader);
+    text_release(&f.text);
+    source_close(&s);
+    return st;
+}

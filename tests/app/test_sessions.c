@@ -1,0 +1,157 @@
+/* test_sessions.c -- a model of spike counts, trained for a moment, evaluated and made to go on. */
+// SPDX-License-Identifier: Apache-2.0
+#include "system/runs.h"
+
+#include "formats/zip.h"
+
+static const char train[] = "tests/data/spikes/rodent/train-*.parquet";
+static const char test[] = "tests/data/spikes/rodent/test-*.parquet";
+
+static char *trained(const char *settings)
+{
+    const char *folder = test_folder();
+    char *config = file_join(folder, "run.toml"), *dump = file_join(folder, "out");
+    struct text t = {0};
+    text_addf(&t,
+              "[model]\ndim = 32\nn_layers = 2\nn_heads = 4\nn_kv_heads = 2\nffn_hidden = 64\n"
+              "vocab_size = 256\nrope_theta = 10000\n"
+              "[[data.source]]\npath = \"%s\"\ncolumn = \"spike_counts\"\n"
+              "[training]\nseq_len = 64\nlocal_batch_size = 4\nsteps = 250\n"
+              "mixed_precision_param = \"float32\"\n"
+              "[optimizer]\nlr = 1e-2\n[lr_scheduler]\nwarmup_steps = 10\n"
+              "[validation]\nenable = true\ndataset_path = \"%s\"\ncolumn = \"spike_counts\"\n"
+              "freq = 1000\nlocal_batch_size = 4\n"
+              "[device]\nthreads = 1\n"
+              "[checkpoint]\nenable = true\ninterval = 1000\n",
+              train, test);
+    CHECK_STATUS(OK, file_write(config, t.data, t.len));
+    CHECK(runs_train(config, dump, settings, NULL) == 0);
+    text_release(&t);
+    free(config);
+    return dump;
+}
+
+static struct json *answer(const struct text *out)
+{
+    struct json *v;
+    CHECK_STATUS(OK, json_parse(out->data, out->len, "answer", &v));
+    return v;
+}
+
+static double number(const struct json *v, const char *key)
+{
+    CHECK(json_is_number(json_get(v, key)));
+    return json_number(json_get(v, key));
+}
+
+TEST(a_model_of_spikes_beats_constant_rates_and_ngrams_on_sessions_it_has_not_seen)
+{
+    char *run = trained("");
+    struct text out = {0};
+    CHECK(LLAMERO(&out, NULL, "eval", run, test, "--column", "spike_counts", "--ngram", "2",
+                  "--json") == 0);
+    struct json *v = answer(&out);
+    const struct json *ngram = json_get(v, "ngram");
+    double loss = number(v, "loss"), spikes = number(v, "spikes");
+    CHECK(number(v, "tokens") == 1199 && spikes == 1040 && number(v, "counts") == 1020);
+    CHECK_NEAR(number(v, "homogeneous_loss"), 1663.1264446142638 / 1020, 1e-9);
+    CHECK_NEAR(loss, runs_metric(run, "validation_loss"), 1e-5);
+    double gain = number(v, "homogeneous_loss") - number(v, "count_loss");
+    CHECK_NEAR(number(v, "bits_per_spike"), gain * 1020 / spikes / log(2), 1e-9);
+    CHECK(gain > 0.05);
+    /* marks are nearly free, and are no counts */
+    CHECK(number(v, "count_loss") * 1020 < loss * 1199);
+    CHECK(number(v, "count_loss") * 1020 > 0.9 * loss * 1199);
+    CHECK(number(ngram, "n") == 2 && number(ngram, "counted_in") == 4800);
+    CHECK(number(ngram, "tokens") == 1197); /* of 3 sessions all but the first */
+    CHECK(loss < number(ngram, "loss") - 0.05);
+    json_free(v);
+    text_release(&out);
+    free(run);
+}
+
+TEST(eval_of_some_batches_compares_the_same_counts)
+{
+    char *run = trained("training.steps=2 validation.enable=false");
+    struct text out = {0}, err = {0};
+    CHECK(LLAMERO(&out, NULL, "eval", run, test, "--column", "spike_counts", "--batches", "1",
+                  "--batch-size", "2", "--ngram", "1", "--ngram-data", test, "--ngram-tokens",
+                  "100", "--json") == 0);
+    struct json *v = answer(&out);
+    CHECK(number(v, "tokens") == 128); /* ids 1..128: bins of 7, and 3 ids of the 19th */
+    CHECK(number(v, "counts") == 128 - 18);
+    CHECK(number(json_get(v, "ngram"), "counted_in") == 100);
+    CHECK(number(json_get(v, "ngram"), "tokens") == 129);
+    json_free(v);
+    CHECK(LLAMERO(NULL, &err, "eval", run, test, "--column", "spike_counts", "--ngram", "-1") ==
+          64);
+    CHECK(LLAMERO(NULL, &err, "eval", run, test, "--column", "subject_id") == 78);
+    CHECK(strstr(err.data, "is text"));
+    text_release(&out), text_release(&err);
+    free(run);
+}
+
+static int64_t number_at(const unsigned char *at)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < 8; i++) v |= (uint64_t)at[i] << (8 * i);
+    return (int64_t)v;
+}
+
+/* The numbers of an array, whose count is known. */
+static const unsigned char *array(const struct zip *z, const char *name, size_t count)
+{
+    const struct zip_entry *e = zip_find(z, name, strlen(name));
+    CHECK(e && zip_entry_is_sound(e) && e->size > 8 * count);
+    return e->data + e->size - 8 * count;
+}
+
+TEST(generated_bins_begin_with_255_which_is_nowhere_else)
+{
+    char *run = trained("training.steps=3 validation.enable=false");
+    const char *path = test_path(test_folder(), "gen.npz");
+    struct text out = {0}, bytes = {0};
+    struct zip z;
+    CHECK(LLAMERO(&out, NULL, "generate", run, "--session", test, "--row", "1", "--prompt-bins",
+                  "2", "--bins", "60", "--temperature", "1", "--out", path, "--json") == 0);
+    struct json *v = answer(&out);
+    CHECK(number(v, "n_neurons") == 5 && number(v, "prompt_tokens") == 12);
+    CHECK(number(v, "generated_n_tokens") == 360);
+    json_free(v);
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &bytes));
+    CHECK_STATUS(OK, zip_parse(&z, (const unsigned char *)bytes.data, bytes.len, path));
+    CHECK(z.count == 4 && number_at(array(&z, "n_neurons.npy", 1)) == 5);
+    const unsigned char *prompt = array(&z, "prompt.npy", 12), *gen = array(&z, "gen.npy", 360);
+    const unsigned char *gt = array(&z, "gt.npy", 360); /* the session has 60 bins */
+    int different = 0;
+    for (size_t i = 0; i < 12; i++) CHECK(number_at(prompt + 8 * i) == number_at(gt + 8 * i));
+    for (size_t i = 0; i < 360; i++) {
+        CHECK((number_at(gen + 8 * i) == 255) == (i % 6 == 0));
+        different += i > 0 && number_at(gen + 8 * i) != number_at(gen + 8);
+    }
+    CHECK(different > 100); /* hardly trained, it says anything at all */
+    zip_release(&z);
+    text_release(&out), text_release(&bytes);
+    free(run);
+}
+
+TEST(generate_says_what_it_cannot_go_on_from)
+{
+    char *run = trained("training.steps=1 validation.enable=false");
+    struct text err = {0};
+    CHECK(LLAMERO(NULL, &err, "generate", run, "--prompt", "a") == 78);
+    CHECK(strstr(err.data, "has no tokenizer") && strstr(err.data, "--session"));
+    CHECK(LLAMERO(NULL, &err, "generate", run, "--session", test) == 64);
+    CHECK(strstr(err.data, "--out"));
+    CHECK(LLAMERO(NULL, &err, "generate", run, "--out", "a.npz") == 64);
+    CHECK(LLAMERO(NULL, &err, "generate", run, "--session", test, "--out", "a", "--bins", "0") ==
+          64);
+    CHECK(LLAMERO(NULL, &err, "generate", run, "--session", test, "--out", "a", "--prompt-bins",
+                  "61") == 78);
+    CHECK(strstr(err.data, "a session of 60 bins"));
+    CHECK(LLAMERO(NULL, &err, "generate", run, "--session", test, "--out", "a", "--row", "9") ==
+          78);
+    CHECK(LLAMERO(NULL, &err, "generate", run, "--session", "/no.parquet", "--out", "a") == 66);
+    text_release(&err);
+    free(run);
+}
