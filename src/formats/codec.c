@@ -93,12 +93,13 @@ static bool lz4_length(const unsigned char **at, const unsigned char *end, size_
     return true;
 }
 
-/* lz4's lz4_Block_format.md: literals, then a match, and at the end literals alone. */
-static bool unpack_lz4_raw(const unsigned char *in, size_t in_len, unsigned char *out,
-                           size_t out_len)
+/* lz4's lz4_Block_format.md: literals, then a match, and at the end literals alone.  Matches reach
+ * back to `begin`; *out moves behind what is unpacked. */
+static bool lz4_block(const unsigned char *in, size_t in_len, const unsigned char *begin,
+                      unsigned char **out, const unsigned char *to_end)
 {
-    const unsigned char *at = in, *end = in + in_len, *to_end = out + out_len;
-    unsigned char *to = out;
+    const unsigned char *at = in, *end = in + in_len;
+    unsigned char *to = *out;
     while (at < end) {
         unsigned token = *at++;
         size_t len = token >> 4, match = token & 15, offset;
@@ -112,11 +113,123 @@ static bool unpack_lz4_raw(const unsigned char *in, size_t in_len, unsigned char
         at += 2;
         if (!lz4_length(&at, end, &match)) return false;
         match += 4;
-        if (!offset || offset > (size_t)(to - out) || (size_t)(to_end - to) < match) return false;
+        if (!offset || offset > (size_t)(to - begin) || (size_t)(to_end - to) < match) return false;
         repeat(to, offset, match, to_end);
         to += match;
     }
-    return to == to_end;
+    *out = to;
+    return true;
+}
+
+static bool unpack_lz4_raw(const unsigned char *in, size_t in_len, unsigned char *out,
+                           size_t out_len)
+{
+    unsigned char *to = out;
+    return lz4_block(in, in_len, out, &to, out + out_len) && to == out + out_len;
+}
+
+static uint32_t big_endian(const unsigned char *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static uint32_t little_endian(const unsigned char *at)
+{
+    return (uint32_t)at[3] << 24 | (uint32_t)at[2] << 16 | (uint32_t)at[1] << 8 | at[0];
+}
+
+/* Hadoop's BlockCompressorStream: how many bytes follow unpacked, then blocks that give them, each
+ * behind its length. */
+static bool unpack_hadoop(const unsigned char *in, size_t in_len, unsigned char *out,
+                          size_t out_len)
+{
+    const unsigned char *at = in, *end = in + in_len;
+    unsigned char *to = out;
+    while (end - at >= 4) {
+        size_t len = big_endian(at);
+        const unsigned char *begin = to, *to_end = to + len;
+        if (len > out_len - (size_t)(to - out)) return false;
+        at += 4;
+        while (to < to_end) {
+            if (end - at < 4 || big_endian(at) > (size_t)(end - at) - 4) return false;
+            size_t packed = big_endian(at);
+            const unsigned char *block = to;
+            if (!lz4_block(at + 4, packed, begin, &to, to_end) || to == block) return false;
+            at += 4 + packed;
+        }
+    }
+    return at == end && to == out + out_len;
+}
+
+static bool unpack_lz4(const unsigned char *in, size_t in_len, unsigned char *out, size_t out_len)
+{
+    return unpack_hadoop(in, in_len, out, out_len) || unpack_lz4_raw(in, in_len, out, out_len);
+}
+
+/* XXH32 of seed 0, by which frames are checked (github.com/Cyan4973/xxHash, xxhash_spec.md). */
+static uint32_t xxh32(const unsigned char *at, size_t len)
+{
+    const uint32_t p1 = 0x9E3779B1, p2 = 0x85EBCA77, p3 = 0xC2B2AE3D, p4 = 0x27D4EB2F;
+    const uint32_t p5 = 0x165667B1;
+    const unsigned char *end = at + len;
+#define TURN(x, n) ((x) << (n) | (x) >> (32 - (n)))
+    uint32_t lanes[4] = {p1 + p2, p2, 0, 0 - p1}, sum = p5;
+    for (; end - at >= 16; at += 16)
+        for (int i = 0; i < 4; i++)
+            lanes[i] += little_endian(at + 4 * i) * p2, lanes[i] = TURN(lanes[i], 13) * p1;
+    if (len >= 16)
+        sum = TURN(lanes[0], 1) + TURN(lanes[1], 7) + TURN(lanes[2], 12) + TURN(lanes[3], 18);
+    sum += (uint32_t)len;
+    for (; end - at >= 4; at += 4) {
+        sum += little_endian(at) * p3;
+        sum = TURN(sum, 17) * p4;
+    }
+    for (; at < end; at++) {
+        sum += *at * p5;
+        sum = TURN(sum, 11) * p1;
+    }
+#undef TURN
+    sum = (sum ^ sum >> 15) * p2;
+    sum = (sum ^ sum >> 13) * p3;
+    return sum ^ sum >> 16;
+}
+
+/* lz4's lz4_Frame_format.md; one frame, of blocks that may reach back into those before. */
+static bool unpack_lz4_frame(const unsigned char *in, size_t in_len, unsigned char *out,
+                             size_t out_len)
+{
+    enum { WITH_DICTIONARY = 1, SUM = 4, SIZE = 8, BLOCK_SUMS = 16, VERSION = 0xC0 };
+    const uint32_t plain = UINT32_C(1) << 31;
+    const unsigned char *at = in, *end = in + in_len, *to_end = out + out_len;
+    unsigned char *to = out;
+    if (in_len < 7 || little_endian(in) != 0x184D2204) return false;
+    unsigned flags = in[4];
+    size_t head = flags & SIZE ? 10 : 2;
+    if ((flags & VERSION) != 0x40 || flags & WITH_DICTIONARY || in_len < 5 + head) return false;
+    if (in[4 + head] != (xxh32(in + 4, head) >> 8 & 0xFF)) return false;
+    for (at += 5 + head;;) {
+        if (end - at < 4) return false;
+        uint32_t size = little_endian(at), len = size & ~plain;
+        size_t sum = flags & BLOCK_SUMS ? 4 : 0;
+        at += 4;
+        if (!size) break;
+        if ((size_t)(end - at) < len + sum) return false;
+        if (sum && little_endian(at + len) != xxh32(at, len)) return false;
+        if (size != len) {
+            if ((size_t)(to_end - to) < len) return false;
+            if (len) memcpy(to, at, len);
+            to += len;
+        } else if (!lz4_block(at, len, out, &to, to_end)) {
+            return false;
+        }
+        at += len + sum;
+    }
+    if (to != to_end) return false;
+    if (flags & SUM) {
+        if (end - at < 4 || little_endian(at) != xxh32(out, out_len)) return false;
+        at += 4;
+    }
+    return at == end;
 }
 
 static bool unpack_none(const unsigned char *in, size_t in_len, unsigned char *out, size_t out_len)
@@ -168,14 +281,14 @@ enum { CODECS = sizeof codecs / sizeof *codecs };
 
 enum status codec_find(long long number, const char *where, enum codec *out)
 {
-    for (int i = 0; i < CODECS; i++)
+    for (int i = 0; i < CODECS && number < CODEC_OF_ARROW; i++)
         if (codecs[i].number == number) {
             *out = (enum codec)number;
             return STATUS_OK;
         }
     FAIL(UNSUPPORTED,
-         "%s: packed by codec %lld%s; none, snappy, gzip, brotli, zstd and lz4_raw are read", where,
-         number, number == 5 ? " (Hadoop's lz4)" : "");
+         "%s: packed by codec %lld; none, snappy, gzip, brotli, lz4, zstd and lz4_raw are read",
+         where, number);
 }
 
 enum status codec_unpack(enum codec codec, const unsigned char *in, size_t in_len,

@@ -10,6 +10,7 @@
 #include <zlib.h>
 
 enum { PAGE_DATA = 0, PAGE_DICTIONARY = 2, PAGE_DATA_V2 = 3 };
+enum { LEVELS_HYBRID = 3, LEVELS_PACKED = 4 };
 enum { PIECE = 1024, MOST_BYTES = 1 << 30 };
 
 /* The head of a page, v1 and v2 alike, and its bytes as they lie in the file. */
@@ -176,17 +177,33 @@ static enum status read_dictionary(struct parquet_column *c, const struct head *
     return STATUS_OK;
 }
 
+static int width_of(int max) { return 32 - __builtin_clz((unsigned)max); }
+
+/* The deprecated encoding: end to end, from the highest bit of each byte on. */
+static void take_packed(const unsigned char *bytes, size_t from, int width, uint32_t *out,
+                        size_t count)
+{
+    for (size_t i = 0, bit = from * (size_t)width; i < count; i++) {
+        out[i] = 0;
+        for (int b = 0; b < width; b++, bit++)
+            out[i] = out[i] << 1 | (bytes[bit / 8] >> (7 - bit % 8) & 1);
+    }
+}
+
 /* Levels of one kind, into `out`; *top counts those that are `max`. */
-static enum status read_levels(struct reader bytes, int max, uint8_t *out, size_t count,
-                               size_t *top)
+static enum status read_levels(struct reader bytes, int64_t encoding, int max, uint8_t *out,
+                               size_t count, size_t *top)
 {
     uint32_t piece[PIECE];
     struct hybrid h;
     *top = 0;
-    TRY(hybrid_init(&h, bytes, 32 - __builtin_clz((unsigned)max)));
+    TRY(hybrid_init(&h, bytes, width_of(max)));
     for (size_t at = 0; at < count;) {
         size_t n = count - at < PIECE ? count - at : PIECE;
-        TRY(hybrid_take(&h, piece, n));
+        if (encoding == LEVELS_PACKED)
+            take_packed(bytes.at, at, width_of(max), piece, n);
+        else
+            TRY(hybrid_take(&h, piece, n));
         for (size_t i = 0; i < n; i++) {
             if (piece[i] > (uint32_t)max)
                 FAIL(DATA, "%s: level %u where %d is the highest", bytes.name, piece[i], max);
@@ -198,15 +215,19 @@ static enum status read_levels(struct reader bytes, int max, uint8_t *out, size_
     return STATUS_OK;
 }
 
-/* Where levels lie: v1 has their length before them, v2 in the head. */
+/* Where levels lie: v1 has their length before them, v2 in the head; of packed ones it follows from
+ * their number. */
 static enum status take_levels(struct reader *r, const struct head *h, int64_t v2_bytes,
-                               int64_t encoding, struct reader *out)
+                               int64_t encoding, int max, struct reader *out)
 {
-    enum { HYBRID = 3 };
     uint32_t len = (uint32_t)v2_bytes;
-    if (encoding != HYBRID)
+    bool packed = encoding == LEVELS_PACKED && h->type == PAGE_DATA;
+    if (encoding != LEVELS_HYBRID && !packed)
         FAIL(UNSUPPORTED, "%s: levels in encoding %lld", r->name, (long long)encoding);
-    if (h->type == PAGE_DATA) TRY(reader_u32(r, &len, "the length of levels"));
+    if (packed)
+        len = (uint32_t)((h->values * width_of(max) + 7) / 8);
+    else if (h->type == PAGE_DATA)
+        TRY(reader_u32(r, &len, "the length of levels"));
     *out = (struct reader){.name = r->name};
     TRY(reader_bytes(r, len, &out->at, "levels"));
     out->end = out->at + len;
@@ -236,12 +257,14 @@ static enum status read_page(struct parquet_column *c, const struct head *h)
     reserve(c, (size_t)h->values);
     count = c->count;
     if (leaf->max_rep || (v2 && h->rep_bytes)) {
-        TRY(take_levels(from, h, h->rep_bytes, h->rep_encoding, &part));
-        if (leaf->max_rep) TRY(read_levels(part, leaf->max_rep, c->rep, c->count, &top));
+        TRY(take_levels(from, h, h->rep_bytes, h->rep_encoding, leaf->max_rep, &part));
+        if (leaf->max_rep)
+            TRY(read_levels(part, h->rep_encoding, leaf->max_rep, c->rep, c->count, &top));
     }
     if (leaf->max_def || (v2 && h->def_bytes)) {
-        TRY(take_levels(from, h, h->def_bytes, h->def_encoding, &part));
-        if (leaf->max_def) TRY(read_levels(part, leaf->max_def, c->def, c->count, &count));
+        TRY(take_levels(from, h, h->def_bytes, h->def_encoding, leaf->max_def, &part));
+        if (leaf->max_def)
+            TRY(read_levels(part, h->def_encoding, leaf->max_def, c->def, c->count, &count));
     }
     TRY(parquet_values_read(&c->values, leaf, h->encoding, body, count,
                             c->has_dictionary ? &c->dictionary : NULL));

@@ -63,6 +63,20 @@ TEST(any_row_is_found_as_reading_from_the_start_finds_it)
     file_list_release(&l);
 }
 
+TEST(levels_packed_from_the_highest_bit_on_are_read)
+{
+    struct parquet p;
+    struct parquet_column c;
+    struct text rows = {0};
+    CHECK_STATUS(OK, parquet_open(&p, "tests/formats/data/packed_levels.parquet"));
+    parquet_column_init(&c, &p, 0);
+    for (int row = 0; row < 4; row++) CHECK_STATUS(OK, add_row(&c, &rows));
+    CHECK(!strcmp(rows.data, "0 3 1\n1 2 -\n0 0 -\n0 1 -\n0 3 2\n1 3 3\n1 3 4\n"));
+    parquet_column_release(&c);
+    parquet_close(&p);
+    text_release(&rows);
+}
+
 /* Ranges of about so many bytes: each read by a column of its own, they give the rows from the
  * first to the last.  How many there are. */
 static int check_ranges(const struct parquet *p, size_t leaf, uint64_t about)

@@ -3,6 +3,7 @@
 
     python parquet.py write FOLDER ROWS   files by pyarrow, duckdb and polars, all options
     python parquet.py arrow FOLDER        tests/oracle/data/arrow
+    python parquet.py packed FILE         tests/formats/data/packed_levels.parquet
     python parquet.py digest FOLDER       FOLDER/digests, for tests/oracle/parquet.c
 
 The files in tests/oracle/data/parquet are some of `write` with 30 rows, made with pyarrow 26.0.1, duckdb 2.0.0 and
@@ -195,6 +196,44 @@ def arrow(folder):
         os.path.join(folder, "saved"), num_shards=2)
 
 
+def packed_levels(path):
+    """A file of levels in the deprecated encoding BIT_PACKED, which no writer at hand makes: the rows
+    [1, null], null, [], [2, 3, 4].  pyarrow takes its bits from the other end of each byte, against
+    parquet-format's Encodings.md, so it is in no list of digests."""
+    varint = lambda n: bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
+    number = lambda n: varint(n << 1)
+    string = lambda text: varint(len(text)) + text.encode()
+    listed = lambda kind, items: bytes([len(items) << 4 | kind]) + b"".join(items)
+
+    def struct_of(fields):
+        out, last = b"", 0
+        for at, (kind, value) in sorted(fields.items()):
+            out += bytes([(at - last) << 4 | kind]) + value
+            last = at
+        return out + b"\0"
+
+    i32 = lambda n: (5, number(n))
+    i64 = lambda n: (6, number(n))
+    rep, def_, values = [0, 1, 0, 0, 0, 1, 1], [3, 2, 0, 1, 3, 3, 3], [1, 2, 3, 4]
+    pack = lambda levels, width: int("".join(f"{v:0{width}b}" for v in levels).ljust(16, "0"), 2).to_bytes(2, "big")
+    page = pack(rep, 1)[:1] + pack(def_, 2) + struct.pack("<4i", *values)
+    head = struct_of({1: i32(0), 2: i32(len(page)), 3: i32(len(page)),
+                      5: (12, struct_of({1: i32(7), 2: i32(0), 3: i32(4), 4: i32(4)}))})
+    name = lambda text: (8, string(text))
+    schema = [struct_of({4: name("schema"), 5: i32(1)}),
+              struct_of({3: i32(1), 4: name("ids"), 5: i32(1), 6: i32(3)}),
+              struct_of({3: i32(2), 4: name("list"), 5: i32(1)}),
+              struct_of({1: i32(1), 3: i32(1), 4: name("element")})]
+    chunk = struct_of({2: i64(4), 3: (12, struct_of({
+        1: i32(1), 2: (9, listed(5, [number(0), number(4)])), 4: i32(0), 5: i64(7),
+        3: (9, listed(8, [string("ids"), string("list"), string("element")])),
+        6: i64(len(head + page)), 7: i64(len(head + page)), 9: i64(4)}))})
+    group = struct_of({1: (9, listed(12, [chunk])), 2: i64(len(head + page)), 3: i64(4)})
+    footer = struct_of({1: i32(1), 2: (9, listed(12, schema)), 3: i64(4), 4: (9, listed(12, [group]))})
+    with open(path, "wb") as f:
+        f.write(b"PAR1" + head + page + footer + struct.pack("<I", len(footer)) + b"PAR1")
+
+
 def write(folder, rows):
     import duckdb
     import polars
@@ -234,6 +273,8 @@ def write(folder, rows):
 
 if sys.argv[1] == "write":
     write(sys.argv[2], int(sys.argv[3]))
+elif sys.argv[1] == "packed":
+    packed_levels(sys.argv[2])
 elif sys.argv[1] == "arrow":
     arrow(sys.argv[2])
 else:
