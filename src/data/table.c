@@ -9,6 +9,7 @@ enum { LONGEST = 1 << 30 };
 struct table_reader {
     const struct table *table;
     struct parquet_column column, ahead;
+    struct arrow_reader arrow;
     uint64_t next; /* the row the column stands at, if `placed` */
     bool placed;
     struct text counts; /* of a row, neuron by neuron */
@@ -18,6 +19,22 @@ struct table_reader {
 static const char *path_of(const struct table *t)
 {
     return t->is_arrow ? t->arrow.path : t->file.path;
+}
+
+static enum status refuse_column(const struct table *t, const char *column)
+{
+    struct text there = {0};
+    if (t->is_arrow)
+        text_adds(&there, t->arrow.columns.data);
+    else
+        parquet_columns(&t->file, &there);
+    enum status st = status_fail(
+        STATUS_CONFIG, __FILE__, __LINE__,
+        "%s: column \"%s\" holds neither text, nor lists of whole numbers, nor lists of lists of "
+        "unsigned bytes; there are %s",
+        path_of(t), column, there.data);
+    text_release(&there);
+    return st;
 }
 
 static enum status choose_kind(struct table *t, const char *column)
@@ -35,10 +52,7 @@ static enum status choose_kind(struct table *t, const char *column)
     else if (u8 && lists == 2)
         t->kind = TABLE_COUNTS;
     else
-        FAIL(CONFIG,
-             "%s: column \"%s\" holds neither text, nor lists of whole numbers, nor lists of lists "
-             "of unsigned bytes",
-             path_of(t), column);
+        return refuse_column(t, column);
     return STATUS_OK;
 }
 
@@ -77,6 +91,7 @@ void table_reader_open(struct table_reader **out, const struct table *r)
 {
     *out = heap(sizeof **out);
     (*out)->table = r;
+    arrow_reader_init(&(*out)->arrow, &r->arrow);
     if (r->is_arrow) return;
     parquet_column_init(&(*out)->column, &r->file, r->leaf);
     parquet_column_init(&(*out)->ahead, &r->file, r->leaf);
@@ -86,13 +101,14 @@ void table_reader_close(struct table_reader *r)
 {
     if (!r) return;
     parquet_column_release(&r->column), parquet_column_release(&r->ahead);
+    arrow_reader_release(&r->arrow);
     text_release(&r->counts);
     free(r);
 }
 
 size_t table_reader_bytes(const struct table_reader *r)
 {
-    return parquet_column_bytes(&r->column) + r->counts.capacity;
+    return parquet_column_bytes(&r->column) + arrow_reader_bytes(&r->arrow) + r->counts.capacity;
 }
 
 uint64_t table_ahead(struct table_reader *r, uint64_t row, uint64_t *bytes)
@@ -190,7 +206,7 @@ enum status table_read(struct table_reader *r, uint64_t number, struct text *out
     text_clear(out);
     text_clear(&r->counts);
     if (r->table->is_arrow)
-        TRY(arrow_row(&r->table->arrow, number, take_entry, &row));
+        TRY(arrow_reader_row(&r->arrow, number, take_entry, &row));
     else
         TRY(read_parquet(r, &row));
     if (r->table->kind != TABLE_COUNTS) return STATUS_OK;

@@ -7,7 +7,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "formats/arrow.h"
+#include "formats/arrow_reader.h"
 #include "formats/parquet_column.h"
 
 enum table_kind { TABLE_TEXT, TABLE_JOINED, TABLE_IDS, TABLE_COUNTS };

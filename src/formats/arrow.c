@@ -6,17 +6,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INT = 2, BINARY = 4, UTF8, LIST = 12, STRUCT, MAP = 17, LARGE_BINARY = 19, LARGE_UTF8 };
-enum { LARGE_LIST = 21, TYPES };
 enum { HEADER_SCHEMA = 1, HEADER_DICTIONARY, HEADER_BATCH };
-enum { MOST_FIELDS = 1 << 16 };
+enum { MOST_FIELDS = 1 << 16, ENOUGH = 1000 /* bytes of names in a message */ };
+enum { ZSTD_BODY = 1 };
 
-/* Buffers of an array of each type; 0: its layout is not known here.  A null array, type 1, has
- * none, either. */
-static const unsigned char buffers_of[TYPES + 1] = {
-    [INT] = 2, [3] = 2,  [BINARY] = 3,       [UTF8] = 3,       [6] = 2,         [7] = 2,  [8] = 2,
-    [9] = 2,   [10] = 2, [11] = 2,           [LIST] = 2,       [STRUCT] = 1,    [15] = 2, [16] = 1,
-    [MAP] = 2, [18] = 2, [LARGE_BINARY] = 3, [LARGE_UTF8] = 3, [LARGE_LIST] = 2};
+/* Buffers of an array of each type, and one more, so that 0 is a type whose layout is not known
+ * here.  A view of values has more behind these, as many as the batch says. */
+static const unsigned char layout[ARROW_TYPES] = {[ARROW_NULL] = 1,
+                                                  [ARROW_INT] = 3,
+                                                  [3] = 3,
+                                                  [ARROW_BINARY] = 4,
+                                                  [ARROW_UTF8] = 4,
+                                                  [6] = 3,
+                                                  [7] = 3,
+                                                  [8] = 3,
+                                                  [9] = 3,
+                                                  [10] = 3,
+                                                  [11] = 3,
+                                                  [ARROW_LIST] = 3,
+                                                  [ARROW_STRUCT] = 2,
+                                                  [15] = 3,
+                                                  [ARROW_FIXED_LIST] = 2,
+                                                  [ARROW_MAP] = 3,
+                                                  [18] = 3,
+                                                  [ARROW_LARGE_BINARY] = 4,
+                                                  [ARROW_LARGE_UTF8] = 4,
+                                                  [ARROW_LARGE_LIST] = 3,
+                                                  [22] = 1,
+                                                  [ARROW_BINARY_VIEW] = 3,
+                                                  [ARROW_UTF8_VIEW] = 3,
+                                                  [ARROW_LIST_VIEW] = 4,
+                                                  [ARROW_LARGE_LIST_VIEW] = 4};
 
 /* A flatbuffer: whatever lies beyond its end is 0, and `bad` is set. */
 struct flat {
@@ -73,49 +93,77 @@ static uint64_t items(struct flat *f, uint64_t table, unsigned slot, unsigned ea
 /* The schema's fields on the way to the column. */
 struct schema {
     struct flat *flat;
-    size_t nodes, buffers, fields; /* counted so far */
+    size_t nodes, buffers, views, fields; /* counted so far */
     struct arrow_level levels[ARROW_DEEP];
+    struct text path;    /* of the field under way */
     struct arrow *found; /* gets the levels */
 };
 
-static bool is_list(int type) { return type == LIST || type == LARGE_LIST || type == MAP; }
+static bool is_list(int type)
+{
+    return type == ARROW_LIST || type == ARROW_LARGE_LIST || type == ARROW_MAP ||
+           type == ARROW_FIXED_LIST || type == ARROW_LIST_VIEW || type == ARROW_LARGE_LIST_VIEW;
+}
 
-static void take_column(struct schema *s, int depth)
+static bool is_text(int type)
+{
+    return type == ARROW_BINARY || type == ARROW_UTF8 || type == ARROW_LARGE_BINARY ||
+           type == ARROW_LARGE_UTF8 || arrow_is_view(type);
+}
+
+static enum status read_int(struct schema *s, uint64_t type, struct arrow_level *l)
+{
+    uint64_t bits = scalar(s->flat, type, 0, 4);
+    if (bits != 8 && bits != 16 && bits != 32 && bits != 64)
+        FAIL(DATA, "%s: whole numbers of %llu bits", s->found->path, (unsigned long long)bits);
+    l->bits = (int)bits;
+    l->is_signed = scalar(s->flat, type, 1, 1) != 0;
+    return STATUS_OK;
+}
+
+/* What a field's values are, whether they are in a dictionary or not. */
+static enum status read_type(struct schema *s, uint64_t field, struct arrow_level *l)
+{
+    struct flat *f = s->flat;
+    uint64_t type = pointed(f, field, 3);
+    l->type = (int)scalar(f, field, 2, 1);
+    if (l->type == ARROW_INT && type) TRY(read_int(s, type, l));
+    if (l->type == ARROW_FIXED_LIST && type) l->list_size = scalar(f, type, 0, 4);
+    if (f->bad) FAIL(DATA, "%s: the schema is damaged", s->found->path);
+    if (l->type >= ARROW_TYPES || !layout[l->type])
+        FAIL(UNSUPPORTED, "%s: a field of type %d (unions are not read)", s->found->path, l->type);
+    return STATUS_OK;
+}
+
+static void take_column(struct schema *s, int depth, uint64_t dictionary,
+                        const struct arrow_level *values)
 {
     struct arrow *a = s->found;
-    const struct arrow_level *last = &s->levels[depth - 1];
     if (a->num_levels) return;
     memcpy(a->levels, s->levels, sizeof a->levels);
     a->num_levels = depth;
+    a->values = *values;
+    a->is_coded = dictionary != 0;
+    if (dictionary) a->dictionary = (int64_t)scalar(s->flat, dictionary, 0, 8);
     for (int i = 0; i < depth; i++) a->num_lists += is_list(s->levels[i].type);
-    a->is_text = last->type == BINARY || last->type == UTF8 || last->type == LARGE_BINARY ||
-                 last->type == LARGE_UTF8;
-    a->is_integer = last->type == INT && last->bits;
-    a->is_u8 = a->is_integer && last->bits == 8 && !last->is_signed;
+    a->is_text = is_text(values->type);
+    a->is_integer = values->type == ARROW_INT && values->bits;
+    a->is_u8 = a->is_integer && values->bits == 8 && !values->is_signed;
 }
 
-static enum status read_level(struct schema *s, uint64_t field, struct arrow_level *l)
+static enum status read_level(struct schema *s, uint64_t dictionary, struct arrow_level *l)
 {
-    struct flat *f = s->flat;
-    const char *path = s->found->path;
-    uint64_t type = pointed(f, field, 3);
-    l->type = (int)scalar(f, field, 2, 1);
-    if (field_at(f, field, 4)) { /* its indices: those of a column that is wanted are refused */
-        l->type = INT, l->bits = 0;
-    } else if (l->type == INT && type) {
-        uint64_t bits = scalar(f, type, 0, 4);
-        if (bits != 8 && bits != 16 && bits != 32 && bits != 64)
-            FAIL(DATA, "%s: whole numbers of %llu bits", path, (unsigned long long)bits);
-        l->bits = (int)bits;
-        l->is_signed = scalar(f, type, 1, 1) != 0;
+    if (dictionary) { /* places of 32 bits, if it does not say otherwise */
+        uint64_t index = pointed(s->flat, dictionary, 1);
+        *l = (struct arrow_level){.type = ARROW_INT, .bits = 32, .is_signed = true};
+        if (index) TRY(read_int(s, index, l));
     }
-    if (f->bad) FAIL(DATA, "%s: the schema is damaged", path);
-    if (++s->fields > MOST_FIELDS) FAIL(DATA, "%s: more than %d fields", path, MOST_FIELDS);
-    if (l->type != 1 && (l->type > TYPES || !buffers_of[l->type]))
-        FAIL(UNSUPPORTED, "%s: a field of type %d (views, unions and runs are not read)", path,
-             l->type);
-    l->node = s->nodes++, l->buffer = s->buffers;
-    s->buffers += buffers_of[l->type];
+    if (s->flat->bad) FAIL(DATA, "%s: the schema is damaged", s->found->path);
+    if (++s->fields > MOST_FIELDS)
+        FAIL(DATA, "%s: more than %d fields", s->found->path, MOST_FIELDS);
+    l->node = s->nodes++, l->buffer = s->buffers, l->views = s->views;
+    s->buffers += layout[l->type] - 1u;
+    s->views += arrow_is_view(l->type);
     return STATUS_OK;
 }
 
@@ -127,57 +175,85 @@ static bool is_named(struct flat *f, uint64_t field, const char *rest, const cha
     return len && bytes == len && !memcmp(f->data + at, rest, len);
 }
 
-/* A field and those below it.  `rest`: the names still to be met; NULL: it is not on the way. */
-static enum status read_field(struct schema *s, uint64_t field, int depth, const char *rest)
+/* Its name, or of what a list holds only that it does. */
+static void enter(struct schema *s, uint64_t field, bool of_list)
+{
+    uint64_t at, len = items(s->flat, field, 0, 1, &at);
+    if (of_list)
+        text_adds(&s->path, "[]");
+    else
+        text_addf(&s->path, "%s%.*s", s->path.len ? "." : "", (int)(len < 100 ? len : 100),
+                  len ? (const char *)s->flat->data + at : "");
+}
+
+static void tell_column(struct schema *s)
+{
+    struct text *there = &s->found->columns;
+    if (there->len < ENOUGH)
+        text_addf(there, "%s%s", there->len ? ", " : "", s->path.data ? s->path.data : "");
+}
+
+static enum status read_field(struct schema *s, uint64_t field, int depth, const char *rest);
+
+static enum status read_fields_below(struct schema *s, uint64_t field, int depth, bool of_list,
+                                     const char *rest)
 {
     struct flat *f = s->flat;
-    uint64_t first;
-    if (depth == ARROW_DEEP) FAIL(UNSUPPORTED, "%s: fields nested too deep", s->found->path);
-    struct arrow_level *level = &s->levels[depth];
-    *level = (struct arrow_level){0};
-    TRY(read_level(s, field, level));
-    bool coded = field_at(f, field, 4) != 0, is_struct = level->type == STRUCT;
-    uint64_t count = coded ? 0 : items(f, field, 5, 4, &first);
-    bool passes = is_list(level->type);
-    if (passes && count != 1)
+    uint64_t first, count = items(f, field, 5, 4, &first);
+    if (of_list && count != 1)
         FAIL(DATA, "%s: a list of %llu kinds", s->found->path, (unsigned long long)count);
-    if (rest && !rest[0] && !is_struct && !passes) take_column(s, depth + 1);
-    if (!is_struct && !passes) rest = NULL;
     for (uint64_t i = 0; i < count && !f->bad; i++) {
         uint64_t at = first + 4 * i, child = at + number(f, at, 4);
+        size_t len = s->path.len;
         const char *after, *below = NULL;
         if (rest && is_named(f, child, rest, &after))
             below = after;
-        else if (passes)
+        else if (of_list)
             below = rest;
+        enter(s, child, of_list);
         TRY(read_field(s, child, depth + 1, below));
+        if (s->path.data) s->path.data[s->path.len = len] = 0;
     }
     return STATUS_OK;
+}
+
+/* A field and those below it.  `rest`: the names still to be met; NULL: it is not on the way. */
+static enum status read_field(struct schema *s, uint64_t field, int depth, const char *rest)
+{
+    if (depth == ARROW_DEEP) FAIL(UNSUPPORTED, "%s: fields nested too deep", s->found->path);
+    struct arrow_level *level = &s->levels[depth], values = {0};
+    uint64_t dictionary = pointed(s->flat, field, 4);
+    TRY(read_type(s, field, &values));
+    *level = values;
+    TRY(read_level(s, dictionary, level));
+    bool of_list = is_list(level->type), below = of_list || level->type == ARROW_STRUCT;
+    if (below) return read_fields_below(s, field, depth, of_list, rest);
+    tell_column(s);
+    if (rest && !rest[0]) take_column(s, depth + 1, dictionary, &values);
+    /* runs have columns of their own below them, which are none of the file's */
+    return dictionary ? STATUS_OK : read_fields_below(s, field, depth, false, NULL);
 }
 
 static enum status read_schema(struct arrow *a, struct flat *f, uint64_t header, const char *column)
 {
     struct schema s = {.flat = f, .found = a};
-    struct text there = {0};
     uint64_t first, count = items(f, header, 1, 4, &first);
     if (scalar(f, header, 0, 2)) FAIL(UNSUPPORTED, "%s: big-endian numbers", a->path);
     enum status st = STATUS_OK;
     for (uint64_t i = 0; i < count && !f->bad; i++) {
-        uint64_t at = first + 4 * i, field = at + number(f, at, 4), name, len;
+        uint64_t at = first + 4 * i, field = at + number(f, at, 4);
         const char *after = NULL;
         bool named = is_named(f, field, column, &after);
+        text_clear(&s.path);
+        enter(&s, field, false);
         TRY_OUT(read_field(&s, field, 0, named ? after : NULL));
-        len = items(f, field, 0, 1, &name);
-        if (there.len < 1000)
-            text_addf(&there, "%s%.*s", i ? ", " : "", (int)(len < 100 ? len : 100),
-                      (const char *)f->data + name);
     }
     if (f->bad) FAIL_OUT(DATA, "%s: the schema is damaged", a->path);
     if (!a->num_levels)
         FAIL_OUT(CONFIG, "%s: there is no column \"%s\"; there are %s", a->path, column,
-                 there.data ? there.data : "none");
+                 a->columns.data ? a->columns.data : "none");
 out:
-    text_release(&there);
+    text_release(&s.path);
     return st;
 }
 
@@ -211,13 +287,39 @@ static enum status next_message(struct reader *r, struct message *m)
     return reader_bytes(r, m->body_bytes, &m->body, "a message's body");
 }
 
-/* Buffer `number_of` of a batch, within its body. */
-static enum status take_buffer(const struct arrow *a, struct message *m, uint64_t buffers,
-                               uint64_t count, size_t number_of, struct parquet_bytes *out)
+/* A batch of rows, or of a dictionary's values, as its message tells of it. */
+struct record {
+    struct message *message;
+    uint64_t rows, nodes, num_nodes, buffers, num_buffers, views, num_views;
+    enum codec codec;
+};
+
+static enum status read_record(const struct arrow *a, struct message *m, uint64_t table,
+                               struct record *r)
 {
-    if (number_of >= count) FAIL(DATA, "%s: a batch of too few buffers", a->path);
-    uint64_t at = number(&m->flat, buffers + 16 * number_of, 8),
-             len = number(&m->flat, buffers + 16 * number_of + 8, 8);
+    struct flat *f = &m->flat;
+    uint64_t packing = pointed(f, table, 3);
+    *r = (struct record){.message = m, .rows = scalar(f, table, 0, 8), .codec = CODEC_NONE};
+    r->num_nodes = items(f, table, 1, 16, &r->nodes);
+    r->num_buffers = items(f, table, 2, 16, &r->buffers);
+    r->num_views = items(f, table, 4, 8, &r->views);
+    if (f->bad || !table) FAIL(DATA, "%s: a damaged batch of rows", a->path);
+    if (!packing) return STATUS_OK;
+    uint64_t codec = scalar(f, packing, 0, 1);
+    if (codec > ZSTD_BODY || scalar(f, packing, 1, 1))
+        FAIL(UNSUPPORTED, "%s: batches packed by codec %llu", a->path, (unsigned long long)codec);
+    r->codec = codec == ZSTD_BODY ? CODEC_ZSTD : CODEC_LZ4_FRAME;
+    return STATUS_OK;
+}
+
+/* Buffer `number_of` of a batch, within its body. */
+static enum status take_buffer(const struct arrow *a, const struct record *r, uint64_t number_of,
+                               struct parquet_bytes *out)
+{
+    struct message *m = r->message;
+    if (number_of >= r->num_buffers) FAIL(DATA, "%s: a batch of too few buffers", a->path);
+    uint64_t at = number(&m->flat, r->buffers + 16 * number_of, 8),
+             len = number(&m->flat, r->buffers + 16 * number_of + 8, 8);
     if (at > m->body_bytes || len > m->body_bytes - at)
         FAIL(DATA, "%s: a buffer of %llu bytes at %llu of %llu", a->path, (unsigned long long)len,
              (unsigned long long)at, (unsigned long long)m->body_bytes);
@@ -225,39 +327,127 @@ static enum status take_buffer(const struct arrow *a, struct message *m, uint64_
     return STATUS_OK;
 }
 
+/* How many buffers of views come before `view`. */
+static enum status count_views(const struct arrow *a, const struct record *r, size_t view,
+                               uint64_t *count)
+{
+    *count = 0;
+    if (view > r->num_views) FAIL(DATA, "%s: a batch of too few views", a->path);
+    for (size_t i = 0; i < view; i++) {
+        uint64_t here = number(&r->message->flat, r->views + 8 * i, 8);
+        if (here > r->num_buffers) FAIL(DATA, "%s: a batch of too few buffers", a->path);
+        *count += here;
+    }
+    return STATUS_OK;
+}
+
+static enum status take_array(const struct arrow *a, const struct record *r,
+                              const struct arrow_level *l, struct arrow_batch *b,
+                              struct arrow_array *out)
+{
+    struct flat *f = &r->message->flat;
+    uint64_t shift, end, count = layout[l->type] - 1u;
+    if (l->node >= r->num_nodes) FAIL(DATA, "%s: a batch of too few arrays", a->path);
+    out->length = number(f, r->nodes + 16 * l->node, 8);
+    out->nulls = number(f, r->nodes + 16 * l->node + 8, 8);
+    TRY(count_views(a, r, l->views, &shift));
+    uint64_t first = l->buffer + shift;
+    bool no_offsets = l->type == ARROW_INT || arrow_is_view(l->type);
+    if (count > 0) TRY(take_buffer(a, r, first, &out->validity));
+    if (count > 1) TRY(take_buffer(a, r, first + 1, no_offsets ? &out->data : &out->offsets));
+    if (count > 2) TRY(take_buffer(a, r, first + 2, &out->data));
+    if (!arrow_is_view(l->type)) return STATUS_OK;
+    TRY(count_views(a, r, l->views + 1, &end));
+    b->num_more = end - shift;
+    b->more = heap_grow(NULL, b->num_more + 1, sizeof *b->more);
+    for (size_t i = 0; i < b->num_more; i++) TRY(take_buffer(a, r, first + count + i, &b->more[i]));
+    return STATUS_OK;
+}
+
+/* A new batch at the end of a list. */
+static struct arrow_batch *add_batch(struct arrow_batch ***list, size_t *count, size_t *capacity,
+                                     int arrays)
+{
+    if (*count == *capacity) {
+        *capacity = 2 * *capacity + 16;
+        *list = heap_grow(*list, *capacity, sizeof **list);
+    }
+    struct arrow_batch *b = heap(sizeof *b + (size_t)arrays * sizeof(struct arrow_array));
+    (*list)[(*count)++] = b;
+    return b;
+}
+
 static enum status read_batch(struct arrow *a, struct message *m)
 {
-    uint64_t nodes, buffers, rows = scalar(&m->flat, m->header, 0, 8);
-    uint64_t num_nodes = items(&m->flat, m->header, 1, 16, &nodes),
-             num_buffers = items(&m->flat, m->header, 2, 16, &buffers);
-    if (m->flat.bad || rows > INT64_MAX - a->num_rows)
-        FAIL(DATA, "%s: a damaged batch of rows", a->path);
-    if (pointed(&m->flat, m->header, 3))
-        FAIL(UNSUPPORTED, "%s: its batches are compressed; plain ones are read", a->path);
-    if (a->num_batches == a->capacity) {
-        a->capacity = 2 * a->capacity + 16;
-        a->batches = heap_grow(a->batches, a->capacity, sizeof(struct arrow_batch *));
-    }
-    struct arrow_batch *b = heap(sizeof *b + (size_t)a->num_levels * sizeof(struct arrow_array));
-    a->batches[a->num_batches++] = b;
-    b->first_row = a->num_rows, b->num_rows = rows;
-    for (int i = 0; i < a->num_levels; i++) {
-        const struct arrow_level *l = &a->levels[i];
-        struct arrow_array *array = &b->arrays[i];
-        if (l->node >= num_nodes) FAIL(DATA, "%s: a batch of too few arrays", a->path);
-        array->length = number(&m->flat, nodes + 16 * l->node, 8);
-        array->nulls = number(&m->flat, nodes + 16 * l->node + 8, 8);
-        int count = buffers_of[l->type];
-        if (count > 0) TRY(take_buffer(a, m, buffers, num_buffers, l->buffer, &array->validity));
-        if (count > 1)
-            TRY(take_buffer(a, m, buffers, num_buffers, l->buffer + 1,
-                            l->type == INT ? &array->data : &array->offsets));
-        if (count > 2) TRY(take_buffer(a, m, buffers, num_buffers, l->buffer + 2, &array->data));
-    }
-    if (b->arrays[0].length != rows)
+    struct record r;
+    TRY(read_record(a, m, m->header, &r));
+    if (r.rows > INT64_MAX - a->num_rows) FAIL(DATA, "%s: a damaged batch of rows", a->path);
+    struct arrow_batch *b = add_batch(&a->batches, &a->num_batches, &a->capacity, a->num_levels);
+    b->first_row = a->num_rows, b->num_rows = r.rows;
+    b->codec = r.codec;
+    b->first_values = a->first_values, b->end_values = a->num_value_batches;
+    for (int i = 0; i < a->num_levels; i++) TRY(take_array(a, &r, &a->levels[i], b, &b->arrays[i]));
+    if (b->arrays[0].length != r.rows)
         FAIL(DATA, "%s: a batch of %llu rows whose column has %llu", a->path,
-             (unsigned long long)rows, (unsigned long long)b->arrays[0].length);
-    a->num_rows += rows;
+             (unsigned long long)r.rows, (unsigned long long)b->arrays[0].length);
+    a->num_rows += r.rows;
+    return STATUS_OK;
+}
+
+enum status arrow_unpack(const struct arrow *a, enum codec codec, struct parquet_bytes *buffer,
+                         struct text *room)
+{
+    uint64_t len = 0;
+    if (codec == CODEC_NONE || !buffer->len) return STATUS_OK;
+    struct reader r = {buffer->data, buffer->data + buffer->len, a->path};
+    TRY(reader_u64(&r, &len, "the length of a buffer"));
+    size_t packed = reader_left(&r);
+    if (len == UINT64_MAX) { /* as it is: packing would have made it longer */
+        *buffer = (struct parquet_bytes){r.at, packed};
+        return STATUS_OK;
+    }
+    if (len > ARROW_MOST_BYTES)
+        FAIL(UNSUPPORTED, "%s: a packed buffer of %llu bytes; %d at most are read", a->path,
+             (unsigned long long)len, ARROW_MOST_BYTES);
+    text_clear(room);
+    text_reserve(room, len);
+    TRY(codec_unpack(codec, r.at, packed, (unsigned char *)room->data, len, a->path));
+    *buffer = (struct parquet_bytes){(unsigned char *)room->data, len};
+    return STATUS_OK;
+}
+
+/* A buffer of values, unpacked into room of its own. */
+static enum status keep_unpacked(struct arrow *a, enum codec codec, struct parquet_bytes *buffer)
+{
+    if (codec == CODEC_NONE || !buffer->len) return STATUS_OK;
+    a->rooms = heap_grow(a->rooms, a->num_rooms + 1, sizeof *a->rooms);
+    struct text *room = &a->rooms[a->num_rooms++];
+    *room = (struct text){0};
+    TRY(arrow_unpack(a, codec, buffer, room));
+    a->unpacked += room->capacity;
+    if (a->unpacked > ARROW_MOST_BYTES)
+        FAIL(UNSUPPORTED, "%s: dictionaries of more than %d bytes", a->path, ARROW_MOST_BYTES);
+    return STATUS_OK;
+}
+
+/* Values of the column's dictionary: they replace those before, or come behind them. */
+static enum status read_values(struct arrow *a, struct message *m)
+{
+    struct flat *f = &m->flat;
+    struct record r;
+    if (!a->is_coded || (int64_t)scalar(f, m->header, 0, 8) != a->dictionary) return STATUS_OK;
+    if (!a->is_text && !a->is_integer) return STATUS_OK;
+    TRY(read_record(a, m, pointed(f, m->header, 1), &r));
+    if (!scalar(f, m->header, 2, 1)) a->first_values = a->num_value_batches;
+    struct arrow_batch *b =
+        add_batch(&a->value_batches, &a->num_value_batches, &a->values_capacity, 1);
+    struct arrow_array *array = &b->arrays[0];
+    TRY(take_array(a, &r, &a->values, b, array));
+    b->num_rows = array->length;
+    TRY(keep_unpacked(a, r.codec, &array->validity));
+    TRY(keep_unpacked(a, r.codec, &array->offsets));
+    TRY(keep_unpacked(a, r.codec, &array->data));
+    for (size_t i = 0; i < b->num_more; i++) TRY(keep_unpacked(a, r.codec, &b->more[i]));
     return STATUS_OK;
 }
 
@@ -289,6 +479,7 @@ enum status arrow_parse(struct arrow *a, const unsigned char *bytes, uint64_t si
     for (;;) {
         TRY(next_message(&r, &m));
         if (!m.type) return STATUS_OK;
+        if (m.type == HEADER_DICTIONARY) TRY(read_values(a, &m));
         if (m.type == HEADER_BATCH) TRY(read_batch(a, &m));
     }
 }
@@ -304,88 +495,28 @@ out:
     return st;
 }
 
+static void release_batches(struct arrow_batch **list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(list[i]->more);
+        free(list[i]);
+    }
+    free(list);
+}
+
 void arrow_close(struct arrow *a)
 {
-    for (size_t i = 0; i < a->num_batches; i++) free(a->batches[i]);
-    free(a->batches);
+    release_batches(a->batches, a->num_batches);
+    release_batches(a->value_batches, a->num_value_batches);
+    for (size_t i = 0; i < a->num_rooms; i++) text_release(&a->rooms[i]);
+    free(a->rooms);
+    text_release(&a->columns);
     file_map_close(&a->map);
     free(a->path);
     *a = (struct arrow){0};
 }
 
-/* One row on its way down the levels. */
-struct descent {
-    const struct arrow *arrow;
-    const struct arrow_batch *batch;
-    arrow_visit *visit;
-    void *context;
-};
-
-static enum status beyond(const struct descent *d)
-{
-    FAIL(DATA, "%s: an offset beyond its buffer", d->arrow->path);
-}
-
-/* Little-endian integers of a buffer, sign or not as they are. */
-static bool integer(const struct parquet_bytes *b, uint64_t index, unsigned bytes, uint64_t *out)
-{
-    *out = 0;
-    if (index >= b->len / bytes) return false;
-    for (unsigned i = 0; i < bytes; i++) *out |= (uint64_t)b->data[index * bytes + i] << (8 * i);
-    return true;
-}
-
-/* The bounds that offsets give item `index`: within `most`. */
-static bool bounds(const struct arrow_level *l, const struct arrow_array *array, uint64_t index,
-                   uint64_t most, uint64_t *begin, uint64_t *end)
-{
-    unsigned wide = l->type >= LARGE_BINARY ? 8 : 4;
-    return integer(&array->offsets, index, wide, begin) &&
-           integer(&array->offsets, index + 1, wide, end) && *begin <= *end && *end <= most;
-}
-
-static enum status read_value(const struct descent *d, const struct arrow_level *l,
-                              const struct arrow_array *array, uint64_t index,
-                              struct parquet_entry *e)
-{
-    uint64_t begin, end;
-    e->has_value = true;
-    if (l->type == INT) {
-        unsigned bytes = (unsigned)l->bits / 8;
-        if (!integer(&array->data, index, bytes, &begin)) return beyond(d);
-        unsigned high = 64 - 8 * bytes;
-        e->number = l->is_signed ? (int64_t)(begin << high) >> high : (int64_t)begin;
-        return STATUS_OK;
-    }
-    if (!bounds(l, array, index, array->data.len, &begin, &end)) return beyond(d);
-    e->bytes = (struct parquet_bytes){array->data.data + begin, end - begin};
-    return STATUS_OK;
-}
-
-static enum status descend(const struct descent *d, int depth, uint64_t index, int rep, int lists)
-{
-    const struct arrow_level *l = &d->arrow->levels[depth];
-    const struct arrow_array *array = &d->batch->arrays[depth];
-    struct parquet_entry e = {.rep = rep};
-    uint64_t begin = index, end = index + 1;
-    if (index >= array->length || (array->validity.len && index / 8 >= array->validity.len))
-        return beyond(d);
-    bool is_null = array->validity.len && array->nulls &&
-                   !(array->validity.data[index / 8] >> (index % 8) & 1);
-    bool is_leaf = depth + 1 == d->arrow->num_levels;
-    if (is_leaf && !is_null) TRY(read_value(d, l, array, index, &e));
-    if (!is_leaf && is_list(l->type)) {
-        if (!bounds(l, array, index, d->batch->arrays[depth + 1].length, &begin, &end))
-            return beyond(d);
-        lists++;
-    }
-    if (is_leaf || is_null || begin == end) return d->visit(d->context, &e);
-    for (uint64_t i = begin; i < end; i++)
-        TRY(descend(d, depth + 1, i, i == begin ? rep : lists, lists));
-    return STATUS_OK;
-}
-
-static const struct arrow_batch *batch_of(const struct arrow *a, uint64_t row)
+const struct arrow_batch *arrow_batch_of(const struct arrow *a, uint64_t row)
 {
     size_t low = 0, high = a->num_batches;
     while (high - low > 1) {
@@ -396,21 +527,28 @@ static const struct arrow_batch *batch_of(const struct arrow *a, uint64_t row)
     return a->batches[low];
 }
 
+/* Bytes of a buffer when it is unpacked, as it says. */
+static uint64_t length_of(const struct arrow_batch *b, const struct parquet_bytes *buffer)
+{
+    struct reader r = {buffer->data, buffer->data + buffer->len, ""};
+    uint64_t len = 0;
+    if (b->codec == CODEC_NONE || buffer->len < 8) return buffer->len;
+    reader_u64(&r, &len, "a length");
+    return len > ARROW_MOST_BYTES ? buffer->len : len;
+}
+
 uint64_t arrow_ahead(const struct arrow *a, uint64_t row, uint64_t *bytes)
 {
-    const struct arrow_batch *b = batch_of(a, row);
+    enum { PARTS = 8 };
+    const struct arrow_batch *b = arrow_batch_of(a, row);
     uint64_t left = b->first_row + b->num_rows - row, all = 0;
-    for (int i = 0; i < a->num_levels; i++) all += b->arrays[i].offsets.len + b->arrays[i].data.len;
+    for (int i = 0; i < a->num_levels; i++)
+        all += length_of(b, &b->arrays[i].offsets) + length_of(b, &b->arrays[i].data);
+    for (size_t i = 0; i < b->num_more; i++) all += length_of(b, &b->more[i]);
     double each = (double)all / (double)b->num_rows, rows = each > 0 ? (double)*bytes / each : 0;
+    if (b->codec != CODEC_NONE && rows < (double)b->num_rows / PARTS)
+        rows = (double)b->num_rows / PARTS;
     if (each > 0 && rows < (double)left) left = (uint64_t)rows + 1;
     *bytes = (uint64_t)(each * (double)left);
     return row + left;
-}
-
-enum status arrow_row(const struct arrow *a, uint64_t row, arrow_visit *visit, void *context)
-{
-    if (!a->is_text && !a->is_integer)
-        FAIL(UNSUPPORTED, "%s: a column of neither text nor whole numbers", a->path);
-    struct descent d = {a, batch_of(a, row), visit, context};
-    return descend(&d, 0, row - d.batch->first_row, 0, 0);
 }

@@ -240,19 +240,26 @@ static void add_path(const struct parquet *p, size_t node, struct text *out)
     text_add(out, p->nodes[node].name, p->nodes[node].name_len);
 }
 
-enum status parquet_find(const struct parquet *p, const char *column, size_t *leaf)
+void parquet_columns(const struct parquet *p, struct text *out)
 {
     enum { ENOUGH = 1000 };
+    text_clear(out);
+    for (size_t i = 0; i < p->num_leaves && out->len < ENOUGH; i++) {
+        if (i) text_adds(out, ", ");
+        add_path(p, p->leaves[i].node, out);
+    }
+    if (out->len > ENOUGH) out->data[out->len = ENOUGH] = 0;
+}
+
+enum status parquet_find(const struct parquet *p, const char *column, size_t *leaf)
+{
     struct text there = {0};
     *leaf = find_below(p, 0, column);
     if (column[0] && *leaf != SIZE_MAX) return STATUS_OK;
-    for (size_t i = 0; i < p->num_leaves && there.len < ENOUGH; i++) {
-        if (i) text_adds(&there, ", ");
-        add_path(p, p->leaves[i].node, &there);
-    }
-    enum status st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                                 "%s: there is no column \"%s\"; there are %.*s", p->path, column,
-                                 ENOUGH, there.data);
+    parquet_columns(p, &there);
+    enum status st =
+        status_fail(STATUS_CONFIG, __FILE__, __LINE__,
+                    "%s: there is no column \"%s\"; there are %s", p->path, column, there.data);
     text_release(&there);
     return st;
 }

@@ -77,3 +77,5 @@ enum status parquet_parse(struct parquet *p, const unsigned char *bytes, uint64_
  * left out, and so may the nodes that only make a list.  CONFIG: there is none, or several; the
  * message lists what there is. */
 enum status parquet_find(const struct parquet *p, const char *column, size_t *leaf);
+/* The leaves' names, as far as a message has room for them. */
+void parquet_columns(const struct parquet *p, struct text *out);

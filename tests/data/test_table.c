@@ -4,9 +4,10 @@
 #include "data/table.h"
 
 /* Its rows are known: tests/oracle/parquet.py, documents(). */
-static const char *const paths[] = {"tests/oracle/data/parquet/documents.parquet",
-                                    "tests/oracle/data/arrow/stream.arrow",
-                                    "tests/oracle/data/arrow/large.arrow"};
+static const char *const paths[] = {
+    "tests/oracle/data/parquet/documents.parquet", "tests/oracle/data/arrow/stream.arrow",
+    "tests/oracle/data/arrow/large.arrow", "tests/oracle/data/arrow/packed.arrow",
+    "tests/oracle/data/arrow/packed_coded.arrow"};
 enum { PATHS = sizeof paths / sizeof *paths };
 
 static void check_texts(const char *path, const char *column, enum table_kind kind,
@@ -116,7 +117,9 @@ TEST(a_column_of_other_things_is_an_error)
         const char *path = paths[i];
         CHECK_STATUS(CONFIG, table_open(&r, path, "number"));
         CHECK_MESSAGE("holds neither text");
+        CHECK_MESSAGE("there are number, text, files");
         CHECK_STATUS(CONFIG, table_open(&r, path, "words"));
+        CHECK_MESSAGE("there are number, text, files");
     }
     CHECK_STATUS(MISSING, table_open(&r, "absent.parquet", "text"));
 }

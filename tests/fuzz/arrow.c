@@ -1,6 +1,6 @@
 /* arrow.c -- any bytes as an Arrow file: rows, or a clear refusal, and nothing else. */
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/arrow.h"
+#include "formats/arrow_reader.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
@@ -20,13 +20,17 @@ static enum status add_entry(void *context, const struct parquet_entry *e)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    static const char *const columns[] = {"text", "files[].text", "spike_counts", "input_ids"};
-    for (int c = 0; c < 4; c++) {
+    static const char *const columns[] = {"text", "files[].text", "spike_counts", "input_ids",
+                                          "ids_view"};
+    for (int c = 0; c < 5; c++) {
         struct arrow a = {.path = heap_string("input", 5)};
+        struct arrow_reader r;
         struct sum s = {0};
+        arrow_reader_init(&r, &a);
         if (!arrow_parse(&a, bytes, len, columns[c]))
             for (uint64_t row = 0; row < a.num_rows && row < 256; row++)
-                if (arrow_row(&a, row, add_entry, &s)) break;
+                if (arrow_reader_row(&r, row, add_entry, &s)) break;
+        arrow_reader_release(&r);
         arrow_close(&a);
     }
     return 0;

@@ -170,6 +170,21 @@ def documents():
     })
 
 
+def views_of(t):
+    """Columns of views, one of which is wanted behind another, and lists of other layouts."""
+    long = ["a text that is too long to stand in its view", None, "", "short", "another one of more than twelve bytes"]
+    return pa.table({
+        "bytes": pa.array([x and x.encode() for x in long], pa.binary_view()),
+        "text": pa.array(long, pa.string_view()),
+        "files": pa.array([[{"text": x}, {"text": "b"}] for x in long],
+                          pa.list_(pa.struct([("text", pa.string_view())]))),
+        "input_ids": pa.array([[1, 2, 3], None, [4, 5, 6], [7, None, 9], [0, 0, 0]], pa.list_(pa.int32(), 3)),
+        "ids_view": pa.array([[1, 2], None, [], [3], [4, 5, 6]], pa.list_view(pa.uint16())),
+        "large_view": pa.array([[1, 2], None, [], [3], [4, 5, 6]], pa.large_list_view(pa.int64())),
+        "number": t["number"],
+    })
+
+
 def arrow(folder):
     """The same as Arrow files; saved/ is what `datasets` saves."""
     import datasets
@@ -188,10 +203,24 @@ def arrow(folder):
                               ("not_utf8", pa.large_binary())]))
     with pa.ipc.new_stream(os.path.join(folder, "large.arrow"), large.schema) as w:
         w.write_table(large)
-    for name, table, codec in (("packed", t, "zstd"), ("coded", t.set_column(1, "text", t["text"].dictionary_encode()), None)):
+    coded = lambda table: table.set_column(1, "text", table["text"].dictionary_encode())
+    views = views_of(t)
+    for name, table, codec in (("packed", t, "zstd"), ("lz4", t, "lz4"), ("coded", coded(t), None),
+                               ("packed_coded", coded(t), "zstd"), ("views", views, None),
+                               ("packed_views", views, "lz4")):
         with pa.ipc.new_stream(os.path.join(folder, name + ".arrow"), table.schema,
                                options=pa.ipc.IpcWriteOptions(compression=codec)) as w:
             w.write_table(table)
+    words = [["one", None, "two"], ["two", "three"], ["four", "one"]]
+    for name, deltas in (("deltas", True), ("replaced", False)):
+        known = []
+        with pa.ipc.new_stream(os.path.join(folder, name + ".arrow"),
+                               pa.schema([("text", pa.dictionary(pa.int8(), pa.string()))]),
+                               options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=deltas)) as w:
+            for batch in words:
+                known = [*known, *(x for x in batch if x and x not in known)] if deltas else [x for x in batch if x]
+                places = pa.array([x and known.index(x) for x in batch], pa.int8())
+                w.write_batch(pa.record_batch([pa.DictionaryArray.from_arrays(places, pa.array(known))], ["text"]))
     datasets.Dataset.from_dict({"text": ["one", "two", "three", "four", "five"]}).save_to_disk(
         os.path.join(folder, "saved"), num_shards=2)
 

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "formats/arrow_reader.h"
+
+/* What rows hold is in tests/data/test_table.c, too; files are of tests/oracle/parquet.py. */
+static const char *file(const char *name) { return test_path("tests/oracle/data/arrow", name); }
+
+static enum status add_entry(void *context, const struct parquet_entry *e)
+{
+    struct text *out = context;
+    if (!e->has_value)
+        text_addf(out, "%d- ", e->rep);
+    else if (e->bytes.data)
+        text_addf(out, "%d%.*s ", e->rep, (int)e->bytes.len, (const char *)e->bytes.data);
+    else
+        text_addf(out, "%d%lld ", e->rep, (long long)e->number);
+    return STATUS_OK;
+}
+
+static void check_rows(const char *name, const char *column, const char *want)
+{
+    struct arrow a;
+    struct text out = {0};
+    struct arrow_reader r;
+    CHECK_STATUS(OK, arrow_open(&a, file(name), column));
+    arrow_reader_init(&r, &a);
+    for (uint64_t row = 0; row < a.num_rows; row++) {
+        CHECK_STATUS(OK, arrow_reader_row(&r, row, add_entry, &out));
+        text_adds(&out, "|");
+    }
+    if (strcmp(out.data, want) != 0) fail_msg("%s of %s: %s", column, name, out.data);
+    arrow_reader_release(&r);
+    arrow_close(&a);
+    text_release(&out);
+}
+
+TEST(entries_of_arrow_have_the_levels_of_their_lists)
+{
+    const char *counts = "01 22 23 14 25 2255 |0- |0- |09 |01 22 13 |";
+    check_rows("stream.arrow", "spike_counts", counts);
+    check_rows("large.arrow", "spike_counts[][]", counts);
+    check_rows("stream.arrow", "files[].text", "0a 1- 1b |0- |0- |0- |0c |");
+    check_rows("stream.arrow", "number", "01 |02 |03 |04 |05 |");
+    check_rows("large.arrow", "input_ids", "05 16 1- 17 |0- |0- |00 |02147483648 |");
+}
+
+TEST(batches_cut_out_of_others_begin_where_their_offsets_say)
+{
+    check_rows("file.arrow", "text", "0- |0 |0f\xC3\xBCr |0last |");
+    check_rows("file.arrow", "spike_counts", "0- |0- |09 |01 22 13 |");
+    check_rows("file.arrow", "input_ids", "0- |0- |00 |02147483648 |");
+}
+
+TEST(packed_batches_are_read_as_others)
+{
+    static const char *const names[] = {"lz4.arrow", "packed.arrow"};
+    for (int i = 0; i < 2; i++) {
+        check_rows(names[i], "text", "0one |0- |0 |0f\xC3\xBCr |0last |");
+        check_rows(names[i], "spike_counts", "01 22 23 14 25 2255 |0- |0- |09 |01 22 13 |");
+        check_rows(names[i], "files[].text", "0a 1- 1b |0- |0- |0- |0c |");
+        check_rows(names[i], "input_ids", "05 16 1- 17 |0- |0- |00 |02147483648 |");
+    }
+}
+
+TEST(values_of_a_dictionary_stand_for_their_places)
+{
+    check_rows("coded.arrow", "text", "0one |0- |0 |0f\xC3\xBCr |0last |");
+    check_rows("packed_coded.arrow", "text", "0one |0- |0 |0f\xC3\xBCr |0last |");
+    check_rows("coded.arrow", "input_ids", "05 16 1- 17 |0- |0- |00 |02147483648 |");
+    check_rows("packed_coded.arrow", "number", "01 |02 |03 |04 |05 |");
+}
+
+TEST(dictionaries_may_grow_or_be_replaced_between_batches)
+{
+    const char *want = "0one |0- |0two |0two |0three |0four |0one |";
+    check_rows("deltas.arrow", "text", want);
+    check_rows("replaced.arrow", "text", want);
+}
+
+TEST(views_are_read_wherever_their_bytes_lie)
+{
+    const char *want = "0a text that is too long to stand in its view |0- |0 |0short |"
+                       "0another one of more than twelve bytes |";
+    static const char *const names[] = {"views.arrow", "packed_views.arrow"};
+    for (int i = 0; i < 2; i++) {
+        check_rows(names[i], "bytes", want);
+        check_rows(names[i], "text", want);
+        check_rows(names[i], "files[].text",
+                   "0a text that is too long to stand in its view 1b |0- 1b |0 1b |0short 1b |"
+                   "0another one of more than twelve bytes 1b |");
+        check_rows(names[i], "number", "01 |02 |03 |04 |05 |");
+    }
+}
+
+TEST(lists_of_a_fixed_size_and_views_of_lists_are_lists)
+{
+    static const char *const names[] = {"views.arrow", "packed_views.arrow"};
+    for (int i = 0; i < 2; i++) {
+        check_rows(names[i], "input_ids", "01 12 13 |0- |04 15 16 |07 1- 19 |00 10 10 |");
+        check_rows(names[i], "ids_view", "01 12 |0- |0- |03 |04 15 16 |");
+        check_rows(names[i], "large_view", "01 12 |0- |0- |03 |04 15 16 |");
+    }
+}
+
+/* All rows of a column of these bytes, in memory of their own. */
+static enum status read_all(const void *bytes, size_t len, const char *column)
+{
+    struct arrow a = {.path = heap_string("bytes", 5)};
+    struct arrow_reader r;
+    struct text out = {0};
+    unsigned char *copy = malloc(len + !len);
+    memcpy(copy, bytes, len);
+    enum status st = arrow_parse(&a, copy, len, column);
+    arrow_reader_init(&r, &a);
+    for (uint64_t row = 0; !st && row < a.num_rows && row < 100; row++)
+        st = arrow_reader_row(&r, row, add_entry, &out);
+    arrow_reader_release(&r);
+    arrow_close(&a);
+    free(copy);
+    text_release(&out);
+    return st;
+}
+
+TEST(files_cut_off_anywhere_are_errors)
+{
+    static const char *const names[] = {"stream.arrow", "file.arrow",         "lz4.arrow",
+                                        "packed.arrow", "packed_views.arrow", "packed_coded.arrow"};
+    for (int i = 0; i < 6; i++) {
+        struct text bytes = {0};
+        const char *column = i < 4 ? "files[].text" : "text";
+        CHECK_STATUS(OK, file_read(file(names[i]), 1 << 20, &bytes));
+        CHECK_STATUS(OK, read_all(bytes.data, bytes.len, column));
+        for (size_t len = 0; len < bytes.len; len++)
+            CHECK_STATUS(DATA, read_all(bytes.data, len, column));
+        text_release(&bytes);
+    }
+}
+
+/* How many changes of a byte are seen. */
+static int refusals(const char *name, const char *column)
+{
+    struct text bytes = {0};
+    int refused = 0;
+    CHECK_STATUS(OK, file_read(file(name), 1 << 20, &bytes));
+    for (size_t at = 0; at < bytes.len; at++) {
+        char kept = bytes.data[at];
+        bytes.data[at] = (char)(kept ^ (at % 2 ? 0x7F : 0x84));
+        refused += read_all(bytes.data, bytes.len, column) != STATUS_OK;
+        bytes.data[at] = kept;
+    }
+    text_release(&bytes);
+    return refused;
+}
+
+TEST(changed_bytes_are_rows_or_an_error_and_never_a_crash)
+{
+    static const char *const files[][2] = {
+        {"stream.arrow", "text"},         {"stream.arrow", "spike_counts"},
+        {"deltas.arrow", "text"},         {"lz4.arrow", "text"},
+        {"packed.arrow", "spike_counts"}, {"views.arrow", "text"},
+        {"views.arrow", "input_ids"},     {"views.arrow", "large_view"},
+        {"packed_coded.arrow", "text"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        CHECK(refusals(files[i][0], files[i][1]) > 100);
+}
