@@ -1,14 +1,31 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make_unicode.py > src/tokenizer/unicode_table.inc -- classes of code points for the splitters.
+"""make_unicode.py FOLDER writes FOLDER/unicode_table.inc, unicode_forms.inc and unicode_newer.inc.
 
-Needs the `tiktoken` module from PyPI: its classes are the ones to agree with, whatever version of
-Unicode they are of; tiktoken's version is written into the table's head."""
+    unicode_table   classes of code points for the splitters, and what else is asked of one
+    unicode_forms   decompositions, compositions and combining classes, for NFC and NFD
+    unicode_newer   what PCRE2's Unicode 14 does not know of the general categories
+
+Needs `tiktoken` and `tokenizers` from PyPI: their answers are the ones to agree with, whatever
+version of Unicode they are of; their versions are written into the tables' heads.  Needs a Python
+whose own Unicode is 14."""
+import pathlib
+import sys
+import unicodedata
+
 import tiktoken
+import tokenizers
+from tokenizers import normalizers, pre_tokenizers
 
 CODES = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
 TEXT = "".join(map(chr, CODES))
 BLOCK = 128
+HEAD = (f"/* Made by tools/make_unicode.py with tiktoken {tiktoken.__version__} and tokenizers "
+        f"{tokenizers.__version__}")
+LICENCE = "// SPDX-License-Identifier: Apache-2.0"
+HANGUL = range(0xAC00, 0xD7A4)
+# Those from which nothing went away since.
+CATEGORIES = "L N P S M Lu Ll Lt Lm Lo Nd Sm Sc So".split()
 
 
 def matches(pattern):
@@ -18,24 +35,139 @@ def matches(pattern):
     return set(map(ord, e.decode(e.encode_ordinary(TEXT))))
 
 
-kinds = {c: k for k, p in ((1, r"\p{L}"), (2, r"\p{N}"), (3, r"\s")) for c in matches(p)}
-blocks, index = {}, []
-for begin in range(0, 0x110000, BLOCK):
-    block = tuple(kinds.get(code, 0) for code in range(begin, begin + BLOCK))
-    index.append(blocks.setdefault(block, len(blocks)))
-print(f"/* Made by tools/make_unicode.py with tiktoken {tiktoken.__version__}: 0 other, 1 letter, "
-      "2 number, 3 white space. */")
-print("// SPDX-License-Identifier: Apache-2.0")
-print(f"static const unsigned char unicode_index[{len(index)}] = {{")
-for at in range(0, len(index), 24):
-    print("    " + ", ".join(map(str, index[at:at + 24])) + ",")
-print("};\nconst unsigned char unicode_ascii[128] = {")
-for at in range(0, 128, 32):
-    print("    " + ", ".join(str(kinds.get(code, 0)) for code in range(at, at + 32)) + ",")
-print("};\nstatic const unsigned char unicode_blocks[][128] = {")
-for block in blocks:
-    print("    {")
-    for at in range(0, BLOCK, 32):
-        print("        " + ", ".join(map(str, block[at:at + 32])) + ",")
-    print("    },")
-print("};")
+def matched(pattern):
+    """The same, as a Split of tokenizers has it."""
+    split = pre_tokenizers.Split(tokenizers.Regex(pattern), "removed", invert=True)
+    return {ord(piece) for piece, _ in split.pre_tokenize_str(TEXT)}
+
+
+def cut(pre):
+    """The code points that `pre` cuts from letters."""
+    return {c for c in CODES if len(pre.pre_tokenize_str("a" + chr(c))) == 2}
+
+
+def words():
+    """Those beside which a token that is a single word is none."""
+    t = tokenizers.Tokenizer(tokenizers.models.BPE({"q": 0}, []))
+    t.add_tokens([tokenizers.AddedToken("<m>", single_word=True, normalized=False)])
+    return {c for c in CODES if 1 not in t.encode(chr(c) + "<m>").ids}
+
+
+def moves_behind(code, mark):
+    """Does canonical order put `code` behind `mark`, which came later?"""
+    return normalizers.NFD().normalize_str("a" + chr(code) + mark)[1] == mark
+
+
+def combining(code):
+    known = moves_behind(code, "\u0334") or \
+        normalizers.NFD().normalize_str("a\u0327" + chr(code))[-1] == "\u0327"
+    return unicodedata.combining(chr(code)) if known else 0
+
+
+def numbers(name, kind, values, most=24, form=str):
+    print(f"{kind} {name}[{len(values)}] = {{")
+    for at in range(0, len(values), most):
+        print("    " + ", ".join(map(form, values[at:at + most])) + ",")
+    print("};")
+
+
+def write_classes(forms):
+    kinds = {c: k for k, p in ((1, r"\p{L}"), (2, r"\p{N}"), (3, r"\s")) for c in matches(p)}
+    marks = ((4, words()), (8, cut(pre_tokenizers.Punctuation())),
+             (16, cut(pre_tokenizers.Digits())), (32, forms["NFC"]), (64, forms["NFD"]))
+    for bit, codes in marks:
+        for c in codes:
+            kinds[c] = kinds.get(c, 0) | bit
+    blocks, index = {}, []
+    for begin in range(0, 0x110000, BLOCK):
+        block = tuple(kinds.get(code, 0) for code in range(begin, begin + BLOCK))
+        index.append(blocks.setdefault(block, len(blocks)))
+    print(HEAD + ":\n   0 other, 1 letter, 2 number, 3 white space; and the bits of "
+          "enum unicode_mark. */\n" + LICENCE)
+    numbers("unicode_index", "static const uint16_t", index)
+    numbers("unicode_ascii", "const unsigned char", [kinds.get(c, 0) & 3 for c in range(128)], 32)
+    print("static const unsigned char unicode_blocks[][128] = {")
+    for block in blocks:
+        print("    {")
+        for at in range(0, BLOCK, 32):
+            print("        " + ", ".join(map(str, block[at:at + 32])) + ",")
+        print("    },")
+    print("};")
+
+
+def find_forms():
+    """Decompositions in full, pairs that compose, classes; and who may change in which form."""
+    nfd, nfc = normalizers.NFD().normalize_str, normalizers.NFC().normalize_str
+    whole = {c: nfd(chr(c)) for c in CODES if c not in HANGUL}
+    whole = {c: text for c, text in whole.items() if text != chr(c)}
+    classes = {c: combining(c) for c in CODES if unicodedata.combining(chr(c))}
+    classes = {c: k for c, k in classes.items() if k}
+    pairs = {}
+    for c in whole:
+        parts = [int(p, 16) for p in unicodedata.decomposition(chr(c)).split() if p[0] != "<"]
+        if len(parts) == 2 and nfc(chr(parts[0]) + chr(parts[1])) == chr(c):
+            pairs[tuple(parts)] = c
+    seconds = {b for _, b in pairs} | set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
+    changed = {c for c in whole if nfc(chr(c)) != chr(c)}
+    return {"whole": whole, "classes": classes, "pairs": pairs,
+            "NFC": changed | seconds | set(classes), "NFD": set(whole) | set(HANGUL) | set(classes)}
+
+
+def write_forms(forms):
+    texts = sorted(forms["whole"].items())
+    letters = "".join(dict.fromkeys(text for _, text in texts))
+    print(HEAD + ". */\n" + LICENCE)
+    print("/* {code point, where its decomposition begins, how many code points it has} */")
+    print("static const struct unicode_whole unicode_wholes[] = {")
+    rows = [f"{{0x{c:X}, {letters.index(text)}, {len(text)}}}" for c, text in texts]
+    rows_of(rows, 5)
+    numbers("unicode_decomposed", "static const uint32_t", [ord(c) for c in letters], 12,
+            lambda c: f"0x{c:X}")
+    print("/* {first, second, what they become} */")
+    print("static const struct unicode_pair unicode_pairs[] = {")
+    rows_of([f"{{0x{a:X}, 0x{b:X}, 0x{c:X}}}" for (a, b), c in sorted(forms["pairs"].items())], 4)
+    print("/* {first, last, combining class} */")
+    print("static const struct unicode_combining unicode_combinings[] = {")
+    rows_of([f"{{0x{a:X}, 0x{b:X}, {k}}}" for a, b, k in runs(forms["classes"])], 5)
+
+
+def rows_of(rows, most):
+    for at in range(0, len(rows), most):
+        print("    " + ", ".join(rows[at:at + most]) + ",")
+    print("};")
+
+
+def runs(values):
+    """{code: value} as (first, last, value)."""
+    out = []
+    for c in sorted(values):
+        if out and out[-1][1] == c - 1 and out[-1][2] == values[c]:
+            out[-1][1] = c
+        else:
+            out.append([c, c, values[c]])
+    return out
+
+
+def write_newer():
+    print(HEAD + ":\n   what a class of PCRE2's must say, too. */\n" + LICENCE)
+    print("static const struct newer newer[] = {")
+    for name in CATEGORIES:
+        old = {c for c in CODES if unicodedata.category(chr(c)).startswith(name)}
+        new = matched(rf"\p{{{name}}}")
+        assert not old - new
+        spans = [f"\\\\x{{{a:x}}}" + (f"-\\\\x{{{b:x}}}" if b > a else "")
+                 for a, b, _ in runs({c: 0 for c in new - old})]
+        parts = ["".join(spans[at:at + 3]) for at in range(0, len(spans), 3)]
+        if spans:
+            print(f'    {{"{name}",\n     "' + '"\n     "'.join(parts) + '"},')
+    print("};")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or unicodedata.unidata_version != "14.0.0":
+        sys.exit(__doc__)
+    found = find_forms()
+    for file, write in (("table", lambda: write_classes(found)),
+                        ("forms", lambda: write_forms(found)), ("newer", write_newer)):
+        with open(pathlib.Path(sys.argv[1], f"unicode_{file}.inc"), "w") as sys.stdout:
+            write()

@@ -23,6 +23,25 @@ enum status added_put(struct added *a, int stage, const char *text, struct added
     return STATUS_OK;
 }
 
+/* Is there a character of a word at the end of text[0..at), or at its beginning? */
+static bool word_before(const unsigned char *text, size_t at)
+{
+    size_t back = 1;
+    int size;
+    if (!at) return false;
+    while (back < 4 && back < at && (text[at - back] & 0xC0) == 0x80) back++;
+    uint32_t code = unicode_decode(text + at - back, back, &size);
+    return (size_t)size == back && (size > 1 || code < 0x80) && unicode_is(code, UNICODE_WORD);
+}
+
+static bool word_after(const unsigned char *text, size_t len)
+{
+    int size;
+    if (!len) return false;
+    uint32_t code = unicode_decode(text, len, &size);
+    return (size > 1 || code < 0x80) && unicode_is(code, UNICODE_WORD);
+}
+
 static size_t spaces_before(const unsigned char *text, size_t at)
 {
     while (at > 0) {
@@ -55,6 +74,9 @@ bool added_next(const struct added *a, int stage, const unsigned char *text, siz
         *at += index < 0 ? 1 : size;
         if (index < 0 || a->tokens[index].special) continue;
         const struct added_token *t = &a->tokens[index];
+        if (t->single_word &&
+            (word_before(text, begin) || word_after(text + begin + size, len - begin - size)))
+            continue;
         *out = (struct added_match){t->id, begin, begin + size};
         if (t->lstrip) out->begin = spaces_before(text, begin);
         if (out->begin < done) out->begin = done;

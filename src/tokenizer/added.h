@@ -1,7 +1,7 @@
 /* added.h -- tokens that Hugging Face's tokenizer.json adds, found in a text before it is split.
  *
  * Special ones are passed over: what looks like one stays plain text.  Others become their token,
- * and take the white space beside them where they say so. */
+ * and take the white space beside them where they say so; single words only where they are. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +9,7 @@
 
 struct added_token {
     int32_t id;
-    bool special, lstrip, rstrip;
+    bool special, lstrip, rstrip, single_word;
 };
 
 /* Those that are looked for in the text as it is, first; then in what is between them. */

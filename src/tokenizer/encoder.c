@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/kinds.h"
 #include "tokenizer/merge.h"
-#include "tokenizer/regex.h"
 #include "tokenizer/sentence.h"
 #include "tokenizer/unicode.h"
 
@@ -21,7 +20,7 @@ struct remembered {
 struct encoder {
     const struct tokenizer *tokenizer;
     struct merger merger;
-    struct regex_match *match;
+    struct steps_work steps;
     struct remembered *slots; /* 2^slot_bits */
     int slot_bits;
     struct text normal; /* what a text became */
@@ -38,7 +37,7 @@ enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, 
     e->tokenizer = t;
     e->slot_bits = slot_bits;
     e->slots = heap(sizeof *e->slots << slot_bits);
-    if (t->regex) e->match = regex_match_make(t->regex);
+    steps_work_init(&e->steps, &t->steps);
     return STATUS_OK;
 }
 
@@ -46,7 +45,7 @@ void encoder_free(struct encoder *e)
 {
     if (!e) return;
     merger_release(&e->merger);
-    regex_match_free(e->match);
+    steps_work_release(&e->steps);
     text_release(&e->normal);
     free(e->slots);
     free(e);
@@ -117,20 +116,53 @@ static enum status encode_piece(struct encoder *e, const struct piece *p, struct
 }
 
 /* Several pieces at a time, so that what is remembered of them arrives while others are cut. */
+enum { AT_A_TIME = 16 };
+
+struct pieces {
+    struct encoder *encoder;
+    struct token_list *out;
+    size_t count;
+    struct piece all[AT_A_TIME];
+};
+
+static enum status encode_pieces(struct pieces *p)
+{
+    for (size_t i = 0; i < p->count; i++) TRY(encode_piece(p->encoder, &p->all[i], p->out));
+    p->count = 0;
+    return STATUS_OK;
+}
+
+static enum status take(void *context, const unsigned char *bytes, size_t len)
+{
+    struct pieces *p = context;
+    if (!len || p->count == AT_A_TIME) TRY(encode_pieces(p));
+    if (!len) return STATUS_OK;
+    p->all[p->count] = (struct piece){.bytes = bytes, .len = len};
+    look_up(p->encoder, &p->all[p->count++]);
+    return STATUS_OK;
+}
+
+static enum status encode_steps(struct encoder *e, const unsigned char *text, size_t len,
+                                struct token_list *out)
+{
+    struct pieces pieces = {.encoder = e, .out = out};
+    TRY(steps_run(&e->steps, text, len, take, &pieces));
+    return encode_pieces(&pieces);
+}
+
 static enum status encode_part(struct encoder *e, const unsigned char *text, size_t len,
                                struct token_list *out)
 {
     const struct tokenizer *t = e->tokenizer;
-    struct piece pieces[16];
+    struct piece pieces[AT_A_TIME];
+    if (t->steps.count) return encode_steps(e, text, len, out);
     for (size_t at = 0, count; at < len;) {
-        for (count = 0; count < sizeof pieces / sizeof *pieces && at < len; count++) {
+        for (count = 0; count < AT_A_TIME && at < len; count++) {
             size_t n = len;
             if (t->split)
                 n = t->split(text + at, len - at);
             else if (t->sentence)
                 n = sentence_cut(t->sentence, text + at, len - at);
-            else if (t->regex)
-                TRY(regex_split(t->regex, e->match, text, len, at, &n));
             pieces[count] = (struct piece){.bytes = text + at, .len = n};
             look_up(e, &pieces[count]);
             at += n;
@@ -211,20 +243,27 @@ static enum status encode_plain(struct encoder *e, const unsigned char *text, si
 {
     const struct tokenizer *t = e->tokenizer;
     if (t->sentence) return encode_sentence(e, text, len, first, out);
-    if (t->vocabulary.num_pairs || t->whole_pieces)
+    if (t->vocabulary.num_pairs || t->whole_pieces || t->steps.count)
         return t->meta_cuts ? encode_cut(e, text, len, out) : encode_part(e, text, len, out);
     encode_bytes(t, text, len, out);
     return STATUS_OK;
 }
 
-/* Added tokens of this stage, and what stands between them. */
+/* Added tokens of this stage, and what stands between them.  Those of the second are looked for in
+ * the normalized text. */
 static enum status encode_between(struct encoder *e, int stage, const unsigned char *text,
                                   size_t len, bool first, struct token_list *out)
 {
     const struct added *a = &e->tokenizer->added;
     struct added_match found;
     size_t at = 0, done = 0;
-    if (stage == ADDED_STAGES || !a->finds) return encode_plain(e, text, len, first, out);
+    if (stage == 1 && e->tokenizer->form) {
+        text_clear(&e->normal);
+        if (unicode_normalize(e->tokenizer->form, text, len, &e->normal))
+            text = (const unsigned char *)e->normal.data, len = e->normal.len;
+    }
+    if (stage == ADDED_STAGES || (stage == 1 && !a->finds))
+        return encode_plain(e, text, len, first, out);
     while (added_next(a, stage, text, len, &at, done, &found)) {
         if (found.begin > done)
             TRY(encode_between(e, stage + 1, text + done, found.begin - done, first && !done, out));
@@ -238,5 +277,6 @@ static enum status encode_between(struct encoder *e, int stage, const unsigned c
 
 enum status encoder_encode(struct encoder *e, const char *bytes, size_t len, struct token_list *out)
 {
-    return encode_between(e, 0, (const unsigned char *)bytes, len, true, out);
+    int stage = e->tokenizer->added.finds ? 0 : 1;
+    return encode_between(e, stage, (const unsigned char *)bytes, len, true, out);
 }

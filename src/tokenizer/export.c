@@ -2,6 +2,7 @@
 #include "tokenizer/export.h"
 
 #include "tokenizer/kinds.h"
+#include "tokenizer/letters.h"
 #include "tokenizer/split.h"
 
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static bool is_found(const struct tokenizer *t, int32_t id)
 static void add_letters(const struct tokenizer *t, int32_t id, struct text *out)
 {
     const struct token_bytes *token = vocabulary_token(&t->vocabulary, id);
-    hf_add_letters(out, t->vocabulary.bytes + token->at, token->len, false);
+    letters_add(out, t->vocabulary.bytes + token->at, token->len, false);
 }
 
 static void add_tokens(const struct tokenizer *t, struct token_export *e)
@@ -94,6 +95,8 @@ enum status tokenizer_export(const struct tokenizer *t, struct token_export *e)
     if (t->sentence)
         FAIL(UNSUPPORTED, "%s: a %s has no scores; SentencePiece's tokenizer.model has", t->path,
              t->kind);
+    if (t->steps.count || t->form)
+        FAIL(UNSUPPORTED, "%s: it splits texts by several rules, or normalizes them", t->path);
     if (t->split == split_llama3 || !t->vocabulary.num_pairs)
         e->splitter = "llama3";
     else if (t->split == split_gpt2)

@@ -1,70 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/kinds.h"
-#include "tokenizer/regex.h"
+#include "tokenizer/letters.h"
 #include "tokenizer/split.h"
-#include "tokenizer/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* GPT-2's alphabet: printable bytes stand for themselves, the others for U+0100 and on. */
-static bool is_itself(int byte)
-{
-    return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-}
-
-static uint32_t letter_of(int byte)
-{
-    uint32_t next = 0x100;
-    if (is_itself(byte)) return (uint32_t)byte;
-    for (int i = 0; i < byte; i++) next += !is_itself(i);
-    return next;
-}
-
-/* Code points below 0x144 to bytes; -1: not of the alphabet. */
-struct alphabet {
-    int byte_of[0x144];
-};
-
-static struct alphabet make_alphabet(void)
-{
-    struct alphabet a;
-    for (int i = 0; i < 0x144; i++) a.byte_of[i] = -1;
-    for (int byte = 0; byte < 256; byte++) a.byte_of[letter_of(byte)] = byte;
-    return a;
-}
-
-/* A token as tokenizer.json spells it, to bytes; false: a letter is not of the alphabet. */
-static bool spell(const struct alphabet *a, const char *text, size_t len, struct text *bytes)
-{
-    text_clear(bytes);
-    for (size_t at = 0; at < len;) {
-        int size;
-        uint32_t code = unicode_decode((const unsigned char *)text + at, len - at, &size);
-        if (code >= 0x144 || a->byte_of[code] < 0) return false;
-        char byte = (char)a->byte_of[code];
-        text_add(bytes, &byte, 1);
-        at += (size_t)size;
-    }
-    return bytes->len > 0;
-}
-
-/* Is this id that of an added token?  They may be listed in the vocabulary, too: in plain text. */
+/* Is this id only that of an added token, so that no merge makes it?  The vocabulary may list them,
+ * too, special ones in plain text; others may be tokens as well. */
 static enum status check_added(const struct tokenizer *t, const char *token, int64_t id, bool *is)
 {
     const char *added = specials_text(&t->specials, (int32_t)id);
-    *is = added != NULL;
-    if (added && strcmp(added, token))
+    *is = false;
+    if (!added) return STATUS_OK;
+    if (strcmp(added, token))
         FAIL(DATA, "%s: the added token \"%s\" and \"%s\" have the same id", t->path, added, token);
+    for (int32_t i = 0; i < t->added.count; i++)
+        if (t->added.tokens[i].id == id) *is = t->added.tokens[i].special;
     return STATUS_OK;
 }
 
-static enum status read_vocabulary(struct tokenizer *t, const struct json *vocab,
-                                   const struct alphabet *a)
+static enum status read_vocabulary(struct tokenizer *t, const struct json *vocab)
 {
     struct text bytes = {0};
+    struct letters letters;
     enum status st = STATUS_OK;
     if (!json_is_object(vocab)) FAIL(DATA, "%s: model.vocab is not an object", t->path);
+    letters_init(&letters);
     for (const struct json *v = json_first(vocab); v; v = json_next(v)) {
         int64_t id;
         bool added;
@@ -73,9 +35,11 @@ static enum status read_vocabulary(struct tokenizer *t, const struct json *vocab
                      json_key(v), VOCABULARY_MOST_ID);
         TRY_OUT(check_added(t, json_key(v), id, &added));
         if (added) continue;
-        if (!spell(a, json_key(v), strlen(json_key(v)), &bytes))
+        if (!letters_read(&letters, json_key(v), strlen(json_key(v)), &bytes)) {
+            if (specials_text(&t->specials, (int32_t)id)) continue;
             FAIL_OUT(UNSUPPORTED, "%s: the token \"%s\" is not spelt in the byte-level alphabet",
                      t->path, json_key(v));
+        }
         if (vocabulary_add(&t->vocabulary, bytes.data, bytes.len, (int32_t)id))
             FAIL_OUT(DATA, "%s: %s", t->path, status_message());
     }
@@ -134,84 +98,11 @@ out:
 static enum status spell_bytes(const struct tokenizer *t, const char *text, size_t len,
                                struct text *out)
 {
-    struct alphabet alphabet = make_alphabet();
-    if (!spell(&alphabet, text, len, out))
+    struct letters letters;
+    letters_init(&letters);
+    if (!letters_read(&letters, text, len, out))
         FAIL(DATA, "%s: not spelt in the byte-level alphabet", t->path);
     return STATUS_OK;
-}
-
-static bool type_is(const struct json *v, const char *type)
-{
-    const struct json *t = json_get(v, "type");
-    return json_is_string(t) && !strcmp(json_string(t), type);
-}
-
-static enum status use_pattern(struct tokenizer *t, const char *pattern)
-{
-    if (!strcmp(pattern, split_llama3_pattern))
-        t->split = split_llama3;
-    else if (!strcmp(pattern, split_gpt2_pattern))
-        t->split = split_gpt2;
-    else
-        TRY(regex_compile(&t->regex, pattern));
-    return STATUS_OK;
-}
-
-static bool splits(const struct tokenizer *t) { return t->split || t->regex; }
-
-static enum status read_byte_level(struct tokenizer *t, const struct json *step)
-{
-    const struct json *prefix = json_get(step, "add_prefix_space");
-    const struct json *regex = json_get(step, "use_regex");
-    if (!prefix || json_true(prefix))
-        FAIL(UNSUPPORTED, "%s: pre_tokenizer ByteLevel with add_prefix_space", t->path);
-    if (regex && !json_true(regex)) return STATUS_OK;
-    if (splits(t)) FAIL(UNSUPPORTED, "%s: a Split, and ByteLevel with use_regex, too", t->path);
-    t->split = split_gpt2;
-    return STATUS_OK;
-}
-
-static enum status read_split(struct tokenizer *t, const struct json *step)
-{
-    const struct json *behavior = json_get(step, "behavior"), *type = json_get(step, "type");
-    const struct json *pattern = json_get(json_get(step, "pattern"), "Regex");
-    if (!type_is(step, "Split") || !json_is_string(behavior) ||
-        strcmp(json_string(behavior), "Isolated") || json_true(json_get(step, "invert")))
-        FAIL(UNSUPPORTED, "%s: pre_tokenizer %s; Split (Isolated) and ByteLevel are known", t->path,
-             json_is_string(type) ? json_string(type) : "without a type");
-    if (splits(t)) FAIL(UNSUPPORTED, "%s: more than one Split", t->path);
-    if (!json_is_string(pattern))
-        FAIL(UNSUPPORTED, "%s: a Split whose pattern is no Regex", t->path);
-    if (use_pattern(t, json_string(pattern)))
-        FAIL(UNSUPPORTED, "%s: %s", t->path, status_message());
-    return STATUS_OK;
-}
-
-static enum status read_steps(struct tokenizer *t, const struct json *pre)
-{
-    const struct json *list = json_get(pre, "pretokenizers");
-    bool byte_level = false;
-    if (type_is(pre, "ByteLevel")) return read_byte_level(t, pre);
-    if (!type_is(pre, "Sequence"))
-        FAIL(UNSUPPORTED, "%s: no byte-level pre_tokenizer; only byte-level BPE is known", t->path);
-    for (const struct json *step = json_first(list); step; step = json_next(step)) {
-        if (byte_level) FAIL(UNSUPPORTED, "%s: a pre_tokenizer after ByteLevel", t->path);
-        byte_level = type_is(step, "ByteLevel");
-        if (byte_level)
-            TRY(read_byte_level(t, step));
-        else
-            TRY(read_split(t, step));
-    }
-    if (!byte_level) FAIL(UNSUPPORTED, "%s: no ByteLevel pre_tokenizer", t->path);
-    return STATUS_OK;
-}
-
-/* Absent, null, false, 0, "" and an empty list ask for nothing. */
-static bool is_nothing(const struct json *v)
-{
-    if (json_is_string(v)) return !json_string(v)[0];
-    if (json_is_number(v)) return json_number(v) == 0;
-    return !v || (!json_true(v) && !json_first(v));
 }
 
 /* Where an added token is looked for in texts, and how. */
@@ -220,19 +111,22 @@ static enum status read_found(struct tokenizer *t, const struct json *root, cons
 {
     const struct json *special = json_get(v, "special");
     struct added_token token = {id, !special || json_true(special),
-                                json_true(json_get(v, "lstrip")), json_true(json_get(v, "rstrip"))};
+                                json_true(json_get(v, "lstrip")), json_true(json_get(v, "rstrip")),
+                                json_true(json_get(v, "single_word"))};
     bool normalized = json_true(json_get(v, "normalized"));
-    if (!token.special && json_true(json_get(v, "single_word")))
-        FAIL(UNSUPPORTED, "%s: the added token \"%s\" is a single_word", t->path, content);
-    if (normalized && !is_nothing(json_get(root, "normalizer"))) {
+    struct text normal = {0};
+    if (normalized && hf_is_sentence(root) && !hf_is_nothing(json_get(root, "normalizer"))) {
         if (token.special) return STATUS_OK;
         FAIL(UNSUPPORTED,
              "%s: the added token \"%s\" is normalized, not special, beside a "
              "normalizer",
              t->path, content);
     }
-    if (added_put(&t->added, normalized, content, token))
-        FAIL(DATA, "%s: the added token \"%s\": %s", t->path, content, status_message());
+    bool changed = normalized && unicode_normalize(t->form, (const unsigned char *)content,
+                                                   strlen(content), &normal);
+    enum status st = added_put(&t->added, normalized, changed ? normal.data : content, token);
+    text_release(&normal);
+    if (st) FAIL(DATA, "%s: the added token \"%s\": %s", t->path, content, status_message());
     return STATUS_OK;
 }
 
@@ -291,18 +185,16 @@ static enum status check_plain(const struct tokenizer *t, const struct json *roo
     if (json_is_string(type) && strcmp(json_string(type), "BPE"))
         FAIL(UNSUPPORTED, "%s: a %s model; only BPE is known", t->path, json_string(type));
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
-        if (!is_nothing(json_get(model, unknown[i])))
+        if (!hf_is_nothing(json_get(model, unknown[i])))
             FAIL(UNSUPPORTED, "%s: a BPE with %s; only plain BPE is known", t->path, unknown[i]);
-    if (!hf_is_sentence(root) && !is_nothing(json_get(root, "normalizer")))
-        FAIL(UNSUPPORTED, "%s: a normalizer; byte-level BPE has none", t->path);
     return STATUS_OK;
 }
 
 static enum status read_model(struct tokenizer *t, const struct json *root)
 {
     const struct json *model = json_get(root, "model");
-    struct alphabet alphabet = make_alphabet();
     TRY(check_plain(t, root));
+    if (!hf_is_sentence(root)) TRY(hf_read_form(t, json_get(root, "normalizer")));
     TRY(read_added(t, root));
     if (hf_is_sentence(root)) {
         TRY(hf_sentence_read(t, root));
@@ -310,8 +202,8 @@ static enum status read_model(struct tokenizer *t, const struct json *root)
         return STATUS_OK;
     }
     t->kind = "byte-level BPE";
-    TRY(read_steps(t, json_get(root, "pre_tokenizer")));
-    TRY(read_vocabulary(t, json_get(model, "vocab"), &alphabet));
+    TRY(hf_read_steps(t, json_get(root, "pre_tokenizer")));
+    TRY(read_vocabulary(t, json_get(model, "vocab")));
     TRY(hf_read_merges(t, json_get(model, "merges"), spell_bytes));
     t->whole_pieces = json_true(json_get(model, "ignore_merges"));
     if (t->vocabulary.most > t->vocab_size) t->vocab_size = t->vocabulary.most;
@@ -329,24 +221,10 @@ enum status hf_json_read(struct tokenizer *t, const char *bytes, size_t len)
     return st;
 }
 
-void hf_add_letters(struct text *t, const unsigned char *bytes, size_t len, bool quoted)
-{
-    for (size_t i = 0; i < len; i++) {
-        uint32_t code = letter_of(bytes[i]);
-        char utf8[2] = {(char)(0xC0 | code >> 6), (char)(0x80 | (code & 63))};
-        if (quoted && code < 0x80 && strchr("\"\\", (int)code))
-            text_addf(t, "\\%c", (int)code);
-        else if (code < 0x80)
-            text_addf(t, "%c", (int)code);
-        else
-            text_add(t, utf8, 2);
-    }
-}
-
 static void add_token(struct text *t, const struct vocabulary *v, int32_t id)
 {
     const struct token_bytes *token = vocabulary_token(v, id);
-    hf_add_letters(t, v->bytes + token->at, token->len, true);
+    letters_add(t, v->bytes + token->at, token->len, true);
 }
 
 void hf_json_write(const struct vocabulary *v, const struct merge *merges, size_t num_merges,

@@ -6,13 +6,14 @@
 #include "base/json.h"
 #include "tokenizer/added.h"
 #include "tokenizer/specials.h"
+#include "tokenizer/steps.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/unicode_form.h"
 #include "tokenizer/vocabulary.h"
 
 #include <stdbool.h>
 
 struct sentence;
-struct regex; /* a compiled pattern, see regex.h */
 
 struct tokenizer {
     const char *kind; /* "bytes", "tiktoken", "byte-level BPE", "SentencePiece BPE", ... */
@@ -24,8 +25,10 @@ struct tokenizer {
     struct added added; /* nothing unless some are found in texts */
     int32_t vocab_size, bos, eos;
     size_t (*split)(const unsigned char *text,
-                    size_t len); /* NULL: regex, or a text is one piece */
-    struct regex *regex;
+                    size_t len); /* NULL: steps, or a text is one piece */
+    struct steps steps;
+    bool spells_bytes; /* a step is ByteLevel */
+    enum unicode_form form;
     struct sentence *sentence; /* NULL: merging begins with bytes */
     bool whole_pieces; /* a piece that is a token is that token, whatever merges would give */
     bool meta_cuts;
@@ -39,8 +42,10 @@ enum status tiktoken_read(struct tokenizer *t, const char *bytes, size_t len);
 
 /* tokenizer.json.  UNSUPPORTED: another model, normalizer, pre-tokenizer than is known. */
 enum status hf_json_read(struct tokenizer *t, const char *bytes, size_t len);
-/* Bytes in GPT-2's alphabet; `quoted`: as they stand in a string of JSON. */
-void hf_add_letters(struct text *t, const unsigned char *bytes, size_t len, bool quoted);
+/* Absent, null, false, 0, "", an empty list or Sequence ask for nothing. */
+bool hf_is_nothing(const struct json *v);
+enum status hf_read_form(struct tokenizer *t, const struct json *normalizer);
+enum status hf_read_steps(struct tokenizer *t, const struct json *pre_tokenizer);
 /* Of the kind that begins with characters: after its added tokens. */
 bool hf_is_sentence(const struct json *root);
 enum status hf_sentence_read(struct tokenizer *t, const struct json *root);

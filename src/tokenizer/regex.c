@@ -2,10 +2,10 @@
 #include "tokenizer/regex.h"
 
 #include "base/text.h"
+#include "tokenizer/pattern.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,23 +15,42 @@ struct regex {
 
 struct regex_match {
     pcre2_match_data *data;
-    const unsigned char *text; /* of the match that is still ahead */
-    size_t begin, end;
 };
 
-enum status regex_compile(struct regex **out, const char *pattern)
+static enum status compile(pcre2_code **code, const struct text *pattern)
 {
     int error;
     PCRE2_SIZE at;
-    uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF;
-    pcre2_code *code =
-        pcre2_compile((PCRE2_SPTR)pattern, strlen(pattern), options, &error, &at, NULL);
-    if (!code) {
+    uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_MULTILINE, empty;
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    BUG_IF(!context);
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    *code = pcre2_compile((PCRE2_SPTR)pattern->data, pattern->len, options, &error, &at, context);
+    pcre2_compile_context_free(context);
+    if (!*code) {
         PCRE2_UCHAR why[128];
         pcre2_get_error_message(error, why, sizeof why);
-        FAIL(UNSUPPORTED, "the splitting pattern cannot be read at byte %zu: %s", (size_t)at, why);
+        FAIL(UNSUPPORTED, "the splitting pattern cannot be read: %s (byte %zu of \"%s\")", why,
+             (size_t)at, pattern->data);
     }
-    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* without it matching is only slower */
+    BUG_IF(pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty));
+    if (empty) FAIL(UNSUPPORTED, "the splitting pattern may match nothing at all");
+    pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE); /* without it matching is only slower */
+    return STATUS_OK;
+}
+
+enum status regex_compile(struct regex **out, const char *pattern)
+{
+    struct text here = {0};
+    pcre2_code *code = NULL;
+    text_adds(&here, "");
+    enum status st = pattern_translate(pattern, &here);
+    if (!st) st = compile(&code, &here);
+    text_release(&here);
+    if (st) {
+        pcre2_code_free(code);
+        return st;
+    }
     *out = heap(sizeof **out);
     (*out)->code = code;
     return STATUS_OK;
@@ -57,9 +76,8 @@ void regex_match_free(struct regex_match *m)
     free(m);
 }
 
-/* Finds the next match from `at` on; begin and end are `len` where there is none. */
-static enum status find(const struct regex *r, struct regex_match *m, const unsigned char *text,
-                        size_t len, size_t at)
+enum status regex_find(const struct regex *r, struct regex_match *m, const unsigned char *text,
+                       size_t len, size_t at, size_t *begin, size_t *end)
 {
     int found = pcre2_match(r->code, text, len, at, 0, m->data, NULL);
     /* compiled matching has a small stack; the other way takes memory as it needs it */
@@ -71,23 +89,8 @@ static enum status find(const struct regex *r, struct regex_match *m, const unsi
         FAIL(DATA, "the splitting pattern gives up at byte %zu of a text: %s", at, why);
     }
     const PCRE2_SIZE *place = pcre2_get_ovector_pointer(m->data);
-    m->text = text;
-    m->begin = found > 0 ? place[0] : len;
-    m->end = found > 0 ? place[1] : len;
-    return STATUS_OK;
-}
-
-enum status regex_split(const struct regex *r, struct regex_match *m, const unsigned char *text,
-                        size_t len, size_t at, size_t *piece)
-{
-    bool ahead = m->text == text && m->begin >= at && m->end > m->begin;
-    if (!ahead) TRY(find(r, m, text, len, at));
-    if (m->begin > at) {
-        *piece = m->begin - at;
-        return STATUS_OK;
-    }
-    m->text = NULL;
-    *piece = m->end > at ? m->end - at : 1; /* an empty match moves nothing */
+    *begin = found > 0 ? place[0] : len;
+    *end = found > 0 ? place[1] : len;
     return STATUS_OK;
 }
 

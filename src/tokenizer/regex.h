@@ -10,15 +10,16 @@
 struct regex;
 struct regex_match; /* one thread's working memory */
 
-/* UNSUPPORTED: PCRE2 cannot read the pattern. */
+/* The pattern as tokenizer.json has it, see pattern.h.
+ * UNSUPPORTED: it cannot be read, or may match nothing at all. */
 enum status regex_compile(struct regex **out, const char *pattern);
 void regex_free(struct regex *r);
 struct regex_match *regex_match_make(const struct regex *r);
 void regex_match_free(struct regex_match *m);
 
-/* Bytes of the piece at text[at]: a match that begins there, else the text up to the next match.
- * A text is gone through from at = 0 to its end.  DATA: PCRE2 gives up (its limits are reached). */
-enum status regex_split(const struct regex *r, struct regex_match *m, const unsigned char *text,
-                        size_t len, size_t at, size_t *piece);
+/* The next match from `at` on; both are `len` where there is none.
+ * DATA: PCRE2 gives up (its limits are reached). */
+enum status regex_find(const struct regex *r, struct regex_match *m, const unsigned char *text,
+                       size_t len, size_t at, size_t *begin, size_t *end);
 /* "10.42 2022-12-11": PCRE2's. */
 void regex_library_version(struct text *version);

@@ -8,6 +8,9 @@
 const char split_llama3_pattern[] =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+const char split_qwen2_pattern[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 const char split_gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "
                                   "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
@@ -80,7 +83,7 @@ static size_t symbols(struct cursor c, size_t lead, bool breaks)
     return c.at;
 }
 
-size_t split_llama3(const unsigned char *text, size_t len)
+static size_t split_modern(const unsigned char *text, size_t len, size_t most_digits)
 {
     struct cursor c = {text, len, 0};
     int size, next_size;
@@ -88,7 +91,7 @@ size_t split_llama3(const unsigned char *text, size_t len)
     if (short_form) return short_form;
     enum unicode_class kind = peek(&c, &size);
     if (kind == UNICODE_NUMBER) {
-        skip(&c, UNICODE_NUMBER, 3);
+        skip(&c, UNICODE_NUMBER, most_digits);
         return c.at;
     }
     /* letters, after one character that is no letter, number or line break */
@@ -107,6 +110,9 @@ size_t split_llama3(const unsigned char *text, size_t len)
     size_t broken = through_breaks(c);
     return broken ? broken : spaces(c);
 }
+
+size_t split_llama3(const unsigned char *text, size_t len) { return split_modern(text, len, 3); }
+size_t split_qwen2(const unsigned char *text, size_t len) { return split_modern(text, len, 1); }
 
 size_t split_gpt2(const unsigned char *text, size_t len)
 {

@@ -4,7 +4,6 @@
 #include "base/file.h"
 #include "hub/hub.h"
 #include "tokenizer/kinds.h"
-#include "tokenizer/regex.h"
 #include "tokenizer/sentence.h"
 
 #include <stdlib.h>
@@ -100,7 +99,7 @@ void tokenizer_close(struct tokenizer *t)
     specials_release(&t->specials);
     added_release(&t->added);
     vocabulary_release(&t->vocabulary);
-    regex_free(t->regex);
+    steps_release(&t->steps);
     sentence_free(t->sentence);
     text_release(&t->file);
     free(t->path);

@@ -3,13 +3,19 @@
 
 #include "tokenizer/unicode_table.inc"
 
-#include <stdbool.h>
+enum { CLASS_BITS = 3 };
+
+static unsigned entry_of(uint32_t code)
+{
+    return code > 0x10FFFF ? UNICODE_OTHER : unicode_blocks[unicode_index[code >> 7]][code & 127];
+}
 
 enum unicode_class unicode_class_of(uint32_t code)
 {
-    if (code > 0x10FFFF) return UNICODE_OTHER;
-    return (enum unicode_class)unicode_blocks[unicode_index[code >> 7]][code & 127];
+    return (enum unicode_class)(entry_of(code) & CLASS_BITS);
 }
+
+bool unicode_is(uint32_t code, unsigned marks) { return entry_of(code) & marks; }
 
 /* Length of the valid sequence here, 0 if there is none. */
 static int valid_length(const unsigned char *at, size_t len)

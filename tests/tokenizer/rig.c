@@ -42,8 +42,8 @@ static const char * or (const char *given, const char *usual) { return given ? g
 
 void write_json(struct text *file, const struct json_parts *p)
 {
-    text_addf(file, "{%s\"added_tokens\": [%s], \"normalizer\": null, \"pre_tokenizer\": %s,",
-              or (p->rest, ""), or (p->added, ""),
+    text_addf(file, "{%s\"added_tokens\": [%s], \"normalizer\": %s, \"pre_tokenizer\": %s,",
+              or (p->rest, ""), or (p->added, ""), or (p->normalizer, "null"),
               or (p->pre, "{\"type\": \"ByteLevel\", \"add_prefix_space\": false}"));
     text_addf(file, "\"model\": {%s\"type\": \"BPE\", \"vocab\": {", or (p->model, ""));
     for (int byte = 0; byte < 256; byte++) {

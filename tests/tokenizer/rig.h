@@ -17,7 +17,8 @@ void add_letter(struct text *t, int byte);
 
 /* What a made tokenizer.json says; NULL: the usual. */
 struct json_parts {
-    const char *added;  /* content of "added_tokens"; usually nothing */
+    const char *added; /* content of "added_tokens"; usually nothing */
+    const char *normalizer;
     const char *pre;    /* the pre_tokenizer; usually ByteLevel with GPT-2's pattern */
     const char *vocab;  /* further tokens after the 256 bytes, each with a comma before it */
     const char *merges; /* content of "merges" */

@@ -44,3 +44,16 @@ TEST(added_tokens_take_the_white_space_beside_them_once)
     CHECK(found(&a, "\xA0<l>", "1:1-4 ")); /* half a character is no space */
     added_release(&a);
 }
+
+TEST(added_tokens_that_are_single_words_have_none_beside_them)
+{
+    struct added a = {0};
+    CHECK_STATUS(OK, added_put(&a, 0, "it", (struct added_token){.id = 1, .single_word = true}));
+    CHECK(found(&a, "it", "1:0-2 ") && found(&a, " it.", "1:1-3 ") && found(&a, "itit", ""));
+    CHECK(found(&a, "sit", "") && found(&a, "its", "") && found(&a, "it_", "") &&
+          found(&a, "1it", ""));
+    CHECK(found(&a, "it\xC3\xA9", "") && found(&a, "\xC3\xA9it", "")); /* a letter of two bytes */
+    CHECK(found(&a, "\xE2\x82\xACit\xE2\x82\xAC", "1:3-5 "));          /* a sign of three */
+    CHECK(found(&a, "\xA9it\xA9", "1:1-3 "));                          /* no character */
+    added_release(&a);
+}

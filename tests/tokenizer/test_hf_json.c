@@ -167,27 +167,11 @@ TEST(json_of_another_kind_is_refused_and_named)
     } rows[] = {
         {{.pre = "null"}, "pre_tokenizer"},
         {{.pre = "{\"type\": \"Whitespace\"}"}, "pre_tokenizer"},
-        {{.pre = "{\"type\": \"ByteLevel\", \"add_prefix_space\": true}"}, "add_prefix_space"},
-        {{.pre = "{\"type\": \"ByteLevel\"}"}, "add_prefix_space"},
         {{.pre = "{\"type\": \"Sequence\", \"pretokenizers\": [" SPLIT_STEP "]}"}, "ByteLevel"},
-        {{.pre = TWO_STEPS(BYTE_STEP, SPLIT_STEP)}, "after ByteLevel"},
-        {{.pre = TWO_STEPS("{\"type\": \"Digits\"}", BYTE_STEP)}, "Digits"},
-        {{.pre = TWO_STEPS("7", BYTE_STEP)}, "without a type"},
-        {{.pre = TWO_STEPS(SPLIT_STEP, SPLIT_STEP)}, "more than one"},
-        {{.pre = TWO_STEPS(SPLIT_STEP, "{\"type\": \"ByteLevel\", \"add_prefix_space\": false}")},
-         "use_regex"},
-        {{.pre = TWO_STEPS("{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": "
-                           "\"Isolated\"}",
-                           BYTE_STEP)},
-         "no Regex"},
         {{.pre = TWO_STEPS("{\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}, \"behavior\": "
                            "\"Isolated\"}",
                            BYTE_STEP)},
          "cannot be read"},
-        {{.pre = TWO_STEPS("{\"type\": \"Split\", \"pattern\": {\"Regex\": \"a\"}, \"behavior\": "
-                           "\"Removed\"}",
-                           BYTE_STEP)},
-         "Split"},
         {{.model = "\"byte_fallback\": true,"}, "byte_fallback"},
         {{.model = "\"dropout\": 0.1,"}, "dropout"},
         {{.model = "\"continuing_subword_prefix\": \"##\","}, "continuing_subword_prefix"},
@@ -202,10 +186,32 @@ TEST(json_of_another_kind_is_refused_and_named)
             fail_msg("row %zu: %s: %s", i, status_name(st), st ? status_message() : "");
         CHECK_MESSAGE("tokenizer.json: ");
     }
-    CHECK_STATUS(UNSUPPORTED, opens("tokenizer.json", "{\"normalizer\": {\"type\": \"NFC\"}}"));
+    CHECK_STATUS(UNSUPPORTED, opens("tokenizer.json", "{\"normalizer\": {\"type\": \"NFKC\"}}"));
     CHECK_MESSAGE("normalizer");
     CHECK_STATUS(UNSUPPORTED, opens("tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}"));
     CHECK_MESSAGE("Unigram");
+}
+
+TEST(json_tokens_that_are_added_and_not_special_still_merge)
+{
+    const char *added = "{\"id\": 256, \"content\": \"ab\", \"special\": false, \"single_word\": "
+                        "true}";
+    struct tokenizer *t = open_with((struct json_parts){.added = added});
+    CHECK_IDS(t, "ab", 256);
+    CHECK_IDS(t, "1ab", '1', 256);
+    CHECK_IDS(t, "abc", 258);
+    tokenizer_close(t);
+}
+
+TEST(json_added_tokens_are_found_in_the_normalized_text)
+{
+    const char *added = "{\"id\": 300, \"content\": \"\xE2\x84\xAB\", \"special\": false, "
+                        "\"normalized\": true}, {\"id\": 301, \"content\": \"A\xCC\x8A\", "
+                        "\"special\": false, \"normalized\": false}";
+    struct tokenizer *t =
+        open_with((struct json_parts){.added = added, .normalizer = "{\"type\": \"NFC\"}"});
+    CHECK_IDS(t, "\xC3\x85 A\xCC\x8A", 300, ' ', 301);
+    tokenizer_close(t);
 }
 
 TEST(json_that_asks_for_nothing_special_is_read)

@@ -180,10 +180,6 @@ TEST(what_is_not_known_is_refused_and_named)
         {{.added = ", {\"id\": 300, \"content\": \"x\", \"special\": false, \"normalized\": true}"},
          "normalized",
          STATUS_UNSUPPORTED},
-        {{.added =
-              ", {\"id\": 300, \"content\": \"x\", \"special\": false, \"single_word\": true}"},
-         "single_word",
-         STATUS_UNSUPPORTED},
         {{.added = ", {\"id\": 300, \"content\": \"ab\"}"}, "in the vocabulary 263", STATUS_DATA},
         {{.added = ", {\"id\": 263, \"content\": \"x\"}"}, "the same id", STATUS_DATA},
         {{.vocab = ", \"x\": -1"}, "\"x\"", STATUS_DATA},

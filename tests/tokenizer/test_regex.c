@@ -3,7 +3,7 @@
 
 #include "tokenizer/regex.h"
 
-/* The pieces with bars between them. */
+/* The matches, and what lies between them, with bars between. */
 static enum status pieces(const char *pattern, const char *string, size_t len, struct text *out)
 {
     struct regex *r;
@@ -13,11 +13,14 @@ static enum status pieces(const char *pattern, const char *string, size_t len, s
     enum status st = STATUS_OK;
     text_clear(out);
     text_adds(out, "");
-    for (size_t at = 0, n = 0; at < len && !st; at += n) {
-        st = regex_split(r, m, bytes, len, at, &n);
-        CHECK(st || (n > 0 && n <= len - at));
-        if (at && !st) text_adds(out, "|");
-        if (!st) text_add(out, string + at, n);
+    for (size_t at = 0, begin, end; at < len && !st; at = end) {
+        st = regex_find(r, m, bytes, len, at, &begin, &end);
+        if (st) break;
+        CHECK(begin >= at && end <= len && (begin < end || begin == len));
+        if (at) text_adds(out, "|");
+        text_add(out, string + at, begin - at);
+        if (begin > at && begin < len) text_adds(out, "|");
+        text_add(out, string + begin, end - begin);
     }
     regex_match_free(m);
     regex_free(r);
@@ -44,12 +47,19 @@ TEST(matches_and_what_lies_between_them_are_pieces)
     text_release(&got);
 }
 
-TEST(a_match_of_nothing_does_not_stop_the_way)
+TEST(a_pattern_that_may_match_nothing_is_refused)
+{
+    struct regex *r = NULL;
+    CHECK_STATUS(UNSUPPORTED, regex_compile(&r, "x*"));
+    CHECK_MESSAGE("nothing at all");
+    CHECK_STATUS(UNSUPPORTED, regex_compile(&r, "(?=b)"));
+}
+
+TEST(lines_begin_and_end_inside_of_a_text)
 {
     struct text got = {0};
-    CHECK_STATUS(OK, pieces("x*", "axxb", 4, &got));
-    CHECK(!strcmp(got.data, "a|xx|b"));
-    CHECK_STATUS(OK, pieces("(?=b)", "ab\xC3\xA4", 4, &got));
+    CHECK_STATUS(OK, pieces("^a|.$", "ab\nab", 5, &got));
+    CHECK(!strcmp(got.data, "a|b|\n|a|b"));
     text_release(&got);
 }
 
@@ -70,7 +80,7 @@ TEST(a_pattern_that_cannot_be_read_is_refused_with_its_place)
 {
     struct regex *r = NULL;
     CHECK_STATUS(UNSUPPORTED, regex_compile(&r, "ab(c"));
-    CHECK_MESSAGE("byte 4");
+    CHECK_MESSAGE("byte 4 of \"ab(c\"");
     CHECK_STATUS(UNSUPPORTED, regex_compile(&r, "\\p{Klingon}"));
     regex_free(NULL);
     regex_match_free(NULL);

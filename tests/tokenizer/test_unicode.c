@@ -68,3 +68,16 @@ TEST(a_character_does_not_reach_past_the_end)
             CHECK(unicode_next(bytes, (size_t)len, &size) == UNICODE_OTHER && size == 1);
     }
 }
+
+TEST(characters_have_further_marks)
+{
+    CHECK(unicode_is('a', UNICODE_WORD) && unicode_is('_', UNICODE_WORD | UNICODE_DIGIT));
+    CHECK(unicode_is(0x301, UNICODE_WORD) && !unicode_is(' ', UNICODE_WORD));
+    CHECK(unicode_is('$', UNICODE_PUNCTUATION) && unicode_is(0x3002, UNICODE_PUNCTUATION));
+    CHECK(!unicode_is(0x20AC, UNICODE_PUNCTUATION) && !unicode_is('a', UNICODE_PUNCTUATION));
+    CHECK(unicode_is('7', UNICODE_DIGIT) && unicode_is(0xB2, UNICODE_DIGIT));
+    CHECK(unicode_is(0x11DE0, UNICODE_DIGIT) && unicode_class_of(0x11DE0) == UNICODE_OTHER);
+    CHECK(!unicode_is(0xE9, UNICODE_NFC) && unicode_is(0xE9, UNICODE_NFD));
+    CHECK(unicode_is(0x301, UNICODE_NFC) && unicode_is(0x212B, UNICODE_NFC));
+    CHECK(!unicode_is(0x110000, 0xFF) && !unicode_is('a', UNICODE_NFC | UNICODE_NFD));
+}
