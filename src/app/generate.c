@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
+#include "app/fill.h"
 #include "app/generation.h"
 #include "app/sessions.h"
 #include "base/clock.h"
@@ -91,7 +92,7 @@ out:
 
 enum status command_generate(int argc, char **argv)
 {
-    const char *prompt = "", *tokenizer = "";
+    const char *prompt = "", *tokenizer = "", *fill = NULL;
     struct generation g = {.max_tokens = 128, .sampling = {.temperature = 0.8, .top_p = 1}};
     struct session session = {.source = {.path = "", .column = "spike_counts", .weight = 1},
                               .prompt_bins = 1,
@@ -101,6 +102,7 @@ enum status command_generate(int argc, char **argv)
     bool json = false;
     const struct flag flags[] = {
         {"prompt", FLAG_TEXT, &prompt, "text to go on from"},
+        {"fill", FLAG_TEXT, &fill, "text of a masked model, with <mask> for each token to fill in"},
         {"max-tokens", FLAG_INT, &g.max_tokens, "tokens to write at most (default 128)"},
         {"temperature", FLAG_REAL, &g.sampling.temperature, "0: the likeliest (default 0.8)"},
         {"top-k", FLAG_INT, &g.sampling.top_k, "choose among the k likeliest (default 0: all)"},
@@ -122,10 +124,11 @@ enum status command_generate(int argc, char **argv)
     struct arguments a;
     TRY(arguments_read(
         &a, flags,
-        "generate MODEL [--prompt TEXT] [section.key=value ...]\n"
+        "generate MODEL [--prompt TEXT | --fill TEXT] [section.key=value ...]\n"
         "       llamero generate MODEL --session DATA --out FILE.npz\n\n"
-        "Writes text as a causal model continues the prompt.  MODEL is a run, a "
-        "checkpoint or a\nHugging Face folder.  Under mpirun or srun, ranks share out the model.\n"
+        "Writes text as a causal model continues the prompt, or a masked one fills in the masks.  "
+        "MODEL is\na run, a checkpoint or a Hugging Face folder.  Under mpirun or srun, ranks "
+        "share out the model.\n"
         "With --session a model of spike counts goes on from the first bins of a session: every "
         "bin begins\nwith 255, and is then as many counts as the session has neurons.  FILE.npz "
         "holds prompt, gen, gt\n(what the session went on with) and n_neurons.",
@@ -142,13 +145,15 @@ enum status command_generate(int argc, char **argv)
         FAIL_OUT(USAGE, "--out is for what --session begins");
     }
     /* a token has a byte at least */
-    size_t most = session.bin ? g.ids.count : strlen(prompt) + 1;
+    size_t most = session.bin ? g.ids.count : strlen(fill ? fill : prompt) + 2;
     TRY_OUT(loaded_open(&g.loaded, a.words[0], tokenizer, a.settings, a.num_settings,
                         (int)(most + (size_t)g.max_tokens)));
     const struct comm *world = &g.loaded.machine.world;
     if (session.bin) {
         TRY_OUT(comm_agree(world, session_open(&session, &g)));
         TRY_OUT(session_generate(&session, &g, json));
+    } else if (fill) {
+        TRY_OUT(fill_print(&g.loaded, fill, &g.sampling, json));
     } else {
         TRY_OUT(comm_agree(world, prepare(&g, prompt)));
         TRY_OUT(generate(&g, json));

@@ -28,7 +28,7 @@ static enum status take(struct generation *g)
 enum status generation_open(struct generation *g)
 {
     if (!strcmp(g->loaded.config.objective.name, "masked"))
-        FAIL(CONFIG, "%s was trained to fill in masked tokens; generate needs a causal model",
+        FAIL(CONFIG, "%s was trained to fill in masked tokens: --fill \"a text with <mask>\"",
              g->loaded.folder);
     g->num_prompt = g->ids.count;
     token_list_reserve(&g->ids, (size_t)g->max_tokens);

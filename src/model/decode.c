@@ -32,6 +32,7 @@ struct place {
     const struct model *m;
     const struct kv_cache *c;
     int layer, row, T;
+    bool causal;
 };
 
 static enum status multiply(const struct model *m, int N, int F, const void *x, const void *w,
@@ -81,7 +82,7 @@ static enum status attend(const struct place *p, const void *norm_TD, void *q_TQ
                              .q_stride = (size_t)s->H * (size_t)s->K,
                              .kv_stride = P,
                              .scale = 1 / sqrtf((float)s->K),
-                             .causal = true,
+                             .causal = p->causal,
                              .dtype = m->dtype};
     struct attention_fwd io = {.q_BTHK = q_TQ,
                                .k_BSGK = element(c->k_LBSGK, row, m->dtype),
@@ -94,7 +95,7 @@ static enum status attend(const struct place *p, const void *norm_TD, void *q_TQ
 
 /* x += attention(norm(x)); x += mlp(norm(x)) */
 static enum status block(const struct model *m, const struct kv_cache *c, int layer, int T,
-                         const struct activations *a)
+                         bool causal, const struct activations *a)
 {
     const struct model_shape *s = &m->shape;
     int N = c->B * T, Q = s->H * s->K;
@@ -105,7 +106,7 @@ static enum status block(const struct model *m, const struct kv_cache *c, int la
     TRY(rmsnorm_forward(m->ops, &norm, &norm_io, m->on));
     TRY(model_cross(m, ATTN_IN, FORWARD, a->norm1_ND, (size_t)N, s->D));
     for (int row = 0; row < c->B; row++) {
-        struct place p = {m, c, layer, row, T};
+        struct place p = {m, c, layer, row, T, causal};
         size_t first = (size_t)row * (size_t)T;
         TRY(attend(&p, element(a->norm1_ND, first * (size_t)s->D, m->dtype), a->qkv_NC,
                    element(a->attended_NQ, first * (size_t)Q, m->dtype), a->lse_BHT));
@@ -146,26 +147,39 @@ static enum status logits_of(const struct model *m, size_t rows, const void *y_B
     return STATUS_OK;
 }
 
-/* Logits of the last token of each row. */
-static enum status last_logits(const struct model *m, int B, int T, const struct activations *a,
-                               float *logits_BV, struct arena *step)
+/* Logits of so many tokens: of those at `places`, or of the last of each row of T. */
+static enum status logits_at(const struct model *m, const int32_t *places, int T, size_t count,
+                             const struct activations *a, float *logits_PV, struct arena *step)
 {
     const struct model_shape *s = &m->shape;
-    size_t D = (size_t)s->D, rows = (size_t)B;
+    size_t D = (size_t)s->D;
     TRY(model_open(m, PARAM_last_norm, -1, USE_WEIGHTS));
     struct rmsnorm norm = {.N = 1, .D = s->D, .eps = (float)s->norm_eps, .dtype = m->dtype};
-    for (size_t row = 0; row < rows; row++) {
-        struct rmsnorm_fwd io = {element(a->x_SD, ((row + 1) * (size_t)T - 1) * D, m->dtype),
-                                 model_weight(m, PARAM_last_norm, -1),
-                                 element(a->norm1_ND, row * D, m->dtype),
-                                 element(a->rstd1_S, row, F32)};
+    for (size_t i = 0; i < count; i++) {
+        size_t place = places ? (size_t)places[i] : (i + 1) * (size_t)T - 1;
+        struct rmsnorm_fwd io = {
+            element(a->x_SD, place * D, m->dtype), model_weight(m, PARAM_last_norm, -1),
+            element(a->norm1_ND, i * D, m->dtype), element(a->rstd1_S, i, F32)};
         TRY(rmsnorm_forward(m->ops, &norm, &io, m->on));
     }
-    TRY(model_cross(m, HEAD_IN, FORWARD, a->norm1_ND, rows, s->D));
+    TRY(model_cross(m, HEAD_IN, FORWARD, a->norm1_ND, count, s->D));
     if (s->tied) TRY(model_open(m, PARAM_embed, -1, USE_WEIGHTS));
-    TRY(logits_of(m, rows, a->norm1_ND, logits_BV, step));
+    TRY(logits_of(m, count, a->norm1_ND, logits_PV, step));
     if (s->tied) TRY(model_close(m, PARAM_embed, -1, USE_WEIGHTS));
     TRY(model_close(m, PARAM_last_norm, -1, USE_WEIGHTS));
+    return STATUS_OK;
+}
+
+/* T tokens of each row through all blocks, to a->x_SD. */
+static enum status run_blocks(const struct model *m, const struct kv_cache *c,
+                              const int32_t *ids_BT, int T, bool causal, struct activations *a,
+                              struct arena *step)
+{
+    struct micro_batch b = {.B = c->B, .T = T, .ids_BT = ids_BT};
+    activations_share(m, (size_t)c->B * (size_t)T, RECOMPUTE_FULL, a, step);
+    a->x_SD = a->middle_SD;
+    TRY(model_embed(m, &b, a->wide_ND, a->x_SD));
+    for (int layer = 0; layer < m->shape.L; layer++) TRY(block(m, c, layer, T, causal, a));
     return STATUS_OK;
 }
 
@@ -178,13 +192,26 @@ enum status model_decode(const struct model *m, struct kv_cache *c, const int32_
              c->length, c->capacity);
     size_t mark = arena_mark(step);
     struct activations a;
-    activations_share(m, (size_t)N, RECOMPUTE_FULL, &a, step);
-    a.x_SD = a.middle_SD;
-    struct micro_batch b = {.B = c->B, .T = T, .ids_BT = ids_BT};
-    TRY(model_embed(m, &b, a.wide_ND, a.x_SD));
-    for (int layer = 0; layer < m->shape.L; layer++) TRY(block(m, c, layer, T, &a));
-    TRY(last_logits(m, c->B, T, &a, logits_BV, step));
+    TRY(run_blocks(m, c, ids_BT, T, true, &a, step));
+    TRY(logits_at(m, NULL, T, (size_t)c->B, &a, logits_BV, step));
     c->length += T;
+    arena_reset(step, mark);
+    return STATUS_OK;
+}
+
+enum status model_fill(const struct model *m, const struct kv_cache *c, const int32_t *ids_T, int T,
+                       const int32_t *places_P, int P, float *logits_PV, struct arena *step)
+{
+    if (c->B != 1 || c->length || T < 1 || T > c->capacity || P < 1 || P > T)
+        FAIL(SHAPE, "%d of %d tokens to fill in: an empty cache of one row holds %d", P, T,
+             c->capacity);
+    for (int i = 0; i < P; i++)
+        if (places_P[i] < 0 || places_P[i] >= T)
+            FAIL(SHAPE, "place %d of %d tokens to fill in", places_P[i], T);
+    size_t mark = arena_mark(step);
+    struct activations a;
+    TRY(run_blocks(m, c, ids_T, T, false, &a, step));
+    TRY(logits_at(m, places_P, T, (size_t)P, &a, logits_PV, step));
     arena_reset(step, mark);
     return STATUS_OK;
 }

@@ -92,6 +92,11 @@ enum status kv_cache_init(struct kv_cache *c, const struct model *m, int B, int 
  * SHAPE: they do not fit in the cache. */
 enum status model_decode(const struct model *m, struct kv_cache *c, const int32_t *ids_BT, int T,
                          float *logits_BV, struct arena *step);
+/* Logits of P places of a row of T tokens, all of which see each other.  The cache, empty and of
+ * one row, is working memory, and is empty afterwards.  SHAPE: it does not hold them; no such
+ * place. */
+enum status model_fill(const struct model *m, const struct kv_cache *c, const int32_t *ids_T, int T,
+                       const int32_t *places_P, int P, float *logits_PV, struct arena *step);
 
 /* Model FLOPs of one token, forward and backward, as torchtitan counts them for MFU:
  * 6 (parameters - embedding) + 12 L H K T.  A tied embedding is multiplied with as the head and is

@@ -74,7 +74,7 @@ TEST(eval_of_the_training_text_agrees_with_the_training_loss)
     free(run);
 }
 
-TEST(a_masked_model_is_evaluated_on_its_masks_and_generates_nothing)
+TEST(a_masked_model_is_evaluated_on_its_masks_and_continues_nothing)
 {
     char *run = trained("objective.name=masked objective.mask_token=<|mask|> training.steps=30");
     struct text out = {0}, err = {0}, corpus = {0};

@@ -67,6 +67,35 @@ TEST(decoding_after_a_prompt_equals_the_forward_of_the_row)
     decode_in((const int[]){6, 1, 1, 3, 0}, BF16, false, 2e-2);
 }
 
+TEST(filling_in_equals_the_forward_of_a_row_that_sees_both_sides)
+{
+    struct model_shape s = rig_shape();
+    const int32_t places[] = {9, 0, 4};
+    for (int dtype = F32; dtype <= BF16; dtype++) {
+        struct rig r;
+        struct kv_cache c;
+        struct arena room;
+        float logits[3 * 37];
+        rig_open(&r, &s, (enum dtype)dtype, 1, TOKENS);
+        for (int i = 0; i < TOKENS; i++) r.labels[i] = i % s.V;
+        r.b.causal = false;
+        rig_run(&r, model_evaluate);
+        CHECK_STATUS(OK, arena_init(&room, 1 << 16));
+        CHECK_STATUS(OK, kv_cache_init(&c, &r.m, 1, TOKENS, &room));
+        arena_release(&r.step);
+        CHECK_STATUS(OK, arena_init(&r.step, 1 << 16));
+        CHECK_STATUS(OK, model_fill(&r.m, &c, r.ids, TOKENS, places, 3, logits, &r.step));
+        for (int i = 0; i < 3; i++)
+            CHECK_NEAR(negative_log_likelihood(logits + i * s.V, s.V, r.labels[places[i]]),
+                       r.loss[places[i]], dtype == F32 ? 2e-6 : 2e-2);
+        CHECK_STATUS(SHAPE, model_fill(&r.m, &c, r.ids, 9, places, 3, logits, &r.step));
+        CHECK_MESSAGE("place 9 of 9");
+        CHECK_STATUS(SHAPE, model_fill(&r.m, &c, r.ids, TOKENS + 1, places, 3, logits, &r.step));
+        arena_release(&room);
+        rig_close(&r);
+    }
+}
+
 TEST(a_cache_must_fit_the_model)
 {
     struct model_shape s = rig_shape();
