@@ -10,7 +10,8 @@ llama.cpp the tokenizer gives the same ids, and the model in f32 the same greedy
 Transformers with the numbers of the file.  (In other types llama.cpp rounds activations, too: how
 many are equal is shown.)
 
-Made with torch, transformers, numpy, gguf 0.19.0, xllamacpp 2026.10.11549 (llama.cpp).
+llama.cpp is llama-cpp-python where it is installed (0.3.36, built for a CPU), else xllamacpp
+(2026.10.11549); with torch, transformers, numpy and gguf 0.19.0.
 """
 import copy
 import json
@@ -25,7 +26,11 @@ import gguf
 import numpy
 import torch
 import transformers
-import xllamacpp
+
+try:
+    import llama_cpp
+except ImportError:
+    import xllamacpp
 
 DATA = "tests/tokenizer/data/"
 TOKENIZERS = [DATA + "small.json", DATA + "small.model", DATA + "sentence_bytes.model"]
@@ -132,7 +137,8 @@ def tokens_of(program, tokenizer, text):
     return [int(word) for word in out.split()]
 
 
-def run_it(path, program, tokenizer, model, exact):
+def run_server(path, prompt, count):
+    """xllamacpp's ids of TEXT, and what it writes after the prompt."""
     params = xllamacpp.CommonParams()
     params.model.path = path
     params.n_ctx, params.warmup, params.n_gpu_layers = 256, False, 0
@@ -140,12 +146,26 @@ def run_it(path, program, tokenizer, model, exact):
     params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     server = xllamacpp.Server(params)
-    ids = tokens_of(program, tokenizer, TEXT)
-    got = ask(server, "/tokenize", content=TEXT, add_special=False, parse_special=False)["tokens"]
-    assert got == ids, (path, got, ids)
+    ids = ask(server, "/tokenize", content=TEXT, add_special=False, parse_special=False)["tokens"]
+    return ids, ask(server, "/completion", prompt=prompt, n_predict=count, temperature=0, top_k=1,
+                    return_tokens=True, ignore_eos=False, cache_prompt=False)["tokens"]
+
+
+def run_library(path, prompt, count):
+    """The same of llama-cpp-python."""
+    model = llama_cpp.Llama(path, n_ctx=256, n_threads=2, n_gpu_layers=0, flash_attn=False,
+                            type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32,
+                            verbose=False)
+    ids = model.tokenize(TEXT.encode(), add_bos=False, special=False)
+    made = model.generate(prompt, temp=0.0, top_k=1, repeat_penalty=1.0)
+    return ids, [next(made) for _ in range(count)]
+
+
+def run_it(path, program, tokenizer, model, exact):
     prompt, count = [i % model.config.vocab_size for i in range(3, 400, 17)], 24
-    made = ask(server, "/completion", prompt=prompt, n_predict=count, temperature=0, top_k=1,
-               return_tokens=True, ignore_eos=False, cache_prompt=False)["tokens"]
+    ids = tokens_of(program, tokenizer, TEXT)
+    got, made = (run_library if "llama_cpp" in globals() else run_server)(path, prompt, count)
+    assert got == ids, (path, got, ids)
     want = greedy(model, prompt, count)
     same = sum(a == b for a, b in zip(made, want))
     print(f"{os.path.basename(path)}: {len(ids)} ids of a text are equal; "
