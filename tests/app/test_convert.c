@@ -216,3 +216,28 @@ TEST(a_run_begins_with_the_blocks_of_a_model_without_its_embedding_and_head)
     CHECK(runs_train(t.config, next, settings.data, NULL) == 0);
     text_release(&out), text_release(&settings);
 }
+
+TEST(a_run_begins_with_the_weights_of_any_format_as_initial_load_path)
+{
+    static const char *const formats[][3] = {{"hf", "hf", ""},
+                                             {"dcp", "dcp", ""},
+                                             {"meta", "meta", ""},
+                                             {"meta", "pth", "/consolidated.00.pth"}};
+    struct trained t = trained("training.steps=30 optimizer.lr=1e-2");
+    double want = loss_of(&t, t.dump);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        const char *folder = test_path(t.folder, formats[i][1]);
+        const char *next = test_path(folder, "../next");
+        struct text settings = {0};
+        CHECK(LLAMERO(NULL, NULL, "convert", t.dump, folder, "--to", formats[i][0],
+                      "--model-only") == 0);
+        text_addf(&settings,
+                  "training.steps=1 optimizer.lr=1e-30 optimizer.weight_decay=0 "
+                  "checkpoint.initial_load_path=%s%s",
+                  folder, formats[i][2]);
+        CHECK(runs_train(t.config, next, settings.data, NULL) == 0);
+        CHECK(loss_of(&t, next) == want);
+        CHECK_STATUS(OK, file_remove_tree(next));
+        text_release(&settings);
+    }
+}

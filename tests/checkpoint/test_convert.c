@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/convert.h"
-#include "test.h"
+#include "checkpoint/rig.h"
 
 /* A model in a folder of ours, sealed. */
 static char *write_model(const char *folder, bool tied, float **weights)
@@ -145,4 +145,111 @@ TEST(a_model_without_embedding_and_head_is_its_blocks_for_another_vocabulary)
             check_blocks(to, tied, weights);
             free(from), free(weights);
         }
+}
+
+/* What a model goes through and comes back from; GGUF is written only. */
+static const struct {
+    const char *name;
+    enum conversion_target target;
+    uint64_t shard_bytes;
+    const char *file; /* that is the model, too */
+} formats[] = {{"hf", CONVERT_HF, 0, ""},        {"hf-many", CONVERT_HF, 3000, ""},
+               {"meta", CONVERT_META, 0, ""},    {"pth", CONVERT_META, 0, "consolidated.00.pth"},
+               {"dcp", CONVERT_DCP, 0, ""},      {"dcp-many", CONVERT_DCP, 3000, ""},
+               {"native", CONVERT_NATIVE, 0, ""}};
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+/* A checkpoint with its moments as that format, and where it is. */
+static const char *in_format(const char *step, size_t format, const char *folder)
+{
+    const char *to = test_path(folder, formats[format].name);
+    struct converted done;
+    struct conversion c = {.from = step,
+                           .to = to,
+                           .target = formats[format].target,
+                           .keep_dtype = true,
+                           .model_only = true,
+                           .shard_bytes = formats[format].shard_bytes};
+    CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+    CHECK(done.dtype == SAFETENSORS_F32);
+    if (formats[format].target == CONVERT_NATIVE) return test_path(to, "checkpoint/step-0");
+    return formats[format].file[0] ? test_path(to, formats[format].file) : to;
+}
+
+static void check_same_file(const char *a, const char *b)
+{
+    struct text x = {0}, y = {0};
+    CHECK_STATUS(OK, file_read(a, 1 << 20, &x));
+    CHECK_STATUS(OK, file_read(b, 1 << 20, &y));
+    CHECK(x.len == y.len && x.len > 1000 && !memcmp(x.data, y.data, x.len));
+    text_release(&x), text_release(&y);
+}
+
+TEST(a_run_that_went_through_any_format_has_the_same_file_of_weights_bit_for_bit)
+{
+    for (int tied = 0; tied < 2; tied++) {
+        struct saved s;
+        const char *folder = test_folder(), *name = "model-00001-of-00001.safetensors";
+        saved_open(&s, tied);
+        const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
+        for (size_t i = 0; i < FORMATS; i++) {
+            struct converted done;
+            const char *from = in_format(step, i, folder), *to = test_path(from, "../back");
+            if (formats[i].file[0]) to = test_path(folder, "back-of-pth");
+            struct conversion c = {.from = from, .to = to, .target = CONVERT_NATIVE};
+            CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+            check_same_file(test_path(step, name),
+                            test_path(test_path(to, "checkpoint/step-0"), name));
+            CHECK_STATUS(OK, file_remove_tree(to));
+        }
+        saved_close(&s);
+    }
+}
+
+/* Tensors of the blocks, and a vector outside of them. */
+static bool is_left_out(const struct tensor_place *t)
+{
+    return t->layer >= 0 || t->id == PARAM_last_norm;
+}
+
+static void check_loaded(const struct saved *s, const char *from, const struct option_list *exclude)
+{
+    size_t n = s->layout.elements;
+    float *got = heap(n * sizeof *got);
+    struct checkpoint_found found;
+    struct checkpoint_state state = {
+        .shape = &s->shape, .layout = &s->layout, .pieces = &s->pieces, .weights = got};
+    for (size_t i = 0; i < n; i++) got[i] = -77;
+    CHECK_STATUS(OK, checkpoint_load(from, &state, exclude, &found));
+    for (int i = 0; i < s->layout.num_tensors; i++) {
+        const struct tensor_place *t = &s->layout.tensors[i];
+        bool out = exclude && is_left_out(t);
+        for (size_t k = 0; k < t->elements; k++) {
+            float is = got[t->offset + k], want = out ? -77 : s->weights[t->offset + k];
+            CHECK(!memcmp(&is, &want, sizeof is));
+        }
+    }
+    json_free(found.state);
+    free(got);
+}
+
+TEST(weights_are_loaded_from_any_format_whole_or_without_what_is_excluded)
+{
+    const char *items[] = {"model.layers.*", "model.norm.weight"};
+    const struct option_list exclude = {.items = items, .count = 2};
+    for (int tied = 0; tied < 2; tied++) {
+        struct saved s;
+        const char *folder = test_folder();
+        saved_open(&s, tied);
+        const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
+        for (size_t i = 0; i < FORMATS; i++) {
+            const char *from = in_format(step, i, folder);
+            check_loaded(&s, from, NULL);
+            check_loaded(&s, from, &exclude);
+            if (formats[i].file[0]) CHECK_STATUS(OK, file_remove_tree(test_path(folder, "pth")));
+        }
+        check_loaded(&s, step, NULL); /* moments are there, and are not asked for */
+        check_loaded(&s, step, &exclude);
+        saved_close(&s);
+    }
 }

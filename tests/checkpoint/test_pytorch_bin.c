@@ -63,6 +63,18 @@ TEST(files_that_torch_saved_have_the_numbers_that_it_had)
     CHECK_STATUS(OK, load_into(&l, &s, FOLDER));
     CHECK(same_tensors(&s.layout, l.buffers[0], s.weights) && !l.found.has_moments);
     loaded_release(&l);
+    const char *items[] = {"model.layers.1.*"};
+    const struct option_list exclude = {.items = items, .count = 1};
+    CHECK_STATUS(OK, load_into(&l, &s, FOLDER));
+    json_free(l.found.state);
+    for (size_t i = 0; i < s.layout.elements; i++) l.buffers[0][i] = -77;
+    CHECK_STATUS(OK, checkpoint_load(FOLDER, &l.state, &exclude, &l.found));
+    for (int i = 0; i < s.layout.num_tensors; i++) {
+        const struct tensor_place *t = &s.layout.tensors[i];
+        float first = l.buffers[0][t->offset];
+        CHECK(t->layer == 1 ? first < -76 : first >= -2 && first <= 2);
+    }
+    loaded_release(&l);
     const char *to = test_path(test_folder(), "hf");
     struct conversion c = {.from = FOLDER, .to = to, .keep_dtype = true};
     struct converted done;
