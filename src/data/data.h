@@ -16,6 +16,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "comm/comm.h"
 #include "data/data_config.h"
 #include "tokenizer/tokenizer.h"
 
@@ -63,11 +64,9 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows);
 enum status loader_save(const struct loader *l, struct text *json);
 enum status loader_load(struct loader *l, const struct json *cursor);
 
-/* The cursor as numbers: a loader has those of its own share's streams, the others are 0.  So the
- * sums over all shares are every loader's cursors; loader_save then writes them. */
-size_t loader_num_cursors(const struct loader *l);
-void loader_get_cursors(const struct loader *l, double *numbers);
-void loader_set_cursors(struct loader *l, const double *numbers);
+/* Before a cursor is saved that is to be of all shares: each loader knows its own streams' only.
+ * Collective over the readers, of which rank r has share r of them all.  MEMORY, IO: of the comm. */
+enum status loader_gather(struct loader *l, const struct comm *readers);
 
 /* What it holds, about, where documents are of 16 KiB and .zst was packed with the usual window. */
 int64_t loader_memory_bytes(const struct loader *l);

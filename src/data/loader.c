@@ -294,13 +294,18 @@ static enum status open_order(struct loader *l)
     return (megatron ? order_megatron_open : order_streams_open)(&l->order, &setup);
 }
 
+static size_t num_cursors(const struct loader *l)
+{
+    return (size_t)l->order->lanes * l->order->ints;
+}
+
 static enum status open_loader(struct loader *l)
 {
     const struct loader_options *o = &l->options;
     TRY(open_sources(l));
     TRY(open_tokens(l));
     TRY(open_order(l));
-    l->cursors = heap(loader_num_cursors(l) * sizeof *l->cursors);
+    l->cursors = heap(num_cursors(l) * sizeof *l->cursors);
     for (uint64_t lane = 0; lane < l->order->lanes; lane++)
         l->order->kind->save(l->order, lane, l->cursors + lane * l->order->ints);
     l->raw = heap(((size_t)o->seq_len + 1) * sizeof *l->raw);
@@ -355,26 +360,21 @@ static uint32_t settings_fingerprint(const struct loader *l)
     return sum;
 }
 
-size_t loader_num_cursors(const struct loader *l)
-{
-    return (size_t)l->order->lanes * l->order->ints;
-}
-
 static bool is_own(const struct loader *l, size_t cursor)
 {
     return cursor / l->order->ints % (uint64_t)l->options.num_shares == (uint64_t)l->options.share;
 }
 
-void loader_get_cursors(const struct loader *l, double *numbers)
+/* The sum over all shares, of which each adds its own streams' integers and 0 for the others. */
+enum status loader_gather(struct loader *l, const struct comm *readers)
 {
-    for (size_t i = 0; i < loader_num_cursors(l); i++)
-        numbers[i] = is_own(l, i) ? (double)l->cursors[i] : 0;
-}
-
-void loader_set_cursors(struct loader *l, const double *numbers)
-{
-    for (size_t i = 0; i < loader_num_cursors(l); i++)
-        if (!is_own(l, i)) l->cursors[i] = (int64_t)numbers[i];
+    size_t count = num_cursors(l);
+    double *numbers = heap((count + 1) * sizeof *numbers);
+    for (size_t i = 0; i < count; i++) numbers[i] = is_own(l, i) ? (double)l->cursors[i] : 0;
+    enum status st = comm_all_reduce(readers, REDUCE_SUM, numbers, count);
+    for (size_t i = 0; i < count && !st; i++) l->cursors[i] = (int64_t)numbers[i];
+    free(numbers);
+    return st;
 }
 
 enum status loader_save(const struct loader *l, struct text *json)

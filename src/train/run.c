@@ -164,16 +164,8 @@ static enum status save_cursor(struct run *r, struct text *json)
         text_adds(json, "null");
         return STATUS_OK;
     }
-    size_t count = loader_num_cursors(r->loader);
-    double *numbers = heap(count * sizeof *numbers);
-    enum status st = STATUS_OK;
-    loader_get_cursors(r->loader, numbers);
-    TRY_OUT(comm_all_reduce(readers, REDUCE_SUM, numbers, count));
-    loader_set_cursors(r->loader, numbers);
-    TRY_OUT(loader_save(r->loader, json));
-out:
-    free(numbers);
-    return st;
+    TRY(loader_gather(r->loader, readers));
+    return loader_save(r->loader, json);
 }
 
 static enum status save(struct run *r, bool model_only)

@@ -190,7 +190,6 @@ TEST(order_megatron_resumes_at_any_row_with_any_number_of_ranks)
             struct text cursor = {0};
             struct json *json = NULL;
             rows_read(&before, l, T, 3, stop);
-            CHECK(loader_num_cursors(l) == 0);
             CHECK_STATUS(OK, loader_save(l, &cursor));
             loader_close(l);
             CHECK_STATUS(OK, json_parse(cursor.data, cursor.len, "cursor", &json));

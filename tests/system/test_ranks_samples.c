@@ -62,13 +62,7 @@ static void note_rows(struct sample_log *l, int step, const struct batch *b)
 static enum status keep_cursor(struct training *t, struct sample_log *l)
 {
     const struct comm *readers = &t->machine.groups.of[GROUP_data];
-    size_t count = loader_num_cursors(t->loader);
-    double *numbers = heap(count * sizeof *numbers);
-    loader_get_cursors(t->loader, numbers);
-    enum status st = comm_all_reduce(readers, REDUCE_SUM, numbers, count);
-    if (!st) loader_set_cursors(t->loader, numbers);
-    free(numbers);
-    TRY(st);
+    TRY(loader_gather(t->loader, readers));
     if (readers->rank == 0) TRY(loader_save(t->loader, &l->cursor));
     return STATUS_OK;
 }

@@ -1,0 +1,60 @@
+/* test_loader_ranks.c -- the cursor of loaders that share out the rows. */
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks.h"
+#include "data/rig.h"
+
+enum { SHARES = 4, T = 20, EACH = 7 };
+
+/* What each share saves, and what one loader of all rows does. */
+struct shared {
+    const struct rig *rig;
+    struct text saved[SHARES];
+};
+
+static enum status read_and_gather(const struct comm *world, void *context)
+{
+    struct shared *s = context;
+    struct loader *l;
+    struct rows rows = {0};
+    struct loader_options o = s->rig->options;
+    o.data = &s->rig->data, o.objective = &s->rig->objective;
+    o.share = world->rank, o.num_shares = world->size, o.rows_ahead = world->rank;
+    TRY(loader_open(&l, &o));
+    rows_read(&rows, l, T, 2, EACH);
+    enum status st = loader_gather(l, world);
+    if (!st) st = loader_save(l, &s->saved[world->rank]);
+    loader_close(l);
+    rows_release(&rows);
+    return st;
+}
+
+static void check_gathered(struct rig *r, int shares)
+{
+    struct shared s = {.rig = r};
+    struct text want = {0};
+    struct rows rows = {0};
+    r->options.num_shares = 1;
+    struct loader *l = rig_open(r);
+    rows_read(&rows, l, T, 1, EACH * shares);
+    CHECK_STATUS(OK, loader_save(l, &want));
+    CHECK_STATUS(OK, ranks_run(shares, read_and_gather, &s));
+    for (int i = 0; i < shares; i++) {
+        CHECK(!strcmp(s.saved[i].data, want.data));
+        text_release(&s.saved[i]);
+    }
+    loader_close(l);
+    rows_release(&rows);
+    text_release(&want);
+}
+
+TEST(gathered_cursors_of_all_shares_are_those_of_one_loader_of_all_rows)
+{
+    for (int kind = 0; kind < RIG_KINDS; kind += 4) {
+        struct rig r;
+        rig_init(&r, "bytes", T);
+        r.data.streams = 8;
+        rig_add_kind(&r, test_folder(), kind);
+        for (int shares = 1; shares <= SHARES; shares *= 2) check_gathered(&r, shares);
+        rig_release(&r);
+    }
+}
