@@ -451,19 +451,52 @@ static enum status read_values(struct arrow *a, struct message *m)
     return STATUS_OK;
 }
 
-/* What the file format puts around the messages: "ARROW1\0\0", and a footer that is not needed. */
-static enum status strip_file(struct arrow *a, struct reader *r)
+static enum status take_message(struct arrow *a, struct message *m)
 {
-    enum { HEAD = 8, TAIL = 10 };
-    uint32_t footer = 0;
-    if (reader_left(r) < 6 || memcmp(r->at, "ARROW1", 6) != 0) return STATUS_OK;
-    if (reader_left(r) < HEAD + TAIL || memcmp(r->end - 6, "ARROW1", 6) != 0)
+    if (m->type == HEADER_DICTIONARY) return read_values(a, m);
+    if (m->type == HEADER_BATCH) return read_batch(a, m);
+    return STATUS_OK;
+}
+
+/* The messages that a list of the footer tells of: where each begins, in 24 bytes. */
+static enum status read_blocks(struct arrow *a, struct reader file, struct flat *footer,
+                               uint64_t root, unsigned slot)
+{
+    enum { BLOCK = 24 };
+    struct message m;
+    uint64_t first, count = items(footer, root, slot, BLOCK, &first);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t at = number(footer, first + BLOCK * i, 8);
+        struct reader r = file;
+        if (at > reader_left(&r))
+            FAIL(DATA, "%s: a batch at byte %llu of %zu", a->path, (unsigned long long)at,
+                 reader_left(&r));
+        r.at += at;
+        TRY(next_message(&r, &m));
+        TRY(take_message(a, &m));
+    }
+    return STATUS_OK;
+}
+
+/* The file format: "ARROW1", messages, and a footer that says where they are. */
+static enum status parse_file(struct arrow *a, struct reader file, const char *column)
+{
+    enum { HEAD = 8, TAIL = 10, SCHEMA = 1, DICTIONARIES, BATCHES };
+    uint32_t len = 0;
+    if (reader_left(&file) < HEAD + TAIL || memcmp(file.end - 6, "ARROW1", 6) != 0)
         FAIL(DATA, "%s: the file is cut off", a->path);
-    struct reader tail = {r->end - TAIL, r->end, r->name};
-    TRY(reader_u32(&tail, &footer, "the footer's length"));
-    r->at += HEAD, r->end -= TAIL;
-    if (footer > reader_left(r)) FAIL(DATA, "%s: a footer of %u bytes", a->path, footer);
-    r->end -= footer;
+    struct reader tail = {file.end - TAIL, file.end, a->path};
+    TRY(reader_u32(&tail, &len, "the footer's length"));
+    if (len > reader_left(&file) - HEAD - TAIL)
+        FAIL(DATA, "%s: a footer of %u bytes", a->path, len);
+    file.end -= TAIL + len;
+    struct flat footer = {file.end, len, false};
+    uint64_t root = number(&footer, 0, 4), schema = pointed(&footer, root, SCHEMA);
+    if (footer.bad || !schema) FAIL(DATA, "%s: the footer is damaged", a->path);
+    TRY(read_schema(a, &footer, schema, column));
+    TRY(read_blocks(a, file, &footer, root, DICTIONARIES));
+    TRY(read_blocks(a, file, &footer, root, BATCHES));
+    if (footer.bad) FAIL(DATA, "%s: the footer is damaged", a->path);
     return STATUS_OK;
 }
 
@@ -472,16 +505,15 @@ enum status arrow_parse(struct arrow *a, const unsigned char *bytes, uint64_t si
 {
     struct reader r = {bytes, bytes + size, a->path};
     struct message m;
-    TRY(strip_file(a, &r));
+    if (size >= 6 && !memcmp(bytes, "ARROW1", 6)) return parse_file(a, r, column);
     TRY(next_message(&r, &m));
     if (m.type != HEADER_SCHEMA) FAIL(DATA, "%s: no Arrow file: it begins with no schema", a->path);
     TRY(read_schema(a, &m.flat, m.header, column));
-    for (;;) {
+    do {
         TRY(next_message(&r, &m));
-        if (!m.type) return STATUS_OK;
-        if (m.type == HEADER_DICTIONARY) TRY(read_values(a, &m));
-        if (m.type == HEADER_BATCH) TRY(read_batch(a, &m));
-    }
+        TRY(take_message(a, &m));
+    } while (m.type);
+    return STATUS_OK;
 }
 
 enum status arrow_open(struct arrow *a, const char *path, const char *column)

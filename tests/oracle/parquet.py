@@ -188,6 +188,7 @@ def views_of(t):
 def arrow(folder):
     """The same as Arrow files; saved/ is what `datasets` saves."""
     import datasets
+    import polars
     os.makedirs(folder, exist_ok=True)
     t = documents()
     with pa.ipc.new_stream(os.path.join(folder, "stream.arrow"), t.schema) as w:
@@ -211,6 +212,7 @@ def arrow(folder):
         with pa.ipc.new_stream(os.path.join(folder, name + ".arrow"), table.schema,
                                options=pa.ipc.IpcWriteOptions(compression=codec)) as w:
             w.write_table(table)
+    polars.from_arrow(t).write_ipc(os.path.join(folder, "polars.arrow"), compression="zstd")
     words = [["one", None, "two"], ["two", "three"], ["four", "one"]]
     for name, deltas in (("deltas", True), ("replaced", False)):
         known = []
