@@ -65,7 +65,8 @@ enum status loader_save(const struct loader *l, struct text *json);
 enum status loader_load(struct loader *l, const struct json *cursor);
 
 /* Before a cursor is saved that is to be of all shares: each loader knows its own streams' only.
- * Collective over the readers, of which rank r has share r of them all.  MEMORY, IO: of the comm. */
+ * Collective over the readers, of which rank r has share r of them all.  MEMORY, IO: of the comm.
+ */
 enum status loader_gather(struct loader *l, const struct comm *readers);
 
 /* What it holds, about, where documents are of 16 KiB and .zst was packed with the usual window. */

@@ -1,261 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/arrow.h"
 
-#include "formats/column_path.h"
+#include "formats/arrow_schema.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { HEADER_SCHEMA = 1, HEADER_DICTIONARY, HEADER_BATCH };
-enum { MOST_FIELDS = 1 << 16, ENOUGH = 1000 /* bytes of names in a message */ };
 enum { ZSTD_BODY = 1 };
-
-/* Buffers of an array of each type, and one more, so that 0 is a type whose layout is not known
- * here.  A view of values has more behind these, as many as the batch says. */
-static const unsigned char layout[ARROW_TYPES] = {[ARROW_NULL] = 1,
-                                                  [ARROW_INT] = 3,
-                                                  [3] = 3,
-                                                  [ARROW_BINARY] = 4,
-                                                  [ARROW_UTF8] = 4,
-                                                  [6] = 3,
-                                                  [7] = 3,
-                                                  [8] = 3,
-                                                  [9] = 3,
-                                                  [10] = 3,
-                                                  [11] = 3,
-                                                  [ARROW_LIST] = 3,
-                                                  [ARROW_STRUCT] = 2,
-                                                  [15] = 3,
-                                                  [ARROW_FIXED_LIST] = 2,
-                                                  [ARROW_MAP] = 3,
-                                                  [18] = 3,
-                                                  [ARROW_LARGE_BINARY] = 4,
-                                                  [ARROW_LARGE_UTF8] = 4,
-                                                  [ARROW_LARGE_LIST] = 3,
-                                                  [22] = 1,
-                                                  [ARROW_BINARY_VIEW] = 3,
-                                                  [ARROW_UTF8_VIEW] = 3,
-                                                  [ARROW_LIST_VIEW] = 4,
-                                                  [ARROW_LARGE_LIST_VIEW] = 4};
-
-/* A flatbuffer: whatever lies beyond its end is 0, and `bad` is set. */
-struct flat {
-    const unsigned char *data;
-    uint64_t size;
-    bool bad;
-};
-
-static uint64_t number(struct flat *f, uint64_t at, unsigned bytes)
-{
-    uint64_t value = 0;
-    if (at > f->size || bytes > f->size - at) {
-        f->bad = true;
-        return 0;
-    }
-    for (unsigned i = 0; i < bytes; i++) value |= (uint64_t)f->data[at + i] << (8 * i);
-    return value;
-}
-
-/* Where a table's field lies; 0: it has none. */
-static uint64_t field_at(struct flat *f, uint64_t table, unsigned slot)
-{
-    uint64_t vtable = table - (uint64_t)(int64_t)(int32_t)(uint32_t)number(f, table, 4);
-    if (4 + 2 * slot + 2 > number(f, vtable, 2)) return 0;
-    uint64_t offset = number(f, vtable + 4 + 2 * slot, 2);
-    return offset ? table + offset : 0;
-}
-
-static uint64_t scalar(struct flat *f, uint64_t table, unsigned slot, unsigned bytes)
-{
-    uint64_t at = field_at(f, table, slot);
-    return at ? number(f, at, bytes) : 0;
-}
-
-/* Where the table, vector or string that a field points to lies; 0: it has none. */
-static uint64_t pointed(struct flat *f, uint64_t table, unsigned slot)
-{
-    uint64_t at = field_at(f, table, slot);
-    return at ? at + number(f, at, 4) : 0;
-}
-
-/* Items of `each` bytes that are all there; *first: where. */
-static uint64_t items(struct flat *f, uint64_t table, unsigned slot, unsigned each, uint64_t *first)
-{
-    uint64_t vector = pointed(f, table, slot), count = vector ? number(f, vector, 4) : 0;
-    *first = vector + 4;
-    if (f->bad || (count && count > (f->size - *first) / each)) {
-        f->bad = true;
-        return 0;
-    }
-    return count;
-}
-
-/* The schema's fields on the way to the column. */
-struct schema {
-    struct flat *flat;
-    size_t nodes, buffers, views, fields; /* counted so far */
-    struct arrow_level levels[ARROW_DEEP];
-    struct text path;    /* of the field under way */
-    struct arrow *found; /* gets the levels */
-};
-
-static bool is_list(int type)
-{
-    return type == ARROW_LIST || type == ARROW_LARGE_LIST || type == ARROW_MAP ||
-           type == ARROW_FIXED_LIST || type == ARROW_LIST_VIEW || type == ARROW_LARGE_LIST_VIEW;
-}
-
-static bool is_text(int type)
-{
-    return type == ARROW_BINARY || type == ARROW_UTF8 || type == ARROW_LARGE_BINARY ||
-           type == ARROW_LARGE_UTF8 || arrow_is_view(type);
-}
-
-static enum status read_int(struct schema *s, uint64_t type, struct arrow_level *l)
-{
-    uint64_t bits = scalar(s->flat, type, 0, 4);
-    if (bits != 8 && bits != 16 && bits != 32 && bits != 64)
-        FAIL(DATA, "%s: whole numbers of %llu bits", s->found->path, (unsigned long long)bits);
-    l->bits = (int)bits;
-    l->is_signed = scalar(s->flat, type, 1, 1) != 0;
-    return STATUS_OK;
-}
-
-/* What a field's values are, whether they are in a dictionary or not. */
-static enum status read_type(struct schema *s, uint64_t field, struct arrow_level *l)
-{
-    struct flat *f = s->flat;
-    uint64_t type = pointed(f, field, 3);
-    l->type = (int)scalar(f, field, 2, 1);
-    if (l->type == ARROW_INT && type) TRY(read_int(s, type, l));
-    if (l->type == ARROW_FIXED_LIST && type) l->list_size = scalar(f, type, 0, 4);
-    if (f->bad) FAIL(DATA, "%s: the schema is damaged", s->found->path);
-    if (l->type >= ARROW_TYPES || !layout[l->type])
-        FAIL(UNSUPPORTED, "%s: a field of type %d (unions are not read)", s->found->path, l->type);
-    return STATUS_OK;
-}
-
-static void take_column(struct schema *s, int depth, uint64_t dictionary,
-                        const struct arrow_level *values)
-{
-    struct arrow *a = s->found;
-    if (a->num_levels) return;
-    memcpy(a->levels, s->levels, sizeof a->levels);
-    a->num_levels = depth;
-    a->values = *values;
-    a->is_coded = dictionary != 0;
-    if (dictionary) a->dictionary = (int64_t)scalar(s->flat, dictionary, 0, 8);
-    for (int i = 0; i < depth; i++) a->num_lists += is_list(s->levels[i].type);
-    a->is_text = is_text(values->type);
-    a->is_integer = values->type == ARROW_INT && values->bits;
-    a->is_u8 = a->is_integer && values->bits == 8 && !values->is_signed;
-}
-
-static enum status read_level(struct schema *s, uint64_t dictionary, struct arrow_level *l)
-{
-    if (dictionary) { /* places of 32 bits, if it does not say otherwise */
-        uint64_t index = pointed(s->flat, dictionary, 1);
-        *l = (struct arrow_level){.type = ARROW_INT, .bits = 32, .is_signed = true};
-        if (index) TRY(read_int(s, index, l));
-    }
-    if (s->flat->bad) FAIL(DATA, "%s: the schema is damaged", s->found->path);
-    if (++s->fields > MOST_FIELDS)
-        FAIL(DATA, "%s: more than %d fields", s->found->path, MOST_FIELDS);
-    l->node = s->nodes++, l->buffer = s->buffers, l->views = s->views;
-    s->buffers += layout[l->type] - 1u;
-    s->views += arrow_is_view(l->type);
-    return STATUS_OK;
-}
-
-/* Is the field of the name that `rest` begins with?  Then *after is what follows it. */
-static bool is_named(struct flat *f, uint64_t field, const char *rest, const char **after)
-{
-    uint64_t at, bytes = items(f, field, 0, 1, &at);
-    size_t len = column_path_name(rest, after);
-    return len && bytes == len && !memcmp(f->data + at, rest, len);
-}
-
-/* Its name, or of what a list holds only that it does. */
-static void enter(struct schema *s, uint64_t field, bool of_list)
-{
-    uint64_t at, len = items(s->flat, field, 0, 1, &at);
-    if (of_list)
-        text_adds(&s->path, "[]");
-    else
-        text_addf(&s->path, "%s%.*s", s->path.len ? "." : "", (int)(len < 100 ? len : 100),
-                  len ? (const char *)s->flat->data + at : "");
-}
-
-static void tell_column(struct schema *s)
-{
-    struct text *there = &s->found->columns;
-    if (there->len < ENOUGH)
-        text_addf(there, "%s%s", there->len ? ", " : "", s->path.data ? s->path.data : "");
-}
-
-static enum status read_field(struct schema *s, uint64_t field, int depth, const char *rest);
-
-static enum status read_fields_below(struct schema *s, uint64_t field, int depth, bool of_list,
-                                     const char *rest)
-{
-    struct flat *f = s->flat;
-    uint64_t first, count = items(f, field, 5, 4, &first);
-    if (of_list && count != 1)
-        FAIL(DATA, "%s: a list of %llu kinds", s->found->path, (unsigned long long)count);
-    for (uint64_t i = 0; i < count && !f->bad; i++) {
-        uint64_t at = first + 4 * i, child = at + number(f, at, 4);
-        size_t len = s->path.len;
-        const char *after, *below = NULL;
-        if (rest && is_named(f, child, rest, &after))
-            below = after;
-        else if (of_list)
-            below = rest;
-        enter(s, child, of_list);
-        TRY(read_field(s, child, depth + 1, below));
-        if (s->path.data) s->path.data[s->path.len = len] = 0;
-    }
-    return STATUS_OK;
-}
-
-/* A field and those below it.  `rest`: the names still to be met; NULL: it is not on the way. */
-static enum status read_field(struct schema *s, uint64_t field, int depth, const char *rest)
-{
-    if (depth == ARROW_DEEP) FAIL(UNSUPPORTED, "%s: fields nested too deep", s->found->path);
-    struct arrow_level *level = &s->levels[depth], values = {0};
-    uint64_t dictionary = pointed(s->flat, field, 4);
-    TRY(read_type(s, field, &values));
-    *level = values;
-    TRY(read_level(s, dictionary, level));
-    bool of_list = is_list(level->type), below = of_list || level->type == ARROW_STRUCT;
-    if (below) return read_fields_below(s, field, depth, of_list, rest);
-    tell_column(s);
-    if (rest && !rest[0]) take_column(s, depth + 1, dictionary, &values);
-    /* runs have columns of their own below them, which are none of the file's */
-    return dictionary ? STATUS_OK : read_fields_below(s, field, depth, false, NULL);
-}
-
-static enum status read_schema(struct arrow *a, struct flat *f, uint64_t header, const char *column)
-{
-    struct schema s = {.flat = f, .found = a};
-    uint64_t first, count = items(f, header, 1, 4, &first);
-    if (scalar(f, header, 0, 2)) FAIL(UNSUPPORTED, "%s: big-endian numbers", a->path);
-    enum status st = STATUS_OK;
-    for (uint64_t i = 0; i < count && !f->bad; i++) {
-        uint64_t at = first + 4 * i, field = at + number(f, at, 4);
-        const char *after = NULL;
-        bool named = is_named(f, field, column, &after);
-        text_clear(&s.path);
-        enter(&s, field, false);
-        TRY_OUT(read_field(&s, field, 0, named ? after : NULL));
-    }
-    if (f->bad) FAIL_OUT(DATA, "%s: the schema is damaged", a->path);
-    if (!a->num_levels)
-        FAIL_OUT(CONFIG, "%s: there is no column \"%s\"; there are %s", a->path, column,
-                 a->columns.data ? a->columns.data : "none");
-out:
-    text_release(&s.path);
-    return st;
-}
 
 /* A message: its flatbuffer, and the body behind it. */
 struct message {
@@ -276,10 +28,10 @@ static enum status next_message(struct reader *r, struct message *m)
     if (!len) return STATUS_OK;
     TRY(reader_bytes(r, len, &bytes, "a message"));
     m->flat = (struct flat){bytes, len, false};
-    uint64_t root = number(&m->flat, 0, 4);
-    m->type = (int)scalar(&m->flat, root, 1, 1);
-    m->header = pointed(&m->flat, root, 2);
-    m->body_bytes = scalar(&m->flat, root, 3, 8);
+    uint64_t root = flat_number(&m->flat, 0, 4);
+    m->type = (int)flat_scalar(&m->flat, root, 1, 1);
+    m->header = flat_pointed(&m->flat, root, 2);
+    m->body_bytes = flat_scalar(&m->flat, root, 3, 8);
     if (m->flat.bad || !m->type || !m->header) FAIL(DATA, "%s: a damaged message", r->name);
     if (m->body_bytes > reader_left(r))
         FAIL(DATA, "%s: a message of %llu bytes where %zu are left", r->name,
@@ -298,15 +50,15 @@ static enum status read_record(const struct arrow *a, struct message *m, uint64_
                                struct record *r)
 {
     struct flat *f = &m->flat;
-    uint64_t packing = pointed(f, table, 3);
-    *r = (struct record){.message = m, .rows = scalar(f, table, 0, 8), .codec = CODEC_NONE};
-    r->num_nodes = items(f, table, 1, 16, &r->nodes);
-    r->num_buffers = items(f, table, 2, 16, &r->buffers);
-    r->num_views = items(f, table, 4, 8, &r->views);
+    uint64_t packing = flat_pointed(f, table, 3);
+    *r = (struct record){.message = m, .rows = flat_scalar(f, table, 0, 8), .codec = CODEC_NONE};
+    r->num_nodes = flat_items(f, table, 1, 16, &r->nodes);
+    r->num_buffers = flat_items(f, table, 2, 16, &r->buffers);
+    r->num_views = flat_items(f, table, 4, 8, &r->views);
     if (f->bad || !table) FAIL(DATA, "%s: a damaged batch of rows", a->path);
     if (!packing) return STATUS_OK;
-    uint64_t codec = scalar(f, packing, 0, 1);
-    if (codec > ZSTD_BODY || scalar(f, packing, 1, 1))
+    uint64_t codec = flat_scalar(f, packing, 0, 1);
+    if (codec > ZSTD_BODY || flat_scalar(f, packing, 1, 1))
         FAIL(UNSUPPORTED, "%s: batches packed by codec %llu", a->path, (unsigned long long)codec);
     r->codec = codec == ZSTD_BODY ? CODEC_ZSTD : CODEC_LZ4_FRAME;
     return STATUS_OK;
@@ -318,8 +70,8 @@ static enum status take_buffer(const struct arrow *a, const struct record *r, ui
 {
     struct message *m = r->message;
     if (number_of >= r->num_buffers) FAIL(DATA, "%s: a batch of too few buffers", a->path);
-    uint64_t at = number(&m->flat, r->buffers + 16 * number_of, 8),
-             len = number(&m->flat, r->buffers + 16 * number_of + 8, 8);
+    uint64_t at = flat_number(&m->flat, r->buffers + 16 * number_of, 8),
+             len = flat_number(&m->flat, r->buffers + 16 * number_of + 8, 8);
     if (at > m->body_bytes || len > m->body_bytes - at)
         FAIL(DATA, "%s: a buffer of %llu bytes at %llu of %llu", a->path, (unsigned long long)len,
              (unsigned long long)at, (unsigned long long)m->body_bytes);
@@ -334,7 +86,7 @@ static enum status count_views(const struct arrow *a, const struct record *r, si
     *count = 0;
     if (view > r->num_views) FAIL(DATA, "%s: a batch of too few views", a->path);
     for (size_t i = 0; i < view; i++) {
-        uint64_t here = number(&r->message->flat, r->views + 8 * i, 8);
+        uint64_t here = flat_number(&r->message->flat, r->views + 8 * i, 8);
         if (here > r->num_buffers) FAIL(DATA, "%s: a batch of too few buffers", a->path);
         *count += here;
     }
@@ -346,10 +98,10 @@ static enum status take_array(const struct arrow *a, const struct record *r,
                               struct arrow_array *out)
 {
     struct flat *f = &r->message->flat;
-    uint64_t shift, end, count = layout[l->type] - 1u;
+    uint64_t shift, end, count = arrow_schema_buffers(l->type);
     if (l->node >= r->num_nodes) FAIL(DATA, "%s: a batch of too few arrays", a->path);
-    out->length = number(f, r->nodes + 16 * l->node, 8);
-    out->nulls = number(f, r->nodes + 16 * l->node + 8, 8);
+    out->length = flat_number(f, r->nodes + 16 * l->node, 8);
+    out->nulls = flat_number(f, r->nodes + 16 * l->node + 8, 8);
     TRY(count_views(a, r, l->views, &shift));
     uint64_t first = l->buffer + shift;
     bool no_offsets = l->type == ARROW_INT || arrow_is_view(l->type);
@@ -435,10 +187,10 @@ static enum status read_values(struct arrow *a, struct message *m)
 {
     struct flat *f = &m->flat;
     struct record r;
-    if (!a->is_coded || (int64_t)scalar(f, m->header, 0, 8) != a->dictionary) return STATUS_OK;
+    if (!a->is_coded || (int64_t)flat_scalar(f, m->header, 0, 8) != a->dictionary) return STATUS_OK;
     if (!a->is_text && !a->is_integer) return STATUS_OK;
-    TRY(read_record(a, m, pointed(f, m->header, 1), &r));
-    if (!scalar(f, m->header, 2, 1)) a->first_values = a->num_value_batches;
+    TRY(read_record(a, m, flat_pointed(f, m->header, 1), &r));
+    if (!flat_scalar(f, m->header, 2, 1)) a->first_values = a->num_value_batches;
     struct arrow_batch *b =
         add_batch(&a->value_batches, &a->num_value_batches, &a->values_capacity, 1);
     struct arrow_array *array = &b->arrays[0];
@@ -464,9 +216,9 @@ static enum status read_blocks(struct arrow *a, struct reader file, struct flat 
 {
     enum { BLOCK = 24 };
     struct message m;
-    uint64_t first, count = items(footer, root, slot, BLOCK, &first);
+    uint64_t first, count = flat_items(footer, root, slot, BLOCK, &first);
     for (uint64_t i = 0; i < count; i++) {
-        uint64_t at = number(footer, first + BLOCK * i, 8);
+        uint64_t at = flat_number(footer, first + BLOCK * i, 8);
         struct reader r = file;
         if (at > reader_left(&r))
             FAIL(DATA, "%s: a batch at byte %llu of %zu", a->path, (unsigned long long)at,
@@ -491,9 +243,9 @@ static enum status parse_file(struct arrow *a, struct reader file, const char *c
         FAIL(DATA, "%s: a footer of %u bytes", a->path, len);
     file.end -= TAIL + len;
     struct flat footer = {file.end, len, false};
-    uint64_t root = number(&footer, 0, 4), schema = pointed(&footer, root, SCHEMA);
+    uint64_t root = flat_number(&footer, 0, 4), schema = flat_pointed(&footer, root, SCHEMA);
     if (footer.bad || !schema) FAIL(DATA, "%s: the footer is damaged", a->path);
-    TRY(read_schema(a, &footer, schema, column));
+    TRY(arrow_schema_read(a, &footer, schema, column));
     TRY(read_blocks(a, file, &footer, root, DICTIONARIES));
     TRY(read_blocks(a, file, &footer, root, BATCHES));
     if (footer.bad) FAIL(DATA, "%s: the footer is damaged", a->path);
@@ -508,7 +260,7 @@ enum status arrow_parse(struct arrow *a, const unsigned char *bytes, uint64_t si
     if (size >= 6 && !memcmp(bytes, "ARROW1", 6)) return parse_file(a, r, column);
     TRY(next_message(&r, &m));
     if (m.type != HEADER_SCHEMA) FAIL(DATA, "%s: no Arrow file: it begins with no schema", a->path);
-    TRY(read_schema(a, &m.flat, m.header, column));
+    TRY(arrow_schema_read(a, &m.flat, m.header, column));
     do {
         TRY(next_message(&r, &m));
         TRY(take_message(a, &m));

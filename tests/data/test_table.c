@@ -6,9 +6,8 @@
 /* Its rows are known: tests/oracle/parquet.py, documents(). */
 static const char *const paths[] = {
     "tests/oracle/data/parquet/documents.parquet", "tests/oracle/data/arrow/stream.arrow",
-    "tests/oracle/data/arrow/large.arrow", "tests/oracle/data/arrow/packed.arrow",
-    "tests/oracle/data/arrow/packed_coded.arrow",
-                                    "tests/oracle/data/arrow/polars.arrow"};
+    "tests/oracle/data/arrow/large.arrow",         "tests/oracle/data/arrow/packed.arrow",
+    "tests/oracle/data/arrow/packed_coded.arrow",  "tests/oracle/data/arrow/polars.arrow"};
 enum { PATHS = sizeof paths / sizeof *paths };
 
 static void check_texts(const char *path, const char *column, enum table_kind kind,

@@ -6,17 +6,6 @@
 /* What rows hold is in tests/data/test_table.c; files are of tests/oracle/parquet.py. */
 static const char *file(const char *name) { return test_path("tests/oracle/data/arrow", name); }
 
-TEST(what_is_not_there_is_said_with_what_is)
-{
-    struct arrow a;
-    CHECK_STATUS(CONFIG, arrow_open(&a, file("stream.arrow"), "words"));
-    CHECK_MESSAGE("there are number, text, files[].text, input_ids[], spike_counts[][], not_utf8");
-    CHECK_STATUS(CONFIG, arrow_open(&a, file("stream.arrow"), "files"));
-    CHECK_STATUS(CONFIG, arrow_open(&a, file("stream.arrow"), "files[].size"));
-    CHECK_STATUS(CONFIG, arrow_open(&a, file("stream.arrow"), "text.more"));
-    CHECK_STATUS(CONFIG, arrow_open(&a, file("stream.arrow"), ""));
-}
-
 TEST(ranges_of_rows_end_with_their_batch_or_before)
 {
     struct arrow a;
