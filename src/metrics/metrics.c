@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "formats/event_file.h"
 #include "metrics/console.h"
+#include "metrics/console_megatron.h"
+#include "metrics/console_nxdt.h"
 #include "metrics/figures.h"
 #include "metrics/history.h"
 
@@ -32,7 +34,79 @@ struct metrics {
     struct tail lines, events;
     struct text text; /* what is being put together; large enough from the start */
     struct pace pace;
+    const struct dialect *dialect;
+    struct megatron_means means;
+    double begin_s, best_throughput;
 };
+
+/* Whose lines a run prints, put together in m->text. */
+struct dialect {
+    const char *name;
+    void (*step)(struct metrics *m, const struct step_metrics *s, const struct figures *f);
+    void (*validation)(struct metrics *m, int64_t step, double loss, const struct figures *f);
+};
+
+static double left_s(const struct metrics *m, int64_t step)
+{
+    return pace_left_s(&m->pace, step, m->options.last_step);
+}
+
+static void say_torchtitans(struct metrics *m, const struct step_metrics *s,
+                            const struct figures *f)
+{
+    console_step(&m->text, s, f, left_s(m, s->step), clock_wall_s(), m->colour);
+}
+
+static void say_torchtitans_validation(struct metrics *m, int64_t step, double loss,
+                                       const struct figures *f)
+{
+    console_validation(&m->text, step, loss, f, m->colour);
+}
+
+static void say_megatrons(struct metrics *m, const struct step_metrics *s, const struct figures *f)
+{
+    megatron_step(&m->text, &m->options, s, f, clock_wall_s());
+    megatron_add(&m->means, &m->options, s, f);
+}
+
+static void say_megatrons_validation(struct metrics *m, int64_t step, double loss,
+                                     const struct figures *f)
+{
+    (void)f;
+    megatron_validation(&m->text, step, loss);
+}
+
+static void say_nxdts(struct metrics *m, const struct step_metrics *s, const struct figures *f)
+{
+    nxdt_step(&m->text, &m->options, s, f, clock_monotonic_s() - m->begin_s, left_s(m, s->step),
+              m->best_throughput);
+    m->best_throughput = fmax(m->best_throughput, nxdt_throughput(&m->options, f));
+}
+
+static const struct dialect dialects[] = {
+    {"torchtitan", say_torchtitans, say_torchtitans_validation},
+    {"megatron", say_megatrons, say_megatrons_validation},
+    {"nxdt", say_nxdts, say_torchtitans_validation}, /* NxD Training has no line of its own */
+};
+
+static const struct dialect *dialect_of(const struct metrics_config *c)
+{
+    for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++)
+        if (c->console && !strcmp(dialects[i].name, c->console)) return &dialects[i];
+    return &dialects[0];
+}
+
+bool metrics_want_parameter_norm(const struct metrics_config *c)
+{
+    return dialect_of(c)->step == say_nxdts;
+}
+
+void metrics_end(struct metrics *m)
+{
+    text_clear(&m->text);
+    megatron_summary(&m->text, &m->means, &m->options);
+    if (m->text.len) log_line(LOG_INFO, "%s", m->text.data);
+}
 
 static enum status tail_open(struct tail *t, int flags)
 {
@@ -103,6 +177,8 @@ enum status metrics_open(struct metrics **out, const struct metrics_options *o)
     enum { ROOM = 1 << 14 }; /* many times what the longest record takes */
     struct metrics *m = heap(sizeof *m);
     m->options = *o;
+    m->dialect = dialect_of(o->config);
+    m->begin_s = clock_monotonic_s();
     m->colour = log_colour() && !o->config->disable_color_printing;
     m->lines.fd = m->events.fd = -1;
     text_reserve(&m->text, ROOM);
@@ -195,8 +271,7 @@ enum status metrics_step(struct metrics *m, const struct step_metrics *s)
     int count = (int)(sizeof scalars / sizeof *scalars) - (isnan(f.mfu) ? 1 : 0);
     pace_add(&m->pace, s->seconds, s->steps);
     text_clear(&m->text);
-    console_step(&m->text, s, &f, pace_left_s(&m->pace, s->step, m->options.last_step),
-                 clock_wall_s(), m->colour);
+    m->dialect->step(m, s, &f);
     log_line(LOG_INFO, "%s", m->text.data);
     TRY(add_line(m, s, &f));
     TRY(add_events(m, s->step, scalars, count));
@@ -221,7 +296,7 @@ enum status metrics_validation(struct metrics *m, int64_t step, double loss, dou
         {"validation_metrics/memory/max_reserved(%)", 100 * f.memory_share},
     };
     text_clear(&m->text);
-    console_validation(&m->text, step, loss, &f, m->colour);
+    m->dialect->validation(m, step, loss, &f);
     log_line(LOG_INFO, "%s", m->text.data);
     text_clear(&m->text);
     text_addf(&m->text, "{\"step\":%lld", (long long)step);

@@ -25,9 +25,11 @@ struct metrics_options {
     int64_t first_step; /* steps done before this start: later lines are cut from metrics.jsonl */
     int64_t last_step;  /* for the ETA */
     int num_ranks;
-    double flops_per_token;    /* of the model */
-    double peak_flops;         /* of one rank; 0: not known */
-    double memory_total_bytes; /* of one rank's device; 0: not known */
+    int64_t rows_per_step, row_tokens;
+    double flops_per_token;        /* of the model */
+    double causal_flops_per_token; /* of these, what a causal row needs */
+    double peak_flops;             /* of one rank; 0: not known */
+    double memory_total_bytes;     /* of one rank's device; 0: not known */
 };
 
 /* One logged step. */
@@ -35,17 +37,23 @@ struct step_metrics {
     int64_t step;
     double loss, max_loss; /* nats/token */
     double grad_norm, lr;
-    int64_t tokens_seen;  /* since the first step of the run */
-    int64_t tokens;       /* since the last logged step, all ranks */
-    int64_t steps;        /* since the last logged step */
-    double seconds;       /* since the last logged step */
-    double data_seconds;  /* of those, waiting for data */
-    int64_t memory_bytes; /* peak of a rank */
+    double parameter_norm; /* 0: not asked for */
+    int64_t tokens_seen;   /* since the first step of the run */
+    int64_t tokens;        /* since the last logged step, all ranks */
+    int64_t steps;         /* since the last logged step */
+    int64_t skipped;       /* of those, updates left out */
+    double seconds;        /* since the last logged step */
+    double data_seconds;   /* of those, waiting for data */
+    int64_t memory_bytes;  /* peak of a rank */
 };
 
 /* IO: the folder or a file of it cannot be made or written. */
 enum status metrics_open(struct metrics **out, const struct metrics_options *o);
 void metrics_close(struct metrics *m); /* NULL is fine */
+/* Whether steps are to be told with parameter_norm. */
+bool metrics_want_parameter_norm(const struct metrics_config *c);
+/* What is said at the end of a run. */
+void metrics_end(struct metrics *m);
 /* Console, metrics.jsonl and TensorBoard; each flushed.  Allocates nothing.  IO. */
 enum status metrics_step(struct metrics *m, const struct step_metrics *s);
 enum status metrics_validation(struct metrics *m, int64_t step, double loss, double seconds,

@@ -79,3 +79,9 @@ double model_flops_per_token(const struct model_shape *s, int T)
     double parameters = L * block + D + V * D; /* of which V D is the head, tied or not */
     return 6 * parameters + 12 * L * Q * T;
 }
+
+double model_causal_flops_per_token(const struct model_shape *s, int T)
+{
+    double L = s->L, D = s->D, Q = (double)s->H * s->K;
+    return model_flops_per_token(s, T) - 6 * (2 * L * D + D) - 6 * L * Q * T;
+}

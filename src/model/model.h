@@ -102,3 +102,6 @@ enum status model_fill(const struct model *m, const struct kv_cache *c, const in
  * 6 (parameters - embedding) + 12 L H K T.  A tied embedding is multiplied with as the head and is
  * not subtracted. */
 double model_flops_per_token(const struct model_shape *s, int T);
+/* As Megatron-LM counts them: without the norms' weights, and of attention's products the half that
+ * a causal row needs. */
+double model_causal_flops_per_token(const struct model_shape *s, int T);

@@ -5,12 +5,12 @@
 
 #include <math.h>
 
-enum status optim_grad_squares(const struct optim *o, const struct ops *ops, const float *gradients,
-                               double *squares, struct queue *on)
+enum status optim_squares(const struct optim *o, const struct ops *ops, const float *flat,
+                          double *squares, struct queue *on)
 {
     double sum = 0;
     TRY(sum_squares(ops, &(struct sum_squares){o->pieces->elements},
-                    &(struct sum_squares_io){gradients, &sum}, on));
+                    &(struct sum_squares_io){flat, &sum}, on));
     if (!on->measuring) *squares = sum;
     return STATUS_OK;
 }

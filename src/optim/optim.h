@@ -35,10 +35,10 @@ struct optim {
     enum dtype copy_dtype;
 };
 
-/* Sum of the squares of the gradient buffer, of which the norm is the root; not touched while
- * measuring. */
-enum status optim_grad_squares(const struct optim *o, const struct ops *ops, const float *gradients,
-                               double *squares, struct queue *on);
+/* Sum of the squares of a flat buffer, of which the norm is the root; not touched while measuring.
+ */
+enum status optim_squares(const struct optim *o, const struct ops *ops, const float *flat,
+                          double *squares, struct queue *on);
 /* One AdamW step of every weight (norms undecayed unless config->decay_norms) with the gradient
  * scaled by `scale` (the clip factor).  `step` counts from 1. */
 enum status optim_step(const struct optim *o, const struct ops *ops, const float *gradients,

@@ -28,14 +28,14 @@ void copies_take(struct copies *c, struct arena *run)
 }
 
 /* From their places to c->sums, or back. */
-static enum status move(const struct copies *c, float *gradients, bool back)
+static enum status move(const struct copies *c, float *flat, bool back)
 {
     size_t at = 0;
     for (size_t i = 0; i < c->pieces->count; i++) {
         const struct piece *p = &c->pieces->all[i];
         if (!is_copied(c, p)) continue;
         struct cast what = {.n = p->count};
-        void *there = element(gradients, p->at, F32), *here = element(c->sums, at, F32);
+        void *there = element(flat, p->at, F32), *here = element(c->sums, at, F32);
         struct cast_io io = {back ? here : there, back ? there : here};
         TRY(cast(c->ops, &what, &io, c->on));
         at += p->count;
@@ -53,11 +53,12 @@ enum status copies_sum(struct copies *c, float *gradients)
     return STATUS_OK;
 }
 
-enum status copies_squares(const struct copies *c, double *squares)
+enum status copies_squares(const struct copies *c, float *flat, double *squares)
 {
     double sum = 0;
     *squares = 0;
     if (c->group->rank == 0) return STATUS_OK;
+    TRY(move(c, flat, false));
     TRY(sum_squares(c->ops, &(struct sum_squares){c->count},
                     &(struct sum_squares_io){c->sums, &sum}, c->on));
     *squares = sum;

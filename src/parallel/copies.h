@@ -31,5 +31,6 @@ struct copies {
 void copies_take(struct copies *c, struct arena *run);
 /* The flat gradients' copied elements become the group's sums. */
 enum status copies_sum(struct copies *c, float *gradients);
-/* Squares of those that another rank of the group counts already; 0 on its first. */
-enum status copies_squares(const struct copies *c, double *squares);
+/* Squares of those elements of a flat buffer that another rank of the group counts already; 0 on
+ * its first. */
+enum status copies_squares(const struct copies *c, float *flat, double *squares);

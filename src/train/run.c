@@ -44,7 +44,7 @@ static const struct comm *world(const struct run *r)
 /* Sums since the last logged step. */
 struct interval {
     double begin_s, data_seconds;
-    int64_t steps, tokens;
+    int64_t steps, tokens, skipped;
 };
 
 const char *run_tokenizer_path(const struct config *c)
@@ -338,7 +338,11 @@ static enum status open_outputs(struct run *r, const struct machine *machine)
         .first_step = r->trainer.steps_done,
         .last_step = c->training.steps,
         .num_ranks = world(r)->size,
+        .rows_per_step = (int64_t)trainer_rows(c, &machine->mesh) * trainer_readers(&machine->mesh),
+        .row_tokens = c->training.seq_len,
         .flops_per_token = model_flops_per_token(&r->trainer.shape, (int)c->training.seq_len),
+        .causal_flops_per_token =
+            model_causal_flops_per_token(&r->trainer.shape, (int)c->training.seq_len),
         .peak_flops = c->metrics.peak_flops > 0 ? c->metrics.peak_flops : machine->peak_flops,
         .memory_total_bytes = (double)memory_total_bytes(),
     };
@@ -441,12 +445,15 @@ static enum status log_step(struct run *r, const struct step_result *s, struct i
         .tokens_seen = t->tokens_seen,
         .tokens = i->tokens,
         .steps = i->steps,
+        .skipped = i->skipped,
         .seconds = clock_monotonic_s() - i->begin_s,
         .data_seconds = i->data_seconds,
     };
     double memory = (double)memory_peak_bytes();
     TRY(comm_all_reduce(world(r), REDUCE_MAX, &memory, 1));
     m.memory_bytes = (int64_t)memory;
+    if (metrics_want_parameter_norm(&r->config->metrics))
+        TRY(trainer_parameter_norm(t, &m.parameter_norm));
     if (r->leads) TRY(metrics_step(r->metrics, &m));
     *i = (struct interval){.begin_s = clock_monotonic_s()};
     return STATUS_OK;
@@ -511,6 +518,7 @@ static enum status steps(struct run *r)
         interval.steps++;
         interval.tokens += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
         interval.data_seconds += s.data_seconds;
+        interval.skipped += s.skipped;
         if (done == 1 || done % c->metrics.log_freq == 0 || done == last)
             TRY(log_step(r, &s, &interval));
         if (c->validation.enable && (done % c->validation.freq == 0 || done == last)) {
@@ -525,6 +533,7 @@ static enum status steps(struct run *r)
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only && t->steps_done >= first)
         TRY(save(r, c->checkpoint.last_save_model_only));
+    if (r->leads) metrics_end(r->metrics);
     return STATUS_OK;
 }
 

@@ -320,13 +320,13 @@ static enum status accumulate(struct trainer *t, struct step_result *result)
     return STATUS_OK;
 }
 
-/* The norm of the whole model's gradient. */
-static enum status gradient_norm(const struct trainer *t, double *norm)
+/* The norm of the whole model's weights or gradients, of which `flat` are here. */
+static enum status norm_of(const struct trainer *t, float *flat, double *norm)
 {
     double squares = 0, copied;
-    TRY(optim_grad_squares(&t->optim, t->machine.ops, t->gradients, &squares, t->machine.on));
+    TRY(optim_squares(&t->optim, t->machine.ops, flat, &squares, t->machine.on));
     for (int i = 0; i < COPIED_COUNT; i++) {
-        TRY(copies_squares(&t->copies[i], &copied));
+        TRY(copies_squares(&t->copies[i], flat, &copied));
         squares -= copied;
     }
     if (t->machine.on->measuring) return STATUS_OK;
@@ -335,6 +335,11 @@ static enum status gradient_norm(const struct trainer *t, double *norm)
     TRY(comm_all_reduce(group(t, GROUP_pp), REDUCE_SUM, &squares, 1));
     *norm = sqrt(squares);
     return STATUS_OK;
+}
+
+enum status trainer_parameter_norm(const struct trainer *t, double *norm)
+{
+    return norm_of(t, t->weights, norm);
 }
 
 static enum status handle_nonfinite(struct trainer *t, double loss, double norm)
@@ -357,7 +362,7 @@ enum status trainer_learn(struct trainer *t, struct step_result *result)
     TRY(accumulate(t, result));
     trace_end(trace, "forward and backward", begin);
     begin = trace_begin(trace);
-    TRY(gradient_norm(t, &result->grad_norm));
+    TRY(norm_of(t, t->gradients, &result->grad_norm));
     int64_t total = c->lr_scheduler.total_steps ? c->lr_scheduler.total_steps : c->training.steps;
     int64_t rows = (int64_t)trainer_rows(c, &t->machine.mesh) * trainer_readers(&t->machine.mesh);
     result->lr = schedule_lr(&c->lr_scheduler, c->optimizer.lr, total, rows, t->steps_done + 1);
@@ -412,7 +417,7 @@ static enum status rehearse(struct trainer *t)
     TRY_OUT(pipeline_run(&t->pipeline, t->micros, &t->step));
     TRY_OUT(sum_gradients(t));
     if (t->config->validation.enable) TRY_OUT(evaluator_measure(&t->evaluator, &t->step));
-    TRY_OUT(gradient_norm(t, &norm));
+    TRY_OUT(norm_of(t, t->gradients, &norm));
     TRY_OUT(optim_step(&t->optim, t->machine.ops, t->gradients, 0, 1, 1, on));
     TRY_OUT(trainer_sync(t));
 out:

@@ -69,6 +69,9 @@ void trainer_close(struct trainer *t);
 /* Makes the computing weights from the masters: after they were filled from outside. */
 enum status trainer_sync(struct trainer *t);
 
+/* The L2 norm of all weights, each counted once.  Collective. */
+enum status trainer_parameter_norm(const struct trainer *t, double *norm);
+
 /* Next batch (`loader` is NULL where another of the peers reads), gradients, clipping, update.
  * DIVERGED: loss or gradient is not finite (and guard.nonfinite says stop); the weights are as
  * before the step. */

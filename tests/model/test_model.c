@@ -263,3 +263,23 @@ TEST(flops_are_counted_as_torchtitan_does)
     CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
     CHECK(model_flops_per_token(&s, 2048) == 6 * 1235814400.0 + 12.0 * 16 * 2048 * 2048);
 }
+
+TEST(causal_flops_per_token_are_megatrons)
+{
+    static const struct {
+        const char *name, *flavor;
+        int T;
+        double giga;
+    } rows[] = {{"llama2", "7B", 4096, 42.864},
+                {"llama2", "13B", 4096, 82.143},
+                {"llama2", "70B", 4096, 428.385},
+                {"llama3", "8B", 8192, 51.470},
+                {"llama3", "70B", 8192, 449.223}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model_config c = model_defaults(rows[i].name, rows[i].flavor);
+        struct model_shape s;
+        if (!strcmp(rows[i].name, "llama2")) c.vocab_size = 32000;
+        CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
+        CHECK_NEAR(model_causal_flops_per_token(&s, rows[i].T) / 1e9, rows[i].giga, 0.0006);
+    }
+}

@@ -57,7 +57,7 @@ TEST(the_gradient_norm_is_over_all_weights)
     double squares = 0, sum = 0;
     open(&r);
     for (size_t i = 0; i < r.layout.elements; i++) sum += (double)(r.gradients[i] * r.gradients[i]);
-    CHECK_STATUS(OK, optim_grad_squares(&r.o, &r.ops, r.gradients, &squares, r.on));
+    CHECK_STATUS(OK, optim_squares(&r.o, &r.ops, r.gradients, &squares, r.on));
     CHECK_NEAR(squares, sum, 1e-12);
     close(&r);
 }

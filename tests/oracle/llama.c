@@ -202,7 +202,7 @@ static void check_training(const char *name, const struct ops *ops)
         double norm;
         batch_of(&o, &r, step++ % o.num_batches);
         rig_train(&r);
-        CHECK_STATUS(OK, optim_grad_squares(&optim, &r.ops, r.gradients, &norm, r.on));
+        CHECK_STATUS(OK, optim_squares(&optim, &r.ops, r.gradients, &norm, r.on));
         norm = sqrt(norm);
         double clip = optim_clip_factor(norm, real(adamw, "max_norm"));
         CHECK_STATUS(OK, optim_step(&optim, &r.ops, r.gradients, config.lr, clip, step, r.on));

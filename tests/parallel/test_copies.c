@@ -34,7 +34,7 @@ static enum status sums(const struct comm *group, void *context)
             RANK_CHECK(gradients[p.all[i].at + n] == (is_norm ? all : (float)(group->rank + 1)));
     }
     double squares;
-    TRY(copies_squares(&c, &squares));
+    TRY(copies_squares(&c, gradients, &squares));
     double want = group->rank ? (double)c.count * (double)(all * all) : 0;
     RANK_CHECK(fabs(squares - want) <= 1e-9 * want);
     free(gradients);
