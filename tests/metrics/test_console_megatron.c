@@ -38,12 +38,10 @@ TEST(megatrons_validation_stands_between_lines_of_its_length)
 {
     struct text t = {0};
     megatron_validation(&t, 5000, 2.0);
+    static const char want[] = " validation loss at iteration 5000 | lm loss value: 2.000000E+00 | "
+                               "lm loss PPL: 7.389056E+00 | \n";
     const char *line = strchr(t.data, '\n') + 1, *last = strrchr(t.data, '\n') + 1;
-    CHECK(
-        !strncmp(line,
-                 " validation loss at iteration 5000 | lm loss value: 2.000000E+00 | lm loss PPL: "
-                 "7.389056E+00 | \n",
-                 98));
+    CHECK(!strncmp(line, want, sizeof want - 1));
     CHECK(strspn(t.data, "-") == strspn(last, "-"));
     CHECK(strspn(t.data, "-") == (size_t)(last - line));
     text_clear(&t);

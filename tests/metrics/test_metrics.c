@@ -222,6 +222,7 @@ TEST(metrics_print_the_lines_of_the_program_that_is_asked_for)
         for (int step = 1; step <= 4; step++) log_step(m, step, 2);
         metrics_end(m);
         stop(m);
+        CHECK_STATUS(OK, log_open(NULL));
         CHECK_STATUS(OK, file_read(log, 1 << 20, &t));
         CHECK(strstr(t.data, lines[i]));
         CHECK(!strstr(t.data, "elapsed time per iteration: 400") == (i != 1));
