@@ -27,6 +27,7 @@ void op_sizes(const struct op_call *c, struct text *out)
     case OP_linear_backward_weight: {
         const struct linear *a = &c->what.linear_forward;
         text_addf(out, "%d x %d -> %d%s", a->N, a->D, a->F, a->accumulate ? " +=" : "");
+        if (a->float8) text_adds(out, " float8");
         break;
     }
     case OP_rmsnorm_forward:
@@ -65,6 +66,16 @@ void op_sizes(const struct op_call *c, struct text *out)
         if (a->rows > 1) text_addf(out, "%zu x ", a->rows);
         text_addf(out, "%zu %s", a->n, dtype_name(a->from));
         if (a->from != a->to) text_addf(out, " -> %s", dtype_name(a->to));
+        break;
+    }
+    case OP_amax: {
+        const struct amax *a = &c->what.amax;
+        text_addf(out, "%zu %s", a->n, dtype_name(a->dtype));
+        break;
+    }
+    case OP_quantize: {
+        const struct quantize *a = &c->what.quantize;
+        text_addf(out, "%zu %s -> %s", a->n, dtype_name(a->dtype), a->to == E4M3 ? "E4M3" : "E5M2");
         break;
     }
     case OP_COUNT: break;
@@ -109,18 +120,19 @@ static void linear_work(const struct op_call *c, struct op_work *w)
     const struct linear *a = &c->what.linear_forward;
     size_t x = (size_t)a->N * (size_t)a->D, y = (size_t)a->N * (size_t)a->F;
     size_t weight = (size_t)a->F * (size_t)a->D, times = a->accumulate ? 2 : 1;
+    enum dtype operand = linear_operand(a);
     w->flops = 2.0 * (double)x * a->F;
     if (c->op == OP_linear_forward) {
-        buffer(w, x, a->dtype, x);
-        buffer(w, weight, a->dtype, weight);
+        buffer(w, x, operand, x);
+        buffer(w, weight, operand, weight);
         buffer(w, y, a->dtype, times * y);
     } else if (c->op == OP_linear_backward_input) {
-        buffer(w, y, a->dtype, y);
-        buffer(w, weight, a->dtype, weight);
+        buffer(w, y, operand, y);
+        buffer(w, weight, operand, weight);
         buffer(w, x, a->dtype, times * x);
     } else {
-        buffer(w, y, a->dtype, y);
-        buffer(w, x, a->dtype, x);
+        buffer(w, y, operand, y);
+        buffer(w, x, operand, x);
         buffer(w, weight, F32, times * weight);
     }
 }
@@ -231,6 +243,22 @@ static void cast_work(const struct op_call *c, struct op_work *w)
     buffer(w, (rows - 1) * a->to_stride + a->n, a->to, a->accumulate ? 2 * all : all);
 }
 
+static void amax_work(const struct op_call *c, struct op_work *w)
+{
+    const struct amax *a = &c->what.amax;
+    w->bound = BOUND_READ;
+    buffer(w, a->n, a->dtype, a->n);
+    buffer(w, 1, F32, 0);
+}
+
+static void quantize_work(const struct op_call *c, struct op_work *w)
+{
+    const struct quantize *a = &c->what.quantize;
+    w->bound = BOUND_COPY;
+    buffer(w, a->n, a->dtype, a->n);
+    buffer(w, a->n, BF16, a->n);
+}
+
 /* The struct of buffers of each operation: nothing but pointers. */
 union io {
 #define OP(name, what, io) struct io name;
@@ -262,6 +290,8 @@ void op_work(const struct op_call *c, struct op_work *w)
         ROW(sum_squares, sum_squares_work, sum_squares_io),
         ROW(adamw, adamw_work, adamw_io),
         ROW(cast, cast_work, cast_io),
+        ROW(amax, amax_work, amax_io),
+        ROW(quantize, quantize_work, quantize_io),
 #undef ROW
     };
     _Static_assert(sizeof rows / sizeof *rows == OP_COUNT, "an operation has no row");

@@ -4,7 +4,9 @@
  * Memory   The caller owns every buffer; outputs do not overlap inputs.
  * Order    Products are summed in f32 (bf16 inputs) and rounded once.  With `accumulate` the old
  *          output is added in f32 before that rounding: y += x w^T is the residual connection.
- * Ranks    Local. */
+ * float8   x, w and dy may be bf16 that `quantize` (float8.h) made, whatever dtype the others have;
+ * then the sums are multiplied with `scale` before anything else is done with them. Ranks    Local.
+ */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,7 +19,14 @@ struct linear {
     int N, D, F;
     enum dtype dtype; /* of x, w, y, dx, dy; dw is always f32 */
     bool accumulate;  /* add to the output instead of replacing it */
+    bool float8;      /* what is multiplied are rounded bf16, and the result's scale counts */
+    float scale;
 };
+/* Of what is multiplied. */
+static inline enum dtype linear_operand(const struct linear *a)
+{
+    return a->float8 ? BF16 : a->dtype;
+}
 struct linear_fwd {
     const void *x_ND, *w_FD;
     void *y_NF;

@@ -3,12 +3,17 @@
 
 #include "ops/linear.h"
 
+static void *operand(uint64_t seed, size_t n, const struct linear *l)
+{
+    return rig_random(seed, n, linear_operand(l));
+}
+
 static void compare(struct linear l)
 {
     size_t x_n = (size_t)l.N * (size_t)l.D, w_n = (size_t)l.F * (size_t)l.D;
     size_t y_n = (size_t)l.N * (size_t)l.F;
-    void *x = rig_random(1, x_n, l.dtype), *w = rig_random(2, w_n, l.dtype);
-    void *dy = rig_random(3, y_n, l.dtype), *y[2], *dx[2], *dw[2];
+    void *x = operand(1, x_n, &l), *w = operand(2, w_n, &l), *dy = operand(3, y_n, &l), *y[2],
+         *dx[2], *dw[2];
     for (int i = 0; i < 2; i++) {
         const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
         y[i] = rig_random(4, y_n, l.dtype), dx[i] = rig_random(5, x_n, l.dtype);
@@ -38,6 +43,42 @@ OPS_TEST(linear_agrees_with_the_reference_at_odd_and_real_sizes)
                                     .F = sizes[i][2],
                                     .dtype = variant & 1 ? BF16 : F32,
                                     .accumulate = variant & 2});
+}
+
+OPS_TEST(linear_of_rounded_numbers_scales_its_sums)
+{
+    static const int sizes[][3] = {{3, 33, 17}, {67, 65, 31}, {128, 96, 64}, {9, 33000, 8}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int variant = 0; variant < 4; variant++)
+            compare((struct linear){.N = sizes[i][0],
+                                    .D = sizes[i][1],
+                                    .F = sizes[i][2],
+                                    .dtype = variant & 1 ? BF16 : F32,
+                                    .accumulate = variant & 2,
+                                    .float8 = true,
+                                    .scale = 0.37f});
+}
+
+/* Whole numbers: the sums are exact, and what is left is one rounding. */
+OPS_TEST(linear_multiplies_the_scale_before_it_adds)
+{
+    enum { N = 40, D = 64, F = 48 };
+    bf16 x[N * D], w[F * D], y[N * F];
+    for (int i = 0; i < N * D; i++) x[i] = bf16_from_f32((float)(i % 7 - 3));
+    for (int i = 0; i < F * D; i++) w[i] = bf16_from_f32((float)(i % 5 - 2));
+    struct linear l = {
+        .N = N, .D = D, .F = F, .dtype = BF16, .accumulate = true, .float8 = true, .scale = 0.125f};
+    for (int i = 0; i < N * F; i++) y[i] = bf16_from_f32(64);
+    RIG_RUN(linear_forward(rig_fast(), &l, &(struct linear_fwd){x, w, y}, rig_queue()));
+    for (int i = 0; i < N * F; i++) y[i] = bf16_from_f32(64);
+    CHECK_STATUS(OK, linear_forward(rig_fast(), &l, &(struct linear_fwd){x, w, y}, rig_queue()));
+    for (int n = 0; n < N; n++)
+        for (int f = 0; f < F; f++) {
+            float sum = 0;
+            for (int d = 0; d < D; d++)
+                sum += bf16_to_f32(x[n * D + d]) * bf16_to_f32(w[f * D + d]);
+            CHECK(y[n * F + f] == bf16_from_f32(64 + 0.125f * sum));
+        }
 }
 
 struct linear_loss {

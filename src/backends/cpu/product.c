@@ -131,7 +131,7 @@ static enum status find(struct products *all, const struct product_shape *s, str
 enum status product_multiply(const struct product_shape *s, const void *a, const void *b, void *c,
                              struct queue *on)
 {
-    BUG_IF(s->dtype != F32 || s->out != F32);
+    BUG_IF(s->dtype != F32 || s->out != F32 || s->scaled);
     struct products *all = ((struct cpu_queue *)on)->products;
     struct product *p;
     TRY(find(all, s, &p));

@@ -16,6 +16,8 @@ struct product_shape {
     int M, N, K;
     enum dtype dtype, out;
     bool transpose_a, transpose_b, accumulate;
+    bool scaled; /* the product is multiplied with `scale`; of bf16 only */
+    float scale;
 };
 /* dtype and out are F32.  DEVICE: oneDNN has no such product here. */
 enum status product_multiply(const struct product_shape *s, const void *a, const void *b, void *c,

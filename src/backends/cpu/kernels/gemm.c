@@ -53,8 +53,12 @@ static void put(const struct work *w, const float *sums, size_t row, size_t colu
                  w->s->out == BF16 && !w->s->accumulate;
     for (size_t i = 0; i < rows; i++) {
         const float *from = sums + i * PANEL;
-        float out[PANEL];
+        float out[PANEL], scaled[PANEL];
         size_t at = (row + i) * N + column;
+        if (w->s->scaled) {
+            for (size_t j = 0; j < PANEL; j++) scaled[j] = w->s->scale * from[j];
+            from = scaled;
+        }
         if (lines) {
             vector_stream((bf16 *)w->c + at, from);
             continue;
@@ -191,8 +195,10 @@ static void finish(const struct product_shape *s, const float *sums, bf16 *c, in
     size_t N = (size_t)s->N;
 #pragma omp parallel for schedule(static) num_threads(num_threads)
     for (size_t row = 0; row < (size_t)s->M; row++)
-        for (size_t at = row * N; at < row * N + N; at++)
-            c[at] = bf16_from_f32(s->accumulate ? bf16_to_f32(c[at]) + sums[at] : sums[at]);
+        for (size_t at = row * N; at < row * N + N; at++) {
+            float sum = s->scaled ? s->scale * sums[at] : sums[at];
+            c[at] = bf16_from_f32(s->accumulate ? bf16_to_f32(c[at]) + sum : sum);
+        }
 }
 
 enum status KERNEL(gemm)(const struct product_shape *s, const bf16 *a, const bf16 *b, void *c,
@@ -216,6 +222,9 @@ enum status KERNEL(gemm)(const struct product_shape *s, const bf16 *a, const bf1
     float *waiting = wait ? arena_take(&on->scratch, M * N, sizeof *waiting) : NULL;
     arena_reset(&on->scratch, mark);
     if (on->measuring) return STATUS_OK;
+    struct product_shape piece = *s;
+    piece.scaled = s->scaled && !wait; /* sums that wait are scaled at the end */
+    w.s = &piece;
     for (size_t p = 0; p < pieces; p++) {
         size_t begin = steps * p / pieces * PANEL, end = least(steps * (p + 1) / pieces * PANEL, K);
         bool more = p > 0 || (s->accumulate && !wait);

@@ -6,6 +6,18 @@
 
 enum { FEW = 8 }; /* tokens for which reading the weights once is all there is to do */
 
+static struct product_shape shape_of(const struct linear *l, int M, int N, int K)
+{
+    return (struct product_shape){.M = M,
+                                  .N = N,
+                                  .K = K,
+                                  .dtype = linear_operand(l),
+                                  .out = l->dtype,
+                                  .accumulate = l->accumulate,
+                                  .scaled = l->float8,
+                                  .scale = l->scale};
+}
+
 static enum status multiply(const struct product_shape *s, const void *a, const void *b, void *c,
                             struct queue *on)
 {
@@ -25,7 +37,7 @@ static void output_of_few(const struct linear *l, const struct linear_fwd *io, c
     float sums[FEW] = {0}, w[PIECE];
     for (size_t d = 0; d < D; d += PIECE) {
         size_t count = D - d < PIECE ? D - d : PIECE;
-        vector_load(io->w_FD, f * D + d, l->dtype, count, w);
+        vector_load(io->w_FD, f * D + d, linear_operand(l), count, w);
         for (size_t n = 0; n < N; n++) {
             const float *x = x_ND + n * D + d;
             float sum = 0;
@@ -38,7 +50,7 @@ static void output_of_few(const struct linear *l, const struct linear_fwd *io, c
         size_t at = n * (size_t)l->F + f;
         float old = 0;
         if (l->accumulate) vector_load(io->y_NF, at, l->dtype, 1, &old);
-        old += sums[n];
+        old += l->float8 ? l->scale * sums[n] : sums[n];
         vector_store(io->y_NF, at, l->dtype, 1, &old);
     }
 }
@@ -51,7 +63,7 @@ static enum status forward_few(const struct linear *l, const struct linear_fwd *
     float *x = arena_take(&on->scratch, n, sizeof *x);
     arena_reset(&on->scratch, mark);
     if (on->measuring) return STATUS_OK;
-    vector_load(io->x_ND, 0, l->dtype, n, x);
+    vector_load(io->x_ND, 0, linear_operand(l), n, x);
 #pragma omp parallel for schedule(static) num_threads(on->num_threads)
     for (size_t f = 0; f < (size_t)l->F; f++) output_of_few(l, io, x, f);
     return STATUS_OK;
@@ -64,9 +76,8 @@ enum status KERNEL(linear_forward)(const struct linear *l, const struct linear_f
         TRY(forward_few(l, io, on));
         return STATUS_OK;
     }
-    struct product_shape s = {.M = l->N, .N = l->F, .K = l->D, .dtype = l->dtype, .out = l->dtype};
+    struct product_shape s = shape_of(l, l->N, l->F, l->D);
     s.transpose_b = true;
-    s.accumulate = l->accumulate;
     TRY(multiply(&s, io->x_ND, io->w_FD, io->y_NF, on));
     return STATUS_OK;
 }
@@ -74,8 +85,7 @@ enum status KERNEL(linear_forward)(const struct linear *l, const struct linear_f
 enum status KERNEL(linear_backward_input)(const struct linear *l, const struct linear_bwd_input *io,
                                           struct queue *on)
 {
-    struct product_shape s = {.M = l->N, .N = l->D, .K = l->F, .dtype = l->dtype, .out = l->dtype};
-    s.accumulate = l->accumulate;
+    struct product_shape s = shape_of(l, l->N, l->D, l->F);
     TRY(multiply(&s, io->dy_NF, io->w_FD, io->dx_ND, on));
     return STATUS_OK;
 }
@@ -83,9 +93,9 @@ enum status KERNEL(linear_backward_input)(const struct linear *l, const struct l
 enum status KERNEL(linear_backward_weight)(const struct linear *l,
                                            const struct linear_bwd_weight *io, struct queue *on)
 {
-    struct product_shape s = {.M = l->F, .N = l->D, .K = l->N, .dtype = l->dtype, .out = F32};
+    struct product_shape s = shape_of(l, l->F, l->D, l->N);
     s.transpose_a = true;
-    s.accumulate = l->accumulate;
+    s.out = F32;
     TRY(multiply(&s, io->dy_NF, io->x_ND, io->dw_FD, on));
     return STATUS_OK;
 }

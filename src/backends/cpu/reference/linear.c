@@ -11,11 +11,13 @@ enum status reference_linear_forward(const struct linear *a, const struct linear
 {
     if (on->measuring) return STATUS_OK;
     size_t N = (size_t)a->N, D = (size_t)a->D, F = (size_t)a->F;
+    enum dtype operand = linear_operand(a);
     for (size_t n = 0; n < N; n++)
         for (size_t f = 0; f < F; f++) {
             float sum = 0;
             for (size_t d = 0; d < D; d++)
-                sum += get(io->x_ND, n * D + d, a->dtype) * get(io->w_FD, f * D + d, a->dtype);
+                sum += get(io->x_ND, n * D + d, operand) * get(io->w_FD, f * D + d, operand);
+            if (a->float8) sum *= a->scale;
             if (a->accumulate) sum += get(io->y_NF, n * F + f, a->dtype);
             put(io->y_NF, n * F + f, a->dtype, sum);
         }
@@ -27,11 +29,13 @@ enum status reference_linear_backward_input(const struct linear *a,
 {
     if (on->measuring) return STATUS_OK;
     size_t N = (size_t)a->N, D = (size_t)a->D, F = (size_t)a->F;
+    enum dtype operand = linear_operand(a);
     for (size_t n = 0; n < N; n++)
         for (size_t d = 0; d < D; d++) {
             float sum = 0;
             for (size_t f = 0; f < F; f++)
-                sum += get(io->dy_NF, n * F + f, a->dtype) * get(io->w_FD, f * D + d, a->dtype);
+                sum += get(io->dy_NF, n * F + f, operand) * get(io->w_FD, f * D + d, operand);
+            if (a->float8) sum *= a->scale;
             if (a->accumulate) sum += get(io->dx_ND, n * D + d, a->dtype);
             put(io->dx_ND, n * D + d, a->dtype, sum);
         }
@@ -43,11 +47,13 @@ enum status reference_linear_backward_weight(const struct linear *a,
 {
     if (on->measuring) return STATUS_OK;
     size_t N = (size_t)a->N, D = (size_t)a->D, F = (size_t)a->F;
+    enum dtype operand = linear_operand(a);
     for (size_t f = 0; f < F; f++)
         for (size_t d = 0; d < D; d++) {
             float sum = 0;
             for (size_t n = 0; n < N; n++)
-                sum += get(io->dy_NF, n * F + f, a->dtype) * get(io->x_ND, n * D + d, a->dtype);
+                sum += get(io->dy_NF, n * F + f, operand) * get(io->x_ND, n * D + d, operand);
+            if (a->float8) sum *= a->scale;
             io->dw_FD[f * D + d] = a->accumulate ? io->dw_FD[f * D + d] + sum : sum;
         }
     return STATUS_OK;

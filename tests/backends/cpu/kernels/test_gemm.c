@@ -29,9 +29,11 @@ static void check(gemm *multiply, struct product_shape s)
     RIG_RUN(multiply(&s, a, b, memcpy(c, old, c_bytes), rig_queue()));
     for (size_t n = 0; n < c_n; n += c_n < 5000 ? 1 : 997) {
         int i = (int)(n / (size_t)s.N), j = (int)(n % (size_t)s.N);
-        double want = s.accumulate ? (double)element_get(old, n, s.out) : 0;
+        double want = 0;
         for (int k = 0; k < s.K; k++)
             want += at(a, s.transpose_a, s.M, s.K, i, k) * at(b, !s.transpose_b, s.N, s.K, j, k);
+        if (s.scaled) want *= (double)s.scale;
+        if (s.accumulate) want += (double)element_get(old, n, s.out);
         CHECK_NEAR((double)element_get(c, n, s.out), want, s.out == F32 ? 2e-3 : 5e-3);
     }
     again = rig_copy(old, c_n, s.out);
@@ -53,22 +55,25 @@ static void check_each_set(struct product_shape s)
 
 TEST(products_of_every_orientation_are_their_sums_in_any_number_of_threads)
 {
-    for (int how = 0; how < 8; how++) {
-        struct product_shape s = {37, 70, 45, BF16, F32, how & 1, how & 2, how & 4};
+    for (int how = 0; how < 16; how++) {
+        struct product_shape s = {37, 70, 45, BF16, F32, how & 1, how & 2, how & 4, how & 8, 0.37f};
         check_each_set(s);
     }
 }
 
 TEST(products_with_long_sums_and_many_blocks_are_whole)
 {
-    check_each_set((struct product_shape){40, 33, 1900, BF16, F32, true, false, true});
-    check_each_set((struct product_shape){600, 290, 70, BF16, F32, false, true, false});
+    check_each_set((struct product_shape){40, 33, 1900, BF16, F32, true, false, true, false, 0});
+    check_each_set(
+        (struct product_shape){600, 290, 70, BF16, BF16, false, true, false, true, 0.37f});
 }
 
 TEST(sums_too_long_for_one_slice_go_on_in_the_next)
 {
     for (int how = 0; how < 2; how++) {
-        check_each_set((struct product_shape){34, 3, 70011, BF16, F32, true, false, how});
-        check_each_set((struct product_shape){34, 3, 70011, BF16, BF16, false, false, how});
+        check_each_set(
+            (struct product_shape){34, 3, 70011, BF16, F32, true, false, how, !how, 0.37f});
+        check_each_set(
+            (struct product_shape){34, 3, 70011, BF16, BF16, false, false, how, how, 0.37f});
     }
 }

@@ -1,0 +1,95 @@
+/* float8.c (cpu) -- on the bits of f32: as whole numbers those of |x| are ordered as |x| is, and
+ * NaN is above all. */
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/float8.h"
+
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/vector.h"
+
+enum { BLOCK = 4096 }; /* elements of one piece of work */
+
+static uint32_t largest_bf16(const bf16 *x, size_t n)
+{
+    uint16_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint16_t size = x[i] & 0x7FFFu;
+        most = size > most ? size : most;
+    }
+    return (uint32_t)most << 16;
+}
+
+static uint32_t largest_f32(const float *x, size_t n)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t size;
+        memcpy(&size, x + i, sizeof size);
+        size &= 0x7FFFFFFFu;
+        most = size > most ? size : most;
+    }
+    return most;
+}
+
+enum status KERNEL(amax)(const struct amax *a, const struct amax_io *io, struct queue *on)
+{
+    if (on->measuring) return STATUS_OK;
+    size_t blocks = (a->n + BLOCK - 1) / BLOCK;
+    uint32_t most = 0;
+#pragma omp parallel for schedule(static) num_threads(on->num_threads) reduction(max : most)
+    for (size_t block = 0; block < blocks; block++) {
+        size_t at = block * BLOCK, n = a->n - at < BLOCK ? a->n - at : BLOCK;
+        uint32_t here = a->dtype == F32 ? largest_f32((const float *)io->x_n + at, n)
+                                        : largest_bf16((const bf16 *)io->x_n + at, n);
+        most = here > most ? here : most;
+    }
+    memcpy(io->largest, &most, sizeof most);
+    return STATUS_OK;
+}
+
+/* Of f32 bits: what of the mantissa is dropped, the largest and the least normal number, and what
+ * added and taken away again rounds a smaller one to a multiple of the least. */
+struct grid {
+    uint32_t dropped, largest, least;
+    float magic;
+};
+static const struct grid grids[] = {
+    [E4M3] = {20, 0x43E00000u, 0x3C800000u, 24576}, /* 448, 2^-6; 1.5 * 2^(23-9) */
+    [E5M2] = {21, 0x47600000u, 0x38800000u, 192},   /* 57344, 2^-14; 1.5 * 2^(23-16) */
+};
+
+static inline bf16 round_to(struct grid g, float x)
+{
+    uint32_t bits, small;
+    memcpy(&bits, &x, sizeof bits);
+    uint32_t sign = bits & 0x80000000u, size = bits & 0x7FFFFFFFu;
+    uint32_t bounded = size > g.largest ? g.largest : size;
+    uint32_t half = (1u << (g.dropped - 1)) - 1 + (bounded >> g.dropped & 1);
+    uint32_t normal = (bounded + half) >> g.dropped << g.dropped;
+    float least;
+    memcpy(&least, &bounded, sizeof least);
+    least = least + g.magic - g.magic;
+    memcpy(&small, &least, sizeof small);
+    uint32_t rounded = bounded < g.least ? small : normal;
+    return (bf16)((size > 0x7F800000u ? 0x7FC00000u : rounded | sign) >> 16);
+}
+
+static void quantize_block(struct grid g, float scale, const float *x, bf16 *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++) y[i] = round_to(g, scale * x[i]);
+}
+
+enum status KERNEL(quantize)(const struct quantize *a, const struct quantize_io *io,
+                             struct queue *on)
+{
+    if (on->measuring) return STATUS_OK;
+    size_t blocks = (a->n + BLOCK - 1) / BLOCK;
+    const struct grid g = grids[a->to];
+#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+    for (size_t block = 0; block < blocks; block++) {
+        size_t at = block * BLOCK, n = a->n - at < BLOCK ? a->n - at : BLOCK;
+        float x[BLOCK];
+        vector_load(io->x_n, at, a->dtype, n, x);
+        quantize_block(g, a->scale, x, io->y_n + at, n);
+    }
+    return STATUS_OK;
+}

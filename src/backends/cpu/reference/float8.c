@@ -1,0 +1,41 @@
+/* float8.c (cpu reference) -- by arithmetic, where the kernels work on bits. */
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/float8.h"
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/element.h"
+
+#include <math.h>
+
+enum status reference_amax(const struct amax *a, const struct amax_io *io, struct queue *on)
+{
+    if (on->measuring) return STATUS_OK;
+    float largest = 0;
+    for (size_t i = 0; i < a->n; i++) {
+        float x = fabsf(element_get(io->x_n, i, a->dtype));
+        if (isnan(x) || x > largest) largest = x;
+        if (isnan(x)) break;
+    }
+    *io->largest = largest;
+    return STATUS_OK;
+}
+
+/* A multiple of the last place at x's exponent, which ends where numbers become subnormal. */
+static float nearest(float x, enum float8 to)
+{
+    const int mantissa = to == E4M3 ? 3 : 2, least_exponent = to == E4M3 ? -6 : -14;
+    float size = fminf(fabsf(x), float8_largest(to));
+    int exponent;
+    if (isnan(x)) return x;
+    frexpf(size, &exponent); /* size = f * 2^exponent, 0.5 <= f < 1 */
+    int place = (exponent - 1 < least_exponent ? least_exponent : exponent - 1) - mantissa;
+    return copysignf(ldexpf(nearbyintf(ldexpf(size, -place)), place), x);
+}
+
+enum status reference_quantize(const struct quantize *a, const struct quantize_io *io,
+                               struct queue *on)
+{
+    if (on->measuring) return STATUS_OK;
+    for (size_t i = 0; i < a->n; i++)
+        io->y_n[i] = bf16_from_f32(nearest(a->scale * element_get(io->x_n, i, a->dtype), a->to));
+    return STATUS_OK;
+}

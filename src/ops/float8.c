@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/float8.h"
+
+enum status amax(const struct ops *ops, const struct amax *a, const struct amax_io *io,
+                 struct queue *on)
+{
+    if (!a->n) FAIL(SHAPE, "amax: no elements");
+    OP_RUN(amax);
+}
+
+enum status quantize(const struct ops *ops, const struct quantize *a, const struct quantize_io *io,
+                     struct queue *on)
+{
+    OP_RUN(quantize);
+}

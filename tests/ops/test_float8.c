@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/checksum.h"
+#include "ops/float8.h"
+#include "ops/rig.h"
+
+enum { EVERY = 1 << 16, SWEEP = 1 << 18 };
+
+static float from_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The bits of what comes out, NaN as 7fc0. */
+static void round_all(const struct ops *ops, struct quantize what, const void *x, bf16 *y)
+{
+    RIG_RUN(quantize(ops, &what, &(struct quantize_io){x, y}, rig_queue()));
+    for (size_t i = 0; i < what.n; i++)
+        if ((y[i] & 0x7FFF) > 0x7F80) y[i] = 0x7FC0;
+}
+
+struct inputs {
+    bf16 *every, *y;
+    float *sweep;
+};
+
+/* A line of tests/oracle/float8.py's. */
+static void check_line(const struct ops *ops, const struct inputs *in, const char *line)
+{
+    char kind[16], format[16];
+    unsigned x, want;
+    CHECK(sscanf(line, "%15s %15s %x %x", kind, format, &x, &want) == 4);
+    struct quantize what = {EVERY, BF16, strcmp(format, "E4M3") ? E5M2 : E4M3, from_bits(x)};
+    if (!strcmp(kind, "one")) {
+        float one = from_bits(x);
+        what = (struct quantize){1, F32, what.to, 1};
+        round_all(ops, what, &one, in->y);
+        if (in->y[0] != want) fail_msg("%s: %04x", line, in->y[0]);
+        return;
+    }
+    bool all = !strcmp(kind, "all");
+    if (!all) what.n = SWEEP, what.dtype = F32;
+    round_all(ops, what, all ? (void *)in->every : (void *)in->sweep, in->y);
+    uint32_t got = checksum_crc32c(0, in->y, what.n * sizeof *in->y);
+    if (got != want) fail_msg("%s of %s: %08x", line, ops->backend, got);
+}
+
+OPS_TEST(rounding_has_the_bits_of_an_oracle)
+{
+    struct inputs in = {heap(EVERY * sizeof(bf16)), heap(SWEEP * sizeof(bf16)),
+                        heap(SWEEP * sizeof(float))};
+    char line[128];
+    int lines = 0;
+    for (uint32_t i = 0; i < EVERY; i++) in.every[i] = (bf16)i;
+    for (uint32_t i = 0; i < SWEEP; i++) in.sweep[i] = from_bits(i * 2654435761u);
+    FILE *f = fopen("tests/ops/data/float8.txt", "r");
+    CHECK(f);
+    for (; fgets(line, sizeof line, f); lines++) {
+        if (*line == '#') continue;
+        check_line(&ops_cpu_reference, &in, line);
+        check_line(rig_fast(), &in, line);
+    }
+    fclose(f);
+    CHECK(lines == 73);
+    free(in.every), free(in.y), free(in.sweep);
+}
+
+OPS_TEST(every_number_of_the_format_stays_as_it_is)
+{
+    for (enum float8 to = 0; to < FLOAT8_COUNT; to++) {
+        bf16 x[2] = {bf16_from_f32(float8_largest(to)), bf16_from_f32(-float8_largest(to))}, y[2];
+        struct quantize what = {2, BF16, to, 1};
+        RIG_RUN(quantize(rig_fast(), &what, &(struct quantize_io){x, y}, rig_queue()));
+        CHECK(!memcmp(x, y, sizeof x));
+    }
+}
+
+OPS_TEST(amax_is_the_largest_size_on_any_number_of_threads)
+{
+    static const size_t sizes[] = {1, 2, 63, 4096, 4097, 100003};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int half = 0; half < 2; half++) {
+            enum dtype dtype = half ? BF16 : F32;
+            size_t n = sizes[i], at = n * 2 / 3;
+            void *x = rig_random(i, n, dtype);
+            if (half)
+                ((bf16 *)x)[at] = bf16_from_f32(-1000);
+            else
+                ((float *)x)[at] = -1000;
+            struct amax what = {n, dtype};
+            for (int threads = 1; threads <= 2; threads++) {
+                float fast = 0, plain = 0;
+                rig_queue()->num_threads = threads;
+                RIG_RUN(amax(rig_fast(), &what, &(struct amax_io){x, &fast}, rig_queue()));
+                RIG_RUN(amax(&ops_cpu_reference, &what, &(struct amax_io){x, &plain}, rig_queue()));
+                CHECK(plain == bf16_to_f32(bf16_from_f32(1000)) && fast == plain);
+            }
+            free(x);
+        }
+}
+
+OPS_TEST(amax_tells_of_numbers_that_are_none)
+{
+    for (int table = 0; table < 2; table++) {
+        const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
+        float x[5] = {1, -INFINITY, NAN, 3, 1e-45f}, got = 0;
+        struct amax all = {5, F32}, two = {2, F32}, last = {1, F32};
+        RIG_RUN(amax(ops, &all, &(struct amax_io){x, &got}, rig_queue()));
+        CHECK(isnan(got));
+        RIG_RUN(amax(ops, &two, &(struct amax_io){x, &got}, rig_queue()));
+        CHECK(isinf(got) && got > 0);
+        RIG_RUN(amax(ops, &last, &(struct amax_io){x + 4, &got}, rig_queue()));
+        CHECK(got == 1e-45f);
+    }
+}
+
+TEST(amax_refuses_nothing)
+{
+    CHECK_STATUS(SHAPE, amax(&ops_cpu_reference, &(struct amax){0}, NULL, rig_queue()));
+}
