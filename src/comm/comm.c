@@ -107,10 +107,16 @@ enum status comm_all_reduce(const struct comm *c, enum reduction how, double *va
         return STATUS_OK;
     }
     /* Transports differ in what the maximum of a NaN is, so it travels on its own. */
-    for (size_t i = 0; i < count; i++) {
-        double pair[2] = {isnan(values[i]) ? -INFINITY : values[i], isnan(values[i]) ? 1 : 0};
-        TRY(c->transport->reduce(c, REDUCE_MAX, pair, 2));
-        values[i] = pair[1] > 0 ? (double)NAN : pair[0];
+    enum { PIECE_VALUES = 64 };
+    for (size_t at = 0; at < count; at += PIECE_VALUES) {
+        double pairs[PIECE_VALUES][2];
+        size_t n = count - at < PIECE_VALUES ? count - at : PIECE_VALUES;
+        for (size_t i = 0; i < n; i++) {
+            bool is_nan = isnan(values[at + i]);
+            pairs[i][0] = is_nan ? -INFINITY : values[at + i], pairs[i][1] = is_nan;
+        }
+        TRY(c->transport->reduce(c, REDUCE_MAX, pairs[0], 2 * n));
+        for (size_t i = 0; i < n; i++) values[at + i] = pairs[i][1] > 0 ? (double)NAN : pairs[i][0];
     }
     return STATUS_OK;
 }
