@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
 #include "config/config.h"
+#include "model/float8.h"
 #include "parallel/fit.h"
 
 #include <stdio.h>
@@ -172,6 +173,10 @@ static void tell_kept(const struct config *c)
     if (strcmp(c->training.mixed_precision_reduce, "float32"))
         log_line(LOG_WARN, "training.mixed_precision_reduce = \"%s\": gradient sums stay float32",
                  c->training.mixed_precision_reduce);
+    for (size_t i = 0; i < c->float8.filter_fqns.count; i++)
+        if (!strcmp(c->float8.filter_fqns.items[i], "auto_filter_small_kn"))
+            log_line(LOG_WARN, "float8.filter_fqns: small products are of eight bits, too: which a "
+                               "device would be slower with is not known here");
 }
 
 enum status config_check(const struct config *c, int num_ranks)
@@ -180,6 +185,7 @@ enum status config_check(const struct config *c, int num_ranks)
     TRY(check_schedule(c));
     TRY(check_data(c));
     TRY(check_checkpoints(c));
+    TRY(float8_wanted(&c->model, &c->float8, &(bool){false}));
     tell_kept(c);
     return STATUS_OK;
 }

@@ -29,6 +29,7 @@ struct config {
     struct parallelism_config parallelism;
     struct checkpoint_config checkpoint;
     struct activation_checkpoint_config activation_checkpoint;
+    struct float8_config float8;
     struct validation_config validation;
     struct debug_config debug;
     struct data_config data;

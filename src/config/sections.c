@@ -56,6 +56,11 @@ ROWS(activation_checkpoint){
 #include "model/activation_checkpoint.opts"
 #undef OPT
 };
+ROWS(float8){
+#define OPT(...) OPT_ROW(struct float8_config, __VA_ARGS__)
+#include "model/float8.opts"
+#undef OPT
+};
 ROWS(validation){
 #define OPT(...) OPT_ROW(struct validation_config, __VA_ARGS__)
 #include "config/validation.opts"
@@ -114,6 +119,7 @@ const struct section config_sections[NUM_SECTIONS] = {
     SECTION(parallelism, "How ranks share the work."),
     SECTION(checkpoint, "Saving and resuming."),
     SECTION(activation_checkpoint, "What backward computes again to save memory."),
+    SECTION(float8, "Products of numbers of eight bits."),
     SECTION(validation, "Loss on data that is not trained on."),
     SECTION(debug, "Seeds."),
     SECTION(data, "What is read, in which order. Sources follow as [[data.source]]."),

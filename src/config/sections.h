@@ -12,7 +12,7 @@ struct section {
     const char *title; /* what the section is about */
 };
 
-enum { NUM_SECTIONS = 17 };
+enum { NUM_SECTIONS = 18 };
 extern const struct section config_sections[NUM_SECTIONS];
 extern const struct section config_source_section; /* a row of [[data.source]] */
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/block.h"
 
+#include "model/product.h"
 #include "ops/attention.h"
 #include "ops/context.h"
-#include "ops/linear.h"
 #include "ops/rmsnorm.h"
 #include "ops/rope.h"
 #include "ops/swiglu.h"
@@ -120,49 +120,6 @@ void activations_share(const struct model *m, size_t N, enum recompute recompute
 #undef X
 }
 
-/* One of a block's four products; adjacent weights are multiplied as one matrix. */
-struct product {
-    struct linear what;
-    enum param_id id; /* of the first of its weights */
-};
-
-static struct product product(const struct model *m, size_t N, enum param_id id)
-{
-    const struct model_shape *s = &m->shape;
-    int Q = s->H * s->K, P = s->G * s->K;
-    struct product p = {{.N = (int)N, .dtype = m->dtype}, id};
-    switch (id) {
-    case PARAM_attn_q: p.what.D = s->D, p.what.F = Q + 2 * P; break;
-    case PARAM_attn_out: p.what.D = Q, p.what.F = s->D; break;
-    case PARAM_mlp_gate: p.what.D = s->D, p.what.F = 2 * s->F; break;
-    case PARAM_mlp_down: p.what.D = s->F, p.what.F = s->D; break;
-    default: BUG("not the first weight of a product");
-    }
-    return p;
-}
-
-static enum status multiply(const struct model *m, struct product p, int layer, const void *x,
-                            void *y, bool accumulate)
-{
-    p.what.accumulate = accumulate;
-    TRY(linear_forward(m->ops, &p.what, &(struct linear_fwd){x, model_weight(m, p.id, layer), y},
-                       m->on));
-    return STATUS_OK;
-}
-
-/* dx = dy w;  dw += dy^T x */
-static enum status multiply_backward(const struct model *m, struct product p, int layer,
-                                     const void *dy, const void *x, void *dx)
-{
-    TRY(linear_backward_input(
-        m->ops, &p.what, &(struct linear_bwd_input){dy, model_weight(m, p.id, layer), dx}, m->on));
-    p.what.accumulate = true;
-    TRY(linear_backward_weight(m->ops, &p.what,
-                               &(struct linear_bwd_weight){dy, x, model_gradient(m, p.id, layer)},
-                               m->on));
-    return STATUS_OK;
-}
-
 /* Of the stream's rows, to all rows of y. */
 static enum status norm(const struct model *m, size_t N, enum param_id id, int layer,
                         const void *x_SD, void *y_ND, float *rstd_S)
@@ -195,13 +152,14 @@ static enum status norm_backward(const struct model *m, size_t N, enum param_id 
 }
 
 /* x += y w^T.  Where the matrix is cut, what is here is a part of the sum for all rows. */
-static enum status add_product(const struct model *m, size_t N, enum param_id id, int layer,
+static enum status add_product(const struct model *m, size_t N, enum product_id id, int layer,
                                const void *y, const struct activations *a, void *x_SD)
 {
     bool cut = m->plan->parts > 1;
     void *sum = cut ? a->wide_ND : x_SD;
-    TRY(multiply(m, product(m, N, id), layer, y, sum, !cut));
-    TRY(model_cross(m, id == PARAM_attn_out ? ATTN_OUT : MLP_OUT, FORWARD, sum, N, m->shape.D));
+    enum boundary out = id == PRODUCT_attn_out ? ATTN_OUT : MLP_OUT;
+    TRY(product_forward(m, id, N, layer, y, sum, !cut, a->input_scales));
+    TRY(model_cross(m, out, FORWARD, sum, N, m->shape.D));
     if (cut) TRY(stream_copy(m, N, stream_part(m, sum, N), x_SD, true));
     return STATUS_OK;
 }
@@ -281,7 +239,8 @@ static enum status attend(const struct model *m, const struct micro_batch *b, in
                                .out_BTHK = a->attended_NQ,
                                .lse_BHT = a->lse_BHT};
     TRY(norm(m, N, PARAM_attn_norm, layer, a->x_SD, a->norm1_ND, a->rstd1_S));
-    TRY(multiply(m, product(m, N, PARAM_attn_q), layer, a->norm1_ND, a->qkv_NC, false));
+    TRY(product_forward(m, PRODUCT_attn_q, N, layer, a->norm1_ND, a->qkv_NC, false,
+                        a->input_scales));
     TRY(rotate(m, b, a->qkv_NC, false));
     if (m->plan->attend)
         TRY(m->plan->attend(m->plan, m->ops, &what, &io, m->on));
@@ -293,7 +252,7 @@ static enum status attend(const struct model *m, const struct micro_batch *b, in
 enum status block_join(const struct model *m, size_t N, int layer, const struct activations *a,
                        void *x_SD)
 {
-    TRY(add_product(m, N, PARAM_attn_out, layer, a->attended_NQ, a, x_SD));
+    TRY(add_product(m, N, PRODUCT_attn_out, layer, a->attended_NQ, a, x_SD));
     return STATUS_OK;
 }
 
@@ -316,7 +275,8 @@ static enum status gate(const struct model *m, size_t N, const struct activation
 static enum status widen(const struct model *m, size_t N, int layer, const struct activations *a)
 {
     TRY(norm(m, N, PARAM_mlp_norm, layer, a->middle_SD, a->norm2_ND, a->rstd2_S));
-    TRY(multiply(m, product(m, N, PARAM_mlp_gate), layer, a->norm2_ND, a->gate_up_N2F, false));
+    TRY(product_forward(m, PRODUCT_mlp_gate, N, layer, a->norm2_ND, a->gate_up_N2F, false,
+                        a->input_scales));
     TRY(gate(m, N, a));
     return STATUS_OK;
 }
@@ -327,7 +287,7 @@ enum status block_mlp(const struct model *m, int N, int layer, const struct acti
     struct activations here = *a;
     here.middle_SD = x_SD;
     TRY(widen(m, (size_t)N, layer, &here));
-    TRY(add_product(m, (size_t)N, PARAM_mlp_down, layer, here.hidden_NF, &here, x_SD));
+    TRY(add_product(m, (size_t)N, PRODUCT_mlp_down, layer, here.hidden_NF, &here, x_SD));
     return STATUS_OK;
 }
 
@@ -339,7 +299,7 @@ enum status block_forward(const struct model *m, const struct micro_batch *b, in
     TRY(join(m, N, layer, a, in_place));
     TRY(widen(m, N, layer, a));
     if (!in_place) TRY(stream_copy(m, N, a->middle_SD, out_SD, false));
-    TRY(add_product(m, N, PARAM_mlp_down, layer, a->hidden_NF, a, out_SD));
+    TRY(add_product(m, N, PRODUCT_mlp_down, layer, a->hidden_NF, a, out_SD));
     return STATUS_OK;
 }
 
@@ -371,10 +331,11 @@ static enum status mlp_backward(const struct model *m, size_t N, int layer,
     struct swiglu_bwd io = {a->gate_up_N2F, dhidden, a->gate_up_N2F};
     void *dx_ND;
     TRY(widen_gradient(m, N, MLP_OUT, a, dx, &dx_ND));
-    TRY(multiply_backward(m, product(m, N, PARAM_mlp_down), layer, dx_ND, a->hidden_NF, dhidden));
+    TRY(product_backward(m, PRODUCT_mlp_down, N, layer, dx_ND, a->hidden_NF, dhidden,
+                         a->input_scales));
     TRY(swiglu_backward(m->ops, &what, &io, m->on));
-    TRY(multiply_backward(m, product(m, N, PARAM_mlp_gate), layer, a->gate_up_N2F, a->norm2_ND,
-                          dnorm));
+    TRY(product_backward(m, PRODUCT_mlp_gate, N, layer, a->gate_up_N2F, a->norm2_ND, dnorm,
+                         a->input_scales));
     TRY(norm_backward(m, N, PARAM_mlp_norm, layer, dnorm, a->middle_SD, a->rstd2_S, dx));
     return STATUS_OK;
 }
@@ -401,14 +362,14 @@ static enum status attend_backward(const struct model *m, const struct micro_bat
                                .dv_BSGK = element(dqkv, Q + P, m->dtype)};
     void *dx_ND;
     TRY(widen_gradient(m, N, ATTN_OUT, a, dx, &dx_ND));
-    TRY(multiply_backward(m, product(m, N, PARAM_attn_out), layer, dx_ND, a->attended_NQ,
-                          dattended));
+    TRY(product_backward(m, PRODUCT_attn_out, N, layer, dx_ND, a->attended_NQ, dattended,
+                         a->input_scales));
     if (m->plan->attend_backward)
         TRY(m->plan->attend_backward(m->plan, m->ops, &what, &io, m->on));
     else
         TRY(attention_backward(m->ops, &what, &io, m->on));
     TRY(rotate(m, b, dqkv, true));
-    TRY(multiply_backward(m, product(m, N, PARAM_attn_q), layer, dqkv, a->norm1_ND, dnorm));
+    TRY(product_backward(m, PRODUCT_attn_q, N, layer, dqkv, a->norm1_ND, dnorm, a->input_scales));
     TRY(norm_backward(m, N, PARAM_attn_norm, layer, dnorm, a->x_SD, a->rstd1_S, dx));
     return STATUS_OK;
 }

@@ -7,10 +7,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "model/float8.h"
 #include "model/model.h"
 
 /* In order of use: C type, name, elements, dtype, and the mildest recompute that does not keep it.
- */
+; RECOMPUTE_COUNT:
+ * all keep it. */
 #define ACTIVATION_LIST(X)                                                                         \
     X(void, norm1_ND, N *D, m->dtype, RECOMPUTE_SELECTIVE)                                         \
     X(float, rstd1_S, S, F32, RECOMPUTE_FULL)                                                      \
@@ -21,7 +23,8 @@
     X(void, norm2_ND, N *D, m->dtype, RECOMPUTE_SELECTIVE)                                         \
     X(float, rstd2_S, S, F32, RECOMPUTE_FULL)                                                      \
     X(void, gate_up_N2F, N * 2 * F, m->dtype, RECOMPUTE_FULL)                                      \
-    X(void, hidden_NF, N *F, m->dtype, RECOMPUTE_SELECTIVE)
+    X(void, hidden_NF, N *F, m->dtype, RECOMPUTE_SELECTIVE)                                        \
+    X(float, input_scales, m->float8 ? PRODUCTS : 0, F32, RECOMPUTE_COUNT)
 
 struct activations {
     void *x_SD;    /* the block's input, always kept */

@@ -14,6 +14,8 @@
 #include "ops/ops.h"
 #include "tensor/queue.h"
 
+struct float8_state;
+
 /* Where a unit's weights and gradients lie while the model computes with it. */
 struct unit_place {
     const void *weights; /* the model's dtype */
@@ -41,11 +43,13 @@ struct model {
     struct queue *on;         /* borrowed */
     enum dtype dtype;         /* of weights and activations */
     enum recompute recompute;
-    int recompute_every;        /* RECOMPUTE_FULL: only every Nth block, others keep all; 0 as 1 */
-    const void *weights;        /* flat, dtype; borrowed */
-    float *gradients;           /* flat, f32; borrowed; NULL: forward only */
-    struct units *units;        /* borrowed; NULL: they lie in the two flat buffers */
-    struct unit_place *places;  /* owned; of the units that are open; model_init */
+    int recompute_every; /* RECOMPUTE_FULL: only every Nth block, others keep all; 0 as 1 */
+    const void *weights; /* flat, dtype; borrowed */
+    float *gradients;    /* flat, f32; borrowed; NULL: forward only */
+    struct float8_state
+        *float8;               /* of the whole model; borrowed; NULL: no product is of eight bits */
+    struct units *units;       /* borrowed; NULL: they lie in the two flat buffers */
+    struct unit_place *places; /* owned; of the units that are open; model_init */
     float *rope_cos, *rope_sin; /* [max_tokens, K/2], from the run arena; model_init */
 };
 

@@ -1,4 +1,5 @@
-/* model_config.h -- what [model] and [activation_checkpoint] say, and the shape they come to. */
+/* model_config.h -- what [model], [activation_checkpoint] and [float8] say, and the shape they come
+ * to. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,8 +19,14 @@ struct activation_checkpoint_config {
 #undef OPT
 };
 
+struct float8_config {
+#define OPT OPT_FIELD
+#include "model/float8.opts"
+#undef OPT
+};
+
 /* What of a block's activations backward finds: all; all but what is cheap to redo; its input. */
-enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
+enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL, RECOMPUTE_COUNT };
 
 /* How weights start; params.h has the rules. */
 enum init { INIT_TORCHTITAN, INIT_NORMAL, INIT_MEGATRON };

@@ -58,6 +58,21 @@ static enum status cross(const struct plan *plan, enum boundary at, enum directi
     return STATUS_OK;
 }
 
+/* Ranks of a plan hear of a transfer of the same cost. */
+static enum status largest(const struct plan *plan, float *x, struct queue *on)
+{
+    const struct comm *g = ((const struct tensor_plan *)plan)->group;
+    struct transfer counted = {.kind = TRANSFER_all_reduce, .dtype = F32, .count = 1, .x = x};
+    double value = (double)*x;
+    if (!g->transport) TRY(move(g, &counted, on));
+    if (on->measuring) return STATUS_OK;
+    double begin = trace_begin(on->trace);
+    TRY(comm_all_reduce(g, REDUCE_MAX, &value, 1));
+    trace_end(on->trace, "largest number", begin);
+    *x = (float)value;
+    return STATUS_OK;
+}
+
 static enum status attend(const struct plan *plan, const struct ops *ops, const struct attention *a,
                           const struct attention_fwd *io, struct queue *on)
 {
@@ -76,7 +91,8 @@ void tensor_plan_init(struct tensor_plan *p, const struct comm *group, bool stre
     *p = (struct tensor_plan){.plan = {.parts = group->size,
                                        .part = group->rank,
                                        .stream_cut = stream_cut && group->size > 1,
-                                       .cross = cross},
+                                       .cross = cross,
+                                       .largest = largest},
                               .group = group};
     if (group->size == 1) p->plan = *plan_alone();
 }

@@ -13,7 +13,7 @@
     X(gathered, "units whose weights are gathered or whose gradients are being summed")            \
     X(activations, "what forward keeps for backward, and buffers of a step")                       \
     X(scratch, "working memory of one operation")                                                  \
-    X(batch, "token ids and labels of a step, rotary tables")                                      \
+    X(batch, "token ids and labels of a step, rotary tables, scales of float8")                    \
     X(data, "documents and rows read ahead")                                                       \
     X(checkpoint, "the state that is being written: blocks of files, and a copy")                  \
     X(program, "the program, its libraries and the tokenizer, measured")

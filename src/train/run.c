@@ -179,9 +179,14 @@ static enum status save(struct run *r, bool model_only)
         state.dtype = half ? SAFETENSORS_BF16 : SAFETENSORS_F32;
     }
     enum status st = STATUS_OK;
-    text_addf(&state.train,
-              "{\"tokens_seen\": %lld, \"skips\": %lld, \"data\": ", (long long)t->tokens_seen,
+    text_addf(&state.train, "{\"tokens_seen\": %lld, \"skips\": %lld, ", (long long)t->tokens_seen,
               (long long)t->skips);
+    if (t->has_float8) {
+        text_adds(&state.train, "\"float8\": ");
+        float8_save(&t->float8, &state.train);
+        text_adds(&state.train, ", ");
+    }
+    text_adds(&state.train, "\"data\": ");
     TRY_OUT(save_cursor(r, &state.train));
     text_adds(&state.train, "}");
     TRY_OUT(checkpointer_save(r->checkpointer, &state));
@@ -248,6 +253,7 @@ static enum status resume(struct run *r, const char *folder, const struct checkp
     if (!is_excluded(&r->config->checkpoint, "lr_scheduler")) t->steps_done = found->step;
     TRY(json_get_int(found->train, "tokens_seen", 0, most, &t->tokens_seen));
     TRY(json_get_int(found->train, "skips", 0, most, &t->skips));
+    if (t->has_float8) TRY(float8_load(&t->float8, json_get(found->train, "float8")));
     TRY(resume_data(r, json_get(found->train, "data")));
     return STATUS_OK;
 }

@@ -172,6 +172,8 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
     if (c->validation.enable)
         evaluator_take(&t->evaluator, (int)c->validation.local_batch_size,
                        trainer_validation_tokens(c), run);
+    TRY(float8_wanted(&c->model, &c->float8, &t->has_float8));
+    if (t->has_float8) TRY(float8_init(&t->float8, &c->float8, shape, run));
     plan->bytes[MEMORY_batch] = since(run, &mark);
 
     size_t n = t->pieces.elements;
@@ -205,6 +207,7 @@ static enum status connect(struct trainer *t)
     t->model.plan = &t->plan.plan;
     t->model.on = t->machine.on;
     t->model.dtype = dtype;
+    t->model.float8 = t->has_float8 ? &t->float8 : NULL;
     TRY(recompute_resolve(&c->activation_checkpoint, &t->model.recompute,
                           &t->model.recompute_every));
     t->fsdp.weights = t->compute_weights ? t->compute_weights : t->weights;
@@ -304,6 +307,7 @@ static enum status accumulate(struct trainer *t, struct step_result *result)
     TRY(comm_all_reduce(readers, REDUCE_SUM, &valid, 1));
     double begin = trace_begin(trace);
     fsdp_begin(&t->fsdp);
+    if (t->has_float8) float8_begin(&t->float8);
     trace_end(trace, "zero gradients", begin);
     TRY(accumulate_here(t, valid, &loss));
     begin = trace_begin(trace);
@@ -317,6 +321,17 @@ static enum status accumulate(struct trainer *t, struct step_result *result)
     result->loss = loss, result->max_loss = loss * own;
     TRY(comm_all_reduce(readers, REDUCE_SUM, &result->loss, 1));
     TRY(comm_all_reduce(readers, REDUCE_MAX, &result->max_loss, 1));
+    return STATUS_OK;
+}
+
+/* Scales of the next step, from the largest numbers that any rank has seen in this one. */
+static enum status learn_scales(struct trainer *t)
+{
+    struct float8_state *f = &t->float8;
+    if (!t->has_float8) return STATUS_OK;
+    TRY(comm_all_reduce(group(t, GROUP_world), REDUCE_MAX, f->seen, float8_seen(f)));
+    float8_learn(f);
+    float8_changed(f);
     return STATUS_OK;
 }
 
@@ -375,6 +390,7 @@ enum status trainer_learn(struct trainer *t, struct step_result *result)
         TRY(optim_step(&t->optim, t->machine.ops, t->gradients, result->lr, clip, t->steps_done + 1,
                        t->machine.on));
         fsdp_changed(&t->fsdp);
+        TRY(learn_scales(t));
     }
     trace_end(trace, "optimizer", begin);
     t->steps_done++;
@@ -398,6 +414,7 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
 enum status trainer_sync(struct trainer *t)
 {
     fsdp_changed(&t->fsdp);
+    if (t->has_float8 && !t->machine.on->measuring) float8_changed(&t->float8);
     if (!t->compute_weights) return STATUS_OK;
     struct cast all = {.n = t->pieces.elements, .to = BF16};
     struct cast_io io = {t->weights, t->compute_weights};
@@ -428,6 +445,7 @@ out:
 static void release_model(struct trainer *t)
 {
     fsdp_release(&t->fsdp);
+    float8_release(&t->float8);
     pieces_release(&t->pieces);
     layout_release(&t->whole);
     comm_release(&t->same_heads);

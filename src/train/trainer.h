@@ -9,6 +9,7 @@
 
 #include "config/config.h"
 #include "data/data.h"
+#include "model/float8.h"
 #include "model/model.h"
 #include "optim/optim.h"
 #include "parallel/copies.h"
@@ -30,6 +31,8 @@ struct trainer {
     struct pipeline pipeline;
     struct micro_batch *micros; /* of an optimizer step; owned */
     struct tensor_plan plan;
+    bool has_float8;
+    struct float8_state float8; /* where there is one; histories are every rank's */
     struct optim optim;
     struct pieces pieces; /* of the whole model's tensors that are here */
     struct fsdp fsdp;

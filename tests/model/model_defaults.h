@@ -9,6 +9,10 @@
 #define PRESET_TEXT(x)   (x)
 #define PRESET_CHOICE(x) (x)
 #define PRESET_AUTO(x)   AUTO
+#define PRESET_LIST(x)                                                                             \
+    {                                                                                              \
+        0                                                                                          \
+    }
 
 static inline struct model_config model_defaults(const char *name, const char *flavor)
 {

@@ -66,6 +66,13 @@ TEST(a_resumed_run_is_the_straight_run_in_float32) { check_resume(F32); }
 TEST(a_resumed_run_is_the_straight_run_with_async_saves) { check_resume(ASYNC); }
 TEST(a_resumed_run_is_the_straight_run_with_masks) { check_resume(MASKED F32 ASYNC); }
 TEST(a_resumed_run_is_the_straight_run_with_masks_in_bf16) { check_resume(MASKED); }
+TEST(a_resumed_run_is_the_straight_run_in_float8) { check_resume("model.converters=[\"float8\"]"); }
+TEST(a_resumed_run_is_the_straight_run_in_float8_with_delayed_scales)
+{
+    check_resume("float8.enable_float8_linear=true float8.recipe_name=delayed "
+                 "float8.amax_history_len=16 validation.enable=true validation.freq=5 "
+                 "data.validation_share=0.1 " ASYNC);
+}
 TEST(a_resumed_run_is_the_straight_run_with_validation)
 {
     check_resume("validation.enable=true validation.freq=5 data.validation_share=0.1");

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/float8.h"
+#include "model/rig.h"
+
+#include "model/model_defaults.h"
+
+static float from_bits(unsigned bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static enum float8 format_of(const char *name) { return strcmp(name, "E4M3") ? E5M2 : E4M3; }
+
+static struct float8_config defaults(void)
+{
+    return (struct float8_config){.recipe_name = "delayed",
+                                  .scaling_type_input = "auto",
+                                  .scaling_type_weight = "auto",
+                                  .scaling_type_grad_output = "auto",
+                                  .amax_history_len = 4,
+                                  .amax_compute_algo = "max"};
+}
+
+/* Every side can be divided by 16. */
+static struct model_shape whole_shape(void)
+{
+    struct model_shape s = rig_shape();
+    s.K = 8, s.F = 32;
+    return s;
+}
+
+/* What the numbers of the state take is measured first. */
+static void open_state(struct float8_state *f, const struct float8_config *c, struct arena *run)
+{
+    struct model_shape s = whole_shape();
+    *run = (struct arena){0};
+    CHECK_STATUS(OK, float8_init(f, c, &s, run));
+    float8_release(f);
+    CHECK_STATUS(OK, arena_init(run, run->used));
+    CHECK_STATUS(OK, float8_init(f, c, &s, run));
+    CHECK(run->used == run->size);
+}
+
+static void close_state(struct float8_state *f, struct arena *run)
+{
+    float8_release(f);
+    arena_release(run);
+}
+
+/* One history of the oracle's: the scale that each step leaves. */
+static void check_history(FILE *file, const char *head)
+{
+    char format[16], algorithm[16], line[128];
+    struct float8_config c = defaults();
+    struct float8_state f;
+    struct arena run;
+    int margin, length, steps = 0;
+    unsigned amax, want;
+    CHECK(sscanf(head, "delayed %15s %15s %d %d", format, algorithm, &margin, &length) == 4);
+    enum float8_role role = format_of(format) == E4M3 ? FLOAT8_WEIGHT : FLOAT8_GRADIENT;
+    c.amax_compute_algo = algorithm, c.margin = margin, c.amax_history_len = length;
+    open_state(&f, &c, &run);
+    for (; steps < 40 && fgets(line, sizeof line, file); steps++) {
+        CHECK(sscanf(line, "%x %x", &amax, &want) == 2);
+        float8_begin(&f);
+        float8_held(&f, 2, PRODUCT_attn_out, role, from_bits(amax) / 2);
+        float8_held(&f, 2, PRODUCT_attn_out, role, from_bits(amax));
+        float8_learn(&f);
+        float got = float8_held(&f, 2, PRODUCT_attn_out, role, 0), wanted = from_bits(want);
+        if (memcmp(&got, &wanted, sizeof got))
+            fail_msg("%s step %d: %.9g, wanted %.9g", head, steps, (double)got, (double)wanted);
+    }
+    CHECK(steps == 40);
+    close_state(&f, &run);
+}
+
+TEST(scales_have_the_bits_of_an_oracle)
+{
+    char line[128], format[16];
+    int currents = 0, histories = 0;
+    unsigned amax, want;
+    FILE *f = fopen("tests/model/data/float8.txt", "r");
+    CHECK(f);
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "current %15s %x %x", format, &amax, &want) == 3) {
+            float got = float8_current(from_bits(amax), format_of(format));
+            CHECK(!memcmp(&got, &want, sizeof got));
+            currents++;
+        } else if (*line == 'd') {
+            check_history(f, line);
+            histories++;
+        }
+    }
+    fclose(f);
+    CHECK(currents == 150 && histories == 20);
+}
+
+TEST(a_scale_of_what_is_no_number_is_none_and_teaches_nothing)
+{
+    CHECK(isnan(float8_current(NAN, E4M3)));
+    CHECK(float8_delayed(NAN, 3, E4M3, 0) == 3 && float8_delayed(INFINITY, 3, E4M3, 0) == 3);
+    CHECK(float8_delayed(0, 3, E4M3, 0) == 3);
+    struct float8_config c = defaults();
+    struct float8_state f;
+    struct arena run;
+    open_state(&f, &c, &run);
+    float8_begin(&f);
+    CHECK(float8_held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, 7) == 0);
+    float8_learn(&f);
+    for (int step = 0; step < 3; step++) {
+        float8_begin(&f);
+        CHECK(float8_held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, step ? INFINITY : NAN) == 64);
+        float8_learn(&f);
+    }
+    CHECK(float8_held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, 0) == 64);
+    close_state(&f, &run);
+}
+
+/* Some steps with numbers of their own for every tensor. */
+static void learn(struct float8_state *f, int first, int steps)
+{
+    for (int step = first; step < first + steps; step++) {
+        float8_begin(f);
+        for (int block = 0; block < f->blocks; block++)
+            for (enum product_id p = 0; p < PRODUCTS; p++)
+                for (enum float8_role role = 0; role < FLOAT8_ROLES; role++) {
+                    double x = rng_normal(5, RNG_TEST, (uint64_t)step,
+                                          (uint64_t)(block * 97) + p * 7 + role);
+                    float8_held(f, block, p, role, (float)exp(x));
+                }
+        float8_learn(f);
+    }
+}
+
+static void check_same(const struct float8_state *a, const struct float8_state *b)
+{
+    CHECK(!memcmp(a->scales, b->scales, float8_seen(a) * sizeof *a->scales));
+}
+
+static struct json *written(const struct float8_state *f)
+{
+    struct text text = {0};
+    struct json *tree;
+    float8_save(f, &text);
+    CHECK_STATUS(OK, json_parse(text.data, text.len, "float8", &tree));
+    text_release(&text);
+    return tree;
+}
+
+TEST(a_state_read_back_goes_on_as_the_one_that_was_written)
+{
+    static const int done[] = {0, 1, 3, 4, 5, 9};
+    for (size_t i = 0; i < sizeof done / sizeof *done; i++) {
+        struct float8_config c = defaults();
+        struct float8_state one, other;
+        struct arena run[2];
+        open_state(&one, &c, &run[0]), open_state(&other, &c, &run[1]);
+        learn(&one, 0, done[i]);
+        struct json *tree = written(&one);
+        CHECK_STATUS(OK, float8_load(&other, tree));
+        json_free(tree);
+        for (int step = 0; step < 6; step++) {
+            check_same(&one, &other);
+            learn(&one, 20 + step, 1), learn(&other, 20 + step, 1);
+        }
+        close_state(&one, &run[0]), close_state(&other, &run[1]);
+    }
+}
+
+TEST(a_shorter_history_takes_the_newest_of_a_longer_one)
+{
+    struct float8_config c = defaults(), narrow = defaults();
+    struct float8_state one, other;
+    struct arena run[2];
+    narrow.amax_history_len = 2;
+    open_state(&one, &c, &run[0]), open_state(&other, &narrow, &run[1]);
+    learn(&one, 0, 6);
+    struct json *tree = written(&one);
+    CHECK_STATUS(OK, float8_load(&other, tree));
+    json_free(tree);
+    learn(&one, 6, 1), learn(&other, 6, 1);
+    for (size_t i = 0; i < float8_seen(&other); i++) {
+        float most = 0;
+        for (int n = 0; n < 2; n++) most = fmaxf(most, one.history[i * 4 + (size_t)(6 - n) % 4]);
+        enum float8 format = i % FLOAT8_ROLES == FLOAT8_GRADIENT ? E5M2 : E4M3;
+        CHECK(other.scales[i] == float8_delayed(most, 0, format, 0));
+    }
+    close_state(&one, &run[0]), close_state(&other, &run[1]);
+}
+
+TEST(a_damaged_state_is_refused)
+{
+    static const char *const broken[] = {
+        "{}",
+        "{\"known\": -1, \"tensors\": [\"00000000\"]}",
+        "{\"known\": 1, \"tensors\": {}}",
+        "{\"known\": 0, \"tensors\": [\"00000000\"]}",
+        "{\"known\": 1048577, \"tensors\": []}",
+    };
+    struct float8_config c = defaults();
+    struct float8_state f;
+    struct arena run;
+    struct json *tree;
+    open_state(&f, &c, &run);
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        CHECK_STATUS(OK, json_parse(broken[i], strlen(broken[i]), "float8", &tree));
+        CHECK(float8_load(&f, tree) != STATUS_OK);
+        json_free(tree);
+    }
+    learn(&f, 0, 2);
+    struct text text = {0};
+    float8_save(&f, &text);
+    static const char *const bad[] = {"7fc0000", "ff80000", "0000000g", "000000\",\""};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char *at = strchr(strchr(text.data, '['), '"') + 1;
+        char *copy = heap_string(text.data, text.len);
+        memcpy(copy + (at - text.data), bad[i], strlen(bad[i]));
+        if (!json_parse(copy, text.len, "float8", &tree)) {
+            CHECK_STATUS(DATA, float8_load(&f, tree));
+            json_free(tree);
+        }
+        free(copy);
+    }
+    text_release(&text);
+    close_state(&f, &run);
+}
+
+TEST(a_run_without_histories_begins_them)
+{
+    struct float8_config c = defaults();
+    struct float8_state f, current;
+    struct arena run[2];
+    open_state(&f, &c, &run[0]);
+    CHECK_STATUS(OK, float8_load(&f, NULL));
+    c.recipe_name = "tensorwise";
+    open_state(&current, &c, &run[1]);
+    struct json *tree = written(&current);
+    CHECK_STATUS(OK, float8_load(&f, tree));
+    CHECK(f.known == 0 && float8_seen(&current) == 0);
+    CHECK_STATUS(OK, float8_load(&current, tree));
+    json_free(tree);
+    close_state(&f, &run[0]), close_state(&current, &run[1]);
+}
+
+TEST(filters_and_sides_choose_what_is_rounded)
+{
+    struct float8_config c = defaults();
+    struct float8_state f;
+    struct arena none = {0};
+    struct model_shape s = whole_shape();
+    const char *filters[] = {"layers.1.", "feed_forward.w2"};
+    c.filter_fqns = (struct option_list){filters, 2};
+    CHECK_STATUS(OK, float8_init(&f, &c, &s, &none));
+    for (int block = 0; block < 3; block++)
+        for (enum product_id p = 0; p < PRODUCTS; p++)
+            CHECK(f.chosen[block * PRODUCTS + (int)p] == (block != 1 && p != PRODUCT_mlp_down));
+    float8_release(&f);
+    c.filter_fqns.count = 0;
+    s.F = 40, s.G = 1;
+    CHECK_STATUS(OK, float8_init(&f, &c, &s, &none));
+    CHECK(!f.chosen[PRODUCT_attn_q] && f.chosen[PRODUCT_attn_out]);
+    CHECK(!f.chosen[PRODUCT_mlp_gate] && !f.chosen[PRODUCT_mlp_down]);
+    float8_release(&f);
+}
+
+TEST(a_filter_of_some_of_one_matrix_is_refused)
+{
+    struct float8_config c = defaults();
+    struct float8_state f;
+    struct arena none = {0};
+    struct model_shape s = whole_shape();
+    const char *filters[] = {"attention.wk"};
+    c.filter_fqns = (struct option_list){filters, 1};
+    CHECK_STATUS(CONFIG, float8_init(&f, &c, &s, &none));
+    CHECK_MESSAGE("wq, wk, wv");
+    float8_release(&f);
+}
+
+TEST(float8_is_wanted_by_either_name_and_no_other)
+{
+    struct float8_config c = defaults();
+    struct model_config m = {0};
+    const char *names[] = {"float8", "mx"};
+    bool on;
+    CHECK_STATUS(OK, float8_wanted(&m, &c, &on));
+    CHECK(!on);
+    m.converters = (struct option_list){names, 1};
+    CHECK_STATUS(OK, float8_wanted(&m, &c, &on));
+    CHECK(on);
+    m.converters.count = 2;
+    CHECK_STATUS(CONFIG, float8_wanted(&m, &c, &on));
+    CHECK_MESSAGE("\"mx\"");
+    m.converters.count = 0, c.enable_float8_linear = true, c.recipe_name = "rowwise_with_gw_hp";
+    CHECK_STATUS(CONFIG, float8_wanted(&m, &c, &on));
+    CHECK_MESSAGE("rowwise_with_gw_hp");
+}
+
+TEST(each_kind_of_tensor_may_have_its_own_way)
+{
+    struct float8_config c = defaults();
+    struct float8_state f;
+    struct arena run;
+    c.recipe_name = "tensorwise", c.scaling_type_weight = "delayed";
+    open_state(&f, &c, &run);
+    CHECK(!f.delayed[FLOAT8_INPUT] && f.delayed[FLOAT8_WEIGHT] && !f.delayed[FLOAT8_GRADIENT]);
+    learn(&f, 0, 1);
+    CHECK(float8_held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, 1) == 0);
+    CHECK(float8_held(&f, 0, PRODUCT_attn_q, FLOAT8_WEIGHT, 1) > 0);
+    close_state(&f, &run);
+}
