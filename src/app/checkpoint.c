@@ -5,9 +5,11 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/compare.h"
+#include "checkpoint/dcp.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/model_files.h"
+#include "checkpoint/pytorch_bin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,34 +197,54 @@ struct shown {
     struct model_shape shape;
     struct layout layout;
     struct model_files files, moments;
-    struct json *state; /* NULL: a plain Hugging Face folder */
+    const char *kind; /* of those below */
     int64_t step, tokens_seen;
 };
 
+static const struct {
+    const char *name, *is;
+} folder_kinds[] = {{"checkpoint", "a checkpoint"},
+                    {"dcp", "a directory of torch.distributed.checkpoint"},
+                    {"meta", "Meta's .pth files"},
+                    {"hf", "a Hugging Face folder"}};
+
+static const char *kind_of(const char *folder)
+{
+    char *manifest = file_join(folder, MANIFEST_NAME);
+    int kind = file_exists(manifest)                 ? 0
+               : model_files_are_safetensors(folder) ? 3
+               : dcp_is_here(folder)                 ? 1
+               : pytorch_bin_is_here(folder)         ? 3
+                                                     : 2;
+    free(manifest);
+    return folder_kinds[kind].name;
+}
+
 static enum status open_shown(struct shown *s, const char *path)
 {
+    struct torch_state torch;
+    struct json *state = NULL;
     enum status st = STATUS_OK;
-    char *manifest, *state;
     TRY(loaded_folder(path, NULL, &s->folder));
-    manifest = file_join(s->folder, MANIFEST_NAME), state = file_join(s->folder, "state.json");
+    torch_state_init(&torch);
     s->step = s->tokens_seen = -1;
+    s->kind = kind_of(s->folder);
     TRY_OUT(checkpoint_read_shape(s->folder, &s->shape));
     layout_init(&s->layout, &s->shape, 1);
-    TRY_OUT(model_files_open(&s->files, s->folder));
-    if (!file_exists(manifest)) goto out;
-    TRY_OUT(manifest_check(s->folder, &s->step));
-    TRY_OUT(model_files_open_moments(&s->moments, s->folder));
-    TRY_OUT(json_read(state, 1 << 30, &s->state));
-    json_as_int(json_get(json_get(s->state, "train"), "tokens_seen"), 0, INT64_MAX,
-                &s->tokens_seen);
+    TRY_OUT(model_files_open_any(&s->files, s->folder, &s->shape));
+    if (!strcmp(s->kind, "checkpoint")) TRY_OUT(manifest_check(s->folder, &s->step));
+    TRY_OUT(model_files_open_moments_any(&s->moments, s->folder, &s->shape, &torch));
+    TRY_OUT(torch_state_or_file(&torch, s->folder, &state));
+    json_as_int(json_get(state, "step"), 0, INT64_MAX, &s->step);
+    json_as_int(json_get(json_get(state, "train"), "tokens_seen"), 0, INT64_MAX, &s->tokens_seen);
 out:
-    free(manifest), free(state);
+    json_free(state);
+    torch_state_release(&torch);
     return st;
 }
 
 static void close_shown(struct shown *s)
 {
-    json_free(s->state);
     model_files_close(&s->files);
     model_files_close(&s->moments);
     layout_release(&s->layout);
@@ -233,19 +255,12 @@ static void close_shown(struct shown *s)
 static const char *dtype_of(const struct model_files *m)
 {
     int dtype = -1;
-    for (size_t f = 0; f < m->count; f++)
-        for (size_t i = 0; i < m->files[f].count; i++) {
-            int other = (int)m->files[f].tensors[i].dtype;
-            if (dtype >= 0 && other != dtype) return "mixed";
-            dtype = other;
-        }
+    for (size_t i = 0; i < model_files_num_tensors(m); i++) {
+        int other = (int)model_files_tensor(m, i).is.dtype;
+        if (dtype >= 0 && other != dtype) return "mixed";
+        dtype = other;
+    }
     return dtype < 0 ? "none" : safetensors_dtype_name((enum safetensors_dtype)dtype);
-}
-
-static const char *name_of(const struct safetensors *file)
-{
-    const char *slash = strrchr(file->path, '/');
-    return slash ? slash + 1 : file->path;
 }
 
 static void write_shape(const struct safetensors_tensor *t, struct text *out)
@@ -256,31 +271,70 @@ static void write_shape(const struct safetensors_tensor *t, struct text *out)
     text_adds(out, "]");
 }
 
-static void write_files(const struct model_files *m, bool tensors, bool json, struct text *out)
+static void write_tensors(const struct model_files *m, bool json, struct text *out)
 {
-    for (size_t f = 0; f < m->count; f++) {
-        const struct safetensors *file = &m->files[f];
-        if (!json && !tensors)
-            text_addf(out, "  %-44s %8zu tensors %12.1f MB\n", name_of(file), file->count,
-                      (double)file->map.size / 1e6);
-        for (size_t i = 0; tensors && i < file->count; i++) {
-            const struct safetensors_tensor *t = &file->tensors[i];
-            const char *dtype = safetensors_dtype_name(t->dtype);
-            if (json) {
-                text_adds(out, f || i ? ",\n  {\"name\": " : "\n  {\"name\": ");
-                json_quote(out, t->name);
-                text_addf(out, ", \"dtype\": \"%s\", \"shape\": ", dtype);
-                write_shape(t, out);
-                text_adds(out, ", \"file\": ");
-                json_quote(out, name_of(file));
-                text_adds(out, "}");
-            } else {
-                text_addf(out, "  %-52s %-5s ", t->name, dtype);
-                write_shape(t, out);
-                text_adds(out, "\n");
-            }
+    for (size_t i = 0; i < model_files_num_tensors(m); i++) {
+        const struct model_tensor t = model_files_tensor(m, i);
+        const char *dtype = safetensors_dtype_name(t.is.dtype);
+        if (json) {
+            text_adds(out, i ? ",\n  {\"name\": " : "\n  {\"name\": ");
+            json_quote(out, t.is.name);
+            text_addf(out, ", \"dtype\": \"%s\", \"shape\": ", dtype);
+            write_shape(&t.is, out);
+            text_adds(out, ", \"file\": ");
+            json_quote(out, t.file);
+            text_adds(out, "}");
+        } else {
+            text_addf(out, "  %-52s %-5s ", t.is.name, dtype);
+            write_shape(&t.is, out);
+            text_adds(out, "\n");
         }
     }
+}
+
+static struct model_file *find_file(struct model_file *files, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(files[i].name, name)) return &files[i];
+    return NULL;
+}
+
+/* Every file once: in torch's there are weights and moments. */
+static struct model_file *list_files(const struct shown *s, size_t *count)
+{
+    const struct model_files *sets[] = {&s->files, &s->moments};
+    size_t most = model_files_num_files(&s->files) + model_files_num_files(&s->moments);
+    struct model_file *files = heap(most * sizeof *files);
+    *count = 0;
+    for (int k = 0; k < 2; k++)
+        for (size_t f = 0; f < model_files_num_files(sets[k]); f++) {
+            const struct model_file file = model_files_file(sets[k], f);
+            struct model_file *have = find_file(files, *count, file.name);
+            if (have)
+                have->num_tensors += file.num_tensors;
+            else
+                files[(*count)++] = file;
+        }
+    return files;
+}
+
+static void write_files(const struct shown *s, bool json, struct text *out)
+{
+    size_t count;
+    struct model_file *files = list_files(s, &count);
+    for (size_t f = 0; f < count; f++) {
+        const struct model_file *file = &files[f];
+        if (json) {
+            text_adds(out, f ? ", {\"name\": " : "{\"name\": ");
+            json_quote(out, file->name);
+            text_addf(out, ", \"bytes\": %llu, \"tensors\": %zu}", (unsigned long long)file->bytes,
+                      file->num_tensors);
+        } else {
+            text_addf(out, "  %-44s %8zu tensors %12.1f MB\n", file->name, file->num_tensors,
+                      (double)file->bytes / 1e6);
+        }
+    }
+    free(files);
 }
 
 static void write_number(struct text *out, const char *key, int64_t value)
@@ -308,7 +362,7 @@ static void write_json(const struct shown *s, bool tensors, struct text *out)
     const struct model_shape *m = &s->shape;
     text_adds(out, "{\"path\": ");
     json_quote(out, s->folder);
-    text_addf(out, ", \"kind\": \"%s\"", s->state ? "checkpoint" : "hf");
+    text_addf(out, ", \"kind\": \"%s\"", s->kind);
     write_number(out, "step", s->step);
     write_number(out, "tokens_seen", s->tokens_seen);
     text_addf(out,
@@ -318,23 +372,15 @@ static void write_json(const struct shown *s, bool tensors, struct text *out)
               "\"tie_embeddings\": %s, \"rope_theta\": %.9g, \"norm_eps\": %.9g, "
               "\"rope_scaling\": ",
               (long long)s->layout.parameters, dtype_of(&s->files),
-              s->moments.count ? "true" : "false", m->D, m->L, m->H, m->G, m->K, m->F, m->V,
-              m->max_context, m->tied ? "true" : "false", m->rope_theta, m->norm_eps);
+              !model_files_are_empty(&s->moments) ? "true" : "false", m->D, m->L, m->H, m->G, m->K,
+              m->F, m->V, m->max_context, m->tied ? "true" : "false", m->rope_theta, m->norm_eps);
     write_scaling(&m->scaling, out);
     text_adds(out, ",\n \"files\": [");
-    const struct model_files *sets[] = {&s->files, &s->moments};
-    for (int k = 0, any = 0; k < 2; k++)
-        for (size_t f = 0; f < sets[k]->count; f++, any = 1) {
-            const struct safetensors *file = &sets[k]->files[f];
-            text_adds(out, any ? ", {\"name\": " : "{\"name\": ");
-            json_quote(out, name_of(file));
-            text_addf(out, ", \"bytes\": %llu, \"tensors\": %zu}",
-                      (unsigned long long)file->map.size, file->count);
-        }
+    write_files(s, true, out);
     text_adds(out, "]");
     if (tensors) {
         text_adds(out, ",\n \"tensors\": [");
-        write_files(&s->files, true, true, out);
+        write_tensors(&s->files, true, out);
         text_adds(out, "]");
     }
     text_adds(out, "}\n");
@@ -344,7 +390,9 @@ static void write_plain(const struct shown *s, bool tensors, struct text *out)
 {
     const struct model_shape *m = &s->shape;
     text_addf(out, "%s\n", s->folder);
-    if (!s->state) text_adds(out, "kind        a Hugging Face folder\n");
+    for (size_t i = 1; i < sizeof folder_kinds / sizeof *folder_kinds; i++)
+        if (!strcmp(s->kind, folder_kinds[i].name))
+            text_addf(out, "kind        %s\n", folder_kinds[i].is);
     if (s->step >= 0) text_addf(out, "step        %lld\n", (long long)s->step);
     if (s->tokens_seen >= 0) text_addf(out, "tokens seen %lld\n", (long long)s->tokens_seen);
     text_addf(out,
@@ -352,12 +400,14 @@ static void write_plain(const struct shown *s, bool tensors, struct text *out)
               "and values), feed-forward %d\nvocabulary  %d tokens%s\ncontext     %d tokens, "
               "rotary base %g%s\n",
               (long long)s->layout.parameters, dtype_of(&s->files),
-              s->moments.count ? ", with the optimizer's moments" : "", m->D, m->L, m->H, m->K,
-              m->G, m->F, m->V, m->tied ? ", head tied to the embedding" : "", m->max_context,
-              m->rope_theta, m->scaling.factor > 0 ? ", stretched (llama3)" : "");
+              !model_files_are_empty(&s->moments) ? ", with the optimizer's moments" : "", m->D,
+              m->L, m->H, m->K, m->G, m->F, m->V, m->tied ? ", head tied to the embedding" : "",
+              m->max_context, m->rope_theta, m->scaling.factor > 0 ? ", stretched (llama3)" : "");
     text_adds(out, tensors ? "tensors\n" : "files\n");
-    write_files(&s->files, tensors, false, out);
-    if (!tensors) write_files(&s->moments, false, false, out);
+    if (tensors)
+        write_tensors(&s->files, false, out);
+    else
+        write_files(s, false, out);
 }
 
 static enum status show(const char *path, bool tensors, bool json)
@@ -453,8 +503,8 @@ static const char usage[] =
     "checkpoint ls|verify|show FOLDER\n       llamero checkpoint diff FOLDER FOLDER\n\n"
     "ls      the checkpoints of a run: step, size, time (UTC), whether files are whole\n"
     "verify  reads every byte and tells all that is wrong; exit code 65 if anything is\n"
-    "show    dimensions, parameters, step and files of one (or of a Hugging Face folder)\n"
-    "diff    tensors, moments, configuration and state in which two of them differ\n\n"
+    "show    dimensions, parameters, step and files of one, or of whatever convert reads\n"
+    "diff    tensors, moments, configuration and state in which two of those differ\n\n"
     "FOLDER is a run's dump folder, the folder of its checkpoints, or one step-N; where one\n"
     "checkpoint is wanted and several are there, the newest whole one is taken.";
 

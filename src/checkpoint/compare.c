@@ -3,8 +3,9 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/model_files.h"
+#include "checkpoint/torch_files.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -51,27 +52,22 @@ static void add_piece(struct sums *s, const float *a, const float *b, uint64_t n
     }
 }
 
-/* A tensor at its place: the file, and which of it. */
-struct placed {
-    const struct safetensors *file;
-    const struct safetensors_tensor *tensor;
-};
-
-static enum status compare_numbers(struct comparison *c, const struct placed *a,
-                                   const struct placed *b, float *room)
+static enum status compare_numbers(struct comparison *c, struct model_tensor *a,
+                                   struct model_tensor *b, float *room)
 {
     struct sums s = {0};
     uint64_t n;
-    for (uint64_t at = 0; at < a->tensor->elements; at += n) {
-        n = a->tensor->elements - at < PIECE ? a->tensor->elements - at : PIECE;
-        TRY(safetensors_read_part(a->file, a->tensor, at, n, room));
-        TRY(safetensors_read_part(b->file, b->tensor, at, n, room + PIECE));
+    for (uint64_t at = 0; at < a->is.elements; at += n) {
+        n = a->is.elements - at < PIECE ? a->is.elements - at : PIECE;
+        TRY(tensor_reader_read(&a->reader, at, n, F32, room));
+        TRY(tensor_reader_read(&b->reader, at, n, F32, room + PIECE));
         add_piece(&s, room, room + PIECE, n);
     }
+    tensor_reader_close(&a->reader), tensor_reader_close(&b->reader);
     c->num_tensors++;
-    c->num_elements += (int64_t)a->tensor->elements;
+    c->num_elements += (int64_t)a->is.elements;
     if (s.most > 0) {
-        struct difference *d = append(c, DIFFERENCE_NUMBERS, a->tensor->name);
+        struct difference *d = append(c, DIFFERENCE_NUMBERS, a->is.name);
         d->most = s.most;
         d->relative = sqrt(s.off / s.norm);
     }
@@ -81,25 +77,22 @@ static enum status compare_numbers(struct comparison *c, const struct placed *a,
 static enum status compare_files(struct comparison *c, const struct model_files *a,
                                  const struct model_files *b, float *room)
 {
-    for (size_t f = 0; f < a->count; f++)
-        for (size_t i = 0; i < a->files[f].count; i++) {
-            struct placed x = {&a->files[f], &a->files[f].tensors[i]}, y;
-            y.tensor = model_files_find(b, x.tensor->name, &y.file);
-            if (!y.tensor) {
-                append(c, DIFFERENCE_ONLY_FIRST, x.tensor->name);
-            } else if (!same_shape(x.tensor, y.tensor)) {
-                struct difference *d = append(c, DIFFERENCE_SHAPE, x.tensor->name);
-                d->first = shape_text(x.tensor), d->second = shape_text(y.tensor);
-            } else {
-                TRY(compare_numbers(c, &x, &y, room));
-            }
+    struct model_tensor x, y;
+    for (size_t i = 0; i < model_files_num_tensors(a); i++) {
+        x = model_files_tensor(a, i);
+        if (!model_files_named(b, x.is.name, &y)) {
+            append(c, DIFFERENCE_ONLY_FIRST, x.is.name);
+        } else if (!same_shape(&x.is, &y.is)) {
+            struct difference *d = append(c, DIFFERENCE_SHAPE, x.is.name);
+            d->first = shape_text(&x.is), d->second = shape_text(&y.is);
+        } else {
+            TRY(compare_numbers(c, &x, &y, room));
         }
-    for (size_t f = 0; f < b->count; f++)
-        for (size_t i = 0; i < b->files[f].count; i++) {
-            const struct safetensors *file;
-            const char *name = b->files[f].tensors[i].name;
-            if (!model_files_find(a, name, &file)) append(c, DIFFERENCE_ONLY_SECOND, name);
-        }
+    }
+    for (size_t i = 0; i < model_files_num_tensors(b); i++) {
+        x = model_files_tensor(b, i);
+        if (!model_files_named(a, x.is.name, &y)) append(c, DIFFERENCE_ONLY_SECOND, x.is.name);
+    }
     return STATUS_OK;
 }
 
@@ -178,63 +171,83 @@ static void compare_json(struct comparison *c, const char *name, const struct js
     free(first), free(second);
 }
 
-/* One JSON file of both folders; one that neither has is the same. */
-static enum status compare_texts(struct comparison *c, const char *first, const char *second,
-                                 const char *name)
+/* One of the folders. */
+struct side {
+    const char *folder;
+    struct model_shape shape;
+    struct model_files files, moments;
+    struct json *config, *state; /* NULL: none */
+};
+
+/* What has config.json; torch's own files need not. */
+static enum status read_config(struct side *s)
 {
-    char *a = file_join(first, name), *b = file_join(second, name);
-    struct json *x = NULL, *y = NULL;
-    struct text prefix = {0};
-    enum status st = STATUS_OK;
-    if (!file_exists(a) && !file_exists(b)) goto out;
-    if (!file_exists(a) || !file_exists(b)) {
-        append(c, file_exists(a) ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND, name);
-        goto out;
-    }
-    TRY_OUT(json_read(a, 1 << 30, &x));
-    TRY_OUT(json_read(b, 1 << 30, &y));
-    if (!json_is_object(x)) FAIL_OUT(DATA, "%s: not an object", a);
-    if (!json_is_object(y)) FAIL_OUT(DATA, "%s: not an object", b);
-    text_addf(&prefix, "%s: ", name);
-    compare_members(c, prefix.data, x, y);
-out:
-    text_release(&prefix);
-    json_free(x), json_free(y);
-    free(a), free(b);
+    char *beside = torch_files_folder(s->folder), *path = file_join(beside, "config.json");
+    enum status st = file_exists(path) ? json_read(path, 1 << 30, &s->config) : STATUS_OK;
+    free(beside), free(path);
     return st;
 }
 
-static enum status open_moments(struct model_files *m, const char *folder)
+/* The heads say in which order the rows of torch's files are. */
+static enum status open_side(struct side *s, const char *folder)
 {
-    char *manifest = file_join(folder, MANIFEST_NAME);
-    bool ours = file_exists(manifest);
-    free(manifest);
-    *m = (struct model_files){0};
-    if (ours) TRY(model_files_open_moments(m, folder));
+    struct torch_state torch;
+    enum status st = STATUS_OK;
+    torch_state_init(&torch);
+    s->folder = folder;
+    if (!model_files_are_safetensors(folder) && torch_files_are_here(folder))
+        TRY_OUT(checkpoint_read_shape(folder, &s->shape));
+    TRY_OUT(model_files_open_any(&s->files, folder, &s->shape));
+    TRY_OUT(model_files_open_moments_any(&s->moments, folder, &s->shape, &torch));
+    TRY_OUT(read_config(s));
+    TRY_OUT(torch_state_or_file(&torch, folder, &s->state));
+out:
+    torch_state_release(&torch);
+    return st;
+}
+
+static void close_side(struct side *s)
+{
+    model_files_close(&s->files), model_files_close(&s->moments);
+    json_free(s->config), json_free(s->state);
+}
+
+/* One JSON file of both folders; one that neither has is the same. */
+static enum status compare_texts(struct comparison *c, const struct side *a, const struct json *x,
+                                 const struct side *b, const struct json *y, const char *name)
+{
+    struct text prefix = {0};
+    if (!x || !y) {
+        if (x || y) append(c, x ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND, name);
+        return STATUS_OK;
+    }
+    if (!json_is_object(x)) FAIL(DATA, "%s/%s: not an object", a->folder, name);
+    if (!json_is_object(y)) FAIL(DATA, "%s/%s: not an object", b->folder, name);
+    text_addf(&prefix, "%s: ", name);
+    compare_members(c, prefix.data, x, y);
+    text_release(&prefix);
     return STATUS_OK;
 }
 
 enum status comparison_make(struct comparison *c, const char *first, const char *second)
 {
-    struct model_files a = {0}, b = {0}, more_a = {0}, more_b = {0};
+    struct side a = {0}, b = {0};
     float *room = heap(2 * PIECE * sizeof *room);
     enum status st = STATUS_OK;
     *c = (struct comparison){0};
-    TRY_OUT(model_files_open(&a, first));
-    TRY_OUT(model_files_open(&b, second));
-    TRY_OUT(compare_files(c, &a, &b, room));
-    TRY_OUT(open_moments(&more_a, first));
-    TRY_OUT(open_moments(&more_b, second));
-    if (more_a.count && more_b.count)
-        TRY_OUT(compare_files(c, &more_a, &more_b, room));
-    else if (more_a.count || more_b.count)
-        append(c, more_a.count ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND,
-               "optimizer's moments");
-    TRY_OUT(compare_texts(c, first, second, "config.json"));
-    TRY_OUT(compare_texts(c, first, second, "state.json"));
+    TRY_OUT(open_side(&a, first));
+    TRY_OUT(open_side(&b, second));
+    TRY_OUT(compare_files(c, &a.files, &b.files, room));
+    bool more_a = !model_files_are_empty(&a.moments), more_b = !model_files_are_empty(&b.moments);
+    if (more_a && more_b)
+        TRY_OUT(compare_files(c, &a.moments, &b.moments, room));
+    else if (more_a || more_b)
+        append(c, more_a ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND, "optimizer's moments");
+    if ((a.config || !a.files.patches) && (b.config || !b.files.patches))
+        TRY_OUT(compare_texts(c, &a, a.config, &b, b.config, "config.json"));
+    TRY_OUT(compare_texts(c, &a, a.state, &b, b.state, "state.json"));
 out:
-    model_files_close(&a), model_files_close(&b);
-    model_files_close(&more_a), model_files_close(&more_b);
+    close_side(&a), close_side(&b);
     free(room);
     return st;
 }

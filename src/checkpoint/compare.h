@@ -30,7 +30,7 @@ struct comparison {
     int64_t num_tensors, num_elements; /* compared */
 };
 
-/* Of any two folders of safetensors; the bytes are not held against checksums.  After a failure,
+/* Of any two of whatever convert reads; the bytes are not held against checksums.  After a failure,
  * too, release it. */
 enum status comparison_make(struct comparison *c, const char *first, const char *second);
 void comparison_release(struct comparison *c);

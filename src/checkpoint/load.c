@@ -175,17 +175,10 @@ static enum status load_moments(const struct model_files *files, const struct ch
 }
 
 /* state.json, or what torch's files say of its kind: the step and the trainer's part. */
-static enum status load_state(const char *folder, bool ours, const struct torch_state *torch,
+static enum status load_state(const char *folder, const struct torch_state *torch,
                               struct checkpoint_found *found)
 {
-    char *path = file_join(folder, "state.json");
-    struct text json = {0};
-    if (!ours) torch_state_json(torch, &json);
-    enum status st = ours ? json_read(path, 1 << 30, &found->state)
-                          : json_parse(json.data, json.len, folder, &found->state);
-    text_release(&json);
-    free(path);
-    TRY(st);
+    TRY(torch_state_or_file(torch, folder, &found->state));
     TRY(json_get_int(found->state, "step", 0, INT64_C(1) << 53, &found->step));
     const struct json *train = json_get(found->state, "train");
     found->train = json_is_object(train) ? train : NULL;
@@ -265,7 +258,7 @@ static enum status load_rest(const char *folder, const struct checkpoint_state *
     TRY_OUT(model_files_open_moments_any(&moments, folder, state->shape, &torch));
     found->has_moments = !model_files_are_empty(&moments);
     if (!ours && !found->has_moments) goto out;
-    TRY_OUT(load_state(folder, ours, &torch, found));
+    TRY_OUT(load_state(folder, &torch, found));
     if (!ours && common_leads(state->world)) torch_state_tell(&torch, folder);
     if (state->exp_avg && found->has_moments && !is_excluded(exclude, "optimizer"))
         TRY_OUT(load_moments(&moments, state, exclude));

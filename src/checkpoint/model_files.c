@@ -66,7 +66,7 @@ out:
     return st;
 }
 
-static bool has_safetensors(const char *folder)
+bool model_files_are_safetensors(const char *folder)
 {
     char *index = file_join(folder, "model.safetensors.index.json");
     char *single = file_join(folder, "model.safetensors");
@@ -78,13 +78,14 @@ static bool has_safetensors(const char *folder)
 
 bool model_files_are_here(const char *path)
 {
-    return has_safetensors(path) || pytorch_bin_is_here(path) || torch_files_are_here(path);
+    return model_files_are_safetensors(path) || pytorch_bin_is_here(path) ||
+           torch_files_are_here(path);
 }
 
 enum status model_files_open_any(struct model_files *m, const char *path,
                                  const struct model_shape *shape)
 {
-    if (has_safetensors(path) || !model_files_are_here(path)) {
+    if (model_files_are_safetensors(path) || !model_files_are_here(path)) {
         TRY(model_files_open(m, path));
         return STATUS_OK;
     }
@@ -132,7 +133,8 @@ enum status model_files_open_moments_any(struct model_files *m, const char *path
         return STATUS_OK;
     }
     *m = (struct model_files){.folder = heap_string(path, strlen(path))};
-    if (has_safetensors(path) || pytorch_bin_is_here(path) || !torch_files_are_here(path))
+    if (model_files_are_safetensors(path) || pytorch_bin_is_here(path) ||
+        !torch_files_are_here(path))
         return STATUS_OK;
     m->patches = heap(sizeof *m->patches);
     enum status st = torch_files_open_moments(m->patches, path, shape, state);
@@ -306,4 +308,83 @@ enum status model_files_check(const struct model_files *m, const struct layout *
             FAIL(DATA, "%s: the model has no tensor %s", m->files[f].path, name);
         }
     return STATUS_OK;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+size_t model_files_num_files(const struct model_files *m)
+{
+    return m->patches ? m->patches->num_maps : m->count;
+}
+
+struct model_file model_files_file(const struct model_files *m, size_t i)
+{
+    if (!m->patches)
+        return (struct model_file){base_name(m->files[i].path), m->files[i].map.size,
+                                   m->files[i].count};
+    const struct patches *p = m->patches;
+    struct model_file file = {base_name(p->files[i]), p->maps[i]->size, 0};
+    for (size_t t = 0; t < p->count; t++) {
+        bool there = false;
+        for (size_t k = 0; k < p->tensors[t].count; k++)
+            there |= p->tensors[t].all[k].map == p->maps[i];
+        file.num_tensors += there;
+    }
+    return file;
+}
+
+size_t model_files_num_tensors(const struct model_files *m)
+{
+    size_t count = m->patches ? m->patches->count : 0;
+    for (size_t f = 0; f < m->count; f++) count += m->files[f].count;
+    return count;
+}
+
+static struct model_tensor of_patches(const struct patches *p, const struct patched *t)
+{
+    struct model_tensor out = {
+        .is = {.name = t->called,
+               .dtype = SAFETENSORS_F32,
+               .num_dims = t->num_dims,
+               .shape = {t->rows, t->columns},
+               .elements = (uint64_t)(t->rows * t->columns)},
+        .file = "",
+        .reader = {.patches = p, .patched = t},
+    };
+    if (t->count) out.is.dtype = t->all[0].dtype;
+    for (size_t i = 0; t->count && i < p->num_maps; i++)
+        if (t->all[0].map == p->maps[i]) out.file = base_name(p->files[i]);
+    return out;
+}
+
+static struct model_tensor of_safetensors(const struct safetensors *file,
+                                          const struct safetensors_tensor *t)
+{
+    return (struct model_tensor){
+        .is = *t, .file = base_name(file->path), .reader = {.file = file, .tensor = t}};
+}
+
+struct model_tensor model_files_tensor(const struct model_files *m, size_t i)
+{
+    size_t f = 0;
+    if (m->patches) return of_patches(m->patches, &m->patches->tensors[i]);
+    for (; i >= m->files[f].count; f++) i -= m->files[f].count;
+    return of_safetensors(&m->files[f], &m->files[f].tensors[i]);
+}
+
+bool model_files_named(const struct model_files *m, const char *name, struct model_tensor *t)
+{
+    const struct safetensors *file;
+    for (size_t i = 0; m->patches && i < m->patches->count; i++)
+        if (!strcmp(m->patches->tensors[i].called, name)) {
+            *t = of_patches(m->patches, &m->patches->tensors[i]);
+            return true;
+        }
+    const struct safetensors_tensor *have = model_files_find(m, name, &file);
+    if (have) *t = of_safetensors(file, have);
+    return have != NULL;
 }

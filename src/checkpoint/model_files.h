@@ -19,6 +19,9 @@ struct model_files {
     struct patches *patches; /* of files of torch.save; then no others; owned; or NULL */
 };
 
+/* Has the folder safetensors?  They come before all else. */
+bool model_files_are_safetensors(const char *folder);
+
 /* MISSING: the folder has neither.  DATA: what is wrong, and in which file. */
 enum status model_files_open(struct model_files *m, const char *folder);
 /* The same, Hugging Face's older files (pytorch_bin.h), and torch's (torch_files.h), in that order
@@ -42,6 +45,15 @@ bool model_files_are_empty(const struct model_files *m);
 const struct safetensors_tensor *model_files_find(const struct model_files *m, const char *name,
                                                   const struct safetensors **file);
 
+/* The files themselves. */
+struct model_file {
+    const char *name; /* in the folder */
+    uint64_t bytes;
+    size_t num_tensors; /* that lie in it, or have a piece in it */
+};
+size_t model_files_num_files(const struct model_files *m);
+struct model_file model_files_file(const struct model_files *m, size_t i);
+
 /* One tensor, read run by run. */
 struct tensor_reader {
     const struct safetensors *file;
@@ -62,6 +74,17 @@ enum status tensor_reader_open(struct tensor_reader *r, const struct model_files
 enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t count,
                                enum dtype dtype, void *out);
 void tensor_reader_close(struct tensor_reader *r); /* all of it has left */
+
+/* Any tensor that is there, whichever model's. */
+struct model_tensor {
+    struct safetensors_tensor is; /* Hugging Face's name and shape; its name is borrowed */
+    const char *file;             /* name of the file that it is in, or its first piece */
+    struct tensor_reader reader;  /* open */
+};
+size_t model_files_num_tensors(const struct model_files *m);
+struct model_tensor model_files_tensor(const struct model_files *m, size_t i);
+/* That of the name; false: there is none. */
+bool model_files_named(const struct model_files *m, const char *name, struct model_tensor *t);
 
 /* Type of a tensor's numbers, where it is at all. */
 bool model_files_dtype(const struct model_files *m, const struct tensor_place *t,

@@ -104,6 +104,8 @@ bool patch_name_is_ignored(const char *name)
 enum status patches_map(struct patches *p, const char *path, const struct file_map **map)
 {
     p->maps = heap_grow(p->maps, p->num_maps + 1, sizeof *p->maps);
+    p->files = heap_grow(p->files, p->num_maps + 1, sizeof *p->files);
+    p->files[p->num_maps] = heap_string(path, strlen(path));
     p->maps[p->num_maps] = heap(sizeof **p->maps);
     *map = p->maps[p->num_maps++];
     TRY(file_map_open(p->maps[p->num_maps - 1], path));
@@ -182,7 +184,7 @@ enum status patches_put(struct patches *p, const struct patch_name *name,
 enum status patches_finish(struct patches *p)
 {
     for (size_t i = 0; i < p->count; i++) {
-        const struct patched *t = &p->tensors[i];
+        struct patched *t = &p->tensors[i];
         const struct tensor_place place = {.id = t->name.id, .layer = t->name.layer};
         int64_t whole, area, sum = 0;
         char name[96];
@@ -195,15 +197,22 @@ enum status patches_finish(struct patches *p)
             FAIL(DATA, "%s: the %zu pieces of %s%s do not make up a tensor of [%lld, %lld]",
                  p->path, t->count, name, parts[t->name.part], (long long)t->rows,
                  (long long)t->columns);
+        struct text called = {0};
+        tensor_place_name(&place, true, name);
+        text_addf(&called, "%s%s", name, parts[t->name.part]);
+        t->called = called.data;
     }
     return STATUS_OK;
 }
 
 void patches_release(struct patches *p)
 {
-    for (size_t i = 0; i < p->num_maps; i++) file_map_close(p->maps[i]), free(p->maps[i]);
-    for (size_t i = 0; i < p->count; i++) free(p->tensors[i].all);
-    free(p->maps), free(p->tensors), free(p->path);
+    for (size_t i = 0; i < p->num_maps; i++) {
+        file_map_close(p->maps[i]);
+        free(p->maps[i]), free(p->files[i]);
+    }
+    for (size_t i = 0; i < p->count; i++) free(p->tensors[i].all), free(p->tensors[i].called);
+    free(p->maps), free(p->files), free(p->tensors), free(p->path);
     *p = (struct patches){0};
 }
 

@@ -36,6 +36,7 @@ struct patch {
 
 struct patched {
     struct patch_name name;
+    char *called; /* Hugging Face's name of it; owned; by patches_finish */
     int num_dims;
     int64_t rows, columns;
     struct patch *all; /* owned */
@@ -45,6 +46,7 @@ struct patched {
 struct patches {
     char *path;
     struct file_map **maps; /* owned */
+    char **files;           /* their paths; owned */
     size_t num_maps;
     struct patched *tensors; /* owned */
     size_t count, room;

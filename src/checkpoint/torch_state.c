@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/torch_state.h"
 
-#include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/patches.h"
 #include "formats/torch.h"
@@ -178,6 +177,24 @@ void torch_state_json(const struct torch_state *s, struct text *json)
     text_addf(json, "{\"format\": 1, \"step\": %lld, \"train\": ", (long long)s->step);
     torch_state_train(s, json);
     text_adds(json, "}\n");
+}
+
+enum status torch_state_or_file(const struct torch_state *s, const char *folder,
+                                struct json **state)
+{
+    char *path = file_join(folder, "state.json");
+    struct text json = {0};
+    enum status st = STATUS_OK;
+    *state = NULL;
+    if (s->step >= 0) {
+        torch_state_json(s, &json);
+        st = json_parse(json.data, json.len, folder, state);
+    } else if (file_exists(path)) {
+        st = json_read(path, 1 << 30, state);
+    }
+    text_release(&json);
+    free(path);
+    return st;
 }
 
 void torch_state_tell(const struct torch_state *s, const char *path)

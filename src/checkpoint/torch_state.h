@@ -6,6 +6,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/json.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -40,5 +41,8 @@ enum status torch_state_finish(struct torch_state *s, const char *path);
 void torch_state_train(const struct torch_state *s, struct text *json);
 /* The whole of state.json. */
 void torch_state_json(const struct torch_state *s, struct text *json);
+/* Of a folder: its state.json, or that of torch's files where there are moments; NULL: neither. */
+enum status torch_state_or_file(const struct torch_state *s, const char *folder,
+                                struct json **state);
 /* One line: what goes on, and what does not. */
 void torch_state_tell(const struct torch_state *s, const char *path);

@@ -156,3 +156,26 @@ TEST(checkpoint_says_what_it_wants)
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "--help") == 0);
     answer_release(&a);
 }
+
+TEST(checkpoint_show_and_diff_take_torchs_files_too)
+{
+    struct answer a = {0};
+    struct json *root;
+    const char *torch = "tests/checkpoint/data/dcp-state";
+    CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "show", torch) == 0);
+    CHECK(strstr(a.out.data, "a directory of torch.distributed.checkpoint"));
+    CHECK(strstr(a.out.data, "step        3\n") && strstr(a.out.data, "tokens seen 192\n"));
+    CHECK(strstr(a.out.data, "with the optimizer's moments"));
+    CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "show", torch, "--tensors", "--json") == 0);
+    CHECK_STATUS(OK, json_parse(a.out.data, a.out.len, "stdout", &root));
+    CHECK(!strcmp(json_string(json_get(root, "kind")), "dcp"));
+    CHECK(json_count(json_get(root, "tensors")) == 12 && json_count(json_get(root, "files")) == 2);
+    const struct json *file = json_first(json_get(root, "files"));
+    CHECK(json_number(json_get(file, "tensors")) == 36);
+    json_free(root);
+    CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "show", "tests/checkpoint/data/meta-llama2") == 0);
+    CHECK(strstr(a.out.data, "Meta's .pth files") && !strstr(a.out.data, "moments"));
+    CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "diff", torch, torch) == 0);
+    CHECK(strstr(a.out.data, "equal: 36 tensors of 1752 numbers compared"));
+    answer_release(&a);
+}

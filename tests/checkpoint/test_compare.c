@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/compare.h"
 
+#include "checkpoint/convert.h"
 #include "checkpoint/rig.h"
 
 static const struct difference *find(const struct comparison *c, const char *name)
@@ -137,6 +138,49 @@ TEST(folders_that_cannot_be_read_are_not_compared)
     comparison_release(&c);
     CHECK_STATUS(OK, file_write(test_path(step, "state.json"), "[", 1));
     CHECK_STATUS(DATA, comparison_make(&c, step, step));
+    comparison_release(&c);
+    saved_close(&s);
+}
+
+static void convert(const char *from, const char *to, enum conversion_target target)
+{
+    static const struct optimizer_config adamw = {.lr = 1e-3, .implementation = "fused"};
+    static const struct lr_scheduler_config schedule = {.decay_type = "linear",
+                                                        .formula = "torchtitan"};
+    struct converted done;
+    struct conversion c = {.from = from,
+                           .to = to,
+                           .target = target,
+                           .keep_dtype = true,
+                           .optimizer = &adamw,
+                           .lr_scheduler = &schedule,
+                           .schedule_steps = 9,
+                           .rows = 1};
+    CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+}
+
+TEST(a_checkpoint_equals_what_torch_has_of_it_with_moments_and_state)
+{
+    struct saved s;
+    struct comparison c;
+    const char *folder = test_folder(), *dcp = test_path(folder, "dcp");
+    const char *meta = test_path(folder, "meta");
+    saved_open(&s, false);
+    const char *steps = saved_folder(&s, STEPS(2, 3));
+    convert(test_path(steps, "step-2"), dcp, CONVERT_DCP);
+    convert(test_path(steps, "step-2"), meta, CONVERT_META);
+    CHECK_STATUS(OK, comparison_make(&c, test_path(steps, "step-2"), dcp));
+    CHECK(c.count == 0 && c.num_tensors == 3 * s.layout.num_tensors);
+    comparison_release(&c);
+    CHECK_STATUS(OK, comparison_make(&c, dcp, test_path(steps, "step-3")));
+    const struct difference *d = find(&c, "model.layers.1.self_attn.q_proj.weight.exp_avg");
+    CHECK(d && d->kind == DIFFERENCE_NUMBERS && d->most > 0.1);
+    CHECK(find(&c, "state.json: step") && c.count == 3 * (size_t)s.layout.num_tensors + 1);
+    comparison_release(&c);
+    CHECK_STATUS(OK, comparison_make(&c, meta, dcp));
+    CHECK(c.num_tensors == s.layout.num_tensors && c.count == 2);
+    CHECK(find(&c, "optimizer's moments")->kind == DIFFERENCE_ONLY_SECOND);
+    CHECK(find(&c, "state.json")->kind == DIFFERENCE_ONLY_SECOND);
     comparison_release(&c);
     saved_close(&s);
 }

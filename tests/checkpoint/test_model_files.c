@@ -115,3 +115,45 @@ TEST(a_tensor_is_read_run_by_run_in_either_type)
     model_files_close(&m);
     saved_close(&s);
 }
+
+/* Of torch itself, saved by two ranks (tests/oracle/dcp_state.py). */
+#define RUN "tests/checkpoint/data/dcp-state"
+
+TEST(the_tensors_of_torchs_files_have_hugging_faces_names_and_the_files_they_are_in)
+{
+    const struct model_shape shape = {.V = 11, .D = 8, .L = 1, .H = 2, .G = 1, .K = 4, .F = 8};
+    struct model_files m, moments;
+    struct torch_state state;
+    struct model_tensor t;
+    float whole[64], part[8];
+    CHECK_STATUS(OK, model_files_open_any(&m, RUN, &shape));
+    CHECK_STATUS(OK, model_files_open_moments_any(&moments, RUN, &shape, &state));
+    CHECK(model_files_num_tensors(&m) == 12 && model_files_num_tensors(&moments) == 24);
+    CHECK(model_files_num_files(&m) == 2 && !model_files_are_empty(&moments));
+    CHECK(!strcmp(model_files_file(&m, 0).name, "__0_0.distcp"));
+    CHECK(model_files_file(&m, 0).num_tensors == 12 && model_files_file(&m, 1).bytes == 105881);
+    for (size_t i = 0; i < 12; i++) {
+        const struct model_tensor one = model_files_tensor(&m, i);
+        CHECK(model_files_named(&m, one.is.name, &t) && t.reader.patched == one.reader.patched);
+        CHECK(!strncmp(one.file, "__", 2) && one.is.dtype == SAFETENSORS_F32);
+    }
+    CHECK(!model_files_named(&m, "model.norm.weight.exp_avg", &t));
+    CHECK(model_files_named(&moments, "model.layers.0.self_attn.q_proj.weight.exp_avg", &t));
+    CHECK(t.is.num_dims == 2 && t.is.shape[0] == 8 && t.is.elements == 64);
+    CHECK_STATUS(OK, tensor_reader_read(&t.reader, 0, 64, F32, whole));
+    CHECK_STATUS(OK, tensor_reader_read(&t.reader, 24, 8, F32, part));
+    CHECK(!memcmp(whole + 24, part, sizeof part));
+    tensor_reader_close(&t.reader);
+    torch_state_release(&state);
+    model_files_close(&m), model_files_close(&moments);
+}
+
+TEST(a_folder_of_a_model_alone_has_no_moments)
+{
+    struct model_files m;
+    struct torch_state state;
+    CHECK_STATUS(OK, model_files_open_moments_any(&m, "tests/checkpoint/data/tied",
+                                                  &(struct model_shape){0}, &state));
+    CHECK(model_files_are_empty(&m) && state.step == -1);
+    model_files_close(&m);
+}
