@@ -95,7 +95,11 @@ static void put_tokens(const struct token_export *e, int32_t rows, struct gguf_k
  * token is that token; dbrx has the same pattern without that. */
 static const char *splitter_name(const struct token_export *e)
 {
-    if (strcmp(e->splitter, "llama3")) return "gpt-2";
+    static const struct {
+        const char *splitter, *name;
+    } known[] = {{"qwen2", "qwen2"}, {"digits gpt2", "smollm"}, {"gpt2", "gpt-2"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(e->splitter, known[i].splitter)) return known[i].name;
     return e->whole_pieces ? "llama-bpe" : "dbrx";
 }
 
@@ -112,6 +116,9 @@ static enum status put_tokenizer(const struct gguf_model *g, const struct tokeni
         token_export_release(&e);
         FAIL(DATA, "%s: the tokenizer has %d tokens, the model %d", tokenizer_path(t), has, rows);
     }
+    if (e.normalizes)
+        log_line(LOG_WARN, "%s: it normalizes texts; llama.cpp takes them as they are",
+                 tokenizer_path(t));
     gguf_put_string(k, "tokenizer.ggml.model", e.has_merges ? "gpt2" : "llama");
     if (e.has_merges) gguf_put_string(k, "tokenizer.ggml.pre", splitter_name(&e));
     put_tokens(&e, rows, k);
@@ -125,8 +132,8 @@ static enum status put_tokenizer(const struct gguf_model *g, const struct tokeni
     return STATUS_OK;
 }
 
-/* The first of the two files that says what GGUF needs: SentencePiece's scores are only in its own,
- * and then tokenizer.json may not have more tokens. */
+/* The first of the two files that says what GGUF needs: SentencePiece's own has its scores, and
+ * then tokenizer.json may not have more tokens. */
 static enum status open_tokenizer(const char *folder, struct tokenizer **t)
 {
     const struct tokenizer_config config = {0};

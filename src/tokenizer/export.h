@@ -29,7 +29,9 @@ struct exported_token {
 
 struct token_export {
     bool has_merges;               /* byte-level BPE; else scores */
-    const char *splitter;          /* "llama3" or "gpt2": see split.h; NULL: with scores */
+    const char *splitter;          /* "llama3", "qwen2" or "gpt2": see split.h; "digits gpt2": each
+                                      digit alone, then that; NULL: with scores */
+    bool normalizes;               /* to a form of Unicode, first */
     bool whole_pieces;             /* a piece that is a token is that token, whatever merges give */
     bool adds_space;               /* in front of a text; with scores */
     int32_t unknown;               /* -1: none */
@@ -40,6 +42,8 @@ struct token_export {
     struct text texts;
 };
 
-/* UNSUPPORTED: a splitter other than those two, or a kind without scores or byte-level merges. */
+/* Of a BPE with byte_fallback scores are made that give its merges; where two cuts of one token lie
+ * on each other the first of them goes, not that of the lower rank.
+ * UNSUPPORTED: another splitter; merges that no scores give. */
 enum status tokenizer_export(const struct tokenizer *t, struct token_export *e);
 void token_export_release(struct token_export *e);

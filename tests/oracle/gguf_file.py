@@ -4,7 +4,8 @@
 
     python tests/oracle/gguf_file.py PROGRAM [MORE_TOKENIZERS...]
 
-Models that Transformers saves, beside tokenizers of three kinds (and those given), become GGUF
+Models that Transformers saves, beside tokenizers of six kinds (and those given; of a SentencePiece
+model as Hugging Face's tokenizer.json, too), become GGUF
 files of each type: every tensor is what it must be, q8_0 by its own quantizer and dequantizer; in
 llama.cpp the tokenizer gives the same ids, and the model in f32 the same greedy tokens as in
 Transformers with the numbers of the file.  (In other types llama.cpp rounds activations, too: how
@@ -24,6 +25,8 @@ import urllib.request
 
 import gguf
 import numpy
+import sentencepiece
+import tokenizers
 import torch
 import transformers
 
@@ -42,6 +45,70 @@ LAYER = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.
          "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
          "post_attention_layernorm": "ffn_norm"}
 OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+
+
+QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+         r"\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+def learnt(path, steps, normalizer=None):
+    """A byte-level BPE of the texts here, whose pre_tokenizers are these."""
+    model = tokenizers.Tokenizer(tokenizers.models.BPE())
+    model.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(steps)
+    if normalizer:
+        model.normalizer = normalizer
+    model.decoder = tokenizers.decoders.ByteLevel()
+    texts = [open(name).read() for name in ("README.md", "ARCHITECTURE.md", __file__)] + [TEXT] * 9
+    model.train_from_iterator(texts, tokenizers.trainers.BpeTrainer(
+        vocab_size=900, special_tokens=["<s>", "</s>"], show_progress=False,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()))
+    model.save(path)
+
+
+def as_json(path, model):
+    """Llama 2's kind of tokenizer.json of a SentencePiece model: merges by score."""
+    has = sentencepiece.SentencePieceProcessor(model_file=model)
+    count = has.get_piece_size()
+    vocab = {has.id_to_piece(i): i for i in range(count)}
+    normal = [i for i in range(count) if not (has.is_control(i) or has.is_byte(i) or has.is_unknown(i))]
+    cuts = []
+    for i in normal:
+        piece = has.id_to_piece(i)
+        for k in range(1, len(piece)):
+            if piece[:k] in vocab and piece[k:] in vocab:
+                cuts.append((-has.get_score(i), vocab[piece[:k]], vocab[piece[k:]], piece[:k], piece[k:]))
+    json.dump({
+        "version": "1.0", "truncation": None, "padding": None,
+        "added_tokens": [dict(id=i, content=has.id_to_piece(i), single_word=False, lstrip=False,
+                              rstrip=False, normalized=False, special=True)
+                         for i in range(count) if has.is_control(i) or has.is_unknown(i)],
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "\u2581"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]},
+        "pre_tokenizer": None, "post_processor": None,
+        "decoder": {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+            {"type": "ByteFallback"}, {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+        "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "fuse_unk": True,
+                  "byte_fallback": True, "continuing_subword_prefix": None,
+                  "end_of_word_suffix": None, "vocab": vocab,
+                  "merges": [f"{left} {right}" for *_, left, right in sorted(cuts)]}},
+        open(path, "w"))
+
+
+def others(root, models):
+    path = lambda name: os.path.join(root, name)
+    pre = tokenizers.pre_tokenizers
+    learnt(path("qwen2.json"), [pre.Split(tokenizers.Regex(QWEN2), "isolated"),
+                                pre.ByteLevel(add_prefix_space=False, use_regex=False)],
+           tokenizers.normalizers.NFC())
+    learnt(path("smollm.json"), [pre.Digits(individual_digits=True),
+                                 pre.ByteLevel(add_prefix_space=False)])
+    for k, model in enumerate(models):
+        as_json(path(f"sentence{k}.json"), model)
+    return [path("qwen2.json"), path("smollm.json")] + [path(f"sentence{k}.json")
+                                                        for k in range(len(models))]
 
 
 def make(vocab, tied, scaled):
@@ -153,7 +220,7 @@ def run_server(path, prompt, count):
 
 def run_library(path, prompt, count):
     """The same of llama-cpp-python."""
-    model = llama_cpp.Llama(path, n_ctx=256, n_threads=2, n_gpu_layers=0, flash_attn=False,
+    model = llama_cpp.Llama(path, n_ctx=256, n_threads=1, n_gpu_layers=0, flash_attn=False,
                             type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32,
                             verbose=False)
     ids = model.tokenize(TEXT.encode(), add_bos=False, special=False)
@@ -164,6 +231,7 @@ def run_library(path, prompt, count):
 def run_it(path, program, tokenizer, model, exact):
     prompt, count = [i % model.config.vocab_size for i in range(3, 400, 17)], 24
     ids = tokens_of(program, tokenizer, TEXT)
+    print(os.path.basename(tokenizer), end=", ")
     got, made = (run_library if "llama_cpp" in globals() else run_server)(path, prompt, count)
     assert got == ids, (path, got, ids)
     want = greedy(model, prompt, count)
@@ -175,6 +243,7 @@ def run_it(path, program, tokenizer, model, exact):
 
 def main(program, more):
     with tempfile.TemporaryDirectory() as root:
+        more += others(root, [name for name in [TOKENIZERS[2]] + more if name.endswith(".model")])
         for number, tokenizer in enumerate(TOKENIZERS + more):
             base = os.path.join(root, str(number))
             out = subprocess.run([program, "tokenizer", "show", "--tokenizer", tokenizer, "--json"],

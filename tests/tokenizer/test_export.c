@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
+#include "base/json.h"
 #include "tokenizer/export.h"
 #include "tokenizer/rig.h"
 
@@ -93,4 +94,139 @@ TEST(bytes_have_no_merges_and_split_as_any)
     CHECK(text_is(&e, e.tokens['A'].text, "A") && text_is(&e, e.tokens[0].text, "\xC4\x80"));
     token_export_release(&e);
     tokenizer_close(t);
+}
+
+/* A tokenizer.json that begins with characters, with all bytes: a, b and what merges to. */
+static struct tokenizer *opened_json(const char *tokens, const char *merges, const char *more)
+{
+    const char *path = test_path(test_folder(), "tokenizer.json");
+    struct text json = {0};
+    text_adds(&json, "{\"added_tokens\": [{\"id\": 0, \"content\": \"<unk>\", \"special\": true, "
+                     "\"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+                     "\"normalized\": false}], \"normalizer\": {\"type\": \"Replace\", "
+                     "\"pattern\": {\"String\": \" \"}, \"content\": \"\\u2581\"}, "
+                     "\"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", "
+                     "\"pattern\": {\"String\": \"\\u2581\"}, \"content\": \" \"}, "
+                     "{\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}]}, "
+                     "\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, "
+                     "\"fuse_unk\": true, \"unk_token\": \"<unk>\", ");
+    text_addf(&json, "%s\"vocab\": {\"<unk>\": 0", more);
+    for (int i = 0; i < 256; i++) text_addf(&json, ", \"<0x%02X>\": %d", i, i + 1);
+    text_addf(&json, ", %s}, \"merges\": [%s]}}", tokens, merges);
+    CHECK_STATUS(OK, file_write(path, json.data, json.len));
+    text_release(&json);
+    return opened(path);
+}
+
+#define LETTERS "\"a\": 257, \"b\": 258, \"\\u2581\": 259, "
+
+TEST(merges_with_byte_fallback_become_scores_in_their_order)
+{
+    struct tokenizer *t = opened_json(
+        LETTERS "\"ab\": 260, \"\\u2581ab\": 261, \"ba\": 262, \"\\u2581\\u2581\": 263, "
+                "\"\\u2581\\u2581\\u2581\": 264, \"\\u2581a\": 265",
+        "\"b a\", \"a b\", \"\\u2581\\u2581 \\u2581\", \"\\u2581 \\u2581\", "
+        "\"\\u2581 \\u2581\\u2581\", \"\\u2581 a\", \"\\u2581 ab\", \"\\u2581a b\"",
+        "");
+    struct token_export e;
+    CHECK_STATUS(OK, tokenizer_export(t, &e));
+    CHECK(!e.has_merges && !e.adds_space && e.unknown == 0 && e.num_tokens == 266);
+    CHECK(e.tokens[0].kind == TOKEN_UNKNOWN && e.tokens[1].kind == TOKEN_BYTE);
+    CHECK(e.tokens[260].kind == TOKEN_NORMAL && text_is(&e, e.tokens[256].text, "<0xFF>"));
+    CHECK(text_is(&e, e.tokens[261].text,
+                  "\xE2\x96\x81"
+                  "ab"));
+    CHECK(e.tokens[262].score > e.tokens[260].score && e.tokens[260].score > e.tokens[263].score);
+    CHECK(e.tokens[263].score == e.tokens[264].score); /* runs, whose merges are mixed */
+    CHECK(e.tokens[264].score > e.tokens[265].score && e.tokens[265].score > e.tokens[261].score);
+    token_export_release(&e);
+    tokenizer_close(t);
+}
+
+TEST(merges_that_no_scores_give_are_refused)
+{
+    static const struct {
+        const char *tokens, *merges, *more, *message;
+    } cases[] = {
+        {LETTERS "\"ab\": 260, \"aba\": 261", "\"a b\", \"ab a\"", "", NULL},
+        {LETTERS "\"ab\": 260, \"ba\": 261, \"aba\": 262", "\"a b\", \"b a\", \"ab a\"", "",
+         "the tokens 257 and 261 make token 262, but do not merge"},
+        {LETTERS "\"ab\": 260, \"ba\": 261, \"aba\": 262, \"bb\": 263",
+         "\"a b\", \"b a\", \"ab a\", \"b b\", \"a ba\"", "", "are mixed"},
+        {LETTERS "\"ab\": 260", "\"a b\"", "\"ignore_merges\": true, ", "with ignore_merges"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tokenizer *t = opened_json(cases[i].tokens, cases[i].merges, cases[i].more);
+        struct token_export e;
+        if (cases[i].message) {
+            CHECK_STATUS(UNSUPPORTED, tokenizer_export(t, &e));
+            CHECK_MESSAGE(cases[i].message);
+        } else {
+            CHECK_STATUS(OK, tokenizer_export(t, &e));
+            token_export_release(&e);
+        }
+        tokenizer_close(t);
+    }
+}
+
+/* All bytes and one merge, with these pre_tokenizers. */
+static struct tokenizer *opened_with(const char *steps, const char *normalizer)
+{
+    const char *path = test_path(test_folder(), "tokenizer.json");
+    struct text json = {0};
+    text_addf(&json,
+              "{\"added_tokens\": [], \"normalizer\": %s, \"pre_tokenizer\": {\"type\": "
+              "\"Sequence\", \"pretokenizers\": [%s]}, \"decoder\": {\"type\": \"ByteLevel\"}, "
+              "\"model\": {\"type\": \"BPE\", \"merges\": [\"a b\"], \"vocab\": {",
+              normalizer, steps);
+    struct tokenizer *bytes = opened("bytes");
+    struct token_export e;
+    CHECK_STATUS(OK, tokenizer_export(bytes, &e));
+    for (int i = 0; i < 256; i++) {
+        char spelt[8] = {0};
+        memcpy(spelt, e.texts.data + e.tokens[i].text.at, e.tokens[i].text.len);
+        text_adds(&json, i ? ", " : "");
+        json_quote(&json, spelt);
+        text_addf(&json, ": %d", i);
+    }
+    text_adds(&json, ", \"ab\": 256}}}");
+    token_export_release(&e);
+    tokenizer_close(bytes);
+    CHECK_STATUS(OK, file_write(path, json.data, json.len));
+    text_release(&json);
+    return opened(path);
+}
+
+#define BYTE_LEVEL(regex)                                                                          \
+    "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": " regex "}"
+#define DIGITS(alone) "{\"type\": \"Digits\", \"individual_digits\": " alone "}, "
+
+TEST(splitters_that_other_models_have_are_told_by_their_names)
+{
+    static const char qwen2[] =
+        "{\"type\": \"Split\", \"behavior\": \"Isolated\", \"invert\": false, \"pattern\": "
+        "{\"Regex\": \"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|"
+        "\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|"
+        "\\\\s+\"}}, " BYTE_LEVEL("false");
+    static const struct {
+        const char *steps, *normalizer, *name;
+    } cases[] = {
+        {BYTE_LEVEL("true"), "null", "gpt2"},
+        {qwen2, "{\"type\": \"NFC\"}", "qwen2"},
+        {DIGITS("true") BYTE_LEVEL("true"), "null", "digits gpt2"},
+        {DIGITS("false") BYTE_LEVEL("true"), "null", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tokenizer *t = opened_with(cases[i].steps, cases[i].normalizer);
+        struct token_export e;
+        if (cases[i].name) {
+            CHECK_STATUS(OK, tokenizer_export(t, &e));
+            CHECK(!strcmp(e.splitter, cases[i].name) && e.normalizes == (i == 1));
+            token_export_release(&e);
+        } else {
+            CHECK_STATUS(UNSUPPORTED, tokenizer_export(t, &e));
+            CHECK_MESSAGE("it splits texts neither as Llama 3, Qwen 2, SmolLM nor GPT-2 does");
+        }
+        tokenizer_close(t);
+    }
 }
