@@ -33,6 +33,7 @@ struct model {
     struct model_piece *pieces;
     size_t count, room;
     uint64_t model_type, byte_fallback, suffix;
+    bool has_trainer, has_normalizer;
     struct bytes bos, eos, unknown_surface;
     struct bytes charsmap, denormalizer;
     uint64_t dummy_prefix, squeezes, escapes;
@@ -173,8 +174,14 @@ static enum status read_message(struct model *m, struct reader r)
     while (reader_left(&r)) {
         TRY(read_field(&r, &f));
         if (is(&f, 1, WIRE_BYTES)) TRY(read_piece(m, f.bytes));
-        if (is(&f, 2, WIRE_BYTES)) TRY(read_trainer(m, f.bytes));
-        if (is(&f, 3, WIRE_BYTES)) TRY(read_normalizer(m, f.bytes));
+        if (is(&f, 2, WIRE_BYTES)) {
+            m->has_trainer = true;
+            TRY(read_trainer(m, f.bytes));
+        }
+        if (is(&f, 3, WIRE_BYTES)) {
+            m->has_normalizer = true;
+            TRY(read_normalizer(m, f.bytes));
+        }
         if (is(&f, 5, WIRE_BYTES)) TRY(read_denormalizer(m, f.bytes));
     }
     return STATUS_OK;
@@ -185,6 +192,8 @@ static enum status check_kind(const struct model *m)
     static const char *const names[] = {"", "unigram", "BPE", "word", "char"};
     enum { BPE = 2 };
     if (!m->count) FAIL(DATA, "%s: there are no pieces", m->path);
+    if (!m->has_trainer || !m->has_normalizer)
+        FAIL(DATA, "%s: there is no %s_spec", m->path, m->has_trainer ? "normalizer" : "trainer");
     if (m->model_type != BPE)
         FAIL(UNSUPPORTED, "%s: a SentencePiece %s model; only BPE is known", m->path,
              m->model_type < 5 ? names[m->model_type] : "");
@@ -371,6 +380,8 @@ enum status sentencepiece_read(struct tokenizer *t, const char *bytes, size_t le
     enum status st = read_model(t->path, bytes, len, &m);
     if (!st) st = build(t, &m);
     free(m.pieces);
+    if (st == STATUS_DATA)
+        FAIL(DATA, "%s (a SentencePiece model that is cut off or damaged)", status_message());
     t->kind = SENTENCEPIECE_KIND;
     t->file_name = "tokenizer.model";
     return st;

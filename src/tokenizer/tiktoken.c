@@ -66,6 +66,12 @@ static void add_specials(struct tokenizer *t, int32_t first)
     t->vocab_size = first + ALL;
 }
 
+static bool is_pointer(const char *line, size_t len)
+{
+    static const char begin[] = "version https://git-lfs";
+    return len >= sizeof begin - 1 && !memcmp(line, begin, sizeof begin - 1);
+}
+
 static enum status read_line(struct tokenizer *t, const char *line, size_t len, size_t number)
 {
     enum { MOST_DIGITS = 8 };
@@ -80,7 +86,14 @@ static enum status read_line(struct tokenizer *t, const char *line, size_t len, 
         digits = *at >= '0' && *at <= '9';
         rank = rank * 10 + (*at - '0');
     }
-    if (n <= 0 || !digits) FAIL(DATA, "%s:%zu: not \"base64 rank\"", t->path, number);
+    if ((n <= 0 || !digits) && number == 1)
+        FAIL(
+            DATA,
+            "%s: no tokenizer: it begins neither as a tokenizer.json nor as a SentencePiece model, "
+            "and its first line is not \"base64 rank\" as tiktoken's are%s",
+            t->path, is_pointer(line, len) ? "; it is a pointer of Git LFS to the file" : "");
+    if (n <= 0 || !digits)
+        FAIL(DATA, "%s:%zu: not \"base64 rank\"; the file is cut off or damaged", t->path, number);
     if (vocabulary_add(&t->vocabulary, bytes, (size_t)n, rank))
         FAIL(DATA, "%s:%zu: %s", t->path, number, status_message());
     return STATUS_OK;

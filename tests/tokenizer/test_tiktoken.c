@@ -126,6 +126,15 @@ TEST(tiktoken_names_the_line_that_is_wrong)
     check_refused("{", line);
 }
 
+TEST(a_file_that_is_no_tokenizer_is_said_to_be_none)
+{
+    CHECK_STATUS(DATA, opens("tokenizer.model", "<!DOCTYPE html>\n"));
+    CHECK_MESSAGE("tokenizer.model: no tokenizer: ");
+    CHECK_STATUS(DATA, opens("tokenizer.model", "version https://git-lfs.github.com/spec/v1\n"));
+    CHECK_MESSAGE("pointer of Git LFS");
+    check_refused("YWI", "cut off or damaged");
+}
+
 TEST(tiktoken_ranks_leave_no_gap)
 {
     check_refused("eHg= 263", "tokenizer.model: no token has rank 262");
