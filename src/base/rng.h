@@ -18,6 +18,7 @@ enum rng_purpose {
     RNG_VALIDATION, /* which documents are held out */
     RNG_SAMPLE,     /* generation */
     RNG_TEST,
+    RNG_NEURONS, /* which neurons of a session are read */
 };
 
 struct rng_block {

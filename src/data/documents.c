@@ -11,7 +11,7 @@ struct walk {
 
 static bool holds_spikes(const struct source *s)
 {
-    return s->kind == SOURCE_ROWS && s->files[0].table.kind == TABLE_COUNTS;
+    return s->kind == SOURCE_ROWS && s->files[0].table.kind == TABLE_COUNTS && !s->motifs;
 }
 
 static enum status walk_source(struct walk *w, const struct source *s, struct source_reader *reader,

@@ -68,6 +68,10 @@ static enum status open_file(struct source *s, const char *path)
         if (s->num_files > 1 && s->holds_ids != table_holds_ids(&f->table))
             FAIL(CONFIG, "%s: the files of a source must all hold text, or all ids", path);
         s->holds_ids = table_holds_ids(&f->table);
+        if (s->motifs && f->table.kind != TABLE_COUNTS)
+            FAIL(CONFIG, "%s: motifs are of spike counts; column \"%s\" holds none", path,
+                 s->config->column);
+        f->table.motifs = s->motifs, f->table.motif_neurons = (size_t)s->config->motif_neurons;
         s->places += f->table.num_rows;
         size = f->table.size;
     } else if (kind == SOURCE_ARRAY) {
@@ -168,13 +172,28 @@ out:
     return st;
 }
 
+static enum status open_motifs(struct source *s)
+{
+    const char *path = s->config->motifs;
+    if (!path || !path[0]) return STATUS_OK;
+    TRY(motifs_open(&s->motifs, path));
+    const uint32_t numbers[] = {motifs_checksum(s->motifs), (uint32_t)s->config->motif_neurons};
+    s->fingerprint = checksum_crc32c(s->fingerprint, numbers, sizeof numbers);
+    return STATUS_OK;
+}
+
 enum status source_open(struct source *s, const struct source_config *config)
 {
     *s = (struct source){.config = config};
     char *path;
     TRY(hub_find(config->path, &path));
-    enum status st = open_files(s, path);
+    enum status st = open_motifs(s);
+    if (!st) st = open_files(s, path);
     free(path);
+    if (!st && s->motifs && s->kind != SOURCE_ROWS)
+        st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
+                         "%s: motifs are of spike counts, which .parquet and .arrow files hold",
+                         config->path);
     s->fingerprint = checksum_crc32c(s->fingerprint, config->column, strlen(config->column));
     s->fingerprint = checksum_crc32c(s->fingerprint, &config->weight, sizeof config->weight);
     if (!st && s->kind != SOURCE_PACKED && !s->places)
@@ -195,6 +214,7 @@ void source_close(struct source *s)
     }
     free(s->files);
     free(s->mock_lengths);
+    motifs_close(s->motifs);
     *s = (struct source){0};
 }
 

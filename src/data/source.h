@@ -48,6 +48,7 @@ struct source {
     struct source_file *files;
     size_t num_files;
     int32_t *mock_lengths; /* SOURCE_MOCK */
+    struct motifs *motifs; /* owned; NULL: none */
     uint64_t places;       /* end of the places; 0 where it is unknown (packed) */
     uint32_t fingerprint;  /* of the files' names and sizes, .idx files, column and weight */
 };

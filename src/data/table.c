@@ -143,12 +143,29 @@ static enum status add_entry(struct table_reader *r, uint64_t row, const struct 
     return STATUS_OK;
 }
 
+static enum status add_motifs(const struct table_reader *r, uint64_t row, size_t neurons,
+                              size_t bins, struct text *out)
+{
+    const struct table *t = r->table;
+    struct motif_session s = {.counts = (const unsigned char *)r->counts.data,
+                              .neurons = neurons,
+                              .bins = bins,
+                              .width = t->motif_neurons,
+                              .number = row};
+    if (motifs_length(t->motifs, &s) > LONGEST / sizeof(int32_t))
+        FAIL(DATA, "%s, row %llu: %zu bins as motifs of %zu neurons are too many", path_of(t),
+             (unsigned long long)row, bins, s.width);
+    motifs_encode(t->motifs, &s, out);
+    return STATUS_OK;
+}
+
 /* Counts of `neurons` of equally many bins each, turned round. */
 static enum status add_bins(const struct table_reader *r, uint64_t row, size_t neurons,
                             struct text *out)
 {
     const unsigned char *counts = (const unsigned char *)r->counts.data;
     size_t bins = neurons ? r->counts.len / neurons : 0;
+    if (r->table->motifs && bins) return add_motifs(r, row, neurons, bins, out);
     if ((neurons + 1) * bins > LONGEST / sizeof(int32_t))
         FAIL(DATA, "%s, row %llu: %zu neurons of %zu bins are too many", path_of(r->table),
              (unsigned long long)row, neurons, bins);

@@ -2,11 +2,12 @@
  *
  * Documents  A column of text: a row's text.  A list of texts, as files[].text: all of the row,
  * each behind two line ends.  A list of whole numbers: token ids.  A list of lists of u8, as spike
- * counts [neuron][bin] are: ids bin by bin, 255 before each bin. What is null is left out; a row of
- * nothing is no document. */
+ * counts [neuron][bin] are: ids bin by bin, 255 before each bin; or their motifs. What is null is
+ * left out; a row of nothing is no document. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "data/motifs.h"
 #include "formats/arrow_reader.h"
 #include "formats/parquet_column.h"
 
@@ -20,6 +21,9 @@ struct table {
     struct arrow arrow; /* of an .arrow file */
     enum table_kind kind;
     uint64_t num_rows, size; /* bytes of the file */
+    const struct motifs
+        *motifs;          /* of counts: ids are these; NULL: the counts.  Set by the caller, */
+    size_t motif_neurons; /* with this; borrowed */
 };
 
 /* CONFIG: there is no such column, or one of other things.  Else as parquet_open. */

@@ -124,8 +124,9 @@ TEST(order_megatron_is_that_of_megatron_core_for_twenty_sources)
     struct rows rows = {0};
     megatron_rig(&r, 5, "7,2,1", 200000);
     for (int i = 0; i < MANY; i++)
-        sources[i] =
-            (struct source_config){test_path(folder, names[i % SOURCES]), "text", 1.0 / (i + 3)};
+        sources[i] = (struct source_config){.path = test_path(folder, names[i % SOURCES]),
+                                            .column = "text",
+                                            .weight = 1.0 / (i + 3)};
     r.data.sources = sources, r.data.num_sources = MANY;
     r.options.data = &r.data, r.options.objective = &r.objective;
     CHECK_STATUS(OK, loader_open(&l, &r.options));
