@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/dcp.h"
 
+#include "base/log.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,6 +195,11 @@ enum status dcp_open_moments(struct patches *p, const char *path, const struct m
 {
     torch_state_init(state);
     TRY(open_directory(p, path, shape, state));
+    if (!p->count && state->has_other_moments)
+        log_line(LOG_WARN,
+                 "%s: the optimizer's moments in it are not named by the model's weights, and are "
+                 "not read",
+                 path);
     enum status st = p->count ? torch_state_finish(state, path) : STATUS_OK;
     if (st) patches_release(p);
     return st;

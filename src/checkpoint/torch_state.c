@@ -59,6 +59,10 @@ void torch_state_pass(struct torch_state *s, const char *name)
 {
     if (begins(name, "dataloader.")) s->has_data = true;
     if (begins(name, "train_state.global_")) s->has_losses = true;
+    struct patch_name of;
+    if (begins(name, "optimizer") && patch_part_of(name) != PATCH_WEIGHT &&
+        !patch_name_read(name, &of))
+        s->has_other_moments = true;
 }
 
 static bool as_count(double value, int64_t *out)

@@ -19,7 +19,8 @@ struct torch_state {
     int64_t optimizer_step; /* of every weight */
     int64_t other_step;     /* of a weight that has another one; -1: none has */
     int64_t tokens_seen;
-    bool has_data, has_losses; /* which are not read: the place in the data, and old losses */
+    bool has_data, has_losses; /* which are not read: the place in the data, old losses, */
+    bool has_other_moments;    /* and moments that are not named by weights */
     struct text train;         /* the trainer's part of state.json; what is in it is JSON */
 };
 
@@ -28,7 +29,7 @@ void torch_state_release(struct torch_state *s);
 
 /* Is an item of this name one that torch_state_take takes? */
 bool torch_state_reads(const char *name);
-/* An item that is not read, but told of. */
+/* What is not read, but told of. */
 void torch_state_pass(struct torch_state *s, const char *name);
 /* Its archive.  DATA: it is not what its name says. */
 enum status torch_state_take(struct torch_state *s, const char *name, const unsigned char *bytes,

@@ -23,6 +23,13 @@ static const char *copy_of(const char *from)
 
 static const char *copy(void) { return copy_of(DCP); }
 
+/* At once, not durably: it is done often. */
+static void put(const char *path, const char *bytes, size_t len)
+{
+    FILE *f = fopen(path, "wb");
+    CHECK(f && fwrite(bytes, 1, len, f) == len && !fclose(f));
+}
+
 TEST(a_directory_of_torch_is_the_tensors_that_its_ranks_saved)
 {
     const struct patch_name q = {PARAM_attn_q, 1, PATCH_WEIGHT}, no = {PARAM_attn_q, 2, 0};
@@ -41,9 +48,8 @@ TEST(a_directory_of_torch_whose_metadata_is_cut_off_at_any_byte_is_refused)
     struct text t = {0};
     struct patches p;
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
-    for (size_t len = 0; len < t.len; len += len < 64 || len + 64 > t.len ? 1 : 13) {
-        FILE *f = fopen(path, "wb");
-        CHECK(f && fwrite(t.data, 1, len, f) == len && !fclose(f));
+    for (size_t len = 0; len < t.len; len++) {
+        put(path, t.data, len);
         CHECK_STATUS(DATA, dcp_open(&p, folder, NULL));
         CHECK_MESSAGE(".metadata");
     }
@@ -57,9 +63,8 @@ TEST(no_changed_byte_of_a_metadata_leads_out_of_the_files)
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
     for (size_t i = 0; i < t.len; i += 5) {
         struct patches p;
-        FILE *f = fopen(path, "wb");
         t.data[i] ^= 1;
-        CHECK(f && fwrite(t.data, 1, t.len, f) == t.len && !fclose(f));
+        put(path, t.data, t.len);
         t.data[i] ^= 1;
         if (dcp_open(&p, folder, NULL)) continue;
         for (size_t k = 0; k < p.count; k++) {
@@ -167,14 +172,14 @@ TEST(moments_whose_metadata_is_cut_off_or_changed_at_any_byte_are_refused_or_wit
     struct torch_state state;
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
     for (size_t len = 0; len < t.len; len += len < 64 || len + 64 > t.len ? 1 : 37) {
-        CHECK_STATUS(OK, file_write(path, t.data, len));
+        put(path, t.data, len);
         CHECK_STATUS(DATA, dcp_open_moments(&p, folder, NULL, &state));
         CHECK_MESSAGE(".metadata");
         torch_state_release(&state);
     }
     for (size_t i = 0; i < t.len; i += 53) {
         t.data[i] ^= 1;
-        CHECK_STATUS(OK, file_write(path, t.data, t.len));
+        put(path, t.data, t.len);
         t.data[i] ^= 1;
         if (!dcp_open_moments(&p, folder, NULL, &state)) {
             for (size_t k = 0; k < p.count; k++) {

@@ -395,6 +395,27 @@ TEST(ranks_load_their_pieces_of_a_plain_folder_in_several_files)
     for (l.how = 0; l.how < SHARING_COUNT; l.how++) CHECK_STATUS(OK, ranks_run(3, load_share, &l));
 }
 
+TEST(ranks_load_their_pieces_of_a_directory_of_torch_with_moments_and_step)
+{
+    static const struct optimizer_config adamw = {.lr = 1e-3, .implementation = "fused"};
+    static const struct lr_scheduler_config schedule = {.decay_type = "linear",
+                                                        .formula = "torchtitan"};
+    struct converted done;
+    struct shared_loading l = {.folder = test_path(test_folder(), "dcp")};
+    struct conversion c = {.from = save_shared(SHARING_ALL, false, 1),
+                           .to = l.folder,
+                           .target = CONVERT_DCP,
+                           .keep_dtype = true,
+                           .optimizer = &adamw,
+                           .lr_scheduler = &schedule,
+                           .schedule_steps = 9,
+                           .rows = 1};
+    CHECK_STATUS(OK, checkpoint_convert(&c, &done));
+    CHECK(done.step == 3);
+    for (l.how = SHARING_PARTS; l.how <= SHARING_COLUMNS; l.how++)
+        CHECK_STATUS(OK, ranks_run(3, load_share, &l));
+}
+
 static enum status load_half(const struct comm *world, void *context)
 {
     struct share s;

@@ -107,6 +107,20 @@ TEST(the_step_is_the_schedules_or_the_optimizers_where_there_is_no_other)
     CHECK_MESSAGE("updated 3 times and others 2 times");
 }
 
+TEST(what_is_passed_over_is_remembered)
+{
+    struct torch_state s;
+    torch_state_init(&s);
+    torch_state_pass(&s, "optimizer.state.layers.0.attention.wq.weight.exp_avg");
+    torch_state_pass(&s, "optimizer.param_groups.norm.weight.lr");
+    CHECK(!s.has_data && !s.has_losses && !s.has_other_moments);
+    torch_state_pass(&s, "optimizer.state.0.exp_avg");
+    CHECK(s.has_other_moments && !s.has_data);
+    torch_state_pass(&s, "dataloader.dp_rank_0");
+    torch_state_pass(&s, "train_state.global_avg_losses");
+    CHECK(s.has_data && s.has_losses);
+}
+
 TEST(what_is_no_count_is_told_as_none)
 {
     const float bad[] = {-1, 0.5f, NAN, INFINITY, 1e30f};
