@@ -45,7 +45,8 @@ CFLAGS   = -std=c17 $(OPT) $(ARCH) $(MATH) $(WARN) $(HARDEN) $(OPENMP) $(DEFINES
 COMPILE  = $(CC) $(CFLAGS) -Isrc $(OWN) -MMD -MP
 LDFLAGS := -pie -Wl,-z,relro,-z,now
 LINK     = $(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBS)
-LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lbrotlidec -lm -lpthread $(MPI_LIBS) $(HUB_LIBS)
+LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lbrotlidec -lyaml -lm -lpthread \
+           $(MPI_LIBS) $(HUB_LIBS)
 
 KERNELS := $(sort $(wildcard src/backends/cpu/kernels/*.c))
 ABSENT  := $(if $(MPI_LIBS),,src/comms/mpi/% tests/comms/mpi/%) \
