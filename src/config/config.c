@@ -252,25 +252,28 @@ static enum status load_file(struct config *c, const char *path)
     return STATUS_OK;
 }
 
+enum status config_assign(struct config *c, const char *key, const char *value, const char *origin)
+{
+    struct place p = {.file = origin};
+    const struct section *section;
+    const struct option *row;
+    struct toml *tree = NULL;
+    TRY(resolve(c, key, NULL, p, &section, &row));
+    if (!row) return STATUS_OK;
+    enum status st = option_set_text(row, (char *)c + section->offset, value, &tree);
+    keep(c, tree);
+    if (st) return explain(p, key, value);
+    note_origin(c, row, p);
+    return STATUS_OK;
+}
+
 /* "section.key=value" */
 static enum status load_setting(struct config *c, const char *setting)
 {
     const char *equals = strchr(setting, '=');
-    struct place p = {.file = "command line"};
-    const struct section *section;
-    const struct option *row;
-    struct toml *tree = NULL;
     if (!equals) FAIL(CONFIG, "command line: %s: expected section.key=value", setting);
     char *key = heap_string(setting, (size_t)(equals - setting));
-    enum status st = resolve(c, key, NULL, p, &section, &row);
-    if (!st && row) {
-        st = option_set_text(row, (char *)c + section->offset, equals + 1, &tree);
-        keep(c, tree);
-        if (st)
-            st = explain(p, key, equals + 1);
-        else
-            note_origin(c, row, p);
-    }
+    enum status st = config_assign(c, key, equals + 1, "command line");
     free(key);
     return st;
 }

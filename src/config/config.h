@@ -48,6 +48,9 @@ enum status config_load(struct config *c, const char *path, const char *const *s
                         int num_settings);
 void config_release(struct config *c);
 
+/* One key set from text, as on a command line; `origin` says who did.  CONFIG as above. */
+enum status config_assign(struct config *c, const char *key, const char *value, const char *origin);
+
 /* Rules that join several keys; `num_ranks` 1 alone.  CONFIG: which keys, their values, the rule.
  */
 enum status config_check(const struct config *c, int num_ranks);

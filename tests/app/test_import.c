@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#define NXDT  "tests/config/data/nxdt-hf-llama3-70b.yaml"
+#define LLAMA "tests/config/data/megatron-llama3.sh"
+
+TEST(config_import_prints_a_file_that_plan_takes)
+{
+    struct text out = {0}, err = {0}, plan = {0};
+    const char *path = test_path(test_folder(), "run.toml");
+    CHECK(LLAMERO(&out, &err, "config", "import", NXDT, "training.steps=5", "trainer.devices=64",
+                  "trainer.num_nodes=8", "lr_scheduler.warmup_steps=2") == 0);
+    CHECK(strstr(out.data, "steps = 5\n") && strstr(out.data, "# For 512 ranks."));
+    CHECK(strstr(err.data, "2 defects of the original"));
+    CHECK_STATUS(OK, file_write(path, out.data, out.len));
+    CHECK(LLAMERO(&plan, NULL, "plan", path, "--ranks", "512", "--json") == 0);
+    CHECK(strstr(plan.data, "70553706496"));
+    text_release(&out), text_release(&err), text_release(&plan);
+}
+
+TEST(config_import_says_as_json_what_each_key_became)
+{
+    struct text out = {0};
+    struct json *root;
+    CHECK(LLAMERO(&out, NULL, "config", "import", LLAMA, "MODEL_SIZE=8", "--json") == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "out", &root));
+    CHECK(!strcmp(json_string(json_get(root, "format")), "Megatron-LM"));
+    CHECK(json_count(json_get(root, "keys")) > 60);
+    json_free(root);
+    text_release(&out);
+}
+
+TEST(config_import_takes_flags_without_a_file)
+{
+    struct text out = {0};
+    CHECK(LLAMERO(&out, NULL, "config", "import", "--from", "megatron", "--num-layers", "2",
+                  "--hidden-size", "64", "--num-attention-heads", "4", "--swiglu",
+                  "--disable-bias-linear", "--normalization", "RMSNorm",
+                  "--position-embedding-type", "rope", "--micro-batch-size", "1", "--train-iters",
+                  "3", "--lr", "1e-3", "--seq-length", "32", "--mock-data", "--tokenizer-type",
+                  "NullTokenizer", "--vocab-size", "300", "job.description=x") == 0);
+    CHECK(strstr(out.data, "n_layers = 2") && strstr(out.data, "description = \"x\""));
+    text_release(&out);
+}
+
+TEST(config_import_refuses_what_it_cannot_take_with_its_exit_code)
+{
+    static const struct {
+        const char *arguments[4];
+        int code;
+        const char *message;
+    } cases[] = {
+        {{"config", "import"}, 64, "which file?"},
+        {{"config", "import", "nowhere.yaml"}, 66, "nowhere.yaml"},
+        {{"config", "import", NXDT, "word"}, 64, "key=value is wanted"},
+        {{"config", "import", "--to", NXDT}, 64, "comes first"},
+        {{"config", "import", "--from", "deepspeed"}, 64, "megatron is wanted"},
+        {{"config", "import", NXDT, "seed=x"}, 78, "command line: seed: debug.seed=x"},
+        {{"config", "import", NXDT, "trainer.max_step=1"}, 78, "trainer.max_step"},
+        {{"config", "import", LLAMA, "MODEL_SIZE=1"}, 78, "Model size not supported."},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text err = {0};
+        const char *const *a = cases[i].arguments;
+        CHECK(LLAMERO(NULL, &err, a[0], a[1], a[2], a[3]) == cases[i].code);
+        CHECK(strstr(err.data, cases[i].message));
+        text_release(&err);
+    }
+}
