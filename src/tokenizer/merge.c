@@ -8,13 +8,9 @@
 enum { SHORT = 96 }; /* symbols up to which scanning is faster */
 
 struct symbol {
-    int32_t id;             /* -1: merged away */
+    int32_t id;
     int32_t previous, next; /* -1: none */
-};
-
-/* A merge that was possible when it was pushed. */
-struct candidate_pair {
-    int32_t rank, at, left, right;
+    int32_t rank, joined;   /* of its pair with the next; INT32_MAX: none */
 };
 
 void merger_release(struct merger *m)
@@ -56,41 +52,40 @@ static void join_short(const struct vocabulary *v, int32_t *ids, size_t n, struc
     for (size_t i = 0; i < n; i++) out->ids[out->count++] = ids[i];
 }
 
-static bool before(const struct candidate_pair *a, const struct candidate_pair *b)
-{
-    return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
-}
+/* A merge that was possible when it was pushed: its rank, and below it the place.  Four children a
+ * node: the heap of a long piece is larger than a cache, and so half as deep. */
+enum { CHILDREN = 4 };
 
-static void push(struct candidate_pair *heap_, size_t *count, struct candidate_pair x)
+static void push(uint64_t *heap_, size_t *count, uint64_t key)
 {
     size_t i = (*count)++;
-    for (; i > 0 && before(&x, &heap_[(i - 1) / 2]); i = (i - 1) / 2) heap_[i] = heap_[(i - 1) / 2];
-    heap_[i] = x;
+    for (; i > 0 && key < heap_[(i - 1) / CHILDREN]; i = (i - 1) / CHILDREN)
+        heap_[i] = heap_[(i - 1) / CHILDREN];
+    heap_[i] = key;
 }
 
-static struct candidate_pair pop(struct candidate_pair *heap_, size_t *count)
+static uint64_t pop(uint64_t *heap_, size_t *count)
 {
-    struct candidate_pair top = heap_[0], x = heap_[--*count];
+    uint64_t top = heap_[0], key = heap_[--*count];
     size_t i = 0;
-    for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= *count) break;
-        if (child + 1 < *count && before(&heap_[child + 1], &heap_[child])) child++;
-        if (!before(&heap_[child], &x)) break;
-        heap_[i] = heap_[child];
-        i = child;
+    for (size_t first = 1; first < *count; first = CHILDREN * i + 1) {
+        size_t least = first, end = first + CHILDREN < *count ? first + CHILDREN : *count;
+        for (size_t k = first + 1; k < end; k++)
+            if (heap_[k] < heap_[least]) least = k;
+        if (heap_[least] >= key) break;
+        heap_[i] = heap_[least];
+        i = least;
     }
-    heap_[i] = x;
+    heap_[i] = key;
     return top;
 }
 
 static void consider(struct merger *m, const struct vocabulary *v, int32_t at, size_t *count)
 {
-    int32_t joined, next = at < 0 ? -1 : m->symbols[at].next;
-    if (next < 0) return;
-    struct candidate_pair c = {0, at, m->symbols[at].id, m->symbols[next].id};
-    c.rank = rank_of(v, c.left, c.right, &joined);
-    if (c.rank != INT32_MAX) push(m->heap, count, c);
+    if (at < 0) return;
+    struct symbol *s = &m->symbols[at];
+    s->rank = s->next < 0 ? INT32_MAX : rank_of(v, s->id, m->symbols[s->next].id, &s->joined);
+    if (s->rank != INT32_MAX) push(m->heap, count, (uint64_t)s->rank << 32 | (uint32_t)at);
 }
 
 static void join_long(struct merger *m, const struct vocabulary *v, const int32_t *ids, size_t len,
@@ -106,18 +101,20 @@ static void join_long(struct merger *m, const struct vocabulary *v, const int32_
         m->num_heap = 3 * len;
     }
     for (size_t i = 0; i < len; i++)
-        m->symbols[i] = (struct symbol){ids[i], (int32_t)i - 1, i + 1 < len ? (int32_t)i + 1 : -1};
-    for (size_t i = 0; i + 1 < len; i++) consider(m, v, (int32_t)i, &count);
+        m->symbols[i] = (struct symbol){
+            .id = ids[i], .previous = (int32_t)i - 1, .next = i + 1 < len ? (int32_t)i + 1 : -1};
+    for (size_t i = 0; i < len; i++) consider(m, v, (int32_t)i, &count);
     while (count) {
-        struct candidate_pair c = pop(m->heap, &count);
-        struct symbol *left = &m->symbols[c.at];
-        if (left->id != c.left || left->next < 0 || m->symbols[left->next].id != c.right) continue;
+        uint64_t key = pop(m->heap, &count);
+        int32_t at = (int32_t)(key & INT32_MAX);
+        struct symbol *left = &m->symbols[at];
+        if (left->rank != (int32_t)(key >> 32)) continue; /* merged since */
         struct symbol *right = &m->symbols[left->next];
-        left->id = vocabulary_pair(v, c.left, c.right)->joined;
+        left->id = left->joined;
         left->next = right->next;
-        if (right->next >= 0) m->symbols[right->next].previous = c.at;
-        right->id = -1;
-        consider(m, v, c.at, &count);
+        if (right->next >= 0) m->symbols[right->next].previous = at;
+        right->rank = INT32_MAX;
+        consider(m, v, at, &count);
         consider(m, v, left->previous, &count);
     }
     for (int32_t i = 0; i >= 0; i = m->symbols[i].next) out->ids[out->count++] = m->symbols[i].id;

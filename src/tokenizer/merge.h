@@ -11,7 +11,7 @@
 
 struct merger {
     struct symbol *symbols;
-    struct candidate_pair *heap;
+    uint64_t *heap;
     int32_t *ids;
     size_t num_symbols, num_heap, num_ids; /* room */
 };
