@@ -14,7 +14,9 @@ const struct recipe *recipe_find(const char *name)
     size_t len = strlen(name);
     for (const struct recipe *r = recipes; r->name; r++) {
         if (!strcmp(r->name, name)) return r;
-        if (!begins && !strncmp(r->name, name, len) && r->name[len] == '-') begins = r;
+        if (!begins && !strncmp(r->name, name, len) && r->name[len] == '-' &&
+            strcmp(r->name + len, "-mini") != 0)
+            begins = r;
     }
     return begins;
 }

@@ -8,5 +8,6 @@ struct recipe {
 
 extern const struct recipe recipes[]; /* ends with a NULL name */
 
-/* The one of that name, or the first whose name begins with `name` and a -; NULL: neither. */
+/* The one of that name, or the first whose name begins with `name` and a - and is not another's in
+ * little; NULL: neither. */
 const struct recipe *recipe_find(const char *name);

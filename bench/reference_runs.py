@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""The five reference runs: planned at full size, trained in little, in each of their layouts.
+
+    tools/mini_data && python tools/neural_pile.py neural       # what the small ones train on
+    python3 bench/reference_runs.py [--binary build/llamero] [--only NAME ...] [--steps N] > tables
+
+Full size: memory and time of a step as `plan` has them, beside what was published.  In little: each
+layout's loss, a run that stops half way and goes on beside one that does not, and the checkpoint
+in the format that the run's users load, loaded by PyTorch where that is installed: what lies in it
+there has the loss that `eval` finds (causal models), or the tensors have the same bits (masked ones).
+docs/reference-runs.md has the tables and tells of them.
+"""
+# SPDX-License-Identifier: Apache-2.0
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+TP, PP, CP = (f"parallelism.{n}_parallel_degree" for n in ("tensor", "pipeline", "context"))
+REPLICATE, SHARD = (f"parallelism.data_parallel_{n}_degree" for n in ("replicate", "shard"))
+WHOLE = {"parallelism.fsdp_shard_gradients": "true"}
+
+FULL = [  # configuration, ranks, device, its GiB, seconds a step as published, where from
+    ("mlm-1b-n64", 512, "mi250x", 64, 12.0, "about 300 steps an hour"),
+    ("llama3.1-8b-fsdp", 512, "mi250x", 64, 95.0, "95 s for 16.8 million tokens"),
+    ("neural-8b-131k", 512, "mi250x", 64, None, "nothing published"),
+    ("llama3-70b-tp32pp8", 512, "trn1", 16, 321.89, "NxD Training's log, 16 nodes"),
+    ("llama3-70b-cp", 512, "trn1", 16, None, "nothing published"),
+    ("llama2-7b", 8, "mi300x", 192, None, "nothing published for one node in bf16"),
+    ("llama3-8b-fp8", 8, "mi300x", 192, 128 * 8192 / 8 / 6500, "at least 6500 tokens/s a GPU"),
+]
+MINI = [  # configuration; layouts: name, ranks, settings; format, settings of its first half
+    ("mlm-1b-mini", [("one rank", 1, {}),
+                     ("HSDP 2 x 2", 4, {REPLICATE: 2, SHARD: 2}),
+                     ("FSDP 2 x TP 2", 4, {SHARD: 2, TP: 2})], "dcp"),
+    ("llama3.1-8b-mini", [("one rank", 1, {}), ("FSDP 2", 2, {}), ("FSDP 4", 4, {})], "hf"),
+    ("neural-mini", [("one rank", 1, {}), ("TP 2", 2, {TP: 2}),
+                     ("TP 2 x CP 2", 4, {TP: 2, CP: 2})], "dcp"),
+    ("llama3-70b-mini", [("one rank", 1, {}),
+                         ("TP 2 x PP 2, ZeRO-1", 4, {TP: 2, PP: 2}),
+                         ("TP 4, KV heads on two ranks each", 4, {TP: 4}),
+                         ("TP 2 x CP 2", 4, {TP: 2, CP: 2})], "hf"),
+    ("llama2-7b-mini", [("one rank", 1, {}), ("ZeRO-1 of 4", 4, {}), ("FSDP 4", 4, WHOLE),
+                        ("TP 2 x ZeRO-1 of 2", 4, {TP: 2})], "hf"),
+    ("llama3-8b-fp8-mini", [("one rank", 1, {}), ("ZeRO-1 of 2", 2, {}), ("TP 2", 2, {TP: 2})],
+     "hf"),
+]
+
+
+def words(settings):
+    return [f"{key}={value}" for key, value in settings.items()]
+
+
+class Runs:
+    def __init__(self, arguments):
+        self.binary = os.path.abspath(arguments.binary)
+        self.folder = pathlib.Path(arguments.folder).absolute()
+        self.more = [f"training.steps={arguments.steps}"] if arguments.steps else []
+
+    def call(self, *arguments, ranks=1):
+        launch = ["mpirun", "--oversubscribe", "-n", str(ranks)] if ranks > 1 else []
+        done = subprocess.run([*launch, self.binary, *map(str, arguments)], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if done.returncode:
+            sys.exit(f"{' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stderr[-2000:]}")
+        return done.stdout
+
+    def train(self, config, dump, ranks, settings):
+        """Losses by step, validation losses by step, seconds."""
+        begin = time.monotonic()
+        self.call("train", f"configs/{config}.toml", f"job.dump_folder={dump}", *self.more,
+                  *words(settings), ranks=ranks)
+        lines = [json.loads(line) for line in open(dump / "metrics.jsonl")]
+        return ({each["step"]: each["loss"] for each in lines if "loss" in each},
+                {each["step"]: each["validation_loss"] for each in lines
+                 if "validation_loss" in each}, time.monotonic() - begin)
+
+
+def plan_full(runs, only):
+    print("| run | device | ranks | GiB a device | of | s a step, planned | published | error | limit |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for config, ranks, device, memory, published, source in FULL:
+        if only and config not in only:
+            continue
+        plan = json.loads(runs.call("plan", f"configs/{config}.toml", "--ranks", ranks, "--json",
+                                    "data.tokenizer=", f"device.hardware={device}",
+                                    *(["model.vocab_size=128256"] if "llama3" in config or
+                                      "mlm" in config else [])))
+        gib = max(rank["total"] for rank in plan["ranks"]) / 2**30
+        seconds = plan["step_seconds"]
+        error = f"{100 * (seconds / published - 1):+.0f} %" if published else "-"
+        print(f"| {config} | {device} | {ranks} | {gib:.1f} | {memory} | {seconds:.1f} | "
+              f"{f'{published:.1f}' if published else '-'} ({source}) | {error} | "
+              f"{plan['estimate']['limit']} |", flush=True)
+
+
+def resume(runs, config, dump, straight):
+    """Half of the steps, then the rest: whether every logged loss of it is the straight run's."""
+    last = max(straight)
+    stop = {"training.steps": last // 2, "lr_scheduler.total_steps": last,
+            "data.samples": 0}
+    runs.train(config, dump, 1, {key: value for key, value in stop.items() if value})
+    losses, _, _ = runs.train(config, dump, 1, {"lr_scheduler.total_steps": last,
+                                                "training.steps": last})
+    later = [step for step in straight if step > last // 2]
+    return later and all(losses[step] == straight[step] for step in later)
+
+
+def loaded_by_torch(runs, dump, form):
+    """What PyTorch finds in the exported checkpoint."""
+    try:
+        import torch
+    except ImportError:
+        return "PyTorch is not installed"
+    out = dump.parent / f"{dump.name}-{form}"
+    shutil.rmtree(out, ignore_errors=True)
+    checkpoint = max((dump / "checkpoint").glob("step-*"), key=lambda p: int(p.name[5:]))
+    runs.call("convert", checkpoint, out, "--to", form, "--model-only")
+    if form == "dcp":
+        import safetensors.torch
+        from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+        dcp_to_torch_save(out, str(out) + ".pth")
+        there = torch.load(str(out) + ".pth", weights_only=True)
+        here = {}
+        for part in checkpoint.glob("model-*.safetensors"):
+            here.update(safetensors.torch.load_file(part))
+        same = torch.equal(there["tok_embeddings.weight"], here["model.embed_tokens.weight"])
+        numbers = sum(w.numel() for w in there.values())
+        if not same or numbers != sum(w.numel() for w in here.values()):
+            sys.exit(f"{out}: not the weights of {checkpoint}")
+        return f"`dcp_to_torch_save`: {len(there)} tensors, {numbers:,} numbers, as they were"
+    import transformers
+    model = transformers.AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval()
+    text = next(open("mini/held-out.jsonl"))
+    one = dump.parent / "one.jsonl"
+    one.write_text(text)
+    ids = [int(i) for i in runs.call("tokenizer", "encode", "--tokenizer", "mini/tokenizer.json",
+                                     json.loads(text)["text"]).split()]
+    special = json.load(open("mini/tokenizer.json"))["added_tokens"]
+    begin, end = (next(t["id"] for t in special if t["content"] == f"<|{which}_of_text|>")
+                  for which in ("begin", "end"))
+    ids = torch.tensor([[begin, *ids, end]])
+    with torch.no_grad():
+        logits = model(input_ids=ids[:, :-1]).logits[0]
+    want = torch.nn.functional.cross_entropy(logits.double(), ids[0, 1:]).item()
+    got = json.loads(runs.call("eval", out, one, "--json", "--seq-len", 128, "--tokenizer",
+                               "mini/tokenizer.json", "training.mixed_precision_param=float32"))
+    off = abs(got["loss"] / want - 1)
+    if off > 1e-4 or got["tokens"] != ids.shape[1] - 1:
+        sys.exit(f"{out}: loss {got['loss']} of {got['tokens']} tokens, Transformers {want}")
+    return f"Transformers: loss {want:.5f}, `eval` off by {off:.0e}"
+
+
+def train_mini(runs, only):
+    print("\n| run | layout | ranks | loss | validation | off one rank's | minutes |")
+    print("|---|---|---|---|---|---|---|")
+    notes = []
+    for config, layouts, form in MINI:
+        if only and config not in only or not os.path.exists(f"configs/{config}.toml"):
+            continue
+        first = None
+        for name, ranks, settings in layouts:
+            dump = runs.folder / f"{config}-{name.replace(' ', '').replace(',', '-')}"
+            shutil.rmtree(dump, ignore_errors=True)
+            losses, held_out, seconds = runs.train(config, dump, ranks, settings)
+            loss = losses[max(losses)]
+            validation = f"{held_out[max(held_out)]:.4f}" if held_out else "-"
+            first = first or (dump, losses)
+            off = max(abs(losses[s] / first[1][s] - 1) for s in losses)
+            print(f"| {config} | {name} | {ranks} | {loss:.4f} | {validation} | {off:.1e} | "
+                  f"{seconds / 60:.1f} |", flush=True)
+        half = runs.folder / f"{config}-resumed"
+        shutil.rmtree(half, ignore_errors=True)
+        went_on = "the same losses, bit for bit" if resume(runs, config, half, first[1]) else "OTHER"
+        notes.append((config, went_on, loaded_by_torch(runs, first[0], form)))
+    print("\n| run | stopped half way and gone on | exported and loaded |\n|---|---|---|")
+    for config, went_on, loaded in notes:
+        print(f"| {config} | {went_on} | {loaded} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--binary", default="build/llamero")
+    parser.add_argument("--folder", default="outputs/reference-runs")
+    parser.add_argument("--only", nargs="*", help="configurations; all where there are none")
+    parser.add_argument("--steps", type=int, help="of the small runs; else as they are")
+    arguments = parser.parse_args()
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    runs = Runs(arguments)
+    runs.folder.mkdir(parents=True, exist_ok=True)
+    plan_full(runs, arguments.only)
+    train_mini(runs, arguments.only)
+
+
+if __name__ == "__main__":
+    main()
