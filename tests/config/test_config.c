@@ -51,20 +51,24 @@ TEST(the_command_line_wins_over_the_file_and_the_file_over_defaults)
 
 TEST(files_of_the_older_fork_load_without_an_edit)
 {
-    static const char *const files[] = {"fork-mlm-1b.toml", "fork-8b.toml", "fork-old-1b.toml",
-                                        "fork-neuro-8b.toml"};
+    static const char *const files[] = {"fork-mlm-1b.toml",  "fork-8b.toml",
+                                        "fork-old-1b.toml",  "fork-neuro-8b.toml",
+                                        "fork-arch-2b.toml", "fork-neuro-eval.toml"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         struct config c;
         char *path = file_join("tests/config/data", files[i]);
         CHECK_STATUS(OK, config_load(&c, path, NULL, 0));
-        CHECK(!strcmp(c.model.name, "frontier") && c.parallelism.tensor_parallel_degree == 8);
-        CHECK(c.lr_scheduler.warmup_steps >= 200 && c.training.max_norm == 1);
+        CHECK(!strcmp(c.model.name, "frontier"));
+        CHECK(c.parallelism.tensor_parallel_degree == (i == 4 ? 1 : 8));
+        CHECK(c.lr_scheduler.warmup_steps >= 160 && c.training.max_norm == 1);
         if (!i) {
             CHECK(!strcmp(c.objective.name, "masked") && c.objective.mask_probability == 0.3);
             CHECK(c.training.local_batch_size == 12 && c.training.seq_len == 16384);
             CHECK(!strcmp(c.objective.mask_token, "<|reserved_special_token_100|>"));
         }
         if (i == 3) CHECK(c.model.vocab_size == 256);
+        if (i == 4) CHECK(c.model.rope_theta == 10000 && c.model.vocab_size == 32000);
+        if (i == 5) CHECK(c.checkpoint.interval == 60000000000000);
         config_release(&c);
         free(path);
     }
