@@ -70,19 +70,9 @@ ZERO1 = {"parallelism.fsdp_shard_gradients": "false"}
 HALF = {"activation_checkpoint.mode": "selective",
         "activation_checkpoint.selective_ac_option": "2"}
 MI325X = {"device.memory_rate": 6e12, "device.memory_bytes": 256e9}
+EIGHT_BITS = {"model.converters": '["float8"]'}
 A100 = {"device.peak_flops": 312e12, "device.memory_rate": 2.039e12, "device.memory_bytes": 80e9,
         "device.node_rate": 300e9, "device.network_rate": 25e9}
-
-
-def float8(sizes, seq_len, peak=989.4e12):
-    """Products of blocks at twice the peak of bfloat16, attention and head at it: what that comes
-    to over all of them."""
-    width, blocks, heads, kv_heads, ffn, vocabulary = sizes
-    kv_width = width // heads * kv_heads
-    inner = 6 * blocks * width * (2 * width + 2 * kv_width + 3 * ffn)
-    outer = 6 * width * vocabulary + 7 * blocks * width * seq_len
-    return {"device.peak_flops": peak * (inner + outer) / (inner / 2 + outer),
-            "metrics.peak_flops": peak}
 
 
 def batch(rows):
@@ -165,16 +155,16 @@ BF16 = [
 ]
 
 
-def llama8(name, seq_len, rows, peak=989.4e12, **more):
-    return llama(name, seq_len, rows, **float8(LLAMAS[name], seq_len, peak), **more)
+def llama8(name, seq_len, rows, **more):
+    return llama(name, seq_len, rows, **EIGHT_BITS, **more)
 
 
 FLOAT8 = [
     Row("LLMQ", "Qwen2.5 0.5B: 512 rows of 1024", "h100", 1, 164000,
-        qwen("0.5B", **float8(QWENS["0.5B"], 1024))),
-    Row("LLMQ", "1.5B", "h100", 1, 73000, qwen("1.5B", **float8(QWENS["1.5B"], 1024))),
-    Row("LLMQ", "3B", "h100", 1, 40400, qwen("3B", **float8(QWENS["3B"], 1024))),
-    Row("LLMQ", "7B", "h100", 1, 19194, qwen("7B", **float8(QWENS["7B"], 1024))),
+        qwen("0.5B", **EIGHT_BITS)),
+    Row("LLMQ", "1.5B", "h100", 1, 73000, qwen("1.5B", **EIGHT_BITS)),
+    Row("LLMQ", "3B", "h100", 1, 40400, qwen("3B", **EIGHT_BITS)),
+    Row("LLMQ", "7B", "h100", 1, 19194, qwen("7B", **EIGHT_BITS)),
     Row("Megatron-Bridge", "Llama 3 8B: FSDP 8, 128 rows of 8192", "h100", 8, 14451,
         llama8("8B", 8192, 1, **batch(128), **NONE)),
     Row("Megatron-Bridge", "Llama 3 70B: TP 4, PP 8, 5 chunks, 256 rows", "h100", 64, 1664,
@@ -204,10 +194,10 @@ FLOAT8 = [
     Row("torchtitan", "interleaved", "h100", 512, 128,
         llama8("405B", 8192, 32, **FULL, **ZERO1, **CHUNKS, **{TP: 8, PP: 8}), WATTS),
     Row("Primus", "Llama 3.1 8B: 64 replicas, 2 rows of 8192", "mi300x", 64, 16186,
-        llama8("8B", 8192, 2, 1307.4e12, **NONE, **MI325X, **{REPLICATE: 64}),
+        llama8("8B", 8192, 2, **NONE, **MI325X, **{REPLICATE: 64}),
         "an MI325X by overrides"),
     Row("Transformer Engine", "Llama 3 8B: FSDP 8, 4 rows", "mi300x", 8, 474e12 / 51.47e9,
-        llama8("8B", 8192, 4, 1307.4e12, **NONE), "rows of 8192 are a guess"),
+        llama8("8B", 8192, 4, **NONE), "rows of 8192 are a guess"),
 ]
 
 

@@ -61,6 +61,7 @@ struct op_work {
     struct op_buffer buffers[OP_BUFFERS]; /* in the order of its struct of buffers */
     int num_buffers;
     double flops, bytes;
+    bool float8; /* products are of eight bits */
     enum op_bound bound;
 };
 void op_work(const struct op_call *c, struct op_work *w);

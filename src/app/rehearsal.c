@@ -43,7 +43,8 @@ static void hear_call(struct rehearsal *r, const struct op_call *c)
     op_work(c, &w);
     for (int i = 0; i < RESOURCE_COUNT; i++) {
         if (c->op == OP_sum_squares) clock_update(&l->clocks[i]);
-        clock_compute(&l->clocks[i], w.buffers[0].dtype, w.flops, w.bytes);
+        double gain = w.float8 ? l->clocks[i].hardware.float8 : 1;
+        clock_compute(&l->clocks[i], w.buffers[0].dtype, w.flops / gain, w.bytes);
     }
 }
 

@@ -18,19 +18,19 @@
 #include "tensor/dtype.h"
 
 /* Zero: measured here.
- * name, what a rank is, bf16 and f32 FLOP/s, the share of it that large products reach, bytes of
- * memory, bytes/s of it, ranks a node, bytes/s within a node and between nodes, seconds of a step
- * of a collective */
+ * name, what a rank is, bf16 and f32 FLOP/s, how many times bf16's float8's are, the share
+ * of it that large products reach, bytes of memory, bytes/s of it, ranks a node, bytes/s within a
+ * node and between nodes, seconds of a step of a collective */
 #define HARDWARE_LIST(X)                                                                           \
-    X(cpu, "this machine", 0, 0, 0, 0, 0, 1, 5e9, 12.5e9, 20e-6)                                   \
-    X(mi250x, "one die of a module", 191.5e12, 47.9e12, 0.42, 64e9, 1.6e12, 8, 100e9, 12.5e9,      \
+    X(cpu, "this machine", 0, 0, 1, 0, 0, 0, 1, 5e9, 12.5e9, 20e-6)                                \
+    X(mi250x, "one die of a module", 191.5e12, 47.9e12, 1, 0.42, 64e9, 1.6e12, 8, 100e9, 12.5e9,   \
       5e-6)                                                                                        \
-    X(mi300x, "a device", 1307.4e12, 163.4e12, 0.42, 192e9, 5.3e12, 8, 448e9, 50e9, 5e-6)          \
-    X(h100, "a device", 989.4e12, 66.9e12, 0.65, 80e9, 3.35e12, 8, 450e9, 50e9, 5e-6)              \
-    X(h200, "a device", 989.4e12, 66.9e12, 0.65, 141e9, 4.8e12, 8, 450e9, 50e9, 5e-6)              \
-    X(trn1, "a core", 95.5e12, 24e12, 0.43, 17.2e9, 410e9, 32, 96e9, 3.125e9, 10e-6)               \
-    X(trn2, "a logical core of two", 166.75e12, 45.25e12, 0.43, 25.8e9, 725e9, 64, 160e9, 6.25e9,  \
-      10e-6)
+    X(mi300x, "a device", 1307.4e12, 163.4e12, 2, 0.42, 192e9, 5.3e12, 8, 448e9, 50e9, 5e-6)       \
+    X(h100, "a device", 989.4e12, 66.9e12, 2, 0.65, 80e9, 3.35e12, 8, 450e9, 50e9, 5e-6)           \
+    X(h200, "a device", 989.4e12, 66.9e12, 2, 0.65, 141e9, 4.8e12, 8, 450e9, 50e9, 5e-6)           \
+    X(trn1, "a core", 95.5e12, 24e12, 1, 0.43, 17.2e9, 410e9, 32, 96e9, 3.125e9, 10e-6)            \
+    X(trn2, "a logical core of two", 166.75e12, 45.25e12, 1.95, 0.43, 25.8e9, 725e9, 64, 160e9,    \
+      6.25e9, 10e-6)
 
 /* "cpu|mi250x|...", for the table of options. */
 #define HARDWARE_WORD(name, ...) "|" #name
@@ -38,7 +38,9 @@
 
 struct hardware {
     const char *name, *text;
-    double bf16_flops, f32_flops, efficiency;
+    double bf16_flops, f32_flops;
+    double float8; /* FLOP/s over bf16's; 1: products of eight bits are made of bf16 */
+    double efficiency;
     double memory_bytes, memory_rate;
     double node_ranks, node_rate, network_rate, latency_s;
 };

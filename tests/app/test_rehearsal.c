@@ -4,6 +4,7 @@
 
 static const struct hardware machine = {.bf16_flops = 1e12,
                                         .f32_flops = 1e11,
+                                        .float8 = 2,
                                         .efficiency = 1,
                                         .memory_rate = 1e15,
                                         .node_ranks = 4,
@@ -64,4 +65,17 @@ TEST(rehearsal_hears_what_moves_and_what_that_runs_beside)
     const char *const cut[] = {TINY, "parallelism.tensor_parallel_degree=4"};
     struct estimate tp = of(cut, TINY_COUNT + 1, 4);
     CHECK(tp.exposed_s[GROUP_tp] > 0 && tp.exposed_s[GROUP_shard] == 0);
+}
+
+/* Attention and the head stay what they are; casts are memory's. */
+TEST(rehearsal_hears_products_of_eight_bits_as_faster)
+{
+    const char *const plain[] = {TINY, "training.global_batch_size=2"};
+    const char *const eight[] = {TINY, "training.global_batch_size=2",
+                                 "model.converters=[\"float8\"]"};
+    struct estimate e = of(plain, TINY_COUNT + 1, 1), fast = of(eight, TINY_COUNT + 2, 1);
+    double tokens = 2 * 32, D = 64, block = D * (64 * 2 + 32 * 2) + 3 * D * 128;
+    double spared = tokens * 6 * 3 * block / 2;
+    CHECK_NEAR((e.products_s - fast.products_s) * 1e12 / spared, 1, 0.01);
+    CHECK(fast.memory_s > e.memory_s);
 }

@@ -37,7 +37,7 @@ TEST(hardware_that_is_not_measured_has_every_figure)
         struct device_config c = {.hardware = names[i]};
         struct hardware h = hardware_of(&c);
         CHECK(h.bf16_flops > h.f32_flops && h.f32_flops > 1e12);
-        CHECK(h.efficiency > 0 && h.efficiency < 1);
+        CHECK(h.efficiency > 0 && h.efficiency < 1 && h.float8 >= 1 && h.float8 <= 2);
         CHECK(h.memory_bytes > 1e10 && h.memory_rate > h.node_rate);
         CHECK(h.node_rate > h.network_rate && h.network_rate > 1e9 && h.latency_s > 0);
     }
