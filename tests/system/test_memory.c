@@ -105,8 +105,8 @@ TEST(plan_is_within_five_percent_of_what_ranks_take)
         int ranks;
         const char *settings;
     } layouts[] = {
-        {2, RANKED FSDP}, {2, RANKED FSDP ZERO1}, {4, RANKED FSDP DDP}, {2, RANKED TP},
-        {2, RANKED PP},   {2, RANKED PP CHUNKS},  {4, RANKED PP TP},    {4, RANKED PP CP},
+        {2, RANKED FSDP}, {2, RANKED FSDP ZERO1}, {4, RANKED FSDP DDP},  {2, RANKED TP},
+        {2, RANKED PP},   {2, RANKED PP CHUNKS},  {4, RANKED PP TP},     {4, RANKED PP CP},
         {2, RANKED CP},   {4, RANKED CP TP},      {2, RANKED TP FLOAT8},
     };
     const char *folder = new_folder();
