@@ -4,6 +4,7 @@
 #include "app/loaded.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "checkpoint/manifest.h"
 #include "config/config.h"
 
@@ -114,6 +115,19 @@ static enum status open_settings(struct conversion *c, struct config *config)
     return STATUS_OK;
 }
 
+/* Torch takes an optimizer's settings from its checkpoint, not from its configuration. */
+static void warn_of_defaults(const struct conversion *c, const struct converted *done)
+{
+    char *toml = file_join(c->from, "config.toml");
+    if (c->target == CONVERT_DCP && done->step >= 0 && !file_exists(toml))
+        log_line(LOG_WARN,
+                 "%s: there is no config.toml, so the optimizer in %s has settings by default: lr "
+                 "%g, betas %g and %g, eps %g, weight_decay %g",
+                 c->from, c->to, c->optimizer->lr, c->optimizer->beta1, c->optimizer->beta2,
+                 c->optimizer->eps, c->optimizer->weight_decay);
+    free(toml);
+}
+
 static void report(const struct conversion *c, const struct converted *done, bool json)
 {
     const char *to = targets[c->target].name, *dtype = "";
@@ -195,6 +209,7 @@ enum status command_convert(int argc, char **argv)
     TRY_OUT(resolve_target(to, folder, &c));
     TRY_OUT(open_settings(&c, &config));
     TRY_OUT(checkpoint_convert(&c, &done));
+    warn_of_defaults(&c, &done);
     report(&c, &done, json);
 out:
     config_release(&config);

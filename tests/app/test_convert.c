@@ -180,6 +180,11 @@ TEST(a_run_goes_on_from_a_directory_of_torch_with_optimizer_schedule_and_place_i
     double loss = runs_metric(t.dump, "loss");
     CHECK(runs_metric(back, "loss") == loss && runs_metric(direct, "loss") == loss);
     CHECK(LLAMERO(&out, NULL, "convert", torch, anew, "--model-only") == 0);
+    struct text err = {0};
+    CHECK(LLAMERO(NULL, &err, "convert", "tests/checkpoint/data/dcp-state",
+                  test_path(t.folder, "other"), "--to", "dcp") == 0);
+    CHECK(strstr(err.data, "settings by default: lr 0.0008, betas 0.9 and 0.95"));
+    text_release(&err);
     CHECK(file_exists(test_path(anew, "checkpoint/step-0/state.json")));
     text_release(&out), text_release(&settings);
 }
