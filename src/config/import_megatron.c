@@ -191,8 +191,9 @@ static enum status rotary(struct import *im)
     TRY(import_set(im, import_get(im, "--use-rope-scaling"), "model.rope_scaling",
                    has(im, "--use-rope-scaling") ? "llama3" : "none", ""));
     if (base) return STATUS_OK;
+    const char *slash = strrchr(im->file, '/'), *name = slash ? slash + 1 : im->file;
     bool third = holds(tokenizer, "llama-3") || holds(tokenizer, "llama3") ||
-                 holds(im->file, "llama3") || holds(im->file, "llama-3") ||
+                 holds(name, "llama3") || holds(name, "llama-3") ||
                  (vocab && vocab->count == 1 && !strcmp(vocab->values[0], "128256"));
     if (!third)
         return import_set(im, NULL, "model.rope_theta", "10000",

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const int64_t MOST_SAMPLES = 4294967293; /* of data.samples */
+
 /* A length in iterations or samples; *samples: in these. */
 static enum status length_of(struct import *im, const char *iters, const char *in_samples,
                              bool by_samples, const struct import_item **item, int64_t *out)
@@ -75,6 +77,9 @@ enum status import_megatron_schedule(struct import *im, int64_t global_batch)
     TRY(import_int(im, all ? all : iters, 0, 1LL << 50, &total));
     TRY(import_setf(im, all ? all : iters, "training.steps", "", "%lld",
                     (long long)(all ? total / global_batch : total)));
+    if (all && total <= MOST_SAMPLES)
+        TRY(import_setf(im, all, "data.samples", "The order of samples depends on their number.",
+                        "%lld", (long long)total));
     TRY(import_text(im, rate, NULL));
     TRY(import_copy(im, rate, "optimizer.lr", ""));
     TRY(import_set(im, NULL, "lr_scheduler.formula", "megatron", "The first step's rate is 0."));

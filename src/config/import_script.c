@@ -89,6 +89,10 @@ static enum status read_script(struct shell *s, const char *bytes, size_t len,
              "%s: no pretrain_gpt.py is started in it (`llamero prepare` does what "
              "preprocess_data.py does)",
              s->file);
+    const char *nearest, *unused = shell_unused(s, &nearest);
+    if (unused)
+        FAIL(CONFIG, "command line: %s: the script reads no such variable%s%s%s", unused,
+             nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
     return check_known(s);
 }
 

@@ -56,6 +56,9 @@ void shell_set(struct shell *s, const char *name, const char *value);
 /* As the one who starts it does: what only running would tell does not replace it.  false: no name
  * of a variable. */
 bool shell_give(struct shell *s, const char *name, const char *value);
+/* A variable that was given and never read, or NULL; *nearest: what its name looks like, or NULL.
+ */
+const char *shell_unused(const struct shell *s, const char **nearest);
 const char *shell_get(const struct shell *s, const char *name); /* NULL: not set */
 
 /* CONFIG: what is not shell, or beyond the limits; file:line and what. */

@@ -40,7 +40,10 @@ void shell_release(struct shell *s)
 struct shell_variable *shell_find(const struct shell *s, const char *name)
 {
     for (size_t i = 0; i < s->num_variables; i++)
-        if (!strcmp(s->variables[i].name, name)) return &s->variables[i];
+        if (!strcmp(s->variables[i].name, name)) {
+            s->variables[i].used = true;
+            return &s->variables[i];
+        }
     return NULL;
 }
 
@@ -72,8 +75,25 @@ bool shell_give(struct shell *s, const char *name, const char *value)
 {
     if (!shell_is_name(name, strlen(name))) return false;
     shell_set(s, name, value);
-    shell_find(s, name)->given = true;
+    struct shell_variable *v = shell_find(s, name);
+    v->given = true, v->used = false;
     return true;
+}
+
+const char *shell_unused(const struct shell *s, const char **nearest)
+{
+    for (size_t i = 0; i < s->num_variables; i++) {
+        const struct shell_variable *v = &s->variables[i];
+        size_t best = strlen(v->name) / 2 + 1;
+        if (!v->given || v->used) continue;
+        *nearest = NULL;
+        for (size_t k = 0; k < s->num_variables; k++) {
+            size_t off = text_distance(s->variables[k].name, v->name);
+            if (k != i && off < best) best = off, *nearest = s->variables[k].name;
+        }
+        return v->name;
+    }
+    return NULL;
 }
 
 static void unset(struct shell *s, const char *name)

@@ -10,7 +10,7 @@ enum { SHELL_DEPTH = 64, SHELL_VALUE = 1 << 16, SHELL_SCRIPTS = 8, SHELL_STEPS =
 struct shell_variable {
     char *name;
     struct shell_words words; /* of a plain one a single word */
-    bool array, given;
+    bool array, given, used;
 };
 
 /* Where the reader is. */

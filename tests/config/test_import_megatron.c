@@ -44,7 +44,7 @@ TEST(flags_become_the_values_they_mean_and_defaults_are_the_originals)
          {"lr_scheduler.warmup_steps=20", "lr_scheduler.min_lr_factor=0.1"}},
         {"--micro-batch-size 2 --global-batch-size 8 --train-samples 803 --lr-warmup-samples 21 "
          "--lr-decay-samples 700",
-         {"training.steps=100", "lr_scheduler.warmup_samples=21",
+         {"training.steps=100", "data.samples=803", "lr_scheduler.warmup_samples=21",
           "lr_scheduler.total_samples=700"}},
         {"--micro-batch-size 1 --train-iters 9 --pipeline-model-parallel-size 2 "
          "--num-layers-per-virtual-pipeline-stage 1 --global-batch-size 8",

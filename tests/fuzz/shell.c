@@ -10,9 +10,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    static const char *const words[] = {"MBS=2", "one", "training.steps=3"};
+    static const char *const words[] = {"one", "training.steps=3"};
     struct import im = {0};
-    if (!import_script(&im, (const char *)bytes, len, "/input.sh", words, 3)) {
+    if (!import_script(&im, (const char *)bytes, len, "/input.sh", words, 2)) {
         struct text toml = {0};
         struct toml *root = NULL;
         import_write(&im, &toml);
