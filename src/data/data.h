@@ -60,7 +60,8 @@ void loader_close(struct loader *l);
  * *rows says how many are filled (0: the end); the rest has no valid label. */
 enum status loader_next(struct loader *l, struct batch *b, int *rows);
 
-/* Cursor as a JSON object, and back.  DATA: it is of other sources, streams or settings (which). */
+/* Cursor as a JSON object, and back.  CONFIG: it is of other sources, streams or settings (which).
+ * DATA: it is damaged. */
 enum status loader_save(const struct loader *l, struct text *json);
 enum status loader_load(struct loader *l, const struct json *cursor);
 

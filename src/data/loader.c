@@ -396,23 +396,26 @@ enum status loader_save(const struct loader *l, struct text *json)
     return STATUS_OK;
 }
 
+#define ELSE_ANEW                                                                                  \
+    "checkpoint.exclude_from_loading = [\"dataloader\"] begins with the first row again"
+
 static enum status check_origin(const struct loader *l, const struct json *cursor)
 {
     int64_t sum;
     const struct json *sources = json_get(cursor, "sources"), *v = json_first(sources);
     TRY(json_get_int(cursor, "settings", 0, UINT32_MAX, &sum));
     if (sum != settings_fingerprint(l))
-        FAIL(DATA, "the checkpoint's data cursor is of other settings of the data (order, seed, "
-                   "seq_len, shuffle_window, bos, eos, row_overlap, validation_share; split, "
-                   "blend, samples; tokenizer, objective)");
+        FAIL(CONFIG, "the checkpoint's data cursor is of other settings of the data (order, seed, "
+                     "seq_len, shuffle_window, bos, eos, row_overlap, validation_share; split, "
+                     "blend, samples; tokenizer, objective); " ELSE_ANEW);
     if (json_count(sources) != l->num_sources)
-        FAIL(DATA, "the checkpoint's data cursor is of %zu sources; there are %zu",
+        FAIL(CONFIG, "the checkpoint's data cursor is of %zu sources; there are %zu; " ELSE_ANEW,
              json_count(sources), l->num_sources);
     for (size_t i = 0; i < l->num_sources; i++, v = json_next(v))
         if (!json_as_int(v, 0, UINT32_MAX, &sum) || sum != l->sources[i].fingerprint)
-            FAIL(DATA,
+            FAIL(CONFIG,
                  "%s is not what the checkpoint's data cursor was made with: its files, "
-                 "column or weight have changed",
+                 "column or weight have changed; " ELSE_ANEW,
                  l->sources[i].config->path);
     return STATUS_OK;
 }
@@ -425,11 +428,12 @@ enum status loader_load(struct loader *l, const struct json *cursor)
     TRY(check_origin(l, cursor));
     TRY(json_get_int(cursor, "next_row", 0, most, &next));
     const struct json *streams = json_get(cursor, "streams"), *s = json_first(streams);
+    if (!json_is_array(streams)) FAIL(DATA, "the data cursor has no streams");
     if (json_count(streams) != l->order->lanes)
-        FAIL(DATA, "the checkpoint's data cursor is of %zu streams; there are %llu",
+        FAIL(CONFIG, "the checkpoint's data cursor is of %zu streams; there are %llu; " ELSE_ANEW,
              json_count(streams), (unsigned long long)l->order->lanes);
     if (l->order->ints && next % l->options.num_shares)
-        FAIL(DATA, "row %lld is not where %d ranks could begin", (long long)next,
+        FAIL(CONFIG, "row %lld is not where %d ranks could begin", (long long)next,
              l->options.num_shares);
     for (uint64_t i = 0; i < l->order->lanes; i++, s = json_next(s)) {
         int64_t *ints = l->cursors + i * l->order->ints;
