@@ -11,6 +11,7 @@ struct streams {
     struct stream_rules rules;
     struct stream *streams;
     const struct data_config *data;
+    uint64_t own; /* streams this share reads */
 };
 
 static void streams_close(struct order *o)
@@ -61,14 +62,23 @@ static void streams_settings(const struct order *o, struct text *out)
 static int64_t streams_memory_bytes(const struct order *o)
 {
     enum { DOCUMENT = 16 << 10, UNPACKING = 5 << 19 };
-    const struct stream_rules *r = &((const struct streams *)o)->rules;
-    int64_t share = (int64_t)r->window * (int64_t)(sizeof(struct found) + 4);
+    const struct streams *all = (const struct streams *)o;
+    const struct stream_rules *r = &all->rules;
+    int64_t stream = 0, longest = DOCUMENT;
     bool packed = false;
     for (size_t i = 0; i < r->num_sources; i++)
         packed |= r->sources[i].kind == SOURCE_PACKED || r->sources[i].kind == SOURCE_ROWS;
-    if (packed) share += (int64_t)r->window * DOCUMENT + UNPACKING;
-    return (int64_t)r->num_streams *
-           ((int64_t)r->num_sources * share + DOCUMENT + (int64_t)o->ints * 8);
+    for (size_t i = 0; i < r->num_sources; i++) {
+        const struct source *s = &r->sources[i];
+        bool rows = s->kind == SOURCE_ROWS && s->num_files;
+        int64_t mean = rows ? (int64_t)table_mean_bytes(&s->files[0].table) : 0;
+        if (mean < DOCUMENT) mean = DOCUMENT;
+        if (mean > longest) longest = mean;
+        stream += (int64_t)r->window * (int64_t)(sizeof(struct found) + 4);
+        /* each kept as it was found, and one more as counts */
+        if (packed) stream += (int64_t)r->window * mean + UNPACKING + (rows ? mean / 4 : 0);
+    }
+    return (int64_t)all->own * (stream + longest) + (int64_t)(r->num_streams * o->ints) * 8;
 }
 
 static const struct order_kind streams_kind = {
@@ -119,6 +129,7 @@ static enum status choose_streams(struct streams *s, int num_shares)
         FAIL(CONFIG, "data.streams: %llu streams are not shared out evenly by %d ranks",
              (unsigned long long)V, num_shares);
     s->rules.num_streams = V;
+    s->own = s->rules.once ? 1 : V / (uint64_t)num_shares;
     return STATUS_OK;
 }
 

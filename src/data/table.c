@@ -117,6 +117,15 @@ uint64_t table_ahead(struct table_reader *r, uint64_t row, uint64_t *bytes)
     return parquet_column_ahead(&r->ahead, row, bytes);
 }
 
+uint64_t table_mean_bytes(const struct table *t)
+{
+    uint64_t values = 0;
+    if (t->is_arrow || !table_holds_ids(t) || !t->num_rows) return 0;
+    for (size_t g = 0; g < t->file.num_groups; g++)
+        values += t->file.groups[g].chunks[t->leaf].num_values;
+    return values / t->num_rows * sizeof(int32_t);
+}
+
 size_t table_reader_neurons(const struct table_reader *r) { return r->neurons; }
 
 static void add_id(struct text *out, int32_t id) { text_add(out, &id, sizeof id); }

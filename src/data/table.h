@@ -41,6 +41,8 @@ enum status table_read(struct table_reader *r, uint64_t row, struct text *out);
 /* The end of a range of rows from `row` on that other readers may go on behind, as cheaply: of
  * about *bytes, which becomes about how many they are. */
 uint64_t table_ahead(struct table_reader *r, uint64_t row, uint64_t *bytes);
+/* Bytes of a row's ids, on average; 0: it holds text, or does not say. */
+uint64_t table_mean_bytes(const struct table *t);
 /* Of the spike counts of the row read last: neurons, so many counts a bin. */
 size_t table_reader_neurons(const struct table_reader *r);
 /* Bytes it holds: pages of others can be of any size. */

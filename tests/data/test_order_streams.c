@@ -78,3 +78,23 @@ TEST(order_streams_refuses_a_cursor_with_an_id_beyond_the_vocabulary)
     source_close(&source);
     rig_release(&r);
 }
+
+TEST(a_share_holds_the_documents_of_its_own_streams_alone)
+{
+    enum { STREAMS = 4, NUMBERS = STREAMS * 8 };
+    struct rig r;
+    struct source source;
+    struct source_tokens tokens;
+    int64_t bytes[2];
+    open_ids(&r, &source, &tokens);
+    for (int i = 0; i < 2; i++) {
+        r.options.num_shares = i ? STREAMS : 1;
+        struct order *o = open_order(&r, &source, &tokens);
+        CHECK(o->lanes == STREAMS && o->ints == NUMBERS / STREAMS);
+        bytes[i] = o->kind->memory_bytes(o) - NUMBERS * 8;
+        o->kind->close(o);
+    }
+    CHECK(bytes[1] > 0 && bytes[0] == STREAMS * bytes[1]);
+    source_close(&source);
+    rig_release(&r);
+}

@@ -123,3 +123,15 @@ TEST(a_column_of_other_things_is_an_error)
     }
     CHECK_STATUS(MISSING, table_open(&r, "absent.parquet", "text"));
 }
+
+TEST(ids_of_a_row_are_so_many_bytes_on_average)
+{
+    struct table t;
+    CHECK_STATUS(OK, table_open(&t, "tests/data/spikes/rodent/train-00000-of-00001.parquet",
+                                "spike_counts"));
+    CHECK(table_mean_bytes(&t) == 4 * 4080 / 12); /* 4800 ids, 720 of them marks */
+    table_close(&t);
+    CHECK_STATUS(OK, table_open(&t, paths[0], "text"));
+    CHECK(table_mean_bytes(&t) == 0);
+    table_close(&t);
+}
