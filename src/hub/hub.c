@@ -17,17 +17,20 @@ enum { TOLD_EVERY_S = 10, LIST_BYTES = 1 << 30 };
 static const struct {
     const char *pattern;
     enum hub_what least; /* for this and what comes behind it */
+    bool older;          /* only where there are no weights otherwise */
 } wanted[] = {
-    {"tokenizer.json", HUB_TOKENIZER},
-    {"tokenizer.model", HUB_TOKENIZER},
-    {"tokenizer_config.json", HUB_TOKENIZER},
-    {"special_tokens_map.json", HUB_TOKENIZER},
-    {"config.json", HUB_WEIGHTS},
-    {"generation_config.json", HUB_WEIGHTS},
-    {"model*.safetensors", HUB_WEIGHTS},
-    {"model.safetensors.index.json", HUB_WEIGHTS},
-    {"params.json", HUB_WEIGHTS},
-    {"consolidated*.pth", HUB_WEIGHTS},
+    {"tokenizer.json", HUB_TOKENIZER, false},
+    {"tokenizer.model", HUB_TOKENIZER, false},
+    {"tokenizer_config.json", HUB_TOKENIZER, false},
+    {"special_tokens_map.json", HUB_TOKENIZER, false},
+    {"config.json", HUB_WEIGHTS, false},
+    {"generation_config.json", HUB_WEIGHTS, false},
+    {"model*.safetensors", HUB_WEIGHTS, false},
+    {"model.safetensors.index.json", HUB_WEIGHTS, false},
+    {"params.json", HUB_WEIGHTS, false},
+    {"consolidated*.pth", HUB_WEIGHTS, false},
+    {"pytorch_model*.bin", HUB_WEIGHTS, true},
+    {"pytorch_model.bin.index.json", HUB_WEIGHTS, true},
 };
 
 bool hub_is_path(const char *path) { return !strncmp(path, "hf://", 5); }
@@ -52,12 +55,13 @@ static bool is_data(const char *pattern, const char *path)
     return is;
 }
 
-static bool is_of_folder(enum hub_what what, const char *folder, const char *path)
+static bool is_of_folder(enum hub_what what, bool older, const char *folder, const char *path)
 {
     size_t n = strlen(folder);
     if (n && (strncmp(path, folder, n) || path[n] != '/')) return false;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-        if (what >= wanted[i].least && !fnmatch(wanted[i].pattern, path + n + (n > 0), 0))
+        if (what >= wanted[i].least && older == wanted[i].older &&
+            !fnmatch(wanted[i].pattern, path + n + (n > 0), 0))
             return true;
     return false;
 }
@@ -77,6 +81,23 @@ static struct asked asked_for(const char *pattern)
     return (struct asked){heap_string(pattern, n), strchr(pattern + literal, '/') != NULL};
 }
 
+static void take_folder(const struct listing *all, enum hub_what what, bool older,
+                        const char *folder, struct listing *out)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (!all->files[i].is_folder && is_of_folder(what, older, folder, all->files[i].path))
+            listing_put(out, &all->files[i]);
+}
+
+static bool has_weights(const struct listing *l)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        const char *end = strrchr(l->files[i].path, '.');
+        if (end && (!strcmp(end, ".safetensors") || !strcmp(end, ".pth"))) return true;
+    }
+    return false;
+}
+
 static enum status choose(struct client *c, const struct place *p, enum hub_what what,
                           const char *commit, struct listing *out)
 {
@@ -91,11 +112,11 @@ static enum status choose(struct client *c, const struct place *p, enum hub_what
         if (what != HUB_DATA && all.files[i].is_folder && !strcmp(all.files[i].path, p->path))
             folder = p->path;
     if (folder && folder[0]) TRY_OUT(listing_read(c, p, commit, folder, false, &all));
-    for (size_t i = 0; i < all.count; i++) {
-        const struct hub_file *f = &all.files[i];
-        bool is = folder ? is_of_folder(what, folder, f->path) : is_data(p->path, f->path);
-        if (is && !f->is_folder) listing_put(out, f);
-    }
+    if (folder) take_folder(&all, what, false, folder, out);
+    if (folder && !has_weights(out)) take_folder(&all, what, true, folder, out);
+    for (size_t i = 0; i < all.count && !folder; i++)
+        if (!all.files[i].is_folder && is_data(p->path, all.files[i].path))
+            listing_put(out, &all.files[i]);
     if (!out->count)
         FAIL_OUT(MISSING, "%s: none of the %zu files that are there at %.12s is meant by it",
                  p->name, all.count, commit);

@@ -20,6 +20,9 @@ static const struct server_file data_files[] = {
 static const struct server_file model_files[] = {
     {"README.md", "read me", false},
     {"config.json", "{}", false},
+    {"elder/config.json", "{\"e\":1}", false},
+    {"elder/pytorch_model-00001-of-00001.bin", "elder", true},
+    {"elder/pytorch_model.bin.index.json", "{\"w\":1}", false},
     {"model-00001-of-00002.safetensors", "one", true},
     {"model-00002-of-00002.safetensors", "two", true},
     {"model.safetensors.index.json", "{\"x\":1}", false},
@@ -97,6 +100,7 @@ TEST(hub_fetches_what_a_path_means_and_no_more)
     check_fetches("hf://org/name", HUB_WEIGHTS, 5);
     check_fetches("hf://org/name", HUB_TOKENIZER, 1);
     check_fetches("hf://org/name/original", HUB_WEIGHTS, 3);
+    check_fetches("hf://org/name/elder", HUB_WEIGHTS, 3);
     check_fetches("hf://org/name/original", HUB_TOKENIZER, 1);
     check_fetches("hf://org/name/original/tokenizer.model", HUB_TOKENIZER, 1);
 }
