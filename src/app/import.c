@@ -71,6 +71,9 @@ static enum status convert(struct import *im, const struct request *r)
 {
     struct text bytes = {0};
     if (r->from) return import_flags(im, r->words, r->num_words);
+    if (ends_with(r->file, ".toml"))
+        FAIL(USAGE, "config import: %s: torchtitan's TOML is taken as it is: llamero check %s",
+             r->file, r->file);
     enum status st = file_read(r->file, MOST_BYTES, &bytes);
     if (!st && (ends_with(r->file, ".yaml") || ends_with(r->file, ".yml"))) {
         for (size_t i = 0; i < r->num_words && !st; i++)

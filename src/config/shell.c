@@ -151,6 +151,9 @@ static enum status assignment(struct shell *s, struct shell_cursor *c, const cha
             st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
                              "%s:%d: %s: a value of more than %d bytes", s->file, c->line, name,
                              SHELL_VALUE);
+        if (!st && s->num_variables > SHELL_NAMES)
+            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: more than %d variables",
+                             s->file, c->line, SHELL_NAMES);
         if (!st) shell_set(s, name, value.data);
     }
     text_release(&value);
@@ -362,8 +365,8 @@ out:
     return st;
 }
 
-static enum status command(struct shell *s, struct shell_cursor *c, bool run,
-                           enum shell_truth *truth)
+static enum status compound(struct shell *s, struct shell_cursor *c, bool run,
+                            enum shell_truth *truth)
 {
     int line = c->line;
     *truth = SHELL_YES;
@@ -415,6 +418,15 @@ static enum status command(struct shell *s, struct shell_cursor *c, bool run,
         return simple(s, c, run, truth);
     }
     return redirections(s, c);
+}
+
+static enum status command(struct shell *s, struct shell_cursor *c, bool run,
+                           enum shell_truth *truth)
+{
+    if (++s->depth > SHELL_DEPTH) FAIL(CONFIG, "%s:%d: nested too deep", s->file, c->line);
+    TRY(compound(s, c, run, truth));
+    s->depth--;
+    return STATUS_OK;
 }
 
 /* Of a | b only the first has an effect here; its end is not the last's. */

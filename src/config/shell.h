@@ -3,7 +3,7 @@
  * Followed are assignments, arrays, ${VAR:-default} and its kin, $((...)), if, case, for over
  * words, [ ], [[ ]], eval, bash -c and scripts beside this one.  What a command would print,
  * $(...), is not known, and stays in a value as $(name...); files are taken to be there.
- * Limits   Nesting 64 deep, values of 64 KiB, 8 scripts within each other, and steps in all. */
+ * Limits   Nesting 200 deep, values of 64 KiB, 8 scripts within each other, and steps in all. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -5,7 +5,13 @@
 #include "config/shell.h"
 
 enum shell_truth { SHELL_NO, SHELL_YES, SHELL_MAYBE };
-enum { SHELL_DEPTH = 64, SHELL_VALUE = 1 << 16, SHELL_SCRIPTS = 8, SHELL_STEPS = 400000 };
+enum {
+    SHELL_DEPTH = 200,
+    SHELL_NAMES = 4096,
+    SHELL_VALUE = 1 << 16,
+    SHELL_SCRIPTS = 8,
+    SHELL_STEPS = 400000
+};
 
 struct shell_variable {
     char *name;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_WORDS = 256 };
+
 bool shell_match(const char *pattern, const char *word)
 {
     const char *star = NULL, *back = NULL;
@@ -87,8 +89,8 @@ static enum shell_truth join(enum shell_truth a, enum shell_truth b, bool both)
     return a == SHELL_MAYBE || b == SHELL_MAYBE ? SHELL_MAYBE : both ? SHELL_YES : SHELL_NO;
 }
 
-enum status shell_test(struct shell *s, const struct shell_words *w, size_t from, size_t to,
-                       int line, enum shell_truth *out)
+static enum status test(struct shell *s, const struct shell_words *w, size_t from, size_t to,
+                        int line, enum shell_truth *out)
 {
     TRY(shell_step(s, line));
     *out = SHELL_NO;
@@ -97,13 +99,13 @@ enum status shell_test(struct shell *s, const struct shell_words *w, size_t from
         for (size_t i = from + 1; i + 1 < to; i++) {
             enum shell_truth left, right;
             if (strcmp(w->items[i], both ? "-a" : "-o")) continue;
-            TRY(shell_test(s, w, from, i, line, &left));
-            TRY(shell_test(s, w, i + 1, to, line, &right));
+            TRY(test(s, w, from, i, line, &left));
+            TRY(test(s, w, i + 1, to, line, &right));
             *out = join(left, right, both);
             return STATUS_OK;
         }
     if (to - from > 1 && !strcmp(w->items[from], "!")) {
-        TRY(shell_test(s, w, from + 1, to, line, out));
+        TRY(test(s, w, from + 1, to, line, out));
         if (*out != SHELL_MAYBE) *out = is(*out == SHELL_NO);
         return STATUS_OK;
     }
@@ -114,6 +116,14 @@ enum status shell_test(struct shell *s, const struct shell_words *w, size_t from
     case 3: return binary(word[0], word[1], word[2], out);
     default: *out = SHELL_MAYBE; return STATUS_OK;
     }
+}
+
+enum status shell_test(struct shell *s, const struct shell_words *w, size_t from, size_t to,
+                       int line, enum shell_truth *out)
+{
+    if (to - from > MOST_WORDS && from < to)
+        FAIL(CONFIG, "%s:%d: a condition of more than %d words", s->file, line, MOST_WORDS);
+    return test(s, w, from, to, line, out);
 }
 
 /* A sum as it is read: precedence by one function a level. */

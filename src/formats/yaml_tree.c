@@ -7,7 +7,7 @@
 #include <string.h>
 #include <yaml.h>
 
-enum { MOST_DEPTH = 64, MOST_NODES = 50000 };
+enum { MOST_DEPTH = 64, MOST_NODES = 20000 };
 
 struct anchor {
     char *name;

@@ -3,7 +3,7 @@
  * Anchors are copied to where they are named, merge keys (<<) are merged; both bounded, so that a
  * few bytes cannot become many.  What a scalar means is left to who asks: `3e-4` stays text.
  * Memory   yaml_tree_parse gives a tree that yaml_tree_free frees; its strings live as long.
- * Limits   Nesting 64 deep, 50000 nodes. */
+ * Limits   Nesting 64 deep, 20000 nodes. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

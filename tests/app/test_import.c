@@ -54,6 +54,7 @@ TEST(config_import_refuses_what_it_cannot_take_with_its_exit_code)
         const char *message;
     } cases[] = {
         {{"config", "import"}, 64, "which file?"},
+        {{"config", "import", "run.toml"}, 64, "TOML is taken as it is: llamero check run.toml"},
         {{"config", "import", "nowhere.yaml"}, 66, "nowhere.yaml"},
         {{"config", "import", NXDT, "word"}, 64, "key=value is wanted"},
         {{"config", "import", "--to", NXDT}, 64, "comes first"},

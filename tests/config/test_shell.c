@@ -121,8 +121,18 @@ TEST(what_is_given_stays_where_the_script_cannot_tell)
 
 TEST(what_is_no_shell_or_too_much_of_it_is_refused)
 {
-    struct text deep = {0}, wide = {0};
-    for (int i = 0; i < 100; i++) text_adds(&deep, "if true; then ");
+    struct text deep = {0}, wide = {0}, not = {0}, functions = {0}, test = {0}, sums = {0},
+                names = {0};
+    for (int i = 0; i < 300; i++) text_adds(&deep, "if true; then ");
+    for (int i = 0; i < 100000; i++) {
+        text_adds(&not, "! ");
+        text_adds(&functions, "f() ");
+        if (i < 1000) text_adds(&test, i ? "-o a " : "[ ");
+        if (i < 1000) text_adds(&sums, i ? "-" : "X=$((");
+        text_addf(&names, "A%d=\n", i);
+    }
+    text_adds(&test, "]");
+    text_adds(&sums, "1))");
     text_adds(&wide, "A=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n");
     for (int i = 0; i < 20; i++) text_adds(&wide, "A=$A$A\n");
     const char *const cases[][2] = {
@@ -152,6 +162,11 @@ TEST(what_is_no_shell_or_too_much_of_it_is_refused)
         {"X=1 )", "not expected here"},
         {"&& X=1", "not understood"},
         {deep.data, "nested too deep"},
+        {not .data, "nested too deep"},
+        {functions.data, "nested too deep"},
+        {test.data, "a condition of more than"},
+        {sums.data, "nested too deep"},
+        {names.data, "more than 4096 variables"},
         {wide.data, "a value of more than 65536"},
     };
     int failures = 0;
@@ -164,5 +179,6 @@ TEST(what_is_no_shell_or_too_much_of_it_is_refused)
         shell_release(&s);
     }
     CHECK(!failures);
-    text_release(&deep), text_release(&wide);
+    text_release(&deep), text_release(&wide), text_release(&not );
+    text_release(&functions), text_release(&test), text_release(&sums), text_release(&names);
 }
