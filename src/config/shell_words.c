@@ -333,7 +333,7 @@ static enum status expand(struct shell *s, const char *at, const char *end, bool
             const char *to = past(at, end, 0);
             bool closed = to != NULL;
             if (!to) to = end;
-            bool list = to - at > 3 && at[1] == '$' && (strstr(at, "@") && strstr(at, "@") < to);
+            bool list = to - at > 3 && at[1] == '$' && memchr(at, '@', (size_t)(to - at));
             if (!list) f->open = true; /* "" is a word, "${EMPTY[@]}" is none */
             TRY(expand(s, at + 1, to - closed, true, line, f));
             at = to;
