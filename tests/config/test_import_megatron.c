@@ -74,17 +74,21 @@ TEST(flags_become_the_values_they_mean_and_defaults_are_the_originals)
     }
 }
 
-TEST(flags_of_eight_bits_become_float8s_keys_once_it_has_them)
+TEST(flags_of_eight_bits_become_float8s_keys)
 {
-    const struct section *section;
     struct import im = {0};
-    bool there = config_find("float8.enable_float8_linear", &section) != NULL;
     CHECK_STATUS(OK, convert(&im, "--micro-batch-size 1 --train-iters 9 --bf16 --fp8-format hybrid "
                                   "--fp8-recipe tensorwise"));
     const char *const wanted[] = {"training.mixed_precision_param=\"bfloat16\"",
-                                  there ? "float8.enable_float8_linear=true" : NULL,
+                                  "float8.enable_float8_linear=true",
                                   "float8.recipe_name=\"tensorwise\"", NULL};
     imported_check(&im, wanted);
+    import_release(&im);
+    /* Transformer Engine's own defaults, where only the format is given */
+    const char *const delayed[] = {"float8.recipe_name=\"delayed\"", "float8.amax_history_len=1",
+                                   "float8.amax_compute_algo=\"most_recent\"", NULL};
+    CHECK_STATUS(OK, convert(&im, "--micro-batch-size 1 --train-iters 9 --bf16 --linear-fp8"));
+    imported_check(&im, delayed);
     import_release(&im);
     CHECK_STATUS(OK, convert(&im, "--micro-batch-size 1 --train-iters 9 --fp8-format e4m3 "
                                   "--fp8-recipe mxfp8"));
