@@ -71,3 +71,35 @@ TEST(config_import_refuses_what_it_cannot_take_with_its_exit_code)
         text_release(&err);
     }
 }
+
+TEST(an_imported_run_trains_at_the_originals_rates)
+{
+    struct text out = {0}, metrics = {0};
+    const char *path = test_path(test_folder(), "run.toml");
+    const char *dump = test_path(test_folder(), "out");
+    struct text setting = {0};
+    text_addf(&setting, "job.dump_folder=%s", dump);
+    CHECK(LLAMERO(&out, NULL, "config", "import", "--from", "megatron", "--num-layers", "2",
+                  "--hidden-size", "64", "--num-attention-heads", "4", "--swiglu",
+                  "--disable-bias-linear", "--normalization", "RMSNorm",
+                  "--position-embedding-type", "rope", "--untie-embeddings-and-output-weights",
+                  "--micro-batch-size", "1", "--global-batch-size", "4", "--train-samples", "14",
+                  "--lr-warmup-samples", "5", "--lr", "1e-3", "--seq-length", "64", "--mock-data",
+                  "--tokenizer-type", "NullTokenizer", "--vocab-size", "300", "--eval-iters", "0",
+                  "--log-interval", "1", setting.data) == 0);
+    CHECK_STATUS(OK, file_write(path, out.data, out.len));
+    CHECK(LLAMERO(NULL, NULL, "train", path) == 0);
+    CHECK_STATUS(OK, file_read(test_path(dump, "metrics.jsonl"), 1 << 20, &metrics));
+    /* 0, 4/5 of the way up, then (14 - 8) / (14 - 5) of the way down */
+    static const double rates[] = {0, 8e-4, 1e-3 * 6 / 9};
+    const char *line = metrics.data;
+    for (int i = 0; i < 3; i++) {
+        const char *lr = strstr(line, "\"lr\":"), *loss = strstr(line, "\"loss\":");
+        CHECK(lr && loss);
+        CHECK_NEAR(strtod(lr + 5, NULL) * 1e3, rates[i] * 1e3, 1e-6);
+        /* ln V + std^2 D / 2, where nothing is learnt yet */
+        if (!i) CHECK_NEAR(strtod(loss + 7, NULL), log(300) + 0.0004 * 64 / 2, 0.02);
+        line = strchr(lr, '\n') ? strchr(lr, '\n') : lr;
+    }
+    text_release(&out), text_release(&metrics), text_release(&setting);
+}
