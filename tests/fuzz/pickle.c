@@ -4,16 +4,35 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
+/* What is asked of any value: all of it is there to be read. */
+static size_t use(const struct pickle_value *v)
+{
+    int64_t integers[8];
+    size_t sum = 0;
+    int count = pickle_integers(v, 8, integers);
+    BUG_IF(count > 8);
+    for (int i = 0; i < count; i++) BUG_IF(integers[i] < 0);
+    for (size_t i = 0; v->kind == PICKLE_IS_TEXT && i < v->len; i++)
+        sum += (unsigned char)v->text[i];
+    for (size_t i = 0; i < v->count; i++) sum += (size_t)v->items[i]->kind;
+    for (size_t i = 0; i <= v->count; i++) BUG_IF((i < v->count) < !!pickle_item(v, i));
+    const struct pickle_value *a = pickle_get(v, "a");
+    BUG_IF(a && v->kind != PICKLE_IS_DICT);
+    a = pickle_argument(v, v->class, 0);
+    BUG_IF(a && v->kind != PICKLE_IS_OBJECT);
+    a = pickle_field(v, v->class, "fqn");
+    BUG_IF(a && v->kind != PICKLE_IS_OBJECT);
+    return sum;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct pickle p;
     size_t used;
-    int64_t integers[8];
     if (!pickle_parse(&p, bytes, len, "input", &used)) {
         BUG_IF(!p.root || used > len || p.num_values > len);
-        BUG_IF(pickle_integers(p.root, 8, integers) > 8);
-        const struct pickle_value *v = pickle_get(p.root, "a");
-        BUG_IF(v && p.root->kind != PICKLE_IS_DICT);
+        use(p.root);
+        for (size_t i = 0; i < p.root->count; i++) use(p.root->items[i]);
     }
     pickle_release(&p);
     return 0;

@@ -20,6 +20,10 @@ static void use(struct safetensors *s, size_t len)
         enum status st = safetensors_read_f32(s, t, out);
         BUG_IF(st && st != STATUS_UNSUPPORTED);
         free(out);
+        uint16_t *halves = heap(t->elements * sizeof *halves);
+        enum status again = safetensors_read_bf16(s, t, halves);
+        BUG_IF(t->elements && again != st);
+        free(halves);
     }
 }
 

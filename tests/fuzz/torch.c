@@ -1,7 +1,13 @@
 /* torch.c -- any bytes as a file of torch.save, its ZIP archive and pickle in it: tensors that lie
- * in it, or a clear refusal. */
+ * in it, or a clear refusal.
+ *
+ * What does not begin as an archive is the pickle of one that is made around it. */
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/torch.h"
+
+#include "fuzz/archive.h"
+
+#include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
@@ -17,7 +23,7 @@ static void use(const struct torch_tensor *t, const uint8_t *bytes, size_t len)
     BUG_IF((last + 1) * each > (uint64_t)(bytes + len - t->data));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+static void open_archive(const uint8_t *bytes, size_t len)
 {
     struct torch_archive a;
     struct torch_tensors t;
@@ -31,5 +37,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         zip_entry_is_sound(e);
     }
     torch_archive_close(&a);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+    if (len && bytes[0] == 'P') {
+        open_archive(bytes, len);
+        return 0;
+    }
+    unsigned char *archive = heap(ARCHIVE_BYTES); /* so that ASan sees its end */
+    archive_make(archive, bytes, len);
+    open_archive(archive, ARCHIVE_BYTES);
+    free(archive);
     return 0;
 }

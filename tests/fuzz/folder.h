@@ -1,0 +1,34 @@
+/* folder.h -- files in memory for readers that want paths: a folder of this process, which goes
+ * with it. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder_path[32];
+
+static void folder_remove(void) { file_remove_tree(folder_path); }
+
+static inline const char *folder(void)
+{
+    if (folder_path[0]) return folder_path;
+    bool is_memory = !access("/dev/shm", W_OK);
+    snprintf(folder_path, sizeof folder_path, "%s/llamero-XXXXXX", is_memory ? "/dev/shm" : "/tmp");
+    BUG_IF(!mkdtemp(folder_path) || atexit(folder_remove));
+    return folder_path;
+}
+
+/* The file of that name, below folder(), gets these bytes; *fd is 0 at first, and kept. */
+static inline void folder_put(int *fd, const char *name, const void *bytes, size_t len)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/%s", folder(), name);
+    if (!*fd) *fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    BUG_IF(*fd < 0 || ftruncate(*fd, 0) || file_write_at(*fd, path, bytes, len, 0));
+}

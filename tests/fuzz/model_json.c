@@ -1,0 +1,115 @@
+/* model_json.c -- any bytes as one of the JSON files beside weights: config.json, params.json, the
+ * index of a model's files, a checkpoint's manifest.  The first byte says which.
+ *
+ * A manifest ends in its own checksum, which no fuzzer would find: it is put behind the bytes. */
+// SPDX-License-Identifier: Apache-2.0
+#include "base/checksum.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/model_files.h"
+#include "checkpoint/params_json.h"
+
+#include "fuzz/folder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
+
+static void read_config(const char *path)
+{
+    struct model_shape shape;
+    int bos, eos;
+    if (!hf_config_read(path, &shape)) {
+        struct text again = {0};
+        hf_config_write(&shape, "float32", 1, 2, &again);
+        text_release(&again);
+    }
+    if (!hf_config_ids(path, &bos, &eos)) BUG_IF(bos < -1 || eos < -1);
+}
+
+static void read_params(const char *path)
+{
+    static struct patched tensors[] = {
+        {.name = {.id = PARAM_embed, .layer = -1}, .rows = 32, .columns = 16},
+        {.name = {.id = PARAM_mlp_gate, .layer = 0}, .rows = 24, .columns = 16},
+        {.name = {.id = PARAM_last_norm, .layer = -1}, .rows = 16, .columns = 1},
+        {.name = {.id = PARAM_head, .layer = -1}, .rows = 32, .columns = 16}};
+    const struct patches p = {.path = (char[]){"fuzz"}, .tensors = tensors, .count = 4};
+    struct model_shape shape;
+    if (!params_json_read(path, &p, &shape)) {
+        struct text again = {0};
+        params_json_write(&shape, &again);
+        text_release(&again);
+    }
+}
+
+static void read_index(const char *path)
+{
+    struct model_files m;
+    (void)path;
+    if (!model_files_open(&m, folder())) {
+        for (size_t i = 0; i < m.count; i++) BUG_IF(m.files[i].count != 2);
+        model_files_close(&m);
+    }
+}
+
+static void read_manifest(const char *path)
+{
+    struct file_list names = {0};
+    int64_t step = 0;
+    (void)path;
+    if (!manifest_check(folder(), &step)) BUG_IF(step < 0);
+    manifest_verify(folder(), NULL);
+    if (!manifest_list(folder(), &names))
+        for (size_t i = 0; i < names.count; i++) BUG_IF(strchr(names.paths[i], '/'));
+    file_list_release(&names);
+}
+
+static const struct {
+    const char *name;
+    void (*read)(const char *path);
+} kinds[] = {{"config.json", read_config},
+             {"params.json", read_params},
+             {"model.safetensors.index.json", read_index},
+             {MANIFEST_NAME, read_manifest}};
+enum { KINDS = sizeof kinds / sizeof *kinds, MANIFEST = KINDS - 1 };
+
+/* Two tensors, and a file that a manifest may list. */
+static void put_others(void)
+{
+    static int fds[2];
+    static const char header[] =
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+        "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}    ";
+    struct text file = {0};
+    if (fds[0]) return;
+    uint64_t size = sizeof header - 1;
+    text_add(&file, &size, sizeof size);
+    text_add(&file, header, size);
+    text_add(&file, "\0\0\200\77\0\0\0\100", 8);
+    folder_put(&fds[0], "one.safetensors", file.data, file.len);
+    folder_put(&fds[1], "two.safetensors", file.data, file.len);
+    text_release(&file);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+    static int fds[KINDS];
+    char path[96];
+    if (!len) return 0;
+    int kind = bytes[0] % KINDS;
+    struct text file = {0};
+    put_others();
+    text_add(&file, bytes + 1, len - 1);
+    if (kind == MANIFEST) {
+        text_adds(&file, "\n");
+        text_addf(&file, "\"manifest_crc32c\": \"%08x\"}\n",
+                  checksum_crc32c(0, file.data, file.len));
+    }
+    folder_put(&fds[kind], kinds[kind].name, file.data, file.len);
+    snprintf(path, sizeof path, "%s/%s", folder(), kinds[kind].name);
+    kinds[kind].read(path);
+    text_release(&file);
+    return 0;
+}

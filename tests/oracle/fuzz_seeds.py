@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Seeds of fuzzers that torch has to write: fuzz_seeds.py tests/fuzz/corpus
+
+Written with torch 2.15.0.  An archive's numbers are the fuzzers' own (tests/fuzz/archive.h):
+data/0 of 64 bytes, data/1 of 32, data/2 of 16.
+"""
+import io
+import pickle
+import sys
+import zipfile
+from pathlib import Path
+
+import torch
+from torch.distributed.checkpoint.metadata import (
+    BytesStorageMetadata, ChunkStorageMetadata, Metadata, MetadataIndex, TensorProperties,
+    TensorStorageMetadata)
+from torch.distributed.checkpoint.filesystem import _StorageInfo
+
+ARCHIVE_BYTES = 2876
+out = Path(sys.argv[1])
+
+
+def data_pickle(value):
+    file = io.BytesIO()
+    torch.save(value, file)
+    archive = zipfile.ZipFile(file)
+    name = next(n for n in archive.namelist() if n.endswith("/data.pkl"))
+    return archive.read(name)
+
+
+def two_parts(first, second):
+    return len(first).to_bytes(2, "little") + first + second
+
+
+def put(fuzzer, name, data):
+    path = out / fuzzer / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def metadata(chunks, others=()):
+    """.metadata of tensors in pieces, all of which are the one archive, and of bytes."""
+    tensors, where = {}, {}
+    for name, shape, pieces in chunks:
+        tensors[name] = TensorStorageMetadata(
+            TensorProperties(dtype=torch.float32), torch.Size(shape),
+            [ChunkStorageMetadata(torch.Size(o), torch.Size(s)) for o, s in pieces])
+        for offset, _ in pieces:
+            where[MetadataIndex(name, torch.Size(offset))] = _StorageInfo(
+                "f", 0, ARCHIVE_BYTES)
+    for name in others:
+        tensors[name] = BytesStorageMetadata()
+        where[MetadataIndex(name)] = _StorageInfo("f", 0, ARCHIVE_BYTES)
+    return pickle.dumps(Metadata(tensors, storage_data=where))
+
+
+norm = torch.zeros(16)
+square = torch.zeros(4, 4)
+put("dcp", "vector", two_parts(metadata([("model.norm.weight", [16], [([0], [16])])]),
+                               data_pickle(norm)))
+put("dcp", "pieces", two_parts(
+    metadata([("layers.0.attention.wq.weight", [8, 4], [([0, 0], [4, 4]), ([4, 0], [4, 4])])]),
+    data_pickle(square)))
+put("dcp", "states", two_parts(
+    metadata([("optimizer.state.layers.0.attention.wq.weight.exp_avg", [4, 4], [([0, 0], [4, 4])]),
+              ("optimizer.state.layers.0.attention.wq.weight.exp_avg_sq", [4, 4],
+               [([0, 0], [4, 4])])],
+             ["optimizer.state.layers.0.attention.wq.weight.step", "lr_scheduler", "train_state"]),
+    data_pickle({"step": torch.zeros(1, dtype=torch.int32), "last_epoch": 3, "x": 1.5})))
+
+whole = {"norm.weight": torch.zeros(16), "layers.0.attention.wk.weight": torch.zeros(2, 4),
+         "layers.1.attention_norm.weight": torch.zeros(4)}
+half = {"layers.0.attention.wq.weight": torch.zeros(4, 4),
+        "norm.weight": torch.zeros(8),
+        "tok_embeddings.weight": torch.zeros(1, 8, dtype=torch.bfloat16)}
+put("meta", "alone", two_parts(data_pickle(whole), b""))
+put("meta", "halves", two_parts(data_pickle(half), data_pickle(half)))
+
+put("torch", "tensors", data_pickle(
+    {"a": torch.zeros(4, 4).t(), "b": [torch.zeros(8)], "c": {"d": torch.zeros(2, 2)}}))
+put("torch", "parameter", data_pickle(torch.nn.Parameter(torch.zeros(2, 8))))
