@@ -173,9 +173,10 @@ race: ## run the tests of ranks under TSan
 	    EXTRA='-fsanitize=thread' || exit 1; done
 
 FUZZ_CC ?= clang
+FUZZ_FINDS := -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow
 fuzz: ## build the fuzzers, build/fuzz/*; RUNS=n: run each that often, ONE=name: that one
 	@$(MAKE) fuzzers B=$(B)/fuzzing CC=$(FUZZ_CC) OPT='-O2 -g' HARDEN= LDFLAGS= \
-	    EXTRA='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -w'
+	    EXTRA='$(FUZZ_FINDS) -fno-sanitize-recover=all -w'
 	@mkdir -p $(B)/fuzz && for name in $(FUZZ); do ln -sf ../fuzzing/fuzz/$$name $(B)/fuzz/; done
 	@$(if $(RUNS),tools/fuzz $(B) $(RUNS) $(or $(ONE),$(FUZZ)))
 fuzzers: $(FUZZ:%=$(B)/fuzz/%)
