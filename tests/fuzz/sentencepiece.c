@@ -1,7 +1,7 @@
 /* sentencepiece.c -- any bytes as a SentencePiece model: a tokenizer or a clear refusal; what one
  * encodes are ids below its size, which it decodes.
  *
- * The last 64 bytes are the text, and so is the whole input. */
+ * The last 64 bytes are a text, and so are the first 256. */
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/kinds.h"
 
@@ -27,6 +27,7 @@ static void check_text(const struct tokenizer *t, const char *bytes, size_t len)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
+    enum { MOST = 256 };
     size_t tail = len < 64 ? len : 64;
     struct tokenizer *t = heap(sizeof *t);
     *t = (struct tokenizer){.bos = -1, .eos = -1};
@@ -34,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     if (!sentencepiece_read(t, (const char *)bytes, len)) {
         BUG_IF(t->bos >= tokenizer_vocab_size(t) || t->eos >= tokenizer_vocab_size(t));
         check_text(t, (const char *)bytes + len - tail, tail);
-        check_text(t, (const char *)bytes, len);
+        check_text(t, (const char *)bytes, len < MOST ? len : MOST);
     }
     tokenizer_close(t);
     return 0;

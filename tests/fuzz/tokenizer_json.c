@@ -6,10 +6,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/kinds.h"
 
+#include "fuzz/json_arena.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
+
+enum { MOST = 256 }; /* of the file's bytes are a text, too */
 
 static void add_bytes(struct text *file)
 {
@@ -36,6 +40,17 @@ static bool is_exact(const struct tokenizer *t)
     return exact;
 }
 
+static void fill_in(struct text *file, const char *bytes, size_t len)
+{
+    static struct text all;
+    const char *mark = memchr(bytes, '@', len);
+    size_t before = mark ? (size_t)(mark - bytes) : len;
+    if (!all.len) add_bytes(&all);
+    text_add(file, bytes, before);
+    if (mark) text_add(file, all.data, all.len);
+    if (mark) text_add(file, mark + 1, len - before - 1);
+}
+
 static void check_text(const struct tokenizer *t, const char *bytes, size_t len)
 {
     struct encoder *e;
@@ -58,14 +73,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     const uint8_t *end = memchr(bytes, 0, len);
     size_t file_len = end ? (size_t)(end - bytes) : len;
+    json_arena_begin();
     struct text file = {0};
-    bool filled = false;
-    text_adds(&file, "");
-    for (size_t i = 0; i < file_len; i++)
-        if (bytes[i] == '@' && !filled)
-            add_bytes(&file), filled = true;
-        else
-            text_add(&file, &bytes[i], 1);
+    fill_in(&file, (const char *)bytes, file_len);
     struct tokenizer *t = heap(sizeof *t);
     *t = (struct tokenizer){.bos = -1, .eos = -1, .meta_cuts = len & 1};
     t->path = heap_string("input", 5);
@@ -74,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     if (!st) {
         BUG_IF(t->bos >= tokenizer_vocab_size(t) || t->eos >= tokenizer_vocab_size(t));
         if (end) check_text(t, (const char *)end + 1, len - file_len - 1);
-        check_text(t, (const char *)bytes, len);
+        check_text(t, (const char *)bytes, len < MOST ? len : MOST);
     }
     tokenizer_close(t);
     text_release(&file);
