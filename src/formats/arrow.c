@@ -314,9 +314,9 @@ const struct arrow_batch *arrow_batch_of(const struct arrow *a, uint64_t row)
 /* Bytes of a buffer when it is unpacked, as it says. */
 static uint64_t length_of(const struct arrow_batch *b, const struct parquet_bytes *buffer)
 {
-    struct reader r = {buffer->data, buffer->data + buffer->len, ""};
     uint64_t len = 0;
     if (b->codec == CODEC_NONE || buffer->len < 8) return buffer->len;
+    struct reader r = {buffer->data, buffer->data + buffer->len, ""};
     reader_u64(&r, &len, "a length");
     return len > ARROW_MOST_BYTES ? buffer->len : len;
 }

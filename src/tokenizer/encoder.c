@@ -111,7 +111,7 @@ static enum status encode_piece(struct encoder *e, const struct piece *p, struct
     size_t made = out->count - before;
     if (made > REMEMBERED_IDS) return STATUS_OK;
     *r = (struct remembered){{p->key[0], p->key[1]}, {-1, -1, -1, -1}};
-    memcpy(r->ids, out->ids + before, made * sizeof *r->ids);
+    if (made) memcpy(r->ids, out->ids + before, made * sizeof *r->ids); /* else there may be none */
     return STATUS_OK;
 }
 
