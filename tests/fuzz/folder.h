@@ -32,3 +32,11 @@ static inline void folder_put(int *fd, const char *name, const void *bytes, size
     if (!*fd) *fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     BUG_IF(*fd < 0 || ftruncate(*fd, 0) || file_write_at(*fd, path, bytes, len, 0));
 }
+
+static inline void folder_drop(int *fd, const char *name)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/%s", folder(), name);
+    BUG_IF(close(*fd) || unlink(path));
+    *fd = 0;
+}

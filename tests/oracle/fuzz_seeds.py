@@ -6,6 +6,7 @@ Written with torch 2.15.0.  An archive's numbers are the fuzzers' own (tests/fuz
 data/0 of 64 bytes, data/1 of 32, data/2 of 16.
 """
 import io
+import json
 import pickle
 import sys
 import zipfile
@@ -80,3 +81,8 @@ put("meta", "halves", two_parts(data_pickle(half), data_pickle(half)))
 put("torch", "tensors", data_pickle(
     {"a": torch.zeros(4, 4).t(), "b": [torch.zeros(8)], "c": {"d": torch.zeros(2, 2)}}))
 put("torch", "parameter", data_pickle(torch.nn.Parameter(torch.zeros(2, 8))))
+
+hf = {"model.norm.weight": torch.zeros(16), "lm_head.weight": torch.zeros(2, 4),
+      "model.layers.0.self_attn.q_proj.weight": torch.zeros(2, 2)}
+index = {"metadata": {}, "weight_map": {name: "f.bin" for name in hf}}
+put("pytorch_bin", "inside", two_parts(json.dumps(index).encode(), data_pickle(hf)))
