@@ -143,14 +143,8 @@ float float8_held(struct float8_state *f, int block, enum product_id p, enum flo
 
 size_t float8_seen(const struct float8_state *f) { return is_delayed(f) ? tensors_of(f) : 0; }
 
-void float8_changed(struct float8_state *f)
-{
-    memset(f->weight_scales, 0, products_of(f) * sizeof *f->weight_scales);
-}
-
 void float8_begin(struct float8_state *f)
 {
-    float8_changed(f);
     for (size_t i = 0; i < float8_seen(f); i++) f->seen[i] = 0;
 }
 

@@ -41,7 +41,7 @@ struct float8_state {
     int window;   /* steps of a history */
     bool newest_only;
     int margin;
-    float *weight_scales; /* of each product, while its weights are what they are; 0: none yet */
+    float *weight_scales; /* of each product, as its last forward had them */
     /* Of each tensor: the largest of this step; by the steps before, 0: none yet; those steps,
      * `known` of them, the next at `next` of a ring. */
     double *seen;
@@ -60,8 +60,6 @@ void float8_release(struct float8_state *f);
 size_t float8_seen(const struct float8_state *f);
 /* Nothing is seen of the step yet. */
 void float8_begin(struct float8_state *f);
-/* Weights have changed. */
-void float8_changed(struct float8_state *f);
 /* New scales from what was seen. */
 void float8_learn(struct float8_state *f);
 

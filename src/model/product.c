@@ -64,18 +64,12 @@ static enum status find_scale(const struct product *p, enum float8_role role, co
     return STATUS_OK;
 }
 
-/* Of weights once, while they are what they are. */
-static enum status weight_scale(const struct product *p, const void *w, float *scale)
+/* Of weights in every forward, which its backward follows before they change; NULL: measuring. */
+static float *weight_scale(const struct product *p)
 {
-    const struct model *m = p->m;
-    if (m->on->measuring) {
-        TRY(find_scale(p, FLOAT8_WEIGHT, w, scale));
-        return STATUS_OK;
-    }
-    float *kept = &m->float8->weight_scales[(size_t)p->layer * PRODUCTS + p->id];
-    if (!(*kept > 0)) TRY(find_scale(p, FLOAT8_WEIGHT, w, kept));
-    *scale = *kept;
-    return STATUS_OK;
+    const struct float8_state *f = p->m->float8;
+    size_t at = (size_t)p->layer * PRODUCTS + p->id;
+    return p->m->on->measuring ? NULL : &f->weight_scales[at];
 }
 
 static enum status rounded(const struct product *p, enum float8_role role, const void *x,
@@ -103,7 +97,8 @@ enum status product_forward(const struct model *m, enum product_id id, size_t N,
         float input, weight;
         bf16 *x8, *w8;
         TRY(find_scale(&p, FLOAT8_INPUT, x, &input));
-        TRY(weight_scale(&p, w, &weight));
+        TRY(find_scale(&p, FLOAT8_WEIGHT, w, &weight));
+        if (weight_scale(&p)) *weight_scale(&p) = weight;
         if (input_scales) input_scales[id] = input;
         TRY(rounded(&p, FLOAT8_INPUT, x, input, &x8));
         TRY(rounded(&p, FLOAT8_WEIGHT, w, weight, &w8));
@@ -122,9 +117,8 @@ static enum status backward_input(const struct product *p, const void *dy, float
     struct linear what = p->what;
     struct linear_bwd_input io = {dy, model_weight(m, p->param, p->layer), dx};
     if (what.float8) {
-        float scale;
+        float scale = weight_scale(p) ? *weight_scale(p) : 1;
         bf16 *w8;
-        TRY(weight_scale(p, io.w_FD, &scale));
         TRY(rounded(p, FLOAT8_WEIGHT, io.w_FD, scale, &w8));
         io.w_FD = w8;
         what.scale = inverse(dy_scale, scale);

@@ -331,7 +331,6 @@ static enum status learn_scales(struct trainer *t)
     if (!t->has_float8) return STATUS_OK;
     TRY(comm_all_reduce(group(t, GROUP_world), REDUCE_MAX, f->seen, float8_seen(f)));
     float8_learn(f);
-    float8_changed(f);
     return STATUS_OK;
 }
 
@@ -414,7 +413,6 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
 enum status trainer_sync(struct trainer *t)
 {
     fsdp_changed(&t->fsdp);
-    if (t->has_float8 && !t->machine.on->measuring) float8_changed(&t->float8);
     if (!t->compute_weights) return STATUS_OK;
     struct cast all = {.n = t->pieces.elements, .to = BF16};
     struct cast_io io = {t->weights, t->compute_weights};

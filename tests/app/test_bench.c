@@ -41,7 +41,7 @@ TEST(bench_times_every_operation_and_its_parts_make_up_the_step)
     struct json *b;
     const char *path = test_path(test_folder(), "bench.json");
     CHECK(LLAMERO(&out, NULL, "bench", "--json", "--output", path, SMALL,
-                  "training.global_batch_size=4") == 0);
+                  "training.global_batch_size=4", "model.converters=[\"float8\"]") == 0);
     CHECK_STATUS(OK, json_parse(out.data, out.len, "bench", &b));
     CHECK_STATUS(OK, file_read(path, 1 << 20, &kept));
     CHECK(!strcmp(kept.data, out.data));
