@@ -147,6 +147,11 @@ const char *json_string(const struct json *v)
     return in(v)->valuestring;
 }
 
+bool json_string_is(const struct json *v, const char *text)
+{
+    return json_is_string(v) && !strcmp(json_string(v), text);
+}
+
 double json_number(const struct json *v)
 {
     BUG_IF(!json_is_number(v));

@@ -31,9 +31,10 @@ const struct json *json_get(const struct json *object, const char *key); /* NULL
 const struct json *json_first(const struct json *object_or_array);       /* then json_next */
 const struct json *json_next(const struct json *v);
 size_t json_count(const struct json *object_or_array);
-const char *json_key(const struct json *v);    /* the name of an object's member */
-const char *json_string(const struct json *v); /* BUG unless a string */
-double json_number(const struct json *v);      /* BUG unless a number */
+const char *json_key(const struct json *v);                  /* the name of an object's member */
+const char *json_string(const struct json *v);               /* BUG unless a string */
+bool json_string_is(const struct json *v, const char *text); /* false for what is no string */
+double json_number(const struct json *v);                    /* BUG unless a number */
 bool json_true(const struct json *v);
 
 /* Members that must be there and in bounds.  DATA names the key, the value and what is wanted. */

@@ -28,16 +28,28 @@ out:
     return st;
 }
 
+enum status weight_map_read(const char *index, struct json **root, const struct json **map)
+{
+    TRY(json_read(index, 256 << 20, root));
+    enum status st = STATUS_OK;
+    *map = json_get(*root, "weight_map");
+    if (!json_is_object(*map)) FAIL_OUT(DATA, "%s: there is no weight_map", index);
+    for (const struct json *v = json_first(*map); v; v = json_next(v))
+        if (!json_is_string(v)) FAIL_OUT(DATA, "%s: %s is in no file", index, json_key(v));
+    return STATUS_OK;
+out:
+    json_free(*root);
+    return st;
+}
+
 static enum status open_indexed(struct model_files *m, const char *folder, const char *index)
 {
     struct json *root;
-    TRY(json_read(index, 256 << 20, &root));
+    const struct json *map;
     enum status st = STATUS_OK;
-    const struct json *map = json_get(root, "weight_map");
-    if (!json_is_object(map)) FAIL_OUT(DATA, "%s: there is no weight_map", index);
+    TRY(weight_map_read(index, &root, &map));
     for (const struct json *v = json_first(map); v; v = json_next(v)) {
         const struct safetensors *file;
-        if (!json_is_string(v)) FAIL_OUT(DATA, "%s: %s is in no file", index, json_key(v));
         TRY_OUT(open_one(m, folder, json_string(v), &file));
         if (!safetensors_find(file, json_key(v)))
             FAIL_OUT(DATA, "%s: the index says that it holds %s", file->path, json_key(v));

@@ -2,6 +2,7 @@
 #include "checkpoint/pytorch_bin.h"
 
 #include "base/json.h"
+#include "checkpoint/model_files.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -105,13 +106,11 @@ static enum status open_indexed(struct patches *p, const char *folder, const cha
 {
     struct file_list opened = {0};
     struct json *root;
-    TRY(json_read(index, 256 << 20, &root));
+    const struct json *map;
     enum status st = STATUS_OK;
-    const struct json *map = json_get(root, "weight_map");
-    if (!json_is_object(map)) FAIL_OUT(DATA, "%s: there is no weight_map", index);
+    TRY(weight_map_read(index, &root, &map));
     for (const struct json *v = json_first(map); v; v = json_next(v)) {
         struct patch_name name;
-        if (!json_is_string(v)) FAIL_OUT(DATA, "%s: %s is in no file", index, json_key(v));
         TRY_OUT(open_named(p, folder, json_string(v), &opened));
         if (read_name(json_key(v), &name) && !patches_find(p, &name))
             FAIL_OUT(DATA, "%s: the index says that %s holds %s", folder, json_string(v),

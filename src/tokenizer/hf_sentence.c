@@ -8,39 +8,24 @@
 
 static const char escaped_space[] = "\xE2\x96\x81";
 
-static bool text_is(const struct json *v, const char *text)
-{
-    return json_is_string(v) && !strcmp(json_string(v), text);
-}
-
-static bool type_is(const struct json *v, const char *type)
-{
-    return text_is(json_get(v, "type"), type);
-}
-
-static const char *type_of(const struct json *v)
-{
-    const struct json *type = json_get(v, "type");
-    return json_is_string(type) ? json_string(type) : "without a type";
-}
-
 bool hf_is_sentence(const struct json *root)
 {
     return json_true(json_get(json_get(root, "model"), "byte_fallback")) ||
-           type_is(json_get(root, "pre_tokenizer"), "Metaspace");
+           hf_type_is(json_get(root, "pre_tokenizer"), "Metaspace");
 }
 
 /* The steps of a Sequence, or the one step: this one and what follows. */
 static const struct json *steps_of(const struct json *v, const char *list, bool *alone)
 {
-    *alone = !type_is(v, "Sequence");
+    *alone = !hf_type_is(v, "Sequence");
     return *alone ? (json_is_object(v) ? v : NULL) : json_first(json_get(v, list));
 }
 
 static bool replaces(const struct json *v, const char *from, const char *to)
 {
-    return type_is(v, "Replace") && text_is(json_get(json_get(v, "pattern"), "String"), from) &&
-           text_is(json_get(v, "content"), to);
+    return hf_type_is(v, "Replace") &&
+           json_string_is(json_get(json_get(v, "pattern"), "String"), from) &&
+           json_string_is(json_get(v, "content"), to);
 }
 
 static enum status read_normalizer(struct tokenizer *t, const struct json *v)
@@ -48,14 +33,15 @@ static enum status read_normalizer(struct tokenizer *t, const struct json *v)
     struct sentence *s = t->sentence;
     bool alone;
     for (v = steps_of(v, "normalizers", &alone); v; v = alone ? NULL : json_next(v)) {
-        if (type_is(v, "Prepend") && text_is(json_get(v, "prepend"), escaped_space) && !s->prefix)
+        if (hf_type_is(v, "Prepend") && json_string_is(json_get(v, "prepend"), escaped_space) &&
+            !s->prefix)
             s->prefix = PREFIX_ALWAYS;
         else if (replaces(v, " ", escaped_space))
             s->escapes = true;
         else
             FAIL(UNSUPPORTED,
                  "%s: normalizer %s; Prepend and Replace of spaces by U+2581 are known", t->path,
-                 type_of(v));
+                 hf_type_of(v));
     }
     return STATUS_OK;
 }
@@ -74,7 +60,7 @@ static enum status read_metaspace(struct tokenizer *t, const struct json *v)
                                                                     : "always";
     size_t i = 0;
     while (i < 3 && strcmp(name, schemes[i].name)) i++;
-    if (i == 3 || !text_is(json_get(v, "replacement"), escaped_space))
+    if (i == 3 || !json_string_is(json_get(v, "replacement"), escaped_space))
         FAIL(UNSUPPORTED, "%s: Metaspace with a replacement or prepend_scheme that is not known",
              t->path);
     if (s->prefix && schemes[i].prefix)
@@ -88,17 +74,17 @@ static enum status read_metaspace(struct tokenizer *t, const struct json *v)
 /* Where all spaces were replaced, splitting at them does nothing (Gemma). */
 static bool splits_nothing(const struct sentence *s, const struct json *v)
 {
-    return s->escapes && type_is(v, "Split") &&
-           text_is(json_get(json_get(v, "pattern"), "String"), " ") &&
+    return s->escapes && hf_type_is(v, "Split") &&
+           json_string_is(json_get(json_get(v, "pattern"), "String"), " ") &&
            !json_true(json_get(v, "invert"));
 }
 
 static enum status read_pre_tokenizer(struct tokenizer *t, const struct json *v)
 {
-    if (type_is(v, "Metaspace")) return read_metaspace(t, v);
+    if (hf_type_is(v, "Metaspace")) return read_metaspace(t, v);
     if (json_is_object(v) && !splits_nothing(t->sentence, v))
         FAIL(UNSUPPORTED, "%s: pre_tokenizer %s of a BPE with byte_fallback; Metaspace is known",
-             t->path, type_of(v));
+             t->path, hf_type_of(v));
     if (!t->sentence->escapes)
         FAIL(UNSUPPORTED, "%s: a BPE with byte_fallback whose spaces stay spaces", t->path);
     return STATUS_OK;
@@ -112,23 +98,24 @@ static enum status read_decoder(struct tokenizer *t, const struct json *v, bool 
         int64_t start;
         if (replaces(v, escaped_space, " ")) {
             spaces = true;
-        } else if (type_is(v, "ByteFallback")) {
+        } else if (hf_type_is(v, "ByteFallback")) {
             *bytes = true;
-        } else if (type_is(v, "Fuse")) {
+        } else if (hf_type_is(v, "Fuse")) {
             fused = true;
-        } else if (type_is(v, "Strip") && fused && text_is(json_get(v, "content"), " ") &&
+        } else if (hf_type_is(v, "Strip") && fused && json_string_is(json_get(v, "content"), " ") &&
                    json_as_int(json_get(v, "start"), 0, 1, &start) &&
                    json_as_int(json_get(v, "stop"), 0, 0, &(int64_t){0})) {
             if (start) s->start = START_DROPS_SPACE;
-        } else if (type_is(v, "Metaspace") && text_is(json_get(v, "replacement"), escaped_space)) {
+        } else if (hf_type_is(v, "Metaspace") &&
+                   json_string_is(json_get(v, "replacement"), escaped_space)) {
             const struct json *prefix = json_get(v, "add_prefix_space");
-            bool never = text_is(json_get(v, "prepend_scheme"), "never") ||
+            bool never = json_string_is(json_get(v, "prepend_scheme"), "never") ||
                          (json_is_bool(prefix) && !json_true(prefix));
             s->start = never ? START_KEEPS : START_DROPS_TOKEN_SPACES;
             spaces = true;
         } else {
             FAIL(UNSUPPORTED, "%s: decoder %s among those that are not known, or not there",
-                 t->path, type_of(v));
+                 t->path, hf_type_of(v));
         }
     }
     if (!spaces) FAIL(UNSUPPORTED, "%s: no decoder makes spaces of U+2581", t->path);

@@ -8,27 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool text_is(const struct json *v, const char *text)
-{
-    return json_is_string(v) && !strcmp(json_string(v), text);
-}
-
-static bool type_is(const struct json *v, const char *type)
-{
-    return text_is(json_get(v, "type"), type);
-}
-
-static const char *type_of(const struct json *v)
-{
-    const struct json *type = json_get(v, "type");
-    return json_is_string(type) ? json_string(type) : "without a type";
-}
-
 bool hf_is_nothing(const struct json *v)
 {
     if (json_is_string(v)) return !json_string(v)[0];
     if (json_is_number(v)) return json_number(v) == 0;
-    if (type_is(v, "Sequence"))
+    if (hf_type_is(v, "Sequence"))
         return !json_first(json_get(v, "normalizers")) && !json_first(json_get(v, "pretokenizers"));
     return !v || (!json_true(v) && !json_first(v));
 }
@@ -37,15 +21,15 @@ bool hf_is_nothing(const struct json *v)
 enum status hf_read_form(struct tokenizer *t, const struct json *v)
 {
     if (hf_is_nothing(v)) return STATUS_OK;
-    if (type_is(v, "Sequence")) {
+    if (hf_type_is(v, "Sequence")) {
         for (v = json_first(json_get(v, "normalizers")); v; v = json_next(v))
             TRY(hf_read_form(t, v));
         return STATUS_OK;
     }
-    if (!type_is(v, "NFC") && !type_is(v, "NFD"))
+    if (!hf_type_is(v, "NFC") && !hf_type_is(v, "NFD"))
         FAIL(UNSUPPORTED, "%s: normalizer %s of a byte-level BPE; NFC and NFD are known", t->path,
-             type_of(v));
-    t->form = type_is(v, "NFC") ? FORM_NFC : FORM_NFD;
+             hf_type_of(v));
+    t->form = hf_type_is(v, "NFC") ? FORM_NFC : FORM_NFD;
     return STATUS_OK;
 }
 
@@ -61,11 +45,11 @@ static enum status read_behavior(const struct tokenizer *t, const struct json *v
     };
     const struct json *name = json_get(v, "behavior");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (!text_is(name, names[i])) continue;
+        if (!json_string_is(name, names[i])) continue;
         *behavior = (enum step_behavior)i;
         return STATUS_OK;
     }
-    FAIL(UNSUPPORTED, "%s: pre_tokenizer %s with the behavior \"%s\"", t->path, type_of(v),
+    FAIL(UNSUPPORTED, "%s: pre_tokenizer %s with the behavior \"%s\"", t->path, hf_type_of(v),
          json_is_string(name) ? json_string(name) : "");
 }
 
@@ -135,7 +119,7 @@ static enum status read_steps(struct tokenizer *t, const struct json *v)
                  {"Digits", read_digits},
                  {"Punctuation", read_punctuation},
                  {"ByteLevel", read_byte_level}};
-    if (type_is(v, "Sequence")) {
+    if (hf_type_is(v, "Sequence")) {
         for (v = json_first(json_get(v, "pretokenizers")); v; v = json_next(v))
             TRY(read_steps(t, v));
         return STATUS_OK;
@@ -143,7 +127,7 @@ static enum status read_steps(struct tokenizer *t, const struct json *v)
     if (t->steps.count == STEPS_MOST)
         FAIL(UNSUPPORTED, "%s: more than %d pre_tokenizers", t->path, STEPS_MOST);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (!type_is(v, kinds[i].type)) continue;
+        if (!hf_type_is(v, kinds[i].type)) continue;
         struct step *s = &t->steps.all[t->steps.count++];
         s->spelt = t->spells_bytes;
         TRY(kinds[i].read(t, v, s));
@@ -154,7 +138,7 @@ static enum status read_steps(struct tokenizer *t, const struct json *v)
     FAIL(UNSUPPORTED,
          "%s: pre_tokenizer %s of a byte-level BPE; Split, Digits, Punctuation, ByteLevel and a "
          "Sequence of them are known",
-         t->path, type_of(v));
+         t->path, hf_type_of(v));
 }
 
 enum status hf_read_steps(struct tokenizer *t, const struct json *pre)

@@ -42,6 +42,16 @@ enum status tiktoken_read(struct tokenizer *t, const char *bytes, size_t len);
 
 /* tokenizer.json.  UNSUPPORTED: another model, normalizer, pre-tokenizer than is known. */
 enum status hf_json_read(struct tokenizer *t, const char *bytes, size_t len);
+/* The "type" of one of its parts. */
+static inline bool hf_type_is(const struct json *v, const char *type)
+{
+    return json_string_is(json_get(v, "type"), type);
+}
+static inline const char *hf_type_of(const struct json *v)
+{
+    const struct json *type = json_get(v, "type");
+    return json_is_string(type) ? json_string(type) : "without a type";
+}
 /* Absent, null, false, 0, "", an empty list or Sequence ask for nothing. */
 bool hf_is_nothing(const struct json *v);
 enum status hf_read_form(struct tokenizer *t, const struct json *normalizer);

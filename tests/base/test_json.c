@@ -131,6 +131,14 @@ TEST(json_files_are_read_up_to_a_limit)
     free(path);
 }
 
+TEST(json_strings_are_compared_and_other_values_are_none_of_them)
+{
+    struct json *root = parse("{\"a\": \"x\", \"b\": 1}");
+    CHECK(json_string_is(json_get(root, "a"), "x") && !json_string_is(json_get(root, "a"), "xy"));
+    CHECK(!json_string_is(json_get(root, "b"), "1") && !json_string_is(json_get(root, "c"), ""));
+    json_free(root);
+}
+
 TEST(utf8_is_judged_as_rfc_3629_says)
 {
     CHECK(utf8_valid("", 0) && utf8_valid("a\xc3\xa9\xe2\x82\xac\xf0\x9f\xa6\x99", 10));
