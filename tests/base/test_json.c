@@ -57,6 +57,20 @@ TEST(json_refuses_what_is_not_strict_json)
     CHECK_STATUS(DATA, json_parse("[1\0]", 4, "bad.json", &root));
 }
 
+TEST(json_cut_off_at_any_byte_is_refused)
+{
+    static const char whole[] = "{\"a\": [1, -2.5e3, \"\\u00e9\\n\"], \"b\": {\"c\": null}, "
+                                "\"d\": true}";
+    struct json *root;
+    for (size_t len = 0; len < sizeof whole - 1; len++) {
+        char *cut = heap_grow(NULL, len + !len, 1); /* exactly so long, for the sanitizer */
+        memcpy(cut, whole, len);
+        CHECK_STATUS(DATA, json_parse(cut, len, "cut.json", &root));
+        CHECK_MESSAGE("cut.json: not valid JSON");
+        free(cut);
+    }
+}
+
 TEST(json_nests_only_so_deep)
 {
     enum { DEEP = 100000 };

@@ -74,6 +74,25 @@ TEST(toml_says_where_it_is_wrong)
     }
 }
 
+TEST(toml_cut_off_at_any_byte_is_read_or_refused_where_it_ends)
+{
+    static const char whole[] = "[a]\nb = [1, \"x\\u00e9\", { c = 2020-01-02 }]\n"
+                                "\"d e\".f = \"\"\"y\nz\"\"\" # g\n[[h]]\ni = -1.5e3\n";
+    struct toml *t;
+    int refused = 0;
+    for (size_t len = 0; len < sizeof whole - 1; len++) {
+        char *cut = heap_grow(NULL, len + !len, 1); /* exactly so long, for the sanitizer */
+        memcpy(cut, whole, len);
+        enum status st = toml_parse(cut, len, "cut.toml", &t);
+        CHECK(!st || st == STATUS_DATA);
+        if (st) CHECK_MESSAGE("cut.toml:");
+        if (!st) toml_free(t);
+        refused += st != STATUS_OK;
+        free(cut);
+    }
+    CHECK(refused > 60);
+}
+
 TEST(toml_refuses_to_nest_without_end)
 {
     enum { DEEP = 5000 };

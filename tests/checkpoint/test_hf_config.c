@@ -3,6 +3,8 @@
 
 #include "checkpoint/rig.h"
 
+#include <unistd.h>
+
 /* The members every Llama has, then `more`. */
 static enum status read_with(const char *more, struct model_shape *s)
 {
@@ -176,4 +178,20 @@ TEST(a_config_written_is_the_config_read)
         json_free(root);
         text_release(&t);
     }
+}
+
+TEST(a_config_cut_off_at_any_byte_is_refused)
+{
+    struct model_shape s;
+    struct text t = {0};
+    const char *path = test_path(test_folder(), "config.json");
+    CHECK_STATUS(OK, file_read("tests/checkpoint/data/tied/config.json", 1 << 20, &t));
+    CHECK_STATUS(OK, file_write(path, t.data, t.len));
+    CHECK_STATUS(OK, hf_config_read(path, &s));
+    for (size_t len = (size_t)(strrchr(t.data, '}') - t.data) + 1; len-- > 0;) {
+        CHECK(!truncate(path, (off_t)len));
+        CHECK_STATUS(DATA, hf_config_read(path, &s));
+        CHECK_MESSAGE("config.json: not valid JSON");
+    }
+    text_release(&t);
 }

@@ -3,6 +3,8 @@
 
 #include "checkpoint/rig.h"
 
+#include <unistd.h>
+
 /* A file of one tensor of 1 number. */
 static void write_one(const char *folder, const char *file, const char *tensor, float value)
 {
@@ -86,6 +88,20 @@ TEST(an_index_that_does_not_tell_the_truth_is_refused)
     CHECK_MESSAGE("c.safetensors");
     CHECK_STATUS(DATA, model_files_open(&m, with_index("{\"weight_map\": {\"a\": "
                                                        "\"model.safetensors.index.json\"}}")));
+}
+
+TEST(an_index_cut_off_at_any_byte_is_refused)
+{
+    static const char whole[] = "{\"metadata\": {\"total_size\": 8}, \"weight_map\": "
+                                "{\"a\": \"a.safetensors\", \"b\": \"b.safetensors\"}}";
+    const char *folder = with_index(whole);
+    const char *path = test_path(folder, "model.safetensors.index.json");
+    struct model_files m;
+    for (size_t len = sizeof whole - 1; len-- > 0;) {
+        CHECK(!truncate(path, (off_t)len));
+        CHECK_STATUS(DATA, model_files_open(&m, folder));
+        CHECK_MESSAGE("model.safetensors.index.json: not valid JSON");
+    }
 }
 
 TEST(a_tensor_is_read_run_by_run_in_either_type)

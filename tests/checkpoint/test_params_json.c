@@ -4,6 +4,8 @@
 #include "checkpoint/params_json.h"
 #include "test.h"
 
+#include <unistd.h>
+
 #define FOLDER "tests/checkpoint/data/meta-llama3"
 
 static enum status read_params(const char *json, struct model_shape *s)
@@ -150,4 +152,22 @@ TEST(the_feed_forward_width_comes_out_of_metas_own_rule)
             CHECK((int)(by * (double)(2 * (4 * (int64_t)D) / 3)) == F);
             text_release(&t);
         }
+}
+
+TEST(a_params_json_cut_off_at_any_byte_is_refused)
+{
+    static const char whole[] = "{\"n_layers\": 2, \"n_heads\": 4, \"rope_theta\": 5e5, "
+                                "\"use_scaled_rope\": true}";
+    const char *path = test_path(test_folder(), "params.json");
+    struct model_shape s;
+    struct patches p;
+    CHECK_STATUS(OK, file_write(path, whole, sizeof whole - 1));
+    CHECK_STATUS(OK, meta_open(&p, FOLDER, NULL));
+    CHECK_STATUS(OK, params_json_read(path, &p, &s));
+    for (size_t len = sizeof whole - 1; len-- > 0;) {
+        CHECK(!truncate(path, (off_t)len));
+        CHECK_STATUS(DATA, params_json_read(path, &p, &s));
+        CHECK_MESSAGE("params.json: not valid JSON");
+    }
+    patches_release(&p);
 }

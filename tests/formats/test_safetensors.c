@@ -349,3 +349,21 @@ TEST(safetensors_that_are_not_there_are_missing)
     CHECK_STATUS(MISSING, safetensors_open(&s, test_path(test_folder(), "none.safetensors")));
     CHECK_STATUS(DATA, safetensors_open(&s, test_folder()));
 }
+
+TEST(safetensors_cut_off_at_any_byte_are_refused)
+{
+    struct text t = file_of("{" F32_AT("a", "[2]", 0, 8) "," F32_AT("b", "[1,1]", 8, 12) "}", 12);
+    struct safetensors s;
+    CHECK_STATUS(OK, parse_bytes(&t, &s));
+    safetensors_close(&s);
+    for (size_t len = 0; len < t.len; len++) {
+        unsigned char *cut = heap(len); /* exactly so long, for the sanitizer */
+        memcpy(cut, t.data, len);
+        s = (struct safetensors){.path = heap_string("x.st", 4)};
+        CHECK_STATUS(DATA, safetensors_parse(&s, cut, len));
+        CHECK_MESSAGE("x.st: ");
+        safetensors_close(&s);
+        free(cut);
+    }
+    text_release(&t);
+}

@@ -313,3 +313,20 @@ TEST(json_written_is_read_back_as_the_same_tokenizer)
     vocabulary_release(&v);
     text_release(&json), text_release(&again);
 }
+
+TEST(json_cut_off_at_any_byte_is_no_tokenizer)
+{
+    struct text file = {0};
+    struct tokenizer *t = NULL;
+    write_json(&file, &(struct json_parts){.vocab = ",\"ab\":256", .merges = "\"a b\""});
+    CHECK_STATUS(OK, open_bytes(&t, "tokenizer.json", &file));
+    tokenizer_close(t);
+    for (size_t len = file.len; len-- > 0;) {
+        struct tokenizer *cut = heap(sizeof *cut);
+        *cut = (struct tokenizer){.path = heap_string("cut.json", 8)};
+        CHECK_STATUS(DATA, hf_json_read(cut, file.data, len));
+        CHECK_MESSAGE("cut.json: not valid JSON");
+        tokenizer_close(cut);
+    }
+    text_release(&file);
+}

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/rig.h"
 
+#include "tokenizer/kinds.h"
+
+#include <ctype.h>
+
 static const char *const tokens[] = {"ab", "bc", "abc", "\xC3\xA4", " a", "quite long indeed"};
 enum { COUNT = sizeof tokens / sizeof *tokens, FIRST = 256 + COUNT };
 
@@ -154,4 +158,23 @@ TEST(tiktoken_tokens_are_not_endless)
     text_adds(&line, " 262");
     check_refused(line.data, ":263: ");
     text_release(&line);
+}
+
+TEST(tiktoken_files_cut_off_at_any_byte_are_refused_or_end_in_a_rank)
+{
+    struct text bytes = {0}, file = {0};
+    write_tiktoken(&bytes, NULL, 0);
+    write_tiktoken(&file, tokens, COUNT);
+    for (size_t len = 0; len < file.len; len++) {
+        struct tokenizer *t = heap(sizeof *t);
+        *t = (struct tokenizer){.path = heap_string("cut.model", 9)};
+        enum status st = tiktoken_read(t, file.data, len);
+        bool has_rank = len >= bytes.len - 1 && isdigit((unsigned char)file.data[len - 1]);
+        if (len != bytes.len && !has_rank && file.data[len ? len - 1 : 0] != '\n')
+            CHECK(st == STATUS_DATA);
+        if (len < bytes.len - 1) CHECK(st == STATUS_DATA);
+        if (st) CHECK_MESSAGE("cut.model:");
+        tokenizer_close(t);
+    }
+    text_release(&bytes), text_release(&file);
 }
