@@ -161,6 +161,7 @@ enum status arrow_unpack(const struct arrow *a, enum codec codec, struct parquet
     if (len > ARROW_MOST_BYTES)
         FAIL(UNSUPPORTED, "%s: a packed buffer of %llu bytes; %d at most are read", a->path,
              (unsigned long long)len, ARROW_MOST_BYTES);
+    TRY(codec_check(codec, r.at, packed, len, a->path));
     text_clear(room);
     text_reserve(room, len);
     TRY(codec_unpack(codec, r.at, packed, (unsigned char *)room->data, len, a->path));

@@ -5,6 +5,7 @@
 
 #include <brotli/decode.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -271,8 +272,9 @@ static const struct {
     long long number;
     const char *word;
     bool (*unpack)(const unsigned char *, size_t, unsigned char *, size_t);
+    size_t most;
 } codecs[] = {
-#define X(name, word, number) {number, #word, unpack_##word},
+#define X(name, word, number, most) {number, #word, unpack_##word, most},
     CODEC_LIST(X)
 #undef X
 };
@@ -291,14 +293,50 @@ enum status codec_find(long long number, const char *where, enum codec *out)
          where, number);
 }
 
+static size_t place_of(enum codec codec)
+{
+    for (size_t i = 0; i < CODECS; i++)
+        if (codecs[i].number == (long long)codec) return i;
+    BUG("unknown codec");
+}
+
+static enum status no_block(enum codec codec, size_t in_len, size_t out_len, const char *where)
+{
+    FAIL(DATA, "%s: %zu bytes are not a block of %s that unpacks to %zu", where, in_len,
+         codecs[place_of(codec)].word, out_len);
+}
+
 enum status codec_unpack(enum codec codec, const unsigned char *in, size_t in_len,
                          unsigned char *out, size_t out_len, const char *where)
 {
-    for (int i = 0; i < CODECS; i++) {
-        if (codecs[i].number != (long long)codec) continue;
-        if (codecs[i].unpack(in, in_len, out, out_len)) return STATUS_OK;
-        FAIL(DATA, "%s: %zu bytes are not a block of %s that unpacks to %zu", where, in_len,
-             codecs[i].word, out_len);
+    if (codecs[place_of(codec)].unpack(in, in_len, out, out_len)) return STATUS_OK;
+    return no_block(codec, in_len, out_len, where);
+}
+
+/* Brotli copies any number of bytes by a few: they are counted, and not kept. */
+static bool brotli_gives(const unsigned char *in, size_t in_len, size_t out_len)
+{
+    enum { ROOM = 1 << 16 };
+    unsigned char *room = heap(ROOM), *to;
+    BrotliDecoderState *state = BrotliDecoderCreateInstance(NULL, NULL, NULL);
+    BrotliDecoderResult result = BROTLI_DECODER_RESULT_NEEDS_MORE_OUTPUT;
+    size_t left, made = 0;
+    while (state && result == BROTLI_DECODER_RESULT_NEEDS_MORE_OUTPUT && made <= out_len) {
+        to = room, left = ROOM;
+        result = BrotliDecoderDecompressStream(state, &in_len, &in, &left, &to, NULL);
+        made += ROOM - left;
     }
-    BUG("unknown codec");
+    BrotliDecoderDestroyInstance(state);
+    free(room);
+    return result == BROTLI_DECODER_RESULT_SUCCESS && made == out_len;
+}
+
+enum status codec_check(enum codec codec, const unsigned char *in, size_t in_len, size_t out_len,
+                        const char *where)
+{
+    enum { USUAL = 1024, HEAD = 16 };
+    size_t most = codecs[place_of(codec)].most;
+    bool good = out_len / (most ? most : USUAL) <= in_len + HEAD;
+    if (good || (!most && brotli_gives(in, in_len, out_len))) return STATUS_OK;
+    return no_block(codec, in_len, out_len, where);
 }

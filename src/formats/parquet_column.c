@@ -157,6 +157,7 @@ static enum status unpack(const struct parquet_column *c, const struct head *h, 
         out->end += len;
         return STATUS_OK;
     }
+    TRY(codec_check(codec, h->bytes + from, in_len, len, c->file->path));
     text_clear(room);
     text_reserve(room, len);
     unsigned char *to = (unsigned char *)room->data;
