@@ -56,6 +56,7 @@
     X(METADATA_INDEX, "torch.distributed", "MetadataIndex")                                        \
     X(STORAGE_META, "torch.distributed", "StorageMeta")                                            \
     X(STORAGE_INFO, "torch.distributed", "_StorageInfo")                                           \
+    X(TENSOR_REFERENCE, "torch_xla", "TensorReference")                                            \
     X(MEMORY_FORMAT, "torch.distributed", "_MEM_FORMAT_ENCODING")                                  \
     X(OLD_MEMORY_FORMAT, "torch.distributed", "MEM_FORMAT_ENCODING")                               \
     X(PATH, "pathlib", "PosixPath")                                                                \

@@ -166,8 +166,25 @@ static enum status read_tensor(const struct torch_archive *a, const struct pickl
 struct walk {
     const struct torch_archive *archive;
     struct torch_tensors *out;
+    bool references; /* are taken, too */
     size_t room, steps;
 };
+
+static bool is_taken(const struct walk *w, const struct pickle_value *v)
+{
+    bool refers = v->kind == PICKLE_IS_OBJECT && v->class == PICKLE_TENSOR_REFERENCE;
+    return is_tensor(v) || (refers && w->references);
+}
+
+static enum status read_reference(const struct torch_archive *a, const struct pickle_value *v,
+                                  struct torch_tensor *t)
+{
+    const struct pickle_value *tid = pickle_field(v, PICKLE_TENSOR_REFERENCE, "tid");
+    if (!tid || tid->kind != PICKLE_IS_INT || tid->integer < 0)
+        FAIL(DATA, "%s: tensor %s refers to no file", a->name, t->name);
+    t->reference = tid->integer;
+    return STATUS_OK;
+}
 
 static enum status walk_value(struct walk *w, const struct pickle_value *v, const char *name,
                               int depth);
@@ -182,7 +199,7 @@ static enum status walk_dict(struct walk *w, const struct pickle_value *v, const
         int len;
         if (w->steps++ > w->archive->pickle.num_values)
             FAIL(DATA, "%s: it says the same over and over", w->archive->name);
-        if (item->kind != PICKLE_IS_DICT && !is_tensor(item)) continue;
+        if (item->kind != PICKLE_IS_DICT && !is_taken(w, item)) continue;
         if (key->kind == PICKLE_IS_INT)
             len = snprintf(path, sizeof path, "%s%s%lld", name, dot, (long long)key->integer);
         else if (key->kind == PICKLE_IS_TEXT && key->len < sizeof path)
@@ -206,7 +223,7 @@ static enum status walk_value(struct walk *w, const struct pickle_value *v, cons
     }
     if (v->kind == PICKLE_IS_DICT)
         FAIL(DATA, "%s: \"%.100s\" lies too deep", w->archive->name, name);
-    if (!is_tensor(v)) return STATUS_OK;
+    if (!is_taken(w, v)) return STATUS_OK;
     struct torch_tensors *t = w->out;
     if (t->count == w->room) {
         w->room = w->room ? 2 * w->room : 64;
@@ -214,17 +231,30 @@ static enum status walk_value(struct walk *w, const struct pickle_value *v, cons
     }
     t->all[t->count] = (struct torch_tensor){.name = heap_string(name, strlen(name))};
     t->count++;
-    TRY(read_tensor(w->archive, v, &t->all[t->count - 1]));
+    struct torch_tensor *one = &t->all[t->count - 1];
+    TRY(is_tensor(v) ? read_tensor(w->archive, v, one) : read_reference(w->archive, v, one));
     return STATUS_OK;
+}
+
+static enum status walk(const struct torch_archive *a, bool references, struct torch_tensors *t)
+{
+    *t = (struct torch_tensors){0};
+    struct walk w = {.archive = a, .out = t, .references = references};
+    enum status st = walk_value(&w, a->pickle.root, "", 0);
+    if (st) torch_tensors_release(t);
+    return st;
 }
 
 enum status torch_archive_tensors(const struct torch_archive *a, struct torch_tensors *t)
 {
-    *t = (struct torch_tensors){0};
-    struct walk w = {.archive = a, .out = t};
-    enum status st = walk_value(&w, a->pickle.root, "", 0);
-    if (st) torch_tensors_release(t);
-    return st;
+    TRY(walk(a, false, t));
+    return STATUS_OK;
+}
+
+enum status torch_archive_references(const struct torch_archive *a, struct torch_tensors *t)
+{
+    TRY(walk(a, true, t));
+    return STATUS_OK;
 }
 
 void torch_tensors_release(struct torch_tensors *t)

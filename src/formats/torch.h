@@ -25,6 +25,7 @@ struct torch_tensor {
     int num_dims;
     int64_t shape[TORCH_DIMS], strides[TORCH_DIMS]; /* in elements */
     const unsigned char *data;                      /* of its first element */
+    int64_t reference; /* of torch_archive_references, where `data` is NULL */
 };
 
 /* DATA: what is wrong with it.  UNSUPPORTED: its numbers are big-endian, or it is of before torch
@@ -40,6 +41,9 @@ struct torch_tensors {
 /* Every tensor of a dictionary, and of those in it; a tensor that is the root is called "".  What
  * is neither is left out.  DATA: a tensor's numbers are not in the archive. */
 enum status torch_archive_tensors(const struct torch_archive *a, struct torch_tensors *t);
+/* The same, and what torch_xla's serialization puts where a tensor was that has a file of its own:
+ * its name, and its number among those files. */
+enum status torch_archive_references(const struct torch_archive *a, struct torch_tensors *t);
 void torch_tensors_release(struct torch_tensors *t);
 
 /* data.pkl of these tensors: a dictionary of them, in which the k-th has the numbers of data/k.

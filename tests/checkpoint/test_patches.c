@@ -64,7 +64,8 @@ static void put(struct patches *p, int64_t row, int64_t column, int64_t rows, in
     char name[] = "q";
     const struct torch_tensor t = {name,   SAFETENSORS_F32,
                                    2,      {rows, columns},
-                                   {3, 1}, (const unsigned char *)&numbers[row][column]};
+                                   {3, 1}, (const unsigned char *)&numbers[row][column],
+                                   0};
     for (int r = 0; r < 8; r++)
         for (int c = 0; c < 3; c++) numbers[r][c] = (float)(10 * r + c);
     CHECK_STATUS(OK, patches_put(p, &q, &t, NULL, row, column));
@@ -120,7 +121,7 @@ TEST(numbers_that_are_no_weights_are_refused)
     const struct patch_name norm = {PARAM_last_norm, -1, PATCH_WEIGHT};
     char name[] = "norm.weight";
     struct patches p = {.path = heap_string("x", 1)};
-    struct torch_tensor t = {name, SAFETENSORS_I64, 1, {8}, {1}, (const unsigned char *)numbers};
+    struct torch_tensor t = {name, SAFETENSORS_I64, 1, {8}, {1}, (const unsigned char *)numbers, 0};
     CHECK_STATUS(DATA, patches_put(&p, &norm, &t, NULL, 0, 0));
     CHECK_MESSAGE("norm.weight has 1 dimensions of I64");
     t.dtype = SAFETENSORS_F32, t.num_dims = 0;

@@ -156,7 +156,7 @@ TEST(a_pickle_of_tensors_is_read_as_these_tensors)
 {
     char root[] = "", named[] = "a.b";
     for (int alone = 0; alone < 2; alone++) {
-        struct torch_tensor out = {alone ? root : named, SAFETENSORS_F32, 1, {2}, {0}, NULL};
+        struct torch_tensor out = {alone ? root : named, SAFETENSORS_F32, 1, {2}, {0}, NULL, 0};
         struct text pickle = {0};
         struct torch_archive a;
         struct torch_tensors all;
@@ -174,7 +174,7 @@ TEST(a_pickle_of_tensors_is_read_as_these_tensors)
 TEST(a_tensor_that_reaches_beyond_its_numbers_is_refused)
 {
     char name[] = "a";
-    struct torch_tensor out = {name, SAFETENSORS_F32, 1, {3}, {0}, NULL};
+    struct torch_tensor out = {name, SAFETENSORS_F32, 1, {3}, {0}, NULL, 0};
     struct text pickle = {0};
     struct torch_archive a;
     struct torch_tensors all;
@@ -199,6 +199,51 @@ TEST(numbers_of_another_byte_order_and_files_of_old_are_refused_as_what_they_are
     CHECK_STATUS(UNSUPPORTED, torch_archive_open(&a, old, sizeof old - 1, "x.pt"));
     CHECK_MESSAGE("before 1.6");
     torch_archive_close(&a);
+}
+
+/* {"a": {"b": TensorReference}} with that state, as torch_xla.utils.serialization saves it. */
+static struct text reference(const char *state, size_t len)
+{
+    struct text pickle = {0};
+    text_add(&pickle, "\x80\2}X\1\0\0\0a}X\1\0\0\0b", 16);
+    text_adds(&pickle, "ctorch_xla.utils.serialization\nTensorReference\n)\x81");
+    text_add(&pickle, state, len);
+    text_adds(&pickle, "bss.");
+    struct text t = archive(pickle.data, pickle.len, "little");
+    text_release(&pickle);
+    return t;
+}
+
+TEST(a_tensor_that_has_a_file_of_its_own_is_known_by_its_number)
+{
+    struct torch_archive a;
+    struct torch_tensors all;
+    struct text t = reference("}X\3\0\0\0tidM\1\2s", 13);
+    CHECK_STATUS(OK, open_all(t.data, t.len, &a, &all)); /* it is no tensor here */
+    CHECK(all.count == 0);
+    torch_tensors_release(&all);
+    CHECK_STATUS(OK, torch_archive_references(&a, &all));
+    CHECK(all.count == 1 && !strcmp(all.all->name, "a.b") && !all.all->data);
+    CHECK(all.all->reference == 513);
+    torch_tensors_release(&all);
+    torch_archive_close(&a);
+    text_release(&t);
+    static const struct {
+        const char *state;
+        size_t len;
+    } others[] = {{"}", 1},
+                  {"N", 1},
+                  {"}X\3\0\0\0tidX\1\0\0\0/s", 16},
+                  {"}X\3\0\0\0tidJ\xff\xff\xff\xffs", 15},
+                  {"}X\3\0\0\0tidNs", 11}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        t = reference(others[i].state, others[i].len);
+        CHECK_STATUS(OK, torch_archive_open(&a, (unsigned char *)t.data, t.len, "x.pt"));
+        CHECK_STATUS(DATA, torch_archive_references(&a, &all));
+        CHECK_MESSAGE("a.b refers to no file");
+        torch_archive_close(&a);
+        text_release(&t);
+    }
 }
 
 /* Dictionaries of two that are the same, again and again: 2^30 tensors of a few bytes. */

@@ -10,9 +10,9 @@ TEST(archives_written_one_behind_the_other_are_read_each_by_itself)
 {
     static const float numbers[] = {1, 2, 3, 4, 5, 6, 7};
     char root[] = "", first[] = "a.first", second[] = "second";
-    const struct torch_tensor two[] = {{first, SAFETENSORS_F32, 1, {3}, {0}, NULL},
-                                       {second, SAFETENSORS_F32, 2, {2, 2}, {0}, NULL}};
-    const struct torch_tensor one = {root, SAFETENSORS_BF16, 1, {5}, {0}, NULL};
+    const struct torch_tensor two[] = {{first, SAFETENSORS_F32, 1, {3}, {0}, NULL, 0},
+                                       {second, SAFETENSORS_F32, 2, {2, 2}, {0}, NULL, 0}};
+    const struct torch_tensor one = {root, SAFETENSORS_BF16, 1, {5}, {0}, NULL, 0};
     const char *path = test_path(test_folder(), "x.pth");
     int fd = open(path, O_RDWR | O_CREAT, 0666);
     struct torch_writer w;

@@ -31,6 +31,10 @@ static void open_archive(const uint8_t *bytes, size_t len)
     if (!st) st = torch_archive_tensors(&a, &t);
     for (size_t i = 0; !st && i < t.count; i++) use(&t.all[i], bytes, len);
     if (!st) torch_tensors_release(&t);
+    if (!st && !torch_archive_references(&a, &t)) {
+        for (size_t i = 0; i < t.count; i++) BUG_IF(!t.all[i].data && t.all[i].reference < 0);
+        torch_tensors_release(&t);
+    }
     for (size_t i = 0; i < a.zip.count; i++) {
         const struct zip_entry *e = &a.zip.entries[i];
         BUG_IF(e->data < bytes || e->size > (uint64_t)(bytes + len - e->data));
