@@ -31,6 +31,7 @@ static const struct {
     [CONVERT_META] = {"meta", "as Meta's consolidated.00.pth", true},
     [CONVERT_DCP] = {"dcp", "as a directory of torch.distributed.checkpoint", true},
     [CONVERT_GGUF] = {"gguf", "as a GGUF file", false},
+    [CONVERT_NXDT] = {"nxdt", "as a checkpoint of NxD Training", false},
 };
 
 static enum status read_dtype(const char *name, struct conversion *c)
@@ -77,6 +78,28 @@ static enum status read_rope(const char *text, struct conversion *c)
     return STATUS_OK;
 }
 
+/* Flags of the one format that has them. */
+static enum status read_nxdt(const char *hw_backend, const int64_t *sizes, struct conversion *c)
+{
+    static const char *const names[] = {"tp-size", "pp-size", "virtual-pp-size",
+                                        "kv-size-multiplier"};
+    struct nxdt_target *n = &c->nxdt;
+    int *const into[] = {&n->tp_size, &n->pp_size, &n->virtual_pp_size, &n->kv_size_multiplier};
+    bool given = hw_backend[0] || n->qkv_linear || n->fuse_qkv || n->coalesce_qkv || n->no_xser;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (sizes[i] < 1 || sizes[i] > 1 << 14)
+            FAIL(USAGE, "--%s: from 1 to 16384, not %lld", names[i], (long long)sizes[i]);
+        *into[i] = (int)sizes[i];
+        given |= sizes[i] > 1;
+    }
+    n->adjacent = !strcmp(hw_backend, "trn2");
+    if (hw_backend[0] && !n->adjacent && strcmp(hw_backend, "trn1"))
+        FAIL(USAGE, "--hw-backend: trn1 or trn2, not \"%s\"", hw_backend);
+    if (given && c->target != CONVERT_NXDT)
+        FAIL(USAGE, "--tp-size and what follows it in --help are for --to nxdt");
+    return STATUS_OK;
+}
+
 static enum status resolve_target(const char *to, const char *folder, struct conversion *c)
 {
     char *manifest = file_join(folder, MANIFEST_NAME);
@@ -90,7 +113,7 @@ static enum status resolve_target(const char *to, const char *folder, struct con
         known = !strcmp(targets[i].name, to);
         if (known) c->target = (enum conversion_target)i;
     }
-    if (!known) FAIL(USAGE, "--to: hf, meta, dcp, gguf or native, not \"%s\"", to);
+    if (!known) FAIL(USAGE, "--to: hf, meta, dcp, gguf, nxdt or native, not \"%s\"", to);
     if (c->without_io && !targets[c->target].in_part)
         FAIL(USAGE, "--without-io: with --to hf, meta or dcp; not %s", targets[c->target].name);
     if (c->quantized && c->target != CONVERT_GGUF)
@@ -155,17 +178,20 @@ static void report(const struct conversion *c, const struct converted *done, boo
 }
 
 static const char usage[] =
-    "convert SRC DST [--to hf|meta|dcp|gguf|native]\n\n"
+    "convert SRC DST [--to hf|meta|dcp|gguf|nxdt|native]\n\n"
     "SRC is a run, a checkpoint, a Hugging Face folder (safetensors or pytorch_model.bin, sharded "
     "or\n"
     "not, tied or not), or torch's: a folder of .pth files with params.json, or one of them; or a\n"
-    "directory of torch.distributed.checkpoint with config.json or params.json in it or above it.\n"
+    "directory of torch.distributed.checkpoint with config.json or params.json in it or above it;\n"
+    "or NxD Training's: a tag's folder (xser or not) with config.json, or checkpoint.pt.\n"
     "Of a run, or a folder of step-N of either kind, it is the newest complete one, or --step.\n"
     "hf      DST becomes a plain Hugging Face folder: weights, config.json, tokenizer.\n"
     "meta    DST becomes a folder as Meta has it: consolidated.00.pth, params.json, tokenizer.\n"
     "dcp     DST becomes a directory of torch.distributed.checkpoint with torchtitan's names, and\n"
     "        config.json: it may be step-0 of a run of torchtitan.\n"
     "gguf    DST becomes a file for llama.cpp, with the tokenizer; --dtype q8_0, too.\n"
+    "nxdt    DST becomes a checkpoint that NxD Training begins from with weight_init_only: model/\n"
+    "        cut for --tp-size and --pp-size, each tensor a file (xser), and config.json.\n"
     "native  DST becomes the dump folder of a run: train with job.dump_folder=DST goes on from\n"
     "        SRC's optimizer and step where it has them, else begins with these weights.\n"
     "To dcp and native SRC's optimizer, step and counts go along, unless --model-only is given.\n"
@@ -175,12 +201,13 @@ static const char usage[] =
 
 enum status command_convert(int argc, char **argv)
 {
-    const char *to = "", *dtype = "", *shard_size = "5GB", *rope = "";
-    int64_t step = -1;
+    const char *to = "", *dtype = "", *shard_size = "5GB", *rope = "", *config_json = "";
+    const char *hw_backend = "";
+    int64_t step = -1, sizes[] = {1, 1, 1, 1};
     bool json = false;
     struct conversion c = {0};
     const struct flag flags[] = {
-        {"to", FLAG_TEXT, &to, "hf, meta, dcp, gguf or native"},
+        {"to", FLAG_TEXT, &to, "hf, meta, dcp, gguf, nxdt or native"},
         {"dtype", FLAG_TEXT, &dtype,
          "float32 (or f32), bfloat16, float16, gguf: q8_0 (default: as it is)"},
         {"shard-size", FLAG_TEXT, &shard_size, "of a file of weights, at most (default 5GB)"},
@@ -191,6 +218,19 @@ enum status command_convert(int argc, char **argv)
         {"without-io", FLAG_SWITCH, &c.without_io, "leave out embedding, head and tokenizer"},
         {"step", FLAG_INT, &step, "which checkpoint of a run (default: the newest)"},
         {"model-only", FLAG_SWITCH, &c.model_only, "native, dcp: leave out optimizer and step"},
+        {"config", FLAG_TEXT, &config_json, "config.json of a SRC that has none beside it"},
+        {"tp-size", FLAG_INT, &sizes[0], "nxdt: ranks of tensor parallelism (default 1)"},
+        {"pp-size", FLAG_INT, &sizes[1], "nxdt: ranks of pipeline parallelism (default 1)"},
+        {"virtual-pp-size", FLAG_INT, &sizes[2], "nxdt: stages of each of these (default 1)"},
+        {"kv-size-multiplier", FLAG_INT, &sizes[3],
+         "nxdt: ranks that have the same key and value head: tp-size over heads (default 1)"},
+        {"qkv-linear", FLAG_SWITCH, &c.nxdt.qkv_linear, "nxdt: weight_q, weight_k and weight_v"},
+        {"fuse-qkv", FLAG_SWITCH, &c.nxdt.fuse_qkv, "nxdt: the three as one weight_qkv"},
+        {"coalesce-qkv", FLAG_SWITCH, &c.nxdt.coalesce_qkv,
+         "nxdt: q, k and v as one qkv_proj.weight, where there are as many heads of each"},
+        {"hw-backend", FLAG_TEXT, &hw_backend,
+         "nxdt: order of repeated heads, trn1 or trn2 (default trn1)"},
+        {"no-xser", FLAG_SWITCH, &c.nxdt.no_xser, "nxdt: a rank's tensors in one file"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
@@ -206,7 +246,9 @@ enum status command_convert(int argc, char **argv)
     TRY(read_rope(rope, &c));
     TRY_OUT(loaded_step(a.words[0], step, NULL, &folder));
     c.from = folder, c.to = a.words[1];
+    c.config = config_json[0] ? config_json : NULL;
     TRY_OUT(resolve_target(to, folder, &c));
+    TRY_OUT(read_nxdt(hw_backend, sizes, &c));
     TRY_OUT(open_settings(&c, &config));
     TRY_OUT(checkpoint_convert(&c, &done));
     warn_of_defaults(&c, &done);

@@ -12,6 +12,7 @@
 #include "checkpoint/hf_config.h"
 #include "checkpoint/meta.h"
 #include "checkpoint/model_files.h"
+#include "checkpoint/nxdt.h"
 #include "checkpoint/torch_files.h"
 #include "optim/optim.h"
 
@@ -77,11 +78,14 @@ static void set_rope(struct rope_scaling *r, double factor)
 static enum status open_origin(struct origin *o, const struct conversion *c)
 {
     const char *folder = c->from;
-    char *beside = torch_files_folder(folder), *config = file_join(beside, "config.json");
+    char *beside = torch_files_folder(folder);
+    char *config =
+        c->config ? heap_string(c->config, strlen(c->config)) : file_join(beside, "config.json");
     bool ours;
     enum status st = STATUS_OK;
     TRY_OUT(checkpoint_origin(folder, NULL, &ours));
-    TRY_OUT(checkpoint_read_shape(folder, &o->shape));
+    TRY_OUT(c->config ? hf_config_read(config, &o->shape)
+                      : checkpoint_read_shape(folder, &o->shape));
     if (c->sets_rope) set_rope(&o->shape.scaling, c->rope_factor);
     o->bos = o->eos = -1;
     if (file_exists(config)) TRY_OUT(hf_config_ids(config, &o->bos, &o->eos));
@@ -138,6 +142,11 @@ static enum status open_run(const struct conversion *c, struct origin *o)
     enum status st = STATUS_OK;
     o->step = -1;
     if (!fits || c->model_only || c->without_io) return STATUS_OK;
+    if (nxdt_has_optimizer(c->from))
+        log_line(LOG_WARN,
+                 "%s: the optimizer's state of NxD Training (ZeRO-1 shards in optim/) is not read: "
+                 "the weights alone are taken",
+                 c->from);
     TRY_OUT(model_files_open_moments_any(&o->moments, c->from, &o->shape, &torch));
     if (model_files_are_empty(&o->moments)) goto out;
     if (!o->moments.patches) {
@@ -207,15 +216,22 @@ static enum status copy_texts(const char *path, bool with_run, struct manifest *
     return st;
 }
 
-/* With params.json, which leaves much to the program that reads it, and with torch's directory,
- * which says nothing of the model, goes config.json. */
-static enum status write_torch(const struct content *c, enum conversion_target target,
+static enum status write_model(const struct conversion *c, const struct torch_model *m,
+                               const struct dcp_run *run, const char *folder)
+{
+    if (c->target == CONVERT_DCP) return dcp_write(m, run, c->shard_bytes, folder);
+    return c->target == CONVERT_NXDT ? nxdt_write(m, &c->nxdt, folder) : meta_write(m, folder);
+}
+
+/* With params.json, which leaves much to the program that reads it, and with what says nothing of
+ * the model, goes config.json. */
+static enum status write_torch(const struct conversion *c, const struct content *content,
                                const struct dcp_run *run, const char *folder, struct manifest *m)
 {
-    const struct torch_model model = {c->shape, c->layout, c->pieces, c->weights, c->dtype};
-    TRY(target == CONVERT_DCP ? dcp_write(&model, run, c->shard_bytes, folder)
-                              : meta_write(&model, folder));
-    TRY(content_write_texts(c, m));
+    const struct torch_model model = {content->shape, content->layout, content->pieces,
+                                      content->weights, content->dtype};
+    TRY(write_model(c, &model, run, folder));
+    TRY(content_write_texts(content, m));
     return STATUS_OK;
 }
 
@@ -277,10 +293,10 @@ static enum status write_folder(const struct conversion *c, struct origin *o, co
     if (c->without_io) leave_out_io(o);
     TRY_OUT(file_remove_tree(folder)); /* left by one that was killed */
     TRY_OUT(file_make_dirs(folder));
-    if (c->target == CONVERT_META || c->target == CONVERT_DCP)
-        TRY_OUT(write_torch(&content, c->target, with_run ? &run : NULL, folder, &m));
-    else
+    if (c->target == CONVERT_HF || c->target == CONVERT_NATIVE)
         TRY_OUT(content_write(&content, &m));
+    else
+        TRY_OUT(write_torch(c, &content, with_run ? &run : NULL, folder, &m));
     if (!c->without_io)
         TRY_OUT(copy_texts(c->from, with_run, &m)); /* all of them are of a vocabulary */
     if (c->target == CONVERT_NATIVE) TRY_OUT(manifest_finish(&m));
@@ -391,7 +407,8 @@ out:
 enum status checkpoint_convert(const struct conversion *c, struct converted *done)
 {
     struct origin o = {0};
-    BUG_IF(c->without_io && (c->target == CONVERT_NATIVE || c->target == CONVERT_GGUF));
+    BUG_IF(c->without_io &&
+           (c->target == CONVERT_NATIVE || c->target == CONVERT_GGUF || c->target == CONVERT_NXDT));
     enum status st = open_origin(&o, c);
     if (!st) st = open_run(c, &o);
     if (!st) st = c->target == CONVERT_NATIVE ? make_native(c, &o, done) : make_plain(c, &o, done);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/status.h"
+#include "checkpoint/nxdt_writer.h"
 #include "formats/safetensors.h"
 #include "optim/optim_config.h"
 
@@ -18,6 +19,7 @@ enum conversion_target {
     CONVERT_META,   /* consolidated.00.pth, params.json, and config.json */
     CONVERT_DCP,    /* a directory of torch.distributed.checkpoint, and config.json */
     CONVERT_GGUF,   /* one file: gguf_model.h */
+    CONVERT_NXDT, /* a checkpoint of NxD Training, weights alone: nxdt_writer.h; and config.json */
 };
 
 struct conversion {
@@ -26,18 +28,21 @@ struct conversion {
     const char *to;   /* native: a run's dump folder; gguf: a file; else the folder itself.  New, or
                          empty */
     enum conversion_target target;
-    bool keep_dtype; /* as it is; else: */
+    const char *config; /* config.json of `from`; NULL: its own */
+    bool keep_dtype;    /* as it is; else: */
     enum safetensors_dtype dtype;
     bool quantized;       /* gguf: q8_0, whatever `dtype` */
     uint64_t shard_bytes; /* of a file, at most; 0: 5 GB */
     bool sets_rope;       /* rotary frequencies are scaled by another factor than `from` says: */
     double rope_factor;   /* 0: they are not scaled; Llama 3's other numbers where it has none */
-    bool without_io;      /* the embedding and the head are left out; not native, not gguf */
+    bool without_io;      /* the embedding and the head are left out; not native, gguf or nxdt
+                           */
     bool model_only;      /* the optimizer, the step and the place in the data are left out; they
                              go to native and to dcp, if they are there and nothing else is out */
     /* dcp: settings of the run that `from` is of; NULL: as model_only */
     const struct optimizer_config *optimizer;
     const struct lr_scheduler_config *lr_scheduler;
+    struct nxdt_target nxdt;
     int64_t schedule_steps, rows; /* length of the schedule, and rows of a step */
 };
 

@@ -8,6 +8,7 @@
 #include "checkpoint/hf_config.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/model_files.h"
+#include "checkpoint/nxdt.h"
 #include "checkpoint/torch_files.h"
 
 #include <fnmatch.h>
@@ -255,6 +256,12 @@ static enum status load_rest(const char *folder, const struct checkpoint_state *
     struct model_files moments = {0};
     struct torch_state torch;
     enum status st = STATUS_OK;
+    torch_state_init(&torch);
+    if (!ours && nxdt_has_optimizer(folder))
+        FAIL_OUT(UNSUPPORTED,
+                 "%s: the optimizer's state of NxD Training (ZeRO-1 shards in optim/) is not read: "
+                 "begin from the weights, by checkpoint.initial_load_model_only=true",
+                 folder);
     TRY_OUT(model_files_open_moments_any(&moments, folder, state->shape, &torch));
     found->has_moments = !model_files_are_empty(&moments);
     if (!ours && !found->has_moments) goto out;

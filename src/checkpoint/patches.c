@@ -101,6 +101,38 @@ bool patch_name_is_ignored(const char *name)
            is_last(name, "inner_attention.rope.freqs");
 }
 
+bool patch_name_has_form(const char *form, const char *name, int *layer)
+{
+    const char *number = strstr(form, "%d");
+    size_t front = number ? (size_t)(number - form) : 0;
+    *layer = -1;
+    if (!number) return !strcmp(form, name);
+    if (strncmp(form, name, front)) return false;
+    name += front;
+    if (!isdigit((unsigned char)*name) || (*name == '0' && name[1] != '.')) return false;
+    for (*layer = 0; isdigit((unsigned char)*name); name++) {
+        if (*layer > 1000000) return false;
+        *layer = 10 * *layer + *name - '0';
+    }
+    return !strcmp(number + 2, name);
+}
+
+bool patch_name_read_hf(const char *name, struct patch_name *out)
+{
+    *out = (struct patch_name){0};
+    for (int id = 0; id < PARAM_COUNT; id++)
+        if (patch_name_has_form(params[id].hf_name, name, &out->layer)) {
+            out->id = (enum param_id)id;
+            return true;
+        }
+    return false;
+}
+
+bool patch_name_is_ignored_hf(const char *name)
+{
+    return strstr(name, "rotary_emb.inv_freq") != NULL;
+}
+
 enum status patches_map(struct patches *p, const char *path, const struct file_map **map)
 {
     p->maps = heap_grow(p->maps, p->num_maps + 1, sizeof *p->maps);

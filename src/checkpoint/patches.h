@@ -58,6 +58,11 @@ struct patches {
 bool patch_name_read(const char *name, struct patch_name *out);
 /* It belongs to what is saved beside a model, or follows from its configuration. */
 bool patch_name_is_ignored(const char *name);
+/* The same of Hugging Face's names; only weights. */
+bool patch_name_read_hf(const char *name, struct patch_name *out);
+bool patch_name_is_ignored_hf(const char *name);
+/* A name of that form, whose %d is the layer; without one the layer is -1. */
+bool patch_name_has_form(const char *form, const char *name, int *layer);
 /* What today's torchtitan calls the tensor that has this name in llama.params; heap. */
 char *patch_name_newest(const char *name);
 

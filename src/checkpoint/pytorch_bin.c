@@ -4,7 +4,6 @@
 #include "base/json.h"
 #include "checkpoint/model_files.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,46 +23,15 @@ bool pytorch_bin_is_here(const char *folder)
     return holds(folder, SINGLE) || holds(folder, INDEX);
 }
 
-/* A name of the table's form, whose %d is the layer. */
-static bool has_form(const char *form, const char *name, int *layer)
-{
-    const char *number = strstr(form, "%d");
-    size_t front = number ? (size_t)(number - form) : 0;
-    *layer = -1;
-    if (!number) return !strcmp(form, name);
-    if (strncmp(form, name, front)) return false;
-    name += front;
-    if (!isdigit((unsigned char)*name) || (*name == '0' && name[1] != '.')) return false;
-    for (*layer = 0; isdigit((unsigned char)*name); name++) {
-        if (*layer > 1000000) return false;
-        *layer = 10 * *layer + *name - '0';
-    }
-    return !strcmp(number + 2, name);
-}
-
-static bool read_name(const char *name, struct patch_name *out)
-{
-    *out = (struct patch_name){0};
-    for (int id = 0; id < PARAM_COUNT; id++)
-        if (has_form(params[id].hf_name, name, &out->layer)) {
-            out->id = (enum param_id)id;
-            return true;
-        }
-    return false;
-}
-
-/* It follows from the configuration. */
-static bool is_ignored(const char *name) { return strstr(name, "rotary_emb.inv_freq") != NULL; }
-
 static enum status put_all(struct patches *p, const struct torch_tensors *t,
                            const struct file_map *map, const char *path)
 {
     for (size_t i = 0; i < t->count; i++) {
         struct patch_name name;
-        if (read_name(t->all[i].name, &name)) {
+        if (patch_name_read_hf(t->all[i].name, &name)) {
             if (patches_find(p, &name)) FAIL(DATA, "%s: %s is there twice", path, t->all[i].name);
             TRY(patches_put(p, &name, &t->all[i], map, 0, 0));
-        } else if (!is_ignored(t->all[i].name)) {
+        } else if (!patch_name_is_ignored_hf(t->all[i].name)) {
             FAIL(DATA, "%s: no Llama has a tensor %s", path, t->all[i].name);
         }
     }
@@ -112,7 +80,7 @@ static enum status open_indexed(struct patches *p, const char *folder, const cha
     for (const struct json *v = json_first(map); v; v = json_next(v)) {
         struct patch_name name;
         TRY_OUT(open_named(p, folder, json_string(v), &opened));
-        if (read_name(json_key(v), &name) && !patches_find(p, &name))
+        if (patch_name_read_hf(json_key(v), &name) && !patches_find(p, &name))
             FAIL_OUT(DATA, "%s: the index says that %s holds %s", folder, json_string(v),
                      json_key(v));
     }

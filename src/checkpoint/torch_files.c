@@ -4,15 +4,27 @@
 #include "checkpoint/dcp.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/meta.h"
+#include "checkpoint/nxdt.h"
 #include "checkpoint/params_json.h"
 
 #include <stdlib.h>
 
-bool torch_files_are_here(const char *path) { return dcp_is_here(path) || meta_is_here(path); }
+/* A folder of .pth files may have anything else in it. */
+static bool is_nxdt(const char *path)
+{
+    return !(file_is_dir(path) && meta_is_here(path)) && nxdt_is_here(path);
+}
+
+bool torch_files_are_here(const char *path)
+{
+    return dcp_is_here(path) || meta_is_here(path) || nxdt_is_here(path);
+}
 
 enum status torch_files_open(struct patches *p, const char *path, const struct model_shape *shape)
 {
-    TRY(dcp_is_here(path) ? dcp_open(p, path, shape) : meta_open(p, path, shape));
+    TRY(dcp_is_here(path) ? dcp_open(p, path, shape)
+        : is_nxdt(path)   ? nxdt_open(p, path, shape)
+                          : meta_open(p, path, shape));
     return STATUS_OK;
 }
 
@@ -42,8 +54,9 @@ char *torch_files_folder(const char *path)
 {
     static const char *const above[] = {"..", "../.."};
     char *own = meta_folder(path);
-    for (int i = 0; i < 2 && dcp_is_here(path) && !has_config(own); i++) {
-        char *folder = file_join(path, above[i]);
+    bool below = dcp_is_here(path) || is_nxdt(path);
+    for (int i = 0; i < 2 && below && !has_config(own); i++) {
+        char *folder = file_join(own, above[i]);
         if (has_config(folder)) {
             free(own);
             return folder;

@@ -1,5 +1,6 @@
-/* torch_files.h -- a model in files of torch, of whichever kind: Meta's (meta.h) or a directory of
- * torch.distributed.checkpoint (dcp.h); and where its configuration is. */
+/* torch_files.h -- a model in files of torch, of whichever kind: Meta's (meta.h), a directory of
+ * torch.distributed.checkpoint (dcp.h), or a checkpoint of NxD Training (nxdt.h); and where its
+ * configuration is. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,12 +10,14 @@
 bool torch_files_are_here(const char *path);
 /* The tensors; `shape`: which model's; NULL: heads are not known yet. */
 enum status torch_files_open(struct patches *p, const char *path, const struct model_shape *shape);
-/* Its optimizer's moments, maybe none, and the state of the run: see dcp.h. */
+/* Its optimizer's moments, maybe none (NxD Training's are not read), and the state of the run: see
+ * dcp.h. */
 enum status torch_files_open_moments(struct patches *p, const char *path,
                                      const struct model_shape *shape, struct torch_state *state);
 
 /* The folder of its config.json or params.json: with the files; of a directory of
- * torch.distributed.checkpoint, which has none of its own, one of the two folders above it, too.
+ * torch.distributed.checkpoint or of NxD Training, which have none of their own, one of the two
+ * folders above it, too.
  * Heap; where there is neither, the files' own. */
 char *torch_files_folder(const char *path);
 /* The shape, from either and the tensors.  MISSING: there is neither. */

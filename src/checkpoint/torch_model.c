@@ -72,18 +72,63 @@ static enum status run(const struct torch_model *m, const struct piece *p, struc
     return STATUS_OK;
 }
 
+static const struct piece *find_piece(const struct torch_model *m, int tensor)
+{
+    const struct piece *p = NULL;
+    for (size_t k = 0; k < m->pieces->count; k++)
+        if (m->pieces->all[k].tensor == tensor) p = &m->pieces->all[k];
+    BUG_IF(!p || p->first || p->count != m->layout->tensors[tensor].elements);
+    return p;
+}
+
+static void open_stream(struct stream *s)
+{
+    s->values = heap(EXCHANGE_ELEMENTS * sizeof *s->values);
+    s->bytes = heap(EXCHANGE_ELEMENTS * sizeof *s->values);
+}
+
+static void close_stream(struct stream *s) { free(s->values), free(s->bytes); }
+
 enum status torch_model_stream(const struct torch_model *m, int i,
                                enum status (*put)(void *context, const void *bytes, size_t len),
                                void *context)
 {
     struct stream s = {.dtype = m->dtype, .put = put, .context = context};
-    const struct piece *p = NULL;
-    for (size_t k = 0; k < m->pieces->count; k++)
-        if (m->pieces->all[k].tensor == i) p = &m->pieces->all[k];
-    BUG_IF(!p || p->first || p->count != m->layout->tensors[i].elements);
-    s.values = heap(EXCHANGE_ELEMENTS * sizeof *s.values);
-    s.bytes = heap(EXCHANGE_ELEMENTS * sizeof *s.values);
-    enum status st = run(m, p, &s);
-    free(s.values), free(s.bytes);
+    open_stream(&s);
+    enum status st = run(m, find_piece(m, i), &s);
+    close_stream(&s);
+    return st;
+}
+
+/* Whole rows lie one behind the other. */
+static enum status run_block(const struct torch_model *m, const struct torch_block *b,
+                             struct stream *s)
+{
+    const struct piece *p = find_piece(m, b->tensor);
+    int64_t columns = m->layout->tensors[b->tensor].columns;
+    bool whole = b->columns == columns;
+    size_t each = (size_t)(whole ? b->rows * columns : b->columns);
+    for (int64_t row = 0; row < (whole ? 1 : b->rows); row++) {
+        size_t begin = (size_t)((b->row + row) * columns + b->column);
+        for (size_t done = 0, n; done < each; done += n) {
+            const float *values;
+            n = each - done < EXCHANGE_ELEMENTS ? each - done : EXCHANGE_ELEMENTS;
+            TRY(m->weights.read(m->weights.context, p, begin + done, n, &values));
+            TRY(append(s, values, n));
+        }
+    }
+    TRY(flush(s));
+    return STATUS_OK;
+}
+
+enum status torch_model_stream_block(const struct torch_model *m, const struct torch_block *b,
+                                     enum status (*put)(void *context, const void *bytes,
+                                                        size_t len),
+                                     void *context)
+{
+    struct stream s = {.dtype = m->dtype, .put = put, .context = context};
+    open_stream(&s);
+    enum status st = run_block(m, b, &s);
+    close_stream(&s);
     return st;
 }

@@ -21,3 +21,14 @@ struct torch_tensor torch_model_tensor(const struct torch_model *m, int i);
 enum status torch_model_stream(const struct torch_model *m, int i,
                                enum status (*put)(void *context, const void *bytes, size_t len),
                                void *context);
+
+/* Rows [row, row + rows) and columns [column, column + columns) of a tensor. */
+struct torch_block {
+    int tensor; /* of the layout */
+    int64_t row, rows, column, columns;
+};
+/* The block's numbers, in the order of our rows. */
+enum status torch_model_stream_block(const struct torch_model *m, const struct torch_block *b,
+                                     enum status (*put)(void *context, const void *bytes,
+                                                        size_t len),
+                                     void *context);

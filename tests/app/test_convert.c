@@ -189,6 +189,30 @@ TEST(a_run_goes_on_from_a_directory_of_torch_with_optimizer_schedule_and_place_i
     text_release(&out), text_release(&settings);
 }
 
+TEST(convert_cuts_a_model_for_the_ranks_of_nxd_training_and_joins_it_again)
+{
+    struct trained t = trained("training.steps=20 model.vocab_size=264");
+    struct text err = {0};
+    const char *cut = test_path(t.folder, "cut"), *hf = test_path(t.folder, "hf");
+    CHECK(LLAMERO(NULL, NULL, "convert", t.dump, cut, "--to", "nxdt", "--tp-size", "4", "--pp-size",
+                  "2", "--kv-size-multiplier", "2", "--fuse-qkv") == 0);
+    CHECK(file_exists(test_path(cut, "model/dp_rank_00_tp_rank_01_pp_rank_01.pt.info.pt")));
+    CHECK(loss_of(&t, cut) == loss_of(&t, t.dump));
+    CHECK(rename(test_path(cut, "config.json"), test_path(t.folder, "other.json")) == 0);
+    CHECK(LLAMERO(NULL, &err, "convert", cut, hf, "--to", "hf") == 66);
+    CHECK(strstr(err.data, "config.json"));
+    CHECK(LLAMERO(NULL, NULL, "convert", cut, hf, "--to", "hf", "--config",
+                  test_path(t.folder, "other.json")) == 0);
+    CHECK(loss_of(&t, hf) == loss_of(&t, t.dump));
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "nxdt", "--tp-size", "0") == 64);
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "hf", "--tp-size", "2") == 64);
+    CHECK(strstr(err.data, "are for --to nxdt"));
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "nxdt", "--hw-backend", "gpu") == 64);
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "nxdt", "--tp-size", "16") == 78);
+    CHECK(!file_exists("x"));
+    text_release(&err);
+}
+
 TEST(convert_overwrites_nothing_and_names_what_is_wrong)
 {
     struct trained t = trained("training.steps=2");
@@ -227,7 +251,8 @@ TEST(a_run_begins_with_the_weights_of_any_format_as_initial_load_path)
     static const char *const formats[][3] = {{"hf", "hf", ""},
                                              {"dcp", "dcp", ""},
                                              {"meta", "meta", ""},
-                                             {"meta", "pth", "/consolidated.00.pth"}};
+                                             {"meta", "pth", "/consolidated.00.pth"},
+                                             {"nxdt", "nxdt", ""}};
     struct trained t = trained("training.steps=30 optimizer.lr=1e-2");
     double want = loss_of(&t, t.dump);
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {

@@ -1,5 +1,5 @@
-/* pytorch_bin.c -- any bytes as a Hugging Face folder of before safetensors, or as Meta's: tensors
- * of a model that lie in it, or a clear refusal.
+/* pytorch_bin.c -- any bytes as a Hugging Face folder of before safetensors, as Meta's, or as NxD
+ * Training's for two ranks: tensors of a model that lie in it, or a clear refusal.
  *
  * The first two bytes say how many of the others are the index's, and params.json's; the rest is
  * the file "f.bin", pytorch_model.bin and consolidated.00.pth, or if it does not begin as an
@@ -7,6 +7,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/pytorch_bin.h"
 #include "checkpoint/meta.h"
+#include "checkpoint/nxdt.h"
 #include "checkpoint/params_json.h"
 
 #include "fuzz/archive.h"
@@ -29,12 +30,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     static int index, params, numbers;
     static bool is_linked;
     unsigned char archive[ARCHIVE_BYTES];
+    static const struct model_shape small = {
+        .V = 40, .D = 16, .L = 2, .H = 4, .G = 1, .K = 4, .F = 24};
     struct model_shape shape;
     struct patches p;
     if (!is_linked) {
         is_linked = true;
         link_to("f.bin", "pytorch_model.bin");
         link_to("f.bin", "consolidated.00.pth");
+        link_to("f.bin", "tp_rank_00_pp_rank_00");
+        link_to("f.bin", "tp_rank_01_pp_rank_00");
     }
     if (len < 2) return 0;
     size_t first = bytes[0] | (size_t)bytes[1] << 8;
@@ -52,6 +57,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     }
     if (!meta_open(&p, folder(), NULL)) {
         params_json_read(at, &p, &shape);
+        patched_use(&p);
+        patches_release(&p);
+    }
+    if (!nxdt_open(&p, folder(), &small)) {
         patched_use(&p);
         patches_release(&p);
     }
