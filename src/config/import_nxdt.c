@@ -344,10 +344,12 @@ static enum status checkpoints(struct import *im)
     }
     if (!from) return STATUS_OK;
     TRY(import_set(im, from, "checkpoint.initial_load_path", from->count ? from->values[0] : "",
-                   "Their own directories are not read: give a Hugging Face folder, as their "
-                   "checkpoint_converter.py writes one."));
+                   "Of their checkpoints the weights are read: a tag's folder, with the model's "
+                   "config.json in it or above it."));
     return import_set(im, only, "checkpoint.initial_load_model_only", weights ? "true" : "false",
-                      "");
+                      weights ? ""
+                              : "The state of their optimizer (ZeRO-1 shards) is not read: with "
+                                "true the run begins from their weights.");
 }
 
 static enum status data(struct import *im)
