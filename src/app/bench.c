@@ -117,9 +117,11 @@ static enum status measure(struct benching *b, size_t megabytes, int rounds)
     log_line(LOG_INFO, "the ceilings of this machine ...");
     TRY_OUT(ceilings_measure(&b->ceilings, b->machine.on, memory.base, memory.size));
     warn_of_others(b);
+    machine_tune(&b->machine, &b->config->device);
+    TRY_OUT(operations_prepare(&b->calls, &b->machine));
     log_line(LOG_INFO, "%zu operations of a step, each alone ...", b->calls.count);
-    TRY_OUT(
-        operations_measure(b->timings, &b->calls, &b->machine, memory.base, memory.size, rounds));
+    TRY_OUT(operations_measure(b->timings, &b->calls, &b->machine, memory.base, memory.size, rounds,
+                               b->config->device.tune_gemm));
     arena_release(&memory);
     log_line(LOG_INFO, "%d + 1 whole steps ...", rounds);
     TRY_OUT(
@@ -189,6 +191,33 @@ static double alone_seconds(const struct benching *b)
     return sum;
 }
 
+/* Of a step's products: seconds with the fastest ways over those with the usual one, the median of
+ * each product's ratios; 0: it is not tuned. */
+static double tuned_ratio(const struct benching *b)
+{
+    double tuned = 0, all = 0;
+    for (size_t i = 0; i < b->calls.count; i++) {
+        double seconds = b->timings[i].usual_seconds * b->calls.calls[i].per_step;
+        all += seconds;
+        tuned += seconds * b->timings[i].tuned;
+    }
+    return all > 0 ? tuned / all : 0;
+}
+
+static void print_tuned(const struct benching *b)
+{
+    if (!(tuned_ratio(b) > 0)) return;
+    printf("\n%-70s %s\n", "products, tuned (device.tune_gemm)", "time over the usual way's");
+    for (size_t i = 0; i < b->calls.count; i++) {
+        const struct call_timing *t = &b->timings[i];
+        if (t->tuned > 0)
+            printf("  %-22s %-25s %7.2f ms, usual %7.2f ms %16.3f\n",
+                   op_name(b->calls.calls[i].call.op), b->calls.calls[i].sizes, t->seconds * 1e3,
+                   t->usual_seconds * 1e3, t->tuned);
+    }
+    printf("  %-69s %8.3f\n", "all of a step", tuned_ratio(b));
+}
+
 static double peak_of(const struct benching *b)
 {
     enum ceiling c = dtype_of(b->config) == BF16 ? CEILING_bf16 : CEILING_f32;
@@ -226,6 +255,7 @@ static void print_table(const struct benching *b)
            dtype_name(dtype_of(b->config)));
     print_ceilings(b);
     print_calls(b);
+    print_tuned(b);
     print_step(b);
     text_release(&processor);
 }
@@ -256,10 +286,15 @@ static void add_calls(const struct benching *b, struct text *t)
                   op_name(c->call.op), c->sizes, c->per_step);
         text_addf(t, "\"flops\": %.9g, \"bytes\": %.9g, \"seconds\": %.6g, \"rate\": %.6g, ",
                   w.flops, w.bytes, time->seconds, time->rate);
-        text_addf(t, "\"ceiling\": \"%s\", \"share\": %.5g, \"step_seconds\": %.6g}",
+        text_addf(t, "\"ceiling\": \"%s\", \"share\": %.5g, \"step_seconds\": %.6g",
                   bounds[w.bound], time->share, time->step_seconds);
+        if (time->tuned > 0)
+            text_addf(t, ", \"usual_seconds\": %.6g, \"tuned\": %.5g", time->usual_seconds,
+                      time->tuned);
+        text_adds(t, "}");
     }
     text_adds(t, "],\n ");
+    if (tuned_ratio(b) > 0) text_addf(t, "\"tuned\": %.5g,\n ", tuned_ratio(b));
 }
 
 static void add_step(const struct benching *b, int rounds, struct text *t)

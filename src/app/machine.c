@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/machine.h"
 
+#include "app/node.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/peak.h"
 #include "base/log.h"
@@ -8,7 +9,10 @@
 #include "comms/launch/launch.h"
 #include "comms/self/self.h"
 #include "parallel/cores.h"
+#include "tensor/tuning.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum status machine_alone(struct machine *m)
@@ -81,6 +85,23 @@ void machine_close_ranks(struct machine *m, enum status how)
 }
 
 void machine_close(struct machine *m) { machine_close_ranks(m, STATUS_OK); }
+
+void machine_tune(struct machine *m, const struct device_config *c)
+{
+    if (!c->tune_gemm) return;
+    struct text processor = {0};
+    char *path =
+        c->tune_file[0] ? heap_string(c->tune_file, strlen(c->tune_file)) : tuning_usual_path();
+    node_processor(&processor);
+    if (path)
+        cpu_queue_tune(m->on, path, m->ops->backend, processor.len ? processor.data : "?");
+    else
+        log_line(LOG_WARN,
+                 "device.tune_gemm: no folder for a cache is known: set device.tune_file, "
+                 "XDG_CACHE_HOME or HOME; products stay as they are");
+    text_release(&processor);
+    free(path);
+}
 
 void machine_measure_peak(struct machine *m, enum dtype dtype)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/measure.h"
 
+#include "backends/cpu/cpu.h"
 #include "backends/cpu/peak.h"
 #include "base/clock.h"
 #include "base/rng.h"
@@ -68,6 +69,7 @@ struct around {
     void *memory;
     size_t size; /* a pass over so many bytes leaves nothing else in the caches */
     int num_threads;
+    bool tuned;
 };
 
 static struct around around_make(const struct machine *m, enum dtype dtype, void *memory,
@@ -90,12 +92,34 @@ static double around_rate(const struct around *a, enum op_bound bound)
     return cpu_stream(streams[bound], a->memory, a->size, a->num_threads);
 }
 
+/* One more, the usual way; its seconds. */
+static enum status time_usual(double *seconds, const struct op_call *call, void *const *buffers,
+                              const struct machine *m, const struct around *around)
+{
+    around_rate(around, BOUND_READ);
+    cpu_queue_use_tuning(m->on, false);
+    double begin = clock_monotonic_s();
+    enum status st = op_run(call, m->ops, buffers, m->on);
+    *seconds = clock_monotonic_s() - begin;
+    cpu_queue_use_tuning(m->on, true);
+    return st;
+}
+
+static bool is_product(const struct op_call *call)
+{
+    return call->op == OP_linear_forward || call->op == OP_linear_backward_input ||
+           call->op == OP_linear_backward_weight;
+}
+
 static enum status time_call(struct call_timing *t, const struct op_call *call,
                              const struct op_work *w, void *const *buffers, const struct machine *m,
                              const struct around *around, int rounds)
 {
     double *seconds = heap((size_t)rounds * sizeof *seconds);
     double *shares = heap((size_t)rounds * sizeof *shares);
+    double *usual = heap((size_t)rounds * sizeof *usual);
+    double *ratios = heap((size_t)rounds * sizeof *ratios);
+    bool compare = around->tuned && is_product(call);
     double work = w->bound == BOUND_PEAK ? w->flops : w->bytes;
     enum status st = STATUS_OK;
     for (int i = -1; i < rounds; i++) {                              /* the first is not counted */
@@ -104,16 +128,21 @@ static enum status time_call(struct call_timing *t, const struct op_call *call,
         TRY_OUT(op_run(call, m->ops, buffers, m->on));
         double took = clock_monotonic_s() - begin;
         ceiling = (ceiling + around_rate(around, w->bound)) / 2;
+        double other = 0;
+        if (compare) TRY_OUT(time_usual(&other, call, buffers, m, around));
         if (i < 0) continue;
         seconds[i] = took;
+        if (compare) usual[i] = other, ratios[i] = took / other;
         shares[i] = work / took / ceiling;
     }
     t->seconds = median(seconds, rounds);
     t->rate = work / t->seconds;
     t->share = median(shares, rounds);
+    t->usual_seconds = compare ? median(usual, rounds) : 0;
+    t->tuned = compare ? median(ratios, rounds) : 0;
 out:
-    free(seconds);
-    free(shares);
+    free(seconds), free(shares);
+    free(usual), free(ratios);
     return st;
 }
 
@@ -154,11 +183,26 @@ out:
     return st;
 }
 
+enum status operations_prepare(const struct call_list *l, const struct machine *m)
+{
+    void *const nothing[OP_BUFFERS] = {0};
+    enum status st = STATUS_OK;
+    arena_release(&m->on->scratch);
+    m->on->measuring = true;
+    for (size_t i = 0; i < l->count && !st; i++)
+        st = op_run(&l->calls[i].call, m->ops, nothing, m->on);
+    m->on->measuring = false;
+    arena_release(&m->on->scratch);
+    return st;
+}
+
 enum status operations_measure(struct call_timing *timings, const struct call_list *l,
-                               const struct machine *m, void *memory, size_t size, int rounds)
+                               const struct machine *m, void *memory, size_t size, int rounds,
+                               bool tuned)
 {
     struct around half = around_make(m, BF16, memory, size),
                   f32 = around_make(m, F32, memory, size);
+    half.tuned = tuned;
     for (size_t i = 0; i < l->count; i++) {
         const struct op_call *call = &l->calls[i].call;
         struct op_work w;

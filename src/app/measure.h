@@ -40,13 +40,20 @@ enum status ceilings_measure(struct ceilings *c, const struct queue *on, void *m
 struct call_timing {
     double seconds, rate; /* alone: the median, with operands out of memory; FLOP/s or bytes/s */
     double share;         /* of the ceiling */
+    double tuned;         /* its seconds over the usual way's: the median of the rounds' ratios;
+                             0: all ways are the usual one */
+    double usual_seconds; /* the usual way's median; 0 as before */
     double step_seconds;  /* of all its calls in a step, the mean of the steps */
 };
 
-/* `timings`, one for each of l->calls, gets all but step_seconds.  Leaves the queue's scratch
+/* Chooses the ways of the products, where the machine is tuned. */
+enum status operations_prepare(const struct call_list *l, const struct machine *m);
+/* `timings`, one for each of l->calls, gets all but step_seconds; with `tuned`, products are also
+ * timed the usual way, in turn.  Leaves the queue's scratch
  * empty.  MEMORY: its buffers. */
 enum status operations_measure(struct call_timing *timings, const struct call_list *l,
-                               const struct machine *m, void *memory, size_t size, int rounds);
+                               const struct machine *m, void *memory, size_t size, int rounds,
+                               bool tuned);
 
 struct step_timing {
     int64_t tokens;      /* of a step */

@@ -19,6 +19,7 @@ static enum status train(const struct config *c)
     TRY_OUT(cores_hosts(&machine.world, &hosts));
     if (machine.world.size > 1) log_line(LOG_INFO, "ranks: %s", hosts.data);
     TRY_OUT(comm_agree(&machine.world, config_check(c, machine.world.size)));
+    machine_tune(&machine, &c->device);
     if (!(c->metrics.peak_flops > 0))
         machine_measure_peak(&machine,
                              strcmp(c->training.mixed_precision_param, "float32") ? BF16 : F32);

@@ -96,6 +96,17 @@ static enum status read_script(struct shell *s, const char *bytes, size_t len,
     return check_known(s);
 }
 
+/* What ROCm's scripts say to a library by its environment, and not by a flag. */
+static enum status take_tuning(struct import *im, const struct shell *s)
+{
+    const char *value = shell_get(s, "GEMM_TUNING");
+    if (!value || (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)) return STATUS_OK;
+    import_add_item(im, "GEMM_TUNING", 0, false, &value, 1);
+    return import_set(im, import_get(im, "GEMM_TUNING"), "device.tune_gemm",
+                      value[0] == '1' ? "true" : "false",
+                      "the ways are timed before the first step, and all have the same bits");
+}
+
 enum status import_script(struct import *im, const char *bytes, size_t len, const char *file,
                           const char *const *words, size_t count)
 {
@@ -107,6 +118,7 @@ enum status import_script(struct import *im, const char *bytes, size_t len, cons
         im->num_ranks = count_ranks(&s.launcher);
         const char *const *flags = (const char *const *)s.command.items;
         st = import_megatron(im, flags, s.command.count, s.command_line, file);
+        if (!st) st = take_tuning(im, &s);
     }
     for (size_t i = 0; i < s.num_notes && !st; i++) {
         struct text note = {0};

@@ -84,6 +84,29 @@ TEST(bench_prints_tables_for_people)
     text_release(&out);
 }
 
+TEST(bench_compares_tuned_products_with_the_usual_way_and_keeps_what_it_chose)
+{
+    struct text out = {0}, setting = {0};
+    struct json *b;
+    const char *path = test_path(test_folder(), "gemm.json");
+    text_addf(&setting, "device.tune_file=%s", path);
+    CHECK(LLAMERO(&out, NULL, "bench", "--json", SMALL, "device.tune_gemm=true", setting.data) ==
+          0);
+    CHECK(file_exists(path));
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "bench", &b));
+    CHECK(json_number(json_get(b, "tuned")) > 0);
+    const struct json *operations = json_get(b, "operations");
+    for (const struct json *v = json_first(operations); v; v = json_next(v)) {
+        bool is_linear = !strncmp(json_string(json_get(v, "name")), "linear_", 7);
+        CHECK(json_is_number(json_get(v, "tuned")) == is_linear);
+        CHECK(json_is_number(json_get(v, "usual_seconds")) == is_linear);
+    }
+    json_free(b);
+    CHECK(LLAMERO(&out, NULL, "bench", SMALL, "device.tune_gemm=true", setting.data) == 0);
+    CHECK(strstr(out.data, "products, tuned") && strstr(out.data, "all of a step"));
+    text_release(&out), text_release(&setting);
+}
+
 TEST(bench_takes_a_configuration_and_refuses_what_makes_no_sense)
 {
     struct text err = {0}, out = {0};

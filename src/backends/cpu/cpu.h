@@ -23,6 +23,14 @@ void cpu_queue_close(struct queue *on);
  * it is the system that knows which cores are free. */
 void cpu_queue_pin(const struct queue *on);
 
+/* From here on a measuring pass times each product of bf16 that it meets, in all ways that have the
+ * same bits, and calls take the fastest.  What was found is kept in the file (tensor/tuning.h) and
+ * taken from there; it takes some seconds at most, and what they were not enough for stays as it
+ * is.  `processor`: its name. */
+void cpu_queue_tune(struct queue *on, const char *path, const char *backend, const char *processor);
+/* Whether the fastest ways are taken; else the usual one, as without cpu_queue_tune. */
+void cpu_queue_use_tuning(struct queue *on, bool use);
+
 #define OP(name, what, io)                                                                         \
     enum status reference_##name(const struct what *, const struct io *, struct queue *);
 #include "ops/ops.def"

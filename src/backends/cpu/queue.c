@@ -2,6 +2,7 @@
 #include "backends/cpu/queue.h"
 
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/tuner.h"
 #include "base/text.h"
 #include "base/thread.h"
 
@@ -30,11 +31,26 @@ void cpu_queue_pin(const struct queue *on)
     thread_pin(omp_get_thread_num());
 }
 
+void cpu_queue_tune(struct queue *on, const char *path, const char *backend, const char *processor)
+{
+    struct cpu_queue *q = (struct cpu_queue *)on;
+    struct tuned_device d = {backend, processor, on->num_threads};
+    BUG_IF(q->tuner);
+    q->tuner = tuner_open(path, &d);
+}
+
+void cpu_queue_use_tuning(struct queue *on, bool use)
+{
+    struct tuner *t = ((struct cpu_queue *)on)->tuner;
+    if (t) tuner_use(t, use);
+}
+
 void cpu_queue_close(struct queue *on)
 {
     struct cpu_queue *q = (struct cpu_queue *)on;
     if (!q) return;
     arena_release(&q->base.scratch);
     products_close(q->products);
+    tuner_close(q->tuner);
     free(q);
 }

@@ -9,6 +9,7 @@ struct products; /* oneDNN's compiled products, see product.c */
 struct cpu_queue {
     struct queue base; /* first: a struct queue * of this backend points here */
     struct products *products;
+    struct tuner *tuner; /* NULL: products go the usual way */
 };
 
 enum status products_open(struct products **out);

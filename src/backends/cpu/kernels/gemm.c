@@ -27,21 +27,23 @@ enum {
 #endif
     DEEP = 1024, /* steps of K at a time: a slice of panels this deep is several blocks wide */
     GROUP = 4,   /* panels that are packed together */
-    BLOCK = 8,   /* panels a side of a block of C */
+    SIDE = 8,    /* slices are a multiple of so many panels, if they can */
     SUMS = PANEL * PANEL,
 };
 
 /* One product under way. */
 struct work {
     const struct product_shape *s;
+    const struct way *way;
     enum panel_kind kind;
     struct lines a, b;
     void *c;
     int num_threads;
-    size_t steps, panel_bytes;         /* of a whole panel */
-    size_t a_panels, b_panels, blocks; /* in a slice; panels a side of a block */
-    char *left, *right;                /* packed slices */
-    float *sums;                       /* of each thread, BLOCK * BLOCK panels */
+    size_t steps, panel_bytes; /* of a whole panel */
+    size_t a_panels, b_panels; /* in a slice */
+    size_t rows, columns;      /* panels of a block */
+    char *left, *right;        /* packed slices */
+    float *sums;               /* of each thread, WAY_BLOCK panels */
 };
 
 /* The sums of one pair of panels to their place in C. */
@@ -104,7 +106,7 @@ static void multiply_steps(const struct work *w, const struct block *k, size_t s
     for (size_t j = k->b; j < k->b_end; j++)
         for (size_t i = k->a; i < k->a_end; i++) {
             bool whole = step == 0 && end == w->steps; /* nothing waits: one buffer stays near */
-            float *here = whole ? sums : sums + ((j - k->b) * BLOCK + i - k->a) * SUMS;
+            float *here = whole ? sums : sums + ((j - k->b) * w->rows + i - k->a) * SUMS;
             KERNEL(panel_multiply)
             (w->kind, end - step, left_panel(w, first_row / PANEL, i, step),
              w->right + j * w->panel_bytes + skip, here, step > 0);
@@ -115,14 +117,17 @@ static void multiply_steps(const struct work *w, const struct block *k, size_t s
 static void multiply_slices(const struct work *w, size_t first_row, size_t first_column,
                             size_t a_count, size_t b_count)
 {
-    size_t across = (a_count + w->blocks - 1) / w->blocks;
-    size_t count = across * ((b_count + w->blocks - 1) / w->blocks);
-    size_t steps = NEAR_BYTES / panel_step_bytes(w->kind), pieces = (w->steps + steps - 1) / steps;
+    size_t across = (a_count + w->rows - 1) / w->rows;
+    size_t down = (b_count + w->columns - 1) / w->columns, count = across * down;
+    size_t steps = NEAR_BYTES / 2 * (size_t)w->way->near_halves / panel_step_bytes(w->kind);
+    size_t pieces = (w->steps + steps - 1) / steps;
 #pragma omp for schedule(dynamic)
     for (size_t n = 0; n < count; n++) {
-        struct block k = {.a = n % across * w->blocks, .b = n / across * w->blocks};
-        k.a_end = least(k.a + w->blocks, a_count), k.b_end = least(k.b + w->blocks, b_count);
-        float *sums = w->sums + (size_t)omp_get_thread_num() * BLOCK * BLOCK * SUMS;
+        bool turned = w->way->turned;
+        struct block k = {.a = (turned ? n / down : n % across) * w->rows,
+                          .b = (turned ? n % down : n / across) * w->columns};
+        k.a_end = least(k.a + w->rows, a_count), k.b_end = least(k.b + w->columns, b_count);
+        float *sums = w->sums + (size_t)omp_get_thread_num() * WAY_BLOCK * SUMS;
         for (size_t p = 0; p < pieces; p++)
             multiply_steps(w, &k, w->steps * p / pieces, w->steps * (p + 1) / pieces, first_row,
                            first_column, sums);
@@ -160,19 +165,24 @@ static void run(const struct work *w)
 }
 
 /* Blocks small enough that each thread gets several. */
-static size_t block_side(size_t rows, size_t columns, int num_threads)
+static void cut_blocks(struct work *w, size_t rows, size_t columns)
 {
-    size_t side = BLOCK;
-    while (side > 1 &&
-           ((rows + side - 1) / side) * ((columns + side - 1) / side) < 4 * (size_t)num_threads)
-        side /= 2;
-    return side;
+    w->rows = (size_t)w->way->rows, w->columns = (size_t)w->way->columns;
+    while (w->rows * w->columns > 1 &&
+           ((rows + w->rows - 1) / w->rows) * ((columns + w->columns - 1) / w->columns) <
+               4 * (size_t)w->num_threads)
+        if (w->rows > w->columns)
+            w->rows /= 2;
+        else if (w->rows < w->columns)
+            w->columns /= 2;
+        else
+            w->rows /= 2, w->columns /= 2;
 }
 
 static size_t slice_panels(size_t panels, size_t panel_bytes)
 {
-    size_t fit = SLICE_BYTES / panel_bytes / BLOCK * BLOCK;
-    return least(panels, fit > BLOCK ? fit : BLOCK);
+    size_t fit = SLICE_BYTES / panel_bytes / SIDE * SIDE;
+    return least(panels, fit > SIDE ? fit : SIDE);
 }
 
 /* C, or where its sums wait, (+)= the product of k elements of each line from `begin` on. */
@@ -201,23 +211,23 @@ static void finish(const struct product_shape *s, const float *sums, bf16 *c, in
         }
 }
 
-enum status KERNEL(gemm)(const struct product_shape *s, const bf16 *a, const bf16 *b, void *c,
-                         struct queue *on)
+enum status KERNEL(gemm)(const struct product_shape *s, const struct way *way, const bf16 *a,
+                         const bf16 *b, void *c, struct queue *on)
 {
     size_t M = (size_t)s->M, N = (size_t)s->N, K = (size_t)s->K, mark = arena_mark(&on->scratch);
     size_t steps = panels_of(K), pieces = (steps + DEEP - 1) / DEEP;
     size_t deepest = (steps + pieces - 1) / pieces;
-    struct work w = {.s = s, .kind = KERNEL(panel_kind)(), .num_threads = on->num_threads};
+    struct work w = {
+        .s = s, .way = way, .kind = KERNEL(panel_kind)(), .num_threads = on->num_threads};
     w.a = (struct lines){a, BF16, M, K, s->transpose_a ? M : K, s->transpose_a};
     w.b = (struct lines){b, BF16, N, K, s->transpose_b ? K : N, !s->transpose_b};
     size_t panel_bytes = deepest * panel_step_bytes(w.kind);
     w.a_panels = slice_panels(panels_of(M), panel_bytes);
     w.b_panels = slice_panels(panels_of(N), panel_bytes);
-    w.blocks = block_side(panels_of(M), panels_of(N), on->num_threads);
+    cut_blocks(&w, panels_of(M), panels_of(N));
     w.left = arena_take(&on->scratch, w.a_panels, panel_bytes);
     w.right = arena_take(&on->scratch, w.b_panels, panel_bytes);
-    w.sums =
-        arena_take(&on->scratch, (size_t)on->num_threads, BLOCK * BLOCK * SUMS * sizeof *w.sums);
+    w.sums = arena_take(&on->scratch, (size_t)on->num_threads, WAY_BLOCK * SUMS * sizeof *w.sums);
     bool wait = pieces > 1 && s->out == BF16; /* bf16 would round the sums of every piece */
     float *waiting = wait ? arena_take(&on->scratch, M * N, sizeof *waiting) : NULL;
     arena_reset(&on->scratch, mark);

@@ -4,13 +4,14 @@
  *          to whole panels and to whole steps of 32 along K (see panel.h); the product of two
  *          panels is 32 x 32 sums in registers or tiles (see multiply.c).
  * Order    An element is summed along K in order, in pieces that depend on K alone: the bits do not
- *          depend on the number of threads. */
+ *          depend on the number of threads, nor on the way. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/product.h"
+#include "backends/cpu/way.h"
 
 /* s->dtype is BF16, s->out BF16 or F32. */
-enum status KERNEL(gemm)(const struct product_shape *s, const bf16 *a, const bf16 *b, void *c,
-                         struct queue *on);
+enum status KERNEL(gemm)(const struct product_shape *s, const struct way *way, const bf16 *a,
+                         const bf16 *b, void *c, struct queue *on);

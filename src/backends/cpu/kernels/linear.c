@@ -3,6 +3,8 @@
 
 #include "backends/cpu/kernels/gemm.h"
 #include "backends/cpu/kernels/vector.h"
+#include "backends/cpu/queue.h"
+#include "backends/cpu/tuner.h"
 
 enum { FEW = 8 }; /* tokens for which reading the weights once is all there is to do */
 
@@ -22,7 +24,8 @@ static enum status multiply(const struct product_shape *s, const void *a, const 
                             struct queue *on)
 {
     if (s->dtype == BF16)
-        TRY(KERNEL(gemm)(s, a, b, c, on));
+        TRY(KERNEL(gemm)(s, tuner_way(((struct cpu_queue *)on)->tuner, s, KERNEL(gemm), on), a, b,
+                         c, on));
     else
         TRY(product_multiply(s, a, b, c, on));
     return STATUS_OK;

@@ -26,7 +26,8 @@ static void check(gemm *multiply, struct product_shape s)
     size_t c_n = (size_t)s.M * (size_t)s.N, c_bytes = c_n * dtype_bytes(s.out);
     bf16 *a = rig_random(1, a_n, BF16), *b = rig_random(2, b_n, BF16);
     void *c = rig_random(3, c_n, s.out), *old = rig_copy(c, c_n, s.out), *again;
-    RIG_RUN(multiply(&s, a, b, memcpy(c, old, c_bytes), rig_queue()));
+    RIG_RUN(multiply(&s, way_at(0), a, b, memcpy(c, old, c_bytes), rig_queue()));
+    size_t scratch = rig_queue()->scratch.size;
     for (size_t n = 0; n < c_n; n += c_n < 5000 ? 1 : 997) {
         int i = (int)(n / (size_t)s.N), j = (int)(n % (size_t)s.N);
         double want = 0;
@@ -38,9 +39,15 @@ static void check(gemm *multiply, struct product_shape s)
     }
     again = rig_copy(old, c_n, s.out);
     rig_queue()->num_threads = 1;
-    RIG_RUN(multiply(&s, a, b, memcpy(again, old, c_bytes), rig_queue()));
+    RIG_RUN(multiply(&s, way_at(0), a, b, memcpy(again, old, c_bytes), rig_queue()));
     rig_queue()->num_threads = 2;
     CHECK(!memcmp(c, again, c_bytes)); /* the bits do not depend on threads */
+    for (int i = 1; way_at(i); i++) {  /* nor on the way, nor does the memory */
+        memset(again, 0xFF, c_bytes);
+        RIG_RUN(multiply(&s, way_at(i), a, b, memcpy(again, old, c_bytes), rig_queue()));
+        CHECK(!memcmp(c, again, c_bytes));
+        CHECK(rig_queue()->scratch.size == scratch);
+    }
     free(a), free(b), free(c), free(old), free(again);
 }
 
@@ -66,6 +73,13 @@ TEST(products_with_long_sums_and_many_blocks_are_whole)
     check_each_set((struct product_shape){40, 33, 1900, BF16, F32, true, false, true, false, 0});
     check_each_set(
         (struct product_shape){600, 290, 70, BF16, BF16, false, true, false, true, 0.37f});
+}
+
+TEST(products_that_each_way_cuts_otherwise_have_the_same_bits)
+{
+    check_each_set((struct product_shape){529, 301, 1103, BF16, F32, true, false, true, false, 0});
+    check_each_set(
+        (struct product_shape){301, 529, 390, BF16, BF16, false, true, true, true, 0.3f});
 }
 
 TEST(sums_too_long_for_one_slice_go_on_in_the_next)

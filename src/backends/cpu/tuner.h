@@ -1,0 +1,25 @@
+/* tuner.h -- times the ways of a product, and remembers the fastest.
+ *
+ * Order    A way is chosen in a measuring pass, which has no step to hold up; the first product
+ *          after it tells what that took, and keeps it in the file.  A product that no measuring
+ *          pass met goes the usual way.
+ * Memory   While a product is timed: its operands and its scratch.  A measuring pass comes before a
+ *          run takes its own.
+ * Bits     All ways have the same (way.h), so ranks and runs need not choose alike. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "backends/cpu/product.h"
+#include "backends/cpu/way.h"
+#include "tensor/tuning.h"
+
+typedef enum status way_call(const struct product_shape *s, const struct way *way, const bf16 *a,
+                             const bf16 *b, void *c, struct queue *on);
+
+struct tuner;
+struct tuner *tuner_open(const char *path, const struct tuned_device *d);
+void tuner_close(struct tuner *t); /* keeps what is not kept yet */
+void tuner_use(struct tuner *t, bool use);
+/* `t` NULL: the usual way. */
+const struct way *tuner_way(struct tuner *t, const struct product_shape *s, way_call *multiply,
+                            const struct queue *on);

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/tuning.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FORMAT = 1, MOST_BYTES = 4 << 20 };
+
+void tuning_key(struct text *key, const struct tuned_device *d, const struct tuned_product *p)
+{
+    text_clear(key);
+    text_addf(key, "%s, %s, %d threads: A%s B%s of %d x %d x %d, %s to %s%s", d->backend,
+              d->processor, d->threads, p->transpose_a ? "^T" : "", p->transpose_b ? "^T" : "",
+              p->M, p->N, p->K, dtype_name(p->dtype), dtype_name(p->out),
+              p->accumulate ? ", added" : "");
+}
+
+char *tuning_usual_path(void)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (cache && cache[0] == '/') return file_join(cache, "llamero/gemm.json");
+    return home && home[0] ? file_join(home, ".cache/llamero/gemm.json") : NULL;
+}
+
+static struct tuning_entry *entry(const struct tuning *t, const char *key)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if (!strcmp(t->entries[i].key, key)) return &t->entries[i];
+    return NULL;
+}
+
+static char *copy(const char *string) { return heap_string(string, strlen(string)); }
+
+static void add(struct tuning *t, const char *key, const char *way, bool fresh)
+{
+    t->entries = heap_grow(t->entries, t->count + 1, sizeof *t->entries);
+    t->entries[t->count++] = (struct tuning_entry){copy(key), copy(way), fresh};
+}
+
+/* Entries that are here stay as they are.  DATA: not such a file. */
+static enum status read_entries(struct tuning *t)
+{
+    struct json *root = NULL;
+    int64_t format;
+    enum status st = STATUS_OK;
+    TRY(json_read(t->path, MOST_BYTES, &root));
+    const struct json *products = json_get(root, "products");
+    TRY_OUT(json_get_int(root, "format", FORMAT, FORMAT, &format));
+    if (!json_is_object(products)) FAIL_OUT(DATA, "%s: it has no products", t->path);
+    for (const struct json *v = json_first(products); v; v = json_next(v))
+        if (!json_is_string(v))
+            FAIL_OUT(DATA, "%s: %s: the name of a way is wanted", t->path, json_key(v));
+    for (const struct json *v = json_first(products); v; v = json_next(v))
+        if (!entry(t, json_key(v))) add(t, json_key(v), json_string(v), false);
+out:
+    json_free(root);
+    return st;
+}
+
+void tuning_open(struct tuning *t, const char *path)
+{
+    *t = (struct tuning){.path = copy(path)};
+    if (file_exists(path) && read_entries(t))
+        log_line(LOG_WARN, "%s; it is made anew", status_message());
+}
+
+void tuning_close(struct tuning *t)
+{
+    for (size_t i = 0; i < t->count; i++) free(t->entries[i].key), free(t->entries[i].way);
+    free(t->entries);
+    free(t->path);
+    *t = (struct tuning){0};
+}
+
+const char *tuning_find(const struct tuning *t, const char *key)
+{
+    const struct tuning_entry *e = entry(t, key);
+    return e ? e->way : NULL;
+}
+
+void tuning_put(struct tuning *t, const char *key, const char *way)
+{
+    struct tuning_entry *e = entry(t, key);
+    if (!e) {
+        add(t, key, way, true);
+        return;
+    }
+    free(e->way);
+    e->way = copy(way), e->fresh = true;
+}
+
+static bool has_fresh(const struct tuning *t)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if (t->entries[i].fresh) return true;
+    return false;
+}
+
+/* Waits a moment for others; without a lock one of two writers may lose what it found, and finds
+ * it again. */
+static int take_lock(const char *path)
+{
+    enum { TRIES = 200 };
+    const struct timespec pause = {.tv_nsec = 10000000};
+    struct text name = {0};
+    text_addf(&name, "%s.lock", path);
+    int lock = open(name.data, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    text_release(&name);
+    for (int i = 0; lock >= 0 && i < TRIES; i++) {
+        if (flock(lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) break;
+        nanosleep(&pause, NULL);
+    }
+    return lock;
+}
+
+static void write_json(const struct tuning *t, struct text *json)
+{
+    text_addf(json, "{\"format\": %d, \"products\": {", FORMAT);
+    for (size_t i = 0; i < t->count; i++) {
+        text_adds(json, i ? ",\n " : "\n ");
+        json_quote(json, t->entries[i].key);
+        text_adds(json, ": ");
+        json_quote(json, t->entries[i].way);
+    }
+    text_adds(json, "\n}}\n");
+}
+
+enum status tuning_save(struct tuning *t)
+{
+    struct text json = {0};
+    enum status st = STATUS_OK;
+    int lock = -1;
+    const char *slash = strrchr(t->path, '/');
+    if (!has_fresh(t)) return STATUS_OK;
+    char *folder = heap_string(t->path, slash ? (size_t)(slash - t->path) : 0);
+    if (folder[0]) TRY_OUT(file_make_dirs(folder));
+    lock = take_lock(t->path);
+    if (file_exists(t->path)) (void)read_entries(t); /* what others found since; or it is damaged */
+    write_json(t, &json);
+    TRY_OUT(file_write(t->path, json.data, json.len));
+    for (size_t i = 0; i < t->count; i++) t->entries[i].fresh = false;
+out:
+    if (lock >= 0) close(lock);
+    free(folder);
+    text_release(&json);
+    return st;
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/tuner.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "test.h"
+
+/* A product that computes nothing: the named way takes a moment, others take `SLOW` moments. */
+static const char *fastest;
+static int calls;
+static enum status pretend(const struct product_shape *s, const struct way *way, const bf16 *a,
+                           const bf16 *b, void *c, struct queue *on)
+{
+    enum { SLOW = 4 };
+    arena_take(&on->scratch, 100, 1);
+    arena_reset(&on->scratch, 0);
+    if (on->measuring) return STATUS_OK;
+    CHECK(a && b && c && on->num_threads == 3 && s->K > 0);
+    calls++;
+    double moments = !strcmp(way->name, fastest) ? 1 : SLOW, begin = clock_monotonic_s();
+    while (clock_monotonic_s() - begin < moments * 1e-4)
+        ;
+    return STATUS_OK;
+}
+
+static const struct tuned_device device = {"cpu test", "processor", 3};
+static const struct product_shape shape = {.M = 7, .N = 5, .K = 3, .dtype = BF16, .out = F32};
+
+static struct queue measuring(void) { return (struct queue){.measuring = true, .num_threads = 3}; }
+
+static const char *way_of(struct tuner *t, const struct product_shape *s)
+{
+    struct queue on = measuring();
+    return tuner_way(t, s, pretend, &on)->name;
+}
+
+/* What a run that finds the file does; *made: calls that took. */
+static const char *way_of_run(const char *path, int *made)
+{
+    struct tuner *t = tuner_open(path, &device);
+    calls = 0;
+    const char *name = way_of(t, &shape);
+    *made = calls;
+    tuner_close(t);
+    return name;
+}
+
+TEST(the_fastest_way_is_taken_and_a_later_run_finds_it_without_timing)
+{
+    const char *path = test_path(test_folder(), "gemm.json");
+    int made;
+    fastest = "far";
+    CHECK(!strcmp(way_of_run(path, &made), "far") && made > 0);
+    fastest = "wide"; /* nobody looks */
+    CHECK(!strcmp(way_of_run(path, &made), "far") && made == 0);
+}
+
+TEST(where_the_usual_way_is_the_fastest_it_stays)
+{
+    const char *path = test_path(test_folder(), "gemm.json");
+    int made;
+    fastest = "usual";
+    CHECK(!strcmp(way_of_run(path, &made), "usual") && made > 0);
+    CHECK(!strcmp(way_of_run(path, &made), "usual") && made == 0);
+}
+
+TEST(a_way_that_this_program_does_not_know_is_found_anew)
+{
+    const char *path = test_path(test_folder(), "gemm.json");
+    struct tuning file;
+    struct text key = {0};
+    int made;
+    struct tuned_product p = {.M = 7, .N = 5, .K = 3, .dtype = BF16, .out = F32};
+    tuning_open(&file, path);
+    tuning_key(&key, &device, &p);
+    tuning_put(&file, key.data, "of another version");
+    CHECK_STATUS(OK, tuning_save(&file));
+    tuning_close(&file);
+    fastest = "near";
+    CHECK(!strcmp(way_of_run(path, &made), "near") && made > 0);
+    CHECK(!strcmp(way_of_run(path, &made), "near") && made == 0);
+    text_release(&key);
+}
+
+TEST(the_file_is_written_by_the_first_product_after_a_measuring_pass)
+{
+    const char *path = test_path(test_folder(), "gemm.json");
+    struct tuner *t = tuner_open(path, &device);
+    struct queue on = {.num_threads = 3};
+    struct product_shape other = shape;
+    fastest = "wide";
+    way_of(t, &shape);
+    CHECK(!file_exists(path));
+    CHECK(!strcmp(tuner_way(t, &shape, pretend, &on)->name, "wide"));
+    CHECK(file_exists(path));
+    other.M = 8; /* which no measuring pass met */
+    calls = 0;
+    CHECK(!strcmp(tuner_way(t, &other, pretend, &on)->name, "usual") && calls == 0);
+    tuner_use(t, false);
+    CHECK(!strcmp(tuner_way(t, &shape, pretend, &on)->name, "usual"));
+    tuner_use(t, true);
+    CHECK(!strcmp(tuner_way(t, &shape, pretend, &on)->name, "wide"));
+    CHECK(tuner_way(NULL, &shape, pretend, &on) == way_at(0));
+    tuner_close(t);
+}
+
+TEST(a_product_that_would_take_too_long_is_left_as_it_is_and_not_kept)
+{
+    const char *path = test_path(test_folder(), "gemm.json");
+    struct tuner *t = tuner_open(path, &device);
+    struct product_shape large = shape;
+    large.M = large.N = large.K = 1 << 15;
+    calls = 0;
+    CHECK(!strcmp(way_of(t, &large), "usual") && calls == 0);
+    tuner_close(t);
+    CHECK(!file_exists(path));
+}
