@@ -76,11 +76,10 @@ static void make_parts(struct benching *b)
 static enum status open_model(struct benching *b)
 {
     const struct config *c = b->config;
-    const char *path = run_tokenizer_path(c);
     struct tokenizer *t = NULL;
     struct layout layout;
     TRY(inputs_fetch_tokenizer(c, NULL));
-    if (path[0]) TRY(tokenizer_open(&t, path, &c->tokenizer));
+    TRY(inputs_open_tokenizer(c, false, &t));
     enum status st = model_shape_resolve(&b->shape, &c->model, t ? tokenizer_vocab_size(t) : 0);
     tokenizer_close(t);
     TRY(st);

@@ -126,13 +126,12 @@ static double mfu(const struct planning *p)
 static enum status plan(struct planning *p)
 {
     const struct config *c = p->config;
-    const char *path = run_tokenizer_path(c);
     struct layout layout;
     TRY(machine_open(&p->machine, &c->device));
     groups_close(&p->machine.groups);
     TRY(mesh_resolve(&p->machine.mesh, &c->parallelism, 0, p->ranks));
     TRY(inputs_fetch_tokenizer(c, NULL));
-    if (path[0]) TRY(tokenizer_open(&p->tokenizer, path, &c->tokenizer));
+    TRY(inputs_open_tokenizer(c, false, &p->tokenizer));
     TRY(model_shape_resolve(&p->shape, &c->model,
                             p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
     TRY(config_fit(c, &p->shape, &p->machine.mesh));

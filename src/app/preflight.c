@@ -11,11 +11,10 @@ enum status preflight(struct preflight *p, const struct config *c, int num_ranks
     struct loader *loader = NULL;
     struct data_config d = run_data_config(c, &one);
     enum status st = STATUS_OK;
-    const char *path = run_tokenizer_path(c);
     TRY(config_check(c, num_ranks));
     TRY(mesh_resolve(&p->mesh, &c->parallelism, 0, num_ranks));
     TRY_OUT(inputs_fetch(c, NULL));
-    if (path[0]) TRY_OUT(tokenizer_open(&t, path, &c->tokenizer));
+    TRY_OUT(inputs_open_tokenizer(c, false, &t));
     TRY_OUT(model_shape_resolve(&p->shape, &c->model, t ? tokenizer_vocab_size(t) : 0));
     TRY_OUT(config_fit(c, &p->shape, &p->mesh));
     struct loader_options o = run_loader_options(c, &p->mesh, &d, t, p->shape.V);

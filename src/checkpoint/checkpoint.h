@@ -110,7 +110,7 @@ struct checkpoint_found {
  * torch's files: Meta's .pth, or a directory of torch.distributed.checkpoint (torch_files.h).
  * `exclude`: tensors or parts to leave as they are.  DATA: a tensor is missing, has another shape,
  * or bytes do not match their checksum; which, and where.  CONFIG: config.json there has other
- * heads; another rotary embedding or epsilon is warned about. */
+ * heads, or there is another vocabulary; another rotary embedding or epsilon is warned about. */
 enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
                             const struct option_list *exclude, struct checkpoint_found *found);
 

@@ -249,6 +249,22 @@ static enum status compare_shapes(const char *folder, const struct checkpoint_st
     return STATUS_OK;
 }
 
+/* The first thing that is amiss where a model is trained on with another tokenizer. */
+static enum status check_vocabulary(const struct model_files *files, const char *folder,
+                                    const struct checkpoint_state *s,
+                                    const struct option_list *exclude)
+{
+    static const char embed[] = "model.embed_tokens.weight";
+    struct model_tensor t;
+    if (is_excluded(exclude, embed) || !model_files_named(files, embed, &t)) return STATUS_OK;
+    if (t.is.num_dims != 2 || t.is.shape[1] != s->shape->D || t.is.shape[0] == s->shape->V)
+        return STATUS_OK;
+    FAIL(CONFIG,
+         "%s: its vocabulary has %lld tokens (the rows of %s), the model here %d: "
+         "model.vocab_size, where it is not set the tokenizer, says how many",
+         folder, (long long)t.is.shape[0], embed, s->shape->V);
+}
+
 /* What is there beside the weights; of torch's files nothing, where there are no moments. */
 static enum status load_rest(const char *folder, const struct checkpoint_state *state, bool ours,
                              const struct option_list *exclude, struct checkpoint_found *found)
@@ -283,6 +299,7 @@ static enum status load_all(const char *folder, const struct checkpoint_state *s
     enum status st = STATUS_OK;
     TRY_OUT(model_files_open_any(&files, folder, state->shape));
     TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
+    TRY_OUT(check_vocabulary(&files, folder, state, exclude));
     TRY_OUT(load_flat(&files, state, "", exclude, F32, state->weights));
     TRY_OUT(compare_shapes(folder, state));
     if (ours || state->exp_avg) TRY_OUT(load_rest(folder, state, ours, exclude, found));

@@ -379,8 +379,7 @@ static enum status open_trainer(struct run *r, const struct machine *machine)
 {
     const struct config *c = r->config;
     struct model_shape shape;
-    if (run_tokenizer_path(c)[0])
-        TRY(tokenizer_open(&r->tokenizer, run_tokenizer_path(c), &c->tokenizer));
+    TRY(inputs_open_tokenizer(c, r->leads, &r->tokenizer));
     TRY(model_shape_resolve(&shape, &c->model,
                             r->tokenizer ? tokenizer_vocab_size(r->tokenizer) : 0));
     if (shape.max_context < c->training.seq_len) shape.max_context = (int)c->training.seq_len;

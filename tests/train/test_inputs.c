@@ -4,6 +4,7 @@
 #include "test.h"
 #include "train/inputs.h"
 
+#include "base/file.h"
 #include "data/data.h"
 #include "train/run.h"
 
@@ -52,4 +53,43 @@ TEST(inputs_of_a_run_come_from_the_hub_and_are_read)
     unsetenv("HF_ENDPOINT");
     config_release(&c);
     text_release(&s.log);
+}
+
+TEST(a_tokenizer_that_nobody_names_is_fetched_from_beside_the_weights)
+{
+    if (!http_is_there()) skip();
+    struct text json = {0};
+    CHECK_STATUS(OK, file_read("tests/tokenizer/data/small.json", 1 << 20, &json));
+    struct server s = {
+        .repo = "models/org/name",
+        .files = {{"tokenizer.json", json.data, false}, {"model.safetensors", "weights", true}}};
+    struct config c;
+    struct tokenizer *t;
+    static const char *const settings[] = {"checkpoint.initial_load_path=hf://org/name",
+                                           "data.tokenizer="};
+    server_start(&s);
+    setenv("HF_ENDPOINT", s.endpoint, 1);
+    setenv("HF_HUB_CACHE", test_folder(), 1);
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, 2));
+    CHECK_STATUS(OK, inputs_fetch_tokenizer(&c, NULL));
+    CHECK(s.num_bodies == 1); /* the weights are not asked for yet */
+    CHECK_STATUS(OK, inputs_open_tokenizer(&c, true, &t));
+    CHECK(t && strstr(tokenizer_path(t), "tokenizer.json"));
+    tokenizer_close(t);
+    server_stop(&s);
+    CHECK_STATUS(OK, inputs_fetch_tokenizer(&c, NULL)); /* it is here: nobody is asked */
+    config_release(&c);
+
+    /* One that is not to be had is for what needs it to miss. */
+    setenv("HF_HUB_CACHE", test_folder(), 1);
+    setenv("HF_HUB_OFFLINE", "1", 1);
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, 2));
+    CHECK_STATUS(OK, inputs_fetch_tokenizer(&c, NULL));
+    CHECK_STATUS(OK, inputs_open_tokenizer(&c, true, &t));
+    CHECK(!t);
+    config_release(&c);
+    unsetenv("HF_HUB_OFFLINE");
+    unsetenv("HF_HUB_CACHE");
+    unsetenv("HF_ENDPOINT");
+    text_release(&s.log), text_release(&json);
 }
