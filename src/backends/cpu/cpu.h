@@ -25,8 +25,8 @@ void cpu_queue_pin(const struct queue *on);
 
 /* From here on a measuring pass times each product of bf16 that it meets, in all ways that have the
  * same bits, and calls take the fastest.  What was found is kept in the file (tensor/tuning.h) and
- * taken from there; it takes some seconds at most, and what they were not enough for stays as it
- * is.  `processor`: its name. */
+ * taken from there; it takes some seconds at most, and what they were not enough for a later run
+ * times.  `processor`: its name. */
 void cpu_queue_tune(struct queue *on, const char *path, const char *backend, const char *processor);
 /* Whether the fastest ways are taken; else the usual one, as without cpu_queue_tune. */
 void cpu_queue_use_tuning(struct queue *on, bool use);

@@ -3,6 +3,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/tuner.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "base/thread.h"
 
@@ -36,7 +37,7 @@ void cpu_queue_tune(struct queue *on, const char *path, const char *backend, con
     struct cpu_queue *q = (struct cpu_queue *)on;
     struct tuned_device d = {backend, processor, on->num_threads};
     BUG_IF(q->tuner);
-    q->tuner = tuner_open(path, &d);
+    q->tuner = tuner_open(path, &d, clock_monotonic_s);
 }
 
 void cpu_queue_use_tuning(struct queue *on, bool use)

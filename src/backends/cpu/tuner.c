@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/tuner.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 
 #include <stdlib.h>
@@ -10,8 +9,9 @@
 enum {
     SECONDS = 10, /* in all */
     LEAST_ROUNDS = 3,
-    MOST_ROUNDS = 9, /* of them, so many as take a second */
+    MOST_ROUNDS = 7, /* of them, so many as take no longer than EACH */
 };
+static const double EACH = 0.4;        /* seconds of a product */
 static const double GAIN = 0.97;       /* of the usual way's time: a smaller gain may be chance */
 static const double FIRST_RATE = 1e10; /* FLOP/s of a thread, until a product was timed */
 
@@ -27,31 +27,31 @@ struct tuner {
     int timed, found, left; /* products, since it was told */
     double seconds;         /* that timing took since it was opened */
     double rate;            /* FLOP/s of the last product that was timed */
+    double (*clock)(void);
     bool idle;
 };
 
 static char *copy(const char *string) { return heap_string(string, strlen(string)); }
 
-struct tuner *tuner_open(const char *path, const struct tuned_device *d)
+struct tuner *tuner_open(const char *path, const struct tuned_device *d, double (*clock)(void))
 {
     struct tuner *t = heap(sizeof *t);
     tuning_open(&t->file, path);
     t->backend = copy(d->backend), t->processor = copy(d->processor), t->threads = d->threads;
-    t->rate = FIRST_RATE * d->threads;
+    t->rate = FIRST_RATE * d->threads, t->clock = clock;
     return t;
 }
 
 /* What was done, in a line, and to the file. */
 static void tell(struct tuner *t)
 {
-    const char *path = t->file.path;
     if (t->timed + t->found + t->left == 0) return;
+    bool kept = !tuning_save(&t->file);
     log_line(LOG_INFO, "device.tune_gemm: %d product%s timed in %.1f s, %d found in %s%s", t->timed,
-             t->timed == 1 ? "" : "s", t->seconds, t->found, path,
-             t->timed ? ", which keeps the fastest ways" : "");
-    if (t->left)
-        log_line(LOG_INFO, "device.tune_gemm: %d more stay as they are: no time was left", t->left);
-    if (tuning_save(&t->file)) log_line(LOG_WARN, "device.tune_gemm: %s", status_message());
+             t->timed == 1 ? "" : "s", t->seconds, t->found, t->file.path,
+             t->timed && kept ? ", which keeps the fastest ways" : "");
+    if (t->left) log_line(LOG_INFO, "device.tune_gemm: %d more are left to later runs", t->left);
+    if (!kept) log_line(LOG_WARN, "device.tune_gemm: not kept: %s", status_message());
     t->timed = t->found = t->left = 0;
 }
 
@@ -83,6 +83,7 @@ static int by_value(const void *a, const void *b)
 struct trial {
     const struct product_shape *s;
     way_call *multiply;
+    double (*clock)(void);
     struct queue on; /* its own */
     struct arena memory;
     bf16 *a, *b;
@@ -103,9 +104,9 @@ static void take_operands(struct trial *t)
 
 static enum status time_way(struct trial *t, const struct way *way, double *seconds)
 {
-    double begin = clock_monotonic_s();
+    double begin = t->clock();
     TRY(t->multiply(t->s, way, t->a, t->b, t->c, &t->on));
-    *seconds = clock_monotonic_s() - begin;
+    *seconds = t->clock() - begin;
     return STATUS_OK;
 }
 
@@ -150,11 +151,12 @@ static enum status find_fastest(struct trial *t, int rounds, const struct way **
     return STATUS_OK;
 }
 
-/* `left`: seconds.  *fastest NULL: they are not enough.  MEMORY: its operands. */
-static enum status time_ways(const struct product_shape *s, way_call *multiply, int threads,
-                             double left, double *rate, const struct way **fastest)
+/* *fastest NULL: there is no time left.  MEMORY: its operands. */
+static enum status time_ways(struct tuner *tuner, const struct product_shape *s, way_call *multiply,
+                             const struct way **fastest)
 {
-    struct trial t = {.s = s, .multiply = multiply};
+    struct trial t = {.s = s, .multiply = multiply, .clock = tuner->clock};
+    double left = SECONDS - tuner->seconds, *rate = &tuner->rate;
     double flops = 2.0 * s->M * s->N * s->K, seconds;
     int ways = 0;
     enum status st = STATUS_OK;
@@ -162,7 +164,7 @@ static enum status time_ways(const struct product_shape *s, way_call *multiply, 
     while (way_at(ways)) ways++;
     ways += 2; /* the fastest and the usual one once more */
     if (flops / *rate * (ways * LEAST_ROUNDS + 1) > left) return STATUS_OK;
-    t.on.num_threads = threads, t.on.measuring = true;
+    t.on.num_threads = tuner->threads, t.on.measuring = true;
     take_operands(&t);
     TRY_OUT(time_way(&t, way_at(0), &seconds));
     size_t scratch = t.on.scratch.peak, bytes = t.memory.used;
@@ -173,7 +175,7 @@ static enum status time_ways(const struct product_shape *s, way_call *multiply, 
     TRY_OUT(time_way(&t, way_at(0), &seconds)); /* for the caches and the clock */
     TRY_OUT(time_way(&t, way_at(0), &seconds));
     *rate = flops / seconds;
-    int rounds = seconds * ways * MOST_ROUNDS > 1 ? (int)(1 / (seconds * ways)) : MOST_ROUNDS;
+    int rounds = seconds * ways * MOST_ROUNDS > EACH ? (int)(EACH / (seconds * ways)) : MOST_ROUNDS;
     if (rounds < LEAST_ROUNDS) rounds = LEAST_ROUNDS;
     if (seconds * ways * rounds < left) TRY_OUT(find_fastest(&t, rounds, fastest));
 out:
@@ -194,19 +196,19 @@ static const struct way *choose(struct tuner *t, const struct product_shape *s, 
                               .dtype = s->dtype,
                               .out = s->out};
     struct text key = {0};
-    double begin = clock_monotonic_s();
+    double begin = t->clock();
     tuning_key(&key, &device, &p);
     const char *name = tuning_find(&t->file, key.data);
     const struct way *way = name ? way_named(name) : NULL;
     if (way) {
         t->found++;
-    } else if (!time_ways(s, multiply, t->threads, SECONDS - t->seconds, &t->rate, &way) && way) {
+    } else if (!time_ways(t, s, multiply, &way) && way) {
         tuning_put(&t->file, key.data, way->name);
         t->timed++;
-        t->seconds += clock_monotonic_s() - begin;
+        t->seconds += t->clock() - begin;
     } else {
         t->left++;
-        t->seconds += clock_monotonic_s() - begin;
+        t->seconds += t->clock() - begin;
     }
     text_release(&key);
     return way ? way : way_at(0);

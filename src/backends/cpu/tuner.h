@@ -17,7 +17,8 @@ typedef enum status way_call(const struct product_shape *s, const struct way *wa
                              const bf16 *b, void *c, struct queue *on);
 
 struct tuner;
-struct tuner *tuner_open(const char *path, const struct tuned_device *d);
+/* `clock` gives seconds: clock_monotonic_s. */
+struct tuner *tuner_open(const char *path, const struct tuned_device *d, double (*clock)(void));
 void tuner_close(struct tuner *t); /* keeps what is not kept yet */
 void tuner_use(struct tuner *t, bool use);
 /* `t` NULL: the usual way. */

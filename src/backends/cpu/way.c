@@ -5,9 +5,8 @@
 #include <string.h>
 
 static const struct way ways[] = {
-    {"usual", 8, 8, 2, false},         {"turned", 8, 8, 2, true}, {"wide", 4, 16, 2, false},
-    {"near", 8, 8, 1, false},          {"far", 8, 8, 4, false},   {"far wide", 4, 16, 4, false},
-    {"farther wide", 4, 16, 8, false},
+    {"usual", 8, 8, 2}, {"near", 8, 8, 1},      {"far", 8, 8, 4},
+    {"wide", 4, 16, 2}, {"far wide", 4, 16, 8},
 };
 
 const struct way *way_at(int i) { return i < (int)(sizeof ways / sizeof *ways) ? &ways[i] : NULL; }

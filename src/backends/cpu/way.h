@@ -5,15 +5,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <stdbool.h>
-
 enum { WAY_BLOCK = 64 };
 
 struct way {
     const char *name;
     int rows, columns; /* panels of a block of C: at most WAY_BLOCK */
     int near_halves;   /* half as much again of a panel stays in the first level of the cache */
-    bool turned;       /* blocks go along the rows of C first */
 };
 
 /* Way i; the first is the usual one.  NULL past the last. */

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/tuner.h"
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "test.h"
 
-/* A product that computes nothing: the named way takes a moment, others take `SLOW` moments. */
+/* A product that computes nothing: of its clock the named way takes a moment, others four. */
 static const char *fastest;
+static double now;
+static double tell_time(void) { return now; }
 static int calls;
+static double moment = 1e-3;
 static enum status pretend(const struct product_shape *s, const struct way *way, const bf16 *a,
                            const bf16 *b, void *c, struct queue *on)
 {
-    enum { SLOW = 4 };
     arena_take(&on->scratch, 100, 1);
     arena_reset(&on->scratch, 0);
     if (on->measuring) return STATUS_OK;
     CHECK(a && b && c && on->num_threads == 3 && s->K > 0);
     calls++;
-    double moments = !strcmp(way->name, fastest) ? 1 : SLOW, begin = clock_monotonic_s();
-    while (clock_monotonic_s() - begin < moments * 1e-4)
-        ;
+    now += !strcmp(way->name, fastest) ? moment : 4 * moment;
     return STATUS_OK;
 }
 
@@ -37,7 +36,7 @@ static const char *way_of(struct tuner *t, const struct product_shape *s)
 /* What a run that finds the file does; *made: calls that took. */
 static const char *way_of_run(const char *path, int *made)
 {
-    struct tuner *t = tuner_open(path, &device);
+    struct tuner *t = tuner_open(path, &device, tell_time);
     calls = 0;
     const char *name = way_of(t, &shape);
     *made = calls;
@@ -85,7 +84,7 @@ TEST(a_way_that_this_program_does_not_know_is_found_anew)
 TEST(the_file_is_written_by_the_first_product_after_a_measuring_pass)
 {
     const char *path = test_path(test_folder(), "gemm.json");
-    struct tuner *t = tuner_open(path, &device);
+    struct tuner *t = tuner_open(path, &device, tell_time);
     struct queue on = {.num_threads = 3};
     struct product_shape other = shape;
     fastest = "wide";
@@ -107,11 +106,32 @@ TEST(the_file_is_written_by_the_first_product_after_a_measuring_pass)
 TEST(a_product_that_would_take_too_long_is_left_as_it_is_and_not_kept)
 {
     const char *path = test_path(test_folder(), "gemm.json");
-    struct tuner *t = tuner_open(path, &device);
+    struct tuner *t = tuner_open(path, &device, tell_time);
     struct product_shape large = shape;
     large.M = large.N = large.K = 1 << 15;
     calls = 0;
     CHECK(!strcmp(way_of(t, &large), "usual") && calls == 0);
     tuner_close(t);
     CHECK(!file_exists(path));
+}
+
+TEST(what_ten_seconds_are_not_enough_for_is_left_and_not_kept)
+{
+    const char *path = test_path(test_folder(), "gemm.json");
+    struct tuner *t = tuner_open(path, &device, tell_time);
+    struct product_shape s = shape;
+    int timed = 0;
+    fastest = "far", moment = 0.06; /* three rounds of all take seconds */
+    for (s.M = 10; s.M < 30; s.M++) {
+        calls = 0;
+        if (!strcmp(way_of(t, &s), "far")) timed++;
+        CHECK(calls < 50);
+    }
+    moment = 1e-3;
+    CHECK(timed >= 1 && timed < 5);
+    tuner_close(t);
+    struct tuning file;
+    tuning_open(&file, path);
+    CHECK(file.count == (size_t)timed);
+    tuning_close(&file);
 }

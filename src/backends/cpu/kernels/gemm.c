@@ -118,14 +118,12 @@ static void multiply_slices(const struct work *w, size_t first_row, size_t first
                             size_t a_count, size_t b_count)
 {
     size_t across = (a_count + w->rows - 1) / w->rows;
-    size_t down = (b_count + w->columns - 1) / w->columns, count = across * down;
+    size_t count = across * ((b_count + w->columns - 1) / w->columns);
     size_t steps = NEAR_BYTES / 2 * (size_t)w->way->near_halves / panel_step_bytes(w->kind);
     size_t pieces = (w->steps + steps - 1) / steps;
 #pragma omp for schedule(dynamic)
     for (size_t n = 0; n < count; n++) {
-        bool turned = w->way->turned;
-        struct block k = {.a = (turned ? n / down : n % across) * w->rows,
-                          .b = (turned ? n % down : n / across) * w->columns};
+        struct block k = {.a = n % across * w->rows, .b = n / across * w->columns};
         k.a_end = least(k.a + w->rows, a_count), k.b_end = least(k.b + w->columns, b_count);
         float *sums = w->sums + (size_t)omp_get_thread_num() * WAY_BLOCK * SUMS;
         for (size_t p = 0; p < pieces; p++)
