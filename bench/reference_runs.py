@@ -7,7 +7,7 @@
 Full size: memory and time of a step as `plan` has them, beside what was published.  In little: each
 layout's loss, a run that stops half way and goes on beside one that does not, and the checkpoint
 in the format that the run's users load, loaded by PyTorch where that is installed: what lies in it
-there has the loss that `eval` finds (causal models), or the tensors have the same bits (masked ones).
+there has the loss that `eval` finds (models of text), or the tensors have the same bits.
 docs/reference-runs.md has the tables and tells of them.
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -51,6 +52,13 @@ MINI = [  # configuration; layouts: name, ranks, settings; format, settings of i
 ]
 
 
+META = [("tok_embeddings", "embed_tokens"), ("output.", "lm_head."),
+        ("attention_norm", "input_layernorm"), ("ffn_norm", "post_attention_layernorm"),
+        ("qkv_linear.", ""), ("attention.w", "self_attn.w"),
+        ("feed_forward.w1", "mlp.gate_proj"), ("feed_forward.w2", "mlp.down_proj"),
+        ("feed_forward.w3", "mlp.up_proj"), *((f".w{x}.", f".{x}_proj.") for x in "qkvo")]
+
+
 def words(settings):
     return [f"{key}={value}" for key, value in settings.items()]
 
@@ -66,7 +74,8 @@ class Runs:
         done = subprocess.run([*launch, self.binary, *map(str, arguments)], text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if done.returncode:
-            sys.exit(f"{' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stderr[-2000:]}")
+            said = " ".join(map(str, arguments))
+            sys.exit(f"{said}: exit {done.returncode}\n{done.stderr[-2000:]}")
         return done.stdout
 
     def train(self, config, dump, ranks, settings):
@@ -81,7 +90,8 @@ class Runs:
 
 
 def plan_full(runs, only):
-    print("| run | device | ranks | GiB a device | of | s a step, planned | published | error | limit |")
+    print("| run | device | ranks | GiB a device | of | s a step, planned | published | error | "
+          "limit |")
     print("|---|---|---|---|---|---|---|---|---|")
     for config, ranks, device, memory, published, source in FULL:
         if only and config not in only:
@@ -101,13 +111,21 @@ def plan_full(runs, only):
 def resume(runs, config, dump, straight):
     """Half of the steps, then the rest: whether every logged loss of it is the straight run's."""
     last = max(straight)
-    stop = {"training.steps": last // 2, "lr_scheduler.total_steps": last,
-            "data.samples": 0}
-    runs.train(config, dump, 1, {key: value for key, value in stop.items() if value})
-    losses, _, _ = runs.train(config, dump, 1, {"lr_scheduler.total_steps": last,
-                                                "training.steps": last})
+    text = open(f"configs/{config}.toml").read()
+    whole = {"lr_scheduler.total_steps": last}
+    if 'order = "megatron"' in text:  # whose order is another for another number of samples
+        whole["data.samples"] = last * int(re.search(r"global_batch_size = (\d+)", text)[1])
+    runs.train(config, dump, 1, {**whole, "training.steps": last // 2})
+    losses, _, _ = runs.train(config, dump, 1, {**whole, "training.steps": last})
     later = [step for step in straight if step > last // 2]
     return later and all(losses[step] == straight[step] for step in later)
+
+
+def hf_name(name):
+    """What Hugging Face calls Meta's tensor."""
+    for meta, theirs in META:
+        name = name.replace(meta, theirs)
+    return f"model.{name}" if not name.startswith("lm_head") else name
 
 
 def loaded_by_torch(runs, dump, form):
@@ -128,11 +146,15 @@ def loaded_by_torch(runs, dump, form):
         here = {}
         for part in checkpoint.glob("model-*.safetensors"):
             here.update(safetensors.torch.load_file(part))
-        same = torch.equal(there["tok_embeddings.weight"], here["model.embed_tokens.weight"])
-        numbers = sum(w.numel() for w in there.values())
-        if not same or numbers != sum(w.numel() for w in here.values()):
-            sys.exit(f"{out}: not the weights of {checkpoint}")
-        return f"`dcp_to_torch_save`: {len(there)} tensors, {numbers:,} numbers, as they were"
+        for name, w in there.items():
+            want = here.pop(hf_name(name))
+            if ".wq." in name or ".wk." in name:  # rows in another order
+                w, want = w.flatten().sort().values, want.flatten().sort().values
+            if not torch.equal(w, want):
+                sys.exit(f"{out}: {name} is not that of {checkpoint}")
+        if here:
+            sys.exit(f"{out}: without {', '.join(here)}")
+        return f"`dcp_to_torch_save`: {len(there)} tensors with the same bits"
     import transformers
     model = transformers.AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval()
     text = next(open("mini/held-out.jsonl"))
@@ -155,7 +177,7 @@ def loaded_by_torch(runs, dump, form):
     return f"Transformers: loss {want:.5f}, `eval` off by {off:.0e}"
 
 
-def train_mini(runs, only):
+def train_mini(runs, only, most):
     print("\n| run | layout | ranks | loss | validation | off one rank's | minutes |")
     print("|---|---|---|---|---|---|---|")
     notes = []
@@ -163,7 +185,7 @@ def train_mini(runs, only):
         if only and config not in only or not os.path.exists(f"configs/{config}.toml"):
             continue
         first = None
-        for name, ranks, settings in layouts:
+        for name, ranks, settings in layouts[:most]:
             dump = runs.folder / f"{config}-{name.replace(' ', '').replace(',', '-')}"
             shutil.rmtree(dump, ignore_errors=True)
             losses, held_out, seconds = runs.train(config, dump, ranks, settings)
@@ -175,11 +197,11 @@ def train_mini(runs, only):
                   f"{seconds / 60:.1f} |", flush=True)
         half = runs.folder / f"{config}-resumed"
         shutil.rmtree(half, ignore_errors=True)
-        went_on = "the same losses, bit for bit" if resume(runs, config, half, first[1]) else "OTHER"
-        notes.append((config, went_on, loaded_by_torch(runs, first[0], form)))
+        same = resume(runs, config, half, first[1])
+        went_on = "the same losses, bit for bit" if same else "OTHER LOSSES"
+        notes.append(f"| {config} | {went_on} | {loaded_by_torch(runs, first[0], form)} |")
     print("\n| run | stopped half way and gone on | exported and loaded |\n|---|---|---|")
-    for config, went_on, loaded in notes:
-        print(f"| {config} | {went_on} | {loaded} |")
+    print("\n".join(notes))
 
 
 def main():
@@ -187,13 +209,14 @@ def main():
     parser.add_argument("--binary", default="build/llamero")
     parser.add_argument("--folder", default="outputs/reference-runs")
     parser.add_argument("--only", nargs="*", help="configurations; all where there are none")
+    parser.add_argument("--layouts", type=int, help="at most so many of each")
     parser.add_argument("--steps", type=int, help="of the small runs; else as they are")
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     runs = Runs(arguments)
     runs.folder.mkdir(parents=True, exist_ok=True)
     plan_full(runs, arguments.only)
-    train_mini(runs, arguments.only)
+    train_mini(runs, arguments.only, arguments.layouts)
 
 
 if __name__ == "__main__":
