@@ -5,65 +5,11 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/common.h"
-#include "checkpoint/folder.h"
-#include "checkpoint/model_files.h"
 #include "hub/hub.h"
 #include "parallel/fit.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Where the folder of the model is. */
-enum { HERE, NEWEST, NEWEST_BELOW };
-
-/* A run has its checkpoints below it; torch's may have config.json above them. */
-static enum status look(const char *path, int64_t step, int64_t *place)
-{
-    char *config = file_join(path, "config.json"), *below = file_join(path, "checkpoint");
-    bool is_model = model_files_are_here(path);
-    struct step_list steps = {0};
-    enum status st = STATUS_OK;
-    if (!is_model && !file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);
-    TRY_OUT(step_list_read(&steps, path));
-    *place = is_model                                  ? HERE
-             : file_is_dir(below)                      ? NEWEST_BELOW
-             : file_exists(config) && steps.count == 0 ? HERE
-                                                       : NEWEST;
-    if (*place == HERE && step >= 0)
-        FAIL_OUT(CONFIG, "%s: one model, not a folder of steps, of which %lld is one", path,
-                 (long long)step);
-out:
-    step_list_release(&steps);
-    free(config);
-    free(below);
-    return st;
-}
-
-static enum status none_there(const char *path)
-{
-    FAIL(MISSING,
-         "%s: neither a Hugging Face folder, files of torch, a checkpoint nor a run with one",
-         path);
-}
-
-/* The same for a path that is not one of the Hub. */
-static enum status local_step(const char *path, int64_t step, const struct comm *world,
-                              char **folder)
-{
-    int64_t place = HERE;
-    TRY(common_agree(world, common_leads(world) ? look(path, step, &place) : STATUS_OK));
-    TRY(common_number(world, &place));
-    if (place == HERE) {
-        *folder = heap_string(path, strlen(path));
-        return STATUS_OK;
-    }
-    char *runs = file_join(path, place == NEWEST_BELOW ? "checkpoint" : "");
-    enum status st = checkpoint_find_any(runs, step, world, folder);
-    free(runs);
-    TRY(st);
-    TRY(common_agree(world, *folder || !common_leads(world) ? STATUS_OK : none_there(path)));
-    return STATUS_OK;
-}
 
 enum status loaded_step(const char *path, int64_t step, const struct comm *world, char **folder)
 {
@@ -71,7 +17,7 @@ enum status loaded_step(const char *path, int64_t step, const struct comm *world
     *folder = NULL;
     TRY(hub_fetch(path, HUB_WEIGHTS, world));
     enum status st = common_agree(world, hub_find(path, &local));
-    if (!st) st = local_step(local, step, world, folder);
+    if (!st) st = checkpoint_locate(local, step, world, folder);
     free(local);
     return st;
 }

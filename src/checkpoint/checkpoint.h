@@ -11,10 +11,10 @@
  * and any ranks load it.  Every function that is given a group is collective over it, and so are
  * all of a checkpointer over the group that it was opened with: all ranks call them in the same
  * order.  A failure of one rank is all ranks'.  Elements that several ranks hold have the same bits
- * on all of them; whose are written is not said. Memory   Saving synchronously streams from the
- * caller's buffers; asynchronously it first copies them into `staging`, which the caller gives.
- * Beside that, a few megabytes: files are put together block by block (shards.h).  Loading reads a
- * rank's own pieces only. */
+ * on all of them; whose are written is not said.
+ * Memory   Saving synchronously streams from the caller's buffers; asynchronously it first copies
+ * them into `staging`, which the caller gives.  Beside that, a few megabytes: files are put
+ * together block by block (shards.h).  Loading reads a rank's own pieces only. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -88,10 +88,12 @@ enum status checkpoint_find(const char *folder, int64_t limit, const struct comm
 enum status checkpoint_find_step(const char *folder, int64_t step, const struct comm *world,
                                  char **found);
 
-/* The same of a folder whose checkpoints may be ours or torch's, whose .metadata is written last;
- * `step` below 0: the newest, *found NULL if there is none. */
-enum status checkpoint_find_any(const char *folder, int64_t step, const struct comm *world,
-                                char **found);
+/* The folder of the model that a path here means: itself, or of a run, or of the folder of its
+ * checkpoints, ours or torch's, that of `step`; below 0: of the newest complete one.  Heap.
+ * MISSING: nothing is there, or not that step.  CONFIG: of one model a step is asked for.  DATA:
+ * that step is damaged. */
+enum status checkpoint_locate(const char *path, int64_t step, const struct comm *world,
+                              char **folder);
 
 /* Is the folder a checkpoint of ours?  Then its every byte is checked against its manifest, by one
  * rank or another.  DATA: one that is damaged, or was never finished. */

@@ -2,23 +2,26 @@
 #include "train/inputs.h"
 
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/torch_files.h"
 #include "hub/hub.h"
 #include "train/run.h"
 
 #include <stdlib.h>
 
-/* The folder of initial_load_path, if it is here and has a tokenizer; heap; else NULL. */
+/* The folder of initial_load_path's model, if it has a tokenizer; heap; else NULL.  Of the Hub's
+ * the weights may not be here yet. */
 static char *find_beside(const struct config *c)
 {
-    char *weights = NULL, *folder = NULL;
+    char *path = NULL, *model = NULL, *folder = NULL;
     if (!c->checkpoint.initial_load_path[0]) return NULL;
-    if (!hub_find(c->checkpoint.initial_load_path, &weights)) folder = torch_files_folder(weights);
+    if (!hub_find(c->checkpoint.initial_load_path, &path))
+        folder = torch_files_folder(checkpoint_locate(path, -1, NULL, &model) ? path : model);
     if (folder && !tokenizer_is_in(folder)) {
         free(folder);
         folder = NULL;
     }
-    free(weights);
+    free(path), free(model);
     return folder;
 }
 

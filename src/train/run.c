@@ -311,11 +311,12 @@ static enum status load_newest(struct run *r, bool *resumed)
 static enum status load_first(struct run *r)
 {
     const struct checkpoint_config *c = &r->config->checkpoint;
-    char *path;
+    char *path, *folder = NULL;
     TRY(hub_fetch(c->initial_load_path, HUB_WEIGHTS, world(r)));
     enum status st = comm_agree(world(r), hub_find(c->initial_load_path, &path));
-    if (!st) st = load(r, path, !c->initial_load_model_only);
-    free(path);
+    if (!st) st = checkpoint_locate(path, -1, world(r), &folder);
+    if (!st) st = load(r, folder, !c->initial_load_model_only);
+    free(path), free(folder);
     return st;
 }
 

@@ -79,19 +79,26 @@ TEST(train_exits_with_80_when_the_loss_is_not_finite)
     place_release(&p);
 }
 
+/* The run, the folder of its checkpoints, or one of them, as eval and generate take them. */
 TEST(train_starts_a_new_run_from_the_weights_of_another)
 {
+    static const char *const paths[] = {"/checkpoint/step-40", "/checkpoint", ""};
     struct place p = place_make();
     struct text settings = {0}, err = {0};
     CHECK(runs_train(p.config, p.dump, "training.steps=40", NULL) == 0);
     double before = runs_metric(p.dump, "loss");
-    text_addf(&settings, "training.steps=1 checkpoint.initial_load_path=%s/checkpoint/step-40",
-              p.dump);
     char *second = file_join(p.dump, "second");
-    CHECK(runs_train(p.config, second, settings.data, &err) == 0);
-    CHECK(strstr(err.data, "starting from the weights"));
-    CHECK(runs_metric(second, "loss") < before + 0.7);
-    CHECK(runs_metric(second, "tokens_seen") == 4 * 32);
+    for (int i = 0; i < 3; i++) {
+        text_release(&settings);
+        text_addf(&settings, "training.steps=1 checkpoint.initial_load_path=%s%s", p.dump,
+                  paths[i]);
+        CHECK(runs_train(p.config, second, settings.data, &err) == 0);
+        CHECK(strstr(err.data, "starting from the weights of"));
+        CHECK(strstr(err.data, "checkpoint/step-40"));
+        CHECK(runs_metric(second, "loss") < before + 0.7);
+        CHECK(runs_metric(second, "tokens_seen") == 4 * 32);
+        CHECK_STATUS(OK, file_remove_tree(second));
+    }
     text_release(&settings), text_release(&err);
     free(second);
     place_release(&p);

@@ -5,74 +5,6 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/manifest.h"
 
-static int64_t found_step(const char *folder, int64_t limit)
-{
-    char *path;
-    CHECK_STATUS(OK, checkpoint_find(folder, limit, NULL, &path));
-    int64_t step = path ? strtoll(strrchr(path, '-') + 1, NULL, 10) : -1;
-    free(path);
-    return step;
-}
-
-TEST(the_newest_whole_checkpoint_below_the_limit_is_found)
-{
-    struct saved s;
-    saved_open(&s, false);
-    const char *folder = saved_folder(&s, STEPS(8, 9, 10));
-    CHECK(found_step(folder, INT64_MAX) == 10 && found_step(folder, 10) == 9);
-    CHECK(found_step(folder, 9) == 8 && found_step(folder, 8) == -1);
-    CHECK(found_step(test_path(folder, "none"), INT64_MAX) == -1);
-    CHECK(found_step(test_folder(), INT64_MAX) == -1);
-    saved_close(&s);
-}
-
-TEST(damaged_checkpoints_are_passed_over_with_a_warning)
-{
-    struct saved s;
-    saved_open(&s, false);
-    const char *folder = saved_folder(&s, STEPS(1, 2, 3, 4, 5));
-    const char *log = test_path(test_folder(), "log.txt");
-    struct text said = {0};
-    flip(test_path(folder, "step-5/manifest.json"), 20, 1);
-    CHECK_STATUS(OK, file_remove_tree(test_path(folder, "step-4/manifest.json")));
-    CHECK_STATUS(OK, file_write(test_path(folder, "step-3/state.json"), "{}", 2));
-    CHECK_STATUS(OK,
-                 file_remove_tree(test_path(folder, "step-2/model-00001-of-00001.safetensors")));
-    CHECK_STATUS(OK, log_open(log));
-    int64_t step = found_step(folder, INT64_MAX);
-    CHECK_STATUS(OK, log_open(NULL));
-    CHECK(step == 1);
-    CHECK_STATUS(OK, file_read(log, 1 << 20, &said));
-    CHECK(strstr(said.data, "step-5 is no complete checkpoint: "));
-    CHECK(strstr(said.data, "step-4 is no complete checkpoint: "));
-    CHECK(strstr(said.data, "never finished"));
-    CHECK(strstr(said.data, "state.json: 2 bytes where"));
-    CHECK(strstr(said.data, "model-00001-of-00001.safetensors: it is gone"));
-    text_release(&said);
-    saved_close(&s);
-}
-
-TEST(one_step_is_found_or_said_to_be_missing_or_damaged)
-{
-    struct saved s;
-    char *path;
-    saved_open(&s, false);
-    const char *folder = saved_folder(&s, STEPS(1, 2));
-    CHECK_STATUS(OK, checkpoint_find_step(folder, 2, NULL, &path));
-    CHECK(!strcmp(path, test_path(folder, "step-2")));
-    free(path);
-    CHECK_STATUS(MISSING, checkpoint_find_step(folder, 3, NULL, &path));
-    CHECK(path == NULL);
-    CHECK(rename(test_path(folder, "step-2"), test_path(folder, "step-3")) == 0);
-    CHECK_STATUS(DATA, checkpoint_find_step(folder, 3, NULL, &path));
-    CHECK_MESSAGE("its manifest is that of step 2");
-    CHECK(found_step(folder, INT64_MAX) == 1);
-    CHECK_STATUS(OK, file_remove_tree(test_path(folder, "step-1/manifest.json")));
-    CHECK_STATUS(DATA, checkpoint_find_step(folder, 1, NULL, &path));
-    CHECK_MESSAGE("never finished");
-    saved_close(&s);
-}
-
 TEST(a_byte_turned_anywhere_in_a_checkpoint_is_damage_with_its_file_named)
 {
     struct saved s;
@@ -129,20 +61,6 @@ TEST(a_checkpoint_cut_short_or_lacking_a_file_is_not_loaded)
     saved_close(&s);
 }
 
-TEST(the_manifest_of_another_step_does_not_vouch_for_this_one)
-{
-    struct saved s;
-    struct text other = {0};
-    saved_open(&s, false);
-    const char *folder = saved_folder(&s, STEPS(1, 2));
-    CHECK_STATUS(OK, file_read(test_path(folder, "step-1/manifest.json"), 1 << 20, &other));
-    CHECK_STATUS(OK, file_write(test_path(folder, "step-2/manifest.json"), other.data, other.len));
-    CHECK_STATUS(DATA, try_load(&s, test_path(folder, "step-2")));
-    CHECK(found_step(folder, INT64_MAX) == 1);
-    text_release(&other);
-    saved_close(&s);
-}
-
 TEST(files_that_the_manifest_does_not_name_are_never_loaded)
 {
     struct saved s;
@@ -175,13 +93,15 @@ TEST(files_that_the_manifest_does_not_name_are_never_loaded)
 TEST(what_was_never_finished_is_not_loaded_as_a_plain_folder)
 {
     struct saved s;
+    char *none;
     saved_open(&s, false);
     const char *folder = saved_folder(&s, STEPS(1)), *half = test_path(folder, "step-1.tmp");
     CHECK(rename(test_path(folder, "step-1"), half) == 0);
     CHECK_STATUS(OK, file_remove_tree(test_path(half, "manifest.json")));
     CHECK_STATUS(DATA, try_load(&s, half));
     CHECK_MESSAGE("never finished");
-    CHECK(found_step(folder, INT64_MAX) == -1);
+    CHECK_STATUS(OK, checkpoint_find(folder, INT64_MAX, NULL, &none));
+    CHECK(!none);
     saved_close(&s);
 }
 
@@ -459,60 +379,4 @@ TEST(damage_anywhere_is_found_by_one_rank_and_told_to_all)
         flip(path, at, 64);
     }
     CHECK_STATUS(OK, ranks_run(3, load_share, &l));
-}
-
-static enum status find_in_common(const struct comm *world, void *context)
-{
-    const char *folder = context;
-    char *newest = NULL, *before = NULL, *none = NULL;
-    enum status st = STATUS_OK;
-    TRY_OUT(checkpoint_find(folder, INT64_MAX, world, &newest));
-    TRY_OUT(checkpoint_find(folder, 2, world, &before));
-    TRY_OUT(checkpoint_find(folder, 1, world, &none));
-    bool right = newest && before && !none;
-    if (!right || strcmp(strrchr(newest, '/'), "/step-2") ||
-        strcmp(strrchr(before, '/'), "/step-1"))
-        FAIL_OUT(DATA, "rank %d found other checkpoints", world->rank);
-    enum status missing = checkpoint_find_step(folder, 4, world, &none);
-    if (missing != STATUS_MISSING || none) FAIL_OUT(DATA, "rank %d found step 4", world->rank);
-out:
-    free(newest), free(before), free(none);
-    return st;
-}
-
-TEST(ranks_find_the_same_checkpoint)
-{
-    struct saved s;
-    saved_open(&s, false);
-    const char *folder = saved_folder(&s, STEPS(1, 2, 3));
-    CHECK_STATUS(OK, file_remove_tree(test_path(folder, "step-3/manifest.json")));
-    CHECK_STATUS(OK, ranks_run(3, find_in_common, (void *)(uintptr_t)folder));
-    saved_close(&s);
-}
-
-TEST(the_newest_of_checkpoints_may_be_torchs_own)
-{
-    struct saved s;
-    char *found;
-    saved_open(&s, false);
-    const char *folder = saved_folder(&s, STEPS(3, 9));
-    CHECK_STATUS(OK, checkpoint_find_any(folder, -1, NULL, &found));
-    CHECK(!strcmp(found, test_path(folder, "step-9")));
-    free(found);
-    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "step-20"))); /* torch has not finished it */
-    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "step-12")));
-    CHECK_STATUS(OK, file_write(test_path(folder, "step-12/.metadata"), "", 0));
-    CHECK_STATUS(OK, checkpoint_find_any(folder, -1, NULL, &found));
-    CHECK(!strcmp(found, test_path(folder, "step-12")));
-    free(found);
-    CHECK_STATUS(OK, checkpoint_find_any(folder, 3, NULL, &found));
-    CHECK(!strcmp(found, test_path(folder, "step-3")));
-    free(found);
-    CHECK_STATUS(MISSING, checkpoint_find_any(folder, 4, NULL, &found));
-    CHECK(!found);
-    CHECK_STATUS(DATA, checkpoint_find_any(folder, 20, NULL, &found));
-    CHECK_MESSAGE("never finished");
-    CHECK_STATUS(OK, checkpoint_find_any(test_folder(), -1, NULL, &found));
-    CHECK(!found);
-    saved_close(&s);
 }

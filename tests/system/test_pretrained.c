@@ -62,6 +62,7 @@ TEST(the_first_loss_of_a_run_is_that_of_the_model_it_begins_from_whatever_its_fo
         {"dcprun", "dcp", "--dtype=float32", ""},
         {"nxdt", "nxdt", "--fuse-qkv", ""},
         {"native", "native", "--model-only", "/checkpoint/step-0"},
+        {"run", "native", "--dtype=float32", ""},
     };
     struct pretrained p = pretrain();
     struct text err = {0}, from = {0};
@@ -99,7 +100,7 @@ TEST(weights_that_do_not_fit_the_tokenizer_are_refused_with_both_numbers)
     CHECK(strstr(err.data, "its vocabulary has") && strstr(err.data, "model.vocab_size"));
     CHECK(!strstr(err.data, "which is beside"));
     CHECK(begin(&p, none, "/nowhere", "", &err) == 66);
-    CHECK(strstr(err.data, "/nowhere: neither model.safetensors"));
+    CHECK(strstr(err.data, "/nowhere: no such folder"));
     /* Without one beside them it is the configuration's. */
     CHECK(LLAMERO(NULL, NULL, "convert", p.step, hf) == 0);
     CHECK(unlink(test_path(hf, "tokenizer.json")) == 0);

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/common.h"
+#include "checkpoint/dcp.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/model_files.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* On this rank alone. */
+static enum status find_step(const char *folder, int64_t step, char **found)
+{
+    int64_t written;
+    char *path = step_path(folder, step);
+    enum status st = STATUS_OK;
+    *found = NULL;
+    char *manifest = file_join(path, MANIFEST_NAME);
+    bool finished = file_exists(manifest);
+    free(manifest);
+    if (!file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such checkpoint", path);
+    if (!finished) FAIL_OUT(DATA, "%s: it has no %s: it was never finished", path, MANIFEST_NAME);
+    TRY_OUT(manifest_check(path, &written));
+    if (written != step)
+        FAIL_OUT(DATA, "%s: its manifest is that of step %lld", path, (long long)written);
+    *found = path;
+    return STATUS_OK;
+out:
+    free(path);
+    return st;
+}
+
+static enum status find_any(const char *folder, int64_t step, char **found)
+{
+    char *path = step_path(folder, step);
+    if (dcp_is_here(path)) {
+        *found = path;
+        return STATUS_OK;
+    }
+    free(path);
+    TRY(find_step(folder, step, found));
+    return STATUS_OK;
+}
+
+static enum status find_newest(const char *folder, int64_t limit,
+                               enum status (*find)(const char *folder, int64_t step, char **found),
+                               char **found)
+{
+    struct step_list l;
+    *found = NULL;
+    TRY(step_list_read(&l, folder));
+    for (size_t i = l.count; i-- > 0 && !*found;) {
+        if (l.steps[i] >= limit) continue;
+        if (find(folder, l.steps[i], found))
+            log_line(LOG_WARN, "step-%lld is no complete checkpoint: %s", (long long)l.steps[i],
+                     status_message());
+    }
+    step_list_release(&l);
+    return STATUS_OK;
+}
+
+/* What rank 0 found, everywhere; st is how it went there. */
+static enum status share_found(const char *folder, const struct comm *world, enum status st,
+                               char **found)
+{
+    int64_t step = *found ? strtoll(strrchr(*found, '-') + 1, NULL, 10) : -1;
+    st = common_agree(world, st);
+    if (!st) st = common_number(world, &step);
+    if (!common_leads(world) && !st && step >= 0) *found = step_path(folder, step);
+    if (!st) return STATUS_OK;
+    free(*found);
+    *found = NULL;
+    return st;
+}
+
+enum status checkpoint_find_step(const char *folder, int64_t step, const struct comm *world,
+                                 char **found)
+{
+    *found = NULL;
+    enum status st = common_leads(world) ? find_step(folder, step, found) : STATUS_OK;
+    TRY(share_found(folder, world, st, found));
+    return STATUS_OK;
+}
+
+enum status checkpoint_find(const char *folder, int64_t limit, const struct comm *world,
+                            char **found)
+{
+    *found = NULL;
+    enum status st = common_leads(world) ? find_newest(folder, limit, find_step, found) : STATUS_OK;
+    TRY(share_found(folder, world, st, found));
+    return STATUS_OK;
+}
+
+/* The same of a folder whose checkpoints may be ours or torch's, whose .metadata is written last;
+ * `step` below 0: the newest, *found NULL if there is none. */
+static enum status find_either(const char *folder, int64_t step, const struct comm *world,
+                               char **found)
+{
+    *found = NULL;
+    enum status st = STATUS_OK;
+    if (common_leads(world))
+        st = step < 0 ? find_newest(folder, INT64_MAX, find_any, found)
+                      : find_any(folder, step, found);
+    TRY(share_found(folder, world, st, found));
+    return STATUS_OK;
+}
+
+/* Where the folder of the model is. */
+enum { HERE, BELOW, BELOW_CHECKPOINT };
+
+/* A run has its checkpoints below it; torch's may have config.json above them. */
+static enum status look(const char *path, int64_t step, int64_t *place)
+{
+    char *config = file_join(path, "config.json"), *below = file_join(path, "checkpoint");
+    bool is_model = model_files_are_here(path);
+    struct step_list steps = {0};
+    enum status st = STATUS_OK;
+    if (!is_model && !file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);
+    TRY_OUT(step_list_read(&steps, path));
+    *place = is_model                                  ? HERE
+             : file_is_dir(below)                      ? BELOW_CHECKPOINT
+             : file_exists(config) && steps.count == 0 ? HERE
+                                                       : BELOW;
+    if (*place == HERE && step >= 0)
+        FAIL_OUT(CONFIG, "%s: one model, not a folder of steps, of which %lld is one", path,
+                 (long long)step);
+out:
+    step_list_release(&steps);
+    free(config);
+    free(below);
+    return st;
+}
+
+static enum status none_there(const char *path)
+{
+    FAIL(MISSING,
+         "%s: neither a Hugging Face folder, files of torch, a checkpoint nor a run with one",
+         path);
+}
+
+enum status checkpoint_locate(const char *path, int64_t step, const struct comm *world,
+                              char **folder)
+{
+    int64_t place = HERE;
+    *folder = NULL;
+    TRY(common_agree(world, common_leads(world) ? look(path, step, &place) : STATUS_OK));
+    TRY(common_number(world, &place));
+    if (place == HERE) {
+        *folder = heap_string(path, strlen(path));
+        return STATUS_OK;
+    }
+    char *steps = file_join(path, place == BELOW_CHECKPOINT ? "checkpoint" : "");
+    enum status st = find_either(steps, step, world, folder);
+    free(steps);
+    TRY(st);
+    TRY(common_agree(world, *folder || !common_leads(world) ? STATUS_OK : none_there(path)));
+    return STATUS_OK;
+}
