@@ -86,11 +86,14 @@ static void try_make(struct trial *t, const struct page_item *item, char **words
 static void try_shell(struct trial *t, const struct page_item *item)
 {
     struct text out = {0}, err = {0};
-    int code = test_run((const char *[]){"timeout", "100", "sh", "-c",
-                                         "cd \"$0\" && PATH=$PWD/bin:$PATH OMP_NUM_THREADS=1 && "
-                                         "export PATH OMP_NUM_THREADS && eval \"$1\"",
-                                         t->folder, item->text, NULL},
-                        &out, &err);
+    int code = test_run(
+        (const char *[]){
+            "timeout", "400", "sh", "-c",
+            "cd \"$0\" && PATH=$PWD/bin:$PATH HOME=$PWD HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 && "
+            "unset XDG_CACHE_HOME HF_HOME HF_HUB_CACHE && "
+            "export PATH HOME HF_HUB_OFFLINE OMP_NUM_THREADS && eval \"$1\"",
+            t->folder, item->text, NULL},
+        &out, &err);
     if (code) {
         text_clear(&out);
         text_addf(&out, "exit code %d: %s", code, err.data);
