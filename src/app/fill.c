@@ -42,6 +42,14 @@ static void add_id(struct token_list *ids, int32_t id)
     ids->ids[ids->count++] = id;
 }
 
+/* Only what the text marks: other ids may be the mask's, too, such as that of BOS. */
+static void add_mask(struct filling *f)
+{
+    f->places = heap_grow(f->places, (size_t)f->num_places + 1, sizeof *f->places);
+    f->places[f->num_places++] = (int32_t)f->ids.count;
+    add_id(&f->ids, f->mask);
+}
+
 static enum status read_text(struct filling *f, const char *text)
 {
     const struct config *c = &f->l->config;
@@ -58,17 +66,15 @@ static enum status read_text(struct filling *f, const char *text)
     for (const char *at = text, *found; at; at = found ? found + len : NULL) {
         found = next_mask(at, c->objective.mask_token, &len);
         TRY_OUT(encoder_encode(encoder, at, found ? (size_t)(found - at) : strlen(at), &f->ids));
-        if (found) add_id(&f->ids, f->mask), f->num_masks++;
+        if (found) add_mask(f);
     }
     if (c->data.eos && tokenizer_eos(t) >= 0) add_id(&f->ids, tokenizer_eos(t));
-    if (!f->num_masks) FAIL_OUT(USAGE, "--fill: the text has no %s", MASK);
+    if (!f->num_places) FAIL_OUT(USAGE, "--fill: the text has no %s", MASK);
     if (f->ids.count > (size_t)f->l->model.max_tokens)
         FAIL_OUT(USAGE, "--fill: %zu tokens are more than the %d of a row", f->ids.count,
                  f->l->model.max_tokens);
-    f->places = heap((size_t)f->num_masks * sizeof *f->places);
+    f->num_masks = f->num_places;
     f->filled = heap((size_t)f->num_masks * sizeof *f->filled);
-    for (size_t i = 0; i < f->ids.count; i++)
-        if (f->ids.ids[i] == f->mask) f->places[f->num_places++] = (int32_t)i;
 out:
     encoder_free(encoder);
     return st;

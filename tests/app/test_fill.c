@@ -51,12 +51,20 @@ TEST(masks_are_filled_in_with_what_stood_there)
 TEST(fill_asks_for_masks_and_a_masked_model)
 {
     char *run = trained("2");
-    struct text err = {0};
+    struct text err = {0}, out = {0};
+    struct json *v;
     CHECK(LLAMERO(NULL, &err, "generate", run, "--fill", "no masks") == 64);
     CHECK(strstr(err.data, "no <mask>"));
     CHECK(LLAMERO(NULL, &err, "generate", run, "--fill", "a <mask>", "objective.name=causal") ==
           78);
     CHECK(strstr(err.data, "needs a masked model"));
+    /* a BOS that is the mask's own token is no mask of the text */
+    CHECK(LLAMERO(&out, NULL, "generate", run, "--fill", "a <mask>", "data.bos=true", "--json",
+                  "objective.mask_token=<|begin_of_text|>") == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "generate", &v));
+    CHECK(json_count(json_get(v, "filled")) == 1);
+    json_free(v);
+    text_release(&out);
     text_release(&err);
     free(run);
 }
