@@ -3,7 +3,8 @@
  * Followed are assignments, arrays, ${VAR:-default} and its kin, $((...)), if, case, for over
  * words, [ ], [[ ]], eval, bash -c and scripts beside this one.  What a command would print,
  * $(...), is not known, and stays in a value as $(name...); files are taken to be there.
- * Limits   Nesting 200 deep, values of 64 KiB, 8 scripts within each other, and steps in all. */
+ * Limits   Nesting 200 deep, values of 64 KiB, 8 scripts within each other; and in all steps, and
+ *          64 MiB that words become. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -47,7 +48,8 @@ struct shell {
     bool stopped;     /* exit was met */
     enum shell_flow { SHELL_GOES_ON, SHELL_BREAK, SHELL_CONTINUE } broken;
     int depth, loops, scripts;
-    long left; /* steps */
+    long left;    /* steps */
+    size_t bytes; /* that words became */
 };
 
 void shell_init(struct shell *s, const char *file, struct shell_files files);

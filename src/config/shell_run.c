@@ -159,9 +159,10 @@ static enum status script(struct shell *s, const struct shell_words *w, size_t a
             shell_words_add(&own, word, strlen(word));
         }
     }
+    bool known = s->command.count > 0;
     s->arguments = own, s->file = name;
     enum status st = nested(s, bytes.data, bytes.len, 1);
-    if (s->command.count && !st) s->command_line = line;
+    if (s->command.count && !known && !st) s->command_line = line;
     s->file = file;
     shell_words_release(&s->arguments);
     s->arguments = before;

@@ -10,7 +10,8 @@ enum {
     SHELL_NAMES = 4096,
     SHELL_VALUE = 1 << 16,
     SHELL_SCRIPTS = 8,
-    SHELL_STEPS = 400000
+    SHELL_STEPS = 400000,
+    SHELL_BYTES = 64 << 20
 };
 
 struct shell_variable {

@@ -114,6 +114,9 @@ static enum status add(struct shell *s, struct fields *f, const char *bytes, siz
             f->open = true;
         }
     }
+    s->bytes += len + 1; /* many values of many bytes would be many gigabytes */
+    if (s->bytes > SHELL_BYTES)
+        FAIL(CONFIG, "%s:%d: words of more than %d bytes in all", s->file, line, SHELL_BYTES);
     if (f->now.len > SHELL_VALUE || f->out->count > SHELL_VALUE)
         FAIL(CONFIG, "%s:%d: a value of more than %d bytes or words", s->file, line, SHELL_VALUE);
     return STATUS_OK;

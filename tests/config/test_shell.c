@@ -125,7 +125,7 @@ TEST(what_is_given_stays_where_the_script_cannot_tell)
 TEST(what_is_no_shell_or_too_much_of_it_is_refused)
 {
     struct text deep = {0}, wide = {0}, not = {0}, functions = {0}, test = {0}, sums = {0},
-                names = {0};
+                names = {0}, many = {0};
     for (int i = 0; i < 300; i++) text_adds(&deep, "if true; then ");
     for (int i = 0; i < 100000; i++) {
         text_adds(&not, "! ");
@@ -138,6 +138,10 @@ TEST(what_is_no_shell_or_too_much_of_it_is_refused)
     text_adds(&sums, "1))");
     text_adds(&wide, "A=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n");
     for (int i = 0; i < 20; i++) text_adds(&wide, "A=$A$A\n");
+    text_adds(&many, "A=aaaaaaaaaaaaaaaa\n");
+    for (int i = 0; i < 11; i++) text_adds(&many, "A=$A$A\n");
+    text_adds(&many, "echo");
+    for (int i = 0; i < 5000; i++) text_adds(&many, " $A");
     const char *const cases[][2] = {
         {"X='a", "x.sh:1: ': a quote"},
         {"X=\"a", "a quote or bracket that is not closed"},
@@ -171,6 +175,7 @@ TEST(what_is_no_shell_or_too_much_of_it_is_refused)
         {sums.data, "nested too deep"},
         {names.data, "more than 4096 variables"},
         {wide.data, "a value of more than 65536"},
+        {many.data, "more than 67108864 bytes in all"},
     };
     int failures = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -184,4 +189,5 @@ TEST(what_is_no_shell_or_too_much_of_it_is_refused)
     CHECK(!failures);
     text_release(&deep), text_release(&wide), text_release(&not );
     text_release(&functions), text_release(&test), text_release(&sums), text_release(&names);
+    text_release(&many);
 }

@@ -14,12 +14,14 @@ static enum status inner(const void *context, const char *path, struct text *byt
 TEST(a_script_beside_is_read_with_its_arguments)
 {
     struct shell s;
-    const char script[] = "docker exec -e K=5 box bash -c \"A=1 bash b.sh one L=2\"\nbash c.sh\n";
+    const char script[] =
+        "docker exec -e K=5 box bash -c \"A=1 bash b.sh one L=2\"\nbash c.sh\nbash b.sh\n";
     shell_init(&s, "a.sh", (struct shell_files){inner, NULL});
     CHECK_STATUS(OK, shell_read(&s, script, sizeof script - 1, 1));
-    CHECK(!strcmp(shell_get(&s, "X"), "one5") && !strcmp(shell_get(&s, "L"), "2"));
+    CHECK(!strcmp(shell_get(&s, "X"), "5") && !strcmp(shell_get(&s, "L"), "2"));
     CHECK(s.command.count == 2 && !strcmp(s.command.items[1], "5"));
-    CHECK(s.num_notes == 1 && strstr(s.notes[0].text, "c.sh is not read"));
+    CHECK(s.num_notes == 2 && strstr(s.notes[0].text, "c.sh is not read"));
+    CHECK(s.command_line == 1 && strstr(s.notes[1].text, "the first one is taken"));
     CHECK(s.arguments.count == 0 && !strcmp(s.file, "a.sh"));
     shell_release(&s);
 }
