@@ -47,19 +47,16 @@ void import_add_item(struct import *im, const char *key, int line, bool null,
     for (size_t i = 0; i < count; i++) item->values[i] = keep(values[i]);
 }
 
-const struct import_item *import_peek(const struct import *im, const char *key)
+static const struct import_item *last_of(const struct import *im, const char *key)
 {
-    const struct import_item *found = NULL;
-    for (size_t i = 0; i < im->num_items; i++)
-        if (!strcmp(im->items[i].key, key)) found = &im->items[i];
-    return found && !found->null ? found : NULL;
+    for (size_t i = im->num_items; i > 0; i--)
+        if (!strcmp(im->items[i - 1].key, key)) return &im->items[i - 1];
+    return NULL;
 }
 
-struct import_item *import_get(struct import *im, const char *key)
+const struct import_item *import_get(const struct import *im, const char *key)
 {
-    struct import_item *found = NULL;
-    for (size_t i = 0; i < im->num_items; i++)
-        if (!strcmp(im->items[i].key, key)) im->items[i].used = true, found = &im->items[i];
+    const struct import_item *found = last_of(im, key);
     return found && !found->null ? found : NULL;
 }
 
@@ -139,21 +136,21 @@ enum status import_truth(const struct import *im, const struct import_item *item
     return import_unfit(im, item, "true or false");
 }
 
-enum status import_get_int(struct import *im, const char *key, int64_t preset, int64_t *out)
+enum status import_get_int(const struct import *im, const char *key, int64_t preset, int64_t *out)
 {
     const struct import_item *item = import_get(im, key);
     *out = preset;
     return item ? import_int(im, item, 0, 1LL << 50, out) : STATUS_OK;
 }
 
-enum status import_get_truth(struct import *im, const char *key, bool preset, bool *out)
+enum status import_get_truth(const struct import *im, const char *key, bool preset, bool *out)
 {
     const struct import_item *item = import_get(im, key);
     *out = preset;
     return item ? import_truth(im, item, out) : STATUS_OK;
 }
 
-const char *import_get_text(struct import *im, const char *key, const char *preset)
+const char *import_get_text(const struct import *im, const char *key, const char *preset)
 {
     const struct import_item *item = import_get(im, key);
     return item && item->count == 1 ? item->values[0] : preset;
@@ -163,7 +160,10 @@ static void add_note(struct import *im, enum import_verdict verdict, const struc
                      const char *ours, const char *text)
 {
     struct text value = {0};
-    if (item) show(item, &value);
+    if (item) {
+        show(item, &value);
+        im->items[item - im->items].told = true;
+    }
     im->notes = heap_grow(im->notes, im->num_notes + 1, sizeof *im->notes);
     im->notes[im->num_notes++] = (struct import_note){.verdict = verdict,
                                                       .key = keep(item ? item->key : ""),
@@ -287,7 +287,7 @@ static enum status unknown(const struct import *im, const struct import_item *it
     return STATUS_CONFIG;
 }
 
-static enum status take_row(struct import *im, struct import_item *item,
+static enum status take_row(struct import *im, const struct import_item *item,
                             const struct import_row *row)
 {
     const char *value = NULL;
@@ -295,7 +295,7 @@ static enum status take_row(struct import *im, struct import_item *item,
         if (item->count) TRY(import_text(im, item, &value));
         return import_set(im, item, row->ours, value ? value : "true", row->text);
     }
-    if (row->how == IMPORT_TAKE)
+    if (item->null && (row->how == IMPORT_TAKE || row->how == IMPORT_CODE))
         import_note(im, IMPORT_NONE, item, "the default holds");
     else if (row->how == IMPORT_LOST || (row->how == IMPORT_ONLY && !is_one_of(item, row->ours)))
         import_note(im, IMPORT_MISSING, item, row->text);
@@ -307,7 +307,7 @@ static enum status take_row(struct import *im, struct import_item *item,
 enum status import_known(const struct import *im, const struct import_row *rows, size_t count)
 {
     for (size_t i = 0; i < im->num_items; i++)
-        if (!im->items[i].used && !find_row(rows, count, im->items[i].key))
+        if (!im->items[i].told && !find_row(rows, count, im->items[i].key))
             return unknown(im, &im->items[i], rows, count);
     return STATUS_OK;
 }
@@ -315,10 +315,13 @@ enum status import_known(const struct import *im, const struct import_row *rows,
 enum status import_rows(struct import *im, const struct import_row *rows, size_t count)
 {
     for (size_t i = 0; i < im->num_items; i++) {
-        struct import_item *item = &im->items[i];
+        const struct import_item *item = &im->items[i];
         const struct import_row *row = find_row(rows, count, item->key);
-        if (row && !item->used) TRY(take_row(im, item, row));
-        item->used = true;
+        if (item->told || !row) continue;
+        if (item != last_of(im, item->key))
+            import_note(im, IMPORT_NONE, item, "it is given again behind it");
+        else
+            TRY(take_row(im, item, row));
     }
     return STATUS_OK;
 }

@@ -22,7 +22,7 @@ struct import_item {
     size_t count;
     bool null; /* YAML's null */
     int line;  /* 0: the command line */
-    bool used;
+    bool told; /* a note says what became of it */
 };
 
 struct import_note {
@@ -54,9 +54,8 @@ void import_release(struct import *im);
 
 void import_add_item(struct import *im, const char *key, int line, bool null,
                      const char *const *values, size_t count);
-/* The last of that name that has a value, or NULL; it is used from now on. */
-struct import_item *import_get(struct import *im, const char *key);
-const struct import_item *import_peek(const struct import *im, const char *key); /* stays unused */
+/* The last of that name, or NULL: none, or null. */
+const struct import_item *import_get(const struct import *im, const char *key);
 
 /* CONFIG: "place: key = value: WANT is wanted". */
 enum status import_unfit(const struct import *im, const struct import_item *item, const char *want);
@@ -67,9 +66,9 @@ enum status import_real(const struct import *im, const struct import_item *item,
 enum status import_truth(const struct import *im, const struct import_item *item, bool *out);
 enum status import_text(const struct import *im, const struct import_item *item, const char **out);
 /* The same, `preset` where it is absent. */
-enum status import_get_int(struct import *im, const char *key, int64_t preset, int64_t *out);
-enum status import_get_truth(struct import *im, const char *key, bool preset, bool *out);
-const char *import_get_text(struct import *im, const char *key, const char *preset);
+enum status import_get_int(const struct import *im, const char *key, int64_t preset, int64_t *out);
+enum status import_get_truth(const struct import *im, const char *key, bool preset, bool *out);
+const char *import_get_text(const struct import *im, const char *key, const char *preset);
 
 /* Sets a key of ours and notes it; `item` NULL: by what the original does without being told.
  * `ours` is in the configuration's text form.  CONFIG: the value is not allowed there. */
@@ -90,7 +89,7 @@ enum import_how {
     IMPORT_TAKE, /* `ours` gets the value */
     IMPORT_IDLE, /* no meaning here, whatever it is */
     IMPORT_ONLY, /* one of the words in `ours` says what holds here; others are not done */
-    IMPORT_CODE, /* a rule of several keys has taken it */
+    IMPORT_CODE, /* a rule of several keys takes it; `text` is said where none has */
     IMPORT_LOST, /* not done here, whatever it is */
 };
 struct import_row {
@@ -98,9 +97,9 @@ struct import_row {
     enum import_how how;
     const char *ours, *text;
 };
-/* CONFIG: an item that is not used and has no row; the nearest name is said. */
+/* CONFIG: an item that is not told and has no row; the nearest name is said. */
 enum status import_known(const struct import *im, const struct import_row *rows, size_t count);
-/* Every item that is not used yet by its row.  CONFIG as import_set. */
+/* Every item that is not told yet by its row, so that all are.  CONFIG as import_set. */
 enum status import_rows(struct import *im, const struct import_row *rows, size_t count);
 
 /* Place for messages: "file:line: key" or "command line: key". */
@@ -113,12 +112,9 @@ void import_write_json(const struct import *im, struct text *json);
 /* NxD Training's YAML; config.json of model.model_config is read where it is there. */
 enum status import_nxdt(struct import *im, const char *bytes, size_t len, const char *file,
                         const char *const *settings, int num_settings);
-/* Flags of Megatron-LM's pretrain_gpt.py, of line `line` of a script. */
-enum status import_megatron(struct import *im, const char *const *words, size_t count, int line,
-                            const char *file);
-/* The same from a command line, with section.key=value of ours among them. */
+/* Flags of Megatron-LM's pretrain_gpt.py, with section.key=value of ours among them. */
 enum status import_flags(struct import *im, const char *const *words, size_t count);
-/* A script that ends in them, with VAR=VALUE and its other arguments in `words`; it is read, never
- * run. */
+/* A script that ends in such flags, with VAR=VALUE and its other arguments in `words`; it is read,
+ * never run. */
 enum status import_script(struct import *im, const char *bytes, size_t len, const char *file,
                           const char *const *words, size_t count);

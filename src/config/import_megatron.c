@@ -86,11 +86,9 @@ static enum status read_flags(struct import *im, const char *const *words, size_
             st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s: %s takes no value", place,
                              flag);
         if (!st) import_add_item(im, flag, line, false, values, num);
-        if (!st && other) {
-            struct import_item *item = &im->items[im->num_items - 1];
-            import_note(im, IMPORT_MISSING, item, "known, and not translated");
-            item->used = true;
-        }
+        if (!st && other)
+            import_note(im, IMPORT_MISSING, &im->items[im->num_items - 1],
+                        "known, and not translated");
         if (!equals) i += num;
         free(flag);
         TRY(st);
@@ -105,7 +103,7 @@ static enum status required(struct import *im, const char *flag, const struct im
     return STATUS_OK;
 }
 
-static bool has(struct import *im, const char *flag) { return import_get(im, flag) != NULL; }
+static bool has(const struct import *im, const char *flag) { return import_get(im, flag) != NULL; }
 
 /* What Megatron-LM refuses to combine, in words that name what to change. */
 static enum status exclusions(struct import *im, const struct import_layout *l)
@@ -220,9 +218,11 @@ static enum status sizes(struct import *im)
     TRY(import_copy(im, dim, "model.dim", ""));
     TRY(import_copy(im, layers, "model.n_layers", ""));
     TRY(import_copy(im, heads, "model.n_heads", ""));
-    bool grouped = has(im, "--group-query-attention") && groups;
-    TRY(import_set(im, grouped ? groups : heads, "model.n_kv_heads",
-                   grouped ? groups->values[0] : heads->values[0], ""));
+    if (!has(im, "--group-query-attention"))
+        TRY(import_copy(im, heads, "model.n_kv_heads", ""));
+    else
+        TRY(import_set(im, groups, "model.n_kv_heads", groups ? groups->values[0] : "1",
+                       groups ? "" : "Its default, without --num-query-groups."));
     if (ffn) return import_copy(im, ffn, "model.ffn_hidden", "");
     return import_setf(im, NULL, "model.ffn_hidden", "Two thirds of four times the width.", "%lld",
                        (long long)((int64_t)((double)(4 * width) * 2 / 3) / 64 * 64));
@@ -304,17 +304,15 @@ static enum status precision(struct import *im)
     if (!recipe) recipe = import_get(im, "--linear-fp8-scaling");
     if (!length) length = import_get(im, "--linear-fp8-amax-history");
     if (!algorithm) algorithm = import_get(im, "--linear-fp8-amax-algo");
-    if (!format)
-        format = import_get(im, "--linear-fp8");
-    else
-        import_get(im, "--linear-fp8");
+    if (!format) format = import_get(im, "--linear-fp8");
     if (!format) return STATUS_OK;
-    if (import_peek(im, "--fp4-format"))
+    if (has(im, "--fp4-format"))
         FAIL(CONFIG, "%s: --fp4-format and --fp8-format: one of them is wanted", im->file);
     const char *word = recipe && recipe->count == 1 ? recipe->values[0] : "delayed";
     if (strcmp(word, "delayed") && strcmp(word, "tensorwise")) {
         import_note(im, IMPORT_MISSING, recipe,
                     "scales of blocks and rows are not done: products run in bfloat16");
+        import_note(im, IMPORT_MISSING, format, "its recipe is not done");
         return STATUS_OK;
     }
     if (format->count == 1 && strcmp(format->values[0], "hybrid"))
@@ -416,11 +414,9 @@ static enum status data(struct import *im)
     return mask ? import_set(im, mask, "model.attn_mask_type", "block_causal", "") : STATUS_OK;
 }
 
-enum status import_megatron(struct import *im, const char *const *words, size_t count, int line,
-                            const char *file)
+enum status import_megatron(struct import *im, const char *const *words, size_t count, int line)
 {
     struct import_layout l = {.ranks = im->num_ranks};
-    if (!im->config.book) TRY(import_init(im, file, "Megatron-LM"));
     TRY(read_flags(im, words, count, line));
     TRY(import_known(im, rows, NUM_ROWS));
     TRY(layout(im, &l));

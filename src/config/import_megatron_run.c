@@ -121,10 +121,7 @@ static enum status checkpoints(struct import *im)
     const struct import_item *newest = import_get(im, "--most-recent-k");
     const struct import_item *async = import_get(im, "--async-save");
     const struct import_item *weights = import_get(im, "--finetune");
-    if (!weights)
-        weights = import_get(im, "--no-load-optim");
-    else
-        import_get(im, "--no-load-optim");
+    if (!weights) weights = import_get(im, "--no-load-optim");
     TRY(import_set(im, save, "checkpoint.enable", save ? "true" : "false",
                    save ? "" : "Nothing is saved without --save."));
     if (save) {

@@ -104,7 +104,7 @@ static enum status cuts(struct import *im)
 
 static enum status run_steps(struct import *im, int64_t *steps)
 {
-    const struct import_item *item = import_peek(im, "trainer.max_steps");
+    const struct import_item *item = import_get(im, "trainer.max_steps");
     *steps = 0;
     return item ? import_int(im, item, 0, 1LL << 40, steps) : STATUS_OK;
 }
@@ -139,7 +139,7 @@ static enum status schedule(struct import *im)
     }
     if (length != run || constant)
         TRY(import_setf(im, steps, "lr_scheduler.total_steps", "", "%lld", (long long)length));
-    return import_set_least_rate(im, least, import_peek(im, "model.optim.lr"));
+    return import_set_least_rate(im, least, import_get(im, "model.optim.lr"));
 }
 
 static enum status optimizer(struct import *im, bool hf)
@@ -420,6 +420,7 @@ static enum status validation(struct import *im)
     if (dir) TRY(import_copy(im, dir, "validation.dataset_path", ""));
     if (limit && !strchr(limit->values[0], '.'))
         return import_copy(im, limit, "validation.steps", "");
+    if (share < 1) import_note(im, IMPORT_MISSING, limit, "all is evaluated, not a share of it");
     return STATUS_OK;
 }
 
@@ -470,17 +471,19 @@ enum status import_nxdt(struct import *im, const char *bytes, size_t len, const 
                         const char *const *settings, int num_settings)
 {
     struct yaml_tree *root = NULL;
-    bool theirs[64] = {false};
+    enum { MOST_SETTINGS = 64 };
+    bool theirs[MOST_SETTINGS] = {false};
     TRY(import_init(im, file, "NxD Training"));
+    if (num_settings > MOST_SETTINGS)
+        FAIL(USAGE, "%s: more than %d settings behind it", file, MOST_SETTINGS);
     enum status st = yaml_tree_parse(bytes, len, file, &root);
     if (st) return st;
     if (root->kind != YAML_MAP) FAIL_OUT(CONFIG, "%s: a mapping of keys is wanted", file);
-    for (int i = 0; i < num_settings && i < 64; i++)
-        TRY_OUT(override(root, settings[i], &theirs[i]));
+    for (int i = 0; i < num_settings; i++) TRY_OUT(override(root, settings[i], &theirs[i]));
     TRY_OUT(interpolate(root, file));
     TRY_OUT(flatten(im, root, ""));
     TRY_OUT(convert(im));
-    for (int i = 0; i < num_settings && i < 64; i++)
+    for (int i = 0; i < num_settings; i++)
         if (!theirs[i]) TRY_OUT(import_setting(im, settings[i]));
 out:
     yaml_tree_free(root);

@@ -10,7 +10,7 @@
 
 enum { MOST_RANKS = 1 << 20, MOST_ROWS = 1 << 30 };
 
-static const struct import_item *find(struct import *im, const char *key)
+static const struct import_item *find(const struct import *im, const char *key)
 {
     return key ? import_get(im, key) : NULL;
 }
@@ -29,8 +29,7 @@ static enum status check_sizes(const struct import *im, const struct import_layo
         if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
             FAIL(CONFIG, "%s: the %s is %lld: from 1 to %lld is wanted", im->file, sizes[i].name,
                  (long long)sizes[i].value, (long long)sizes[i].most);
-    const struct import_item *batch =
-        keys->global_batch ? import_peek(im, keys->global_batch) : NULL;
+    const struct import_item *batch = find(im, keys->global_batch);
     if (batch && !l->global_batch) return import_unfit(im, batch, "at least 1");
     if (l->global_batch > MOST_ROWS || l->ranks > MOST_RANKS || l->ranks < 0)
         FAIL(CONFIG, "%s: %lld rows of a batch on %lld ranks: too many", im->file,

@@ -36,7 +36,9 @@ enum status import_blend(struct import *im, const struct import_item *item, char
 /* section.key=value of ours, over all that was imported. */
 enum status import_setting(struct import *im, const char *setting);
 
-/* Of Megatron-LM: lengths and rates; then checkpoints, reports, validation.  CONFIG as its own
+/* Flags of Megatron-LM's pretrain_gpt.py into what import_init made; `line` of a script, or 0. */
+enum status import_megatron(struct import *im, const char *const *words, size_t count, int line);
+/* Of it: lengths and rates; then checkpoints, reports, validation.  CONFIG as its own
  * checks, and where a needed flag is missing. */
 enum status import_megatron_schedule(struct import *im, int64_t global_batch);
 enum status import_megatron_run(struct import *im, const struct import_layout *l);

@@ -43,10 +43,12 @@ static int64_t count_ranks(const struct shell_words *w)
     return nodes * ranks <= MOST_RANKS ? nodes * ranks : 0;
 }
 
+/* section.key=value of ours, not a flag's or a path's */
 static bool is_setting(const char *word)
 {
     const char *equals = strchr(word, '='), *dot = strchr(word, '.'), *slash = strchr(word, '/');
-    return equals && dot && dot < equals && dot != word && !(slash && slash < equals);
+    return strncmp(word, "--", 2) && equals && dot && dot < equals && dot != word &&
+           !(slash && slash < equals);
 }
 
 /* Numbers that are not known are told with what would make them known. */
@@ -117,7 +119,7 @@ enum status import_script(struct import *im, const char *bytes, size_t len, cons
     if (!st) {
         im->num_ranks = count_ranks(&s.launcher);
         const char *const *flags = (const char *const *)s.command.items;
-        st = import_megatron(im, flags, s.command.count, s.command_line, file);
+        st = import_megatron(im, flags, s.command.count, s.command_line);
         if (!st) st = take_tuning(im, &s);
     }
     for (size_t i = 0; i < s.num_notes && !st; i++) {
@@ -137,11 +139,11 @@ enum status import_flags(struct import *im, const char *const *words, size_t cou
     const char **flags = heap((count + 1) * sizeof *flags);
     size_t num = 0;
     for (size_t i = 0; i < count; i++)
-        if (!is_setting(words[i]) || !strncmp(words[i], "--", 2)) flags[num++] = words[i];
+        if (!is_setting(words[i])) flags[num++] = words[i];
     enum status st = import_init(im, "the command line", "Megatron-LM");
-    if (!st) st = import_megatron(im, flags, num, 0, "the command line");
+    if (!st) st = import_megatron(im, flags, num, 0);
     for (size_t i = 0; i < count && !st; i++)
-        if (is_setting(words[i]) && strncmp(words[i], "--", 2)) st = import_setting(im, words[i]);
+        if (is_setting(words[i])) st = import_setting(im, words[i]);
     free(flags);
     return st;
 }

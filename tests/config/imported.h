@@ -21,12 +21,27 @@ static inline void imported_value(const struct config *c, const char *key, struc
     option_write(row, (const char *)c + section->offset, out);
 }
 
+/* Was each key of the file told, and why? */
+static inline void imported_all_told(const struct import *im)
+{
+    for (size_t i = 0; i < im->num_items; i++) {
+        if (!im->items[i].told) print_error("nothing is said of %s\n", im->items[i].key);
+        CHECK(im->items[i].told);
+    }
+    for (size_t i = 0; i < im->num_notes; i++) {
+        const struct import_note *n = &im->notes[i];
+        if (!n->ours[0] && !n->text[0]) print_error("%s has no reason\n", n->key);
+        CHECK(n->ours[0] || n->text[0]);
+    }
+}
+
 /* Writes the import, loads what was written, and looks for each wanted value. */
 static inline void imported_check(const struct import *im, const char *const *wanted)
 {
     struct text toml = {0};
     struct config c;
     char *path = file_join(test_folder(), "imported.toml");
+    imported_all_told(im);
     import_write(im, &toml);
     CHECK_STATUS(OK, file_write(path, toml.data, toml.len));
     CHECK_STATUS(OK, config_load(&c, path, NULL, 0));

@@ -35,6 +35,7 @@ TEST(flags_become_the_values_they_mean_and_defaults_are_the_originals)
           "model.rope_theta=1e+04"}},
         {"--micro-batch-size 2 --train-iters 100 --lr-decay-style constant --lr-warmup-iters 5",
          {"lr_scheduler.decay_ratio=0.0", "lr_scheduler.warmup_steps=5"}},
+        {"--micro-batch-size 2 --train-iters 100 --group-query-attention", {"model.n_kv_heads=1"}},
         {"--micro-batch-size 2 --train-iters 100 --lr-decay-style WSD --lr-wsd-decay-iters 20 "
          "--lr-wsd-decay-style minus_sqrt",
          {"lr_scheduler.decay_ratio=0.2", "lr_scheduler.decay_type=\"sqrt\""}},
@@ -107,6 +108,48 @@ TEST(what_is_not_done_here_is_said_and_not_passed_over)
     CHECK(imported_says(&im, IMPORT_MISSING, "--num-experts", "not translated"));
     CHECK(imported_says(&im, IMPORT_MISSING, "--rampup-batch-size", "do not grow"));
     CHECK(imported_says(&im, IMPORT_MISSING, "--recompute-num-layers", "not some or in groups"));
+    import_release(&im);
+}
+
+TEST(of_every_flag_something_is_said_where_it_is_not_refused)
+{
+    static const struct {
+        const char *key;
+        int arity;
+        const char *value;
+    } flags[] = {
+#define FLAG(key, arity, how, ours, text) {key, arity, IMPORT_##how == IMPORT_ONLY ? ours : "1"},
+#define OTHERS(arity, names)
+#include "config/megatron.def"
+#undef FLAG
+#undef OTHERS
+    };
+    size_t taken = 0, all = sizeof flags / sizeof *flags;
+    for (size_t i = 0; i < all; i++) {
+        struct import im = {0};
+        struct text more = {0};
+        text_addf(&more, "--micro-batch-size 1 --train-iters 9 %s", flags[i].key);
+        if (flags[i].arity)
+            text_addf(&more, " %.*s", (int)strcspn(flags[i].value, "|"), flags[i].value);
+        if (!convert(&im, more.data)) {
+            imported_all_told(&im);
+            taken++;
+        }
+        text_release(&more);
+        import_release(&im);
+    }
+    CHECK(taken > all - 30); /* some need others, or exclude them */
+}
+
+TEST(a_flag_given_twice_counts_as_its_last)
+{
+    struct import im = {0};
+    CHECK_STATUS(OK, convert(&im, "--micro-batch-size 3 --micro-batch-size 2 --train-iters 9 "
+                                  "--kv-channels 16 --kv-channels 64"));
+    CHECK(im.config.training.local_batch_size == 2 && im.config.model.head_dim == 64);
+    CHECK(imported_says(&im, IMPORT_NONE, "--micro-batch-size", "given again"));
+    CHECK(imported_says(&im, IMPORT_NONE, "--kv-channels", "given again"));
+    imported_all_told(&im);
     import_release(&im);
 }
 

@@ -445,6 +445,16 @@ TEST(a_wrong_file_of_nxd_training_gets_one_clear_message)
     CHECK(!failures);
 }
 
+TEST(more_settings_than_are_taken_are_refused_and_not_dropped)
+{
+    struct import im;
+    const char *settings[65];
+    for (size_t i = 0; i < 65; i++) settings[i] = "training.steps=3";
+    CHECK_STATUS(USAGE, import_nxdt(&im, "a: 1", 4, "conf.yaml", settings, 65));
+    CHECK_MESSAGE("conf.yaml: more than 64 settings");
+    import_release(&im);
+}
+
 TEST(a_file_of_nxd_training_cut_short_anywhere_is_refused_or_read)
 {
     struct text bytes = {0};

@@ -17,7 +17,7 @@ TEST(whatever_a_value_holds_the_file_that_is_written_can_be_read)
                 "a long story that goes on and on and on and on and on and on "
                 "until the line has to be broken somewhere");
     import_note(&im, IMPORT_MISSING, NULL, "x");
-    import_note(&im, IMPORT_NONE, item, "");
+    import_note(&im, IMPORT_NONE, item, "nothing");
     import_add_source(&im, "p\"q", "ids", 0.25);
     const char *const wanted[] = {
         "job.description=\"a\\u000Ab = 3\\u000A[x] \\\"quoted\\\" # \\u007F\"", NULL};
