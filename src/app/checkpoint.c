@@ -5,11 +5,11 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/compare.h"
-#include "checkpoint/dcp.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/model_files.h"
 #include "checkpoint/pytorch_bin.h"
+#include "checkpoint/torch_files.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,18 +204,16 @@ struct shown {
 static const struct {
     const char *name, *is;
 } folder_kinds[] = {{"checkpoint", "a checkpoint"},
-                    {"dcp", "a directory of torch.distributed.checkpoint"},
-                    {"meta", "Meta's .pth files"},
-                    {"hf", "a Hugging Face folder"}};
+                    {"hf", "a Hugging Face folder"},
+                    [1 + TORCH_DCP] = {"dcp", "a directory of torch.distributed.checkpoint"},
+                    [1 + TORCH_NXDT] = {"nxdt", "a checkpoint of NxD Training"},
+                    [1 + TORCH_META] = {"meta", "Meta's .pth files"}};
 
 static const char *kind_of(const char *folder)
 {
     char *manifest = file_join(folder, MANIFEST_NAME);
-    int kind = file_exists(manifest)                 ? 0
-               : model_files_are_safetensors(folder) ? 3
-               : dcp_is_here(folder)                 ? 1
-               : pytorch_bin_is_here(folder)         ? 3
-                                                     : 2;
+    bool is_hf = model_files_are_safetensors(folder) || pytorch_bin_is_here(folder);
+    int kind = file_exists(manifest) ? 0 : is_hf ? 1 : 1 + (int)torch_files_kind(folder);
     free(manifest);
     return folder_kinds[kind].name;
 }

@@ -10,21 +10,20 @@
 #include <stdlib.h>
 
 /* A folder of .pth files may have anything else in it. */
-static bool is_nxdt(const char *path)
+enum torch_kind torch_files_kind(const char *path)
 {
-    return !(file_is_dir(path) && meta_is_here(path)) && nxdt_is_here(path);
-}
-
-bool torch_files_are_here(const char *path)
-{
-    return dcp_is_here(path) || meta_is_here(path) || nxdt_is_here(path);
+    if (dcp_is_here(path)) return TORCH_DCP;
+    bool meta = meta_is_here(path);
+    if (!(meta && file_is_dir(path)) && nxdt_is_here(path)) return TORCH_NXDT;
+    return meta ? TORCH_META : TORCH_NONE;
 }
 
 enum status torch_files_open(struct patches *p, const char *path, const struct model_shape *shape)
 {
-    TRY(dcp_is_here(path) ? dcp_open(p, path, shape)
-        : is_nxdt(path)   ? nxdt_open(p, path, shape)
-                          : meta_open(p, path, shape));
+    enum torch_kind kind = torch_files_kind(path);
+    TRY(kind == TORCH_DCP    ? dcp_open(p, path, shape)
+        : kind == TORCH_NXDT ? nxdt_open(p, path, shape)
+                             : meta_open(p, path, shape));
     return STATUS_OK;
 }
 
@@ -33,7 +32,7 @@ enum status torch_files_open_moments(struct patches *p, const char *path,
 {
     torch_state_init(state);
     *p = (struct patches){0};
-    if (dcp_is_here(path)) TRY(dcp_open_moments(p, path, shape, state));
+    if (torch_files_kind(path) == TORCH_DCP) TRY(dcp_open_moments(p, path, shape, state));
     return STATUS_OK;
 }
 
@@ -54,7 +53,8 @@ char *torch_files_folder(const char *path)
 {
     static const char *const above[] = {"..", "../.."};
     char *own = meta_folder(path);
-    bool below = dcp_is_here(path) || is_nxdt(path);
+    enum torch_kind kind = torch_files_kind(path);
+    bool below = kind == TORCH_DCP || kind == TORCH_NXDT;
     for (int i = 0; i < 2 && below && !has_config(own); i++) {
         char *folder = file_join(own, above[i]);
         if (has_config(folder)) {

@@ -7,7 +7,13 @@
 #include "checkpoint/patches.h"
 #include "checkpoint/torch_state.h"
 
-bool torch_files_are_here(const char *path);
+enum torch_kind { TORCH_NONE, TORCH_DCP, TORCH_NXDT, TORCH_META };
+/* Of which kind are the files there? */
+enum torch_kind torch_files_kind(const char *path);
+static inline bool torch_files_are_here(const char *path)
+{
+    return torch_files_kind(path) != TORCH_NONE;
+}
 /* The tensors; `shape`: which model's; NULL: heads are not known yet. */
 enum status torch_files_open(struct patches *p, const char *path, const struct model_shape *shape);
 /* Its optimizer's moments, maybe none (NxD Training's are not read), and the state of the run: see

@@ -175,6 +175,8 @@ TEST(checkpoint_show_and_diff_take_torchs_files_too)
     json_free(root);
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "show", "tests/checkpoint/data/meta-llama2") == 0);
     CHECK(strstr(a.out.data, "Meta's .pth files") && !strstr(a.out.data, "moments"));
+    CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "show", "tests/checkpoint/data/nxdt/xser") == 0);
+    CHECK(strstr(a.out.data, "kind        a checkpoint of NxD Training\n"));
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "diff", torch, torch) == 0);
     CHECK(strstr(a.out.data, "equal: 36 tensors of 1752 numbers compared"));
     answer_release(&a);
