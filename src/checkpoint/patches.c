@@ -14,6 +14,19 @@ static bool strip(const char **name, const char *prefix)
     return true;
 }
 
+/* Takes the number of a layer away: as torch writes it, so that no two names mean the same. */
+static bool take_layer(const char **name, int *layer)
+{
+    const char *at = *name;
+    if (!isdigit((unsigned char)*at) || (*at == '0' && at[1] != '.')) return false;
+    for (*layer = 0; isdigit((unsigned char)*at); at++) {
+        if (*layer > 1000000) return false;
+        *layer = 10 * *layer + *at - '0';
+    }
+    *name = at;
+    return true;
+}
+
 static bool is_last(const char *name, const char *suffix)
 {
     size_t len = strlen(name), n = strlen(suffix);
@@ -74,12 +87,7 @@ bool patch_name_read(const char *name, struct patch_name *out)
     name = stem;
     strip(&name, "model.");
     if (strip(&name, "layers.")) {
-        if (!isdigit((unsigned char)*name) || (*name == '0' && name[1] != '.')) return false;
-        for (out->layer = 0; isdigit((unsigned char)*name); name++) {
-            if (out->layer > 1000000) return false;
-            out->layer = 10 * out->layer + *name - '0';
-        }
-        if (*name++ != '.') return false;
+        if (!take_layer(&name, &out->layer) || *name++ != '.') return false;
     }
     for (int id = 0; id < PARAM_COUNT; id++) {
         const char *form = params[id].name;
@@ -109,12 +117,7 @@ bool patch_name_has_form(const char *form, const char *name, int *layer)
     if (!number) return !strcmp(form, name);
     if (strncmp(form, name, front)) return false;
     name += front;
-    if (!isdigit((unsigned char)*name) || (*name == '0' && name[1] != '.')) return false;
-    for (*layer = 0; isdigit((unsigned char)*name); name++) {
-        if (*layer > 1000000) return false;
-        *layer = 10 * *layer + *name - '0';
-    }
-    return !strcmp(number + 2, name);
+    return take_layer(&name, layer) && !strcmp(number + 2, name);
 }
 
 bool patch_name_read_hf(const char *name, struct patch_name *out)
