@@ -108,11 +108,12 @@ struct checkpoint_found {
 };
 
 /* Fills the buffers of `state` from a folder: a checkpoint of ours (checked against its manifest)
- * or any Hugging Face Llama folder of safetensors (any float dtype, one file or sharded, tied), or
- * torch's files: Meta's .pth, or a directory of torch.distributed.checkpoint (torch_files.h).
+ * or any Hugging Face Llama folder (safetensors or pytorch_bin.h, any float dtype, one file or
+ * sharded, tied), or torch's files of any kind (torch_files.h).
  * `exclude`: tensors or parts to leave as they are.  DATA: a tensor is missing, has another shape,
  * or bytes do not match their checksum; which, and where.  CONFIG: config.json there has other
- * heads, or there is another vocabulary; another rotary embedding or epsilon is warned about. */
+ * heads, or there is another vocabulary; another rotary embedding or epsilon is warned about.
+ * UNSUPPORTED: moments are wanted, and those there are NxD Training's. */
 enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
                             const struct option_list *exclude, struct checkpoint_found *found);
 

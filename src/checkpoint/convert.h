@@ -35,8 +35,7 @@ struct conversion {
     uint64_t shard_bytes; /* of a file, at most; 0: 5 GB */
     bool sets_rope;       /* rotary frequencies are scaled by another factor than `from` says: */
     double rope_factor;   /* 0: they are not scaled; Llama 3's other numbers where it has none */
-    bool without_io;      /* the embedding and the head are left out; not native, gguf or nxdt
-                           */
+    bool without_io;      /* the embedding and the head are left out; hf, meta, dcp */
     bool model_only;      /* the optimizer, the step and the place in the data are left out; they
                              go to native and to dcp, if they are there and nothing else is out */
     /* dcp: settings of the run that `from` is of; NULL: as model_only */

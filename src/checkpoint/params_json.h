@@ -4,9 +4,9 @@
  * the head is the embedding: it is missing, or has the same numbers.
  * Rope     Of scaled frequencies it says only that they are (use_scaled_rope).  The factor is 8,
  *          Llama 3.1's; of a model whose head is the embedding 32, as Hugging Face has it for Llama
- *          3.2, the only ones that Meta published like that.  rope_scaling_factor goes before. Ours
- *          writes a number only where it is another than these; max_seq_len never, as Meta's
- * program gives that itself and then does not take the file. */
+ *          3.2, the only ones that Meta published like that.  rope_scaling_factor goes before.
+ *          Ours writes a number only where it is another than these; max_seq_len never, as Meta's
+ *          program gives that itself and then does not take the file. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
