@@ -12,8 +12,6 @@
 static enum status open_one(struct model_files *m, const char *folder, const char *name,
                             const struct safetensors **file)
 {
-    if (!name[0] || strchr(name, '/') || name[0] == '.')
-        FAIL(DATA, "%s: the index names the file \"%s\"", folder, name);
     char *path = file_join(folder, name);
     enum status st = STATUS_OK;
     for (size_t i = m->count; i-- > 0;) {
@@ -34,8 +32,12 @@ enum status weight_map_read(const char *index, struct json **root, const struct 
     enum status st = STATUS_OK;
     *map = json_get(*root, "weight_map");
     if (!json_is_object(*map)) FAIL_OUT(DATA, "%s: there is no weight_map", index);
-    for (const struct json *v = json_first(*map); v; v = json_next(v))
+    for (const struct json *v = json_first(*map); v; v = json_next(v)) {
         if (!json_is_string(v)) FAIL_OUT(DATA, "%s: %s is in no file", index, json_key(v));
+        const char *name = json_string(v);
+        if (!name[0] || strchr(name, '/') || name[0] == '.')
+            FAIL_OUT(DATA, "%s: the index names the file \"%s\"", index, name);
+    }
     return STATUS_OK;
 out:
     json_free(*root);

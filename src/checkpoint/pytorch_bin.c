@@ -54,12 +54,10 @@ out:
     return st;
 }
 
-/* A file of the index, once; it may not leave the folder. */
+/* A file of the index, once. */
 static enum status open_named(struct patches *p, const char *folder, const char *name,
                               struct file_list *opened)
 {
-    if (!name[0] || strchr(name, '/') || name[0] == '.')
-        FAIL(DATA, "%s: the index names the file \"%s\"", folder, name);
     for (size_t i = opened->count; i-- > 0;)
         if (!strcmp(opened->paths[i], name)) return STATUS_OK;
     opened->paths = heap_grow(opened->paths, opened->count + 1, sizeof *opened->paths);
