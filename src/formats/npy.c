@@ -199,7 +199,7 @@ static int64_t number_at(const struct npy *n, uint64_t index)
 enum status npy_read(const struct npy *n, uint64_t from, uint64_t count, int64_t vocab_size,
                      int32_t *ids)
 {
-    int64_t most = vocab_size ? vocab_size : INT32_MAX;
+    int64_t most = vocab_size ? vocab_size : INT64_C(1) + INT32_MAX;
     BUG_IF(from > n->rows * n->columns || count > n->rows * n->columns - from);
     for (uint64_t i = 0; i < count; i++) {
         int64_t id = number_at(n, from + i);

@@ -109,11 +109,14 @@ TEST(numbers_that_are_no_ids_are_told)
     struct text t = {0};
     struct npy n;
     int32_t ids[4];
-    write_npy(&t, 1, DICT("'<i8'", "False", "(4,)"), (int64_t[]){7, -1, INT64_MAX, 50}, 32);
+    write_npy(&t, 1, DICT("'<i8'", "False", "(4,)"),
+              (int64_t[]){INT32_MAX, -1, INT64_C(1) << 31, 50}, 32);
     CHECK_STATUS(OK, parse(&n, &t));
     CHECK_STATUS(DATA, npy_read(&n, 0, 2, 0, ids));
     CHECK_MESSAGE("number 1 is -1");
+    CHECK(ids[0] == INT32_MAX);
     CHECK_STATUS(DATA, npy_read(&n, 2, 1, 0, ids));
+    CHECK_MESSAGE("number 2 is 2147483648; ids are 0 to 2147483647");
     CHECK_STATUS(DATA, npy_read(&n, 3, 1, 50, ids));
     CHECK_MESSAGE("number 3 is 50; ids are 0 to 49");
     CHECK_STATUS(OK, npy_read(&n, 3, 1, 51, ids));
