@@ -54,6 +54,19 @@ static enum status append(struct stream *s, const float *values, size_t count)
     return STATUS_OK;
 }
 
+/* `count` numbers that lie one behind the other. */
+static enum status pass(const struct torch_model *m, const struct piece *p, size_t begin,
+                        size_t count, struct stream *s)
+{
+    for (size_t done = 0, n; done < count; done += n) {
+        const float *values;
+        n = count - done < EXCHANGE_ELEMENTS ? count - done : EXCHANGE_ELEMENTS;
+        TRY(m->weights.read(m->weights.context, p, begin + done, n, &values));
+        TRY(append(s, values, n));
+    }
+    return STATUS_OK;
+}
+
 static enum status run(const struct torch_model *m, const struct piece *p, struct stream *s)
 {
     const struct tensor_place *t = &m->layout->tensors[p->tensor];
@@ -61,12 +74,7 @@ static enum status run(const struct torch_model *m, const struct piece *p, struc
     size_t each = ordered ? t->elements : (size_t)t->columns;
     for (size_t at = 0; at < t->elements; at += each) {
         size_t begin = row_here(m, t->id, at / (size_t)t->columns) * (size_t)t->columns;
-        for (size_t done = 0, n; done < each; done += n) {
-            const float *values;
-            n = each - done < EXCHANGE_ELEMENTS ? each - done : EXCHANGE_ELEMENTS;
-            TRY(m->weights.read(m->weights.context, p, begin + done, n, &values));
-            TRY(append(s, values, n));
-        }
+        TRY(pass(m, p, begin, each, s));
     }
     TRY(flush(s));
     return STATUS_OK;
@@ -110,12 +118,7 @@ static enum status run_block(const struct torch_model *m, const struct torch_blo
     size_t each = (size_t)(whole ? b->rows * columns : b->columns);
     for (int64_t row = 0; row < (whole ? 1 : b->rows); row++) {
         size_t begin = (size_t)((b->row + row) * columns + b->column);
-        for (size_t done = 0, n; done < each; done += n) {
-            const float *values;
-            n = each - done < EXCHANGE_ELEMENTS ? each - done : EXCHANGE_ELEMENTS;
-            TRY(m->weights.read(m->weights.context, p, begin + done, n, &values));
-            TRY(append(s, values, n));
-        }
+        TRY(pass(m, p, begin, each, s));
     }
     TRY(flush(s));
     return STATUS_OK;
