@@ -241,7 +241,7 @@ TEST(order_megatron_refuses_a_cursor_of_another_order)
         if (change == 4) r.data.blend = "lengths";
         if (change == 5) r.data.order = "streams";
         l = rig_open(&r);
-        CHECK(loader_load(l, json) == (change ? STATUS_DATA : STATUS_OK));
+        CHECK(loader_load(l, json) == (change ? STATUS_CONFIG : STATUS_OK));
         if (change) CHECK_MESSAGE("other settings of the data");
         loader_close(l);
         r.data = kept;
