@@ -91,7 +91,7 @@ struct token_list encoded(const struct tokenizer *t, const void *bytes, size_t l
 bool ids_are(const struct tokenizer *t, const char *text, const int32_t *ids, size_t count)
 {
     struct token_list got = encoded(t, text, strlen(text));
-    bool same = got.count == count && !memcmp(got.ids, ids, count * sizeof *ids);
+    bool same = got.count == count && (!count || !memcmp(got.ids, ids, count * sizeof *ids));
     for (size_t i = 0; i < got.count && !same; i++) print_error("%d ", got.ids[i]);
     token_list_release(&got);
     return same;
