@@ -171,21 +171,22 @@ static enum status read_key(struct scanner *s, const char *key, size_t key_len, 
     return STATUS_OK;
 }
 
-/* Steps over an object; *value is where the named member's begins, NULL where there is none. */
+/* Steps over an object; `value` is the named member's, whole; NULL where there is none. */
 static enum status find_member(struct scanner *s, const char *key, size_t key_len,
-                               struct text *work, const char **value)
+                               struct text *work, struct scanner *value)
 {
-    *value = NULL;
+    *value = (struct scanner){.begin = s->begin, .where = s->where};
     if (peek(s) != '{') return wrong(s, "not a JSON object");
     s->at++;
     skip_space(s);
     for (bool more = peek(s) != '}'; more;) {
         bool wanted = false;
         TRY(read_key(s, key, key_len, work, &wanted));
-        if (wanted && *value)
+        if (wanted && value->at)
             FAIL(DATA, "%s: the line names \"%.*s\" twice", s->where, (int)key_len, key);
-        if (wanted) *value = s->at;
+        const char *begin = s->at;
         TRY(skip_value(s));
+        if (wanted) value->at = begin, value->end = s->at;
         skip_space(s);
         more = peek(s) == ',';
         s->at += more;
@@ -196,40 +197,36 @@ static enum status find_member(struct scanner *s, const char *key, size_t key_le
     return STATUS_OK;
 }
 
-/* Adds the string that begins at `value`. */
-static enum status add_string(const struct scanner *s, const char *value, const char *path,
-                              struct text *out)
+/* Adds the string that the value is. */
+static enum status add_string(struct scanner *value, const char *path, struct text *out)
 {
-    struct scanner in = *s;
-    size_t raw = 0;
-    if (!value) FAIL(DATA, "%s: the line has no key \"%s\"", s->where, path);
-    if (*value != '"') FAIL(DATA, "%s: the value of \"%s\" is not a string", s->where, path);
-    in.at = value + 1;
-    TRY(skip_string(&in, &raw));
-    return unescape(&in, value + 1, raw, out);
+    const char *begin = value->at, *where = value->where;
+    if (!begin) FAIL(DATA, "%s: the line has no key \"%s\"", where, path);
+    if (*begin != '"') FAIL(DATA, "%s: the value of \"%s\" is not a string", where, path);
+    return unescape(value, begin + 1, (size_t)(value->end - begin) - 2, out);
 }
 
 /* Adds what `path` names in each object of a list, each behind two line ends. */
-static enum status add_strings(const struct scanner *s, const char *list, const char *path,
-                               const char *rest, struct text *work, struct text *out)
+static enum status add_strings(struct scanner *list, const char *path, const char *rest,
+                               struct text *work, struct text *out)
 {
-    struct scanner in = *s;
-    if (!list) FAIL(DATA, "%s: the line has no list for \"%s\"", s->where, path);
-    if (*list != '[') FAIL(DATA, "%s: what \"%s\" names is not a list", s->where, path);
-    in.at = list + 1;
-    skip_space(&in);
-    for (bool more = peek(&in) != ']'; more;) {
-        const char *value = NULL;
-        TRY(find_member(&in, rest, strlen(rest), work, &value));
-        bool null = !value || (in.end - value >= 4 && !memcmp(value, "null", 4));
+    if (!list->at) FAIL(DATA, "%s: the line has no list for \"%s\"", list->where, path);
+    if (*list->at != '[') FAIL(DATA, "%s: what \"%s\" names is not a list", list->where, path);
+    list->at++;
+    skip_space(list);
+    for (bool more = peek(list) != ']'; more;) {
+        struct scanner value;
+        TRY(find_member(list, rest, strlen(rest), work, &value));
+        size_t len = value.at ? (size_t)(value.end - value.at) : 0;
+        bool null = !value.at || (len == 4 && !memcmp(value.at, "null", 4));
         if (!null) text_adds(out, "\n\n");
-        if (!null) TRY(add_string(&in, value, path, out));
-        skip_space(&in);
-        more = peek(&in) == ',';
-        in.at += more;
-        skip_space(&in);
+        if (!null) TRY(add_string(&value, path, out));
+        skip_space(list);
+        more = peek(list) == ',';
+        list->at += more;
+        skip_space(list);
     }
-    if (peek(&in) != ']') return wrong(&in, "expected , or ]");
+    if (peek(list) != ']') return wrong(list, "expected , or ]");
     return STATUS_OK;
 }
 
@@ -237,7 +234,8 @@ enum status jsonl_text(const char *line, size_t len, const char *path, const cha
                        struct text *out)
 {
     struct scanner s = {line, line, line + len, where};
-    const char *value = NULL, *list = strstr(path, "[]."), *rest = list ? list + 3 : NULL;
+    struct scanner value;
+    const char *list = strstr(path, "[]."), *rest = list ? list + 3 : NULL;
     struct text work = {0};
     enum status st = STATUS_OK;
     text_clear(out);
@@ -249,8 +247,7 @@ enum status jsonl_text(const char *line, size_t len, const char *path, const cha
         st = wrong(&s, "there is more after the object");
         goto out;
     }
-    TRY_OUT(list ? add_strings(&s, value, path, rest, &work, out)
-                 : add_string(&s, value, path, out));
+    TRY_OUT(list ? add_strings(&value, path, rest, &work, out) : add_string(&value, path, out));
 out:
     text_release(&work);
     return st;
