@@ -36,10 +36,9 @@ enum status command_check(int argc, char **argv)
         printf("%s}\n", out.data);
         text_release(&out);
     } else if (!st) {
-        printf(
-            "%s is fine: %d blocks of width %d, %lld steps of %lld tokens\n", a.words[0], p.shape.L,
-            p.shape.D, (long long)c.training.steps,
-            (long long)(c.training.seq_len * trainer_rows(&c, &p.mesh) * trainer_readers(&p.mesh)));
+        printf("%s is fine: %d blocks of width %d, %lld steps of %lld tokens\n", a.words[0],
+               p.shape.L, p.shape.D, (long long)c.training.steps,
+               (long long)(c.training.seq_len * trainer_step_rows(&c, &p.mesh)));
     }
     config_release(&c);
     return st;

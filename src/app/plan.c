@@ -89,8 +89,7 @@ static enum status plan_stages(struct planning *p)
 /* Of all ranks. */
 static double tokens_of_step(const struct planning *p)
 {
-    const struct mesh *m = &p->machine.mesh;
-    return (double)trainer_rows(p->config, m) * trainer_readers(m) *
+    return (double)trainer_step_rows(p->config, &p->machine.mesh) *
            (double)p->config->training.seq_len;
 }
 

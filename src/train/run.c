@@ -345,7 +345,7 @@ static enum status open_outputs(struct run *r, const struct machine *machine)
         .first_step = r->trainer.steps_done,
         .last_step = c->training.steps,
         .num_ranks = world(r)->size,
-        .rows_per_step = (int64_t)trainer_rows(c, &machine->mesh) * trainer_readers(&machine->mesh),
+        .rows_per_step = trainer_step_rows(c, &machine->mesh),
         .row_tokens = c->training.seq_len,
         .flops_per_token = model_flops_per_token(&r->trainer.shape, (int)c->training.seq_len),
         .causal_flops_per_token =

@@ -20,6 +20,11 @@ int trainer_rows(const struct config *c, const struct mesh *m)
     return (int)(all > 0 ? all / trainer_readers(m) : t->local_batch_size);
 }
 
+int64_t trainer_step_rows(const struct config *c, const struct mesh *m)
+{
+    return (int64_t)trainer_rows(c, m) * trainer_readers(m);
+}
+
 int trainer_validation_tokens(const struct config *c)
 {
     return (int)(c->validation.seq_len ? c->validation.seq_len : c->training.seq_len);
@@ -378,7 +383,7 @@ enum status trainer_learn(struct trainer *t, struct step_result *result)
     begin = trace_begin(trace);
     TRY(norm_of(t, t->gradients, &result->grad_norm));
     int64_t total = c->lr_scheduler.total_steps ? c->lr_scheduler.total_steps : c->training.steps;
-    int64_t rows = (int64_t)trainer_rows(c, &t->machine.mesh) * trainer_readers(&t->machine.mesh);
+    int64_t rows = trainer_step_rows(c, &t->machine.mesh);
     result->lr = schedule_lr(&c->lr_scheduler, c->optimizer.lr, total, rows, t->steps_done + 1);
     result->skipped = !isfinite(result->loss) || !isfinite(result->grad_norm);
     if (result->skipped) {

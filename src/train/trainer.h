@@ -85,5 +85,6 @@ enum status trainer_learn(struct trainer *t, struct step_result *result);
 /* Ranks that read different rows; and rows of one of them in an optimizer step. */
 int trainer_readers(const struct mesh *m);
 int trainer_rows(const struct config *c, const struct mesh *m);
+int64_t trainer_step_rows(const struct config *c, const struct mesh *m); /* of all of them */
 /* Rows are this long in validation. */
 int trainer_validation_tokens(const struct config *c);
