@@ -34,7 +34,7 @@ FULL = [  # configuration, ranks, device, its GiB, seconds a step as published, 
     ("llama2-7b", 8, "mi300x", 192, None, "nothing published for one node in bf16"),
     ("llama3-8b-fp8", 8, "mi300x", 192, 128 * 8192 / 8 / 6500, "at least 6500 tokens/s a GPU"),
 ]
-MINI = [  # configuration; layouts: name, ranks, settings; format, settings of its first half
+MINI = [  # configuration; layouts: name, ranks, settings; format of the export
     ("mlm-1b-mini", [("one rank", 1, {}),
                      ("HSDP 2 x 2", 4, {REPLICATE: 2, SHARD: 2}),
                      ("FSDP 2 x TP 2", 4, {SHARD: 2, TP: 2})], "dcp"),

@@ -44,6 +44,7 @@ struct dialect {
     const char *name;
     void (*step)(struct metrics *m, const struct step_metrics *s, const struct figures *f);
     void (*validation)(struct metrics *m, int64_t step, double loss, const struct figures *f);
+    bool parameter_norm;
 };
 
 static double left_s(const struct metrics *m, int64_t step)
@@ -84,9 +85,9 @@ static void say_nxdts(struct metrics *m, const struct step_metrics *s, const str
 }
 
 static const struct dialect dialects[] = {
-    {"torchtitan", say_torchtitans, say_torchtitans_validation},
-    {"megatron", say_megatrons, say_megatrons_validation},
-    {"nxdt", say_nxdts, say_torchtitans_validation}, /* NxD Training has no line of its own */
+    {"torchtitan", say_torchtitans, say_torchtitans_validation, false},
+    {"megatron", say_megatrons, say_megatrons_validation, false},
+    {"nxdt", say_nxdts, say_torchtitans_validation, true}, /* NxD Training has no line of its own */
 };
 
 static const struct dialect *dialect_of(const struct metrics_config *c)
@@ -98,7 +99,7 @@ static const struct dialect *dialect_of(const struct metrics_config *c)
 
 bool metrics_want_parameter_norm(const struct metrics_config *c)
 {
-    return dialect_of(c)->step == say_nxdts;
+    return dialect_of(c)->parameter_norm;
 }
 
 void metrics_end(struct metrics *m)
