@@ -24,6 +24,14 @@ bool file_is_dir(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+bool file_is_in(const char *folder, const char *name)
+{
+    char *path = file_join(folder, name);
+    bool is = file_exists(path);
+    free(path);
+    return is;
+}
+
 /* Opens a regular file for reading and tells its size: no FIFO, device or folder. */
 static enum status open_regular(const char *path, int *fd, uint64_t *size)
 {

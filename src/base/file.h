@@ -13,6 +13,7 @@
 
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
+bool file_is_in(const char *folder, const char *name); /* something of that name exists there */
 enum status file_size(const char *path, uint64_t *size);
 
 /* Whole file into `out` (cleared first).  DATA: longer than `limit`. */

@@ -8,13 +8,7 @@
 
 enum { MOST_METADATA = 1 << 30 };
 
-bool dcp_is_here(const char *path)
-{
-    char *metadata = file_join(path, ".metadata");
-    bool is = file_exists(metadata);
-    free(metadata);
-    return is;
-}
+bool dcp_is_here(const char *path) { return file_is_in(path, ".metadata"); }
 
 /* The files that items were found in; their names are those of the mappings, in order. */
 struct directory {

@@ -57,12 +57,6 @@ static enum status begin_file(struct directory *d)
     return STATUS_OK;
 }
 
-static enum status put_bytes(void *context, const void *bytes, size_t len)
-{
-    TRY(torch_writer_put(context, bytes, len));
-    return STATUS_OK;
-}
-
 static enum status write_numbers(struct directory *d, const struct dcp_item *item,
                                  struct torch_writer *w)
 {
@@ -72,7 +66,7 @@ static enum status write_numbers(struct directory *d, const struct dcp_item *ite
         return STATUS_OK;
     }
     m.weights = *item->source, m.dtype = item->tensor.dtype;
-    TRY(torch_model_stream(&m, item->index, put_bytes, w));
+    TRY(torch_model_stream(&m, item->index, torch_model_put, w));
     return STATUS_OK;
 }
 

@@ -129,12 +129,6 @@ out:
     return st;
 }
 
-static enum status put_bytes(void *context, const void *bytes, size_t len)
-{
-    TRY(torch_writer_put(context, bytes, len));
-    return STATUS_OK;
-}
-
 /* Meta's program wants every tensor of its own model: one whose head is the embedding has it twice.
  * The embedding's place in the layout; -1: it is not so. */
 static int find_tied(const struct torch_model *m)
@@ -159,8 +153,8 @@ static enum status write_tensors(const struct torch_model *m, int fd, const char
     }
     TRY_OUT(torch_writer_open(&w, fd, path, 0, tensors, (size_t)count));
     for (int i = 0; i < m->layout->num_tensors; i++)
-        TRY_OUT(torch_model_stream(m, i, put_bytes, &w));
-    if (tied >= 0) TRY_OUT(torch_model_stream(m, tied, put_bytes, &w));
+        TRY_OUT(torch_model_stream(m, i, torch_model_put, &w));
+    if (tied >= 0) TRY_OUT(torch_model_stream(m, tied, torch_model_put, &w));
     TRY_OUT(torch_writer_close(&w, &size));
     if (fsync(fd)) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
 out:

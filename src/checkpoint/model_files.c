@@ -5,6 +5,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/pytorch_bin.h"
 #include "checkpoint/torch_files.h"
+#include "checkpoint/weight_map.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,24 +24,6 @@ static enum status open_one(struct model_files *m, const char *folder, const cha
     *file = &m->files[m->count++];
 out:
     free(path);
-    return st;
-}
-
-enum status weight_map_read(const char *index, struct json **root, const struct json **map)
-{
-    TRY(json_read(index, 256 << 20, root));
-    enum status st = STATUS_OK;
-    *map = json_get(*root, "weight_map");
-    if (!json_is_object(*map)) FAIL_OUT(DATA, "%s: there is no weight_map", index);
-    for (const struct json *v = json_first(*map); v; v = json_next(v)) {
-        if (!json_is_string(v)) FAIL_OUT(DATA, "%s: %s is in no file", index, json_key(v));
-        const char *name = json_string(v);
-        if (!name[0] || strchr(name, '/') || name[0] == '.')
-            FAIL_OUT(DATA, "%s: the index names the file \"%s\"", index, name);
-    }
-    return STATUS_OK;
-out:
-    json_free(*root);
     return st;
 }
 
@@ -82,12 +65,8 @@ out:
 
 bool model_files_are_safetensors(const char *folder)
 {
-    char *index = file_join(folder, "model.safetensors.index.json");
-    char *single = file_join(folder, "model.safetensors");
-    bool is = file_exists(index) || file_exists(single);
-    free(index);
-    free(single);
-    return is;
+    return file_is_in(folder, "model.safetensors.index.json") ||
+           file_is_in(folder, "model.safetensors");
 }
 
 bool model_files_are_here(const char *path)
@@ -130,13 +109,7 @@ enum status model_files_open_moments(struct model_files *m, const char *folder)
     return st;
 }
 
-static bool is_checkpoint(const char *folder)
-{
-    char *manifest = file_join(folder, MANIFEST_NAME);
-    bool is = file_exists(manifest);
-    free(manifest);
-    return is;
-}
+static bool is_checkpoint(const char *folder) { return file_is_in(folder, MANIFEST_NAME); }
 
 enum status model_files_open_moments_any(struct model_files *m, const char *path,
                                          const struct model_shape *shape, struct torch_state *state)

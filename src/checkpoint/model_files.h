@@ -19,11 +19,6 @@ struct model_files {
     struct patches *patches; /* of files of torch.save; then no others; owned; or NULL */
 };
 
-/* The map of an index, from tensors to the names of files; json_free(root).  DATA: it has none,
- * or names a file that is not in its folder. */
-struct json;
-enum status weight_map_read(const char *index, struct json **root, const struct json **map);
-
 /* Has the folder safetensors?  They come before all else. */
 bool model_files_are_safetensors(const char *folder);
 

@@ -192,12 +192,6 @@ static void drop_items(struct writing *w)
     w->count = 0;
 }
 
-static enum status put_bytes(void *context, const void *bytes, size_t len)
-{
-    TRY(torch_writer_put(context, bytes, len));
-    return STATUS_OK;
-}
-
 /* An archive of these items, or of the pickle alone. */
 static enum status write_archive(const struct writing *w, const char *path,
                                  const struct torch_tensor *tensors, const struct item *items,
@@ -212,7 +206,8 @@ static enum status write_archive(const struct writing *w, const char *path,
                    : torch_writer_open(&writer, fd, path, 0, tensors, count));
     for (size_t i = 0; i < count; i++)
         for (int b = 0; b < items[i].count; b++)
-            TRY_OUT(torch_model_stream_block(w->model, &items[i].blocks[b], put_bytes, &writer));
+            TRY_OUT(
+                torch_model_stream_block(w->model, &items[i].blocks[b], torch_model_put, &writer));
     TRY_OUT(torch_writer_close(&writer, &size));
     if (fsync(fd)) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
 out:

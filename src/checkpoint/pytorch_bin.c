@@ -2,7 +2,7 @@
 #include "checkpoint/pytorch_bin.h"
 
 #include "base/json.h"
-#include "checkpoint/model_files.h"
+#include "checkpoint/weight_map.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,17 +10,9 @@
 #define SINGLE "pytorch_model.bin"
 #define INDEX  "pytorch_model.bin.index.json"
 
-static bool holds(const char *folder, const char *name)
-{
-    char *path = file_join(folder, name);
-    bool is = file_exists(path);
-    free(path);
-    return is;
-}
-
 bool pytorch_bin_is_here(const char *folder)
 {
-    return holds(folder, SINGLE) || holds(folder, INDEX);
+    return file_is_in(folder, SINGLE) || file_is_in(folder, INDEX);
 }
 
 static enum status put_all(struct patches *p, const struct torch_tensors *t,

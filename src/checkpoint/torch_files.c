@@ -36,17 +36,9 @@ enum status torch_files_open_moments(struct patches *p, const char *path,
     return STATUS_OK;
 }
 
-static bool holds(const char *folder, const char *name)
-{
-    char *path = file_join(folder, name);
-    bool is = file_exists(path);
-    free(path);
-    return is;
-}
-
 static bool has_config(const char *folder)
 {
-    return holds(folder, "config.json") || holds(folder, "params.json");
+    return file_is_in(folder, "config.json") || file_is_in(folder, "params.json");
 }
 
 char *torch_files_folder(const char *path)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/torch_model.h"
 
+#include "formats/torch_writer.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,6 +98,12 @@ static void open_stream(struct stream *s)
 }
 
 static void close_stream(struct stream *s) { free(s->values), free(s->bytes); }
+
+enum status torch_model_put(void *writer, const void *bytes, size_t len)
+{
+    TRY(torch_writer_put(writer, bytes, len));
+    return STATUS_OK;
+}
 
 enum status torch_model_stream(const struct torch_model *m, int i,
                                enum status (*put)(void *context, const void *bytes, size_t len),

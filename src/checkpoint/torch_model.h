@@ -15,6 +15,9 @@ struct torch_model {
     enum safetensors_dtype dtype; /* F32, BF16 or F16 */
 };
 
+/* A `put` whose context is a struct torch_writer. */
+enum status torch_model_put(void *writer, const void *bytes, size_t len);
+
 /* How tensor `i` of the layout is described; its name is the caller's. */
 struct torch_tensor torch_model_tensor(const struct torch_model *m, int i);
 /* Its numbers, rows in their order, run by run. */

@@ -194,6 +194,15 @@ TEST(reader_counts_are_held_against_what_is_left)
     CHECK_MESSAGE("offsets claims");
 }
 
+TEST(file_is_in_a_folder_whether_file_or_folder)
+{
+    const char *folder = test_folder(), *path = test_path(folder, "a.txt");
+    CHECK_STATUS(OK, file_write(path, "", 0));
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "below")));
+    CHECK(file_is_in(folder, "a.txt") && file_is_in(folder, "below"));
+    CHECK(!file_is_in(folder, "a") && !file_is_in(path, "a.txt"));
+}
+
 TEST(file_named_like_a_pattern_is_found_as_it_is)
 {
     const char *folder = test_folder();
