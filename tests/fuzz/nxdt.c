@@ -1,8 +1,7 @@
 /* nxdt.c -- any bytes as NxD Training's YAML: a configuration of ours that loads, or a clear
  * refusal. */
 // SPDX-License-Identifier: Apache-2.0
-#include "base/toml.h"
-#include "config/import.h"
+#include "imported.h"
 
 #include <stdint.h>
 
@@ -12,14 +11,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     static const char *const settings[] = {"trainer.devices=2", "optimizer.lr=0.1"};
     struct import im = {0};
-    if (!import_nxdt(&im, (const char *)bytes, len, "input.yaml", settings, 2)) {
-        struct text toml = {0};
-        struct toml *root = NULL;
-        import_write(&im, &toml);
-        BUG_IF(toml_parse(toml.data, toml.len, "written", &root));
-        toml_free(root);
-        text_release(&toml);
-    }
-    import_release(&im);
+    imported_check(&im, import_nxdt(&im, (const char *)bytes, len, "input.yaml", settings, 2));
     return 0;
 }

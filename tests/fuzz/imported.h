@@ -1,0 +1,20 @@
+/* imported.h -- what an import of any bytes leaves: a file that reads as TOML; of the fuzzers. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/toml.h"
+#include "config/import.h"
+
+/* `st`: how the import ended.  Releases it. */
+static inline void imported_check(struct import *im, enum status st)
+{
+    if (!st) {
+        struct text toml = {0};
+        struct toml *root = NULL;
+        import_write(im, &toml);
+        BUG_IF(toml_parse(toml.data, toml.len, "written", &root));
+        toml_free(root);
+        text_release(&toml);
+    }
+    import_release(im);
+}
