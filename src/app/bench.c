@@ -112,7 +112,7 @@ static enum status measure(struct benching *b, size_t megabytes, int rounds)
     enum status st = STATUS_OK;
     TRY_OUT(calls_of_step(&b->calls, b->config, &b->shape));
     b->timings = heap(b->calls.count * sizeof *b->timings);
-    TRY_OUT(arena_init(&memory, megabytes << 20));
+    TRY_OUT(arena_init(&memory, megabytes << 20, NULL));
     log_line(LOG_INFO, "the ceilings of this machine ...");
     TRY_OUT(ceilings_measure(&b->ceilings, b->machine.on, memory.base, memory.size));
     warn_of_others(b);

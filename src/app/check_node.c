@@ -254,7 +254,7 @@ static void check_bandwidth(struct findings *f, int threads)
     size_t bytes = level3 > 64L * MIB ? 512 * (size_t)MIB : 128 * (size_t)MIB;
     if ((double)memory_total_bytes() / 8 < most) most = (double)memory_total_bytes() / 8;
     while ((double)bytes > most && bytes > MIB) bytes /= 2;
-    enum status st = arena_init(&memory, bytes);
+    enum status st = arena_init(&memory, bytes, NULL);
     if (st) {
         findings_fail(f, "bandwidth", st, "there is hardly any memory left");
         return;

@@ -39,7 +39,7 @@ static enum status open_evaluator(struct evaluating *e, int T)
     TRY(loaded_arena(&e->loaded, rehearse, e));
     size_t bytes = e->run.used;
     evaluator_release(&e->evaluator);
-    TRY(arena_init(&e->run, bytes));
+    TRY(arena_init(&e->run, bytes, NULL));
     evaluator_take(&e->evaluator, e->rows, T, &e->run);
     return STATUS_OK;
 }

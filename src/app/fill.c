@@ -108,7 +108,7 @@ static enum status open_buffers(struct filling *f)
     TRY(take(f));
     TRY(loaded_arena(f->l, rehearse, f));
     size_t bytes = f->run.used;
-    TRY(arena_init(&f->run, bytes));
+    TRY(arena_init(&f->run, bytes, NULL));
     TRY(take(f));
     return STATUS_OK;
 }

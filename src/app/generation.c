@@ -35,7 +35,7 @@ enum status generation_open(struct generation *g)
     TRY(take(g));
     TRY(loaded_arena(&g->loaded, rehearse, g));
     size_t bytes = g->run.used;
-    TRY(arena_init(&g->run, bytes));
+    TRY(arena_init(&g->run, bytes, NULL));
     TRY(take(g));
     return STATUS_OK;
 }

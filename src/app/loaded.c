@@ -129,7 +129,7 @@ static enum status open_model(struct loaded *l, int max_tokens)
     size_t bytes = l->run.used;
     fsdp_release(&l->fsdp);
     model_release(&l->model);
-    TRY(arena_init(&l->run, bytes));
+    TRY(arena_init(&l->run, bytes, NULL));
     TRY(take_model(l, max_tokens));
     return STATUS_OK;
 }
@@ -197,7 +197,7 @@ enum status loaded_arena(struct loaded *l, enum status (*forward)(void *context)
     on->measuring = false;
     TRY(st);
     size_t step = l->step.peak, scratch = on->scratch.peak;
-    TRY(arena_init(&l->step, step));
-    TRY(arena_init(&on->scratch, scratch));
+    TRY(arena_init(&l->step, step, NULL));
+    TRY(arena_init(&on->scratch, scratch, NULL));
     return STATUS_OK;
 }

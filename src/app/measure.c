@@ -172,8 +172,8 @@ static enum status measure_call(struct call_timing *t, const struct op_call *cal
     TRY_OUT(op_run(call, m->ops, buffers, on));
     on->measuring = false;
     size_t scratch = on->scratch.peak, bytes = memory.used;
-    TRY_OUT(arena_init(&on->scratch, scratch));
-    TRY_OUT(arena_init(&memory, bytes));
+    TRY_OUT(arena_init(&on->scratch, scratch, NULL));
+    TRY_OUT(arena_init(&memory, bytes, NULL));
     take_buffers(&w, &memory, buffers);
     TRY_OUT(time_call(t, call, &w, buffers, m, around, rounds));
 out:

@@ -18,7 +18,7 @@ static enum status product_rate(const struct linear *l, struct machine *m, doubl
     size_t sizes[] = {(size_t)l->N * (size_t)l->D, (size_t)l->F * (size_t)l->D,
                       (size_t)l->N * (size_t)l->F};
     enum status st = STATUS_OK;
-    TRY_OUT(arena_init(&a, (sizes[0] + sizes[1] + sizes[2]) * 4 + 4 * ARENA_ALIGN));
+    TRY_OUT(arena_init(&a, (sizes[0] + sizes[1] + sizes[2]) * 4 + 4 * ARENA_ALIGN, NULL));
     struct linear_fwd io;
     io.x_ND = arena_take(&a, sizes[0], 4);
     io.w_FD = arena_take(&a, sizes[1], 4);
@@ -28,7 +28,7 @@ static enum status product_rate(const struct linear *l, struct machine *m, doubl
     TRY_OUT(linear_forward(m->ops, l, &io, on));
     on->measuring = false;
     size_t scratch = on->scratch.peak;
-    TRY_OUT(arena_init(&on->scratch, scratch));
+    TRY_OUT(arena_init(&on->scratch, scratch, NULL));
     double best = 1e9;
     for (double begin = clock_monotonic_s(); clock_monotonic_s() - begin < 0.2;) {
         double start = clock_monotonic_s();
@@ -48,7 +48,7 @@ static enum status copy_rate(const struct queue *on, double *rate)
 {
     enum { BYTES = 64 << 20, PASSES = 5 };
     struct arena a = {0};
-    TRY(arena_init(&a, BYTES));
+    TRY(arena_init(&a, BYTES, NULL));
     *rate = cpu_stream_best(STREAM_copy, a.base, BYTES, on->num_threads, PASSES);
     arena_release(&a);
     return STATUS_OK;

@@ -4,10 +4,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum status arena_init(struct arena *a, size_t size)
+static enum status host_take(size_t size, void **out)
 {
-    *a = (struct arena){.size = size};
-    if (!size) return STATUS_OK;
     void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         FAIL(MEMORY, "the system has no %.2f GiB for this run; `plan` shows what needs them",
@@ -17,13 +15,27 @@ enum status arena_init(struct arena *a, size_t size)
 #pragma omp parallel for schedule(static) if (size > LARGE)
     for (size_t at = 0; at < size; at += PIECE)
         memset((unsigned char *)p + at, 0, size - at < PIECE ? size - at : PIECE);
-    a->base = p;
+    *out = p;
+    return STATUS_OK;
+}
+
+static void host_give(void *at, size_t size) { munmap(at, size); }
+
+static const struct memory host = {host_take, host_give};
+
+enum status arena_init(struct arena *a, size_t size, const struct memory *memory)
+{
+    *a = (struct arena){.size = size, .memory = memory ? memory : &host};
+    if (!size) return STATUS_OK;
+    void *base;
+    TRY(a->memory->take(size, &base));
+    a->base = base;
     return STATUS_OK;
 }
 
 void arena_release(struct arena *a)
 {
-    if (a->base) munmap(a->base, a->size);
+    if (a->base) a->memory->give(a->base, a->size);
     *a = (struct arena){0};
 }
 

@@ -15,7 +15,10 @@
 
 #include <stdbool.h>
 
+struct device;
+
 struct queue {
+    const struct device *device; /* tensor/device.h; NULL: the CPU */
     bool measuring;
     struct arena scratch; /* one op's working memory; `peak` of a measuring pass is what it needs */
     int num_threads;

@@ -495,9 +495,9 @@ enum status trainer_open(struct trainer *t, const struct config *c, const struct
     TRY_OUT(measure(t, c, shape, machine, &plan));
     size_t run = t->run.used, step = t->step.peak, scratch = machine->on->scratch.peak;
     release_model(t);
-    TRY_OUT(arena_init(&t->run, run));
-    TRY_OUT(arena_init(&t->step, step));
-    TRY_OUT(arena_init(&machine->on->scratch, scratch));
+    TRY_OUT(arena_init(&t->run, run, NULL));
+    TRY_OUT(arena_init(&t->step, step, NULL));
+    TRY_OUT(arena_init(&machine->on->scratch, scratch, NULL));
     TRY_OUT(take_buffers(t, shape, &plan));
     TRY_OUT(connect(t));
     return STATUS_OK;

@@ -67,7 +67,7 @@ static void layer(const struct device_config *c, bf16 *y_NF)
     m.on->measuring = true;
     CHECK_STATUS(OK, linear_forward(m.ops, &l, &(struct linear_fwd){0}, m.on));
     m.on->measuring = false;
-    CHECK_STATUS(OK, arena_init(&m.on->scratch, m.on->scratch.peak));
+    CHECK_STATUS(OK, arena_init(&m.on->scratch, m.on->scratch.peak, NULL));
     CHECK_STATUS(OK, linear_forward(m.ops, &l, &io, m.on));
     machine_close(&m);
     free(x_ND), free(w_FD);

@@ -22,7 +22,7 @@ TEST(arena_without_memory_counts_what_the_same_calls_take_later)
     CHECK(take_some(&a) == NULL);
     CHECK(a.used == 128 && a.peak == 64 + 8000 && !a.overflow);
     size_t bytes = a.peak;
-    CHECK_STATUS(OK, arena_init(&a, bytes));
+    CHECK_STATUS(OK, arena_init(&a, bytes, NULL));
     unsigned char *last = take_some(&a);
     CHECK(last == a.base + 64 && a.peak == bytes);
     arena_release(&a);
@@ -32,7 +32,7 @@ TEST(arena_without_memory_counts_what_the_same_calls_take_later)
 TEST(arena_pieces_are_aligned_zeroed_and_apart)
 {
     struct arena a;
-    CHECK_STATUS(OK, arena_init(&a, 1 << 16));
+    CHECK_STATUS(OK, arena_init(&a, 1 << 16, NULL));
     unsigned char *before = NULL;
     for (size_t bytes = 1; bytes < 200; bytes += 13) {
         unsigned char *p = arena_take(&a, bytes, 1);
@@ -58,7 +58,7 @@ TEST(arena_notices_sizes_beyond_memory_while_measuring)
 TEST(arena_says_how_much_memory_the_system_refused)
 {
     struct arena a;
-    CHECK_STATUS(MEMORY, arena_init(&a, (size_t)1 << 62));
+    CHECK_STATUS(MEMORY, arena_init(&a, (size_t)1 << 62, NULL));
     CHECK_MESSAGE("GiB");
     CHECK(!a.base);
 }
@@ -69,7 +69,7 @@ TEST(arena_taking_more_than_was_measured_is_a_bug)
     if (!child) {
         setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
         struct arena a;
-        if (!freopen("/dev/null", "w", stderr) || arena_init(&a, 128)) _exit(1);
+        if (!freopen("/dev/null", "w", stderr) || arena_init(&a, 128, NULL)) _exit(1);
         arena_take(&a, 129, 1);
         _exit(0);
     }

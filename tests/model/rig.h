@@ -97,7 +97,7 @@ static inline void rig_open(struct rig *r, const struct model_shape *s, enum dty
                             int T)
 {
     *r = (struct rig){.ops = ops_cpu_reference};
-    CHECK_STATUS(OK, arena_init(&r->run, 1 << 20));
+    CHECK_STATUS(OK, arena_init(&r->run, 1 << 20, NULL));
     CHECK_STATUS(OK, cpu_queue_open(&r->on, 2, 1 << 22));
     CHECK_STATUS(OK, cpu_queue_open(&r->measuring, 2, 0));
     r->measuring->measuring = true;
@@ -145,7 +145,7 @@ static inline size_t rig_measure(struct rig *r, rig_pass *pass)
 static inline void rig_run(struct rig *r, rig_pass *pass)
 {
     arena_release(&r->step);
-    CHECK_STATUS(OK, arena_init(&r->step, rig_measure(r, pass)));
+    CHECK_STATUS(OK, arena_init(&r->step, rig_measure(r, pass), NULL));
     CHECK_STATUS(OK, pass(&r->m, &r->b, &r->step));
     CHECK(r->step.peak == r->step.size && r->step.used == 0);
 }

@@ -29,7 +29,7 @@ TEST(what_a_block_does_not_keep_lies_in_the_shared_buffers)
     struct model m = {.shape = rig_shape(), .dtype = F32, .plan = plan_alone()};
     struct arena step;
     struct activations shared, a;
-    CHECK_STATUS(OK, arena_init(&step, 1 << 16));
+    CHECK_STATUS(OK, arena_init(&step, 1 << 16, NULL));
     activations_share(&m, 3, RECOMPUTE_SELECTIVE, &shared, &step);
     activations_take(&m, 3, RECOMPUTE_SELECTIVE, &shared, &a, &step);
     CHECK(a.norm1_ND == shared.norm1_ND && a.norm2_ND == shared.norm2_ND);
@@ -72,7 +72,7 @@ TEST(boundaries_are_crossed_in_order_and_back)
     struct crossings t = {.base = {.parts = 1, .cross = note}};
     s.L = 1;
     rig_open(&r, &s, F32, 2, 4);
-    CHECK_STATUS(OK, arena_init(&r.step, rig_measure(&r, model_train)));
+    CHECK_STATUS(OK, arena_init(&r.step, rig_measure(&r, model_train), NULL));
     r.m.plan = &t.base;
     CHECK_STATUS(OK, model_train(&r.m, &r.b, &r.step));
     CHECK(t.count == 2 * LOSS); /* which a whole vocabulary does not cross */

@@ -31,7 +31,7 @@ static void decode_in(const int *pieces, enum dtype dtype, bool tied, double tol
     rig_open(&r, &s, dtype, ROWS, TOKENS);
     for (int i = 0; i < ROWS * TOKENS; i++) r.labels[i] = i % s.V;
     rig_run(&r, model_evaluate);
-    CHECK_STATUS(OK, arena_init(&room, 1 << 16));
+    CHECK_STATUS(OK, arena_init(&room, 1 << 16, NULL));
     CHECK_STATUS(OK, kv_cache_init(&c, &r.m, ROWS, TOKENS, &room));
     for (int i = 0, first = 0; pieces[i]; first += pieces[i++]) {
         struct model m = r.m;
@@ -39,7 +39,7 @@ static void decode_in(const int *pieces, enum dtype dtype, bool tied, double tol
         m.on = r.measuring, m.weights = NULL, none.peak = 0;
         CHECK_STATUS(OK, model_decode(&m, &empty, NULL, pieces[i], NULL, &none));
         arena_release(&r.step);
-        CHECK_STATUS(OK, arena_init(&r.step, none.peak));
+        CHECK_STATUS(OK, arena_init(&r.step, none.peak, NULL));
         gather(&r, first, pieces[i], ids);
         CHECK_STATUS(OK, model_decode(&r.m, &c, ids, pieces[i], logits, &r.step));
         CHECK(r.step.peak == r.step.size && c.length == first + pieces[i]);
@@ -80,10 +80,10 @@ TEST(filling_in_equals_the_forward_of_a_row_that_sees_both_sides)
         for (int i = 0; i < TOKENS; i++) r.labels[i] = i % s.V;
         r.b.causal = false;
         rig_run(&r, model_evaluate);
-        CHECK_STATUS(OK, arena_init(&room, 1 << 16));
+        CHECK_STATUS(OK, arena_init(&room, 1 << 16, NULL));
         CHECK_STATUS(OK, kv_cache_init(&c, &r.m, 1, TOKENS, &room));
         arena_release(&r.step);
-        CHECK_STATUS(OK, arena_init(&r.step, 1 << 16));
+        CHECK_STATUS(OK, arena_init(&r.step, 1 << 16, NULL));
         CHECK_STATUS(OK, model_fill(&r.m, &c, r.ids, TOKENS, places, 3, logits, &r.step));
         for (int i = 0; i < 3; i++)
             CHECK_NEAR(negative_log_likelihood(logits + i * s.V, s.V, r.labels[places[i]]),

@@ -38,7 +38,7 @@ static void open_state(struct float8_state *f, const struct float8_config *c, st
     *run = (struct arena){0};
     CHECK_STATUS(OK, float8_init(f, c, &s, run));
     float8_release(f);
-    CHECK_STATUS(OK, arena_init(run, run->used));
+    CHECK_STATUS(OK, arena_init(run, run->used, NULL));
     CHECK_STATUS(OK, float8_init(f, c, &s, run));
     CHECK(run->used == run->size);
 }

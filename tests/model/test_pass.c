@@ -36,7 +36,7 @@ static void staged_open(struct staged *s, struct rig *r)
     r->step = (struct arena){0};
     staged_take(s, r);
     size_t kept = r->step.used, rest = rig_measure(r, model_train);
-    CHECK_STATUS(OK, arena_init(&r->step, kept + rest));
+    CHECK_STATUS(OK, arena_init(&r->step, kept + rest, NULL));
     staged_take(s, r);
     CHECK(r->step.used == kept);
 }
@@ -107,7 +107,7 @@ TEST(stages_without_a_backward_have_the_losses_of_the_whole_model)
     memset(r.loss, 0, sizeof losses);
     size_t step = rig_measure(&r, model_evaluate);
     arena_release(&r.step);
-    CHECK_STATUS(OK, arena_init(&r.step, step));
+    CHECK_STATUS(OK, arena_init(&r.step, step, NULL));
     activations_share(&r.m, 18, RECOMPUTE_FULL, &shared, &r.step);
     for (int i = 0; i < 2; i++)
         CHECK_STATUS(OK, pass_infer(&r.m, &r.b, &stages[i], &shared, shared.middle_SD, &r.step));
@@ -125,7 +125,7 @@ TEST(a_stage_without_blocks_only_embeds)
     float x[2 * 9 * 16];
     rig_open(&r, &shape, F32, 2, 9);
     pass_init(&p, &front);
-    CHECK_STATUS(OK, arena_init(&r.step, 1 << 20));
+    CHECK_STATUS(OK, arena_init(&r.step, 1 << 20, NULL));
     pass_share(&r.m, &r.b, &shared, &r.step);
     size_t before = r.step.used;
     pass_take(&r.m, &r.b, &shared, &p, &r.step);

@@ -23,7 +23,7 @@ static void open_rig(struct float8_rig *f, const char *recipe, enum dtype dtype)
                               .amax_compute_algo = "max"};
     s.K = 8, s.F = 32;
     rig_open(&f->r, &s, dtype, 2, 12);
-    CHECK_STATUS(OK, arena_init(&f->arena, 1 << 16));
+    CHECK_STATUS(OK, arena_init(&f->arena, 1 << 16, NULL));
     CHECK_STATUS(OK, float8_init(&f->state, &c, &s, &f->arena));
     float8_begin(&f->state);
     f->r.m.float8 = &f->state;

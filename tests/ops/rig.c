@@ -38,7 +38,7 @@ void rig_measuring(bool measuring)
     size_t bytes = on->scratch.peak;
     arena_release(&on->scratch);
     on->measuring = measuring;
-    if (!measuring) CHECK_STATUS(OK, arena_init(&on->scratch, bytes));
+    if (!measuring) CHECK_STATUS(OK, arena_init(&on->scratch, bytes, NULL));
 }
 
 static float get(const void *x, size_t i, enum dtype dtype)

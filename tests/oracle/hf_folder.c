@@ -55,7 +55,7 @@ static double distance(struct rig *r, const struct json *root)
     int T = integers(json_get(root, "ids"), ids), at = 0, first = 0;
     int num_places = integers(json_get(root, "places"), places);
     float *logits = heap((size_t)r->m.shape.V * sizeof *logits);
-    CHECK_STATUS(OK, arena_init(&room, 1 << 18));
+    CHECK_STATUS(OK, arena_init(&room, 1 << 18, NULL));
     CHECK_STATUS(OK, kv_cache_init(&cache, &r->m, 1, T, &room));
     const struct json *row = json_first(json_get(root, "logits"));
     for (; row; row = json_next(row), first = places[at++] + 1) {
@@ -66,7 +66,7 @@ static double distance(struct rig *r, const struct json *root)
         measured.on = r->measuring, measured.weights = NULL, none.peak = 0;
         CHECK_STATUS(OK, model_decode(&measured, &empty, NULL, n, NULL, &none));
         arena_release(&r->step);
-        CHECK_STATUS(OK, arena_init(&r->step, none.peak));
+        CHECK_STATUS(OK, arena_init(&r->step, none.peak, NULL));
         CHECK_STATUS(OK, model_decode(&r->m, &cache, ids + first, n, logits, &r->step));
         for (const struct json *v = json_first(row); v; v = json_next(v), i++)
             most = fmax(most, fabs((double)logits[i] - json_number(v)));

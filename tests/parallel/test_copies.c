@@ -21,7 +21,7 @@ static enum status sums(const struct comm *group, void *context)
     struct copies c = {group, 0, &whole, &p, &ops_cpu_reference, on, 0, NULL, NULL};
     copies_take(&c, &run);
     size_t bytes = run.used;
-    TRY(arena_init(&run, bytes));
+    TRY(arena_init(&run, bytes, NULL));
     copies_take(&c, &run);
     RANK_CHECK(c.count == (2 * (size_t)s.L + 1) * (size_t)s.D);
     float *gradients = heap(p.elements * sizeof *gradients);

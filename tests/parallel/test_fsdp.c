@@ -85,14 +85,14 @@ static enum status share_out(const struct comm *world, void *context)
     fsdp_take(&f, &run);
     size_t bytes = run.used;
     fsdp_release(&f);
-    TRY(arena_init(&run, bytes));
+    TRY(arena_init(&run, bytes, NULL));
     fsdp_take(&f, &run);
     f.weights = weights, f.gradients = gradients;
 
     struct layout of_rig = r.m.layout;
     size_t step_bytes = rig_measure(&r, model_train);
     r.m.layout = layout, r.m.units = &f.units, r.m.weights = NULL, r.m.gradients = NULL;
-    TRY(arena_init(&r.step, step_bytes));
+    TRY(arena_init(&r.step, step_bytes, NULL));
     for (int step = 0; step < 2; step++) { /* the second begins with what the first left */
         fsdp_begin(&f);
         for (int i = 0; i < s->micro_batches; i++) {

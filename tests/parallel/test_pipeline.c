@@ -90,7 +90,7 @@ static enum status take_part(const struct comm *group, void *context)
     TRY(pipeline_run(&p, micros, &r.step));
     r.on->measuring = false;
     size_t bytes = r.step.peak;
-    TRY(arena_init(&r.step, bytes));
+    TRY(arena_init(&r.step, bytes, NULL));
     for (int again = 0; again < 2; again++) { /* nothing is left from the first time */
         memset(r.gradients, 0, r.m.layout.elements * sizeof *r.gradients);
         TRY(pipeline_run(&p, micros, &r.step));

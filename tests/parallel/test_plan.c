@@ -111,8 +111,8 @@ static enum status evaluates(const struct comm *group, void *context)
                 ids[to] = whole.b.ids_BT[from], labels[to] = whole.b.labels_BT[from];
             }
     r.b.ids_BT = ids, r.b.labels_BT = labels;
-    TRY(arena_init(&whole.step, 1 << 20));
-    TRY(arena_init(&r.step, 1 << 20));
+    TRY(arena_init(&whole.step, 1 << 20, NULL));
+    TRY(arena_init(&r.step, 1 << 20, NULL));
     TRY(model_evaluate(&whole.m, &whole.b, &whole.step));
     TRY(model_evaluate(&r.m, &r.b, &r.step));
     for (int b = 0; b < ROWS; b++)
@@ -171,7 +171,7 @@ static enum status decodes(const struct comm *group, void *context)
     struct rig *rigs[] = {&whole, &r};
     struct kv_cache caches[2];
     for (int i = 0; i < 2; i++) {
-        TRY(arena_init(&rigs[i]->step, 1 << 20));
+        TRY(arena_init(&rigs[i]->step, 1 << 20, NULL));
         TRY(kv_cache_init(&caches[i], &rigs[i]->m, B, 2 * T, &rigs[i]->run));
     }
     for (int round = 0; round < 2; round++) {

@@ -200,7 +200,7 @@ static enum status attends(const struct comm *group, void *context)
     arena_release(&on->scratch);
     TRY(measure(group, &here, on));
     RANK_CHECK(on->scratch.peak == scratch && group->counts->calls[TRANSFER_send] == 0);
-    TRY(arena_init(&on->scratch, scratch));
+    TRY(arena_init(&on->scratch, scratch, NULL));
     TRY(both_ways(group, &here, on));
     TRY(check_counts(group->counts, &here, group->size));
     RANK_CHECK(on->scratch.used == 0);
@@ -263,7 +263,7 @@ static enum status twice(const struct comm *group, void *context)
     TRY(measure(group, &a, on));
     size_t scratch = on->scratch.peak;
     arena_release(&on->scratch);
-    TRY(arena_init(&on->scratch, scratch));
+    TRY(arena_init(&on->scratch, scratch, NULL));
     TRY(both_ways(group, &a, on));
     TRY(both_ways(group, &b, on));
     RANK_CHECK(!memcmp(a.out, b.out, n * Q * each) && !memcmp(a.dqkv, b.dqkv, n * C * each));

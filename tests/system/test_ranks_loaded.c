@@ -61,7 +61,7 @@ static enum status open_user(struct user *u, const struct comm *world, const str
     TRY(take(u));
     TRY(loaded_arena(&u->loaded, rehearse, u));
     evaluator_release(&u->evaluator);
-    TRY(arena_init(&u->run, u->run.used));
+    TRY(arena_init(&u->run, u->run.used, NULL));
     TRY(take(u));
     return STATUS_OK;
 }

@@ -12,9 +12,9 @@ static void evaluate(struct training *t, int B, int64_t batches, struct evaluati
     o.once = true;
     struct evaluator evaluator = t->trainer.evaluator;
     CHECK_STATUS(OK, loader_open(&loader, &o));
-    CHECK_STATUS(OK, arena_init(&run, 1 << 20));
-    CHECK_STATUS(OK, arena_init(&step, 64 << 20));
-    CHECK_STATUS(OK, arena_init(&t->machine.on->scratch, 1 << 20));
+    CHECK_STATUS(OK, arena_init(&run, 1 << 20, NULL));
+    CHECK_STATUS(OK, arena_init(&step, 64 << 20, NULL));
+    CHECK_STATUS(OK, arena_init(&t->machine.on->scratch, 1 << 20, NULL));
     evaluator_take(&evaluator, B, 16, &run);
     CHECK_STATUS(OK, evaluator_run(&evaluator, loader, batches, &step, e));
     evaluator_release(&evaluator);
@@ -38,7 +38,7 @@ TEST(a_batch_is_cut_into_the_tokens_that_are_here)
     struct arena run = {0};
     struct batch whole, here;
     struct comm contexts = {.rank = 1, .size = PARTS};
-    CHECK_STATUS(OK, arena_init(&run, 1 << 12));
+    CHECK_STATUS(OK, arena_init(&run, 1 << 12, NULL));
     batch_take(&whole, 2, T, &run);
     fill(&whole, 5);
     whole.valid = 20, whole.bytes = 21;
@@ -61,7 +61,7 @@ TEST(a_batch_that_is_not_cut_is_its_own_part)
     struct arena run = {0};
     struct batch whole, here;
     struct comm alone = {.size = 1};
-    CHECK_STATUS(OK, arena_init(&run, 1 << 12));
+    CHECK_STATUS(OK, arena_init(&run, 1 << 12, NULL));
     batch_take(&whole, 2, 5, &run);
     size_t taken = run.used;
     batch_here_take(&whole, &alone, &here, &run);

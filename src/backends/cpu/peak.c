@@ -96,7 +96,7 @@ enum status cpu_feed_flops(const struct queue *on, const struct cpu_set *set, si
     size_t all, padded = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
     if (__builtin_mul_overflow(padded, (size_t)on->num_threads, &all))
         FAIL(MEMORY, "panels of %zu bytes for %d threads", bytes, on->num_threads);
-    TRY(arena_init(&memory, all));
+    TRY(arena_init(&memory, all, NULL));
     memset(memory.base, SMALL, all);
     struct loop l = {
         .set = set, .num_threads = on->num_threads, .panels = memory.base, .bytes = padded};

@@ -17,7 +17,7 @@ enum status cpu_queue_open(struct queue **out, int num_threads, size_t scratch_b
     q->base.num_threads = num_threads > 0 ? num_threads : omp_get_max_threads();
     omp_set_num_threads(q->base.num_threads);
     enum status st = products_open(&q->products);
-    if (!st) st = arena_init(&q->base.scratch, scratch_bytes);
+    if (!st) st = arena_init(&q->base.scratch, scratch_bytes, NULL);
     if (st) {
         cpu_queue_close(*out);
         *out = NULL;

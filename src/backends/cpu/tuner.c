@@ -169,8 +169,8 @@ static enum status time_ways(struct tuner *tuner, const struct product_shape *s,
     TRY_OUT(time_way(&t, way_at(0), &seconds));
     size_t scratch = t.on.scratch.peak, bytes = t.memory.used;
     t.on.measuring = false;
-    TRY_OUT(arena_init(&t.on.scratch, scratch));
-    TRY_OUT(arena_init(&t.memory, bytes));
+    TRY_OUT(arena_init(&t.on.scratch, scratch, NULL));
+    TRY_OUT(arena_init(&t.memory, bytes, NULL));
     take_operands(&t);
     TRY_OUT(time_way(&t, way_at(0), &seconds)); /* for the caches and the clock */
     TRY_OUT(time_way(&t, way_at(0), &seconds));

@@ -7,7 +7,7 @@ TEST(a_feed_of_each_set_counts_its_operations)
 {
     enum { BYTES = 1 << 18 };
     struct arena panels;
-    CHECK_STATUS(OK, arena_init(&panels, BYTES));
+    CHECK_STATUS(OK, arena_init(&panels, BYTES, NULL));
     for (int i = 0; cpu_set_at(i); i++) {
         const struct cpu_set *s = cpu_set_at(i);
         if (!cpu_set_runs(s)) continue;
