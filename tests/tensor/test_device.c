@@ -1,8 +1,15 @@
-/* Without a device the queue's memory is the host's. */
+/* Without a device the queue's memory is the host's; with one that is strict, its own. */
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/device.h"
 
+#include "backends/cpu/cpu.h"
+#include "ops/update.h"
+#include "tensor/strict_device.h"
 #include "test.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 TEST(a_queue_without_a_device_copies_and_zeroes_in_the_hosts_memory)
 {
@@ -26,4 +33,93 @@ TEST(nothing_is_copied_while_a_queue_measures)
     CHECK_STATUS(OK, queue_copy(&on, NULL, NULL, 8));
     CHECK_STATUS(OK, queue_zero(&on, x, 1));
     CHECK(x[0] == 'x');
+}
+
+/* Tests rely on a device that tells on them: so it is tested, too. */
+enum { N = 1000 };
+
+struct strict_rig {
+    struct queue *on;
+    struct arena own, shared;
+    float *x, *y;
+    double *sum;
+};
+
+static struct strict_rig rig_open(bool late)
+{
+    struct strict_rig r;
+    CHECK_STATUS(OK, cpu_queue_open(&r.on, 1, 0));
+    strict_open(r.on, &ops_cpu_reference, late);
+    CHECK_STATUS(OK, arena_init(&r.on->scratch, 1 << 16, queue_memory(r.on)));
+    CHECK_STATUS(OK, arena_init(&r.own, 1 << 16, queue_memory(r.on)));
+    CHECK_STATUS(OK, arena_init(&r.shared, 1 << 12, queue_shared(r.on)));
+    r.x = arena_take(&r.own, N, sizeof *r.x), r.y = arena_take(&r.own, N, sizeof *r.y);
+    r.sum = arena_take(&r.shared, 1, sizeof *r.sum);
+    return r;
+}
+
+static void rig_close(struct strict_rig *r)
+{
+    arena_release(&r->own), arena_release(&r->shared), arena_release(&r->on->scratch);
+    strict_close(r->on);
+    cpu_queue_close(r->on);
+}
+
+static enum status fill_and_sum(struct strict_rig *r)
+{
+    float host[N];
+    for (int i = 0; i < N; i++) host[i] = 2;
+    struct cast_io move = {r->x, r->y};
+    struct sum_squares_io squares = {r->y, r->sum};
+    TRY(queue_copy(r->on, r->x, host, sizeof host));
+    TRY(cast(&strict_ops, &(struct cast){.n = N}, &move, r->on));
+    TRY(sum_squares(&strict_ops, &(struct sum_squares){N}, &squares, r->on));
+    return STATUS_OK;
+}
+
+TEST(a_strict_device_computes_in_memory_of_its_own)
+{
+    struct strict_rig r = rig_open(false);
+    float back[N];
+    CHECK(strict_owns(r.x) && strict_owns(r.x + N - 1) && !strict_owns(r.sum));
+    CHECK_STATUS(OK, fill_and_sum(&r));
+    CHECK(*r.sum == 4.0 * N);
+    CHECK_STATUS(OK, queue_zero(r.on, r.y, 8));
+    CHECK_STATUS(OK, queue_copy(r.on, back, r.y, sizeof back));
+    CHECK(back[0] == 0 && back[1] == 0 && back[2] == 2 && back[N - 1] == 2);
+    rig_close(&r);
+}
+
+TEST(a_late_device_has_done_nothing_until_it_is_waited_for)
+{
+    struct strict_rig r = rig_open(true);
+    CHECK_STATUS(OK, fill_and_sum(&r));
+    CHECK(*r.sum == 0);
+    CHECK_STATUS(OK, queue_wait(r.on));
+    CHECK(*r.sum == 4.0 * N);
+    rig_close(&r);
+}
+
+/* Another process, which the fault ends. */
+static int ends_with(const struct strict_rig *r, bool writes)
+{
+    int how;
+    pid_t child = fork();
+    if (!child) {
+        signal(SIGSEGV, SIG_DFL);
+        volatile float *x = r->x;
+        if (writes) x[1] = 1;
+        _exit(writes ? 0 : (int)x[1] + 1);
+    }
+    CHECK(waitpid(child, &how, 0) == child);
+    return WIFSIGNALED(how) ? WTERMSIG(how) : 0;
+}
+
+TEST(host_code_that_touches_a_strict_devices_memory_ends_with_a_fault)
+{
+    struct strict_rig r = rig_open(false);
+    CHECK_STATUS(OK, fill_and_sum(&r));
+    CHECK(ends_with(&r, false) == SIGSEGV);
+    CHECK(ends_with(&r, true) == SIGSEGV);
+    rig_close(&r);
 }
