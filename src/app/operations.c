@@ -41,6 +41,11 @@ void op_sizes(const struct op_call *c, struct text *out)
         text_addf(out, "%d x %d x %d x %d", a->B, a->T, a->H, a->K);
         break;
     }
+    case OP_context_bounds: {
+        const struct context_bounds *a = &c->what.context_bounds;
+        text_addf(out, "%d x %d of %d", a->B, a->T, a->here.parts);
+        break;
+    }
     case OP_attention_forward:
     case OP_attention_backward: {
         const struct attention *a = &c->what.attention_forward;
@@ -167,6 +172,16 @@ static void rope_work(const struct op_call *c, struct op_work *w)
     buffer(w, angles, F32, T * J);
 }
 
+static void context_bounds_work(const struct op_call *c, struct op_work *w)
+{
+    const struct context_bounds *a = &c->what.context_bounds;
+    size_t N = (size_t)a->B * (size_t)a->T;
+    w->bound = BOUND_COPY;
+    none(w), none(w);
+    ids(w, N, a->T);
+    ids(w, N, a->T);
+}
+
 static void attention_work(const struct op_call *c, struct op_work *w)
 {
     const struct attention *a = &c->what.attention_forward;
@@ -282,6 +297,7 @@ void op_work(const struct op_call *c, struct op_work *w)
         ROW(rmsnorm_forward, rmsnorm_work, rmsnorm_fwd),
         ROW(rmsnorm_backward, rmsnorm_work, rmsnorm_bwd),
         ROW(rope, rope_work, rope_io),
+        ROW(context_bounds, context_bounds_work, context_bounds_io),
         ROW(attention_forward, attention_work, attention_fwd),
         ROW(attention_backward, attention_work, attention_bwd),
         ROW(swiglu_forward, swiglu_work, swiglu_fwd),

@@ -9,7 +9,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "ops/ops.h"
+
 #include <stdbool.h>
+#include <stdint.h>
 
 struct context {
     int parts, part; /* 0, 0 as 1, 0: whole rows are here */
@@ -26,3 +29,18 @@ enum { MOST_RUNS = 2 };
 int context_runs(const struct context *c, int T, struct token_run runs[MOST_RUNS]);
 /* How many of the T tokens stand before that position. */
 int context_before(const struct context *c, int T, int position);
+
+/* Which of the T keys of one part the T queries of another see: as keys lie in order, those are
+ * neighbours. */
+struct context_bounds {
+    int B, T;
+    struct context here, there; /* the queries' part, and the keys': as many parts, cut alike */
+    bool causal;
+};
+struct context_bounds_io {
+    const int32_t *start_BT, *end_BT; /* a query sees these positions, or all where NULL */
+    int32_t *begin_BT, *close_BT;     /* it sees the keys begin to close - 1; replaced */
+};
+/* SHAPE: no tokens, parts that there are not, or a zigzag of an odd T. */
+enum status context_bounds(const struct ops *, const struct context_bounds *,
+                           const struct context_bounds_io *, struct queue *);

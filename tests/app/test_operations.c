@@ -55,6 +55,19 @@ TEST(causal_attention_counts_half_and_its_backward_two_and_a_half_times)
     CHECK(half.num_buffers == 7 && back.num_buffers == 11);
 }
 
+TEST(bounds_of_cut_rows_count_the_two_that_a_token_gets)
+{
+    struct context_bounds a = {2, 8, {4, 1, true}, {4, 3, true}, true};
+    struct op_call c = {OP_context_bounds, .what.context_bounds = a};
+    struct op_work w = work_of(c);
+    struct text sizes = {0};
+    op_sizes(&c, &sizes);
+    CHECK(w.num_buffers == 4 && w.bytes == 2 * 2 * 8 * 4 && w.flops == 0);
+    CHECK(w.buffers[0].content == CONTENT_NONE && w.buffers[3].below == 8);
+    CHECK(!strcmp(sizes.data, "2 x 8 of 4"));
+    text_release(&sizes);
+}
+
 TEST(updates_count_what_they_change_twice)
 {
     struct op_call c = {OP_adamw, .what.adamw = {.n = 100, .step = 1, .copy_dtype = BF16}};

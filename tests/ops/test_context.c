@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "test.h"
+#include "ops/rig.h"
 
 #include "ops/context.h"
 
@@ -55,4 +55,91 @@ TEST(tokens_before_a_position_are_counted)
             }
         }
     CHECK(context_before(&(struct context){0}, 7, 5) == 5);
+}
+
+enum { ROWS = 2, TOKENS = 10, PARTS = 3, LENGTH = PARTS * TOKENS };
+
+/* The positions of a part's tokens. */
+static void positions_of(const struct context *c, int positions[TOKENS])
+{
+    struct token_run runs[MOST_RUNS];
+    int num_runs = context_runs(c, TOKENS, runs), at = 0;
+    for (int i = 0; i < num_runs; i++)
+        for (int k = 0; k < runs[i].count; k++) positions[at++] = runs[i].first + k;
+}
+
+/* Of the keys there, those from begin to close - 1 are seen, and no others. */
+static void check_seen(const struct context_bounds *a, const struct context_bounds_io *io)
+{
+    int here[TOKENS], there[TOKENS];
+    positions_of(&a->here, here), positions_of(&a->there, there);
+    for (int at = 0; at < ROWS * TOKENS; at++)
+        for (int key = 0; key < TOKENS; key++) {
+            int position = there[key];
+            bool seen = (!a->causal || position <= here[at % TOKENS]) &&
+                        (!io->start_BT || position >= io->start_BT[at]) &&
+                        (!io->end_BT || position < io->end_BT[at]);
+            CHECK((key >= io->begin_BT[at] && key < io->close_BT[at]) == seen);
+        }
+}
+
+OPS_TEST(bounds_are_the_keys_of_a_part_that_a_query_of_another_sees)
+{
+    for (int kind = 0; kind < 2 * 2 * 2 * PARTS * PARTS; kind++) {
+        bool zigzag = kind & 1, causal = kind & 2, documents = kind & 4;
+        int pair = kind / 8, start[ROWS * TOKENS], end[ROWS * TOKENS], here[TOKENS];
+        struct context_bounds a = {ROWS, TOKENS, {PARTS, pair / PARTS, zigzag}, {0}, causal};
+        a.there = (struct context){PARTS, pair % PARTS, zigzag};
+        positions_of(&a.here, here);
+        for (int at = 0; at < ROWS * TOKENS; at++) { /* documents of 7 and 13 tokens, in turn */
+            int in = (here[at % TOKENS] + at / TOKENS) % 20, first = here[at % TOKENS] - in;
+            start[at] = first + (in < 7 ? 0 : 7), end[at] = first + (in < 7 ? 7 : 20);
+            if (start[at] < 0) start[at] = 0;
+        }
+        for (int table = 0; table < 2; table++) {
+            int32_t begin[ROWS * TOKENS], close[ROWS * TOKENS];
+            struct context_bounds_io io = {documents ? start : NULL, documents ? end : NULL, begin,
+                                           close};
+            RIG_RUN(context_bounds(table ? rig_fast() : &ops_cpu_reference, &a, &io, rig_queue()));
+            check_seen(&a, &io);
+        }
+    }
+}
+
+OPS_TEST(bounds_agree_with_the_reference_where_rows_are_whole_or_one_token_long)
+{
+    static const struct context_bounds kinds[] = {
+        {ROWS, TOKENS, {0, 0, true}, {0, 0, true}, true},
+        {ROWS, TOKENS, {1, 0, false}, {1, 0, false}, false},
+        {1, 1, {4, 3, false}, {4, 0, false}, true},
+        {1, 1, {4, 0, false}, {4, 3, false}, true},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        int32_t bounds[2][2][ROWS * TOKENS] = {0};
+        for (int table = 0; table < 2; table++) {
+            struct context_bounds_io io = {NULL, NULL, bounds[table][0], bounds[table][1]};
+            const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
+            RIG_RUN(context_bounds(ops, &kinds[i], &io, rig_queue()));
+        }
+        CHECK(!memcmp(bounds[0], bounds[1], sizeof bounds[0]));
+        if (kinds[i].B == ROWS)
+            check_seen(&kinds[i], &(struct context_bounds_io){.begin_BT = bounds[1][0],
+                                                              .close_BT = bounds[1][1]});
+        else
+            CHECK(bounds[1][1][0] == (kinds[i].here.part == 3));
+    }
+}
+
+TEST(bounds_are_not_of_parts_that_do_not_fit)
+{
+    const struct context_bounds good = {1, 4, {2, 0, true}, {2, 1, true}, true};
+    struct context_bounds bad[8];
+    for (int i = 0; i < 8; i++) bad[i] = good;
+    bad[0].T = 3, bad[1].B = 0, bad[2].T = 0, bad[3].here.part = 2, bad[4].there.part = -1;
+    bad[5].there.parts = 3, bad[6].there.zigzag = false, bad[7].T = 1 << 30;
+    for (int i = 0; i < 8; i++)
+        CHECK_STATUS(SHAPE, context_bounds(&ops_cpu_reference, &bad[i], NULL, rig_queue()));
+    rig_queue()->measuring = true;
+    CHECK_STATUS(OK, context_bounds(&ops_cpu_reference, &good, NULL, rig_queue()));
+    rig_queue()->measuring = false;
 }
