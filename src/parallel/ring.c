@@ -55,24 +55,14 @@ static struct context context_of(const struct ring *r, int rank)
     return (struct context){r->group->size, rank, r->what->causal};
 }
 
-/* Which of the owner's keys each token here sees: as they lie in order, those are neighbours. */
-static void find_bounds(const struct ring *r, int owner)
+/* Which of the owner's keys each token here sees. */
+static enum status find_bounds(const struct ring *r, int owner)
 {
     const struct attention *a = r->what;
-    struct context here = context_of(r, r->group->rank), there = context_of(r, owner);
-    struct token_run runs[MOST_RUNS];
-    int num_runs = context_runs(&here, a->T, runs);
-    if (r->on->measuring) return;
-    for (int b = 0; b < a->B; b++)
-        for (int i = 0; i < num_runs; i++)
-            for (int k = 0; k < runs[i].count; k++) {
-                size_t at = (size_t)b * (size_t)a->T + (size_t)(runs[i].at + k);
-                int end = r->end_BT ? r->end_BT[at] : a->T * r->group->size;
-                int own = runs[i].first + k + 1;
-                if (a->causal && end > own) end = own;
-                r->begin_BT[at] = r->start_BT ? context_before(&there, a->T, r->start_BT[at]) : 0;
-                r->close_BT[at] = context_before(&there, a->T, end);
-            }
+    struct context_bounds what = {a->B, a->T, context_of(r, r->group->rank), context_of(r, owner),
+                                  a->causal};
+    struct context_bounds_io io = {r->start_BT, r->end_BT, r->begin_BT, r->close_BT};
+    return context_bounds(r->ops, &what, &io, r->on);
 }
 
 /* A measuring pass of ranks that are there moves nothing; one that plans counts. */
@@ -154,7 +144,7 @@ static enum status meet(const struct ring *r, const struct attention_fwd *io, in
                                  .end_BT = r->close_BT,
                                  .out_BTHK = out,
                                  .lse_BHT = io->lse_BHT};
-    find_bounds(r, owner_of(r, step));
+    TRY(find_bounds(r, owner_of(r, step)));
     TRY(attention_forward(r->ops, &a, &part, r->on));
     return STATUS_OK;
 }
@@ -209,7 +199,7 @@ static enum status meet_backward(const struct ring *r, const struct attention_bw
     part.start_BT = r->begin_BT, part.end_BT = r->close_BT;
     part.dq_BTHK = s->queries;
     part.dk_BSGK = s->keys[step % SUMS], part.dv_BSGK = element(part.dk_BSGK, r->P, F32);
-    find_bounds(r, owner_of(r, step));
+    TRY(find_bounds(r, owner_of(r, step)));
     TRY(attention_backward(r->ops, &a, &part, r->on));
     return STATUS_OK;
 }
