@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "ops/attention.h"
+#include "ops/context.h"
 #include "ops/cross_entropy.h"
 #include "ops/embedding.h"
 #include "ops/float8.h"
