@@ -78,6 +78,7 @@ void op_sizes(const struct op_call *c, struct text *out)
         text_addf(out, "%zu %s", a->n, dtype_name(a->dtype));
         break;
     }
+    case OP_find_scale: text_adds(out, c->what.find_scale.to == E4M3 ? "E4M3" : "E5M2"); break;
     case OP_quantize: {
         const struct quantize *a = &c->what.quantize;
         text_addf(out, "%zu %s -> %s", a->n, dtype_name(a->dtype), a->to == E4M3 ? "E4M3" : "E5M2");
@@ -140,6 +141,11 @@ static void linear_work(const struct op_call *c, struct op_work *w)
         buffer(w, x, operand, x);
         buffer(w, weight, F32, times * weight);
     }
+    for (int i = 0; i < 2; i++)
+        if (a->float8)
+            positive(w, 2, 2);
+        else
+            none(w);
 }
 
 static void rmsnorm_work(const struct op_call *c, struct op_work *w)
@@ -266,12 +272,22 @@ static void amax_work(const struct op_call *c, struct op_work *w)
     buffer(w, 1, F32, 0);
 }
 
+static void find_scale_work(const struct op_call *c, struct op_work *w)
+{
+    (void)c;
+    w->bound = BOUND_READ;
+    positive(w, 1, 1);
+    none(w), none(w); /* nothing of the steps before */
+    positive(w, 2, 2);
+}
+
 static void quantize_work(const struct op_call *c, struct op_work *w)
 {
     const struct quantize *a = &c->what.quantize;
     w->bound = BOUND_COPY;
     buffer(w, a->n, a->dtype, a->n);
     buffer(w, a->n, BF16, a->n);
+    positive(w, 2, 2);
 }
 
 /* The struct of buffers of each operation: nothing but pointers. */
@@ -307,6 +323,7 @@ void op_work(const struct op_call *c, struct op_work *w)
         ROW(adamw, adamw_work, adamw_io),
         ROW(cast, cast_work, cast_io),
         ROW(amax, amax_work, amax_io),
+        ROW(find_scale, find_scale_work, find_scale_io),
         ROW(quantize, quantize_work, quantize_io),
 #undef ROW
     };

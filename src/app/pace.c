@@ -19,7 +19,7 @@ static enum status product_rate(const struct linear *l, struct machine *m, doubl
                       (size_t)l->N * (size_t)l->F};
     enum status st = STATUS_OK;
     TRY_OUT(arena_init(&a, (sizes[0] + sizes[1] + sizes[2]) * 4 + 4 * ARENA_ALIGN, NULL));
-    struct linear_fwd io;
+    struct linear_fwd io = {0};
     io.x_ND = arena_take(&a, sizes[0], 4);
     io.w_FD = arena_take(&a, sizes[1], 4);
     io.y_NF = arena_take(&a, sizes[2], 4);

@@ -24,7 +24,7 @@
     X(float, rstd2_S, S, F32, RECOMPUTE_FULL)                                                      \
     X(void, gate_up_N2F, N * 2 * F, m->dtype, RECOMPUTE_FULL)                                      \
     X(void, hidden_NF, N *F, m->dtype, RECOMPUTE_SELECTIVE)                                        \
-    X(float, input_scales, m->float8 ? PRODUCTS : 0, F32, RECOMPUTE_COUNT)
+    X(struct float8_scale, input_scales, m->float8 ? 2 * PRODUCTS : 0, F32, RECOMPUTE_COUNT)
 
 struct activations {
     void *x_SD;    /* the block's input, always kept */

@@ -39,7 +39,8 @@ static enum status multiply(const struct model *m, int N, int F, const void *x, 
                             void *y)
 {
     struct linear what = {.N = N, .D = m->shape.D, .F = F, .dtype = m->dtype};
-    TRY(linear_forward(m->ops, &what, &(struct linear_fwd){x, w, y}, m->on));
+    TRY(linear_forward(m->ops, &what, &(struct linear_fwd){.x_ND = x, .w_FD = w, .y_NF = y},
+                       m->on));
     return STATUS_OK;
 }
 

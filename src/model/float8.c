@@ -91,7 +91,7 @@ static bool delays(const struct float8_config *c, const char *asked)
 }
 
 enum status float8_init(struct float8_state *f, const struct float8_config *c,
-                        const struct model_shape *shape, struct arena *run)
+                        const struct model_shape *shape, struct arena *run, struct arena *shared)
 {
     *f = (struct float8_state){
         .blocks = shape->L,
@@ -104,9 +104,11 @@ enum status float8_init(struct float8_state *f, const struct float8_config *c,
     size_t kept = is_delayed(f) ? tensors_of(f) : 0;
     f->chosen = heap(products_of(f) * sizeof *f->chosen);
     f->weight_scales = arena_take(run, products_of(f), sizeof *f->weight_scales);
-    f->seen = arena_take(run, kept, sizeof *f->seen);
-    f->scales = arena_take(run, kept, sizeof *f->scales);
-    f->history = arena_take(run, kept * (size_t)f->window, sizeof *f->history);
+    f->largest = arena_take(shared, 1, sizeof *f->largest);
+    f->met = arena_take(shared, kept, sizeof *f->met);
+    f->seen = arena_take(shared, kept, sizeof *f->seen);
+    f->scales = arena_take(shared, kept, sizeof *f->scales);
+    f->history = arena_take(shared, kept * (size_t)f->window, sizeof *f->history);
     TRY(choose(f, c, shape));
     return STATUS_OK;
 }
@@ -119,12 +121,6 @@ void float8_release(struct float8_state *f)
 
 /* --- scales -------------------------------------------------------------------------------- */
 
-float float8_current(float amax, enum float8 format)
-{
-    double size = (double)amax < 1e-12 ? 1e-12 : (double)amax; /* NaN stays NaN */
-    return (float)((double)float8_largest(format) / size);
-}
-
 float float8_delayed(float amax, float before, enum float8 format, int margin)
 {
     if (!(amax > 0) || !isfinite(amax)) return before;
@@ -132,20 +128,25 @@ float float8_delayed(float amax, float before, enum float8 format, int margin)
     return isinf(scale) ? FLT_MAX : scale;
 }
 
-float float8_held(struct float8_state *f, int block, enum product_id p, enum float8_role role,
-                  float largest)
+void float8_held(const struct float8_state *f, int block, enum product_id p, enum float8_role role,
+                 float **met, const float **scale)
 {
-    if (!f->delayed[role]) return 0;
     size_t at = tensor(block, p, role);
-    if ((double)largest > f->seen[at]) f->seen[at] = (double)largest;
-    return f->scales[at];
+    bool held = f->delayed[role] && f->met; /* which measuring has not */
+    *met = held ? &f->met[at] : NULL;
+    *scale = held ? &f->scales[at] : NULL;
 }
 
 size_t float8_seen(const struct float8_state *f) { return is_delayed(f) ? tensors_of(f) : 0; }
 
 void float8_begin(struct float8_state *f)
 {
-    for (size_t i = 0; i < float8_seen(f); i++) f->seen[i] = 0;
+    for (size_t i = 0; i < float8_seen(f); i++) f->met[i] = 0;
+}
+
+void float8_gather(struct float8_state *f)
+{
+    for (size_t i = 0; i < float8_seen(f); i++) f->seen[i] = (double)f->met[i];
 }
 
 /* What a history comes to. */

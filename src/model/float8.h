@@ -6,13 +6,14 @@
  * same in all of a step, and in its first step a tensor's is current.
  *
  * Axes     L blocks, PRODUCTS of each, FLOAT8_ROLES tensors of each.
- * Memory   State is taken from the run's arena: a history for every block of the whole model, so
- *          that whoever has which blocks does not matter.
- * Order    begin -> passes over the step's micro-batches -> what was seen becomes the largest that
- *          anyone has seen -> learn.  Seeing a number twice changes nothing, so neither does
- *          recomputing.  A step that is dropped teaches nothing.
- * Sources  torchao's float8 (tensorwise); Transformer Engine's DelayedScaling, which learns after
- *          each micro-batch, and whose first scales are 1 */
+ * Memory   A history for every block of the whole model, so that whoever has which blocks does not
+ *          matter.  Operations find scales and read them; the host reads what they have met after
+ *          queue_wait, once a step.
+ * Order    begin -> passes over the step's micro-batches -> gather -> what was seen becomes the
+ *          largest that anyone has seen -> learn.  Seeing a number twice changes nothing, so
+ * neither does recomputing.  A step that is dropped teaches nothing. Sources  torchao's float8
+ * (tensorwise); Transformer Engine's DelayedScaling, which learns after each micro-batch, and whose
+ * first scales are 1 */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -41,9 +42,11 @@ struct float8_state {
     int window;   /* steps of a history */
     bool newest_only;
     int margin;
-    float *weight_scales; /* of each product, as its last forward had them */
-    /* Of each tensor: the largest of this step; by the steps before, 0: none yet; those steps,
-     * `known` of them, the next at `next` of a ring. */
+    struct float8_scale *weight_scales; /* of each product, as its last forward had them */
+    float *largest;                     /* of the tensor whose scale is being found */
+    /* Of each tensor: the largest of this step, which operations write, and then anyone's; by the
+     * steps before, 0: none yet; those steps, `known` of them, the next at `next` of a ring. */
+    float *met;
     double *seen;
     float *scales, *history;
     int known, next;
@@ -51,24 +54,25 @@ struct float8_state {
 
 /* Whether products are to be of eight bits.  CONFIG: a recipe or a converter that is not here. */
 enum status float8_wanted(const struct model_config *m, const struct float8_config *c, bool *on);
-/* Of the whole model.  CONFIG: a filter takes one of the weights that are multiplied as one. */
+/* Of the whole model; `shared` is memory that the host reaches, too.  CONFIG: a filter takes one of
+ * the weights that are multiplied as one. */
 enum status float8_init(struct float8_state *f, const struct float8_config *c,
-                        const struct model_shape *shape, struct arena *run);
+                        const struct model_shape *shape, struct arena *run, struct arena *shared);
 void float8_release(struct float8_state *f);
 
 /* Of f->seen, which is zero without delayed scales. */
 size_t float8_seen(const struct float8_state *f);
-/* Nothing is seen of the step yet. */
+/* Nothing is met in the step yet.  No operation of the step before is under way. */
 void float8_begin(struct float8_state *f);
+/* What was met is seen.  No operation of the step is under way. */
+void float8_gather(struct float8_state *f);
 /* New scales from what was seen. */
 void float8_learn(struct float8_state *f);
 
-/* The step's scale of a tensor whose largest number here is `largest`; which is seen.  0: it has
- * none yet, and float8_current says what it is. */
-float float8_held(struct float8_state *f, int block, enum product_id p, enum float8_role role,
-                  float largest);
-/* largest of the format / amax, but at least 1e-12; in f64, rounded to f32. */
-float float8_current(float amax, enum float8 format);
+/* For find_scale of a tensor: where its largest number is met, and its scale by the steps before,
+ * which is 0 where it has none yet; NULL both where it is current. */
+void float8_held(const struct float8_state *f, int block, enum product_id p, enum float8_role role,
+                 float **met, const float **scale);
 /* largest of the format / amax / 2^margin; `before` where amax says nothing, the largest f32 where
  * that is above it. */
 float float8_delayed(float amax, float before, enum float8 format, int margin);

@@ -56,14 +56,17 @@ static enum status chunk(const struct model *m, const struct micro_batch *b, int
     const void *w = model_weight(m, head_param(m), -1);
     void *y = element(y_ND, (size_t)first * (size_t)m->shape.D, m->dtype);
     struct linear what = {.N = rows, .D = m->shape.D, .F = m->shape.V, .dtype = m->dtype};
-    TRY(linear_forward(m->ops, &what, &(struct linear_fwd){y, w, logits}, m->on));
+    TRY(linear_forward(m->ops, &what, &(struct linear_fwd){.x_ND = y, .w_FD = w, .y_NF = logits},
+                       m->on));
     TRY(losses(m, b, first, rows, logits, stats_PN4, backward));
     if (!backward) return STATUS_OK;
     what.accumulate = true;
-    struct linear_bwd_weight dw = {logits, y, model_gradient(m, head_param(m), -1)};
+    struct linear_bwd_weight dw = {
+        .dy_NF = logits, .x_ND = y, .dw_FD = model_gradient(m, head_param(m), -1)};
     TRY(linear_backward_weight(m->ops, &what, &dw, m->on));
     what.accumulate = false;
-    TRY(linear_backward_input(m->ops, &what, &(struct linear_bwd_input){logits, w, y}, m->on));
+    TRY(linear_backward_input(
+        m->ops, &what, &(struct linear_bwd_input){.dy_NF = logits, .w_FD = w, .dx_ND = y}, m->on));
     return STATUS_OK;
 }
 

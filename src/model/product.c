@@ -48,99 +48,99 @@ static bool is_cut(const struct product *p, enum float8_role role)
     return role == FLOAT8_WEIGHT || (role == FLOAT8_GRADIENT) == first;
 }
 
-static enum status find_scale(const struct product *p, enum float8_role role, const void *x,
-                              float *scale)
+/* *at: where an operation finds it. */
+static enum status scale_of(const struct product *p, enum float8_role role, const void *x,
+                            struct float8_scale *at)
 {
     const struct model *m = p->m;
-    struct float8_state *f = m->float8;
+    const struct float8_state *f = m->float8;
     struct amax what = {elements_of(p, role), m->dtype};
-    bool measuring = m->on->measuring;
-    float largest = 0;
-    TRY(amax(m->ops, &what, &(struct amax_io){x, &largest}, m->on));
-    *scale = measuring ? f->delayed[role] : float8_held(f, p->layer, p->id, role, largest);
-    if (*scale > 0) return STATUS_OK;
-    if (is_cut(p, role)) TRY(m->plan->largest(m->plan, &largest, m->on));
-    *scale = float8_current(largest, float8_format(role));
+    struct find_scale_io io = {.largest = f->largest, .scale = at};
+    TRY(amax(m->ops, &what, &(struct amax_io){x, f->largest}, m->on));
+    float8_held(f, p->layer, p->id, role, &io.seen, &io.held);
+    bool held = m->on->measuring ? f->delayed[role] : io.held && *io.held > 0;
+    if (!held && is_cut(p, role)) TRY(m->plan->largest(m->plan, f->largest, m->on));
+    TRY(find_scale(m->ops, &(struct find_scale){float8_format(role)}, &io, m->on));
     return STATUS_OK;
 }
 
 /* Of weights in every forward, which its backward follows before they change; NULL: measuring. */
-static float *weight_scale(const struct product *p)
+static struct float8_scale *weight_scale(const struct product *p)
 {
     const struct float8_state *f = p->m->float8;
     size_t at = (size_t)p->layer * PRODUCTS + p->id;
-    return p->m->on->measuring ? NULL : &f->weight_scales[at];
+    return f->weight_scales ? &f->weight_scales[at] : NULL;
 }
 
 static enum status rounded(const struct product *p, enum float8_role role, const void *x,
-                           float scale, bf16 **y)
+                           const struct float8_scale *scale, unsigned summed, bf16 **y)
 {
     size_t n = elements_of(p, role);
-    struct quantize what = {n, p->m->dtype, float8_format(role), scale};
+    struct quantize what = {.n = n,
+                            .columns = (size_t)(role == FLOAT8_GRADIENT ? p->what.F : p->what.D),
+                            .dtype = p->m->dtype,
+                            .to = float8_format(role),
+                            .summed = summed};
     *y = arena_take(&p->m->on->scratch, n, sizeof **y);
-    TRY(quantize(p->m->ops, &what, &(struct quantize_io){x, *y}, p->m->on));
+    TRY(quantize(p->m->ops, &what, &(struct quantize_io){x, *y, scale}, p->m->on));
     return STATUS_OK;
 }
 
-/* What takes both scales out of a product. */
-static float inverse(float one, float other) { return 1 / one * (1 / other); }
-
 enum status product_forward(const struct model *m, enum product_id id, size_t N, int layer,
-                            const void *x, void *y, bool accumulate, float *input_scales)
+                            const void *x, void *y, bool accumulate,
+                            struct float8_scale *input_scales)
 {
     struct product p = product(m, id, N, layer);
     const void *w = model_weight(m, p.param, layer);
     size_t mark = arena_mark(&m->on->scratch);
-    struct linear_fwd io = {x, w, y};
+    struct linear_fwd io = {.x_ND = x, .w_FD = w, .y_NF = y};
     p.what.accumulate = accumulate;
     if (p.what.float8) {
-        float input, weight;
+        struct float8_scale *input = arena_take(&m->on->scratch, 1, sizeof *input);
+        struct float8_scale *weight = weight_scale(&p);
+        if (input_scales) input = &input_scales[id];
         bf16 *x8, *w8;
-        TRY(find_scale(&p, FLOAT8_INPUT, x, &input));
-        TRY(find_scale(&p, FLOAT8_WEIGHT, w, &weight));
-        if (weight_scale(&p)) *weight_scale(&p) = weight;
-        if (input_scales) input_scales[id] = input;
-        TRY(rounded(&p, FLOAT8_INPUT, x, input, &x8));
-        TRY(rounded(&p, FLOAT8_WEIGHT, w, weight, &w8));
-        p.what.scale = inverse(input, weight);
-        io.x_ND = x8, io.w_FD = w8;
+        TRY(scale_of(&p, FLOAT8_INPUT, x, input));
+        TRY(scale_of(&p, FLOAT8_WEIGHT, w, weight));
+        TRY(rounded(&p, FLOAT8_INPUT, x, input, OVER_COLUMNS, &x8));
+        TRY(rounded(&p, FLOAT8_WEIGHT, w, weight, OVER_COLUMNS, &w8));
+        io = (struct linear_fwd){x8, w8, y, input, weight};
     }
     TRY(linear_forward(m->ops, &p.what, &io, m->on));
     arena_reset(&m->on->scratch, mark);
     return STATUS_OK;
 }
 
-static enum status backward_input(const struct product *p, const void *dy, float dy_scale, void *dx)
+static enum status backward_input(const struct product *p, const void *dy,
+                                  const struct float8_scale *dy_scale, void *dx)
 {
     const struct model *m = p->m;
     size_t mark = arena_mark(&m->on->scratch);
-    struct linear what = p->what;
-    struct linear_bwd_input io = {dy, model_weight(m, p->param, p->layer), dx};
-    if (what.float8) {
-        float scale = weight_scale(p) ? *weight_scale(p) : 1;
+    struct linear_bwd_input io = {dy, model_weight(m, p->param, p->layer), dx, dy_scale, NULL};
+    if (p->what.float8) {
         bf16 *w8;
-        TRY(rounded(p, FLOAT8_WEIGHT, io.w_FD, scale, &w8));
+        io.w_scale = weight_scale(p);
+        TRY(rounded(p, FLOAT8_WEIGHT, io.w_FD, io.w_scale, OVER_ROWS, &w8));
         io.w_FD = w8;
-        what.scale = inverse(dy_scale, scale);
     }
-    TRY(linear_backward_input(m->ops, &what, &io, m->on));
+    TRY(linear_backward_input(m->ops, &p->what, &io, m->on));
     arena_reset(&m->on->scratch, mark);
     return STATUS_OK;
 }
 
-static enum status backward_weight(const struct product *p, const void *dy, float dy_scale,
-                                   const void *x, float x_scale)
+static enum status backward_weight(const struct product *p, const void *dy,
+                                   const struct float8_scale *dy_scale, const void *x,
+                                   const struct float8_scale *x_scale)
 {
     const struct model *m = p->m;
     size_t mark = arena_mark(&m->on->scratch);
     struct linear what = p->what;
-    struct linear_bwd_weight io = {dy, x, model_gradient(m, p->param, p->layer)};
+    struct linear_bwd_weight io = {dy, x, model_gradient(m, p->param, p->layer), dy_scale, x_scale};
     what.accumulate = true;
     if (what.float8) {
         bf16 *x8;
-        TRY(rounded(p, FLOAT8_INPUT, x, x_scale, &x8));
+        TRY(rounded(p, FLOAT8_INPUT, x, x_scale, OVER_ROWS, &x8));
         io.x_ND = x8;
-        what.scale = inverse(dy_scale, x_scale);
     }
     TRY(linear_backward_weight(m->ops, &what, &io, m->on));
     arena_reset(&m->on->scratch, mark);
@@ -148,15 +148,18 @@ static enum status backward_weight(const struct product *p, const void *dy, floa
 }
 
 enum status product_backward(const struct model *m, enum product_id id, size_t N, int layer,
-                             const void *dy, const void *x, void *dx, const float *input_scales)
+                             const void *dy, const void *x, void *dx,
+                             const struct float8_scale *input_scales)
 {
     struct product p = product(m, id, N, layer);
     size_t mark = arena_mark(&m->on->scratch);
-    float dy_scale = 1, x_scale = input_scales ? input_scales[id] : 1; /* NULL while measuring */
+    const struct float8_scale *x_scale = input_scales ? &input_scales[id] : NULL; /* measuring */
+    struct float8_scale *dy_scale = NULL;
     if (p.what.float8) {
         bf16 *dy8;
-        TRY(find_scale(&p, FLOAT8_GRADIENT, dy, &dy_scale));
-        TRY(rounded(&p, FLOAT8_GRADIENT, dy, dy_scale, &dy8));
+        dy_scale = arena_take(&m->on->scratch, 1, sizeof *dy_scale);
+        TRY(scale_of(&p, FLOAT8_GRADIENT, dy, dy_scale));
+        TRY(rounded(&p, FLOAT8_GRADIENT, dy, dy_scale, OVER_COLUMNS | OVER_ROWS, &dy8));
         dy = dy8;
     }
     TRY(backward_input(&p, dy, dy_scale, dx));

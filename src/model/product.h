@@ -12,7 +12,9 @@
 /* y (+)= x w^T; of eight bits, with the scale that x then has in input_scales[p] (NULL: not kept).
  */
 enum status product_forward(const struct model *m, enum product_id p, size_t N, int layer,
-                            const void *x, void *y, bool accumulate, float *input_scales);
+                            const void *x, void *y, bool accumulate,
+                            struct float8_scale *input_scales);
 /* dx = dy w;  dw += dy^T x; with the scale that x had. */
 enum status product_backward(const struct model *m, enum product_id p, size_t N, int layer,
-                             const void *dy, const void *x, void *dx, const float *input_scales);
+                             const void *dy, const void *x, void *dx,
+                             const struct float8_scale *input_scales);

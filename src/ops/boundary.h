@@ -45,7 +45,8 @@ struct plan {
     /* Replaces x by what the next piece of the model must see.  Collective. */
     enum status (*cross)(const struct plan *, enum boundary, enum direction, struct crossing *x,
                          struct queue *on);
-    /* *x becomes the largest that any part has.  Collective; where there are parts. */
+    /* *x, in memory that the host reaches, too, becomes the largest that any part has.  Collective;
+     * where there are parts. */
     enum status (*largest)(const struct plan *, float *x, struct queue *on);
     /* Where there are contexts, instead of attention_forward and attention_backward.  Collective.
      */

@@ -8,6 +8,12 @@ enum status amax(const struct ops *ops, const struct amax *a, const struct amax_
     OP_RUN(amax);
 }
 
+enum status find_scale(const struct ops *ops, const struct find_scale *a,
+                       const struct find_scale_io *io, struct queue *on)
+{
+    OP_RUN(find_scale);
+}
+
 enum status quantize(const struct ops *ops, const struct quantize *a, const struct quantize_io *io,
                      struct queue *on)
 {

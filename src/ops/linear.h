@@ -4,9 +4,10 @@
  * Memory   The caller owns every buffer; outputs do not overlap inputs.
  * Order    Products are summed in f32 (bf16 inputs) and rounded once.  With `accumulate` the old
  *          output is added in f32 before that rounding: y += x w^T is the residual connection.
- * float8   x, w and dy may be bf16 that `quantize` (float8.h) made, whatever dtype the others have;
- * then the sums are multiplied with `scale` before anything else is done with them. Ranks    Local.
- */
+ * float8   x, w and dy may be what `quantize` (float8.h) made, dy of E5M2 and the others of E4M3,
+ *          whatever dtype the results have; then the sums are multiplied with the product of both
+ *          inverse scales, in f32, before anything else is done with them.
+ * Ranks    Local. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,12 +16,13 @@
 
 #include <stdbool.h>
 
+struct float8_scale;
+
 struct linear {
     int N, D, F;
     enum dtype dtype; /* of x, w, y, dx, dy; dw is always f32 */
     bool accumulate;  /* add to the output instead of replacing it */
-    bool float8;      /* what is multiplied are rounded bf16, and the result's scale counts */
-    float scale;
+    bool float8;      /* what is multiplied are rounded numbers, and their scales count */
 };
 /* Of what is multiplied. */
 static inline enum dtype linear_operand(const struct linear *a)
@@ -30,14 +32,17 @@ static inline enum dtype linear_operand(const struct linear *a)
 struct linear_fwd {
     const void *x_ND, *w_FD;
     void *y_NF;
+    const struct float8_scale *x_scale, *w_scale; /* of float8 */
 };
 struct linear_bwd_input {
     const void *dy_NF, *w_FD;
     void *dx_ND;
+    const struct float8_scale *dy_scale, *w_scale;
 };
 struct linear_bwd_weight {
     const void *dy_NF, *x_ND;
     float *dw_FD;
+    const struct float8_scale *dy_scale, *x_scale;
 };
 
 /* y (+)= x w^T.  SHAPE: a size below 1. */

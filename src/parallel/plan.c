@@ -2,7 +2,7 @@
 #include "parallel/plan.h"
 
 #include "parallel/ring.h"
-#include "tensor/queue.h"
+#include "tensor/device.h"
 
 static enum status stay(const struct plan *p, enum boundary at, enum direction way,
                         struct crossing *x, struct queue *on)
@@ -63,10 +63,11 @@ static enum status largest(const struct plan *plan, float *x, struct queue *on)
 {
     const struct comm *g = ((const struct tensor_plan *)plan)->group;
     struct transfer counted = {.kind = TRANSFER_all_reduce, .dtype = F32, .count = 1, .x = x};
-    double value = (double)*x;
     if (!g->transport) TRY(move(g, &counted, on));
     if (on->measuring) return STATUS_OK;
     double begin = trace_begin(on->trace);
+    TRY(queue_wait(on));
+    double value = (double)*x;
     TRY(comm_all_reduce(g, REDUCE_MAX, &value, 1));
     trace_end(on->trace, "largest number", begin);
     *x = (float)value;

@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "ops/cross_entropy.h"
 #include "ops/update.h"
+#include "tensor/device.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -178,7 +179,7 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
         evaluator_take(&t->evaluator, (int)c->validation.local_batch_size,
                        trainer_validation_tokens(c), run);
     TRY(float8_wanted(&c->model, &c->float8, &t->has_float8));
-    if (t->has_float8) TRY(float8_init(&t->float8, &c->float8, shape, run));
+    if (t->has_float8) TRY(float8_init(&t->float8, &c->float8, shape, run, run));
     plan->bytes[MEMORY_batch] = since(run, &mark);
 
     size_t n = t->pieces.elements;
@@ -334,6 +335,8 @@ static enum status learn_scales(struct trainer *t)
 {
     struct float8_state *f = &t->float8;
     if (!t->has_float8) return STATUS_OK;
+    TRY(queue_wait(t->machine.on));
+    float8_gather(f);
     TRY(comm_all_reduce(group(t, GROUP_world), REDUCE_MAX, f->seen, float8_seen(f)));
     float8_learn(f);
     return STATUS_OK;

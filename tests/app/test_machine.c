@@ -58,7 +58,7 @@ static void layer(const struct device_config *c, bf16 *y_NF)
     enum { N = 70, D = 200, F = 90 };
     struct linear l = {.N = N, .D = D, .F = F, .dtype = BF16};
     bf16 *x_ND = heap(N * D * sizeof *x_ND), *w_FD = heap(F * D * sizeof *w_FD);
-    struct linear_fwd io = {x_ND, w_FD, y_NF};
+    struct linear_fwd io = {.x_ND = x_ND, .w_FD = w_FD, .y_NF = y_NF};
     struct machine m;
     for (int i = 0; i < N * D; i++) x_ND[i] = bf16_from_f32((float)(i % 7) - 3.1f);
     for (int i = 0; i < F * D; i++) w_FD[i] = bf16_from_f32((float)(i % 11) - 5.3f);

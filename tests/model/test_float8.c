@@ -36,10 +36,10 @@ static void open_state(struct float8_state *f, const struct float8_config *c, st
 {
     struct model_shape s = whole_shape();
     *run = (struct arena){0};
-    CHECK_STATUS(OK, float8_init(f, c, &s, run));
+    CHECK_STATUS(OK, float8_init(f, c, &s, run, run));
     float8_release(f);
     CHECK_STATUS(OK, arena_init(run, run->used, NULL));
-    CHECK_STATUS(OK, float8_init(f, c, &s, run));
+    CHECK_STATUS(OK, float8_init(f, c, &s, run, run));
     CHECK(run->used == run->size);
 }
 
@@ -47,6 +47,24 @@ static void close_state(struct float8_state *f, struct arena *run)
 {
     float8_release(f);
     arena_release(run);
+}
+
+/* A number is met: the step's scale, or 0. */
+static float held(struct float8_state *f, int block, enum product_id p, enum float8_role role,
+                  float largest)
+{
+    float *met;
+    const float *scale;
+    float8_held(f, block, p, role, &met, &scale);
+    CHECK(!met == !scale);
+    if (met && largest > *met) *met = largest;
+    return scale ? *scale : 0;
+}
+
+static void teach(struct float8_state *f)
+{
+    float8_gather(f);
+    float8_learn(f);
 }
 
 /* One history of the oracle's: the scale that each step leaves. */
@@ -65,10 +83,10 @@ static void check_history(FILE *file, const char *head)
     for (; steps < 40 && fgets(line, sizeof line, file); steps++) {
         CHECK(sscanf(line, "%x %x", &amax, &want) == 2);
         float8_begin(&f);
-        float8_held(&f, 2, PRODUCT_attn_out, role, from_bits(amax) / 2);
-        float8_held(&f, 2, PRODUCT_attn_out, role, from_bits(amax));
-        float8_learn(&f);
-        float got = float8_held(&f, 2, PRODUCT_attn_out, role, 0), wanted = from_bits(want);
+        held(&f, 2, PRODUCT_attn_out, role, from_bits(amax) / 2);
+        held(&f, 2, PRODUCT_attn_out, role, from_bits(amax));
+        teach(&f);
+        float got = held(&f, 2, PRODUCT_attn_out, role, 0), wanted = from_bits(want);
         if (memcmp(&got, &wanted, sizeof got))
             fail_msg("%s step %d: %.9g, wanted %.9g", head, steps, (double)got, (double)wanted);
     }
@@ -107,14 +125,14 @@ TEST(a_scale_of_what_is_no_number_is_none_and_teaches_nothing)
     struct arena run;
     open_state(&f, &c, &run);
     float8_begin(&f);
-    CHECK(float8_held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, 7) == 0);
-    float8_learn(&f);
+    CHECK(held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, 7) == 0);
+    teach(&f);
     for (int step = 0; step < 3; step++) {
         float8_begin(&f);
-        CHECK(float8_held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, step ? INFINITY : NAN) == 64);
-        float8_learn(&f);
+        CHECK(held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, step ? INFINITY : NAN) == 64);
+        teach(&f);
     }
-    CHECK(float8_held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, 0) == 64);
+    CHECK(held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, 0) == 64);
     close_state(&f, &run);
 }
 
@@ -128,9 +146,9 @@ static void learn(struct float8_state *f, int first, int steps)
                 for (enum float8_role role = 0; role < FLOAT8_ROLES; role++) {
                     double x = rng_normal(5, RNG_TEST, (uint64_t)step,
                                           (uint64_t)(block * 97) + p * 7 + role);
-                    float8_held(f, block, p, role, (float)exp(x));
+                    held(f, block, p, role, (float)exp(x));
                 }
-        float8_learn(f);
+        teach(f);
     }
 }
 
@@ -252,14 +270,14 @@ TEST(filters_and_sides_choose_what_is_rounded)
     struct model_shape s = whole_shape();
     const char *filters[] = {"layers.1.", "feed_forward.w2"};
     c.filter_fqns = (struct option_list){filters, 2};
-    CHECK_STATUS(OK, float8_init(&f, &c, &s, &none));
+    CHECK_STATUS(OK, float8_init(&f, &c, &s, &none, &none));
     for (int block = 0; block < 3; block++)
         for (enum product_id p = 0; p < PRODUCTS; p++)
             CHECK(f.chosen[block * PRODUCTS + (int)p] == (block != 1 && p != PRODUCT_mlp_down));
     float8_release(&f);
     c.filter_fqns.count = 0;
     s.F = 40, s.G = 1;
-    CHECK_STATUS(OK, float8_init(&f, &c, &s, &none));
+    CHECK_STATUS(OK, float8_init(&f, &c, &s, &none, &none));
     CHECK(!f.chosen[PRODUCT_attn_q] && f.chosen[PRODUCT_attn_out]);
     CHECK(!f.chosen[PRODUCT_mlp_gate] && !f.chosen[PRODUCT_mlp_down]);
     float8_release(&f);
@@ -273,7 +291,7 @@ TEST(a_filter_of_some_of_one_matrix_is_refused)
     struct model_shape s = whole_shape();
     const char *filters[] = {"attention.wk"};
     c.filter_fqns = (struct option_list){filters, 1};
-    CHECK_STATUS(CONFIG, float8_init(&f, &c, &s, &none));
+    CHECK_STATUS(CONFIG, float8_init(&f, &c, &s, &none, &none));
     CHECK_MESSAGE("wq, wk, wv");
     float8_release(&f);
 }
@@ -306,7 +324,7 @@ TEST(each_kind_of_tensor_may_have_its_own_way)
     open_state(&f, &c, &run);
     CHECK(!f.delayed[FLOAT8_INPUT] && f.delayed[FLOAT8_WEIGHT] && !f.delayed[FLOAT8_GRADIENT]);
     learn(&f, 0, 1);
-    CHECK(float8_held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, 1) == 0);
-    CHECK(float8_held(&f, 0, PRODUCT_attn_q, FLOAT8_WEIGHT, 1) > 0);
+    CHECK(held(&f, 0, PRODUCT_attn_q, FLOAT8_INPUT, 1) == 0);
+    CHECK(held(&f, 0, PRODUCT_attn_q, FLOAT8_WEIGHT, 1) > 0);
     close_state(&f, &run);
 }

@@ -24,7 +24,7 @@ static void open_rig(struct float8_rig *f, const char *recipe, enum dtype dtype)
     s.K = 8, s.F = 32;
     rig_open(&f->r, &s, dtype, 2, 12);
     CHECK_STATUS(OK, arena_init(&f->arena, 1 << 16, NULL));
-    CHECK_STATUS(OK, float8_init(&f->state, &c, &s, &f->arena));
+    CHECK_STATUS(OK, float8_init(&f->state, &c, &s, &f->arena, &f->arena));
     float8_begin(&f->state);
     f->r.m.float8 = &f->state;
 }
@@ -45,8 +45,10 @@ static float *values(const float *x, size_t n, enum float8 to, float *scale, str
     float *wide = heap(n * sizeof *wide);
     CHECK_STATUS(OK, amax(&ops_cpu_reference, &largest, &(struct amax_io){x, &most}, on));
     *scale = float8_current(most, to);
-    struct quantize what = {n, F32, to, *scale};
-    CHECK_STATUS(OK, quantize(&ops_cpu_reference, &what, &(struct quantize_io){x, rounded}, on));
+    struct quantize what = {.n = n, .dtype = F32, .to = to};
+    struct float8_scale by = {*scale, 1 / *scale};
+    CHECK_STATUS(OK,
+                 quantize(&ops_cpu_reference, &what, &(struct quantize_io){x, rounded, &by}, on));
     for (size_t i = 0; i < n; i++) wide[i] = bf16_to_f32(rounded[i]) / *scale;
     free(rounded);
     return wide;
@@ -72,7 +74,8 @@ TEST(a_product_and_its_gradients_are_those_of_what_was_rounded)
     open_rig(&f, "tensorwise", F32);
     struct model *m = &f.r.m;
     size_t D = (size_t)m->shape.D, F = 2 * (size_t)m->shape.F;
-    float *x = numbers(1, N * D), *dy = numbers(2, N * F), scales[3], kept[PRODUCTS] = {0};
+    float *x = numbers(1, N * D), *dy = numbers(2, N * F), scales[3];
+    struct float8_scale kept[PRODUCTS] = {0};
     float y[N * 64], dx[N * 16], want_y[N * 64], want_dx[N * 16], *want_dw = heap(F * D * 4);
     memset(f.r.gradients, 0, m->layout.elements * sizeof(float));
     CHECK_STATUS(OK, model_open(m, PARAM_attn_norm, LAYER, USE_WEIGHTS | USE_GRADIENTS));
@@ -81,12 +84,18 @@ TEST(a_product_and_its_gradients_are_those_of_what_was_rounded)
     float *w8 = values(w, F * D, E4M3, &scales[1], m->on);
     float *dy8 = values(dy, N * F, E5M2, &scales[2], m->on);
     struct linear plain = {.N = N, .D = (int)D, .F = (int)F, .dtype = F32};
-    linear_forward(m->ops, &plain, &(struct linear_fwd){x8, w8, want_y}, m->on);
-    linear_backward_input(m->ops, &plain, &(struct linear_bwd_input){dy8, w8, want_dx}, m->on);
-    linear_backward_weight(m->ops, &plain, &(struct linear_bwd_weight){dy8, x8, want_dw}, m->on);
+    linear_forward(m->ops, &plain, &(struct linear_fwd){.x_ND = x8, .w_FD = w8, .y_NF = want_y},
+                   m->on);
+    linear_backward_input(m->ops, &plain,
+                          &(struct linear_bwd_input){.dy_NF = dy8, .w_FD = w8, .dx_ND = want_dx},
+                          m->on);
+    linear_backward_weight(m->ops, &plain,
+                           &(struct linear_bwd_weight){.dy_NF = dy8, .x_ND = x8, .dw_FD = want_dw},
+                           m->on);
     CHECK_STATUS(OK, product_forward(m, PRODUCT_mlp_gate, N, LAYER, x, y, false, kept));
     CHECK_STATUS(OK, product_backward(m, PRODUCT_mlp_gate, N, LAYER, dy, x, dx, kept));
-    CHECK(kept[PRODUCT_mlp_gate] == scales[0]);
+    CHECK(kept[PRODUCT_mlp_gate].scale == scales[0]);
+    CHECK(kept[PRODUCT_mlp_gate].inverse == 1 / scales[0]);
     check_close(y, want_y, N * F);
     check_close(dx, want_dx, N * D);
     check_close(model_gradient(m, PARAM_mlp_gate, LAYER), want_dw, F * D);
@@ -104,7 +113,7 @@ static void gradients_of(const char *recipe, enum recompute recompute, float *gr
     for (int step = 0; step < 3; step++) {
         float8_begin(&f.state);
         rig_train(&f.r);
-        float8_learn(&f.state);
+        float8_gather(&f.state), float8_learn(&f.state);
     }
     memcpy(gradients, f.r.gradients, f.r.m.layout.elements * sizeof *gradients);
     memcpy(scales, f.state.scales, float8_seen(&f.state) * sizeof *scales);
@@ -185,7 +194,7 @@ TEST(a_number_that_is_none_reaches_the_loss)
     struct float8_rig f;
     open_rig(&f, "delayed", F32);
     rig_train(&f.r);
-    float8_learn(&f.state), float8_begin(&f.state);
+    float8_gather(&f.state), float8_learn(&f.state), float8_begin(&f.state);
     f.r.weights[layout_find(&f.r.m.layout, PARAM_mlp_norm, 1)->offset] = NAN;
     rig_train(&f.r);
     CHECK(isnan(f.r.loss[0]));

@@ -13,9 +13,11 @@ static float from_bits(uint32_t bits)
 }
 
 /* The bits of what comes out, NaN as 7fc0. */
-static void round_all(const struct ops *ops, struct quantize what, const void *x, bf16 *y)
+static void round_all(const struct ops *ops, struct quantize what, float scale, const void *x,
+                      bf16 *y)
 {
-    RIG_RUN(quantize(ops, &what, &(struct quantize_io){x, y}, rig_queue()));
+    struct float8_scale by = {scale, 1 / scale};
+    RIG_RUN(quantize(ops, &what, &(struct quantize_io){x, y, &by}, rig_queue()));
     for (size_t i = 0; i < what.n; i++)
         if ((y[i] & 0x7FFF) > 0x7F80) y[i] = 0x7FC0;
 }
@@ -31,17 +33,17 @@ static void check_line(const struct ops *ops, const struct inputs *in, const cha
     char kind[16], format[16];
     unsigned x, want;
     CHECK(sscanf(line, "%15s %15s %x %x", kind, format, &x, &want) == 4);
-    struct quantize what = {EVERY, BF16, strcmp(format, "E4M3") ? E5M2 : E4M3, from_bits(x)};
+    struct quantize what = {.n = EVERY, .dtype = BF16, .to = strcmp(format, "E4M3") ? E5M2 : E4M3};
     if (!strcmp(kind, "one")) {
         float one = from_bits(x);
-        what = (struct quantize){1, F32, what.to, 1};
-        round_all(ops, what, &one, in->y);
+        what.n = 1, what.dtype = F32;
+        round_all(ops, what, 1, &one, in->y);
         if (in->y[0] != want) fail_msg("%s: %04x", line, in->y[0]);
         return;
     }
     bool all = !strcmp(kind, "all");
     if (!all) what.n = SWEEP, what.dtype = F32;
-    round_all(ops, what, all ? (void *)in->every : (void *)in->sweep, in->y);
+    round_all(ops, what, from_bits(x), all ? (void *)in->every : (void *)in->sweep, in->y);
     uint32_t got = checksum_crc32c(0, in->y, what.n * sizeof *in->y);
     if (got != want) fail_msg("%s of %s: %08x", line, ops->backend, got);
 }
@@ -70,8 +72,9 @@ OPS_TEST(every_number_of_the_format_stays_as_it_is)
 {
     for (enum float8 to = 0; to < FLOAT8_COUNT; to++) {
         bf16 x[2] = {bf16_from_f32(float8_largest(to)), bf16_from_f32(-float8_largest(to))}, y[2];
-        struct quantize what = {2, BF16, to, 1};
-        RIG_RUN(quantize(rig_fast(), &what, &(struct quantize_io){x, y}, rig_queue()));
+        struct quantize what = {.n = 2, .dtype = BF16, .to = to};
+        struct float8_scale one = {1, 1};
+        RIG_RUN(quantize(rig_fast(), &what, &(struct quantize_io){x, y, &one}, rig_queue()));
         CHECK(!memcmp(x, y, sizeof x));
     }
 }
@@ -118,4 +121,30 @@ OPS_TEST(amax_tells_of_numbers_that_are_none)
 TEST(amax_refuses_nothing)
 {
     CHECK_STATUS(SHAPE, amax(&ops_cpu_reference, &(struct amax){0}, NULL, rig_queue()));
+}
+
+OPS_TEST(a_scale_comes_from_the_largest_number_or_from_the_steps_before)
+{
+    const struct ops *const tables[] = {&ops_cpu_reference, rig_fast()};
+    for (size_t i = 0; i < 2; i++)
+        for (enum float8 to = 0; to < FLOAT8_COUNT; to++) {
+            struct find_scale what = {to};
+            float largest = 3, held = 0, seen = 2;
+            struct float8_scale got = {0};
+            struct find_scale_io io = {&largest, NULL, NULL, &got};
+            RIG_RUN(find_scale(tables[i], &what, &io, rig_queue()));
+            CHECK(got.scale == float8_current(3, to) && got.inverse == 1 / got.scale);
+            io.held = &held, io.seen = &seen;
+            RIG_RUN(find_scale(tables[i], &what, &io, rig_queue()));
+            CHECK(got.scale == float8_current(3, to) && seen == 3);
+            held = 0.3f, largest = 1;
+            RIG_RUN(find_scale(tables[i], &what, &io, rig_queue()));
+            CHECK(got.scale == 0.3f && got.inverse == 1 / 0.3f && seen == 3);
+            largest = NAN, held = 0;
+            RIG_RUN(find_scale(tables[i], &what, &io, rig_queue()));
+            CHECK(isnan(got.scale) && isnan(got.inverse) && seen == 3);
+            largest = 0;
+            RIG_RUN(find_scale(tables[i], &what, &io, rig_queue()));
+            CHECK(got.scale == (float)((double)float8_largest(to) / 1e-12));
+        }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rig.h"
 
+#include "ops/float8.h"
 #include "ops/linear.h"
 
 static void *operand(uint64_t seed, size_t n, const struct linear *l)
@@ -12,15 +13,16 @@ static void compare(struct linear l)
 {
     size_t x_n = (size_t)l.N * (size_t)l.D, w_n = (size_t)l.F * (size_t)l.D;
     size_t y_n = (size_t)l.N * (size_t)l.F;
+    struct float8_scale one = {2, 0.5f}, other = {1 / 0.74f, 0.74f};
     void *x = operand(1, x_n, &l), *w = operand(2, w_n, &l), *dy = operand(3, y_n, &l), *y[2],
          *dx[2], *dw[2];
     for (int i = 0; i < 2; i++) {
         const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
         y[i] = rig_random(4, y_n, l.dtype), dx[i] = rig_random(5, x_n, l.dtype);
         dw[i] = rig_random(6, w_n, F32);
-        struct linear_fwd forward = {x, w, y[i]};
-        struct linear_bwd_input input = {dy, w, dx[i]};
-        struct linear_bwd_weight weight = {dy, x, dw[i]};
+        struct linear_fwd forward = {x, w, y[i], &one, &other};
+        struct linear_bwd_input input = {dy, w, dx[i], &one, &other};
+        struct linear_bwd_weight weight = {dy, x, dw[i], &other, &one};
         RIG_RUN(linear_forward(ops, &l, &forward, rig_queue()));
         RIG_RUN(linear_backward_input(ops, &l, &input, rig_queue()));
         RIG_RUN(linear_backward_weight(ops, &l, &weight, rig_queue()));
@@ -55,8 +57,7 @@ OPS_TEST(linear_of_rounded_numbers_scales_its_sums)
                                     .F = sizes[i][2],
                                     .dtype = variant & 1 ? BF16 : F32,
                                     .accumulate = variant & 2,
-                                    .float8 = true,
-                                    .scale = 0.37f});
+                                    .float8 = true});
 }
 
 /* Whole numbers: the sums are exact, and what is left is one rounding. */
@@ -66,12 +67,13 @@ OPS_TEST(linear_multiplies_the_scale_before_it_adds)
     bf16 x[N * D], w[F * D], y[N * F];
     for (int i = 0; i < N * D; i++) x[i] = bf16_from_f32((float)(i % 7 - 3));
     for (int i = 0; i < F * D; i++) w[i] = bf16_from_f32((float)(i % 5 - 2));
-    struct linear l = {
-        .N = N, .D = D, .F = F, .dtype = BF16, .accumulate = true, .float8 = true, .scale = 0.125f};
+    struct linear l = {.N = N, .D = D, .F = F, .dtype = BF16, .accumulate = true, .float8 = true};
+    struct float8_scale four = {4, 0.25f}, two = {2, 0.5f};
+    struct linear_fwd io = {x, w, y, &four, &two};
     for (int i = 0; i < N * F; i++) y[i] = bf16_from_f32(64);
-    RIG_RUN(linear_forward(rig_fast(), &l, &(struct linear_fwd){x, w, y}, rig_queue()));
+    RIG_RUN(linear_forward(rig_fast(), &l, &io, rig_queue()));
     for (int i = 0; i < N * F; i++) y[i] = bf16_from_f32(64);
-    CHECK_STATUS(OK, linear_forward(rig_fast(), &l, &(struct linear_fwd){x, w, y}, rig_queue()));
+    CHECK_STATUS(OK, linear_forward(rig_fast(), &l, &io, rig_queue()));
     for (int n = 0; n < N; n++)
         for (int f = 0; f < F; f++) {
             float sum = 0;
@@ -89,7 +91,7 @@ struct linear_loss {
 static double loss(void *context)
 {
     struct linear_loss *c = context;
-    struct linear_fwd io = {c->x, c->w, c->y};
+    struct linear_fwd io = {.x_ND = c->x, .w_FD = c->w, .y_NF = c->y};
     CHECK_STATUS(OK, linear_forward(&ops_cpu_reference, &c->l, &io, rig_queue()));
     return rig_dot(c->y, c->weight, (size_t)c->l.N * (size_t)c->l.F);
 }
@@ -100,8 +102,8 @@ TEST(linear_gradients_are_the_differences)
     float dx[15], dw[20];
     c.x = rig_random(1, 15, F32), c.w = rig_random(2, 20, F32);
     c.y = rig_zeros(12, F32), c.weight = rig_random(3, 12, F32);
-    struct linear_bwd_input input = {c.weight, c.w, dx};
-    struct linear_bwd_weight weight = {c.weight, c.x, dw};
+    struct linear_bwd_input input = {.dy_NF = c.weight, .w_FD = c.w, .dx_ND = dx};
+    struct linear_bwd_weight weight = {.dy_NF = c.weight, .x_ND = c.x, .dw_FD = dw};
     CHECK_STATUS(OK, linear_backward_input(&ops_cpu_reference, &c.l, &input, rig_queue()));
     CHECK_STATUS(OK, linear_backward_weight(&ops_cpu_reference, &c.l, &weight, rig_queue()));
     rig_check_gradient("x", c.x, 15, dx, loss, &c);

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/float8.h"
 
+#include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/vector.h"
 
@@ -43,6 +44,13 @@ enum status KERNEL(amax)(const struct amax *a, const struct amax_io *io, struct 
         most = here > most ? here : most;
     }
     memcpy(io->largest, &most, sizeof most);
+    return STATUS_OK;
+}
+
+enum status KERNEL(find_scale)(const struct find_scale *a, const struct find_scale_io *io,
+                               struct queue *on)
+{
+    TRY(reference_find_scale(a, io, on));
     return STATUS_OK;
 }
 
@@ -89,7 +97,7 @@ enum status KERNEL(quantize)(const struct quantize *a, const struct quantize_io 
         size_t at = block * BLOCK, n = a->n - at < BLOCK ? a->n - at : BLOCK;
         float x[BLOCK];
         vector_load(io->x_n, at, a->dtype, n, x);
-        quantize_block(g, a->scale, x, io->y_n + at, n);
+        quantize_block(g, io->scale->scale, x, io->y_n + at, n);
     }
     return STATUS_OK;
 }

@@ -5,10 +5,18 @@
 #include "backends/cpu/kernels/vector.h"
 #include "backends/cpu/queue.h"
 #include "backends/cpu/tuner.h"
+#include "ops/float8.h"
 
 enum { FEW = 8 }; /* tokens for which reading the weights once is all there is to do */
 
-static struct product_shape shape_of(const struct linear *l, int M, int N, int K)
+/* NULL while measuring. */
+static float inverse(const struct linear *l, const struct float8_scale *one,
+                     const struct float8_scale *other)
+{
+    return l->float8 && one && other ? one->inverse * other->inverse : 1;
+}
+
+static struct product_shape shape_of(const struct linear *l, int M, int N, int K, float scale)
 {
     return (struct product_shape){.M = M,
                                   .N = N,
@@ -17,7 +25,7 @@ static struct product_shape shape_of(const struct linear *l, int M, int N, int K
                                   .out = l->dtype,
                                   .accumulate = l->accumulate,
                                   .scaled = l->float8,
-                                  .scale = l->scale};
+                                  .scale = scale};
 }
 
 static enum status multiply(const struct product_shape *s, const void *a, const void *b, void *c,
@@ -53,7 +61,7 @@ static void output_of_few(const struct linear *l, const struct linear_fwd *io, c
         size_t at = n * (size_t)l->F + f;
         float old = 0;
         if (l->accumulate) vector_load(io->y_NF, at, l->dtype, 1, &old);
-        old += l->float8 ? l->scale * sums[n] : sums[n];
+        old += inverse(l, io->x_scale, io->w_scale) * sums[n];
         vector_store(io->y_NF, at, l->dtype, 1, &old);
     }
 }
@@ -79,7 +87,7 @@ enum status KERNEL(linear_forward)(const struct linear *l, const struct linear_f
         TRY(forward_few(l, io, on));
         return STATUS_OK;
     }
-    struct product_shape s = shape_of(l, l->N, l->F, l->D);
+    struct product_shape s = shape_of(l, l->N, l->F, l->D, inverse(l, io->x_scale, io->w_scale));
     s.transpose_b = true;
     TRY(multiply(&s, io->x_ND, io->w_FD, io->y_NF, on));
     return STATUS_OK;
@@ -88,7 +96,7 @@ enum status KERNEL(linear_forward)(const struct linear *l, const struct linear_f
 enum status KERNEL(linear_backward_input)(const struct linear *l, const struct linear_bwd_input *io,
                                           struct queue *on)
 {
-    struct product_shape s = shape_of(l, l->N, l->D, l->F);
+    struct product_shape s = shape_of(l, l->N, l->D, l->F, inverse(l, io->dy_scale, io->w_scale));
     TRY(multiply(&s, io->dy_NF, io->w_FD, io->dx_ND, on));
     return STATUS_OK;
 }
@@ -96,7 +104,7 @@ enum status KERNEL(linear_backward_input)(const struct linear *l, const struct l
 enum status KERNEL(linear_backward_weight)(const struct linear *l,
                                            const struct linear_bwd_weight *io, struct queue *on)
 {
-    struct product_shape s = shape_of(l, l->F, l->D, l->N);
+    struct product_shape s = shape_of(l, l->F, l->D, l->N, inverse(l, io->dy_scale, io->x_scale));
     s.transpose_a = true;
     s.out = F32;
     TRY(multiply(&s, io->dy_NF, io->x_ND, io->dw_FD, on));

@@ -19,6 +19,17 @@ enum status reference_amax(const struct amax *a, const struct amax_io *io, struc
     return STATUS_OK;
 }
 
+enum status reference_find_scale(const struct find_scale *a, const struct find_scale_io *io,
+                                 struct queue *on)
+{
+    if (on->measuring) return STATUS_OK;
+    float largest = *io->largest, held = io->held ? *io->held : 0;
+    if (io->seen && largest > *io->seen) *io->seen = largest;
+    io->scale->scale = held > 0 ? held : float8_current(largest, a->to);
+    io->scale->inverse = 1 / io->scale->scale;
+    return STATUS_OK;
+}
+
 /* A multiple of the last place at x's exponent, which ends where numbers become subnormal. */
 static float nearest(float x, enum float8 to)
 {
@@ -35,7 +46,9 @@ enum status reference_quantize(const struct quantize *a, const struct quantize_i
                                struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
-    for (size_t i = 0; i < a->n; i++)
-        io->y_n[i] = bf16_from_f32(nearest(a->scale * element_get(io->x_n, i, a->dtype), a->to));
+    for (size_t i = 0; i < a->n; i++) {
+        float x = io->scale->scale * element_get(io->x_n, i, a->dtype);
+        io->y_n[i] = bf16_from_f32(nearest(x, a->to));
+    }
     return STATUS_OK;
 }

@@ -3,8 +3,16 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
 
+#include "ops/float8.h"
+
 #define get element_get
 #define put element_put
+
+static float inverse(const struct linear *a, const struct float8_scale *x,
+                     const struct float8_scale *y)
+{
+    return a->float8 ? x->inverse * y->inverse : 1;
+}
 
 enum status reference_linear_forward(const struct linear *a, const struct linear_fwd *io,
                                      struct queue *on)
@@ -12,12 +20,13 @@ enum status reference_linear_forward(const struct linear *a, const struct linear
     if (on->measuring) return STATUS_OK;
     size_t N = (size_t)a->N, D = (size_t)a->D, F = (size_t)a->F;
     enum dtype operand = linear_operand(a);
+    float scale = inverse(a, io->x_scale, io->w_scale);
     for (size_t n = 0; n < N; n++)
         for (size_t f = 0; f < F; f++) {
             float sum = 0;
             for (size_t d = 0; d < D; d++)
                 sum += get(io->x_ND, n * D + d, operand) * get(io->w_FD, f * D + d, operand);
-            if (a->float8) sum *= a->scale;
+            if (a->float8) sum *= scale;
             if (a->accumulate) sum += get(io->y_NF, n * F + f, a->dtype);
             put(io->y_NF, n * F + f, a->dtype, sum);
         }
@@ -30,12 +39,13 @@ enum status reference_linear_backward_input(const struct linear *a,
     if (on->measuring) return STATUS_OK;
     size_t N = (size_t)a->N, D = (size_t)a->D, F = (size_t)a->F;
     enum dtype operand = linear_operand(a);
+    float scale = inverse(a, io->dy_scale, io->w_scale);
     for (size_t n = 0; n < N; n++)
         for (size_t d = 0; d < D; d++) {
             float sum = 0;
             for (size_t f = 0; f < F; f++)
                 sum += get(io->dy_NF, n * F + f, operand) * get(io->w_FD, f * D + d, operand);
-            if (a->float8) sum *= a->scale;
+            if (a->float8) sum *= scale;
             if (a->accumulate) sum += get(io->dx_ND, n * D + d, a->dtype);
             put(io->dx_ND, n * D + d, a->dtype, sum);
         }
@@ -48,12 +58,13 @@ enum status reference_linear_backward_weight(const struct linear *a,
     if (on->measuring) return STATUS_OK;
     size_t N = (size_t)a->N, D = (size_t)a->D, F = (size_t)a->F;
     enum dtype operand = linear_operand(a);
+    float scale = inverse(a, io->dy_scale, io->x_scale);
     for (size_t f = 0; f < F; f++)
         for (size_t d = 0; d < D; d++) {
             float sum = 0;
             for (size_t n = 0; n < N; n++)
                 sum += get(io->dy_NF, n * F + f, operand) * get(io->x_ND, n * D + d, operand);
-            if (a->float8) sum *= a->scale;
+            if (a->float8) sum *= scale;
             io->dw_FD[f * D + d] = a->accumulate ? io->dw_FD[f * D + d] + sum : sum;
         }
     return STATUS_OK;
