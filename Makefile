@@ -40,7 +40,26 @@ ifneq ($(HUB),0)
 HUB_LIBS := $(if $(shell echo '\#include <curl/curl.h>' | $(CC) -E -xc - 2>/dev/null),-lcurl)
 endif
 
-DEFINES := -DLLAMERO_MPI=$(HAS_MPI) -D_GNU_SOURCE -DLLAMERO_VERSION=\"$(VERSION)\"
+# GPUs: CUDA=1 (the toolkit that nvcc is of; CUDA=folder: that one) or HIP=1 (hipcc) puts the
+# backend into the program.  The tests have it over an emulator, which a C++ compiler is enough for.
+CXX       ?= g++
+CUDA_ARCH ?= -gencode arch=compute_90a,code=sm_90a
+HIP_ARCH  ?= --offload-arch=gfx90a
+HIPCC     ?= hipcc
+ifneq ($(filter-out 0,$(CUDA)),)
+GPU       := cuda
+NVCC      ?= $(if $(wildcard $(CUDA)/bin/nvcc),$(CUDA)/bin/nvcc,nvcc)
+CUDA_HOME := $(realpath $(dir $(realpath $(shell command -v $(NVCC))))..)
+GPU_FLAGS := -DGPU_CUDA -isystem $(CUDA_HOME)/include
+GPU_CC     = $(NVCC) -std=c++17 -O3 $(CUDA_ARCH) -lineinfo -Xcompiler -Wall,-fPIE -DGPU_CUDA
+else ifneq ($(filter-out 0,$(HIP)),)
+GPU       := hip
+GPU_FLAGS := -DGPU_HIP -D__HIP_PLATFORM_AMD__ $(addprefix -isystem ,$(HIP_INCLUDE))
+GPU_CC     = $(HIPCC) -x hip -std=c++17 -O3 $(HIP_ARCH) -Wall -fPIE -DGPU_HIP
+endif
+
+DEFINES := -DLLAMERO_MPI=$(HAS_MPI) -DLLAMERO_GPU=$(if $(GPU),1,0) -D_GNU_SOURCE \
+           -DLLAMERO_VERSION=\"$(VERSION)\"
 CFLAGS   = -std=c17 $(OPT) $(ARCH) $(MATH) $(WARN) $(HARDEN) $(OPENMP) $(DEFINES) $(EXTRA)
 COMPILE  = $(CC) $(CFLAGS) -Isrc $(OWN) -MMD -MP
 LDFLAGS := -pie -Wl,-z,relro,-z,now
@@ -49,7 +68,17 @@ LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lbrotlidec -lyaml -lm -lpthread 
            $(MPI_LIBS) $(HUB_LIBS)
 
 KERNELS := $(sort $(wildcard src/backends/cpu/kernels/*.c))
-ABSENT  := $(if $(MPI_LIBS),,src/comms/mpi/% tests/comms/mpi/%) \
+# Of the GPU's room the emulator is the tests', and each library's files are of its runtime.
+GPU_ROOM    := $(wildcard src/backends/gpu/*.c)
+GPU_ONLY     = $(filter %_cudnn.c %_cublaslt.c %_hipblaslt.c,$(GPU_ROOM))
+GPU_cuda    := %_cudnn.c %_cublaslt.c
+GPU_hip     := %_hipblaslt.c
+EMULATOR    := $(addprefix src/backends/gpu/,emulator.c block.c fiber.c)
+GPU_SHARED  := $(filter-out $(GPU_ONLY) $(EMULATOR),$(GPU_ROOM))
+GPU_KERNELS := $(wildcard src/backends/gpu/kernels/*.cu)
+GPU_ABSENT  := $(filter-out $(if $(GPU),$(GPU_SHARED) $(filter $(GPU_$(GPU)),$(GPU_ONLY))),\
+                   $(GPU_ROOM))
+ABSENT  := $(GPU_ABSENT) $(if $(MPI_LIBS),,src/comms/mpi/% tests/comms/mpi/%) \
            $(if $(HUB_LIBS),,src/hub/http.c)
 SOURCES := $(filter-out $(ABSENT),$(sort $(shell find src -name '*.c')))
 TESTS   := $(filter-out $(ABSENT),$(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*' \
@@ -59,10 +88,13 @@ FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 BENCH   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
 kernels  = $(foreach set,$(1),$(KERNELS:%.c=$(B)/%.$(set).o))
 OBJECTS := $(patsubst %.c,$(B)/%.o,$(filter-out $(KERNELS),$(SOURCES))) $(call kernels,$(SETS))
-EMULATED := $(call kernels,amx_emulated)
+OBJECTS += $(if $(GPU),$(GPU_KERNELS:%.cu=$(B)/%.o))
+emulated = $(GPU_SHARED:%.c=$(B)/%.emu$(1).o) $(GPU_KERNELS:%.cu=$(B)/%.emu$(1).o)
+EMULATED_GPU := $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) $(call emulated,64)
+EMULATED := $(call kernels,amx_emulated) $(EMULATED_GPU)
 ROOMS   := $(filter-out $(B)/src/app/main.o,$(OBJECTS))
 COUNTER := $(if $(PRELOAD),$(B)/tests/libcount.so)
-FORMAT   = $(shell find src tests bench -name '*.[ch]' 2>/dev/null)
+FORMAT   = $(shell find src tests bench -name '*.[ch]' -o -name '*.cu' 2>/dev/null)
 
 # One short line for each thing made; V=1 shows the commands.
 Q       := $(if $(V),,@)
@@ -132,11 +164,37 @@ $(B)/src/backends/cpu/kernels/%.$(1).o: src/backends/cpu/kernels/%.c $(B)/flags
 endef
 $(foreach set,$(SETS) amx_emulated,$(eval $(call compile_kernels,$(set))))
 
+# The GPU's room over the emulator.  What its kernels show to others is named for the wave's width,
+# and nothing of theirs may be weak: the linker would take one for both.
+EMULATED_CXX = $(CXX) -x c++ -std=c++17 $(OPT) $(ARCH) $(MATH) -Wall -Wextra -Werror $(EXTRA) \
+    -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-weak -fno-strict-aliasing \
+    -Wno-unused-function -Wno-maybe-uninitialized -Wno-unknown-pragmas -fPIE $(DEFINES) \
+    -Isrc -MMD -MP
+define compile_emulated
+$(B)/src/backends/gpu/%.emu$(1).o: src/backends/gpu/%.c $(B)/flags
+	@mkdir -p $$(@D)
+	$$(call say,cc)
+	$$(Q)$$(COMPILE) -DGPU_EMULATED=$(1) -c -o $$@ $$<
+
+$(B)/src/backends/gpu/%.emu$(1).o: src/backends/gpu/%.cu $(B)/flags
+	@mkdir -p $$(@D)
+	$$(call say,c++)
+	$$(Q)$$(EMULATED_CXX) -DGPU_EMULATED=$(1) -c -o $$@ $$<
+endef
+$(foreach wave,32 64,$(eval $(call compile_emulated,$(wave))))
+
+$(B)/src/backends/gpu/%.o: private OWN := $(GPU_FLAGS)
+$(B)/src/backends/gpu/kernels/%.o: src/backends/gpu/kernels/%.cu $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,$(GPU))
+	$(Q)$(GPU_CC) -D_GNU_SOURCE -Isrc -MMD -MP -c -o $@ $<
+
 # Two files that change only when their content does: other flags compile everything anew, and a
 # source file that went away links anew.
 stamp = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
 $(B)/flags: FORCE
-	$(call stamp,$(COMPILE) $(MPI_CFLAGS) $(foreach set,$(SETS),$(SET_$(set))))
+	$(call stamp,$(COMPILE) $(MPI_CFLAGS) $(GPU_FLAGS) $(if $(GPU),$(GPU_CC)) $(EMULATED_CXX) \
+	    $(foreach set,$(SETS),$(SET_$(set))))
 $(B)/list: FORCE
 	$(call stamp,$(SOURCES) $(TESTS) $(wildcard configs/*.toml) $(LDFLAGS) $(LIBS))
 
@@ -181,7 +239,7 @@ fuzz: ## build the fuzzers, build/fuzz/*; RUNS=n: run each that often, ONE=name:
 	@$(if $(RUNS),tools/fuzz $(B) $(RUNS) $(or $(ONE),$(FUZZ)))
 fuzzers: $(FUZZ:%=$(B)/fuzz/%)
 
-lint: all ## hold the house rules: layers, sizes, names, format, pairs, globals, generated docs
+lint: all $(EMULATED_GPU) ## hold the house rules: layers, sizes, names, format, pairs, globals
 	@tools/lint $(B)
 
 format: ## format the sources

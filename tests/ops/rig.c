@@ -2,12 +2,32 @@
 #include "ops/rig.h"
 
 #include "backends/cpu/sets.h"
+#include "backends/gpu/emulator.h"
+#include "backends/gpu/gpu.h"
 #include "base/rng.h"
 
-static struct queue *queue;
+static struct queue *queue, *device_queue; /* of the kernels whose turn it is, one is open */
 static const struct ops *fast;
 
 const struct ops *rig_fast(void) { return fast; }
+
+/* The kernels of a GPU with waves of that width; slots that it has not are the reference's. */
+static void run_emulated(int wave, void (*test)(void))
+{
+    const struct ops *some;
+    (void)(wave == 32 ? gpu_emu32_ops_find(&some) : gpu_emu64_ops_find(&some));
+    struct ops both = ops_overlay(ops_cpu_reference, some);
+    CHECK_STATUS(OK,
+                 wave == 32 ? gpu_emu32_open(&device_queue, 0) : gpu_emu64_open(&device_queue, 0));
+    gpu_emulator_plain(true);
+    fast = &both;
+    test();
+    fast = NULL;
+    gpu_emulator_plain(false);
+    arena_release(&device_queue->scratch);
+    (wave == 32 ? gpu_emu32_close : gpu_emu64_close)(device_queue);
+    device_queue = NULL;
+}
 
 void rig_each_set(void (*test)(void))
 {
@@ -19,6 +39,8 @@ void rig_each_set(void (*test)(void))
         }
     fast = &amx_emulated_set.ops;
     test();
+    run_emulated(32, test);
+    run_emulated(64, test);
 }
 
 __attribute__((destructor)) static void close_queue(void)
@@ -28,6 +50,7 @@ __attribute__((destructor)) static void close_queue(void)
 
 struct queue *rig_queue(void)
 {
+    if (device_queue) return device_queue;
     if (!queue) CHECK_STATUS(OK, cpu_queue_open(&queue, 2, 0));
     return queue;
 }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/gpu.h"
+#include "backends/gpu/runtime.h"
+
+#define OP(name, what, io)                                                                         \
+    enum status GPU_NAME(name)(const struct what *, const struct io *, struct queue *)             \
+        __attribute__((weak));
+#include "ops/ops.def"
+#undef OP
+
+#if defined(GPU_CUDA)
+#define BACKEND "cuda"
+#elif defined(GPU_HIP)
+#define BACKEND "hip"
+#elif GPU_EMULATED == 64
+#define BACKEND "gpu, emulated with waves of 64"
+#else
+#define BACKEND "gpu, emulated with waves of 32"
+#endif
+
+static const struct ops table = {
+    .backend = BACKEND,
+#define OP(name, what, io) .name = GPU_NAME(name),
+#include "ops/ops.def"
+#undef OP
+};
+
+enum status GPU_NAME(ops_find)(const struct ops **out)
+{
+    const char *missing = ops_missing(&table);
+    *out = &table;
+    if (missing) FAIL(UNSUPPORTED, "%s has no %s", table.backend, missing);
+    return STATUS_OK;
+}

@@ -1,0 +1,25 @@
+/* queue.h (gpu) -- what stands behind a struct queue on a GPU; for this backend's files only. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "backends/gpu/runtime.h"
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+#include "tensor/queue.h"
+#if defined(__cplusplus)
+}
+#endif
+
+struct gpu_queue {
+    struct queue base; /* first: a struct queue * of this backend points here */
+    gpu_stream stream;
+    int device;
+    void *gemm, *attention; /* of libraries: their handles, what was chosen; NULL: none */
+};
+
+static inline gpu_stream gpu_stream_of(const struct queue *on)
+{
+    return ((const struct gpu_queue *)on)->stream;
+}
