@@ -85,3 +85,37 @@ TEST(embedding_refuses_empty_sizes)
     CHECK_STATUS(SHAPE, embedding_forward(&ops_cpu_reference, &e, NULL, rig_queue()));
     CHECK_STATUS(SHAPE, embedding_backward(&ops_cpu_reference, &e, NULL, rig_queue()));
 }
+
+/* Half of the tokens have one id, and some have one that is not of this part. */
+static void check_many(int N, int V, int first, int D, enum dtype dtype)
+{
+    struct embedding e = {N, V, D, dtype, first};
+    size_t n = (size_t)N, table = (size_t)V * (size_t)D, tokens = n * (size_t)D;
+    int32_t *ids = heap(n * sizeof *ids);
+    void *w = rig_random(1, table, dtype), *dy = rig_random(2, tokens, dtype), *y[2];
+    float *dw[2];
+    for (int i = 0; i < N; i++)
+        ids[i] = i % 2 ? first + V / 3
+                       : (int32_t)((unsigned)i * 2654435761u % (unsigned)(V + first + 9));
+    for (int i = 0; i < 2; i++) {
+        const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
+        y[i] = rig_zeros(tokens, dtype), dw[i] = rig_random(3, table, F32);
+        RIG_RUN(embedding_forward(ops, &e, &(struct embedding_fwd){ids, w, y[i]}, rig_queue()));
+        RIG_RUN(embedding_backward(ops, &e, &(struct embedding_bwd){ids, dy, dw[i]}, rig_queue()));
+    }
+    CHECK(!memcmp(y[0], y[1], tokens * dtype_bytes(dtype)));
+    CHECK(!memcmp(dw[0], dw[1], table * sizeof(float)));
+    for (int i = 0; i < 2; i++) free(y[i]), free(dw[i]);
+    free(w), free(dy), free(ids);
+}
+
+OPS_TEST(gradients_of_many_tokens_and_large_tables_add_up_in_token_order)
+{
+    check_many(1, 1, 0, 1, F32);
+    check_many(2500, 1027, 0, 3, BF16);
+    check_many(1024, 512, 300, 8, F32);
+    check_many(1025, 511, 300, 8, BF16);
+    check_many(40, 300000, 70000, 1, F32);
+    check_many(3, 5, 2, 700, BF16);
+    check_many(3, 5, 2, 701, F32);
+}
