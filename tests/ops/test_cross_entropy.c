@@ -133,3 +133,79 @@ TEST(cross_entropy_refuses_empty_sizes)
     struct cross_entropy c = {.N = 1};
     CHECK_STATUS(SHAPE, cross_entropy(&ops_cpu_reference, &c, NULL, rig_queue()));
 }
+
+static void put(void *x, size_t i, enum dtype dtype, float value)
+{
+    if (dtype == F32)
+        ((float *)x)[i] = value;
+    else
+        ((bf16 *)x)[i] = bf16_from_f32(value);
+}
+
+/* Rows at any place: those of an odd vocabulary begin at any multiple of an element. */
+OPS_TEST(cross_entropy_of_rows_that_lie_anywhere_agrees_with_the_reference)
+{
+    enum { N = 5 };
+    static const int widths[] = {1, 2, 3, 8, 9, 31, 257, 2048, 2051};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+        for (int kind = 0; kind < 4; kind++) {
+            enum dtype dtype = kind & 1 ? BF16 : F32;
+            size_t V = (size_t)widths[i], n = N * V, at = 1 + (size_t)kind / 2;
+            struct cross_entropy c = {
+                .N = N, .V = widths[i], .dtype = dtype, .scale = 2, .gradient = true};
+            int32_t labels[N], best[2][N];
+            float loss[2][N];
+            void *x = rig_random(i, n + at, dtype), *logits[2] = {x, rig_copy(x, n + at, dtype)};
+            for (int k = 0; k < N; k++) labels[k] = k == 3 ? LABEL_IGNORED : k * 7 % widths[i];
+            for (int k = 0; k < 2; k++) {
+                struct cross_entropy_io io = {(char *)logits[k] + at * dtype_bytes(dtype), labels,
+                                              loss[k], best[k], NULL};
+                const struct ops *ops = k ? rig_fast() : &ops_cpu_reference;
+                RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
+            }
+            RIG_CLOSE(logits[1], logits[0], n + at, dtype);
+            for (int k = 0; k < N; k++) CHECK_NEAR((double)loss[1][k], (double)loss[0][k], 1e-5);
+            CHECK(!memcmp(best[0], best[1], sizeof best[0]));
+            free(logits[0]), free(logits[1]);
+        }
+}
+
+OPS_TEST(logits_of_minus_infinity_take_no_part_and_the_lowest_of_equal_ones_is_best)
+{
+    enum { V = 3001 };
+    for (int table = 0; table < 2; table++)
+        for (int d = 0; d < DTYPE_COUNT; d++) {
+            enum dtype dtype = (enum dtype)d;
+            struct cross_entropy c = {.N = 1, .V = V, .dtype = dtype, .scale = 1, .gradient = true};
+            void *x = rig_zeros(V, dtype);
+            float loss;
+            int32_t label = 2002, best;
+            for (size_t v = 0; v < V; v++) put(x, v, dtype, -INFINITY);
+            put(x, 1001, dtype, 2), put(x, 2002, dtype, 2);
+            struct cross_entropy_io io = {x, &label, &loss, &best, NULL};
+            const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
+            RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
+            CHECK_NEAR((double)loss, log(2), 1e-6);
+            CHECK(best == 1001);
+            for (size_t v = 0; v < V; v++) {
+                float want = v == 1001 ? 0.5f : v == 2002 ? -0.5f : 0;
+                CHECK(fabsf(element_get(x, v, dtype) - want) < 1e-6f);
+            }
+            free(x);
+        }
+}
+
+OPS_TEST(a_logit_that_is_no_number_shows_in_the_loss)
+{
+    enum { V = 300 };
+    for (int table = 0; table < 2; table++)
+        for (int v = 0; v < V; v += 43) {
+            float logits[V] = {0}, loss = 0;
+            int32_t label = 5;
+            logits[v] = NAN;
+            struct cross_entropy c = {.N = 1, .V = V};
+            struct cross_entropy_io io = {logits, &label, &loss, NULL, NULL};
+            RIG_RUN(cross_entropy(table ? rig_fast() : &ops_cpu_reference, &c, &io, rig_queue()));
+            CHECK(isnan(loss));
+        }
+}
