@@ -116,3 +116,48 @@ OPS_TEST(cast_adds_to_what_is_there_where_it_is_told_to)
               bf16_to_f32(half[2]) == -3);
     }
 }
+
+OPS_TEST(sums_of_squares_of_any_length_begin_anywhere)
+{
+    static const size_t lengths[] = {0, 1, 2, 4095, 4096, 16384, 16385, 49157};
+    float *x = rig_random(1, 49160, F32);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (size_t at = 0; at < 2; at++) {
+            double want = 0, got = -1;
+            for (size_t k = 0; k < lengths[i]; k++) want += (double)x[at + k] * (double)x[at + k];
+            struct sum_squares s = {lengths[i]};
+            struct sum_squares_io io = {x + at, &got};
+            RIG_RUN(sum_squares(rig_fast(), &s, &io, rig_queue()));
+            CHECK_NEAR(got, want, 1e-12);
+        }
+    free(x);
+}
+
+OPS_TEST(adamw_of_any_range_agrees_with_the_reference)
+{
+    static const size_t lengths[] = {0, 1, 7, 8, 1003};
+    enum { ALL = 1010 };
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (int kind = 0; kind < 6; kind++) { /* ranges that begin anywhere; kinds of copies */
+            size_t n = lengths[i], at = (size_t)kind % 2;
+            enum dtype dtype = kind / 2 == 1 ? BF16 : F32;
+            float *w[2], *m[2], *v[2], *g = rig_random(4, ALL, F32);
+            void *copy[2];
+            for (int table = 0; table < 2; table++) {
+                w[table] = rig_random(1, ALL, F32), m[table] = rig_random(2, ALL, F32);
+                v[table] = rig_zeros(ALL, F32), copy[table] = rig_zeros(ALL, dtype);
+                struct adamw a = {n, 1e-2, 0.9, 0.95, 1e-8, 0.1, 0.5, 3, dtype};
+                struct adamw_io io = {w[table] + at, m[table] + at, v[table] + at, g + at, NULL};
+                if (kind / 2) io.copy_n = (char *)copy[table] + at * dtype_bytes(dtype);
+                const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
+                RIG_RUN(adamw(ops, &a, &io, rig_queue()));
+            }
+            rig_check_close("w", w[1], w[0], ALL, F32, 1e-6);
+            rig_check_close("m", m[1], m[0], ALL, F32, 1e-6);
+            rig_check_close("v", v[1], v[0], ALL, F32, 1e-6);
+            RIG_CLOSE(copy[1], copy[0], ALL, dtype);
+            for (int table = 0; table < 2; table++)
+                free(w[table]), free(m[table]), free(v[table]), free(copy[table]);
+            free(g);
+        }
+}
