@@ -148,3 +148,31 @@ OPS_TEST(a_scale_comes_from_the_largest_number_or_from_the_steps_before)
             CHECK(got.scale == (float)((double)float8_largest(to) / 1e-12));
         }
 }
+
+OPS_TEST(numbers_of_any_length_are_met_and_rounded_wherever_they_begin)
+{
+    enum { ALL = 4200, MARK = 0x1234 };
+    static const size_t lengths[] = {1, 7, 8, 9, 2047, 4099};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (int kind = 0; kind < 4; kind++) {
+            enum dtype dtype = kind & 1 ? BF16 : F32;
+            size_t n = lengths[i], at = (size_t)kind / 2;
+            void *x = rig_random(i, ALL, dtype);
+            bf16 y[2][ALL];
+            float largest[2];
+            struct float8_scale by = {100, 0.01f};
+            for (int table = 0; table < 2; table++) {
+                const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
+                const void *from = (const char *)x + at * dtype_bytes(dtype);
+                struct amax a = {n, dtype};
+                struct quantize q = {.n = n, .dtype = dtype, .to = E4M3};
+                struct quantize_io io = {from, y[table] + at, &by};
+                for (int k = 0; k < ALL; k++) y[table][k] = MARK;
+                RIG_RUN(amax(ops, &a, &(struct amax_io){from, &largest[table]}, rig_queue()));
+                RIG_RUN(quantize(ops, &q, &io, rig_queue()));
+            }
+            CHECK(largest[0] == largest[1] && !memcmp(y[0], y[1], sizeof y[0]));
+            CHECK(y[1][at + n] == MARK && y[1][at] != MARK);
+            free(x);
+        }
+}
