@@ -3,6 +3,7 @@
 #include "app/baselines.h"
 #include "app/loaded.h"
 #include "hub/hub.h"
+#include "tensor/device.h"
 #include "train/evaluation.h"
 
 #include <math.h>
@@ -39,7 +40,7 @@ static enum status open_evaluator(struct evaluating *e, int T)
     TRY(loaded_arena(&e->loaded, rehearse, e));
     size_t bytes = e->run.used;
     evaluator_release(&e->evaluator);
-    TRY(arena_init(&e->run, bytes, NULL));
+    TRY(arena_init(&e->run, bytes, queue_shared(e->loaded.machine.on)));
     evaluator_take(&e->evaluator, e->rows, T, &e->run);
     return STATUS_OK;
 }

@@ -2,6 +2,7 @@
 #include "app/fill.h"
 
 #include "base/json.h"
+#include "tensor/device.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ struct filling {
         int32_t place, id;
         double probability; /* before any top_k, top_p and temperature */
     } * filled;             /* in the order of the rounds; owned */
-    struct arena run;
+    struct arena run;       /* of the cache */
     struct kv_cache cache;
     float *logits_PV;
     struct candidate *order_V;
@@ -83,11 +84,12 @@ out:
 static enum status take(struct filling *f)
 {
     size_t V = (size_t)f->l->shape.V, logits;
-    if (__builtin_mul_overflow(V, (size_t)f->num_masks, &logits))
+    if (__builtin_mul_overflow(V * sizeof *f->logits_PV, (size_t)f->num_masks, &logits))
         FAIL(USAGE, "--fill: %d masks are too many", f->num_masks);
     TRY(kv_cache_init(&f->cache, &f->l->model, 1, (int)f->ids.count, &f->run));
-    f->logits_PV = arena_take(&f->run, logits, sizeof *f->logits_PV);
-    f->order_V = arena_take(&f->run, V, sizeof *f->order_V);
+    if (!f->run.base) return STATUS_OK; /* measuring */
+    f->logits_PV = heap(logits);
+    f->order_V = heap(V * sizeof *f->order_V);
     return STATUS_OK;
 }
 
@@ -108,7 +110,7 @@ static enum status open_buffers(struct filling *f)
     TRY(take(f));
     TRY(loaded_arena(f->l, rehearse, f));
     size_t bytes = f->run.used;
-    TRY(arena_init(&f->run, bytes, NULL));
+    TRY(arena_init(&f->run, bytes, queue_memory(f->l->machine.on)));
     TRY(take(f));
     return STATUS_OK;
 }
@@ -218,6 +220,7 @@ enum status fill_print(struct loaded *l, const char *text, const struct sampling
     if (world->rank == 0) TRY_OUT(report(&f, json));
 out:
     free(f.places), free(f.filled);
+    free(f.logits_PV), free(f.order_V);
     token_list_release(&f.ids);
     arena_release(&f.run);
     return st;

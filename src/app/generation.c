@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/generation.h"
 
+#include "tensor/device.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 /* Prompt tokens go through the model in pieces, so that a long prompt needs no more memory. */
@@ -18,10 +21,7 @@ static enum status rehearse(void *context)
 static enum status take(struct generation *g)
 {
     const struct model *m = &g->loaded.model;
-    size_t V = (size_t)g->loaded.shape.V;
     TRY(kv_cache_init(&g->cache, m, 1, (int)(g->num_prompt + (size_t)g->max_tokens), &g->run));
-    g->logits_V = arena_take(&g->run, V, sizeof *g->logits_V);
-    g->order_V = arena_take(&g->run, V, sizeof *g->order_V);
     return STATUS_OK;
 }
 
@@ -34,9 +34,11 @@ enum status generation_open(struct generation *g)
     token_list_reserve(&g->ids, (size_t)g->max_tokens);
     TRY(take(g));
     TRY(loaded_arena(&g->loaded, rehearse, g));
-    size_t bytes = g->run.used;
-    TRY(arena_init(&g->run, bytes, NULL));
+    size_t bytes = g->run.used, V = (size_t)g->loaded.shape.V;
+    TRY(arena_init(&g->run, bytes, queue_memory(g->loaded.machine.on)));
     TRY(take(g));
+    g->logits_V = heap(V * sizeof *g->logits_V);
+    g->order_V = heap(V * sizeof *g->order_V);
     return STATUS_OK;
 }
 
@@ -45,6 +47,7 @@ void generation_release(struct generation *g, enum status how)
     loaded_close(&g->loaded, how);
     token_list_release(&g->ids);
     arena_release(&g->run);
+    free(g->logits_V), free(g->order_V);
 }
 
 bool generation_leads(const struct generation *g) { return g->loaded.machine.world.rank == 0; }

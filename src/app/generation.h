@@ -14,10 +14,10 @@ struct generation {
     size_t num_prompt;
     int64_t max_tokens;
     struct sampling sampling;
-    struct arena run;
+    struct arena run; /* of the cache */
     struct kv_cache cache;
-    float *logits_V; /* of what comes next */
-    struct candidate *order_V;
+    float *logits_V;           /* of what comes next; owned */
+    struct candidate *order_V; /* owned */
 };
 
 /* CONFIG: the model was trained to fill in masked tokens. */

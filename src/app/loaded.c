@@ -7,6 +7,7 @@
 #include "checkpoint/common.h"
 #include "hub/hub.h"
 #include "parallel/fit.h"
+#include "tensor/device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,12 +103,14 @@ static enum status take_model(struct loaded *l, int max_tokens)
     struct model_shape here = model_shape_cut(&l->shape, groups[GROUP_tp].size);
     enum dtype dtype = strcmp(l->config.training.mixed_precision_param, "float32") ? BF16 : F32;
     l->stage = stage_whole(&l->shape);
+    l->model.on = l->machine.on;
     TRY(model_init(&l->model, &here, max_tokens, shard->size, &l->run));
     tensor_plan_init(&l->plan, &groups[GROUP_tp], false);
     l->fsdp = (struct fsdp){
         .layout = &l->model.layout,
         .shard = shard,
         .replicate = &groups[GROUP_replicate],
+        .ops = l->machine.ops,
         .on = l->machine.on,
         .dtype = dtype,
         .tied = l->shape.tied,
@@ -118,7 +121,7 @@ static enum status take_model(struct loaded *l, int max_tokens)
     l->weights = arena_take(&l->run, fsdp_elements(&l->fsdp), dtype_bytes(dtype));
     if (l->run.overflow) FAIL(DATA, "%s: the model fits into no memory", l->folder);
     l->fsdp.weights = l->weights;
-    l->model.ops = l->machine.ops, l->model.plan = &l->plan.plan, l->model.on = l->machine.on;
+    l->model.ops = l->machine.ops, l->model.plan = &l->plan.plan;
     l->model.dtype = dtype, l->model.units = &l->fsdp.units;
     return STATUS_OK;
 }
@@ -129,7 +132,7 @@ static enum status open_model(struct loaded *l, int max_tokens)
     size_t bytes = l->run.used;
     fsdp_release(&l->fsdp);
     model_release(&l->model);
-    TRY(arena_init(&l->run, bytes, NULL));
+    TRY(arena_init(&l->run, bytes, queue_memory(l->machine.on)));
     TRY(take_model(l, max_tokens));
     return STATUS_OK;
 }
@@ -142,8 +145,11 @@ static enum status load_weights(struct loaded *l)
     layout_init(&whole, &l->shape, 1);
     pieces_init_cut(&here, &l->model.layout, shard->rank, shard->size, &whole,
                     groups[GROUP_tp].rank, groups[GROUP_tp].size);
-    struct checkpoint_state state = {
-        .shape = &l->shape, .layout = &whole, .pieces = &here, .world = &groups[GROUP_world]};
+    struct checkpoint_state state = {.shape = &l->shape,
+                                     .layout = &whole,
+                                     .pieces = &here,
+                                     .world = &groups[GROUP_world],
+                                     .on = l->machine.on};
     enum status st = checkpoint_load_weights(l->folder, &state, l->model.dtype, l->weights);
     pieces_release(&here);
     layout_release(&whole);
@@ -197,7 +203,7 @@ enum status loaded_arena(struct loaded *l, enum status (*forward)(void *context)
     on->measuring = false;
     TRY(st);
     size_t step = l->step.peak, scratch = on->scratch.peak;
-    TRY(arena_init(&l->step, step, NULL));
-    TRY(arena_init(&on->scratch, scratch, NULL));
+    TRY(arena_init(&l->step, step, queue_memory(on)));
+    TRY(arena_init(&on->scratch, scratch, queue_memory(on)));
     return STATUS_OK;
 }

@@ -14,7 +14,8 @@
  * on all of them; whose are written is not said.
  * Memory   Saving synchronously streams from the caller's buffers; asynchronously it first copies
  * them into `staging`, which the caller gives.  Beside that, a few megabytes: files are put
- * together block by block (shards.h).  Loading reads a rank's own pieces only. */
+ * together block by block (shards.h).  Loading reads a rank's own pieces only.  Where the buffers
+ * are a device's, what is read or loaded goes through a few megabytes of the host's. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,6 +26,7 @@
 #include "formats/safetensors.h"
 #include "model/params.h"
 #include "tensor/dtype.h"
+#include "tensor/queue.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdbool.h>
@@ -39,6 +41,7 @@ struct checkpoint_state {
     const struct comm *world;    /* the ranks that load; NULL: this one alone.  Saving has the
                                     checkpointer's */
     float *weights, *exp_avg, *exp_avg_sq; /* moments NULL: model only */
+    struct queue *on;                      /* whose memory those are in; NULL: the host's */
     enum safetensors_dtype dtype;          /* of the weights on disk; saving only */
     int64_t step;                          /* optimizer steps done */
     /* Saving; of rank 0, and nothing to the others: */

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "checkpoint/common.h"
+#include "tensor/device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,20 @@ static enum status read_flat(void *context, const struct piece *p, size_t first,
 struct tensor_source tensor_source_flat(const float *flat)
 {
     return (struct tensor_source){read_flat, (void *)(uintptr_t)flat};
+}
+
+static enum status read_device(void *context, const struct piece *p, size_t first, size_t count,
+                               const float **values)
+{
+    struct device_flat *f = context;
+    TRY(queue_copy(f->on, f->run, f->flat + p->at + (first - p->first), count * sizeof *f->run));
+    *values = f->run;
+    return STATUS_OK;
+}
+
+struct tensor_source tensor_source_device(struct device_flat *f)
+{
+    return (struct tensor_source){read_device, f};
 }
 
 static int by_place(const void *a, const void *b)

@@ -8,6 +8,7 @@
 #include "checkpoint/model_files.h"
 #include "checkpoint/nxdt.h"
 #include "checkpoint/torch_files.h"
+#include "tensor/device.h"
 
 #include <fnmatch.h>
 #include <math.h>
@@ -47,6 +48,26 @@ static enum status open_tensors(const struct model_files *files, const struct la
     return STATUS_OK;
 }
 
+/* A piece of a tensor to its place in a flat buffer of s->on's memory. */
+static enum status read_piece(struct tensor_reader *r, const struct piece *p, enum dtype dtype,
+                              struct queue *on, void *flat)
+{
+    enum { MOST = 1 << 20 };
+    size_t each = dtype_bytes(dtype);
+    char *to = (char *)flat + p->at * each;
+    if (!queue_memory(on)) return tensor_reader_read(r, p->first, p->count, dtype, to);
+    void *run = heap((p->count < MOST ? p->count : MOST) * each);
+    enum status st = STATUS_OK;
+    for (size_t done = 0, n; done < p->count; done += n) {
+        n = p->count - done < MOST ? p->count - done : MOST;
+        TRY_OUT(tensor_reader_read(r, p->first + done, n, dtype, run));
+        TRY_OUT(queue_copy(on, to + done * each, run, n * each));
+    }
+out:
+    free(run);
+    return st;
+}
+
 /* This rank's pieces of the tensors whose names end in `suffix`. */
 static enum status load_flat(const struct model_files *files, const struct checkpoint_state *s,
                              const char *suffix, const struct option_list *exclude,
@@ -61,8 +82,7 @@ static enum status load_flat(const struct model_files *files, const struct check
         if (!tensor_reader_is_open(r)) continue;
         if (last && last != r) tensor_reader_close(last);
         last = r;
-        char *to = (char *)flat + p->at * dtype_bytes(dtype);
-        TRY_OUT(tensor_reader_read(r, p->first, p->count, dtype, to));
+        TRY_OUT(read_piece(r, p, dtype, s->on, flat));
     }
     if (last) tensor_reader_close(last);
 out:

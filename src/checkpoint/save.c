@@ -7,6 +7,7 @@
 #include "checkpoint/common.h"
 #include "checkpoint/content.h"
 #include "checkpoint/folder.h"
+#include "tensor/device.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -62,14 +63,30 @@ out:
     return st;
 }
 
-static struct content content_of(const struct checkpoint_state *s, const struct comm *ranks)
+/* What is written, where it is on a device. */
+enum { WEIGHTS, EXP_AVG, EXP_AVG_SQ, FLATS };
+struct sources {
+    struct device_flat flats[FLATS];
+    float *run; /* owned */
+};
+
+static struct tensor_source source(struct sources *s, int i, float *flat, struct queue *on)
+{
+    if (!queue_memory(on)) return tensor_source_flat(flat);
+    if (!s->run) s->run = heap(EXCHANGE_ELEMENTS * sizeof *s->run);
+    s->flats[i] = (struct device_flat){flat, on, s->run};
+    return tensor_source_device(&s->flats[i]);
+}
+
+static struct content content_of(const struct checkpoint_state *s, struct sources *from,
+                                 const struct comm *ranks)
 {
     struct content c = {
         .shape = s->shape,
         .layout = s->layout,
         .pieces = s->pieces,
         .ranks = ranks,
-        .weights = tensor_source_flat(s->weights),
+        .weights = source(from, WEIGHTS, s->weights, s->on),
         .dtype = s->dtype,
         .step = s->step,
         .train = s->train.len ? s->train.data : NULL,
@@ -79,8 +96,8 @@ static struct content content_of(const struct checkpoint_state *s, const struct 
         .config_toml = s->config_toml,
     };
     if (s->exp_avg) {
-        c.exp_avg = tensor_source_flat(s->exp_avg);
-        c.exp_avg_sq = tensor_source_flat(s->exp_avg_sq);
+        c.exp_avg = source(from, EXP_AVG, s->exp_avg, s->on);
+        c.exp_avg_sq = source(from, EXP_AVG_SQ, s->exp_avg_sq, s->on);
     }
     return c;
 }
@@ -109,7 +126,8 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
     struct text temporary = {0};
     text_addf(&temporary, "%s.tmp", final);
     struct manifest m = {.folder = temporary.data, .step = s->step};
-    struct content content = content_of(s, ranks);
+    struct sources sources = {0};
+    struct content content = content_of(s, &sources, ranks);
     enum status st = STATUS_OK;
     TRY_OUT(common_agree(ranks, leads ? make_empty(temporary.data) : STATUS_OK));
     TRY_OUT(content_write(&content, &m));
@@ -123,6 +141,7 @@ out:
         failure_tell(&first);
     }
     manifest_release(&m);
+    free(sources.run);
     text_release(&temporary);
     free(final);
     return st;
@@ -150,11 +169,14 @@ enum status checkpointer_wait(struct checkpointer *c)
     return failure_tell(&c->failure);
 }
 
-static float *stage(float *to, const float *from, size_t n)
+static enum status stage(const struct checkpoint_state *s, float *to, const float *from,
+                         float **staged)
 {
-    if (!from) return NULL;
-    memcpy(to, from, n * sizeof *to);
-    return to;
+    *staged = NULL;
+    if (!from) return STATUS_OK;
+    TRY(queue_copy(s->on, to, from, s->pieces->elements * sizeof *to));
+    *staged = to;
+    return STATUS_OK;
 }
 
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *s)
@@ -167,9 +189,10 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
     if (!c->async) return write_checkpoint(c, s);
     size_t n = s->pieces->elements;
     c->state = *s;
-    c->state.weights = stage(c->staging, s->weights, n);
-    c->state.exp_avg = stage(c->staging + n, s->exp_avg, n);
-    c->state.exp_avg_sq = stage(c->staging + 2 * n, s->exp_avg_sq, n);
+    c->state.on = NULL;
+    TRY(stage(s, c->staging, s->weights, &c->state.weights));
+    TRY(stage(s, c->staging + n, s->exp_avg, &c->state.exp_avg));
+    TRY(stage(s, c->staging + 2 * n, s->exp_avg_sq, &c->state.exp_avg_sq));
     c->state.train = (struct text){0};
     text_add(&c->state.train, s->train.data, s->train.len);
     if (s->config_toml) {

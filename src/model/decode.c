@@ -8,6 +8,7 @@
 #include "ops/rmsnorm.h"
 #include "ops/rope.h"
 #include "ops/update.h"
+#include "tensor/device.h"
 
 #include <math.h>
 
@@ -138,13 +139,15 @@ static enum status logits_of(const struct model *m, size_t rows, const void *y_B
                              struct arena *step)
 {
     size_t n = rows * (size_t)m->shape.V, parts = (size_t)m->plan->parts;
-    float *all = parts > 1 ? arena_take(step, parts * n, sizeof *all) : to;
+    float *joined = arena_take(step, parts * n, sizeof *joined);
+    float *all = parts > 1 ? arena_take(step, parts * n, sizeof *all) : joined;
     float *here = element(all, (size_t)m->plan->part * n, F32);
     void *logits = m->dtype == F32 ? here : arena_take(step, n, dtype_bytes(m->dtype));
     TRY(multiply(m, (int)rows, m->shape.V, y_BD, model_weight(m, head_param(m), -1), logits));
     struct cast what = {.n = n, .from = m->dtype, .to = F32};
     if (m->dtype != F32) TRY(cast(m->ops, &what, &(struct cast_io){logits, here}, m->on));
-    if (parts > 1) TRY(join_logits(m, rows, all, to));
+    if (parts > 1) TRY(join_logits(m, rows, all, joined));
+    TRY(queue_copy(m->on, to, joined, parts * n * sizeof *to));
     return STATUS_OK;
 }
 
@@ -176,8 +179,12 @@ static enum status run_blocks(const struct model *m, const struct kv_cache *c,
                               const int32_t *ids_BT, int T, bool causal, struct activations *a,
                               struct arena *step)
 {
-    struct micro_batch b = {.B = c->B, .T = T, .ids_BT = ids_BT};
-    activations_share(m, (size_t)c->B * (size_t)T, RECOMPUTE_FULL, a, step);
+    struct micro_batch b = {.B = c->B, .T = T};
+    size_t N = (size_t)c->B * (size_t)T;
+    int32_t *ids = arena_take(step, N, sizeof *ids);
+    TRY(queue_copy(m->on, ids, ids_BT, N * sizeof *ids));
+    b.ids_BT = ids;
+    activations_share(m, N, RECOMPUTE_FULL, a, step);
     a->x_SD = a->middle_SD;
     TRY(model_embed(m, &b, a->wide_ND, a->x_SD));
     for (int layer = 0; layer < m->shape.L; layer++) TRY(block(m, c, layer, T, causal, a));

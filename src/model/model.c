@@ -3,8 +3,21 @@
 
 #include "base/text.h"
 #include "model/pass.h"
+#include "tensor/device.h"
 
 #include <stdlib.h>
+
+static enum status fill_rope(const struct model *m, size_t angles)
+{
+    const struct model_shape *s = &m->shape;
+    float *tables = heap(2 * angles * sizeof *tables);
+    rope_table(m->max_tokens, s->K, s->rope_theta, &s->scaling, tables, tables + angles);
+    enum status st = queue_copy(m->on, m->rope_cos, tables, angles * sizeof *tables);
+    if (!st) st = queue_copy(m->on, m->rope_sin, tables + angles, angles * sizeof *tables);
+    free(tables);
+    TRY(st);
+    return STATUS_OK;
+}
 
 enum status model_init_stages(struct model *m, const struct model_shape *shape,
                               const struct stage *stages, int num_stages, int max_tokens, int parts,
@@ -17,9 +30,7 @@ enum status model_init_stages(struct model *m, const struct model_shape *shape,
     size_t angles = (size_t)max_tokens * (size_t)(shape->K / 2);
     m->rope_cos = arena_take(run, angles, sizeof(float));
     m->rope_sin = arena_take(run, angles, sizeof(float));
-    if (m->rope_cos)
-        rope_table(max_tokens, shape->K, shape->rope_theta, &shape->scaling, m->rope_cos,
-                   m->rope_sin);
+    if (m->rope_cos) TRY(fill_rope(m, angles));
     layout_init_stages(&m->layout, shape, stages, num_stages, parts);
     m->places = heap((size_t)m->layout.num_units * sizeof *m->places);
     return STATUS_OK;

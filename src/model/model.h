@@ -40,7 +40,7 @@ struct model {
     int max_tokens;           /* of a row; rows of the rope tables */
     const struct ops *ops;    /* borrowed */
     const struct plan *plan;  /* borrowed */
-    struct queue *on;         /* borrowed */
+    struct queue *on;         /* borrowed; set before model_init where `run` is a device's */
     enum dtype dtype;         /* of weights and activations */
     enum recompute recompute;
     int recompute_every; /* RECOMPUTE_FULL: only every Nth block, others keep all; 0 as 1 */
@@ -92,13 +92,14 @@ struct kv_cache {
 /* SHAPE: a size below 1 or capacity above max_tokens. */
 enum status kv_cache_init(struct kv_cache *c, const struct model *m, int B, int capacity,
                           struct arena *run);
-/* Appends T tokens to each of c->B rows; logits of the last position of each row, in f32.  Causal.
+/* Appends T tokens to each of c->B rows; logits of the last position of each row, in f32; ids and
+ * logits are in the host's memory.  Causal.
  * SHAPE: they do not fit in the cache. */
 enum status model_decode(const struct model *m, struct kv_cache *c, const int32_t *ids_BT, int T,
                          float *logits_BV, struct arena *step);
-/* Logits of P places of a row of T tokens, all of which see each other.  The cache, empty and of
- * one row, is working memory, and is empty afterwards.  SHAPE: it does not hold them; no such
- * place. */
+/* Logits of P places of a row of T tokens, all of which see each other, as above.  The cache, empty
+ * and of one row, is working memory, and is empty afterwards.  SHAPE: it does not hold them; no
+ * such place. */
 enum status model_fill(const struct model *m, const struct kv_cache *c, const int32_t *ids_T, int T,
                        const int32_t *places_P, int P, float *logits_PV, struct arena *step);
 

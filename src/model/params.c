@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "tensor/device.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -276,11 +277,30 @@ void params_start_part(const struct tensor_place *t, const struct model_shape *m
     }
 }
 
-void params_start(const struct layout *l, const struct pieces *p, const struct model_shape *m,
-                  uint64_t seed, float *weights)
+/* A run of elements at a time, so that a device's memory needs little of the host's. */
+static enum status start_piece(const struct tensor_place *t, const struct piece *p,
+                               const struct model_shape *m, uint64_t seed, float *weights,
+                               struct queue *on)
 {
-    memset(weights, 0, p->elements * sizeof *weights); /* the gaps between units */
+    enum { MOST = 1 << 22 };
+    float *run = heap((p->count < MOST ? p->count : MOST) * sizeof *run);
+    enum status st = STATUS_OK;
+    for (size_t done = 0, n; done < p->count; done += n) {
+        n = p->count - done < MOST ? p->count - done : MOST;
+        params_start_part(t, m, seed, p->first + done, n, run);
+        TRY_OUT(queue_copy(on, weights + p->at + done, run, n * sizeof *run));
+    }
+out:
+    free(run);
+    return st;
+}
+
+enum status params_start(const struct layout *l, const struct pieces *p,
+                         const struct model_shape *m, uint64_t seed, float *weights,
+                         struct queue *on)
+{
+    TRY(queue_zero(on, weights, p->elements * sizeof *weights)); /* the gaps between units */
     for (size_t i = 0; i < p->count; i++)
-        params_start_part(&l->tensors[p->all[i].tensor], m, seed, p->all[i].first, p->all[i].count,
-                          weights + p->all[i].at);
+        TRY(start_piece(&l->tensors[p->all[i].tensor], &p->all[i], m, seed, weights, on));
+    return STATUS_OK;
 }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "model/model_config.h"
+#include "tensor/queue.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -114,5 +115,7 @@ void tensor_place_name(const struct tensor_place *t, bool hf, char *name);
  */
 void params_start_part(const struct tensor_place *t, const struct model_shape *m, uint64_t seed,
                        size_t first, size_t count, float *w);
-void params_start(const struct layout *l, const struct pieces *p, const struct model_shape *m,
-                  uint64_t seed, float *weights);
+/* All of the pieces, to the flat buffer `weights` where `on` has its memory; NULL: the host. */
+enum status params_start(const struct layout *l, const struct pieces *p,
+                         const struct model_shape *m, uint64_t seed, float *weights,
+                         struct queue *on);

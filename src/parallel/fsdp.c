@@ -2,9 +2,10 @@
 #include "parallel/fsdp.h"
 
 #include "model/block.h"
+#include "ops/update.h"
+#include "tensor/device.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { FLIGHTS = 2 }; /* transfers of a kind under way at once */
 
@@ -48,15 +49,6 @@ static size_t offset_of(const struct fsdp *f, int unit)
     return f->layout->units[unit].offset / (size_t)parts(f);
 }
 size_t fsdp_elements(const struct fsdp *f) { return f->layout->elements / (size_t)parts(f); }
-
-static void zero(const struct fsdp *f, float *x, size_t n)
-{
-    enum { PIECE = 1 << 18 };
-    if (is_dry(f)) return;
-#pragma omp parallel for schedule(static) num_threads(f->on->num_threads)
-    for (size_t at = 0; at < n; at += PIECE)
-        memset(x + at, 0, (n - at < PIECE ? n - at : PIECE) * sizeof *x);
-}
 
 static bool is_embedding(const struct fsdp *f, int unit)
 {
@@ -143,9 +135,8 @@ static enum status gather(struct fsdp *f, int unit)
     if (s->holds == unit) return STATUS_OK;
     if (s->holds >= 0) TRY(gathered(f, s->holds));
     s->holds = unit;
-    if (!is_dry(f))
-        memcpy((char *)s->at + (size_t)f->shard->rank * bytes,
-               (const char *)f->weights + offset_of(f, unit) * dtype_bytes(f->dtype), bytes);
+    TRY(queue_copy(f->on, element(s->at, (size_t)f->shard->rank * part, f->dtype),
+                   element(f->weights, offset_of(f, unit), f->dtype), bytes));
     u->gather = (struct transfer){TRANSFER_all_gather, f->dtype, part, .x = s->at};
     TRY(comm_start(f->shard, &u->gather));
     u->gathering = true;
@@ -206,11 +197,9 @@ static enum status reduced(struct fsdp *f, int unit)
     double begin = trace_begin(f->on->trace);
     TRY(comm_wait(&u->reduce));
     trace_end(f->on->trace, "wait for a sum", begin);
-    const float *sum = u->reduce.own;
-    float *to = element(f->gradients, offset_of(f, unit), F32);
-    size_t n = is_dry(f) ? 0 : part_of(f, unit);
-#pragma omp parallel for simd schedule(static) num_threads(f->on->num_threads)
-    for (size_t i = 0; i < n; i++) to[i] += sum[i];
+    struct cast add = {.n = part_of(f, unit), .accumulate = true};
+    struct cast_io io = {u->reduce.own, element(f->gradients, offset_of(f, unit), F32)};
+    if (!is_dry(f)) TRY(cast(f->ops, &add, &io, f->on));
     if (u->last) TRY(copy(f, unit));
     return STATUS_OK;
 }
@@ -242,7 +231,7 @@ static enum status clear(struct fsdp *f, int unit)
     struct slot *slot = &s->gradients[s->units[unit].gradients];
     if (slot->holds >= 0) TRY(reduced(f, slot->holds));
     slot->holds = unit;
-    zero(f, slot->at, f->layout->units[unit].elements);
+    TRY(queue_zero(f->on, slot->at, f->layout->units[unit].elements * sizeof(float)));
     return STATUS_OK;
 }
 
@@ -287,12 +276,14 @@ static enum status close_unit(struct units *units, int unit, unsigned use)
     return STATUS_OK;
 }
 
-void fsdp_begin(struct fsdp *f)
+enum status fsdp_begin(struct fsdp *f)
 {
-    zero(f, f->gradients, fsdp_elements(f));
-    if (parts(f) == 1 || !f->whole_gradients) return;
+    const struct slot *slots = f->state->gradients;
+    TRY(queue_zero(f->on, f->gradients, fsdp_elements(f) * sizeof *f->gradients));
+    if (parts(f) == 1 || !f->whole_gradients) return STATUS_OK;
     for (int i = 0; i < f->state->num_gradients; i++)
-        zero(f, f->state->gradients[i].at, f->state->gradients[i].elements);
+        TRY(queue_zero(f->on, slots[i].at, slots[i].elements * sizeof *f->gradients));
+    return STATUS_OK;
 }
 
 enum status fsdp_finish(struct fsdp *f)

@@ -24,6 +24,7 @@ struct fsdp {
     struct units units; /* what the model is given; fsdp_take */
     const struct layout *layout;
     const struct comm *shard, *replicate;
+    const struct ops *ops;
     struct queue *on;
     enum dtype dtype;     /* of the weights the model computes with */
     bool tied;            /* the embedding is the head: both may be open at once */
@@ -44,7 +45,7 @@ void fsdp_release(struct fsdp *f);
 size_t fsdp_elements(const struct fsdp *f);
 
 /* Before the first micro-batch of a step: no gradients yet. */
-void fsdp_begin(struct fsdp *f);
+enum status fsdp_begin(struct fsdp *f);
 /* After the last: f->gradients are the sums over every rank and micro-batch. */
 enum status fsdp_finish(struct fsdp *f);
 /* f->weights have changed: what was gathered is old. */

@@ -4,6 +4,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "ops/context.h"
+#include "tensor/device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -145,6 +146,7 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
         TRY(next_batch(e, loader, &more));
         if (!more) break;
         TRY(forward(e, step));
+        TRY(queue_wait(e->pipeline.model->on));
         size_t tokens = (size_t)e->here.B * (size_t)e->here.T;
         for (size_t i = 0; i < tokens && pipeline_has_loss(&e->pipeline); i++) {
             out->loss_sum += (double)e->loss_BT[i];

@@ -149,6 +149,7 @@ static struct checkpoint_state state_of(struct run *r)
         .weights = t->weights,
         .exp_avg = t->exp_avg,
         .exp_avg_sq = t->exp_avg_sq,
+        .on = t->machine.on,
         .dtype = SAFETENSORS_F32,
         .step = t->steps_done,
         .tokenizer = r->tokenizer,
@@ -326,7 +327,8 @@ static enum status fill_state(struct run *r)
     const struct checkpoint_config *c = &r->config->checkpoint;
     struct trainer *t = &r->trainer;
     bool resumed;
-    params_start(&t->whole, &t->pieces, &t->shape, (uint64_t)r->config->debug.seed, t->weights);
+    TRY(params_start(&t->whole, &t->pieces, &t->shape, (uint64_t)r->config->debug.seed, t->weights,
+                     t->machine.on));
     TRY(load_newest(r, &resumed));
     if (resumed)
         r->saved_step = t->steps_done;

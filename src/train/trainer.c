@@ -63,6 +63,7 @@ static void share_out(struct trainer *t, const struct model_shape *shape)
         .layout = &t->model.layout,
         .shard = group(t, GROUP_shard),
         .replicate = group(t, GROUP_replicate),
+        .ops = t->machine.ops,
         .on = t->machine.on,
         .dtype = is_float32(t->config) ? F32 : BF16,
         .tied = shape->tied,
@@ -146,29 +147,30 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
                                 struct memory_plan *plan)
 {
     const struct config *c = t->config;
-    struct arena *run = &t->run;
+    struct arena *run = &t->run, *shared = &t->shared;
     int T = (int)c->training.seq_len, rows = trainer_rows(c, &t->machine.mesh);
     struct pipeline_config pipeline;
     const struct comm *shard = group(t, GROUP_shard);
     int most_T =
         c->validation.enable && trainer_validation_tokens(c) > T ? trainer_validation_tokens(c) : T;
-    size_t mark = arena_mark(run);
+    size_t mark = arena_mark(run), seen = arena_mark(shared);
     const struct comm *tp = group(t, GROUP_tp);
     struct model_shape here = model_shape_cut(shape, tp->size);
     t->shape = *shape;
     TRY(find_copies(t, shape));
     TRY(find_stages(t, shape, &pipeline));
     layout_init(&t->whole, shape, 1);
+    t->model.on = t->machine.on;
     TRY(model_init_stages(&t->model, &here, t->stages, pipeline.schedule.chunks, most_T,
                           shard->size, run));
     open_pipelines(t, &pipeline);
     pieces_init_cut(&t->pieces, &t->model.layout, shard->rank, shard->size, &t->whole, tp->rank,
                     tp->size);
-    batch_take(&t->batch, rows, T, run);
-    batch_here_take(&t->batch, group(t, GROUP_cp), &t->here, run);
+    batch_take(&t->batch, rows, T, shared);
+    batch_here_take(&t->batch, group(t, GROUP_cp), &t->here, shared);
     bool has_loss = pipeline_has_loss(&t->pipeline);
     size_t tokens = (size_t)rows * (size_t)t->here.T;
-    t->loss_BT = has_loss ? arena_take(run, tokens, sizeof(float)) : NULL;
+    t->loss_BT = has_loss ? arena_take(shared, tokens, sizeof(float)) : NULL;
     t->evaluator = (struct evaluator){.pipeline = t->pipeline,
                                       .micro_rows = pipeline.rows,
                                       .readers = group(t, GROUP_data),
@@ -177,10 +179,10 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
     t->evaluator.pipeline.state = NULL;
     if (c->validation.enable)
         evaluator_take(&t->evaluator, (int)c->validation.local_batch_size,
-                       trainer_validation_tokens(c), run);
+                       trainer_validation_tokens(c), shared);
     TRY(float8_wanted(&c->model, &c->float8, &t->has_float8));
-    if (t->has_float8) TRY(float8_init(&t->float8, &c->float8, shape, run, run));
-    plan->bytes[MEMORY_batch] = since(run, &mark);
+    if (t->has_float8) TRY(float8_init(&t->float8, &c->float8, shape, run, shared));
+    plan->bytes[MEMORY_batch] = since(run, &mark) + since(shared, &seen);
 
     size_t n = t->pieces.elements;
     t->weights = arena_take(run, n, sizeof(float));
@@ -196,9 +198,10 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
     take_copies(t);
     plan->bytes[MEMORY_gathered] = since(run, &mark);
     bool async = c->checkpoint.enable && strcmp(c->checkpoint.async_mode, "disabled");
-    t->staging = async ? arena_take(run, checkpoint_staging_bytes(&t->pieces), 1) : NULL;
-    plan->bytes[MEMORY_checkpoint] = since(run, &mark);
-    if (run->overflow) FAIL(CONFIG, "a model of this shape does not fit into any memory");
+    t->staging = async ? arena_take(shared, checkpoint_staging_bytes(&t->pieces), 1) : NULL;
+    plan->bytes[MEMORY_checkpoint] = since(shared, &seen);
+    if (run->overflow || shared->overflow)
+        FAIL(CONFIG, "a model of this shape does not fit into any memory");
     return STATUS_OK;
 }
 
@@ -211,7 +214,6 @@ static enum status connect(struct trainer *t)
     tensor_plan_init(&t->plan, group(t, GROUP_tp), true);
     tensor_plan_contexts(&t->plan, group(t, GROUP_cp));
     t->model.plan = &t->plan.plan;
-    t->model.on = t->machine.on;
     t->model.dtype = dtype;
     t->model.float8 = t->has_float8 ? &t->float8 : NULL;
     TRY(recompute_resolve(&c->activation_checkpoint, &t->model.recompute,
@@ -285,6 +287,7 @@ static enum status accumulate_here(struct trainer *t, double valid, double *loss
         t->micros[i].scale = (float)scale_of(t, i, valid);
     }
     TRY(pipeline_run(&t->pipeline, t->micros, &t->step));
+    TRY(queue_wait(t->machine.on));
     *loss = 0;
     for (int i = 0; i < num_micro && t->loss_BT; i++) {
         const struct micro_batch *micro = &t->micros[i];
@@ -312,7 +315,7 @@ static enum status accumulate(struct trainer *t, struct step_result *result)
     batch_cut(&t->batch, contexts, t->evaluator.causal, &t->here);
     TRY(comm_all_reduce(readers, REDUCE_SUM, &valid, 1));
     double begin = trace_begin(trace);
-    fsdp_begin(&t->fsdp);
+    TRY(fsdp_begin(&t->fsdp));
     if (t->has_float8) float8_begin(&t->float8);
     trace_end(trace, "zero gradients", begin);
     TRY(accumulate_here(t, valid, &loss));
@@ -497,10 +500,13 @@ enum status trainer_open(struct trainer *t, const struct config *c, const struct
     enum status st = STATUS_OK;
     TRY_OUT(measure(t, c, shape, machine, &plan));
     size_t run = t->run.used, step = t->step.peak, scratch = machine->on->scratch.peak;
+    size_t shared = t->shared.used;
+    const struct memory *own = queue_memory(machine->on);
     release_model(t);
-    TRY_OUT(arena_init(&t->run, run, NULL));
-    TRY_OUT(arena_init(&t->step, step, NULL));
-    TRY_OUT(arena_init(&machine->on->scratch, scratch, NULL));
+    TRY_OUT(arena_init(&t->run, run, own));
+    TRY_OUT(arena_init(&t->step, step, own));
+    TRY_OUT(arena_init(&machine->on->scratch, scratch, own));
+    TRY_OUT(arena_init(&t->shared, shared, queue_shared(machine->on)));
     TRY_OUT(take_buffers(t, shape, &plan));
     TRY_OUT(connect(t));
     return STATUS_OK;
@@ -515,4 +521,5 @@ void trainer_close(struct trainer *t)
     if (t->machine.on) arena_release(&t->machine.on->scratch);
     arena_release(&t->step);
     arena_release(&t->run);
+    arena_release(&t->shared);
 }

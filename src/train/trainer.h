@@ -23,7 +23,8 @@
 struct trainer {
     const struct config *config; /* borrowed */
     struct machine machine;
-    struct arena run, step;
+    struct arena run, step;   /* of the device; */
+    struct arena shared;      /* what the host reads and writes, too */
     struct model_shape shape; /* of the whole model */
     struct layout whole;      /* its tensors */
     struct model model;       /* what is here of it: some stages, a part of every matrix */

@@ -14,7 +14,7 @@ static char *write_model(const char *folder, bool tied, float **weights)
     *weights = heap(layout.elements * sizeof **weights);
     struct pieces all;
     pieces_init(&all, &layout, 0, 1);
-    params_start(&layout, &all, &shape, 7, *weights);
+    CHECK_STATUS(OK, params_start(&layout, &all, &shape, 7, *weights, NULL));
     struct checkpointer_options o = {.folder = folder};
     struct checkpointer *c;
     CHECK_STATUS(OK, checkpointer_open(&c, &o));

@@ -246,7 +246,7 @@ TEST(a_fresh_model_knows_nothing)
     rig_open(&r, &s, F32, 2, 64);
     struct pieces all;
     pieces_init(&all, &r.m.layout, 0, 1);
-    params_start(&r.m.layout, &all, &s, 5, r.weights);
+    CHECK_STATUS(OK, params_start(&r.m.layout, &all, &s, 5, r.weights, NULL));
     pieces_release(&all);
     CHECK_NEAR(rig_loss(&r) / (log(512) + 0.9735 / 2), 1, 0.03);
     rig_close(&r);

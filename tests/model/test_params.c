@@ -84,7 +84,7 @@ static void start(const struct layout *l, const struct model_shape *s, uint64_t 
 {
     struct pieces all;
     pieces_init(&all, l, 0, 1);
-    params_start(l, &all, s, seed, w);
+    CHECK_STATUS(OK, params_start(l, &all, s, seed, w, NULL));
     pieces_release(&all);
 }
 
@@ -154,7 +154,7 @@ TEST(parts_of_all_units_together_are_the_model)
             struct pieces p;
             pieces_init(&p, &l, i, parts);
             CHECK(p.elements == each);
-            params_start(&l, &p, &s, 5, part);
+            CHECK_STATUS(OK, params_start(&l, &p, &s, 5, part, NULL));
             for (size_t n = 0; n < p.count; n++) {
                 const struct piece *q = &p.all[n];
                 const float *from = whole + l.tensors[q->tensor].offset + q->first;

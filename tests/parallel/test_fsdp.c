@@ -78,6 +78,7 @@ static enum status share_out(const struct comm *world, void *context)
     struct fsdp f = {.layout = &layout,
                      .shard = &shard,
                      .replicate = &replicate,
+                     .ops = r.m.ops,
                      .on = r.on,
                      .tied = s->shape.tied,
                      .keep = s->keep,
@@ -94,7 +95,7 @@ static enum status share_out(const struct comm *world, void *context)
     r.m.layout = layout, r.m.units = &f.units, r.m.weights = NULL, r.m.gradients = NULL;
     TRY(arena_init(&r.step, step_bytes, NULL));
     for (int step = 0; step < 2; step++) { /* the second begins with what the first left */
-        fsdp_begin(&f);
+        TRY(fsdp_begin(&f));
         for (int i = 0; i < s->micro_batches; i++) {
             double loss = 0;
             rows_of(&r, world->rank, i);

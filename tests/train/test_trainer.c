@@ -108,7 +108,7 @@ TEST(the_plan_is_what_the_run_takes)
     struct arena scratch = t.machine.on->scratch;
     t.machine.on->scratch = (struct arena){0};
     CHECK_STATUS(OK, trainer_plan(&t.config, &r->model.shape, &t.machine, &plan));
-    CHECK(memory_total(&plan) == r->run.size + r->step.size + scratch.size);
+    CHECK(memory_total(&plan) == r->run.size + r->shared.size + r->step.size + scratch.size);
     CHECK(plan.bytes[MEMORY_optimizer] >= 2 * plan.bytes[MEMORY_weights]);
     t.machine.on->scratch = scratch;
     train(&t, 1);
