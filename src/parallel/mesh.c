@@ -117,6 +117,18 @@ out:
     return st;
 }
 
+enum status groups_carry(struct groups *g,
+                         enum status (*wrap)(struct comm *c, struct queue *on), struct queue *on)
+{
+    static const enum group of_tensors[] = {GROUP_pp, GROUP_replicate, GROUP_shard, GROUP_cp,
+                                            GROUP_tp};
+    for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++) {
+        struct comm *c = &g->of[of_tensors[i]];
+        if (c->size > 1) TRY(wrap(c, on));
+    }
+    return STATUS_OK;
+}
+
 void groups_close(struct groups *g)
 {
     for (enum group i = 0; i < GROUP_COUNT; i++) comm_release(&g->of[i]);
