@@ -15,7 +15,7 @@ struct sum_squares {
 };
 struct sum_squares_io {
     const float *x_n;
-    double *sum; /* replaced */
+    double *sum; /* replaced; the host's, and there when the call returns */
 };
 enum status sum_squares(const struct ops *, const struct sum_squares *,
                         const struct sum_squares_io *, struct queue *);

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "system/device_check.h"
+
+#include "base/rng.h"
+#include "tensor/device.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- comparing ----------------------------------------------------------------------------- */
+
+static double number(const void *x, size_t i, enum dtype dtype)
+{
+    return dtype == F32 ? (double)((const float *)x)[i] : (double)bf16_to_f32(((const bf16 *)x)[i]);
+}
+
+/* Infinities of the same sign are equal. */
+static double difference(const void *x, const void *y, size_t n, enum dtype dtype)
+{
+    double off = 0, size = 0;
+    for (size_t i = 0; i < n; i++) {
+        double a = number(x, i, dtype), b = number(y, i, dtype);
+        if (isinf(b) && isinf(a) && signbit(a) == signbit(b)) continue;
+        off += (a - b) * (a - b), size += b * b;
+    }
+    return off > 0 ? sqrt(off / size) : off;
+}
+
+static void judge(struct device_check *c, const char *what, double off, double tolerance,
+                  enum dtype dtype)
+{
+    bool good = off <= tolerance; /* not, where it is NaN */
+    c->count++, c->failed += !good;
+    if (good && off > c->worst[dtype]) c->worst[dtype] = off;
+    if (c->prints || !good) printf("%s %-72s %.2e\n", good ? "ok    " : "FAILED", what, off);
+}
+
+/* --- one operation ------------------------------------------------------------------------- */
+
+struct operands {
+    const struct op_work *work;
+    void *host[OP_BUFFERS], *device[OP_BUFFERS];
+};
+
+/* What the host reads right after the call. */
+static bool is_result(const struct op_call *c, int i)
+{
+    return i == 1 && (c->op == OP_sum_squares || c->op == OP_amax);
+}
+
+/* Documents of 1, 2, 3, ... tokens, a row's last one cut off. */
+static void fill_documents(const struct attention *a, int32_t *start_BT, int32_t *end_BT)
+{
+    for (int b = 0; b < a->B; b++)
+        for (int first = 0, length = 1; first < a->T; first += length++)
+            for (int t = first; t < a->T && t < first + length; t++) {
+                start_BT[b * a->T + t] = first;
+                end_BT[b * a->T + t] = first + length < a->T ? first + length : a->T;
+            }
+}
+
+static bool has_bounds(const struct op_call *c)
+{
+    return c->op == OP_attention_forward || c->op == OP_attention_backward;
+}
+
+static struct op_work work_of(const struct op_call *call, bool documents)
+{
+    struct op_work w;
+    op_work(call, &w);
+    int first = call->op == OP_attention_forward ? 3 : 5;
+    for (int i = first; documents && has_bounds(call) && i < first + 2; i++) {
+        const struct attention *a = &call->what.attention_forward;
+        w.buffers[i] = (struct op_buffer){(size_t)a->B * (size_t)a->T, F32, CONTENT_IDS, 1};
+    }
+    return w;
+}
+
+static size_t bytes_of(const struct op_buffer *b) { return b->count * dtype_bytes(b->dtype); }
+
+static void make_host(struct operands *o, const struct op_call *call, bool documents)
+{
+    int first = call->op == OP_attention_forward ? 3 : 5;
+    for (int i = 0; i < o->work->num_buffers; i++) {
+        const struct op_buffer *b = &o->work->buffers[i];
+        if (b->content == CONTENT_FIRST) o->host[i] = o->host[0];
+        if (b->content == CONTENT_FIRST || b->content == CONTENT_NONE) continue;
+        o->host[i] = heap(bytes_of(b));
+        op_fill(b, o->host[i]);
+    }
+    if (documents && has_bounds(call))
+        fill_documents(&call->what.attention_forward, o->host[first], o->host[first + 1]);
+}
+
+static enum status make_device(struct operands *o, const struct op_call *call, struct arena *own,
+                               struct arena *shared, struct queue *on)
+{
+    for (int i = 0; i < o->work->num_buffers; i++) {
+        const struct op_buffer *b = &o->work->buffers[i];
+        o->device[i] = b->content == CONTENT_FIRST ? o->device[0] : NULL;
+        if (b->content == CONTENT_FIRST || b->content == CONTENT_NONE) continue;
+        o->device[i] = arena_take(is_result(call, i) ? shared : own, bytes_of(b), 1);
+        if (o->device[i]) TRY(queue_copy(on, o->device[i], o->host[i], bytes_of(b)));
+    }
+    return STATUS_OK;
+}
+
+/* The call, with the scratch that it asks for. */
+static enum status run(const struct machine *m, const struct op_call *call, void *const *buffers)
+{
+    void *const nothing[OP_BUFFERS] = {0};
+    enum status st = STATUS_OK;
+    arena_release(&m->on->scratch);
+    m->on->measuring = true;
+    st = op_run(call, m->ops, nothing, m->on);
+    m->on->measuring = false;
+    TRY_OUT(st);
+    size_t scratch = m->on->scratch.peak;
+    TRY_OUT(arena_init(&m->on->scratch, scratch, queue_memory(m->on)));
+    TRY_OUT(op_run(call, m->ops, buffers, m->on));
+    TRY_OUT(queue_wait(m->on));
+out:
+    arena_release(&m->on->scratch);
+    return st;
+}
+
+/* Backward of attention wants what its forward left. */
+static enum status run_forward(struct device_check *c, const struct op_call *call,
+                               struct operands *o)
+{
+    if (call->op != OP_attention_backward) return STATUS_OK;
+    struct op_call forward = {OP_attention_forward,
+                              {.attention_forward = call->what.attention_backward}};
+    void **h = o->host;
+    void *const io[OP_BUFFERS] = {h[0], h[1], h[2], h[5], h[6], h[3], h[7]};
+    TRY(run(&c->cpu, &forward, io));
+    return STATUS_OK;
+}
+
+/* What is on the device after the call beside what is on the host. */
+static enum status compare(struct device_check *c, const struct op_call *call,
+                           const struct operands *o, const char *name)
+{
+    enum status st = STATUS_OK;
+    for (int i = 0; i < o->work->num_buffers && !st; i++) {
+        const struct op_buffer *b = &o->work->buffers[i];
+        if (!o->device[i] || b->content == CONTENT_FIRST) continue;
+        void *got = heap(bytes_of(b));
+        struct text what = {0};
+        st = queue_copy(c->device.on, got, o->device[i], bytes_of(b));
+        double off = b->content == CONTENT_IDS ? memcmp(got, o->host[i], bytes_of(b)) != 0
+                                               : difference(got, o->host[i], b->count, b->dtype);
+        if (is_result(call, i) && call->op == OP_sum_squares)
+            off = fabs(*(double *)got / *(double *)o->host[i] - 1);
+        text_addf(&what, "%s, %s %d", name, dtype_name(b->dtype), i);
+        if (!st) judge(c, what.data, off, b->dtype == F32 ? 1e-5 : 1e-2, b->dtype);
+        text_release(&what);
+        free(got);
+    }
+    return st;
+}
+
+enum status device_check_call(struct device_check *c, const struct op_call *call, bool documents)
+{
+    struct op_work w = work_of(call, documents);
+    struct operands o = {.work = &w};
+    struct arena own = {0}, shared = {0};
+    struct queue *on = c->device.on;
+    struct text name = {0};
+    enum status st = STATUS_OK;
+    text_addf(&name, "%s ", op_name(call->op));
+    op_sizes(call, &name);
+    if (documents) text_adds(&name, " documents");
+    make_host(&o, call, documents);
+    TRY_OUT(run_forward(c, call, &o));
+    TRY_OUT(make_device(&o, call, &own, &shared, on));
+    size_t own_bytes = own.used, shared_bytes = shared.used;
+    TRY_OUT(arena_init(&own, own_bytes, queue_memory(on)));
+    TRY_OUT(arena_init(&shared, shared_bytes, queue_shared(on)));
+    TRY_OUT(make_device(&o, call, &own, &shared, on));
+    TRY_OUT(run(&c->cpu, call, o.host));
+    TRY_OUT(run(&c->device, call, o.device));
+    TRY_OUT(compare(c, call, &o, name.data));
+out:
+    for (int i = 0; i < w.num_buffers; i++)
+        if (w.buffers[i].content != CONTENT_FIRST) free(o.host[i]);
+    arena_release(&own);
+    arena_release(&shared);
+    text_release(&name);
+    return st;
+}
+
+/* --- odd sizes ----------------------------------------------------------------------------- */
+
+#define CALL(name, ...)                                                                            \
+    {                                                                                              \
+        OP_##name,                                                                                 \
+        {                                                                                          \
+            .name = { __VA_ARGS__ }                                                                \
+        }                                                                                          \
+    }
+#define ATTEND(b, t, s, h, g, k, ...)                                                              \
+    .B = b, .T = t, .S = s, .H = h, .G = g, .K = k, .scale = 0.3f, .dtype = d,                     \
+    .q_stride = (h) * (k) + 8, .kv_stride = (g) * (k) + 8, __VA_ARGS__
+
+enum status device_check_odd(struct device_check *c)
+{
+    for (enum dtype d = 0; d < DTYPE_COUNT; d++) {
+        const struct op_call calls[] = {
+            CALL(embedding_forward, .N = 37, .V = 19, .D = 45, .dtype = d),
+            CALL(embedding_backward, .N = 67, .V = 19, .D = 45, .dtype = d),
+            CALL(linear_forward, .N = 37, .D = 45, .F = 53, .dtype = d),
+            CALL(linear_forward, .N = 1, .D = 136, .F = 72, .dtype = d, .accumulate = true),
+            CALL(linear_backward_input, .N = 37, .D = 45, .F = 53, .dtype = d),
+            CALL(linear_backward_input, .N = 130, .D = 64, .F = 72, .dtype = d),
+            CALL(linear_backward_weight, .N = 37, .D = 45, .F = 53, .dtype = d, .accumulate = true),
+            CALL(linear_backward_weight, .N = 130, .D = 64, .F = 72, .dtype = d),
+            CALL(rmsnorm_forward, .N = 5, .D = 333, .eps = 1e-5f, .dtype = d),
+            CALL(rmsnorm_backward, .N = 37, .D = 333, .eps = 1e-5f, .dtype = d, .accumulate = true),
+            CALL(rope, .B = 2, .T = 5, .H = 3, .K = 10, .first = 4, .stride = 33, .dtype = d),
+            CALL(attention_forward, ATTEND(2, 37, 37, 6, 2, 40, .causal = true)),
+            CALL(attention_forward, ATTEND(1, 3, 70, 4, 4, 64, .causal = true)),
+            CALL(attention_forward, ATTEND(2, 33, 65, 2, 1, 128, .causal = false)),
+            CALL(attention_backward, ATTEND(2, 37, 37, 6, 2, 40, .causal = true)),
+            CALL(attention_backward, ATTEND(1, 65, 65, 2, 1, 64, .causal = true)),
+            CALL(attention_backward, ATTEND(1, 33, 65, 2, 1, 128, .causal = false)),
+            CALL(swiglu_forward, .N = 5, .F = 77, .dtype = d),
+            CALL(swiglu_backward, .N = 5, .F = 77, .dtype = d),
+            CALL(cross_entropy, .N = 7, .V = 1003, .dtype = d, .scale = 0.1f, .gradient = true),
+            CALL(cross_entropy, .N = 7, .V = 1003, .dtype = d),
+            CALL(sum_squares, .n = 100003),
+            CALL(adamw, .n = 1003, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
+                 .decay = 0.1, .scale = 0.5, .step = 3, .copy_dtype = d),
+            CALL(cast, .n = 1003, .from = d, .to = BF16),
+            CALL(cast, .n = 13, .rows = 7, .from = F32, .to = d, .from_stride = 15, .to_stride = 17,
+                 .accumulate = true),
+            CALL(amax, .n = 1003, .dtype = d),
+        };
+        for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+            const struct attention *a = &calls[i].what.attention_forward;
+            TRY(device_check_call(c, &calls[i], false));
+            if (has_bounds(&calls[i]) && a->S == a->T) TRY(device_check_call(c, &calls[i], true));
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status shape_of(const struct config *config, struct model_shape *shape)
+{
+    TRY(model_shape_resolve(shape, &config->model, 0));
+    if (shape->max_context < config->training.seq_len)
+        shape->max_context = (int)config->training.seq_len;
+    return STATUS_OK;
+}
+
+enum status device_check_step(struct device_check *c, const struct config *config)
+{
+    struct model_shape shape;
+    struct call_list list = {0};
+    enum status st = STATUS_OK;
+    TRY(shape_of(config, &shape));
+    TRY_OUT(calls_of_step(&list, config, &shape));
+    for (size_t i = 0; i < list.count; i++)
+        TRY_OUT(device_check_call(c, &list.calls[i].call, false));
+out:
+    calls_release(&list);
+    return st;
+}
+
+/* --- a training ---------------------------------------------------------------------------- */
+
+static void fill_rows(struct batch *b, int V, int step)
+{
+    size_t tokens = (size_t)b->B * (size_t)b->T;
+    for (size_t n = 0; n < tokens; n++) {
+        b->ids_BT[n] = (int32_t)rng_below((uint64_t)V, 1, RNG_TEST, (uint64_t)step, n);
+        b->labels_BT[n] = (b->ids_BT[n] * 7 + 3) % V; /* which can be learnt */
+        b->start_BT[n] = 0, b->end_BT[n] = b->T;
+    }
+    b->valid = (int64_t)tokens;
+}
+
+static enum status open_trainer(struct trainer *t, const struct config *config,
+                                const struct machine *m)
+{
+    struct model_shape shape;
+    TRY(shape_of(config, &shape));
+    TRY(trainer_open(t, config, &shape, m));
+    TRY(params_start(&t->whole, &t->pieces, &shape, 1, t->weights, m->on));
+    TRY(trainer_sync(t));
+    return STATUS_OK;
+}
+
+static enum status compare_gradients(struct device_check *c, const struct trainer *host,
+                                     const struct trainer *device, double tolerance)
+{
+    size_t bytes = host->pieces.elements * sizeof(float);
+    float *got = heap(bytes);
+    enum status st = STATUS_OK;
+    TRY_OUT(queue_copy(device->machine.on, got, device->gradients, bytes));
+    for (size_t i = 0; i < host->pieces.count; i++) {
+        const struct piece *p = &host->pieces.all[i];
+        char name[96];
+        tensor_place_name(&host->whole.tensors[p->tensor], false, name);
+        struct text what = {0};
+        text_addf(&what, "gradient of %s", name);
+        judge(c, what.data, difference(got + p->at, host->gradients + p->at, p->count, F32),
+              tolerance, host->model.dtype);
+        text_release(&what);
+    }
+out:
+    free(got);
+    return st;
+}
+
+enum status device_check_training(struct device_check *c, const struct config *config, int steps,
+                                  double tolerance)
+{
+    struct trainer host = {0}, device = {0};
+    enum status st = STATUS_OK;
+    TRY_OUT(open_trainer(&host, config, &c->cpu));
+    TRY_OUT(open_trainer(&device, config, &c->device));
+    for (int step = 0; step < steps; step++) {
+        struct step_result a = {0}, b = {0};
+        fill_rows(&host.batch, host.shape.V, step);
+        fill_rows(&device.batch, device.shape.V, step);
+        TRY_OUT(trainer_learn(&host, &a));
+        TRY_OUT(trainer_learn(&device, &b));
+        struct text what = {0};
+        text_addf(&what, "loss of step %d: %.6f", step + 1, b.loss);
+        judge(c, what.data, fabs(b.loss / a.loss - 1), tolerance, host.model.dtype);
+        text_release(&what);
+        if (!step) TRY_OUT(compare_gradients(c, &host, &device, tolerance));
+    }
+out:
+    trainer_close(&device);
+    trainer_close(&host);
+    return st;
+}
