@@ -117,8 +117,8 @@ out:
     return st;
 }
 
-enum status groups_carry(struct groups *g,
-                         enum status (*wrap)(struct comm *c, struct queue *on), struct queue *on)
+enum status groups_carry(struct groups *g, enum status (*wrap)(struct comm *c, struct queue *on),
+                         struct queue *on)
 {
     static const enum group of_tensors[] = {GROUP_pp, GROUP_replicate, GROUP_shard, GROUP_cp,
                                             GROUP_tp};

@@ -20,7 +20,8 @@ enum { MOST_SETTINGS = 32 };
 #define CP(n)     "parallelism.context_parallel_degree=" #n
 #define ASYNC     "checkpoint.async_mode=async"
 #define HALF      "training.mixed_precision_param=bfloat16"
-#define FLOAT8    "model.converters=[\"float8\"]", "float8.recipe_name=delayed", "model.ffn_hidden=32"
+#define FLOAT8    DELAYED, "model.converters=[\"float8\"]", "model.ffn_hidden=32"
+#define DELAYED   "float8.recipe_name=delayed"
 #define ZERO1     "parallelism.fsdp_shard_gradients=false"
 
 struct device_run {
