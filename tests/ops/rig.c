@@ -15,8 +15,9 @@ const struct ops *rig_fast(void) { return fast; }
 static void run_emulated(int wave, void (*test)(void))
 {
     const struct ops *some;
+    static struct ops both;
     (void)(wave == 32 ? gpu_emu32_ops_find(&some) : gpu_emu64_ops_find(&some));
-    struct ops both = ops_overlay(ops_cpu_reference, some);
+    both = ops_overlay(ops_cpu_reference, some);
     CHECK_STATUS(OK,
                  wave == 32 ? gpu_emu32_open(&device_queue, 0) : gpu_emu64_open(&device_queue, 0));
     gpu_emulator_plain(true);
@@ -32,6 +33,7 @@ static void run_emulated(int wave, void (*test)(void))
 void rig_each_set(void (*test)(void))
 {
     extern const struct cpu_set amx_emulated_set;
+    device_queue = NULL; /* of a test that failed */
     for (int i = 0; cpu_set_at(i); i++)
         if (cpu_set_runs(cpu_set_at(i))) {
             fast = &cpu_set_at(i)->ops;

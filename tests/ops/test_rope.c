@@ -32,6 +32,8 @@ OPS_TEST(rope_agrees_with_the_reference_and_its_inverse_undoes_it)
         compare((struct rope){1, 1, 1, 2, 0, 2, dtype, inverse});
         compare((struct rope){2, 5, 3, 6, 0, 31, dtype, inverse});
         compare((struct rope){1, 3, 2, 130, 7, 300, dtype, inverse});
+        compare((struct rope){3, 11, 5, 32, 2, 168, dtype, inverse});
+        compare((struct rope){1, 2, 40, 128, 0, 40 * 128, dtype, inverse});
     }
 }
 

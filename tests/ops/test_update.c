@@ -61,62 +61,6 @@ TEST(adamw_refuses_step_zero)
     CHECK_STATUS(SHAPE, adamw(&ops_cpu_reference, &a, NULL, rig_queue()));
 }
 
-OPS_TEST(cast_rounds_to_nearest_even_and_widens_back)
-{
-    float x[4] = {1.00390625f, 1.01171875f, -3.5f, INFINITY}, back[4];
-    bf16 y[4];
-    for (int table = 0; table < 2; table++) {
-        const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
-        struct cast narrow = {.n = 4, .from = F32, .to = BF16}, widen = {.n = 4, .from = BF16};
-        RIG_RUN(cast(ops, &narrow, &(struct cast_io){x, y}, rig_queue()));
-        RIG_RUN(cast(ops, &widen, &(struct cast_io){y, back}, rig_queue()));
-        CHECK(back[0] == 1.0f && back[1] == 1.015625f && back[2] == -3.5f && isinf(back[3]));
-    }
-}
-
-OPS_TEST(cast_takes_rows_out_of_wider_ones)
-{
-    for (int table = 0; table < 2; table++) {
-        const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
-        float x[12], y[15] = {0};
-        bf16 half[15];
-        for (int i = 0; i < 12; i++) x[i] = (float)i;
-        struct cast rows = {.n = 3, .rows = 3, .from_stride = 4, .to_stride = 5, .to = BF16};
-        struct cast back = {
-            .n = 3, .rows = 3, .from_stride = 5, .to_stride = 5, .from = BF16, .accumulate = true};
-        for (int i = 0; i < 15; i++) half[i] = bf16_from_f32(-1);
-        RIG_RUN(cast(ops, &rows, &(struct cast_io){x, half}, rig_queue()));
-        CHECK_STATUS(OK, cast(ops, &back, &(struct cast_io){half, y}, rig_queue()));
-        for (int i = 0; i < 15; i++) {
-            bool there = i % 5 < 3;
-            CHECK(bf16_to_f32(half[i]) == (there ? x[i / 5 * 4 + i % 5] : -1));
-            CHECK(y[i] == (there ? x[i / 5 * 4 + i % 5] : 0));
-        }
-    }
-}
-
-TEST(cast_refuses_rows_that_overlap)
-{
-    struct cast rows = {.n = 3, .rows = 2, .from_stride = 3, .to_stride = 2};
-    CHECK_STATUS(SHAPE, cast(&ops_cpu_reference, &rows, NULL, rig_queue()));
-}
-
-OPS_TEST(cast_adds_to_what_is_there_where_it_is_told_to)
-{
-    for (int table = 0; table < 2; table++) {
-        const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
-        float x[3] = {1, 2, -3}, y[3] = {0.5f, -2, 4};
-        bf16 half[3] = {bf16_from_f32(1), bf16_from_f32(-4), 0};
-        struct cast add = {.n = 3, .accumulate = true},
-                    add_half = {.n = 3, .to = BF16, .accumulate = true};
-        RIG_RUN(cast(ops, &add, &(struct cast_io){x, y}, rig_queue()));
-        RIG_RUN(cast(ops, &add_half, &(struct cast_io){x, half}, rig_queue()));
-        CHECK(y[0] == 1.5f && y[1] == 0 && y[2] == 1);
-        CHECK(bf16_to_f32(half[0]) == 2 && bf16_to_f32(half[1]) == -2 &&
-              bf16_to_f32(half[2]) == -3);
-    }
-}
-
 OPS_TEST(sums_of_squares_of_any_length_begin_anywhere)
 {
     static const size_t lengths[] = {0, 1, 2, 4095, 4096, 16384, 16385, 49157};
