@@ -42,6 +42,7 @@ endif
 
 # GPUs: CUDA=1 (the toolkit that nvcc is of; CUDA=folder: that one) or HIP=1 (hipcc) puts the
 # backend into the program.  The tests have it over an emulator, which a C++ compiler is enough for.
+comma     := ,
 CXX       ?= g++
 CUDA_ARCH ?= -gencode arch=compute_90a,code=sm_90a
 HIP_ARCH  ?= --offload-arch=gfx90a
@@ -50,22 +51,31 @@ ifneq ($(filter-out 0,$(CUDA)),)
 GPU       := cuda
 NVCC      ?= $(if $(wildcard $(CUDA)/bin/nvcc),$(CUDA)/bin/nvcc,nvcc)
 CUDA_HOME := $(realpath $(dir $(realpath $(shell command -v $(NVCC))))..)
-GPU_FLAGS := -DGPU_CUDA -isystem $(CUDA_HOME)/include
-GPU_CC     = $(NVCC) -std=c++17 -O3 $(CUDA_ARCH) -lineinfo -Xcompiler -Wall,-fPIE -DGPU_CUDA
+# In the toolkit's folder, or each library in one beside it, as Python's packages lay them.
+CUDA_DIRS := $(CUDA_HOME) $(CUDA_HOME)/../cudnn $(CUDA_HOME)/../nccl
+CUDA_LIB   = $(firstword $(wildcard $(foreach dir,$(CUDA_DIRS:%=%/lib64) $(CUDA_DIRS:%=%/lib),\
+                 $(dir)/lib$(1).so $(dir)/lib$(1).so.*)) -l$(1))
+GPU_FLAGS := -DGPU_CUDA $(patsubst %,-isystem %,$(wildcard $(CUDA_DIRS:%=%/include)))
+GPU_LIBS  := $(foreach name,cudart cublasLt cudnn nccl,$(call CUDA_LIB,$(name)))
+GPU_LIBS  += $(patsubst %,-Wl$(comma)-rpath$(comma)%,\
+                 $(sort $(realpath $(dir $(filter /%,$(GPU_LIBS))))))
+UNDRIVEN  := $(if $(shell ldconfig -p 2>/dev/null | grep -F libcuda.so.1),,1)
+GPU_CC     = $(NVCC) -std=c++17 -O3 $(CUDA_ARCH) -lineinfo -DGPU_CUDA \
+    -Xcompiler -Wall,-fPIE,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
 else ifneq ($(filter-out 0,$(HIP)),)
 GPU       := hip
 GPU_FLAGS := -DGPU_HIP -D__HIP_PLATFORM_AMD__ $(addprefix -isystem ,$(HIP_INCLUDE))
+GPU_LIBS  := -lamdhip64
 GPU_CC     = $(HIPCC) -x hip -std=c++17 -O3 $(HIP_ARCH) -Wall -fPIE -DGPU_HIP
 endif
 
-DEFINES := -DLLAMERO_MPI=$(HAS_MPI) -DLLAMERO_GPU=$(if $(GPU),1,0) -D_GNU_SOURCE \
-           -DLLAMERO_VERSION=\"$(VERSION)\"
+DEFINES := -DLLAMERO_MPI=$(HAS_MPI) -D_GNU_SOURCE -DLLAMERO_VERSION=\"$(VERSION)\"
 CFLAGS   = -std=c17 $(OPT) $(ARCH) $(MATH) $(WARN) $(HARDEN) $(OPENMP) $(DEFINES) $(EXTRA)
 COMPILE  = $(CC) $(CFLAGS) -Isrc $(OWN) -MMD -MP
 LDFLAGS := -pie -Wl,-z,relro,-z,now
 LINK     = $(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBS)
 LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lbrotlidec -lyaml -lm -lpthread \
-           $(MPI_LIBS) $(HUB_LIBS)
+           $(MPI_LIBS) $(HUB_LIBS) $(GPU_LIBS)
 
 KERNELS := $(sort $(wildcard src/backends/cpu/kernels/*.c))
 # Of the GPU's room the emulator is the tests', and each library's files are of its runtime.
@@ -78,8 +88,9 @@ GPU_SHARED  := $(filter-out $(GPU_ONLY) $(EMULATOR),$(GPU_ROOM))
 GPU_KERNELS := $(wildcard src/backends/gpu/kernels/*.cu)
 GPU_ABSENT  := $(filter-out $(if $(GPU),$(GPU_SHARED) $(filter $(GPU_$(GPU)),$(GPU_ONLY))),\
                    $(GPU_ROOM))
-ABSENT  := $(GPU_ABSENT) $(if $(MPI_LIBS),,src/comms/mpi/% tests/comms/mpi/%) \
-           $(if $(HUB_LIBS),,src/hub/http.c)
+ABSENT  := $(GPU_ABSENT) $(foreach file,$(filter $(GPU_ONLY),$(GPU_ABSENT)),\
+               tests/backends/gpu/test_$(notdir $(file))) \
+           $(if $(MPI_LIBS),,src/comms/mpi/% tests/comms/mpi/%) $(if $(HUB_LIBS),,src/hub/http.c)
 SOURCES := $(filter-out $(ABSENT),$(sort $(shell find src -name '*.c')))
 TESTS   := $(filter-out $(ABSENT),$(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*' \
                                              ! -path '*/preload/*')))
@@ -104,7 +115,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs install clean
-.PHONY: test-mpich test-slurm help FORCE
+.PHONY: test-mpich test-slurm gpu-check help FORCE
 
 all: $(B)/llamero ## build the program, build/llamero
 
@@ -183,23 +194,42 @@ $(B)/src/backends/gpu/%.emu$(1).o: src/backends/gpu/%.cu $(B)/flags
 endef
 $(foreach wave,32 64,$(eval $(call compile_emulated,$(wave))))
 
+# What is compiled with CUDA or HIP, or asks whether there is one: anew where that is another.
 $(B)/src/backends/gpu/%.o: private OWN := $(GPU_FLAGS)
+$(B)/src/backends/gpu/%.emu32.o $(B)/src/backends/gpu/%.emu64.o: private OWN :=
+GPU_ASKS := $(filter $(B)/src/app/%,$(OBJECTS))
+$(GPU_ASKS): private OWN += -DLLAMERO_GPU=$(if $(GPU),1,0)
+$(GPU_ASKS) $(filter $(B)/src/backends/gpu/%,$(OBJECTS)): $(B)/gpu-flags
 $(B)/src/backends/gpu/kernels/%.o: src/backends/gpu/kernels/%.cu $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,$(GPU))
 	$(Q)$(GPU_CC) -D_GNU_SOURCE -Isrc -MMD -MP -c -o $@ $<
 
-# Two files that change only when their content does: other flags compile everything anew, and a
+# Three files that change only when their content does: other flags compile everything anew, and a
 # source file that went away links anew.
 stamp = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
 $(B)/flags: FORCE
-	$(call stamp,$(COMPILE) $(MPI_CFLAGS) $(GPU_FLAGS) $(if $(GPU),$(GPU_CC)) $(EMULATED_CXX) \
-	    $(foreach set,$(SETS),$(SET_$(set))))
+	$(call stamp,$(COMPILE) $(MPI_CFLAGS) $(EMULATED_CXX) $(foreach set,$(SETS),$(SET_$(set))))
+$(B)/gpu-flags: FORCE
+	$(call stamp,$(GPU) $(GPU_FLAGS) $(if $(GPU),$(GPU_CC)))
 $(B)/list: FORCE
 	$(call stamp,$(SOURCES) $(TESTS) $(wildcard configs/*.toml) $(LDFLAGS) $(LIBS))
 
-test: $(B)/llamero $(B)/tests/run $(COUNTER) ## run the tests; T=word: those of that name
-	@OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero LLAMERO_PRELOAD=$(COUNTER) \
+# A driver without a device: what cuDNN plans for an H200 is tested where there is none.
+DRIVER  := $(B)/tests/driver/libcuda.so.1
+DRIVING  = LD_LIBRARY_PATH=$(dir $(DRIVER))$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}
+$(DRIVER): tests/backends/gpu/preload/libcuda.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,link)
+	$(Q)$(CC) -std=c17 -O2 $(WARN) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
+
+gpu-check: $(B)/tests/run $(DRIVER) ## CUDA=1: does cuDNN have plans for every recipe? no GPU needed
+	@$(DRIVING) $(B)/tests/run cudnn
+
+test: $(B)/llamero $(B)/tests/run $(COUNTER) $(if $(UNDRIVEN),$(DRIVER))
+test: ## run the tests; T=word: those of that name
+	@$(if $(UNDRIVEN),$(DRIVING)) OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero \
+	LLAMERO_PRELOAD=$(COUNTER) \
 	LLAMERO_MPIRUN=$(MPICC:mpicc%=mpirun%) $(B)/tests/run $(T)
 
 # Against another library, and nothing else is another: only what a launcher starts is tested.
