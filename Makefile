@@ -70,9 +70,10 @@ GPU_CC     = $(HIPCC) -x hip -std=c++17 -O3 $(HIP_ARCH) -Wall -fPIE -DGPU_HIP
 endif
 # NCCL or RCCL between GPUs is found, not required: NCCL=0 leaves it out.
 NCCL_HEADER := $(if $(filter hip,$(GPU)),rccl/rccl.h,nccl.h)
-HAS_NCCL := $(if $(and $(GPU),$(filter-out 0,$(or $(NCCL),1)),$(shell echo '\#include <$(NCCL_HEADER)>' \
-                | $(CC) -E -xc $(GPU_FLAGS) - >/dev/null 2>&1 && echo 1)),1,0)
-GPU_LIBS += $(if $(and $(filter hip,$(GPU)),$(filter 1,$(HAS_NCCL))),-lrccl)
+NCCL_FOUND   = $(shell echo '\#include <$(NCCL_HEADER)>' | \
+                   $(CC) -E -xc $(GPU_FLAGS) - >/dev/null 2>&1 && echo 1)
+HAS_NCCL    := $(if $(and $(GPU),$(filter-out 0,$(or $(NCCL),1)),$(NCCL_FOUND)),1,0)
+GPU_LIBS    += $(if $(and $(filter hip,$(GPU)),$(filter 1,$(HAS_NCCL))),-lrccl)
 
 DEFINES := -DLLAMERO_MPI=$(HAS_MPI) -D_GNU_SOURCE -DLLAMERO_VERSION=\"$(VERSION)\"
 CFLAGS   = -std=c17 $(OPT) $(ARCH) $(MATH) $(WARN) $(HARDEN) $(OPENMP) $(DEFINES) $(EXTRA)
