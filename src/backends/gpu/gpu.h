@@ -14,6 +14,8 @@
  * describe the device's name, and how many bytes it has in all and free.
  * open     a queue with a stream of its own and no scratch; the device becomes the calling
  *          thread's.  DEVICE: the device cannot be used.
+ * tune     measuring passes choose each product's fastest way from here on, and keep it in the file
+ *          (tensor/tuning.h).
  * close    waits, and gives back all but the memory that was taken.  NULL is fine.
  * ops      the table; UNSUPPORTED: a slot of it is empty. */
 struct gpu_description {
@@ -24,6 +26,7 @@ struct gpu_description {
     enum status prefix##_count(int *count);                                                        \
     enum status prefix##_describe(int device, struct gpu_description *out);                        \
     enum status prefix##_open(struct queue **out, int device);                                     \
+    void prefix##_tune(struct queue *on, const char *path);                                        \
     void prefix##_close(struct queue *on);                                                         \
     enum status prefix##_ops_find(const struct ops **out);
 GPU_DOOR(gpu)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/queue.h"
 
+#include "backends/gpu/gemm.h"
 #include "backends/gpu/gpu.h"
 #include "base/text.h"
 #include "tensor/device.h"
@@ -103,6 +104,7 @@ enum status GPU_NAME(open)(struct queue **out, int index)
     *q = (struct gpu_queue){.base = {.device = &device, .num_threads = 1}, .device = index};
     q->base.scratch.memory = &device.own;
     gpu_error error = gpuSetDevice(index);
+    if (error == gpuSuccess) error = gpu_has_eight_bits(&q->eight_bits, index);
     if (error == gpuSuccess) error = gpuStreamCreate(&q->stream);
     if (error != gpuSuccess) {
         free(q);
@@ -112,11 +114,14 @@ enum status GPU_NAME(open)(struct queue **out, int index)
     return STATUS_OK;
 }
 
+void GPU_NAME(tune)(struct queue *on, const char *path) { GPU_NAME(gemm_tune)(on, path); }
+
 void GPU_NAME(close)(struct queue *on)
 {
     if (!on) return;
     struct gpu_queue *q = (struct gpu_queue *)on;
     (void)gpuStreamSynchronize(q->stream);
+    GPU_NAME(gemm_close)(on);
     arena_release(&on->scratch);
     (void)gpuStreamDestroy(q->stream);
     free(q);

@@ -16,6 +16,7 @@ struct gpu_queue {
     struct queue base; /* first: a struct queue * of this backend points here */
     gpu_stream stream;
     int device;
+    bool eight_bits;        /* `quantize` and `linear` keep numbers of eight bits as such */
     void *gemm, *attention; /* of libraries: their handles, what was chosen; NULL: none */
 };
 

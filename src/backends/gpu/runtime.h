@@ -141,6 +141,22 @@ static inline gpu_error gpu_device_name(char *to, size_t bytes, int device)
 #endif
 }
 
+/* The device multiplies E4M3 and E5M2 as ops/float8.h has them: NVIDIA's since compute capability
+ * 8.9.  AMD's of gfx942 have other zeros and NaNs. */
+static inline gpu_error gpu_has_eight_bits(bool *out, int device)
+{
+    *out = false;
+#if defined(GPU_CUDA)
+    gpu_properties is;
+    gpu_error error = cudaGetDeviceProperties(&is, device);
+    if (error == gpuSuccess) *out = is.major * 10 + is.minor >= 89;
+    return error;
+#else
+    (void)device;
+    return gpuSuccess;
+#endif
+}
+
 /* The device's own memory, not the host's. */
 static inline bool gpu_is_device(const void *at)
 {

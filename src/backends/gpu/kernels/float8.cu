@@ -4,6 +4,7 @@
 #include "backends/gpu/kernels/kernel.h"
 
 extern "C" {
+#include "backends/gpu/eight_bits.h"
 #include "ops/float8.h"
 }
 
@@ -143,6 +144,7 @@ extern "C" enum status GPU_NAME(quantize)(const struct quantize *a, const struct
                                           struct queue *on)
 {
     if (on->measuring || !a->n) return STATUS_OK;
+    if (((const struct gpu_queue *)on)->eight_bits) return GPU_NAME(eight_bits_quantize)(a, io, on);
     bool wide = is_aligned(io->x_n) && is_aligned(io->y_n);
     if (a->dtype == F32)
         return wide ? quantize_by<8, float>(a, io, on) : quantize_by<1, float>(a, io, on);
