@@ -68,6 +68,12 @@ GPU_FLAGS := -DGPU_HIP -D__HIP_PLATFORM_AMD__ $(addprefix -isystem ,$(HIP_INCLUD
 GPU_LIBS  := -lamdhip64
 GPU_CC     = $(HIPCC) -x hip -std=c++17 -O3 $(HIP_ARCH) -Wall -fPIE -DGPU_HIP
 endif
+# NCCL or RCCL between GPUs is found, not required: NCCL=0 leaves it out.
+NCCL_HEADER := $(if $(filter hip,$(GPU)),rccl/rccl.h,nccl.h)
+NCCL_FOUND   = $(shell echo '\#include <$(NCCL_HEADER)>' | \
+                   $(CC) -E -xc $(GPU_FLAGS) - >/dev/null 2>&1 && echo 1)
+HAS_NCCL    := $(if $(and $(GPU),$(filter-out 0,$(or $(NCCL),1)),$(NCCL_FOUND)),1,0)
+GPU_LIBS    += $(if $(and $(filter hip,$(GPU)),$(filter 1,$(HAS_NCCL))),-lrccl)
 
 DEFINES := -DLLAMERO_MPI=$(HAS_MPI) -D_GNU_SOURCE -DLLAMERO_VERSION=\"$(VERSION)\"
 CFLAGS   = -std=c17 $(OPT) $(ARCH) $(MATH) $(WARN) $(HARDEN) $(OPENMP) $(DEFINES) $(EXTRA)
@@ -90,6 +96,7 @@ GPU_ABSENT  := $(filter-out $(if $(GPU),$(GPU_SHARED) $(filter $(GPU_$(GPU)),$(G
                    $(GPU_ROOM))
 ABSENT  := $(GPU_ABSENT) $(foreach file,$(filter $(GPU_ONLY),$(GPU_ABSENT)),\
                tests/backends/gpu/test_$(notdir $(file))) \
+           $(if $(filter 1,$(HAS_NCCL)),,src/comms/nccl/%) \
            $(if $(MPI_LIBS),,src/comms/mpi/% tests/comms/mpi/%) $(if $(HUB_LIBS),,src/hub/http.c)
 SOURCES := $(filter-out $(ABSENT),$(sort $(shell find src -name '*.c')))
 TESTS   := $(filter-out $(ABSENT),$(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*' \
@@ -104,6 +111,9 @@ emulated = $(GPU_SHARED:%.c=$(B)/%.emu$(1).o) $(GPU_KERNELS:%.cu=$(B)/%.emu$(1).
 EMULATED_GPU := $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) $(call emulated,64)
 EMULATED := $(call kernels,amx_emulated) $(EMULATED_GPU)
 ROOMS   := $(filter-out $(B)/src/app/main.o,$(OBJECTS))
+# In tests comms/nccl is over a library and lanes of their own, which need no device.
+STUBBED := $(B)/src/comms/nccl/%.o
+STUB    := $(patsubst %.c,$(B)/%.stub.o,$(filter-out %/lane.c,$(wildcard src/comms/nccl/*.c)))
 COUNTER := $(if $(PRELOAD),$(B)/tests/libcount.so)
 FORMAT   = $(shell find src tests bench -name '*.[ch]' -o -name '*.cu' 2>/dev/null)
 
@@ -123,7 +133,8 @@ $(B)/llamero: $(OBJECTS) $(B)/list
 	$(call say,link)
 	$(LINK)
 
-$(B)/tests/run: $(ROOMS) $(EMULATED) $(TESTS:%.c=$(B)/%.o) $(B)/list
+$(B)/tests/run: $(filter-out $(STUBBED),$(ROOMS)) $(EMULATED) $(STUB) $(TESTS:%.c=$(B)/%.o)
+$(B)/tests/run: $(B)/list
 	$(call say,link)
 	$(LINK) -lcmocka
 
@@ -166,6 +177,13 @@ $(B)/src/app/recipes.o: $(B)/src/app/recipes.inc
 $(B)/src/app/recipes.o: private OWN := -I$(B)/src
 
 $(B)/src/comms/mpi/%.o: private OWN := $(MPI_CFLAGS)
+
+$(B)/src/comms/nccl/%.o: private OWN := $(GPU_FLAGS)
+$(B)/%.stub.o: %.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(Q)$(COMPILE) -Itests/comms/nccl/stub -c -o $@ $<
+$(B)/tests/comms/nccl/%.o: private OWN := -Itests/comms/nccl/stub
 
 define compile_kernels
 $(B)/src/backends/cpu/kernels/%.$(1).o: src/backends/cpu/kernels/%.c $(B)/flags
@@ -295,5 +313,5 @@ help: ## list the targets
 	@echo 'B=$(B) CC=$(CC) ARCH="$(ARCH)" OPT="$(OPT)" EXTRA= T= DATA= RUNS= V= PREFIX= DESTDIR='
 	@echo 'MPI=$(HAS_MPI) MPICC=$(MPICC) HUB=$(if $(HUB_LIBS),1,0)'
 
--include $(OBJECTS:.o=.d) $(EMULATED:.o=.d) $(TESTS:%.c=$(B)/%.d)
+-include $(OBJECTS:.o=.d) $(EMULATED:.o=.d) $(STUB:.o=.d) $(TESTS:%.c=$(B)/%.d)
 -include $(FUZZ:%=$(B)/tests/fuzz/%.d) $(BENCH:%=$(B)/bench/%.d)

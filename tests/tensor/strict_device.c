@@ -82,16 +82,27 @@ bool strict_owns(const void *x)
     return found;
 }
 
+static void open_block(struct block *b, int by)
+{
+    b->open += by;
+    if (b->open == (by > 0)) /* the first, or the last */
+        BUG_IF(mprotect(b->at, b->size, b->open ? PROT_READ | PROT_WRITE : PROT_NONE));
+}
+
 /* What this thread has can be touched from +1 to -1. */
 static void open_mine(int by)
 {
     pthread_mutex_lock(&lock);
-    for (struct block *b = blocks; b; b = b->next) {
-        if (!pthread_equal(b->owner, pthread_self())) continue;
-        b->open += by;
-        if (b->open == (by > 0)) /* the first, or the last */
-            BUG_IF(mprotect(b->at, b->size, b->open ? PROT_READ | PROT_WRITE : PROT_NONE));
-    }
+    for (struct block *b = blocks; b; b = b->next)
+        if (pthread_equal(b->owner, pthread_self())) open_block(b, by);
+    pthread_mutex_unlock(&lock);
+}
+
+void strict_reach(const void *x, int by)
+{
+    pthread_mutex_lock(&lock);
+    for (struct block *b = blocks; b; b = b->next)
+        if (holds(b, x)) open_block(b, by);
     pthread_mutex_unlock(&lock);
 }
 

@@ -23,3 +23,6 @@ extern const struct ops strict_ops;
 
 /* Whether x points into the own memory of a strict device. */
 bool strict_owns(const void *x);
+/* For what stands for other hardware of the device: memory around x can be touched, by any thread,
+ * from strict_reach(x, 1) to strict_reach(x, -1). */
+void strict_reach(const void *x, int by);

@@ -176,6 +176,8 @@ __attribute__((noreturn)) static void work(void *self)
 
 static void start_block(void)
 {
+    enum { NAN_BYTE = 0xFF };
+    memset(shared, NAN_BYTE, kernel->shared_bytes);
     started = num_ready = 0;
     all.arrived = 0, all.live = count;
     for (int i = 0; i * kernel->wave < count; i++) {

@@ -5,8 +5,9 @@
  *          that reads a result, or overwrites what a kernel reads, without waiting shows in a test.
  *          Blocks run one after the other; kernels of a wave of 64 run everything backwards, so
  *          what depends on the order of threads or blocks differs from a wave of 32.
- * Memory   A device's is out of the host's reach (PROT_NONE) but while a kernel or a copy runs, and
- *          new memory is full of NaN.  Pinned memory is ordinary.
+ * Memory   A device's is out of the host's reach (PROT_NONE) but while a kernel or a copy runs.
+ *          New memory, and a block's dynamic shared memory, is full of NaN.  Pinned memory is
+ *          ordinary.
  * Errors   What a device calls undefined ends the program, and says where: threads of a wave or a
  *          block that wait at different barriers, a shuffle from a lane that has returned, a kernel
  *          that is given memory of the host that is not pinned. */

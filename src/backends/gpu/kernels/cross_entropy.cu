@@ -110,46 +110,47 @@ template <typename T> __device__ static struct look look_at_row(const T *row, si
     return s;
 }
 
-/* What of a row's gradient is the same for all its logits.  NONE: zeros, whatever they are. */
+/* What of a row's gradient is the same for all its logits. */
 struct slope {
     float lse, scale;
-    int label; /* its number in this row, which need not have it */
-    bool none;
+    int label; /* its number in this row, or -1 */
 };
 
-template <int WIDTH, typename T>
-__device__ static void put_slope(const struct slope *s, const float (&x)[WIDTH], size_t at, T *row)
+/* ZEROS: whatever the logits are, which are not read then. */
+template <bool ZEROS, int WIDTH, typename T>
+__device__ static void put_slope(const struct slope &s, const float (&x)[WIDTH], size_t at, T *row)
 {
     float d[WIDTH];
     for (int i = 0; i < WIDTH; i++)
-        d[i] = s->none ? 0 : (expf(x[i] - s->lse) - ((int)at + i == s->label)) * s->scale;
+        d[i] = ZEROS ? 0 : (expf(x[i] - s.lse) - ((int)at + i == s.label)) * s.scale;
     store<WIDTH>(d, row + at);
 }
 
-template <typename T> __device__ static void put_slopes(const struct slope *s, T *row, size_t V)
+template <bool ZEROS, typename T>
+__device__ static void put_slopes(const struct slope &s, T *row, size_t V)
 {
     enum { EACH = share<T>::EACH };
     const struct share<T> of(row, V);
     const size_t apart = blockDim.x, t = threadIdx.x;
     float one[1] = {}, x[AT_ONCE][EACH] = {};
     if (t < of.head) {
-        if (!s->none) load<1>(row + t, one);
-        put_slope<1>(s, one, t, row);
+        if (!ZEROS) load<1>(row + t, one);
+        put_slope<ZEROS, 1>(s, one, t, row);
     }
     size_t v = t;
     for (; v + (AT_ONCE - 1) * apart < of.vectors; v += AT_ONCE * apart) {
+        for (int i = 0; i < AT_ONCE && !ZEROS; i++)
+            load<EACH>(row + of.head + (v + i * apart) * EACH, x[i]);
         for (int i = 0; i < AT_ONCE; i++)
-            if (!s->none) load<EACH>(row + of.head + (v + i * apart) * EACH, x[i]);
-        for (int i = 0; i < AT_ONCE; i++)
-            put_slope<EACH>(s, x[i], of.head + (v + i * apart) * EACH, row);
+            put_slope<ZEROS, EACH>(s, x[i], of.head + (v + i * apart) * EACH, row);
     }
     for (; v < of.vectors; v += apart) {
-        if (!s->none) load<EACH>(row + of.head + v * EACH, x[0]);
-        put_slope<EACH>(s, x[0], of.head + v * EACH, row);
+        if (!ZEROS) load<EACH>(row + of.head + v * EACH, x[0]);
+        put_slope<ZEROS, EACH>(s, x[0], of.head + v * EACH, row);
     }
     if (of.tail + t < V) {
-        if (!s->none) load<1>(row + of.tail + t, one);
-        put_slope<1>(s, one, of.tail + t, row);
+        if (!ZEROS) load<1>(row + of.tail + t, one);
+        put_slope<ZEROS, 1>(s, one, of.tail + t, row);
     }
 }
 
@@ -198,8 +199,11 @@ __global__ static void __launch_bounds__(BLOCK_MOST)
         loss_N[n] = ignored ? 0 : lse - chosen;
     }
     if (!a.gradient || a.step == LOSS_STATS) return;
-    struct slope slope = {lse, a.scale, here ? label - a.first : -1, ignored};
-    put_slopes<T>(&slope, row, V);
+    const struct slope slope = {lse, a.scale, here ? label - a.first : -1};
+    if (ignored)
+        put_slopes<true, T>(slope, row, V);
+    else
+        put_slopes<false, T>(slope, row, V);
 }
 
 template <typename T>

@@ -198,36 +198,56 @@ template <typename T, int WIDTH> struct alignas(WIDTH * sizeof(T)) columns {
     T x[WIDTH];
 };
 
+template <typename T, int WIDTH>
+__device__ static void add(struct columns<float, WIDTH> *sum, struct columns<T, WIDTH> x)
+{
+    for (int c = 0; c < WIDTH; c++) sum->x[c] += to_f32(x.x[c]);
+}
+
+/* Adds the tokens of a row from `next` on.  Many are loaded before the first is added. */
+template <typename T, int WIDTH>
+__device__ static void add_others(struct columns<float, WIDTH> *sum, size_t next, size_t N,
+                                  const int32_t *keys, const int32_t *tokens, const T *dy, size_t D)
+{
+    const int32_t row = keys[next - 1];
+    while (next < N && keys[next] == row) {
+        struct columns<T, WIDTH> x[AT_ONCE];
+        size_t from[AT_ONCE];
+        bool same[AT_ONCE];
+        for (int i = 0; i < AT_ONCE; i++, next++) {
+            const size_t at = next < N ? next : N - 1;
+            same[i] = (next < N) & (keys[at] == row); /* no branch: all are loaded at once */
+            from[i] = (size_t)tokens[at] * D;
+        }
+        for (int i = 0; i < AT_ONCE; i++)
+            if (same[i]) x[i] = *(const struct columns<T, WIDTH> *)(dy + from[i]);
+        for (int i = 0; i < AT_ONCE; i++)
+            if (same[i]) add(sum, x[i]);
+        if (!same[AT_ONCE - 1]) return;
+    }
+}
+
 /* Blocks share out columns and PLACES of the sorted tokens; WIDTH columns are a thread's. */
 template <typename T, int WIDTH>
-__global__ static void add_rows(struct embedding a, unsigned pieces, const int32_t *keys,
-                                const int32_t *tokens, const T *dy, float *dw)
+__global__ static void __launch_bounds__(ADD_BLOCK)
+    add_rows(struct embedding a, unsigned pieces, const int32_t *keys, const int32_t *tokens,
+             const T *dy, float *dw)
 {
     const size_t N = (size_t)a.N, D = (size_t)a.D, begin = (size_t)(blockIdx.x / pieces) * PLACES;
     const size_t column = ((size_t)(blockIdx.x % pieces) * ADD_BLOCK + threadIdx.x) * WIDTH;
+    int32_t before = begin ? keys[begin - 1] : -1;
     if (column >= D) return;
     for (size_t place = begin; place < begin + PLACES && place < N; place++) {
         const int32_t row = keys[place];
         if (row >= a.V) return;
-        if (place && keys[place - 1] == row) continue;
-        struct columns<float, WIDTH> *to =
-            (struct columns<float, WIDTH> *)(dw + (size_t)row * D + column);
-        struct columns<float, WIDTH> sum = *to;
-        bool more = true;
-        for (size_t next = place; more; next += AT_ONCE) {
-            struct columns<T, WIDTH> x[AT_ONCE];
-            bool same[AT_ONCE];
-            for (int i = 0; i < AT_ONCE; i++) {
-                same[i] = next + i < N && keys[next + i] == row;
-                if (same[i])
-                    x[i] = *(const struct columns<T, WIDTH> *)(dy + tokens[next + i] * D + column);
-            }
-            for (int i = 0; i < AT_ONCE; i++)
-                for (int c = 0; c < WIDTH; c++)
-                    if (same[i]) sum.x[c] += to_f32(x[i].x[c]);
-            more = same[AT_ONCE - 1];
-        }
-        *to = sum;
+        if (row == before) continue;
+        before = row;
+        float *to = dw + (size_t)row * D + column;
+        struct columns<float, WIDTH> sum = *(const struct columns<float, WIDTH> *)to;
+        const T *from = dy + (size_t)tokens[place] * D + column;
+        add(&sum, *(const struct columns<T, WIDTH> *)from);
+        add_others(&sum, place + 1, N, keys, tokens, dy + column, D);
+        *(struct columns<float, WIDTH> *)to = sum;
     }
 }
 
