@@ -215,8 +215,9 @@ $(foreach wave,32 64,$(eval $(call compile_emulated,$(wave))))
 # What is compiled with CUDA or HIP, or asks whether there is one: anew where that is another.
 $(B)/src/backends/gpu/%.o: private OWN := $(GPU_FLAGS)
 $(B)/src/backends/gpu/%.emu32.o $(B)/src/backends/gpu/%.emu64.o: private OWN :=
-GPU_ASKS := $(filter $(B)/src/app/%,$(OBJECTS))
-$(GPU_ASKS): private OWN += -DLLAMERO_GPU=$(if $(GPU),1,0)
+GPU_ASKS := $(filter $(B)/src/backends/launch/%,$(OBJECTS))
+$(GPU_ASKS): private OWN += -DLLAMERO_GPU=$(if $(GPU),1,0) -DLLAMERO_NCCL=$(HAS_NCCL) \
+    $(if $(GPU),-DLLAMERO_GPU_NAME=\"$(GPU)\" -DLLAMERO_GPU_DOOR=gpu)
 $(GPU_ASKS) $(filter $(B)/src/backends/gpu/%,$(OBJECTS)): $(B)/gpu-flags
 $(B)/src/backends/gpu/kernels/%.o: src/backends/gpu/kernels/%.cu $(B)/flags
 	@mkdir -p $(@D)

@@ -4,11 +4,13 @@
 #include "app/node.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/peak.h"
+#include "backends/launch/gpu.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "comms/launch/launch.h"
 #include "comms/self/self.h"
 #include "parallel/cores.h"
+#include "tensor/device.h"
 #include "tensor/tuning.h"
 
 #include <stdlib.h>
@@ -23,8 +25,25 @@ enum status machine_alone(struct machine *m)
     return STATUS_OK;
 }
 
-static enum status open_device(struct machine *m, const struct device_config *c, int cores)
+static bool wants_gpu(const struct device_config *c)
 {
+    if (!strcmp(c->kind, "auto")) return gpu_machine_count() > 0;
+    return strcmp(c->kind, "cpu") != 0;
+}
+
+/* For the `local`th rank of this host, which may use so many cores. */
+static enum status open_device(struct machine *m, const struct device_config *c, int cores,
+                               int local)
+{
+    if (wants_gpu(c)) {
+        bool other = strcmp(c->kind, "auto") && gpu_backend && strcmp(c->kind, gpu_backend);
+        if (!gpu_backend || other)
+            FAIL(UNSUPPORTED, "device.kind = \"%s\": this program was built %s%s; make %s=1",
+                 c->kind, gpu_backend ? "for " : "without it", gpu_backend ? gpu_backend : "",
+                 strcmp(c->kind, "hip") ? "CUDA" : "HIP");
+        TRY(gpu_machine_open(m, local));
+        return STATUS_OK;
+    }
     TRY(cpu_ops_find(c->cpu, &m->ops));
     TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : cores, 0));
     cpu_queue_pin(m->on);
@@ -35,7 +54,7 @@ enum status machine_open(struct machine *m, const struct device_config *c)
 {
     *m = (struct machine){0};
     TRY(machine_alone(m));
-    TRY(open_device(m, c, thread_cores()));
+    TRY(open_device(m, c, thread_cores(), 0));
     return STATUS_OK;
 }
 
@@ -65,11 +84,13 @@ enum status machine_join(struct machine *m)
 enum status machine_open_ranks(struct machine *m, const struct device_config *c,
                                const struct parallelism_config *p)
 {
-    int cores;
+    int cores, local;
     TRY(comm_agree(&m->world, mesh_resolve(&m->mesh, p, m->world.rank, m->world.size)));
     TRY(groups_open(&m->groups, &m->mesh, &m->world));
     TRY(cores_share(&m->world, &cores));
-    TRY(open_device(m, c, cores));
+    TRY(cores_local(&m->world, &local));
+    TRY(comm_agree(&m->world, open_device(m, c, cores, local)));
+    if (queue_memory(m->on)) TRY(gpu_machine_carry(m, c));
     return STATUS_OK;
 }
 
@@ -78,8 +99,12 @@ void machine_close_ranks(struct machine *m, enum status how)
     bool together = how == STATUS_REQUEUE || (how && status_is_shared()); /* all ranks are here */
     /* A launcher ends the others as soon as one has ended: all wait for the one that tells. */
     if (together && !comm_failed_elsewhere()) log_failure(how);
-    if (m->on) cpu_queue_close(m->on);
+    bool is_gpu = queue_memory(m->on);
     groups_close(&m->groups);
+    if (is_gpu)
+        gpu_machine_close(m);
+    else if (m->on)
+        cpu_queue_close(m->on);
     launch_close(&m->world, together ? STATUS_OK : how);
     *m = (struct machine){0};
 }
@@ -93,7 +118,9 @@ void machine_tune(struct machine *m, const struct device_config *c)
     char *path =
         c->tune_file[0] ? heap_string(c->tune_file, strlen(c->tune_file)) : tuning_usual_path();
     node_processor(&processor);
-    if (path)
+    if (path && queue_memory(m->on))
+        gpu_machine_tune(m, path);
+    else if (path)
         cpu_queue_tune(m->on, path, m->ops->backend, processor.len ? processor.data : "?");
     else
         log_line(LOG_WARN,
@@ -105,5 +132,5 @@ void machine_tune(struct machine *m, const struct device_config *c)
 
 void machine_measure_peak(struct machine *m, enum dtype dtype)
 {
-    m->peak_flops = cpu_peak_flops(m->on, dtype);
+    if (!queue_memory(m->on)) m->peak_flops = cpu_peak_flops(m->on, dtype);
 }

@@ -24,5 +24,5 @@ void machine_close_ranks(struct machine *m, enum status how);
 void machine_close(struct machine *m);
 /* With device.tune_gemm, measuring passes choose each product's fastest way from here on. */
 void machine_tune(struct machine *m, const struct device_config *c);
-/* Measures what the device can do in a burst of about 50 ms, for MFU. */
+/* Measures what a CPU can do in a burst of about 50 ms, for MFU; of a GPU a table says it. */
 void machine_measure_peak(struct machine *m, enum dtype dtype);

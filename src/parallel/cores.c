@@ -48,6 +48,18 @@ out:
     return st;
 }
 
+enum status cores_local(const struct comm *world, int *local)
+{
+    struct seat *seats;
+    enum status st = STATUS_OK;
+    TRY_OUT(gather_seats(world, &seats));
+    *local = 0;
+    for (int r = 0; r < world->rank; r++) *local += !strcmp(seats[r].host, seats[world->rank].host);
+out:
+    free(seats);
+    return st;
+}
+
 enum status cores_hosts(const struct comm *world, struct text *line)
 {
     struct seat *seats;

@@ -117,14 +117,15 @@ out:
     return st;
 }
 
-enum status groups_carry(struct groups *g, enum status (*wrap)(struct comm *c, struct queue *on),
-                         struct queue *on)
+enum status groups_carry(struct groups *g,
+                         enum status (*wrap)(struct comm *c, const char *name, void *context),
+                         void *context)
 {
     static const enum group of_tensors[] = {GROUP_pp, GROUP_replicate, GROUP_shard, GROUP_cp,
                                             GROUP_tp};
     for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++) {
         struct comm *c = &g->of[of_tensors[i]];
-        if (c->size > 1) TRY(wrap(c, on));
+        if (c->size > 1) TRY(wrap(c, group_name(of_tensors[i]), context));
     }
     return STATUS_OK;
 }

@@ -70,10 +70,11 @@ struct groups {
     struct comm_counts planned[GROUP_COUNT]; /* of groups_plan's */
 };
 enum status groups_open(struct groups *g, const struct mesh *m, const struct comm *world);
-/* From here on the groups that tensors of the model go over, pp to tp, carry what is in the memory
- * of `on`, as `wrap` makes them (staged.h, nccl.h); the others carry the host's.  Collective. */
-enum status groups_carry(struct groups *g, enum status (*wrap)(struct comm *c, struct queue *on),
-                         struct queue *on);
+/* `wrap` makes the groups that tensors of the model go over, pp to tp, carry a device's memory
+ * (staged.h, nccl.h); the others carry the host's.  Groups of one stay.  Collective. */
+enum status groups_carry(struct groups *g,
+                         enum status (*wrap)(struct comm *c, const char *name, void *context),
+                         void *context);
 void groups_close(struct groups *g);
 /* As a single rank sees them, for planning: sizes and ranks are the mesh's, and what would move is
  * counted.  They point into *g, which is not to be moved. */

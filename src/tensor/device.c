@@ -37,6 +37,12 @@ enum status queue_zero(struct queue *on, void *x, size_t bytes)
     return STATUS_OK;
 }
 
+enum status queue_fill(struct queue *on, size_t *bytes, size_t *used)
+{
+    BUG_IF(!device_of(on));
+    return on->device->fill(on, bytes, used);
+}
+
 enum status queue_wait(struct queue *on)
 {
     if (!device_of(on) || on->measuring) return STATUS_OK;

@@ -19,6 +19,8 @@ struct device {
     enum status (*copy)(struct queue *on, void *to, const void *from, size_t bytes);
     enum status (*zero)(struct queue *on, void *x, size_t bytes);
     enum status (*wait)(struct queue *on);
+    /* Bytes of its own memory, and those of them that are in use, by whomever. */
+    enum status (*fill)(struct queue *on, size_t *bytes, size_t *used);
 };
 
 /* For arena_init. */
@@ -27,4 +29,6 @@ const struct memory *queue_memory(const struct queue *on), *queue_shared(const s
 /* `on` NULL: the host.  Nothing is done on a measuring queue.  DEVICE: an earlier kernel failed. */
 enum status queue_copy(struct queue *on, void *to, const void *from, size_t bytes);
 enum status queue_zero(struct queue *on, void *x, size_t bytes);
+/* Of the device the queue has. */
+enum status queue_fill(struct queue *on, size_t *bytes, size_t *used);
 enum status queue_wait(struct queue *on); /* until all that was asked of it is done */

@@ -11,6 +11,13 @@ static const struct hardware rows[] = {
 #undef X
 };
 
+const struct hardware *hardware_named(const char *device)
+{
+    for (size_t i = 1; i < sizeof rows / sizeof *rows; i++)
+        if (strcasestr(device, rows[i].name)) return &rows[i];
+    return NULL;
+}
+
 struct hardware hardware_of(const struct device_config *c)
 {
     size_t i = 0;

@@ -47,5 +47,8 @@ struct hardware {
 
 struct device_config;
 
+/* The row of a device of that name ("NVIDIA H200"); NULL: there is none. */
+const struct hardware *hardware_named(const char *device);
+
 /* The row that [device] names, with what else it says. */
 struct hardware hardware_of(const struct device_config *c);

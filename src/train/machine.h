@@ -12,5 +12,6 @@ struct machine {
     struct mesh mesh;
     struct comm world; /* every rank, in the order they were started in */
     struct groups groups;
+    void *carrier;     /* what the groups of tensors travel with; the command's */
     double peak_flops; /* of one rank, per second, in the computing dtype; 0: unknown */
 };

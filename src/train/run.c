@@ -8,8 +8,10 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "hub/hub.h"
+#include "metrics/memory.h"
 #include "metrics/metrics.h"
 #include "parallel/traced.h"
+#include "tensor/device.h"
 #include "train/inputs.h"
 #include "train/trainer.h"
 
@@ -104,6 +106,17 @@ static enum status asked_to_stop(const struct run *r, int *signal)
     return STATUS_OK;
 }
 
+/* Bytes of the device's memory, or of the system's, that are in use; the most of any rank. */
+static enum status memory_used(const struct run *r, double *used)
+{
+    struct queue *on = r->trainer.machine.on;
+    size_t all, taken = (size_t)memory_peak_bytes();
+    if (queue_memory(on)) TRY(queue_fill(on, &all, &taken));
+    *used = (double)taken;
+    TRY(comm_all_reduce(world(r), REDUCE_MAX, used, 1));
+    return STATUS_OK;
+}
+
 static enum status validate(struct run *r)
 {
     const struct config *c = r->config;
@@ -128,8 +141,8 @@ static enum status validate(struct run *r)
     TRY_OUT(asked_to_stop(r, &stop));
     if (stop) goto out; /* a part of the data is not the loss */
     if (!e.tokens) FAIL_OUT(DATA, "validation: the data holds no token to predict");
-    double memory = (double)memory_peak_bytes();
-    TRY_OUT(comm_all_reduce(world(r), REDUCE_MAX, &memory, 1));
+    double memory;
+    TRY_OUT(memory_used(r, &memory));
     if (r->leads)
         TRY_OUT(metrics_validation(r->metrics, t->steps_done, e.loss_sum / (double)e.tokens,
                                    clock_monotonic_s() - begin, e.tokens, (int64_t)memory));
@@ -341,6 +354,8 @@ static enum status fill_state(struct run *r)
 static enum status open_outputs(struct run *r, const struct machine *machine)
 {
     const struct config *c = r->config;
+    size_t memory = (size_t)memory_total_bytes(), used;
+    if (queue_memory(machine->on)) TRY(queue_fill(machine->on, &memory, &used));
     struct metrics_options o = {
         .config = &c->metrics,
         .dump_folder = c->job.dump_folder,
@@ -353,7 +368,7 @@ static enum status open_outputs(struct run *r, const struct machine *machine)
         .causal_flops_per_token =
             model_causal_flops_per_token(&r->trainer.shape, (int)c->training.seq_len),
         .peak_flops = c->metrics.peak_flops > 0 ? c->metrics.peak_flops : machine->peak_flops,
-        .memory_total_bytes = (double)memory_total_bytes(),
+        .memory_total_bytes = (double)memory,
     };
     if (r->leads) TRY(metrics_open(&r->metrics, &o));
     return STATUS_OK;
@@ -457,8 +472,8 @@ static enum status log_step(struct run *r, const struct step_result *s, struct i
         .seconds = clock_monotonic_s() - i->begin_s,
         .data_seconds = i->data_seconds,
     };
-    double memory = (double)memory_peak_bytes();
-    TRY(comm_all_reduce(world(r), REDUCE_MAX, &memory, 1));
+    double memory;
+    TRY(memory_used(r, &memory));
     m.memory_bytes = (int64_t)memory;
     if (metrics_want_parameter_norm(&r->config->metrics))
         TRY(trainer_parameter_norm(t, &m.parameter_norm));

@@ -3,6 +3,8 @@
 #include "checkpoint/meta.h"
 #include "checkpoint/rig.h"
 
+#include <unistd.h>
+
 #define LLAMA2 "tests/checkpoint/data/meta-llama2"
 #define LLAMA3 "tests/checkpoint/data/meta-llama3"
 
@@ -106,8 +108,9 @@ TEST(a_file_of_meta_that_is_cut_off_is_refused_by_its_name)
     CHECK_STATUS(OK, checkpoint_read_shape(folder, &shape));
     CHECK(shape.V == 40 && shape.D == 16 && shape.F == 24 && shape.L == 2 && shape.tied);
     CHECK_STATUS(OK, file_read(LLAMA2 "/consolidated.01.pth", 1 << 20, &t));
-    for (size_t len = 0; len < t.len; len += 97) {
-        CHECK_STATUS(OK, file_write(test_path(folder, "consolidated.01.pth"), t.data, len));
+    const char *cut = test_path(folder, "consolidated.01.pth");
+    for (size_t len = t.len; len-- > 0;) {
+        CHECK(truncate(cut, (off_t)len) == 0);
         CHECK_STATUS(DATA, checkpoint_read_shape(folder, &shape));
         CHECK_MESSAGE("consolidated.01.pth");
     }

@@ -30,6 +30,12 @@ struct device_run {
     bool strict;
 };
 
+static enum status wrap(struct comm *c, const char *name, void *on)
+{
+    (void)name;
+    return staged_wrap(c, on);
+}
+
 static enum status run_rank(const struct comm *world, void *context)
 {
     const struct device_run *r = context;
@@ -43,7 +49,7 @@ static enum status run_rank(const struct comm *world, void *context)
     TRY_OUT(cpu_queue_open(&m.on, 1, 0));
     if (r->strict) {
         strict_open(m.on, &ops_cpu_reference, true);
-        TRY_OUT(groups_carry(&m.groups, staged_wrap, m.on));
+        TRY_OUT(groups_carry(&m.groups, wrap, m.on));
     }
     TRY_OUT(run_train(&c, &m));
 out:

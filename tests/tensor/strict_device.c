@@ -68,6 +68,16 @@ static enum status take_shared(size_t size, void **out)
 
 static void give_shared(void *at, size_t size) { munmap(at, size); }
 
+static enum status fill(struct queue *on, size_t *bytes, size_t *used)
+{
+    (void)on;
+    *bytes = 1 << 30, *used = 0;
+    pthread_mutex_lock(&lock);
+    for (const struct block *b = blocks; b; b = b->next) *used += b->size;
+    pthread_mutex_unlock(&lock);
+    return STATUS_OK;
+}
+
 static bool holds(const struct block *b, const void *x)
 {
     return (const char *)x >= b->at && (const char *)x < b->at + b->size;
@@ -219,7 +229,7 @@ void strict_open(struct queue *on, const struct ops *base, bool late)
 {
     struct strict *s = heap(sizeof *s);
     *s = (struct strict){
-        .device = {{take_own, give_own}, {take_shared, give_shared}, copy, zero, do_all},
+        .device = {{take_own, give_own}, {take_shared, give_shared}, copy, zero, do_all, fill},
         .base = base,
         .late = late,
         .end = &s->first};

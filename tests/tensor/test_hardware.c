@@ -16,6 +16,14 @@ TEST(hardware_is_the_row_that_is_named_with_what_else_is_said)
     CHECK(other.network_rate == h.network_rate && other.efficiency == h.efficiency);
 }
 
+TEST(a_devices_own_name_finds_its_row)
+{
+    CHECK(!strcmp(hardware_named("NVIDIA H200")->name, "h200"));
+    CHECK(!strcmp(hardware_named("NVIDIA H100 80GB HBM3")->name, "h100"));
+    CHECK(!strcmp(hardware_named("AMD Instinct MI250X")->name, "mi250x"));
+    CHECK(!hardware_named("NVIDIA GeForce RTX 4090") && !hardware_named("a cpu"));
+}
+
 TEST(hardware_has_every_word_that_device_hardware_may_be)
 {
     const char *word = HARDWARE_WORDS;

@@ -73,12 +73,22 @@ static enum status zero(struct queue *on, void *x, size_t bytes)
     return STATUS_OK;
 }
 
+static enum status fill(struct queue *on, size_t *bytes, size_t *used)
+{
+    size_t available;
+    (void)on;
+    GPU_TRY(gpuMemGetInfo(&available, bytes));
+    *used = *bytes - available;
+    return STATUS_OK;
+}
+
 static const struct device device = {
     .own = {own_take, own_give},
     .shared = {shared_take, shared_give},
     .copy = copy,
     .zero = zero,
     .wait = wait_for,
+    .fill = fill,
 };
 
 enum status GPU_NAME(count)(int *count)
