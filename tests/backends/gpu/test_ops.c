@@ -1,0 +1,106 @@
+/* The table over a device's own memory; tests/ops/ holds each slot against the reference. */
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/emulator.h"
+#include "backends/gpu/gpu.h"
+#include "ops/rig.h"
+#include "ops/rmsnorm.h"
+#include "ops/swiglu.h"
+#include "ops/update.h"
+#include "tensor/device.h"
+
+enum { N = 5, F = 24 };
+
+struct chain {
+    float *x_N2F, *out_NF, *rstd_N;
+    bf16 *half_N2F, *w_2F, *y_N2F, *act_NF;
+};
+
+static void take(struct chain *c, struct arena *a)
+{
+    c->x_N2F = arena_take(a, N * 2 * F, sizeof(float));
+    c->out_NF = arena_take(a, N * F, sizeof(float));
+    c->rstd_N = arena_take(a, N, sizeof(float));
+    c->half_N2F = arena_take(a, N * 2 * F, sizeof(bf16));
+    c->w_2F = arena_take(a, 2 * F, sizeof(bf16));
+    c->y_N2F = arena_take(a, N * 2 * F, sizeof(bf16));
+    c->act_NF = arena_take(a, N * F, sizeof(bf16));
+}
+
+static void run(const struct ops *ops, const struct chain *c, struct queue *on)
+{
+    struct cast narrow = {.n = N * 2 * F, .to = BF16}, widen = {.n = N * F, .from = BF16};
+    struct rmsnorm norm = {N, 2 * F, 1e-5f, BF16, false};
+    struct swiglu act = {N, F, BF16};
+    CHECK_STATUS(OK, cast(ops, &narrow, &(struct cast_io){c->x_N2F, c->half_N2F}, on));
+    struct rmsnorm_fwd norm_io = {c->half_N2F, c->w_2F, c->y_N2F, c->rstd_N};
+    CHECK_STATUS(OK, rmsnorm_forward(ops, &norm, &norm_io, on));
+    CHECK_STATUS(OK, swiglu_forward(ops, &act, &(struct swiglu_fwd){c->y_N2F, c->act_NF}, on));
+    CHECK_STATUS(OK, cast(ops, &widen, &(struct cast_io){c->act_NF, c->out_NF}, on));
+}
+
+TEST(kernels_follow_each_other_over_a_devices_own_memory)
+{
+    struct queue *on;
+    const struct ops *ops;
+    struct arena there, here;
+    struct chain device, host;
+    CHECK_STATUS(OK, gpu_emu32_open(&on, 0));
+    (void)gpu_emu32_ops_find(&ops);
+    CHECK_STATUS(OK, arena_init(&there, 1 << 16, queue_memory(on)));
+    CHECK_STATUS(OK, arena_init(&here, 1 << 16, NULL));
+    take(&device, &there), take(&host, &here);
+    float *x = rig_random(1, N * 2 * F, F32), out[N * F];
+    bf16 *w = rig_random(2, 2 * F, BF16);
+    memcpy(host.x_N2F, x, N * 2 * F * sizeof *x), memcpy(host.w_2F, w, 2 * F * sizeof *w);
+    run(&ops_cpu_reference, &host, rig_queue());
+    CHECK_STATUS(OK, queue_copy(on, device.x_N2F, x, N * 2 * F * sizeof *x));
+    CHECK_STATUS(OK, queue_copy(on, device.w_2F, w, 2 * F * sizeof *w));
+    run(ops, &device, on);
+    CHECK_STATUS(OK, queue_copy(on, out, device.out_NF, sizeof out));
+    RIG_CLOSE(out, host.out_NF, N * F, BF16);
+    free(x), free(w), arena_release(&there), arena_release(&here);
+    gpu_emu32_close(on);
+}
+
+TEST(a_traced_queue_waits_for_each_kernel)
+{
+    struct queue *on;
+    const struct ops *ops;
+    struct arena shared;
+    struct trace trace = {0};
+    struct cast copy = {.n = 1};
+    CHECK_STATUS(OK, gpu_emu64_open(&on, 0));
+    (void)gpu_emu64_ops_find(&ops);
+    CHECK_STATUS(OK, arena_init(&shared, 4096, queue_shared(on)));
+    float *x = arena_take(&shared, 1, sizeof *x), *y = arena_take(&shared, 1, sizeof *y);
+    *x = 1;
+    CHECK_STATUS(OK, cast(ops, &copy, &(struct cast_io){x, y}, on));
+    CHECK(*y == 0);
+    *x = 2, on->trace = &trace;
+    CHECK_STATUS(OK, cast(ops, &copy, &(struct cast_io){x, y}, on));
+    CHECK(*y == 2 && trace.count == 1);
+    on->trace = NULL, trace_release(&trace), arena_release(&shared);
+    gpu_emu64_close(on);
+}
+
+TEST(a_launch_that_fails_is_reported_by_the_operation)
+{
+    struct queue *on;
+    const struct ops *ops;
+    struct gpu_emulator_kernel wrong = {.block = {1, 1, 1}, .wave = 32};
+    struct cast copy = {.n = 1};
+    struct arena shared;
+    CHECK_STATUS(OK, gpu_emu32_open(&on, 0));
+    (void)gpu_emu32_ops_find(&ops);
+    CHECK_STATUS(OK, arena_init(&shared, 4096, queue_shared(on)));
+    struct cast_io io = {shared.base, shared.base};
+    gpu_emulator_launch(&wrong, NULL);
+    CHECK_STATUS(DEVICE, cast(ops, &copy, &io, on));
+    CHECK_MESSAGE("copy");
+    CHECK_MESSAGE("invalid value");
+    CHECK_STATUS(OK, cast(ops, &copy, &io, on));
+    CHECK_STATUS(OK, cast(ops, &(struct cast){0}, &(struct cast_io){0}, on)); /* nothing */
+    CHECK_STATUS(OK, queue_wait(on));
+    arena_release(&shared);
+    gpu_emu32_close(on);
+}
