@@ -23,9 +23,7 @@ template <typename T, int KP> struct forward_shape {
         THREADS = WAVES * TILE_WAVE,
         OWN = PANELS * TILE, /* rows of a wave */
         ROWS = WAVES * OWN,
-        KEYS = !NARROW                    ? (LARGE ? 16 : 32)
-               : LARGE || TILE_WAVE == 64 ? 32
-                                          : 64,
+        KEYS = (NARROW || !LARGE) ? (NARROW && KP == 64 && TILE_WAVE == 32 ? 64 : 32) : 16,
         LENGTH = shared_row<T, KP>::LENGTH,
         LEFT = NARROW ? ROWS * LENGTH : 0,
         BYTES = (LEFT + 2 * KEYS * LENGTH) * sizeof(T),
@@ -159,6 +157,19 @@ static __device__ __forceinline__ void finish(const struct forward_work &w,
     }
 }
 
+/* Block i of a row's keys or values. */
+template <typename T, int KP>
+static __device__ __forceinline__ void stage_keys(const struct forward_work &w, T *to,
+                                                  const T *from, int i)
+{
+    using S = forward_shape<T, KP>;
+    int64_t first = (int64_t)i * S::KEYS, stride = (int64_t)w.a.kv_stride;
+    struct rows<T> r = {
+        from + first *stride, stride, w.a.S - (int)first, 1, w.a.K, w.fast
+    };
+    stage<T, KP, S::KEYS, S::THREADS>(to, r);
+}
+
 template <typename T, int KP>
 static __global__ void __launch_bounds__((forward_shape<T, KP>::THREADS))
     attention_tile(const struct forward_work w)
@@ -177,8 +188,8 @@ static __global__ void __launch_bounds__((forward_shape<T, KP>::THREADS))
             (int64_t)a.q_stride, rows_left, w.per, a.K, w.fast
     };
     int64_t to_keys = (int64_t)b * a.S * a.kv_stride + (int64_t)group * a.K;
-    struct rows<T> k = {(const T *)w.io.k_BSGK, (int64_t)a.kv_stride, 0, 1, a.K, w.fast}, v = k;
-    v.at = (const T *)w.io.v_BSGK;
+    const T *key_rows = (const T *)w.io.k_BSGK + to_keys;
+    const T *value_rows = (const T *)w.io.v_BSGK + to_keys;
 
     struct bounds in = {w.io.start_BT, w.io.end_BT};
     int last = first + own + min(S::OWN, max(rows_left - own, 1)) - 1;
@@ -186,11 +197,6 @@ static __global__ void __launch_bounds__((forward_shape<T, KP>::THREADS))
     struct sight mine = look(&a, in, b, min(first + own, last) / w.per, last / w.per);
     int i = max(all.some_begin / S::KEYS, split * w.span);
     int end = min((all.some_end + S::KEYS - 1) / S::KEYS, (split + 1) * w.span);
-    auto stage_block = [&](T *to, struct rows<T> from, int at) {
-        from.at += to_keys + (int64_t)at * S::KEYS * a.kv_stride;
-        from.count = at < end ? a.S - at * S::KEYS : 0;
-        stage<T, KP, S::KEYS, S::THREADS>(to, from);
-    };
 
     struct progress<S::PANELS, KP / TILE> so;
     UNROLL
@@ -201,18 +207,18 @@ static __global__ void __launch_bounds__((forward_shape<T, KP>::THREADS))
         for (int n = 0; n < KP / TILE; n++) so.out[p][n] = tile_sums{};
     }
     if (S::NARROW) stage<T, KP, S::ROWS, S::THREADS>(queries, q);
-    if (i < end) stage_block(keys, k, i);
+    if (i < end) stage_keys<T, KP>(w, keys, key_rows, i);
     for (; i < end; i++) {
         int key = i * S::KEYS;
         bool seen = own < rows_left && some_see(mine, key, S::KEYS);
         struct tile_sums s[S::PANELS][S::KEYS / TILE];
         copies_wait<0>();
         __syncthreads(); /* the keys are here, and the values are done with */
-        stage_block(values, v, i);
+        stage_keys<T, KP>(w, values, value_rows, i);
         if (seen) multiply_rows<T, KP>(s, queries, q, own, keys);
         copies_wait<0>();
         __syncthreads(); /* the values are here, and the keys are done with */
-        if (i + 1 < end) stage_block(keys, k, i + 1);
+        if (i + 1 < end) stage_keys<T, KP>(w, keys, key_rows, i + 1);
         if (!seen) continue;
         if (w.sign <= 0) turn(s, w.sign);
         if (!all_see(mine, key, S::KEYS)) mask(w, s, b, first + own, key);

@@ -23,9 +23,9 @@ template <typename T, int KP> struct backward_shape {
                  : LARGE && TILE_WAVE == 64 ? 2
                                             : 4,
         ROWS = GROUPS * TILE,
-        MEETS = LARGE                                     ? (TILE_WAVE == 64 || !NARROW ? 16 : 32)
-                : NARROW && (KP == 64 || TILE_WAVE == 32) ? 64
-                                                          : 32,
+        MEETS = LARGE && (TILE_WAVE == 64 || !NARROW) ? 16
+                : NARROW && KP == 64                  ? 64
+                                                      : 32,
         THREADS = GROUPS * TILE_WAVE,
         SHARED_THREADS = THREADS * SHARES,
         LENGTH = shared_row<T, KP>::LENGTH,

@@ -23,7 +23,7 @@ static __device__ __forceinline__ float exp2_fast(float x)
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
-#elif defined(__HIP_DEVICE_COMPILE__)
+#elif defined(__HIP_DEVICE_COMPILE__) && __has_builtin(__builtin_amdgcn_exp2f)
     return __builtin_amdgcn_exp2f(x);
 #else
     return exp2f(x);
@@ -201,7 +201,9 @@ static __device__ __forceinline__ void multiply_rows(struct tile_sums (&s)[PANEL
         UNROLL
         for (int n = 0; n < N; n++) s[p][n] = tile_sums{};
     }
-    UNROLL_BY((sizeof(T) == sizeof(bf16) ? KP / TILE : 1))
+    /* Of f32 a step has so many multiplications that more of them fill no gaps. */
+    enum : int { STEPS = sizeof(T) == sizeof(bf16) ? KP / TILE : 1 };
+    UNROLL_BY(STEPS)
     for (int k = 0; k < KP; k += TILE) {
         struct tile_left<T> x[PANELS];
         UNROLL

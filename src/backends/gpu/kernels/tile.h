@@ -166,12 +166,12 @@ static __device__ __forceinline__ void tile_unit(float *sum, const uint32_t *lef
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]),
                    "r"(right[1]));
 #elif defined(__HIP_DEVICE_COMPILE__)
+    typedef uint32_t pairs __attribute__((ext_vector_type(2)));
     typedef short four __attribute__((ext_vector_type(4)));
     typedef float sums __attribute__((ext_vector_type(4)));
-    four x, y;
-    __builtin_memcpy(&x, right, sizeof x), __builtin_memcpy(&y, left, sizeof y);
+    const pairs x = {right[0], right[1]}, y = {left[0], left[1]};
     sums c = {sum[0], sum[1], sum[2], sum[3]};
-    c = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(x, y, c, 0, 0, 0);
+    c = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k((four)x, (four)y, c, 0, 0, 0);
     for (int i = 0; i < 4; i++) sum[i] = c[i];
 #elif defined(GPU_EMULATED)
     tile_unit_of(sum, TILE_WAVE == 32 ? left : right, TILE_WAVE == 32 ? right : left);
