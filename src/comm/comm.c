@@ -52,6 +52,14 @@ void comm_release(struct comm *c)
     *c = (struct comm){0};
 }
 
+enum status comm_expect(const struct comm *c, const struct message *sends, int num_sends,
+                        const struct message *receives, int num_receives)
+{
+    if (c->size == 1 || !c->transport || !c->transport->expect) return STATUS_OK;
+    TRY(c->transport->expect(c, sends, num_sends, receives, num_receives));
+    return STATUS_OK;
+}
+
 /* Bytes this rank receives from others. */
 static size_t bytes_received(const struct comm *c, const struct transfer *t)
 {

@@ -1,12 +1,14 @@
 /* comm.h -- a group of ranks and what it can do together.
  *
- * Filled in by transports: comms/self (one rank), comms/mpi.
+ * Filled in by transports: comms/self (one rank), comms/mpi; and, of a device's memory, by
+ * comms/staged and comms/nccl.
  * Ranks    Every function is collective, save sending and receiving: all ranks of the group call
  *          it, in the same order, with the same kind and sizes.
  * Order    A sum is taken over pairs of neighbours, then over pairs of pairs, and so on.  So it has
  *          the same bits on all ranks and run after run; and a sum over groups of 2^n neighbours,
  *          then over those groups' sums, has the bits of the sum over all ranks at once.
- * Memory   The caller's: a transfer under way holds no memory but what it was given. */
+ * Memory   The caller's: a transfer under way holds no memory but what it was given.  It is the
+ *          host's, or a device's where the transport says so. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -56,6 +58,11 @@ struct transfer {
     double began_s, over_s;
 };
 
+/* A message's other end, and its tag. */
+struct message {
+    int peer, tag;
+};
+
 /* Elements of each rank's part that are summed at once, so that working memory is bounded. */
 size_t transfer_piece(size_t count, int size);
 /* Bytes of working memory a transfer of this kind needs: a piece of every rank. */
@@ -87,6 +94,9 @@ struct transport {
     enum status (*wait)(struct transfer *t);
     /* values[i] becomes the reduction of all ranks' values[i]; in the order above. */
     enum status (*reduce)(const struct comm *c, enum reduction how, double *values, size_t count);
+    /* NULL: messages need nothing. */
+    enum status (*expect)(const struct comm *c, const struct message *sends, int num_sends,
+                          const struct message *receives, int num_receives);
 };
 
 struct comm {
@@ -99,6 +109,12 @@ struct comm {
 
 enum status comm_split(const struct comm *c, int color, int key, struct comm *out);
 void comm_release(struct comm *c);
+
+/* This rank will often send and receive such messages: a transport may make ways for them, which
+ * others do without.  Those of one pair and tag are received in the order in which they are sent,
+ * and each receive has its send on another rank.  Collective; may be said again. */
+enum status comm_expect(const struct comm *c, const struct message *sends, int num_sends,
+                        const struct message *receives, int num_receives);
 
 /* Starts t on the group.  In a group of one nothing moves, and the sum is what there is. */
 enum status comm_start(const struct comm *c, struct transfer *t);

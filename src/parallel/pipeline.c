@@ -212,6 +212,25 @@ static enum status act(struct pipeline *p, const struct micro_batch *micro, cons
     return STATUS_OK;
 }
 
+enum status pipeline_expect(const struct pipeline *p)
+{
+    const struct schedule *s = &p->schedule;
+    size_t most = (size_t)s->chunks * DIRECTION_COUNT;
+    struct message *sends = heap(most * sizeof *sends), *receives = heap(most * sizeof *receives);
+    int num_sends = 0, num_receives = 0;
+    for (int chunk = 0; chunk < s->chunks; chunk++)
+        for (enum direction way = 0; way < DIRECTION_COUNT; way++) {
+            struct action a = {.way = way, .chunk = chunk};
+            struct message out = schedule_output(s, p->group->rank, &a);
+            struct message in = schedule_input(s, p->group->rank, &a);
+            if (out.peer >= 0) sends[num_sends++] = out;
+            if (in.peer >= 0) receives[num_receives++] = in;
+        }
+    enum status st = comm_expect(p->group, sends, num_sends, receives, num_receives);
+    free(sends), free(receives);
+    return st;
+}
+
 static enum status settle_all(const struct pipeline *p)
 {
     for (int i = 0; i < p->schedule.chunks; i++) {

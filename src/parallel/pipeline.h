@@ -32,6 +32,9 @@ struct pipeline {
 void pipeline_open(struct pipeline *p);
 void pipeline_close(struct pipeline *p);
 
+/* Tells the group which messages pipeline_run sends and receives.  Collective. */
+enum status pipeline_expect(const struct pipeline *p);
+
 /* All schedule.micros micro-batches; adds to the model's gradients unless forward_only.  Losses are
  * filled in by the rank that has them.  SHAPE: a batch that the model cannot take.  COMM: a rank is
  * gone. */

@@ -6,7 +6,7 @@
 #include "ops/update.h"
 #include "tensor/queue.h"
 
-enum tag { TAG_KEYS, TAG_GRADIENTS };
+enum tag { TAG_KEYS, TAG_GRADIENTS, TAG_COUNT };
 
 struct ring {
     const struct comm *group;
@@ -90,6 +90,16 @@ static enum status pass_wait(const struct ring *r, struct transfer *t)
     if (!is_still(r)) TRY(comm_wait(t));
     trace_end(r->on->trace, transfer_name(t->kind), begin);
     return STATUS_OK;
+}
+
+enum status ring_expect(const struct comm *group)
+{
+    struct message sends[TAG_COUNT], receives[TAG_COUNT];
+    for (int tag = 0; tag < TAG_COUNT; tag++) {
+        sends[tag] = (struct message){(group->rank + 1) % group->size, tag};
+        receives[tag] = (struct message){(group->rank + group->size - 1) % group->size, tag};
+    }
+    return comm_expect(group, sends, TAG_COUNT, receives, TAG_COUNT);
 }
 
 /* The keys at hand go on, and the next ones begin to come. */

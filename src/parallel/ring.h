@@ -21,6 +21,9 @@
 #include "comm/comm.h"
 #include "ops/attention.h"
 
+/* Tells the group which messages the ring passes on. */
+enum status ring_expect(const struct comm *group);
+
 /* attention_forward and attention_backward, where S == T tokens of each row are here and the group
  * has all of them; causal by their positions, start and end are positions too.  Groups of two or
  * more.  Errors: theirs, and COMM. */

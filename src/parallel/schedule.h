@@ -18,6 +18,7 @@
 #pragma once
 
 #include "base/status.h"
+#include "comm/comm.h"
 #include "ops/boundary.h"
 
 /* name, torchtitan's word, the order of work */
@@ -74,10 +75,7 @@ static inline int schedule_stage(const struct schedule *s, int rank, int chunk)
     return chunk * s->pp + rank;
 }
 
-/* To whom or from whom, as comm.h's transfers say it; peer -1: nobody, as the action begins or
- * ends the pass.  Messages of one pair and tag are sent and received in the same order. */
-struct message {
-    int peer, tag;
-};
+/* To whom or from whom; peer -1: nobody, as the action begins or ends the pass.  Messages of one
+ * pair and tag are sent and received in the same order. */
 struct message schedule_input(const struct schedule *s, int rank, const struct action *a);
 struct message schedule_output(const struct schedule *s, int rank, const struct action *a);

@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "ops/cross_entropy.h"
 #include "ops/update.h"
+#include "parallel/ring.h"
 #include "tensor/device.h"
 
 #include <math.h>
@@ -509,6 +510,8 @@ enum status trainer_open(struct trainer *t, const struct config *c, const struct
     TRY_OUT(arena_init(&t->shared, shared, queue_shared(machine->on)));
     TRY_OUT(take_buffers(t, shape, &plan));
     TRY_OUT(connect(t));
+    TRY_OUT(pipeline_expect(&t->pipeline));
+    TRY_OUT(ring_expect(group(t, GROUP_cp)));
     return STATUS_OK;
 out:
     trainer_close(t);

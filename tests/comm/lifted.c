@@ -66,6 +66,13 @@ static enum status reduce(const struct comm *c, enum reduction how, double *valu
     return wrapped->transport->reduce(wrapped, how, values, count);
 }
 
+static enum status expect(const struct comm *c, const struct message *sends, int num_sends,
+                          const struct message *receives, int num_receives)
+{
+    const struct group *g = c->group;
+    return comm_expect(&g->wrapped, sends, num_sends, receives, num_receives);
+}
+
 static enum status split(const struct comm *c, int color, int key, struct comm *out)
 {
     const struct group *g = c->group;
@@ -83,7 +90,7 @@ static void release(struct comm *c)
 
 void lifted_wrap(struct comm *c, struct queue *on)
 {
-    static const struct transport lifted = {"lifted", split, release, start, wait, reduce};
+    static const struct transport lifted = {"lifted", split, release, start, wait, reduce, expect};
     struct group *g = heap(sizeof *g);
     *g = (struct group){.wrapped = *c, .on = on};
     *c = (struct comm){c->rank, c->size, &lifted, g, c->counts};

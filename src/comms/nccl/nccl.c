@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "comms/nccl/channel.h"
 #include "comms/nccl/guard.h"
 #include "comms/staged/staged.h"
 #include "tensor/device.h"
@@ -11,19 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Multiprocessors that a message holds while it waits for the other rank. */
-enum { CHANNEL_BLOCKS = 4 };
-
 struct nccl {
     struct queue *on;
     struct guard *guard;
-};
-
-/* Messages of one tag from one rank to another: the link's ranks 0 and 1. */
-struct channel {
-    struct link link;
-    enum transfer_kind kind;
-    int peer, tag;
 };
 
 struct registered {
@@ -35,9 +26,8 @@ struct group {
     struct comm host; /* staged, over what was wrapped; owned */
     struct nccl *n;
     const char *name;
-    struct link link; /* where there are others */
-    struct channel *channels;
-    int num_channels;
+    struct link link;         /* where there are others */
+    struct channel *channels; /* owned */
     struct registered *registered;
 };
 
@@ -68,12 +58,9 @@ static struct link *route(struct group *g, const struct transfer *t, int *peer)
 {
     *peer = t->peer;
     if (t->kind != TRANSFER_send && t->kind != TRANSFER_receive) return &g->link;
+    struct channel *c = channel_find(g->channels, t);
     *peer = t->kind == TRANSFER_send;
-    for (int i = 0; i < g->num_channels; i++) {
-        struct channel *c = &g->channels[i];
-        if (c->kind == t->kind && c->peer == t->peer && c->tag == t->tag) return &c->link;
-    }
-    return NULL;
+    return c ? &c->link : NULL;
 }
 
 static enum status issue(struct flight *f, int peer)
@@ -207,42 +194,35 @@ static void release(struct comm *c)
         link_unregister(&g->link, r->handle);
         free(r);
     }
-    for (int i = 0; i < g->num_channels; i++) drop(g, &g->channels[i].link);
+    for (struct channel *i = g->channels, *next; i; i = next) {
+        next = i->next;
+        drop(g, &i->link);
+        free(i);
+    }
     drop(g, &g->link);
-    free(g->channels);
     comm_release(&g->host);
     free(g);
 }
 
+static enum status expect(const struct comm *c, const struct message *sends, int num_sends,
+                          const struct message *receives, int num_receives)
+{
+    struct group *g = group_of(c);
+    struct channel *before = g->channels;
+    TRY(channels_open(&g->host, g->name, g->n->on, sends, num_sends, receives, num_receives,
+                      &g->channels));
+    for (struct channel *i = g->channels; i != before; i = i->next)
+        guard_add(g->n->guard, &i->link);
+    return STATUS_OK;
+}
+
 static struct comm group_new(const struct comm *host, struct nccl *n, const char *name)
 {
-    static const struct transport nccl = {"nccl", split, release, start, wait, reduce};
+    static const struct transport nccl = {"nccl", split, release, start, wait, reduce, expect};
     struct group *g = heap(sizeof *g);
     *g = (struct group){.host = *host, .n = n, .name = name};
     g->link = (struct link){.name = name, .rank = host->rank, .size = host->size};
     return (struct comm){host->rank, host->size, &nccl, g, host->counts};
-}
-
-/* Bytes that one rank has, as numbers that a sum leaves alone. */
-static void spell(const unsigned char *bytes, size_t n, double *numbers)
-{
-    for (size_t i = 0; i < n; i++) numbers[i] = bytes[i];
-}
-
-static void unspell(const double *numbers, size_t n, unsigned char *bytes)
-{
-    for (size_t i = 0; i < n; i++) bytes[i] = (unsigned char)numbers[i];
-}
-
-/* All go on, or none: links that are open then are of no use. */
-static enum status agree(const struct comm *c, enum status st, struct link_plan *plans, int count)
-{
-    st = comm_agree(c, st);
-    for (int i = 0; st && i < count; i++) {
-        link_cut(plans[i].link);
-        link_close(plans[i].link);
-    }
-    return st;
 }
 
 enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name)
@@ -253,16 +233,20 @@ enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name)
     enum status st = STATUS_OK;
     if (c->size > 1) {
         if (c->rank == 0) st = link_id(plan.id);
-        if (c->rank == 0 && !st) spell(plan.id, LINK_ID_BYTES, numbers);
+        if (c->rank == 0 && !st) id_to_numbers(plan.id, numbers);
         TRY(comm_agree(c, st));
         TRY(comm_all_reduce(c, REDUCE_SUM, numbers, LINK_ID_BYTES));
-        unspell(numbers, LINK_ID_BYTES, plan.id);
+        id_from_numbers(numbers, plan.id);
     }
     wrapped = group_new(c, n, name);
     struct group *g = group_of(&wrapped);
     plan.link = &g->link;
-    if (c->size > 1) st = agree(c, link_open(&plan, 1, 0, n->on), &plan, 1);
-    if (st) free(g);
+    if (c->size > 1) st = comm_agree(c, link_open(&plan, 1, 0, n->on));
+    if (st) { /* some ranks have no use for theirs */
+        link_cut(&g->link);
+        link_close(&g->link);
+        free(g);
+    }
     TRY(st);
     if (c->size > 1) guard_add(n->guard, &g->link);
     TRY(staged_wrap(&g->host, n->on));
@@ -281,147 +265,6 @@ enum status nccl_register(const struct comm *c, void *at, size_t bytes)
     *r = (struct registered){handle, g->registered};
     g->registered = r;
     return STATUS_OK;
-}
-
-/* --- channels ------------------------------------------------------------------------------ */
-
-/* What each rank sends: to whom, the tag, the channel's id. */
-enum { ROW_PEER, ROW_TAG, ROW_ID, ROW = ROW_ID + LINK_ID_BYTES };
-
-struct sends {
-    double *rows; /* of rank r from r * most on */
-    size_t most;
-};
-
-static double *row_of(const struct sends *s, int rank, int i)
-{
-    return s->rows + ((size_t)rank * s->most + (size_t)i) * ROW;
-}
-
-static enum status fill_rows(const struct comm *c, const struct nccl_message *sends, int count,
-                             const struct sends *s)
-{
-    for (size_t i = 0; i < s->most; i++) row_of(s, c->rank, (int)i)[ROW_PEER] = -1;
-    for (int i = 0; i < count; i++) {
-        unsigned char id[LINK_ID_BYTES];
-        double *row = row_of(s, c->rank, i);
-        TRY(link_id(id));
-        row[ROW_PEER] = sends[i].peer, row[ROW_TAG] = sends[i].tag;
-        spell(id, LINK_ID_BYTES, row + ROW_ID);
-    }
-    return STATUS_OK;
-}
-
-static enum status share_rows(const struct comm *c, const struct nccl_message *sends, int count,
-                              struct sends *s)
-{
-    double most = count;
-    TRY(comm_all_reduce(c, REDUCE_MAX, &most, 1));
-    s->most = (size_t)most;
-    s->rows = heap((size_t)c->size * s->most * ROW * sizeof *s->rows + 1);
-    TRY(comm_agree(c, fill_rows(c, sends, count, s)));
-    TRY(comm_all_reduce(c, REDUCE_SUM, s->rows, (size_t)c->size * s->most * ROW));
-    return STATUS_OK;
-}
-
-/* The row of what `from` sends with that tag to this rank. */
-static enum status find_row(const struct comm *c, const struct sends *s,
-                            const struct nccl_message *from, const double **out)
-{
-    for (size_t i = 0; i < s->most; i++) {
-        *out = row_of(s, from->peer, (int)i);
-        if ((int)(*out)[ROW_PEER] == c->rank && (int)(*out)[ROW_TAG] == from->tag) return STATUS_OK;
-    }
-    FAIL(COMM, "rank %d of a group of %d awaits messages with tag %d of rank %d, which sends none",
-         c->rank, c->size, from->tag, from->peer);
-}
-
-/* The other rank of the channel is told nothing: what it is about is in the rows. */
-static enum status plan_channels(const struct comm *c, const struct sends *s,
-                                 const struct nccl_message *receives, int num_sends,
-                                 struct link_plan *plans)
-{
-    struct group *g = group_of(c);
-    for (int i = 0; i < g->num_channels; i++) {
-        struct channel *to = &g->channels[i];
-        const double *row = row_of(s, c->rank, i);
-        bool sends = i < num_sends;
-        if (!sends) TRY(find_row(c, s, &receives[i - num_sends], &row));
-        to->kind = sends ? TRANSFER_send : TRANSFER_receive;
-        to->peer = sends ? (int)row[ROW_PEER] : receives[i - num_sends].peer;
-        to->tag = (int)row[ROW_TAG];
-        to->link = (struct link){.name = g->name, .rank = !sends, .size = 2};
-        plans[i].link = &to->link;
-        unspell(row + ROW_ID, LINK_ID_BYTES, plans[i].id);
-    }
-    return STATUS_OK;
-}
-
-/* The first message of a channel waits on the host for the other rank: so one goes over all of them
- * at once, before any rank waits for anything else. */
-static enum status greet(struct group *g, struct arena *memory)
-{
-    enum status st = STATUS_OK;
-    TRY(link_issue_begin());
-    for (int i = 0; i < g->num_channels && !st; i++) {
-        struct channel *c = &g->channels[i];
-        struct transfer hello = {.kind = c->kind, .count = 1};
-        hello.x = arena_take(memory, 1, sizeof(float));
-        st = lane_follow(&c->link.lane);
-        if (!st) st = link_issue(&c->link, &hello, c->kind == TRANSFER_send);
-    }
-    enum status ended = link_issue_end();
-    return st ? st : ended;
-}
-
-static enum status greet_all(struct group *g)
-{
-    size_t bytes = (size_t)g->num_channels * ARENA_ALIGN;
-    struct arena memory;
-    struct lane_mark done = {0};
-    enum status st = STATUS_OK;
-    TRY(arena_init(&memory, bytes, queue_memory(g->n->on)));
-    TRY_OUT(lane_mark_open(&done));
-    TRY_OUT(greet(g, &memory));
-    for (int i = 0; i < g->num_channels; i++) {
-        TRY_OUT(lane_set(&g->channels[i].link.lane, &done));
-        TRY_OUT(lane_wait(&done));
-    }
-out:
-    lane_mark_close(&done);
-    arena_release(&memory);
-    return st;
-}
-
-static enum status open_channels(const struct comm *c, struct link_plan *plans)
-{
-    struct group *g = group_of(c);
-    TRY(link_open(plans, g->num_channels, CHANNEL_BLOCKS, g->n->on));
-    if (g->num_channels) TRY(greet_all(g));
-    return STATUS_OK;
-}
-
-enum status nccl_channels(const struct comm *c, const struct nccl_message *sends, int num_sends,
-                          const struct nccl_message *receives, int num_receives)
-{
-    struct group *g = group_of(c);
-    struct sends all = {0};
-    struct link_plan *plans = NULL;
-    enum status st = STATUS_OK;
-    BUG_IF(g->num_channels);
-    if (c->size == 1) return STATUS_OK;
-    TRY_OUT(share_rows(c, sends, num_sends, &all));
-    g->num_channels = num_sends + num_receives;
-    g->channels = heap((size_t)g->num_channels * sizeof *g->channels + 1);
-    plans = heap((size_t)g->num_channels * sizeof *plans + 1);
-    TRY_OUT(comm_agree(c, plan_channels(c, &all, receives, num_sends, plans)));
-    TRY_OUT(agree(c, open_channels(c, plans), plans, g->num_channels));
-    for (int i = 0; i < g->num_channels; i++) guard_add(g->n->guard, &g->channels[i].link);
-out:
-    if (st) g->num_channels = 0;
-    free(plans);
-    free(all.rows);
-    return st;
 }
 
 /* --- devices ------------------------------------------------------------------------------- */

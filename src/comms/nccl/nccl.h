@@ -10,9 +10,9 @@
  * Memory   The library's own, for each group and each channel.  A transfer's `work` is not used.
  * Ranks    One thread, the queue's, makes all calls; every rank has a device of its own: with two
  *          on one the library does not come back.  Groups of one have no communicator.
- * Messages Sends and receives go over channels that were opened for them, each of its own stream
- *          and communicator: so none waits for another, and a send holds up nothing but what waits
- *          for it.  What no channel is open for goes by way of the host (comms/staged).
+ * Messages Those that comm_expect was told of go over channels, each of its own stream and
+ *          communicator: so none waits for another, and a send holds up nothing but what waits for
+ *          it.  Others go by way of the host (comms/staged).
  * Errors   COMM: see guard.h; every call from then on has it, comm_all_reduce too. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -33,14 +33,6 @@ void nccl_close(struct nccl *n);
  * as they are.  `name` is for messages and outlives the group.  Collective; after a failure *c is
  * what it was. */
 enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name);
-
-struct nccl_message {
-    int peer, tag;
-};
-/* Opens channels for what this rank sends and receives.  Messages of a channel are received in the
- * order in which they are sent.  Collective, once a group; each receive has its send. */
-enum status nccl_channels(const struct comm *c, const struct nccl_message *sends, int num_sends,
-                          const struct nccl_message *receives, int num_receives);
 
 /* Transfers from and to this memory may be done without a copy between; the group lets go of it
  * when it is released.  Collective. */
