@@ -27,6 +27,7 @@ struct tuner;
 
 struct prepared {
     struct gemm what;
+    unsigned alignment;           /* bytes; of operands and results */
     cublasLtMatmulDesc_t product; /* NULL: no algorithm, kernels of our own do it */
     cublasLtMatrixLayout_t first, second, result;
     cublasLtMatmulAlgo_t algorithm;

@@ -2,11 +2,12 @@
 #include "backends/gpu/cublaslt.h"
 #include "backends/gpu/gemm_columns.h"
 #include "backends/gpu/queue.h"
+#include "base/log.h"
 #include "ops/float8.h"
 
 #include <stdlib.h>
 
-enum { ALIGNMENT = 16 }; /* bytes; of what a library is given */
+enum { ALIGNMENT = 16 }; /* bytes; all algorithms are for it, and few for less */
 
 static const cudaDataType_t types[GEMM_NUMBERS] = {[GEMM_F32] = CUDA_R_32F,
                                                    [GEMM_BF16] = CUDA_R_16BF,
@@ -81,15 +82,15 @@ static enum status describe(struct prepared *p)
     return STATUS_OK;
 }
 
-static enum status propose(const struct gemms *s, const struct prepared *p,
+/* `most` bytes of workspace. */
+static enum status propose(const struct gemms *s, const struct prepared *p, uint64_t most,
                            cublasLtMatmulPreference_t wish,
                            cublasLtMatmulHeuristicResult_t *proposed, int *count)
 {
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    uint64_t most = WORKSPACE_MOST;
-    uint32_t alignment = ALIGNMENT;
+    uint32_t alignment = p->alignment;
     CUBLAS_TRY(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                     &most, sizeof most));
     for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++)
@@ -106,32 +107,55 @@ static enum status propose(const struct gemms *s, const struct prepared *p,
 }
 
 /* Those that failed are left out. */
-static int sift(cublasLtMatmulHeuristicResult_t *proposed, int count)
+static int sift(cublasLtMatmulHeuristicResult_t *proposed, int count, size_t most)
 {
     int good = 0;
     for (int i = 0; i < count; i++)
-        if (proposed[i].state == CUBLAS_STATUS_SUCCESS &&
-            proposed[i].workspaceSize <= WORKSPACE_MOST)
+        if (proposed[i].state == CUBLAS_STATUS_SUCCESS && proposed[i].workspaceSize <= most)
             proposed[good++] = proposed[i];
     return good;
 }
 
-static enum status prepare(struct gemms *s, const struct gemm *g, struct queue *on,
-                           struct prepared *p)
+/* A product takes so much more of the scratch than its workspace. */
+enum { BESIDE = WORKSPACE_ALIGN + 2 * ARENA_ALIGN };
+
+/* A product that no measuring pass met has no claim to more than is left. */
+static size_t most_workspace(const struct queue *on)
+{
+    size_t left = on->scratch.size - on->scratch.used;
+    if (on->measuring) return WORKSPACE_MOST;
+    left = left > BESIDE ? left - BESIDE : 0;
+    return left < WORKSPACE_MOST ? left : WORKSPACE_MOST;
+}
+
+static void tell_of_ours(const struct prepared *p)
+{
+    const struct gemm *g = &p->what;
+    log_line(LOG_INFO,
+             "GPU: cuBLASLt has no algorithm for a product of %d x %d x %d on %u bytes: kernels "
+             "of our own make it",
+             g->M, g->N, g->K, p->alignment);
+}
+
+static enum status prepare(struct gemms *s, const struct gemm *g, unsigned alignment,
+                           struct queue *on, struct prepared *p)
 {
     cublasLtMatmulPreference_t wish = NULL;
     cublasLtMatmulHeuristicResult_t proposed[MOST_ALGORITHMS];
+    size_t most = most_workspace(on);
     int count = 0;
     enum status st = STATUS_OK;
-    *p = (struct prepared){.what = *g};
+    *p = (struct prepared){.what = *g, .alignment = alignment};
     TRY_OUT(describe(p));
     if (cublasLtMatmulPreferenceCreate(&wish))
         FAIL_OUT(DEVICE, "cuBLASLt has no memory for what is wished");
-    TRY_OUT(propose(s, p, wish, proposed, &count));
-    count = sift(proposed, count);
+    TRY_OUT(propose(s, p, most, wish, proposed, &count));
+    count = sift(proposed, count, most);
     if (count) {
         p->algorithm = proposed[0].algo, p->workspace = proposed[0].workspaceSize;
         if (s->tuner && on->measuring) cublaslt_tuner_choose(s->tuner, s, p, proposed, count, on);
+    } else {
+        tell_of_ours(p);
     }
 out:
     if (wish) cublasLtMatmulPreferenceDestroy(wish);
@@ -139,19 +163,19 @@ out:
     return st;
 }
 
-static enum status find(const struct gemm *g, struct queue *on, struct gemms **s,
-                        const struct prepared **out)
+static enum status find(const struct gemm *g, unsigned alignment, struct queue *on,
+                        struct gemms **s, const struct prepared **out)
 {
     TRY(open_library(on, s));
     struct gemms *all = *s;
     if (all->tuner && !on->measuring) cublaslt_tuner_tell(all->tuner);
     for (size_t i = 0; i < all->count; i++)
-        if (same(&all->prepared[i].what, g)) {
+        if (all->prepared[i].alignment == alignment && same(&all->prepared[i].what, g)) {
             *out = &all->prepared[i];
             return STATUS_OK;
         }
     struct prepared p;
-    TRY(prepare(all, g, on, &p));
+    TRY(prepare(all, g, alignment, on, &p));
     all->prepared = heap_grow(all->prepared, all->count + 1, sizeof *all->prepared);
     all->prepared[all->count] = p;
     *out = &all->prepared[all->count++];
@@ -203,15 +227,11 @@ enum status cublaslt_run(const struct gemms *s, const struct prepared *p,
     return STATUS_OK;
 }
 
-static bool is_aligned(const struct gemm_io *io)
+/* The largest power of two that all begin at a multiple of, up to ALIGNMENT. */
+static unsigned alignment_of(const struct gemm_io *io)
 {
-    return ((uintptr_t)io->a | (uintptr_t)io->b | (uintptr_t)io->c) % ALIGNMENT == 0;
-}
-
-/* What a product takes of the scratch. */
-static size_t needs(const struct prepared *p)
-{
-    return p->workspace + WORKSPACE_ALIGN + 2 * ARENA_ALIGN;
+    uintptr_t all = (uintptr_t)io->a | (uintptr_t)io->b | (uintptr_t)io->c | ALIGNMENT;
+    return (unsigned)(all & -all);
 }
 
 enum status gpu_gemm(const struct gemm *g, const struct gemm_io *io, struct queue *on)
@@ -219,10 +239,8 @@ enum status gpu_gemm(const struct gemm *g, const struct gemm_io *io, struct queu
     struct gemms *s;
     const struct prepared *p;
     size_t mark = arena_mark(&on->scratch);
-    TRY(find(g, on, &s, &p));
-    /* A product that no measuring pass met has no claim to the scratch. */
-    bool fits = on->measuring || needs(p) <= on->scratch.size - on->scratch.used;
-    if (!p->product || !is_aligned(io) || !fits) {
+    TRY(find(g, alignment_of(io), on, &s, &p));
+    if (!p->product || (!on->measuring && p->workspace > most_workspace(on))) {
         TRY(gpu_gemm_tiled(g, io, on));
         return STATUS_OK;
     }

@@ -38,7 +38,10 @@ static __device__ __forceinline__ struct part rounded_part(const T *x, int count
         load<PART>(x, numbers);
     else
         for (int i = 0; i < PART && i < count; i++) numbers[i] = to_f32(x[i]);
-    for (int i = 0; i < PART; i++) p.x[i] = eight_bits_of<F>(scale * numbers[i]);
+    for (int i = 0; i < PART; i += 2) {
+        uint16_t pair = eight_bits_pair<F>(scale * numbers[i], scale * numbers[i + 1]);
+        p.x[i] = (uint8_t)pair, p.x[i + 1] = (uint8_t)(pair >> 8);
+    }
     return p;
 }
 

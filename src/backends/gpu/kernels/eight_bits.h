@@ -45,6 +45,26 @@ static __device__ __forceinline__ uint8_t eight_bits_of(float x)
     return (uint8_t)(code | (bits >> 24 & 0x80u));
 }
 
+/* Two at once, the first in the lower half. */
+template <typename T> static __device__ __forceinline__ uint16_t eight_bits_pair(float a, float b)
+{
+    return (uint16_t)(eight_bits_of<T>(a) | eight_bits_of<T>(b) << 8);
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+template <> __device__ __forceinline__ uint16_t eight_bits_pair<struct e4m3>(float a, float b)
+{
+    uint16_t pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(b), "f"(a));
+    return pair;
+}
+template <> __device__ __forceinline__ uint16_t eight_bits_pair<struct e5m2>(float a, float b)
+{
+    uint16_t pair;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(b), "f"(a));
+    return pair;
+}
+#endif
+
 /* Exact, NaN too. */
 static __device__ __forceinline__ bf16 eight_bits_wide(unsigned bits, unsigned mantissa,
                                                        float least)
