@@ -51,6 +51,9 @@ ifneq ($(filter-out 0,$(CUDA)),)
 GPU       := cuda
 NVCC      ?= $(if $(wildcard $(CUDA)/bin/nvcc),$(CUDA)/bin/nvcc,nvcc)
 CUDA_HOME := $(realpath $(dir $(realpath $(shell command -v $(NVCC))))..)
+ifeq ($(CUDA_HOME),)
+$(error CUDA=1 wants nvcc on PATH, or CUDA=folder the toolkit's: README.md says where it is had)
+endif
 # In the toolkit's folder, or each library in one beside it, as Python's packages lay them.
 CUDA_DIRS := $(CUDA_HOME) $(CUDA_HOME)/../cudnn $(CUDA_HOME)/../nccl
 CUDA_LIB   = $(firstword $(wildcard $(foreach dir,$(CUDA_DIRS:%=%/lib64) $(CUDA_DIRS:%=%/lib),\
@@ -125,7 +128,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs install clean
-.PHONY: test-mpich test-slurm gpu-check help FORCE
+.PHONY: test-mpich test-slurm gpu-build gpu-check gpu-kernels help FORCE
 
 all: $(B)/llamero ## build the program, build/llamero
 
@@ -219,6 +222,7 @@ GPU_ASKS := $(filter $(B)/src/backends/launch/%,$(OBJECTS))
 $(GPU_ASKS): private OWN += -DLLAMERO_GPU=$(if $(GPU),1,0) -DLLAMERO_NCCL=$(HAS_NCCL) \
     $(if $(GPU),-DLLAMERO_GPU_NAME=\"$(GPU)\" -DLLAMERO_GPU_DOOR=gpu)
 $(GPU_ASKS) $(filter $(B)/src/backends/gpu/%,$(OBJECTS)): $(B)/gpu-flags
+gpu-kernels: $(filter $(B)/src/backends/gpu/kernels/%,$(OBJECTS))
 $(B)/src/backends/gpu/kernels/%.o: src/backends/gpu/kernels/%.cu $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,$(GPU))
@@ -241,6 +245,9 @@ $(DRIVER): tests/backends/gpu/preload/libcuda.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,link)
 	$(Q)$(CC) -std=c17 -O2 $(WARN) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
+
+gpu-build: ## compile for NVIDIA's and AMD's GPUs, as far as there are compilers; plan for an H200
+	@tools/gpu_build $(B)
 
 gpu-check: $(B)/tests/run $(DRIVER) ## CUDA=1: does cuDNN have plans for every recipe? no GPU needed
 	@$(DRIVING) $(B)/tests/run cudnn

@@ -18,6 +18,7 @@ int cuInit(unsigned flags)
     X(cuLibraryGetModule)                                                                          \
     X(cuKernelGetFunction)                                                                         \
     X(cuModuleLoadData)                                                                            \
+    X(cuModuleLoadDataEx)                                                                          \
     X(cuModuleGetFunction)
 #define X(name)                                                                                    \
     int name(void **out);                                                                          \
@@ -33,12 +34,18 @@ LOADED(X)
 /* What cuDNN looks for when it starts, and calls without wanting an answer, or not at all. */
 #define SILENT(X)                                                                                  \
     X(cuCtxGetCurrent)                                                                             \
+    X(cuCtxGetDevice)                                                                              \
     X(cuCtxGetLimit)                                                                               \
     X(cuCtxPopCurrent)                                                                             \
     X(cuCtxPushCurrent)                                                                            \
     X(cuDeviceGet)                                                                                 \
+    X(cuDeviceGetAttribute)                                                                        \
     X(cuDeviceGetCount)                                                                            \
+    X(cuDevicePrimaryCtxRelease)                                                                   \
+    X(cuDevicePrimaryCtxReset)                                                                     \
+    X(cuDevicePrimaryCtxRetain)                                                                    \
     X(cuDriverGetVersion)                                                                          \
+    X(cuFuncGetAttribute)                                                                          \
     X(cuFuncSetAttribute)                                                                          \
     X(cuGetErrorName)                                                                              \
     X(cuGetErrorString)                                                                            \
@@ -50,11 +57,22 @@ LOADED(X)
     X(cuLibraryLoadFromFile)                                                                       \
     X(cuLibraryUnload)                                                                             \
     X(cuLinkAddData)                                                                               \
+    X(cuLinkAddData_v2)                                                                            \
+    X(cuLinkAddFile_v2)                                                                            \
     X(cuLinkComplete)                                                                              \
     X(cuLinkCreate)                                                                                \
+    X(cuLinkCreate_v2)                                                                             \
     X(cuLinkDestroy)                                                                               \
+    X(cuMemcpyDtoH_v2)                                                                             \
+    X(cuModuleGetGlobal_v2)                                                                        \
+    X(cuModuleLoadFatBinary)                                                                       \
+    X(cuModuleUnload)                                                                              \
+    X(cuOccupancyMaxActiveBlocksPerMultiprocessor)                                                 \
     X(cuOccupancyMaxPotentialClusterSize)                                                          \
-    X(cuStreamGetCtx)
+    X(cuStreamGetCtx)                                                                              \
+    X(cuStreamSynchronize)                                                                         \
+    X(cuTensorMapEncodeIm2col)                                                                     \
+    X(cuTensorMapEncodeTiled)
 #define X(name)                                                                                    \
     int name(void);                                                                                \
     int name(void) { return DRIVER_OK; }
