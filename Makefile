@@ -59,16 +59,15 @@ CUDA_DIRS := $(CUDA_HOME) $(CUDA_HOME)/../cudnn $(CUDA_HOME)/../nccl
 CUDA_LIB   = $(firstword $(wildcard $(foreach dir,$(CUDA_DIRS:%=%/lib64) $(CUDA_DIRS:%=%/lib),\
                  $(dir)/lib$(1).so $(dir)/lib$(1).so.*)) -l$(1))
 GPU_FLAGS := -DGPU_CUDA $(patsubst %,-isystem %,$(wildcard $(CUDA_DIRS:%=%/include)))
-GPU_LIBS  := $(foreach name,cudart cublasLt cudnn nccl,$(call CUDA_LIB,$(name)))
-GPU_LIBS  += $(patsubst %,-Wl$(comma)-rpath$(comma)%,\
-                 $(sort $(realpath $(dir $(filter /%,$(GPU_LIBS))))))
+GPU_LIBS   = $(foreach name,cudart cublasLt cudnn $(NCCL_LIB),$(call CUDA_LIB,$(name)))
+GPU_PATHS  = $(sort $(realpath $(dir $(filter /%,$(GPU_LIBS)))))
 UNDRIVEN  := $(if $(shell ldconfig -p 2>/dev/null | grep -F libcuda.so.1),,1)
 GPU_CC     = $(NVCC) -std=c++17 -O3 $(CUDA_ARCH) -lineinfo -DGPU_CUDA \
     -Xcompiler -Wall,-fPIE,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
 else ifneq ($(filter-out 0,$(HIP)),)
 GPU       := hip
 GPU_FLAGS := -DGPU_HIP -D__HIP_PLATFORM_AMD__ $(addprefix -isystem ,$(HIP_INCLUDE))
-GPU_LIBS  := -lamdhip64
+GPU_LIBS   = -lamdhip64 $(NCCL_LIB:%=-l%)
 GPU_CC     = $(HIPCC) -x hip -std=c++17 -O3 $(HIP_ARCH) -Wall -fPIE -DGPU_HIP
 endif
 # NCCL or RCCL between GPUs is found, not required: NCCL=0 leaves it out.
@@ -76,7 +75,7 @@ NCCL_HEADER := $(if $(filter hip,$(GPU)),rccl/rccl.h,nccl.h)
 NCCL_FOUND   = $(shell echo '\#include <$(NCCL_HEADER)>' | \
                    $(CC) -E -xc $(GPU_FLAGS) - >/dev/null 2>&1 && echo 1)
 HAS_NCCL    := $(if $(and $(GPU),$(filter-out 0,$(or $(NCCL),1)),$(NCCL_FOUND)),1,0)
-GPU_LIBS    += $(if $(and $(filter hip,$(GPU)),$(filter 1,$(HAS_NCCL))),-lrccl)
+NCCL_LIB    := $(if $(filter 1,$(HAS_NCCL)),$(if $(filter hip,$(GPU)),rccl,nccl))
 
 DEFINES := -DLLAMERO_MPI=$(HAS_MPI) -D_GNU_SOURCE -DLLAMERO_VERSION=\"$(VERSION)\"
 CFLAGS   = -std=c17 $(OPT) $(ARCH) $(MATH) $(WARN) $(HARDEN) $(OPENMP) $(DEFINES) $(EXTRA)
@@ -84,7 +83,7 @@ COMPILE  = $(CC) $(CFLAGS) -Isrc $(OWN) -MMD -MP
 LDFLAGS := -pie -Wl,-z,relro,-z,now
 LINK     = $(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBS)
 LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lbrotlidec -lyaml -lm -lpthread \
-           $(MPI_LIBS) $(HUB_LIBS) $(GPU_LIBS)
+           $(MPI_LIBS) $(HUB_LIBS) $(GPU_LIBS) $(GPU_PATHS:%=-Wl$(comma)-rpath$(comma)%)
 
 KERNELS := $(sort $(wildcard src/backends/cpu/kernels/*.c))
 # Of the GPU's room the emulator is the tests', and each library's files are of its runtime.
@@ -221,7 +220,7 @@ $(B)/src/backends/gpu/%.emu32.o $(B)/src/backends/gpu/%.emu64.o: private OWN :=
 GPU_ASKS := $(filter $(B)/src/backends/launch/%,$(OBJECTS))
 $(GPU_ASKS): private OWN += -DLLAMERO_GPU=$(if $(GPU),1,0) -DLLAMERO_NCCL=$(HAS_NCCL) \
     $(if $(GPU),-DLLAMERO_GPU_NAME=\"$(GPU)\" -DLLAMERO_GPU_DOOR=gpu)
-$(GPU_ASKS) $(filter $(B)/src/backends/gpu/%,$(OBJECTS)): $(B)/gpu-flags
+$(GPU_ASKS) $(filter $(B)/src/backends/gpu/% $(B)/src/comms/nccl/%,$(OBJECTS)): $(B)/gpu-flags
 gpu-kernels: $(filter $(B)/src/backends/gpu/kernels/%,$(OBJECTS))
 $(B)/src/backends/gpu/kernels/%.o: src/backends/gpu/kernels/%.cu $(B)/flags
 	@mkdir -p $(@D)
@@ -234,7 +233,7 @@ stamp = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
 $(B)/flags: FORCE
 	$(call stamp,$(COMPILE) $(MPI_CFLAGS) $(EMULATED_CXX) $(foreach set,$(SETS),$(SET_$(set))))
 $(B)/gpu-flags: FORCE
-	$(call stamp,$(GPU) $(GPU_FLAGS) $(if $(GPU),$(GPU_CC)))
+	$(call stamp,$(GPU) $(GPU_FLAGS) $(HAS_NCCL) $(if $(GPU),$(GPU_CC)))
 $(B)/list: FORCE
 	$(call stamp,$(SOURCES) $(TESTS) $(wildcard configs/*.toml) $(LDFLAGS) $(LIBS))
 

@@ -16,6 +16,8 @@
  *          thread's.  DEVICE: the device cannot be used.
  * tune     measuring passes choose each product's fastest way from here on, and keep it in the file
  *          (tensor/tuning.h).
+ * any_order    before the first measuring pass: whether sums may be taken in any order, which is
+ *          faster, and gives other bits every time; at first they may not.
  * close    waits, and gives back all but the memory that was taken.  NULL is fine.
  * ops      the table; UNSUPPORTED: a slot of it is empty. */
 struct gpu_description {
@@ -27,6 +29,7 @@ struct gpu_description {
     enum status prefix##_describe(int device, struct gpu_description *out);                        \
     enum status prefix##_open(struct queue **out, int device);                                     \
     void prefix##_tune(struct queue *on, const char *path);                                        \
+    void prefix##_any_order(struct queue *on, bool allowed);                                       \
     void prefix##_close(struct queue *on);                                                         \
     enum status prefix##_ops_find(const struct ops **out);
 GPU_DOOR(gpu)

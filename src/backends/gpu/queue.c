@@ -126,12 +126,18 @@ enum status GPU_NAME(open)(struct queue **out, int index)
 
 void GPU_NAME(tune)(struct queue *on, const char *path) { GPU_NAME(gemm_tune)(on, path); }
 
+void GPU_NAME(any_order)(struct queue *on, bool allowed)
+{
+    ((struct gpu_queue *)on)->any_order = allowed;
+}
+
 void GPU_NAME(close)(struct queue *on)
 {
     if (!on) return;
     struct gpu_queue *q = (struct gpu_queue *)on;
     (void)gpuStreamSynchronize(q->stream);
     GPU_NAME(gemm_close)(on);
+    GPU_NAME(attention_close)(q);
     arena_release(&on->scratch);
     (void)gpuStreamDestroy(q->stream);
     free(q);

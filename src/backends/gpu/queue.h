@@ -18,7 +18,14 @@ struct gpu_queue {
     int device;
     bool eight_bits;        /* `quantize` and `linear` keep numbers of eight bits as such */
     void *gemm, *attention; /* of libraries: their handles, what was chosen; NULL: none */
+    bool any_order;         /* of sums: faster, and not the same bits every time */
 };
+
+/* Gives back what attention keeps; the stream is idle. */
+#if defined(__cplusplus)
+extern "C"
+#endif
+    void GPU_NAME(attention_close)(struct gpu_queue *q);
 
 static inline gpu_stream gpu_stream_of(const struct queue *on)
 {
