@@ -102,7 +102,8 @@ ABSENT  := $(GPU_ABSENT) $(foreach file,$(filter $(GPU_ONLY),$(GPU_ABSENT)),\
            $(if $(MPI_LIBS),,src/comms/mpi/% tests/comms/mpi/%) $(if $(HUB_LIBS),,src/hub/http.c)
 SOURCES := $(filter-out $(ABSENT),$(sort $(shell find src -name '*.c')))
 TESTS   := $(filter-out $(ABSENT),$(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*' \
-                                             ! -path '*/preload/*')))
+                                             ! -path '*/preload/*' \
+                                             ! -path '*/programs/*')))
 PRELOAD := $(wildcard tests/system/preload/*.c)
 FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 BENCH   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
@@ -127,7 +128,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs install clean
-.PHONY: test-mpich test-slurm gpu-build gpu-check gpu-kernels help FORCE
+.PHONY: test-mpich test-slurm gpu gpu-build gpu-check gpu-kernels help FORCE
 
 all: $(B)/llamero ## build the program, build/llamero
 
@@ -139,6 +140,10 @@ $(B)/tests/run: $(filter-out $(STUBBED),$(ROOMS)) $(EMULATED) $(STUB) $(TESTS:%.
 $(B)/tests/run: $(B)/list
 	$(call say,link)
 	$(LINK) -lcmocka
+
+$(B)/tests/gpu_check: $(B)/tests/programs/gpu_check.o $(B)/tests/system/device_check.o $(ROOMS)
+	$(call say,link)
+	$(LINK)
 
 $(B)/tests/libcount.so: $(PRELOAD) $(B)/flags
 	@mkdir -p $(@D)
@@ -266,6 +271,9 @@ test-slurm: $(B)/llamero ## train under a Slurm cluster of namespaces (root): mi
 	@LLAMERO=$(B)/llamero tests/slurm/run
 
 check: test lint ## test and lint
+
+gpu: $(B)/llamero $(B)/tests/gpu_check ## CUDA=1 or HIP=1: check and time this machine's GPU
+	@tools/gpu $(B)
 
 demo: $(B)/llamero ## train a small Llama on English text; DATA=file: on your own
 	@LLAMERO=$(B)/llamero tools/demo $(DATA)

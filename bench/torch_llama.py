@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""One training setting of a Llama in plain PyTorch on the CPU: tokens a second, steady state.
+"""One training setting of a Llama in plain PyTorch: tokens a second, steady state.
 
-The peer of bench/against_torch.py.  It prints one JSON object; the first steps, in which memory is
+The peer of bench/against_torch.py on the CPU, and of `llamero bench` on a GPU (tools/gpu).  It prints one JSON object; the first steps, in which memory is
 touched for the first time, are left out of the median.
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -13,6 +13,7 @@ import time
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 
 class RMSNorm(nn.Module):
@@ -61,6 +62,9 @@ class Llama(nn.Module):
             Block(a.dim, a.heads, a.kv_heads, a.hidden) for _ in range(a.layers))
         self.norm = RMSNorm(a.dim)
         self.head = nn.Linear(a.dim, a.vocab, bias=False)
+        if a.tied:
+            self.head.weight = self.embed.weight
+        self.recompute = a.recompute
         half = a.dim // a.heads // 2
         angle = torch.outer(torch.arange(a.seq_len), 500000.0 ** (-torch.arange(half) / half))
         self.register_buffer("cos", angle.cos())
@@ -72,7 +76,10 @@ class Llama(nn.Module):
     def forward(self, ids, labels):
         x = self.embed(ids)
         for block in self.blocks:
-            x = block(x, self.cos, self.sin)
+            if self.recompute:
+                x = checkpoint(block, x, self.cos, self.sin, use_reentrant=False)
+            else:
+                x = block(x, self.cos, self.sin)
         logits = self.head(self.norm(x)).float()
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), labels.reshape(-1))
 
@@ -81,6 +88,9 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--mode", choices=["float32", "autocast", "bfloat16"], default="autocast")
     p.add_argument("--compile", action="store_true")
+    p.add_argument("--tied", action="store_true")
+    p.add_argument("--recompute", action="store_true")
+    p.add_argument("--device", default="cpu")
     p.add_argument("--steps", type=int, default=6)
     p.add_argument("--skip", type=int, default=2)
     p.add_argument("--threads", type=int, default=2)
@@ -94,25 +104,30 @@ def main():
     a = arguments()
     torch.set_num_threads(a.threads)
     torch.manual_seed(1)
-    model = Llama(a)
+    with torch.device(a.device):
+        model = Llama(a)
     if a.mode == "bfloat16":
         model = model.bfloat16()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), fused=True)
     run = torch.compile(model) if a.compile else model
+    wait = torch.cuda.synchronize if a.device == "cuda" else lambda: None
     seconds = []
     for _ in range(a.steps):
-        ids = torch.randint(a.vocab, (a.batch, a.seq_len + 1))
+        ids = torch.randint(a.vocab, (a.batch, a.seq_len + 1), device=a.device)
+        wait()
         begin = time.perf_counter()
-        with torch.autocast("cpu", torch.bfloat16, enabled=a.mode == "autocast"):
-            loss = run(ids[:, :-1], ids[:, 1:])
+        with torch.autocast(a.device, torch.bfloat16, enabled=a.mode == "autocast"):
+            loss = run(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        optimizer.zero_grad(set_to_none=False)
+        optimizer.zero_grad(set_to_none=a.device != "cpu")
+        wait()
         seconds.append(time.perf_counter() - begin)
     steady = statistics.median(seconds[a.skip:])
+    memory = torch.cuda.max_memory_allocated() if a.device == "cuda" else 0
     print(json.dumps({"torch": torch.__version__, "mode": a.mode, "compile": a.compile,
-                      "loss": loss.item(), "step_seconds": steady,
+                      "loss": loss.item(), "step_seconds": steady, "memory_bytes": memory,
                       "tokens_per_second": a.batch * a.seq_len / steady}))
 
 

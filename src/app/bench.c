@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
+#include "app/bench_device.h"
 #include "app/machine.h"
 #include "app/measure.h"
 #include "app/node.h"
@@ -7,6 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "metrics/memory.h"
+#include "tensor/device.h"
 #include "train/inputs.h"
 #include "train/run.h"
 #include "train/trainer.h"
@@ -339,6 +341,24 @@ static void make_json(const struct benching *b, int rounds, struct text *t)
     text_release(&processor);
 }
 
+static enum status bench_gpu(struct benching *b, size_t bytes, int rounds, struct text *table,
+                             struct text *json)
+{
+    const struct model_shape *m = &b->shape;
+    struct device_bench d = {b->config, &b->machine, m, &b->calls, rounds, bytes};
+    TRY(calls_of_step(&b->calls, b->config, m));
+    machine_tune(&b->machine, &b->config->device);
+    text_addf(table, "llamero %s, kernels \"%s\"\n%lld parameters; %d rows of %lld tokens, %s\n\n",
+              LLAMERO_VERSION, b->machine.ops->backend, (long long)b->parameters,
+              trainer_rows(b->config, &b->machine.mesh), (long long)b->config->training.seq_len,
+              dtype_name(dtype_of(b->config)));
+    text_addf(json, "{\"version\": \"%s\", \"kernels\": \"%s\", \"parameters\": %lld,\n ",
+              LLAMERO_VERSION, b->machine.ops->backend, (long long)b->parameters);
+    TRY(bench_device(&d, table, json));
+    text_adds(json, "}\n");
+    return STATUS_OK;
+}
+
 /* The usual model, or CONFIG; then the command line.  Nothing is read, validated or saved. */
 static enum status load(struct config *c, const struct arguments *a)
 {
@@ -385,20 +405,27 @@ enum status command_bench(int argc, char **argv)
              (long long)memory_total_bytes() >> 20);
     struct config c;
     struct benching b = {.config = &c};
-    struct text results = {0};
+    struct text results = {0}, table = {0};
     enum status st = STATUS_OK;
     TRY_OUT(load(&c, &a));
     TRY_OUT(machine_open(&b.machine, &c.device));
     TRY_OUT(open_model(&b));
-    TRY_OUT(measure(&b, (size_t)megabytes, (int)rounds));
-    make_json(&b, (int)rounds, &results);
+    bool gpu = queue_memory(b.machine.on);
+    if (gpu) {
+        TRY_OUT(bench_gpu(&b, (size_t)megabytes << 20, (int)rounds, &table, &results));
+    } else {
+        TRY_OUT(measure(&b, (size_t)megabytes, (int)rounds));
+        make_json(&b, (int)rounds, &results);
+    }
     if (output[0]) TRY_OUT(file_write(output, results.data, results.len));
     if (json)
         fputs(results.data, stdout);
+    else if (gpu)
+        fputs(table.data, stdout);
     else
         print_table(&b);
 out:
-    text_release(&results);
+    text_release(&results), text_release(&table);
     step_timing_release(&b.step);
     free(b.timings);
     calls_release(&b.calls);

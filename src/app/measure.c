@@ -212,7 +212,7 @@ enum status operations_measure(struct call_timing *timings, const struct call_li
     return STATUS_OK;
 }
 
-static void fill_batch(struct batch *b, int V)
+void batch_fill_random(struct batch *b, int V)
 {
     size_t tokens = (size_t)b->B * (size_t)b->T;
     for (size_t n = 0; n < tokens; n++) {
@@ -312,7 +312,7 @@ enum status step_measure(struct step_timing *s, struct call_timing *timings,
     enum status st = STATUS_OK;
     *s = (struct step_timing){.seconds = heap((size_t)rounds * sizeof *s->seconds)};
     TRY(trainer_open(&t, c, shape, m));
-    fill_batch(&t.batch, shape->V);
+    batch_fill_random(&t.batch, shape->V);
     TRY_OUT(params_start(&t.whole, &t.pieces, shape, (uint64_t)c->debug.seed, t.weights, m->on));
     TRY_OUT(trainer_sync(&t));
     TRY_OUT(time_steps(&t, l, timings, s, rounds));

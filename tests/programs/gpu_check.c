@@ -1,0 +1,93 @@
+/* gpu_check.c -- this machine's device beside its CPU:
+ *
+ *   gpu_check odd                          every operation at sizes that no tile divides
+ *   gpu_check step CONFIG [key=value ...]  the operations of a step of that configuration
+ *   gpu_check train                        losses and gradients of small models
+ *
+ * Says what is off, and how far the rest is at most; ends with 1 where something is. */
+// SPDX-License-Identifier: Apache-2.0
+#include "app/machine.h"
+#include "base/log.h"
+#include "system/device_check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static enum status check_training(struct device_check *c)
+{
+    static const struct {
+        double tolerance;
+        const char *settings[4];
+    } runs[] = {
+        {1e-5, {"training.mixed_precision_param=float32", "model.tie_embeddings=true"}},
+        {1e-2, {"training.mixed_precision_param=bfloat16", "activation_checkpoint.mode=full"}},
+        {2e-2, {"training.mixed_precision_param=bfloat16", "model.converters=[\"float8\"]"}},
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        const char *settings[16] = {"model.dim=256",
+                                    "model.n_layers=2",
+                                    "model.n_heads=4",
+                                    "model.n_kv_heads=2",
+                                    "model.ffn_hidden=512",
+                                    "model.vocab_size=1003",
+                                    "training.seq_len=256",
+                                    "training.local_batch_size=2",
+                                    "optimizer.lr=1e-3",
+                                    "lr_scheduler.warmup_steps=4",
+                                    "training.dataset_path=none"};
+        struct config config = {0};
+        int n = 0;
+        while (settings[n]) n++;
+        for (int k = 0; k < 4 && runs[i].settings[k]; k++) settings[n++] = runs[i].settings[k];
+        TRY(config_load(&config, NULL, settings, n));
+        enum status st = device_check_training(c, &config, 20, runs[i].tolerance);
+        config_release(&config);
+        TRY(st);
+    }
+    return STATUS_OK;
+}
+
+static enum status check_step(struct device_check *c, const char *path, const char *const *settings,
+                              int count)
+{
+    struct config config = {0};
+    TRY(config_load(&config, path, settings, count));
+    config.validation.enable = false;
+    enum status st = device_check_step(c, &config);
+    config_release(&config);
+    TRY(st);
+    return STATUS_OK;
+}
+
+static enum status check(int argc, char **argv)
+{
+    const struct device_config cpu = {.kind = "cpu", .cpu = "auto"};
+    const struct device_config device = {.kind = "auto", .cpu = "auto", .comm = "auto"};
+    struct device_check c = {0};
+    enum status st = STATUS_OK;
+    TRY_OUT(machine_open(&c.cpu, &cpu));
+    TRY_OUT(machine_open(&c.device, &device));
+    if (!c.device.on->device) FAIL_OUT(UNSUPPORTED, "there is no device here");
+    if (argc == 2 && !strcmp(argv[1], "odd"))
+        TRY_OUT(device_check_odd(&c));
+    else if (argc == 2 && !strcmp(argv[1], "train"))
+        TRY_OUT(check_training(&c));
+    else if (argc > 2 && !strcmp(argv[1], "step"))
+        TRY_OUT(check_step(&c, argv[2], (const char *const *)argv + 3, argc - 3));
+    else
+        FAIL_OUT(USAGE, "gpu_check odd | step CONFIG [key=value ...] | train");
+    printf("%d comparisons, %d off; the others within %.1e in float32, %.1e in bfloat16\n", c.count,
+           c.failed, c.worst[F32], c.worst[BF16]);
+    if (c.failed) FAIL_OUT(DEVICE, "%d of %d comparisons are off", c.failed, c.count);
+out:
+    machine_close(&c.device);
+    machine_close(&c.cpu);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    enum status st = check(argc, argv);
+    if (st) log_failure(st);
+    return st ? 1 : 0;
+}
