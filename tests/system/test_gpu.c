@@ -1,0 +1,75 @@
+/* test_gpu.c -- the GPU backend, emulated, beside the CPU: with waves of 32 and of 64. */
+// SPDX-License-Identifier: Apache-2.0
+#include "app/machine.h"
+#include "backends/cpu/cpu.h"
+#include "backends/gpu/gpu.h"
+#include "system/device_check.h"
+#include "test.h"
+
+struct door {
+    const char *name;
+    enum status (*open)(struct queue **out, int device);
+    void (*close)(struct queue *on);
+    enum status (*ops_find)(const struct ops **out);
+};
+static const struct door doors[] = {
+    {"waves of 32", gpu_emu32_open, gpu_emu32_close, gpu_emu32_ops_find},
+    {"waves of 64", gpu_emu64_open, gpu_emu64_close, gpu_emu64_ops_find},
+};
+
+static void each_door(void (*check)(struct device_check *c))
+{
+    for (size_t i = 0; i < sizeof doors / sizeof *doors; i++) {
+        struct device_check c = {0};
+        struct machine *m[] = {&c.cpu, &c.device};
+        for (int k = 0; k < 2; k++) CHECK_STATUS(OK, machine_alone(m[k]));
+        c.cpu.ops = &ops_cpu_reference;
+        CHECK_STATUS(OK, cpu_queue_open(&c.cpu.on, 1, 0));
+        CHECK_STATUS(OK, doors[i].ops_find(&c.device.ops));
+        CHECK_STATUS(OK, doors[i].open(&c.device.on, 0));
+        check(&c);
+        print_message("%s: %d comparisons, worst %.1e in f32, %.1e in bf16\n", doors[i].name,
+                      c.count, c.worst[F32], c.worst[BF16]);
+        CHECK(c.count && !c.failed);
+        doors[i].close(c.device.on);
+        cpu_queue_close(c.cpu.on);
+        for (int k = 0; k < 2; k++) groups_close(&m[k]->groups);
+    }
+}
+
+static void odd(struct device_check *c) { CHECK_STATUS(OK, device_check_odd(c)); }
+
+TEST(operations_of_odd_sizes_are_the_cpus_on_an_emulated_gpu) { each_door(odd); }
+
+static void trainings(struct device_check *c)
+{
+    static const struct {
+        double tolerance;
+        const char *settings[3];
+    } runs[] = {
+        {1e-5, {"training.mixed_precision_param=float32", "model.tie_embeddings=true"}},
+        {2e-2, {"training.mixed_precision_param=bfloat16", "activation_checkpoint.mode=full"}},
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        const char *settings[16] = {"model.dim=32",
+                                    "model.n_layers=2",
+                                    "model.n_heads=4",
+                                    "model.n_kv_heads=2",
+                                    "model.ffn_hidden=48",
+                                    "model.vocab_size=96",
+                                    "training.local_batch_size=2",
+                                    "training.seq_len=24",
+                                    "optimizer.lr=1e-2",
+                                    "lr_scheduler.warmup_steps=2",
+                                    "training.dataset_path=none"};
+        struct config config = {0};
+        int n = 0;
+        while (settings[n]) n++;
+        for (int k = 0; k < 3 && runs[i].settings[k]; k++) settings[n++] = runs[i].settings[k];
+        CHECK_STATUS(OK, config_load(&config, NULL, settings, n));
+        CHECK_STATUS(OK, device_check_training(c, &config, 4, runs[i].tolerance));
+        config_release(&config);
+    }
+}
+
+TEST(losses_and_gradients_are_the_cpus_on_an_emulated_gpu) { each_door(trainings); }
