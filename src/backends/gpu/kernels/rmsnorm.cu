@@ -58,19 +58,20 @@ static __global__ void __launch_bounds__(BLOCK_MOST)
     for (size_t n = first; n < end; n++) {
         const T *x_row = (const T *)io.x_ND + n * a.D, *dy_row = (const T *)io.dy_ND + n * a.D;
         T *dx_row = (T *)io.dx_ND + n * a.D;
-        float x[HELD][WIDTH] = {}, dy[HELD][WIDTH] = {}, rstd = io.rstd_N[n], dot = 0;
-        auto begin = [&](int v, float(&x)[WIDTH], float(&dy)[WIDTH]) {
+        float x[HELD][WIDTH] = {}, dy[HELD][WIDTH] = {}, dx[HELD][WIDTH] = {};
+        float rstd = io.rstd_N[n], dot = 0;
+        auto begin = [&](int v, float(&x)[WIDTH], float(&dy)[WIDTH], float(&dx)[WIDTH]) {
             float w[WIDTH];
             load<WIDTH>(x_row + v * WIDTH, x);
             load<WIDTH>(dy_row + v * WIDTH, dy);
             load<WIDTH>(w_D + v * WIDTH, w);
+            if (a.accumulate) load<WIDTH>(dx_row + v * WIDTH, dx);
             for (int k = 0; k < WIDTH; k++) dot += dy[k] * w[k] * (x[k] * rstd);
         };
         /* Leaves dy times x as the forward pass normalised it in dy. */
-        auto finish = [&](int v, float(&x)[WIDTH], float(&dy)[WIDTH]) {
-            float w[WIDTH], dx[WIDTH] = {};
+        auto finish = [&](int v, float(&x)[WIDTH], float(&dy)[WIDTH], float(&dx)[WIDTH]) {
+            float w[WIDTH];
             load<WIDTH>(w_D + v * WIDTH, w);
-            if (a.accumulate) load<WIDTH>(dx_row + v * WIDTH, dx);
             for (int k = 0; k < WIDTH; k++) {
                 dx[k] += rstd * (dy[k] * w[k] - x[k] * rstd * dot);
                 dy[k] *= rounded<T>(x[k] * rstd);
@@ -78,22 +79,22 @@ static __global__ void __launch_bounds__(BLOCK_MOST)
             store<WIDTH>(dx, dx_row + v * WIDTH);
         };
         for (int i = 0; i < HELD; i++)
-            if (self + i * threads < vectors) begin(self + i * threads, x[i], dy[i]);
+            if (self + i * threads < vectors) begin(self + i * threads, x[i], dy[i], dx[i]);
         for (int v = self + HELD * threads; v < vectors; v += threads) {
-            float more[WIDTH], dmore[WIDTH];
-            begin(v, more, dmore);
+            float more[WIDTH], dmore[WIDTH], old[WIDTH];
+            begin(v, more, dmore, old);
         }
         dot = block_sum(dot) / (float)a.D;
         for (int i = 0; i < HELD; i++)
             if (self + i * threads < vectors) {
-                finish(self + i * threads, x[i], dy[i]);
+                finish(self + i * threads, x[i], dy[i], dx[i]);
                 for (int k = 0; k < WIDTH; k++) sums[i][k] += dy[i][k];
             }
         for (int v = self + HELD * threads; v < vectors; v += threads) {
-            float more[WIDTH], dmore[WIDTH], kept = dot;
-            begin(v, more, dmore);
+            float more[WIDTH], dmore[WIDTH], old[WIDTH] = {}, kept = dot;
+            begin(v, more, dmore, old);
             dot = kept;
-            finish(v, more, dmore);
+            finish(v, more, dmore, old);
             for (int k = 0; k < WIDTH; k++)
                 partial[v * WIDTH + k] = (n > first ? partial[v * WIDTH + k] : 0) + dmore[k];
         }
