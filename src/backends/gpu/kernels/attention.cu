@@ -192,9 +192,10 @@ static __global__ void __launch_bounds__((forward_shape<T, KP>::THREADS))
     const T *value_rows = (const T *)w.io.v_BSGK + to_keys;
 
     struct bounds in = {w.io.start_BT, w.io.end_BT};
-    int last = first + own + min(S::OWN, max(rows_left - own, 1)) - 1;
-    struct sight all = look(&a, in, b, first / w.per, (first + rows_left - 1) / w.per);
-    struct sight mine = look(&a, in, b, min(first + own, last) / w.per, last / w.per);
+    int last = first + rows_left - 1; /* row */
+    struct sight all = look(&a, in, b, first / w.per, last / w.per);
+    struct sight mine = look(&a, in, b, min(first + own, last) / w.per,
+                             min(first + own + S::OWN - 1, last) / w.per);
     int i = max(all.some_begin / S::KEYS, split * w.span);
     int end = min((all.some_end + S::KEYS - 1) / S::KEYS, (split + 1) * w.span);
 
@@ -262,6 +263,7 @@ static enum status forward_of(const struct attention *a, const struct attention_
                               struct queue *on)
 {
     using S = forward_shape<T, KP>;
+    static_assert((int)S::BYTES <= (int)SHARED_MOST, "so much memory no block has");
     struct forward_work w = {};
     w.a = *a, w.io = *io, w.out = result_of(a, io->out_BTHK, 0);
     w.sign = (a->scale > 0) - (a->scale < 0), w.scale = w.sign ? fabsf(a->scale) * LOG2_E : 1;

@@ -134,9 +134,9 @@ static __global__ void __launch_bounds__((backward_shape<T, KP>::THREADS))
     v.at = (const T *)w.io.v_BSGK + to_keys;
 
     struct bounds in = {w.io.start_BT, w.io.end_BT};
-    int last = first + min(own + TILE, max(rows_left, own + 1)) - 1;
-    struct sight all = look(&a, in, b, first, first + rows_left - 1);
-    struct sight mine = look(&a, in, b, min(first + own, a.T - 1), min(last, a.T - 1));
+    int last = first + rows_left - 1;
+    struct sight all = look(&a, in, b, first, last);
+    struct sight mine = look(&a, in, b, min(first + own, last), min(first + own + TILE - 1, last));
     int i = all.some_begin / S::MEETS, end = (all.some_end + S::MEETS - 1) / S::MEETS;
     auto stage_block = [&](T *to, struct rows<T> from, int at) {
         from.at += (int64_t)at * S::MEETS * from.stride;
@@ -335,6 +335,7 @@ static enum status backward_of(const struct attention *a, const struct attention
                                struct queue *on)
 {
     using S = backward_shape<T, KP>;
+    static_assert((int)S::BYTES <= (int)SHARED_MOST, "so much memory no block has");
     size_t B = (size_t)a->B, H = (size_t)a->H, G = (size_t)a->G, mark = arena_mark(&on->scratch);
     size_t query_tiles = ceil_div((size_t)a->T, S::ROWS), meets = ceil_div((size_t)a->T, S::MEETS);
     size_t key_tiles = ceil_div((size_t)a->S, S::ROWS), rows = B * H * (size_t)a->T;

@@ -16,6 +16,9 @@ extern "C" {
 #define LOG2_E 1.4426950408889634f
 #define LN_2   0.6931471805599453f
 
+/* Of a block: AMD's LDS; what sm_80 and sm_90 both have. */
+enum { SHARED_MOST = (TILE_WAVE == 64 ? 64 : 163) << 10 };
+
 /* 2^x: 0 of -inf; what is not a number stays so. */
 static __device__ __forceinline__ float exp2_fast(float x)
 {
