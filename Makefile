@@ -96,8 +96,9 @@ GPU_SHARED  := $(filter-out $(GPU_ONLY) $(EMULATOR),$(GPU_ROOM))
 GPU_KERNELS := $(wildcard src/backends/gpu/kernels/*.cu)
 GPU_ABSENT  := $(filter-out $(if $(GPU),$(GPU_SHARED) $(filter $(GPU_$(GPU)),$(GPU_ONLY))),\
                    $(GPU_ROOM))
-ABSENT  := $(GPU_ABSENT) $(foreach file,$(filter $(GPU_ONLY),$(GPU_ABSENT)),\
-               tests/backends/gpu/test_$(notdir $(file))) \
+ABSENT  := $(GPU_ABSENT) $(patsubst src/backends/gpu/%,tests/backends/gpu/test_%,\
+               $(filter-out %_cublaslt.c,$(filter $(GPU_ONLY),$(GPU_ABSENT)))) \
+           $(if $(filter cuda,$(GPU)),tests/backends/gpu/stub_cublaslt.c) \
            $(if $(filter 1,$(HAS_NCCL)),,src/comms/nccl/%) \
            $(if $(MPI_LIBS),,src/comms/mpi/% tests/comms/mpi/%) $(if $(HUB_LIBS),,src/hub/http.c)
 SOURCES := $(filter-out $(ABSENT),$(sort $(shell find src -name '*.c')))
@@ -117,6 +118,9 @@ ROOMS   := $(filter-out $(B)/src/app/main.o,$(OBJECTS))
 # In tests comms/nccl is over a library and lanes of their own, which need no device.
 STUBBED := $(B)/src/comms/nccl/%.o
 STUB    := $(patsubst %.c,$(B)/%.stub.o,$(filter-out %/lane.c,$(wildcard src/comms/nccl/*.c)))
+# So is what calls cuBLASLt, where there is none.
+STUB    += $(if $(filter cuda,$(GPU)),,\
+               $(patsubst %.c,$(B)/%.stub.o,$(filter %_cublaslt.c,$(GPU_ROOM))))
 COUNTER := $(if $(PRELOAD),$(B)/tests/libcount.so)
 FORMAT   = $(shell find src tests bench -name '*.[ch]' -o -name '*.cu' 2>/dev/null)
 
@@ -189,8 +193,12 @@ $(B)/src/comms/nccl/%.o: private OWN := $(GPU_FLAGS)
 $(B)/%.stub.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,cc)
-	$(Q)$(COMPILE) -Itests/comms/nccl/stub -c -o $@ $<
-$(B)/tests/comms/nccl/%.o: private OWN := -Itests/comms/nccl/stub
+	$(Q)$(COMPILE) -c -o $@ $<
+$(B)/src/comms/nccl/%.stub.o $(B)/tests/comms/nccl/%.o: private OWN := -Itests/comms/nccl/stub
+CUBLASLT_STUB := -DGPU_CUBLASLT -Itests/backends/gpu/stub
+$(B)/src/backends/gpu/%_cublaslt.stub.o: private OWN := $(CUBLASLT_STUB)
+$(B)/tests/backends/gpu/%_cublaslt.o: private OWN := \
+    $(if $(filter cuda,$(GPU)),$(GPU_FLAGS),$(CUBLASLT_STUB))
 
 define compile_kernels
 $(B)/src/backends/cpu/kernels/%.$(1).o: src/backends/cpu/kernels/%.c $(B)/flags

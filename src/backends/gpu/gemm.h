@@ -45,13 +45,13 @@ struct gemm_factors {
 enum status GPU_NAME(gemm_factors)(const struct gemm *g, const struct gemm_io *io,
                                    struct gemm_factors *to, struct queue *on);
 
-#if defined(GPU_CUDA)
+#if defined(GPU_CUDA) || defined(GPU_CUBLASLT) /* in tests a library that stands in for it */
 /* By cuBLASLt, but for what it has no algorithm for.  DEVICE: it failed. */
-enum status gpu_gemm(const struct gemm *g, const struct gemm_io *io, struct queue *on);
+enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm_io *io, struct queue *on);
 /* From here on measuring passes time the algorithms of each product, and keep the fastest in a
  * file (tensor/tuning.h). */
-void gpu_gemm_tune(struct queue *on, const char *path);
-void gpu_gemm_close(struct queue *on);
+void GPU_NAME(gemm_tune)(struct queue *on, const char *path);
+void GPU_NAME(gemm_close)(struct queue *on);
 #else
 static inline enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm_io *io,
                                          struct queue *on)

@@ -116,7 +116,7 @@ static int sift(cublasLtMatmulHeuristicResult_t *proposed, int count, size_t mos
     return good;
 }
 
-/* A product takes so much more of the scratch than its workspace. */
+/* A product takes up to so much more of the scratch than its workspace. */
 enum { BESIDE = WORKSPACE_ALIGN + 2 * ARENA_ALIGN };
 
 /* A product that no measuring pass met has no claim to more than is left. */
@@ -182,7 +182,7 @@ static enum status find(const struct gemm *g, unsigned alignment, struct queue *
     return STATUS_OK;
 }
 
-void gpu_gemm_tune(struct queue *on, const char *path)
+void GPU_NAME(gemm_tune)(struct queue *on, const char *path)
 {
     struct gemms *s;
     if (open_library(on, &s)) return; /* the first product says so */
@@ -190,7 +190,7 @@ void gpu_gemm_tune(struct queue *on, const char *path)
     s->tuner = cublaslt_tuner_open(on, path);
 }
 
-void gpu_gemm_close(struct queue *on)
+void GPU_NAME(gemm_close)(struct queue *on)
 {
     struct gpu_queue *q = (struct gpu_queue *)on;
     struct gemms *s = q->gemm;
@@ -218,7 +218,7 @@ enum status cublaslt_run(const struct gemms *s, const struct prepared *p,
         SET(p->product, B_SCALE_POINTER, second);
     } else if (g->scaled) {
         factors = arena_take(&on->scratch, 1, sizeof *factors);
-        TRY(gpu_gemm_factors(g, io, factors, on));
+        TRY(GPU_NAME(gemm_factors)(g, io, factors, on));
     }
     CUBLAS_TRY(cublasLtMatmul(s->library, p->product, &factors->alpha, io->b, p->first, io->a,
                               p->second, &factors->beta, io->c, p->result, io->c, p->result,
@@ -234,20 +234,21 @@ static unsigned alignment_of(const struct gemm_io *io)
     return (unsigned)(all & -all);
 }
 
-enum status gpu_gemm(const struct gemm *g, const struct gemm_io *io, struct queue *on)
+enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm_io *io, struct queue *on)
 {
     struct gemms *s;
     const struct prepared *p;
     size_t mark = arena_mark(&on->scratch);
     TRY(find(g, alignment_of(io), on, &s, &p));
-    if (!p->product || (!on->measuring && p->workspace > most_workspace(on))) {
-        TRY(gpu_gemm_tiled(g, io, on));
+    bool fits = on->measuring || p->workspace + BESIDE <= on->scratch.size - on->scratch.used;
+    if (!p->product || !fits) {
+        TRY(GPU_NAME(gemm_tiled)(g, io, on));
         return STATUS_OK;
     }
-    unsigned char *at = arena_take(&on->scratch, p->workspace + WORKSPACE_ALIGN, 1);
     if (on->measuring) {
-        (void)arena_take(&on->scratch, 1, sizeof(struct gemm_factors));
+        (void)arena_take(&on->scratch, p->workspace + BESIDE, 1);
     } else {
+        unsigned char *at = arena_take(&on->scratch, p->workspace + WORKSPACE_ALIGN, 1);
         void *workspace = at + (WORKSPACE_ALIGN - (uintptr_t)at % WORKSPACE_ALIGN);
         TRY(cublaslt_run(s, p, &p->algorithm, io, workspace, p->workspace, on));
         if (on->trace) GPU_TRY(gpuStreamSynchronize(gpu_stream_of(on)));

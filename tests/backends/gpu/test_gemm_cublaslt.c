@@ -13,7 +13,7 @@
 static bool has_device(void)
 {
     int count = 0;
-    return !gpu_count(&count) && count > 0;
+    return !GPU_NAME(count)(&count) && count > 0;
 }
 
 TEST(a_product_without_a_device_says_what_is_missing)
@@ -21,7 +21,7 @@ TEST(a_product_without_a_device_says_what_is_missing)
     struct queue on = {.measuring = true};
     struct gemm g = {16, 16, 16, .a = GEMM_BF16, .b = GEMM_BF16, .out = BF16};
     if (has_device()) skip();
-    CHECK_STATUS(DEVICE, gpu_gemm(&g, &(struct gemm_io){0}, &on));
+    CHECK_STATUS(DEVICE, GPU_NAME(gemm)(&g, &(struct gemm_io){0}, &on));
     CHECK_MESSAGE("cuBLASLt cannot begin");
 }
 
@@ -69,7 +69,7 @@ static void open_rig(struct rig *r, struct gemm g)
     *r = (struct rig){.g = g};
     r->bytes[0] = bytes_of(g.a, g.M, g.K), r->bytes[1] = bytes_of(g.b, g.K, g.N);
     r->bytes[2] = (size_t)g.M * (size_t)g.N * dtype_bytes(g.out);
-    CHECK_STATUS(OK, gpu_open(&r->on, 0));
+    CHECK_STATUS(OK, GPU_NAME(open)(&r->on, 0));
     CHECK_STATUS(OK, arena_init(&r->memory, r->bytes[0] + r->bytes[1] + r->bytes[2] + 1024,
                                 queue_memory(r->on)));
     r->io.a = put(r, r->bytes[0], g.a), r->io.b = put(r, r->bytes[1], g.b);
@@ -82,7 +82,8 @@ static void open_rig(struct rig *r, struct gemm g)
 static void close_rig(struct rig *r)
 {
     arena_release(&r->memory);
-    gpu_close(r->on);
+    GPU_NAME(gemm_close)(r->on);
+    GPU_NAME(close)(r->on);
 }
 
 /* What C is afterwards, as f32; before it is what it was. */
@@ -93,11 +94,11 @@ static float *result(struct rig *r, bool tiled)
     float *c = heap(n * sizeof *c);
     CHECK_STATUS(OK, queue_copy(r->on, old, r->io.c, r->bytes[2]));
     r->on->measuring = true;
-    CHECK_STATUS(OK, gpu_gemm(&r->g, &(struct gemm_io){0}, r->on));
+    CHECK_STATUS(OK, GPU_NAME(gemm)(&r->g, &(struct gemm_io){0}, r->on));
     r->on->measuring = false;
     size_t scratch = r->on->scratch.peak;
     CHECK_STATUS(OK, arena_init(&r->on->scratch, scratch, queue_memory(r->on)));
-    CHECK_STATUS(OK, (tiled ? gpu_gemm_tiled : gpu_gemm)(&r->g, &r->io, r->on));
+    CHECK_STATUS(OK, (tiled ? GPU_NAME(gemm_tiled) : GPU_NAME(gemm))(&r->g, &r->io, r->on));
     unsigned char *new = heap(r->bytes[2]);
     CHECK_STATUS(OK, queue_copy(r->on, new, r->io.c, r->bytes[2]));
     for (size_t i = 0; i < n; i++)
@@ -127,7 +128,7 @@ static void compare(struct gemm g)
     close_rig(&r);
 }
 
-static const int sizes[][3] = {{128, 256, 512}, {64, 48, 80}, {7, 33, 65}};
+static const int sizes[][3] = {{64, 128, 32}, {32, 48, 80}, {7, 33, 65}};
 
 TEST(the_library_multiplies_as_our_kernels_do)
 {
@@ -153,3 +154,88 @@ TEST(the_library_multiplies_eight_bits_as_our_kernels_do)
             compare(g);
         }
 }
+
+#if !defined(GPU_CUDA) /* what the library that stands in for cuBLASLt was asked for */
+#include "backends/gpu/stub_cublaslt.h"
+
+static const struct gemm usual = {
+    32, 48, 64, .transpose_b = true, .a = GEMM_BF16, .b = GEMM_BF16, .out = BF16};
+
+TEST(a_product_is_prepared_once_and_everything_is_given_back)
+{
+    struct rig r;
+    open_rig(&r, usual);
+    struct stub_cublaslt before = stub_cublaslt;
+    for (int i = 0; i < 3; i++) free(result(&r, false));
+    CHECK(stub_cublaslt.asked == before.asked + 1 && stub_cublaslt.ran[0] == before.ran[0] + 3);
+    r.g.accumulate = true;
+    free(result(&r, false));
+    CHECK(stub_cublaslt.asked == before.asked + 2 && stub_cublaslt.products == 2);
+    CHECK(stub_cublaslt.layouts == 6 && stub_cublaslt.libraries == 1);
+    close_rig(&r);
+    CHECK(!stub_cublaslt.products && !stub_cublaslt.layouts && !stub_cublaslt.libraries);
+    CHECK(!stub_cublaslt.wishes && stub_cublaslt.failed == before.failed);
+}
+
+TEST(what_the_library_does_not_know_our_kernels_make)
+{
+    struct stub_cublaslt before = stub_cublaslt;
+    struct gemm g = usual;
+    g.K = STUB_UNKNOWN;
+    compare(g);
+    CHECK(stub_cublaslt.asked == before.asked + 1 && stub_cublaslt.ran[0] == before.ran[0]);
+    CHECK(!stub_cublaslt.products && !stub_cublaslt.layouts);
+}
+
+TEST(operands_off_16_bytes_have_algorithms_of_their_own)
+{
+    struct rig r;
+    struct stub_cublaslt before = stub_cublaslt;
+    open_rig(&r, usual);
+    r.g.M -= 1; /* so that the last row is not read past its end */
+    r.io.a = (const bf16 *)r.io.a + 1;
+    float *ours = result(&r, true), *theirs = result(&r, false);
+    CHECK(stub_cublaslt.ran[0] == before.ran[0] + 1);
+    CHECK(stub_cublaslt.asked == before.asked + 2); /* measured for 16 bytes, run with 2 */
+    for (int i = 0; i < r.g.M * r.g.N; i++) CHECK_NEAR((double)ours[i], (double)theirs[i], 1e-2);
+    free(ours), free(theirs);
+    close_rig(&r);
+}
+
+TEST(a_product_that_nobody_measured_takes_nothing_that_is_not_there)
+{
+    struct rig r;
+    struct stub_cublaslt before = stub_cublaslt;
+    open_rig(&r, usual);
+    r.g.scaled = true;
+    CHECK_STATUS(OK, GPU_NAME(gemm)(&r.g, &r.io, r.on));
+    CHECK_STATUS(OK, queue_wait(r.on));
+    CHECK(stub_cublaslt.ran[0] == before.ran[0] && stub_cublaslt.ran[2] == before.ran[2]);
+    close_rig(&r);
+}
+
+TEST(sums_of_less_than_f32_are_for_forward_products_alone)
+{
+    struct stub_cublaslt before = stub_cublaslt;
+    struct gemm g = usual;
+    g.a = g.b = GEMM_E4M3, g.scaled = true;
+    compare(g);
+    CHECK(stub_cublaslt.fast == before.fast + 1);
+    g.a = GEMM_E5M2;
+    compare(g);
+    CHECK(stub_cublaslt.fast == before.fast + 1);
+}
+
+TEST(a_library_that_fails_says_so)
+{
+    struct rig r;
+    open_rig(&r, usual);
+    free(result(&r, false));
+    CHECK_STATUS(OK, arena_init(&r.on->scratch, 1 << 12, queue_memory(r.on)));
+    stub_cublaslt_break(true);
+    CHECK_STATUS(DEVICE, GPU_NAME(gemm)(&r.g, &r.io, r.on));
+    CHECK_MESSAGE("the stub failed");
+    stub_cublaslt_break(false);
+    close_rig(&r);
+}
+#endif
