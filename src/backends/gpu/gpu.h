@@ -19,7 +19,7 @@
  * any_order    before the first measuring pass: whether sums may be taken in any order, which is
  *          faster, and gives other bits every time; at first they may not.
  * close    waits, and gives back all but the memory that was taken.  NULL is fine.
- * ops      the table; UNSUPPORTED: a slot of it is empty. */
+ * ops      the table. */
 struct gpu_description {
     char name[256];
     size_t bytes, free_bytes;
@@ -31,7 +31,7 @@ struct gpu_description {
     void prefix##_tune(struct queue *on, const char *path);                                        \
     void prefix##_any_order(struct queue *on, bool allowed);                                       \
     void prefix##_close(struct queue *on);                                                         \
-    enum status prefix##_ops_find(const struct ops **out);
+    extern const struct ops prefix##_ops;
 GPU_DOOR(gpu)
 GPU_DOOR(gpu_emu32)
 GPU_DOOR(gpu_emu64)

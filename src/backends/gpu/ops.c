@@ -3,8 +3,7 @@
 #include "backends/gpu/runtime.h"
 
 #define OP(name, what, io)                                                                         \
-    enum status GPU_NAME(name)(const struct what *, const struct io *, struct queue *)             \
-        __attribute__((weak));
+    enum status GPU_NAME(name)(const struct what *, const struct io *, struct queue *);
 #include "ops/ops.def"
 #undef OP
 
@@ -18,17 +17,9 @@
 #define BACKEND "gpu, emulated with waves of 32"
 #endif
 
-static const struct ops table = {
+const struct ops GPU_NAME(ops) = {
     .backend = BACKEND,
 #define OP(name, what, io) .name = GPU_NAME(name),
 #include "ops/ops.def"
 #undef OP
 };
-
-enum status GPU_NAME(ops_find)(const struct ops **out)
-{
-    const char *missing = ops_missing(&table);
-    *out = &table;
-    if (missing) FAIL(UNSUPPORTED, "%s has no %s", table.backend, missing);
-    return STATUS_OK;
-}

@@ -43,7 +43,7 @@ enum status gpu_machine_open(struct machine *m, int local)
     int count;
     TRY(DOOR(count)(&count));
     if (!count) FAIL(DEVICE, "device.kind = \"%s\": there is none here", gpu_backend);
-    TRY(DOOR(ops_find)(&m->ops));
+    m->ops = &DOOR(ops);
     TRY(DOOR(open)(&m->on, local % count));
     TRY(find_peak(m, local % count));
     return STATUS_OK;

@@ -45,7 +45,7 @@ TEST(kernels_follow_each_other_over_a_devices_own_memory)
     struct arena there, here;
     struct chain device, host;
     CHECK_STATUS(OK, gpu_emu32_open(&on, 0));
-    (void)gpu_emu32_ops_find(&ops);
+    ops = &gpu_emu32_ops;
     CHECK_STATUS(OK, arena_init(&there, 1 << 16, queue_memory(on)));
     CHECK_STATUS(OK, arena_init(&here, 1 << 16, NULL));
     take(&device, &there), take(&host, &here);
@@ -70,7 +70,7 @@ TEST(a_traced_queue_waits_for_each_kernel)
     struct trace trace = {0};
     struct cast copy = {.n = 1};
     CHECK_STATUS(OK, gpu_emu64_open(&on, 0));
-    (void)gpu_emu64_ops_find(&ops);
+    ops = &gpu_emu64_ops;
     CHECK_STATUS(OK, arena_init(&shared, 4096, queue_shared(on)));
     float *x = arena_take(&shared, 1, sizeof *x), *y = arena_take(&shared, 1, sizeof *y);
     *x = 1;
@@ -91,7 +91,7 @@ TEST(a_launch_that_fails_is_reported_by_the_operation)
     struct cast copy = {.n = 1};
     struct arena shared;
     CHECK_STATUS(OK, gpu_emu32_open(&on, 0));
-    (void)gpu_emu32_ops_find(&ops);
+    ops = &gpu_emu32_ops;
     CHECK_STATUS(OK, arena_init(&shared, 4096, queue_shared(on)));
     struct cast_io io = {shared.base, shared.base};
     gpu_emulator_launch(&wrong, NULL);

@@ -13,7 +13,7 @@ static const struct ops *open_device(int wave, struct queue **on)
 {
     const struct ops *ops;
     CHECK_STATUS(OK, wave == 32 ? gpu_emu32_open(on, 0) : gpu_emu64_open(on, 0));
-    (void)(wave == 32 ? gpu_emu32_ops_find(&ops) : gpu_emu64_ops_find(&ops));
+    ops = wave == 32 ? &gpu_emu32_ops : &gpu_emu64_ops;
     ((struct gpu_queue *)*on)->eight_bits = true;
     gpu_emulator_plain(true);
     return ops;
