@@ -227,6 +227,19 @@ $(B)/src/backends/gpu/%.emu$(1).o: src/backends/gpu/%.cu $(B)/flags
 endef
 $(foreach wave,32 64,$(eval $(call compile_emulated,$(wave))))
 
+# The whole program over an emulated GPU, for tests of its commands.
+OF_GPU   := $(B)/src/backends/gpu/% $(B)/src/comms/nccl/% $(B)/src/backends/launch/gpu.o
+EMULATES := -DLLAMERO_GPU=1 -DLLAMERO_NCCL=0 -DLLAMERO_GPU_NAME=\"cuda\" \
+    -DLLAMERO_GPU_DOOR=gpu_emu32
+$(B)/src/backends/launch/gpu.emu32.o: src/backends/launch/gpu.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(Q)$(COMPILE) $(EMULATES) -c -o $@ $<
+$(B)/tests/llamero-gpu: $(filter-out $(OF_GPU),$(OBJECTS)) $(EMULATOR:%.c=$(B)/%.o)
+$(B)/tests/llamero-gpu: $(call emulated,32) $(B)/src/backends/launch/gpu.emu32.o $(B)/list
+	$(call say,link)
+	$(LINK)
+
 # What is compiled with CUDA or HIP, or asks whether there is one: anew where that is another.
 $(B)/src/backends/gpu/%.o: private OWN := $(GPU_FLAGS)
 $(B)/src/backends/gpu/%.emu32.o $(B)/src/backends/gpu/%.emu64.o: private OWN :=
@@ -264,10 +277,10 @@ gpu-build: ## compile for NVIDIA's and AMD's GPUs, as far as there are compilers
 gpu-check: $(B)/tests/run $(DRIVER) ## CUDA=1: does cuDNN have plans for every recipe? no GPU needed
 	@$(DRIVING) $(B)/tests/run cudnn
 
-test: $(B)/llamero $(B)/tests/run $(COUNTER) $(if $(UNDRIVEN),$(DRIVER))
+test: $(B)/llamero $(B)/tests/run $(B)/tests/llamero-gpu $(COUNTER) $(if $(UNDRIVEN),$(DRIVER))
 test: ## run the tests; T=word: those of that name
 	@$(if $(UNDRIVEN),$(DRIVING)) OMP_WAIT_POLICY=passive LLAMERO=$(B)/llamero \
-	LLAMERO_PRELOAD=$(COUNTER) \
+	LLAMERO_GPU=$(B)/tests/llamero-gpu LLAMERO_PRELOAD=$(COUNTER) \
 	LLAMERO_MPIRUN=$(MPICC:mpicc%=mpirun%) $(B)/tests/run $(T)
 
 # Against another library, and nothing else is another: only what a launcher starts is tested.

@@ -11,11 +11,6 @@
 
 enum { LEAST_US = 4000, MOST_REPEATS = 4096, MOST_SIDE = 8192, WHOLE_SIDE = 64 };
 
-struct ceiling_rates {
-    double flops[DTYPE_COUNT], copy;
-    int side; /* of the matrices */
-};
-
 struct timed {
     double seconds, rate, share; /* one call; of the ceiling */
     const struct call *call;
@@ -103,25 +98,26 @@ out:
 
 /* --- ceilings ------------------------------------------------------------------------------ */
 
-static enum status find_ceilings(const struct device_bench *b, struct ceiling_rates *c)
+enum status device_ceilings_find(struct device_ceilings *c, const struct machine *m, size_t bytes,
+                                 int rounds)
 {
-    double seconds, elements = (double)b->bytes / 6; /* three matrices of bf16 */
+    double seconds, elements = (double)bytes / 6; /* three matrices of bf16 */
     int side = (int)fmin(sqrt(elements), MOST_SIDE) / WHOLE_SIDE * WHOLE_SIDE;
     c->side = side > WHOLE_SIDE ? side : WHOLE_SIDE;
     for (enum dtype d = 0; d < DTYPE_COUNT; d++) {
         struct op_call product = {OP_linear_forward, {.linear_forward = {.dtype = d}}};
         struct linear *l = &product.what.linear_forward;
         l->N = l->D = l->F = c->side;
-        TRY(time_call(&product, b->machine, b->rounds, &seconds));
+        TRY(time_call(&product, m, rounds, &seconds));
         c->flops[d] = 2 * pow(c->side, 3) / seconds;
     }
-    struct op_call copy = {OP_cast, {.cast = {.n = b->bytes / 4, .from = BF16, .to = BF16}}};
-    TRY(time_call(&copy, b->machine, b->rounds, &seconds));
+    struct op_call copy = {OP_cast, {.cast = {.n = bytes / 4, .from = BF16, .to = BF16}}};
+    TRY(time_call(&copy, m, rounds, &seconds));
     c->copy = 4 * (double)copy.what.cast.n / seconds;
     return STATUS_OK;
 }
 
-static enum status time_operations(const struct device_bench *b, const struct ceiling_rates *c,
+static enum status time_operations(const struct device_bench *b, const struct device_ceilings *c,
                                    struct timed *all)
 {
     for (size_t i = 0; i < b->calls->count; i++) {
@@ -183,12 +179,12 @@ static int by_step_time(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-static double peak_of(const struct device_bench *b, const struct ceiling_rates *c)
+static double peak_of(const struct device_bench *b, const struct device_ceilings *c)
 {
     return b->machine->peak_flops > 0 ? b->machine->peak_flops : c->flops[BF16];
 }
 
-static void tell_ceilings(const struct ceiling_rates *c, struct text *table, struct text *json)
+static void tell_ceilings(const struct device_ceilings *c, struct text *table, struct text *json)
 {
     text_addf(table,
               "ceilings\n  product of %d x %d, bf16  %10.1f TFLOP/s\n  the same, f32%*s"
@@ -224,7 +220,7 @@ static void tell_operations(const struct device_bench *b, const struct timed *al
     text_adds(json, "],\n ");
 }
 
-static void tell_step(const struct device_bench *b, const struct ceiling_rates *c,
+static void tell_step(const struct device_bench *b, const struct device_ceilings *c,
                       const struct timed *all, const struct steps *s, struct text *table,
                       struct text *json)
 {
@@ -251,11 +247,11 @@ static void tell_step(const struct device_bench *b, const struct ceiling_rates *
 
 enum status bench_device(const struct device_bench *b, struct text *table, struct text *json)
 {
-    struct ceiling_rates c;
+    struct device_ceilings c;
     struct steps s = {.seconds = heap((size_t)b->rounds * sizeof *s.seconds)};
     struct timed *all = heap(b->calls->count * sizeof *all);
     enum status st = STATUS_OK;
-    TRY_OUT(find_ceilings(b, &c));
+    TRY_OUT(device_ceilings_find(&c, b->machine, b->bytes, b->rounds));
     TRY_OUT(time_operations(b, &c, all));
     TRY_OUT(time_steps(b, &s));
     s.median = median(s.seconds, b->rounds);

@@ -10,6 +10,15 @@
 #include "app/calls.h"
 #include "train/machine.h"
 
+/* FLOP/s of a product of square matrices; bytes/s. */
+struct device_ceilings {
+    double flops[DTYPE_COUNT], copy;
+    int side; /* of the matrices */
+};
+/* With buffers of so many bytes. */
+enum status device_ceilings_find(struct device_ceilings *c, const struct machine *m, size_t bytes,
+                                 int rounds);
+
 struct device_bench {
     const struct config *config;
     const struct machine *machine;

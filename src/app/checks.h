@@ -15,6 +15,8 @@ void check_processor(struct findings *f);
 void check_clock(struct findings *f);
 void check_memory(struct findings *f);
 void check_limits(struct findings *f);
+/* The GPUs this program can use, and what one of a known kind does at best. */
+void check_gpus(struct findings *f);
 /* Peaks and bandwidths, about a second. */
 void check_speed(struct findings *f);
 /* Of the file system there: its kind, room, and writing a file that lasts. */

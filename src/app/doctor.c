@@ -33,6 +33,7 @@ enum status command_doctor(int argc, char **argv)
     check_limits(&f);
     check_folder(&f, a.num_words ? a.words[0] : ".");
     check_speed(&f);
+    check_gpus(&f);
     if (json)
         findings_json(&f, &out);
     else

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/pace.h"
 
+#include "app/bench_device.h"
 #include "app/machine.h"
 #include "backends/cpu/stream.h"
 #include "base/clock.h"
 #include "metrics/memory.h"
 #include "ops/linear.h"
 #include "parallel/clock.h"
+#include "tensor/device.h"
 
 #include <string.h>
 
@@ -54,9 +56,29 @@ static enum status copy_rate(const struct queue *on, double *rate)
     return STATUS_OK;
 }
 
+/* Of a GPU: a large product, a copy, and its own memory. */
+static enum status measure_device(struct hardware *h, const struct config *c,
+                                  const struct machine *m)
+{
+    enum { MOST_BYTES = 384 << 20, ROUNDS = 3 };
+    struct device_ceilings is;
+    size_t all, used;
+    TRY(queue_fill(m->on, &all, &used));
+    size_t bytes = all >> 12;
+    TRY(device_ceilings_find(&is, m, bytes < MOST_BYTES ? bytes : MOST_BYTES, ROUNDS));
+    double peak = c->metrics.peak_flops > 0 ? c->metrics.peak_flops : m->peak_flops;
+    if (h->bf16_flops == 0) h->bf16_flops = peak > 0 ? peak : is.flops[BF16];
+    if (h->f32_flops == 0) h->f32_flops = is.flops[F32];
+    if (h->efficiency == 0) h->efficiency = is.flops[BF16] / h->bf16_flops;
+    if (h->memory_rate == 0) h->memory_rate = is.copy / CLOCK_MEMORY_SHARE;
+    if (h->memory_bytes == 0) h->memory_bytes = (double)all;
+    return STATUS_OK;
+}
+
 enum status pace_measure(struct hardware *h, const struct config *c,
                          const struct model_shape *shape, struct machine *m)
 {
+    if (queue_memory(m->on)) return measure_device(h, c, m);
     struct linear l = {
         .N = 512,
         .D = shape->D < 2048 ? shape->D : 2048,

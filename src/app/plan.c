@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "metrics/metrics.h"
+#include "tensor/device.h"
 #include "train/inputs.h"
 #include "train/run.h"
 #include "train/trainer.h"
@@ -58,17 +59,22 @@ static size_t data_bytes(struct planning *p)
 }
 
 /* What every rank has, whatever its stage. */
-static void add_common(struct planning *p)
+static enum status add_common(struct planning *p)
 {
     const struct checkpoint_config *c = &p->config->checkpoint;
-    size_t program = (size_t)memory_resident_bytes(), data = data_bytes(p);
+    size_t program = (size_t)memory_resident_bytes(), data = data_bytes(p), all;
+    /* On a GPU, what its libraries have; what is read and written is the host's. */
+    bool gpu = queue_memory(p->machine.on);
+    if (gpu) TRY(queue_fill(p->machine.on, &all, &program));
+    if (gpu) data = 0;
     for (int i = 0; i < p->stages; i++) {
         struct memory_plan *m = &p->ranks_of_stage[i].memory;
         m->bytes[MEMORY_program] = program, m->bytes[MEMORY_data] = data;
-        if (c->enable && !c->load_only)
+        if (c->enable && !c->load_only && !gpu)
             m->bytes[MEMORY_checkpoint] += checkpoint_save_bytes(p->ranks);
         if (memory_total(m) > memory_total(&fullest(p)->memory)) p->fullest = i;
     }
+    return STATUS_OK;
 }
 
 static enum status plan_stages(struct planning *p)
@@ -136,7 +142,7 @@ static enum status plan(struct planning *p)
     TRY(config_fit(c, &p->shape, &p->machine.mesh));
     TRY(plan_stages(p));
     TRY(estimate(p));
-    add_common(p);
+    TRY(add_common(p));
     layout_init(&layout, &p->shape, 1);
     p->parameters = layout.parameters;
     p->checkpoint_bytes = (size_t)layout.parameters * 3 * sizeof(float);

@@ -16,7 +16,7 @@
     X(batch, "token ids and labels of a step, rotary tables, scales of float8")                    \
     X(data, "documents and rows read ahead")                                                       \
     X(checkpoint, "the state that is being written: blocks of files, and a copy")                  \
-    X(program, "the program, its libraries and the tokenizer, measured")
+    X(program, "the program, its libraries and the tokenizer; on a GPU what is in use there")
 
 enum memory_kind {
 #define X(name, text) MEMORY_##name,

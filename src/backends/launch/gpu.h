@@ -22,5 +22,5 @@ enum status gpu_machine_carry(struct machine *m, const struct device_config *c);
 void gpu_machine_close(struct machine *m);
 /* See machine_tune; what was found is kept at `path`. */
 void gpu_machine_tune(const struct machine *m, const char *path);
-/* Adds "NVIDIA H200, 139.8 GiB". */
+/* Adds "NVIDIA H200, 139.8 GiB, 139.3 free", or why that is not known. */
 void gpu_machine_describe(int index, struct text *out);

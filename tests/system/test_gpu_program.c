@@ -1,0 +1,148 @@
+/* test_gpu_program.c -- the program's commands on a GPU, emulated (LLAMERO_GPU, tests/llamero-gpu),
+ * beside the same commands on the CPU. */
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
+#include "base/json.h"
+#include "comm/launched.h"
+#include "system/runs.h"
+#include "test.h"
+
+enum { MOST_WORDS = 40 };
+
+static const char *const model[] = {"model.dim=32",
+                                    "model.n_layers=2",
+                                    "model.n_heads=4",
+                                    "model.n_kv_heads=2",
+                                    "model.ffn_hidden=48",
+                                    "model.vocab_size=264",
+                                    "data.tokenizer=bytes",
+                                    "data.streams=4",
+                                    "training.local_batch_size=1",
+                                    "training.global_batch_size=4",
+                                    "training.seq_len=32",
+                                    "optimizer.lr=1e-2",
+                                    "lr_scheduler.warmup_steps=2",
+                                    "lr_scheduler.total_steps=4",
+                                    "checkpoint.enable=true",
+                                    "checkpoint.interval=2",
+                                    "metrics.log_freq=1",
+                                    "training.mixed_precision_param=float32",
+                                    NULL};
+
+static const char *gpu(void)
+{
+    const char *path = getenv("LLAMERO_GPU");
+    if (!path) skip();
+    return path;
+}
+
+static int run(const char *const *words, struct text *out)
+{
+    const char *argv[MOST_WORDS] = {gpu()};
+    struct text err = {0};
+    for (int i = 0; words[i]; i++) argv[i + 1] = words[i];
+    int code = test_run(argv, out, &err);
+    if (code) print_error("%s: %s\n", words[0], err.data);
+    text_release(&err);
+    return code;
+}
+#define RUN(out, ...) run((const char *const[]){__VA_ARGS__, NULL}, out)
+
+static int train(int ranks, const char *folder, const char *dump, const char *const *more)
+{
+    const char *words[MOST_WORDS] = {gpu(), "train", test_path(folder, "run.toml"), "--quiet"};
+    char into[512];
+    struct text err = {0};
+    int n = 4;
+    snprintf(into, sizeof into, "job.dump_folder=%s", test_path(folder, dump));
+    words[n++] = into;
+    for (int i = 0; model[i]; i++) words[n++] = model[i];
+    for (int i = 0; more[i]; i++) words[n++] = more[i];
+    int code = ranks > 1 ? launched_command(ranks, words, NULL, &err) : test_run(words, NULL, &err);
+    if (code > 0) print_error("%s\n", err.data);
+    text_release(&err);
+    if (code < 0) skip();
+    return code;
+}
+#define TRAIN(ranks, folder, dump, ...)                                                            \
+    train(ranks, folder, dump, (const char *const[]){__VA_ARGS__, NULL})
+
+static const char *new_folder(void)
+{
+    const char *folder = test_folder();
+    runs_write_corpus(test_path(folder, "corpus.txt"), 20000);
+    runs_write_config(test_path(folder, "run.toml"), test_path(folder, "corpus.txt"));
+    return folder;
+}
+
+TEST(a_run_on_a_gpu_goes_on_bit_for_bit_and_is_near_the_cpus)
+{
+    const char *folder = new_folder();
+    CHECK(TRAIN(1, folder, "straight", "training.steps=4") == 0);
+    CHECK(TRAIN(1, folder, "cut", "training.steps=2") == 0);
+    CHECK(TRAIN(1, folder, "cut", "training.steps=4") == 0);
+    CHECK(TRAIN(1, folder, "cpu", "training.steps=4", "device.kind=cpu") == 0);
+    const char *step[] = {test_path(folder, "straight/checkpoint/step-4"),
+                          test_path(folder, "cut/checkpoint/step-4")};
+    struct text out = {0};
+    const char *diff[] = {"checkpoint", "diff", step[0], step[1], NULL};
+    CHECK(test_llamero(&out, NULL, diff) == 0);
+    CHECK_NEAR(runs_metric(test_path(folder, "straight"), "loss"),
+               runs_metric(test_path(folder, "cpu"), "loss"), 1e-5);
+    text_release(&out);
+}
+
+TEST(a_trained_model_is_evaluated_and_goes_on_as_on_the_cpu)
+{
+    const char *folder = new_folder();
+    CHECK(TRAIN(1, folder, "run", "training.steps=4") == 0);
+    const char *dump = test_path(folder, "run"), *corpus = test_path(folder, "corpus.txt");
+    struct text here = {0}, cpu = {0};
+    CHECK(RUN(&here, "eval", dump, corpus, "--batches", "2", "--json") == 0);
+    CHECK(RUN(&cpu, "eval", dump, corpus, "--batches", "2", "--json", "device.kind=cpu") == 0);
+    struct json *a, *b;
+    CHECK_STATUS(OK, json_parse(here.data, here.len, "eval", &a));
+    CHECK_STATUS(OK, json_parse(cpu.data, cpu.len, "eval", &b));
+    CHECK_NEAR(json_number(json_get(a, "loss")), json_number(json_get(b, "loss")), 1e-5);
+    CHECK(json_number(json_get(a, "tokens")) == json_number(json_get(b, "tokens")));
+    json_free(a), json_free(b);
+    here.len = cpu.len = 0;
+    CHECK(RUN(&here, "generate", dump, "--prompt", "a llama", "--max-tokens", "12", "--temperature",
+              "0") == 0);
+    CHECK(RUN(&cpu, "generate", dump, "--prompt", "a llama", "--max-tokens", "12", "--temperature",
+              "0", "device.kind=cpu") == 0);
+    CHECK(here.len == cpu.len && here.len && !memcmp(here.data, cpu.data, here.len));
+    text_release(&here), text_release(&cpu);
+}
+
+TEST(ranks_share_a_gpu_by_way_of_the_host)
+{
+    const char *folder = new_folder();
+    CHECK(TRAIN(1, folder, "one", "training.steps=4") == 0);
+    CHECK(TRAIN(2, folder, "shards", "training.steps=4") == 0);
+    CHECK(TRAIN(4, folder, "parts", "training.steps=4", "parallelism.tensor_parallel_degree=2",
+                "parallelism.context_parallel_degree=2") == 0);
+    CHECK(TRAIN(2, folder, "stages", "training.steps=4",
+                "parallelism.pipeline_parallel_degree=2") == 0);
+    double loss = runs_metric(test_path(folder, "one"), "loss");
+    static const char *const others[] = {"shards", "parts", "stages"};
+    for (size_t i = 0; i < 3; i++)
+        CHECK_NEAR(runs_metric(test_path(folder, others[i]), "loss"), loss, 1e-5);
+}
+
+TEST(a_gpu_is_planned_for_timed_and_told_of)
+{
+    const char *folder = new_folder();
+    struct text out = {0};
+    CHECK(RUN(&out, "bench", "--megabytes", "1", "--rounds", "1", "model.dim=32",
+              "model.n_layers=1", "model.n_heads=2", "model.n_kv_heads=1", "model.ffn_hidden=32",
+              "model.vocab_size=64", "training.seq_len=16", "training.local_batch_size=1") == 0);
+    CHECK(strstr(out.data, "attention_backward") && strstr(out.data, "memory in use"));
+    out.len = 0;
+    CHECK(RUN(&out, "plan", test_path(folder, "run.toml"), "training.seq_len=32") == 0);
+    CHECK(strstr(out.data, "activations"));
+    out.len = 0;
+    CHECK(RUN(&out, "doctor", folder) == 0);
+    CHECK(strstr(out.data, "emulated GPU 0"));
+    text_release(&out);
+}
