@@ -60,6 +60,13 @@ enum status comm_expect(const struct comm *c, const struct message *sends, int n
     return STATUS_OK;
 }
 
+enum status comm_lend(const struct comm *c, void *at, size_t bytes)
+{
+    if (!at || c->size == 1 || !c->transport || !c->transport->lend) return STATUS_OK;
+    TRY(c->transport->lend(c, at, bytes));
+    return STATUS_OK;
+}
+
 /* Bytes this rank receives from others. */
 static size_t bytes_received(const struct comm *c, const struct transfer *t)
 {

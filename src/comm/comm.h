@@ -97,6 +97,8 @@ struct transport {
     /* NULL: messages need nothing. */
     enum status (*expect)(const struct comm *c, const struct message *sends, int num_sends,
                           const struct message *receives, int num_receives);
+    /* NULL: memory needs nothing. */
+    enum status (*lend)(const struct comm *c, void *at, size_t bytes);
 };
 
 struct comm {
@@ -115,6 +117,10 @@ void comm_release(struct comm *c);
  * and each receive has its send on another rank.  Collective; may be said again. */
 enum status comm_expect(const struct comm *c, const struct message *sends, int num_sends,
                         const struct message *receives, int num_receives);
+
+/* Much that is moved will be in this memory: a transport may prepare it, so that nothing is copied
+ * on the way.  Before it is given back, bytes 0 ends that. */
+enum status comm_lend(const struct comm *c, void *at, size_t bytes);
 
 /* Starts t on the group.  In a group of one nothing moves, and the sum is what there is. */
 enum status comm_start(const struct comm *c, struct transfer *t);

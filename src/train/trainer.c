@@ -494,6 +494,14 @@ enum status trainer_plan(const struct config *c, const struct model_shape *shape
     return st;
 }
 
+/* Weights and gradients, to the groups that gather and sum them. */
+static enum status lend_weights(const struct trainer *t, size_t bytes)
+{
+    TRY(comm_lend(group(t, GROUP_shard), t->run.base, bytes));
+    TRY(comm_lend(group(t, GROUP_replicate), t->run.base, bytes));
+    return STATUS_OK;
+}
+
 enum status trainer_open(struct trainer *t, const struct config *c, const struct model_shape *shape,
                          const struct machine *machine)
 {
@@ -512,6 +520,7 @@ enum status trainer_open(struct trainer *t, const struct config *c, const struct
     TRY_OUT(connect(t));
     TRY_OUT(pipeline_expect(&t->pipeline));
     TRY_OUT(ring_expect(group(t, GROUP_cp)));
+    TRY_OUT(lend_weights(t, t->run.size));
     return STATUS_OK;
 out:
     trainer_close(t);
@@ -521,6 +530,7 @@ out:
 void trainer_close(struct trainer *t)
 {
     release_model(t);
+    (void)lend_weights(t, 0);
     if (t->machine.on) arena_release(&t->machine.on->scratch);
     arena_release(&t->step);
     arena_release(&t->run);

@@ -90,7 +90,8 @@ static void release(struct comm *c)
 
 void lifted_wrap(struct comm *c, struct queue *on)
 {
-    static const struct transport lifted = {"lifted", split, release, start, wait, reduce, expect};
+    static const struct transport lifted = {"lifted", split,  release, start,
+                                            wait,     reduce, expect,  NULL};
     struct group *g = heap(sizeof *g);
     *g = (struct group){.wrapped = *c, .on = on};
     *c = (struct comm){c->rank, c->size, &lifted, g, c->counts};

@@ -222,7 +222,8 @@ static void release(struct comm *c) { free(c->group); }
 
 static struct comm group_of(struct post *post, uint64_t id, int rank, int size)
 {
-    static const struct transport threads = {"threads", split, release, start, wait, reduce, NULL};
+    static const struct transport threads = {"threads", split,  release, start,
+                                             wait,      reduce, NULL,    NULL};
     struct group *g = heap(sizeof *g);
     *g = (struct group){.post = post, .id = id};
     return (struct comm){rank, size, &threads, g, &g->counts};

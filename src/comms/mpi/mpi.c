@@ -429,7 +429,7 @@ static void release(struct comm *c)
 
 static struct comm group_new(const struct move *m, MPI_Comm comm)
 {
-    static const struct transport mpi = {"mpi", split, release, start, wait, reduce, NULL};
+    static const struct transport mpi = {"mpi", split, release, start, wait, reduce, NULL, NULL};
     struct group *g = heap(sizeof *g);
     *g = (struct group){.engine = group_of(m)->engine, .comm = comm};
     return (struct comm){m->comm.rank, m->comm.size, &mpi, g, &g->counts};

@@ -2,6 +2,7 @@
 #include "comms/nccl/nccl.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "comms/nccl/channel.h"
 #include "comms/nccl/guard.h"
@@ -17,9 +18,10 @@ struct nccl {
     struct guard *guard;
 };
 
-struct registered {
-    void *handle;
-    struct registered *next;
+/* Memory that the library knows. */
+struct lent {
+    void *at, *handle;
+    struct lent *next;
 };
 
 struct group {
@@ -28,7 +30,7 @@ struct group {
     const char *name;
     struct link link;         /* where there are others */
     struct channel *channels; /* owned */
-    struct registered *registered;
+    struct lent *lent;        /* owned */
 };
 
 static struct group *group_of(const struct comm *c) { return c->group; }
@@ -186,14 +188,37 @@ static void drop(struct group *g, struct link *l)
     }
 }
 
+static void take_back(struct group *g, struct lent **at)
+{
+    struct lent *gone = *at;
+    *at = gone->next;
+    link_unregister(&g->link, gone->handle);
+    free(gone);
+}
+
+static enum status lend(const struct comm *c, void *at, size_t bytes)
+{
+    struct group *g = group_of(c);
+    void *handle;
+    struct lent **l = &g->lent;
+    while (*l && (*l)->at != at) l = &(*l)->next;
+    if (*l) take_back(g, l);
+    if (!bytes) return STATUS_OK;
+    TRY(guard_enter(g->n->guard));
+    if (guard_leave(g->n->guard, link_register(&g->link, at, bytes, &handle))) {
+        log_line(LOG_WARN, "%s; transfers copy instead", status_message());
+        return STATUS_OK;
+    }
+    struct lent *more = heap(sizeof *more);
+    *more = (struct lent){at, handle, g->lent};
+    g->lent = more;
+    return STATUS_OK;
+}
+
 static void release(struct comm *c)
 {
     struct group *g = group_of(c);
-    for (struct registered *r = g->registered, *next; r; r = next) {
-        next = r->next;
-        link_unregister(&g->link, r->handle);
-        free(r);
-    }
+    while (g->lent) take_back(g, &g->lent);
     for (struct channel *i = g->channels, *next; i; i = next) {
         next = i->next;
         drop(g, &i->link);
@@ -218,7 +243,8 @@ static enum status expect(const struct comm *c, const struct message *sends, int
 
 static struct comm group_new(const struct comm *host, struct nccl *n, const char *name)
 {
-    static const struct transport nccl = {"nccl", split, release, start, wait, reduce, expect};
+    static const struct transport nccl = {"nccl", split,  release, start,
+                                          wait,   reduce, expect,  lend};
     struct group *g = heap(sizeof *g);
     *g = (struct group){.host = *host, .n = n, .name = name};
     g->link = (struct link){.name = name, .rank = host->rank, .size = host->size};
@@ -251,19 +277,6 @@ enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name)
     if (c->size > 1) guard_add(n->guard, &g->link);
     TRY(staged_wrap(&g->host, n->on));
     *c = wrapped;
-    return STATUS_OK;
-}
-
-enum status nccl_register(const struct comm *c, void *at, size_t bytes)
-{
-    struct group *g = group_of(c);
-    void *handle;
-    if (c->size == 1 || !bytes) return STATUS_OK;
-    TRY(guard_enter(g->n->guard));
-    TRY(guard_leave(g->n->guard, link_register(&g->link, at, bytes, &handle)));
-    struct registered *r = heap(sizeof *r);
-    *r = (struct registered){handle, g->registered};
-    g->registered = r;
     return STATUS_OK;
 }
 

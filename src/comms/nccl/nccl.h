@@ -34,10 +34,6 @@ void nccl_close(struct nccl *n);
  * what it was. */
 enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name);
 
-/* Transfers from and to this memory may be done without a copy between; the group lets go of it
- * when it is released.  Collective. */
-enum status nccl_register(const struct comm *c, void *at, size_t bytes);
-
 /* Two ranks that have the same device: the first such pair; -1, -1: each has its own.  Collective
  * over a group of the host's. */
 struct nccl_pair {

@@ -36,6 +36,6 @@ static enum status wait(struct transfer *t)
 
 struct comm comm_self(void)
 {
-    static const struct transport self = {"self", split, release, start, wait, reduce, NULL};
+    static const struct transport self = {"self", split, release, start, wait, reduce, NULL, NULL};
     return (struct comm){.rank = 0, .size = 1, .transport = &self};
 }

@@ -164,7 +164,8 @@ static void release(struct comm *c)
 
 enum status staged_wrap(struct comm *c, struct queue *on)
 {
-    static const struct transport staged = {"staged", split, release, start, wait, reduce, NULL};
+    static const struct transport staged = {"staged", split,  release, start,
+                                            wait,     reduce, NULL,    NULL};
     struct group *g = heap(sizeof *g);
     *g = (struct group){.wrapped = *c, .on = on};
     *c = (struct comm){c->rank, c->size, &staged, g, c->counts};

@@ -18,7 +18,8 @@ void stub_device(const char *name);
 void stub_break(int rank, const char *error);
 /* What is open now: communicators, registered memory, lanes, marks. */
 struct stub_counts {
-    int comms, registered, lanes, marks, aborted;
+    int comms, registered, lanes, marks;
+    int aborted, messages; /* ever */
 };
 struct stub_counts stub_counts(void);
 void stub_count_lane(int by), stub_count_mark(int by);
