@@ -10,6 +10,7 @@
 #include "comms/nccl/nccl.h"
 #endif
 
+#include <stdlib.h>
 #include <string.h>
 
 /* The backend's functions: gpu_open, or the emulator's in a program for tests. */
@@ -19,10 +20,18 @@
 
 const char *const gpu_backend = LLAMERO_GPU_NAME;
 
+/* CUDA has eight ways to a device: of more streams than that one may wait behind another, which
+ * waits for a rank (comms/nccl).  The variable is read when the driver is first used. */
+static enum status count_devices(int *count)
+{
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    return DOOR(count)(count);
+}
+
 int gpu_machine_count(void)
 {
     int count = 0;
-    return DOOR(count)(&count) ? 0 : count;
+    return count_devices(&count) ? 0 : count;
 }
 
 static enum status find_peak(struct machine *m, int index)
@@ -41,7 +50,7 @@ static enum status find_peak(struct machine *m, int index)
 enum status gpu_machine_open(struct machine *m, int local)
 {
     int count;
-    TRY(DOOR(count)(&count));
+    TRY(count_devices(&count));
     if (!count) FAIL(DEVICE, "device.kind = \"%s\": there is none here", gpu_backend);
     m->ops = &DOOR(ops);
     TRY(DOOR(open)(&m->on, local % count));

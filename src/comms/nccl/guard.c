@@ -11,7 +11,7 @@
 
 static const double period_s = 0.05;
 /* A call of the library that lasts longer, or as long as a transfer may, waits for a rank and is to
- * be cut off, too. */
+ * be cut off, too; and so is what is not over so long after its link is of no use any more. */
 static const double call_s = 5;
 
 struct guarded {
@@ -26,6 +26,7 @@ struct guard {
     pthread_mutex_t calls; /* held while the library is called; taken before `lock` */
     pthread_mutex_t lock;  /* of what follows */
     pthread_cond_t closing;
+    bool gives_up; /* the queue's thread's: a rank is not there any more */
     bool is_closing;
     struct failure failure;
     struct guarded *links;
@@ -166,12 +167,23 @@ static struct flight *unsettled(struct guard *g, const struct link *l)
     return f;
 }
 
+static bool ends_soon(const struct guard *g, const struct flight *f)
+{
+    const struct timespec ms = {.tv_nsec = 1000000};
+    double until = clock_monotonic_s() + fmin(call_s, g->most_s);
+    bool over = false;
+    while (!lane_reached(&f->done, &over) && !over && clock_monotonic_s() < until)
+        nanosleep(&ms, NULL);
+    return over;
+}
+
 void guard_remove(struct guard *g, struct link *l)
 {
-    bool fine = true;
+    bool fine = !g->gives_up;
     for (struct flight *f; (f = unsettled(g, l));) {
         fine = fine && f->is_waited_for; /* written by this thread alone */
-        if (fine) fine = lane_wait(&f->done) == STATUS_OK;
+        if (fine) fine = ends_soon(g, f);
+        if (f->is_waited_for && !fine) g->gives_up = true;
     }
     pthread_mutex_lock(&g->lock);
     if (!fine || g->failure.status) link_cut(l);

@@ -30,8 +30,8 @@ enum status guard_open(struct guard **out, struct queue *on, double most_s);
 void guard_close(struct guard *g);
 
 void guard_add(struct guard *g, struct link *l);
-/* Waits for what is under way there, and lets go of the link; what nobody has waited for, or where
- * something has failed, is cut off instead. */
+/* Waits some seconds for what is under way there, and lets go of the link; what nobody has waited
+ * for, or is not over then, or where something has failed, is cut off instead. */
 void guard_remove(struct guard *g, struct link *l);
 
 /* Between these two calls of the library are made.  Leaving returns how they went, or what they

@@ -4,6 +4,8 @@
 #include "comms/nccl/stub.h"
 #include "test.h"
 
+#include <pthread.h>
+
 struct guarded_rig {
     struct queue on;
     struct guard *guard;
@@ -91,6 +93,31 @@ TEST(guard_hears_what_the_library_complains_of)
     CHECK_MESSAGE("no route");
     CHECK_STATUS(COMM, guard_enter(r.guard));
     rig_close(&r);
+}
+
+static void stay(void *shut)
+{
+    pthread_mutex_lock(shut);
+    pthread_mutex_unlock(shut);
+}
+
+TEST(guard_does_not_wait_for_ever_when_a_link_is_removed)
+{
+    pthread_mutex_t shut = PTHREAD_MUTEX_INITIALIZER;
+    struct guarded_rig r;
+    rig_open(&r, 0.05, 1);
+    pthread_mutex_lock(&shut);
+    struct flight *f = watched(&r);
+    stub_push(r.link.lane.stream, stay, &shut);
+    CHECK_STATUS(OK, lane_set(&r.link.lane, &f->done));
+    guard_issued(r.guard, f, true);
+    guard_waited(r.guard, f);
+    guard_remove(r.guard, &r.link);
+    CHECK(!r.link.comm); /* cut off */
+    pthread_mutex_unlock(&shut);
+    link_close(&r.link);
+    guard_close(r.guard);
+    CHECK(!stub_counts().comms && !stub_counts().lanes && !stub_counts().marks);
 }
 
 TEST(guard_forgets_a_call_that_failed_and_keeps_marks_for_the_next)
