@@ -41,7 +41,7 @@ static enum status open_device(struct machine *m, const struct device_config *c,
             FAIL(UNSUPPORTED, "device.kind = \"%s\": this program was built %s%s; make %s=1",
                  c->kind, gpu_backend ? "for " : "without it", gpu_backend ? gpu_backend : "",
                  strcmp(c->kind, "hip") ? "CUDA" : "HIP");
-        TRY(gpu_machine_open(m, local));
+        TRY(gpu_machine_open(m, c, local));
         return STATUS_OK;
     }
     TRY(cpu_ops_find(c->cpu, &m->ops));

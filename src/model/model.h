@@ -78,6 +78,9 @@ struct micro_batch {
     int32_t *best_BT; /* likeliest token at each place, or NULL */
 };
 
+/* Some bounds, for a measuring queue: they say that there will be documents, and are not read. */
+static const int32_t micro_batch_bounds[1];
+
 /* Forward only: fills loss and best.  SHAPE: B or T below 1, or T above max_tokens. */
 enum status model_evaluate(const struct model *m, const struct micro_batch *b, struct arena *step);
 /* Forward and backward: adds the gradients of scale * sum(loss) to m->gradients.  The bits do not

@@ -74,6 +74,7 @@ static enum status forward(struct evaluator *e, struct arena *step)
         struct micro_batch *micro = &e->micros[i];
         *micro = (struct micro_batch){.B = rows, .T = b->T, .causal = e->causal};
         if (e->best_BT) micro->best_BT = e->best_BT + at, micro->loss_BT = e->loss_BT + at;
+        if (!b->ids_BT && e->documents) micro->start_BT = micro->end_BT = micro_batch_bounds;
         if (!b->ids_BT) continue; /* measuring */
         micro->ids_BT = b->ids_BT + at;
         micro->labels_BT = b->labels_BT + at;

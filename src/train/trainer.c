@@ -249,6 +249,7 @@ static struct micro_batch micro_batch(const struct trainer *t, int i)
                                 .causal = t->evaluator.causal,
                                 .last = i == num_micro - 1,
                                 .loss_BT = t->loss_BT ? t->loss_BT + at : NULL};
+    if (!b->ids_BT && documents) micro.start_BT = micro.end_BT = micro_batch_bounds;
     if (!b->ids_BT) return micro; /* measuring */
     micro.ids_BT = b->ids_BT + at;
     micro.labels_BT = b->labels_BT + at;

@@ -47,13 +47,14 @@ static enum status find_peak(struct machine *m, int index)
     return STATUS_OK;
 }
 
-enum status gpu_machine_open(struct machine *m, int local)
+enum status gpu_machine_open(struct machine *m, const struct device_config *c, int local)
 {
     int count;
     TRY(count_devices(&count));
     if (!count) FAIL(DEVICE, "device.kind = \"%s\": there is none here", gpu_backend);
     m->ops = &DOOR(ops);
     TRY(DOOR(open)(&m->on, local % count));
+    DOOR(any_order)(m->on, !c->deterministic);
     TRY(find_peak(m, local % count));
     return STATUS_OK;
 }
@@ -135,9 +136,9 @@ const char *const gpu_backend = NULL;
 
 int gpu_machine_count(void) { return 0; }
 
-enum status gpu_machine_open(struct machine *m, int local)
+enum status gpu_machine_open(struct machine *m, const struct device_config *c, int local)
 {
-    (void)m, (void)local;
+    (void)m, (void)c, (void)local;
     FAIL(UNSUPPORTED, "this program was built without a GPU backend");
 }
 

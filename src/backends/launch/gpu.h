@@ -14,7 +14,7 @@ extern const char *const gpu_backend; /* "cuda", "hip"; NULL: none */
 int gpu_machine_count(void);
 /* Opens m->on and m->ops on the GPU of the `local`th rank of this host; m->peak_flops by the table
  * of hardware.h. */
-enum status gpu_machine_open(struct machine *m, int local);
+enum status gpu_machine_open(struct machine *m, const struct device_config *c, int local);
 /* Makes the groups of tensors carry its memory.  Collective.  CONFIG: device.comm is nccl and two
  * ranks have one GPU; UNSUPPORTED: this program has no NCCL. */
 enum status gpu_machine_carry(struct machine *m, const struct device_config *c);
