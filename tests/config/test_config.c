@@ -119,7 +119,7 @@ TEST(what_is_wrong_is_told_with_place_value_and_what_is_allowed)
         {"[[data.source]]\npath = \"a\"\nweight = -1\n", "data.source.weight"},
         {"[objective]\nname = \"prefix\"\n", "causal or masked"},
         {"[objective]\nmask_probability = 2\n", "from 0 to 1"},
-        {"[device]\nkind = \"tpu\"\n", "auto or cpu"},
+        {"[device]\nkind = \"tpu\"\n", "auto, cpu, cuda or hip"},
         {"[device]\nthreads = -1\n", "from 0"},
         {"[guard]\nnonfinite = \"ignore\"\n", "stop or skip"},
         {"[metrics]\nlog_freq = 0\n", "from 1"},
