@@ -3,6 +3,7 @@
 #include "app/machine.h"
 #include "backends/cpu/cpu.h"
 #include "backends/gpu/gpu.h"
+#include "backends/gpu/queue.h"
 #include "system/device_check.h"
 #include "test.h"
 
@@ -41,7 +42,10 @@ static void odd(struct device_check *c) { CHECK_STATUS(OK, device_check_odd(c));
 
 TEST(operations_of_odd_sizes_are_the_cpus_on_an_emulated_gpu) { each_door(odd); }
 
-static void trainings(struct device_check *c)
+#define FLOAT8 "model.converters=[\"float8\"]"
+
+/* Those before `first` are left out. */
+static void trainings_from(struct device_check *c, size_t first)
 {
     static const struct {
         double tolerance;
@@ -49,8 +53,10 @@ static void trainings(struct device_check *c)
     } runs[] = {
         {1e-5, {"training.mixed_precision_param=float32", "model.tie_embeddings=true"}},
         {2e-2, {"training.mixed_precision_param=bfloat16", "activation_checkpoint.mode=full"}},
+        {5e-2, {"training.mixed_precision_param=bfloat16", FLOAT8}},
+        {5e-2, {"training.mixed_precision_param=bfloat16", FLOAT8, "float8.recipe_name=delayed"}},
     };
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+    for (size_t i = first; i < sizeof runs / sizeof *runs; i++) {
         const char *settings[16] = {"model.dim=32",
                                     "model.n_layers=2",
                                     "model.n_heads=4",
@@ -72,4 +78,18 @@ static void trainings(struct device_check *c)
     }
 }
 
+static void trainings(struct device_check *c) { trainings_from(c, 0); }
+
 TEST(losses_and_gradients_are_the_cpus_on_an_emulated_gpu) { each_door(trainings); }
+
+static void trainings_of_eight_bits(struct device_check *c)
+{
+    enum { FIRST_OF_FLOAT8 = 2 };
+    ((struct gpu_queue *)c->device.on)->eight_bits = true;
+    trainings_from(c, FIRST_OF_FLOAT8);
+}
+
+TEST(losses_and_gradients_are_the_cpus_where_the_gpu_multiplies_eight_bits)
+{
+    each_door(trainings_of_eight_bits);
+}
