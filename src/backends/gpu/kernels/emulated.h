@@ -1,4 +1,5 @@
-/* emulated.h -- the words of CUDA's C++ that our kernels use, for a compiler that knows none. */
+/* emulated.h -- the words of CUDA's C++ that our kernels use, for a compiler that knows none; one
+ * more is a line more. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,11 +10,8 @@
 
 #define __global__
 #define __device__
-#define __host__
 #define __forceinline__ inline __attribute__((always_inline))
-#define __restrict__ __restrict
-#define __shared__   static
-#define __constant__ static const
+#define __shared__      static
 #define __launch_bounds__(...)
 
 struct dim3 : gpu_dim {
@@ -28,32 +26,23 @@ struct dim3 : gpu_dim {
 #define blockDim        gpu_emulator_block_size
 #define gridDim         gpu_emulator_grid_size
 #define __syncthreads() gpu_emulator_barrier(__FILE__, __LINE__)
-static inline void __threadfence() {}
-static inline void __threadfence_block() {}
 
-#define EMULATED_VECTOR(type, name)                                                                \
-    struct alignas(2 * sizeof(type)) name##2 { type x, y; };                                       \
-    struct alignas(4 * sizeof(type)) name##4 { type x, y, z, w; };                                 \
-    static inline name##2 make_##name##2(type x, type y) { return {x, y}; }                        \
-    static inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
-EMULATED_VECTOR(float, float)
-EMULATED_VECTOR(int, int)
-EMULATED_VECTOR(unsigned, uint)
-#undef EMULATED_VECTOR
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
 
-template <typename T> static inline T __ldg(const T *x) { return *x; }
 static inline int min(int a, int b) { return a < b ? a : b; }
 static inline int max(int a, int b) { return a > b ? a : b; }
 static inline size_t min(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t max(size_t a, size_t b) { return a > b ? a : b; }
-static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
-#define __expf(x) expf(x) /* libc has functions of these names */
-#define __logf(x) logf(x)
+#define __expf(x) expf(x) /* libc has a function of this name */
 static inline float __fdividef(float x, float y) { return x / y; }
-static inline float __frcp_rn(float x) { return 1 / x; }
-static inline int __popc(unsigned x) { return __builtin_popcount(x); }
-static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
-static inline int __ffs(int x) { return __builtin_ffs(x); }
 
 template <typename To, typename From> static inline To emulated_bits(From x)
 {
@@ -62,29 +51,14 @@ template <typename To, typename From> static inline To emulated_bits(From x)
     memcpy(&y, &x, sizeof y);
     return y;
 }
-static inline int __float_as_int(float x) { return emulated_bits<int>(x); }
 static inline unsigned __float_as_uint(float x) { return emulated_bits<unsigned>(x); }
-static inline float __int_as_float(int x) { return emulated_bits<float>(x); }
 static inline float __uint_as_float(unsigned x) { return emulated_bits<float>(x); }
 
 /* Threads take turns at barriers only, so nothing comes between. */
-#define EMULATED_ATOMIC(name, result)                                                              \
-    template <typename T> static inline T name(T *at, T x)                                         \
-    {                                                                                              \
-        T old = *at;                                                                               \
-        *at = result;                                                                              \
-        return old;                                                                                \
-    }
-EMULATED_ATOMIC(atomicAdd, (T)(old + x))
-EMULATED_ATOMIC(atomicMax, old > x ? old : x)
-EMULATED_ATOMIC(atomicMin, old < x ? old : x)
-EMULATED_ATOMIC(atomicExch, x)
-EMULATED_ATOMIC(atomicOr, (T)(old | x))
-#undef EMULATED_ATOMIC
-template <typename T> static inline T atomicCAS(T *at, T expected, T x)
+template <typename T> static inline T atomicAdd(T *at, T x)
 {
     T old = *at;
-    if (old == expected) *at = x;
+    *at = old + x;
     return old;
 }
 

@@ -91,17 +91,6 @@ template <typename T> static __device__ __forceinline__ T shuffle_xor(T x, int m
 #endif
 }
 
-/* The lane `by` further up; past the wave's end one's own. */
-template <typename T> static __device__ __forceinline__ T shuffle_down(T x, int by)
-{
-#if defined(GPU_CUDA)
-    return __shfl_down_sync(0xFFFFFFFFu, x, by);
-#else
-    int lane = lane_index();
-    return shuffle_from(x, lane + by < WAVE ? lane + by : lane);
-#endif
-}
-
 template <typename T> static __device__ __forceinline__ T wave_sum(T x)
 {
     for (int mask = WAVE / 2; mask; mask /= 2) x += shuffle_xor(x, mask);
