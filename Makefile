@@ -247,6 +247,7 @@ GPU_ASKS := $(filter $(B)/src/backends/launch/%,$(OBJECTS))
 $(GPU_ASKS): private OWN += -DLLAMERO_GPU=$(if $(GPU),1,0) -DLLAMERO_NCCL=$(HAS_NCCL) \
     $(if $(GPU),-DLLAMERO_GPU_NAME=\"$(GPU)\" -DLLAMERO_GPU_DOOR=gpu)
 $(GPU_ASKS) $(filter $(B)/src/backends/gpu/% $(B)/src/comms/nccl/%,$(OBJECTS)): $(B)/gpu-flags
+$(filter $(B)/tests/backends/gpu/%_cublaslt.o,$(TESTS:%.c=$(B)/%.o)): $(B)/gpu-flags
 gpu-kernels: $(filter $(B)/src/backends/gpu/kernels/%,$(OBJECTS))
 $(B)/src/backends/gpu/kernels/%.o: src/backends/gpu/kernels/%.cu $(B)/flags
 	@mkdir -p $(@D)
