@@ -19,6 +19,24 @@ struct timed {
 
 /* --- one operation ------------------------------------------------------------------------- */
 
+/* What op_fill would fill it with: that repeats itself, so the device copies the most of it. */
+static enum status fill(const struct op_buffer *b, void *at, struct queue *on)
+{
+    struct op_buffer first = *b;
+    size_t each = dtype_bytes(b->dtype), bytes = b->count * each;
+    if (first.count > OP_FILL_REPEATS) first.count = OP_FILL_REPEATS;
+    void *host = heap(first.count * each);
+    op_fill(&first, host);
+    enum status st = queue_copy(on, at, host, first.count * each);
+    free(host);
+    TRY(st);
+    for (size_t done = first.count * each, n; done < bytes; done += n) {
+        n = done < bytes - done ? done : bytes - done;
+        TRY(queue_copy(on, (char *)at + done, at, n));
+    }
+    return STATUS_OK;
+}
+
 /* Operands where the device's kernels find them; those of a measuring arena are NULL. */
 static enum status take_operands(const struct op_work *w, struct arena *own, void **buffers,
                                  struct queue *on)
@@ -27,14 +45,8 @@ static enum status take_operands(const struct op_work *w, struct arena *own, voi
         const struct op_buffer *b = &w->buffers[i];
         buffers[i] = b->content == CONTENT_FIRST && i ? buffers[0] : NULL;
         if (b->content == CONTENT_FIRST || b->content == CONTENT_NONE) continue;
-        size_t each = dtype_bytes(b->dtype);
-        buffers[i] = arena_take(own, b->count, each);
-        if (!buffers[i]) continue;
-        void *host = heap(b->count * each);
-        op_fill(b, host);
-        enum status st = queue_copy(on, buffers[i], host, b->count * each);
-        free(host);
-        TRY(st);
+        buffers[i] = arena_take(own, b->count, dtype_bytes(b->dtype));
+        if (buffers[i]) TRY(fill(b, buffers[i], on));
     }
     return STATUS_OK;
 }

@@ -335,8 +335,8 @@ void op_work(const struct op_call *c, struct op_work *w)
 
 void op_fill(const struct op_buffer *b, void *to)
 {
-    enum { PIECE = 1 << 14 }; /* what is repeated */
-    size_t each = dtype_bytes(b->dtype), piece = b->count < PIECE ? b->count : PIECE;
+    size_t each = dtype_bytes(b->dtype),
+           piece = b->count < OP_FILL_REPEATS ? b->count : OP_FILL_REPEATS;
     for (size_t i = 0; i < piece; i++) {
         uint32_t bits = (uint32_t)i * 2654435761u + 12345u; /* Knuth's multiplicative hash */
         float unit = ((float)(bits >> 9) + 0.5f) / (float)(1 << 23);

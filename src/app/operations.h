@@ -67,7 +67,8 @@ struct op_work {
 };
 void op_work(const struct op_call *c, struct op_work *w);
 
-/* Fills a buffer with what it says; the same every time. */
+/* Fills a buffer with what it says; the same every time, and again after so many elements. */
+enum { OP_FILL_REPEATS = 1 << 14 };
 void op_fill(const struct op_buffer *b, void *to);
 /* One call; NULLs over a measuring queue. */
 enum status op_run(const struct op_call *c, const struct ops *ops, void *const *buffers,
