@@ -36,8 +36,10 @@ MPI_CFLAGS := $(patsubst -I%,-isystem %,$(filter -I%,$(MPI_SHOW)))
 HAS_MPI := $(if $(MPI_LIBS),1,0)
 
 # So is libcurl, which fetches hf:// paths: HUB=0 leaves it out.
+hash  := \#
+finds  = $(shell echo '$(hash)include <$(1)>' | $(CC) -E -xc $(2) - >/dev/null 2>&1 && echo 1)
 ifneq ($(HUB),0)
-HUB_LIBS := $(if $(shell echo '\#include <curl/curl.h>' | $(CC) -E -xc - 2>/dev/null),-lcurl)
+HUB_LIBS := $(if $(call finds,curl/curl.h),-lcurl)
 endif
 
 # GPUs: CUDA=1 (the toolkit that nvcc is of; CUDA=folder: that one) or HIP=1 (hipcc) puts the
@@ -72,8 +74,7 @@ GPU_CC     = $(HIPCC) -x hip -std=c++17 -O3 $(HIP_ARCH) -Wall -fPIE -DGPU_HIP
 endif
 # NCCL or RCCL between GPUs is found, not required: NCCL=0 leaves it out.
 NCCL_HEADER := $(if $(filter hip,$(GPU)),rccl/rccl.h,nccl.h)
-NCCL_FOUND   = $(shell echo '\#include <$(NCCL_HEADER)>' | \
-                   $(CC) -E -xc $(GPU_FLAGS) - >/dev/null 2>&1 && echo 1)
+NCCL_FOUND   = $(call finds,$(NCCL_HEADER),$(GPU_FLAGS))
 HAS_NCCL    := $(if $(and $(GPU),$(filter-out 0,$(or $(NCCL),1)),$(NCCL_FOUND)),1,0)
 NCCL_LIB    := $(if $(filter 1,$(HAS_NCCL)),$(if $(filter hip,$(GPU)),rccl,nccl))
 
