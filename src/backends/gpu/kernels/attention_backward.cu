@@ -140,7 +140,7 @@ static __global__ void __launch_bounds__((backward_shape<T, KP>::THREADS))
     int i = all.some_begin / S::MEETS, end = (all.some_end + S::MEETS - 1) / S::MEETS;
     auto stage_block = [&](T *to, struct rows<T> from, int at) {
         from.at += (int64_t)at * S::MEETS * from.stride;
-        from.count = at < end ? a.S - at * S::MEETS : 0;
+        from.count = a.S - at * S::MEETS;
         stage<T, KP, S::MEETS, S::THREADS>(to, from);
     };
     float lse2[HELD_ROWS], delta[HELD_ROWS];
@@ -166,7 +166,7 @@ static __global__ void __launch_bounds__((backward_shape<T, KP>::THREADS))
         if (seen) multiply_rows<T, KP>(dp, douts, dout, own, values);
         copies_wait<0>();
         __syncthreads(); /* the keys are here, and the values are done with */
-        stage_block(values, v, i + 1);
+        if (i + 1 < end) stage_block(values, v, i + 1);
         if (seen) {
             multiply_rows<T, KP>(s, queries, q, own, keys);
             query_shares(w, s, dp, lse2, delta);
@@ -174,7 +174,7 @@ static __global__ void __launch_bounds__((backward_shape<T, KP>::THREADS))
             multiply_sums<T, KP>(sums, s, keys);
         }
         __syncthreads(); /* the keys are done with */
-        stage_block(keys, k, i + 1);
+        if (i + 1 < end) stage_block(keys, k, i + 1);
     }
     UNROLL
     for (int r = 0; r < HELD_ROWS; r++) {
@@ -279,16 +279,18 @@ static __global__ void __launch_bounds__((backward_shape<T, KP>::SHARED_THREADS)
         int t = at * S::MEETS + (int)threadIdx.x;
         if ((int)threadIdx.x >= S::MEETS) return;
         int64_t from = ((int64_t)b * a.H + group * heads + head) * a.T + t;
-        bool here = at < w.meets && t < a.T;
-        lse2[threadIdx.x] = here ? w.io.lse_BHT[from] * LOG2_E : 0;
-        delta[threadIdx.x] = here ? w.delta_BHT[from] : 0;
+        lse2[threadIdx.x] = t < a.T ? w.io.lse_BHT[from] * LOG2_E : 0;
+        delta[threadIdx.x] = t < a.T ? w.delta_BHT[from] : 0;
     };
     struct tile_sums dk[1][COLUMNS], dv[1][COLUMNS];
     UNROLL
     for (int n = 0; n < COLUMNS; n++) dk[0][n] = dv[0][n] = tile_sums{};
     if (S::NARROW) stage<T, KP, S::ROWS, THREADS>(keys, k);
     if (S::NARROW) stage<T, KP, S::ROWS, THREADS>(values, v);
-    stage_block(douts, w.io.dout_BTHK, (int64_t)a.H * a.K, i, h), stage_queries(i, h);
+    if (i < w.meets) {
+        stage_block(douts, w.io.dout_BTHK, (int64_t)a.H * a.K, i, h);
+        stage_queries(i, h);
+    }
     while (i < w.meets) {
         int t = i * S::MEETS;
         struct sight all = w.sights ? w.sights[(int64_t)b * w.meets + i]
@@ -306,10 +308,10 @@ static __global__ void __launch_bounds__((backward_shape<T, KP>::SHARED_THREADS)
         }
         h = (h + 1) % heads, i = h ? i : next_block(w, b, first, S::ROWS, i + 1);
         __syncthreads(); /* the douts are done with */
-        stage_block(douts, w.io.dout_BTHK, (int64_t)a.H * a.K, i, h);
+        if (i < w.meets) stage_block(douts, w.io.dout_BTHK, (int64_t)a.H * a.K, i, h);
         if (seen) multiply_sums<T, KP>(dk, dp, queries + column);
         __syncthreads(); /* the queries are done with */
-        stage_queries(i, h);
+        if (i < w.meets) stage_queries(i, h);
     }
     UNROLL
     for (int r = 0; r < HELD_ROWS; r++) {
