@@ -271,9 +271,12 @@ enum status device_check_step(struct device_check *c, const struct config *confi
     enum status st = STATUS_OK;
     TRY(shape_of(config, &shape));
     TRY_OUT(calls_of_step(&list, config, &shape));
-    for (size_t i = 0; i < list.count; i++)
-        if (!is_of_eight_bits(&list.calls[i].call))
-            TRY_OUT(device_check_call(c, &list.calls[i].call, false));
+    for (size_t i = 0; i < list.count; i++) {
+        const struct op_call *call = &list.calls[i].call;
+        if (is_of_eight_bits(call)) continue;
+        TRY_OUT(device_check_call(c, call, false));
+        if (has_bounds(call)) TRY_OUT(device_check_call(c, call, true));
+    }
 out:
     calls_release(&list);
     return st;

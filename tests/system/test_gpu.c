@@ -93,3 +93,22 @@ TEST(losses_and_gradients_are_the_cpus_where_the_gpu_multiplies_eight_bits)
 {
     each_door(trainings_of_eight_bits);
 }
+
+static void step(struct device_check *c)
+{
+    static const char *const settings[] = {"model.dim=64",
+                                           "model.n_layers=1",
+                                           "model.n_heads=4",
+                                           "model.n_kv_heads=2",
+                                           "model.ffn_hidden=96",
+                                           "model.vocab_size=300",
+                                           "training.seq_len=48",
+                                           "training.local_batch_size=1",
+                                           "training.dataset_path=none"};
+    struct config config = {0};
+    CHECK_STATUS(OK, config_load(&config, NULL, settings, sizeof settings / sizeof *settings));
+    CHECK_STATUS(OK, device_check_step(c, &config));
+    config_release(&config);
+}
+
+TEST(operations_of_a_step_are_the_cpus_on_an_emulated_gpu) { each_door(step); }
