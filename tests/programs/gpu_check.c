@@ -21,7 +21,8 @@ static enum status check_training(struct device_check *c)
     } runs[] = {
         {1e-5, {"training.mixed_precision_param=float32", "model.tie_embeddings=true"}},
         {1e-2, {"training.mixed_precision_param=bfloat16", "activation_checkpoint.mode=full"}},
-        {2e-2, {"training.mixed_precision_param=bfloat16", "model.converters=[\"float8\"]"}},
+        /* What lies between two numbers of eight bits may be rounded to either. */
+        {5e-2, {"training.mixed_precision_param=bfloat16", "model.converters=[\"float8\"]"}},
     };
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         const char *settings[16] = {"model.dim=256",
