@@ -71,7 +71,13 @@ extern __shared__ uint4 gpu_dynamic_shared[];
 #define wave_barrier()        __syncwarp()
 #else
 #define shuffle_from(x, lane) __shfl(x, lane)
-#define wave_barrier()        __builtin_amdgcn_wave_barrier()
+/* What a wave's lanes wrote to shared memory before it they all read after it. */
+static __device__ __forceinline__ void wave_barrier()
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier(); /* alone it would not keep memory in order */
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+}
 #endif
 #endif
 
