@@ -41,7 +41,7 @@ static enum status find_peak(struct machine *m, int index)
     const struct hardware *row = hardware_named(is.name);
     if (row)
         m->peak_flops = row->bf16_flops;
-    else
+    else if (m->world.rank == 0)
         log_line(LOG_WARN, "%s is not in the table of peaks: set metrics.peak_flops for MFU",
                  is.name);
     return STATUS_OK;
