@@ -1,0 +1,126 @@
+/* A number comes back from either half of it, and from every form of buffer. */
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/store.h"
+
+#include "backends/cpu/cpu.h"
+#include "base/rng.h"
+#include "tensor/device.h"
+#include "tensor/strict_device.h"
+#include "test.h"
+
+static float f32_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* With every low half; returns how many NaNs came back as others. */
+static int check_high(uint32_t high)
+{
+    int others = 0;
+    for (uint32_t low = 0; low <= 0xFFFF; low++) {
+        uint32_t bits = high << 16 | low;
+        float x = f32_of(bits);
+        bf16 half, want = bf16_from_f32(x);
+        uint16_t rest;
+        split_from_f32(x, &half, &rest);
+        uint32_t back = split_join(half, rest);
+        if (x != x) {
+            CHECK(isnan(f32_of(back)) && !isfinite(bf16_to_f32(half)));
+            CHECK((high & 0x7FFF) == 0x7F80 || isnan(bf16_to_f32(half)));
+            others += back != bits;
+            continue;
+        }
+        CHECK(back == bits);
+        /* A tie goes away from zero. */
+        CHECK(low == 0x8000 ? half == high + 1 : half == want);
+    }
+    return others;
+}
+
+TEST(halves_of_a_number_are_it_rounded_and_give_it_back)
+{
+    static const uint32_t special[] = {0,      1,      0x8000, 0x8001, 0x007F, 0x0080, 0x3F80,
+                                       0x7F7E, 0x7F7F, 0xFF7F, 0xBF80, 0x3F7F, 0x807F, 0x8080};
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++) check_high(special[i]);
+    for (uint64_t i = 0; i < 60; i++)
+        check_high((uint32_t)rng_below(0x10000, 3, RNG_TEST, 0, i) & 0xFF7F); /* finite */
+}
+
+TEST(halves_of_a_nan_are_nan_and_give_it_back)
+{
+    static const uint32_t nans[] = {0x7FC0, 0xFFC0, 0x7FFF, 0xFFFF, 0x7F81, 0xFF81, 0x7FBF};
+    for (size_t i = 0; i < sizeof nans / sizeof *nans; i++) CHECK(check_high(nans[i]) == 0);
+    /* Infinity, and NaNs that only low bits tell from it. */
+    CHECK(check_high(0x7F80) == 0x8000 && check_high(0xFF80) == 0x8000);
+    CHECK(split_to_f32(0x7F80, 0) == INFINITY && split_to_f32(0xFF80, 0) == -INFINITY);
+    CHECK(signbit(split_to_f32(0x8000, 0)) && split_to_f32(0x8000, 0) == 0);
+}
+
+TEST(random_rounding_goes_up_as_often_as_a_number_is_near_to_it)
+{
+    float x = f32_of(0x3F803000);
+    int up = 0;
+    for (uint32_t i = 0; i <= 0xFFFF; i++) {
+        bf16 y = bf16_from_f32_random(x, (uint16_t)i);
+        CHECK(y == 0x3F80 || y == 0x3F81);
+        up += y == 0x3F81;
+        CHECK(bf16_from_f32_random(1.5f, (uint16_t)i) == 0x3FC0);
+        CHECK(bf16_from_f32_random(-INFINITY, (uint16_t)i) == 0xFF80);
+        CHECK(isnan(bf16_to_f32(bf16_from_f32_random(f32_of(0x7FFFFFFF), (uint16_t)i))));
+    }
+    CHECK(up == 0x3000);
+}
+
+enum { N = (1 << 20) + 77, AT = 5 }; /* more than goes through the host at a time */
+
+static void check_store(const struct store *s, bool exact)
+{
+    float *x = heap(N * sizeof *x), *back = heap(N * sizeof *back), around[2];
+    for (int i = 0; i < N; i++) x[i] = f32_of(0x3F000000u + (uint32_t)i * 977u);
+    CHECK_STATUS(OK, store_zero(s, N + 2 * AT));
+    CHECK_STATUS(OK, store_write(s, AT, N, x));
+    CHECK_STATUS(OK, store_read(s, AT, N, back));
+    for (int i = 0; i < N; i++) CHECK(back[i] == (exact ? x[i] : bf16_to_f32(bf16_from_f32(x[i]))));
+    CHECK_STATUS(OK, store_read(s, AT - 1, 1, &around[0]));
+    CHECK_STATUS(OK, store_read(s, AT + N, 1, &around[1]));
+    CHECK(around[0] == 0 && around[1] == 0);
+    free(x), free(back);
+}
+
+static void check_forms(struct arena *a, struct queue *on)
+{
+    float *whole = arena_take(a, N + 2 * AT, sizeof *whole);
+    bf16 *half = arena_take(a, N + 2 * AT, sizeof *half);
+    uint16_t *low = arena_take(a, N + 2 * AT, sizeof *low);
+    struct store f32 = store_f32(whole, on), split = {half, low, BF16, on};
+    struct store narrow = {half, NULL, BF16, on};
+    check_store(&f32, true);
+    check_store(&split, true);
+    check_store(&narrow, false);
+}
+
+TEST(every_form_of_buffer_gives_back_what_was_written)
+{
+    struct queue *on;
+    struct arena a;
+    CHECK_STATUS(OK, cpu_queue_open(&on, 2, 0));
+    CHECK_STATUS(OK, arena_init(&a, 9 << 20, NULL));
+    check_forms(&a, on);
+    arena_release(&a);
+    cpu_queue_close(on);
+}
+
+TEST(a_devices_buffers_are_read_and_written_by_copies)
+{
+    struct queue *on;
+    struct arena a;
+    CHECK_STATUS(OK, cpu_queue_open(&on, 1, 0));
+    strict_open(on, &ops_cpu_reference, true);
+    CHECK_STATUS(OK, arena_init(&a, 9 << 20, queue_memory(on)));
+    check_forms(&a, on);
+    arena_release(&a);
+    strict_close(on);
+    cpu_queue_close(on);
+}
