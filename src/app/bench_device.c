@@ -162,7 +162,7 @@ static enum status time_steps(const struct device_bench *b, struct steps *s)
     TRY(trainer_open(&t, b->config, b->shape, b->machine));
     batch_fill_random(&t.batch, b->shape->V);
     uint64_t seed = (uint64_t)b->config->debug.seed;
-    TRY_OUT(params_start(&t.whole, &t.pieces, b->shape, seed, t.weights, on));
+    TRY_OUT(trainer_start(&t, seed));
     TRY_OUT(trainer_sync(&t));
     for (int i = -1; i < b->rounds; i++) {
         double begin = clock_monotonic_s();

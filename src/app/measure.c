@@ -313,7 +313,7 @@ enum status step_measure(struct step_timing *s, struct call_timing *timings,
     *s = (struct step_timing){.seconds = heap((size_t)rounds * sizeof *s->seconds)};
     TRY(trainer_open(&t, c, shape, m));
     batch_fill_random(&t.batch, shape->V);
-    TRY_OUT(params_start(&t.whole, &t.pieces, shape, (uint64_t)c->debug.seed, t.weights, m->on));
+    TRY_OUT(trainer_start(&t, (uint64_t)c->debug.seed));
     TRY_OUT(trainer_sync(&t));
     TRY_OUT(time_steps(&t, l, timings, s, rounds));
     double *sorted = heap((size_t)rounds * sizeof *sorted);

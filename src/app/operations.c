@@ -65,7 +65,13 @@ void op_sizes(const struct op_call *c, struct text *out)
         break;
     }
     case OP_sum_squares: text_addf(out, "%zu", c->what.sum_squares.n); break;
-    case OP_adamw: text_addf(out, "%zu", c->what.adamw.n); break;
+    case OP_adamw: {
+        const struct adamw *a = &c->what.adamw;
+        text_addf(out, "%zu", a->n);
+        if (a->split) text_adds(out, " split");
+        if (a->moments != F32) text_addf(out, ", moments %s", dtype_name(a->moments));
+        break;
+    }
     case OP_cast: {
         const struct cast *a = &c->what.cast;
         if (a->rows > 1) text_addf(out, "%zu x ", a->rows);
@@ -73,6 +79,7 @@ void op_sizes(const struct op_call *c, struct text *out)
         if (a->from != a->to) text_addf(out, " -> %s", dtype_name(a->to));
         break;
     }
+    case OP_unsplit: text_addf(out, "%zu", c->what.unsplit.n); break;
     case OP_amax: {
         const struct amax *a = &c->what.amax;
         text_addf(out, "%zu %s", a->n, dtype_name(a->dtype));
@@ -245,14 +252,21 @@ static void adamw_work(const struct op_call *c, struct op_work *w)
 {
     const struct adamw *a = &c->what.adamw;
     w->bound = BOUND_UPDATE;
-    buffer(w, a->n, F32, 2 * a->n);
-    buffer(w, a->n, F32, 2 * a->n);
-    positive(w, a->n, 2 * a->n);
+    if (a->split)
+        none(w);
+    else
+        buffer(w, a->n, F32, 2 * a->n);
+    buffer(w, a->n, a->moments, 2 * a->n);
+    buffer(w, a->n, a->moments, 2 * a->n)->content = CONTENT_POSITIVE;
     buffer(w, a->n, F32, a->n);
     if (a->copy_dtype == F32) /* the model computes with the weights themselves */
         none(w);
     else
-        buffer(w, a->n, a->copy_dtype, a->n);
+        buffer(w, a->n, a->copy_dtype, a->split ? 2 * a->n : a->n);
+    if (a->split)
+        buffer(w, a->n, BF16, 2 * a->n); /* the low bits: any will do */
+    else
+        none(w);
 }
 
 static void cast_work(const struct op_call *c, struct op_work *w)
@@ -262,6 +276,15 @@ static void cast_work(const struct op_call *c, struct op_work *w)
     w->bound = BOUND_COPY;
     buffer(w, (rows - 1) * a->from_stride + a->n, a->from, all);
     buffer(w, (rows - 1) * a->to_stride + a->n, a->to, a->accumulate ? 2 * all : all);
+}
+
+static void unsplit_work(const struct op_call *c, struct op_work *w)
+{
+    size_t n = c->what.unsplit.n;
+    w->bound = BOUND_COPY;
+    buffer(w, n, BF16, n);
+    buffer(w, n, BF16, n); /* the low bits: any will do */
+    buffer(w, n, F32, n);
 }
 
 static void amax_work(const struct op_call *c, struct op_work *w)
@@ -322,6 +345,7 @@ void op_work(const struct op_call *c, struct op_work *w)
         ROW(sum_squares, sum_squares_work, sum_squares_io),
         ROW(adamw, adamw_work, adamw_io),
         ROW(cast, cast_work, cast_io),
+        ROW(unsplit, unsplit_work, unsplit_io),
         ROW(amax, amax_work, amax_io),
         ROW(find_scale, find_scale_work, find_scale_io),
         ROW(quantize, quantize_work, quantize_io),

@@ -19,6 +19,7 @@ enum rng_purpose {
     RNG_SAMPLE,     /* generation */
     RNG_TEST,
     RNG_NEURONS, /* which neurons of a session are read */
+    RNG_MOMENTS, /* second moments that are rounded */
 };
 
 struct rng_block {

@@ -26,7 +26,7 @@
 #include "formats/safetensors.h"
 #include "model/params.h"
 #include "tensor/dtype.h"
-#include "tensor/queue.h"
+#include "tensor/store.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdbool.h>
@@ -40,15 +40,27 @@ struct checkpoint_state {
                                     twice */
     const struct comm *world;    /* the ranks that load; NULL: this one alone.  Saving has the
                                     checkpointer's */
-    float *weights, *exp_avg, *exp_avg_sq; /* moments NULL: model only */
-    struct queue *on;                      /* whose memory those are in; NULL: the host's */
-    enum safetensors_dtype dtype;          /* of the weights on disk; saving only */
-    int64_t step;                          /* optimizer steps done */
+    void *weights, *exp_avg, *exp_avg_sq; /* flat; moments NULL: model only */
+    uint16_t *low;                        /* NULL: weights are f32; else bf16, exact with these */
+    enum dtype moments;                   /* in memory; on disk they are f32 */
+    struct queue *on;                     /* whose memory those are in; NULL: the host's */
+    enum safetensors_dtype dtype;         /* of the weights on disk; saving only */
+    int64_t step;                         /* optimizer steps done */
     /* Saving; of rank 0, and nothing to the others: */
     struct text train; /* the trainer's part of state.json: one JSON object (data cursor, counts) */
     const struct tokenizer *tokenizer; /* its file is copied in; or NULL */
     const struct text *config_toml;    /* effective configuration, kept beside; or NULL */
 };
+
+static inline struct store checkpoint_weights(const struct checkpoint_state *s)
+{
+    return (struct store){s->weights, s->low, s->low ? BF16 : F32, s->on};
+}
+/* `x` is one of the moments. */
+static inline struct store checkpoint_moment(const struct checkpoint_state *s, void *x)
+{
+    return (struct store){.x = x, .dtype = s->moments, .on = s->on};
+}
 
 struct checkpointer;
 

@@ -3,7 +3,6 @@
 
 #include "base/text.h"
 #include "checkpoint/common.h"
-#include "tensor/device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,18 +20,18 @@ struct tensor_source tensor_source_flat(const float *flat)
     return (struct tensor_source){read_flat, (void *)(uintptr_t)flat};
 }
 
-static enum status read_device(void *context, const struct piece *p, size_t first, size_t count,
+static enum status read_stored(void *context, const struct piece *p, size_t first, size_t count,
                                const float **values)
 {
-    struct device_flat *f = context;
-    TRY(queue_copy(f->on, f->run, f->flat + p->at + (first - p->first), count * sizeof *f->run));
+    const struct stored_flat *f = context;
+    TRY(store_read(&f->store, p->at + (first - p->first), count, f->run));
     *values = f->run;
     return STATUS_OK;
 }
 
-struct tensor_source tensor_source_device(struct device_flat *f)
+struct tensor_source tensor_source_stored(struct stored_flat *f)
 {
-    return (struct tensor_source){read_device, f};
+    return (struct tensor_source){read_stored, f};
 }
 
 static int by_place(const void *a, const void *b)

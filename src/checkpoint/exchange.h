@@ -10,7 +10,7 @@
 #include "comm/comm.h"
 #include "formats/safetensors.h"
 #include "model/params.h"
-#include "tensor/queue.h"
+#include "tensor/store.h"
 
 enum { EXCHANGE_ELEMENTS = 1 << 20 }; /* of a block, at most */
 
@@ -25,13 +25,12 @@ struct tensor_source {
 /* A source over a flat buffer of the pieces. */
 struct tensor_source tensor_source_flat(const float *flat);
 
-/* The same, where the buffer is in the memory of `on`. */
-struct device_flat {
-    const float *flat;
-    struct queue *on;
+/* The same, where the buffer is a device's, or of another form. */
+struct stored_flat {
+    struct store store;
     float *run; /* EXCHANGE_ELEMENTS of the host's */
 };
-struct tensor_source tensor_source_device(struct device_flat *f);
+struct tensor_source tensor_source_stored(struct stored_flat *f);
 
 /* A run of a tensor's elements, and where it begins in its block. */
 struct span {

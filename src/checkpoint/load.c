@@ -48,20 +48,20 @@ static enum status open_tensors(const struct model_files *files, const struct la
     return STATUS_OK;
 }
 
-/* A piece of a tensor to its place in a flat buffer of s->on's memory. */
-static enum status read_piece(struct tensor_reader *r, const struct piece *p, enum dtype dtype,
-                              struct queue *on, void *flat)
+/* A piece of a tensor to its place in a flat buffer. */
+static enum status read_piece(struct tensor_reader *r, const struct piece *p,
+                              const struct store *to)
 {
     enum { MOST = 1 << 20 };
-    size_t each = dtype_bytes(dtype);
-    char *to = (char *)flat + p->at * each;
-    if (!queue_memory(on)) return tensor_reader_read(r, p->first, p->count, dtype, to);
-    void *run = heap((p->count < MOST ? p->count : MOST) * each);
+    if (!to->low && !queue_memory(to->on))
+        return tensor_reader_read(r, p->first, p->count, to->dtype,
+                                  (char *)to->x + p->at * dtype_bytes(to->dtype));
+    float *run = heap((p->count < MOST ? p->count : MOST) * sizeof *run);
     enum status st = STATUS_OK;
     for (size_t done = 0, n; done < p->count; done += n) {
         n = p->count - done < MOST ? p->count - done : MOST;
-        TRY_OUT(tensor_reader_read(r, p->first + done, n, dtype, run));
-        TRY_OUT(queue_copy(on, to + done * each, run, n * each));
+        TRY_OUT(tensor_reader_read(r, p->first + done, n, F32, run));
+        TRY_OUT(store_write(to, p->at + done, n, run));
     }
 out:
     free(run);
@@ -71,7 +71,7 @@ out:
 /* This rank's pieces of the tensors whose names end in `suffix`. */
 static enum status load_flat(const struct model_files *files, const struct checkpoint_state *s,
                              const char *suffix, const struct option_list *exclude,
-                             enum dtype dtype, void *flat)
+                             struct store flat)
 {
     struct tensor_reader *all = heap((size_t)s->layout->num_tensors * sizeof *all), *last = NULL;
     enum status st = STATUS_OK;
@@ -82,7 +82,7 @@ static enum status load_flat(const struct model_files *files, const struct check
         if (!tensor_reader_is_open(r)) continue;
         if (last && last != r) tensor_reader_close(last);
         last = r;
-        TRY_OUT(read_piece(r, p, dtype, s->on, flat));
+        TRY_OUT(read_piece(r, p, &flat));
     }
     if (last) tensor_reader_close(last);
 out:
@@ -93,8 +93,8 @@ out:
 static enum status load_moments(const struct model_files *files, const struct checkpoint_state *s,
                                 const struct option_list *exclude)
 {
-    TRY(load_flat(files, s, ".exp_avg", exclude, F32, s->exp_avg));
-    TRY(load_flat(files, s, ".exp_avg_sq", exclude, F32, s->exp_avg_sq));
+    TRY(load_flat(files, s, ".exp_avg", exclude, checkpoint_moment(s, s->exp_avg)));
+    TRY(load_flat(files, s, ".exp_avg_sq", exclude, checkpoint_moment(s, s->exp_avg_sq)));
     return STATUS_OK;
 }
 
@@ -223,7 +223,7 @@ static enum status load_all(const char *folder, const struct checkpoint_state *s
     TRY_OUT(model_files_open_any(&files, folder, state->shape));
     TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
     TRY_OUT(check_vocabulary(&files, folder, state, exclude));
-    TRY_OUT(load_flat(&files, state, "", exclude, F32, state->weights));
+    TRY_OUT(load_flat(&files, state, "", exclude, checkpoint_weights(state)));
     TRY_OUT(compare_shapes(folder, state));
     if (ours || state->exp_avg) TRY_OUT(load_rest(folder, state, ours, exclude, found));
 out:
@@ -248,10 +248,11 @@ static enum status load_weights(const char *folder, const struct checkpoint_stat
                                 enum dtype dtype, void *weights)
 {
     struct model_files files = {0};
+    struct store to = {.x = weights, .dtype = dtype, .on = state->on};
     enum status st = STATUS_OK;
     TRY_OUT(model_files_open_any(&files, folder, state->shape));
     TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
-    TRY_OUT(load_flat(&files, state, "", NULL, dtype, weights));
+    TRY_OUT(load_flat(&files, state, "", NULL, to));
     TRY_OUT(compare_shapes(folder, state));
 out:
     model_files_close(&files);

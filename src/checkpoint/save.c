@@ -63,19 +63,19 @@ out:
     return st;
 }
 
-/* What is written, where it is on a device. */
+/* What is written, where the host cannot read it as f32. */
 enum { WEIGHTS, EXP_AVG, EXP_AVG_SQ, FLATS };
 struct sources {
-    struct device_flat flats[FLATS];
+    struct stored_flat flats[FLATS];
     float *run; /* owned */
 };
 
-static struct tensor_source source(struct sources *s, int i, float *flat, struct queue *on)
+static struct tensor_source source(struct sources *s, int i, struct store flat)
 {
-    if (!queue_memory(on)) return tensor_source_flat(flat);
+    if (flat.dtype == F32 && !queue_memory(flat.on)) return tensor_source_flat(flat.x);
     if (!s->run) s->run = heap(EXCHANGE_ELEMENTS * sizeof *s->run);
-    s->flats[i] = (struct device_flat){flat, on, s->run};
-    return tensor_source_device(&s->flats[i]);
+    s->flats[i] = (struct stored_flat){flat, s->run};
+    return tensor_source_stored(&s->flats[i]);
 }
 
 static struct content content_of(const struct checkpoint_state *s, struct sources *from,
@@ -86,7 +86,7 @@ static struct content content_of(const struct checkpoint_state *s, struct source
         .layout = s->layout,
         .pieces = s->pieces,
         .ranks = ranks,
-        .weights = source(from, WEIGHTS, s->weights, s->on),
+        .weights = source(from, WEIGHTS, checkpoint_weights(s)),
         .dtype = s->dtype,
         .step = s->step,
         .train = s->train.len ? s->train.data : NULL,
@@ -96,8 +96,8 @@ static struct content content_of(const struct checkpoint_state *s, struct source
         .config_toml = s->config_toml,
     };
     if (s->exp_avg) {
-        c.exp_avg = source(from, EXP_AVG, s->exp_avg, s->on);
-        c.exp_avg_sq = source(from, EXP_AVG_SQ, s->exp_avg_sq, s->on);
+        c.exp_avg = source(from, EXP_AVG, checkpoint_moment(s, s->exp_avg));
+        c.exp_avg_sq = source(from, EXP_AVG_SQ, checkpoint_moment(s, s->exp_avg_sq));
     }
     return c;
 }
@@ -169,12 +169,12 @@ enum status checkpointer_wait(struct checkpointer *c)
     return failure_tell(&c->failure);
 }
 
-static enum status stage(const struct checkpoint_state *s, float *to, const float *from,
-                         float **staged)
+static enum status stage(const struct checkpoint_state *s, float *to, struct store from,
+                         void **staged)
 {
     *staged = NULL;
-    if (!from) return STATUS_OK;
-    TRY(queue_copy(s->on, to, from, s->pieces->elements * sizeof *to));
+    if (!from.x) return STATUS_OK;
+    TRY(store_read(&from, 0, s->pieces->elements, to));
     *staged = to;
     return STATUS_OK;
 }
@@ -189,10 +189,10 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
     if (!c->async) return write_checkpoint(c, s);
     size_t n = s->pieces->elements;
     c->state = *s;
-    c->state.on = NULL;
-    TRY(stage(s, c->staging, s->weights, &c->state.weights));
-    TRY(stage(s, c->staging + n, s->exp_avg, &c->state.exp_avg));
-    TRY(stage(s, c->staging + 2 * n, s->exp_avg_sq, &c->state.exp_avg_sq));
+    c->state.on = NULL, c->state.low = NULL, c->state.moments = F32;
+    TRY(stage(s, c->staging, checkpoint_weights(s), &c->state.weights));
+    TRY(stage(s, c->staging + n, checkpoint_moment(s, s->exp_avg), &c->state.exp_avg));
+    TRY(stage(s, c->staging + 2 * n, checkpoint_moment(s, s->exp_avg_sq), &c->state.exp_avg_sq));
     c->state.train = (struct text){0};
     text_add(&c->state.train, s->train.data, s->train.len);
     if (s->config_toml) {

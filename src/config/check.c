@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "config/config.h"
 #include "model/float8.h"
+#include "optim/optim.h"
 #include "parallel/fit.h"
 
 #include <stdio.h>
@@ -153,6 +154,17 @@ static enum status check_data(const struct config *c)
     return STATUS_OK;
 }
 
+static enum status check_optimizer(const struct config *c)
+{
+    const char *computing = c->training.mixed_precision_param;
+    if (optim_splits(&c->optimizer) && strcmp(computing, "bfloat16"))
+        FAIL(CONFIG,
+             "optimizer.master_weights = \"split\" needs training.mixed_precision_param = "
+             "\"bfloat16\", which is \"%s\"",
+             computing);
+    return STATUS_OK;
+}
+
 static enum status check_checkpoints(const struct config *c)
 {
     const struct checkpoint_config *k = &c->checkpoint;
@@ -184,6 +196,7 @@ enum status config_check(const struct config *c, int num_ranks)
     TRY(check_layout(c, num_ranks));
     TRY(check_schedule(c));
     TRY(check_data(c));
+    TRY(check_optimizer(c));
     TRY(check_checkpoints(c));
     TRY(float8_wanted(&c->model, &c->float8, &(bool){false}));
     tell_kept(c);

@@ -279,8 +279,7 @@ void params_start_part(const struct tensor_place *t, const struct model_shape *m
 
 /* A run of elements at a time, so that a device's memory needs little of the host's. */
 static enum status start_piece(const struct tensor_place *t, const struct piece *p,
-                               const struct model_shape *m, uint64_t seed, float *weights,
-                               struct queue *on)
+                               const struct model_shape *m, uint64_t seed, const struct store *to)
 {
     enum { MOST = 1 << 22 };
     float *run = heap((p->count < MOST ? p->count : MOST) * sizeof *run);
@@ -288,19 +287,26 @@ static enum status start_piece(const struct tensor_place *t, const struct piece 
     for (size_t done = 0, n; done < p->count; done += n) {
         n = p->count - done < MOST ? p->count - done : MOST;
         params_start_part(t, m, seed, p->first + done, n, run);
-        TRY_OUT(queue_copy(on, weights + p->at + done, run, n * sizeof *run));
+        TRY_OUT(store_write(to, p->at + done, n, run));
     }
 out:
     free(run);
     return st;
 }
 
+enum status params_start_store(const struct layout *l, const struct pieces *p,
+                               const struct model_shape *m, uint64_t seed, const struct store *to)
+{
+    TRY(store_zero(to, p->elements)); /* the gaps between units */
+    for (size_t i = 0; i < p->count; i++)
+        TRY(start_piece(&l->tensors[p->all[i].tensor], &p->all[i], m, seed, to));
+    return STATUS_OK;
+}
+
 enum status params_start(const struct layout *l, const struct pieces *p,
                          const struct model_shape *m, uint64_t seed, float *weights,
                          struct queue *on)
 {
-    TRY(queue_zero(on, weights, p->elements * sizeof *weights)); /* the gaps between units */
-    for (size_t i = 0; i < p->count; i++)
-        TRY(start_piece(&l->tensors[p->all[i].tensor], &p->all[i], m, seed, weights, on));
-    return STATUS_OK;
+    struct store to = store_f32(weights, on);
+    return params_start_store(l, p, m, seed, &to);
 }

@@ -12,6 +12,7 @@
 
 #include "model/model_config.h"
 #include "tensor/queue.h"
+#include "tensor/store.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -115,7 +116,10 @@ void tensor_place_name(const struct tensor_place *t, bool hf, char *name);
  */
 void params_start_part(const struct tensor_place *t, const struct model_shape *m, uint64_t seed,
                        size_t first, size_t count, float *w);
-/* All of the pieces, to the flat buffer `weights` where `on` has its memory; NULL: the host. */
+/* All of the pieces, to a flat buffer of any form. */
+enum status params_start_store(const struct layout *l, const struct pieces *p,
+                               const struct model_shape *m, uint64_t seed, const struct store *to);
+/* The same to one of f32, where `on` has its memory; NULL: the host. */
 enum status params_start(const struct layout *l, const struct pieces *p,
                          const struct model_shape *m, uint64_t seed, float *weights,
                          struct queue *on);

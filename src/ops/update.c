@@ -11,6 +11,8 @@ enum status adamw(const struct ops *ops, const struct adamw *a, const struct ada
                   struct queue *on)
 {
     if (a->step < 1) FAIL(SHAPE, "adamw: step %lld; the first is 1", (long long)a->step);
+    if (a->split && a->copy_dtype != BF16)
+        FAIL(SHAPE, "adamw: split weights whose halves are %s", dtype_name(a->copy_dtype));
     OP_RUN(adamw);
 }
 
@@ -21,4 +23,10 @@ enum status cast(const struct ops *ops, const struct cast *a, const struct cast_
         FAIL(SHAPE, "cast: strides %zu and %zu for rows of %zu", a->from_stride, a->to_stride,
              a->n);
     OP_RUN(cast);
+}
+
+enum status unsplit(const struct ops *ops, const struct unsplit *a, const struct unsplit_io *io,
+                    struct queue *on)
+{
+    OP_RUN(unsplit);
 }

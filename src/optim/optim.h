@@ -10,6 +10,8 @@
 #include "tensor/dtype.h"
 #include "tensor/queue.h"
 
+#include <stdbool.h>
+
 /* Learning rate of a step; step 1 is the first, s = step - 1, w warmup_steps, n the length
  * (total_steps of the config if set, else of the call), m min_lr_factor:
  *   torchtitan  s < w: (s+1)/w;  s < n+1-d: 1, with d = round(n decay_ratio) decaying steps (-1:
@@ -30,10 +32,20 @@ struct optim {
     const struct optimizer_config *config; /* borrowed */
     const struct layout *layout;           /* borrowed */
     const struct pieces *pieces;           /* borrowed */
-    float *weights, *exp_avg, *exp_avg_sq; /* borrowed; flat, f32 */
+    float *weights;                        /* borrowed; flat; NULL where they are split */
+    void *exp_avg, *exp_avg_sq;            /* borrowed; flat */
     void *copy;                            /* the model's weights, or NULL when it uses `weights` */
     enum dtype copy_dtype;
+    enum dtype
+        moments;   /* as BF16, v is rounded at random (update.h), by places in the whole model */
+    uint64_t seed; /* of that */
+    bool split;    /* `copy`, of BF16, and `low` are the weights: split_half */
+    uint16_t *low;
 };
+
+/* What the configuration says: are weights split, and of which type are moments? */
+bool optim_splits(const struct optimizer_config *c);
+enum dtype optim_moments(const struct optimizer_config *c);
 
 /* Sum of the squares of a flat buffer, of which the norm is the root; not touched while measuring.
  */

@@ -6,9 +6,9 @@
 
 /* name in `plan --json`, what it holds */
 #define MEMORY_LIST(X)                                                                             \
-    X(weights, "master weights, f32")                                                              \
+    X(weights, "master weights, f32; split: the 16 bits that computing weights lack")              \
     X(compute_weights, "the weights forward and backward read, where they are not the masters")    \
-    X(optimizer, "first and second moments, f32")                                                  \
+    X(optimizer, "first and second moments")                                                       \
     X(gradients, "gradients, f32")                                                                 \
     X(gathered, "units whose weights are gathered or whose gradients are being summed")            \
     X(activations, "what forward keeps for backward, and buffers of a step")                       \

@@ -159,9 +159,11 @@ static struct checkpoint_state state_of(struct run *r)
         .layout = &t->whole,
         .pieces = &t->pieces,
         .world = world(r),
-        .weights = t->weights,
+        .weights = t->optim.split ? t->compute_weights : t->weights,
         .exp_avg = t->exp_avg,
         .exp_avg_sq = t->exp_avg_sq,
+        .low = t->low,
+        .moments = t->optim.moments,
         .on = t->machine.on,
         .dtype = SAFETENSORS_F32,
         .step = t->steps_done,
@@ -340,8 +342,7 @@ static enum status fill_state(struct run *r)
     const struct checkpoint_config *c = &r->config->checkpoint;
     struct trainer *t = &r->trainer;
     bool resumed;
-    TRY(params_start(&t->whole, &t->pieces, &t->shape, (uint64_t)r->config->debug.seed, t->weights,
-                     t->machine.on));
+    TRY(trainer_start(t, (uint64_t)r->config->debug.seed));
     TRY(load_newest(r, &resumed));
     if (resumed)
         r->saved_step = t->steps_done;

@@ -186,12 +186,15 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
     plan->bytes[MEMORY_batch] = since(run, &mark) + since(shared, &seen);
 
     size_t n = t->pieces.elements;
-    t->weights = arena_take(run, n, sizeof(float));
+    if (optim_splits(&c->optimizer))
+        t->low = arena_take(run, n, sizeof *t->low);
+    else
+        t->weights = arena_take(run, n, sizeof *t->weights);
     plan->bytes[MEMORY_weights] = since(run, &mark);
     t->compute_weights = is_float32(c) ? NULL : arena_take(run, n, dtype_bytes(BF16));
     plan->bytes[MEMORY_compute_weights] = since(run, &mark);
-    t->exp_avg = arena_take(run, n, sizeof(float));
-    t->exp_avg_sq = arena_take(run, n, sizeof(float));
+    t->exp_avg = arena_take(run, n, dtype_bytes(optim_moments(&c->optimizer)));
+    t->exp_avg_sq = arena_take(run, n, dtype_bytes(optim_moments(&c->optimizer)));
     plan->bytes[MEMORY_optimizer] = since(run, &mark);
     t->gradients = arena_take(run, n, sizeof(float));
     plan->bytes[MEMORY_gradients] = since(run, &mark);
@@ -231,6 +234,10 @@ static enum status connect(struct trainer *t)
         .exp_avg_sq = t->exp_avg_sq,
         .copy = t->compute_weights,
         .copy_dtype = dtype,
+        .moments = optim_moments(&c->optimizer),
+        .seed = (uint64_t)c->debug.seed,
+        .split = optim_splits(&c->optimizer),
+        .low = t->low,
     };
     t->evaluator.causal = !strcmp(c->objective.name, "causal");
     t->evaluator.documents = !strcmp(c->model.attn_mask_type, "block_causal");
@@ -366,7 +373,11 @@ static enum status norm_of(const struct trainer *t, float *flat, double *norm)
 
 enum status trainer_parameter_norm(const struct trainer *t, double *norm)
 {
-    return norm_of(t, t->weights, norm);
+    struct unsplit all = {t->pieces.elements};
+    struct unsplit_io io = {t->compute_weights, t->low, t->gradients};
+    if (!t->optim.split) return norm_of(t, t->weights, norm);
+    TRY(unsplit(t->machine.ops, &all, &io, t->machine.on));
+    return norm_of(t, t->gradients, norm);
 }
 
 static enum status handle_nonfinite(struct trainer *t, double loss, double norm)
@@ -423,10 +434,17 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
     return STATUS_OK;
 }
 
+enum status trainer_start(struct trainer *t, uint64_t seed)
+{
+    struct store to = {t->weights, NULL, F32, t->machine.on};
+    if (t->optim.split) to = (struct store){t->compute_weights, t->low, BF16, t->machine.on};
+    return params_start_store(&t->whole, &t->pieces, &t->shape, seed, &to);
+}
+
 enum status trainer_sync(struct trainer *t)
 {
     fsdp_changed(&t->fsdp);
-    if (!t->compute_weights) return STATUS_OK;
+    if (!t->compute_weights || t->optim.split) return STATUS_OK;
     struct cast all = {.n = t->pieces.elements, .to = BF16};
     struct cast_io io = {t->weights, t->compute_weights};
     TRY(cast(t->machine.ops, &all, &io, t->machine.on));

@@ -37,9 +37,11 @@ struct trainer {
     struct optim optim;
     struct pieces pieces; /* of the whole model's tensors that are here */
     struct fsdp fsdp;
-    float *weights, *exp_avg, *exp_avg_sq, *gradients; /* flat: this rank's pieces */
-    struct comm same_heads; /* ranks with the same heads of keys and values */
-    struct comm ends;       /* the stages that share the embedding */
+    float *weights, *gradients; /* flat: this rank's pieces; weights NULL where they are split: */
+    uint16_t *low;              /* what compute_weights lack of them */
+    void *exp_avg, *exp_avg_sq; /* of optim.moments */
+    struct comm same_heads;     /* ranks with the same heads of keys and values */
+    struct comm ends;           /* the stages that share the embedding */
     struct copies copies[COPIED_COUNT];
     void *compute_weights;      /* NULL in f32: the masters serve */
     void *staging;              /* for asynchronous checkpoints, or NULL */
@@ -70,10 +72,13 @@ enum status trainer_open(struct trainer *t, const struct config *c, const struct
                          const struct machine *machine);
 void trainer_close(struct trainer *t);
 
+/* Initial values of this rank's weights; trainer_sync is still to come. */
+enum status trainer_start(struct trainer *t, uint64_t seed);
 /* Makes the computing weights from the masters: after they were filled from outside. */
 enum status trainer_sync(struct trainer *t);
 
-/* The L2 norm of all weights, each counted once.  Collective. */
+/* The L2 norm of all weights, each counted once.  Collective.  Split weights are put together where
+ * gradients were. */
 enum status trainer_parameter_norm(const struct trainer *t, double *norm);
 
 /* Next batch (`loader` is NULL where another of the peers reads), gradients, clipping, update.

@@ -76,6 +76,11 @@ TEST(updates_count_what_they_change_twice)
     c.what.adamw.copy_dtype = F32;
     CHECK(work_of(c).bytes == 100 * (3 * 8 + 4));
     CHECK(work_of(c).buffers[4].content == CONTENT_NONE);
+    c.what.adamw.copy_dtype = BF16, c.what.adamw.split = true;
+    CHECK(work_of(c).bytes == 100 * (2 * 8 + 4 + 2 * 4));
+    CHECK(work_of(c).buffers[0].content == CONTENT_NONE);
+    c.what.adamw.moments = BF16;
+    CHECK(work_of(c).bytes == 100 * (2 * 4 + 4 + 2 * 4));
 }
 
 TEST(sizes_tell_calls_apart)

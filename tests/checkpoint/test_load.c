@@ -380,3 +380,36 @@ TEST(damage_anywhere_is_found_by_one_rank_and_told_to_all)
     }
     CHECK_STATUS(OK, ranks_run(3, load_share, &l));
 }
+
+/* What a run keeps in two halves and in few bits, others keep whole: a folder does not show it. */
+TEST(a_checkpoint_is_of_float32_whatever_form_the_buffers_have)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const char *folder = saved_folder(&s, STEPS(1)), *again = test_path(test_folder(), "again");
+    size_t n = s.layout.elements;
+    bf16 *half = heap(n * sizeof *half), *first = heap(n * sizeof *first);
+    bf16 *second = heap(n * sizeof *second);
+    struct checkpoint_state state = saved_state(&s, 2);
+    struct checkpoint_found found;
+    state.weights = half, state.low = heap(n * sizeof *state.low), state.moments = BF16;
+    state.exp_avg = first, state.exp_avg_sq = second;
+    CHECK_STATUS(OK, checkpoint_load(test_path(folder, "step-1"), &state, NULL, &found));
+    struct checkpointer *c = checkpointer_of(again, 0);
+    CHECK_STATUS(OK, checkpointer_save(c, &state));
+    CHECK_STATUS(OK, checkpointer_close(c));
+    struct loaded_state l;
+    CHECK_STATUS(OK, load_into(&l, &s, test_path(again, "step-2")));
+    CHECK(same_tensors(&s.layout, l.buffers[0], s.weights));
+    for (int i = 0; i < s.layout.num_tensors; i++) {
+        const struct tensor_place *t = &s.layout.tensors[i];
+        for (size_t k = t->offset; k < t->offset + t->elements; k++) {
+            CHECK(l.buffers[1][k] == bf16_to_f32(bf16_from_f32(s.exp_avg[k])));
+            CHECK(l.buffers[2][k] == bf16_to_f32(bf16_from_f32(s.exp_avg_sq[k])));
+        }
+    }
+    loaded_release(&l);
+    json_free(found.state);
+    free(half), free(first), free(second), free(state.low);
+    saved_close(&s);
+}

@@ -35,6 +35,9 @@ TEST(rules_between_keys_are_held)
         {{"objective.name=masked", "objective.mask_probability=0"}, 1, "mask_probability"},
         {{"validation.enable=true"}, 1, "validation_share"},
         {{"checkpoint.keep_latest_k=1"}, 1, "keep_latest_k = 1"},
+        {{"optimizer.master_weights=split", "training.mixed_precision_param=float32"},
+         1,
+         "master_weights"},
         {{"checkpoint.folder="}, 1, "checkpoint.folder"},
         {{"job.dump_folder="}, 1, "job.dump_folder"},
     };

@@ -18,7 +18,7 @@ struct rig {
 
 static void open(struct rig *r)
 {
-    *r = (struct rig){.shape = {.V = 10, .D = 6, .L = 2, .H = 2, .G = 1, .K = 2, .F = 5},
+    *r = (struct rig){.shape = {.V = 10, .D = 6, .L = 2, .H = 2, .G = 1, .K = 2, .F = 6},
                       .ops = ops_cpu_reference,
                       .config = {.lr = 0.1,
                                  .beta1 = 0.9,
@@ -33,8 +33,14 @@ static void open(struct rig *r)
     r->buffers = heap(3 * n * sizeof(float));
     r->gradients = heap(n * sizeof(float));
     r->copy = heap(n * sizeof(bf16));
-    r->o = (struct optim){&r->config,     &r->layout,         &r->pieces, r->buffers,
-                          r->buffers + n, r->buffers + 2 * n, r->copy,    BF16};
+    r->o = (struct optim){.config = &r->config,
+                          .layout = &r->layout,
+                          .pieces = &r->pieces,
+                          .weights = r->buffers,
+                          .exp_avg = r->buffers + n,
+                          .exp_avg_sq = r->buffers + 2 * n,
+                          .copy = r->copy,
+                          .copy_dtype = BF16};
     for (int i = 0; i < r->layout.num_tensors; i++) /* gaps stay 0, as the model leaves them */
         for (size_t j = 0; j < r->layout.tensors[i].elements; j++) {
             size_t at = r->layout.tensors[i].offset + j;
@@ -85,7 +91,7 @@ static void check_first_step(bool decay_norms)
             double want = (double)before[at] * (decays ? 1 - 0.01 * 0.1 : 1);
             want -= 0.01 * (double)r.gradients[at]; /* -1, 0 or 1 */
             CHECK_NEAR(r.o.weights[at], want, 1e-6);
-            CHECK_NEAR(r.o.exp_avg[at], 0.1 * 0.5 * (double)r.gradients[at], 1e-7);
+            CHECK_NEAR(((const float *)r.o.exp_avg)[at], 0.1 * 0.5 * (double)r.gradients[at], 1e-7);
             CHECK(r.copy[at] == bf16_from_f32(r.o.weights[at]));
         }
     }
@@ -99,3 +105,75 @@ static void check_first_step(bool decay_norms)
 
 TEST(a_step_decays_every_weight) { check_first_step(true); }
 TEST(a_step_may_leave_norms_undecayed) { check_first_step(false); }
+
+/* Buffers of some pieces, of which each element is what it is in the whole model's. */
+struct part {
+    float *weights, *gradients;
+    bf16 *first, *second;
+};
+
+static struct part part_open(const struct pieces *p, const struct layout *whole)
+{
+    struct part b = {heap(p->elements * sizeof(float)), heap(p->elements * sizeof(float)),
+                     heap(p->elements * sizeof(bf16)), heap(p->elements * sizeof(bf16))};
+    for (size_t i = 0; i < p->count; i++)
+        for (size_t k = 0; k < p->all[i].count; k++) {
+            size_t at = p->all[i].at + k;
+            size_t place = whole->tensors[p->all[i].tensor].offset + p->all[i].first + k;
+            b.weights[at] = 1 + (float)(place % 5), b.gradients[at] = (float)(place % 7) - 3;
+            b.first[at] = bf16_from_f32((float)(place % 3));
+            b.second[at] = bf16_from_f32(3 + (float)(place % 11));
+        }
+    return b;
+}
+
+static void part_step(const struct rig *r, const struct pieces *p, struct part *b)
+{
+    struct optim o = {.config = &r->config,
+                      .layout = &r->layout,
+                      .pieces = p,
+                      .weights = b->weights,
+                      .exp_avg = b->first,
+                      .exp_avg_sq = b->second,
+                      .moments = BF16,
+                      .seed = 11};
+    CHECK_STATUS(OK, optim_step(&o, &r->ops, b->gradients, 0.01, 0.5, 9, r->on));
+}
+
+static void part_release(struct part *b)
+{
+    free(b->weights), free(b->gradients), free(b->first), free(b->second);
+}
+
+TEST(moments_of_bfloat16_have_the_same_bits_however_the_model_is_cut)
+{
+    struct rig r;
+    struct pieces whole;
+    open(&r);
+    r.config.decay_norms = false;
+    pieces_init(&whole, &r.layout, 0, 1);
+    struct part want = part_open(&whole, &r.layout);
+    part_step(&r, &whole, &want);
+    for (int rank = 0; rank < 4; rank++) {
+        struct model_shape here = model_shape_cut(&r.shape, 2);
+        struct layout layout;
+        struct pieces p;
+        layout_init(&layout, &here, 2);
+        pieces_init_cut(&p, &layout, rank / 2, 2, &r.layout, rank % 2, 2);
+        struct part got = part_open(&p, &r.layout);
+        part_step(&r, &p, &got);
+        for (size_t i = 0; i < p.count; i++) {
+            size_t at = p.all[i].at, n = p.all[i].count;
+            size_t place = r.layout.tensors[p.all[i].tensor].offset + p.all[i].first;
+            CHECK(!memcmp(got.weights + at, want.weights + place, n * sizeof(float)));
+            CHECK(!memcmp(got.first + at, want.first + place, n * sizeof(bf16)));
+            CHECK(!memcmp(got.second + at, want.second + place, n * sizeof(bf16)));
+        }
+        part_release(&got);
+        pieces_release(&p);
+        layout_release(&layout);
+    }
+    part_release(&want);
+    pieces_release(&whole);
+    close(&r);
+}

@@ -193,7 +193,12 @@ static void check_training(const char *name, const struct ops *ops)
     float *moments = heap(2 * n * sizeof *moments);
     struct pieces all;
     pieces_init(&all, &r.m.layout, 0, 1);
-    struct optim optim = {&config, &r.m.layout, &all, r.weights, moments, moments + n, NULL, F32};
+    struct optim optim = {.config = &config,
+                          .layout = &r.m.layout,
+                          .pieces = &all,
+                          .weights = r.weights,
+                          .exp_avg = moments,
+                          .exp_avg_sq = moments + n};
     const struct json *want = json_first(json_get(o.root, "losses"));
     const struct json *want_norm = json_first(json_get(o.root, "norms"));
     double most = 0, most_norm = 0;

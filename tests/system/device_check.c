@@ -234,6 +234,9 @@ enum status device_check_odd(struct device_check *c)
             CALL(sum_squares, .n = 100003),
             CALL(adamw, .n = 1003, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
                  .decay = 0.1, .scale = 0.5, .step = 3, .copy_dtype = d),
+            CALL(adamw, .n = 1003, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
+                 .decay = 0.1, .scale = 0.5, .step = 3, .copy_dtype = d, .moments = BF16),
+            CALL(unsplit, .n = 1003),
             CALL(cast, .n = 1003, .from = d, .to = BF16),
             CALL(cast, .n = 13, .rows = 7, .from = F32, .to = d, .from_stride = 15, .to_stride = 17,
                  .accumulate = true),
@@ -301,7 +304,7 @@ static enum status open_trainer(struct trainer *t, const struct config *config,
     struct model_shape shape;
     TRY(shape_of(config, &shape));
     TRY(trainer_open(t, config, &shape, m));
-    TRY(params_start(&t->whole, &t->pieces, &shape, 1, t->weights, m->on));
+    TRY(trainer_start(t, 1));
     TRY(trainer_sync(t));
     return STATUS_OK;
 }

@@ -22,6 +22,8 @@ enum { MOST_SETTINGS = 32 };
 #define HALF      "training.mixed_precision_param=bfloat16"
 #define FLOAT8    DELAYED, "model.converters=[\"float8\"]", "model.ffn_hidden=32"
 #define DELAYED   "float8.recipe_name=delayed"
+#define SPLIT     "optimizer.master_weights=split", "metrics.console=nxdt"
+#define NARROW    "optimizer.state_dtype=bfloat16"
 #define ZERO1     "parallelism.fsdp_shard_gradients=false"
 
 struct device_run {
@@ -93,7 +95,7 @@ TEST(a_run_on_a_device_has_the_bits_of_one_without)
 {
     static const struct {
         int ranks;
-        const char *settings[6];
+        const char *settings[8];
     } runs[] = {
         {1, {SHARD(1), ASYNC}},
         {1, {SHARD(1), HALF, FLOAT8}},
@@ -103,6 +105,8 @@ TEST(a_run_on_a_device_has_the_bits_of_one_without)
         {4, {COPIES(2), TP(2)}},
         {2, {CP(2), HALF}},
         {4, {PP(2), SHARD(2)}},
+        {1, {SHARD(1), HALF, SPLIT, NARROW}},
+        {4, {SHARD(2), TP(2), HALF, SPLIT, NARROW, ASYNC}},
     };
     const char *corpus = test_path(test_folder(), "corpus.txt");
     runs_write_corpus(corpus, 60000);

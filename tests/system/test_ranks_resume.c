@@ -14,7 +14,7 @@ enum { MOST_SETTINGS = 32 };
 struct layout_of_ranks {
     const char *name;
     int ranks;
-    const char *settings[6];
+    const char *settings[8];
 };
 
 #define SHARD(n)  "parallelism.data_parallel_shard_degree=" #n
@@ -25,6 +25,9 @@ struct layout_of_ranks {
 #define CP(n)     "parallelism.context_parallel_degree=" #n
 #define ASYNC     "checkpoint.async_mode=async"
 
+#define HALF   "training.mixed_precision_param=bfloat16"
+#define SPLIT  "optimizer.master_weights=split"
+#define NARROW "optimizer.state_dtype=bfloat16"
 #define FLOAT8 "model.converters=[\"float8\"]", "float8.recipe_name=delayed", "model.ffn_hidden=32"
 
 static const struct layout_of_ranks layouts[] = {
@@ -41,6 +44,10 @@ static const struct layout_of_ranks layouts[] = {
     {"PP 2 x FSDP 2 x TP 2", 8, {PP(2), SHARD(2), TP(2), ASYNC}},
     {"CP 2", 2, {CP(2), ASYNC}},
     {"FSDP 2 x CP 2", 4, {SHARD(2), CP(2)}},
+    {"bfloat16", 1, {SHARD(1), HALF}},
+    {"split", 1, {SHARD(1), HALF, SPLIT}},
+    {"narrow", 2, {SHARD(2), HALF, SPLIT, NARROW}},
+    {"narrow, FSDP 2 x TP 2", 4, {SHARD(2), TP(2), HALF, SPLIT, NARROW, ASYNC}},
     {"float8", 1, {SHARD(1), FLOAT8}},
     {"float8, PP 2 x FSDP 2", 4, {PP(2), SHARD(2), FLOAT8, ASYNC}},
 };
@@ -129,10 +136,10 @@ static double furthest(const char *a, const char *b)
 
 TEST(a_run_of_many_ranks_goes_on_over_the_same_and_over_others)
 {
-    static const int pairs[][2] = {{0, 1},  {1, 0},  {1, 4},   {4, 3}, {3, 2},  {2, 6},
-                                   {6, 5},  {5, 7},  {7, 0},   {0, 6}, {4, 1},  {7, 2},
-                                   {3, 5},  {8, 0},  {3, 8},   {5, 9}, {9, 10}, {10, 2},
-                                   {11, 0}, {1, 11}, {11, 12}, {12, 5}};
+    static const int pairs[][2] = {{0, 1},  {1, 0},  {1, 4},   {4, 3},  {3, 2},   {2, 6},
+                                   {6, 5},  {5, 7},  {7, 0},   {0, 6},  {4, 1},   {7, 2},
+                                   {3, 5},  {8, 0},  {3, 8},   {5, 9},  {9, 10},  {10, 2},
+                                   {11, 0}, {1, 11}, {11, 12}, {12, 5}, {13, 14}, {14, 13}};
     const char *corpus = test_path(test_folder(), "corpus.txt");
     runs_write_corpus(corpus, 60000);
     const char *straight = train_straight(corpus);

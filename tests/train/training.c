@@ -24,8 +24,7 @@ enum status training_open_rank(struct training *t, const struct comm *world,
     struct loader_options o = run_loader_options(&t->config, mesh, &t->data, t->tokenizer, shape.V);
     if (t->machine.groups.of[GROUP_peers].rank == 0) TRY(loader_open(&t->loader, &o));
     TRY(trainer_open(trainer, &t->config, &shape, &t->machine));
-    TRY(params_start(&trainer->whole, &trainer->pieces, &trainer->shape, 1, trainer->weights,
-                     trainer->machine.on));
+    TRY(trainer_start(trainer, 1));
     TRY(trainer_sync(trainer));
     return STATUS_OK;
 }

@@ -3,6 +3,7 @@
 #include "ops/update.h"
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/vector.h"
+#include "base/rng.h"
 #include "tensor/queue.h"
 
 #include <math.h>
@@ -33,31 +34,86 @@ enum status KERNEL(sum_squares)(const struct sum_squares *a, const struct sum_sq
     return STATUS_OK;
 }
 
+/* Bits that round the second moments of n elements from the begin-th on. */
+static void random_bits(const struct adamw *a, size_t begin, size_t n, uint16_t *bits)
+{
+    uint64_t have = UINT64_MAX;
+    struct rng_block b = {{0}};
+    for (size_t i = 0; i < n; i++) {
+        uint64_t at = adamw_position(a, begin + i);
+        if (at / ADAMW_BLOCK != have) {
+            have = at / ADAMW_BLOCK;
+            b = rng_bits(a->seed, RNG_MOMENTS, (uint64_t)a->step, have);
+        }
+        bits[i] = (uint16_t)(b.bits[at % ADAMW_BLOCK / 2] >> 16 * (at % 2));
+    }
+}
+
+static void join_block(const bf16 *half, const uint16_t *low, size_t n, float *restrict w)
+{
+    for (size_t i = 0; i < n; i++) w[i] = split_to_f32(half[i], low[i]);
+}
+
+static void split_block(const float *restrict w, size_t n, bf16 *half, uint16_t *low)
+{
+    for (size_t i = 0; i < n; i++) split_from_f32(w[i], &half[i], &low[i]);
+}
+
+static void store_second(const struct adamw *a, size_t begin, size_t n, const float *v, bf16 *v_n)
+{
+    uint16_t bits[BLOCK];
+    random_bits(a, begin, n, bits);
+    for (size_t i = 0; i < n; i++) v_n[begin + i] = bf16_from_f32_random(v[i], bits[i]);
+}
+
+struct rates {
+    float keep, rate, root, eps, scale, beta1, beta2, new1, new2;
+};
+
+static void adamw_block(const struct adamw *a, const struct rates *r, const struct adamw_io *io,
+                        size_t begin, size_t n)
+{
+    bool narrow = a->moments == BF16;
+    float joined[BLOCK], first[BLOCK], second[BLOCK];
+    float *restrict w = a->split ? joined : io->w_n + begin;
+    float *restrict m = narrow ? first : (float *)io->m_n + begin;
+    float *restrict v = narrow ? second : (float *)io->v_n + begin;
+    const float *restrict grad = io->g_n + begin;
+    const struct rates by = *r;
+    if (a->split) join_block((bf16 *)io->copy_n + begin, io->low_n + begin, n, w);
+    if (narrow) vector_load(io->m_n, begin, BF16, n, m), vector_load(io->v_n, begin, BF16, n, v);
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        float g = grad[i] * by.scale;
+        m[i] = by.beta1 * m[i] + by.new1 * g;
+        v[i] = by.beta2 * v[i] + by.new2 * g * g;
+        w[i] = w[i] * by.keep - by.rate * m[i] / (sqrtf(v[i]) * by.root + by.eps);
+    }
+    if (narrow) vector_store(io->m_n, begin, BF16, n, m), store_second(a, begin, n, v, io->v_n);
+    if (a->split)
+        split_block(w, n, (bf16 *)io->copy_n + begin, io->low_n + begin);
+    else if (io->copy_n)
+        vector_store(io->copy_n, begin, a->copy_dtype, n, w);
+}
+
 enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
     double correct1 = 1 - pow(a->beta1, (double)a->step);
     double correct2 = 1 - pow(a->beta2, (double)a->step);
-    const float keep = (float)(1 - a->lr * a->decay), rate = (float)(a->lr / correct1);
-    const float root = (float)(1 / sqrt(correct2)), eps = (float)a->eps, scale = (float)a->scale;
-    const float beta1 = (float)a->beta1, beta2 = (float)a->beta2;
-    const float new1 = (float)(1 - a->beta1), new2 = (float)(1 - a->beta2);
+    const struct rates r = {.keep = (float)(1 - a->lr * a->decay),
+                            .rate = (float)(a->lr / correct1),
+                            .root = (float)(1 / sqrt(correct2)),
+                            .eps = (float)a->eps,
+                            .scale = (float)a->scale,
+                            .beta1 = (float)a->beta1,
+                            .beta2 = (float)a->beta2,
+                            .new1 = (float)(1 - a->beta1),
+                            .new2 = (float)(1 - a->beta2)};
     size_t blocks = blocks_of(a->n);
 #pragma omp parallel for schedule(static) num_threads(on->num_threads)
-    for (size_t block = 0; block < blocks; block++) {
-        size_t begin = block * BLOCK, n = block_size(a->n, begin);
-        float *restrict w = io->w_n + begin, *restrict m = io->m_n + begin;
-        float *restrict v = io->v_n + begin;
-        const float *restrict grad = io->g_n + begin;
-#pragma omp simd
-        for (size_t i = 0; i < n; i++) {
-            float g = grad[i] * scale;
-            m[i] = beta1 * m[i] + new1 * g;
-            v[i] = beta2 * v[i] + new2 * g * g;
-            w[i] = w[i] * keep - rate * m[i] / (sqrtf(v[i]) * root + eps);
-        }
-        if (io->copy_n) vector_store(io->copy_n, begin, a->copy_dtype, n, w);
-    }
+    for (size_t block = 0; block < blocks; block++)
+        adamw_block(a, &r, io, block * BLOCK, block_size(a->n, block * BLOCK));
     return STATUS_OK;
 }
 
@@ -76,6 +132,18 @@ enum status KERNEL(cast)(const struct cast *a, const struct cast_io *io, struct 
             for (size_t i = 0; i < n; i++) x[i] += old[i];
         }
         vector_store(io->y_n, to, a->to, n, x);
+    }
+    return STATUS_OK;
+}
+
+enum status KERNEL(unsplit)(const struct unsplit *a, const struct unsplit_io *io, struct queue *on)
+{
+    if (on->measuring) return STATUS_OK;
+    size_t blocks = blocks_of(a->n);
+#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+    for (size_t block = 0; block < blocks; block++) {
+        size_t at = block * BLOCK;
+        join_block(io->half_n + at, io->low_n + at, block_size(a->n, at), io->y_n + at);
     }
     return STATUS_OK;
 }

@@ -2,6 +2,7 @@
 #include "ops/update.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
+#include "base/rng.h"
 
 #include <math.h>
 
@@ -22,6 +23,22 @@ enum status reference_sum_squares(const struct sum_squares *a, const struct sum_
     return STATUS_OK;
 }
 
+/* Bits that round the i-th element's second moment. */
+static uint16_t random_bits(const struct adamw *a, size_t i)
+{
+    uint64_t at = adamw_position(a, i);
+    struct rng_block b = rng_bits(a->seed, RNG_MOMENTS, (uint64_t)a->step, at / ADAMW_BLOCK);
+    return (uint16_t)(b.bits[at % ADAMW_BLOCK / 2] >> 16 * (at % 2));
+}
+
+static void put_second(const struct adamw *a, void *v_n, size_t i, float v)
+{
+    if (a->moments == F32)
+        ((float *)v_n)[i] = v;
+    else
+        ((bf16 *)v_n)[i] = bf16_from_f32_random(v, random_bits(a, i));
+}
+
 enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
@@ -31,12 +48,19 @@ enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, st
     float root = (float)(1 / sqrt(correct2)), eps = (float)a->eps, scale = (float)a->scale;
     float beta1 = (float)a->beta1, beta2 = (float)a->beta2;
     float new1 = (float)(1 - a->beta1), new2 = (float)(1 - a->beta2);
+    bf16 *half = io->copy_n;
     for (size_t i = 0; i < a->n; i++) {
-        float g = io->g_n[i] * scale, w = io->w_n[i] * keep;
-        float m = beta1 * io->m_n[i] + new1 * g;
-        float v = beta2 * io->v_n[i] + new2 * g * g;
+        float g = io->g_n[i] * scale;
+        float w = keep * (a->split ? split_to_f32(half[i], io->low_n[i]) : io->w_n[i]);
+        float m = beta1 * element_get(io->m_n, i, a->moments) + new1 * g;
+        float v = beta2 * element_get(io->v_n, i, a->moments) + new2 * g * g;
         w -= rate * m / (sqrtf(v) * root + eps);
-        io->w_n[i] = w, io->m_n[i] = m, io->v_n[i] = v;
+        element_put(io->m_n, i, a->moments, m), put_second(a, io->v_n, i, v);
+        if (a->split) {
+            split_from_f32(w, &half[i], &io->low_n[i]);
+            continue;
+        }
+        io->w_n[i] = w;
         if (io->copy_n) element_put(io->copy_n, i, a->copy_dtype, w);
     }
     return STATUS_OK;
@@ -51,5 +75,13 @@ enum status reference_cast(const struct cast *a, const struct cast_io *io, struc
             float old = a->accumulate ? element_get(io->y_n, to, a->to) : 0;
             element_put(io->y_n, to, a->to, old + element_get(io->x_n, from, a->from));
         }
+    return STATUS_OK;
+}
+
+enum status reference_unsplit(const struct unsplit *a, const struct unsplit_io *io,
+                              struct queue *on)
+{
+    if (on->measuring) return STATUS_OK;
+    for (size_t i = 0; i < a->n; i++) io->y_n[i] = split_to_f32(io->half_n[i], io->low_n[i]);
     return STATUS_OK;
 }

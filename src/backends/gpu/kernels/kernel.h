@@ -156,6 +156,19 @@ static __device__ __forceinline__ void from_f32(float x, bf16 *y)
 #endif
 }
 
+/* As split_to_f32 and split_from_f32 of dtype.h. */
+static __device__ __forceinline__ float joined(bf16 half, uint16_t low)
+{
+    unsigned is_nan = (half & 0x7FFFu) > 0x7F80u, up = is_nan ? 0 : low >> 15;
+    return __uint_as_float(((unsigned)half - up) << 16 | low);
+}
+static __device__ __forceinline__ void split(float x, bf16 *half, uint16_t *low)
+{
+    unsigned bits = __float_as_uint(x), is_nan = (bits >> 16 & 0x7FFFu) > 0x7F80u;
+    *half = (bf16)((is_nan ? bits : bits + 0x8000u) >> 16);
+    *low = (uint16_t)bits;
+}
+
 /* x as memory of type T keeps it. */
 template <typename T> static __device__ __forceinline__ float rounded(float x)
 {
@@ -199,6 +212,34 @@ static __device__ __forceinline__ void store(const float (&from)[WIDTH], T *x)
             *(uint4 *)(x + i) = bits;
         }
     }
+}
+
+/* The same of what is not a number, by its bits. */
+template <int WIDTH>
+static __device__ __forceinline__ void load_bits(const uint16_t *x, uint16_t (&to)[WIDTH])
+{
+    static_assert(WIDTH == 1 || WIDTH % 8 == 0, "whole vectors");
+    if constexpr (WIDTH == 1)
+        to[0] = *x;
+    else
+        for (int i = 0; i < WIDTH; i += 8) {
+            uint4 bits = *(const uint4 *)(x + i);
+            memcpy(to + i, &bits, sizeof bits);
+        }
+}
+
+template <int WIDTH>
+static __device__ __forceinline__ void store_bits(const uint16_t (&from)[WIDTH], uint16_t *x)
+{
+    static_assert(WIDTH == 1 || WIDTH % 8 == 0, "whole vectors");
+    if constexpr (WIDTH == 1)
+        *x = from[0];
+    else
+        for (int i = 0; i < WIDTH; i += 8) {
+            uint4 bits;
+            memcpy(&bits, from + i, sizeof bits);
+            *(uint4 *)(x + i) = bits;
+        }
 }
 
 /* ---- on the host */

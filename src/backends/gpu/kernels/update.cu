@@ -6,6 +6,7 @@
 #include "backends/gpu/kernels/kernel.h"
 
 extern "C" {
+#include "base/rng.h"
 #include "ops/update.h"
 #include "tensor/device.h"
 }
@@ -67,52 +68,164 @@ struct rates {
     float keep, rate, root, eps, scale, beta1, beta2, new1, new2;
 };
 
-template <int WIDTH, typename T>
-__device__ static void adamw_at(const struct rates &r, size_t at, float *w_n, float *m_n,
-                                float *v_n, const float *g_n, T *copy_n)
+/* What rounds second moments, of struct adamw; and the buffers of a range. */
+struct rounding {
+    uint64_t seed, step, position, run, stride;
+};
+struct buffers {
+    size_t n;
+    float *w;
+    void *m, *v;
+    const float *g;
+    void *copy;
+    uint16_t *low;
+};
+
+struct words {
+    unsigned a, b, c, d;
+};
+
+/* rng_bits(seed, RNG_MOMENTS, step, block). */
+static __device__ struct words random_block(const struct rounding &r, uint64_t block)
+{
+    unsigned c0 = (unsigned)block, c1 = (unsigned)(block >> 32), c2 = (unsigned)r.step;
+    unsigned c3 = (unsigned)(r.step >> 32) ^ ((unsigned)RNG_MOMENTS << 24);
+    unsigned k0 = (unsigned)r.seed, k1 = (unsigned)(r.seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (unsigned)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (unsigned)p1;
+        c2 = (unsigned)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (unsigned)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return {c0, c1, c2, c3};
+}
+
+static __device__ __forceinline__ uint16_t random_half(struct words x, unsigned i)
+{
+    unsigned word = i < 4 ? (i < 2 ? x.a : x.b) : (i < 6 ? x.c : x.d);
+    return (uint16_t)(word >> 16 * (i % 2));
+}
+
+/* As bf16_from_f32_random of dtype.h rounds. */
+static __device__ __forceinline__ bf16 from_f32_random(float x, uint16_t random)
+{
+    unsigned bits = __float_as_uint(x);
+    return (bf16)((x != x ? bits | 0x400000u : bits + random) >> 16);
+}
+
+/* Elements that lie one behind the other mostly share a block of bits. */
+template <int WIDTH>
+static __device__ void store_second(const struct rounding &r, const float (&v)[WIDTH], size_t at,
+                                    bf16 *v_n)
+{
+    uint64_t run = r.run ? at / r.run : 0, in_run = r.run ? at % r.run : at, have = 0;
+    uint16_t rounded_bits[WIDTH];
+    struct words block = {};
+    for (int i = 0; i < WIDTH; i++) {
+        uint64_t position = r.position + run * r.stride + in_run;
+        if (i == 0 || position / ADAMW_BLOCK != have) {
+            have = position / ADAMW_BLOCK;
+            block = random_block(r, have);
+        }
+        rounded_bits[i] =
+            from_f32_random(v[i], random_half(block, (unsigned)(position % ADAMW_BLOCK)));
+        if (++in_run == r.run) in_run = 0, run++;
+    }
+    store_bits<WIDTH>(rounded_bits, v_n + at);
+}
+
+template <int WIDTH>
+static __device__ void store_second(const struct rounding &, const float (&v)[WIDTH], size_t at,
+                                    float *v_n)
+{
+    store<WIDTH>(v, v_n + at);
+}
+
+template <int WIDTH>
+static __device__ __forceinline__ void load_split(const struct buffers &b, size_t at,
+                                                  float (&w)[WIDTH])
+{
+    uint16_t half[WIDTH], low[WIDTH];
+    load_bits<WIDTH>((const bf16 *)b.copy + at, half), load_bits<WIDTH>(b.low + at, low);
+    for (int i = 0; i < WIDTH; i++) w[i] = joined(half[i], low[i]);
+}
+
+template <int WIDTH>
+static __device__ __forceinline__ void store_split(const float (&w)[WIDTH], const struct buffers &b,
+                                                   size_t at)
+{
+    uint16_t half[WIDTH], low[WIDTH];
+    for (int i = 0; i < WIDTH; i++) split(w[i], &half[i], &low[i]);
+    store_bits<WIDTH>(half, (bf16 *)b.copy + at), store_bits<WIDTH>(low, b.low + at);
+}
+
+/* M: of the moments; T: of the copy, which SPLIT is a half of the weights. */
+template <int WIDTH, typename M, typename T, bool SPLIT>
+static __device__ void adamw_at(const struct rates &r, const struct rounding &round,
+                                const struct buffers &b, size_t at)
 {
     float w[WIDTH], m[WIDTH], v[WIDTH], grad[WIDTH];
-    load<WIDTH>(w_n + at, w), load<WIDTH>(m_n + at, m);
-    load<WIDTH>(v_n + at, v), load<WIDTH>(g_n + at, grad);
+    M *m_n = (M *)b.m, *v_n = (M *)b.v;
+    if constexpr (SPLIT)
+        load_split<WIDTH>(b, at, w);
+    else
+        load<WIDTH>(b.w + at, w);
+    load<WIDTH>(m_n + at, m), load<WIDTH>(v_n + at, v), load<WIDTH>(b.g + at, grad);
     for (int i = 0; i < WIDTH; i++) {
         float g = grad[i] * r.scale;
         m[i] = r.beta1 * m[i] + r.new1 * g;
         v[i] = r.beta2 * v[i] + r.new2 * g * g;
         w[i] = w[i] * r.keep - r.rate * m[i] / (sqrtf(v[i]) * r.root + r.eps);
     }
-    store<WIDTH>(w, w_n + at), store<WIDTH>(m, m_n + at), store<WIDTH>(v, v_n + at);
-    if (copy_n) store<WIDTH>(w, copy_n + at);
+    store<WIDTH>(m, m_n + at);
+    store_second<WIDTH>(round, v, at, v_n);
+    if constexpr (SPLIT) {
+        store_split<WIDTH>(w, b, at);
+    } else {
+        store<WIDTH>(w, b.w + at);
+        if (b.copy) store<WIDTH>(w, (T *)b.copy + at);
+    }
 }
 
-template <int WIDTH, typename T>
+template <int WIDTH, typename M, typename T, bool SPLIT>
 __global__ static void __launch_bounds__(BLOCK)
-    adamw_kernel(struct rates r, size_t n, float *w, float *m, float *v, const float *g, T *copy)
+    adamw_kernel(struct rates r, struct rounding round, struct buffers b)
 {
-    const size_t threads = (size_t)gridDim.x * BLOCK, vectors = n / WIDTH;
+    const size_t threads = (size_t)gridDim.x * BLOCK, vectors = b.n / WIDTH;
     const size_t first = (size_t)blockIdx.x * BLOCK + threadIdx.x;
     for (size_t i = first; i < vectors; i += threads)
-        adamw_at<WIDTH>(r, i * WIDTH, w, m, v, g, copy);
-    for (size_t i = vectors * WIDTH + first; i < n; i += threads)
-        adamw_at<1>(r, i, w, m, v, g, copy);
+        adamw_at<WIDTH, M, T, SPLIT>(r, round, b, i * WIDTH);
+    for (size_t i = vectors * WIDTH + first; i < b.n; i += threads)
+        adamw_at<1, M, T, SPLIT>(r, round, b, i);
 }
 
-template <typename T>
-static enum status adamw_by(struct rates r, const struct adamw *a, const struct adamw_io *io,
-                            struct queue *on)
+template <typename M, typename T, bool SPLIT>
+static enum status adamw_by(const struct rates &r, const struct rounding &round,
+                            const struct buffers &b, struct queue *on)
 {
-    enum { WIDTH = 16 / sizeof(T) };
-    T *copy = (T *)io->copy_n;
-    bool wide = is_aligned(io->w_n) && is_aligned(io->m_n) && is_aligned(io->v_n) &&
-                is_aligned(io->g_n) && is_aligned(copy);
-    size_t blocks = ceil_div(a->n, (size_t)BLOCK * (wide ? (size_t)WIDTH : 1));
+    enum { LEAST = sizeof(T) < sizeof(M) ? sizeof(T) : sizeof(M), WIDTH = 16 / LEAST };
+    bool wide = is_aligned(b.w) && is_aligned(b.m) && is_aligned(b.v) && is_aligned(b.g) &&
+                is_aligned(b.copy) && is_aligned(b.low);
+    size_t blocks = ceil_div(b.n, (size_t)BLOCK * (wide ? (size_t)WIDTH : 1));
     unsigned grid = blocks < grid_most ? (unsigned)blocks : grid_most;
     if (wide)
-        LAUNCH((adamw_kernel<WIDTH, T>), grid, BLOCK, 0, on, r, a->n, io->w_n, io->m_n, io->v_n,
-               io->g_n, copy);
+        LAUNCH((adamw_kernel<WIDTH, M, T, SPLIT>), grid, BLOCK, 0, on, r, round, b);
     else
-        LAUNCH((adamw_kernel<1, T>), grid, BLOCK, 0, on, r, a->n, io->w_n, io->m_n, io->v_n,
-               io->g_n, copy);
+        LAUNCH((adamw_kernel<1, M, T, SPLIT>), grid, BLOCK, 0, on, r, round, b);
     return STATUS_OK;
+}
+
+template <typename M>
+static enum status adamw_of(const struct adamw *a, const struct rates &r, const struct buffers &b,
+                            struct queue *on)
+{
+    struct rounding round = {a->seed, (uint64_t)a->step, a->position, a->run, a->stride};
+    if (a->split) return adamw_by<M, bf16, true>(r, round, b, on);
+    return a->copy_dtype == F32 ? adamw_by<M, float, false>(r, round, b, on)
+                                : adamw_by<M, bf16, false>(r, round, b, on);
 }
 
 extern "C" enum status GPU_NAME(adamw)(const struct adamw *a, const struct adamw_io *io,
@@ -126,5 +239,24 @@ extern "C" enum status GPU_NAME(adamw)(const struct adamw *a, const struct adamw
     r.root = (float)(1 / sqrt(correct2)), r.eps = (float)a->eps, r.scale = (float)a->scale;
     r.beta1 = (float)a->beta1, r.beta2 = (float)a->beta2;
     r.new1 = (float)(1 - a->beta1), r.new2 = (float)(1 - a->beta2);
-    return a->copy_dtype == F32 ? adamw_by<float>(r, a, io, on) : adamw_by<bf16>(r, a, io, on);
+    struct buffers b = {a->n, io->w_n, io->m_n, io->v_n, io->g_n, io->copy_n, io->low_n};
+    return a->moments == F32 ? adamw_of<float>(a, r, b, on) : adamw_of<bf16>(a, r, b, on);
+}
+
+__global__ static void __launch_bounds__(BLOCK)
+    unsplit_kernel(size_t n, const bf16 *half_n, const uint16_t *low_n, float *y_n)
+{
+    const size_t threads = (size_t)gridDim.x * BLOCK;
+    for (size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x; i < n; i += threads)
+        y_n[i] = joined(half_n[i], low_n[i]);
+}
+
+extern "C" enum status GPU_NAME(unsplit)(const struct unsplit *a, const struct unsplit_io *io,
+                                         struct queue *on)
+{
+    if (on->measuring || !a->n) return STATUS_OK;
+    size_t blocks = ceil_div(a->n, BLOCK);
+    LAUNCH(unsplit_kernel, blocks < grid_most ? (unsigned)blocks : grid_most, BLOCK, 0, on, a->n,
+           io->half_n, io->low_n, io->y_n);
+    return STATUS_OK;
 }

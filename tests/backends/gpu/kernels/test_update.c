@@ -37,11 +37,19 @@ static enum status step(struct model *m, const struct ops *ops, struct queue *on
 {
     struct embedding table = {N, V, D, F32, 0};
     struct cross_entropy entropy = {.N = N, .V = D, .scale = 1.0f / N, .gradient = true};
-    struct adamw adam = {TABLE, 1e-2, 0.9, 0.95, 1e-8, 0.1, 1, number, F32};
+    struct adamw adam = {.n = TABLE,
+                         .lr = 1e-2,
+                         .beta1 = 0.9,
+                         .beta2 = 0.95,
+                         .eps = 1e-8,
+                         .decay = 0.1,
+                         .scale = 1,
+                         .step = number,
+                         .copy_dtype = F32};
     struct embedding_fwd forward = {m->ids, m->w, m->x};
     struct embedding_bwd backward = {m->ids, m->x, m->dw};
     struct cross_entropy_io loss = {m->x, m->labels, m->loss, NULL, NULL};
-    struct adamw_io change = {m->w, m->m, m->v, m->dw, NULL};
+    struct adamw_io change = {m->w, m->m, m->v, m->dw, NULL, NULL};
     TRY(queue_zero(on, m->dw, TABLE * sizeof *m->dw));
     TRY(embedding_forward(ops, &table, &forward, on));
     TRY(cross_entropy(ops, &entropy, &loss, on));
