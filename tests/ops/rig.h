@@ -16,6 +16,12 @@
     TEST(name) { rig_each_set(name##_of_a_set); }                                                  \
     static void name##_of_a_set(void)
 void rig_each_set(void (*test)(void));
+/* The same without the GPU's, whose calls want rig_queue(). */
+#define CPU_SETS_TEST(name)                                                                        \
+    static void name##_of_a_set(void);                                                             \
+    TEST(name) { rig_each_cpu_set(name##_of_a_set); }                                              \
+    static void name##_of_a_set(void)
+void rig_each_cpu_set(void (*test)(void));
 const struct ops *rig_fast(void);
 
 /* A queue of two threads, open until the runner ends. */

@@ -97,7 +97,7 @@ TEST(a_folder_of_transformers_has_the_logits_it_has_there)
 {
     check_logits(&ops_cpu_reference, folder());
 }
-OPS_TEST(a_folder_of_transformers_has_them_with_the_kernels_of_every_set)
+CPU_SETS_TEST(a_folder_of_transformers_has_them_with_the_kernels_of_every_set)
 {
     check_logits(rig_fast(), folder());
 }

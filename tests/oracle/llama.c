@@ -236,8 +236,8 @@ TEST(the_plain_loops_follow_pytorch)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) check(names[i], &ops_cpu_reference);
 }
 
-OPS_TEST(a_llama_with_a_head_each_follows_pytorch) { check("mha", rig_fast()); }
-OPS_TEST(a_llama_with_grouped_heads_follows_pytorch) { check("gqa", rig_fast()); }
-OPS_TEST(a_llama_with_a_tied_head_follows_pytorch) { check("tied", rig_fast()); }
-OPS_TEST(a_llama_with_stretched_wavelengths_follows_pytorch) { check("scaled", rig_fast()); }
-OPS_TEST(a_llama_that_sees_both_ways_follows_pytorch) { check("masked", rig_fast()); }
+CPU_SETS_TEST(a_llama_with_a_head_each_follows_pytorch) { check("mha", rig_fast()); }
+CPU_SETS_TEST(a_llama_with_grouped_heads_follows_pytorch) { check("gqa", rig_fast()); }
+CPU_SETS_TEST(a_llama_with_a_tied_head_follows_pytorch) { check("tied", rig_fast()); }
+CPU_SETS_TEST(a_llama_with_stretched_wavelengths_follows_pytorch) { check("scaled", rig_fast()); }
+CPU_SETS_TEST(a_llama_that_sees_both_ways_follows_pytorch) { check("masked", rig_fast()); }
