@@ -51,7 +51,7 @@ static const struct layout_of_ranks layouts[] = {
     {"float8", 1, {SHARD(1), FLOAT8}},
     {"float8, PP 2 x FSDP 2", 4, {PP(2), SHARD(2), FLOAT8, ASYNC}},
 };
-enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+enum { LAYOUTS = sizeof layouts / sizeof *layouts, HALVES = 13 /* the first in bfloat16 */ };
 
 struct rank_settings {
     const char *all[MOST_SETTINGS];
@@ -158,8 +158,8 @@ TEST(a_run_of_many_ranks_goes_on_over_the_same_and_over_others)
         double off = furthest(want, got);
         print_message("%-26s -> %-26s off by %.1e\n", layouts[pairs[i][0]].name,
                       layouts[pairs[i][1]].name, off);
-        runs_check_same_files(want, got, "state.json"); /* every stream's place in the data */
-        CHECK(off < 1e-4);
+        runs_check_same_files(want, got, "state.json");    /* every stream's place in the data */
+        CHECK(off < (pairs[i][0] < HALVES ? 1e-4 : 5e-2)); /* a tie changes a bfloat16 */
     }
 }
 
