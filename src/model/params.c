@@ -277,11 +277,15 @@ void params_start_part(const struct tensor_place *t, const struct model_shape *m
     }
 }
 
-/* A run of elements at a time, so that a device's memory needs little of the host's. */
+/* Where it is not the host's f32, a run of elements at a time, which needs little memory. */
 static enum status start_piece(const struct tensor_place *t, const struct piece *p,
                                const struct model_shape *m, uint64_t seed, const struct store *to)
 {
     enum { MOST = 1 << 22 };
+    if (store_plain(to)) {
+        params_start_part(t, m, seed, p->first, p->count, store_plain(to) + p->at);
+        return STATUS_OK;
+    }
     float *run = heap((p->count < MOST ? p->count : MOST) * sizeof *run);
     enum status st = STATUS_OK;
     for (size_t done = 0, n; done < p->count; done += n) {

@@ -16,6 +16,8 @@ struct store {
 };
 
 struct store store_f32(float *x, struct queue *on);
+/* Where the host has them as f32 already; NULL: it does not. */
+float *store_plain(const struct store *s);
 
 /* Numbers [at, at + n).  As BF16 they are rounded to nearest. */
 enum status store_read(const struct store *s, size_t at, size_t n, float *to);

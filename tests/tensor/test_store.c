@@ -124,3 +124,13 @@ TEST(a_devices_buffers_are_read_and_written_by_copies)
     strict_close(on);
     cpu_queue_close(on);
 }
+
+TEST(a_store_is_plain_where_the_host_has_its_f32)
+{
+    float x[2];
+    uint16_t low[2];
+    struct store plain = store_f32(x, NULL), half = {.x = x, .dtype = BF16},
+                 split = {.x = x, .low = low, .dtype = BF16};
+    CHECK(store_plain(&plain) == x);
+    CHECK(!store_plain(&half) && !store_plain(&split));
+}
