@@ -7,7 +7,6 @@
 #include "checkpoint/common.h"
 #include "checkpoint/content.h"
 #include "checkpoint/folder.h"
-#include "tensor/device.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -72,7 +71,7 @@ struct sources {
 
 static struct tensor_source source(struct sources *s, int i, struct store flat)
 {
-    if (flat.dtype == F32 && !queue_memory(flat.on)) return tensor_source_flat(flat.x);
+    if (store_plain(&flat)) return tensor_source_flat(store_plain(&flat));
     if (!s->run) s->run = heap(EXCHANGE_ELEMENTS * sizeof *s->run);
     s->flats[i] = (struct stored_flat){flat, s->run};
     return tensor_source_stored(&s->flats[i]);

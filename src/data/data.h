@@ -3,14 +3,15 @@
  *
  * Axes     B rows of a batch, T = seq_len tokens.
  * Order    Of data.order = "streams": row g of the run belongs to virtual stream g mod V.  A stream
- * draws documents from the mixture, in windows that are shuffled, cuts them into rows, and depends
- * on no other stream.  A loader that is share `share` of `num_shares` yields the rows g with g mod
- * num_shares == share, so any number of loaders sees the same rows in the same order.  Of
- * "megatron": row g is sample g of Megatron-LM's data set, and shares take blocks of `block` rows
- * in turn, as its sampler does; documents end where sequences do. With `once` it is one epoch of
- * the part, from its first sample. Memory   The loader owns its rings and windows; a batch is the
- * caller's. Resume   The cursor is the next row and a few integers a stream; it is that of the rows
- * handed out, not of what the prefetching thread has read ahead. */
+ *          draws documents from the mixture, in windows that are shuffled, cuts them into rows, and
+ *          depends on no other stream.  A loader that is share `share` of `num_shares` yields the
+ *          rows g with g mod num_shares == share, so any number of loaders sees the same rows in
+ *          the same order.  Of "megatron": row g is sample g of Megatron-LM's data set, and shares
+ *          take blocks of `block` rows in turn, as its sampler does; documents end where sequences
+ *          do.  With `once` it is one epoch of the part, from its first sample.
+ * Memory   The loader owns its rings and windows; a batch is the caller's.
+ * Resume   The cursor is the next row and a few integers a stream; it is that of the rows handed
+ *          out, not of what the prefetching thread has read ahead. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -2,11 +2,11 @@
  * tokenizer has them.
  *
  * File     A pickle of {"index_map": {bytes of a patch: id}, "patch_size": (1, bins), "k_limit":
- * k}, ids 0..k; 0 is the silent patch, and k + 1 begins the patches of a time. Order    A session
- * has always the same number of neurons: fewer are repeated in turn, of more a block of neighbours
- * is drawn.  Time after time: the mark, then each neuron's id.  The last bins are filled up with
- * zeros.  A patch that the file does not have is id 0. Memory   The map is immutable: threads share
- * it. */
+ *          k}, ids 0..k; 0 is the silent patch, and k + 1 begins the patches of a time.
+ * Order    A session has always the same number of neurons: fewer are repeated in turn, of more a
+ *          block of neighbours is drawn.  Time after time: the mark, then each neuron's id.  The
+ *          last bins are filled up with zeros.  A patch that the file does not have is id 0.
+ * Memory   The map is immutable: threads share it. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

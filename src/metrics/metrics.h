@@ -1,12 +1,13 @@
 /* metrics.h -- what a run reports: console line, metrics.jsonl, TensorBoard.
  *
  * Units    metrics.jsonl: loss in nats/token; step_seconds and data_seconds of one step; mfu a
- * share of the peak (1 is all of it); tokens_per_second of all ranks; numbers that are not finite,
- * and an mfu whose peak is not known, are null.  TensorBoard has torchtitan's tags and units:
- * throughput(tps) of a rank, mfu(%). Files    A resumed run goes on in the same metrics.jsonl, from
- * which the lines of later steps are cut.  In the TensorBoard folder each start writes a file of
- * its own, which begins with a mark that makes TensorBoard drop later steps of earlier files. Ranks
- * One rank of a run has a struct metrics; what it is handed is reduced already. */
+ *          share of the peak (1 is all of it); tokens_per_second of all ranks; numbers that are not
+ *          finite, and an mfu whose peak is not known, are null.  TensorBoard has torchtitan's tags
+ *          and units: throughput(tps) of a rank, mfu(%).
+ * Files    A resumed run goes on in the same metrics.jsonl, from which the lines of later steps are
+ *          cut.  In the TensorBoard folder each start writes a file of its own, which begins with a
+ *          mark that makes TensorBoard drop later steps of earlier files.
+ * Ranks    One rank of a run has a struct metrics; what it is handed is reduced already. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

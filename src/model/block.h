@@ -10,9 +10,8 @@
 #include "model/float8.h"
 #include "model/model.h"
 
-/* In order of use: C type, name, elements, dtype, and the mildest recompute that does not keep it.
-; RECOMPUTE_COUNT:
- * all keep it. */
+/* In order of use: C type, name, elements, dtype, and the mildest recompute that does not keep it;
+ * RECOMPUTE_COUNT: all keep it. */
 #define ACTIVATION_LIST(X)                                                                         \
     X(void, norm1_ND, N *D, m->dtype, RECOMPUTE_SELECTIVE)                                         \
     X(float, rstd1_S, S, F32, RECOMPUTE_FULL)                                                      \

@@ -11,9 +11,9 @@
  *          queue_wait, once a step.
  * Order    begin -> passes over the step's micro-batches -> gather -> what was seen becomes the
  *          largest that anyone has seen -> learn.  Seeing a number twice changes nothing, so
- * neither does recomputing.  A step that is dropped teaches nothing. Sources  torchao's float8
- * (tensorwise); Transformer Engine's DelayedScaling, which learns after each micro-batch, and whose
- * first scales are 1 */
+ *          neither does recomputing.  A step that is dropped teaches nothing.
+ * Sources  torchao's float8 (tensorwise); Transformer Engine's DelayedScaling, which learns after
+ *          each micro-batch, and whose first scales are 1 */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -36,10 +36,9 @@ struct optim {
     void *exp_avg, *exp_avg_sq;            /* borrowed; flat */
     void *copy;                            /* the model's weights, or NULL when it uses `weights` */
     enum dtype copy_dtype;
-    enum dtype
-        moments;   /* as BF16, v is rounded at random (update.h), by places in the whole model */
-    uint64_t seed; /* of that */
-    bool split;    /* `copy`, of BF16, and `low` are the weights: split_half */
+    enum dtype moments; /* BF16: v is rounded at random (update.h), by places in the whole model */
+    uint64_t seed;      /* of that */
+    bool split;         /* `copy`, of BF16, and `low` are the weights: split_half */
     uint16_t *low;
 };
 

@@ -2,7 +2,8 @@
  *
  * Starts from bytes, or from symbols given; merges the adjacent pair of lowest rank, the leftmost
  * of equals, until none is in the vocabulary.  Short pieces by scanning, long ones by a heap: n log
- * n on any input. Memory   A merger keeps its working memory between pieces. */
+ * n on any input.
+ * Memory   A merger keeps its working memory between pieces. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,9 +1,10 @@
 /* evaluation.h -- the mean loss of a model over what a loader yields.
  *
  * Memory   Buffers come from the arena given to evaluator_take, which also measures; it is of
- * memory that the host and its device share. Ranks    Every rank calls; those that have run out of
- * rows compute on without any, since others may need what they hold. Order    Losses are summed in
- * f64, token after token, so the mean has one value. */
+ *          memory that the host and its device share.
+ * Ranks    Every rank calls; those that have run out of rows compute on without any, since others
+ *          may need what they hold.
+ * Order    Losses are summed in f64, token after token, so the mean has one value. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,11 +1,12 @@
 /* attention_graph_cudnn.h -- attention, forward and backward, in cuDNN's operations.
  *
  * Axes     B rows of T tokens (documents: as many as there may be, each of T at most), H query
- * heads, G key/value heads, K head size; as many queries as keys. Memory   q, k, v and their
- * gradients are rows of q_row and kv_row elements a token; out and its gradient of out_row; lse [B,
- * all_heads, T] of which H are here, or with documents [token, H], all of it in f32. Order    With
- * `deterministic` dq is a product of stored scores' gradients, T x T of them; else it is added up
- * by whichever block comes first. */
+ *          heads, G key/value heads, K head size; as many queries as keys.
+ * Memory   q, k, v and their gradients are rows of q_row and kv_row elements a token; out and its
+ *          gradient of out_row; lse [B, all_heads, T] of which H are here, or with documents
+ *          [token, H], all of it in f32.
+ * Order    With `deterministic` dq is a product of stored scores' gradients, T x T of them; else it
+ *          is added up by whichever block comes first. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

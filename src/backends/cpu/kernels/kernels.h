@@ -3,8 +3,9 @@
  * Each file of this folder is compiled for every set, with CPU_SET defined as its name, so whatever
  * it shows to other files is named by KERNEL: avx2_rope, avx512_rope.  The loops are plain C that
  * the compiler turns into each set's vectors; where that is not enough, a file has a path for a
- * set. Order    Every sum is taken in pieces whose size does not depend on the number of threads,
- * so results have the same bits on any number of them. */
+ * set.
+ * Order    Every sum is taken in pieces whose size does not depend on the number of threads, so
+ *          results have the same bits on any number of them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
