@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,7 +16,11 @@ extern char **environ;
 static struct CMUnitTest *tests;
 static const char **files;
 static char scratch[64], **paths;
-static size_t num_tests, num_paths;
+static size_t num_tests, num_paths, num_failed_files;
+static struct failed_file {
+    const char *file;
+    int num;
+} *failed_files;
 
 void test_register(const char *file, const char *name, void (*run)(void **))
 {
@@ -95,18 +100,108 @@ int test_llamero(struct text *out, struct text *err, const char *const *argument
     return test_run(argv, out, err);
 }
 
+/* One file's tests, [from, to), one after the other. */
+static int run_file(size_t from, size_t to)
+{
+    snprintf(scratch, sizeof scratch, "/tmp/llamero-test-%ld", (long)getpid());
+    int failed = _cmocka_run_group_tests(files[from], tests + from, to - from, NULL, NULL);
+    file_remove_tree(scratch);
+    for (size_t i = 0; i < num_paths; i++) free(paths[i]);
+    free(paths);
+    return failed;
+}
+
+/* A file in a process of its own, which writes into its own file and says how many tests failed. */
+struct worker {
+    pid_t child;
+    size_t from, to;
+    FILE *says;
+    int *failed; // shared with the child
+};
+
+static void worker_start(struct worker *w, size_t from, size_t to)
+{
+    *w = (struct worker){.from = from, .to = to, .says = tmpfile()};
+    w->failed =
+        mmap(NULL, sizeof *w->failed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (!w->says || w->failed == MAP_FAILED) abort();
+    *w->failed = (int)(to - from);
+    fflush(NULL);
+    w->child = fork();
+    if (w->child < 0) abort();
+    if (w->child) return;
+    dup2(fileno(w->says), 1);
+    dup2(fileno(w->says), 2);
+    *w->failed = run_file(from, to);
+    exit(*w->failed != 0); // a leak found here makes it another code
+}
+
+/* Waits for one of them, tells what it said but for the runner's own frame, and counts. */
+static int worker_end(struct worker *workers, size_t num)
+{
+    int code, failed;
+    size_t at = 0;
+    char line[4096];
+    pid_t child = wait(&code);
+    while (at < num && workers[at].child != child) at++;
+    if (at == num) return 0;
+    struct worker *w = &workers[at];
+    rewind(w->says);
+    while (fgets(line, sizeof line, w->says))
+        if (strncmp(line, "[==========]", 12) && strncmp(line, "[  PASSED  ]", 12))
+            fputs(line, stdout);
+    failed = *w->failed;
+    if (!WIFEXITED(code) || WEXITSTATUS(code) != (failed != 0)) {
+        printf("%s: ended by %s %d\n", files[w->from], WIFEXITED(code) ? "exit code" : "signal",
+               WIFEXITED(code) ? WEXITSTATUS(code) : WTERMSIG(code));
+        if (!failed) failed = 1;
+    }
+    if (failed) failed_files = heap_grow(failed_files, num_failed_files + 1, sizeof *failed_files);
+    if (failed) failed_files[num_failed_files++] = (struct failed_file){files[w->from], failed};
+    fflush(stdout);
+    fclose(w->says);
+    munmap(w->failed, sizeof *w->failed);
+    w->child = 0;
+    return failed;
+}
+
+/* As many files at once as there are cores, the last first: the tests of whole runs take longest.
+ */
+static int run_files(size_t num)
+{
+    struct worker workers[8] = {0};
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t max_at_once = sizeof workers / sizeof *workers, at_once = cores < 1 ? 1 : (size_t)cores;
+    if (at_once > max_at_once) at_once = max_at_once;
+    int failed = 0;
+    for (size_t to = num, from; to; to = from) {
+        for (from = to - 1; from && !strcmp(files[from - 1], files[to - 1]);) from--;
+        if (from == 0 && to == num) return run_file(from, to);
+        size_t at = 0;
+        while (at < at_once && workers[at].child) at++;
+        if (at == at_once) {
+            failed += worker_end(workers, at_once);
+            for (at = 0; workers[at].child;) at++;
+        }
+        worker_start(&workers[at], from, to);
+    }
+    for (size_t i = 0; i < at_once; i++) failed += worker_end(workers, at_once);
+    return failed;
+}
+
 int main(int argc, char **argv)
 {
     size_t chosen = 0;
     if (argc == 3 && !strcmp(argv[1], "--ranks")) return launched_main(argv[2]);
     for (size_t i = 0; i < num_tests; i++)
-        if (argc < 2 || strstr(tests[i].name, argv[1]) || strstr(files[i], argv[1]))
-            tests[chosen++] = tests[i];
-    snprintf(scratch, sizeof scratch, "/tmp/llamero-test-%ld", (long)getpid());
-    int failed = _cmocka_run_group_tests("llamero", tests, chosen, NULL, NULL);
-    file_remove_tree(scratch);
-    for (size_t i = 0; i < num_paths; i++) free(paths[i]);
-    free(paths);
+        if (argc < 2 || strstr(tests[i].name, argv[1]) || strstr(files[i], argv[1])) {
+            tests[chosen] = tests[i];
+            files[chosen++] = files[i];
+        }
+    int failed = run_files(chosen);
+    for (size_t i = 0; i < num_failed_files; i++)
+        printf("%s: %d failed\n", failed_files[i].file, failed_files[i].num);
+    free(failed_files);
     free(files);
     free(tests);
     printf("%zu passed, %d failed\n", chosen - (size_t)failed, failed);

@@ -77,14 +77,17 @@ void text_addf(struct text *t, const char *fmt, ...)
     t->len += (size_t)n;
 }
 
-size_t text_distance(const char *a, const char *b)
+enum { DISTANCE_MOST = 127 };
+
+/* `most` where it is no less; each row of the table has a cell that is on the way to the last. */
+static size_t distance_below(const char *a, const char *b, size_t most)
 {
-    enum { MOST = 127 };
-    size_t row[MOST + 1], la = strlen(a), lb = strlen(b);
-    if (la > MOST || lb > MOST) return MOST;
+    size_t row[DISTANCE_MOST + 1], la = strlen(a), lb = strlen(b);
+    if (la > DISTANCE_MOST || lb > DISTANCE_MOST) return most;
+    if ((la > lb ? la - lb : lb - la) >= most) return most;
     for (size_t j = 0; j <= lb; j++) row[j] = j;
     for (size_t i = 1; i <= la; i++) {
-        size_t diagonal = row[0];
+        size_t diagonal = row[0], least = i;
         row[0] = i;
         for (size_t j = 1; j <= lb; j++) {
             size_t best = diagonal + (a[i - 1] != b[j - 1]);
@@ -92,7 +95,19 @@ size_t text_distance(const char *a, const char *b)
             if (row[j] + 1 < best) best = row[j] + 1;
             if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
             row[j] = best;
+            if (best < least) least = best;
         }
+        if (least >= most) return most;
     }
-    return row[lb];
+    return row[lb] < most ? row[lb] : most;
+}
+
+size_t text_distance(const char *a, const char *b) { return distance_below(a, b, DISTANCE_MOST); }
+
+bool text_is_nearer(const char *name, const char *word, size_t *best)
+{
+    size_t distance = distance_below(name, word, *best);
+    bool nearer = distance < *best;
+    *best = distance;
+    return nearer;
 }

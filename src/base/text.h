@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct text {
@@ -27,5 +28,7 @@ void *heap(size_t bytes);                              /* zeroed */
 void *heap_grow(void *old, size_t count, size_t each); /* checked count * each */
 char *heap_string(const char *string, size_t len);
 
-/* Edit distance, for "did you mean". */
+/* Edit distance. */
 size_t text_distance(const char *a, const char *b);
+/* For "did you mean": is `name` nearer to `word` than *best?  Then *best becomes their distance. */
+bool text_is_nearer(const char *name, const char *word, size_t *best);

@@ -274,9 +274,9 @@ static enum status unknown(const struct import *im, const struct import_item *it
     const char *nearest = NULL;
     for (size_t i = 0; i < count; i++) {
         const char *name = strrchr(rows[i].key, '.'), *own = strrchr(item->key, '.');
-        size_t off = text_distance(rows[i].key, item->key);
-        if (name && own && !strcmp(name, own) && off > 1) off = 1; /* the right key elsewhere */
-        if (off < best) best = off, nearest = rows[i].key;
+        bool moved = best > 1 && name && own && !strcmp(name, own); /* the right key elsewhere */
+        if (moved) best = 1;
+        if (moved || text_is_nearer(rows[i].key, item->key, &best)) nearest = rows[i].key;
     }
     struct text where = {0};
     import_where(im, item, &where);

@@ -190,10 +190,9 @@ const char *config_nearest(const char *key, char *space, size_t size)
             char name[128];
             const char *row = config_sections[s].rows[r].name;
             snprintf(name, sizeof name, "%s.%s", config_sections[s].name, row);
-            size_t off = text_distance(name, key);
-            if (last && !strcmp(last + 1, row) && off > 1) off = 1; /* the right key elsewhere */
-            if (off >= best) continue;
-            best = off;
+            bool moved = best > 1 && last && !strcmp(last + 1, row); /* the right key elsewhere */
+            if (moved) best = 1;
+            if (!moved && !text_is_nearer(name, key, &best)) continue;
             snprintf(space, size, "%s", name);
             found = space;
         }

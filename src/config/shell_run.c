@@ -88,8 +88,8 @@ const char *shell_unused(const struct shell *s, const char **nearest)
         if (!v->given || v->used) continue;
         *nearest = NULL;
         for (size_t k = 0; k < s->num_variables; k++) {
-            size_t off = text_distance(s->variables[k].name, v->name);
-            if (k != i && off < best) best = off, *nearest = s->variables[k].name;
+            const char *name = s->variables[k].name;
+            if (k != i && text_is_nearer(name, v->name, &best)) *nearest = name;
         }
         return v->name;
     }

@@ -50,6 +50,20 @@ TEST(text_distance_counts_edits)
     CHECK(text_distance(endless, "x") > 100);
 }
 
+TEST(text_is_nearer_says_what_the_distance_does)
+{
+    const char *const words[] = {"",     "a",     "steps",  "step",        "stpes",
+                                 "sets", "lr",    "kitten", "sitting",     "training.steps",
+                                 "data", "model", "mode",   "trainin.step"};
+    enum { WORDS = sizeof words / sizeof *words };
+    for (size_t i = 0; i < WORDS * WORDS * 16; i++) {
+        const char *name = words[i % WORDS], *word = words[i / WORDS % WORDS];
+        size_t distance = text_distance(name, word), before = i / WORDS / WORDS, best = before;
+        CHECK(text_is_nearer(name, word, &best) == (distance < before));
+        CHECK(best == (distance < before ? distance : before));
+    }
+}
+
 TEST(heap_memory_is_zeroed_and_strings_are_cut_where_asked)
 {
     unsigned char *p = heap(300);
