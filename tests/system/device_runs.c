@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "system/device_runs.h"
+
+#include "comm/ranks.h"
+#include "comms/nccl/nccl.h"
+#include "comms/staged/staged.h"
+#include "tensor/strict_device.h"
+#include "train/training.h"
+
+#include "base/log.h"
+#include "checkpoint/compare.h"
+#include "train/run.h"
+
+enum { MOST_SETTINGS = 32, PATIENCE_S = 1000 };
+
+struct run {
+    const char *all[MOST_SETTINGS];
+    int count;
+    enum device_run how;
+};
+
+static enum status over_staged(struct comm *c, const char *name, void *on)
+{
+    (void)name;
+    return staged_wrap(c, on);
+}
+
+static enum status over_nccl(struct comm *c, const char *name, void *nccl)
+{
+    return nccl_wrap(c, nccl, name);
+}
+
+static enum status run_rank(const struct comm *world, void *context)
+{
+    const struct run *r = context;
+    bool strict = r->how != ON_HOST, opened = false;
+    struct config c = {0};
+    struct machine m = {.ops = strict ? &strict_ops : &ops_cpu_reference};
+    struct nccl *nccl = NULL;
+    enum status st = STATUS_OK;
+    TRY(config_load(&c, NULL, r->all, r->count));
+    TRY_OUT(config_check(&c, world->size));
+    TRY_OUT(mesh_resolve(&m.mesh, &c.parallelism, world->rank, world->size));
+    TRY_OUT(groups_open(&m.groups, &m.mesh, world));
+    TRY_OUT(cpu_queue_open(&m.on, 1, 0));
+    if (strict) strict_open(m.on, &ops_cpu_reference, true), opened = true;
+    if (r->how == OVER_STAGED) TRY_OUT(groups_carry(&m.groups, over_staged, m.on));
+    if (r->how == OVER_NCCL) {
+        TRY_OUT(nccl_open(&nccl, m.on, PATIENCE_S));
+        TRY_OUT(groups_carry(&m.groups, over_nccl, nccl));
+    }
+    TRY_OUT(run_train(&c, &m));
+out:
+    groups_close(&m.groups);
+    nccl_close(nccl);
+    if (opened) strict_close(m.on);
+    cpu_queue_close(m.on);
+    config_release(&c);
+    return st;
+}
+
+void device_run_train(enum device_run how, int ranks, const char *const *settings,
+                      const char *corpus, const char *dump)
+{
+    struct run r = {.all = {TRAINING_OF_RANKS, "data.prefetch=2", "training.steps=6",
+                            "checkpoint.enable=true", "checkpoint.interval=3",
+                            "validation.enable=true", "validation.freq=3", "validation.steps=2",
+                            "data.validation_share=0.1"},
+                    .how = how};
+    char data[512], folder[512];
+    while (r.all[r.count]) r.count++;
+    snprintf(data, sizeof data, "training.dataset_path=%s", corpus);
+    snprintf(folder, sizeof folder, "job.dump_folder=%s", dump);
+    r.all[r.count++] = data, r.all[r.count++] = folder;
+    for (int i = 0; settings[i]; i++) {
+        CHECK(r.count < MOST_SETTINGS);
+        r.all[r.count++] = settings[i];
+    }
+    enum status st = ranks_run(ranks, run_rank, &r);
+    log_open(NULL), log_rank(-1), log_quiet(false);
+    CHECK_STATUS(OK, st);
+}
+
+void device_run_check_same(const char *a, const char *b)
+{
+    struct comparison c;
+    CHECK_STATUS(OK, comparison_make(&c, a, b));
+    for (size_t i = 0; i < c.count; i++) CHECK(c.all[i].kind == DIFFERENCE_VALUE);
+    comparison_release(&c);
+}
