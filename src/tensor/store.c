@@ -58,34 +58,34 @@ static enum status write_run(const struct store *s, size_t at, size_t n, const f
     return STATUS_OK;
 }
 
+/* Run after run: one of the two, numbers to be read or to be written, is not NULL. */
+static enum status by_runs(const struct store *s, size_t at, size_t n, float *to, const float *from)
+{
+    uint16_t *run = heap(2 * RUN * sizeof *run);
+    enum status st = STATUS_OK;
+    for (size_t done = 0; done < n && !st; done += RUN) {
+        size_t some = n - done < RUN ? n - done : RUN;
+        st = to ? read_run(s, at + done, some, to + done, run)
+                : write_run(s, at + done, some, from + done, run);
+    }
+    free(run);
+    return st;
+}
+
 enum status store_read(const struct store *s, size_t at, size_t n, float *to)
 {
     if (s->dtype == F32) return queue_copy(s->on, to, number_at(s, at), n * sizeof *to);
-    if (!queue_memory(s->on)) {
-        widen(number_at(s, at), s->low ? s->low + at : NULL, n, to, threads_of(s));
-        return STATUS_OK;
-    }
-    uint16_t *run = heap(2 * RUN * sizeof *run);
-    enum status st = STATUS_OK;
-    for (size_t done = 0; done < n && !st; done += RUN)
-        st = read_run(s, at + done, n - done < RUN ? n - done : RUN, to + done, run);
-    free(run);
-    return st;
+    if (queue_memory(s->on)) return by_runs(s, at, n, to, NULL);
+    widen(number_at(s, at), s->low ? s->low + at : NULL, n, to, threads_of(s));
+    return STATUS_OK;
 }
 
 enum status store_write(const struct store *s, size_t at, size_t n, const float *from)
 {
     if (s->dtype == F32) return queue_copy(s->on, number_at(s, at), from, n * sizeof *from);
-    if (!queue_memory(s->on)) {
-        narrow(from, n, number_at(s, at), s->low ? s->low + at : NULL, threads_of(s));
-        return STATUS_OK;
-    }
-    uint16_t *run = heap(2 * RUN * sizeof *run);
-    enum status st = STATUS_OK;
-    for (size_t done = 0; done < n && !st; done += RUN)
-        st = write_run(s, at + done, n - done < RUN ? n - done : RUN, from + done, run);
-    free(run);
-    return st;
+    if (queue_memory(s->on)) return by_runs(s, at, n, NULL, from);
+    narrow(from, n, number_at(s, at), s->low ? s->low + at : NULL, threads_of(s));
+    return STATUS_OK;
 }
 
 enum status store_zero(const struct store *s, size_t n)
