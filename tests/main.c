@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "comm/launched.h"
 
@@ -17,10 +18,11 @@ static struct CMUnitTest *tests;
 static const char **files;
 static char scratch[64], **paths;
 static size_t num_tests, num_paths, num_failed_files;
-static struct failed_file {
+struct failed_file {
     const char *file;
     int num;
-} *failed_files;
+};
+static struct failed_file *failed_files;
 
 void test_register(const char *file, const char *name, void (*run)(void **))
 {
@@ -115,13 +117,14 @@ static int run_file(size_t from, size_t to)
 struct worker {
     pid_t child;
     size_t from, to;
+    double begin_s;
     FILE *says;
     int *failed; // shared with the child
 };
 
 static void worker_start(struct worker *w, size_t from, size_t to)
 {
-    *w = (struct worker){.from = from, .to = to, .says = tmpfile()};
+    *w = (struct worker){.from = from, .to = to, .begin_s = clock_monotonic_s(), .says = tmpfile()};
     w->failed =
         mmap(NULL, sizeof *w->failed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (!w->says || w->failed == MAP_FAILED) abort();
@@ -156,6 +159,8 @@ static int worker_end(struct worker *workers, size_t num)
                WIFEXITED(code) ? WEXITSTATUS(code) : WTERMSIG(code));
         if (!failed) failed = 1;
     }
+    printf("%s: %zu tests in %.1f s\n", files[w->from], w->to - w->from,
+           clock_monotonic_s() - w->begin_s);
     if (failed) failed_files = heap_grow(failed_files, num_failed_files + 1, sizeof *failed_files);
     if (failed) failed_files[num_failed_files++] = (struct failed_file){files[w->from], failed};
     fflush(stdout);

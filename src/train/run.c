@@ -492,10 +492,10 @@ static enum status stop_for_signal(struct run *r, int signal)
 }
 
 /* Says at which step, and doing what, this rank failed. */
-static enum status failed_at(const struct run *r, const char *doing, enum status st)
+static enum status failed_at(int64_t step, const char *doing, enum status st)
 {
     if (!st || st == STATUS_DIVERGED || comm_failed_elsewhere()) return st;
-    return status_where(st, "step %lld, %s", (long long)r->trainer.steps_done + 1, doing);
+    return status_where(st, "step %lld, %s", (long long)step, doing);
 }
 
 /* One step; its trace where profiling asks for one. */
@@ -537,8 +537,8 @@ static enum status steps(struct run *r)
         struct step_result s;
         int stop;
         bool due;
-        TRY(failed_at(r, "training", step(r, &s)));
-        int64_t done = t->steps_done;
+        int64_t done = t->steps_done + 1;
+        TRY(failed_at(done, "training", step(r, &s)));
         interval.steps++;
         interval.tokens += (int64_t)t->batch.B * t->batch.T * trainer_readers(&t->machine.mesh);
         interval.data_seconds += s.data_seconds;
@@ -547,7 +547,7 @@ static enum status steps(struct run *r)
             TRY(log_step(r, &s, &interval));
         if (c->validation.enable && (done % c->validation.freq == 0 || done == last)) {
             double begin = clock_monotonic_s();
-            TRY(failed_at(r, "validation", validate(r)));
+            TRY(failed_at(done, "validation", validate(r)));
             interval.begin_s += clock_monotonic_s() - begin;
         }
         TRY(asked_to_stop(r, &stop));
