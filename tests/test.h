@@ -72,6 +72,20 @@ void test_register(const char *file, const char *name, void (*run)(void **));
         }                                                                                          \
     } while (0)
 
+/* Sanitizers slow the tests down, and look at where code goes, not at its numbers: more steps or
+ * sizes of the same kind show them nothing. */
+#if defined(__has_feature)
+#define TEST_HAS_FEATURE(x) __has_feature(x)
+#else
+#define TEST_HAS_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                               \
+    TEST_HAS_FEATURE(address_sanitizer) || TEST_HAS_FEATURE(thread_sanitizer)
+enum { TEST_SLOWED = 1 };
+#else
+enum { TEST_SLOWED = 0 };
+#endif
+
 /* A fresh folder for this test, removed when the runner ends; valid until then. */
 const char *test_folder(void);
 /* folder/name, valid until the runner ends, too. */

@@ -3,13 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#define SHARD(n)  "parallelism.data_parallel_shard_degree=" #n
-#define COPIES(n) "parallelism.data_parallel_replicate_degree=" #n
-#define TP(n)     "parallelism.tensor_parallel_degree=" #n
-#define PP(n)     "parallelism.pipeline_parallel_degree=" #n
-#define CP(n)     "parallelism.context_parallel_degree=" #n
-#define HALF      "training.mixed_precision_param=bfloat16"
-
 /* Where ranks compute, and by what their tensors travel. */
 enum device_run { ON_HOST, OVER_STAGED, OVER_NCCL };
 

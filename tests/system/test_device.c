@@ -2,6 +2,7 @@
  * and whose kernels are late, is the run without: bit for bit, on one rank and on many. */
 // SPDX-License-Identifier: Apache-2.0
 #include "system/device_runs.h"
+#include "system/layouts.h"
 #include "system/runs.h"
 
 #define ASYNC   "checkpoint.async_mode=async"
@@ -9,7 +10,6 @@
 #define DELAYED "float8.recipe_name=delayed"
 #define SPLIT   "optimizer.master_weights=split", "metrics.console=nxdt"
 #define NARROW  "optimizer.state_dtype=bfloat16"
-#define ZERO1   "parallelism.fsdp_shard_gradients=false"
 
 TEST(a_run_on_a_device_has_the_bits_of_one_without)
 {

@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comms/nccl/stub.h"
 #include "system/device_runs.h"
+#include "system/layouts.h"
 #include "system/runs.h"
 
 #define SHORT    "training.steps=3", "data.prefetch=0", "validation.steps=1"

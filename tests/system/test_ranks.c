@@ -2,13 +2,14 @@
 #include "comm/ranks.h"
 #include "train/training.h"
 
+#include "system/layouts.h"
 #include "system/runs.h"
 #include "train/run.h"
 
 #include <pthread.h>
 
 /* The same training over many layouts of ranks, which are threads here. */
-enum { STEPS = 20, SETTINGS = 48 };
+enum { STEPS = TEST_SLOWED ? 4 : 20, SETTINGS = 48 };
 
 struct layout_run {
     const char *settings[SETTINGS];
@@ -101,19 +102,13 @@ static double distance(const struct layout_run *a, const struct layout_run *b)
 }
 
 #define LAYOUT(...)   ((const char *const[]){__VA_ARGS__, NULL})
-#define SHARD(n)      "parallelism.data_parallel_shard_degree=" #n
-#define COPIES(n)     "parallelism.data_parallel_replicate_degree=" #n
 #define RESHARD(when) "parallelism.fsdp_reshard_after_forward=" when
-#define TP(n)         "parallelism.tensor_parallel_degree=" #n
-#define CP(n)         "parallelism.context_parallel_degree=" #n
 #define MASKED        "objective.name=masked", "objective.mask_token=<|mask|>"
-#define PP(n)         "parallelism.pipeline_parallel_degree=" #n
 #define INTERLEAVED   "parallelism.pipeline_parallel_schedule=Interleaved1F1B"
 #define LAYERS(n)     "parallelism.pipeline_parallel_layers_per_stage=" #n
 #define ROWS(n)       "training.local_batch_size=" #n, MICRO_ROWS(n)
 #define MICRO_ROWS(n) "parallelism.pipeline_parallel_microbatch_size=" #n
 #define TIED          "model.tie_embeddings=true", "model.n_layers=6"
-#define ZERO1         "parallelism.fsdp_shard_gradients=false"
 
 struct layout_row {
     const char *name;

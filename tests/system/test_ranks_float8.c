@@ -4,12 +4,13 @@
 #include "comm/ranks.h"
 #include "train/training.h"
 
+#include "system/layouts.h"
 #include "system/runs.h"
 #include "train/run.h"
 
 #include <pthread.h>
 
-enum { STEPS = 8, SETTINGS = 48 };
+enum { STEPS = TEST_SLOWED ? 3 : 8, SETTINGS = 48 };
 
 struct layout_run {
     const char *settings[SETTINGS];
@@ -85,12 +86,6 @@ static double furthest_scale(const struct layout_run *a, const struct layout_run
         most = fmax(most, fabs((double)a->scales[i] / (double)b->scales[i] - 1));
     return most;
 }
-
-#define SHARD(n)  "parallelism.data_parallel_shard_degree=" #n
-#define COPIES(n) "parallelism.data_parallel_replicate_degree=" #n
-#define TP(n)     "parallelism.tensor_parallel_degree=" #n
-#define CP(n)     "parallelism.context_parallel_degree=" #n
-#define PP(n)     "parallelism.pipeline_parallel_degree=" #n
 
 /* Order of sums aside, micro-batches are the same in layouts that cut no rows and no matrices: so
  * are their scales.  Sums in another order can move a number over the edge between two of eight

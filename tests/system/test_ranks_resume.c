@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "checkpoint/compare.h"
+#include "system/layouts.h"
 #include "system/runs.h"
 #include "train/run.h"
 
@@ -17,15 +18,9 @@ struct layout_of_ranks {
     const char *settings[8];
 };
 
-#define SHARD(n)  "parallelism.data_parallel_shard_degree=" #n
-#define COPIES(n) "parallelism.data_parallel_replicate_degree=" #n
-#define TP(n)     "parallelism.tensor_parallel_degree=" #n
-#define PP(n)     "parallelism.pipeline_parallel_degree=" #n
-#define CHUNKS    "parallelism.pipeline_parallel_schedule=Interleaved1F1B"
-#define CP(n)     "parallelism.context_parallel_degree=" #n
-#define ASYNC     "checkpoint.async_mode=async"
+#define CHUNKS "parallelism.pipeline_parallel_schedule=Interleaved1F1B"
+#define ASYNC  "checkpoint.async_mode=async"
 
-#define HALF   "training.mixed_precision_param=bfloat16"
 #define SPLIT  "optimizer.master_weights=split"
 #define NARROW "optimizer.state_dtype=bfloat16"
 #define FLOAT8 "model.converters=[\"float8\"]", "float8.recipe_name=delayed", "model.ffn_hidden=32"

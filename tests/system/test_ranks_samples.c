@@ -4,6 +4,7 @@
 #include "comm/ranks.h"
 #include "train/training.h"
 
+#include "system/layouts.h"
 #include "system/runs.h"
 
 #include <pthread.h>
@@ -15,12 +16,6 @@ struct layout_of_ranks {
     int ranks;
     const char *settings[4];
 };
-
-#define SHARD(n)  "parallelism.data_parallel_shard_degree=" #n
-#define COPIES(n) "parallelism.data_parallel_replicate_degree=" #n
-#define TP(n)     "parallelism.tensor_parallel_degree=" #n
-#define PP(n)     "parallelism.pipeline_parallel_degree=" #n
-#define CP(n)     "parallelism.context_parallel_degree=" #n
 
 static const struct layout_of_ranks layouts[] = {
     {"one rank", 1, {SHARD(1)}},

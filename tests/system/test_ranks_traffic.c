@@ -4,6 +4,7 @@
 #include "comm/ranks.h"
 #include "train/training.h"
 
+#include "system/layouts.h"
 #include "system/runs.h"
 
 enum { SETTINGS = 40, L = 3, D = 16, T = 16, ROWS = 8, P = 8 };
@@ -90,19 +91,13 @@ static size_t passed_on(const struct training *t)
     return micros_of(t) * neighbours * T * D;
 }
 
-#define NO_REDO   "activation_checkpoint.mode=none"
-#define SHARD(n)  "parallelism.data_parallel_shard_degree=" #n
-#define COPIES(n) "parallelism.data_parallel_replicate_degree=" #n
-#define TP(n)     "parallelism.tensor_parallel_degree=" #n
-#define CP(n)     "parallelism.context_parallel_degree=" #n
-#define PP(n)     "parallelism.pipeline_parallel_degree=" #n
-#define NEVER     "parallelism.fsdp_reshard_after_forward=never"
-#define CHUNKS    "parallelism.pipeline_parallel_schedule=Interleaved1F1B"
-#define ZERO1     "parallelism.fsdp_shard_gradients=false"
-#define GATHER    TRANSFER_all_gather
-#define REDUCE    TRANSFER_reduce_scatter
-#define SUM       TRANSFER_all_reduce
-#define RECEIVE   TRANSFER_receive
+#define NO_REDO "activation_checkpoint.mode=none"
+#define NEVER   "parallelism.fsdp_reshard_after_forward=never"
+#define CHUNKS  "parallelism.pipeline_parallel_schedule=Interleaved1F1B"
+#define GATHER  TRANSFER_all_gather
+#define REDUCE  TRANSFER_reduce_scatter
+#define SUM     TRANSFER_all_reduce
+#define RECEIVE TRANSFER_receive
 
 static const struct layout_of_ranks layouts[] = {
     {"FSDP 2", 2, {SHARD(2)}, GROUP_shard, {{GATHER, gathered_anew}, {REDUCE, reduced_each_time}}},

@@ -1,0 +1,11 @@
+/* layouts.h -- settings of layouts of ranks, by short names, for tables of them. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#define SHARD(n)  "parallelism.data_parallel_shard_degree=" #n
+#define COPIES(n) "parallelism.data_parallel_replicate_degree=" #n
+#define ZERO1     "parallelism.fsdp_shard_gradients=false"
+#define TP(n)     "parallelism.tensor_parallel_degree=" #n
+#define PP(n)     "parallelism.pipeline_parallel_degree=" #n
+#define CP(n)     "parallelism.context_parallel_degree=" #n
+#define HALF      "training.mixed_precision_param=bfloat16"
