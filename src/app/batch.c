@@ -67,6 +67,8 @@ static void write_head(const struct batch *b, struct text *t)
         text_addf(t, "#SBATCH --cpus-per-task=%lld\n", (long long)b->cpus_per_rank);
     else
         text_adds(t, "#SBATCH --exclusive\n#SBATCH --mem=0\n");
+    if (b->gpus_per_node)
+        text_addf(t, "#SBATCH --gpus-per-node=%lld\n", (long long)b->gpus_per_node);
     text_addf(t, "#SBATCH --time=%s\n", b->time);
     if (b->partition[0]) text_addf(t, "#SBATCH --partition=%s\n", b->partition);
     if (b->account[0]) text_addf(t, "#SBATCH --account=%s\n", b->account);

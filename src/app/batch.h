@@ -13,6 +13,7 @@ struct batch {
     const char *name, *time, *partition, *account; /* the last two: "" for the site's own */
     int64_t nodes, ranks_per_node;
     int64_t cpus_per_rank;   /* 0: whole nodes, shared out by their ranks */
+    int64_t gpus_per_node;   /* 0: none is asked for */
     int64_t signal_before_s; /* the end of the time, when the run is asked to stop */
     const char *mpi;         /* how ranks find each other: "pmix", "pmi2" */
     const char *interface;   /* of the network between nodes; "": the library's choice */

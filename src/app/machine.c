@@ -25,25 +25,25 @@ enum status machine_alone(struct machine *m)
     return STATUS_OK;
 }
 
-static bool wants_gpu(const struct device_config *c)
+enum status machine_kind(const struct device_config *c, bool *gpu)
 {
-    if (!strcmp(c->kind, "auto")) return gpu_machine_count() > 0;
-    return strcmp(c->kind, "cpu") != 0;
+    bool any = !strcmp(c->kind, "auto"), cpu = !strcmp(c->kind, "cpu");
+    if (!any && !cpu && (!gpu_backend || strcmp(c->kind, gpu_backend)))
+        FAIL(UNSUPPORTED, "device.kind = \"%s\": this program was built %s%s; make %s=1", c->kind,
+             gpu_backend ? "for " : "without it", gpu_backend ? gpu_backend : "",
+             strcmp(c->kind, "hip") ? "CUDA" : "HIP");
+    *gpu = gpu_backend && !cpu;
+    return STATUS_OK;
 }
 
 /* For the `local`th rank of this host, which may use so many cores. */
 static enum status open_device(struct machine *m, const struct device_config *c, int cores,
                                int local)
 {
-    if (wants_gpu(c)) {
-        bool other = strcmp(c->kind, "auto") && gpu_backend && strcmp(c->kind, gpu_backend);
-        if (!gpu_backend || other)
-            FAIL(UNSUPPORTED, "device.kind = \"%s\": this program was built %s%s; make %s=1",
-                 c->kind, gpu_backend ? "for " : "without it", gpu_backend ? gpu_backend : "",
-                 strcmp(c->kind, "hip") ? "CUDA" : "HIP");
-        TRY(gpu_machine_open(m, c, local));
-        return STATUS_OK;
-    }
+    bool gpu;
+    TRY(machine_kind(c, &gpu));
+    if (gpu && (strcmp(c->kind, "auto") || gpu_machine_count()))
+        return gpu_machine_open(m, c, local);
     TRY(cpu_ops_find(c->cpu, &m->ops));
     TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : cores, 0));
     cpu_queue_pin(m->on);

@@ -7,7 +7,12 @@
 #include "tensor/dtype.h"
 #include "train/machine.h"
 
-/* UNSUPPORTED: this build has no such device. */
+#include <stdbool.h>
+
+/* Whether this program computes on a GPU where there is one.  UNSUPPORTED: it has no backend for
+ * the device that is asked for. */
+enum status machine_kind(const struct device_config *c, bool *gpu);
+/* UNSUPPORTED: as machine_kind. */
 enum status machine_open(struct machine *m, const struct device_config *c);
 /* Finds the ranks that were started together, m->world.  From here on rank 0 alone logs what is no
  * warning.  Collective.  UNSUPPORTED, COMM: see launch_open. */

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/batch.h"
+#include "app/machine.h"
 #include "app/preflight.h"
 #include "base/file.h"
+#include "base/log.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -71,6 +73,8 @@ static enum status check_flags(struct batch *b)
              (long long)b->ranks_per_node);
     if (b->cpus_per_rank < 0 || b->cpus_per_rank > 4096)
         FAIL(USAGE, "--cpus-per-rank: %lld; 0 to 4096", (long long)b->cpus_per_rank);
+    if (b->gpus_per_node < -1 || b->gpus_per_node > 4096)
+        FAIL(USAGE, "--gpus-per-node: %lld; 0 to 4096", (long long)b->gpus_per_node);
     if (!b->time[0]) FAIL(USAGE, "--time is wanted: minutes, or hours:minutes:seconds");
     TRY(batch_seconds(b->time, &seconds));
     if (b->signal_before_s < 0) b->signal_before_s = seconds / 4 < 300 ? seconds / 4 : 300;
@@ -99,6 +103,13 @@ static enum status make(struct batch *b, const struct config *c, struct text *sc
     struct paths paths;
     struct text remark = {0};
     int64_t ranks = b->nodes * b->ranks_per_node;
+    bool gpu;
+    TRY(machine_kind(&c->device, &gpu));
+    if (b->gpus_per_node < 0) b->gpus_per_node = gpu ? b->ranks_per_node : 0;
+    if (b->gpus_per_node && !gpu)
+        log_line(LOG_WARN, "--gpus-per-node: ranks will compute on the cores, as %s",
+                 strcmp(c->device.kind, "cpu") ? "this program was built without a GPU backend"
+                                               : "device.kind = \"cpu\" asks");
     TRY(preflight(&p, c, (int)ranks));
     TRY(find_paths(&paths, b->config));
     if (!b->cpus_per_rank) b->cpus_per_rank = c->device.threads;
@@ -119,6 +130,7 @@ enum status command_slurm(int argc, char **argv)
                       .partition = "",
                       .account = "",
                       .ranks_per_node = 1,
+                      .gpus_per_node = -1,
                       .signal_before_s = -1,
                       .mpi = "pmix",
                       .interface = ""};
@@ -128,6 +140,8 @@ enum status command_slurm(int argc, char **argv)
         {"ranks-per-node", FLAG_INT, &b.ranks_per_node, "ranks on each node (default 1)"},
         {"cpus-per-rank", FLAG_INT, &b.cpus_per_rank,
          "default device.threads; 0: whole nodes, shared out by their ranks"},
+        {"gpus-per-node", FLAG_INT, &b.gpus_per_node,
+         "default: one for each rank, where this program computes on GPUs"},
         {"partition", FLAG_TEXT, &b.partition, "Slurm's partition (default: the site's)"},
         {"account", FLAG_TEXT, &b.account, "whose time it is (default: the site's)"},
         {"signal-before", FLAG_INT, &b.signal_before_s,

@@ -48,14 +48,15 @@ TEST(batch_asks_slurm_for_what_it_was_told_to)
     CHECK(!strncmp(t.data, "#!/bin/sh\n#SBATCH", 17));
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) check_line(&t, lines[i], true);
     check_line(&t, "#SBATCH --exclusive", false);
-    CHECK(!strstr(t.data, "--partition") && !strstr(t.data, "NCCL"));
+    CHECK(!strstr(t.data, "--partition") && !strstr(t.data, "NCCL") && !strstr(t.data, "gpu"));
     b.partition = "batch", b.account = "stf218", b.mpi = "pmi2", b.interface = "hsn0";
-    b.cpus_per_rank = 0;
+    b.cpus_per_rank = 0, b.gpus_per_node = 8;
     text_clear(&t);
     batch_write(&b, &t);
     check_line(&t, "#SBATCH --partition=batch", true);
     check_line(&t, "#SBATCH --account=stf218", true);
     check_line(&t, "#SBATCH --exclusive", true);
+    check_line(&t, "#SBATCH --gpus-per-node=8", true);
     check_line(&t, "export OMPI_MCA_btl_tcp_if_include='hsn0'", true);
     check_line(&t, "export NCCL_SOCKET_IFNAME='hsn0'", true);
     CHECK(strstr(t.data, "srun --mpi=pmi2") && !strstr(t.data, "SLURM_PMIX_FENCE"));

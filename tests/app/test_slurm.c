@@ -34,7 +34,13 @@ TEST(slurm_prints_a_script_for_the_ranks_that_the_configuration_was_checked_for)
     CHECK(strstr(out.data, "my run.toml' &\n"));
     CHECK(LLAMERO(&out, &err, "slurm", p.config, "--nodes", "1", "--time", "1-0",
                   "device.threads=5") == 0);
-    CHECK(strstr(out.data, "#SBATCH --cpus-per-task=5\n"));
+    CHECK(strstr(out.data, "#SBATCH --cpus-per-task=5\n") && !strstr(out.data, "gpu"));
+    CHECK(LLAMERO(&out, &err, "slurm", p.config, "--nodes", "1", "--time", "1-0", "--gpus-per-node",
+                  "4", "device.kind=cpu") == 0);
+    CHECK(strstr(out.data, "#SBATCH --gpus-per-node=4\n"));
+    CHECK(strstr(err.data, "ranks will compute on the cores, as device.kind = \"cpu\" asks"));
+    CHECK(LLAMERO(&out, &err, "slurm", p.config, "--nodes", "1", "--time", "1-0",
+                  "device.kind=cpu") == 0);
     CHECK(strstr(out.data, "#SBATCH --signal=B:USR1@300\n"));
     text_release(&out), text_release(&err);
 }
@@ -51,12 +57,18 @@ TEST(slurm_refuses_what_would_fail_on_the_nodes)
     CHECK(strstr(err.data, "does not divide model.n_heads = 4: 1 would"));
     CHECK(LLAMERO(&out, &err, "slurm", p.config, "--nodes", "1", "--time", "10",
                   "data.tokenizer=/nowhere.model") == 66);
-    static const char *const wrong[][2] = {
-        {"--nodes=0", "--time=10"},          {"--nodes=1", "--time="},
-        {"--nodes=1", "--time=soon"},        {"--nodes=1", "--mpi=ring"},
-        {"--nodes=1", "--account=a b"},      {"--nodes=1", "--signal-before=600"},
-        {"--nodes=1", "--ranks-per-node=0"}, {"--nodes=1048576", "--ranks-per-node=17"},
-        {"--nodes=1", "--cpus-per-rank=-1"}, {"--nodes=1", "--interface=a;b"}};
+    static const char *const wrong[][2] = {{"--nodes=0", "--time=10"},
+                                           {"--nodes=1", "--time="},
+                                           {"--nodes=1", "--time=soon"},
+                                           {"--nodes=1", "--mpi=ring"},
+                                           {"--nodes=1", "--account=a b"},
+                                           {"--nodes=1", "--signal-before=600"},
+                                           {"--nodes=1", "--ranks-per-node=0"},
+                                           {"--nodes=1048576", "--ranks-per-node=17"},
+                                           {"--nodes=1", "--cpus-per-rank=-1"},
+                                           {"--nodes=1", "--interface=a;b"},
+                                           {"--nodes=1", "--gpus-per-node=5000"},
+                                           {"--nodes=1", "--gpus-per-node=-2"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         CHECK(LLAMERO(&out, &err, "slurm", p.config, "--time=10", wrong[i][0], wrong[i][1]) == 64);
     text_release(&out), text_release(&err);

@@ -146,3 +146,20 @@ TEST(a_gpu_is_planned_for_timed_and_told_of)
     CHECK(strstr(out.data, "emulated GPU 0"));
     text_release(&out);
 }
+
+TEST(a_job_asks_slurm_for_a_gpu_for_each_rank)
+{
+    const char *folder = new_folder(), *config = test_path(folder, "run.toml");
+    const char *all = "training.global_batch_size=-1";
+    struct text out = {0};
+    CHECK(RUN(&out, "slurm", config, all, "--nodes", "1", "--ranks-per-node", "2", "--time",
+              "10") == 0);
+    CHECK(strstr(out.data, "#SBATCH --gpus-per-node=2\n"));
+    CHECK(RUN(&out, "slurm", config, all, "--nodes", "2", "--time", "10", "--gpus-per-node=8") ==
+          0);
+    CHECK(strstr(out.data, "#SBATCH --gpus-per-node=8\n"));
+    CHECK(RUN(&out, "slurm", config, all, "--nodes", "2", "--time", "10", "device.kind=cpu") == 0);
+    CHECK(!strstr(out.data, "gpus-per-node"));
+    CHECK(RUN(&out, "slurm", config, all, "--nodes", "2", "--time", "10", "device.kind=hip") == 78);
+    text_release(&out);
+}
