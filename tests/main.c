@@ -119,7 +119,7 @@ struct worker {
     size_t from, to;
     double begin_s;
     FILE *says;
-    int *failed; // shared with the child
+    int *failed; /* shared with the child */
 };
 
 static void worker_start(struct worker *w, size_t from, size_t to)
@@ -136,7 +136,7 @@ static void worker_start(struct worker *w, size_t from, size_t to)
     dup2(fileno(w->says), 1);
     dup2(fileno(w->says), 2);
     *w->failed = run_file(from, to);
-    exit(*w->failed != 0); // a leak found here makes it another code
+    exit(*w->failed != 0); /* a leak found here makes it another code */
 }
 
 /* Waits for one of them, tells what it said but for the runner's own frame, and counts. */
@@ -170,6 +170,13 @@ static int worker_end(struct worker *workers, size_t num)
     return failed;
 }
 
+static size_t place_of_none(const struct worker *workers, size_t num)
+{
+    size_t at = 0;
+    while (at < num && workers[at].child) at++;
+    return at;
+}
+
 /* As many files at once as there are cores, the last first: the tests of whole runs take longest.
  */
 static int run_files(size_t num)
@@ -182,12 +189,9 @@ static int run_files(size_t num)
     for (size_t to = num, from; to; to = from) {
         for (from = to - 1; from && !strcmp(files[from - 1], files[to - 1]);) from--;
         if (from == 0 && to == num) return run_file(from, to);
-        size_t at = 0;
-        while (at < at_once && workers[at].child) at++;
-        if (at == at_once) {
+        size_t at;
+        while ((at = place_of_none(workers, at_once)) == at_once)
             failed += worker_end(workers, at_once);
-            for (at = 0; workers[at].child;) at++;
-        }
         worker_start(&workers[at], from, to);
     }
     for (size_t i = 0; i < at_once; i++) failed += worker_end(workers, at_once);
