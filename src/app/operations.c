@@ -165,6 +165,7 @@ static void rmsnorm_work(const struct op_call *c, struct op_work *w)
         buffer(w, D, a->dtype, D);
         buffer(w, ND, a->dtype, ND);
         positive(w, N, N);
+        none(w);
         return;
     }
     buffer(w, ND, a->dtype, ND);
@@ -228,6 +229,7 @@ static void swiglu_work(const struct op_call *c, struct op_work *w)
     buffer(w, 2 * NF, a->dtype, 2 * NF);
     buffer(w, NF, a->dtype, NF);
     if (!forward) buffer(w, 0, a->dtype, 2 * NF)->content = CONTENT_FIRST;
+    none(w);
 }
 
 static void cross_entropy_work(const struct op_call *c, struct op_work *w)

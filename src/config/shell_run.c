@@ -7,7 +7,8 @@
 
 void shell_words_add(struct shell_words *w, const char *bytes, size_t len)
 {
-    w->items = heap_grow(w->items, w->count + 1, sizeof *w->items);
+    if (!(w->count & (w->count - 1))) /* none, or all of a power of two: twice as many */
+        w->items = heap_grow(w->items, w->count ? 2 * w->count : 1, sizeof *w->items);
     w->items[w->count++] = heap_string(bytes, len);
 }
 

@@ -128,7 +128,9 @@ static enum status norm(const struct model *m, size_t N, enum param_id id, int l
                            .D = m->shape.D,
                            .eps = (float)m->shape.norm_eps,
                            .dtype = m->dtype};
-    struct rmsnorm_fwd io = {x_SD, model_weight(m, id, layer), stream_part(m, y_ND, N), rstd_S};
+    enum product_id reader = id == PARAM_attn_norm ? PRODUCT_attn_q : PRODUCT_mlp_gate;
+    struct rmsnorm_fwd io = {x_SD, model_weight(m, id, layer), stream_part(m, y_ND, N), rstd_S,
+                             product_largest(m, reader, layer)};
     TRY(rmsnorm_forward(m->ops, &what, &io, m->on));
     TRY(model_cross(m, id == PARAM_attn_norm ? ATTN_IN : MLP_IN, FORWARD, y_ND, N, m->shape.D));
     return STATUS_OK;
@@ -158,7 +160,9 @@ static enum status add_product(const struct model *m, size_t N, enum product_id 
     bool cut = m->plan->parts > 1;
     void *sum = cut ? a->wide_ND : x_SD;
     enum boundary out = id == PRODUCT_attn_out ? ATTN_OUT : MLP_OUT;
-    TRY(product_forward(m, id, N, layer, y, sum, !cut, a->input_scales));
+    float *largest = id == PRODUCT_mlp_down ? product_largest(m, id, layer) : NULL;
+    struct product_call call = {id, layer, N, a->input_scales, largest};
+    TRY(product_forward(m, &call, y, sum, !cut));
     TRY(model_cross(m, out, FORWARD, sum, N, m->shape.D));
     if (cut) TRY(stream_copy(m, N, stream_part(m, sum, N), x_SD, true));
     return STATUS_OK;
@@ -238,9 +242,10 @@ static enum status attend(const struct model *m, const struct micro_batch *b, in
                                .end_BT = b->end_BT,
                                .out_BTHK = a->attended_NQ,
                                .lse_BHT = a->lse_BHT};
+    struct product_call call = {PRODUCT_attn_q, layer, N, a->input_scales,
+                                product_largest(m, PRODUCT_attn_q, layer)};
     TRY(norm(m, N, PARAM_attn_norm, layer, a->x_SD, a->norm1_ND, a->rstd1_S));
-    TRY(product_forward(m, PRODUCT_attn_q, N, layer, a->norm1_ND, a->qkv_NC, false,
-                        a->input_scales));
+    TRY(product_forward(m, &call, a->norm1_ND, a->qkv_NC, false));
     TRY(rotate(m, b, a->qkv_NC, false));
     if (m->plan->attend)
         TRY(m->plan->attend(m->plan, m->ops, &what, &io, m->on));
@@ -265,19 +270,22 @@ static enum status join(const struct model *m, size_t N, int layer, const struct
     return STATUS_OK;
 }
 
-static enum status gate(const struct model *m, size_t N, const struct activations *a)
+static enum status gate(const struct model *m, size_t N, int layer, const struct activations *a)
 {
     struct swiglu what = {.N = (int)N, .F = m->shape.F, .dtype = m->dtype};
-    TRY(swiglu_forward(m->ops, &what, &(struct swiglu_fwd){a->gate_up_N2F, a->hidden_NF}, m->on));
+    struct swiglu_fwd io = {a->gate_up_N2F, a->hidden_NF,
+                            product_largest(m, PRODUCT_mlp_down, layer)};
+    TRY(swiglu_forward(m->ops, &what, &io, m->on));
     return STATUS_OK;
 }
 
 static enum status widen(const struct model *m, size_t N, int layer, const struct activations *a)
 {
+    struct product_call call = {PRODUCT_mlp_gate, layer, N, a->input_scales,
+                                product_largest(m, PRODUCT_mlp_gate, layer)};
     TRY(norm(m, N, PARAM_mlp_norm, layer, a->middle_SD, a->norm2_ND, a->rstd2_S));
-    TRY(product_forward(m, PRODUCT_mlp_gate, N, layer, a->norm2_ND, a->gate_up_N2F, false,
-                        a->input_scales));
-    TRY(gate(m, N, a));
+    TRY(product_forward(m, &call, a->norm2_ND, a->gate_up_N2F, false));
+    TRY(gate(m, N, layer, a));
     return STATUS_OK;
 }
 
@@ -311,7 +319,7 @@ static enum status redo(const struct model *m, const struct micro_batch *b, int 
     if (a->recompute == RECOMPUTE_SELECTIVE) {
         TRY(norm(m, N, PARAM_attn_norm, layer, a->x_SD, a->norm1_ND, a->rstd1_S));
         TRY(norm(m, N, PARAM_mlp_norm, layer, a->middle_SD, a->norm2_ND, a->rstd2_S));
-        TRY(gate(m, N, a));
+        TRY(gate(m, N, layer, a));
     }
     if (a->recompute == RECOMPUTE_FULL) {
         TRY(attend(m, b, layer, a));
@@ -328,14 +336,15 @@ static enum status mlp_backward(const struct model *m, size_t N, int layer,
     void *dhidden = arena_take(step, N * F, dtype_bytes(m->dtype));
     void *dnorm = arena_take(step, N * D, dtype_bytes(m->dtype));
     struct swiglu what = {.N = (int)N, .F = m->shape.F, .dtype = m->dtype};
-    struct swiglu_bwd io = {a->gate_up_N2F, dhidden, a->gate_up_N2F};
+    float *largest = product_largest(m, PRODUCT_mlp_gate, layer);
+    struct swiglu_bwd io = {a->gate_up_N2F, dhidden, a->gate_up_N2F, largest};
+    struct product_call down = {PRODUCT_mlp_down, layer, N, a->input_scales, NULL};
+    struct product_call up = {PRODUCT_mlp_gate, layer, N, a->input_scales, largest};
     void *dx_ND;
     TRY(widen_gradient(m, N, MLP_OUT, a, dx, &dx_ND));
-    TRY(product_backward(m, PRODUCT_mlp_down, N, layer, dx_ND, a->hidden_NF, dhidden,
-                         a->input_scales));
+    TRY(product_backward(m, &down, dx_ND, a->hidden_NF, dhidden));
     TRY(swiglu_backward(m->ops, &what, &io, m->on));
-    TRY(product_backward(m, PRODUCT_mlp_gate, N, layer, a->gate_up_N2F, a->norm2_ND, dnorm,
-                         a->input_scales));
+    TRY(product_backward(m, &up, a->gate_up_N2F, a->norm2_ND, dnorm));
     TRY(norm_backward(m, N, PARAM_mlp_norm, layer, dnorm, a->middle_SD, a->rstd2_S, dx));
     return STATUS_OK;
 }
@@ -360,16 +369,17 @@ static enum status attend_backward(const struct model *m, const struct micro_bat
                                .dq_BTHK = dqkv,
                                .dk_BSGK = element(dqkv, Q, m->dtype),
                                .dv_BSGK = element(dqkv, Q + P, m->dtype)};
+    struct product_call out = {PRODUCT_attn_out, layer, N, a->input_scales, NULL};
+    struct product_call in = {PRODUCT_attn_q, layer, N, a->input_scales, NULL};
     void *dx_ND;
     TRY(widen_gradient(m, N, ATTN_OUT, a, dx, &dx_ND));
-    TRY(product_backward(m, PRODUCT_attn_out, N, layer, dx_ND, a->attended_NQ, dattended,
-                         a->input_scales));
+    TRY(product_backward(m, &out, dx_ND, a->attended_NQ, dattended));
     if (m->plan->attend_backward)
         TRY(m->plan->attend_backward(m->plan, m->ops, &what, &io, m->on));
     else
         TRY(attention_backward(m->ops, &what, &io, m->on));
     TRY(rotate(m, b, dqkv, true));
-    TRY(product_backward(m, PRODUCT_attn_q, N, layer, dqkv, a->norm1_ND, dnorm, a->input_scales));
+    TRY(product_backward(m, &in, dqkv, a->norm1_ND, dnorm));
     TRY(norm_backward(m, N, PARAM_attn_norm, layer, dnorm, a->x_SD, a->rstd1_S, dx));
     return STATUS_OK;
 }

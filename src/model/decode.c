@@ -104,7 +104,7 @@ static enum status block(const struct model *m, const struct kv_cache *c, int la
     TRY(model_open(m, PARAM_attn_norm, layer, USE_WEIGHTS));
     struct rmsnorm norm = {.N = N, .D = s->D, .eps = (float)s->norm_eps, .dtype = m->dtype};
     struct rmsnorm_fwd norm_io = {a->x_SD, model_weight(m, PARAM_attn_norm, layer), a->norm1_ND,
-                                  a->rstd1_S};
+                                  a->rstd1_S, NULL};
     TRY(rmsnorm_forward(m->ops, &norm, &norm_io, m->on));
     TRY(model_cross(m, ATTN_IN, FORWARD, a->norm1_ND, (size_t)N, s->D));
     for (int row = 0; row < c->B; row++) {
@@ -163,7 +163,7 @@ static enum status logits_at(const struct model *m, const int32_t *places, int T
         size_t place = places ? (size_t)places[i] : (i + 1) * (size_t)T - 1;
         struct rmsnorm_fwd io = {
             element(a->x_SD, place * D, m->dtype), model_weight(m, PARAM_last_norm, -1),
-            element(a->norm1_ND, i * D, m->dtype), element(a->rstd1_S, i, F32)};
+            element(a->norm1_ND, i * D, m->dtype), element(a->rstd1_S, i, F32), NULL};
         TRY(rmsnorm_forward(m->ops, &norm, &io, m->on));
     }
     TRY(model_cross(m, HEAD_IN, FORWARD, a->norm1_ND, count, s->D));

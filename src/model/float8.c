@@ -104,7 +104,8 @@ enum status float8_init(struct float8_state *f, const struct float8_config *c,
     size_t kept = is_delayed(f) ? tensors_of(f) : 0;
     f->chosen = heap(products_of(f) * sizeof *f->chosen);
     f->weight_scales = arena_take(run, products_of(f), sizeof *f->weight_scales);
-    f->largest = arena_take(shared, 1, sizeof *f->largest);
+    f->largest = arena_take(run, 1, sizeof *f->largest);
+    f->largest_of_part = arena_take(shared, 1, sizeof *f->largest);
     f->met = arena_take(shared, kept, sizeof *f->met);
     f->seen = arena_take(shared, kept, sizeof *f->seen);
     f->scales = arena_take(shared, kept, sizeof *f->scales);

@@ -43,7 +43,8 @@ struct float8_state {
     bool newest_only;
     int margin;
     struct float8_scale *weight_scales; /* of each product, as its last forward had them */
-    float *largest;                     /* of the tensor whose scale is being found */
+    /* Of the tensor whose scale is being found: where all of it is on this device, or a part. */
+    float *largest, *largest_of_part;
     /* Of each tensor: the largest of this step, which operations write, and then anyone's; by the
      * steps before, 0: none yet; those steps, `known` of them, the next at `next` of a ring. */
     float *met;

@@ -83,7 +83,7 @@ enum status head_run(const struct model *m, const struct micro_batch *b, const v
     float *known = m->plan->parts > 1 ? arena_take(step, stats, sizeof *known) : NULL;
     const void *w = model_weight(m, PARAM_last_norm, -1);
     struct rmsnorm what = {.N = (int)S, .D = D, .eps = (float)m->shape.norm_eps, .dtype = m->dtype};
-    TRY(rmsnorm_forward(m->ops, &what, &(struct rmsnorm_fwd){x_SD, w, here, rstd}, m->on));
+    TRY(rmsnorm_forward(m->ops, &what, &(struct rmsnorm_fwd){x_SD, w, here, rstd, NULL}, m->on));
     TRY(model_cross(m, HEAD_IN, FORWARD, y, (size_t)N, D));
     for (int first = 0; first < N; first += rows)
         TRY(chunk(m, b, first, rows < N - first ? rows : N - first, y, logits, known, backward));

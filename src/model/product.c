@@ -13,7 +13,12 @@ struct product {
     int layer;
 };
 
-static struct product product(const struct model *m, enum product_id id, size_t N, int layer)
+static bool is_chosen(const struct model *m, enum product_id id, int layer)
+{
+    return m->float8 && m->float8->chosen[(size_t)layer * PRODUCTS + id];
+}
+
+static struct product product(const struct model *m, const struct product_call *call)
 {
     const struct model_shape *s = &m->shape;
     int Q = s->H * s->K, P = s->G * s->K;
@@ -24,13 +29,12 @@ static struct product product(const struct model *m, enum product_id id, size_t 
                 [PRODUCT_attn_out] = {PARAM_attn_out, Q, s->D},
                 [PRODUCT_mlp_gate] = {PARAM_mlp_gate, s->D, 2 * s->F},
                 [PRODUCT_mlp_down] = {PARAM_mlp_down, s->F, s->D}};
-    bool chosen = m->float8 && m->float8->chosen[(size_t)layer * PRODUCTS + id];
-    return (struct product){
-        m,
-        {.N = (int)N, .D = rows[id].D, .F = rows[id].F, .dtype = m->dtype, .float8 = chosen},
-        id,
-        rows[id].param,
-        layer};
+    struct linear what = {.N = (int)call->N,
+                          .D = rows[call->id].D,
+                          .F = rows[call->id].F,
+                          .dtype = m->dtype,
+                          .float8 = is_chosen(m, call->id, call->layer)};
+    return (struct product){m, what, call->id, rows[call->id].param, call->layer};
 }
 
 static size_t elements_of(const struct product *p, enum float8_role role)
@@ -48,18 +52,27 @@ static bool is_cut(const struct product *p, enum float8_role role)
     return role == FLOAT8_WEIGHT || (role == FLOAT8_GRADIENT) == first;
 }
 
-/* *at: where an operation finds it. */
+float *product_largest(const struct model *m, enum product_id id, int layer)
+{
+    return is_chosen(m, id, layer) && m->plan->parts == 1 ? m->float8->largest : NULL;
+}
+
+/* *at: where an operation finds it.  `largest` NULL: it is to be found. */
 static enum status scale_of(const struct product *p, enum float8_role role, const void *x,
-                            struct float8_scale *at)
+                            const float *largest, struct float8_scale *at)
 {
     const struct model *m = p->m;
     const struct float8_state *f = m->float8;
     struct amax what = {elements_of(p, role), m->dtype};
-    struct find_scale_io io = {.largest = f->largest, .scale = at};
-    TRY(amax(m->ops, &what, &(struct amax_io){x, f->largest}, m->on));
+    float *found = m->plan->parts == 1 ? f->largest : f->largest_of_part;
+    struct find_scale_io io = {.largest = found, .scale = at};
+    if (largest)
+        io.largest = largest;
+    else
+        TRY(amax(m->ops, &what, &(struct amax_io){x, found}, m->on));
     float8_held(f, p->layer, p->id, role, &io.seen, &io.held);
     bool held = m->on->measuring ? f->delayed[role] : io.held && *io.held > 0;
-    if (!held && is_cut(p, role)) TRY(m->plan->largest(m->plan, f->largest, m->on));
+    if (!held && is_cut(p, role)) TRY(m->plan->largest(m->plan, found, m->on));
     TRY(find_scale(m->ops, &(struct find_scale){float8_format(role)}, &io, m->on));
     return STATUS_OK;
 }
@@ -86,22 +99,21 @@ static enum status rounded(const struct product *p, enum float8_role role, const
     return STATUS_OK;
 }
 
-enum status product_forward(const struct model *m, enum product_id id, size_t N, int layer,
-                            const void *x, void *y, bool accumulate,
-                            struct float8_scale *input_scales)
+enum status product_forward(const struct model *m, const struct product_call *call, const void *x,
+                            void *y, bool accumulate)
 {
-    struct product p = product(m, id, N, layer);
-    const void *w = model_weight(m, p.param, layer);
+    struct product p = product(m, call);
+    const void *w = model_weight(m, p.param, p.layer);
     size_t mark = arena_mark(&m->on->scratch);
     struct linear_fwd io = {.x_ND = x, .w_FD = w, .y_NF = y};
     p.what.accumulate = accumulate;
     if (p.what.float8) {
         struct float8_scale *input = arena_take(&m->on->scratch, 1, sizeof *input);
         struct float8_scale *weight = weight_scale(&p);
-        if (input_scales) input = &input_scales[id];
+        if (call->input_scales) input = &call->input_scales[p.id];
         bf16 *x8, *w8;
-        TRY(scale_of(&p, FLOAT8_INPUT, x, input));
-        TRY(scale_of(&p, FLOAT8_WEIGHT, w, weight));
+        TRY(scale_of(&p, FLOAT8_INPUT, x, call->largest, input));
+        TRY(scale_of(&p, FLOAT8_WEIGHT, w, NULL, weight));
         TRY(rounded(&p, FLOAT8_INPUT, x, input, OVER_COLUMNS, &x8));
         TRY(rounded(&p, FLOAT8_WEIGHT, w, weight, OVER_COLUMNS, &w8));
         io = (struct linear_fwd){x8, w8, y, input, weight};
@@ -147,18 +159,17 @@ static enum status backward_weight(const struct product *p, const void *dy,
     return STATUS_OK;
 }
 
-enum status product_backward(const struct model *m, enum product_id id, size_t N, int layer,
-                             const void *dy, const void *x, void *dx,
-                             const struct float8_scale *input_scales)
+enum status product_backward(const struct model *m, const struct product_call *call, const void *dy,
+                             const void *x, void *dx)
 {
-    struct product p = product(m, id, N, layer);
+    struct product p = product(m, call);
     size_t mark = arena_mark(&m->on->scratch);
-    const struct float8_scale *x_scale = input_scales ? &input_scales[id] : NULL; /* measuring */
+    const struct float8_scale *x_scale = call->input_scales ? &call->input_scales[p.id] : NULL;
     struct float8_scale *dy_scale = NULL;
     if (p.what.float8) {
         bf16 *dy8;
         dy_scale = arena_take(&m->on->scratch, 1, sizeof *dy_scale);
-        TRY(scale_of(&p, FLOAT8_GRADIENT, dy, dy_scale));
+        TRY(scale_of(&p, FLOAT8_GRADIENT, dy, call->largest, dy_scale));
         TRY(rounded(&p, FLOAT8_GRADIENT, dy, dy_scale, OVER_COLUMNS | OVER_ROWS, &dy8));
         dy = dy8;
     }

@@ -8,6 +8,13 @@ enum status amax(const struct ops *ops, const struct amax *a, const struct amax_
     OP_RUN(amax);
 }
 
+enum status largest_of_result(const struct ops *ops, size_t n, enum dtype dtype, const void *x_n,
+                              float *largest, struct queue *on)
+{
+    if (!largest || ops->finds_largest) return STATUS_OK;
+    return amax(ops, &(struct amax){n, dtype}, &(struct amax_io){x_n, largest}, on);
+}
+
 enum status find_scale(const struct ops *ops, const struct find_scale *a,
                        const struct find_scale_io *io, struct queue *on)
 {

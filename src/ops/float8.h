@@ -36,6 +36,11 @@ struct amax_io {
 };
 enum status amax(const struct ops *, const struct amax *, const struct amax_io *, struct queue *);
 
+/* Ends an operation that was asked for the largest number of its result as well, x: by amax, unless
+ * the backend's kernel has found it on its way.  NULL: it was not asked. */
+enum status largest_of_result(const struct ops *, size_t n, enum dtype, const void *x_n,
+                              float *largest, struct queue *);
+
 /* Of a tensor: its scale of the steps before, where it has one; otherwise by its largest number. */
 struct find_scale {
     enum float8 to;

@@ -7,6 +7,8 @@
 
 #include "tensor/queue.h"
 
+#include <stdbool.h>
+
 #define OP(name, what, io)                                                                         \
     struct what;                                                                                   \
     struct io;
@@ -19,14 +21,19 @@ struct ops {
     enum status (*name)(const struct what *, const struct io *, struct queue *);
 #include "ops/ops.def"
 #undef OP
+    bool finds_largest; /* slots fill in `largest` of their results; else amax follows them */
 };
 
-/* Ends x_forward(ops, a, io, on): calls the slot, and tells the queue's trace. */
-#define OP_RUN(slot)                                                                               \
+/* In x_forward(ops, a, io, on): calls the slot, and tells the queue's trace; and ends it. */
+#define OP_CALL(slot)                                                                              \
     do {                                                                                           \
         double begin_ = trace_begin(on->trace);                                                    \
         TRY(ops->slot(a, io, on));                                                                 \
         trace_end(on->trace, #slot, begin_);                                                       \
+    } while (0)
+#define OP_RUN(slot)                                                                               \
+    do {                                                                                           \
+        OP_CALL(slot);                                                                             \
         return STATUS_OK;                                                                          \
     } while (0)
 

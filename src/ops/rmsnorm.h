@@ -22,6 +22,7 @@ struct rmsnorm_fwd {
     const void *x_ND, *w_D;
     void *y_ND;
     float *rstd_N;
+    float *largest; /* NULL, or becomes the largest |y|, as amax (float8.h) finds it */
 };
 struct rmsnorm_bwd {
     const void *dy_ND, *x_ND, *w_D;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/swiglu.h"
 
+#include "ops/float8.h"
+
 static enum status check(const struct swiglu *a)
 {
     if (a->N < 1 || a->F < 1)
@@ -12,12 +14,16 @@ enum status swiglu_forward(const struct ops *ops, const struct swiglu *a,
                            const struct swiglu_fwd *io, struct queue *on)
 {
     TRY(check(a));
-    OP_RUN(swiglu_forward);
+    OP_CALL(swiglu_forward);
+    return largest_of_result(ops, (size_t)a->N * (size_t)a->F, a->dtype, io->out_NF, io->largest,
+                             on);
 }
 
 enum status swiglu_backward(const struct ops *ops, const struct swiglu *a,
                             const struct swiglu_bwd *io, struct queue *on)
 {
     TRY(check(a));
-    OP_RUN(swiglu_backward);
+    OP_CALL(swiglu_backward);
+    return largest_of_result(ops, 2 * (size_t)a->N * (size_t)a->F, a->dtype, io->dgate_up_N2F,
+                             io->largest, on);
 }

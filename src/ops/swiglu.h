@@ -16,10 +16,12 @@ struct swiglu {
 struct swiglu_fwd {
     const void *gate_up_N2F;
     void *out_NF;
+    float *largest; /* NULL, or becomes the largest |out|, as amax (float8.h) finds it */
 };
 struct swiglu_bwd {
     const void *gate_up_N2F, *dout_NF;
     void *dgate_up_N2F; /* may be gate_up itself */
+    float *largest;     /* the same of dgate_up */
 };
 
 enum status swiglu_forward(const struct ops *, const struct swiglu *, const struct swiglu_fwd *,

@@ -2,6 +2,9 @@
 #include "base/checksum.h"
 #include "ops/float8.h"
 #include "ops/rig.h"
+#include "ops/rmsnorm.h"
+#include "ops/swiglu.h"
+#include "ops/update.h"
 
 enum { EVERY = 1 << 16, SWEEP = 1 << 18 };
 
@@ -115,6 +118,44 @@ OPS_TEST(amax_tells_of_numbers_that_are_none)
         CHECK(isinf(got) && got > 0);
         RIG_RUN(amax(ops, &last, &(struct amax_io){x + 4, &got}, rig_queue()));
         CHECK(got == 1e-45f);
+    }
+}
+
+/* `found` is what amax finds in x, NaN or not. */
+static void check_largest(size_t n, enum dtype dtype, const void *x, float found)
+{
+    float want = -1;
+    struct amax what = {n, dtype};
+    CHECK_STATUS(OK, amax(&ops_cpu_reference, &what, &(struct amax_io){x, &want}, rig_queue()));
+    CHECK(isnan(want) ? isnan(found) : found == want);
+}
+
+OPS_TEST(results_come_with_their_largest_number)
+{
+    static const int sizes[][2] = {{1, 1}, {3, 7}, {5, 64}, {2, 1030}, {70, 24}};
+    for (size_t k = 0; k < 4 * sizeof sizes / sizeof *sizes; k++) {
+        enum dtype dtype = k % 2 ? BF16 : F32;
+        int N = sizes[k / 4][0], D = sizes[k / 4][1];
+        size_t n = (size_t)N * (size_t)D;
+        float *x = rig_random(1, 2 * n, F32), largest[3] = {-1, 1e30f, NAN};
+        if (k % 4 > 1) x[n - 1] = NAN;
+        struct cast narrow = {.n = 2 * n, .from = F32, .to = dtype};
+        void *in = rig_zeros(2 * n, dtype), *y = rig_zeros(n, dtype), *dy = rig_zeros(2 * n, dtype);
+        CHECK_STATUS(OK, cast(&ops_cpu_reference, &narrow, &(struct cast_io){x, in}, rig_queue()));
+        void *w = rig_random(2, (size_t)D, dtype), *dout = rig_random(3, n, dtype);
+        float *rstd = rig_zeros((size_t)N, F32);
+        struct rmsnorm norm = {N, D, 1e-5f, dtype, false};
+        struct rmsnorm_fwd normed = {in, w, y, rstd, &largest[0]};
+        RIG_RUN(rmsnorm_forward(rig_fast(), &norm, &normed, rig_queue()));
+        check_largest(n, dtype, y, largest[0]);
+        struct swiglu gate = {N, D, dtype};
+        struct swiglu_fwd gated = {in, y, &largest[1]};
+        RIG_RUN(swiglu_forward(rig_fast(), &gate, &gated, rig_queue()));
+        check_largest(n, dtype, y, largest[1]);
+        struct swiglu_bwd back = {in, dout, dy, &largest[2]};
+        RIG_RUN(swiglu_backward(rig_fast(), &gate, &back, rig_queue()));
+        check_largest(2 * n, dtype, dy, largest[2]);
+        free(x), free(in), free(y), free(dy), free(w), free(dout), free(rstd);
     }
 }
 

@@ -14,7 +14,7 @@ static void compare(int N, int D, enum dtype dtype, bool accumulate)
         const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
         y[i] = rig_zeros(n, dtype), dx[i] = rig_random(4, n, dtype);
         rstd[i] = rig_zeros((size_t)N, F32), dw[i] = rig_random(5, (size_t)D, F32);
-        struct rmsnorm_fwd forward = {x, w, y[i], rstd[i]};
+        struct rmsnorm_fwd forward = {x, w, y[i], rstd[i], NULL};
         struct rmsnorm_bwd backward = {dy, x, w, rstd[i], dx[i], dw[i]};
         RIG_RUN(rmsnorm_forward(ops, &r, &forward, rig_queue()));
         RIG_RUN(rmsnorm_backward(ops, &r, &backward, rig_queue()));
@@ -42,7 +42,7 @@ TEST(rmsnorm_of_a_row_has_the_weights_as_its_root_mean_square)
     float *x = rig_random(1, D, F32), y[D], w[D], rstd, squares = 0;
     for (int d = 0; d < D; d++) w[d] = 2;
     struct rmsnorm r = {1, D, 0, F32, false};
-    struct rmsnorm_fwd io = {x, w, y, &rstd};
+    struct rmsnorm_fwd io = {x, w, y, &rstd, NULL};
     CHECK_STATUS(OK, rmsnorm_forward(&ops_cpu_reference, &r, &io, rig_queue()));
     for (int d = 0; d < D; d++) squares += y[d] * y[d];
     CHECK_NEAR((double)sqrtf(squares / D), 2, 1e-6);
@@ -57,7 +57,7 @@ struct rmsnorm_loss {
 static double loss(void *context)
 {
     struct rmsnorm_loss *c = context;
-    struct rmsnorm_fwd io = {c->x, c->w, c->y, c->rstd};
+    struct rmsnorm_fwd io = {c->x, c->w, c->y, c->rstd, NULL};
     CHECK_STATUS(OK, rmsnorm_forward(&ops_cpu_reference, &c->r, &io, rig_queue()));
     return rig_dot(c->y, c->weight, 21);
 }

@@ -219,8 +219,8 @@ static void *kept(const void *x, size_t bytes)
 #undef OP
 
 const struct ops strict_ops = {
-    "strict",
-#define OP(name, what, io) slot_##name,
+    .backend = "strict",
+#define OP(name, what, io) .name = slot_##name,
 #include "ops/ops.def"
 #undef OP
 };

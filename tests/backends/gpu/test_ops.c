@@ -32,9 +32,10 @@ static void run(const struct ops *ops, const struct chain *c, struct queue *on)
     struct rmsnorm norm = {N, 2 * F, 1e-5f, BF16, false};
     struct swiglu act = {N, F, BF16};
     CHECK_STATUS(OK, cast(ops, &narrow, &(struct cast_io){c->x_N2F, c->half_N2F}, on));
-    struct rmsnorm_fwd norm_io = {c->half_N2F, c->w_2F, c->y_N2F, c->rstd_N};
+    struct rmsnorm_fwd norm_io = {c->half_N2F, c->w_2F, c->y_N2F, c->rstd_N, NULL};
     CHECK_STATUS(OK, rmsnorm_forward(ops, &norm, &norm_io, on));
-    CHECK_STATUS(OK, swiglu_forward(ops, &act, &(struct swiglu_fwd){c->y_N2F, c->act_NF}, on));
+    CHECK_STATUS(OK,
+                 swiglu_forward(ops, &act, &(struct swiglu_fwd){c->y_N2F, c->act_NF, NULL}, on));
     CHECK_STATUS(OK, cast(ops, &widen, &(struct cast_io){c->act_NF, c->out_NF}, on));
 }
 

@@ -62,6 +62,8 @@ template <typename T> static inline T atomicAdd(T *at, T x)
     return old;
 }
 
+static inline void atomicMax(unsigned *at, unsigned x) { *at = x > *at ? x : *at; }
+
 /* What lane `from` gives as x. */
 template <typename T> static inline T emulated_shuffle(T x, int from, const char *file, int line)
 {

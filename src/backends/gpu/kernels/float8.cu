@@ -15,7 +15,7 @@ template <int WIDTH, typename T> __device__ static unsigned largest_at(const T *
 {
     float numbers[WIDTH];
     load<WIDTH>(x, numbers);
-    for (int i = 0; i < WIDTH; i++) most = larger(most, __float_as_uint(numbers[i]) & 0x7FFFFFFFu);
+    for (int i = 0; i < WIDTH; i++) most = larger(most, size_bits<float>(numbers[i]));
     return most;
 }
 

@@ -177,6 +177,22 @@ template <typename T> static __device__ __forceinline__ float rounded(float x)
     return to_f32(y);
 }
 
+/* |x| as memory of type T keeps it, as bits: these are ordered as the numbers are, and NaN is above
+ * all. */
+template <typename T> static __device__ __forceinline__ unsigned size_bits(float x)
+{
+    return __float_as_uint(rounded<T>(x)) & 0x7FFFFFFFu;
+}
+
+/* A block's part of an operation's `largest`, which is 0 before the launch.  The order in which
+ * blocks come does not show.  All of the block come here. */
+static __device__ __forceinline__ void add_largest(unsigned most, float *largest)
+{
+    if (!largest) return;
+    most = block_max(most);
+    if (threadIdx.x == 0) atomicMax((unsigned *)largest, most);
+}
+
 /* WIDTH numbers that lie one behind the other, as f32: by 16 bytes at a time where there are so
  * many, for which at WIDTH > 1 x is aligned to 16 bytes. */
 template <int WIDTH, typename T>
@@ -243,6 +259,12 @@ static __device__ __forceinline__ void store_bits(const uint16_t (&from)[WIDTH],
 }
 
 /* ---- on the host */
+
+static inline enum status begin_largest(float *largest, struct queue *on)
+{
+    if (largest) GPU_TRY(gpuMemsetAsync(largest, 0, sizeof *largest, gpu_stream_of(on)));
+    return STATUS_OK;
+}
 
 /* Returns the status of f<T, WIDTH>(...): T the type of dtype, WIDTH as many numbers as fill 16
  * bytes, or one where they are not aligned. */

@@ -13,7 +13,7 @@ enum { GROUPS = 512 }; /* of rows, at most: some for each multiprocessor of any 
 
 template <typename T, int WIDTH, int HELD>
 static __global__ void __launch_bounds__(BLOCK_MOST)
-    forward(int D, float eps, const T *x_ND, const T *w_D, T *y_ND, float *rstd_N)
+    forward(int D, float eps, const T *x_ND, const T *w_D, T *y_ND, float *rstd_N, float *largest)
 {
     int vectors = D / WIDTH, threads = (int)blockDim.x, self = (int)threadIdx.x;
     const T *x = x_ND + (size_t)blockIdx.x * D;
@@ -29,12 +29,16 @@ static __global__ void __launch_bounds__(BLOCK_MOST)
         load<WIDTH>(x + v * WIDTH, more);
         for (int k = 0; k < WIDTH; k++) squares += more[k] * more[k];
     }
+    unsigned most = 0;
     float rstd = 1 / sqrtf(block_sum(squares) / (float)D + eps);
     if (self == 0) rstd_N[blockIdx.x] = rstd;
     auto finish = [&](int v, float(&row)[WIDTH]) {
         float w[WIDTH];
         load<WIDTH>(w_D + v * WIDTH, w);
-        for (int k = 0; k < WIDTH; k++) row[k] = rounded<T>(row[k] * rstd) * w[k];
+        for (int k = 0; k < WIDTH; k++) {
+            row[k] = rounded<T>(row[k] * rstd) * w[k];
+            most = larger(most, size_bits<T>(row[k]));
+        }
         store<WIDTH>(row, y + v * WIDTH);
     };
     for (int i = 0; i < HELD; i++)
@@ -44,6 +48,7 @@ static __global__ void __launch_bounds__(BLOCK_MOST)
         load<WIDTH>(x + v * WIDTH, more);
         finish(v, more);
     }
+    add_largest(most, largest);
 }
 
 /* Rows of a group; dw over them goes to partial_GD. */
@@ -129,8 +134,9 @@ static enum status run_forward(const struct rmsnorm *a, const struct rmsnorm_fwd
 {
     enum { HELD = 2 };
     unsigned threads = block_of(ceil_div((size_t)a->D / WIDTH, HELD), BLOCK_MOST);
+    TRY(begin_largest(io->largest, on));
     LAUNCH((forward<T, WIDTH, HELD>), (unsigned)a->N, threads, 0, on, a->D, a->eps,
-           (const T *)io->x_ND, (const T *)io->w_D, (T *)io->y_ND, io->rstd_N);
+           (const T *)io->x_ND, (const T *)io->w_D, (T *)io->y_ND, io->rstd_N, io->largest);
     return STATUS_OK;
 }
 

@@ -27,38 +27,49 @@ static __device__ __forceinline__ float sigmoid_of(float x)
 
 template <typename T, int WIDTH>
 static __global__ void __launch_bounds__(THREADS)
-    forward(unsigned blocks_of_row, int F, const T *gate_up_N2F, T *out_NF)
+    forward(unsigned blocks_of_row, int F, const T *gate_up_N2F, T *out_NF, float *largest)
 {
     struct place is = find(blocks_of_row, WIDTH);
-    if (is.at >= F) return;
-    float gate[WIDTH], up[WIDTH];
-    const T *row = gate_up_N2F + is.row * 2 * F;
-    load<WIDTH>(row + is.at, gate);
-    load<WIDTH>(row + F + is.at, up);
-    for (int k = 0; k < WIDTH; k++) up[k] *= gate[k] * sigmoid_of(gate[k]);
-    store<WIDTH>(up, out_NF + is.row * F + is.at);
+    unsigned most = 0;
+    if (is.at < F) {
+        float gate[WIDTH], up[WIDTH];
+        const T *row = gate_up_N2F + is.row * 2 * F;
+        load<WIDTH>(row + is.at, gate);
+        load<WIDTH>(row + F + is.at, up);
+        for (int k = 0; k < WIDTH; k++) {
+            up[k] *= gate[k] * sigmoid_of(gate[k]);
+            most = larger(most, size_bits<T>(up[k]));
+        }
+        store<WIDTH>(up, out_NF + is.row * F + is.at);
+    }
+    add_largest(most, largest);
 }
 
 /* silu'(x) = sigmoid(x) (1 + x (1 - sigmoid(x))).  dgate_up may be gate_up. */
 template <typename T, int WIDTH>
 static __global__ void __launch_bounds__(THREADS)
-    backward(unsigned blocks_of_row, int F, const T *gate_up_N2F, const T *dout_NF, T *dgate_up_N2F)
+    backward(unsigned blocks_of_row, int F, const T *gate_up_N2F, const T *dout_NF, T *dgate_up_N2F,
+             float *largest)
 {
     struct place is = find(blocks_of_row, WIDTH);
-    if (is.at >= F) return;
-    float gate[WIDTH], up[WIDTH], dout[WIDTH];
-    const T *row = gate_up_N2F + is.row * 2 * F;
-    T *drow = dgate_up_N2F + is.row * 2 * F;
-    load<WIDTH>(row + is.at, gate);
-    load<WIDTH>(row + F + is.at, up);
-    load<WIDTH>(dout_NF + is.row * F + is.at, dout);
-    for (int k = 0; k < WIDTH; k++) {
-        float g = gate[k], sigmoid = sigmoid_of(g);
-        gate[k] = dout[k] * up[k] * sigmoid * (1 + g * (1 - sigmoid));
-        up[k] = dout[k] * g * sigmoid;
+    unsigned most = 0;
+    if (is.at < F) {
+        float gate[WIDTH], up[WIDTH], dout[WIDTH];
+        const T *row = gate_up_N2F + is.row * 2 * F;
+        T *drow = dgate_up_N2F + is.row * 2 * F;
+        load<WIDTH>(row + is.at, gate);
+        load<WIDTH>(row + F + is.at, up);
+        load<WIDTH>(dout_NF + is.row * F + is.at, dout);
+        for (int k = 0; k < WIDTH; k++) {
+            float g = gate[k], sigmoid = sigmoid_of(g);
+            gate[k] = dout[k] * up[k] * sigmoid * (1 + g * (1 - sigmoid));
+            up[k] = dout[k] * g * sigmoid;
+            most = larger(most, larger(size_bits<T>(gate[k]), size_bits<T>(up[k])));
+        }
+        store<WIDTH>(gate, drow + is.at);
+        store<WIDTH>(up, drow + F + is.at);
     }
-    store<WIDTH>(gate, drow + is.at);
-    store<WIDTH>(up, drow + F + is.at);
+    add_largest(most, largest);
 }
 
 struct span {
@@ -79,8 +90,9 @@ static enum status run_forward(const struct swiglu *a, const struct swiglu_fwd *
 {
     struct span s;
     TRY(cut(a, WIDTH, &s));
+    TRY(begin_largest(io->largest, on));
     LAUNCH((forward<T, WIDTH>), s.blocks, THREADS, 0, on, s.blocks_of_row, a->F,
-           (const T *)io->gate_up_N2F, (T *)io->out_NF);
+           (const T *)io->gate_up_N2F, (T *)io->out_NF, io->largest);
     return STATUS_OK;
 }
 
@@ -99,8 +111,9 @@ static enum status run_backward(const struct swiglu *a, const struct swiglu_bwd 
 {
     struct span s;
     TRY(cut(a, WIDTH, &s));
+    TRY(begin_largest(io->largest, on));
     LAUNCH((backward<T, WIDTH>), s.blocks, THREADS, 0, on, s.blocks_of_row, a->F,
-           (const T *)io->gate_up_N2F, (const T *)io->dout_NF, (T *)io->dgate_up_N2F);
+           (const T *)io->gate_up_N2F, (const T *)io->dout_NF, (T *)io->dgate_up_N2F, io->largest);
     return STATUS_OK;
 }
 
