@@ -112,7 +112,7 @@ static enum status measure(struct benching *b, size_t megabytes, int rounds)
 {
     struct arena memory = {0};
     enum status st = STATUS_OK;
-    TRY_OUT(calls_of_step(&b->calls, b->config, &b->shape));
+    TRY_OUT(calls_of_step(&b->calls, b->config, &b->shape, b->machine.ops));
     b->timings = heap(b->calls.count * sizeof *b->timings);
     TRY_OUT(arena_init(&memory, megabytes << 20, NULL));
     log_line(LOG_INFO, "the ceilings of this machine ...");
@@ -346,7 +346,7 @@ static enum status bench_gpu(struct benching *b, size_t bytes, int rounds, struc
 {
     const struct model_shape *m = &b->shape;
     struct device_bench d = {b->config, &b->machine, m, &b->calls, rounds, bytes};
-    TRY(calls_of_step(&b->calls, b->config, m));
+    TRY(calls_of_step(&b->calls, b->config, m, b->machine.ops));
     machine_tune(&b->machine, &b->config->device);
     text_addf(table, "llamero %s, kernels \"%s\"\n%lld parameters; %d rows of %lld tokens, %s\n\n",
               LLAMERO_VERSION, b->machine.ops->backend, (long long)b->parameters,

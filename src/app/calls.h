@@ -19,7 +19,7 @@ struct call_list {
     size_t length;
 };
 
-/* `c` without validation.  As trainer_plan. */
+/* Of a step over `ops`; `c` without validation.  As trainer_plan. */
 enum status calls_of_step(struct call_list *l, const struct config *c,
-                          const struct model_shape *shape);
+                          const struct model_shape *shape, const struct ops *ops);
 void calls_release(struct call_list *l);

@@ -160,8 +160,8 @@ static enum status add_product(const struct model *m, size_t N, enum product_id 
     bool cut = m->plan->parts > 1;
     void *sum = cut ? a->wide_ND : x_SD;
     enum boundary out = id == PRODUCT_attn_out ? ATTN_OUT : MLP_OUT;
-    float *largest = id == PRODUCT_mlp_down ? product_largest(m, id, layer) : NULL;
-    struct product_call call = {id, layer, N, a->input_scales, largest};
+    bool found = id == PRODUCT_mlp_down && product_finds(m, id, layer);
+    struct product_call call = {id, layer, N, a->input_scales, found};
     TRY(product_forward(m, &call, y, sum, !cut));
     TRY(model_cross(m, out, FORWARD, sum, N, m->shape.D));
     if (cut) TRY(stream_copy(m, N, stream_part(m, sum, N), x_SD, true));
@@ -243,7 +243,7 @@ static enum status attend(const struct model *m, const struct micro_batch *b, in
                                .out_BTHK = a->attended_NQ,
                                .lse_BHT = a->lse_BHT};
     struct product_call call = {PRODUCT_attn_q, layer, N, a->input_scales,
-                                product_largest(m, PRODUCT_attn_q, layer)};
+                                product_finds(m, PRODUCT_attn_q, layer)};
     TRY(norm(m, N, PARAM_attn_norm, layer, a->x_SD, a->norm1_ND, a->rstd1_S));
     TRY(product_forward(m, &call, a->norm1_ND, a->qkv_NC, false));
     TRY(rotate(m, b, a->qkv_NC, false));
@@ -282,7 +282,7 @@ static enum status gate(const struct model *m, size_t N, int layer, const struct
 static enum status widen(const struct model *m, size_t N, int layer, const struct activations *a)
 {
     struct product_call call = {PRODUCT_mlp_gate, layer, N, a->input_scales,
-                                product_largest(m, PRODUCT_mlp_gate, layer)};
+                                product_finds(m, PRODUCT_mlp_gate, layer)};
     TRY(norm(m, N, PARAM_mlp_norm, layer, a->middle_SD, a->norm2_ND, a->rstd2_S));
     TRY(product_forward(m, &call, a->norm2_ND, a->gate_up_N2F, false));
     TRY(gate(m, N, layer, a));
@@ -336,10 +336,11 @@ static enum status mlp_backward(const struct model *m, size_t N, int layer,
     void *dhidden = arena_take(step, N * F, dtype_bytes(m->dtype));
     void *dnorm = arena_take(step, N * D, dtype_bytes(m->dtype));
     struct swiglu what = {.N = (int)N, .F = m->shape.F, .dtype = m->dtype};
-    float *largest = product_largest(m, PRODUCT_mlp_gate, layer);
-    struct swiglu_bwd io = {a->gate_up_N2F, dhidden, a->gate_up_N2F, largest};
-    struct product_call down = {PRODUCT_mlp_down, layer, N, a->input_scales, NULL};
-    struct product_call up = {PRODUCT_mlp_gate, layer, N, a->input_scales, largest};
+    struct swiglu_bwd io = {a->gate_up_N2F, dhidden, a->gate_up_N2F,
+                            product_largest(m, PRODUCT_mlp_gate, layer)};
+    struct product_call down = {PRODUCT_mlp_down, layer, N, a->input_scales, false};
+    struct product_call up = {PRODUCT_mlp_gate, layer, N, a->input_scales,
+                              product_finds(m, PRODUCT_mlp_gate, layer)};
     void *dx_ND;
     TRY(widen_gradient(m, N, MLP_OUT, a, dx, &dx_ND));
     TRY(product_backward(m, &down, dx_ND, a->hidden_NF, dhidden));
@@ -369,8 +370,8 @@ static enum status attend_backward(const struct model *m, const struct micro_bat
                                .dq_BTHK = dqkv,
                                .dk_BSGK = element(dqkv, Q, m->dtype),
                                .dv_BSGK = element(dqkv, Q + P, m->dtype)};
-    struct product_call out = {PRODUCT_attn_out, layer, N, a->input_scales, NULL};
-    struct product_call in = {PRODUCT_attn_q, layer, N, a->input_scales, NULL};
+    struct product_call out = {PRODUCT_attn_out, layer, N, a->input_scales, false};
+    struct product_call in = {PRODUCT_attn_q, layer, N, a->input_scales, false};
     void *dx_ND;
     TRY(widen_gradient(m, N, ATTN_OUT, a, dx, &dx_ND));
     TRY(product_backward(m, &out, dx_ND, a->attended_NQ, dattended));

@@ -52,27 +52,29 @@ static bool is_cut(const struct product *p, enum float8_role role)
     return role == FLOAT8_WEIGHT || (role == FLOAT8_GRADIENT) == first;
 }
 
-float *product_largest(const struct model *m, enum product_id id, int layer)
+bool product_finds(const struct model *m, enum product_id id, int layer)
 {
-    return is_chosen(m, id, layer) && m->plan->parts == 1 ? m->float8->largest : NULL;
+    return m->ops->finds_largest && is_chosen(m, id, layer) && m->plan->parts == 1;
 }
 
-/* *at: where an operation finds it.  `largest` NULL: it is to be found. */
+float *product_largest(const struct model *m, enum product_id id, int layer)
+{
+    return product_finds(m, id, layer) ? m->float8->largest : NULL;
+}
+
+/* *at: where an operation finds it.  `known`: the largest number is where it is looked for. */
 static enum status scale_of(const struct product *p, enum float8_role role, const void *x,
-                            const float *largest, struct float8_scale *at)
+                            bool known, struct float8_scale *at)
 {
     const struct model *m = p->m;
     const struct float8_state *f = m->float8;
     struct amax what = {elements_of(p, role), m->dtype};
-    float *found = m->plan->parts == 1 ? f->largest : f->largest_of_part;
-    struct find_scale_io io = {.largest = found, .scale = at};
-    if (largest)
-        io.largest = largest;
-    else
-        TRY(amax(m->ops, &what, &(struct amax_io){x, found}, m->on));
+    float *largest = m->plan->parts == 1 ? f->largest : f->largest_of_part;
+    struct find_scale_io io = {.largest = largest, .scale = at};
+    if (!known) TRY(amax(m->ops, &what, &(struct amax_io){x, largest}, m->on));
     float8_held(f, p->layer, p->id, role, &io.seen, &io.held);
     bool held = m->on->measuring ? f->delayed[role] : io.held && *io.held > 0;
-    if (!held && is_cut(p, role)) TRY(m->plan->largest(m->plan, found, m->on));
+    if (!held && is_cut(p, role)) TRY(m->plan->largest(m->plan, largest, m->on));
     TRY(find_scale(m->ops, &(struct find_scale){float8_format(role)}, &io, m->on));
     return STATUS_OK;
 }
@@ -112,8 +114,8 @@ enum status product_forward(const struct model *m, const struct product_call *ca
         struct float8_scale *weight = weight_scale(&p);
         if (call->input_scales) input = &call->input_scales[p.id];
         bf16 *x8, *w8;
-        TRY(scale_of(&p, FLOAT8_INPUT, x, call->largest, input));
-        TRY(scale_of(&p, FLOAT8_WEIGHT, w, NULL, weight));
+        TRY(scale_of(&p, FLOAT8_INPUT, x, call->found, input));
+        TRY(scale_of(&p, FLOAT8_WEIGHT, w, false, weight));
         TRY(rounded(&p, FLOAT8_INPUT, x, input, OVER_COLUMNS, &x8));
         TRY(rounded(&p, FLOAT8_WEIGHT, w, weight, OVER_COLUMNS, &w8));
         io = (struct linear_fwd){x8, w8, y, input, weight};
@@ -169,7 +171,7 @@ enum status product_backward(const struct model *m, const struct product_call *c
     if (p.what.float8) {
         bf16 *dy8;
         dy_scale = arena_take(&m->on->scratch, 1, sizeof *dy_scale);
-        TRY(scale_of(&p, FLOAT8_GRADIENT, dy, call->largest, dy_scale));
+        TRY(scale_of(&p, FLOAT8_GRADIENT, dy, call->found, dy_scale));
         TRY(rounded(&p, FLOAT8_GRADIENT, dy, dy_scale, OVER_COLUMNS | OVER_ROWS, &dy8));
         dy = dy8;
     }

@@ -17,13 +17,12 @@ struct product_call {
     /* Of the block's products: forward leaves the scale that x has, backward takes it.  NULL: not
      * kept. */
     struct float8_scale *input_scales;
-    /* Of x, in backward of dy, where the operation that made it has found it; NULL: it is looked
-     * for. */
-    const float *largest;
+    bool found; /* the operation that made x, in backward dy, has left its largest number */
 };
 
-/* Where that operation, right before the product, is to leave it.  NULL: it is not wanted, or what
- * is here is a part of the tensor. */
+/* Whether that operation is to leave it, right before the product: where its kernel finds it on its
+ * way, and all of the tensor is here.  Then it goes to product_largest, else that is NULL. */
+bool product_finds(const struct model *m, enum product_id id, int layer);
 float *product_largest(const struct model *m, enum product_id id, int layer);
 /* y (+)= x w^T */
 enum status product_forward(const struct model *m, const struct product_call *call, const void *x,

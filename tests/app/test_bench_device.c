@@ -29,7 +29,7 @@ TEST(a_devices_bench_has_ceilings_each_operation_and_steps)
     CHECK_STATUS(OK, cpu_queue_open(&m.on, 1, 0));
     strict_open(m.on, &ops_cpu_reference, true);
     m.ops = &strict_ops;
-    CHECK_STATUS(OK, calls_of_step(&calls, &config, &shape));
+    CHECK_STATUS(OK, calls_of_step(&calls, &config, &shape, m.ops));
     struct device_bench b = {&config, &m, &shape, &calls, 2, 1 << 16};
     text_adds(&json, "{");
     CHECK_STATUS(OK, bench_device(&b, &table, &json));

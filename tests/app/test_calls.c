@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/calls.h"
 
+#include "backends/cpu/cpu.h"
 #include "test.h"
 
 static void load(struct config *c, struct model_shape *shape, const char *rows)
@@ -33,7 +34,7 @@ TEST(a_step_is_listed_as_the_model_makes_it)
     struct model_shape shape;
     struct call_list l;
     load(&c, &shape, "training.global_batch_size=-1");
-    CHECK_STATUS(OK, calls_of_step(&l, &c, &shape));
+    CHECK_STATUS(OK, calls_of_step(&l, &c, &shape, &ops_cpu_reference));
     CHECK(calls_of(&l, OP_embedding_forward) == 1 && calls_of(&l, OP_sum_squares) == 1);
     CHECK(calls_of(&l, OP_attention_forward) == 3 && calls_of(&l, OP_attention_backward) == 3);
     CHECK(calls_of(&l, OP_linear_forward) == 3 * 4 + 1);
@@ -57,15 +58,33 @@ TEST(accumulated_rows_repeat_the_model_and_not_the_update)
     struct model_shape shape;
     struct call_list one, three;
     load(&c, &shape, "training.global_batch_size=-1");
-    CHECK_STATUS(OK, calls_of_step(&one, &c, &shape));
+    CHECK_STATUS(OK, calls_of_step(&one, &c, &shape, &ops_cpu_reference));
     c.training.global_batch_size = 6;
-    CHECK_STATUS(OK, calls_of_step(&three, &c, &shape));
+    CHECK_STATUS(OK, calls_of_step(&three, &c, &shape, &ops_cpu_reference));
     CHECK(calls_of(&three, OP_attention_forward) == 9 && calls_of(&three, OP_sum_squares) == 1);
     CHECK(calls_of(&three, OP_adamw) == calls_of(&one, OP_adamw));
     CHECK(three.count == one.count);
     calls_release(&one);
     calls_release(&three);
     shape.G = 3;
-    CHECK_STATUS(CONFIG, calls_of_step(&one, &c, &shape));
+    CHECK_STATUS(CONFIG, calls_of_step(&one, &c, &shape, &ops_cpu_reference));
+    config_release(&c);
+}
+
+TEST(what_kernels_find_on_their_way_is_not_looked_for)
+{
+    struct ops finding = ops_cpu_reference;
+    struct config c;
+    struct model_shape shape;
+    struct call_list l;
+    finding.finds_largest = true;
+    load(&c, &shape, "model.converters=[\"float8\"]");
+    c.training.global_batch_size = -1;
+    CHECK_STATUS(OK, calls_of_step(&l, &c, &shape, &ops_cpu_reference));
+    CHECK(calls_of(&l, OP_amax) == 3 * 4 * 3 && calls_of(&l, OP_find_scale) == 3 * 4 * 3);
+    calls_release(&l);
+    CHECK_STATUS(OK, calls_of_step(&l, &c, &shape, &finding));
+    CHECK(calls_of(&l, OP_amax) == 3 * (4 * 3 - 4) && calls_of(&l, OP_find_scale) == 3 * 4 * 3);
+    calls_release(&l);
     config_release(&c);
 }

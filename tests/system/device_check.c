@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "system/device_check.h"
 
+#include "backends/cpu/cpu.h"
 #include "base/rng.h"
 #include "tensor/device.h"
 #include "train/trainer.h"
@@ -273,7 +274,7 @@ enum status device_check_step(struct device_check *c, const struct config *confi
     struct call_list list = {0};
     enum status st = STATUS_OK;
     TRY(shape_of(config, &shape));
-    TRY_OUT(calls_of_step(&list, config, &shape));
+    TRY_OUT(calls_of_step(&list, config, &shape, &ops_cpu_reference));
     for (size_t i = 0; i < list.count; i++) {
         const struct op_call *call = &list.calls[i].call;
         if (is_of_eight_bits(call)) continue;

@@ -136,8 +136,10 @@ TEST(a_gpu_is_planned_for_timed_and_told_of)
     struct text out = {0};
     CHECK(RUN(&out, "bench", "--megabytes", "1", "--rounds", "1", "model.dim=32",
               "model.n_layers=1", "model.n_heads=2", "model.n_kv_heads=1", "model.ffn_hidden=32",
-              "model.vocab_size=64", "training.seq_len=16", "training.local_batch_size=1") == 0);
+              "model.vocab_size=64", "training.seq_len=16", "training.local_batch_size=1",
+              "model.converters=[\"float8\"]") == 0);
     CHECK(strstr(out.data, "attention_backward") && strstr(out.data, "memory in use"));
+    CHECK(strstr(out.data, "quantize"));
     out.len = 0;
     CHECK(RUN(&out, "plan", test_path(folder, "run.toml"), "training.seq_len=32") == 0);
     CHECK(strstr(out.data, "activations"));
