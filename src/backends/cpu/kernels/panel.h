@@ -36,10 +36,12 @@ struct lines {
 };
 
 /* right: columns of B.  stream: written past the caches, for much that is read later; such panels
- * lie on multiples of 64 bytes, and vector_stream_end comes before others read them. */
+ * lie on multiples of 64 bytes, and vector_stream_end comes before others read them.  steps: from
+ * a panel to the next; 0: as many as the lines have. */
 struct panel_form {
     enum panel_kind kind;
     bool right, stream;
+    size_t steps;
 };
 /* Panels `first`, and count - 1 more, of the lines to `to`. */
 void KERNEL(panel_pack)(const struct lines *l, struct panel_form form, size_t first, size_t count,

@@ -4,6 +4,7 @@
  * of memory and, where lines run the other way than the panel wants them, turned in registers. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/panel.h"
+#include "backends/cpu/kernels/panel_pairs.h"
 #include "backends/cpu/kernels/vector.h"
 
 #include <string.h>
@@ -133,14 +134,75 @@ static void pack_step(const struct lines *l, struct panel_form form, size_t line
         pack_pairs(l, form.right, line, k, to);
 }
 
+#if defined(__AVX512F__)
+/* A panel of whole steps of rows, which lie as pairs want them: row by row, as memory likes it. */
+static void copy_whole(const struct lines *l, const struct panel_form *form, size_t line,
+                       size_t steps, char *to)
+{
+    for (size_t i = 0; i < PANEL; i++) {
+        const bf16 *row = (const bf16 *)l->x + (line + i) * l->stride;
+        for (size_t step = 0; step < steps; step++) {
+            const bf16 *x = row + step * PANEL;
+            __builtin_prefetch(x + 2 * l->stride, 0, 2);
+            pairs_put(to + step * PANEL * PANEL * sizeof *x + i * 64, _mm512_loadu_si512(x),
+                      form->stream);
+        }
+    }
+}
+
+/* A whole step of pairs that are to be joined or turned. */
+static void pack_whole(const struct lines *l, const struct panel_form *form, size_t line, size_t k,
+                       char *to)
+{
+    enum { AHEAD = 4 }; /* steps that memory is told of before they are packed */
+    const bf16 *x = (const bf16 *)l->x + (l->across ? k * l->stride + line : line * l->stride + k);
+    char words[2][SIDE][64] __attribute__((aligned(64)));
+    size_t row = l->stride * sizeof *x;
+    for (size_t i = 0; i < PANEL; i++)
+        __builtin_prefetch(x + i * l->stride + AHEAD * PANEL * (l->across ? l->stride : 1), 0, 2);
+    for (size_t pair = 0; pair < SIDE && l->across; pair++) {
+        __m512i lines[2];
+        pairs_join(x + 2 * pair * l->stride, x + (2 * pair + 1) * l->stride, lines);
+        for (size_t half = 0; half < 2; half++)
+            if (form->right)
+                pairs_put(to + half * 1024 + pair * 64, lines[half], form->stream);
+            else
+                _mm512_store_si512(words[half][pair], lines[half]);
+    }
+    if (l->across == form->right) return;
+    for (size_t n = 0; n < 8; n++)
+        if (l->across)
+            pairs_turn(words[n / 4][0], 64, n % 4, to + n / 4 * 1024, form->stream);
+        else
+            pairs_turn((const char *)x + n / 4 * SIDE * row, row, n % 4, to + n / 4 * 1024,
+                       form->stream);
+}
+#endif
+
 void KERNEL(panel_pack)(const struct lines *l, struct panel_form form, size_t first, size_t count,
                         void *to)
 {
     size_t steps = panels_of(l->K), bytes = panel_step_bytes(form.kind);
+    size_t panel = (form.steps ? form.steps : steps) * bytes;
+#if defined(__AVX512F__)
+    bool whole = form.kind == PAIRS && (first + count) * PANEL <= l->size && l->K % PANEL == 0;
+    if (whole && !l->across && !form.right) {
+        for (size_t i = 0; i < count; i++)
+            copy_whole(l, &form, (first + i) * PANEL, steps, (char *)to + i * panel);
+        return;
+    }
+#endif
     float near[PANEL * PANEL] __attribute__((aligned(64))); /* a step of either kind */
     for (size_t step = 0; step < steps; step++) /* panels inside: they share the rows' pages */
         for (size_t i = 0; i < count; i++) {
-            char *here = (char *)to + (i * steps + step) * bytes;
+            char *here = (char *)to + i * panel + step * bytes;
+#if defined(__AVX512F__)
+            if (form.kind == PAIRS && (first + i + 1) * PANEL <= l->size &&
+                (step + 1) * PANEL <= l->K && l->across + form.right) {
+                pack_whole(l, &form, (first + i) * PANEL, step * PANEL, here);
+                continue;
+            }
+#endif
             pack_step(l, form, (first + i) * PANEL, step * PANEL,
                       form.stream ? near : (void *)here);
             for (size_t at = 0; form.stream && at < bytes; at += 64)

@@ -24,7 +24,7 @@ static void check(panel_pack *pack, size_t size, size_t K, int how)
 {
     enum panel_kind kind = how & 1 ? PAIRS : FLOATS;
     bool right = how & 2, across = how & 4;
-    struct panel_form form = {kind, right, how & 8};
+    struct panel_form form = {kind, right, how & 8, 0};
     size_t bytes = panels_of(K) * panel_step_bytes(kind);
     bf16 *x = heap(size * K * sizeof *x);
     for (size_t i = 0; i < size; i++)
@@ -44,7 +44,12 @@ static void check(panel_pack *pack, size_t size, size_t K, int how)
                 CHECK(element_of(kind, right, panel, i, k) == want);
             }
     }
-    free(panels), free(x);
+    form.steps = panels_of(K) + 1; /* a panel's place may be longer than it */
+    char *apart = aligned_alloc(64, panels_of(size) * (bytes + panel_step_bytes(kind)));
+    pack(&l, form, 0, panels_of(size), apart);
+    for (size_t p = 0; p < panels_of(size); p++)
+        CHECK(!memcmp(apart + p * (bytes + panel_step_bytes(kind)), panels + p * bytes, bytes));
+    free(panels), free(apart), free(x);
 }
 
 TEST(panels_hold_each_element_at_its_place_and_zeros_past_the_end)

@@ -1,0 +1,58 @@
+/* panel_pairs.h -- pieces of which whole steps of panels of pairs are packed, with 16 registers or
+ * more of 64 bytes: from memory to registers to the panel. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#if defined(__AVX512F__)
+#include "tensor/dtype.h"
+
+#include <immintrin.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* stream: past the caches. */
+static inline void pairs_put(void *to, __m512i line, bool stream)
+{
+    if (stream)
+        _mm512_stream_si512(to, line);
+    else
+        _mm512_storeu_si512(to, line);
+}
+
+/* Words 4 quarter to 4 quarter + 3 of 16 rows that are `stride` bytes apart become four lines of 16
+ * words at `to`.  Quarters of rows are put side by side on their way from memory, which leaves two
+ * exchanges in registers. */
+static inline void pairs_turn(const char *from, size_t stride, size_t quarter, char *to,
+                              bool stream)
+{
+    __m512i row[4], two[4];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; i++) {
+        const char *at = from + i * stride + 16 * quarter;
+        __m512i x = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)at));
+        x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(at + 4 * stride)), 1);
+        x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(at + 8 * stride)), 2);
+        row[i] = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(at + 12 * stride)), 3);
+    }
+    two[0] = _mm512_unpacklo_epi32(row[0], row[1]);
+    two[1] = _mm512_unpackhi_epi32(row[0], row[1]);
+    two[2] = _mm512_unpacklo_epi32(row[2], row[3]);
+    two[3] = _mm512_unpackhi_epi32(row[2], row[3]);
+    to += quarter * 4 * 64;
+    pairs_put(to, _mm512_unpacklo_epi64(two[0], two[2]), stream);
+    pairs_put(to + 64, _mm512_unpackhi_epi64(two[0], two[2]), stream);
+    pairs_put(to + 128, _mm512_unpacklo_epi64(two[1], two[3]), stream);
+    pairs_put(to + 192, _mm512_unpackhi_epi64(two[1], two[3]), stream);
+}
+
+/* Two rows of 32 numbers as 2 lines of 16 pairs. */
+static inline void pairs_join(const bf16 *low, const bf16 *high, __m512i lines[2])
+{
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++) {
+        __m512i a = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)low + half));
+        __m512i b = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)high + half));
+        lines[half] = _mm512_or_si512(a, _mm512_slli_epi32(b, 16));
+    }
+}
+#endif
