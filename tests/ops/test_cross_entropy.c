@@ -209,3 +209,27 @@ OPS_TEST(a_logit_that_is_no_number_shows_in_the_loss)
             CHECK(isnan(loss));
         }
 }
+
+OPS_TEST(a_logit_far_above_those_in_front_of_it_is_as_exact)
+{
+    enum { V = 2050 };
+    for (int d = 0; d < DTYPE_COUNT; d++)
+        for (float high = 8; high < 5000; high *= 4) {
+            struct cross_entropy c = {
+                .N = 1, .V = V, .dtype = (enum dtype)d, .scale = 1, .gradient = true};
+            void *x[2] = {rig_random(3, V, c.dtype), NULL};
+            float loss[2];
+            int32_t label = 7, best[2];
+            put(x[0], 2001, c.dtype, high), put(x[0], 2002, c.dtype, high);
+            x[1] = rig_copy(x[0], V, c.dtype);
+            for (int i = 0; i < 2; i++) {
+                struct cross_entropy_io io = {x[i], &label, &loss[i], &best[i], NULL};
+                const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
+                RIG_RUN(cross_entropy(ops, &c, &io, rig_queue()));
+                CHECK(best[i] == 2001);
+            }
+            CHECK_NEAR((double)loss[1], (double)loss[0], 1e-5 * (double)high);
+            RIG_CLOSE(x[1], x[0], V, c.dtype);
+            free(x[0]), free(x[1]);
+        }
+}

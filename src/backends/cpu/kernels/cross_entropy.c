@@ -1,5 +1,9 @@
-/* cross_entropy.c (cpu) -- three passes over a row: its top, the sum of exponentials, the gradient.
- * Pieces of a row are converted to f32 on the stack, so a row is never copied whole. */
+/* cross_entropy.c (cpu) -- two passes over a row: its log-sum-exp, and the gradient, each an
+ * exponential an element, which is what bounds them.
+ *
+ * The first pass takes exponentials of what logits are above the largest of the row's first piece:
+ * the sum is as exact with that as with the largest of all, and where it might overflow, or the
+ * first piece is all -inf, the pass is done once more. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cross_entropy.h"
 #include "backends/cpu/kernels/kernels.h"
@@ -8,62 +12,104 @@
 
 #include <math.h>
 
-enum { PIECE = 512 };
+/* Elements of the first piece, and of one partial sum in f32; what a sum of 2^31 e^MOST is, f32
+ * can hold. */
+enum { PIECE = 512, MOST = 60 };
 
-static size_t piece_of(size_t V, size_t v) { return V - v < PIECE ? V - v : PIECE; }
+/* n elements, at most LANES; -inf behind them. */
+static inline vector logits_at(const void *logits, size_t at, enum dtype dtype, size_t n)
+{
+    vector x = vector_get(logits, at, dtype, n);
+    for (size_t i = n; i < LANES; i++) x[i] = -INFINITY;
+    return x;
+}
 
-/* The largest logit and the first place it stands at. */
-static float top_of(const struct cross_entropy *a, const void *logits, size_t row, int32_t *best)
+static inline float top_of(enum dtype dtype, const void *logits, size_t row, size_t n)
+{
+    vector top = vector_all(-INFINITY);
+    size_t v = 0;
+    for (; v + LANES <= n; v += LANES)
+        top = vector_max(logits_at(logits, row + v, dtype, LANES), top);
+    if (v < n) top = vector_max(logits_at(logits, row + v, dtype, n - v), top);
+    return vector_top(top);
+}
+
+/* Sum of e^(x - base) over the row; *top becomes the largest. */
+static inline double sum_above(const struct cross_entropy *a, enum dtype dtype, const void *logits,
+                               size_t row, float base, float *top)
 {
     size_t V = (size_t)a->V;
-    float top = -INFINITY, x[PIECE];
-    *best = 0;
-    for (size_t v = 0; v < V; v += PIECE) {
-        size_t n = piece_of(V, v);
-        float here = -INFINITY;
-        vector_load(logits, row + v, a->dtype, n, x);
-#pragma omp simd reduction(max : here)
-        for (size_t i = 0; i < n; i++) here = x[i] > here ? x[i] : here;
-        if (!(here > top)) continue;
-        top = here;
-        for (size_t i = 0; i < n; i++)
-            if (x[i] == top) {
-                *best = (int32_t)(v + i);
-                break;
-            }
+    vector most = vector_all(-INFINITY);
+    double sum = 0;
+    for (size_t begin = 0; begin < V; begin += PIECE) {
+        size_t end = V - begin < PIECE ? V : begin + PIECE, v = begin;
+        vector here = {0};
+        for (; v + LANES <= end; v += LANES) {
+            vector x = logits_at(logits, row + v, dtype, LANES);
+            most = vector_max(x, most);
+            here += vector_exps(dtype, x - base);
+        }
+        if (v < end) {
+            vector x = logits_at(logits, row + v, dtype, end - v);
+            most = vector_max(x, most);
+            here += vector_exps(dtype, x - base);
+        }
+        sum += (double)vector_sum(here);
     }
-    return top;
+    *top = vector_top(most);
+    return sum;
 }
 
 static inline float log_sum(const struct cross_entropy *a, enum dtype dtype, const void *logits,
-                            size_t row, float top)
+                            size_t row, float *top)
+{
+    float base = top_of(dtype, logits, row, a->V < PIECE ? (size_t)a->V : PIECE);
+    double sum = sum_above(a, dtype, logits, row, base, top);
+    if (!(*top - base <= MOST)) {
+        base = *top;
+        sum = sum_above(a, dtype, logits, row, base, top);
+    }
+    return base + (float)log(sum);
+}
+
+/* The first place where the row is x; 0 where it is nowhere. */
+static int32_t place_of(const struct cross_entropy *a, const void *logits, size_t row, float x)
 {
     size_t V = (size_t)a->V;
-    float x[PIECE];
-    double sum = 0;
+    float here[PIECE];
     for (size_t v = 0; v < V; v += PIECE) {
-        size_t n = piece_of(V, v);
-        float here = 0;
-        vector_load(logits, row + v, dtype, n, x);
-#pragma omp simd reduction(+ : here)
-        for (size_t i = 0; i < n; i++) here += vector_exp_for(dtype, x[i] - top);
-        sum += (double)here;
+        size_t n = V - v < PIECE ? V - v : PIECE, found = n;
+        vector_load(logits, row + v, a->dtype, n, here);
+        for (size_t i = n; i-- > 0;) found = here[i] == x ? i : found;
+        if (found < n) return (int32_t)(v + found);
     }
-    return top + (float)log(sum);
+    return 0;
+}
+
+/* e^(x - shift) * times */
+static inline void gradient_step(enum dtype dtype, void *logits, size_t at, float shift,
+                                 float times, size_t n)
+{
+    vector p = vector_exps(dtype, vector_get(logits, at, dtype, n) - shift);
+    vector_set(logits, at, dtype, n, dtype == F32 ? p * times : p);
 }
 
 static inline void gradient(const struct cross_entropy *a, enum dtype dtype, void *logits,
                             size_t row, float lse, int32_t label)
 {
-    size_t V = (size_t)a->V, here = (size_t)(label - a->first);
-    float x[PIECE], scale = label == LABEL_IGNORED ? 0 : a->scale;
-    for (size_t v = 0; v < V; v += PIECE) {
-        size_t n = piece_of(V, v);
-        vector_load(logits, row + v, dtype, n, x);
-        for (size_t i = 0; i < n; i++) x[i] = vector_exp_for(dtype, x[i] - lse) * scale;
-        if (label_is_here(a, label) && here >= v && here < v + n) x[here - v] -= scale;
-        vector_store(logits, row + v, dtype, n, x);
+    size_t V = (size_t)a->V, v = 0, chosen = row + (size_t)(label - a->first);
+    float scale = label == LABEL_IGNORED ? 0 : a->scale, x = 0;
+    float shift = dtype == F32 ? lse : lse - (float)log((double)scale);
+    bool here = label_is_here(a, label);
+    if (here) vector_load(logits, chosen, dtype, 1, &x);
+    for (; v + LANES <= V; v += LANES) {
+        vector_ask(logits, row + V + v, dtype);
+        gradient_step(dtype, logits, row + v, shift, scale, LANES);
     }
+    if (v < V) gradient_step(dtype, logits, row + v, shift, scale, V - v);
+    if (!here) return;
+    x = vector_exp(x - lse) * scale - scale; /* exact: it may be the difference of two ones */
+    vector_store(logits, chosen, dtype, 1, &x);
 }
 
 /* One row; a dtype that the compiler knows makes each loop one of its own. */
@@ -71,16 +117,17 @@ static inline void row_of(const struct cross_entropy *a, enum dtype dtype,
                           const struct cross_entropy_io *io, size_t n)
 {
     size_t row = n * (size_t)a->V;
-    int32_t label = io->labels_N[n], best = 0;
-    float lse, chosen = -INFINITY;
+    int32_t label = io->labels_N[n];
+    float lse, top, chosen = -INFINITY, *stats = io->stats_PN4;
     if (a->step == LOSS_JOINED) {
         lse = loss_join(a, io, n);
     } else {
-        float top = top_of(a, io->logits_NV, row, &best), *stats = io->stats_PN4;
-        best += a->first;
-        lse = log_sum(a, dtype, io->logits_NV, row, top);
+        lse = log_sum(a, dtype, io->logits_NV, row, &top);
         if (label_is_here(a, label))
             vector_load(io->logits_NV, row + (size_t)(label - a->first), dtype, 1, &chosen);
+        int32_t best = 0;
+        if (a->step == LOSS_STATS || io->best_N)
+            best = a->first + place_of(a, io->logits_NV, row, top);
         if (a->step == LOSS_STATS) {
             stats += n * LOSS_STATS_COUNT;
             stats[STAT_LSE] = lse, stats[STAT_TOP] = top;

@@ -1,37 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rope.h"
-#include "backends/cpu/element.h"
 #include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
-/* One head of one token; pair j is elements j and J + j. */
-static inline void rotate(const struct rope *a, enum dtype dtype, void *x, size_t at,
-                          const float *cos_J, const float *sin_J)
+/* Of one token, in all its heads; pair j is elements j and J + j. */
+static inline void rotate_pairs(const struct rope *a, enum dtype dtype, void *x, size_t at,
+                                vector cos, vector sin, size_t count)
 {
     size_t J = (size_t)a->K / 2;
-    float sign = a->inverse ? -1 : 1;
-#pragma omp simd
-    for (size_t j = 0; j < J; j++) {
-        float u = element_get(x, at + j, dtype), v = element_get(x, at + J + j, dtype);
-        float c = cos_J[j], s = sign * sin_J[j];
-        element_put(x, at + j, dtype, u * c - v * s);
-        element_put(x, at + J + j, dtype, v * c + u * s);
+    for (size_t h = 0; h < (size_t)a->H; h++, at += 2 * J) {
+        vector_ask(x, at + a->stride, dtype);
+        vector_ask(x, at + J + a->stride, dtype);
+        vector u = vector_get(x, at, dtype, count), v = vector_get(x, at + J, dtype, count);
+        vector_set(x, at, dtype, count, u * cos - v * sin);
+        vector_set(x, at + J, dtype, count, v * cos + u * sin);
     }
+}
+
+static inline void rotate(const struct rope *a, const struct rope_io *io, enum dtype dtype,
+                          size_t n)
+{
+    size_t J = (size_t)a->K / 2, at = n * a->stride, j = 0;
+    size_t position = ((size_t)a->first + n % (size_t)a->T) * J;
+    const float *cos_J = io->cos_TJ + position, *sin_J = io->sin_TJ + position;
+    float sign = a->inverse ? -1 : 1;
+    for (; j + LANES <= J; j += LANES)
+        rotate_pairs(a, dtype, io->x_BTHK, at + j, vector_at(cos_J + j),
+                     sign * vector_at(sin_J + j), LANES);
+    if (j == J) return;
+    vector cos = vector_get(cos_J, j, F32, J - j), sin = vector_get(sin_J, j, F32, J - j);
+    rotate_pairs(a, dtype, io->x_BTHK, at + j, cos, sign * sin, J - j);
 }
 
 enum status KERNEL(rope)(const struct rope *a, const struct rope_io *io, struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
-    size_t J = (size_t)a->K / 2, tokens = (size_t)a->B * (size_t)a->T;
+    size_t tokens = (size_t)a->B * (size_t)a->T;
 #pragma omp parallel for schedule(static) num_threads(on->num_threads)
-    for (size_t n = 0; n < tokens; n++) {
-        size_t position = ((size_t)a->first + n % (size_t)a->T) * J, at = n * a->stride;
-        const float *cos_J = io->cos_TJ + position, *sin_J = io->sin_TJ + position;
-        for (size_t h = 0; h < (size_t)a->H; h++)
-            if (a->dtype == F32)
-                rotate(a, F32, io->x_BTHK, at + h * 2 * J, cos_J, sin_J);
-            else
-                rotate(a, BF16, io->x_BTHK, at + h * 2 * J, cos_J, sin_J);
-    }
+    for (size_t n = 0; n < tokens; n++)
+        if (a->dtype == F32)
+            rotate(a, io, F32, n);
+        else
+            rotate(a, io, BF16, n);
     return STATUS_OK;
 }

@@ -100,6 +100,205 @@ static inline void vector_store(void *x, size_t at, enum dtype dtype, size_t n, 
     for (size_t i = 0; i < n; i++) to[i] = bf16_from_f32(from[i]);
 }
 
+/* --- registers --------------------------------------------------------------------------------
+ * What follows is for loops over registers that the compiler does not make of plain ones: they
+ * load a register, LANES elements or the fewer at a row's end, compute, and store it. */
+
+typedef int32_t vector_bits __attribute__((vector_size(4 * LANES)));
+typedef uint32_t vector_words __attribute__((vector_size(4 * LANES)));
+typedef bf16 vector_halves __attribute__((vector_size(2 * LANES)));
+
+static inline vector vector_all(float x) { return x - (vector){0}; }
+
+/* yes where the mask is all ones, no where it is 0. */
+static inline vector vector_select(vector_bits mask, vector yes, vector no)
+{
+    return (vector)((mask & (vector_bits)yes) | (~mask & (vector_bits)no));
+}
+
+/* Of two numbers; where one is NaN, b. */
+static inline vector vector_max(vector a, vector b)
+{
+#if defined(__AVX512F__)
+    return (vector)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX__)
+    return (vector)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    return vector_select(a > b, a, b);
+#endif
+}
+static inline vector vector_min(vector a, vector b)
+{
+#if defined(__AVX512F__)
+    return (vector)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX__)
+    return (vector)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+    return vector_select(a < b, a, b);
+#endif
+}
+
+/* Asks for the line of element `at`, which may be outside of x, to be in the second level of the
+ * cache soon: a processor that follows a few streams by itself loses them where rows are short, and
+ * waits for each line where there are several. */
+static inline void vector_ask(const void *x, size_t at, enum dtype dtype)
+{
+    __builtin_prefetch((const char *)x + at * dtype_bytes(dtype), 0, 2);
+}
+
+/* Zeros before each, and without the upper half of each, which is 0: in instructions that gcc 12
+ * does not find. */
+static inline vector_words vector_widen(vector_halves x)
+{
+#if defined(__AVX512F__)
+    return (vector_words)_mm512_cvtepu16_epi32((__m256i)x);
+#elif defined(__AVX2__)
+    return (vector_words)_mm256_cvtepu16_epi32((__m128i)x);
+#else
+    return __builtin_convertvector(x, vector_words);
+#endif
+}
+static inline vector_halves vector_narrow(vector_words x)
+{
+#if defined(__AVX512F__)
+    return (vector_halves)_mm512_cvtepi32_epi16((__m512i)x);
+#elif defined(__AVX2__)
+    __m256i pairs = _mm256_packus_epi32((__m256i)x, (__m256i)x);
+    return (vector_halves)_mm256_castsi256_si128(_mm256_permute4x64_epi64(pairs, 8));
+#else
+    return __builtin_convertvector(x, vector_halves);
+#endif
+}
+
+/* n elements from element `at` of x, at most LANES, as f32; zeros behind them. */
+static inline vector vector_get(const void *x, size_t at, enum dtype dtype, size_t n)
+{
+    if (dtype == F32) {
+        vector v = {0};
+        memcpy(&v, (const float *)x + at, n < LANES ? n * sizeof(float) : sizeof v);
+        return v;
+    }
+    vector_halves halves = {0};
+    memcpy(&halves, (const bf16 *)x + at, n < LANES ? n * sizeof(bf16) : sizeof halves);
+    return (vector)(vector_widen(halves) << 16);
+}
+
+/* As bf16_from_f32; where the processor has an instruction for that, it takes numbers below 2^-126
+ * as 0. */
+static inline vector_halves vector_rounded(vector v)
+{
+#if defined(__AVX512BF16__)
+    __m256bh halves = _mm512_cvtneps_pbh((__m512)v);
+    vector_halves to;
+    memcpy(&to, &halves, sizeof to);
+    return to;
+#else
+    vector_words bits = (vector_words)v, up = (bits + 0x7FFFu + (bits >> 16 & 1)) >> 16;
+    vector_words is_nan = (vector_words)(v != v);
+    return vector_narrow((is_nan & (bits >> 16 | 0x40u)) | (~is_nan & up));
+#endif
+}
+
+/* The first n of v. */
+static inline void vector_set(void *x, size_t at, enum dtype dtype, size_t n, vector v)
+{
+    if (dtype == F32) {
+        memcpy((float *)x + at, &v, n < LANES ? n * sizeof(float) : sizeof v);
+        return;
+    }
+    vector_halves halves = vector_rounded(v);
+    memcpy((bf16 *)x + at, &halves, n < LANES ? n * sizeof(bf16) : sizeof halves);
+}
+
+/* v as numbers of that dtype. */
+static inline vector vector_as(enum dtype dtype, vector v)
+{
+    if (dtype == F32) return v;
+    return (vector)(vector_widen(vector_rounded(v)) << 16);
+}
+
+/* All lanes, neighbours first, then pairs of them. */
+static inline float vector_sum(vector v)
+{
+    for (int n = LANES / 2; n; n /= 2)
+        for (int i = 0; i < n; i++) v[i] = v[2 * i] + v[2 * i + 1];
+    return v[0];
+}
+static inline float vector_top(vector v)
+{
+    float top = v[0];
+    for (int i = 1; i < LANES; i++) top = v[i] > top ? v[i] : top;
+    return top;
+}
+
+/* p * 2^n, of whole n within the exponents of f32. */
+static inline vector vector_scale(vector p, vector n)
+{
+    return (vector)((vector_words)p +
+                    ((vector_words) __builtin_convertvector(n, vector_bits) << 23));
+}
+
+/* 2^y within 1e-5 relative; 0 far below -126 and for -inf, as much as f32 can hold above 127. */
+static inline vector vector_quick_exp2(vector y)
+{
+#if defined(__AVX512DQ__)
+    /* The part of y behind the point, from 0 to 1: no rounding of y, and no ends to look after. */
+    vector f = (vector)_mm512_reduce_ps((__m512)y, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    vector p = vector_all(1.342668429e-2f);
+    p = p * f + 5.224247419e-2f;
+    p = p * f + 2.412802048e-1f;
+    p = p * f + 6.930448449e-1f;
+    p = p * f + 1.0f;
+    return (vector)_mm512_scalef_ps((__m512)p, (__m512)y);
+#else
+    const float magic = 12582912.0f; /* as quick_exp */
+    vector held = vector_min(vector_all(127.0f), vector_max(vector_all(-126.0f), y));
+    vector n = held + magic - magic, f = held - n;
+    vector p = vector_all(9.58285308e-3f);
+    p = p * f + 5.59064246e-2f;
+    p = p * f + 2.40240986e-1f;
+    p = p * f + 6.93124193e-1f;
+    p = p * f + 1.0f;
+    return vector_select(y < -126.0f, vector_all(0), vector_scale(p, n));
+#endif
+}
+
+/* vector_exp of each. */
+static inline vector vector_exact_exp(vector x)
+{
+    const float magic = 12582912.0f;
+    vector held = vector_min(vector_all(88.0f), vector_max(vector_all(-87.0f), x));
+    vector n = held * 1.44269504f + magic - magic;
+    vector r = held - n * 0.693359375f + n * 2.12194440e-4f;
+    vector p = vector_all(1.0f / 720);
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return vector_select(x < -87.0f, vector_all(0), vector_scale(p, n));
+}
+
+/* e^x, as exact as a result of that dtype can show. */
+static inline vector vector_exps(enum dtype dtype, vector x)
+{
+    return dtype == F32 ? vector_exact_exp(x) : vector_quick_exp2(x * 1.44269504f);
+}
+
+/* 1 / (1 + e^-x), as exact as that. */
+static inline vector vector_sigmoid(enum dtype dtype, vector x)
+{
+    if (dtype == F32) return 1.0f / (1.0f + vector_exact_exp(-x));
+    vector d = 1.0f + vector_quick_exp2(vector_min(vector_all(126.0f), x * -1.44269504f));
+#if defined(__AVX512F__)
+    vector near = (vector)_mm512_rcp14_ps((__m512)d); /* within 2^-14, and by Newton 2^-28 */
+    return near * (2.0f - d * near);
+#else
+    return 1.0f / d;
+#endif
+}
+
 /* Whether a line of the cache, of 64 bytes, begins at x. */
 static inline bool vector_is_line(const void *x) { return (uintptr_t)x % 64 == 0; }
 

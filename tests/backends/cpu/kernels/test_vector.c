@@ -36,3 +36,61 @@ TEST(streamed_lines_hold_what_was_stored)
     vector_stream_end();
     for (int i = 0; i < 32; i++) CHECK(!to[i] && to[32 + i] == bf16_from_f32(from[i]));
 }
+
+static double off(double x, double want) { return fabs(x - want) / want; }
+
+TEST(registers_hold_the_same_exponentials)
+{
+    double worst = 0, worst_quick = 0, worst_sigmoid = 0;
+    for (int i = -86000; i <= 87000; i += LANES) {
+        vector x, y[3];
+        for (int k = 0; k < LANES; k++) x[k] = (float)(i + k) * 1e-3f;
+        y[0] = vector_exps(F32, x), y[1] = vector_exps(BF16, x), y[2] = vector_sigmoid(BF16, x);
+        for (int k = 0; k < LANES; k++) {
+            double want = exp((double)x[k]);
+            worst = fmax(worst, off((double)y[0][k], want));
+            worst_quick = fmax(worst_quick, off((double)y[1][k], want));
+            worst_sigmoid = fmax(worst_sigmoid, off((double)y[2][k], want / (1 + want)));
+        }
+    }
+    CHECK(worst < 3e-7 && worst_quick < 1e-5 && worst_sigmoid < 1e-5);
+    for (int d = 0; d < DTYPE_COUNT; d++) {
+        enum dtype dtype = (enum dtype)d;
+        CHECK(vector_exps(dtype, vector_all(0))[0] == 1);
+        CHECK(vector_exps(dtype, vector_all(-INFINITY))[LANES - 1] == 0);
+        CHECK(vector_exps(dtype, vector_all(-1e30f))[1] == 0);
+        CHECK(vector_exps(dtype, vector_all(1e30f))[1] > 1e38f);
+        CHECK(isnan(vector_exps(dtype, vector_all(NAN))[0]));
+        CHECK(vector_sigmoid(dtype, vector_all(-1e30f))[0] < 1e-30f);
+        CHECK(vector_sigmoid(dtype, vector_all(1e30f))[0] == 1);
+        CHECK(isnan(vector_sigmoid(dtype, vector_all(NAN))[0]));
+    }
+}
+
+TEST(a_register_of_few_elements_leaves_those_behind_alone)
+{
+    for (int d = 0; d < DTYPE_COUNT; d++)
+        for (size_t n = 0; n <= LANES; n++) {
+            enum dtype dtype = (enum dtype)d;
+            float from[LANES + 1], to[LANES + 1], wide[2 * LANES + 2] = {0};
+            for (int i = 0; i <= LANES; i++) from[i] = 1.5f * (float)(i + 1);
+            vector_store(wide, 1, dtype, LANES + 1, from);
+            vector x = vector_get(wide, 1, dtype, n);
+            for (size_t i = 0; i < LANES; i++) CHECK(x[i] == (i < n ? from[i] : 0));
+            vector_set(wide, 1, dtype, n, x + x);
+            vector_load(wide, 1, dtype, LANES + 1, to);
+            for (size_t i = 0; i <= LANES; i++) CHECK(to[i] == (i < n ? 2 : 1) * from[i]);
+        }
+}
+
+TEST(a_register_is_rounded_as_its_numbers_are)
+{
+    const float all[] = {1, -1.00390625f, 1.01171875f, 3.4e38f, INFINITY, -INFINITY,
+                         0, -0.0f,        1e-30f};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        CHECK(vector_rounded(vector_all(all[i]))[LANES - 1] == bf16_from_f32(all[i]));
+        CHECK(vector_as(BF16, vector_all(all[i]))[0] == bf16_to_f32(bf16_from_f32(all[i])));
+    }
+    CHECK(isnan(bf16_to_f32(vector_rounded(vector_all(NAN))[0])));
+    CHECK(vector_sum((vector){1, 2, 4, 8}) == 15 && vector_top((vector){1, 2, 4, 8}) == 8);
+}
