@@ -179,23 +179,12 @@ static enum status widen_gradient(const struct model *m, size_t N, enum boundary
     return STATUS_OK;
 }
 
-/* q and k of tokens that follow each other. */
-static enum status rotate_run(const struct model *m, struct rope what, void *qkv)
-{
-    AXES(m);
-    void *k = element(qkv, Q, m->dtype);
-    TRY(rope(m->ops, &what, &(struct rope_io){qkv, m->rope_cos, m->rope_sin}, m->on));
-    what.H = m->shape.G;
-    TRY(rope(m->ops, &what, &(struct rope_io){k, m->rope_cos, m->rope_sin}, m->on));
-    return STATUS_OK;
-}
-
 /* Rotates q and k where they lie in the fused row; inverse: their gradients. */
 static enum status rotate(const struct model *m, const struct micro_batch *b, void *qkv,
                           bool inverse)
 {
     AXES(m);
-    struct rope what = {.H = m->shape.H,
+    struct rope what = {.H = m->shape.H + m->shape.G, /* heads of k lie behind those of q */
                         .K = m->shape.K,
                         .stride = Q + 2 * P,
                         .dtype = m->dtype,
@@ -208,7 +197,9 @@ static enum status rotate(const struct model *m, const struct micro_batch *b, vo
         for (int i = 0; i < num_runs; i++) {
             size_t token = (size_t)row * (size_t)b->T + (size_t)runs[i].at;
             what.T = runs[i].count, what.first = runs[i].first;
-            TRY(rotate_run(m, what, element(qkv, token * what.stride, m->dtype)));
+            struct rope_io io = {element(qkv, token * what.stride, m->dtype), m->rope_cos,
+                                 m->rope_sin};
+            TRY(rope(m->ops, &what, &io, m->on));
         }
     return STATUS_OK;
 }
