@@ -103,7 +103,7 @@ static inline void gradient(const struct cross_entropy *a, enum dtype dtype, voi
     bool here = label_is_here(a, label);
     if (here) vector_load(logits, chosen, dtype, 1, &x);
     for (; v + LANES <= V; v += LANES) {
-        vector_ask(logits, row + V + v, dtype);
+        vector_ask(logits, row + V + v, dtype); /* of the next row */
         gradient_step(dtype, logits, row + v, shift, scale, LANES);
     }
     if (v < V) gradient_step(dtype, logits, row + v, shift, scale, V - v);

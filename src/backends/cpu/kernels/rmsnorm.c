@@ -1,7 +1,9 @@
+/* rmsnorm.c (cpu) -- two passes over a row, of which the second finds it in the first level of the
+ * cache. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rmsnorm.h"
-#include "backends/cpu/element.h"
 #include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
 #include <math.h>
@@ -9,30 +11,38 @@
 
 enum { ROWS = 64 }; /* rows of one partial sum of dw */
 
-/* As a number of that dtype. */
-static inline float rounded(enum dtype dtype, float x)
+/* Asks for the next row but one. */
+static inline float squares_of(enum dtype dtype, const void *x_ND, size_t at, size_t D)
 {
-    return dtype == F32 ? x : bf16_to_f32(bf16_from_f32(x));
+    vector even = {0}, odd = {0};
+    size_t d = 0;
+    for (; d + 2 * LANES <= D; d += 2 * LANES) {
+        vector_ask(x_ND, at + 2 * D + d, dtype);
+        vector x = vector_get(x_ND, at + d, dtype, LANES);
+        vector y = vector_get(x_ND, at + d + LANES, dtype, LANES);
+        even += x * x, odd += y * y;
+    }
+    for (; d < D; d += LANES) {
+        vector x = vector_get(x_ND, at + d, dtype, D - d < LANES ? D - d : LANES);
+        even += x * x;
+    }
+    return vector_sum(even + odd);
+}
+
+static inline void forward_step(const struct rmsnorm_fwd *io, enum dtype dtype, size_t at, size_t d,
+                                float rstd, size_t count)
+{
+    vector x = vector_as(dtype, vector_get(io->x_ND, at + d, dtype, count) * rstd);
+    vector_set(io->y_ND, at + d, dtype, count, x * vector_get(io->w_D, d, dtype, count));
 }
 
 static inline void forward_row(const struct rmsnorm *a, enum dtype dtype,
                                const struct rmsnorm_fwd *io, size_t n)
 {
-    const void *x_ND = io->x_ND, *w_D = io->w_D;
-    void *y_ND = io->y_ND;
-    size_t D = (size_t)a->D, at = n * D;
-    float squares = 0;
-#pragma omp simd reduction(+ : squares)
-    for (size_t d = 0; d < D; d++) {
-        float x = element_get(x_ND, at + d, dtype);
-        squares += x * x;
-    }
-    float rstd = 1 / sqrtf(squares / (float)a->D + a->eps);
-#pragma omp simd
-    for (size_t d = 0; d < D; d++) {
-        float x = rounded(dtype, element_get(x_ND, at + d, dtype) * rstd);
-        element_put(y_ND, at + d, dtype, x * element_get(w_D, d, dtype));
-    }
+    size_t D = (size_t)a->D, at = n * D, d = 0;
+    float rstd = 1 / sqrtf(squares_of(dtype, io->x_ND, at, D) / (float)a->D + a->eps);
+    for (; d + LANES <= D; d += LANES) forward_step(io, dtype, at, d, rstd, LANES);
+    if (d < D) forward_step(io, dtype, at, d, rstd, D - d);
     io->rstd_N[n] = rstd;
 }
 
@@ -49,28 +59,54 @@ enum status KERNEL(rmsnorm_forward)(const struct rmsnorm *a, const struct rmsnor
     return STATUS_OK;
 }
 
+static inline vector dot_step(const struct rmsnorm_bwd *io, enum dtype dtype, size_t at, size_t d,
+                              float rstd, size_t count)
+{
+    return vector_get(io->dy_ND, at + d, dtype, count) * vector_get(io->w_D, d, dtype, count) *
+           (vector_get(io->x_ND, at + d, dtype, count) * rstd);
+}
+
+/* Sum of dy w x rstd; asks for the next row. */
+static inline float dot_of(const struct rmsnorm_bwd *io, enum dtype dtype, bool accumulate,
+                           size_t at, size_t D, float rstd)
+{
+    vector even = {0}, odd = {0};
+    size_t d = 0;
+    for (; d + 2 * LANES <= D; d += 2 * LANES) {
+        vector_ask(io->x_ND, at + D + d, dtype);
+        vector_ask(io->dy_ND, at + D + d, dtype);
+        if (accumulate) vector_ask(io->dx_ND, at + D + d, dtype);
+        even += dot_step(io, dtype, at, d, rstd, LANES);
+        odd += dot_step(io, dtype, at, d + LANES, rstd, LANES);
+    }
+    for (; d < D; d += LANES)
+        even += dot_step(io, dtype, at, d, rstd, D - d < LANES ? D - d : LANES);
+    return vector_sum(even + odd);
+}
+
+static inline void backward_step(const struct rmsnorm_bwd *io, enum dtype dtype, bool accumulate,
+                                 size_t at, size_t d, float rstd, float dot, float *dw_D,
+                                 size_t count)
+{
+    vector x = vector_get(io->x_ND, at + d, dtype, count) * rstd;
+    vector dy = vector_get(io->dy_ND, at + d, dtype, count);
+    vector dx = rstd * (dy * vector_get(io->w_D, d, dtype, count) - x * dot);
+    if (accumulate) dx += vector_get(io->dx_ND, at + d, dtype, count);
+    vector_set(io->dx_ND, at + d, dtype, count, dx);
+    vector dw = vector_get(dw_D, d, F32, count) + dy * vector_as(dtype, x);
+    vector_set(dw_D, d, F32, count, dw);
+}
+
 /* One row: dx, and its part of dw added to dw_D. */
 static inline void backward_row(const struct rmsnorm *a, enum dtype dtype, bool accumulate,
-                                const struct rmsnorm_bwd *io, size_t n, float *restrict dw_D)
+                                const struct rmsnorm_bwd *io, size_t n, float *dw_D)
 {
-    const void *x_ND = io->x_ND, *w_D = io->w_D, *dy_ND = io->dy_ND;
-    void *dx_ND = io->dx_ND;
-    size_t D = (size_t)a->D, at = n * D;
-    float rstd = io->rstd_N[n], dot = 0;
-#pragma omp simd reduction(+ : dot)
-    for (size_t d = 0; d < D; d++)
-        dot += element_get(dy_ND, at + d, dtype) * element_get(w_D, d, dtype) *
-               (element_get(x_ND, at + d, dtype) * rstd);
-    dot /= (float)a->D;
-#pragma omp simd
-    for (size_t d = 0; d < D; d++) {
-        float x = element_get(x_ND, at + d, dtype) * rstd;
-        float dy = element_get(dy_ND, at + d, dtype);
-        float dx = rstd * (dy * element_get(w_D, d, dtype) - x * dot);
-        if (accumulate) dx += element_get(dx_ND, at + d, dtype);
-        element_put(dx_ND, at + d, dtype, dx);
-        dw_D[d] += dy * rounded(dtype, x);
-    }
+    size_t D = (size_t)a->D, at = n * D, d = 0;
+    float rstd = io->rstd_N[n];
+    float dot = dot_of(io, dtype, accumulate, at, D, rstd) / (float)a->D;
+    for (; d + LANES <= D; d += LANES)
+        backward_step(io, dtype, accumulate, at, d, rstd, dot, dw_D, LANES);
+    if (d < D) backward_step(io, dtype, accumulate, at, d, rstd, dot, dw_D, D - d);
 }
 
 static inline void backward_rows(const struct rmsnorm *a, enum dtype dtype,

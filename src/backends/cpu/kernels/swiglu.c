@@ -10,8 +10,6 @@ static inline void forward_step(const struct swiglu_fwd *io, enum dtype dtype, s
                                 size_t f, size_t count)
 {
     size_t at = n * 2 * F + f;
-    vector_ask(io->gate_up_N2F, at + 2 * F, dtype);
-    vector_ask(io->gate_up_N2F, at + 3 * F, dtype);
     vector gate = vector_get(io->gate_up_N2F, at, dtype, count);
     vector up = vector_get(io->gate_up_N2F, at + F, dtype, count);
     vector_set(io->out_NF, n * F + f, dtype, count, gate * vector_sigmoid(dtype, gate) * up);
@@ -19,8 +17,12 @@ static inline void forward_step(const struct swiglu_fwd *io, enum dtype dtype, s
 
 static inline void forward_row(const struct swiglu_fwd *io, enum dtype dtype, size_t F, size_t n)
 {
-    size_t f = 0;
-    for (; f + LANES <= F; f += LANES) forward_step(io, dtype, F, n, f, LANES);
+    size_t f = 0, next = (n + 1) * 2 * F;
+    for (; f + LANES <= F; f += LANES) {
+        vector_ask(io->gate_up_N2F, next + f, dtype);
+        vector_ask(io->gate_up_N2F, next + F + f, dtype);
+        forward_step(io, dtype, F, n, f, LANES);
+    }
     if (f < F) forward_step(io, dtype, F, n, f, F - f);
 }
 
@@ -28,9 +30,6 @@ static inline void backward_step(const struct swiglu_bwd *io, enum dtype dtype, 
                                  size_t f, size_t count)
 {
     size_t at = n * 2 * F + f;
-    vector_ask(io->gate_up_N2F, at + 2 * F, dtype);
-    vector_ask(io->gate_up_N2F, at + 3 * F, dtype);
-    vector_ask(io->dout_NF, (n + 1) * F + f, dtype);
     vector gate = vector_get(io->gate_up_N2F, at, dtype, count);
     vector up = vector_get(io->gate_up_N2F, at + F, dtype, count);
     vector dout = vector_get(io->dout_NF, n * F + f, dtype, count);
@@ -42,8 +41,13 @@ static inline void backward_step(const struct swiglu_bwd *io, enum dtype dtype, 
 
 static inline void backward_row(const struct swiglu_bwd *io, enum dtype dtype, size_t F, size_t n)
 {
-    size_t f = 0;
-    for (; f + LANES <= F; f += LANES) backward_step(io, dtype, F, n, f, LANES);
+    size_t f = 0, next = (n + 1) * 2 * F;
+    for (; f + LANES <= F; f += LANES) {
+        vector_ask(io->gate_up_N2F, next + f, dtype);
+        vector_ask(io->gate_up_N2F, next + F + f, dtype);
+        vector_ask(io->dout_NF, (n + 1) * F + f, dtype);
+        backward_step(io, dtype, F, n, f, LANES);
+    }
     if (f < F) backward_step(io, dtype, F, n, f, F - f);
 }
 

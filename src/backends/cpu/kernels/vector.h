@@ -138,35 +138,52 @@ static inline vector vector_min(vector a, vector b)
 #endif
 }
 
-/* Asks for the line of element `at`, which may be outside of x, to be in the second level of the
- * cache soon: a processor that follows a few streams by itself loses them where rows are short, and
- * waits for each line where there are several. */
+/* Asks for the line of element `at`, which may lie outside of x, to be in the second level of the
+ * cache soon: a processor that follows streams by itself loses them where rows are short, and waits
+ * for their first lines.  One at a time, between other work, they are the fastest. */
 static inline void vector_ask(const void *x, size_t at, enum dtype dtype)
 {
     __builtin_prefetch((const char *)x + at * dtype_bytes(dtype), 0, 2);
 }
 
-/* Zeros before each, and without the upper half of each, which is 0: in instructions that gcc 12
- * does not find. */
-static inline vector_words vector_widen(vector_halves x)
+/* Numbers of bf16 as f32, and the upper halves of such: in instructions that gcc 12 does not find.
+ */
+static inline vector vector_widen(vector_halves x)
 {
 #if defined(__AVX512F__)
-    return (vector_words)_mm512_cvtepu16_epi32((__m256i)x);
+    return (vector)((vector_words)_mm512_cvtepu16_epi32((__m256i)x) << 16);
 #elif defined(__AVX2__)
-    return (vector_words)_mm256_cvtepu16_epi32((__m128i)x);
+    return (vector)((vector_words)_mm256_cvtepu16_epi32((__m128i)x) << 16);
 #else
-    return __builtin_convertvector(x, vector_words);
+    return (vector)(__builtin_convertvector(x, vector_words) << 16);
 #endif
 }
-static inline vector_halves vector_narrow(vector_words x)
+static inline vector_halves vector_upper(vector_words x)
 {
-#if defined(__AVX512F__)
-    return (vector_halves)_mm512_cvtepi32_epi16((__m512i)x);
+#if defined(__AVX512BW__)
+    const __m512i odd = _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1,
+                                         31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return (vector_halves)_mm512_castsi512_si256(_mm512_permutexvar_epi16(odd, (__m512i)x));
 #elif defined(__AVX2__)
-    __m256i pairs = _mm256_packus_epi32((__m256i)x, (__m256i)x);
+    const __m256i odd = _mm256_set_epi8(15, 14, 11, 10, 7, 6, 3, 2, 15, 14, 11, 10, 7, 6, 3, 2, 15,
+                                        14, 11, 10, 7, 6, 3, 2, 15, 14, 11, 10, 7, 6, 3, 2);
+    __m256i pairs = _mm256_shuffle_epi8((__m256i)x, odd);
     return (vector_halves)_mm256_castsi256_si128(_mm256_permute4x64_epi64(pairs, 8));
 #else
-    return __builtin_convertvector(x, vector_halves);
+    return __builtin_convertvector(x >> 16, vector_halves);
+#endif
+}
+
+/* As bf16_from_f32, in the upper halves. */
+static inline vector_words vector_round(vector v)
+{
+    vector_words bits = (vector_words)v, up = bits + 0x7FFFu + (bits >> 16 & 1);
+#if defined(__AVX512F__)
+    __mmask16 is_nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+    __m512i quiet = _mm512_set1_epi32(0x400000);
+    return (vector_words)_mm512_mask_or_epi32((__m512i)up, is_nan, (__m512i)bits, quiet);
+#else
+    return (vector_words)vector_select(v != v, (vector)(bits | 0x400000u), (vector)up);
 #endif
 }
 
@@ -180,7 +197,7 @@ static inline vector vector_get(const void *x, size_t at, enum dtype dtype, size
     }
     vector_halves halves = {0};
     memcpy(&halves, (const bf16 *)x + at, n < LANES ? n * sizeof(bf16) : sizeof halves);
-    return (vector)(vector_widen(halves) << 16);
+    return vector_widen(halves);
 }
 
 /* As bf16_from_f32; where the processor has an instruction for that, it takes numbers below 2^-126
@@ -193,9 +210,7 @@ static inline vector_halves vector_rounded(vector v)
     memcpy(&to, &halves, sizeof to);
     return to;
 #else
-    vector_words bits = (vector_words)v, up = (bits + 0x7FFFu + (bits >> 16 & 1)) >> 16;
-    vector_words is_nan = (vector_words)(v != v);
-    return vector_narrow((is_nan & (bits >> 16 | 0x40u)) | (~is_nan & up));
+    return vector_upper(vector_round(v));
 #endif
 }
 
@@ -214,7 +229,11 @@ static inline void vector_set(void *x, size_t at, enum dtype dtype, size_t n, ve
 static inline vector vector_as(enum dtype dtype, vector v)
 {
     if (dtype == F32) return v;
-    return (vector)(vector_widen(vector_rounded(v)) << 16);
+#if defined(__AVX512BF16__)
+    return vector_widen(vector_rounded(v));
+#else
+    return (vector)(vector_round(v) & 0xFFFF0000u);
+#endif
 }
 
 /* All lanes, neighbours first, then pairs of them. */
@@ -290,12 +309,13 @@ static inline vector vector_exps(enum dtype dtype, vector x)
 static inline vector vector_sigmoid(enum dtype dtype, vector x)
 {
     if (dtype == F32) return 1.0f / (1.0f + vector_exact_exp(-x));
-    vector d = 1.0f + vector_quick_exp2(vector_min(vector_all(126.0f), x * -1.44269504f));
+    vector y = x * -1.44269504f;
 #if defined(__AVX512F__)
+    vector d = 1.0f + vector_quick_exp2(vector_min(vector_all(126.0f), y)); /* not infinite */
     vector near = (vector)_mm512_rcp14_ps((__m512)d); /* within 2^-14, and by Newton 2^-28 */
     return near * (2.0f - d * near);
 #else
-    return 1.0f / d;
+    return 1.0f / (1.0f + vector_quick_exp2(y));
 #endif
 }
 
