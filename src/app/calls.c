@@ -35,17 +35,19 @@ static void record(struct rehearsal *r, const struct op_call *c)
     add(((struct recorder *)r)->list, c);
 }
 
-/* From one micro-batch, an update, and the casts that a run begins with, to a whole step. */
+/* From the first two micro-batches, of which the second adds to the first's gradients, an update,
+ * and the casts that a run begins with, to a whole step. */
 static void make_step(struct call_list *l, int num_micro)
 {
     size_t micro = 0, end = l->length;
     while (l->calls[l->order[micro]].call.op != OP_sum_squares) micro++;
     while (l->calls[l->order[end - 1]].call.op == OP_cast) end--;
-    size_t length = micro * (size_t)num_micro + end - micro;
+    size_t each = num_micro > 1 ? micro / 2 : micro, more = (size_t)num_micro * each - micro;
+    size_t length = end + more;
     size_t *order = heap_grow(NULL, length, sizeof *order);
-    for (size_t i = 0; i < length; i++)
-        order[i] = l->order[i < micro * (size_t)num_micro ? i % micro
-                                                          : i - micro * (size_t)(num_micro - 1)];
+    for (size_t i = 0; i < micro; i++) order[i] = l->order[i];
+    for (size_t i = 0; i < more; i++) order[micro + i] = l->order[micro - each + i % each];
+    for (size_t i = micro; i < end; i++) order[i + more] = l->order[i];
     free(l->order);
     l->order = order, l->length = length;
     for (size_t i = 0; i < length; i++) l->calls[order[i]].per_step++;

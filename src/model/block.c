@@ -8,8 +8,31 @@
 #include "ops/rope.h"
 #include "ops/swiglu.h"
 #include "ops/update.h"
+#include "tensor/device.h"
 
 #include <math.h>
+
+static enum status zero(const struct model *m, float *x, size_t elements)
+{
+    double begin = trace_begin(m->on->trace);
+    TRY(queue_zero(m->on, x, elements * sizeof *x));
+    trace_end(m->on->trace, "zero gradients", begin);
+    return STATUS_OK;
+}
+
+/* What no product writes as a whole: norms, and the gap at the unit's end. */
+static enum status clear(const struct model *m, const struct unit *unit, float *gradients)
+{
+    const struct tensor_place *t = &m->layout.tensors[unit->first_tensor];
+    size_t end = 0;
+    for (int i = 0; i < unit->num_tensors; i++, t++) {
+        size_t at = t->offset - unit->offset;
+        end = at + t->elements;
+        if (params[t->id].is_norm) TRY(zero(m, element(gradients, at, F32), t->elements));
+    }
+    TRY(zero(m, element(gradients, end, F32), unit->elements - end));
+    return STATUS_OK;
+}
 
 enum status model_open(const struct model *m, enum param_id id, int layer, unsigned use)
 {
@@ -17,11 +40,13 @@ enum status model_open(const struct model *m, enum param_id id, int layer, unsig
     struct unit_place *place = &m->places[unit];
     if (m->units) {
         TRY(m->units->open(m->units, unit, use, place));
+        if (place->fresh) TRY(clear(m, &m->layout.units[unit], place->gradients));
         return STATUS_OK;
     }
     size_t offset = m->layout.units[unit].offset;
     place->weights = element(m->weights, offset, m->dtype);
     place->gradients = element(m->gradients, offset, F32);
+    place->fresh = false;
     return STATUS_OK;
 }
 
@@ -52,6 +77,17 @@ float *model_gradient(const struct model *m, enum param_id id, int layer)
     size_t offset;
     const struct unit_place *place = place_of(m, id, layer, &offset);
     return element(place->gradients, offset, F32);
+}
+
+bool model_is_fresh(const struct model *m, enum param_id id, int layer)
+{
+    return m->places[layout_unit(&m->layout, id, layer)].fresh;
+}
+
+enum status model_clear(const struct model *m, enum param_id id, int layer)
+{
+    TRY(zero(m, model_gradient(m, id, layer), layout_find(&m->layout, id, layer)->elements));
+    return STATUS_OK;
 }
 
 enum status model_cross(const struct model *m, enum boundary at, enum direction way, void *x,

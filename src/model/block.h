@@ -45,6 +45,10 @@ enum status model_open(const struct model *m, enum param_id id, int layer, unsig
 enum status model_close(const struct model *m, enum param_id id, int layer, unsigned use);
 const void *model_weight(const struct model *m, enum param_id id, int layer);
 float *model_gradient(const struct model *m, enum param_id id, int layer);
+/* Whether a product replaces the gradient of a weight instead of adding to it. */
+bool model_is_fresh(const struct model *m, enum param_id id, int layer);
+/* Zeros as the gradient. */
+enum status model_clear(const struct model *m, enum param_id id, int layer);
 
 /* Tokens whose residual stream is here, of N; and where they lie in a buffer of all N. */
 size_t stream_rows(const struct model *m, size_t N);

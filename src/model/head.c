@@ -60,7 +60,7 @@ static enum status chunk(const struct model *m, const struct micro_batch *b, int
                        m->on));
     TRY(losses(m, b, first, rows, logits, stats_PN4, backward));
     if (!backward) return STATUS_OK;
-    what.accumulate = true;
+    what.accumulate = first > 0 || !model_is_fresh(m, head_param(m), -1);
     struct linear_bwd_weight dw = {
         .dy_NF = logits, .x_ND = y, .dw_FD = model_gradient(m, head_param(m), -1)};
     TRY(linear_backward_weight(m->ops, &what, &dw, m->on));

@@ -20,6 +20,7 @@ struct float8_state;
 struct unit_place {
     const void *weights; /* the model's dtype */
     float *gradients;
+    bool fresh; /* opened with gradients: what lies there is none, and is to be replaced */
 };
 /* USE_LAST: with gradients, to which nothing will be added any more in this step. */
 enum unit_use { USE_WEIGHTS = 1, USE_GRADIENTS = 2, USE_LAST = 4 };
@@ -27,7 +28,8 @@ enum unit_use { USE_WEIGHTS = 1, USE_GRADIENTS = 2, USE_LAST = 4 };
 /* Has units at hand for the model, which opens them in the order of its passes: forward those of a
  * stage, backward (with gradients) in reverse. */
 struct units {
-    /* Fills what of `place` is to be used.  Gradients are added to what lies there. */
+    /* Fills what of `place` is to be used.  Gradients are added to what lies there, unless that is
+     * fresh. */
     enum status (*open)(struct units *u, int unit, unsigned use, struct unit_place *place);
     /* The unit is not used again in this pass; with gradients: they are whole. */
     enum status (*close)(struct units *u, int unit, unsigned use);

@@ -159,7 +159,10 @@ static enum status embed_backward(const struct model *m, const struct micro_batc
     size_t N = (size_t)what.N;
     if (cut) TRY(stream_copy(m, N, dx, stream_part(m, wide, N), false));
     TRY(model_cross(m, EMBED_OUT, BACKWARD, cut ? wide : dx, N, what.D));
-    if (!is_open) TRY(model_open(m, PARAM_embed, -1, use));
+    if (!is_open) {
+        TRY(model_open(m, PARAM_embed, -1, use));
+        if (model_is_fresh(m, PARAM_embed, -1)) TRY(model_clear(m, PARAM_embed, -1));
+    }
     struct embedding_bwd io = {b->ids_BT, cut ? wide : dx, model_gradient(m, PARAM_embed, -1)};
     TRY(embedding_backward(m->ops, &what, &io, m->on));
     TRY(model_close(m, PARAM_embed, -1, use));

@@ -150,7 +150,7 @@ static enum status backward_weight(const struct product *p, const void *dy,
     size_t mark = arena_mark(&m->on->scratch);
     struct linear what = p->what;
     struct linear_bwd_weight io = {dy, x, model_gradient(m, p->param, p->layer), dy_scale, x_scale};
-    what.accumulate = true;
+    what.accumulate = !model_is_fresh(m, p->param, p->layer);
     if (what.float8) {
         bf16 *x8;
         TRY(rounded(p, FLOAT8_INPUT, x, x_scale, OVER_ROWS, &x8));

@@ -19,7 +19,8 @@ struct slot {
 struct unit_state {
     int weights, gradients; /* slots */
     bool open, gathering, reducing;
-    bool last; /* the sum under way is the step's last */
+    bool last;          /* the sum under way is the step's last */
+    bool begun, summed; /* in this step: whole gradients are there; this rank's part of a sum */
     struct transfer gather, reduce, copy;
 };
 
@@ -188,7 +189,7 @@ static enum status copy(struct fsdp *f, int unit)
     return STATUS_OK;
 }
 
-/* This rank's part of the unit's sum, once it is over, is added to what is there. */
+/* This rank's part of the unit's sum, once it is over, is added to what the step has. */
 static enum status reduced(struct fsdp *f, int unit)
 {
     struct unit_state *u = &f->state->units[unit];
@@ -197,8 +198,9 @@ static enum status reduced(struct fsdp *f, int unit)
     double begin = trace_begin(f->on->trace);
     TRY(comm_wait(&u->reduce));
     trace_end(f->on->trace, "wait for a sum", begin);
-    struct cast add = {.n = part_of(f, unit), .accumulate = true};
+    struct cast add = {.n = part_of(f, unit), .accumulate = u->summed};
     struct cast_io io = {u->reduce.own, element(f->gradients, offset_of(f, unit), F32)};
+    u->summed = true;
     if (!is_dry(f)) TRY(cast(f->ops, &add, &io, f->on));
     if (u->last) TRY(copy(f, unit));
     return STATUS_OK;
@@ -224,15 +226,23 @@ static enum status reduce(struct fsdp *f, int unit, bool last)
     return STATUS_OK;
 }
 
-/* Zeros to add to, where nothing waits to be added to. */
-static enum status clear(struct fsdp *f, int unit)
+/* A slot for the unit's gradients, where none wait to be summed. */
+static enum status vacate(struct fsdp *f, int unit)
 {
     struct fsdp_state *s = f->state;
     struct slot *slot = &s->gradients[s->units[unit].gradients];
     if (slot->holds >= 0) TRY(reduced(f, slot->holds));
     slot->holds = unit;
-    TRY(queue_zero(f->on, slot->at, f->layout->units[unit].elements * sizeof(float)));
     return STATUS_OK;
+}
+
+/* Whether the unit has no gradients yet, which from here on it has. */
+static bool begin_gradients(struct fsdp *f, int unit)
+{
+    struct unit_state *u = &f->state->units[unit];
+    bool whole = parts(f) == 1 || f->whole_gradients, fresh = !whole || !u->begun;
+    u->begun = true;
+    return fresh;
 }
 
 /* --- what the model asks for --------------------------------------------------------------- */
@@ -242,6 +252,7 @@ static enum status open_unit(struct units *units, int unit, unsigned use, struct
     struct fsdp *f = (struct fsdp *)units;
     struct unit_state *u = &f->state->units[unit];
     *place = (struct unit_place){0};
+    if (use & USE_GRADIENTS) place->fresh = begin_gradients(f, unit);
     if (is_silent(f)) return STATUS_OK;
     if (parts(f) == 1) {
         size_t offset = f->layout->units[unit].offset;
@@ -257,7 +268,7 @@ static enum status open_unit(struct units *units, int unit, unsigned use, struct
         place->weights = f->state->weights[u->weights].at;
     }
     if (use & USE_GRADIENTS) {
-        if (!f->whole_gradients) TRY(clear(f, unit));
+        if (!f->whole_gradients) TRY(vacate(f, unit));
         place->gradients = f->state->gradients[u->gradients].at;
     }
     return STATUS_OK;
@@ -276,14 +287,10 @@ static enum status close_unit(struct units *units, int unit, unsigned use)
     return STATUS_OK;
 }
 
-enum status fsdp_begin(struct fsdp *f)
+void fsdp_begin(struct fsdp *f)
 {
-    const struct slot *slots = f->state->gradients;
-    TRY(queue_zero(f->on, f->gradients, fsdp_elements(f) * sizeof *f->gradients));
-    if (parts(f) == 1 || !f->whole_gradients) return STATUS_OK;
-    for (int i = 0; i < f->state->num_gradients; i++)
-        TRY(queue_zero(f->on, slots[i].at, slots[i].elements * sizeof *f->gradients));
-    return STATUS_OK;
+    for (int i = 0; i < f->layout->num_units; i++)
+        f->state->units[i].begun = f->state->units[i].summed = false;
 }
 
 enum status fsdp_finish(struct fsdp *f)

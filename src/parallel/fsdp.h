@@ -44,8 +44,9 @@ void fsdp_release(struct fsdp *f);
 /* Of one rank's flat buffers. */
 size_t fsdp_elements(const struct fsdp *f);
 
-/* Before the first micro-batch of a step: no gradients yet. */
-enum status fsdp_begin(struct fsdp *f);
+/* Before the first micro-batch of a step: no gradients yet, whatever lies in f->gradients.  Each
+ * unit is opened with gradients in the step. */
+void fsdp_begin(struct fsdp *f);
 /* After the last: f->gradients are the sums over every rank and micro-batch. */
 enum status fsdp_finish(struct fsdp *f);
 /* f->weights have changed: what was gathered is old. */

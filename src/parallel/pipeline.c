@@ -249,8 +249,8 @@ enum status pipeline_run(struct pipeline *p, const struct micro_batch *micros, s
     take(p, micros, step);
     for (int i = 0; i < s->length; i++) {
         const struct action *a = &s->program[i], *next = i + 1 < s->length ? a + 1 : NULL;
-        /* One micro-batch shows what memory all of them take. */
-        if (is_silent(p) && a->micro) continue;
+        /* Two micro-batches show what all of them take: the first has no gradients to add to. */
+        if (is_silent(p) && a->micro > 1) continue;
         if (!i) TRY(prepare(p, micros, a));
         if (next) TRY(prepare(p, micros, next));
         TRY(act(p, &micros[a->micro], a, step));

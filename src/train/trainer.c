@@ -323,12 +323,10 @@ static enum status accumulate(struct trainer *t, struct step_result *result)
     double valid = (double)t->batch.valid, loss;
     batch_cut(&t->batch, contexts, t->evaluator.causal, &t->here);
     TRY(comm_all_reduce(readers, REDUCE_SUM, &valid, 1));
-    double begin = trace_begin(trace);
-    TRY(fsdp_begin(&t->fsdp));
+    fsdp_begin(&t->fsdp);
     if (t->has_float8) float8_begin(&t->float8);
-    trace_end(trace, "zero gradients", begin);
     TRY(accumulate_here(t, valid, &loss));
-    begin = trace_begin(trace);
+    double begin = trace_begin(trace);
     TRY(sum_gradients(t));
     if (group(t, GROUP_world)->size > 1) trace_end(trace, "wait for gradients", begin);
     bool rank_mean = !strcmp(t->config->training.loss_norm, "rank_mean");

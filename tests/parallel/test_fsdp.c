@@ -87,6 +87,7 @@ static enum status share_out(const struct comm *world, void *context)
     size_t bytes = run.used;
     fsdp_release(&f);
     TRY(arena_init(&run, bytes, NULL));
+    if (bytes) memset(run.base, 0xFF, bytes);
     fsdp_take(&f, &run);
     f.weights = weights, f.gradients = gradients;
 
@@ -95,7 +96,9 @@ static enum status share_out(const struct comm *world, void *context)
     r.m.layout = layout, r.m.units = &f.units, r.m.weights = NULL, r.m.gradients = NULL;
     TRY(arena_init(&r.step, step_bytes, NULL));
     for (int step = 0; step < 2; step++) { /* the second begins with what the first left */
-        TRY(fsdp_begin(&f));
+        /* Whatever is there before, it is no gradient. */
+        memset(gradients, 0xFF, mine.elements * sizeof *gradients);
+        fsdp_begin(&f);
         for (int i = 0; i < s->micro_batches; i++) {
             double loss = 0;
             rows_of(&r, world->rank, i);
