@@ -8,7 +8,11 @@
 
 #include <math.h>
 
-enum { BLOCK = 4096 }; /* elements of one partial sum, and of one piece of work */
+enum {
+    BLOCK = 4096, /* elements of one partial sum, and of one piece of work */
+    AHEAD = 1024, /* elements from those that are worked on to those that are asked for */
+    LINE = 32     /* elements of BF16 */
+};
 
 static size_t blocks_of(size_t n) { return n / BLOCK + (n % BLOCK != 0); }
 static size_t block_size(size_t n, size_t begin) { return n - begin < BLOCK ? n - begin : BLOCK; }
@@ -70,30 +74,66 @@ struct rates {
     float keep, rate, root, eps, scale, beta1, beta2, new1, new2;
 };
 
+/* Of a register's elements: n, of which those behind are as zeros. */
+static inline vector adamw_step(const struct rates *by, float *w, float *m, float *v,
+                                const float *grad, size_t i, size_t n)
+{
+    vector g = vector_get(grad, i, F32, n) * by->scale;
+    vector first = by->beta1 * vector_get(m, i, F32, n) + by->new1 * g;
+    vector second = by->beta2 * vector_get(v, i, F32, n) + by->new2 * g * g;
+    vector next = vector_get(w, i, F32, n) * by->keep -
+                  by->rate * first / (vector_root(second) * by->root + by->eps);
+    vector_set(m, i, F32, n, first);
+    vector_set(v, i, F32, n, second);
+    vector_set(w, i, F32, n, next);
+    return next;
+}
+
+/* Lines of the copy go past the caches: the next step is a long time off. */
+static size_t adamw_lines(const struct rates *by, float *w, float *m, float *v, const float *grad,
+                          bf16 *copy, size_t n)
+{
+    size_t i = 0;
+    for (; i + LINE <= n; i += LINE) {
+        bf16 line[LINE] __attribute__((aligned(64)));
+        for (size_t k = 0; k < LINE; k += 16) {
+            vector_ask(grad, i + k + AHEAD, F32);
+            vector_ask(w, i + k + AHEAD, F32);
+            vector_ask(m, i + k + AHEAD, F32);
+            vector_ask(v, i + k + AHEAD, F32);
+        }
+        for (size_t k = 0; k < LINE; k += LANES)
+            vector_set(line, k, BF16, LANES, adamw_step(by, w, m, v, grad, i + k, LANES));
+        if (copy) vector_stream_line(copy + i, line);
+    }
+    return i;
+}
+
 static void adamw_block(const struct adamw *a, const struct rates *r, const struct adamw_io *io,
                         size_t begin, size_t n)
 {
     bool narrow = a->moments == BF16;
     float joined[BLOCK], first[BLOCK], second[BLOCK];
-    float *restrict w = a->split ? joined : io->w_n + begin;
-    float *restrict m = narrow ? first : (float *)io->m_n + begin;
-    float *restrict v = narrow ? second : (float *)io->v_n + begin;
-    const float *restrict grad = io->g_n + begin;
+    float *w = a->split ? joined : io->w_n + begin;
+    float *m = narrow ? first : (float *)io->m_n + begin;
+    float *v = narrow ? second : (float *)io->v_n + begin;
+    const float *grad = io->g_n + begin;
     const struct rates by = *r;
+    bf16 *copy = (bf16 *)io->copy_n + begin;
+    bool streams = !a->split && io->copy_n && a->copy_dtype == BF16 && vector_is_line(copy);
     if (a->split) join_block((bf16 *)io->copy_n + begin, io->low_n + begin, n, w);
     if (narrow) vector_load(io->m_n, begin, BF16, n, m), vector_load(io->v_n, begin, BF16, n, v);
-#pragma omp simd
-    for (size_t i = 0; i < n; i++) {
-        float g = grad[i] * by.scale;
-        m[i] = by.beta1 * m[i] + by.new1 * g;
-        v[i] = by.beta2 * v[i] + by.new2 * g * g;
-        w[i] = w[i] * by.keep - by.rate * m[i] / (sqrtf(v[i]) * by.root + by.eps);
-    }
+    size_t done = adamw_lines(&by, w, m, v, grad, streams ? copy : NULL, n);
+    for (size_t i = done; i < n; i += LANES)
+        (void)adamw_step(&by, w, m, v, grad, i, n - i < LANES ? n - i : LANES);
     if (narrow) vector_store(io->m_n, begin, BF16, n, m), store_second(a, begin, n, v, io->v_n);
     if (a->split)
         split_block(w, n, (bf16 *)io->copy_n + begin, io->low_n + begin);
+    else if (io->copy_n && streams)
+        vector_store(io->copy_n, begin + done, BF16, n - done, w + done);
     else if (io->copy_n)
         vector_store(io->copy_n, begin, a->copy_dtype, n, w);
+    if (streams) vector_stream_end();
 }
 
 enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, struct queue *on)

@@ -5,6 +5,7 @@
 
 #include "tensor/dtype.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -233,6 +234,18 @@ static inline vector vector_as(enum dtype dtype, vector v)
     return vector_widen(vector_rounded(v));
 #else
     return (vector)(vector_round(v) & 0xFFFF0000u);
+#endif
+}
+
+static inline vector vector_root(vector x)
+{
+#if defined(__AVX512F__)
+    return (vector)_mm512_sqrt_ps((__m512)x);
+#elif defined(__AVX__)
+    return (vector)_mm256_sqrt_ps((__m256)x);
+#else
+    for (int i = 0; i < LANES; i++) x[i] = sqrtf(x[i]);
+    return x;
 #endif
 }
 
