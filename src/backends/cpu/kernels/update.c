@@ -157,6 +157,22 @@ enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, stru
     return STATUS_OK;
 }
 
+/* A line at a time.  What is written is asked for too: it is soon read again. */
+static void copy_block(const struct cast_io *io, size_t from, size_t to, size_t n, enum dtype dtype)
+{
+    size_t each = dtype_bytes(dtype), line = 64 / each;
+    for (size_t i = 0; i < n; i += line) {
+        vector_ask(io->x_n, from + i + AHEAD, dtype);
+        vector_ask(io->y_n, to + i + AHEAD, dtype);
+        const char *x = (const char *)io->x_n + (from + i) * each;
+        char *y = (char *)io->y_n + (to + i) * each;
+        if (i + line <= n)
+            memcpy(y, x, 64);
+        else
+            memcpy(y, x, (n - i) * each);
+    }
+}
+
 enum status KERNEL(cast)(const struct cast *a, const struct cast_io *io, struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
@@ -166,6 +182,10 @@ enum status KERNEL(cast)(const struct cast *a, const struct cast_io *io, struct 
         size_t row = block / blocks, begin = block % blocks * BLOCK, n = block_size(a->n, begin);
         size_t from = row * a->from_stride + begin, to = row * a->to_stride + begin;
         float x[BLOCK], old[BLOCK];
+        if (a->from == a->to && !a->accumulate) {
+            copy_block(io, from, to, n, a->to);
+            continue;
+        }
         vector_load(io->x_n, from, a->from, n, x);
         if (a->accumulate) {
             vector_load(io->y_n, to, a->to, n, old);
