@@ -86,12 +86,16 @@ static int32_t place_of(const struct cross_entropy *a, const void *logits, size_
     return 0;
 }
 
-/* e^(x - shift) * times */
-static inline void gradient_step(enum dtype dtype, void *logits, size_t at, float shift,
-                                 float times, size_t n)
+/* e^(x - lse) * scale; of BF16 as a power of two, of which `log2` is what lse and scale make. */
+static inline void gradient_step(enum dtype dtype, void *logits, size_t at, float lse, float scale,
+                                 float log2, size_t n)
 {
-    vector p = vector_exps(dtype, vector_get(logits, at, dtype, n) - shift);
-    vector_set(logits, at, dtype, n, dtype == F32 ? p * times : p);
+    vector x = vector_get(logits, at, dtype, n);
+    if (dtype == F32)
+        x = vector_exact_exp(x - lse) * scale;
+    else
+        x = vector_quick_exp2(x * 1.44269504f - log2);
+    vector_set(logits, at, dtype, n, x);
 }
 
 static inline void gradient(const struct cross_entropy *a, enum dtype dtype, void *logits,
@@ -99,14 +103,14 @@ static inline void gradient(const struct cross_entropy *a, enum dtype dtype, voi
 {
     size_t V = (size_t)a->V, v = 0, chosen = row + (size_t)(label - a->first);
     float scale = label == LABEL_IGNORED ? 0 : a->scale, x = 0;
-    float shift = dtype == F32 ? lse : lse - (float)log((double)scale);
+    float log2 = (float)(((double)lse - log((double)scale)) * 1.4426950408889634);
     bool here = label_is_here(a, label);
     if (here) vector_load(logits, chosen, dtype, 1, &x);
     for (; v + LANES <= V; v += LANES) {
         vector_ask(logits, row + V + v, dtype); /* of the next row */
-        gradient_step(dtype, logits, row + v, shift, scale, LANES);
+        gradient_step(dtype, logits, row + v, lse, scale, log2, LANES);
     }
-    if (v < V) gradient_step(dtype, logits, row + v, shift, scale, V - v);
+    if (v < V) gradient_step(dtype, logits, row + v, lse, scale, log2, V - v);
     if (!here) return;
     x = vector_exp(x - lse) * scale - scale; /* exact: it may be the difference of two ones */
     vector_store(logits, chosen, dtype, 1, &x);

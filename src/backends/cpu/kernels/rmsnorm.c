@@ -41,7 +41,10 @@ static inline void forward_row(const struct rmsnorm *a, enum dtype dtype,
 {
     size_t D = (size_t)a->D, at = n * D, d = 0;
     float rstd = 1 / sqrtf(squares_of(dtype, io->x_ND, at, D) / (float)a->D + a->eps);
-    for (; d + LANES <= D; d += LANES) forward_step(io, dtype, at, d, rstd, LANES);
+    for (; d + LANES <= D; d += LANES) {
+        vector_ask(io->y_ND, at + D + d, dtype);
+        forward_step(io, dtype, at, d, rstd, LANES);
+    }
     if (d < D) forward_step(io, dtype, at, d, rstd, D - d);
     io->rstd_N[n] = rstd;
 }

@@ -21,6 +21,7 @@ static inline void forward_row(const struct swiglu_fwd *io, enum dtype dtype, si
     for (; f + LANES <= F; f += LANES) {
         vector_ask(io->gate_up_N2F, next + f, dtype);
         vector_ask(io->gate_up_N2F, next + F + f, dtype);
+        vector_ask(io->out_NF, (n + 1) * F + f, dtype);
         forward_step(io, dtype, F, n, f, LANES);
     }
     if (f < F) forward_step(io, dtype, F, n, f, F - f);
