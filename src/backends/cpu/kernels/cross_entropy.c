@@ -16,6 +16,10 @@
  * can hold. */
 enum { PIECE = 512, MOST = 60 };
 
+/* Elements of a pass that go together; for each two a pass asks for one of the next row, the first
+ * pass for its first half. */
+enum { STEP = 4 * LANES };
+
 /* n elements, at most LANES; -inf behind them. */
 static inline vector logits_at(const void *logits, size_t at, enum dtype dtype, size_t n)
 {
@@ -34,6 +38,13 @@ static inline float top_of(enum dtype dtype, const void *logits, size_t row, siz
     return vector_top(top);
 }
 
+/* What the sum of a piece and the largest logit become with x. */
+static inline void take(enum dtype dtype, vector x, float base, vector *here, vector *most)
+{
+    *most = vector_max(x, *most);
+    *here += vector_exps(dtype, x - base);
+}
+
 /* Sum of e^(x - base) over the row; *top becomes the largest. */
 static inline double sum_above(const struct cross_entropy *a, enum dtype dtype, const void *logits,
                                size_t row, float base, float *top)
@@ -44,15 +55,17 @@ static inline double sum_above(const struct cross_entropy *a, enum dtype dtype, 
     for (size_t begin = 0; begin < V; begin += PIECE) {
         size_t end = V - begin < PIECE ? V : begin + PIECE, v = begin;
         vector here = {0};
-        for (; v + LANES <= end; v += LANES) {
-            vector x = logits_at(logits, row + v, dtype, LANES);
-            most = vector_max(x, most);
-            here += vector_exps(dtype, x - base);
+        for (; v + STEP <= end; v += STEP) {
+            vector_ask(logits, row + V + v / 2, dtype);
+            for (size_t i = 0; i < STEP; i += 2 * LANES) {
+                struct vectors x = vector_get_two(logits, row + v + i, dtype);
+                take(dtype, x.a, base, &here, &most);
+                take(dtype, x.b, base, &here, &most);
+            }
         }
-        if (v < end) {
-            vector x = logits_at(logits, row + v, dtype, end - v);
-            most = vector_max(x, most);
-            here += vector_exps(dtype, x - base);
+        for (; v < end; v += LANES) {
+            size_t n = end - v < LANES ? end - v : LANES;
+            take(dtype, logits_at(logits, row + v, dtype, n), base, &here, &most);
         }
         sum += (double)vector_sum(here);
     }
@@ -86,33 +99,41 @@ static int32_t place_of(const struct cross_entropy *a, const void *logits, size_
     return 0;
 }
 
-/* e^(x - lse) * scale; of BF16 as a power of two, of which `log2` is what lse and scale make. */
-static inline void gradient_step(enum dtype dtype, void *logits, size_t at, float lse, float scale,
-                                 float log2, size_t n)
+struct shift {
+    float lse, scale, log2; /* log2: what both make of a power of two */
+};
+
+/* e^(x - lse) * scale */
+static inline vector slope(enum dtype dtype, vector x, struct shift by)
 {
-    vector x = vector_get(logits, at, dtype, n);
-    if (dtype == F32)
-        x = vector_exact_exp(x - lse) * scale;
-    else
-        x = vector_quick_exp2(x * 1.44269504f - log2);
-    vector_set(logits, at, dtype, n, x);
+    if (dtype == F32) return vector_exact_exp(x - by.lse) * by.scale;
+    return vector_quick_exp2(x * 1.44269504f - by.log2);
 }
 
 static inline void gradient(const struct cross_entropy *a, enum dtype dtype, void *logits,
                             size_t row, float lse, int32_t label)
 {
     size_t V = (size_t)a->V, v = 0, chosen = row + (size_t)(label - a->first);
-    float scale = label == LABEL_IGNORED ? 0 : a->scale, x = 0;
-    float log2 = (float)(((double)lse - log((double)scale)) * 1.4426950408889634);
+    struct shift by = {.lse = lse, .scale = label == LABEL_IGNORED ? 0 : a->scale};
     bool here = label_is_here(a, label);
+    float x = 0;
+    by.log2 = (float)(((double)lse - log((double)by.scale)) * 1.4426950408889634);
     if (here) vector_load(logits, chosen, dtype, 1, &x);
-    for (; v + LANES <= V; v += LANES) {
-        vector_ask(logits, row + V + v, dtype); /* of the next row */
-        gradient_step(dtype, logits, row + v, lse, scale, log2, LANES);
+    for (; v + STEP <= V; v += STEP) {
+        vector_ask(logits, row + V + (V + v) / 2, dtype);
+        for (size_t i = 0; i < STEP; i += 2 * LANES) {
+            struct vectors two = vector_get_two(logits, row + v + i, dtype);
+            two.a = slope(dtype, two.a, by), two.b = slope(dtype, two.b, by);
+            vector_set_two(logits, row + v + i, dtype, two);
+        }
     }
-    if (v < V) gradient_step(dtype, logits, row + v, lse, scale, log2, V - v);
+    for (; v < V; v += LANES) {
+        size_t n = V - v < LANES ? V - v : LANES;
+        vector_set(logits, row + v, dtype, n,
+                   slope(dtype, vector_get(logits, row + v, dtype, n), by));
+    }
     if (!here) return;
-    x = vector_exp(x - lse) * scale - scale; /* exact: it may be the difference of two ones */
+    x = vector_exp(x - lse) * by.scale - by.scale; /* exact: the difference of two like numbers */
     vector_store(logits, chosen, dtype, 1, &x);
 }
 

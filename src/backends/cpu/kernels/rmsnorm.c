@@ -11,16 +11,15 @@
 
 enum { ROWS = 64 }; /* rows of one partial sum of dw */
 
-/* Asks for the next row but one. */
+/* Asks for the next row. */
 static inline float squares_of(enum dtype dtype, const void *x_ND, size_t at, size_t D)
 {
     vector even = {0}, odd = {0};
     size_t d = 0;
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
+        struct vectors x = vector_get_two(x_ND, at + d, dtype);
         vector_ask(x_ND, at + 2 * D + d, dtype);
-        vector x = vector_get(x_ND, at + d, dtype, LANES);
-        vector y = vector_get(x_ND, at + d + LANES, dtype, LANES);
-        even += x * x, odd += y * y;
+        even += x.a * x.a, odd += x.b * x.b;
     }
     for (; d < D; d += LANES) {
         vector x = vector_get(x_ND, at + d, dtype, D - d < LANES ? D - d : LANES);
@@ -29,23 +28,23 @@ static inline float squares_of(enum dtype dtype, const void *x_ND, size_t at, si
     return vector_sum(even + odd);
 }
 
-static inline void forward_step(const struct rmsnorm_fwd *io, enum dtype dtype, size_t at, size_t d,
-                                float rstd, size_t count)
-{
-    vector x = vector_as(dtype, vector_get(io->x_ND, at + d, dtype, count) * rstd);
-    vector_set(io->y_ND, at + d, dtype, count, x * vector_get(io->w_D, d, dtype, count));
-}
-
 static inline void forward_row(const struct rmsnorm *a, enum dtype dtype,
                                const struct rmsnorm_fwd *io, size_t n)
 {
     size_t D = (size_t)a->D, at = n * D, d = 0;
     float rstd = 1 / sqrtf(squares_of(dtype, io->x_ND, at, D) / (float)a->D + a->eps);
-    for (; d + LANES <= D; d += LANES) {
+    for (; d + 2 * LANES <= D; d += 2 * LANES) {
+        struct vectors x = vector_get_two(io->x_ND, at + d, dtype);
+        struct vectors w = vector_get_two(io->w_D, d, dtype);
         vector_ask(io->y_ND, at + D + d, dtype);
-        forward_step(io, dtype, at, d, rstd, LANES);
+        x.a = w.a * vector_as(dtype, x.a * rstd), x.b = w.b * vector_as(dtype, x.b * rstd);
+        vector_set_two(io->y_ND, at + d, dtype, x);
     }
-    if (d < D) forward_step(io, dtype, at, d, rstd, D - d);
+    for (; d < D; d += LANES) {
+        size_t count = D - d < LANES ? D - d : LANES;
+        vector x = vector_as(dtype, vector_get(io->x_ND, at + d, dtype, count) * rstd);
+        vector_set(io->y_ND, at + d, dtype, count, x * vector_get(io->w_D, d, dtype, count));
+    }
     io->rstd_N[n] = rstd;
 }
 
@@ -62,13 +61,6 @@ enum status KERNEL(rmsnorm_forward)(const struct rmsnorm *a, const struct rmsnor
     return STATUS_OK;
 }
 
-static inline vector dot_step(const struct rmsnorm_bwd *io, enum dtype dtype, size_t at, size_t d,
-                              float rstd, size_t count)
-{
-    return vector_get(io->dy_ND, at + d, dtype, count) * vector_get(io->w_D, d, dtype, count) *
-           (vector_get(io->x_ND, at + d, dtype, count) * rstd);
-}
-
 /* Sum of dy w x rstd; asks for the next row. */
 static inline float dot_of(const struct rmsnorm_bwd *io, enum dtype dtype, bool accumulate,
                            size_t at, size_t D, float rstd)
@@ -76,14 +68,20 @@ static inline float dot_of(const struct rmsnorm_bwd *io, enum dtype dtype, bool 
     vector even = {0}, odd = {0};
     size_t d = 0;
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
+        struct vectors x = vector_get_two(io->x_ND, at + d, dtype);
+        struct vectors w = vector_get_two(io->w_D, d, dtype);
+        struct vectors dy = vector_get_two(io->dy_ND, at + d, dtype);
         vector_ask(io->x_ND, at + D + d, dtype);
         vector_ask(io->dy_ND, at + D + d, dtype);
         if (accumulate) vector_ask(io->dx_ND, at + D + d, dtype);
-        even += dot_step(io, dtype, at, d, rstd, LANES);
-        odd += dot_step(io, dtype, at, d + LANES, rstd, LANES);
+        even += dy.a * w.a * (x.a * rstd), odd += dy.b * w.b * (x.b * rstd);
     }
-    for (; d < D; d += LANES)
-        even += dot_step(io, dtype, at, d, rstd, D - d < LANES ? D - d : LANES);
+    for (; d < D; d += LANES) {
+        size_t count = D - d < LANES ? D - d : LANES;
+        vector x = vector_get(io->x_ND, at + d, dtype, count) * rstd;
+        vector w = vector_get(io->w_D, d, dtype, count);
+        even += vector_get(io->dy_ND, at + d, dtype, count) * w * x;
+    }
     return vector_sum(even + odd);
 }
 

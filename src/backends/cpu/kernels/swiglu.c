@@ -6,50 +6,61 @@
 #include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
-static inline void forward_step(const struct swiglu_fwd *io, enum dtype dtype, size_t F, size_t n,
-                                size_t f, size_t count)
+static inline vector out_of(enum dtype dtype, vector gate, vector up)
 {
-    size_t at = n * 2 * F + f;
-    vector gate = vector_get(io->gate_up_N2F, at, dtype, count);
-    vector up = vector_get(io->gate_up_N2F, at + F, dtype, count);
-    vector_set(io->out_NF, n * F + f, dtype, count, gate * vector_sigmoid(dtype, gate) * up);
+    return gate * vector_sigmoid(dtype, gate) * up;
 }
 
 static inline void forward_row(const struct swiglu_fwd *io, enum dtype dtype, size_t F, size_t n)
 {
-    size_t f = 0, next = (n + 1) * 2 * F;
-    for (; f + LANES <= F; f += LANES) {
-        vector_ask(io->gate_up_N2F, next + f, dtype);
-        vector_ask(io->gate_up_N2F, next + F + f, dtype);
-        vector_ask(io->out_NF, (n + 1) * F + f, dtype);
-        forward_step(io, dtype, F, n, f, LANES);
+    size_t f = 0, at = n * 2 * F, to = n * F;
+    for (; f + 2 * LANES <= F; f += 2 * LANES) {
+        struct vectors gate = vector_get_two(io->gate_up_N2F, at + f, dtype);
+        struct vectors up = vector_get_two(io->gate_up_N2F, at + F + f, dtype);
+        vector_ask(io->gate_up_N2F, at + 2 * F + f, dtype); /* the next row */
+        vector_ask(io->gate_up_N2F, at + 3 * F + f, dtype);
+        vector_ask(io->out_NF, to + F + f, dtype);
+        up.a = out_of(dtype, gate.a, up.a), up.b = out_of(dtype, gate.b, up.b);
+        vector_set_two(io->out_NF, to + f, dtype, up);
     }
-    if (f < F) forward_step(io, dtype, F, n, f, F - f);
+    for (; f < F; f += LANES) {
+        size_t count = F - f < LANES ? F - f : LANES;
+        vector gate = vector_get(io->gate_up_N2F, at + f, dtype, count);
+        vector up = vector_get(io->gate_up_N2F, at + F + f, dtype, count);
+        vector_set(io->out_NF, to + f, dtype, count, out_of(dtype, gate, up));
+    }
 }
 
-static inline void backward_step(const struct swiglu_bwd *io, enum dtype dtype, size_t F, size_t n,
-                                 size_t f, size_t count)
+/* Gate and up become their gradients. */
+static inline void gradients(enum dtype dtype, vector *gate, vector *up, vector dout)
 {
-    size_t at = n * 2 * F + f;
-    vector gate = vector_get(io->gate_up_N2F, at, dtype, count);
-    vector up = vector_get(io->gate_up_N2F, at + F, dtype, count);
-    vector dout = vector_get(io->dout_NF, n * F + f, dtype, count);
-    vector sigmoid = vector_sigmoid(dtype, gate), dsilu = dout * sigmoid;
-    vector dgate = dsilu * up * (1.0f + gate * (1.0f - sigmoid));
-    vector_set(io->dgate_up_N2F, at, dtype, count, dgate);
-    vector_set(io->dgate_up_N2F, at + F, dtype, count, dsilu * gate);
+    vector sigmoid = vector_sigmoid(dtype, *gate), dsilu = dout * sigmoid, dup = dsilu * *gate;
+    *gate = dsilu * *up * (1.0f + *gate * (1.0f - sigmoid));
+    *up = dup;
 }
 
 static inline void backward_row(const struct swiglu_bwd *io, enum dtype dtype, size_t F, size_t n)
 {
-    size_t f = 0, next = (n + 1) * 2 * F;
-    for (; f + LANES <= F; f += LANES) {
-        vector_ask(io->gate_up_N2F, next + f, dtype);
-        vector_ask(io->gate_up_N2F, next + F + f, dtype);
-        vector_ask(io->dout_NF, (n + 1) * F + f, dtype);
-        backward_step(io, dtype, F, n, f, LANES);
+    size_t f = 0, at = n * 2 * F, from = n * F;
+    for (; f + 2 * LANES <= F; f += 2 * LANES) {
+        struct vectors gate = vector_get_two(io->gate_up_N2F, at + f, dtype);
+        struct vectors up = vector_get_two(io->gate_up_N2F, at + F + f, dtype);
+        struct vectors dout = vector_get_two(io->dout_NF, from + f, dtype);
+        vector_ask(io->gate_up_N2F, at + 2 * F + f, dtype); /* the next row */
+        vector_ask(io->gate_up_N2F, at + 3 * F + f, dtype);
+        vector_ask(io->dout_NF, from + F + f, dtype);
+        gradients(dtype, &gate.a, &up.a, dout.a), gradients(dtype, &gate.b, &up.b, dout.b);
+        vector_set_two(io->dgate_up_N2F, at + f, dtype, gate);
+        vector_set_two(io->dgate_up_N2F, at + F + f, dtype, up);
     }
-    if (f < F) backward_step(io, dtype, F, n, f, F - f);
+    for (; f < F; f += LANES) {
+        size_t count = F - f < LANES ? F - f : LANES;
+        vector gate = vector_get(io->gate_up_N2F, at + f, dtype, count);
+        vector up = vector_get(io->gate_up_N2F, at + F + f, dtype, count);
+        gradients(dtype, &gate, &up, vector_get(io->dout_NF, from + f, dtype, count));
+        vector_set(io->dgate_up_N2F, at + f, dtype, count, gate);
+        vector_set(io->dgate_up_N2F, at + F + f, dtype, count, up);
+    }
 }
 
 /* A dtype that the compiler knows makes each loop one of its own. */

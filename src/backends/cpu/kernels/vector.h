@@ -226,6 +226,44 @@ static inline void vector_set(void *x, size_t at, enum dtype dtype, size_t n, ve
     memcpy((bf16 *)x + at, &halves, n < LANES ? n * sizeof(bf16) : sizeof halves);
 }
 
+/* Two registers of 2 LANES elements that follow each other.  Those of BF16 are the even ones and
+ * the odd ones: that takes half the instructions, and whoever computes with elements of one place
+ * only does not mind. */
+struct vectors {
+    vector a, b;
+};
+
+static inline struct vectors vector_get_two(const void *x, size_t at, enum dtype dtype)
+{
+    vector_words words;
+    if (dtype == F32)
+        return (struct vectors){vector_get(x, at, F32, LANES),
+                                vector_get(x, at + LANES, F32, LANES)};
+    memcpy(&words, (const bf16 *)x + at, sizeof words);
+    return (struct vectors){(vector)(words << 16), (vector)(words & 0xFFFF0000u)};
+}
+
+static inline void vector_set_two(void *x, size_t at, enum dtype dtype, struct vectors v)
+{
+    if (dtype == F32) {
+        vector_set(x, at, F32, LANES, v.a);
+        vector_set(x, at + LANES, F32, LANES, v.b);
+        return;
+    }
+#if defined(__AVX512BF16__)
+    const __m512i in_turn =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    __m512bh halves = _mm512_cvtne2ps_pbh((__m512)v.b, (__m512)v.a);
+    __m512i words;
+    memcpy(&words, &halves, sizeof words);
+    words = _mm512_permutexvar_epi16(in_turn, words);
+#else
+    vector_words words = vector_round(v.a) >> 16 | (vector_round(v.b) & 0xFFFF0000u);
+#endif
+    memcpy((bf16 *)x + at, &words, sizeof words);
+}
+
 /* v as numbers of that dtype. */
 static inline vector vector_as(enum dtype dtype, vector v)
 {

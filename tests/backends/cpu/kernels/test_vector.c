@@ -83,6 +83,23 @@ TEST(a_register_of_few_elements_leaves_those_behind_alone)
         }
 }
 
+TEST(two_registers_hold_neighbours_and_go_back_in_order)
+{
+    for (int d = 0; d < DTYPE_COUNT; d++) {
+        enum dtype dtype = (enum dtype)d;
+        enum { ALL = 2 * LANES + 2 };
+        float x[ALL], from[ALL], to[ALL], sum = 0;
+        for (int i = 0; i < ALL; i++) sum += from[i] = (float)(i + 1);
+        vector_store(x, 0, dtype, ALL, from);
+        struct vectors two = vector_get_two(x, 1, dtype);
+        CHECK(vector_sum(two.a) + vector_sum(two.b) == sum - from[0] - from[ALL - 1]);
+        two.a += 1.0f, two.b += 1.0f;
+        vector_set_two(x, 1, dtype, two);
+        vector_load(x, 0, dtype, ALL, to);
+        for (int i = 0; i < ALL; i++) CHECK(to[i] == from[i] + (i > 0 && i < ALL - 1 ? 1 : 0));
+    }
+}
+
 TEST(a_register_is_rounded_as_its_numbers_are)
 {
     const float all[] = {1, -1.00390625f, 1.01171875f, 3.4e38f, INFINITY, -INFINITY,
