@@ -85,29 +85,46 @@ static inline float dot_of(const struct rmsnorm_bwd *io, enum dtype dtype, bool 
     return vector_sum(even + odd);
 }
 
-static inline void backward_step(const struct rmsnorm_bwd *io, enum dtype dtype, bool accumulate,
-                                 size_t at, size_t d, float rstd, float dot, float *dw_D,
-                                 size_t count)
+struct row {
+    float rstd, dot;
+};
+
+/* dx in place of the old one, which is added to it; dw grows. */
+static inline vector slope(struct row of, enum dtype dtype, vector x, vector w, vector dy,
+                           vector old, vector *dw)
 {
-    vector x = vector_get(io->x_ND, at + d, dtype, count) * rstd;
-    vector dy = vector_get(io->dy_ND, at + d, dtype, count);
-    vector dx = rstd * (dy * vector_get(io->w_D, d, dtype, count) - x * dot);
-    if (accumulate) dx += vector_get(io->dx_ND, at + d, dtype, count);
-    vector_set(io->dx_ND, at + d, dtype, count, dx);
-    vector dw = vector_get(dw_D, d, F32, count) + dy * vector_as(dtype, x);
-    vector_set(dw_D, d, F32, count, dw);
+    x *= of.rstd;
+    *dw += dy * vector_as(dtype, x);
+    return of.rstd * (dy * w - x * of.dot) + old;
 }
 
-/* One row: dx, and its part of dw added to dw_D. */
+/* One row: dx, and its part of dw added to dw_D, where elements lie as struct vectors has them. */
 static inline void backward_row(const struct rmsnorm *a, enum dtype dtype, bool accumulate,
                                 const struct rmsnorm_bwd *io, size_t n, float *dw_D)
 {
     size_t D = (size_t)a->D, at = n * D, d = 0;
-    float rstd = io->rstd_N[n];
-    float dot = dot_of(io, dtype, accumulate, at, D, rstd) / (float)a->D;
-    for (; d + LANES <= D; d += LANES)
-        backward_step(io, dtype, accumulate, at, d, rstd, dot, dw_D, LANES);
-    if (d < D) backward_step(io, dtype, accumulate, at, d, rstd, dot, dw_D, D - d);
+    struct row of = {.rstd = io->rstd_N[n]};
+    of.dot = dot_of(io, dtype, accumulate, at, D, of.rstd) / (float)a->D;
+    for (; d + 2 * LANES <= D; d += 2 * LANES) {
+        struct vectors x = vector_get_two(io->x_ND, at + d, dtype), old = {0};
+        struct vectors w = vector_get_two(io->w_D, d, dtype);
+        struct vectors dy = vector_get_two(io->dy_ND, at + d, dtype);
+        struct vectors dw = vector_get_two(dw_D, d, F32);
+        if (accumulate) old = vector_get_two(io->dx_ND, at + d, dtype);
+        x.a = slope(of, dtype, x.a, w.a, dy.a, old.a, &dw.a);
+        x.b = slope(of, dtype, x.b, w.b, dy.b, old.b, &dw.b);
+        vector_set_two(io->dx_ND, at + d, dtype, x);
+        vector_set_two(dw_D, d, F32, dw);
+    }
+    for (; d < D; d += LANES) {
+        size_t count = D - d < LANES ? D - d : LANES;
+        vector x = vector_get(io->x_ND, at + d, dtype, count), old = {0};
+        vector w = vector_get(io->w_D, d, dtype, count), dw = vector_get(dw_D, d, F32, count);
+        vector dy = vector_get(io->dy_ND, at + d, dtype, count);
+        if (accumulate) old = vector_get(io->dx_ND, at + d, dtype, count);
+        vector_set(io->dx_ND, at + d, dtype, count, slope(of, dtype, x, w, dy, old, &dw));
+        vector_set(dw_D, d, F32, count, dw);
+    }
 }
 
 static inline void backward_rows(const struct rmsnorm *a, enum dtype dtype,
@@ -139,7 +156,8 @@ enum status KERNEL(rmsnorm_backward)(const struct rmsnorm *a, const struct rmsno
         else
             backward_rows(a, BF16, io, begin, end, part);
     }
-    for (size_t block = 0; block < blocks; block++)
-        for (size_t d = 0; d < D; d++) io->dw_D[d] += parts[block * D + d];
+    for (size_t block = 1; block < blocks; block++)
+        for (size_t d = 0; d < D; d++) parts[d] += parts[block * D + d];
+    for (size_t d = 0; d < D; d++) io->dw_D[d] += parts[vectors_place(a->dtype, d, D)];
     return STATUS_OK;
 }

@@ -4,14 +4,16 @@
 #include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
+enum { AHEAD = 4 }; /* tokens: one alone is over before what it asks for comes */
+
 /* Of one token, in all its heads; pair j is elements j and J + j. */
 static inline void rotate_pairs(const struct rope *a, enum dtype dtype, void *x, size_t at,
                                 vector cos, vector sin, size_t count)
 {
     size_t J = (size_t)a->K / 2;
     for (size_t h = 0; h < (size_t)a->H; h++, at += 2 * J) {
-        vector_ask(x, at + a->stride, dtype);
-        vector_ask(x, at + J + a->stride, dtype);
+        vector_ask(x, at + AHEAD * a->stride, dtype);
+        vector_ask(x, at + J + AHEAD * a->stride, dtype);
         vector u = vector_get(x, at, dtype, count), v = vector_get(x, at + J, dtype, count);
         vector_set(x, at, dtype, count, u * cos - v * sin);
         vector_set(x, at + J, dtype, count, v * cos + u * sin);

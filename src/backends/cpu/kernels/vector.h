@@ -243,6 +243,15 @@ static inline struct vectors vector_get_two(const void *x, size_t at, enum dtype
     return (struct vectors){(vector)(words << 16), (vector)(words & 0xFFFF0000u)};
 }
 
+/* Where element i of a row of n is, if the row is taken two registers at a time, as far as it has
+ * enough for that, and these are put one behind the other. */
+static inline size_t vectors_place(enum dtype dtype, size_t i, size_t n)
+{
+    size_t begin = i / (2 * LANES) * 2 * LANES, at = i - begin;
+    if (dtype == F32 || begin + 2 * LANES > n) return i;
+    return begin + at / 2 + at % 2 * LANES;
+}
+
 static inline void vector_set_two(void *x, size_t at, enum dtype dtype, struct vectors v)
 {
     if (dtype == F32) {
