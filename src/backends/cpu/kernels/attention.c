@@ -16,7 +16,7 @@
 #include "ops/attention.h"
 
 #include "backends/cpu/kernels/attention_few.h"
-#include "backends/cpu/kernels/attention_sight.h"
+#include "backends/cpu/kernels/attention_pass.h"
 #include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/tiles.h"
 #include "backends/cpu/kernels/vector.h"
@@ -140,13 +140,13 @@ static void put_turned(const struct plan *p, float *sums, size_t count, const st
 struct forward {
     float *scores;        /* [GROUP][32 keys][32 queries] */
     float *out;           /* [widths][32 of K][32 queries] */
-    void *queries, *odds; /* [widths] and [GROUP] steps of right panels */
+    void *queries, *odds; /* [widths] and [2 GROUP] steps of right panels */
     float top[PANEL], sum[PANEL];
 };
 
 static size_t forward_bytes(const struct plan *p)
 {
-    return (GROUP + p->widths) * (SUMS * sizeof(float) + p->step);
+    return (GROUP + p->widths) * SUMS * sizeof(float) + (2 * GROUP + p->widths) * p->step;
 }
 
 static struct forward forward_at(const struct plan *p, char *at)
@@ -225,6 +225,27 @@ static void meet(const struct plan *p, struct forward *f, const struct sight *s,
     }
 }
 
+/* The same with all panels of keys [begin, end), where there are tiles. */
+static void pass(const struct plan *p, struct forward *f, const struct sight *s, const char *keys,
+                 const char *values, size_t begin, size_t end)
+{
+    const float log_2 = 0.693147181f;
+    struct pass on = {.widths = p->widths,
+                      .keys = p->keys,
+                      .left = keys,
+                      .values = values,
+                      .queries = f->queries,
+                      .scores = f->scores,
+                      .odds = f->odds,
+                      .out = f->out,
+                      .factor = p->a->scale / log_2};
+    memcpy(on.top, f->top, sizeof on.top);
+    memset(on.sum, 0, sizeof on.sum);
+    KERNEL(attention_pass)(&on, s, begin, end);
+    memcpy(f->sum, on.sum, sizeof f->sum);
+    for (size_t i = 0; i < PANEL; i++) f->top[i] = on.top[i] * log_2;
+}
+
 /* What a row's queries read: packed keys and values of all its key/value heads. */
 struct packed {
     char *keys, *values;
@@ -284,9 +305,12 @@ static void attend(const struct plan *p, const struct attention_fwd *io, const s
     look(a, io->start_BT, io->end_BT, b, first, &s);
     if (a->keys == MORE_KEYS && s.some_begin >= s.some_end) return;
     KERNEL(panel_pack)(&q, p->right, 0, 1, f.queries);
-    for (size_t k = (size_t)s.some_begin / PANEL; k * PANEL < (size_t)s.some_end; k += GROUP)
-        meet(p, &f, &s, kv->keys + head, kv->values + head, k,
-             least(GROUP, panels_of((size_t)s.some_end) - k));
+    size_t begin = (size_t)s.some_begin / PANEL, end = panels_of((size_t)s.some_end);
+    if (TILED && p->kind == PAIRS && a->scale > 0)
+        pass(p, &f, &s, kv->keys + head, kv->values + head, begin, end);
+    else
+        for (size_t k = begin; k < end; k += GROUP)
+            meet(p, &f, &s, kv->keys + head, kv->values + head, k, least(GROUP, end - k));
     put_out(p, io, &f, b, h, first, count);
 }
 

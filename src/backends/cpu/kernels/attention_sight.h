@@ -47,8 +47,9 @@ static inline void mask(const struct sight *s, size_t panel, float *scores)
     int32_t first = (int32_t)(panel * PANEL);
     if (first >= s->every_begin && first + PANEL <= s->every_end) return;
     for (int32_t k = 0; k < PANEL; k++)
+#pragma omp simd
         for (int i = 0; i < PANEL; i++) {
-            bool open = first + k >= s->begin[i] && first + k < s->end[i];
+            int open = (first + k >= s->begin[i]) & (first + k < s->end[i]);
             scores[k * PANEL + i] = open ? scores[k * PANEL + i] : -INFINITY;
         }
 }
