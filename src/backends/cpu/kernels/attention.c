@@ -15,6 +15,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.h"
 
+#include "backends/cpu/kernels/attention_back.h"
 #include "backends/cpu/kernels/attention_few.h"
 #include "backends/cpu/kernels/attention_pass.h"
 #include "backends/cpu/kernels/panel.h"
@@ -26,7 +27,7 @@
 #include <omp.h>
 
 enum {
-    GROUP = 4, /* panels that are handled at once */
+    GROUP = BACK_GROUP, /* panels that are handled at once */
     SUMS = PANEL * PANEL,
 };
 
@@ -37,6 +38,7 @@ struct plan {
     size_t keys, queries, widths; /* panels along S, T and K */
     size_t step;                  /* bytes */
     struct panel_form left, right;
+    bool tiled; /* on tiles, by attention_pass.h and attention_back.h */
 };
 
 static struct plan plan_of(const struct attention *a)
@@ -48,6 +50,7 @@ static struct plan plan_of(const struct attention *a)
                          .queries = panels_of((size_t)a->T),
                          .widths = panels_of((size_t)a->K),
                          .step = panel_step_bytes(kind),
+                         .tiled = TILED && kind == PAIRS && a->scale > 0,
                          .left = {.kind = kind},
                          .right = {.kind = kind, .right = true}};
 }
@@ -306,7 +309,7 @@ static void attend(const struct plan *p, const struct attention_fwd *io, const s
     if (a->keys == MORE_KEYS && s.some_begin >= s.some_end) return;
     KERNEL(panel_pack)(&q, p->right, 0, 1, f.queries);
     size_t begin = (size_t)s.some_begin / PANEL, end = panels_of((size_t)s.some_end);
-    if (TILED && p->kind == PAIRS && a->scale > 0)
+    if (p->tiled)
         pass(p, &f, &s, kv->keys + head, kv->values + head, begin, end);
     else
         for (size_t k = begin; k < end; k += GROUP)
@@ -354,10 +357,10 @@ struct backward {
     float *dkeys, *dvalues;             /* [keys][widths] sums */
     char *queries, *dout;               /* right: [GROUP][widths] */
     char *queries_turned, *dout_turned; /* right: [widths][panels] */
-    char *odds, *dscores;               /* left: [GROUP], of one panel of keys */
+    char *odds, *dscores;               /* left: [GROUP], of one panel of keys; tiled: of two */
     char *dscores_right;                /* right: [GROUP queries][GROUP keys] */
     float *dqueries;                    /* [GROUP][widths] sums, turned */
-    float *scores, *dodds;              /* [32 keys][32 queries] */
+    float *scores, *dodds;              /* [32 keys][32 queries]; tiled: [3], [2] */
     size_t panels;                      /* of queries that are there, and what belongs to them: */
     float lse[GROUP * PANEL], delta[GROUP * PANEL];
     struct sight sight[GROUP];
@@ -366,8 +369,8 @@ struct backward {
 static size_t backward_bytes(const struct plan *p)
 {
     size_t all = p->keys * p->widths, some = GROUP * p->widths;
-    return (3 * all + 4 * some + 2 * GROUP + GROUP * GROUP) * p->step +
-           (2 * all + some + 2) * SUMS * sizeof(float);
+    return (3 * all + 4 * some + 4 * GROUP + GROUP * GROUP) * p->step +
+           (2 * all + some + 5) * SUMS * sizeof(float);
 }
 
 static struct backward backward_at(const struct plan *p, char *at)
@@ -381,13 +384,13 @@ static struct backward backward_at(const struct plan *p, char *at)
     w.queries_turned = w.dout + some;
     w.dout_turned = w.queries_turned + some;
     w.odds = w.dout_turned + some;
-    w.dscores = w.odds + GROUP * p->step;
-    w.dscores_right = w.dscores + GROUP * p->step;
+    w.dscores = w.odds + 2 * GROUP * p->step;
+    w.dscores_right = w.dscores + 2 * GROUP * p->step;
     w.dkeys = (float *)(w.dscores_right + GROUP * GROUP * p->step);
     w.dvalues = w.dkeys + p->keys * p->widths * SUMS;
     w.dqueries = w.dvalues + p->keys * p->widths * SUMS;
     w.scores = w.dqueries + GROUP * p->widths * SUMS;
-    w.dodds = w.scores + SUMS;
+    w.dodds = w.scores + 3 * SUMS;
     return w;
 }
 
@@ -434,7 +437,17 @@ static void take_queries(const struct plan *p, const struct attention_bwd *io, s
     size_t panels = w->panels;
     size_t q_at = (b * T + first) * a->q_stride + h * (size_t)a->K;
     size_t o_at = out_at(a, b, h, first), o_stride = (size_t)a->H * (size_t)a->K;
-    for (int across = 0; across < 2; across++) {
+    for (size_t j = 0; p->tiled && j < panels; j++) {
+        size_t q = q_at + j * PANEL * a->q_stride, o = o_at + j * PANEL * o_stride;
+        size_t here = least(PANEL, count - j * PANEL), step = panels * p->step;
+        KERNEL(attention_split)
+        ((const bf16 *)io->q_BTHK + q, a->q_stride, here, (size_t)a->K, p->widths,
+         w->queries_turned + j * p->step, step);
+        KERNEL(attention_split)
+        ((const bf16 *)io->dout_BTHK + o, o_stride, here, (size_t)a->K, p->widths,
+         w->dout_turned + j * p->step, step);
+    }
+    for (int across = 0; across < (p->tiled ? 1 : 2); across++) {
         struct lines q = rows(a, io->q_BTHK, q_at, a->q_stride, count, across);
         struct lines d = rows(a, io->dout_BTHK, o_at, o_stride, count, across);
         size_t lines = across ? p->widths : panels;
@@ -534,15 +547,9 @@ static void add_to_queries(const struct plan *p, const struct backward *w, size_
     }
 }
 
-/* GROUP panels of queries of head h pass over all keys that they see. */
-static void queries_backward(const struct plan *p, const struct attention_bwd *io,
-                             struct backward *w, size_t b, size_t h, size_t first)
+/* All panels of keys meet the panels of queries that see them. */
+static void meet_keys(const struct plan *p, const struct backward *w)
 {
-    const struct attention *a = p->a;
-    size_t T = (size_t)a->T, H = (size_t)a->H, K = (size_t)a->K;
-    bool part = a->keys != ALL_KEYS, more = a->keys == MORE_KEYS;
-    if (!look_around(a, io, w, b, first) && more) return;
-    take_queries(p, io, w, b, h, first);
     for (size_t key = 0; key < p->keys; key += GROUP) {
         size_t count = least(GROUP, p->keys - key), met = 0;
         for (size_t i = 0; i < count; i++) {
@@ -553,24 +560,62 @@ static void queries_backward(const struct plan *p, const struct attention_bwd *i
         }
         if (met) add_to_queries(p, w, key, count);
     }
-    float ones[PANEL];
-    for (size_t i = 0; i < PANEL; i++) ones[i] = 1;
+}
+
+/* GROUP panels of queries of head h pass over all keys that they see. */
+static void queries_backward(const struct plan *p, const struct attention_bwd *io,
+                             struct backward *w, size_t b, size_t h, size_t first)
+{
+    const struct attention *a = p->a;
+    size_t T = (size_t)a->T, H = (size_t)a->H, K = (size_t)a->K;
+    bool part = a->keys != ALL_KEYS, more = a->keys == MORE_KEYS;
+    if (!look_around(a, io, w, b, first) && more) return;
+    take_queries(p, io, w, b, h, first);
+    if (p->tiled)
+        KERNEL(attention_back)
+        (&(struct back){.widths = p->widths,
+                        .keys = p->keys,
+                        .panels = w->panels,
+                        .left = w->keys,
+                        .left_turned = w->keys_turned,
+                        .values = w->values,
+                        .queries = w->queries,
+                        .dout = w->dout,
+                        .queries_split = w->queries_turned,
+                        .dout_split = w->dout_turned,
+                        .odds = w->odds,
+                        .dscores = w->dscores,
+                        .dscores_right = w->dscores_right,
+                        .dkeys = w->dkeys,
+                        .dvalues = w->dvalues,
+                        .dqueries = w->dqueries,
+                        .scores = w->scores,
+                        .dodds = w->dodds,
+                        .scale = a->scale,
+                        .lse = w->lse,
+                        .delta = w->delta},
+         w->sight);
+    else
+        meet_keys(p, w);
+    float ones[PANEL], scale[PANEL];
+    for (size_t i = 0; i < PANEL; i++) ones[i] = 1, scale[i] = p->tiled ? a->scale : 1;
     for (size_t j = 0; j < w->panels; j++) {
         size_t t = first + j * PANEL;
         struct rows_put to = {.x = io->dq_BTHK,
                               .at = part ? out_at(a, b, h, t) : (b * T + t) * a->q_stride + h * K,
                               .stride = part ? H * K : a->q_stride,
                               .dtype = part ? F32 : a->dtype,
-                              .factor = ones,
+                              .factor = scale,
                               .kept = more ? ones : NULL};
         put_turned(p, w->dqueries + j * p->widths * SUMS, least(PANEL, T - t), &to);
     }
 }
 
-/* [keys][widths] sums to rows of keys. */
-static void put_keys(const struct plan *p, const float *sums, void *x, size_t at)
+/* [keys][widths] sums, times a factor, to rows of keys. */
+static void put_keys(const struct plan *p, float *sums, float factor, void *x, size_t at)
 {
     size_t S = (size_t)p->a->S, K = (size_t)p->a->K;
+    for (size_t i = 0; factor != 1 && i < p->keys * p->widths * SUMS; i++) sums[i] *= factor;
     for (size_t s = 0; s < S; s++)
         for (size_t n = 0; n < p->widths; n++)
             vector_store(x, at + s * p->a->kv_stride + n * PANEL, p->a->keys ? F32 : p->a->dtype,
@@ -595,8 +640,8 @@ static void head_backward(const struct plan *p, const struct attention_bwd *io, 
     for (size_t e = 0; e < heads_each(a); e++)
         for (size_t first = 0; first < (size_t)a->T; first += GROUP * PANEL)
             queries_backward(p, io, &w, b, g * heads_each(a) + e, first);
-    put_keys(p, w.dkeys, io->dk_BSGK, at);
-    put_keys(p, w.dvalues, io->dv_BSGK, at);
+    put_keys(p, w.dkeys, p->tiled ? a->scale : 1, io->dk_BSGK, at);
+    put_keys(p, w.dvalues, 1, io->dv_BSGK, at);
 }
 
 enum status KERNEL(attention_backward)(const struct attention *a, const struct attention_bwd *io,

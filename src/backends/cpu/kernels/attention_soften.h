@@ -25,11 +25,12 @@ enum { SOFTEN_FRACTION = 0x007FFFFF, SOFTEN_ONE = 0x3F800000, SOFTEN_HALF = 0x80
 #define SOFTEN_BASE 448.0f
 #define SOFTEN_LOW  322.0f           /* x = -126 */
 enum { SOFTEN_BEYOND = 0x3C000000 }; /* bits of f32, of which those from 2^9 (x = 64) on have one */
-/* 2 + 2^(g-1) - g on [1, 2], relative to 2^(g-1) */
-#define SOFTEN_POLYNOMIAL                                                                          \
-    {                                                                                              \
-        2.50996422f, -0.687983974f, 0.16661338f, -0.002125211f, 0.0135341677f                      \
-    }
+/* 2 + 2^(g-1) - g on [1, 2], within 2.6e-6 of 2^(g-1), and within 7.5e-5. */
+enum { SOFTEN_FINE = 5, SOFTEN_ROUGH = 4 };
+static const float soften_fine[SOFTEN_FINE] = {2.50996422f, -0.687983974f, 0.16661338f,
+                                               -0.002125211f, 0.0135341677f};
+static const float soften_rough[SOFTEN_ROUGH] = {2.45213199f, -0.522229655f, -0.00800637149f,
+                                                 0.078024122f};
 
 /* Of 32 queries: SOFTEN_BASE - top, the sums of their odds, what has left the range. */
 struct softening {
@@ -55,27 +56,30 @@ static inline struct softening soften_begin(float factor, const float *base)
     return s;
 }
 
-/* 2^x of y; 0 where not `there`. */
-static inline __m512 soften_power(__m512 y, __mmask16 there)
+/* 2^x of y, by a polynomial of n terms; 0 where not `there`. */
+static inline __m512 soften_power(__m512 y, __mmask16 there, const float *c, int n)
 {
-    static const float c[] = SOFTEN_POLYNOMIAL;
     const __m512i up = _mm512_set4_epi32(0x0E0D0C80, 0x0A090880, 0x06050480, 0x02010080);
     __m512i moved = _mm512_shuffle_epi8(_mm512_castps_si512(y), up);
     __m512 g = _mm512_castsi512_ps(_mm512_ternarylogic_epi32(
         moved, _mm512_set1_epi32(SOFTEN_FRACTION), _mm512_set1_epi32(SOFTEN_ONE), 0xEA));
-    __m512 v = _mm512_set1_ps(0x1p63f * c[4]);
-    for (int i = 3; i >= 0; i--) v = _mm512_fmadd_ps(v, g, _mm512_set1_ps(0x1p63f * c[i]));
+    __m512 v = _mm512_set1_ps(0x1p63f * c[n - 1]);
+    for (int i = n - 2; i >= 0; i--) v = _mm512_fmadd_ps(v, g, _mm512_set1_ps(0x1p63f * c[i]));
     return _mm512_castsi512_ps(_mm512_maskz_add_epi32(there, _mm512_castps_si512(v), moved));
+}
+
+static inline __mmask16 soften_there(__m512i bits)
+{
+    return _mm512_cmpge_epi32_mask(bits, _mm512_castps_si512(_mm512_set1_ps(SOFTEN_LOW)));
 }
 
 static inline __m512 soften_row(struct softening *s, const float *x, int half)
 {
-    const __m512i low = _mm512_castps_si512(_mm512_set1_ps(SOFTEN_LOW));
     __m512 y = _mm512_fmadd_ps(_mm512_loadu_ps(x), _mm512_set1_ps(s->factor), s->base[half]);
     __m512i bits = _mm512_castps_si512(y);
-    __mmask16 there = _mm512_cmpge_epi32_mask(bits, low);
+    __mmask16 there = soften_there(bits);
     s->range[half] = _mm512_mask_or_epi32(s->range[half], there, s->range[half], bits);
-    __m512 odds = soften_power(y, there);
+    __m512 odds = soften_power(y, there, soften_fine, SOFTEN_FINE);
     s->sum[half] = _mm512_add_ps(s->sum[half], odds);
     return odds;
 }
@@ -111,6 +115,40 @@ static inline uint32_t soften_end(const struct softening *s, float *sum)
     }
     return beyond;
 }
+
+/* ---- backward ---- */
+
+struct softening_back {
+    __m512 factor, base[2];
+};
+
+static inline struct softening_back soften_back_begin(float factor, const float *base)
+{
+    return (struct softening_back){_mm512_set1_ps(factor),
+                                   {_mm512_loadu_ps(base), _mm512_loadu_ps(base + 16)}};
+}
+
+/* Two keys' odds p from scores and ds = p dp, as rows of split left panels, and ds as the words
+ * that a step of a right panel holds. */
+static inline void soften_keys_back(const struct softening_back *s, const float *scores,
+                                    const float *dodds, char *odds, char *dscores, char *right)
+{
+    __m512 d[2][2];
+    for (int k = 0; k < 2; k++) {
+        __m512 p[2];
+        for (int half = 0; half < 2; half++) {
+            int at = k * PANEL + 16 * half;
+            __m512 y = _mm512_fmadd_ps(_mm512_loadu_ps(scores + at), s->factor, s->base[half]);
+            __mmask16 there = soften_there(_mm512_castps_si512(y));
+            p[half] = soften_power(y, there, soften_rough, SOFTEN_ROUGH);
+            d[k][half] = _mm512_mul_ps(p[half], _mm512_loadu_ps(dodds + at));
+        }
+        _mm512_storeu_si512(odds + k * 64, soften_pair(p[0], p[1]));
+        _mm512_storeu_si512(dscores + k * 64, soften_pair(d[k][0], d[k][1]));
+    }
+    for (int half = 0; half < 2; half++)
+        _mm512_storeu_si512(right + half * 1024, soften_pair(d[0][half], d[1][half]));
+}
 #else
 static inline struct softening soften_begin(float factor, const float *base)
 {
@@ -119,20 +157,35 @@ static inline struct softening soften_begin(float factor, const float *base)
     return s;
 }
 
-static inline float soften_one(struct softening *s, float x, size_t i)
+static inline float soften_power(float y, const float *c, int n)
 {
-    static const float c[] = SOFTEN_POLYNOMIAL;
-    float y = x * s->factor + s->base[i], g, v = 0x1p63f * c[4], odds;
+    float g, v = 0x1p63f * c[n - 1], odds;
     uint32_t bits, moved, fraction;
     memcpy(&bits, &y, sizeof bits);
-    if (!(y >= SOFTEN_LOW) && y == y) return 0;
-    s->range[i] |= bits;
+    if ((int32_t)bits < 0 || y < SOFTEN_LOW) return 0;
     moved = bits << 8, fraction = (moved & SOFTEN_FRACTION) | SOFTEN_ONE;
     memcpy(&g, &fraction, sizeof g);
-    for (int k = 3; k >= 0; k--) v = v * g + 0x1p63f * c[k];
+    for (int k = n - 2; k >= 0; k--) v = v * g + 0x1p63f * c[k];
     memcpy(&bits, &v, sizeof bits);
     bits += moved;
     memcpy(&odds, &bits, sizeof odds);
+    return odds;
+}
+
+static inline uint32_t soften_pair(float low, float high)
+{
+    uint32_t a, b;
+    memcpy(&a, &low, sizeof a), memcpy(&b, &high, sizeof b);
+    return (a + SOFTEN_HALF) >> 16 | ((b + SOFTEN_HALF) & 0xFFFF0000u);
+}
+
+static inline float soften_one(struct softening *s, float x, size_t i)
+{
+    float y = x * s->factor + s->base[i];
+    float odds = soften_power(y, soften_fine, SOFTEN_FINE);
+    uint32_t bits;
+    memcpy(&bits, &y, sizeof bits);
+    if (!(y < SOFTEN_LOW)) s->range[i] |= bits;
     s->sum[i] += odds;
     return odds;
 }
@@ -140,11 +193,8 @@ static inline float soften_one(struct softening *s, float x, size_t i)
 static inline void soften_keys(struct softening *s, const float *scores, void *words)
 {
     for (size_t i = 0; i < PANEL; i++) {
-        float odds[2];
-        uint32_t bits[2];
-        for (size_t k = 0; k < 2; k++) odds[k] = soften_one(s, scores[k * PANEL + i], i);
-        memcpy(bits, odds, sizeof bits);
-        uint32_t word = (bits[0] + SOFTEN_HALF) >> 16 | ((bits[1] + SOFTEN_HALF) & 0xFFFF0000u);
+        float low = soften_one(s, scores[i], i), high = soften_one(s, scores[PANEL + i], i);
+        uint32_t word = soften_pair(low, high);
         memcpy((char *)words + i / 16 * 1024 + i % 16 * 4, &word, sizeof word);
     }
 }
@@ -156,5 +206,42 @@ static inline uint32_t soften_end(const struct softening *s, float *sum)
     for (int i = 0; i < PANEL; i++)
         if (s->range[i] & SOFTEN_BEYOND) beyond |= 1u << i;
     return beyond;
+}
+
+/* ---- backward ---- */
+
+struct softening_back {
+    float factor;
+    const float *base;
+};
+
+static inline struct softening_back soften_back_begin(float factor, const float *base)
+{
+    return (struct softening_back){factor, base};
+}
+
+static inline void soften_words(const float *low, const float *high, char *to)
+{
+    for (size_t i = 0; i < 16; i++) {
+        uint32_t word = soften_pair(low[i], high[i]);
+        memcpy(to + i * 4, &word, sizeof word);
+    }
+}
+
+static inline void soften_keys_back(const struct softening_back *s, const float *scores,
+                                    const float *dodds, char *odds, char *dscores, char *right)
+{
+    float p[2][PANEL], d[2][PANEL];
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; i < PANEL; i++) {
+            float y = scores[k * PANEL + i] * s->factor + s->base[i];
+            p[k][i] = soften_power(y, soften_rough, SOFTEN_ROUGH);
+            d[k][i] = p[k][i] * dodds[k * PANEL + i];
+        }
+        soften_words(p[k], p[k] + 16, odds + k * 64);
+        soften_words(d[k], d[k] + 16, dscores + k * 64);
+    }
+    for (size_t half = 0; half < 2; half++)
+        soften_words(d[0] + 16 * half, d[1] + 16 * half, right + half * 1024);
 }
 #endif

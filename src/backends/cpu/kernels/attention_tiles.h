@@ -1,0 +1,81 @@
+/* attention_tiles.h -- products of panels on tiles, in pieces that other work can lie between.
+ *
+ * A processor with tiles computes with them and with its vectors at once, but looks only some
+ * hundred operations ahead.  So a product is a row of steps, each of four products of tiles, and
+ * vector code goes between steps.  What a product came to is stored in the first step of the next
+ * one, tile by tile: so nothing waits for the last of its sums. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "backends/cpu/kernels/panel.h"
+#include "backends/cpu/kernels/tiles.h"
+
+#if defined(TILES)
+enum { SUMS = PANEL * PANEL, STEP = 2 * SUMS, LINE = PANEL * sizeof(float), LOWER = 16 * PANEL };
+
+/* sums[32][32] = from + left x right over panels of pairs.  From: sums, or one row for all. */
+struct product {
+    const char *left, *right;
+    size_t left_step, right_step, steps; /* bytes from a step to the next; how many */
+    const float *from;
+    bool one_row;
+    float *to;
+};
+
+/* sums += left x right, over one step. */
+static inline void tiles_multiply(const char *left, const char *right)
+{
+    TILE_STREAM(4, left, 64);
+    TILE_LOAD(6, right, 64);
+    TILE_DOT(0, 4, 6);
+    TILE_LOAD(7, right + 1024, 64);
+    TILE_DOT(1, 4, 7);
+    TILE_STREAM(5, left + 1024, 64);
+    TILE_DOT(2, 5, 6);
+    TILE_DOT(3, 5, 7);
+}
+
+/* The first step: what the tiles hold goes to `held`, each as late as it may. */
+static inline void tiles_begin(const char *left, const char *right, float *held, const float *from,
+                               size_t line, size_t lower)
+{
+    TILE_STREAM(4, left, 64);
+    TILE_LOAD(6, right, 64);
+    TILE_STORE(0, held, LINE);
+    TILE_LOAD(0, from, line);
+    TILE_DOT(0, 4, 6);
+    TILE_LOAD(7, right + 1024, 64);
+    TILE_STORE(1, held + 16, LINE);
+    TILE_LOAD(1, from + 16, line);
+    TILE_DOT(1, 4, 7);
+    TILE_STREAM(5, left + 1024, 64);
+    TILE_STORE(2, held + LOWER, LINE);
+    TILE_LOAD(2, from + lower, line);
+    TILE_DOT(2, 5, 6);
+    TILE_STORE(3, held + LOWER + 16, LINE);
+    TILE_LOAD(3, from + lower + 16, line);
+    TILE_DOT(3, 5, 7);
+}
+
+/* Step `step` of a product; *held: where the sums belong that the tiles hold. */
+static inline void product_step(const struct product *p, size_t step, float **held)
+{
+    const char *left = p->left + step * p->left_step, *right = p->right + step * p->right_step;
+    if (step) {
+        tiles_multiply(left, right);
+        return;
+    }
+    tiles_begin(left, right, *held, p->from, p->one_row ? 0 : LINE, p->one_row ? 0 : LOWER);
+    *held = p->to;
+}
+
+/* Stores what the tiles hold; it may be stored again, to `nowhere`. */
+static inline void product_end(float **held, float *nowhere)
+{
+    TILE_STORE(0, *held, LINE);
+    TILE_STORE(1, *held + 16, LINE);
+    TILE_STORE(2, *held + LOWER, LINE);
+    TILE_STORE(3, *held + LOWER + 16, LINE);
+    *held = nowhere;
+}
+#endif
