@@ -26,6 +26,21 @@ TEST(a_queue_without_a_device_copies_and_zeroes_in_the_hosts_memory)
     CHECK_STATUS(OK, queue_wait(&on));
 }
 
+TEST(much_is_zeroed_from_wherever_it_lies_to_its_last_byte)
+{
+    enum { MANY = (3 << 20) + 5 };
+    struct queue on = {.num_threads = 2};
+    char *x = heap(MANY + 32);
+    for (size_t at = 1; at <= 16; at += 15) {
+        size_t left = 0;
+        memset(x, 1, MANY + 32);
+        CHECK_STATUS(OK, queue_zero(&on, x + at, MANY));
+        for (size_t i = 0; i < MANY + 32; i++) left += x[i] != 0;
+        CHECK(left == 32 && x[at - 1] && !x[at] && !x[at + MANY - 1] && x[at + MANY]);
+    }
+    free(x);
+}
+
 TEST(nothing_is_copied_while_a_queue_measures)
 {
     struct queue on = {.measuring = true};
