@@ -119,8 +119,9 @@ static void adamw_block(const struct adamw *a, const struct rates *r, const stru
     float *v = narrow ? second : (float *)io->v_n + begin;
     const float *grad = io->g_n + begin;
     const struct rates by = *r;
-    bf16 *copy = (bf16 *)io->copy_n + begin;
-    bool streams = !a->split && io->copy_n && a->copy_dtype == BF16 && vector_is_line(copy);
+    bool copies = !a->split && io->copy_n;
+    bf16 *copy = copies && a->copy_dtype == BF16 ? (bf16 *)io->copy_n + begin : NULL;
+    bool streams = copy && vector_is_line(copy);
     if (a->split) join_block((bf16 *)io->copy_n + begin, io->low_n + begin, n, w);
     if (narrow) vector_load(io->m_n, begin, BF16, n, m), vector_load(io->v_n, begin, BF16, n, v);
     size_t done = adamw_lines(&by, w, m, v, grad, streams ? copy : NULL, n);
@@ -129,9 +130,9 @@ static void adamw_block(const struct adamw *a, const struct rates *r, const stru
     if (narrow) vector_store(io->m_n, begin, BF16, n, m), store_second(a, begin, n, v, io->v_n);
     if (a->split)
         split_block(w, n, (bf16 *)io->copy_n + begin, io->low_n + begin);
-    else if (io->copy_n && streams)
-        vector_store(io->copy_n, begin + done, BF16, n - done, w + done);
-    else if (io->copy_n)
+    else if (streams)
+        vector_store(copy, done, BF16, n - done, w + done);
+    else if (copies)
         vector_store(io->copy_n, begin, a->copy_dtype, n, w);
     if (streams) vector_stream_end();
 }
