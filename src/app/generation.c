@@ -13,7 +13,11 @@ static enum status rehearse(void *context)
 {
     struct generation *g = context;
     int piece = g->num_prompt < PIECE ? (int)g->num_prompt : PIECE;
-    TRY(model_decode(&g->loaded.model, &g->cache, NULL, piece, NULL, &g->loaded.step));
+    int all = (int)g->num_prompt + (int)g->max_tokens;
+    for (int tokens = piece; tokens > 0; tokens = tokens > 1 ? 1 : 0) {
+        g->cache.length = all - tokens; /* what attention takes grows with what it looks back on */
+        TRY(model_decode(&g->loaded.model, &g->cache, NULL, tokens, NULL, &g->loaded.step));
+    }
     g->cache.length = 0;
     return STATUS_OK;
 }
