@@ -17,6 +17,7 @@
 
 #include "backends/cpu/kernels/attention_back.h"
 #include "backends/cpu/kernels/attention_few.h"
+#include "backends/cpu/kernels/attention_pack.h"
 #include "backends/cpu/kernels/attention_pass.h"
 #include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/tiles.h"
@@ -109,6 +110,28 @@ static struct lines rows(const struct attention *a, const void *x, size_t at, si
     return l;
 }
 
+/* Of such rows of bf16 a panel from row `skip`. */
+static struct attention_rows rows_of(const struct plan *p, const void *x, size_t at, size_t stride,
+                                     size_t count, size_t skip)
+{
+    const bf16 *from = (const bf16 *)x + at + skip * stride;
+    return (struct attention_rows){from, stride, least(PANEL, count - skip), (size_t)p->a->K,
+                                   p->widths};
+}
+
+/* Rows of keys as left panels. */
+static void pack_keys(const struct plan *p, const void *x, size_t at, char *to)
+{
+    const struct attention *a = p->a;
+    size_t S = (size_t)a->S, bytes = p->widths * p->step;
+    struct lines l = rows(a, x, at, a->kv_stride, S, false);
+    if (!p->tiled) KERNEL(panel_pack)(&l, p->left, 0, p->keys, to);
+    for (size_t s = 0; s < S && p->tiled; s += PANEL) {
+        struct attention_rows r = rows_of(p, x, at, a->kv_stride, S, s);
+        KERNEL(attention_pack_left)(&r, to + s / PANEL * bytes, p->step);
+    }
+}
+
 /* Rows of x become factor times sums, and `kept` times what they were. */
 struct rows_put {
     void *x;
@@ -117,10 +140,39 @@ struct rows_put {
     const float *factor, *kept; /* of each row; kept NULL: 0 */
 };
 
+/* Sums of 64 of K, [2][32 of K][32 queries], to `count` rows of bf16: turned as pairs. */
+static void put_pairs(const float *sums, size_t K, size_t count, const struct rows_put *to,
+                      size_t at)
+{
+    uint32_t words[PANEL][PANEL];
+    size_t pairs = panels_of(K) * (PANEL / 2);
+    if (pairs < PANEL) memset(words[pairs], 0, sizeof words / 2);
+    for (size_t pair = 0; pair < pairs; pair++) {
+        const float *low = sums + 2 * pair * PANEL, *high = low + PANEL;
+#pragma omp simd
+        for (size_t i = 0; i < PANEL; i++)
+            words[pair][i] = rounded(low[i] * to->factor[i]) >> 16 |
+                             (rounded(high[i] * to->factor[i]) & 0xFFFF0000u);
+    }
+    float turned[SUMS];
+    memcpy(turned, words, sizeof turned);
+    KERNEL(panel_turn)(turned);
+    for (size_t i = 0; i < count; i++) {
+        bf16 *row = (bf16 *)to->x + at + i * to->stride;
+        if (K == 2 * PANEL) /* a copy of known size is a register's, others are slow */
+            memcpy(row, turned + i * PANEL, PANEL * sizeof *turned);
+        else
+            memcpy(row, turned + i * PANEL, K * sizeof *row);
+    }
+}
+
 /* Sums [widths][32 of K][32 queries] to `count` rows. */
 static void put_turned(const struct plan *p, float *sums, size_t count, const struct rows_put *to)
 {
-    for (size_t w = 0; w < p->widths; w++) {
+    size_t all = (size_t)p->a->K;
+    for (size_t k = 0; to->dtype == BF16 && k < all; k += 2 * PANEL)
+        put_pairs(sums + k * PANEL, least(2 * PANEL, all - k), count, to, to->at + k);
+    for (size_t w = 0; to->dtype == F32 && w < p->widths; w++) {
         float *panel = sums + w * SUMS;
         size_t K = least(PANEL, (size_t)p->a->K - w * PANEL);
         KERNEL(panel_turn)(panel);
@@ -262,9 +314,8 @@ static void pack_row(const struct plan *p, const struct attention_fwd *io, const
 #pragma omp for schedule(static)
     for (size_t g = 0; g < (size_t)a->G; g++) {
         size_t at = b * S * a->kv_stride + g * (size_t)a->K;
-        struct lines k = rows(a, io->k_BSGK, at, a->kv_stride, S, false);
         struct lines v = rows(a, io->v_BSGK, at, a->kv_stride, S, true);
-        KERNEL(panel_pack)(&k, p->left, 0, p->keys, to->keys + g * head);
+        pack_keys(p, io->k_BSGK, at, to->keys + g * head);
         KERNEL(panel_pack)(&v, p->left, 0, p->widths, to->values + g * head);
     }
 }
@@ -307,7 +358,12 @@ static void attend(const struct plan *p, const struct attention_fwd *io, const s
         rows(a, io->q_BTHK, (b * T + first) * a->q_stride + h * K, a->q_stride, count, false);
     look(a, io->start_BT, io->end_BT, b, first, &s);
     if (a->keys == MORE_KEYS && s.some_begin >= s.some_end) return;
-    KERNEL(panel_pack)(&q, p->right, 0, 1, f.queries);
+    if (p->tiled) {
+        struct attention_rows r = rows_of(p, q.x, 0, a->q_stride, count, 0);
+        KERNEL(attention_pack_right)(&r, f.queries, p->step);
+    } else {
+        KERNEL(panel_pack)(&q, p->right, 0, 1, f.queries);
+    }
     size_t begin = (size_t)s.some_begin / PANEL, end = panels_of((size_t)s.some_end);
     if (p->tiled)
         pass(p, &f, &s, kv->keys + head, kv->values + head, begin, end);
@@ -327,6 +383,7 @@ enum status KERNEL(attention_forward)(const struct attention *a, const struct at
     struct plan p = plan_of(a);
     size_t each = forward_bytes(&p), mark = arena_mark(&on->scratch);
     size_t head = p.keys * p.widths * p.step, tasks = p.queries * (size_t)a->H;
+    size_t E = heads_each(a);
     struct packed kv;
     kv.keys = arena_take(&on->scratch, (size_t)a->G, head);
     kv.values = arena_take(&on->scratch, (size_t)a->G, head);
@@ -339,9 +396,12 @@ enum status KERNEL(attention_forward)(const struct attention *a, const struct at
         for (size_t b = 0; b < (size_t)a->B; b++) {
             pack_row(&p, io, &kv, b);
 #pragma omp for schedule(dynamic)
-            for (size_t n = 0; n < tasks; n++) /* the longest first */
-                attend(&p, io, &kv, b, n % (size_t)a->H, (p.queries - 1 - n / (size_t)a->H) * PANEL,
+            for (size_t n = 0; n < tasks;
+                 n++) { /* of those that read the same, the longest first */
+                size_t group = n / (p.queries * E), of = n % (p.queries * E);
+                attend(&p, io, &kv, b, group * E + of % E, (p.queries - 1 - of / E) * PANEL,
                        buffers + (size_t)omp_get_thread_num() * each);
+            }
         }
         tiles_close();
     }
@@ -434,25 +494,24 @@ static void take_queries(const struct plan *p, const struct attention_bwd *io, s
 {
     const struct attention *a = p->a;
     size_t T = (size_t)a->T, count = least(GROUP * PANEL, T - first);
-    size_t panels = w->panels;
+    size_t panels = w->panels, split = panels * p->step;
     size_t q_at = (b * T + first) * a->q_stride + h * (size_t)a->K;
     size_t o_at = out_at(a, b, h, first), o_stride = (size_t)a->H * (size_t)a->K;
-    for (size_t j = 0; p->tiled && j < panels; j++) {
-        size_t q = q_at + j * PANEL * a->q_stride, o = o_at + j * PANEL * o_stride;
-        size_t here = least(PANEL, count - j * PANEL), step = panels * p->step;
-        KERNEL(attention_split)
-        ((const bf16 *)io->q_BTHK + q, a->q_stride, here, (size_t)a->K, p->widths,
-         w->queries_turned + j * p->step, step);
-        KERNEL(attention_split)
-        ((const bf16 *)io->dout_BTHK + o, o_stride, here, (size_t)a->K, p->widths,
-         w->dout_turned + j * p->step, step);
-    }
-    for (int across = 0; across < (p->tiled ? 1 : 2); across++) {
+    for (int across = 0; across < 2 && !p->tiled; across++) {
         struct lines q = rows(a, io->q_BTHK, q_at, a->q_stride, count, across);
         struct lines d = rows(a, io->dout_BTHK, o_at, o_stride, count, across);
         size_t lines = across ? p->widths : panels;
         KERNEL(panel_pack)(&q, p->right, 0, lines, across ? w->queries_turned : w->queries);
         KERNEL(panel_pack)(&d, p->right, 0, lines, across ? w->dout_turned : w->dout);
+    }
+    for (size_t j = 0; p->tiled && j < panels; j++) {
+        size_t to = j * p->widths * p->step, skip = j * PANEL;
+        struct attention_rows q = rows_of(p, io->q_BTHK, q_at, a->q_stride, count, skip);
+        struct attention_rows d = rows_of(p, io->dout_BTHK, o_at, o_stride, count, skip);
+        KERNEL(attention_pack_right)(&q, w->queries + to, p->step);
+        KERNEL(attention_pack_right)(&d, w->dout + to, p->step);
+        KERNEL(attention_pack_split)(&q, w->queries_turned + j * p->step, split);
+        KERNEL(attention_pack_split)(&d, w->dout_turned + j * p->step, split);
     }
     for (size_t i = 0; i < panels * PANEL; i++) {
         bool there = i < count;
@@ -571,32 +630,30 @@ static void queries_backward(const struct plan *p, const struct attention_bwd *i
     bool part = a->keys != ALL_KEYS, more = a->keys == MORE_KEYS;
     if (!look_around(a, io, w, b, first) && more) return;
     take_queries(p, io, w, b, h, first);
-    if (p->tiled)
-        KERNEL(attention_back)
-        (&(struct back){.widths = p->widths,
-                        .keys = p->keys,
-                        .panels = w->panels,
-                        .left = w->keys,
-                        .left_turned = w->keys_turned,
-                        .values = w->values,
-                        .queries = w->queries,
-                        .dout = w->dout,
-                        .queries_split = w->queries_turned,
-                        .dout_split = w->dout_turned,
-                        .odds = w->odds,
-                        .dscores = w->dscores,
-                        .dscores_right = w->dscores_right,
-                        .dkeys = w->dkeys,
-                        .dvalues = w->dvalues,
-                        .dqueries = w->dqueries,
-                        .scores = w->scores,
-                        .dodds = w->dodds,
-                        .scale = a->scale,
-                        .lse = w->lse,
-                        .delta = w->delta},
-         w->sight);
-    else
-        meet_keys(p, w);
+    if (p->tiled) KERNEL(attention_back)
+    (&(struct back){.widths = p->widths,
+                    .keys = p->keys,
+                    .panels = w->panels,
+                    .left = w->keys,
+                    .left_turned = w->keys_turned,
+                    .values = w->values,
+                    .queries = w->queries,
+                    .dout = w->dout,
+                    .queries_split = w->queries_turned,
+                    .dout_split = w->dout_turned,
+                    .odds = w->odds,
+                    .dscores = w->dscores,
+                    .dscores_right = w->dscores_right,
+                    .dkeys = w->dkeys,
+                    .dvalues = w->dvalues,
+                    .dqueries = w->dqueries,
+                    .scores = w->scores,
+                    .dodds = w->dodds,
+                    .scale = a->scale,
+                    .lse = w->lse,
+                    .delta = w->delta},
+     w->sight);
+    else meet_keys(p, w);
     float ones[PANEL], scale[PANEL];
     for (size_t i = 0; i < PANEL; i++) ones[i] = 1, scale[i] = p->tiled ? a->scale : 1;
     for (size_t j = 0; j < w->panels; j++) {
@@ -630,12 +687,10 @@ static void head_backward(const struct plan *p, const struct attention_bwd *io, 
     const struct attention *a = p->a;
     size_t S = (size_t)a->S, at = b * S * a->kv_stride + g * (size_t)a->K;
     struct backward w = backward_at(p, buffers);
-    struct lines k = rows(a, io->k_BSGK, at, a->kv_stride, S, false);
     struct lines turned = rows(a, io->k_BSGK, at, a->kv_stride, S, true);
-    struct lines v = rows(a, io->v_BSGK, at, a->kv_stride, S, false);
-    KERNEL(panel_pack)(&k, p->left, 0, p->keys, w.keys);
     KERNEL(panel_pack)(&turned, p->left, 0, p->widths, w.keys_turned);
-    KERNEL(panel_pack)(&v, p->left, 0, p->keys, w.values);
+    pack_keys(p, io->k_BSGK, at, w.keys);
+    pack_keys(p, io->v_BSGK, at, w.values);
     memset(w.dkeys, 0, 2 * p->keys * p->widths * SUMS * sizeof *w.dkeys); /* and dvalues */
     for (size_t e = 0; e < heads_each(a); e++)
         for (size_t first = 0; first < (size_t)a->T; first += GROUP * PANEL)

@@ -27,8 +27,6 @@ struct walk {
     float base[BACK_GROUP * PANEL], less[BACK_GROUP * PANEL] __attribute__((aligned(64)));
 };
 
-static const float zeros[PANEL] __attribute__((aligned(64)));
-
 static inline size_t query_of(const struct place *x) { return x->first + x->at; }
 static inline size_t sums_of(const struct place *x) { return x->turn * SUMS; }
 static inline size_t left_of(const struct place *x, size_t query)
@@ -63,7 +61,7 @@ static struct product scores_product(const struct back *b, const struct place *x
                             .left_step = STEP,
                             .right_step = STEP,
                             .steps = b->widths,
-                            .from = zeros,
+                            .from = tiles_zeros,
                             .one_row = true,
                             .to = b->scores + sums_of(x)};
 }
@@ -197,34 +195,10 @@ void KERNEL(attention_back)(const struct back *b, const struct sight *sights)
     finish(b, &w);
     product_end(&w.held, b->scores + 2 * SUMS);
 }
-
-void KERNEL(attention_split)(const bf16 *x, size_t stride, size_t count, size_t K, size_t widths,
-                             char *to, size_t step)
-{
-    for (size_t i = 0; i < 16; i++)
-        for (size_t w = 0; w < widths; w++) {
-            bf16 rows[2][PANEL] = {0};
-            size_t columns = least(PANEL, K - w * PANEL);
-            for (size_t half = 0; half < 2; half++)
-                if (i + 16 * half < count)
-                    memcpy(rows[half], x + (i + 16 * half) * stride + w * PANEL,
-                           columns * sizeof *x);
-            uint32_t words[PANEL];
-            for (size_t k = 0; k < PANEL; k++) words[k] = rows[0][k] | (uint32_t)rows[1][k] << 16;
-            memcpy(to + w * step + i * 64, words, 64);
-            memcpy(to + w * step + 1024 + i * 64, words + 16, 64);
-        }
-}
 #else
 void KERNEL(attention_back)(const struct back *b, const struct sight *sights)
 {
     (void)b, (void)sights;
-    BUG_IF(true);
-}
-void KERNEL(attention_split)(const bf16 *x, size_t stride, size_t count, size_t K, size_t widths,
-                             char *to, size_t step)
-{
-    (void)x, (void)stride, (void)count, (void)K, (void)widths, (void)to, (void)step;
     BUG_IF(true);
 }
 #endif

@@ -27,8 +27,3 @@ struct back {
 /* dvalues += odds^T dout, dkeys += dscores^T queries, dqueries += dscores keys, where
  * odds = e^(scale scores - lse), dscores = odds (values dout^T - delta): still without scale. */
 void KERNEL(attention_back)(const struct back *b, const struct sight *sights);
-
-/* Rows of up to 32 queries, `stride` elements apart, as `widths` steps of a split panel, `step`
- * bytes apart. */
-void KERNEL(attention_split)(const bf16 *x, size_t stride, size_t count, size_t K, size_t widths,
-                             char *to, size_t step);

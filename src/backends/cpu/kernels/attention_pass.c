@@ -8,132 +8,69 @@
 #include "backends/cpu/kernels/attention_pass.h"
 
 #include "backends/cpu/kernels/attention_soften.h"
-#include "backends/cpu/kernels/tiles.h"
+#include "backends/cpu/kernels/attention_tiles.h"
 
 #include <math.h>
 
 #if defined(TILES)
-enum { SUMS = PANEL * PANEL, STEP = 2 * SUMS, RING = 2 * PASS_GROUP, PAIRS_EACH = PANEL / 2 };
-enum { LINE = PANEL * sizeof(float), LOWER = 16 * PANEL };
+enum { PAIRS_EACH = PANEL / 2 };
 
-/* Panels of keys whose odds wait for their values. */
+/* Panels of keys whose odds wait for their values, in one or the other half of them. */
 struct group {
-    size_t first, count;
+    size_t first, count, half;
 };
 
 struct walk {
     struct group filling, met;
-    float *held;   /* where the sums belong that the tiles hold */
-    size_t width;  /* from which on `met` meets values */
-    size_t groups; /* panels of a group */
+    float *held;  /* where the sums belong that the tiles hold */
+    size_t width; /* from which on `met` meets values */
 };
 
 static inline float *scores_of(const struct pass *p, size_t key)
 {
     return p->scores + key % 2 * SUMS;
 }
-static inline char *odds_of(const struct pass *p, size_t key)
+static inline char *odds_of(const struct pass *p, struct group g)
 {
-    return p->odds + key % RING * STEP;
+    return p->odds + g.half * PASS_GROUP * STEP;
 }
 
-/* sums += left x right, over one step. */
-static inline void multiply(const char *left, const char *right)
+static struct product keys_product(const struct pass *p, size_t key)
 {
-    TILE_STREAM(4, left, 64);
-    TILE_LOAD(6, right, 64);
-    TILE_DOT(0, 4, 6);
-    TILE_LOAD(7, right + 1024, 64);
-    TILE_DOT(1, 4, 7);
-    TILE_STREAM(5, left + 1024, 64);
-    TILE_DOT(2, 5, 6);
-    TILE_DOT(3, 5, 7);
+    return (struct product){.left = p->left + key * p->widths * STEP,
+                            .right = p->queries,
+                            .left_step = STEP,
+                            .right_step = STEP,
+                            .steps = p->widths,
+                            .from = tiles_zeros,
+                            .one_row = true,
+                            .to = scores_of(p, key)};
 }
 
-/* What the tiles hold to where it belongs; the next to store it has it for nothing. */
-static inline void put_held(const struct pass *p, struct walk *w)
+/* What a group of keys, whose odds lie side by side, adds to 32 of K of out. */
+static struct product values_product(const struct pass *p, struct group g, size_t width)
 {
-    TILE_STORE(0, w->held, LINE);
-    TILE_STORE(1, w->held + 16, LINE);
-    TILE_STORE(2, w->held + LOWER, LINE);
-    TILE_STORE(3, w->held + LOWER + 16, LINE);
-    w->held = p->scores + 2 * SUMS;
-}
-
-/* The first step of other sums: those that the tiles hold go to `to`, each as late as it may. */
-static inline void multiply_first(const char *left, const char *right, float *to)
-{
-    TILE_STREAM(4, left, 64);
-    TILE_LOAD(6, right, 64);
-    TILE_STORE(0, to, LINE);
-    TILE_ZERO(0);
-    TILE_DOT(0, 4, 6);
-    TILE_LOAD(7, right + 1024, 64);
-    TILE_STORE(1, to + 16, LINE);
-    TILE_ZERO(1);
-    TILE_DOT(1, 4, 7);
-    TILE_STREAM(5, left + 1024, 64);
-    TILE_STORE(2, to + LOWER, LINE);
-    TILE_ZERO(2);
-    TILE_DOT(2, 5, 6);
-    TILE_STORE(3, to + LOWER + 16, LINE);
-    TILE_ZERO(3);
-    TILE_DOT(3, 5, 7);
-}
-
-/* The same, where the sums go on from those at `from`. */
-static inline void multiply_again(const char *left, const char *right, float *to, const float *from)
-{
-    TILE_STREAM(4, left, 64);
-    TILE_LOAD(6, right, 64);
-    TILE_STORE(0, to, LINE);
-    TILE_LOAD(0, from, LINE);
-    TILE_DOT(0, 4, 6);
-    TILE_LOAD(7, right + 1024, 64);
-    TILE_STORE(1, to + 16, LINE);
-    TILE_LOAD(1, from + 16, LINE);
-    TILE_DOT(1, 4, 7);
-    TILE_STREAM(5, left + 1024, 64);
-    TILE_STORE(2, to + LOWER, LINE);
-    TILE_LOAD(2, from + LOWER, LINE);
-    TILE_DOT(2, 5, 6);
-    TILE_STORE(3, to + LOWER + 16, LINE);
-    TILE_LOAD(3, from + LOWER + 16, LINE);
-    TILE_DOT(3, 5, 7);
-}
-
-/* One step of the scores of a panel of keys. */
-static inline void multiply_keys(const struct pass *p, struct walk *w, size_t key, size_t step)
-{
-    const char *left = p->left + (key * p->widths + step) * STEP;
-    const char *right = p->queries + step * STEP;
-    if (step) {
-        multiply(left, right);
-        return;
-    }
-    multiply_first(left, right, w->held);
-    w->held = scores_of(p, key);
-}
-
-/* One step of what a group of keys adds to 32 of K of out. */
-static inline void multiply_values(const struct pass *p, struct walk *w, struct group g,
-                                   size_t width, size_t step)
-{
-    size_t key = g.first + step;
-    const char *left = p->values + (width * p->keys + key) * STEP, *right = odds_of(p, key);
     float *out = p->out + width * SUMS;
-    if (step) {
-        multiply(left, right);
-        return;
-    }
-    multiply_again(left, right, w->held, out);
-    w->held = out;
+    return (struct product){.left = p->values + (width * p->keys + g.first) * STEP,
+                            .right = odds_of(p, g),
+                            .left_step = STEP,
+                            .right_step = STEP,
+                            .steps = g.count,
+                            .from = out,
+                            .to = out};
 }
 
 static void finish(const struct pass *p, struct walk *w, struct group g, size_t width)
 {
-    for (; width < p->widths; width++)
-        for (size_t i = 0; i < g.count; i++) multiply_values(p, w, g, width, i);
+    for (; g.count && width < p->widths; width++) {
+        struct product x = values_product(p, g, width);
+        for (size_t i = 0; i < x.steps; i++) product_step(&x, i, &w->held);
+    }
+}
+
+static void put_held(const struct pass *p, struct walk *w)
+{
+    product_end(&w->held, p->scores + 2 * SUMS);
 }
 
 /* All odds so far meet their values; the group that is filled begins anew. */
@@ -142,8 +79,8 @@ static void settle(const struct pass *p, struct walk *w)
     finish(p, w, w->met, w->width);
     finish(p, w, w->filling, 0);
     put_held(p, w);
-    w->met = (struct group){0};
-    w->filling = (struct group){w->filling.first + w->filling.count, 0};
+    w->met.count = 0;
+    w->filling.first += w->filling.count, w->filling.count = 0;
 }
 
 /* Tops that are whole numbers from this panel's largest scores on, where those are larger; what has
@@ -173,68 +110,66 @@ static struct softening begin(const struct pass *p)
     return soften_begin(p->factor, base);
 }
 
-/* The panel's odds again, once the tops are high enough; what is still beyond is not a number. */
-static uint32_t soften_again(struct pass *p, size_t key, bool any, float *sum)
+static inline void soften_until(struct softening *s, const float *scores, char *odds, size_t *done,
+                                size_t until)
 {
-    float *scores = scores_of(p, key);
-    raise_top(p, scores, any);
+    for (; *done < until; ++*done) soften_keys(s, scores + 2 * *done * PANEL, odds + *done * 64);
+}
+
+/* The panel's odds again, once the tops are high enough; what is still beyond is not a number. */
+static void soften_again(struct pass *p, struct walk *w, size_t key, float *sum)
+{
+    const float *scores = scores_of(p, key);
+    size_t done = 0;
+    settle(p, w);
+    raise_top(p, scores, true);
     struct softening s = begin(p);
-    for (size_t k = 0; k < PAIRS_EACH; k++)
-        soften_keys(&s, scores + 2 * k * PANEL, odds_of(p, key) + k * 64);
-    return soften_end(&s, sum);
+    soften_until(&s, scores, odds_of(p, w->filling), &done, PAIRS_EACH);
+    uint32_t beyond = soften_end(&s, sum);
+    for (int q = 0; q < PANEL; q++)
+        if (beyond >> q & 1) sum[q] = NAN;
 }
 
 /* The odds of a panel of keys, while the next one's scores and values of others are multiplied. */
 static void step(struct pass *p, struct walk *w, size_t key, bool next)
 {
-    size_t share = 0, pieces = next ? p->widths : 0, done = 0;
-    if (w->met.count && w->width < p->widths) {
-        size_t until = ((w->filling.count + 1) * p->widths + w->groups - 1) / w->groups;
-        share = (until < p->widths ? until : p->widths) - w->width;
-    }
-    size_t all = pieces + share * w->met.count, width = w->width, i = 0;
+    size_t part = (w->filling.count + 1) * p->widths, made = 0, done = 0;
+    size_t until = w->met.count ? (part + PASS_GROUP - 1) / PASS_GROUP : w->width;
+    bool some = until > w->width;
+    size_t all = (next ? p->widths : 0) + (some ? until - w->width : 0) * w->met.count;
     const float *scores = scores_of(p, key);
-    char *odds = odds_of(p, key);
+    char *odds = odds_of(p, w->filling) + w->filling.count * STEP;
     struct softening s = begin(p);
-    for (size_t n = 0; n < all; n++) {
-        if (n < pieces) {
-            multiply_keys(p, w, key + 1, n);
-        } else {
-            multiply_values(p, w, w->met, width, i);
-            if (++i == w->met.count) i = 0, width++;
+    while (made < all) {
+        struct product x =
+            next && !made ? keys_product(p, key + 1) : values_product(p, w->met, w->width++);
+        for (size_t i = 0; i < x.steps; i++) {
+            product_step(&x, i, &w->held);
+            soften_until(&s, scores, odds, &done, PAIRS_EACH * ++made / all);
         }
-        for (; done < PAIRS_EACH * (n + 1) / all; done++)
-            soften_keys(&s, scores + 2 * done * PANEL, odds + done * 64);
     }
-    for (; done < PAIRS_EACH; done++) soften_keys(&s, scores + 2 * done * PANEL, odds + done * 64);
-    w->width = width;
-    if (!share) put_held(p, w);
+    soften_until(&s, scores, odds, &done, PAIRS_EACH);
+    if (!some) put_held(p, w);
     float sum[PANEL];
-    if (soften_end(&s, sum)) {
-        settle(p, w);
-        uint32_t beyond = soften_again(p, key, true, sum);
-        for (int q = 0; q < PANEL; q++)
-            if (beyond >> q & 1) sum[q] = NAN;
-    }
+    if (soften_end(&s, sum)) soften_again(p, w, key, sum);
     for (size_t q = 0; q < PANEL; q++) p->sum[q] += sum[q];
 }
 
 void KERNEL(attention_pass)(struct pass *p, const struct sight *s, size_t begin, size_t end)
 {
-    struct walk w = {.filling = {begin, 0}};
-    w.groups = p->widths < 2 ? 2 : least(p->widths, PASS_GROUP);
+    struct walk w = {.filling = {.first = begin}, .held = p->scores + 2 * SUMS};
     if (begin >= end) return;
-    w.held = p->scores + 2 * SUMS;
-    for (size_t n = 0; n < p->widths; n++) multiply_keys(p, &w, begin, n);
+    struct product first = keys_product(p, begin);
+    for (size_t i = 0; i < first.steps; i++) product_step(&first, i, &w.held);
     put_held(p, &w);
     for (size_t key = begin; key < end; key++) {
         mask(s, key, scores_of(p, key));
         if (key == begin) raise_top(p, scores_of(p, key), false);
         step(p, &w, key, key + 1 < end);
-        if (++w.filling.count < w.groups) continue;
+        if (++w.filling.count < PASS_GROUP) continue;
         finish(p, &w, w.met, w.width);
         w.met = w.filling, w.width = 0;
-        w.filling = (struct group){key + 1, 0};
+        w.filling = (struct group){key + 1, 0, !w.met.half};
     }
     settle(p, &w);
 }

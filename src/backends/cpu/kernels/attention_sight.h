@@ -49,7 +49,8 @@ static inline void mask(const struct sight *s, size_t panel, float *scores)
     for (int32_t k = 0; k < PANEL; k++)
 #pragma omp simd
         for (int i = 0; i < PANEL; i++) {
+            float x = scores[k * PANEL + i];
             int open = (first + k >= s->begin[i]) & (first + k < s->end[i]);
-            scores[k * PANEL + i] = open ? scores[k * PANEL + i] : -INFINITY;
+            scores[k * PANEL + i] = open ? x : -INFINITY;
         }
 }

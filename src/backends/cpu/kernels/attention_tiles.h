@@ -3,7 +3,9 @@
  * A processor with tiles computes with them and with its vectors at once, but looks only some
  * hundred operations ahead.  So a product is a row of steps, each of four products of tiles, and
  * vector code goes between steps.  What a product came to is stored in the first step of the next
- * one, tile by tile: so nothing waits for the last of its sums. */
+ * one, tile by tile: so nothing waits for the last of its sums.  Panels are read past the first
+ * cache, which does not hold all that goes round: so it keeps the sums, and what vector code works
+ * on. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,13 +24,15 @@ struct product {
     float *to;
 };
 
+static const float tiles_zeros[16 + PANEL] __attribute__((aligned(64)));
+
 /* sums += left x right, over one step. */
 static inline void tiles_multiply(const char *left, const char *right)
 {
     TILE_STREAM(4, left, 64);
-    TILE_LOAD(6, right, 64);
+    TILE_STREAM(6, right, 64);
     TILE_DOT(0, 4, 6);
-    TILE_LOAD(7, right + 1024, 64);
+    TILE_STREAM(7, right + 1024, 64);
     TILE_DOT(1, 4, 7);
     TILE_STREAM(5, left + 1024, 64);
     TILE_DOT(2, 5, 6);
@@ -40,11 +44,11 @@ static inline void tiles_begin(const char *left, const char *right, float *held,
                                size_t line, size_t lower)
 {
     TILE_STREAM(4, left, 64);
-    TILE_LOAD(6, right, 64);
+    TILE_STREAM(6, right, 64);
     TILE_STORE(0, held, LINE);
     TILE_LOAD(0, from, line);
     TILE_DOT(0, 4, 6);
-    TILE_LOAD(7, right + 1024, 64);
+    TILE_STREAM(7, right + 1024, 64);
     TILE_STORE(1, held + 16, LINE);
     TILE_LOAD(1, from + 16, line);
     TILE_DOT(1, 4, 7);
