@@ -169,7 +169,7 @@ static void step(const struct back *b, struct walk *w, const struct place *x,
     product_end(&w->held, b->scores + 2 * SUMS);
 }
 
-void KERNEL(attention_back)(const struct back *b, const struct sight *sights)
+void KERNEL(attention_back)(struct back *b, const struct sight *sights)
 {
     struct walk w = {.held = b->scores + 2 * SUMS};
     struct place x = {.key = (size_t)-1}, next;
@@ -185,6 +185,7 @@ void KERNEL(attention_back)(const struct back *b, const struct sight *sights)
         next = x;
         more = advance(b, sights, &next);
         mask(&sights[query_of(&x)], x.key, b->scores + sums_of(&x));
+        for (size_t i = 0; i < 3; i++) ahead_ask(&b->ahead[i], 4);
         step(b, &w, &x, more ? &next : NULL);
         if (more && next.key == x.key) continue;
         finish(b, &w);
@@ -196,7 +197,7 @@ void KERNEL(attention_back)(const struct back *b, const struct sight *sights)
     product_end(&w.held, b->scores + 2 * SUMS);
 }
 #else
-void KERNEL(attention_back)(const struct back *b, const struct sight *sights)
+void KERNEL(attention_back)(struct back *b, const struct sight *sights)
 {
     (void)b, (void)sights;
     BUG_IF(true);

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "backends/cpu/kernels/attention_ahead.h"
 #include "backends/cpu/kernels/attention_sight.h"
 #include "backends/cpu/kernels/tiles.h"
 
@@ -22,8 +23,9 @@ struct back {
     float *scores, *dodds;                   /* [2][32 keys][32 queries], and as many for nothing */
     float scale;                             /* of scores, positive */
     const float *lse, *delta;                /* of each query */
+    struct ahead ahead[3];
 };
 
 /* dvalues += odds^T dout, dkeys += dscores^T queries, dqueries += dscores keys, where
  * odds = e^(scale scores - lse), dscores = odds (values dout^T - delta): still without scale. */
-void KERNEL(attention_back)(const struct back *b, const struct sight *sights);
+void KERNEL(attention_back)(struct back *b, const struct sight *sights);

@@ -4,29 +4,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "backends/cpu/kernels/attention_ahead.h"
 #include "backends/cpu/kernels/attention_sight.h"
-
 #include "backends/cpu/kernels/tiles.h"
 
 enum { PASS_GROUP = 4 }; /* panels of keys whose values are met at once, at most */
 
 /* Panels as panel.h has them, of pairs. */
 struct pass {
-    size_t widths, keys;          /* panels along K, along S */
-    const char *left, *values;    /* of keys, [keys][widths]; of values, [widths][keys] */
-    const char *queries;          /* right, [widths] */
-    float *scores;                /* [2][32 keys][32 queries], and as many for nothing */
-    char *odds;                   /* right, [2 PASS_GROUP] */
-    float *out;                   /* [widths][32 of K][32 queries]; sums of odds times values */
-    float factor;                 /* of scores, positive */
+    size_t widths, keys;       /* panels along K, along S */
+    const char *left, *values; /* of keys, [keys][widths]; of values, [widths][keys] */
+    const char *queries;       /* right, [widths] */
+    float *scores;             /* [2][32 keys][32 queries], and as many for nothing */
+    char *odds;                /* right, [2 PASS_GROUP] */
+    float *out;                /* [widths][32 of K][32 queries]; sums of odds times values */
+    float factor;              /* of scores, positive */
+    struct ahead ahead[2];
     float top[PANEL], sum[PANEL]; /* odds are 2^(score factor - top) */
 };
-
-#if defined(TILES)
-enum { TILED = 1 };
-#else
-enum { TILED = 0 };
-#endif
 
 /* Panels [begin, end) of keys; sums start at 0 and tops very low.  This thread has opened tiles. */
 void KERNEL(attention_pass)(struct pass *p, const struct sight *s, size_t begin, size_t end);
