@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/kernels/products.h"
+
+#include "backends/cpu/element.h"
+#include "ops/rig.h"
+
+#define X(set)                                                                                     \
+    extern const struct cpu_set set##_set;                                                         \
+    gemm set##_gemm;
+CPU_SETS(X)
+#undef X
+
+/* Element (i, k) of a row-major matrix or of its transpose. */
+static double at(const bf16 *x, bool across, int lines, int K, int i, int k)
+{
+    return (double)bf16_to_f32(
+        x[across ? (size_t)k * (size_t)lines + (size_t)i : (size_t)i * (size_t)K + (size_t)k]);
+}
+
+/* A copy that begins on a line of the cache. */
+static void *on_line(const void *x, size_t bytes)
+{
+    return memcpy(aligned_alloc(64, (bytes + 63) / 64 * 64), x, bytes);
+}
+
+/* Some elements of C against sums in f64: all of them would take three loops over all. */
+void products_check(gemm *multiply, struct product_shape s)
+{
+    size_t a_n = (size_t)s.M * (size_t)s.K, b_n = (size_t)s.N * (size_t)s.K;
+    size_t c_n = (size_t)s.M * (size_t)s.N, c_bytes = c_n * dtype_bytes(s.out);
+    bf16 *a = rig_random(1, a_n, BF16), *b = rig_random(2, b_n, BF16);
+    void *old = rig_random(3, c_n, s.out), *c = on_line(old, c_bytes), *again;
+    RIG_RUN(multiply(&s, way_at(0), a, b, memcpy(c, old, c_bytes), rig_queue()));
+    size_t scratch = rig_queue()->scratch.size;
+    for (size_t n = 0; n < c_n; n += c_n < 5000 ? 1 : 997) {
+        int i = (int)(n / (size_t)s.N), j = (int)(n % (size_t)s.N);
+        double want = 0;
+        for (int k = 0; k < s.K; k++)
+            want += at(a, s.transpose_a, s.M, s.K, i, k) * at(b, !s.transpose_b, s.N, s.K, j, k);
+        if (s.scaled) want *= (double)s.scale;
+        if (s.accumulate) want += (double)element_get(old, n, s.out);
+        CHECK_NEAR((double)element_get(c, n, s.out), want, s.out == F32 ? 2e-3 : 5e-3);
+    }
+    again = on_line(old, c_bytes);
+    rig_queue()->num_threads = 1;
+    RIG_RUN(multiply(&s, way_at(0), a, b, memcpy(again, old, c_bytes), rig_queue()));
+    rig_queue()->num_threads = 2;
+    CHECK(!memcmp(c, again, c_bytes)); /* the bits do not depend on threads */
+    for (int i = 1; way_at(i); i++) {  /* nor on the way, nor does the memory */
+        memset(again, 0xFF, c_bytes);
+        RIG_RUN(multiply(&s, way_at(i), a, b, memcpy(again, old, c_bytes), rig_queue()));
+        CHECK(!memcmp(c, again, c_bytes));
+        CHECK(rig_queue()->scratch.size == scratch);
+    }
+    free(a), free(b), free(c), free(old), free(again);
+}
+
+void products_check_each_set(struct product_shape s)
+{
+#define X(set)                                                                                     \
+    if (cpu_set_runs(&set##_set)) products_check(set##_gemm, s);
+    CPU_SETS(X)
+#undef X
+    products_check(amx_emulated_gemm, s);
+}
