@@ -16,8 +16,8 @@
 #include "ops/attention.h"
 
 #include "backends/cpu/kernels/attention_few.h"
+#include "backends/cpu/kernels/attention_pack.h"
 #include "backends/cpu/kernels/attention_pass.h"
-#include "backends/cpu/kernels/attention_plan.h"
 #include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 

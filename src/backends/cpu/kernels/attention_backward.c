@@ -3,7 +3,7 @@
 #include "ops/attention.h"
 
 #include "backends/cpu/kernels/attention_back.h"
-#include "backends/cpu/kernels/attention_plan.h"
+#include "backends/cpu/kernels/attention_pack.h"
 #include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 

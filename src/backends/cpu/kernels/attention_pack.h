@@ -1,21 +1,29 @@
-/* attention_pack.h -- up to 32 rows of bf16, as a panel of pairs that the tiles of attention read.
+/* attention_pack.h -- rows of attention to panels, and sums to rows.
  *
- * Rows [count][K] are `stride` elements apart; what is not there of 32 rows and widths * 32 columns
- * is zero.  Step w of a panel goes to `to` + w * step bytes. */
+ * What is not there of 32 rows and widths * 32 columns is zero.  Step w of a panel goes to
+ * `to` + w * step bytes. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "backends/cpu/kernels/kernels.h"
-
-#include <stddef.h>
-
-struct attention_rows {
-    const bf16 *x;
-    size_t stride, count, K, widths;
-};
+#include "backends/cpu/kernels/attention_plan.h"
 
 /* A left panel whose lines are the rows, and a right one. */
 void KERNEL(attention_pack_left)(const struct attention_rows *r, char *to, size_t step);
 void KERNEL(attention_pack_right)(const struct attention_rows *r, char *to, size_t step);
 /* Right panels whose lines are the columns: pairs are of rows i and 16 + i. */
 void KERNEL(attention_pack_split)(const struct attention_rows *r, char *to, size_t step);
+
+/* Rows of keys as left panels. */
+void KERNEL(attention_pack_keys)(const struct plan *p, const void *x, size_t at, char *to);
+
+/* Rows of x become factor times sums, and `kept` times what they were. */
+struct rows_put {
+    void *x;
+    size_t at, stride;
+    enum dtype dtype;
+    const float *factor, *kept; /* of each row; kept NULL: 0 */
+};
+
+/* Sums [widths][32 of K][32 queries] to `count` rows; uses up the sums. */
+void KERNEL(attention_put)(const struct plan *p, float *sums, size_t count,
+                           const struct rows_put *to);

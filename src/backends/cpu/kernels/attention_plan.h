@@ -1,9 +1,8 @@
-/* attention_plan.h -- what forward and backward share: sizes in panels, rows to panels and back. */
+/* attention_plan.h -- what forward and backward share: sizes in panels, and which rows. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "backends/cpu/kernels/attention_ahead.h"
-#include "backends/cpu/kernels/attention_pack.h"
 #include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/tiles.h"
 #include "ops/attention.h"
@@ -85,6 +84,12 @@ static inline struct lines rows(const struct attention *a, const void *x, size_t
     return l;
 }
 
+/* Up to 32 rows [count][K] of bf16, `stride` elements apart. */
+struct attention_rows {
+    const bf16 *x;
+    size_t stride, count, K, widths;
+};
+
 /* Of such rows of bf16 a panel from row `skip`. */
 static inline struct attention_rows rows_of(const struct plan *p, const void *x, size_t at,
                                             size_t stride, size_t count, size_t skip)
@@ -102,18 +107,3 @@ static inline struct ahead ahead_of(const struct plan *p, const void *x, enum dt
     return (struct ahead){(const char *)x + at * each, stride * each, (size_t)p->a->K * each,
                           count};
 }
-
-/* Rows of keys as left panels. */
-void KERNEL(attention_pack_keys)(const struct plan *p, const void *x, size_t at, char *to);
-
-/* Rows of x become factor times sums, and `kept` times what they were. */
-struct rows_put {
-    void *x;
-    size_t at, stride;
-    enum dtype dtype;
-    const float *factor, *kept; /* of each row; kept NULL: 0 */
-};
-
-/* Sums [widths][32 of K][32 queries] to `count` rows; uses up the sums. */
-void KERNEL(attention_put)(const struct plan *p, float *sums, size_t count,
-                           const struct rows_put *to);
