@@ -61,8 +61,6 @@ static struct product scores_product(const struct back *b, const struct place *x
                             .left_step = STEP,
                             .right_step = STEP,
                             .steps = b->widths,
-                            .from = tiles_zeros,
-                            .one_row = true,
                             .to = b->scores + sums_of(x)};
 }
 

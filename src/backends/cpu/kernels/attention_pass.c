@@ -42,8 +42,6 @@ static struct product keys_product(const struct pass *p, size_t key)
                             .left_step = STEP,
                             .right_step = STEP,
                             .steps = p->widths,
-                            .from = tiles_zeros,
-                            .one_row = true,
                             .to = scores_of(p, key)};
 }
 

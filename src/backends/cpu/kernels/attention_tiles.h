@@ -15,7 +15,8 @@
 #if defined(TILES)
 enum { SUMS = PANEL * PANEL, STEP = 2 * SUMS, LINE = PANEL * sizeof(float), LOWER = 16 * PANEL };
 
-/* sums[32][32] = from + left x right over panels of pairs.  From: sums, or one row for all. */
+/* sums[32][32] = from + left x right over panels of pairs.  From: sums, or one row for all, or
+ * NULL: zeros. */
 struct product {
     const char *left, *right;
     size_t left_step, right_step, steps; /* bytes from a step to the next; how many */
@@ -23,8 +24,6 @@ struct product {
     bool one_row;
     float *to;
 };
-
-static const float tiles_zeros[16 + PANEL] __attribute__((aligned(64)));
 
 /* sums += left x right, over one step. */
 static inline void tiles_multiply(const char *left, const char *right)
@@ -39,25 +38,32 @@ static inline void tiles_multiply(const char *left, const char *right)
     TILE_DOT(3, 5, 7);
 }
 
+/* A tile's sums to where they belong, and others into it. */
+#define TILE_CHANGE(t, held, from, line)                                                           \
+    do {                                                                                           \
+        TILE_STORE(t, held, LINE);                                                                 \
+        if (from)                                                                                  \
+            TILE_LOAD(t, from, line);                                                              \
+        else                                                                                       \
+            TILE_ZERO(t);                                                                          \
+    } while (0)
+
 /* The first step: what the tiles hold goes to `held`, each as late as it may. */
 static inline void tiles_begin(const char *left, const char *right, float *held, const float *from,
-                               size_t line, size_t lower)
+                               bool one_row)
 {
+    const size_t line = one_row ? 0 : LINE, lower = one_row ? 0 : LOWER;
     TILE_STREAM(4, left, 64);
     TILE_STREAM(6, right, 64);
-    TILE_STORE(0, held, LINE);
-    TILE_LOAD(0, from, line);
+    TILE_CHANGE(0, held, from, line);
     TILE_DOT(0, 4, 6);
     TILE_STREAM(7, right + 1024, 64);
-    TILE_STORE(1, held + 16, LINE);
-    TILE_LOAD(1, from + 16, line);
+    TILE_CHANGE(1, held + 16, from ? from + 16 : NULL, line);
     TILE_DOT(1, 4, 7);
     TILE_STREAM(5, left + 1024, 64);
-    TILE_STORE(2, held + LOWER, LINE);
-    TILE_LOAD(2, from + lower, line);
+    TILE_CHANGE(2, held + LOWER, from ? from + lower : NULL, line);
     TILE_DOT(2, 5, 6);
-    TILE_STORE(3, held + LOWER + 16, LINE);
-    TILE_LOAD(3, from + lower + 16, line);
+    TILE_CHANGE(3, held + LOWER + 16, from ? from + lower + 16 : NULL, line);
     TILE_DOT(3, 5, 7);
 }
 
@@ -69,7 +75,7 @@ static inline void product_step(const struct product *p, size_t step, float **he
         tiles_multiply(left, right);
         return;
     }
-    tiles_begin(left, right, *held, p->from, p->one_row ? 0 : LINE, p->one_row ? 0 : LOWER);
+    tiles_begin(left, right, *held, p->from, p->one_row);
     *held = p->to;
 }
 
