@@ -1,16 +1,11 @@
 /* test_ranks_resume.c -- a run over many ranks that stops goes on as if it had not: over the same
  * ranks bit for bit, over others with the same samples in the same order. */
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/ranks.h"
-#include "train/training.h"
-
 #include "base/log.h"
 #include "checkpoint/compare.h"
+#include "system/device_runs.h"
 #include "system/layouts.h"
 #include "system/runs.h"
-#include "train/run.h"
-
-enum { MOST_SETTINGS = 32 };
 
 struct layout_of_ranks {
     const char *name;
@@ -48,44 +43,9 @@ static const struct layout_of_ranks layouts[] = {
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts, HALVES = 13 /* the first in bfloat16 */ };
 
-struct rank_settings {
-    const char *all[MOST_SETTINGS];
-    int count;
-};
-
-static enum status run_rank(const struct comm *world, void *context)
+static void train(const struct layout_of_ranks *l, const char *corpus, const char *dump)
 {
-    const struct rank_settings *s = context;
-    struct config c = {0};
-    struct machine m = {.ops = &ops_cpu_reference};
-    enum status st = STATUS_OK;
-    TRY(config_load(&c, NULL, s->all, s->count));
-    TRY_OUT(config_check(&c, world->size));
-    TRY_OUT(mesh_resolve(&m.mesh, &c.parallelism, world->rank, world->size));
-    TRY_OUT(groups_open(&m.groups, &m.mesh, world));
-    TRY_OUT(cpu_queue_open(&m.on, 1, 0));
-    TRY_OUT(run_train(&c, &m));
-out:
-    cpu_queue_close(m.on);
-    groups_close(&m.groups);
-    config_release(&c);
-    return st;
-}
-
-/* Six steps, with checkpoints of step 3 and step 6; on from step 3 where the folder has it. */
-static void train_layout(const struct layout_of_ranks *l, const char *corpus, const char *dump)
-{
-    struct rank_settings s = {.all = {TRAINING_OF_RANKS, "data.prefetch=2", "training.steps=6",
-                                      "checkpoint.enable=true", "checkpoint.interval=3"}};
-    char data[512], folder[512];
-    while (s.all[s.count]) s.count++;
-    snprintf(data, sizeof data, "training.dataset_path=%s", corpus);
-    snprintf(folder, sizeof folder, "job.dump_folder=%s", dump);
-    s.all[s.count++] = data, s.all[s.count++] = folder;
-    for (int i = 0; i < 6 && l->settings[i]; i++) s.all[s.count++] = l->settings[i];
-    enum status st = ranks_run(l->ranks, run_rank, &s);
-    log_open(NULL), log_rank(-1), log_quiet(false);
-    CHECK_STATUS(OK, st);
+    device_run_train(ON_HOST, l->ranks, l->settings, corpus, dump);
 }
 
 /* The straight run of every layout: dump/<number>. */
@@ -95,7 +55,7 @@ static const char *train_straight(const char *corpus)
     for (int i = 0; i < LAYOUTS; i++) {
         char name[16];
         snprintf(name, sizeof name, "%d", i);
-        train_layout(&layouts[i], corpus, test_path(folder, name));
+        train(&layouts[i], corpus, test_path(folder, name));
     }
     return folder;
 }
@@ -110,7 +70,7 @@ static const char *go_on(const char *straight, int from, int to, const char *cor
     const char *argv[] = {"cp", "-r", test_path(straight, step), test_path(dump, "checkpoint"),
                           NULL};
     CHECK(test_run(argv, NULL, NULL) == 0);
-    train_layout(&layouts[to], corpus, dump);
+    train(&layouts[to], corpus, dump);
     return test_path(dump, "checkpoint/step-6");
 }
 
@@ -168,7 +128,7 @@ TEST(a_run_in_float8_goes_on_over_other_ranks)
     for (int i = ONE; i <= FOUR; i++) {
         char name[16];
         snprintf(name, sizeof name, "%d", i);
-        train_layout(&layouts[i], corpus, test_path(folder, name));
+        train(&layouts[i], corpus, test_path(folder, name));
     }
     for (int to = ONE; to <= FOUR; to++) {
         char name[64];
