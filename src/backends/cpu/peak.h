@@ -3,6 +3,8 @@
  *
  * A burst of multiply-adds of the best instruction set, on registers only: AMX tiles or AVX-512 dot
  * products for bf16, or f32 fused multiply-adds where those are faster.
+ * Its tiles hold zeros, which draw the least power: with numbers like a model's a Xeon does 85 % of
+ * it.  What is fed from the caches is such numbers.
  * Units    FLOP/s over all threads of the queue. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -15,8 +15,8 @@
  *
  * Share of the bf16 register peak in `llamero bench` on a Xeon with AMX, two threads, the shapes of
  * a 124.7M Llama: forward 39-51 %, gradient of the input 31-46 %, of the weights 27-35 %.  Fed from
- * the second level, the inner loop alone does 76 %; numbers like a model's keep even bursts in
- * registers at 83 % of what they do with zeros, for power.  Of a product of long sums about a fifth
+ * the second level, the inner loop alone does 76 %; numbers like a model's keep even a burst in
+ * registers at 85 % of what it does with zeros, for power.  Of a product of long sums about a fifth
  * is packing and an eighth sums that wait; packing between the tiles' steps is no faster. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/gemm_engine.h"
@@ -28,8 +28,8 @@
 #include <omp.h>
 
 enum {
-    PASSING_BYTES = 8 << 20, /* of a part: what is packed is still near when it is read */
-    LEAST_DEPTH = 64,        /* steps of a part */
+    PASSING_BYTES = 32 << 20, /* of a part: scratch memory */
+    LEAST_DEPTH = 64,         /* steps of a part */
     MOST_DEPTH = 1024,
     WHOLE = 40,      /* steps that need no chunks */
     RESIDENT = 288,  /* steps of all panels of a block */
@@ -44,8 +44,7 @@ enum {
 
 static size_t up(size_t a, size_t b) { return (a + b - 1) / b; }
 
-/* What becomes of sums: bf16 or f32, replaced or added to; of whole panels on whole lines of the
- * cache, or any. */
+/* What becomes of sums: bf16 or f32, replaced or added to; or what is not whole, or scaled. */
 enum put_kind { PUT_BF16, PUT_ADD_BF16, PUT_F32, PUT_ADD_F32, PUT_ANY };
 
 /* One part under way. */
@@ -56,6 +55,7 @@ struct work {
     bool left_passes;
     bool turned; /* rows of the tiles' sums are columns of C */
     enum put_kind kind;
+    bool lines; /* 32 columns of a row of C begin on a line of the cache */
     char *c;
     size_t steps, chunks;  /* along K; chunks of steps */
     size_t blocks, groups; /* of resident and of passing panels */
@@ -82,6 +82,7 @@ struct hand {
     char *to;          /* its place */
     size_t rows;       /* that are left to put */
     size_t columns, stride;
+    enum put_kind kind;
     const char *passing_ahead, *wait_ahead, *put_ahead; /* next to fetch; the last two: or NULL */
     size_t passing_each;                                /* lines beside a step */
 };
@@ -104,8 +105,8 @@ static inline __m512 widened(const void *sixteen)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
-/* A row of 32 sums. */
-static inline void put_row(enum put_kind kind, char *to, const float *from)
+/* A row of 32 sums.  stream: past the caches, if nothing is added to. */
+static inline void put_row(enum put_kind kind, char *to, const float *from, bool stream)
 {
     __m512 low = _mm512_loadu_ps(from), high = _mm512_loadu_ps(from + 16);
     if (kind == PUT_ADD_BF16)
@@ -114,15 +115,16 @@ static inline void put_row(enum put_kind kind, char *to, const float *from)
         low = _mm512_add_ps(low, _mm512_loadu_ps(to)),
         high = _mm512_add_ps(high, _mm512_loadu_ps(to + 64));
     if (kind == PUT_BF16 || kind == PUT_ADD_BF16) {
-        pairs_put(to, (__m512i)_mm512_cvtne2ps_pbh(high, low), kind == PUT_BF16);
+        pairs_put(to, (__m512i)_mm512_cvtne2ps_pbh(high, low), kind == PUT_BF16 && stream);
         return;
     }
-    pairs_put(to, _mm512_castps_si512(low), kind == PUT_F32);
-    pairs_put(to + 64, _mm512_castps_si512(high), kind == PUT_F32);
+    pairs_put(to, _mm512_castps_si512(low), kind == PUT_F32 && stream);
+    pairs_put(to + 64, _mm512_castps_si512(high), kind == PUT_F32 && stream);
 }
 #else
-static inline void put_row(enum put_kind kind, char *to, const float *from)
+static inline void put_row(enum put_kind kind, char *to, const float *from, bool stream)
 {
+    (void)stream;
     enum dtype dtype = kind == PUT_F32 || kind == PUT_ADD_F32 ? F32 : BF16;
     float old[PANEL] = {0}, out[PANEL];
     if (kind == PUT_ADD_BF16 || kind == PUT_ADD_F32) vector_load(to, 0, dtype, PANEL, old);
@@ -134,11 +136,11 @@ static inline void put_row(enum put_kind kind, char *to, const float *from)
 static inline void put_rows(struct hand *h, size_t count)
 {
     for (count = least(count, h->rows); count > 0; count--, h->rows--, h->to += h->stride) {
-        switch (h->w->kind) {
-        case PUT_BF16: put_row(PUT_BF16, h->to, h->from); break;
-        case PUT_ADD_BF16: put_row(PUT_ADD_BF16, h->to, h->from); break;
-        case PUT_F32: put_row(PUT_F32, h->to, h->from); break;
-        case PUT_ADD_F32: put_row(PUT_ADD_F32, h->to, h->from); break;
+        switch (h->kind) {
+        case PUT_BF16: put_row(PUT_BF16, h->to, h->from, h->w->lines); break;
+        case PUT_ADD_BF16: put_row(PUT_ADD_BF16, h->to, h->from, h->w->lines); break;
+        case PUT_F32: put_row(PUT_F32, h->to, h->from, h->w->lines); break;
+        case PUT_ADD_F32: put_row(PUT_ADD_F32, h->to, h->from, h->w->lines); break;
         case PUT_ANY: put_any(h); break;
         }
         h->from += PANEL;
@@ -285,6 +287,7 @@ static void multiply_stage(struct hand *h, const struct stage *s)
             h->from = h->sums, h->to = place(w, row, column);
             h->rows = least(PANEL, (size_t)w->s->M - row);
             h->columns = least(PANEL, (size_t)w->s->N - column);
+            h->kind = w->s->scaled || h->rows < PANEL || h->columns < PANEL ? PUT_ANY : w->kind;
         }
     }
 }
@@ -410,9 +413,8 @@ static void cut(struct work *w, const struct way *way, size_t threads)
     while (w->blocks * w->groups < 2 * threads && w->groups < w->passing_panels) w->groups++;
 }
 
-static enum put_kind kind_of(const struct product_shape *s, const void *c)
+static enum put_kind kind_of(const struct product_shape *s)
 {
-    if (s->M % PANEL || s->N % PANEL || s->scaled || !vector_is_line(c)) return PUT_ANY;
     if (s->out == F32) return s->accumulate ? PUT_ADD_F32 : PUT_F32;
     return s->accumulate ? PUT_ADD_BF16 : PUT_BF16;
 }
@@ -421,7 +423,8 @@ void KERNEL(gemm_multiply)(const struct gemm_part *p, void *memory)
 {
     const struct product_shape *s = p->s;
     bool a_passes = s->M <= s->N;
-    struct work w = {.s = s, .c = p->c, .kind = kind_of(s, p->c), .panels = memory};
+    struct work w = {.s = s, .c = p->c, .kind = kind_of(s), .panels = memory};
+    w.lines = s->N % PANEL == 0 && vector_is_line(p->c);
     w.turned = p->a.across && p->b.across && !a_passes;
     w.left_passes = a_passes != w.turned;
     w.resident = a_passes ? p->b : p->a, w.passing = a_passes ? p->a : p->b;
