@@ -18,13 +18,6 @@ static void finish(const struct product_shape *s, const float *sums, bf16 *c, in
         }
 }
 
-/* Elements [begin, end) of each line. */
-static struct lines cut(struct lines l, size_t begin, size_t end)
-{
-    l.x = (const bf16 *)l.x + begin * (l.across ? l.stride : 1), l.K = end - begin;
-    return l;
-}
-
 enum status KERNEL(gemm)(const struct product_shape *s, const struct way *way, const bf16 *a,
                          const bf16 *b, void *c, struct queue *on)
 {
@@ -50,7 +43,7 @@ enum status KERNEL(gemm)(const struct product_shape *s, const struct way *way, c
     for (size_t p = 0; p < parts; p++) {
         size_t begin = steps * p / parts * PANEL, end = least(steps * (p + 1) / parts * PANEL, K);
         some.K = (int)(end - begin), some.accumulate = p > 0 || (s->accumulate && !wait);
-        part.a = cut(left, begin, end), part.b = cut(right, begin, end);
+        part.a = lines_part(left, begin, end), part.b = lines_part(right, begin, end);
         KERNEL(gemm_multiply)(&part, memory);
     }
     if (wait) finish(s, waiting, c, on->num_threads);

@@ -293,12 +293,9 @@ static void multiply_stage(struct hand *h, const struct stage *s)
 }
 
 /* Steps [step, end) of an operand. */
-static struct lines part(struct lines l, size_t step, size_t end)
+static struct lines steps_of(const struct lines *l, size_t step, size_t end)
 {
-    size_t begin = step * PANEL;
-    l.x = (const bf16 *)l.x + begin * (l.across ? l.stride : 1);
-    l.K = least(l.K, end * PANEL) - begin;
-    return l;
+    return lines_part(*l, step * PANEL, least(l->K, end * PANEL));
 }
 
 /* The first chunk of a block that nobody has taken; false: there is none. */
@@ -324,7 +321,7 @@ static void multiply_blocks(struct hand *h)
     for (; take_block(w, &s); some = true)
         for (; s.chunk < w->chunks; s.chunk++) {
             s.step = w->steps * s.chunk / w->chunks, s.end = w->steps * (s.chunk + 1) / w->chunks;
-            struct lines lines = part(w->resident, s.step, s.end);
+            struct lines lines = steps_of(&w->resident, s.step, s.end);
             KERNEL(panel_pack)(&lines, form, s.r, s.r_end - s.r, h->block);
             multiply_stage(h, &s);
         }
@@ -340,7 +337,7 @@ static void pack_passing(const struct work *w)
     for (size_t i = 0; i < count; i += GROUP) {
         size_t end = least(i + GROUP, count);
         if (w->passing.across) {
-            struct lines some = part(w->passing, i, end);
+            struct lines some = steps_of(&w->passing, i, end);
             KERNEL(panel_pack)(&some, form, 0, w->passing_panels, w->panels + i * STEP);
         } else {
             KERNEL(panel_pack)

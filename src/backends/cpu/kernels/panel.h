@@ -35,6 +35,14 @@ struct lines {
     bool across;
 };
 
+/* Elements [begin, end) of each line. */
+static inline struct lines lines_part(struct lines l, size_t begin, size_t end)
+{
+    size_t skip = begin * (l.across ? l.stride : 1);
+    l.x = (const char *)l.x + skip * dtype_bytes(l.dtype), l.K = end - begin;
+    return l;
+}
+
 /* right: columns of B.  stream: written past the caches, for much that is read later; such panels
  * lie on multiples of 64 bytes, and vector_stream_end comes before others read them.  steps: from
  * a panel to the next; 0: as many as the lines have. */
