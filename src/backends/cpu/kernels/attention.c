@@ -136,7 +136,7 @@ static void pass(const struct plan *p, struct forward *f, const struct sight *s,
                       .odds = f->odds,
                       .out = f->out,
                       .factor = p->a->scale / log_2,
-                      .ahead = {ahead[0], ahead[1]}};
+                      .ahead = *ahead};
     memcpy(on.top, f->top, sizeof on.top);
     memset(on.sum, 0, sizeof on.sum);
     KERNEL(attention_pass)(&on, s, begin, end);
@@ -217,12 +217,10 @@ static void attend(const struct plan *p, const struct attention_fwd *io, const s
     }
     size_t begin = (size_t)s.some_begin / PANEL, end = panels_of((size_t)s.some_end);
     size_t after = (b * T + next.first) * a->q_stride + next.h * K;
-    struct ahead ahead[] = {
-        ahead_of(p, io->q_BTHK, a->dtype, after, a->q_stride, least(PANEL, T - next.first)),
-        ahead_of(p, io->out_BTHK, a->keys ? F32 : a->dtype, out_at(a, b, h, first),
-                 (size_t)a->H * K, count)};
+    struct ahead ahead =
+        ahead_of(p, io->q_BTHK, a->dtype, after, a->q_stride, least(PANEL, T - next.first));
     if (p->tiled)
-        pass(p, &f, &s, kv->keys + head, kv->values + head, ahead);
+        pass(p, &f, &s, kv->keys + head, kv->values + head, &ahead);
     else
         for (size_t k = begin; k < end; k += GROUP)
             meet(p, &f, &s, kv->keys + head, kv->values + head, k, least(GROUP, end - k));
@@ -257,6 +255,7 @@ enum status KERNEL(attention_forward)(const struct attention *a, const struct at
                        task_of(&p, b, least(n + threads, tasks - 1)),
                        buffers + (size_t)omp_get_thread_num() * each);
         }
+        vector_stream_end();
         tiles_close();
     }
     return STATUS_OK;

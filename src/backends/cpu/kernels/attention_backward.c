@@ -78,19 +78,38 @@ static struct backward backward_at(const struct plan *p, char *at)
     return w;
 }
 
-/* delta = dout . out of a row. */
-static float delta_of(const struct attention *a, const struct attention_bwd *io, size_t at)
+/* A part for each lane of delta = dout . out of a row. */
+static inline vector delta_parts(const struct attention *a, const struct attention_bwd *io,
+                                 size_t at)
 {
-    enum { PIECE = 256 };
-    float sum = 0, x[PIECE], y[PIECE];
-    for (size_t k = 0; k < (size_t)a->K; k += PIECE) {
-        size_t count = least(PIECE, (size_t)a->K - k);
-        vector_load(io->out_BTHK, at + k, a->dtype, count, x);
-        vector_load(io->dout_BTHK, at + k, a->dtype, count, y);
-#pragma omp simd reduction(+ : sum)
-        for (size_t i = 0; i < count; i++) sum += x[i] * y[i];
+    const size_t K = (size_t)a->K, wide = 2 * LANES;
+    const void *x = io->out_BTHK, *y = io->dout_BTHK;
+    vector sum = {0};
+    size_t k = 0;
+    for (; k + wide <= K; k += wide) {
+        struct vectors out = vector_get_two(x, at + k, a->dtype);
+        struct vectors dout = vector_get_two(y, at + k, a->dtype);
+        sum += out.a * dout.a + out.b * dout.b;
     }
+    for (; k < K; k += LANES)
+        sum += vector_get(x, at + k, a->dtype, least(LANES, K - k)) *
+               vector_get(y, at + k, a->dtype, least(LANES, K - k));
     return sum;
+}
+
+/* Of `count` rows from `at` on; 0 for those of the panel that are not there. */
+static void take_deltas(const struct attention *a, const struct attention_bwd *io, size_t at,
+                        size_t count, float *delta)
+{
+    float parts[SUMS];
+    memset(parts, 0, sizeof parts);
+    for (size_t i = 0; i < count; i++)
+        vector_put(parts + i * PANEL, delta_parts(a, io, at + i * (size_t)(a->H * a->K)));
+    KERNEL(panel_turn)(parts);
+    for (size_t i = 0; i < PANEL; i++) delta[i] = parts[i];
+    for (size_t lane = 1; lane < LANES; lane++)
+#pragma omp simd
+        for (size_t i = 0; i < PANEL; i++) delta[i] += parts[lane * PANEL + i];
 }
 
 /* What GROUP panels of queries see, from query `first`; whether that is any key. */
@@ -135,8 +154,10 @@ static void take_queries(const struct plan *p, const struct attention_bwd *io, s
         bool there = i < count;
         float lse = there ? io->lse_BHT[(b * (size_t)a->H + h) * T + first + i] : 0;
         w->lse[i] = lse == -INFINITY ? 0 : lse; /* of a query without keys: any number */
-        w->delta[i] = there ? delta_of(a, io, out_at(a, b, h, first + i)) : 0;
     }
+    for (size_t j = 0; j < panels; j++)
+        take_deltas(a, io, out_at(a, b, h, first + j * PANEL), least(PANEL, count - j * PANEL),
+                    w->delta + j * PANEL);
     memset(w->dqueries, 0, GROUP * p->widths * SUMS * sizeof *w->dqueries);
 }
 
@@ -302,16 +323,27 @@ static void queries_backward(const struct plan *p, const struct attention_bwd *i
     }
 }
 
+/* 32 of K of a row, or those that are there. */
+static inline void put_sums(const float *sums, float factor, void *x, size_t at, enum dtype dtype,
+                            size_t count)
+{
+    float row[PANEL];
+    for (size_t i = 0; i < PANEL; i++) row[i] = factor * sums[i];
+    if (dtype == BF16 && count == PANEL && vector_is_line((bf16 *)x + at))
+        vector_stream((bf16 *)x + at, row);
+    else
+        vector_store(x, at, dtype, count, row);
+}
+
 /* [keys][widths] sums, times a factor, to rows of keys. */
-static void put_keys(const struct plan *p, float *sums, float factor, void *x, size_t at)
+static void put_keys(const struct plan *p, const float *sums, float factor, void *x, size_t at)
 {
     size_t S = (size_t)p->a->S, K = (size_t)p->a->K;
-    for (size_t i = 0; factor != 1 && i < p->keys * p->widths * SUMS; i++) sums[i] *= factor;
+    enum dtype dtype = p->a->keys ? F32 : p->a->dtype;
     for (size_t s = 0; s < S; s++)
         for (size_t n = 0; n < p->widths; n++)
-            vector_store(x, at + s * p->a->kv_stride + n * PANEL, p->a->keys ? F32 : p->a->dtype,
-                         least(PANEL, K - n * PANEL),
-                         sums + (s / PANEL * p->widths + n) * SUMS + s % PANEL * PANEL);
+            put_sums(sums + (s / PANEL * p->widths + n) * SUMS + s % PANEL * PANEL, factor, x,
+                     at + s * p->a->kv_stride + n * PANEL, dtype, least(PANEL, K - n * PANEL));
 }
 
 /* Everything of one key/value head of one row. */
@@ -352,6 +384,7 @@ enum status KERNEL(attention_backward)(const struct attention *a, const struct a
         for (long task = 0; task < tasks; task++)
             head_backward(&p, io, (size_t)(task / a->G), (size_t)(task % a->G),
                           buffers + (size_t)omp_get_thread_num() * each);
+        vector_stream_end();
         tiles_close();
     }
     return STATUS_OK;

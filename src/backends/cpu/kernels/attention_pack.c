@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/attention_pack.h"
 
+#include "backends/cpu/kernels/panel_pairs.h"
 #include "backends/cpu/kernels/vector.h"
 
 #include <string.h>
@@ -26,8 +27,43 @@ void KERNEL(attention_pack_left)(const struct attention_rows *r, char *to, size_
         for (size_t w = 0; w < r->widths; w++) take(r, i, w, to + w * step + i * BYTES);
 }
 
+#if defined(__AVX512F__)
+static bool is_whole(const struct attention_rows *r)
+{
+    return r->count == PANEL && r->K == r->widths * PANEL;
+}
+
+static void pack_right_whole(const struct attention_rows *r, char *to, size_t step)
+{
+    size_t row = r->stride * sizeof *r->x;
+    for (size_t half = 0; half < 2; half++)
+        for (size_t w = 0; w < r->widths; w++)
+            for (size_t quarter = 0; quarter < 4; quarter++)
+                pairs_turn((const char *)r->x + half * HALF * row + w * BYTES, row, quarter,
+                           to + w * step + half * HALF * BYTES, false);
+}
+
+static void pack_split_whole(const struct attention_rows *r, char *to, size_t step)
+{
+    for (size_t i = 0; i < HALF; i++)
+        for (size_t w = 0; w < r->widths; w++) {
+            const bf16 *low = r->x + i * r->stride + w * PANEL;
+            char *words = to + w * step + i * BYTES;
+            __m512i lines[2];
+            pairs_join(low, low + HALF * r->stride, lines);
+            pairs_put(words, lines[0], false), pairs_put(words + HALF * BYTES, lines[1], false);
+        }
+}
+#endif
+
 void KERNEL(attention_pack_right)(const struct attention_rows *r, char *to, size_t step)
 {
+#if defined(__AVX512F__)
+    if (is_whole(r)) {
+        pack_right_whole(r, to, step);
+        return;
+    }
+#endif
     float words[PANEL][2][HALF]; /* of 64 columns, turned: [pair][32 rows] */
     for (size_t w = 0; w < r->widths; w += 2) {
         for (size_t i = 0; i < PANEL; i++)
@@ -42,6 +78,12 @@ void KERNEL(attention_pack_right)(const struct attention_rows *r, char *to, size
 
 void KERNEL(attention_pack_split)(const struct attention_rows *r, char *to, size_t step)
 {
+#if defined(__AVX512F__)
+    if (is_whole(r)) {
+        pack_split_whole(r, to, step);
+        return;
+    }
+#endif
     for (size_t i = 0; i < HALF; i++)
         for (size_t w = 0; w < r->widths; w++) {
             bf16 low[PANEL], high[PANEL];
@@ -66,10 +108,42 @@ void KERNEL(attention_pack_keys)(const struct plan *p, const void *x, size_t at,
     }
 }
 
-/* Sums of 64 of K, [2][32 of K][32 queries], to `count` rows of bf16: turned as pairs. */
+#if defined(__AVX512F__)
+/* Sums of 64 of K, [2][32 of K][32 queries], to 32 rows of bf16. */
+static void put_pairs_whole(const float *sums, const struct rows_put *to, size_t at)
+{
+    __m512i words[2][PANEL]; /* of each half of the queries: [pair] */
+    bool lines = vector_is_line((bf16 *)to->x + at) && to->stride % PANEL == 0;
+    for (size_t half = 0; half < 2; half++) {
+        const float *from = sums + half * HALF;
+        vector factor = vector_at(to->factor + half * HALF);
+        for (size_t pair = 0; pair < PANEL; pair++, from += 2 * PANEL) {
+            struct vectors x = {vector_at(from) * factor, vector_at(from + PANEL) * factor};
+            vector_set_two(words[half] + pair, 0, BF16, x);
+        }
+    }
+    for (size_t half = 0; half < 2; half++)
+        for (size_t part = 0; part < 2; part++)
+            for (size_t quarter = 0; quarter < 4; quarter++) {
+                bf16 *row = (bf16 *)to->x + at + (half * HALF + 4 * quarter) * to->stride;
+                __m512i turned[4];
+                pairs_turned(&words[half][part * HALF], BYTES, quarter, turned);
+                for (size_t i = 0; i < 4; i++)
+                    pairs_put((char *)(row + i * to->stride + part * PANEL), turned[i], lines);
+            }
+}
+#endif
+
+/* Sums of K <= 64, [2][32 of K][32 queries], to `count` rows of bf16: turned as pairs. */
 static void put_pairs(const float *sums, size_t K, size_t count, const struct rows_put *to,
                       size_t at)
 {
+#if defined(__AVX512F__)
+    if (K == 2 * PANEL && count == PANEL) {
+        put_pairs_whole(sums, to, at);
+        return;
+    }
+#endif
     uint32_t words[PANEL][PANEL];
     size_t pairs = panels_of(K) * (PANEL / 2);
     if (pairs < PANEL) memset(words[pairs], 0, sizeof words / 2);
@@ -85,10 +159,7 @@ static void put_pairs(const float *sums, size_t K, size_t count, const struct ro
     KERNEL(panel_turn)(turned);
     for (size_t i = 0; i < count; i++) {
         bf16 *row = (bf16 *)to->x + at + i * to->stride;
-        if (K == 2 * PANEL) /* a copy of known size is a register's, others are slow */
-            memcpy(row, turned + i * PANEL, PANEL * sizeof *turned);
-        else
-            memcpy(row, turned + i * PANEL, K * sizeof *row);
+        memcpy(row, turned + i * PANEL, K * sizeof *row);
     }
 }
 

@@ -163,7 +163,7 @@ void KERNEL(attention_pass)(struct pass *p, const struct sight *s, size_t begin,
     for (size_t key = begin; key < end; key++) {
         mask(s, key, scores_of(p, key));
         if (key == begin) raise_top(p, scores_of(p, key), false);
-        for (size_t i = 0; i < 2; i++) ahead_ask(&p->ahead[i], 4);
+        ahead_ask(&p->ahead, 4);
         step(p, &w, key, key + 1 < end);
         if (++w.filling.count < PASS_GROUP) continue;
         finish(p, &w, w.met, w.width);

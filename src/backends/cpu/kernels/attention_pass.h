@@ -19,7 +19,7 @@ struct pass {
     char *odds;                /* right, [2 PASS_GROUP] */
     float *out;                /* [widths][32 of K][32 queries]; sums of odds times values */
     float factor;              /* of scores, positive */
-    struct ahead ahead[2];
+    struct ahead ahead;
     float top[PANEL], sum[PANEL]; /* odds are 2^(score factor - top) */
 };
 

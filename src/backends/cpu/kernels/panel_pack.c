@@ -15,36 +15,30 @@
 
 enum { SIDE = 16 };
 
-/* Exchanges halves of 8, 4, 2, 1 words between rows that far apart. */
-static void turn(uint32_t words[SIDE][SIDE])
+/* Exchanges rows and columns of 16 x 16 words, whose rows are so many bytes apart. */
+static void turn(const void *from, size_t from_row, void *to, size_t to_row)
 {
 #if defined(__AVX512F__)
-    __m512i row[SIDE];
-    for (int i = 0; i < SIDE; i++) row[i] = _mm512_loadu_si512(words[i]);
+    __m512i lines[SIDE];
 #pragma GCC unroll 4
-    for (int far = 8; far > 0; far /= 2) {
-        __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-        __m512i by = _mm512_set1_epi32(far);
-        __mmask16 upper = _mm512_test_epi32_mask(lane, by);
-        __m512i low = _mm512_mask_add_epi32(lane, upper, lane, _mm512_set1_epi32(16 - far));
-        __m512i high =
-            _mm512_mask_add_epi32(_mm512_add_epi32(lane, by), upper, lane, _mm512_set1_epi32(16));
+    for (size_t quarter = 0; quarter < 4; quarter++)
+        pairs_turned(from, from_row, quarter, lines + 4 * quarter);
 #pragma GCC unroll 16
-        for (int i = 0; i < SIDE; i++) {
-            if (i & far) continue;
-            __m512i a = row[i], b = row[i + far];
-            row[i] = _mm512_permutex2var_epi32(a, low, b);
-            row[i + far] = _mm512_permutex2var_epi32(a, high, b);
-        }
-    }
-    for (int i = 0; i < SIDE; i++) _mm512_storeu_si512(words[i], row[i]);
+    for (size_t i = 0; i < SIDE; i++) pairs_put((char *)to + i * to_row, lines[i], false);
 #else
-    for (int i = 0; i < SIDE; i++)
-        for (int j = 0; j < i; j++) {
-            uint32_t kept = words[i][j];
-            words[i][j] = words[j][i], words[j][i] = kept;
-        }
+    uint32_t words[SIDE][SIDE], turned[SIDE];
+    for (size_t i = 0; i < SIDE; i++)
+        memcpy(words[i], (const char *)from + i * from_row, sizeof *words);
+    for (size_t i = 0; i < SIDE; i++) {
+        for (size_t j = 0; j < SIDE; j++) turned[j] = words[j][i];
+        memcpy((char *)to + i * to_row, turned, sizeof turned);
+    }
 #endif
+}
+
+static void turn_words(uint32_t words[SIDE][SIDE])
+{
+    turn(words, sizeof *words, words, sizeof *words);
 }
 
 /* 16 lines from `line`, 32 k from `k`: words[line][k / 2], zero past the end. */
@@ -91,7 +85,7 @@ static void pack_pairs(const struct lines *l, bool right, size_t line, size_t k,
     else
         for (size_t half = 0; half < 2; half++) read_pairs(l, line + half * SIDE, k, words[half]);
     if (l->across != right)
-        for (size_t half = 0; half < 2; half++) turn(words[half]);
+        for (size_t half = 0; half < 2; half++) turn_words(words[half]);
 }
 
 /* 16 lines from `line`, 16 k from `k`, widened: words[line][k]; across: words[k][line]. */
@@ -119,7 +113,7 @@ static void pack_floats(const struct lines *l, size_t line, size_t k, char *to)
     for (size_t deep = 0; deep < PANEL; deep += SIDE)
         for (size_t half = 0; half < PANEL; half += SIDE) {
             read_floats(l, line + half, k + deep, words);
-            if (!l->across) turn(words);
+            if (!l->across) turn_words(words);
             for (size_t i = 0; i < SIDE; i++)
                 memcpy(to + ((deep + i) * PANEL + half) * sizeof(float), words[i], sizeof words[i]);
         }
@@ -212,14 +206,11 @@ void KERNEL(panel_pack)(const struct lines *l, struct panel_form form, size_t fi
 
 void KERNEL(panel_turn)(float *sums)
 {
-    uint32_t blocks[2][2][SIDE][SIDE];
-    for (size_t i = 0; i < PANEL; i++)
-        for (size_t half = 0; half < 2; half++)
-            memcpy(blocks[i / SIDE][half][i % SIDE], sums + i * PANEL + half * SIDE,
-                   sizeof blocks[0][0][0]);
-    for (size_t n = 0; n < 4; n++) turn(blocks[n / 2][n % 2]);
-    for (size_t i = 0; i < PANEL; i++)
-        for (size_t half = 0; half < 2; half++)
-            memcpy(sums + i * PANEL + half * SIDE, blocks[half][i / SIDE][i % SIDE],
-                   sizeof blocks[0][0][0]);
+    const size_t row = PANEL * sizeof *sums, side = SIDE * sizeof *sums;
+    float *right = sums + SIDE, *lower = sums + SIDE * PANEL, kept[SIDE * SIDE];
+    turn(sums, row, sums, row);
+    turn(lower + SIDE, row, lower + SIDE, row);
+    turn(right, row, kept, side);
+    turn(lower, row, right, row);
+    for (size_t i = 0; i < SIDE; i++) memcpy(lower + i * PANEL, kept + i * SIDE, side);
 }

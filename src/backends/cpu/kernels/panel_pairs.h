@@ -19,16 +19,16 @@ static inline void pairs_put(void *to, __m512i line, bool stream)
         _mm512_storeu_si512(to, line);
 }
 
-/* Words 4 quarter to 4 quarter + 3 of 16 rows that are `stride` bytes apart become four lines of 16
- * words at `to`.  Quarters of rows are put side by side on their way from memory, which leaves two
+/* Words 4 quarter to 4 quarter + 3 of 16 rows that are `stride` bytes apart, as four lines of 16
+ * words.  Quarters of rows are put side by side on their way from memory, which leaves two
  * exchanges in registers. */
-static inline void pairs_turn(const char *from, size_t stride, size_t quarter, char *to,
-                              bool stream)
+static inline __attribute__((always_inline)) void pairs_turned(const void *from, size_t stride,
+                                                               size_t quarter, __m512i lines[4])
 {
     __m512i row[4], two[4];
 #pragma GCC unroll 4
     for (size_t i = 0; i < 4; i++) {
-        const char *at = from + i * stride + 16 * quarter;
+        const char *at = (const char *)from + i * stride + 16 * quarter;
         __m512i x = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)at));
         x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(at + 4 * stride)), 1);
         x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(at + 8 * stride)), 2);
@@ -38,11 +38,20 @@ static inline void pairs_turn(const char *from, size_t stride, size_t quarter, c
     two[1] = _mm512_unpackhi_epi32(row[0], row[1]);
     two[2] = _mm512_unpacklo_epi32(row[2], row[3]);
     two[3] = _mm512_unpackhi_epi32(row[2], row[3]);
-    to += quarter * 4 * 64;
-    pairs_put(to, _mm512_unpacklo_epi64(two[0], two[2]), stream);
-    pairs_put(to + 64, _mm512_unpackhi_epi64(two[0], two[2]), stream);
-    pairs_put(to + 128, _mm512_unpacklo_epi64(two[1], two[3]), stream);
-    pairs_put(to + 192, _mm512_unpackhi_epi64(two[1], two[3]), stream);
+    lines[0] = _mm512_unpacklo_epi64(two[0], two[2]);
+    lines[1] = _mm512_unpackhi_epi64(two[0], two[2]);
+    lines[2] = _mm512_unpacklo_epi64(two[1], two[3]);
+    lines[3] = _mm512_unpackhi_epi64(two[1], two[3]);
+}
+
+/* The same, to lines 4 quarter to 4 quarter + 3 of those at `to`. */
+static inline void pairs_turn(const char *from, size_t stride, size_t quarter, char *to,
+                              bool stream)
+{
+    __m512i lines[4];
+    pairs_turned(from, stride, quarter, lines);
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; i++) pairs_put(to + (4 * quarter + i) * 64, lines[i], stream);
 }
 
 /* Two rows of 32 numbers as 2 lines of 16 pairs. */
