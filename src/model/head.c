@@ -6,7 +6,7 @@
 #include "ops/linear.h"
 #include "ops/rmsnorm.h"
 
-enum { CHUNK_BYTES = 64 << 20, LEAST_ROWS = 1024, WHOLE_ROWS = 64 };
+enum { CHUNK_BYTES = 128 << 20, LEAST_ROWS = 1024, WHOLE_ROWS = 64 };
 
 enum param_id head_param(const struct model *m) { return m->shape.tied ? PARAM_embed : PARAM_head; }
 

@@ -1,6 +1,6 @@
 /* head.h -- last norm, head and cross entropy, forward and backward at once; of the model room.
  *
- * Memory   Logits exist for a chunk of rows only: about 64 MiB, but no fewer than 1024 rows, below
+ * Memory   Logits exist for a chunk of rows only: about 128 MiB, but no fewer than 1024 rows, below
  *          which the product would be slowed by reading the head's weights again and again. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -32,7 +32,7 @@ enum {
     LEAST_DEPTH = 64,         /* steps of a part */
     MOST_DEPTH = 1024,
     WHOLE = 40,      /* steps that need no chunks */
-    RESIDENT = 288,  /* steps of all panels of a block */
+    RESIDENT = 384,  /* steps of all panels of a block */
     CHUNK = 16,      /* steps, else */
     NEAR_STEPS = 18, /* of a passing panel that stay in the first level */
     WAITING = 200,   /* pairs whose sums wait */
@@ -182,18 +182,29 @@ static inline void aside(struct hand *h)
             TILE_ZERO(t);                                                                          \
     } while (0)
 
+/* What the first level has is loaded last: the other has farther to come. */
 static inline __attribute__((always_inline)) void multiply_steps(size_t steps, const char **left,
                                                                  const char **right, bool left_near,
                                                                  bool right_near, struct hand *h)
 {
     for (; steps > 0; steps--, *left += STEP, *right += STEP) {
-        LOAD(4, *left, left_near);
-        LOAD(6, *right, right_near);
-        TILE_DOT(0, 4, 6);
-        LOAD(7, *right + 1024, right_near);
-        TILE_DOT(1, 4, 7);
-        LOAD(5, *left + 1024, left_near);
-        TILE_DOT(2, 5, 6);
+        if (left_near) {
+            LOAD(6, *right, right_near);
+            LOAD(4, *left, left_near);
+            TILE_DOT(0, 4, 6);
+            LOAD(5, *left + 1024, left_near);
+            TILE_DOT(2, 5, 6);
+            LOAD(7, *right + 1024, right_near);
+            TILE_DOT(1, 4, 7);
+        } else {
+            LOAD(4, *left, left_near);
+            LOAD(6, *right, right_near);
+            TILE_DOT(0, 4, 6);
+            LOAD(7, *right + 1024, right_near);
+            TILE_DOT(1, 4, 7);
+            LOAD(5, *left + 1024, left_near);
+            TILE_DOT(2, 5, 6);
+        }
         TILE_DOT(3, 5, 7);
         aside(h);
     }

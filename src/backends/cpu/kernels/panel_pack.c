@@ -144,16 +144,29 @@ static void copy_whole(const struct lines *l, const struct panel_form *form, siz
     }
 }
 
+/* Beside the packing of panel i of `count`, what comes a step or two later is asked for: in runs as
+ * long as there are, as memory likes it. */
+static void ask_ahead(const struct lines *l, size_t first, size_t count, size_t i, size_t step)
+{
+    const bf16 *x = l->x;
+    if (l->across) {
+        x += (step + 1) * PANEL * l->stride + first * PANEL;
+        for (size_t row = PANEL * i / count; row < PANEL * (i + 1) / count; row++)
+            for (size_t k = 0; k < count; k++)
+                __builtin_prefetch(x + row * l->stride + k * PANEL, 0, 2);
+    } else {
+        x += (first + i) * PANEL * l->stride + (step + 2) * PANEL;
+        for (size_t row = 0; row < PANEL; row++) __builtin_prefetch(x + row * l->stride, 0, 2);
+    }
+}
+
 /* A whole step of pairs that are to be joined or turned. */
 static void pack_whole(const struct lines *l, const struct panel_form *form, size_t line, size_t k,
                        char *to)
 {
-    enum { AHEAD = 4 }; /* steps that memory is told of before they are packed */
     const bf16 *x = (const bf16 *)l->x + (l->across ? k * l->stride + line : line * l->stride + k);
     char words[2][SIDE][64] __attribute__((aligned(64)));
     size_t row = l->stride * sizeof *x;
-    for (size_t i = 0; i < PANEL; i++)
-        __builtin_prefetch(x + i * l->stride + AHEAD * PANEL * (l->across ? l->stride : 1), 0, 2);
     for (size_t pair = 0; pair < SIDE && l->across; pair++) {
         __m512i lines[2];
         pairs_join(x + 2 * pair * l->stride, x + (2 * pair + 1) * l->stride, lines);
@@ -187,21 +200,22 @@ void KERNEL(panel_pack)(const struct lines *l, struct panel_form form, size_t fi
     }
 #endif
     float near[PANEL * PANEL] __attribute__((aligned(64))); /* a step of either kind */
-    for (size_t step = 0; step < steps; step++) /* panels inside: they share the rows' pages */
-        for (size_t i = 0; i < count; i++) {
-            char *here = (char *)to + i * panel + step * bytes;
+    for (size_t n = 0; n < steps * count; n++) {
+        /* as memory lies: panels inside where they share rows, else steps */
+        size_t step = l->across ? n / count : n % steps, i = l->across ? n % count : n / steps;
+        char *here = (char *)to + i * panel + step * bytes;
 #if defined(__AVX512F__)
-            if (form.kind == PAIRS && (first + i + 1) * PANEL <= l->size &&
-                (step + 1) * PANEL <= l->K && l->across + form.right) {
-                pack_whole(l, &form, (first + i) * PANEL, step * PANEL, here);
-                continue;
-            }
-#endif
-            pack_step(l, form, (first + i) * PANEL, step * PANEL,
-                      form.stream ? near : (void *)here);
-            for (size_t at = 0; form.stream && at < bytes; at += 64)
-                vector_stream_line(here + at, (const char *)near + at);
+        if (form.kind == PAIRS && (first + i + 1) * PANEL <= l->size &&
+            (step + 1) * PANEL <= l->K && l->across + form.right) {
+            ask_ahead(l, first, count, i, step);
+            pack_whole(l, &form, (first + i) * PANEL, step * PANEL, here);
+            continue;
         }
+#endif
+        pack_step(l, form, (first + i) * PANEL, step * PANEL, form.stream ? near : (void *)here);
+        for (size_t at = 0; form.stream && at < bytes; at += 64)
+            vector_stream_line(here + at, (const char *)near + at);
+    }
 }
 
 void KERNEL(panel_turn)(float *sums)
