@@ -115,8 +115,7 @@ def measure(a, folder, results):
     for i in range(a.rounds):
         for name in a.axes:
             for p in results[name]:
-                quiet = settle(p, a.quiet) if p["seconds"] else 0
-                if quiet >= (1 if p["median"] > a.once else a.rounds):
+                if p["seconds"] and settle(p, a.quiet) >= (1 if p["median"] > a.once else a.rounds):
                     continue
                 wait_for_quiet(a.quiet, a.patience)
                 seconds, others, peak = train(a.binary, p["point"], folder, p["guess"], a.budget)

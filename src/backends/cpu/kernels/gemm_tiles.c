@@ -14,10 +14,13 @@
  * the narrower one, and where it belongs on the right, so is what it becomes.
  *
  * Share of the bf16 register peak in `llamero bench` on a Xeon with AMX, two threads, the shapes of
- * a 124.7M Llama: forward 39-51 %, gradient of the input 31-46 %, of the weights 27-35 %.  Fed from
+ * a 124.7M Llama: forward 34-59 %, gradient of the input 35-52 %, of the weights 27-42 %.  Fed from
  * the second level, the inner loop alone does 76 %; numbers like a model's keep even a burst in
- * registers at 85 % of what it does with zeros, for power.  Of a product of long sums about a fifth
- * is packing and an eighth sums that wait; packing between the tiles' steps is no faster. */
+ * registers at 85 % of what it does with zeros, for power.  The tiles' loads take most of what the
+ * second level can give, so that whatever else passes it adds to the time: of a product of long
+ * sums a quarter is packing, a tenth sums that wait, a tenth passing panels; where sums are short,
+ * an eighth is rows that are put past the caches.  Packing between the tiles' steps, its lines
+ * fetched beside them before, is no faster. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/gemm_engine.h"
 #include "backends/cpu/kernels/panel_pairs.h"
