@@ -7,9 +7,14 @@
 
 #include <stdlib.h>
 
+/* Where the host writes what operations read, the tables are made in their place. */
 static enum status fill_rope(const struct model *m, size_t angles)
 {
     const struct model_shape *s = &m->shape;
+    if (!queue_memory(m->on)) {
+        rope_table(m->max_tokens, s->K, s->rope_theta, &s->scaling, m->rope_cos, m->rope_sin);
+        return STATUS_OK;
+    }
     float *tables = heap(2 * angles * sizeof *tables);
     rope_table(m->max_tokens, s->K, s->rope_theta, &s->scaling, tables, tables + angles);
     enum status st = queue_copy(m->on, m->rope_cos, tables, angles * sizeof *tables);
