@@ -15,7 +15,7 @@ enum { TILED = 1 };
 enum { TILED = 0 };
 #endif
 
-enum { GROUP = 4, SUMS = PANEL * PANEL }; /* panels that are handled at once; numbers of one */
+enum { GROUP = 4 }; /* panels that are handled at once */
 
 /* What follows from the sizes alone. */
 struct plan {

@@ -13,7 +13,7 @@
 #include "backends/cpu/kernels/tiles.h"
 
 #if defined(TILES)
-enum { SUMS = PANEL * PANEL, STEP = 2 * SUMS, LINE = PANEL * sizeof(float), LOWER = 16 * PANEL };
+enum { LINE = PANEL * sizeof(float) };
 
 /* sums[32][32] = from + left x right over panels of pairs.  From: sums, or one row for all, or
  * NULL: zeros. */
@@ -82,10 +82,7 @@ static inline void product_step(const struct product *p, size_t step, float **he
 /* Stores what the tiles hold; it may be stored again, to `nowhere`. */
 static inline void product_end(float **held, float *nowhere)
 {
-    TILE_STORE(0, *held, LINE);
-    TILE_STORE(1, *held + 16, LINE);
-    TILE_STORE(2, *held + LOWER, LINE);
-    TILE_STORE(3, *held + LOWER + 16, LINE);
+    TILES_STORE(*held);
     *held = nowhere;
 }
 #endif

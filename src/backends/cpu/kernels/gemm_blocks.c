@@ -21,8 +21,7 @@ enum {
     DEEP = 1024, /* steps of K at a time: a slice of panels this deep is several blocks wide */
     GROUP = 4,   /* panels that are packed together */
     SIDE = 8,    /* slices are a multiple of so many panels, if they can */
-    SUMS = PANEL * PANEL,
-    FEED = 24, /* steps of a panel, at most, as products cut K */
+    FEED = 24,   /* steps of a panel, at most, as products cut K */
 };
 
 /* One product under way. */

@@ -40,9 +40,6 @@ enum {
     NEAR_STEPS = 18, /* of a passing panel that stay in the first level */
     WAITING = 200,   /* pairs whose sums wait */
     GROUP = 4,       /* panels, or steps of all panels, that are packed together */
-    SUMS = PANEL * PANEL,
-    HALF = 16 * PANEL,
-    STEP = PANEL * PANEL * sizeof(bf16),
 };
 
 static size_t up(size_t a, size_t b) { return (a + b - 1) / b; }
@@ -226,9 +223,9 @@ static inline __attribute__((always_inline)) void multiply(size_t steps, const c
     BEGIN(1, 16);
     TILE_DOT(1, 4, 7);
     LOAD(5, left + 1024, left_passes);
-    BEGIN(2, HALF);
+    BEGIN(2, LOWER);
     TILE_DOT(2, 5, 6);
-    BEGIN(3, HALF + 16);
+    BEGIN(3, LOWER + 16);
     TILE_DOT(3, 5, 7);
     left += STEP, right += STEP;
     if (h->rows && h->w->turned) KERNEL(panel_turn)(h->sums);
@@ -253,10 +250,7 @@ static void multiply_right_passes(size_t steps, const char *left, const char *ri
 /* The last sums of a thread. */
 static void flush(struct hand *h)
 {
-    TILE_STORE(0, h->last, PANEL * sizeof(float));
-    TILE_STORE(1, h->last + 16, PANEL * sizeof(float));
-    TILE_STORE(2, h->last + HALF, PANEL * sizeof(float));
-    TILE_STORE(3, h->last + HALF + 16, PANEL * sizeof(float));
+    TILES_STORE(h->last);
     if (h->w->turned) KERNEL(panel_turn)(h->sums);
     put_rows(h, PANEL);
 }

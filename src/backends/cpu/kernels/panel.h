@@ -13,7 +13,12 @@
 
 #include <stddef.h>
 
-enum { PANEL = 32 }; /* rows or columns of a panel, and k of a step */
+enum {
+    PANEL = 32,                /* rows or columns of a panel, and k of a step */
+    SUMS = PANEL * PANEL,      /* numbers that two panels come to */
+    LOWER = SUMS / 2,          /* of them, before the lower half */
+    STEP = SUMS * sizeof(bf16) /* bytes of a step of pairs */
+};
 
 enum panel_kind { PAIRS, FLOATS };
 

@@ -14,12 +14,12 @@
 static void multiply_pairs(size_t steps, struct left_panel left, const char *right, float *sums,
                            bool accumulate)
 {
-    enum { STRIDE = PANEL * sizeof(float), HALF = 16 * PANEL };
+    enum { STRIDE = PANEL * sizeof(float) };
     if (accumulate) {
         TILE_LOAD(0, sums, STRIDE);
         TILE_LOAD(1, sums + 16, STRIDE);
-        TILE_LOAD(2, sums + HALF, STRIDE);
-        TILE_LOAD(3, sums + HALF + 16, STRIDE);
+        TILE_LOAD(2, sums + LOWER, STRIDE);
+        TILE_LOAD(3, sums + LOWER + 16, STRIDE);
     } else {
         TILE_ZERO(0);
         TILE_ZERO(1);
@@ -27,7 +27,7 @@ static void multiply_pairs(size_t steps, struct left_panel left, const char *rig
         TILE_ZERO(3);
     }
     const char *rows = left.at;
-    for (size_t step = 0; step < steps; step++, rows += left.step, right += 2048) {
+    for (size_t step = 0; step < steps; step++, rows += left.step, right += STEP) {
         TILE_STREAM(4, rows, left.row);
         TILE_LOAD(6, right, 64);
         TILE_DOT(0, 4, 6);
@@ -37,10 +37,7 @@ static void multiply_pairs(size_t steps, struct left_panel left, const char *rig
         TILE_DOT(2, 5, 6);
         TILE_DOT(3, 5, 7);
     }
-    TILE_STORE(0, sums, STRIDE);
-    TILE_STORE(1, sums + 16, STRIDE);
-    TILE_STORE(2, sums + HALF, STRIDE);
-    TILE_STORE(3, sums + HALF + 16, STRIDE);
+    TILES_STORE(sums);
 }
 
 enum panel_kind KERNEL(panel_kind)(void) { return PAIRS; }

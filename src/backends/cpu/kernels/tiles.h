@@ -86,3 +86,14 @@ static inline void tile_dot(int sum, int a, int b)
 static inline void tiles_open(void) {}
 static inline void tiles_close(void) {}
 #endif
+
+#if defined(TILES)
+/* Tiles 0 to 3, as the quarters of 32 x 32 sums. */
+#define TILES_STORE(sums)                                                                          \
+    do {                                                                                           \
+        TILE_STORE(0, sums, 128);                                                                  \
+        TILE_STORE(1, (sums) + 16, 128);                                                           \
+        TILE_STORE(2, (sums) + 512, 128);                                                          \
+        TILE_STORE(3, (sums) + 528, 128);                                                          \
+    } while (0)
+#endif
