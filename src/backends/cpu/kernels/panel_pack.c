@@ -199,7 +199,7 @@ void KERNEL(panel_pack)(const struct lines *l, struct panel_form form, size_t fi
         return;
     }
 #endif
-    float near[PANEL * PANEL] __attribute__((aligned(64))); /* a step of either kind */
+    float near[SUMS] __attribute__((aligned(64))); /* a step of either kind */
     for (size_t n = 0; n < steps * count; n++) {
         /* as memory lies: panels inside where they share rows, else steps */
         size_t step = l->across ? n / count : n % steps, i = l->across ? n % count : n / steps;
