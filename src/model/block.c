@@ -163,7 +163,8 @@ static enum status norm(const struct model *m, size_t N, enum param_id id, int l
     struct rmsnorm what = {.N = (int)stream_rows(m, N),
                            .D = m->shape.D,
                            .eps = (float)m->shape.norm_eps,
-                           .dtype = m->dtype};
+                           .dtype = m->dtype,
+                           .y_private = norm_is_private(m)};
     enum product_id reader = id == PARAM_attn_norm ? PRODUCT_attn_q : PRODUCT_mlp_gate;
     struct rmsnorm_fwd io = {x_SD, model_weight(m, id, layer), stream_part(m, y_ND, N), rstd_S,
                              product_largest(m, reader, layer)};
@@ -180,7 +181,8 @@ static enum status norm_backward(const struct model *m, size_t N, enum param_id 
                            .D = m->shape.D,
                            .eps = (float)m->shape.norm_eps,
                            .dtype = m->dtype,
-                           .accumulate = true};
+                           .accumulate = true,
+                           .y_private = norm_is_private(m)};
     struct rmsnorm_bwd io = {
         stream_part(m, dy_ND, N),    x_SD, model_weight(m, id, layer), rstd_S, dx_SD,
         model_gradient(m, id, layer)};
@@ -299,7 +301,7 @@ static enum status join(const struct model *m, size_t N, int layer, const struct
 
 static enum status gate(const struct model *m, size_t N, int layer, const struct activations *a)
 {
-    struct swiglu what = {.N = (int)N, .F = m->shape.F, .dtype = m->dtype};
+    struct swiglu what = {.N = (int)N, .F = m->shape.F, .dtype = m->dtype, .is_private = true};
     struct swiglu_fwd io = {a->gate_up_N2F, a->hidden_NF,
                             product_largest(m, PRODUCT_mlp_down, layer)};
     TRY(swiglu_forward(m->ops, &what, &io, m->on));
@@ -362,7 +364,7 @@ static enum status mlp_backward(const struct model *m, size_t N, int layer,
     AXES(m);
     void *dhidden = arena_take(step, N * F, dtype_bytes(m->dtype));
     void *dnorm = arena_take(step, N * D, dtype_bytes(m->dtype));
-    struct swiglu what = {.N = (int)N, .F = m->shape.F, .dtype = m->dtype};
+    struct swiglu what = {.N = (int)N, .F = m->shape.F, .dtype = m->dtype, .is_private = true};
     struct swiglu_bwd io = {a->gate_up_N2F, dhidden, a->gate_up_N2F,
                             product_largest(m, PRODUCT_mlp_gate, layer)};
     struct product_call down = {PRODUCT_mlp_down, layer, N, a->input_scales, false};

@@ -63,6 +63,10 @@ void *model_wide(const struct model *m, size_t N, struct arena *step);
 enum status model_cross(const struct model *m, enum boundary at, enum direction way, void *x,
                         size_t rows, int columns);
 
+/* The norms' results go to products as they are, and cross nothing on their way: private (ops.h).
+ */
+static inline bool norm_is_private(const struct model *m) { return m->plan->parts == 1; }
+
 /* Takes what `recompute` keeps from `step`; the rest is where `shared` has it. */
 void activations_take(const struct model *m, size_t N, enum recompute recompute,
                       const struct activations *shared, struct activations *a, struct arena *step);

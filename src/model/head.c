@@ -30,6 +30,7 @@ static enum status losses(const struct model *m, const struct micro_batch *b, in
                                  .dtype = m->dtype,
                                  .scale = b->scale,
                                  .gradient = backward,
+                                 .is_private = true,
                                  .first = plan->part * m->shape.V,
                                  .parts = plan->parts};
     struct cross_entropy_io io = {.logits_NV = logits,
@@ -55,7 +56,8 @@ static enum status chunk(const struct model *m, const struct micro_batch *b, int
 {
     const void *w = model_weight(m, head_param(m), -1);
     void *y = element(y_ND, (size_t)first * (size_t)m->shape.D, m->dtype);
-    struct linear what = {.N = rows, .D = m->shape.D, .F = m->shape.V, .dtype = m->dtype};
+    struct linear what = {
+        .N = rows, .D = m->shape.D, .F = m->shape.V, .dtype = m->dtype, .y_private = true};
     TRY(linear_forward(m->ops, &what, &(struct linear_fwd){.x_ND = y, .w_FD = w, .y_NF = logits},
                        m->on));
     TRY(losses(m, b, first, rows, logits, stats_PN4, backward));

@@ -22,17 +22,21 @@ static struct product product(const struct model *m, const struct product_call *
 {
     const struct model_shape *s = &m->shape;
     int Q = s->H * s->K, P = s->G * s->K;
+    bool norm = norm_is_private(m);
     const struct {
         enum param_id param;
         int D, F;
-    } rows[] = {[PRODUCT_attn_q] = {PARAM_attn_q, s->D, Q + 2 * P},
-                [PRODUCT_attn_out] = {PARAM_attn_out, Q, s->D},
-                [PRODUCT_mlp_gate] = {PARAM_mlp_gate, s->D, 2 * s->F},
-                [PRODUCT_mlp_down] = {PARAM_mlp_down, s->F, s->D}};
+        bool x_private, y_private;
+    } rows[] = {[PRODUCT_attn_q] = {PARAM_attn_q, s->D, Q + 2 * P, norm, false},
+                [PRODUCT_attn_out] = {PARAM_attn_out, Q, s->D, false, false},
+                [PRODUCT_mlp_gate] = {PARAM_mlp_gate, s->D, 2 * s->F, norm, true},
+                [PRODUCT_mlp_down] = {PARAM_mlp_down, s->F, s->D, true, false}};
     struct linear what = {.N = (int)call->N,
                           .D = rows[call->id].D,
                           .F = rows[call->id].F,
                           .dtype = m->dtype,
+                          .x_private = rows[call->id].x_private,
+                          .y_private = rows[call->id].y_private,
                           .float8 = is_chosen(m, call->id, call->layer)};
     return (struct product){m, what, call->id, rows[call->id].param, call->layer};
 }

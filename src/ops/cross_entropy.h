@@ -27,8 +27,9 @@ struct cross_entropy {
     float scale;      /* of the gradient: 1 / valid tokens of the global batch */
     bool gradient;    /* replace the logits by their gradient */
     enum loss_step step;
-    int first; /* id of the first logit here */
-    int parts; /* LOSS_JOINED: of the vocabulary */
+    int first;       /* id of the first logit here */
+    int parts;       /* LOSS_JOINED: of the vocabulary */
+    bool is_private; /* ops.h: the logits */
 };
 struct cross_entropy_io {
     void *logits_NV;

@@ -20,9 +20,10 @@ struct float8_scale;
 
 struct linear {
     int N, D, F;
-    enum dtype dtype; /* of x, w, y, dx, dy; dw is always f32 */
-    bool accumulate;  /* add to the output instead of replacing it */
-    bool float8;      /* what is multiplied are rounded numbers, and their scales count */
+    enum dtype dtype;          /* of x, w, y, dx, dy; dw is always f32 */
+    bool accumulate;           /* add to the output instead of replacing it */
+    bool float8;               /* what is multiplied are rounded numbers, and their scales count */
+    bool x_private, y_private; /* ops.h; and so are dx, dy */
 };
 /* Of what is multiplied. */
 static inline enum dtype linear_operand(const struct linear *a)

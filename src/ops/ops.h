@@ -9,6 +9,10 @@
 
 #include <stdbool.h>
 
+/* A tensor that is private is seen by operations of one table only, whole, and each is told so: it
+ * may lie as they agree on, which depends on rows, columns and dtype alone, and takes no more
+ * memory than its rows do.  Its gradient lies as it does. */
+
 #define OP(name, what, io)                                                                         \
     struct what;                                                                                   \
     struct io;

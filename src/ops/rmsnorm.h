@@ -17,6 +17,7 @@ struct rmsnorm {
     float eps;
     enum dtype dtype; /* of x, w, y, dy, dx */
     bool accumulate;  /* backward adds to dx: the residual stream's gradient is already there */
+    bool y_private;   /* ops.h; and so is dy */
 };
 struct rmsnorm_fwd {
     const void *x_ND, *w_D;

@@ -9,9 +9,12 @@
 #include "ops/ops.h"
 #include "tensor/dtype.h"
 
+#include <stdbool.h>
+
 struct swiglu {
     int N, F;
     enum dtype dtype;
+    bool is_private; /* ops.h: all of them */
 };
 struct swiglu_fwd {
     const void *gate_up_N2F;

@@ -3,6 +3,7 @@
 
 #include "backends/cpu/element.h"
 #include "ops/cross_entropy.h"
+#include "ops/linear.h"
 
 static void compare(int N, int V, enum dtype dtype)
 {
@@ -98,7 +99,8 @@ OPS_TEST(cross_entropy_of_a_cut_vocabulary_is_that_of_the_whole)
             size_t each = dtype_bytes(dtype);
             for (int n = 0; n < N; n++) labels[n] = n == 4 ? LABEL_IGNORED : n * 5 % V;
             for (int p = 0; p < PARTS; p++) {
-                struct cross_entropy c = {N, EACH, dtype, 0.25f, true, LOSS_STATS, p * EACH, 0};
+                struct cross_entropy c = whole;
+                c.V = EACH, c.step = LOSS_STATS, c.first = p * EACH;
                 struct cross_entropy_io io = {NULL, labels, NULL, NULL,
                                               stats + p * N * LOSS_STATS_COUNT};
                 io.logits_NV = part[p] = rig_zeros(N * EACH, dtype);
@@ -110,8 +112,8 @@ OPS_TEST(cross_entropy_of_a_cut_vocabulary_is_that_of_the_whole)
             struct cross_entropy_io io = {x, labels, loss[0], best[0], NULL};
             RIG_RUN(cross_entropy(ops, &whole, &io, rig_queue()));
             for (int p = 0; p < PARTS; p++) {
-                struct cross_entropy c = {N,    EACH,        dtype,    0.25f,
-                                          true, LOSS_JOINED, p * EACH, PARTS};
+                struct cross_entropy c = whole;
+                c.V = EACH, c.step = LOSS_JOINED, c.first = p * EACH, c.parts = PARTS;
                 struct cross_entropy_io joined = {part[p], labels, loss[1], best[1], stats};
                 RIG_RUN(cross_entropy(ops, &c, &joined, rig_queue()));
                 for (size_t n = 0; n < N; n++)
@@ -126,6 +128,63 @@ OPS_TEST(cross_entropy_of_a_cut_vocabulary_is_that_of_the_whole)
             }
             free(x);
         }
+}
+
+/* What the head of a model comes to, whose logits are private, or not. */
+struct head {
+    void *dx;
+    float *dw, *loss, *stats;
+    int32_t *best;
+};
+
+static struct head head_of(int n, int d, int v, float size, bool is_private)
+{
+    size_t N = (size_t)n, D = (size_t)d, V = (size_t)v;
+    struct linear l = {.N = n, .D = d, .F = v, .dtype = BF16, .y_private = is_private};
+    struct cross_entropy c = {.N = n,
+                              .V = v,
+                              .dtype = BF16,
+                              .scale = 0.25f,
+                              .gradient = true,
+                              .step = LOSS_STATS,
+                              .is_private = is_private};
+    bf16 *x = rig_random(1, N * D, BF16), *w = rig_random(2, V * D, BF16);
+    bf16 *logits = rig_zeros(N * V, BF16);
+    int32_t *labels = heap(N * sizeof *labels);
+    struct head h = {rig_zeros(N * D, BF16), rig_zeros(V * D, F32), rig_zeros(N, F32),
+                     rig_zeros(N * LOSS_STATS_COUNT, F32), heap(N * sizeof *h.best)};
+    for (size_t i = 0; i < N; i++) labels[i] = i % 5 == 3 ? LABEL_IGNORED : (int)(i * 37 % V);
+    for (size_t i = V / 2 * D; i < V / 2 * D + D; i++) w[i] = bf16_from_f32(size);
+    struct cross_entropy_io io = {logits, labels, h.loss, h.best, h.stats};
+    struct queue *on = rig_queue();
+    RIG_RUN(linear_forward(rig_fast(), &l,
+                           &(struct linear_fwd){.x_ND = x, .w_FD = w, .y_NF = logits}, on));
+    RIG_RUN(cross_entropy(rig_fast(), &c, &io, on));
+    c.step = LOSS_WHOLE, io.stats_PN4 = NULL;
+    RIG_RUN(cross_entropy(rig_fast(), &c, &io, on));
+    struct linear_bwd_input to_x = {.dy_NF = logits, .w_FD = w, .dx_ND = h.dx};
+    struct linear_bwd_weight to_w = {.dy_NF = logits, .x_ND = x, .dw_FD = h.dw};
+    RIG_RUN(linear_backward_input(rig_fast(), &l, &to_x, on));
+    RIG_RUN(linear_backward_weight(rig_fast(), &l, &to_w, on));
+    free(x), free(w), free(logits), free(labels);
+    return h;
+}
+
+OPS_TEST(private_logits_change_no_bit)
+{
+    static const int sizes[][3] = {{64, 32, 96}, {32, 8, 1376}, {96, 16, 544}, {33, 8, 64}};
+    for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+        int n = sizes[i / 2][0], d = sizes[i / 2][1], v = sizes[i / 2][2];
+        struct head h[2];
+        for (int k = 0; k < 2; k++) h[k] = head_of(n, d, v, i % 2 ? 200 : 1, k);
+        CHECK(!memcmp(h[0].dx, h[1].dx, (size_t)(n * d) * sizeof(bf16)));
+        CHECK(!memcmp(h[0].dw, h[1].dw, (size_t)(v * d) * sizeof(float)));
+        CHECK(!memcmp(h[0].loss, h[1].loss, (size_t)n * sizeof(float)));
+        CHECK(!memcmp(h[0].best, h[1].best, (size_t)n * sizeof(int32_t)));
+        CHECK(!memcmp(h[0].stats, h[1].stats, (size_t)n * LOSS_STATS_COUNT * sizeof(float)));
+        for (int k = 0; k < 2; k++)
+            free(h[k].dx), free(h[k].dw), free(h[k].loss), free(h[k].best), free(h[k].stats);
+    }
 }
 
 TEST(cross_entropy_refuses_empty_sizes)

@@ -144,11 +144,11 @@ OPS_TEST(results_come_with_their_largest_number)
         CHECK_STATUS(OK, cast(&ops_cpu_reference, &narrow, &(struct cast_io){x, in}, rig_queue()));
         void *w = rig_random(2, (size_t)D, dtype), *dout = rig_random(3, n, dtype);
         float *rstd = rig_zeros((size_t)N, F32);
-        struct rmsnorm norm = {N, D, 1e-5f, dtype, false};
+        struct rmsnorm norm = {N, D, 1e-5f, dtype, false, false};
         struct rmsnorm_fwd normed = {in, w, y, rstd, &largest[0]};
         RIG_RUN(rmsnorm_forward(rig_fast(), &norm, &normed, rig_queue()));
         check_largest(n, dtype, y, largest[0]);
-        struct swiglu gate = {N, D, dtype};
+        struct swiglu gate = {N, D, dtype, false};
         struct swiglu_fwd gated = {in, y, &largest[1]};
         RIG_RUN(swiglu_forward(rig_fast(), &gate, &gated, rig_queue()));
         check_largest(n, dtype, y, largest[1]);

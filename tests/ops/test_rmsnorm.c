@@ -5,7 +5,7 @@
 
 static void compare(int N, int D, enum dtype dtype, bool accumulate)
 {
-    struct rmsnorm r = {N, D, 1e-5f, dtype, accumulate};
+    struct rmsnorm r = {N, D, 1e-5f, dtype, accumulate, false};
     size_t n = (size_t)N * (size_t)D;
     void *x = rig_random(1, n, dtype), *w = rig_random(2, (size_t)D, dtype), *y[2], *dx[2];
     void *dy = rig_random(3, n, dtype);
@@ -41,7 +41,7 @@ TEST(rmsnorm_of_a_row_has_the_weights_as_its_root_mean_square)
     enum { D = 64 };
     float *x = rig_random(1, D, F32), y[D], w[D], rstd, squares = 0;
     for (int d = 0; d < D; d++) w[d] = 2;
-    struct rmsnorm r = {1, D, 0, F32, false};
+    struct rmsnorm r = {1, D, 0, F32, false, false};
     struct rmsnorm_fwd io = {x, w, y, &rstd, NULL};
     CHECK_STATUS(OK, rmsnorm_forward(&ops_cpu_reference, &r, &io, rig_queue()));
     for (int d = 0; d < D; d++) squares += y[d] * y[d];
@@ -64,7 +64,7 @@ static double loss(void *context)
 
 TEST(rmsnorm_gradients_are_the_differences)
 {
-    struct rmsnorm_loss c = {.r = {3, 7, 1e-5f, F32, false}};
+    struct rmsnorm_loss c = {.r = {3, 7, 1e-5f, F32, false, false}};
     float dx[21], dw[7] = {0};
     c.x = rig_random(1, 21, F32), c.w = rig_random(2, 7, F32);
     c.y = rig_zeros(21, F32), c.weight = rig_random(3, 21, F32);
@@ -78,7 +78,7 @@ TEST(rmsnorm_gradients_are_the_differences)
 
 TEST(rmsnorm_refuses_empty_sizes_and_a_negative_eps)
 {
-    struct rmsnorm r = {1, 0, 0, F32, false}, negative = {1, 1, -1, F32, false};
+    struct rmsnorm r = {.N = 1}, negative = {.N = 1, .D = 1, .eps = -1};
     CHECK_STATUS(SHAPE, rmsnorm_forward(&ops_cpu_reference, &r, NULL, rig_queue()));
     CHECK_STATUS(SHAPE, rmsnorm_backward(&ops_cpu_reference, &negative, NULL, rig_queue()));
     CHECK_MESSAGE("eps -1");

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rig.h"
 
+#include "ops/float8.h"
+#include "ops/linear.h"
+#include "ops/rmsnorm.h"
 #include "ops/swiglu.h"
 
 OPS_TEST(swiglu_agrees_with_the_reference_at_odd_sizes)
@@ -8,7 +11,7 @@ OPS_TEST(swiglu_agrees_with_the_reference_at_odd_sizes)
     static const int sizes[][2] = {{1, 1}, {3, 257}, {17, 64}, {2, 1000}};
     for (size_t k = 0; k < 8; k++) {
         enum dtype dtype = k & 1 ? BF16 : F32;
-        struct swiglu s = {sizes[k / 2][0], sizes[k / 2][1], dtype};
+        struct swiglu s = {sizes[k / 2][0], sizes[k / 2][1], dtype, false};
         size_t n = (size_t)s.N * (size_t)s.F;
         void *x = rig_random(1, 2 * n, dtype), *dy = rig_random(2, n, dtype), *y[2], *dx[2];
         for (int i = 0; i < 2; i++) {
@@ -29,13 +32,89 @@ OPS_TEST(swiglu_agrees_with_the_reference_at_odd_sizes)
 OPS_TEST(swiglu_of_large_gates_is_up_times_gate_or_nothing)
 {
     float x[4] = {100, -100, 3, 3}, y[2];
-    struct swiglu s = {1, 2, F32};
+    struct swiglu s = {1, 2, F32, false};
     for (int i = 0; i < 2; i++) {
         struct swiglu_fwd io = {x, y, NULL};
         RIG_RUN(swiglu_forward(i ? rig_fast() : &ops_cpu_reference, &s, &io, rig_queue()));
         CHECK_NEAR((double)y[0], 300, 1e-6);
         CHECK(fabsf(y[1]) < 1e-30f);
     }
+}
+
+/* What a feed-forward layer and its backward come to: norm, up, gate, down, and all the way back.
+ */
+struct layer {
+    size_t y_n, dw_n;
+    void *y, *dx;                      /* rows */
+    float *dnorm, *dup, *ddown, *rstd; /* of weights */
+};
+
+/* All that lies between x and y is private, or nothing is. */
+static struct layer layer_of(const struct ops *ops, int n, int d, int f, struct linear how,
+                             bool is_private)
+{
+    size_t N = (size_t)n, D = (size_t)d, F = (size_t)f;
+    enum dtype dtype = how.dtype;
+    struct float8_scale s = {2, 0.5f};
+    struct layer l = {.y_n = N * D, .dw_n = F * D};
+    struct rmsnorm norm = {n, d, 1e-5f, dtype, true, is_private};
+    struct linear up = how, down = how;
+    struct swiglu gate = {n, f, dtype, is_private};
+    up.N = down.N = n, up.D = down.F = d, up.F = 2 * f, down.D = f;
+    up.x_private = up.y_private = down.x_private = is_private;
+    void *x = rig_random(1, N * D, dtype), *w = rig_random(2, D, dtype);
+    void *w_up = rig_random(3, 2 * F * D, dtype), *w_down = rig_random(4, F * D, dtype);
+    void *dy = rig_random(5, N * D, dtype), *normed = rig_zeros(N * D, dtype);
+    void *gate_up = rig_zeros(2 * N * F, dtype), *hidden = rig_zeros(N * F, dtype);
+    void *dhidden = rig_zeros(N * F, dtype), *dnormed = rig_zeros(N * D, dtype);
+    l.y = rig_random(6, N * D, dtype), l.dx = rig_random(7, N * D, dtype);
+    l.dnorm = rig_zeros(D, F32), l.rstd = rig_zeros(N, F32);
+    l.dup = rig_zeros(2 * F * D, F32), l.ddown = rig_zeros(F * D, F32);
+    struct queue *on = rig_queue();
+    RIG_RUN(rmsnorm_forward(ops, &norm, &(struct rmsnorm_fwd){x, w, normed, l.rstd, NULL}, on));
+    RIG_RUN(linear_forward(ops, &up, &(struct linear_fwd){normed, w_up, gate_up, &s, &s}, on));
+    RIG_RUN(swiglu_forward(ops, &gate, &(struct swiglu_fwd){gate_up, hidden, NULL}, on));
+    down.accumulate = true;
+    RIG_RUN(linear_forward(ops, &down, &(struct linear_fwd){hidden, w_down, l.y, &s, &s}, on));
+    down.accumulate = false;
+    struct linear_bwd_input to_hidden = {dy, w_down, dhidden, &s, &s};
+    struct linear_bwd_weight to_down = {dy, hidden, l.ddown, &s, &s};
+    struct swiglu_bwd to_gate_up = {gate_up, dhidden, gate_up, NULL};
+    struct linear_bwd_input to_norm = {gate_up, w_up, dnormed, &s, &s};
+    struct linear_bwd_weight to_up = {gate_up, normed, l.dup, &s, &s};
+    struct rmsnorm_bwd to_x = {dnormed, x, w, l.rstd, l.dx, l.dnorm};
+    RIG_RUN(linear_backward_input(ops, &down, &to_hidden, on));
+    RIG_RUN(linear_backward_weight(ops, &down, &to_down, on));
+    RIG_RUN(swiglu_backward(ops, &gate, &to_gate_up, on));
+    RIG_RUN(linear_backward_input(ops, &up, &to_norm, on));
+    RIG_RUN(linear_backward_weight(ops, &up, &to_up, on));
+    RIG_RUN(rmsnorm_backward(ops, &norm, &to_x, on));
+    free(x), free(w), free(w_up), free(w_down), free(dy), free(normed), free(gate_up);
+    free(hidden), free(dhidden), free(dnormed);
+    return l;
+}
+
+/* However they lie, their numbers are the same. */
+OPS_TEST(private_tensors_of_a_layer_change_no_bit)
+{
+    static const int sizes[][3] = {{64, 32, 64},  {32, 96, 48},   {33, 64, 32},  {160, 64, 520},
+                                   {64, 32, 704}, {96, 1408, 32}, {32, 800, 32}, {7, 32, 32}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int kind = 0; kind < 3; kind++) {
+            struct linear how = {.dtype = kind ? BF16 : F32, .float8 = kind == 2};
+            struct layer l[2];
+            for (int k = 0; k < 2; k++)
+                l[k] = layer_of(rig_fast(), sizes[i][0], sizes[i][1], sizes[i][2], how, k);
+            CHECK(!memcmp(l[0].y, l[1].y, l[0].y_n * dtype_bytes(how.dtype)));
+            CHECK(!memcmp(l[0].dx, l[1].dx, l[0].y_n * dtype_bytes(how.dtype)));
+            CHECK(!memcmp(l[0].dup, l[1].dup, 2 * l[0].dw_n * sizeof(float)));
+            CHECK(!memcmp(l[0].ddown, l[1].ddown, l[0].dw_n * sizeof(float)));
+            CHECK(!memcmp(l[0].dnorm, l[1].dnorm, (size_t)sizes[i][1] * sizeof(float)));
+            for (int k = 0; k < 2; k++) {
+                free(l[k].y), free(l[k].dx), free(l[k].dup), free(l[k].ddown);
+                free(l[k].dnorm), free(l[k].rstd);
+            }
+        }
 }
 
 struct swiglu_loss {
@@ -53,7 +132,7 @@ static double loss(void *context)
 
 TEST(swiglu_gradient_is_the_difference)
 {
-    struct swiglu_loss c = {.s = {3, 5, F32}};
+    struct swiglu_loss c = {.s = {3, 5, F32, false}};
     float dx[30];
     c.x = rig_random(1, 30, F32), c.y = rig_zeros(15, F32), c.weight = rig_random(2, 15, F32);
     struct swiglu_bwd io = {c.x, c.weight, dx, NULL};
@@ -64,7 +143,7 @@ TEST(swiglu_gradient_is_the_difference)
 
 TEST(swiglu_refuses_empty_sizes)
 {
-    struct swiglu s = {1, 0, F32};
+    struct swiglu s = {.N = 1};
     CHECK_STATUS(SHAPE, swiglu_forward(&ops_cpu_reference, &s, NULL, rig_queue()));
     CHECK_STATUS(SHAPE, swiglu_backward(&ops_cpu_reference, &s, NULL, rig_queue()));
 }

@@ -18,6 +18,8 @@ struct product_shape {
     bool transpose_a, transpose_b, accumulate;
     bool scaled; /* the product is multiplied with `scale`; of bf16 only */
     float scale;
+    bool a_paneled, b_paneled,
+        c_paneled; /* how each lies (panel.h); of bf16 only, C of whole panels */
 };
 /* dtype and out are F32.  DEVICE: oneDNN has no such product here. */
 enum status product_multiply(const struct product_shape *s, const void *a, const void *b, void *c,

@@ -5,7 +5,12 @@
 /* C (+)= A B in f32, each operand as it lies or transposed, against three loops. */
 static void check(int M, int N, int K, int how)
 {
-    struct product_shape s = {M, N, K, F32, F32, how & 1, how & 2, how & 4, false, 0};
+    struct product_shape s = {.M = M,
+                              .N = N,
+                              .K = K,
+                              .transpose_a = how & 1,
+                              .transpose_b = how & 2,
+                              .accumulate = how & 4};
     size_t c_n = (size_t)M * (size_t)N;
     float *a = rig_random(1, (size_t)M * (size_t)K, F32);
     float *b = rig_random(2, (size_t)K * (size_t)N, F32), *c = rig_random(3, c_n, F32);

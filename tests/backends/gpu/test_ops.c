@@ -29,8 +29,8 @@ static void take(struct chain *c, struct arena *a)
 static void run(const struct ops *ops, const struct chain *c, struct queue *on)
 {
     struct cast narrow = {.n = N * 2 * F, .to = BF16}, widen = {.n = N * F, .from = BF16};
-    struct rmsnorm norm = {N, 2 * F, 1e-5f, BF16, false};
-    struct swiglu act = {N, F, BF16};
+    struct rmsnorm norm = {N, 2 * F, 1e-5f, BF16, false, false};
+    struct swiglu act = {N, F, BF16, false};
     CHECK_STATUS(OK, cast(ops, &narrow, &(struct cast_io){c->x_N2F, c->half_N2F}, on));
     struct rmsnorm_fwd norm_io = {c->half_N2F, c->w_2F, c->y_N2F, c->rstd_N, NULL};
     CHECK_STATUS(OK, rmsnorm_forward(ops, &norm, &norm_io, on));

@@ -79,7 +79,8 @@ static inline struct lines rows(const struct attention *a, const void *x, size_t
                       count,
                       (size_t)a->K,
                       stride,
-                      across};
+                      across,
+                      false};
     if (across) l.size = (size_t)a->K, l.K = count;
     return l;
 }

@@ -3,10 +3,13 @@
  *
  * The first pass takes exponentials of what logits are above the largest of the row's first piece:
  * the sum is as exact with that as with the largest of all, and where it might overflow, or the
- * first piece is all -inf, the pass is done once more. */
+ * first piece is all -inf, the pass is done once more.
+ *
+ * Where logits lie as panels, some rows go together: their lines follow each other. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cross_entropy.h"
 #include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
@@ -16,25 +19,42 @@
  * can hold. */
 enum { PIECE = 512, MOST = 60 };
 
-/* Elements of a pass that go together; for each two a pass asks for one of the next row, the first
- * pass for its first half. */
-enum { STEP = 4 * LANES };
+/* Elements of a row's pass that go together.  For each two a pass asks for one of the next row, the
+ * first pass for its first half; of rows that go together, the first pass for what is AHEAD. */
+enum { TOGETHER = 4 * LANES, AHEAD = 768 };
 
-/* n elements, at most LANES; -inf behind them. */
-static inline vector logits_at(const void *logits, size_t at, enum dtype dtype, size_t n)
+/* Rows of panels that go together. */
+enum { GROUP = 4 };
+
+/* Rows of logits, in memory. */
+struct group {
+    const struct cross_entropy *a;
+    enum dtype dtype;
+    bool kept; /* as panels */
+    void *logits;
+    size_t first, rows; /* 1, or PANEL */
+};
+
+static inline size_t at_of(struct group k, size_t i, size_t v)
 {
-    vector x = vector_get(logits, at, dtype, n);
-    for (size_t i = n; i < LANES; i++) x[i] = -INFINITY;
+    return panels_at(k.kept, k.first + i, v, (size_t)k.a->V);
+}
+
+/* n elements of row i, at most LANES; -inf behind them. */
+static inline vector logits_at(struct group k, size_t i, size_t v, size_t n)
+{
+    vector x = vector_get(k.logits, at_of(k, i, v), k.dtype, n);
+    for (size_t j = n; j < LANES; j++) x[j] = -INFINITY;
     return x;
 }
 
-static inline float top_of(enum dtype dtype, const void *logits, size_t row, size_t n)
+/* Of the first n elements of row i. */
+static inline float top_of(struct group k, size_t i, size_t n)
 {
     vector top = vector_all(-INFINITY);
     size_t v = 0;
-    for (; v + LANES <= n; v += LANES)
-        top = vector_max(logits_at(logits, row + v, dtype, LANES), top);
-    if (v < n) top = vector_max(logits_at(logits, row + v, dtype, n - v), top);
+    for (; v + LANES <= n; v += LANES) top = vector_max(logits_at(k, i, v, LANES), top);
+    if (v < n) top = vector_max(logits_at(k, i, v, n - v), top);
     return vector_top(top);
 }
 
@@ -45,55 +65,72 @@ static inline void take(enum dtype dtype, vector x, float base, vector *here, ve
     *here += vector_exps(dtype, x - base);
 }
 
-/* Sum of e^(x - base) over the row; *top becomes the largest. */
-static inline double sum_above(const struct cross_entropy *a, enum dtype dtype, const void *logits,
-                               size_t row, float base, float *top)
+/* Elements [v, end) of rows [i, i + count). */
+static inline void sum_piece(struct group k, size_t i, size_t count, size_t v, size_t end,
+                             const float *base, double *sums, vector *most)
 {
-    size_t V = (size_t)a->V;
-    vector most = vector_all(-INFINITY);
-    double sum = 0;
-    for (size_t begin = 0; begin < V; begin += PIECE) {
-        size_t end = V - begin < PIECE ? V : begin + PIECE, v = begin;
-        vector here = {0};
-        for (; v + STEP <= end; v += STEP) {
-            vector_ask(logits, row + V + v / 2, dtype);
-            for (size_t i = 0; i < STEP; i += 2 * LANES) {
-                struct vectors x = vector_get_two(logits, row + v + i, dtype);
-                take(dtype, x.a, base, &here, &most);
-                take(dtype, x.b, base, &here, &most);
+    vector here[GROUP], top[GROUP];
+#pragma GCC unroll 4
+    for (size_t n = 0; n < count; n++) here[n] = vector_all(0), top[n] = most[i + n];
+    for (; v + TOGETHER <= end; v += TOGETHER) {
+        if (!k.kept)
+            vector_ask(k.logits, k.first * (size_t)k.a->V + (size_t)k.a->V + v / 2, k.dtype);
+        for (size_t j = v; j < v + TOGETHER; j += 2 * LANES) {
+            size_t at = at_of(k, i, j);
+#pragma GCC unroll 4
+            for (size_t n = 0; n < count; n++, at += PANEL) {
+                struct vectors x = vector_get_two(k.logits, at, k.dtype);
+                if (k.kept) vector_ask(k.logits, at + AHEAD * PANEL, k.dtype);
+                take(k.dtype, x.a, base[i + n], &here[n], &top[n]);
+                take(k.dtype, x.b, base[i + n], &here[n], &top[n]);
             }
         }
-        for (; v < end; v += LANES) {
-            size_t n = end - v < LANES ? end - v : LANES;
-            take(dtype, logits_at(logits, row + v, dtype, n), base, &here, &most);
+    }
+    for (; v < end; v += LANES)
+        for (size_t n = 0; n < count; n++) {
+            size_t some = end - v < LANES ? end - v : LANES;
+            take(k.dtype, logits_at(k, i + n, v, some), base[i + n], &here[n], &top[n]);
         }
-        sum += (double)vector_sum(here);
-    }
-    *top = vector_top(most);
-    return sum;
+#pragma GCC unroll 4
+    for (size_t n = 0; n < count; n++)
+        sums[i + n] += (double)vector_sum(here[n]), most[i + n] = top[n];
 }
 
-static inline float log_sum(const struct cross_entropy *a, enum dtype dtype, const void *logits,
-                            size_t row, float *top)
+/* Sums of e^(x - base) over the rows; top becomes their largest. */
+static inline void sums_above(struct group k, const float *base, double *sums, float *top)
 {
-    float base = top_of(dtype, logits, row, a->V < PIECE ? (size_t)a->V : PIECE);
-    double sum = sum_above(a, dtype, logits, row, base, top);
-    if (!(*top - base <= MOST)) {
-        base = *top;
-        sum = sum_above(a, dtype, logits, row, base, top);
-    }
-    return base + (float)log(sum);
+    size_t V = (size_t)k.a->V, count = k.kept ? GROUP : 1;
+    vector most[PANEL];
+    for (size_t i = 0; i < k.rows; i++) most[i] = vector_all(-INFINITY), sums[i] = 0;
+    for (size_t v = 0; v < V; v += PIECE)
+        for (size_t i = 0; i < k.rows; i += count)
+            sum_piece(k, i, count, v, V - v < PIECE ? V : v + PIECE, base, sums, most);
+    for (size_t i = 0; i < k.rows; i++) top[i] = vector_top(most[i]);
 }
 
-/* The first place where the row is x; 0 where it is nowhere. */
-static int32_t place_of(const struct cross_entropy *a, const void *logits, size_t row, float x)
+static inline void log_sums(struct group k, float *lse, float *top)
 {
-    size_t V = (size_t)a->V;
-    float here[PIECE];
-    for (size_t v = 0; v < V; v += PIECE) {
-        size_t n = V - v < PIECE ? V - v : PIECE, found = n;
-        vector_load(logits, row + v, a->dtype, n, here);
-        for (size_t i = n; i-- > 0;) found = here[i] == x ? i : found;
+    size_t first = k.a->V < PIECE ? (size_t)k.a->V : PIECE;
+    float base[PANEL];
+    double sums[PANEL];
+    bool again = false;
+    for (size_t i = 0; i < k.rows; i++) base[i] = top_of(k, i, first);
+    sums_above(k, base, sums, top);
+    for (size_t i = 0; i < k.rows; i++)
+        if (!(top[i] - base[i] <= MOST)) base[i] = top[i], again = true;
+    if (again) sums_above(k, base, sums, top);
+    for (size_t i = 0; i < k.rows; i++) lse[i] = base[i] + (float)log(sums[i]);
+}
+
+/* The first place where row i is x; 0 where it is nowhere. */
+static int32_t place_of(struct group k, size_t i, float x)
+{
+    size_t V = (size_t)k.a->V;
+    float here[PANEL];
+    for (size_t v = 0; v < V; v += PANEL) {
+        size_t n = V - v < PANEL ? V - v : PANEL, found = n;
+        vector_load(k.logits, at_of(k, i, v), k.dtype, n, here);
+        for (size_t j = n; j-- > 0;) found = here[j] == x ? j : found;
         if (found < n) return (int32_t)(v + found);
     }
     return 0;
@@ -110,70 +147,119 @@ static inline vector slope(enum dtype dtype, vector x, struct shift by)
     return vector_quick_exp2(x * 1.44269504f - by.log2);
 }
 
-static inline void gradient(const struct cross_entropy *a, enum dtype dtype, void *logits,
-                            size_t row, float lse, int32_t label)
+/* Elements [v, end) of rows [i, i + count) to their gradients. */
+static inline void slope_piece(struct group k, size_t i, size_t count, size_t v, size_t end,
+                               const struct shift *by)
 {
-    size_t V = (size_t)a->V, v = 0, chosen = row + (size_t)(label - a->first);
-    struct shift by = {.lse = lse, .scale = label == LABEL_IGNORED ? 0 : a->scale};
-    bool here = label_is_here(a, label);
-    float x = 0;
-    by.log2 = (float)(((double)lse - log((double)by.scale)) * 1.4426950408889634);
-    if (here) vector_load(logits, chosen, dtype, 1, &x);
-    for (; v + STEP <= V; v += STEP) {
-        vector_ask(logits, row + V + (V + v) / 2, dtype);
-        for (size_t i = 0; i < STEP; i += 2 * LANES) {
-            struct vectors two = vector_get_two(logits, row + v + i, dtype);
-            two.a = slope(dtype, two.a, by), two.b = slope(dtype, two.b, by);
-            vector_set_two(logits, row + v + i, dtype, two);
+    size_t V = (size_t)k.a->V;
+    struct shift here[GROUP];
+    for (size_t n = 0; n < count; n++) here[n] = by[i + n];
+    for (; v + TOGETHER <= end; v += TOGETHER) {
+        if (!k.kept) vector_ask(k.logits, k.first * V + V + (V + v) / 2, k.dtype);
+        for (size_t j = v; j < v + TOGETHER; j += 2 * LANES) {
+            size_t at = at_of(k, i, j);
+#pragma GCC unroll 4
+            for (size_t n = 0; n < count; n++, at += PANEL) {
+                struct vectors two = vector_get_two(k.logits, at, k.dtype);
+                if (k.kept) vector_ask(k.logits, at - AHEAD * PANEL, k.dtype);
+                two.a = slope(k.dtype, two.a, here[n]), two.b = slope(k.dtype, two.b, here[n]);
+                vector_set_two(k.logits, at, k.dtype, two);
+            }
         }
     }
-    for (; v < V; v += LANES) {
-        size_t n = V - v < LANES ? V - v : LANES;
-        vector_set(logits, row + v, dtype, n,
-                   slope(dtype, vector_get(logits, row + v, dtype, n), by));
-    }
-    if (!here) return;
-    x = vector_exp(x - lse) * by.scale - by.scale; /* exact: the difference of two like numbers */
-    vector_store(logits, chosen, dtype, 1, &x);
+    for (; v < end; v += LANES)
+        for (size_t n = 0; n < count; n++) {
+            size_t some = end - v < LANES ? end - v : LANES, at = at_of(k, i + n, v);
+            vector_set(k.logits, at, k.dtype, some,
+                       slope(k.dtype, vector_get(k.logits, at, k.dtype, some), by[i + n]));
+        }
 }
 
-/* One row; a dtype that the compiler knows makes each loop one of its own. */
-static inline void row_of(const struct cross_entropy *a, enum dtype dtype,
-                          const struct cross_entropy_io *io, size_t n)
+/* Logits to their gradients, all but the labels'. */
+static inline void slopes(struct group k, const struct shift *by)
 {
-    size_t row = n * (size_t)a->V;
-    int32_t label = io->labels_N[n];
-    float lse, top, chosen = -INFINITY, *stats = io->stats_PN4;
-    if (a->step == LOSS_JOINED) {
-        lse = loss_join(a, io, n);
-    } else {
-        lse = log_sum(a, dtype, io->logits_NV, row, &top);
-        if (label_is_here(a, label))
-            vector_load(io->logits_NV, row + (size_t)(label - a->first), dtype, 1, &chosen);
-        int32_t best = 0;
-        if (a->step == LOSS_STATS || io->best_N)
-            best = a->first + place_of(a, io->logits_NV, row, top);
-        if (a->step == LOSS_STATS) {
-            stats += n * LOSS_STATS_COUNT;
-            stats[STAT_LSE] = lse, stats[STAT_TOP] = top;
-            stats[STAT_BEST] = (float)best, stats[STAT_CHOSEN] = chosen;
-            return;
-        }
-        io->loss_N[n] = label == LABEL_IGNORED ? 0 : lse - chosen;
-        if (io->best_N) io->best_N[n] = best;
+    size_t V = (size_t)k.a->V;
+    if (!k.kept) slope_piece(k, 0, 1, 0, V, by);
+    for (size_t end = k.kept ? V : 0, v; end > 0; end = v) {
+        v = (end - 1) / PIECE * PIECE;
+        for (size_t i = 0; i < k.rows; i += GROUP) slope_piece(k, i, GROUP, v, end, by);
     }
-    if (a->gradient) gradient(a, dtype, io->logits_NV, row, lse, label);
+}
+
+/* The label's logit, if it is here, else -inf. */
+static inline float chosen_of(struct group k, size_t i, int32_t label)
+{
+    float x = -INFINITY;
+    if (label_is_here(k.a, label))
+        vector_load(k.logits, at_of(k, i, (size_t)(label - k.a->first)), k.dtype, 1, &x);
+    return x;
+}
+
+static inline void gradients(struct group k, const struct cross_entropy_io *io, const float *lse)
+{
+    struct shift by[PANEL];
+    float chosen[PANEL];
+    const int32_t *labels = io->labels_N + k.first;
+    for (size_t i = 0; i < k.rows; i++) {
+        by[i] = (struct shift){lse[i], labels[i] == LABEL_IGNORED ? 0 : k.a->scale, 0};
+        by[i].log2 = (float)(((double)lse[i] - log((double)by[i].scale)) * 1.4426950408889634);
+        chosen[i] = chosen_of(k, i, labels[i]);
+    }
+    slopes(k, by);
+    for (size_t i = 0; i < k.rows; i++) {
+        if (!label_is_here(k.a, labels[i])) continue;
+        size_t at = at_of(k, i, (size_t)(labels[i] - k.a->first));
+        /* exact: the difference of two like numbers */
+        float x = vector_exp(chosen[i] - lse[i]) * by[i].scale - by[i].scale;
+        vector_store(k.logits, at, k.dtype, 1, &x);
+    }
+}
+
+/* What is asked about row i. */
+static inline void tell(struct group k, const struct cross_entropy_io *io, size_t i, float lse,
+                        float top)
+{
+    const struct cross_entropy *a = k.a;
+    size_t n = k.first + i;
+    int32_t label = io->labels_N[n], best = 0;
+    float chosen = chosen_of(k, i, label), *stats = io->stats_PN4;
+    if (a->step == LOSS_STATS || io->best_N) best = a->first + place_of(k, i, top);
+    if (a->step == LOSS_STATS) {
+        stats += n * LOSS_STATS_COUNT;
+        stats[STAT_LSE] = lse, stats[STAT_TOP] = top;
+        stats[STAT_BEST] = (float)best, stats[STAT_CHOSEN] = chosen;
+        return;
+    }
+    io->loss_N[n] = label == LABEL_IGNORED ? 0 : lse - chosen;
+    if (io->best_N) io->best_N[n] = best;
+}
+
+/* A dtype and a count that the compiler knows make each loop one of its own. */
+static inline void run(struct group k, const struct cross_entropy_io *io)
+{
+    float lse[PANEL], top[PANEL];
+    if (k.a->step == LOSS_JOINED) {
+        for (size_t i = 0; i < k.rows; i++) lse[i] = loss_join(k.a, io, k.first + i);
+    } else {
+        log_sums(k, lse, top);
+        for (size_t i = 0; i < k.rows; i++) tell(k, io, i, lse[i], top[i]);
+    }
+    if (k.a->gradient && k.a->step != LOSS_STATS) gradients(k, io, lse);
 }
 
 enum status KERNEL(cross_entropy)(const struct cross_entropy *a, const struct cross_entropy_io *io,
                                   struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
+    bool kept = KERNEL(panels_keep)(a->is_private, a->dtype, a->N, a->V);
+    size_t rows = kept ? PANEL : 1;
 #pragma omp parallel for schedule(static) num_threads(on->num_threads)
-    for (size_t n = 0; n < (size_t)a->N; n++)
+    for (size_t n = 0; n < (size_t)a->N; n += rows)
         if (a->dtype == F32)
-            row_of(a, F32, io, n);
+            run((struct group){a, F32, false, io->logits_NV, n, 1}, io);
+        else if (kept)
+            run((struct group){a, BF16, true, io->logits_NV, n, PANEL}, io);
         else
-            row_of(a, BF16, io, n);
+            run((struct group){a, BF16, false, io->logits_NV, n, 1}, io);
     return STATUS_OK;
 }

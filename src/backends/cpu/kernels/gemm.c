@@ -9,21 +9,20 @@
 /* C (+)= the sums that waited. */
 static void finish(const struct product_shape *s, const float *sums, bf16 *c, int num_threads)
 {
-    size_t N = (size_t)s->N;
+    size_t n = (size_t)s->M * (size_t)s->N; /* both lie alike */
 #pragma omp parallel for schedule(static) num_threads(num_threads)
-    for (size_t row = 0; row < (size_t)s->M; row++)
-        for (size_t at = row * N; at < row * N + N; at++) {
-            float sum = s->scaled ? s->scale * sums[at] : sums[at];
-            c[at] = bf16_from_f32(s->accumulate ? bf16_to_f32(c[at]) + sum : sum);
-        }
+    for (size_t at = 0; at < n; at++) {
+        float sum = s->scaled ? s->scale * sums[at] : sums[at];
+        c[at] = bf16_from_f32(s->accumulate ? bf16_to_f32(c[at]) + sum : sum);
+    }
 }
 
 enum status KERNEL(gemm)(const struct product_shape *s, const struct way *way, const bf16 *a,
                          const bf16 *b, void *c, struct queue *on)
 {
     size_t M = (size_t)s->M, N = (size_t)s->N, K = (size_t)s->K, mark = arena_mark(&on->scratch);
-    struct lines left = {a, BF16, M, K, s->transpose_a ? M : K, s->transpose_a};
-    struct lines right = {b, BF16, N, K, s->transpose_b ? K : N, !s->transpose_b};
+    struct lines left = {a, BF16, M, K, s->transpose_a ? M : K, s->transpose_a, s->a_paneled};
+    struct lines right = {b, BF16, N, K, s->transpose_b ? K : N, !s->transpose_b, s->b_paneled};
     size_t steps = panels_of(K), depth = KERNEL(gemm_depth)(s);
     size_t parts = (steps + depth - 1) / depth, deepest = (steps + parts - 1) / parts;
     bool wait = parts > 1 && s->out == BF16;

@@ -35,6 +35,7 @@ enum {
     LEAST_DEPTH = 64,         /* steps of a part */
     MOST_DEPTH = 1024,
     WHOLE = 40,      /* steps that need no chunks */
+    WHOLE_KEPT = 30, /* the same where nothing is packed */
     RESIDENT = 384,  /* steps of all panels of a block */
     CHUNK = 16,      /* steps, else */
     NEAR_STEPS = 18, /* of a passing panel that stay in the first level */
@@ -61,6 +62,7 @@ struct work {
     size_t blocks, groups; /* of resident and of passing panels */
     size_t next;           /* block and group that no thread has taken */
     char *panels;          /* passing, [panels][steps] */
+    bool kept;             /* the left operand is multiplied where it lies, as panels */
     char *near;            /* of each thread, near_bytes: a block's chunk, then sums */
     size_t near_bytes;
 };
@@ -83,8 +85,9 @@ struct hand {
     size_t rows;       /* that are left to put */
     size_t columns, stride;
     enum put_kind kind;
-    const char *passing_ahead, *wait_ahead, *put_ahead; /* next to fetch; the last two: or NULL */
-    size_t passing_each;                                /* lines beside a step */
+    /* next to fetch; the last three: or NULL */
+    const char *passing_ahead, *block_ahead, *wait_ahead, *put_ahead;
+    size_t passing_each, block_each; /* lines beside a step */
 };
 
 /* ---- beside the tiles ---- */
@@ -153,6 +156,9 @@ static inline void aside(struct hand *h)
     put_rows(h, 2);
     for (size_t i = 0; i < h->passing_each; i++, h->passing_ahead += 64)
         __builtin_prefetch(h->passing_ahead, 0, 2);
+    if (h->block_ahead)
+        for (size_t i = 0; i < h->block_each; i++, h->block_ahead += 64)
+            __builtin_prefetch(h->block_ahead, 0, 2);
     if (h->wait_ahead)
         for (int i = 0; i < 4; i++, h->wait_ahead += 64) __builtin_prefetch(h->wait_ahead);
     if (h->put_ahead)
@@ -266,30 +272,77 @@ static void find(const struct work *w, size_t r, size_t p, size_t *row, size_t *
 
 static char *place(const struct work *w, size_t row, size_t column)
 {
-    return w->c + (row * (size_t)w->s->N + column) * dtype_bytes(w->s->out);
+    size_t at = panels_at(w->s->c_paneled, row, column, (size_t)w->s->N);
+    return w->c + at * dtype_bytes(w->s->out);
 }
 
-/* All passing panels of a stage meet its block; the first level keeps one at a time. */
-static void multiply_stage(struct hand *h, const struct stage *s)
+/* The steps of a stage of an operand: of its first panel, and bytes from one to the next. */
+struct side {
+    const char *at;
+    size_t panel;
+};
+
+/* Of a paneled operand, where it lies. */
+static struct side side_kept(const struct lines *l, size_t panel, size_t step)
+{
+    size_t bytes = l->stride / PANEL * STEP;
+    return (struct side){(const char *)l->x + panel * bytes + step * STEP, bytes};
+}
+
+static struct side passing_side(const struct work *w, const struct stage *s)
+{
+    size_t bytes = w->steps * STEP;
+    if (w->kept && w->left_passes) return side_kept(&w->passing, s->p, s->step);
+    return (struct side){w->panels + s->p * bytes + s->step * STEP, bytes};
+}
+
+static struct side resident_side(const struct work *w, const struct stage *s, const char *block)
+{
+    if (w->kept && !w->left_passes) return side_kept(&w->resident, s->r, s->step);
+    return (struct side){block, (s->end - s->step) * STEP};
+}
+
+static size_t block_lines(const struct stage *s)
+{
+    return (s->r_end - s->r) * (s->end - s->step) * (STEP / 64);
+}
+
+/* Which lines of the next stage's block, as it lies, are fetched beside pair n of so many. */
+static void fetch_block(struct hand *h, const struct stage *next, size_t n, size_t pairs)
+{
+    const struct lines *l = &h->w->resident;
+    size_t run = l->across ? next->r_end - next->r : next->end - next->step;
+    size_t line = block_lines(next) * n / pairs, lines = run * (STEP / 64);
+    size_t row = (l->across ? next->step : next->r) + line / lines;
+    struct side from = side_kept(l, row, l->across ? next->r : next->step);
+    h->block_ahead = from.at + line % lines * 64;
+}
+
+/* All passing panels of a stage meet its block; the first level keeps one at a time.  Beside them
+ * the block of the stage that follows is fetched, if it lies as panels, in whole lines. */
+static void multiply_stage(struct hand *h, const struct stage *s, const struct stage *next)
 {
     const struct work *w = h->w;
-    size_t width = s->r_end - s->r, steps = s->end - s->step, row, column;
+    size_t width = s->r_end - s->r, steps = s->end - s->step, row, column, n = 0;
+    size_t pairs = (s->p_end - s->p) * width;
     bool last = s->chunk + 1 == w->chunks;
     bool adds = w->kind == PUT_ADD_BF16 || w->kind == PUT_ADD_F32;
+    struct side passing = passing_side(w, s), resident = resident_side(w, s, h->block);
     h->passing_each = steps > 1 ? up(steps * STEP / 64, (steps - 1) * width) : 0;
-    for (size_t p = s->p; p < s->p_end; p++) {
-        const char *passing = w->panels + (p * w->steps + s->step) * STEP;
-        h->passing_ahead = passing + w->steps * STEP;
-        for (size_t r = s->r; r < s->r_end; r++) {
-            const char *resident = h->block + (r - s->r) * steps * STEP;
-            float *wait = h->wait + ((p - s->p) * width + r - s->r) * SUMS;
+    h->block_each = next && steps > 1 ? up(block_lines(next), (steps - 1) * pairs) : 0;
+    for (size_t p = s->p; p < s->p_end; p++, passing.at += passing.panel) {
+        h->passing_ahead = passing.at + passing.panel;
+        for (size_t r = s->r; r < s->r_end; r++, n++) {
+            const char *here = resident.at + (r - s->r) * resident.panel;
+            float *wait = h->wait + n * SUMS;
             find(w, r, p, &row, &column);
             h->wait_ahead = s->chunk ? (const char *)(wait + SUMS) : NULL;
             h->put_ahead = last && adds ? place(w, row, column) : NULL;
+            if (next) fetch_block(h, next, n, pairs);
             if (w->left_passes)
-                multiply_left_passes(steps, passing, resident, s->chunk ? wait : NULL, h);
+                multiply_left_passes(steps, passing.at, here, s->chunk ? wait : NULL, h);
             else
-                multiply_right_passes(steps, resident, passing, s->chunk ? wait : NULL, h);
+                multiply_right_passes(steps, here, passing.at, s->chunk ? wait : NULL, h);
             h->last = last ? h->sums : wait;
             if (!last) continue;
             h->from = h->sums, h->to = place(w, row, column);
@@ -320,19 +373,31 @@ static bool take_block(struct work *w, struct stage *s)
     return r < w->blocks;
 }
 
+/* The next chunk of the block, or the first of the next block; false: that was all. */
+static bool advance(struct work *w, struct stage *s)
+{
+    if (s->r_end && s->chunk + 1 < w->chunks)
+        s->chunk++;
+    else if (!take_block(w, s))
+        return false;
+    s->step = w->steps * s->chunk / w->chunks, s->end = w->steps * (s->chunk + 1) / w->chunks;
+    return true;
+}
+
 static void multiply_blocks(struct hand *h)
 {
     struct work *w = h->w;
     struct panel_form form = {.kind = PAIRS, .right = w->left_passes};
-    struct stage s;
-    bool some = false;
-    for (; take_block(w, &s); some = true)
-        for (; s.chunk < w->chunks; s.chunk++) {
-            s.step = w->steps * s.chunk / w->chunks, s.end = w->steps * (s.chunk + 1) / w->chunks;
-            struct lines lines = steps_of(&w->resident, s.step, s.end);
-            KERNEL(panel_pack)(&lines, form, s.r, s.r_end - s.r, h->block);
-            multiply_stage(h, &s);
-        }
+    bool kept = w->kept && !w->left_passes;
+    struct stage next = {0}, s;
+    bool more = advance(w, &next), some = more;
+    while (more) {
+        s = next;
+        more = advance(w, &next);
+        struct lines lines = steps_of(&w->resident, s.step, s.end);
+        if (!kept) KERNEL(panel_pack)(&lines, form, s.r, s.r_end - s.r, h->block);
+        multiply_stage(h, &s, w->resident.paneled && more ? &next : NULL);
+    }
     if (some) flush(h);
 }
 
@@ -359,9 +424,9 @@ static void run(struct work *w, size_t block_bytes)
     char *near = w->near + (size_t)omp_get_thread_num() * w->near_bytes;
     struct hand h = {.w = w, .block = near, .sums = (float *)(void *)(near + block_bytes)};
     h.last = h.sums, h.wait = h.sums + SUMS;
-    h.stride = (size_t)w->s->N * dtype_bytes(w->s->out);
+    h.stride = (w->s->c_paneled ? PANEL : (size_t)w->s->N) * dtype_bytes(w->s->out);
     tiles_open();
-    pack_passing(w);
+    if (!w->kept || !w->left_passes) pack_passing(w);
     multiply_blocks(&h);
     vector_stream_end();
     tiles_close();
@@ -390,7 +455,7 @@ static size_t block_bytes(const struct product_shape *s, size_t steps)
 static size_t sums_bytes(const struct product_shape *s, size_t steps)
 {
     size_t pairs = panels_of((size_t)s->M) * panels_of((size_t)s->N);
-    return (1 + (steps > WHOLE ? least(pairs, WAITING) : 0)) * SUMS * sizeof(float);
+    return (1 + (steps > WHOLE_KEPT ? least(pairs, WAITING) : 0)) * SUMS * sizeof(float);
 }
 
 static size_t passing_bytes(const struct product_shape *s, size_t steps)
@@ -407,11 +472,12 @@ size_t KERNEL(gemm_bytes)(const struct product_shape *s, size_t deepest, int num
 /* Chunks, and blocks and groups of which each thread gets as many, if there are enough. */
 static void cut(struct work *w, const struct way *way, size_t threads)
 {
+    bool stays = w->kept && !w->left_passes; /* nothing is packed: room for more panels */
     size_t deep = least(WHOLE, CHUNK / 2 * (size_t)way->near_halves),
            block = RESIDENT / least(w->steps, RESIDENT);
     w->chunks = w->groups = 1;
-    if (w->steps > WHOLE) {
-        block = (size_t)way->rows;
+    if (w->steps > (stays ? WHOLE_KEPT : WHOLE)) {
+        block = (size_t)way->rows + (stays ? (size_t)way->rows / 4 : 0);
         w->chunks = up(w->steps, deep), w->groups = up(w->passing_panels, WAITING / block);
     }
     w->blocks = least(w->resident_panels, up(up(w->resident_panels, block), threads) * threads);
@@ -435,6 +501,7 @@ void KERNEL(gemm_multiply)(const struct gemm_part *p, void *memory)
     w.resident = a_passes ? p->b : p->a, w.passing = a_passes ? p->a : p->b;
     w.resident_panels = panels_of(w.resident.size), w.passing_panels = panels_of(w.passing.size);
     w.steps = panels_of(p->a.K);
+    w.kept = p->a.paneled && !p->a.across;
     cut(&w, p->way, (size_t)p->num_threads);
     w.near = w.panels + passing_bytes(s, p->deepest);
     size_t block = block_bytes(s, p->deepest);

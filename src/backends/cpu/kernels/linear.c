@@ -2,6 +2,7 @@
 #include "ops/linear.h"
 
 #include "backends/cpu/kernels/gemm.h"
+#include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/vector.h"
 #include "backends/cpu/queue.h"
 #include "backends/cpu/tuner.h"
@@ -26,6 +27,15 @@ static struct product_shape shape_of(const struct linear *l, int M, int N, int K
                                   .accumulate = l->accumulate,
                                   .scaled = l->float8,
                                   .scale = scale};
+}
+
+static bool x_keeps(const struct linear *l)
+{
+    return KERNEL(panels_keep)(l->x_private, l->dtype, l->N, l->D);
+}
+static bool y_keeps(const struct linear *l)
+{
+    return KERNEL(panels_keep)(l->y_private, l->dtype, l->N, l->F);
 }
 
 static enum status multiply(const struct product_shape *s, const void *a, const void *b, void *c,
@@ -88,7 +98,7 @@ enum status KERNEL(linear_forward)(const struct linear *l, const struct linear_f
         return STATUS_OK;
     }
     struct product_shape s = shape_of(l, l->N, l->F, l->D, inverse(l, io->x_scale, io->w_scale));
-    s.transpose_b = true;
+    s.transpose_b = true, s.a_paneled = x_keeps(l), s.c_paneled = y_keeps(l);
     TRY(multiply(&s, io->x_ND, io->w_FD, io->y_NF, on));
     return STATUS_OK;
 }
@@ -97,6 +107,7 @@ enum status KERNEL(linear_backward_input)(const struct linear *l, const struct l
                                           struct queue *on)
 {
     struct product_shape s = shape_of(l, l->N, l->D, l->F, inverse(l, io->dy_scale, io->w_scale));
+    s.a_paneled = y_keeps(l), s.c_paneled = x_keeps(l);
     TRY(multiply(&s, io->dy_NF, io->w_FD, io->dx_ND, on));
     return STATUS_OK;
 }
@@ -105,7 +116,7 @@ enum status KERNEL(linear_backward_weight)(const struct linear *l,
                                            const struct linear_bwd_weight *io, struct queue *on)
 {
     struct product_shape s = shape_of(l, l->F, l->D, l->N, inverse(l, io->dy_scale, io->x_scale));
-    s.transpose_a = true;
+    s.transpose_a = true, s.a_paneled = y_keeps(l), s.b_paneled = x_keeps(l);
     s.out = F32;
     TRY(multiply(&s, io->dy_NF, io->x_ND, io->dw_FD, on));
     return STATUS_OK;

@@ -10,7 +10,9 @@
 #pragma once
 
 #include "backends/cpu/kernels/kernels.h"
+#include "tensor/dtype.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum {
@@ -32,18 +34,31 @@ static inline size_t panel_step_bytes(enum panel_kind kind)
 }
 
 /* A matrix seen as `size` lines (rows of A, columns of B) of K elements each.  across: element k of
- * line i is x[k * stride + i], else x[i * stride + k].  Pairs are made of BF16 only. */
+ * line i is x[k * stride + i], else x[i * stride + k].  Pairs are made of BF16 only.
+ * paneled: the matrix whose rows are of `stride` lies as its own panels of rows, of pairs. */
 struct lines {
     const void *x;
     enum dtype dtype;
     size_t size, K, stride;
-    bool across;
+    bool across, paneled;
 };
+
+/* Whether a tensor, if it is private (ops.h), lies as its panels of rows, of pairs: where products
+ * of this set take those as they are, and it has whole ones. */
+bool KERNEL(panels_keep)(bool is_private, enum dtype dtype, int rows, int columns);
+
+/* Where an element of a matrix is, which is kept so, or lies row by row. */
+static inline size_t panels_at(bool kept, size_t row, size_t column, size_t columns)
+{
+    if (!kept) return row * columns + column;
+    return row / PANEL * PANEL * columns + column / PANEL * SUMS + row % PANEL * PANEL +
+           column % PANEL;
+}
 
 /* Elements [begin, end) of each line. */
 static inline struct lines lines_part(struct lines l, size_t begin, size_t end)
 {
-    size_t skip = begin * (l.across ? l.stride : 1);
+    size_t skip = begin * (l.across ? l.stride : l.paneled ? PANEL : 1);
     l.x = (const char *)l.x + skip * dtype_bytes(l.dtype), l.K = end - begin;
     return l;
 }

@@ -5,6 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/panel_pairs.h"
+#include "backends/cpu/kernels/tiles.h"
 #include "backends/cpu/kernels/vector.h"
 
 #include <string.h>
@@ -119,6 +120,18 @@ static void pack_floats(const struct lines *l, size_t line, size_t k, char *to)
         }
 }
 
+/* A step of a panel of a paneled matrix, as one of its own. */
+static struct lines block_of(const struct lines *l, size_t panel, size_t step)
+{
+    size_t row = l->across ? step : panel, column = l->across ? panel : step;
+    return (struct lines){.x = (const bf16 *)l->x + row * PANEL * l->stride + column * SUMS,
+                          .dtype = BF16,
+                          .size = PANEL,
+                          .K = PANEL,
+                          .stride = PANEL,
+                          .across = l->across};
+}
+
 static void pack_step(const struct lines *l, struct panel_form form, size_t line, size_t k,
                       void *to)
 {
@@ -149,7 +162,12 @@ static void copy_whole(const struct lines *l, const struct panel_form *form, siz
 static void ask_ahead(const struct lines *l, size_t first, size_t count, size_t i, size_t step)
 {
     const bf16 *x = l->x;
-    if (l->across) {
+    if (l->paneled) {
+        size_t n = i + 2;
+        x = l->across ? block_of(l, first + n % count, step + n / count).x
+                      : block_of(l, first + i, step + 2).x;
+        for (size_t row = 0; row < PANEL; row++) __builtin_prefetch(x + row * PANEL, 0, 2);
+    } else if (l->across) {
         x += (step + 1) * PANEL * l->stride + first * PANEL;
         for (size_t row = PANEL * i / count; row < PANEL * (i + 1) / count; row++)
             for (size_t k = 0; k < count; k++)
@@ -193,7 +211,7 @@ void KERNEL(panel_pack)(const struct lines *l, struct panel_form form, size_t fi
     size_t panel = (form.steps ? form.steps : steps) * bytes;
 #if defined(__AVX512F__)
     bool whole = form.kind == PAIRS && (first + count) * PANEL <= l->size && l->K % PANEL == 0;
-    if (whole && !l->across && !form.right) {
+    if (whole && !l->across && !form.right && !l->paneled) {
         for (size_t i = 0; i < count; i++)
             copy_whole(l, &form, (first + i) * PANEL, steps, (char *)to + i * panel);
         return;
@@ -204,18 +222,30 @@ void KERNEL(panel_pack)(const struct lines *l, struct panel_form form, size_t fi
         /* as memory lies: panels inside where they share rows, else steps */
         size_t step = l->across ? n / count : n % steps, i = l->across ? n % count : n / steps;
         char *here = (char *)to + i * panel + step * bytes;
+        struct lines from = l->paneled ? block_of(l, first + i, step) : *l;
+        size_t line = l->paneled ? 0 : (first + i) * PANEL, k = l->paneled ? 0 : step * PANEL;
 #if defined(__AVX512F__)
-        if (form.kind == PAIRS && (first + i + 1) * PANEL <= l->size &&
-            (step + 1) * PANEL <= l->K && l->across + form.right) {
+        if (form.kind == PAIRS && line + PANEL <= from.size && k + PANEL <= from.K &&
+            l->across + form.right) {
             ask_ahead(l, first, count, i, step);
-            pack_whole(l, &form, (first + i) * PANEL, step * PANEL, here);
+            pack_whole(&from, &form, line, k, here);
             continue;
         }
 #endif
-        pack_step(l, form, (first + i) * PANEL, step * PANEL, form.stream ? near : (void *)here);
+        pack_step(&from, form, line, k, form.stream ? near : (void *)here);
         for (size_t at = 0; form.stream && at < bytes; at += 64)
             vector_stream_line(here + at, (const char *)near + at);
     }
+}
+
+bool KERNEL(panels_keep)(bool is_private, enum dtype dtype, int rows, int columns)
+{
+#if defined(TILES)
+    return is_private && dtype == BF16 && rows % PANEL == 0 && columns % PANEL == 0;
+#else
+    (void)is_private, (void)dtype, (void)rows, (void)columns;
+    return false;
+#endif
 }
 
 void KERNEL(panel_turn)(float *sums)

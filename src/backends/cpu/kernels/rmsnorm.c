@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rmsnorm.h"
 #include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
@@ -28,22 +29,38 @@ static inline float squares_of(enum dtype dtype, const void *x_ND, size_t at, si
     return vector_sum(even + odd);
 }
 
-static inline void forward_row(const struct rmsnorm *a, enum dtype dtype,
+/* y, and dy, in memory. */
+struct where {
+    bool kept; /* as panels */
+    size_t D;
+};
+
+static inline size_t at_of(struct where y, size_t row, size_t column)
+{
+    return panels_at(y.kept, row, column, y.D);
+}
+
+/* From an element to the one that is asked for beside it: of the next row. */
+static inline size_t ahead_of(struct where y) { return y.kept ? PANEL * y.D : y.D; }
+
+static inline void forward_row(const struct rmsnorm *a, enum dtype dtype, bool kept,
                                const struct rmsnorm_fwd *io, size_t n)
 {
+    struct where y = {kept, (size_t)a->D};
     size_t D = (size_t)a->D, at = n * D, d = 0;
     float rstd = 1 / sqrtf(squares_of(dtype, io->x_ND, at, D) / (float)a->D + a->eps);
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
         struct vectors x = vector_get_two(io->x_ND, at + d, dtype);
         struct vectors w = vector_get_two(io->w_D, d, dtype);
-        vector_ask(io->y_ND, at + D + d, dtype);
+        vector_ask(io->y_ND, at_of(y, n, d) + ahead_of(y), dtype);
         x.a = w.a * vector_as(dtype, x.a * rstd), x.b = w.b * vector_as(dtype, x.b * rstd);
-        vector_set_two(io->y_ND, at + d, dtype, x);
+        vector_set_two(io->y_ND, at_of(y, n, d), dtype, x);
     }
     for (; d < D; d += LANES) {
         size_t count = D - d < LANES ? D - d : LANES;
         vector x = vector_as(dtype, vector_get(io->x_ND, at + d, dtype, count) * rstd);
-        vector_set(io->y_ND, at + d, dtype, count, x * vector_get(io->w_D, d, dtype, count));
+        vector_set(io->y_ND, at_of(y, n, d), dtype, count,
+                   x * vector_get(io->w_D, d, dtype, count));
     }
     io->rstd_N[n] = rstd;
 }
@@ -52,27 +69,30 @@ enum status KERNEL(rmsnorm_forward)(const struct rmsnorm *a, const struct rmsnor
                                     struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
+    bool kept = KERNEL(panels_keep)(a->y_private, a->dtype, a->N, a->D);
 #pragma omp parallel for schedule(static) num_threads(on->num_threads)
     for (size_t n = 0; n < (size_t)a->N; n++)
         if (a->dtype == F32)
-            forward_row(a, F32, io, n);
+            forward_row(a, F32, false, io, n);
+        else if (kept)
+            forward_row(a, BF16, true, io, n);
         else
-            forward_row(a, BF16, io, n);
+            forward_row(a, BF16, false, io, n);
     return STATUS_OK;
 }
 
 /* Sum of dy w x rstd; asks for the next row. */
 static inline float dot_of(const struct rmsnorm_bwd *io, enum dtype dtype, bool accumulate,
-                           size_t at, size_t D, float rstd)
+                           struct where y, size_t n, float rstd)
 {
     vector even = {0}, odd = {0};
-    size_t d = 0;
+    size_t D = y.D, at = n * D, d = 0;
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
         struct vectors x = vector_get_two(io->x_ND, at + d, dtype);
         struct vectors w = vector_get_two(io->w_D, d, dtype);
-        struct vectors dy = vector_get_two(io->dy_ND, at + d, dtype);
+        struct vectors dy = vector_get_two(io->dy_ND, at_of(y, n, d), dtype);
         vector_ask(io->x_ND, at + D + d, dtype);
-        vector_ask(io->dy_ND, at + D + d, dtype);
+        vector_ask(io->dy_ND, at_of(y, n, d) + ahead_of(y), dtype);
         if (accumulate) vector_ask(io->dx_ND, at + D + d, dtype);
         even += dy.a * w.a * (x.a * rstd), odd += dy.b * w.b * (x.b * rstd);
     }
@@ -80,7 +100,7 @@ static inline float dot_of(const struct rmsnorm_bwd *io, enum dtype dtype, bool 
         size_t count = D - d < LANES ? D - d : LANES;
         vector x = vector_get(io->x_ND, at + d, dtype, count) * rstd;
         vector w = vector_get(io->w_D, d, dtype, count);
-        even += vector_get(io->dy_ND, at + d, dtype, count) * w * x;
+        even += vector_get(io->dy_ND, at_of(y, n, d), dtype, count) * w * x;
     }
     return vector_sum(even + odd);
 }
@@ -100,15 +120,16 @@ static inline vector slope(struct row of, enum dtype dtype, vector x, vector w, 
 
 /* One row: dx, and its part of dw added to dw_D, where elements lie as struct vectors has them. */
 static inline void backward_row(const struct rmsnorm *a, enum dtype dtype, bool accumulate,
-                                const struct rmsnorm_bwd *io, size_t n, float *dw_D)
+                                bool kept, const struct rmsnorm_bwd *io, size_t n, float *dw_D)
 {
+    struct where y = {kept, (size_t)a->D};
     size_t D = (size_t)a->D, at = n * D, d = 0;
     struct row of = {.rstd = io->rstd_N[n]};
-    of.dot = dot_of(io, dtype, accumulate, at, D, of.rstd) / (float)a->D;
+    of.dot = dot_of(io, dtype, accumulate, y, n, of.rstd) / (float)a->D;
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
         struct vectors x = vector_get_two(io->x_ND, at + d, dtype), old = {0};
         struct vectors w = vector_get_two(io->w_D, d, dtype);
-        struct vectors dy = vector_get_two(io->dy_ND, at + d, dtype);
+        struct vectors dy = vector_get_two(io->dy_ND, at_of(y, n, d), dtype);
         struct vectors dw = vector_get_two(dw_D, d, F32);
         if (accumulate) old = vector_get_two(io->dx_ND, at + d, dtype);
         x.a = slope(of, dtype, x.a, w.a, dy.a, old.a, &dw.a);
@@ -120,22 +141,22 @@ static inline void backward_row(const struct rmsnorm *a, enum dtype dtype, bool 
         size_t count = D - d < LANES ? D - d : LANES;
         vector x = vector_get(io->x_ND, at + d, dtype, count), old = {0};
         vector w = vector_get(io->w_D, d, dtype, count), dw = vector_get(dw_D, d, F32, count);
-        vector dy = vector_get(io->dy_ND, at + d, dtype, count);
+        vector dy = vector_get(io->dy_ND, at_of(y, n, d), dtype, count);
         if (accumulate) old = vector_get(io->dx_ND, at + d, dtype, count);
         vector_set(io->dx_ND, at + d, dtype, count, slope(of, dtype, x, w, dy, old, &dw));
         vector_set(dw_D, d, F32, count, dw);
     }
 }
 
-static inline void backward_rows(const struct rmsnorm *a, enum dtype dtype,
+static inline void backward_rows(const struct rmsnorm *a, enum dtype dtype, bool kept,
                                  const struct rmsnorm_bwd *io, size_t begin, size_t end,
                                  float *dw_D)
 {
     for (size_t n = begin; n < end; n++)
         if (a->accumulate)
-            backward_row(a, dtype, true, io, n, dw_D);
+            backward_row(a, dtype, true, kept, io, n, dw_D);
         else
-            backward_row(a, dtype, false, io, n, dw_D);
+            backward_row(a, dtype, false, kept, io, n, dw_D);
 }
 
 enum status KERNEL(rmsnorm_backward)(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
@@ -146,15 +167,18 @@ enum status KERNEL(rmsnorm_backward)(const struct rmsnorm *a, const struct rmsno
     float *parts = arena_take(&on->scratch, blocks * D, sizeof *parts);
     arena_reset(&on->scratch, mark);
     if (on->measuring) return STATUS_OK;
+    bool kept = KERNEL(panels_keep)(a->y_private, a->dtype, a->N, a->D);
 #pragma omp parallel for schedule(static) num_threads(on->num_threads)
     for (size_t block = 0; block < blocks; block++) {
         size_t begin = block * ROWS, end = begin + ROWS < N ? begin + ROWS : N;
         float *part = parts + block * D;
         memset(part, 0, D * sizeof *part);
         if (a->dtype == F32)
-            backward_rows(a, F32, io, begin, end, part);
+            backward_rows(a, F32, false, io, begin, end, part);
+        else if (kept)
+            backward_rows(a, BF16, true, io, begin, end, part);
         else
-            backward_rows(a, BF16, io, begin, end, part);
+            backward_rows(a, BF16, false, io, begin, end, part);
     }
     for (size_t block = 1; block < blocks; block++)
         for (size_t d = 0; d < D; d++) parts[d] += parts[block * D + d];

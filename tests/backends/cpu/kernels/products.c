@@ -55,6 +55,40 @@ void products_check(gemm *multiply, struct product_shape s)
     free(a), free(b), free(c), free(old), free(again);
 }
 
+/* A copy of a matrix of such elements, as its panels of rows. */
+static void *paneled(const void *x, int rows, int columns, size_t bytes)
+{
+    char *y = aligned_alloc(64, (size_t)rows * (size_t)columns * bytes), *to = y;
+    for (int panel = 0; panel < rows; panel += 32)
+        for (int step = 0; step < columns; step += 32)
+            for (int row = panel; row < panel + 32; row++, to += 32 * bytes) {
+                size_t at = (size_t)row * (size_t)columns + (size_t)step;
+                memcpy(to, (const char *)x + at * bytes, 32 * bytes);
+            }
+    return y;
+}
+
+void products_check_paneled(gemm *multiply, struct product_shape s)
+{
+    size_t c_n = (size_t)s.M * (size_t)s.N, bytes = dtype_bytes(s.out);
+    bf16 *a = rig_random(1, (size_t)s.M * (size_t)s.K, BF16);
+    bf16 *b = rig_random(2, (size_t)s.N * (size_t)s.K, BF16);
+    bf16 *a2 = paneled(a, s.transpose_a ? s.K : s.M, s.transpose_a ? s.M : s.K, sizeof *a);
+    bf16 *b2 = paneled(b, s.transpose_b ? s.N : s.K, s.transpose_b ? s.K : s.N, sizeof *b);
+    void *old = rig_random(3, c_n, s.out), *old2 = paneled(old, s.M, s.N, bytes);
+    void *want = on_line(old, c_n * bytes), *c = on_line(old, c_n * bytes);
+    RIG_RUN(multiply(&s, way_at(0), a, b, want, rig_queue()));
+    void *want2 = paneled(want, s.M, s.N, bytes);
+    for (int how = 1; how < 8; how++) {
+        s.a_paneled = how & 1, s.b_paneled = how & 2, s.c_paneled = how & 4;
+        memcpy(c, s.c_paneled ? old2 : old, c_n * bytes);
+        RIG_RUN(
+            multiply(&s, way_at(0), s.a_paneled ? a2 : a, s.b_paneled ? b2 : b, c, rig_queue()));
+        CHECK(!memcmp(c, s.c_paneled ? want2 : want, c_n * bytes));
+    }
+    free(a), free(b), free(a2), free(b2), free(old), free(old2), free(want), free(want2), free(c);
+}
+
 void products_check_each_set(struct product_shape s)
 {
 #define X(set)                                                                                     \

@@ -7,6 +7,24 @@
 typedef __typeof__(KERNEL(gemm)) gemm;
 gemm amx_emulated_gemm;
 
+/* Of bf16; scale 0: not scaled. */
+static inline struct product_shape product_of(int M, int N, int K, enum dtype out, bool transpose_a,
+                                              bool transpose_b, bool accumulate, float scale)
+{
+    return (struct product_shape){.M = M,
+                                  .N = N,
+                                  .K = K,
+                                  .dtype = BF16,
+                                  .out = out,
+                                  .transpose_a = transpose_a,
+                                  .transpose_b = transpose_b,
+                                  .accumulate = accumulate,
+                                  .scaled = scale != 0,
+                                  .scale = scale};
+}
+
 void products_check(gemm *multiply, struct product_shape s);
+/* Operands and C that lie as panels (of whole ones) have the bits of those that lie in rows. */
+void products_check_paneled(gemm *multiply, struct product_shape s);
 /* With every set that runs here, and tiles emulated. */
 void products_check_each_set(struct product_shape s);

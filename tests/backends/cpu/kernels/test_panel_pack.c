@@ -19,20 +19,29 @@ static bf16 element_of(enum panel_kind kind, bool right, const void *panel, size
             panel)[step + half + (right ? at / 2 * 32 + i % 16 * 2 + at % 2 : i % 16 * PANEL + at)];
 }
 
+/* Where element (row, column) of a matrix is, that lies as panels, or in rows. */
+static size_t place(bool paneled, size_t row, size_t column, size_t columns)
+{
+    size_t before = row / 32 * 32 * columns + column / 32 * 32 * 32;
+    return paneled ? before + row % 32 * 32 + column % 32 : row * columns + column;
+}
+
 /* Numbers that tell where they come from; lines of `size` by K, in memory with no room to spare. */
 static void check(panel_pack *pack, size_t size, size_t K, int how)
 {
     enum panel_kind kind = how & 1 ? PAIRS : FLOATS;
-    bool right = how & 2, across = how & 4;
+    bool right = how & 2, across = how & 4, paneled = how & 16;
+    if (paneled && (kind != PAIRS || size % PANEL || K % PANEL)) return;
     struct panel_form form = {kind, right, how & 8, 0};
     size_t bytes = panels_of(K) * panel_step_bytes(kind);
     bf16 *x = heap(size * K * sizeof *x);
     for (size_t i = 0; i < size; i++)
         for (size_t k = 0; k < K; k++)
-            x[across ? k * size + i : i * K + k] = (bf16)(0x3000 + i * 131 + k);
+            x[across ? place(paneled, k, i, size) : place(paneled, i, k, K)] =
+                (bf16)(0x3000 + i * 131 + k);
     char *panels = aligned_alloc(64, panels_of(size) * bytes);
     memset(panels, 0x55, panels_of(size) * bytes);
-    struct lines l = {x, BF16, size, K, across ? size : K, across};
+    struct lines l = {x, BF16, size, K, across ? size : K, across, paneled};
     pack(&l, form, 0, 1, panels);
     pack(&l, form, 1, panels_of(size) - 1, panels + bytes);
     for (size_t p = 0; p < panels_of(size); p++) {
@@ -54,9 +63,10 @@ static void check(panel_pack *pack, size_t size, size_t K, int how)
 
 TEST(panels_hold_each_element_at_its_place_and_zeros_past_the_end)
 {
-    static const size_t sizes[][2] = {{1, 1}, {16, 32}, {32, 32}, {33, 65}, {70, 31}, {64, 96}};
+    static const size_t sizes[][2] = {{1, 1},   {16, 32}, {32, 32}, {33, 65},
+                                      {70, 31}, {64, 96}, {96, 128}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        for (int how = 0; how < 16; how++) {
+        for (int how = 0; how < 32; how++) {
 #define X(set)                                                                                     \
     if (cpu_set_runs(&set##_set)) check(set##_panel_pack, sizes[i][0], sizes[i][1], how);
             CPU_SETS(X)
