@@ -138,7 +138,7 @@ static void linear_work(const struct op_call *c, struct op_work *w)
     if (c->op == OP_linear_forward) {
         buffer(w, x, operand, x);
         buffer(w, weight, operand, weight);
-        buffer(w, y, a->dtype, times * y);
+        buffer(w, y, a->dtype, y);
     } else if (c->op == OP_linear_backward_input) {
         buffer(w, y, operand, y);
         buffer(w, weight, operand, weight);
@@ -153,6 +153,11 @@ static void linear_work(const struct op_call *c, struct op_work *w)
             positive(w, 2, 2);
         else
             none(w);
+    if (c->op != OP_linear_forward) return;
+    if (a->accumulate)
+        buffer(w, y, a->dtype, y);
+    else
+        none(w);
 }
 
 static void rmsnorm_work(const struct op_call *c, struct op_work *w)

@@ -191,18 +191,26 @@ static enum status norm_backward(const struct model *m, size_t N, enum param_id 
     return STATUS_OK;
 }
 
-/* x += y w^T.  Where the matrix is cut, what is here is a part of the sum for all rows. */
+/* Where a block's input and output are; in_place: both are x. */
+struct residual {
+    const void *x_SD;
+    void *out_SD;
+    bool in_place;
+};
+
+/* out = x + y w^T.  Where the matrix is cut, what is here is a part of the sum for all rows. */
 static enum status add_product(const struct model *m, size_t N, enum product_id id, int layer,
-                               const void *y, const struct activations *a, void *x_SD)
+                               const void *y, const struct activations *a, struct residual r)
 {
     bool cut = m->plan->parts > 1;
-    void *sum = cut ? a->wide_ND : x_SD;
+    void *sum = cut ? a->wide_ND : r.out_SD;
     enum boundary out = id == PRODUCT_attn_out ? ATTN_OUT : MLP_OUT;
     bool found = id == PRODUCT_mlp_down && product_finds(m, id, layer);
     struct product_call call = {id, layer, N, a->input_scales, found};
-    TRY(product_forward(m, &call, y, sum, !cut));
+    TRY(product_forward(m, &call, y, sum, r.x_SD, !cut));
     TRY(model_cross(m, out, FORWARD, sum, N, m->shape.D));
-    if (cut) TRY(stream_copy(m, N, stream_part(m, sum, N), x_SD, true));
+    if (cut && !r.in_place) TRY(stream_copy(m, N, r.x_SD, r.out_SD, false));
+    if (cut) TRY(stream_copy(m, N, stream_part(m, sum, N), r.out_SD, true));
     return STATUS_OK;
 }
 
@@ -274,7 +282,7 @@ static enum status attend(const struct model *m, const struct micro_batch *b, in
     struct product_call call = {PRODUCT_attn_q, layer, N, a->input_scales,
                                 product_finds(m, PRODUCT_attn_q, layer)};
     TRY(norm(m, N, PARAM_attn_norm, layer, a->x_SD, a->norm1_ND, a->rstd1_S));
-    TRY(product_forward(m, &call, a->norm1_ND, a->qkv_NC, false));
+    TRY(product_forward(m, &call, a->norm1_ND, a->qkv_NC, NULL, false));
     TRY(rotate(m, b, a->qkv_NC, false));
     if (m->plan->attend)
         TRY(m->plan->attend(m->plan, m->ops, &what, &io, m->on));
@@ -283,19 +291,18 @@ static enum status attend(const struct model *m, const struct micro_batch *b, in
     return STATUS_OK;
 }
 
-enum status block_join(const struct model *m, size_t N, int layer, const struct activations *a,
-                       void *x_SD)
+/* out = x + attended w^T */
+static enum status join(const struct model *m, size_t N, int layer, const struct activations *a,
+                        struct residual r)
 {
-    TRY(add_product(m, N, PRODUCT_attn_out, layer, a->attended_NQ, a, x_SD));
+    TRY(add_product(m, N, PRODUCT_attn_out, layer, a->attended_NQ, a, r));
     return STATUS_OK;
 }
 
-/* middle = x + attended w^T */
-static enum status join(const struct model *m, size_t N, int layer, const struct activations *a,
-                        bool in_place)
+enum status block_join(const struct model *m, size_t N, int layer, const struct activations *a,
+                       void *x_SD)
 {
-    if (!in_place) TRY(stream_copy(m, N, a->x_SD, a->middle_SD, false));
-    TRY(block_join(m, N, layer, a, a->middle_SD));
+    TRY(join(m, N, layer, a, (struct residual){x_SD, x_SD, true}));
     return STATUS_OK;
 }
 
@@ -313,7 +320,7 @@ static enum status widen(const struct model *m, size_t N, int layer, const struc
     struct product_call call = {PRODUCT_mlp_gate, layer, N, a->input_scales,
                                 product_finds(m, PRODUCT_mlp_gate, layer)};
     TRY(norm(m, N, PARAM_mlp_norm, layer, a->middle_SD, a->norm2_ND, a->rstd2_S));
-    TRY(product_forward(m, &call, a->norm2_ND, a->gate_up_N2F, false));
+    TRY(product_forward(m, &call, a->norm2_ND, a->gate_up_N2F, NULL, false));
     TRY(gate(m, N, layer, a));
     return STATUS_OK;
 }
@@ -324,7 +331,8 @@ enum status block_mlp(const struct model *m, int N, int layer, const struct acti
     struct activations here = *a;
     here.middle_SD = x_SD;
     TRY(widen(m, (size_t)N, layer, &here));
-    TRY(add_product(m, (size_t)N, PRODUCT_mlp_down, layer, here.hidden_NF, &here, x_SD));
+    TRY(add_product(m, (size_t)N, PRODUCT_mlp_down, layer, here.hidden_NF, &here,
+                    (struct residual){x_SD, x_SD, true}));
     return STATUS_OK;
 }
 
@@ -333,10 +341,10 @@ enum status block_forward(const struct model *m, const struct micro_batch *b, in
 {
     size_t N = (size_t)b->B * (size_t)b->T;
     TRY(attend(m, b, layer, a));
-    TRY(join(m, N, layer, a, in_place));
+    TRY(join(m, N, layer, a, (struct residual){a->x_SD, a->middle_SD, in_place}));
     TRY(widen(m, N, layer, a));
-    if (!in_place) TRY(stream_copy(m, N, a->middle_SD, out_SD, false));
-    TRY(add_product(m, N, PRODUCT_mlp_down, layer, a->hidden_NF, a, out_SD));
+    TRY(add_product(m, N, PRODUCT_mlp_down, layer, a->hidden_NF, a,
+                    (struct residual){a->middle_SD, out_SD, in_place}));
     return STATUS_OK;
 }
 
@@ -352,7 +360,7 @@ static enum status redo(const struct model *m, const struct micro_batch *b, int 
     }
     if (a->recompute == RECOMPUTE_FULL) {
         TRY(attend(m, b, layer, a));
-        TRY(join(m, N, layer, a, false));
+        TRY(join(m, N, layer, a, (struct residual){a->x_SD, a->middle_SD, false}));
         TRY(widen(m, N, layer, a));
     }
     return STATUS_OK;

@@ -106,13 +106,13 @@ static enum status rounded(const struct product *p, enum float8_role role, const
 }
 
 enum status product_forward(const struct model *m, const struct product_call *call, const void *x,
-                            void *y, bool accumulate)
+                            void *y, const void *add_NF, bool adds)
 {
     struct product p = product(m, call);
     const void *w = model_weight(m, p.param, p.layer);
     size_t mark = arena_mark(&m->on->scratch);
-    struct linear_fwd io = {.x_ND = x, .w_FD = w, .y_NF = y};
-    p.what.accumulate = accumulate;
+    struct linear_fwd io = {.x_ND = x, .w_FD = w, .y_NF = y, .add_NF = add_NF};
+    p.what.accumulate = adds;
     if (p.what.float8) {
         struct float8_scale *input = arena_take(&m->on->scratch, 1, sizeof *input);
         struct float8_scale *weight = weight_scale(&p);
@@ -122,7 +122,7 @@ enum status product_forward(const struct model *m, const struct product_call *ca
         TRY(scale_of(&p, FLOAT8_WEIGHT, w, false, weight));
         TRY(rounded(&p, FLOAT8_INPUT, x, input, OVER_COLUMNS, &x8));
         TRY(rounded(&p, FLOAT8_WEIGHT, w, weight, OVER_COLUMNS, &w8));
-        io = (struct linear_fwd){x8, w8, y, input, weight};
+        io = (struct linear_fwd){x8, w8, y, input, weight, add_NF};
     }
     TRY(linear_forward(m->ops, &p.what, &io, m->on));
     arena_reset(&m->on->scratch, mark);

@@ -24,9 +24,9 @@ struct product_call {
  * way, and all of the tensor is here.  Then it goes to product_largest, else that is NULL. */
 bool product_finds(const struct model *m, enum product_id id, int layer);
 float *product_largest(const struct model *m, enum product_id id, int layer);
-/* y (+)= x w^T */
+/* y = x w^T (+ add_NF); what is added may be y. */
 enum status product_forward(const struct model *m, const struct product_call *call, const void *x,
-                            void *y, bool accumulate);
+                            void *y, const void *add_NF, bool adds);
 /* dx = dy w;  dw += dy^T x */
 enum status product_backward(const struct model *m, const struct product_call *call, const void *dy,
                              const void *x, void *dx);

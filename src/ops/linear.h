@@ -3,7 +3,8 @@
  * Axes     N tokens, D width in, F width out; the last axis is contiguous.
  * Memory   The caller owns every buffer; outputs do not overlap inputs.
  * Order    Products are summed in f32 (bf16 inputs) and rounded once.  With `accumulate` the old
- *          output is added in f32 before that rounding: y += x w^T is the residual connection.
+ *          output, or forward add_NF, is added in f32 before that rounding: so the residual
+ *          connection is y = add + x w^T.
  * float8   x, w and dy may be what `quantize` (float8.h) made, dy of E5M2 and the others of E4M3,
  *          whatever dtype the results have; then the sums are multiplied with the product of both
  *          inverse scales, in f32, before anything else is done with them.
@@ -34,6 +35,7 @@ struct linear_fwd {
     const void *x_ND, *w_FD;
     void *y_NF;
     const struct float8_scale *x_scale, *w_scale; /* of float8 */
+    const void *add_NF;                           /* with `accumulate`; NULL: y_NF itself */
 };
 struct linear_bwd_input {
     const void *dy_NF, *w_FD;
@@ -46,7 +48,12 @@ struct linear_bwd_weight {
     const struct float8_scale *dy_scale, *x_scale;
 };
 
-/* y (+)= x w^T.  SHAPE: a size below 1. */
+static inline const void *linear_added(const struct linear_fwd *io)
+{
+    return io->add_NF ? io->add_NF : io->y_NF;
+}
+
+/* y = x w^T (+ add).  SHAPE: a size below 1. */
 enum status linear_forward(const struct ops *, const struct linear *, const struct linear_fwd *,
                            struct queue *);
 /* dx (+)= dy w */

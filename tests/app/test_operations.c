@@ -15,10 +15,12 @@ TEST(products_count_two_flops_a_multiply_add_and_each_operand_once)
 {
     struct linear l = {.N = 3, .D = 5, .F = 7, .dtype = BF16};
     struct op_work w = work_of((struct op_call){OP_linear_forward, .what.linear_forward = l});
-    CHECK(w.bound == BOUND_PEAK && w.num_buffers == 5 && w.flops == 2 * 3 * 5 * 7);
+    CHECK(w.bound == BOUND_PEAK && w.num_buffers == 6 && w.flops == 2 * 3 * 5 * 7);
     CHECK(w.bytes == 2 * (3 * 5 + 5 * 7 + 3 * 7));
-    CHECK(w.buffers[3].content == CONTENT_NONE && w.buffers[4].content == CONTENT_NONE);
+    CHECK(w.buffers[3].content == CONTENT_NONE && w.buffers[5].content == CONTENT_NONE);
     l.accumulate = true;
+    w = work_of((struct op_call){OP_linear_forward, .what.linear_forward = l});
+    CHECK(w.bytes == 2 * (3 * 5 + 5 * 7 + 2 * 3 * 7) && w.buffers[5].count == 3 * 7);
     w = work_of((struct op_call){OP_linear_backward_weight, .what.linear_backward_weight = l});
     CHECK(w.flops == 2 * 3 * 5 * 7 && w.bytes == 2 * (3 * 7 + 3 * 5) + 4 * 2 * 5 * 7);
     CHECK(w.buffers[2].dtype == F32 && w.buffers[2].count == 35);

@@ -15,12 +15,13 @@ static void compare(struct linear l)
     size_t y_n = (size_t)l.N * (size_t)l.F;
     struct float8_scale one = {2, 0.5f}, other = {1 / 0.74f, 0.74f};
     void *x = operand(1, x_n, &l), *w = operand(2, w_n, &l), *dy = operand(3, y_n, &l), *y[2],
-         *dx[2], *dw[2];
+         *dx[2], *dw[2], *add = rig_random(4, y_n, l.dtype);
     for (int i = 0; i < 2; i++) {
         const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
-        y[i] = rig_random(4, y_n, l.dtype), dx[i] = rig_random(5, x_n, l.dtype);
+        bool apart = (l.N + i) % 2; /* what is added is not y */
+        y[i] = rig_random(apart ? 7 : 4, y_n, l.dtype), dx[i] = rig_random(5, x_n, l.dtype);
         dw[i] = rig_random(6, w_n, F32);
-        struct linear_fwd forward = {x, w, y[i], &one, &other};
+        struct linear_fwd forward = {x, w, y[i], &one, &other, apart ? add : NULL};
         struct linear_bwd_input input = {dy, w, dx[i], &one, &other};
         struct linear_bwd_weight weight = {dy, x, dw[i], &other, &one};
         RIG_RUN(linear_forward(ops, &l, &forward, rig_queue()));
@@ -31,7 +32,7 @@ static void compare(struct linear l)
     RIG_CLOSE(dx[1], dx[0], x_n, l.dtype);
     RIG_CLOSE(dw[1], dw[0], w_n, F32);
     for (int i = 0; i < 2; i++) free(y[i]), free(dx[i]), free(dw[i]);
-    free(x), free(w), free(dy);
+    free(x), free(w), free(dy), free(add);
 }
 
 OPS_TEST(linear_agrees_with_the_reference_at_odd_and_real_sizes)
@@ -69,7 +70,7 @@ OPS_TEST(linear_multiplies_the_scale_before_it_adds)
     for (int i = 0; i < F * D; i++) w[i] = bf16_from_f32((float)(i % 5 - 2));
     struct linear l = {.N = N, .D = D, .F = F, .dtype = BF16, .accumulate = true, .float8 = true};
     struct float8_scale four = {4, 0.25f}, two = {2, 0.5f};
-    struct linear_fwd io = {x, w, y, &four, &two};
+    struct linear_fwd io = {x, w, y, &four, &two, NULL};
     for (int i = 0; i < N * F; i++) y[i] = bf16_from_f32(64);
     RIG_RUN(linear_forward(rig_fast(), &l, &io, rig_queue()));
     for (int i = 0; i < N * F; i++) y[i] = bf16_from_f32(64);

@@ -70,12 +70,14 @@ static struct layer layer_of(const struct ops *ops, int n, int d, int f, struct 
     l.y = rig_random(6, N * D, dtype), l.dx = rig_random(7, N * D, dtype);
     l.dnorm = rig_zeros(D, F32), l.rstd = rig_zeros(N, F32);
     l.dup = rig_zeros(2 * F * D, F32), l.ddown = rig_zeros(F * D, F32);
+    struct linear_fwd to_gate = {normed, w_up, gate_up, &s, &s, NULL};
+    struct linear_fwd to_y = {hidden, w_down, l.y, &s, &s, NULL};
     struct queue *on = rig_queue();
     RIG_RUN(rmsnorm_forward(ops, &norm, &(struct rmsnorm_fwd){x, w, normed, l.rstd, NULL}, on));
-    RIG_RUN(linear_forward(ops, &up, &(struct linear_fwd){normed, w_up, gate_up, &s, &s}, on));
+    RIG_RUN(linear_forward(ops, &up, &to_gate, on));
     RIG_RUN(swiglu_forward(ops, &gate, &(struct swiglu_fwd){gate_up, hidden, NULL}, on));
     down.accumulate = true;
-    RIG_RUN(linear_forward(ops, &down, &(struct linear_fwd){hidden, w_down, l.y, &s, &s}, on));
+    RIG_RUN(linear_forward(ops, &down, &to_y, on));
     down.accumulate = false;
     struct linear_bwd_input to_hidden = {dy, w_down, dhidden, &s, &s};
     struct linear_bwd_weight to_down = {dy, hidden, l.ddown, &s, &s};

@@ -1,5 +1,5 @@
 /* product.c (cpu) -- calling a compiled product only points it at other memory.  `accumulate` is
- * oneDNN's sum post-op: the old output is added in f32 before the one rounding. */
+ * oneDNN's sum post-op, which adds to what is in C. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/product.h"
 
@@ -128,7 +128,13 @@ static enum status find(struct products *all, const struct product_shape *s, str
     return STATUS_OK;
 }
 
-enum status product_multiply(const struct product_shape *s, const void *a, const void *b, void *c,
+static void copy(float *to, const float *from, size_t n, int num_threads)
+{
+#pragma omp parallel for simd schedule(static) num_threads(num_threads)
+    for (size_t i = 0; i < n; i++) to[i] = from[i];
+}
+
+enum status product_multiply(const struct product_shape *s, const struct product_io *io,
                              struct queue *on)
 {
     BUG_IF(s->dtype != F32 || s->out != F32 || s->scaled);
@@ -139,9 +145,11 @@ enum status product_multiply(const struct product_shape *s, const void *a, const
     void *scratch = arena_take(&on->scratch, p->scratch_bytes, 1);
     arena_reset(&on->scratch, mark);
     if (on->measuring) return STATUS_OK;
-    TRY_DNNL(dnnl_memory_set_data_handle(p->a, (void *)(uintptr_t)a));
-    TRY_DNNL(dnnl_memory_set_data_handle(p->b, (void *)(uintptr_t)b));
-    TRY_DNNL(dnnl_memory_set_data_handle(p->c, c));
+    if (s->accumulate && io->d != io->c)
+        copy(io->c, io->d, (size_t)s->M * (size_t)s->N, on->num_threads);
+    TRY_DNNL(dnnl_memory_set_data_handle(p->a, (void *)(uintptr_t)io->a));
+    TRY_DNNL(dnnl_memory_set_data_handle(p->b, (void *)(uintptr_t)io->b));
+    TRY_DNNL(dnnl_memory_set_data_handle(p->c, io->c));
     TRY_DNNL(dnnl_memory_set_data_handle(p->scratch, scratch));
     const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, p->a},
                                          {DNNL_ARG_WEIGHTS, p->b},

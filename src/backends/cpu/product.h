@@ -11,7 +11,8 @@
 
 #include <stdbool.h>
 
-/* C[M, N] (+)= A[M, K] B[K, N]; a transposed operand is the same memory read the other way. */
+/* C[M, N] = A[M, K] B[K, N], with `accumulate` + D[M, N]; a transposed operand is the same memory
+ * read the other way. */
 struct product_shape {
     int M, N, K;
     enum dtype dtype, out;
@@ -21,8 +22,13 @@ struct product_shape {
     bool a_paneled, b_paneled,
         c_paneled; /* how each lies (panel.h); of bf16 only, C of whole panels */
 };
+/* Its matrices.  d may be c; without `accumulate` it is not read. */
+struct product_io {
+    const void *a, *b, *d;
+    void *c;
+};
 /* dtype and out are F32.  DEVICE: oneDNN has no such product here. */
-enum status product_multiply(const struct product_shape *s, const void *a, const void *b, void *c,
+enum status product_multiply(const struct product_shape *s, const struct product_io *io,
                              struct queue *on);
 /* "2.6.3": oneDNN's. */
 void product_library_version(struct text *version);

@@ -13,8 +13,8 @@
 #include "backends/cpu/way.h"
 #include "tensor/tuning.h"
 
-typedef enum status way_call(const struct product_shape *s, const struct way *way, const bf16 *a,
-                             const bf16 *b, void *c, struct queue *on);
+typedef enum status way_call(const struct product_shape *s, const struct way *way,
+                             const struct product_io *io, struct queue *on);
 
 struct tuner;
 /* `clock` gives seconds: clock_monotonic_s. */

@@ -1,10 +1,10 @@
 /* gemm.h (gpu) -- products of matrices: by the vendor's library where there is one that takes them,
  * by kernels of our own otherwise.
  *
- * Axes     C[M, N] (+)= scale A[M, K] B[K, N], each row behind the last; a transposed operand is
+ * Axes     C[M, N] = scale A[M, K] B[K, N] (+ D), each row behind the last; a transposed operand is
  *          stored the other way round, [K, M] or [N, K].
  * Order    Sums in f32, in an order that depends on the sizes and, in a library, on the algorithm;
- *          then the scale, then what was there, then one rounding.
+ *          then the scale, then D, then one rounding.
  * Memory   A library's workspace is of the queue's scratch, which a measuring pass counts, and what
  *          it prepares for a product is kept by the queue from then on. */
 // SPDX-License-Identifier: Apache-2.0
@@ -30,7 +30,7 @@ struct gemm {
     enum dtype out; /* F32; BF16 where the operands are not F32 */
 };
 struct gemm_io {
-    const void *a, *b;
+    const void *a, *b, *d; /* d: with `accumulate`; may be c */
     void *c;
     const struct float8_scale *a_scale, *b_scale;
 };

@@ -221,7 +221,7 @@ enum status cublaslt_run(const struct gemms *s, const struct prepared *p,
         TRY(GPU_NAME(gemm_factors)(g, io, factors, on));
     }
     CUBLAS_TRY(cublasLtMatmul(s->library, p->product, &factors->alpha, io->b, p->first, io->a,
-                              p->second, &factors->beta, io->c, p->result, io->c, p->result,
+                              p->second, &factors->beta, io->d, p->result, io->c, p->result,
                               algorithm, workspace, bytes, gpu_stream_of(on)));
     arena_reset(&on->scratch, mark);
     return STATUS_OK;
@@ -231,6 +231,7 @@ enum status cublaslt_run(const struct gemms *s, const struct prepared *p,
 static unsigned alignment_of(const struct gemm_io *io)
 {
     uintptr_t all = (uintptr_t)io->a | (uintptr_t)io->b | (uintptr_t)io->c | ALIGNMENT;
+    all |= (uintptr_t)io->d;
     return (unsigned)(all & -all);
 }
 

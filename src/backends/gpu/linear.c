@@ -28,7 +28,7 @@ enum status GPU_NAME(linear_forward)(const struct linear *l, const struct linear
                                      struct queue *on)
 {
     struct gemm g = product(l, l->N, l->F, l->D, l->dtype);
-    struct gemm_io of = {io->x_ND, io->w_FD, io->y_NF, io->x_scale, io->w_scale};
+    struct gemm_io of = {io->x_ND, io->w_FD, linear_added(io), io->y_NF, io->x_scale, io->w_scale};
     g.transpose_b = true;
     if (is_eight_bits(l, on)) g.a = g.b = GEMM_E4M3;
     TRY(GPU_NAME(gemm)(&g, &of, on));
@@ -39,7 +39,7 @@ enum status GPU_NAME(linear_backward_input)(const struct linear *l,
                                             const struct linear_bwd_input *io, struct queue *on)
 {
     struct gemm g = product(l, l->N, l->D, l->F, l->dtype);
-    struct gemm_io of = {io->dy_NF, io->w_FD, io->dx_ND, io->dy_scale, io->w_scale};
+    struct gemm_io of = {io->dy_NF, io->w_FD, io->dx_ND, io->dx_ND, io->dy_scale, io->w_scale};
     if (is_eight_bits(l, on)) {
         g.a = GEMM_E5M2, g.b = GEMM_E4M3, g.transpose_b = true;
         of.b = eight_bits_turned(io->w_FD, l->F, l->D);
@@ -52,7 +52,7 @@ enum status GPU_NAME(linear_backward_weight)(const struct linear *l,
                                              const struct linear_bwd_weight *io, struct queue *on)
 {
     struct gemm g = product(l, l->F, l->D, l->N, F32);
-    struct gemm_io of = {io->dy_NF, io->x_ND, io->dw_FD, io->dy_scale, io->x_scale};
+    struct gemm_io of = {io->dy_NF, io->x_ND, io->dw_FD, io->dw_FD, io->dy_scale, io->x_scale};
     g.transpose_a = true;
     if (is_eight_bits(l, on)) {
         g.a = GEMM_E5M2, g.b = GEMM_E4M3, g.transpose_a = false, g.transpose_b = true;

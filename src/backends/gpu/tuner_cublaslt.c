@@ -201,7 +201,7 @@ static void close_trial(struct trial *t)
 static enum status time_algorithm(struct trial *t, const struct gemms *s, const struct prepared *p,
                                   const cublasLtMatmulHeuristicResult_t *r, float *ms)
 {
-    struct gemm_io io = {t->a, t->b, t->c, t->scale, t->scale};
+    struct gemm_io io = {t->a, t->b, t->c, t->c, t->scale, t->scale};
     GPU_TRY(gpuEventRecord(t->begin, t->on.stream));
     TRY(cublaslt_run(s, p, &r->algo, &io, t->workspace, r->workspaceSize, &t->on.base));
     GPU_TRY(gpuEventRecord(t->end, t->on.stream));

@@ -10,13 +10,13 @@ static double now;
 static double tell_time(void) { return now; }
 static int calls;
 static double moment = 1e-3;
-static enum status pretend(const struct product_shape *s, const struct way *way, const bf16 *a,
-                           const bf16 *b, void *c, struct queue *on)
+static enum status pretend(const struct product_shape *s, const struct way *way,
+                           const struct product_io *io, struct queue *on)
 {
     arena_take(&on->scratch, 100, 1);
     arena_reset(&on->scratch, 0);
     if (on->measuring) return STATUS_OK;
-    CHECK(a && b && c && on->num_threads == 3 && s->K > 0);
+    CHECK(io->a && io->b && io->c && io->d && on->num_threads == 3 && s->K > 0);
     calls++;
     now += !strcmp(way->name, fastest) ? moment : 4 * moment;
     return STATUS_OK;

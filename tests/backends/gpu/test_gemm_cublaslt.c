@@ -73,7 +73,7 @@ static void open_rig(struct rig *r, struct gemm g)
     CHECK_STATUS(OK, arena_init(&r->memory, r->bytes[0] + r->bytes[1] + r->bytes[2] + 1024,
                                 queue_memory(r->on)));
     r->io.a = put(r, r->bytes[0], g.a), r->io.b = put(r, r->bytes[1], g.b);
-    r->io.c = put(r, r->bytes[2], g.out == F32 ? GEMM_F32 : GEMM_BF16);
+    r->io.d = r->io.c = put(r, r->bytes[2], g.out == F32 ? GEMM_F32 : GEMM_BF16);
     at = arena_take(&r->memory, 2, sizeof *at);
     CHECK_STATUS(OK, queue_copy(r->on, at, scales, sizeof scales));
     r->io.a_scale = at, r->io.b_scale = at + 1;

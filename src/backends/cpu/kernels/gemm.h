@@ -13,5 +13,5 @@
 #include "backends/cpu/way.h"
 
 /* s->dtype is BF16, s->out BF16 or F32. */
-enum status KERNEL(gemm)(const struct product_shape *s, const struct way *way, const bf16 *a,
-                         const bf16 *b, void *c, struct queue *on);
+enum status KERNEL(gemm)(const struct product_shape *s, const struct way *way,
+                         const struct product_io *io, struct queue *on);

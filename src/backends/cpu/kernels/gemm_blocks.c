@@ -30,6 +30,7 @@ struct work {
     const struct way *way;
     enum panel_kind kind;
     struct lines a, b;
+    const void *d;
     void *c;
     int num_threads;
     size_t steps, panel_bytes; /* of a whole panel */
@@ -59,7 +60,7 @@ static void put(const struct work *w, const float *sums, size_t row, size_t colu
             continue;
         }
         if (w->s->accumulate) {
-            vector_load(w->c, at, w->s->out, columns, out);
+            vector_load(w->d, at, w->s->out, columns, out);
             for (size_t j = 0; j < columns; j++) out[j] += from[j];
             from = out;
         }
@@ -199,7 +200,7 @@ size_t KERNEL(gemm_bytes)(const struct product_shape *s, size_t deepest, int num
 
 void KERNEL(gemm_multiply)(const struct gemm_part *p, void *memory)
 {
-    struct work w = {.s = p->s, .way = p->way, .a = p->a, .b = p->b, .c = p->c};
+    struct work w = {.s = p->s, .way = p->way, .a = p->a, .b = p->b, .d = p->d, .c = p->c};
     w.num_threads = p->num_threads, w.steps = panels_of(p->a.K);
     slices(&w, p->s, p->deepest, p->num_threads);
     w.panel_bytes = w.steps * panel_step_bytes(w.kind);

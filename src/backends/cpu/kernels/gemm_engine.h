@@ -1,5 +1,5 @@
 /* gemm_engine.h -- what gemm.c asks of the loops that multiply: gemm_tiles.c where there are tiles
- * (tiles.h), gemm_blocks.c elsewhere.  C[M, N] (+)= A[M, K] B[K, N] over some steps of K. */
+ * (tiles.h), gemm_blocks.c elsewhere.  C[M, N] = A[M, K] B[K, N] (+ D) over some steps of K. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,6 +11,7 @@ struct gemm_part {
     const struct product_shape *s; /* its K, out, accumulate and scale are the part's */
     const struct way *way;
     struct lines a, b; /* M rows of A and N columns of B */
+    const void *d;     /* what is added */
     void *c;
     int num_threads;
     size_t deepest; /* steps of the longest part: what the memory is for */

@@ -56,7 +56,8 @@ struct work {
     bool left_passes;
     bool turned; /* rows of the tiles' sums are columns of C */
     enum put_kind kind;
-    bool lines; /* 32 columns of a row of C begin on a line of the cache */
+    bool stream; /* rows are put past the caches: they are whole lines, and others than are read */
+    const char *d;
     char *c;
     size_t steps, chunks;  /* along K; chunks of steps */
     size_t blocks, groups; /* of resident and of passing panels */
@@ -81,6 +82,7 @@ struct hand {
     float *sums;       /* of the pair before */
     float *last;       /* where the tiles' sums go */
     const float *from; /* the next row of them */
+    const char *old;   /* what is added to it */
     char *to;          /* its place */
     size_t rows;       /* that are left to put */
     size_t columns, stride;
@@ -96,7 +98,7 @@ static void put_any(const struct hand *h)
 {
     const struct product_shape *s = h->w->s;
     float out[PANEL], old[PANEL] = {0};
-    if (s->accumulate) vector_load(h->to, 0, s->out, h->columns, old);
+    if (s->accumulate) vector_load(h->old, 0, s->out, h->columns, old);
     for (size_t j = 0; j < PANEL; j++) out[j] = old[j] + (s->scaled ? s->scale : 1) * h->from[j];
     vector_store(h->to, 0, s->out, h->columns, out);
 }
@@ -108,45 +110,48 @@ static inline __m512 widened(const void *sixteen)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
-/* A row of 32 sums.  stream: past the caches, if nothing is added to. */
-static inline void put_row(enum put_kind kind, char *to, const float *from, bool stream)
+/* A row of 32 sums, with what is added to it.  stream: past the caches. */
+static inline void put_row(enum put_kind kind, char *to, const float *from, const char *old,
+                           bool stream)
 {
     __m512 low = _mm512_loadu_ps(from), high = _mm512_loadu_ps(from + 16);
     if (kind == PUT_ADD_BF16)
-        low = _mm512_add_ps(low, widened(to)), high = _mm512_add_ps(high, widened(to + 32));
+        low = _mm512_add_ps(low, widened(old)), high = _mm512_add_ps(high, widened(old + 32));
     if (kind == PUT_ADD_F32)
-        low = _mm512_add_ps(low, _mm512_loadu_ps(to)),
-        high = _mm512_add_ps(high, _mm512_loadu_ps(to + 64));
+        low = _mm512_add_ps(low, _mm512_loadu_ps(old)),
+        high = _mm512_add_ps(high, _mm512_loadu_ps(old + 64));
     if (kind == PUT_BF16 || kind == PUT_ADD_BF16) {
-        pairs_put(to, (__m512i)_mm512_cvtne2ps_pbh(high, low), kind == PUT_BF16 && stream);
+        pairs_put(to, (__m512i)_mm512_cvtne2ps_pbh(high, low), stream);
         return;
     }
-    pairs_put(to, _mm512_castps_si512(low), kind == PUT_F32 && stream);
-    pairs_put(to + 64, _mm512_castps_si512(high), kind == PUT_F32 && stream);
+    pairs_put(to, _mm512_castps_si512(low), stream);
+    pairs_put(to + 64, _mm512_castps_si512(high), stream);
 }
 #else
-static inline void put_row(enum put_kind kind, char *to, const float *from, bool stream)
+static inline void put_row(enum put_kind kind, char *to, const float *from, const char *old,
+                           bool stream)
 {
     (void)stream;
     enum dtype dtype = kind == PUT_F32 || kind == PUT_ADD_F32 ? F32 : BF16;
-    float old[PANEL] = {0}, out[PANEL];
-    if (kind == PUT_ADD_BF16 || kind == PUT_ADD_F32) vector_load(to, 0, dtype, PANEL, old);
-    for (size_t j = 0; j < PANEL; j++) out[j] = old[j] + from[j];
+    float added[PANEL] = {0}, out[PANEL];
+    if (kind == PUT_ADD_BF16 || kind == PUT_ADD_F32) vector_load(old, 0, dtype, PANEL, added);
+    for (size_t j = 0; j < PANEL; j++) out[j] = added[j] + from[j];
     vector_store(to, 0, dtype, PANEL, out);
 }
 #endif
 
 static inline void put_rows(struct hand *h, size_t count)
 {
-    for (count = least(count, h->rows); count > 0; count--, h->rows--, h->to += h->stride) {
+    bool stream = h->w->stream;
+    for (count = least(count, h->rows); count > 0; count--) {
         switch (h->kind) {
-        case PUT_BF16: put_row(PUT_BF16, h->to, h->from, h->w->lines); break;
-        case PUT_ADD_BF16: put_row(PUT_ADD_BF16, h->to, h->from, h->w->lines); break;
-        case PUT_F32: put_row(PUT_F32, h->to, h->from, h->w->lines); break;
-        case PUT_ADD_F32: put_row(PUT_ADD_F32, h->to, h->from, h->w->lines); break;
+        case PUT_BF16: put_row(PUT_BF16, h->to, h->from, h->old, stream); break;
+        case PUT_ADD_BF16: put_row(PUT_ADD_BF16, h->to, h->from, h->old, stream); break;
+        case PUT_F32: put_row(PUT_F32, h->to, h->from, h->old, stream); break;
+        case PUT_ADD_F32: put_row(PUT_ADD_F32, h->to, h->from, h->old, stream); break;
         case PUT_ANY: put_any(h); break;
         }
-        h->from += PANEL;
+        h->rows--, h->from += PANEL, h->old += h->stride, h->to += h->stride;
     }
 }
 
@@ -270,10 +275,11 @@ static void find(const struct work *w, size_t r, size_t p, size_t *row, size_t *
     *row = w->turned ? right : left, *column = w->turned ? left : right;
 }
 
-static char *place(const struct work *w, size_t row, size_t column)
+/* Bytes to it. */
+static size_t place(const struct work *w, size_t row, size_t column)
 {
     size_t at = panels_at(w->s->c_paneled, row, column, (size_t)w->s->N);
-    return w->c + at * dtype_bytes(w->s->out);
+    return at * dtype_bytes(w->s->out);
 }
 
 /* The steps of a stage of an operand: of its first panel, and bytes from one to the next. */
@@ -337,7 +343,7 @@ static void multiply_stage(struct hand *h, const struct stage *s, const struct s
             float *wait = h->wait + n * SUMS;
             find(w, r, p, &row, &column);
             h->wait_ahead = s->chunk ? (const char *)(wait + SUMS) : NULL;
-            h->put_ahead = last && adds ? place(w, row, column) : NULL;
+            h->put_ahead = last && adds ? w->d + place(w, row, column) : NULL;
             if (next) fetch_block(h, next, n, pairs);
             if (w->left_passes)
                 multiply_left_passes(steps, passing.at, here, s->chunk ? wait : NULL, h);
@@ -345,7 +351,8 @@ static void multiply_stage(struct hand *h, const struct stage *s, const struct s
                 multiply_right_passes(steps, here, passing.at, s->chunk ? wait : NULL, h);
             h->last = last ? h->sums : wait;
             if (!last) continue;
-            h->from = h->sums, h->to = place(w, row, column);
+            h->from = h->sums;
+            h->old = w->d + place(w, row, column), h->to = w->c + place(w, row, column);
             h->rows = least(PANEL, (size_t)w->s->M - row);
             h->columns = least(PANEL, (size_t)w->s->N - column);
             h->kind = w->s->scaled || h->rows < PANEL || h->columns < PANEL ? PUT_ANY : w->kind;
@@ -494,8 +501,8 @@ void KERNEL(gemm_multiply)(const struct gemm_part *p, void *memory)
 {
     const struct product_shape *s = p->s;
     bool a_passes = s->M <= s->N;
-    struct work w = {.s = s, .c = p->c, .kind = kind_of(s), .panels = memory};
-    w.lines = s->N % PANEL == 0 && vector_is_line(p->c);
+    struct work w = {.s = s, .d = p->d, .c = p->c, .kind = kind_of(s), .panels = memory};
+    w.stream = s->N % PANEL == 0 && vector_is_line(p->c) && !(s->accumulate && p->d == p->c);
     w.turned = p->a.across && p->b.across && !a_passes;
     w.left_passes = a_passes != w.turned;
     w.resident = a_passes ? p->b : p->a, w.passing = a_passes ? p->a : p->b;

@@ -38,14 +38,14 @@ static bool y_keeps(const struct linear *l)
     return KERNEL(panels_keep)(l->y_private, l->dtype, l->N, l->F);
 }
 
-static enum status multiply(const struct product_shape *s, const void *a, const void *b, void *c,
+static enum status multiply(const struct product_shape *s, const struct product_io *io,
                             struct queue *on)
 {
     if (s->dtype == BF16)
-        TRY(KERNEL(gemm)(s, tuner_way(((struct cpu_queue *)on)->tuner, s, KERNEL(gemm), on), a, b,
-                         c, on));
+        TRY(KERNEL(gemm)(s, tuner_way(((struct cpu_queue *)on)->tuner, s, KERNEL(gemm), on), io,
+                         on));
     else
-        TRY(product_multiply(s, a, b, c, on));
+        TRY(product_multiply(s, io, on));
     return STATUS_OK;
 }
 
@@ -70,7 +70,7 @@ static void output_of_few(const struct linear *l, const struct linear_fwd *io, c
     for (size_t n = 0; n < N; n++) {
         size_t at = n * (size_t)l->F + f;
         float old = 0;
-        if (l->accumulate) vector_load(io->y_NF, at, l->dtype, 1, &old);
+        if (l->accumulate) vector_load(linear_added(io), at, l->dtype, 1, &old);
         old += inverse(l, io->x_scale, io->w_scale) * sums[n];
         vector_store(io->y_NF, at, l->dtype, 1, &old);
     }
@@ -99,7 +99,8 @@ enum status KERNEL(linear_forward)(const struct linear *l, const struct linear_f
     }
     struct product_shape s = shape_of(l, l->N, l->F, l->D, inverse(l, io->x_scale, io->w_scale));
     s.transpose_b = true, s.a_paneled = x_keeps(l), s.c_paneled = y_keeps(l);
-    TRY(multiply(&s, io->x_ND, io->w_FD, io->y_NF, on));
+    struct product_io of = {io->x_ND, io->w_FD, linear_added(io), io->y_NF};
+    TRY(multiply(&s, &of, on));
     return STATUS_OK;
 }
 
@@ -108,7 +109,7 @@ enum status KERNEL(linear_backward_input)(const struct linear *l, const struct l
 {
     struct product_shape s = shape_of(l, l->N, l->D, l->F, inverse(l, io->dy_scale, io->w_scale));
     s.a_paneled = y_keeps(l), s.c_paneled = x_keeps(l);
-    TRY(multiply(&s, io->dy_NF, io->w_FD, io->dx_ND, on));
+    TRY(multiply(&s, &(struct product_io){io->dy_NF, io->w_FD, io->dx_ND, io->dx_ND}, on));
     return STATUS_OK;
 }
 
@@ -118,6 +119,6 @@ enum status KERNEL(linear_backward_weight)(const struct linear *l,
     struct product_shape s = shape_of(l, l->F, l->D, l->N, inverse(l, io->dy_scale, io->x_scale));
     s.transpose_a = true, s.a_paneled = y_keeps(l), s.b_paneled = x_keeps(l);
     s.out = F32;
-    TRY(multiply(&s, io->dy_NF, io->x_ND, io->dw_FD, on));
+    TRY(multiply(&s, &(struct product_io){io->dy_NF, io->x_ND, io->dw_FD, io->dw_FD}, on));
     return STATUS_OK;
 }

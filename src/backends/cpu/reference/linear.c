@@ -27,7 +27,7 @@ enum status reference_linear_forward(const struct linear *a, const struct linear
             for (size_t d = 0; d < D; d++)
                 sum += get(io->x_ND, n * D + d, operand) * get(io->w_FD, f * D + d, operand);
             if (a->float8) sum *= scale;
-            if (a->accumulate) sum += get(io->y_NF, n * F + f, a->dtype);
+            if (a->accumulate) sum += get(linear_added(io), n * F + f, a->dtype);
             put(io->y_NF, n * F + f, a->dtype, sum);
         }
     return STATUS_OK;

@@ -42,10 +42,10 @@ static __device__ __forceinline__ void place(int M, int N, int side, int *row, i
 }
 
 template <typename C>
-static __device__ __forceinline__ void put(C *c, bool accumulate, float scale, float sum)
+static __device__ __forceinline__ void put(C *c, const C *d, size_t at, float scale, float sum)
 {
     sum *= scale;
-    from_f32(accumulate ? to_f32(*c) + sum : sum, c);
+    from_f32(d ? to_f32(d[at]) + sum : sum, c + at);
 }
 
 /* --- by the matrix unit
@@ -164,8 +164,8 @@ template <typename A, typename B, int SIDE, bool TA, bool TB> struct square {
     }
 
     template <typename C>
-    __device__ __forceinline__ void finish(C *c, int M, int N, int row0, int column0,
-                                           bool accumulate, float scale)
+    __device__ __forceinline__ void finish(C *c, const C *d, int M, int N, int row0, int column0,
+                                           float scale)
     {
         UNROLL
         for (int i = 0; i < DOWN; i++) UNROLL
@@ -174,14 +174,14 @@ template <typename A, typename B, int SIDE, bool TA, bool TB> struct square {
         for (int q = 0; q < HELD_COLUMNS; q++) {
             int m = row0 + row() + i * TILE + tile_row(p);
             int n = column0 + column() + j * TILE + tile_column(q);
-            if (m < M && n < N) put(c + (size_t)m * N + n, accumulate, scale, sums[i][j].x[p][q]);
+            if (m < M && n < N) put(c, d, (size_t)m * N + n, scale, sums[i][j].x[p][q]);
         }
     }
 };
 
 template <typename A, typename B, int SIDE, bool TA, bool TB, typename C>
 static __global__ void __launch_bounds__(THREADS, 2)
-    multiply(int M, int N, int K, const A *a, const B *b, C *c, bool accumulate,
+    multiply(int M, int N, int K, const A *a, const B *b, C *c, const C *d,
              const struct float8_scale *a_scale, const struct float8_scale *b_scale)
 {
     using shape = square<A, B, SIDE, TA, TB>;
@@ -212,7 +212,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
         if (more) keep(kept[now ^ 1]);
         __syncthreads();
     }
-    here.finish(c, M, N, row, column, accumulate, scale_of(a_scale, b_scale));
+    here.finish(c, d, M, N, row, column, scale_of(a_scale, b_scale));
 }
 
 /* --- f32 ------------------------------------------------------------------------------------ */
@@ -234,7 +234,7 @@ static __device__ __forceinline__ void bring(float to[FLOAT_DEPTH][FLOAT_STRIDE]
 
 static __global__ void __launch_bounds__(THREADS)
     multiply_f32(int M, int N, int K, bool transpose_a, bool transpose_b, const float *a,
-                 const float *b, float *c, bool accumulate)
+                 const float *b, float *c, const float *d)
 {
     __shared__ float left[FLOAT_DEPTH][FLOAT_STRIDE], right[FLOAT_DEPTH][FLOAT_STRIDE];
     enum { ACROSS = SMALL / EACH };
@@ -255,7 +255,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (int i = 0; i < EACH; i++)
         for (int j = 0; j < EACH; j++) {
             int m = row + down + i, n = column + across + j;
-            if (m < M && n < N) put(c + (size_t)m * N + n, accumulate, 1, sums[i][j]);
+            if (m < M && n < N) put(c, d, (size_t)m * N + n, 1, sums[i][j]);
         }
 }
 
@@ -272,11 +272,16 @@ static size_t squares(const struct gemm *g, size_t side)
     return ceil_div((size_t)g->M, side) * ceil_div((size_t)g->N, side);
 }
 
+static const void *added(const struct gemm *g, const struct gemm_io *io)
+{
+    return g->accumulate ? io->d : NULL;
+}
+
 template <typename A, typename B, int SIDE, bool TA, bool TB, typename C>
 static enum status run(const struct gemm *g, const struct gemm_io *io, struct queue *on)
 {
     LAUNCH((multiply<A, B, SIDE, TA, TB, C>), (unsigned)squares(g, SIDE), THREADS, 0, on, g->M,
-           g->N, g->K, (const A *)io->a, (const B *)io->b, (C *)io->c, g->accumulate,
+           g->N, g->K, (const A *)io->a, (const B *)io->b, (C *)io->c, (const C *)added(g, io),
            g->scaled ? io->a_scale : NULL, g->scaled ? io->b_scale : NULL);
     return STATUS_OK;
 }
@@ -312,7 +317,7 @@ extern "C" enum status GPU_NAME(gemm_tiled)(const struct gemm *g, const struct g
     if (g->a == GEMM_F32) {
         LAUNCH(multiply_f32, (unsigned)squares(g, SMALL), THREADS, 0, on, g->M, g->N, g->K,
                g->transpose_a, g->transpose_b, (const float *)io->a, (const float *)io->b,
-               (float *)io->c, g->accumulate);
+               (float *)io->c, (const float *)added(g, io));
         return STATUS_OK;
     }
     if (g->a == GEMM_E4M3) return run_eight<struct e4m3>(g, io, on);

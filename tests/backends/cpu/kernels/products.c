@@ -30,7 +30,8 @@ void products_check(gemm *multiply, struct product_shape s)
     size_t c_n = (size_t)s.M * (size_t)s.N, c_bytes = c_n * dtype_bytes(s.out);
     bf16 *a = rig_random(1, a_n, BF16), *b = rig_random(2, b_n, BF16);
     void *old = rig_random(3, c_n, s.out), *c = on_line(old, c_bytes), *again;
-    RIG_RUN(multiply(&s, way_at(0), a, b, memcpy(c, old, c_bytes), rig_queue()));
+    struct product_io io = {a, b, c, memcpy(c, old, c_bytes)};
+    RIG_RUN(multiply(&s, way_at(0), &io, rig_queue()));
     size_t scratch = rig_queue()->scratch.size;
     for (size_t n = 0; n < c_n; n += c_n < 5000 ? 1 : 997) {
         int i = (int)(n / (size_t)s.N), j = (int)(n % (size_t)s.N);
@@ -42,13 +43,14 @@ void products_check(gemm *multiply, struct product_shape s)
         CHECK_NEAR((double)element_get(c, n, s.out), want, s.out == F32 ? 2e-3 : 5e-3);
     }
     again = on_line(old, c_bytes);
+    io.d = old, io.c = memset(again, 0xFF, c_bytes); /* nor on where D is */
     rig_queue()->num_threads = 1;
-    RIG_RUN(multiply(&s, way_at(0), a, b, memcpy(again, old, c_bytes), rig_queue()));
+    RIG_RUN(multiply(&s, way_at(0), &io, rig_queue()));
     rig_queue()->num_threads = 2;
     CHECK(!memcmp(c, again, c_bytes)); /* the bits do not depend on threads */
     for (int i = 1; way_at(i); i++) {  /* nor on the way, nor does the memory */
         memset(again, 0xFF, c_bytes);
-        RIG_RUN(multiply(&s, way_at(i), a, b, memcpy(again, old, c_bytes), rig_queue()));
+        RIG_RUN(multiply(&s, way_at(i), &io, rig_queue()));
         CHECK(!memcmp(c, again, c_bytes));
         CHECK(rig_queue()->scratch.size == scratch);
     }
@@ -77,13 +79,14 @@ void products_check_paneled(gemm *multiply, struct product_shape s)
     bf16 *b2 = paneled(b, s.transpose_b ? s.N : s.K, s.transpose_b ? s.K : s.N, sizeof *b);
     void *old = rig_random(3, c_n, s.out), *old2 = paneled(old, s.M, s.N, bytes);
     void *want = on_line(old, c_n * bytes), *c = on_line(old, c_n * bytes);
-    RIG_RUN(multiply(&s, way_at(0), a, b, want, rig_queue()));
+    struct product_io io = {a, b, want, want};
+    RIG_RUN(multiply(&s, way_at(0), &io, rig_queue()));
     void *want2 = paneled(want, s.M, s.N, bytes);
     for (int how = 1; how < 8; how++) {
         s.a_paneled = how & 1, s.b_paneled = how & 2, s.c_paneled = how & 4;
-        memcpy(c, s.c_paneled ? old2 : old, c_n * bytes);
-        RIG_RUN(
-            multiply(&s, way_at(0), s.a_paneled ? a2 : a, s.b_paneled ? b2 : b, c, rig_queue()));
+        io = (struct product_io){s.a_paneled ? a2 : a, s.b_paneled ? b2 : b,
+                                 s.c_paneled ? old2 : old, memset(c, 0xFF, c_n * bytes)};
+        RIG_RUN(multiply(&s, way_at(0), &io, rig_queue()));
         CHECK(!memcmp(c, s.c_paneled ? want2 : want, c_n * bytes));
     }
     free(a), free(b), free(a2), free(b2), free(old), free(old2), free(want), free(want2), free(c);

@@ -130,7 +130,7 @@ static void compare(int wave, struct linear l)
         bf16 *dy8 = rounded(ops, on, dy, N * F, F, l.dtype, E5M2, &scales[2]);
         y[i] = rig_random(4, N * F, l.dtype), dx[i] = rig_random(5, N * D, l.dtype);
         dw[i] = rig_random(6, F * D, F32);
-        struct linear_fwd forward = {x8, w8, y[i], &scales[0], &scales[1]};
+        struct linear_fwd forward = {x8, w8, y[i], &scales[0], &scales[1], NULL};
         struct linear_bwd_input input = {dy8, w8, dx[i], &scales[2], &scales[1]};
         struct linear_bwd_weight weight = {dy8, x8, dw[i], &scales[2], &scales[0]};
         CHECK_STATUS(OK, linear_forward(ops, &l, &forward, on));

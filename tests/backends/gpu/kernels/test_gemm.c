@@ -39,13 +39,16 @@ static void check(const struct gemm *g, int wave)
     size_t c = (size_t)g->M * (size_t)g->N;
     struct float8_scale one = {4, 0.25f}, other = {0.5f, 2};
     void *old = rig_random(3, c, g->out), *got[2];
-    struct gemm_io io = {rig_random(1, a, dtype_of(g->a)), rig_random(2, b, dtype_of(g->b)), NULL,
-                         &one, &other};
+    struct gemm_io io = {.a = rig_random(1, a, dtype_of(g->a)),
+                         .b = rig_random(2, b, dtype_of(g->b)),
+                         .a_scale = &one,
+                         .b_scale = &other};
     struct queue *on;
     CHECK_STATUS(OK, wave == 32 ? gpu_emu32_open(&on, 0) : gpu_emu64_open(&on, 0));
     gpu_emulator_plain(true);
     for (int i = 0; i < 2; i++) {
-        io.c = got[i] = rig_copy(old, c, g->out);
+        io.c = got[i] = rig_copy(old, c, g->out), io.d = i ? old : io.c;
+        if (i) memset(io.c, 0xFF, c * dtype_bytes(g->out));
         CHECK_STATUS(OK, (wave == 32 ? gpu_emu32_gemm_tiled : gpu_emu64_gemm_tiled)(g, &io, on));
     }
     CHECK(!memcmp(got[0], got[1], c * dtype_bytes(g->out)));
@@ -107,10 +110,10 @@ TEST(operands_off_their_boundaries_are_read_one_by_one)
     struct gemm g = {M, N, K, .transpose_b = true, .a = GEMM_BF16, .b = GEMM_BF16, .out = F32};
     CHECK_STATUS(OK, gpu_emu32_open(&on, 0));
     gpu_emulator_plain(true);
-    struct gemm_io io = {a + 1, b + 1, got, NULL, NULL};
+    struct gemm_io io = {.a = a + 1, .b = b + 1, .c = got};
     CHECK_STATUS(OK, gpu_emu32_gemm_tiled(&g, &io, on));
     memmove(a, a + 1, M * K * sizeof *a), memmove(b, b + 1, N * K * sizeof *b);
-    io = (struct gemm_io){a, b, want, NULL, NULL};
+    io = (struct gemm_io){.a = a, .b = b, .c = want};
     CHECK_STATUS(OK, gpu_emu32_gemm_tiled(&g, &io, on));
     CHECK(!memcmp(got, want, sizeof got));
     gpu_emulator_plain(false);
@@ -125,7 +128,7 @@ TEST(rows_are_columns_of_the_transposed_product)
     for (unsigned i = 0; i < 4; i++) {
         struct gemm g = {M, N, K, .transpose_a = i & 1, .transpose_b = i & 2};
         float *a = rig_random(1, M * K, F32), *b = rig_random(2, K * N, F32), c[M * N];
-        struct gemm_io io = {a, b, c, NULL, NULL};
+        struct gemm_io io = {.a = a, .b = b, .c = c};
         struct gemm_columns l = gemm_columns(&g);
         CHECK(l.m == l.result.rows && l.n == l.result.columns && l.k == K);
         for (int column = 0; column < l.n; column++)
