@@ -68,17 +68,18 @@ static inline __m512 soften_power(__m512 y, __mmask16 there, const float *c, int
     return _mm512_castsi512_ps(_mm512_maskz_add_epi32(there, _mm512_castps_si512(v), moved));
 }
 
-static inline __mmask16 soften_there(__m512i bits)
+/* NaN of either sign is. */
+static inline __mmask16 soften_there(__m512 y)
 {
-    return _mm512_cmpge_epi32_mask(bits, _mm512_castps_si512(_mm512_set1_ps(SOFTEN_LOW)));
+    return _mm512_cmp_ps_mask(y, _mm512_set1_ps(SOFTEN_LOW), _CMP_NLT_UQ);
 }
 
 static inline __m512 soften_row(struct softening *s, const float *x, int half)
 {
     __m512 y = _mm512_fmadd_ps(_mm512_loadu_ps(x), _mm512_set1_ps(s->factor), s->base[half]);
-    __m512i bits = _mm512_castps_si512(y);
-    __mmask16 there = soften_there(bits);
-    s->range[half] = _mm512_mask_or_epi32(s->range[half], there, s->range[half], bits);
+    __mmask16 there = soften_there(y);
+    s->range[half] =
+        _mm512_mask_or_epi32(s->range[half], there, s->range[half], _mm512_castps_si512(y));
     __m512 odds = soften_power(y, there, soften_fine, SOFTEN_FINE);
     s->sum[half] = _mm512_add_ps(s->sum[half], odds);
     return odds;
@@ -139,7 +140,7 @@ static inline void soften_keys_back(const struct softening_back *s, const float 
         for (int half = 0; half < 2; half++) {
             int at = k * PANEL + 16 * half;
             __m512 y = _mm512_fmadd_ps(_mm512_loadu_ps(scores + at), s->factor, s->base[half]);
-            __mmask16 there = soften_there(_mm512_castps_si512(y));
+            __mmask16 there = soften_there(y);
             p[half] = soften_power(y, there, soften_rough, SOFTEN_ROUGH);
             d[k][half] = _mm512_mul_ps(p[half], _mm512_loadu_ps(dodds + at));
         }

@@ -54,14 +54,45 @@ OPS_TEST(queries_find_keys_that_outgrow_all_before_them)
 
 OPS_TEST(what_is_not_a_number_among_keys_reaches_the_queries_that_see_it)
 {
-    struct growing p = growing_make(100, 40, 1, true);
-    bf16 *k = p.k;
-    k[70 * 40] = bf16_from_f32(NAN);
-    run(&p, rig_fast(), 1);
-    const bf16 *out = p.out[1];
-    for (size_t t = 0; t < 100; t++) {
-        CHECK(!isnan(p.lse[1][t]) == (t < 70));
-        CHECK(!isnan(bf16_to_f32(out[t * 40 + 3])) == (t < 70));
+    for (int sign = -1; sign < 2; sign += 2) {
+        struct growing p = growing_make(100, 40, 1, true);
+        bf16 *k = p.k;
+        k[70 * 40] = bf16_from_f32(copysignf(NAN, (float)sign));
+        run(&p, rig_fast(), 1);
+        const bf16 *out = p.out[1];
+        for (size_t t = 0; t < 100; t++) {
+            CHECK(!isnan(p.lse[1][t]) == (t < 70));
+            CHECK(!isnan(bf16_to_f32(out[t * 40 + 3])) == (t < 70));
+        }
+        growing_release(&p);
     }
+}
+
+/* Each key's value is a place of its own, so out shows the odds, to one more rounding. */
+OPS_TEST(odds_are_about_as_exact_as_bf16)
+{
+    enum { T = 32, K = 32 };
+    struct growing p = growing_make(T, K, 1, false);
+    bf16 *v = p.v, *out = p.out[1];
+    const bf16 *q = p.q, *k = p.k;
+    double mean = 0;
+    p.a.scale = 0.3f;
+    for (size_t i = 0; i < T * K; i++) v[i] = bf16_from_f32(i / K == i % K);
+    run(&p, rig_fast(), 1);
+    for (size_t t = 0; t < T; t++) {
+        double odds[T], sum = 0;
+        for (size_t s = 0; s < T; s++) {
+            double score = 0;
+            for (size_t i = 0; i < K; i++)
+                score += (double)bf16_to_f32(q[t * K + i]) * (double)bf16_to_f32(k[s * K + i]);
+            sum += odds[s] = exp((double)p.a.scale * score);
+        }
+        for (size_t s = 0; s < T; s++) {
+            double off = (double)bf16_to_f32(out[t * K + s]) * sum / odds[s] - 1;
+            CHECK(fabs(off) < 0.0125);
+            mean += off / (T * T);
+        }
+    }
+    CHECK(fabs(mean) < 5e-4);
     growing_release(&p);
 }
