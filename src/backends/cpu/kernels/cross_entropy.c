@@ -20,11 +20,13 @@
 enum { PIECE = 512, MOST = 60 };
 
 /* Elements of a row's pass that go together.  For each two a pass asks for one of the next row, the
- * first pass for its first half; of rows that go together, the first pass for what is AHEAD. */
-enum { TOGETHER = 4 * LANES, AHEAD = 768 };
+ * first pass for its first half. */
+enum { TOGETHER = 4 * LANES };
 
-/* Rows of panels that go together. */
-enum { GROUP = 4 };
+/* Rows of a panel that go together; what is asked for beside an element is so many further on.  The
+ * first pass goes over all rows of a panel piece by piece, and the second the other way, which
+ * finds what the first has read last in the cache. */
+enum { GROUP = 4, AHEAD = 768 };
 
 /* Rows of logits, in memory. */
 struct group {
@@ -73,8 +75,7 @@ static inline void sum_piece(struct group k, size_t i, size_t count, size_t v, s
 #pragma GCC unroll 4
     for (size_t n = 0; n < count; n++) here[n] = vector_all(0), top[n] = most[i + n];
     for (; v + TOGETHER <= end; v += TOGETHER) {
-        if (!k.kept)
-            vector_ask(k.logits, k.first * (size_t)k.a->V + (size_t)k.a->V + v / 2, k.dtype);
+        if (!k.kept) vector_ask(k.logits, (k.first + 1) * (size_t)k.a->V + v / 2, k.dtype);
         for (size_t j = v; j < v + TOGETHER; j += 2 * LANES) {
             size_t at = at_of(k, i, j);
 #pragma GCC unroll 4
@@ -155,13 +156,13 @@ static inline void slope_piece(struct group k, size_t i, size_t count, size_t v,
     struct shift here[GROUP];
     for (size_t n = 0; n < count; n++) here[n] = by[i + n];
     for (; v + TOGETHER <= end; v += TOGETHER) {
-        if (!k.kept) vector_ask(k.logits, k.first * V + V + (V + v) / 2, k.dtype);
+        if (!k.kept) vector_ask(k.logits, (k.first + 1) * V + (V + v) / 2, k.dtype);
         for (size_t j = v; j < v + TOGETHER; j += 2 * LANES) {
             size_t at = at_of(k, i, j);
 #pragma GCC unroll 4
             for (size_t n = 0; n < count; n++, at += PANEL) {
                 struct vectors two = vector_get_two(k.logits, at, k.dtype);
-                if (k.kept) vector_ask(k.logits, at - AHEAD * PANEL, k.dtype);
+                if (k.kept && at > AHEAD * PANEL) vector_ask(k.logits, at - AHEAD * PANEL, k.dtype);
                 two.a = slope(k.dtype, two.a, here[n]), two.b = slope(k.dtype, two.b, here[n]);
                 vector_set_two(k.logits, at, k.dtype, two);
             }
@@ -179,8 +180,11 @@ static inline void slope_piece(struct group k, size_t i, size_t count, size_t v,
 static inline void slopes(struct group k, const struct shift *by)
 {
     size_t V = (size_t)k.a->V;
-    if (!k.kept) slope_piece(k, 0, 1, 0, V, by);
-    for (size_t end = k.kept ? V : 0, v; end > 0; end = v) {
+    if (!k.kept) {
+        slope_piece(k, 0, 1, 0, V, by);
+        return;
+    }
+    for (size_t end = V, v; end > 0; end = v) {
         v = (end - 1) / PIECE * PIECE;
         for (size_t i = 0; i < k.rows; i += GROUP) slope_piece(k, i, GROUP, v, end, by);
     }
