@@ -189,6 +189,7 @@ $(B)/src/app/recipes.o: $(B)/src/app/recipes.inc
 $(B)/src/app/recipes.o: private OWN := -I$(B)/src
 
 $(B)/src/comms/mpi/%.o: private OWN := $(MPI_CFLAGS)
+$(filter $(B)/src/comms/mpi/%,$(OBJECTS)): $(B)/mpi-flags
 
 $(B)/src/comms/nccl/%.o: private OWN := $(GPU_FLAGS)
 $(B)/%.stub.o: %.c $(B)/flags
@@ -255,11 +256,13 @@ $(B)/src/backends/gpu/kernels/%.o: src/backends/gpu/kernels/%.cu $(B)/flags
 	$(call say,$(GPU))
 	$(Q)$(GPU_CC) -D_GNU_SOURCE -Isrc -MMD -MP -c -o $@ $<
 
-# Three files that change only when their content does: other flags compile everything anew, and a
-# source file that went away links anew.
+# Files that change only when their content does: other flags compile everything anew, other flags
+# of MPI or a GPU what they concern, and a source file that went away links anew.
 stamp = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
 $(B)/flags: FORCE
-	$(call stamp,$(COMPILE) $(MPI_CFLAGS) $(EMULATED_CXX) $(foreach set,$(SETS),$(SET_$(set))))
+	$(call stamp,$(COMPILE) $(EMULATED_CXX) $(foreach set,$(SETS),$(SET_$(set))))
+$(B)/mpi-flags: FORCE
+	$(call stamp,$(MPI_CFLAGS))
 $(B)/gpu-flags: FORCE
 	$(call stamp,$(GPU) $(GPU_FLAGS) $(HAS_NCCL) $(if $(GPU),$(GPU_CC)))
 $(B)/list: FORCE
@@ -285,10 +288,12 @@ test: ## run the tests; T=word: those of that name
 	LLAMERO_GPU=$(B)/tests/llamero-gpu LLAMERO_PRELOAD=$(COUNTER) \
 	LLAMERO_MPIRUN=$(MPICC:mpicc%=mpirun%) $(B)/tests/run $(T)
 
-# Against another library, and nothing else is another: only what a launcher starts is tested.
-test-mpich: ## run the tests of launched ranks with MPICH (mpicc.mpich); T=word
+# Against another library, and nothing else is another: only comms/mpi is compiled anew, and only
+# what a launcher starts is tested.
+test-mpich: $(B)/llamero $(B)/tests/run ## run the tests of launched ranks with MPICH; T=word
+	@mkdir -p $(B)/mpich && cp -pru $(B)/flags $(B)/gpu-flags $(B)/src $(B)/tests $(B)/mpich
 	@for t in $(or $(T),test_launched test_mpi test_watch); do \
-	    $(MAKE) test T=$$t B=$(B)/mpich OPT='-O1 -g' MPICC=mpicc.mpich || exit 1; done
+	    $(MAKE) test T=$$t B=$(B)/mpich MPICC=mpicc.mpich || exit 1; done
 
 test-slurm: $(B)/llamero ## train under a Slurm cluster of namespaces (root): minutes
 	@LLAMERO=$(B)/llamero tests/slurm/run
