@@ -19,8 +19,8 @@ struct product_shape {
     bool transpose_a, transpose_b, accumulate;
     bool scaled; /* the product is multiplied with `scale`; of bf16 only */
     float scale;
-    bool a_paneled, b_paneled,
-        c_paneled; /* how each lies (panel.h); of bf16 only, C of whole panels */
+    /* How each matrix lies (panel.h), D as C does; of bf16 operands only, and of whole panels. */
+    bool a_paneled, b_paneled, c_paneled;
 };
 /* Its matrices.  d may be c; without `accumulate` it is not read. */
 struct product_io {

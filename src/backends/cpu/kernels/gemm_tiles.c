@@ -61,12 +61,12 @@ struct work {
     bool stream; /* rows are put past the caches: they are whole lines, and others than are read */
     const char *d;
     char *c;
-    size_t steps, chunks;  /* along K; chunks of steps */
-    size_t blocks, groups; /* of resident and of passing panels */
-    size_t next;           /* block and group that no thread has taken */
-    char *panels;          /* passing, [panels][steps] */
-    bool kept;             /* the left operand is multiplied where it lies, as panels */
-    char *near;            /* of each thread, near_bytes: a block's chunk, then sums */
+    size_t steps, chunks;             /* along K; chunks of steps */
+    size_t blocks, groups;            /* of resident and of passing panels */
+    size_t next;                      /* block and group that no thread has taken */
+    char *panels;                     /* passing, [panels][steps] */
+    bool resident_kept, passing_kept; /* multiplied where it lies, as panels */
+    char *near;                       /* of each thread, near_bytes: a block's chunk, then sums */
     size_t near_bytes;
 };
 
@@ -300,13 +300,13 @@ static struct side side_kept(const struct lines *l, size_t panel, size_t step)
 static struct side passing_side(const struct work *w, const struct stage *s)
 {
     size_t bytes = w->steps * STEP;
-    if (w->kept && w->left_passes) return side_kept(&w->passing, s->p, s->step);
+    if (w->passing_kept) return side_kept(&w->passing, s->p, s->step);
     return (struct side){w->panels + s->p * bytes + s->step * STEP, bytes};
 }
 
 static struct side resident_side(const struct work *w, const struct stage *s, const char *block)
 {
-    if (w->kept && !w->left_passes) return side_kept(&w->resident, s->r, s->step);
+    if (w->resident_kept) return side_kept(&w->resident, s->r, s->step);
     return (struct side){block, (s->end - s->step) * STEP};
 }
 
@@ -397,14 +397,13 @@ static void multiply_blocks(struct hand *h)
 {
     struct work *w = h->w;
     struct panel_form form = {.kind = PAIRS, .right = w->left_passes};
-    bool kept = w->kept && !w->left_passes;
     struct stage next = {0}, s;
     bool more = advance(w, &next), some = more;
     while (more) {
         s = next;
         more = advance(w, &next);
         struct lines lines = steps_of(&w->resident, s.step, s.end);
-        if (!kept) KERNEL(panel_pack)(&lines, form, s.r, s.r_end - s.r, h->block);
+        if (!w->resident_kept) KERNEL(panel_pack)(&lines, form, s.r, s.r_end - s.r, h->block);
         multiply_stage(h, &s, w->resident.paneled && more ? &next : NULL);
     }
     if (some) flush(h);
@@ -435,7 +434,7 @@ static void run(struct work *w, size_t block_bytes)
     h.last = h.sums, h.wait = h.sums + SUMS;
     h.stride = (w->s->c_paneled ? PANEL : (size_t)w->s->N) * dtype_bytes(w->s->out);
     tiles_open();
-    if (!w->kept || !w->left_passes) pack_passing(w);
+    if (!w->passing_kept) pack_passing(w);
     multiply_blocks(&h);
     vector_stream_end();
     tiles_close();
@@ -481,7 +480,7 @@ size_t KERNEL(gemm_bytes)(const struct product_shape *s, size_t deepest, int num
 /* Chunks, and blocks and groups of which each thread gets as many, if there are enough. */
 static void cut(struct work *w, const struct way *way, size_t threads)
 {
-    bool stays = w->kept && !w->left_passes; /* nothing is packed: room for more panels */
+    bool stays = w->resident_kept; /* nothing is packed: room for more panels */
     size_t deep = least(WHOLE, CHUNK / 2 * (size_t)way->near_halves),
            block = RESIDENT / least(w->steps, RESIDENT);
     w->chunks = w->groups = 1;
@@ -510,7 +509,8 @@ void KERNEL(gemm_multiply)(const struct gemm_part *p, void *memory)
     w.resident = a_passes ? p->b : p->a, w.passing = a_passes ? p->a : p->b;
     w.resident_panels = panels_of(w.resident.size), w.passing_panels = panels_of(w.passing.size);
     w.steps = panels_of(p->a.K);
-    w.kept = p->a.paneled && !p->a.across;
+    bool kept = p->a.paneled && !p->a.across; /* as the left operand */
+    w.resident_kept = kept && !w.left_passes, w.passing_kept = kept && w.left_passes;
     cut(&w, p->way, (size_t)p->num_threads);
     w.near = w.panels + passing_bytes(s, p->deepest);
     size_t block = block_bytes(s, p->deepest);
