@@ -18,7 +18,7 @@ ifeq ($(MACHINE),x86_64)
 ARCH       ?= -march=x86-64-v3
 SETS       := avx2 avx512 amx
 SET_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
-SET_amx    := $(SET_avx512) -mavx512bf16 -mamx-tile -mamx-bf16
+SET_amx    := $(SET_avx512) -mavx512bf16 -mavx512vbmi -mamx-tile -mamx-bf16
 else
 SETS       := generic
 endif

@@ -13,7 +13,9 @@
  *          with out, dq, dk, dv in f32 and dq as dense as out; dk, dv are the part's own.  Backward
  *          of a part wants out (of dtype) and lse over all keys, and knows nothing of the others.
  *          A key is in one part.
- * Order    Softmax in f32; sums in a fixed order, so bits do not depend on threads. */
+ * Order    Softmax in f32; sums in a fixed order, so bits do not depend on threads.  Of BF16, odds
+ *          may be summed as they are rounded for the product with v: out's weights add up to 1 all
+ *          the same, and lse is within 0.01. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -46,6 +46,9 @@ void *rig_copy(const void *x, size_t n, enum dtype dtype);
 void rig_check_close(const char *what, const void *x, const void *y, size_t n, enum dtype dtype,
                      double tolerance);
 #define RIG_CLOSE(x, y, n, dtype) rig_check_close(#x, x, y, n, dtype, (dtype) == F32 ? 1e-5 : 1e-2)
+/* The lse of attention of a dtype, whose odds may be summed as they are rounded. */
+#define RIG_CLOSE_LSE(x, y, n, dtype)                                                              \
+    rig_check_close(#x, x, y, n, F32, (dtype) == F32 ? 1e-5 : 5e-4)
 
 /* dx against central differences of loss(context), which reads x. */
 void rig_check_gradient(const char *what, float *x, size_t n, const float *dx,

@@ -83,7 +83,7 @@ static void compare_a_set(void)
     fast.lse = rig_zeros(rows * (size_t)fast.a.H, F32);
     run_forward(rig_fast(), &fast);
     RIG_CLOSE(fast.out, wanted->out, rows * Q, dtype);
-    RIG_CLOSE(fast.lse, wanted->lse, rows * (size_t)fast.a.H, F32);
+    RIG_CLOSE_LSE(fast.lse, wanted->lse, rows * (size_t)fast.a.H, dtype);
     memcpy(fast.out, wanted->out, rows * Q * dtype_bytes(dtype));
     run_backward(rig_fast(), &fast);
     RIG_CLOSE(fast.dqkv, wanted->dqkv, rows * fast.C, dtype);
@@ -347,7 +347,7 @@ static void compare_parts(const struct ops *ops, int T, int S, enum dtype dtype)
         }
     narrow(out, n, dtype, got.out);
     RIG_CLOSE(got.out, want.out, n, dtype);
-    RIG_CLOSE(got.lse, want.lse, lses, F32);
+    RIG_CLOSE_LSE(got.lse, want.lse, lses, dtype);
     memcpy(got.out, want.out, n * dtype_bytes(dtype));
     for (int i = 2; i >= 0; i--) {
         struct part c = part_make(&got, at[i], at[i + 1] - at[i]);

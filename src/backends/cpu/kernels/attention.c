@@ -40,9 +40,12 @@ struct forward {
     float top[PANEL], sum[PANEL];
 };
 
+/* Between threads' buffers lies a page: processors read ahead past the end of one, and would take
+ * from another what that is writing. */
 static size_t forward_bytes(const struct plan *p)
 {
-    return (GROUP + p->widths) * SUMS * sizeof(float) + (2 * GROUP + p->widths) * p->step;
+    enum { APART = 4096 };
+    return (GROUP + p->widths) * SUMS * sizeof(float) + (2 * GROUP + p->widths) * p->step + APART;
 }
 
 static struct forward forward_at(const struct plan *p, char *at)
@@ -141,7 +144,7 @@ static void pass(const struct plan *p, struct forward *f, const struct sight *s,
     memset(on.sum, 0, sizeof on.sum);
     KERNEL(attention_pass)(&on, s, begin, end);
     memcpy(f->sum, on.sum, sizeof f->sum);
-    for (size_t i = 0; i < PANEL; i++) f->top[i] = on.top[i] * log_2;
+    for (size_t i = 0; i < PANEL; i++) f->top[i] = on.top[i] * p->a->scale + on.room * log_2;
 }
 
 /* What a row's queries read: packed keys and values of all its key/value heads. */

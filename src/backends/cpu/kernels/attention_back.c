@@ -23,8 +23,8 @@ struct walk {
     float *held;
     struct place waiting; /* keys whose odds have not been multiplied yet; count 0: none */
     size_t done;          /* products of theirs that have been */
-    /* of each query: SOFTEN_BASE - log2 of the sum of e^score, and what its dodds begin with */
-    float base[BACK_GROUP * PANEL], less[BACK_GROUP * PANEL] __attribute__((aligned(64)));
+    /* what scores and dodds of each query begin with */
+    float scores[BACK_GROUP * PANEL], dodds[BACK_GROUP * PANEL] __attribute__((aligned(64)));
 };
 
 static inline size_t query_of(const struct place *x) { return x->first + x->at; }
@@ -54,13 +54,16 @@ static bool advance(const struct back *b, const struct sight *s, struct place *x
     return false;
 }
 
-static struct product scores_product(const struct back *b, const struct place *x)
+static struct product scores_product(const struct back *b, const struct walk *w,
+                                     const struct place *x)
 {
     return (struct product){.left = b->left + x->key * b->widths * STEP,
                             .right = b->queries + query_of(x) * b->widths * STEP,
                             .left_step = STEP,
                             .right_step = STEP,
                             .steps = b->widths,
+                            .from = w->scores + query_of(x) * PANEL,
+                            .one_row = true,
                             .to = b->scores + sums_of(x)};
 }
 
@@ -72,7 +75,7 @@ static struct product dodds_product(const struct back *b, const struct walk *w,
                             .left_step = STEP,
                             .right_step = STEP,
                             .steps = b->widths,
-                            .from = w->less + query_of(x) * PANEL,
+                            .from = w->dodds + query_of(x) * PANEL,
                             .one_row = true,
                             .to = b->dodds + sums_of(x)};
 }
@@ -124,7 +127,7 @@ static void add_to_queries(const struct back *b, const struct sight *s, struct w
 
 /* Where the odds of two panels come from and go to. */
 struct softened {
-    struct softening_back with;
+    float factor;
     const float *scores, *dodds;
     char *odds, *dscores, *right;
 };
@@ -133,7 +136,7 @@ static inline void soften_until(const struct softened *s, size_t *done, size_t u
 {
     for (size_t k = *done; k < until; k++) {
         size_t row = k / 8 * 1024 + k % 8 * 128;
-        soften_keys_back(&s->with, s->scores + 2 * k * PANEL, s->dodds + 2 * k * PANEL,
+        soften_keys_back(s->factor, s->scores + 2 * k * PANEL, s->dodds + 2 * k * PANEL,
                          s->odds + row, s->dscores + row, s->right + k * 64);
     }
     *done = until;
@@ -147,7 +150,7 @@ static void step(const struct back *b, struct walk *w, const struct place *x,
     size_t all = next ? 2 * b->widths : 0, made = 0, done = 0, query = query_of(x);
     all += until > w->done ? (until - w->done) * w->waiting.count : 0;
     struct softened s = {
-        .with = soften_back_begin(b->scale * 1.44269504f, w->base + query * PANEL),
+        .factor = b->scale * 1.44269504f,
         .scores = b->scores + sums_of(x),
         .dodds = b->dodds + sums_of(x),
         .odds = b->odds + left_of(x, query),
@@ -155,7 +158,7 @@ static void step(const struct back *b, struct walk *w, const struct place *x,
         .right = b->dscores_right + right_of(x->key, query),
     };
     for (size_t n = next ? 0 : 2; n < 2 || w->done < until; n++) {
-        struct product p = n == 0   ? scores_product(b, next)
+        struct product p = n == 0   ? scores_product(b, w, next)
                            : n == 1 ? dodds_product(b, w, next)
                                     : keys_product(b, &w->waiting, w->done++);
         for (size_t i = 0; i < p.steps; i++) {
@@ -172,10 +175,10 @@ void KERNEL(attention_back)(struct back *b, const struct sight *sights)
     struct walk w = {.held = b->scores + 2 * SUMS};
     struct place x = {.key = (size_t)-1}, next;
     for (size_t i = 0; i < b->panels * PANEL; i++)
-        w.base[i] = SOFTEN_BASE - b->lse[i] * 1.44269504f, w.less[i] = -b->delta[i];
+        w.scores[i] = -b->lse[i] / b->scale, w.dodds[i] = -b->delta[i];
     bool more = advance(b, sights, &x);
     if (!more) return;
-    struct product first[] = {scores_product(b, &x), dodds_product(b, &w, &x)};
+    struct product first[] = {scores_product(b, &w, &x), dodds_product(b, &w, &x)};
     for (size_t n = 0; n < 2; n++)
         for (size_t i = 0; i < first[n].steps; i++) product_step(&first[n], i, &w.held);
     product_end(&w.held, b->scores + 2 * SUMS);

@@ -7,7 +7,7 @@
 #include "backends/cpu/kernels/attention_sight.h"
 #include "backends/cpu/kernels/tiles.h"
 
-enum { BACK_GROUP = 4 }; /* panels of queries at most, and panels of keys that meet them at once */
+enum { BACK_GROUP = 8 }; /* panels of queries at most, and panels of keys that meet them at once */
 
 /* Panels as panel.h has them, of pairs; "split" ones are right panels along queries whose pairs are
  * of queries i and 16 + i. */

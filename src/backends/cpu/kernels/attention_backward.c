@@ -10,7 +10,10 @@
 #include <math.h>
 #include <omp.h>
 
-_Static_assert((int)GROUP == (int)BACK_GROUP, "buffers are of GROUP panels");
+_Static_assert((int)GROUP <= (int)BACK_GROUP, "buffers are of a group of panels");
+
+/* Panels of queries that pass over the keys at once. */
+static size_t group_of(const struct plan *p) { return p->tiled ? BACK_GROUP : GROUP; }
 
 /* Sums [32 k][32 lines] as a step of a right panel. */
 static void to_right(enum panel_kind kind, const float *sums, void *to)
@@ -34,32 +37,33 @@ static void to_left(enum panel_kind kind, float *sums, void *to)
     memcpy(to, sums, SUMS * sizeof *sums);
 }
 
-/* One thread's buffers for a key/value head of a row, and for GROUP panels of queries of a head.
+/* One thread's buffers for a key/value head of a row, and for a group of panels of its queries.
  * Steps are of panels; left, right: which side of a product they stand on. */
 struct backward {
     char *keys, *keys_turned, *values;  /* left: [keys][widths], [widths][keys], [keys][widths] */
     float *dkeys, *dvalues;             /* [keys][widths] sums */
-    char *queries, *dout;               /* right: [GROUP][widths] */
+    char *queries, *dout;               /* right: [group][widths] */
     char *queries_turned, *dout_turned; /* right: [widths][panels] */
-    char *odds, *dscores;               /* left: [GROUP], of one panel of keys; tiled: of two */
-    char *dscores_right;                /* right: [GROUP queries][GROUP keys] */
-    float *dqueries;                    /* [GROUP][widths] sums, turned */
+    char *odds, *dscores;               /* left: [group], of one panel of keys; tiled: of two */
+    char *dscores_right;                /* right: [group queries][group keys] */
+    float *dqueries;                    /* [group][widths] sums, turned */
     float *scores, *dodds;              /* [32 keys][32 queries]; tiled: [3], [2] */
     size_t panels;                      /* of queries that are there, and what belongs to them: */
-    float lse[GROUP * PANEL], delta[GROUP * PANEL];
-    struct sight sight[GROUP];
+    float lse[BACK_GROUP * PANEL], delta[BACK_GROUP * PANEL];
+    struct sight sight[BACK_GROUP];
 };
 
 static size_t backward_bytes(const struct plan *p)
 {
-    size_t all = p->keys * p->widths, some = GROUP * p->widths;
-    return (3 * all + 4 * some + 4 * GROUP + GROUP * GROUP) * p->step +
+    size_t group = group_of(p), all = p->keys * p->widths, some = group * p->widths;
+    return (3 * all + 4 * some + 4 * group + group * group) * p->step +
            (2 * all + some + 5) * SUMS * sizeof(float);
 }
 
 static struct backward backward_at(const struct plan *p, char *at)
 {
-    size_t all = p->keys * p->widths * p->step, some = GROUP * p->widths * p->step;
+    size_t group = group_of(p);
+    size_t all = p->keys * p->widths * p->step, some = group * p->widths * p->step;
     struct backward w = {.keys = at};
     w.keys_turned = w.keys + all;
     w.values = w.keys_turned + all;
@@ -68,12 +72,12 @@ static struct backward backward_at(const struct plan *p, char *at)
     w.queries_turned = w.dout + some;
     w.dout_turned = w.queries_turned + some;
     w.odds = w.dout_turned + some;
-    w.dscores = w.odds + 2 * GROUP * p->step;
-    w.dscores_right = w.dscores + 2 * GROUP * p->step;
-    w.dkeys = (float *)(w.dscores_right + GROUP * GROUP * p->step);
+    w.dscores = w.odds + 2 * group * p->step;
+    w.dscores_right = w.dscores + 2 * group * p->step;
+    w.dkeys = (float *)(w.dscores_right + group * group * p->step);
     w.dvalues = w.dkeys + p->keys * p->widths * SUMS;
     w.dqueries = w.dvalues + p->keys * p->widths * SUMS;
-    w.scores = w.dqueries + GROUP * p->widths * SUMS;
+    w.scores = w.dqueries + group * p->widths * SUMS;
     w.dodds = w.scores + 3 * SUMS;
     return w;
 }
@@ -112,12 +116,13 @@ static void take_deltas(const struct attention *a, const struct attention_bwd *i
         for (size_t i = 0; i < PANEL; i++) delta[i] += parts[lane * PANEL + i];
 }
 
-/* What GROUP panels of queries see, from query `first`; whether that is any key. */
-static bool look_around(const struct attention *a, const struct attention_bwd *io,
-                        struct backward *w, size_t b, size_t first)
+/* What a group of panels of queries sees, from query `first`; whether that is any key. */
+static bool look_around(const struct plan *p, const struct attention_bwd *io, struct backward *w,
+                        size_t b, size_t first)
 {
+    const struct attention *a = p->a;
     bool some = false;
-    w->panels = panels_of(least(GROUP * PANEL, (size_t)a->T - first));
+    w->panels = panels_of(least(group_of(p) * PANEL, (size_t)a->T - first));
     for (size_t j = 0; j < w->panels; j++) {
         look(a, io->start_BT, io->end_BT, b, first + j * PANEL, &w->sight[j]);
         some = some || w->sight[j].some_begin < w->sight[j].some_end;
@@ -125,12 +130,12 @@ static bool look_around(const struct attention *a, const struct attention_bwd *i
     return some;
 }
 
-/* GROUP panels of queries of head h, from query `first`, and what belongs to them. */
+/* A group of panels of queries of head h, from query `first`, and what belongs to them. */
 static void take_queries(const struct plan *p, const struct attention_bwd *io, struct backward *w,
                          size_t b, size_t h, size_t first)
 {
     const struct attention *a = p->a;
-    size_t T = (size_t)a->T, count = least(GROUP * PANEL, T - first);
+    size_t T = (size_t)a->T, group = group_of(p), count = least(group * PANEL, T - first);
     size_t panels = w->panels, split = panels * p->step;
     size_t q_at = (b * T + first) * a->q_stride + h * (size_t)a->K;
     size_t o_at = out_at(a, b, h, first), o_stride = (size_t)a->H * (size_t)a->K;
@@ -158,7 +163,7 @@ static void take_queries(const struct plan *p, const struct attention_bwd *io, s
     for (size_t j = 0; j < panels; j++)
         take_deltas(a, io, out_at(a, b, h, first + j * PANEL), least(PANEL, count - j * PANEL),
                     w->delta + j * PANEL);
-    memset(w->dqueries, 0, GROUP * p->widths * SUMS * sizeof *w->dqueries);
+    memset(w->dqueries, 0, group * p->widths * SUMS * sizeof *w->dqueries);
 }
 
 /* p = exp(scale s - lse), ds = p (dp - delta) scale, in place. */
@@ -267,7 +272,8 @@ static void meet_tiled(const struct plan *p, const struct attention_bwd *io, str
     const struct attention *a = p->a;
     size_t T = (size_t)a->T, K = (size_t)a->K, row = (size_t)a->H * K;
     size_t q = (next.b * T + next.first) * a->q_stride + next.h * K;
-    size_t o = out_at(a, next.b, next.h, next.first), count = least(GROUP * PANEL, T - next.first);
+    size_t o = out_at(a, next.b, next.h, next.first),
+           count = least(group_of(p) * PANEL, T - next.first);
     struct back on = {.widths = p->widths,
                       .keys = p->keys,
                       .panels = w->panels,
@@ -295,7 +301,7 @@ static void meet_tiled(const struct plan *p, const struct attention_bwd *io, str
     KERNEL(attention_back)(&on, w->sight);
 }
 
-/* GROUP panels of queries of head h pass over all keys that they see. */
+/* A group of panels of queries of head h passes over all keys that they see. */
 static void queries_backward(const struct plan *p, const struct attention_bwd *io,
                              struct backward *w, struct task task, struct task next)
 {
@@ -303,7 +309,7 @@ static void queries_backward(const struct plan *p, const struct attention_bwd *i
     size_t T = (size_t)a->T, H = (size_t)a->H, K = (size_t)a->K;
     size_t b = task.b, h = task.h, first = task.first;
     bool part = a->keys != ALL_KEYS, more = a->keys == MORE_KEYS;
-    if (!look_around(a, io, w, b, first) && more) return;
+    if (!look_around(p, io, w, b, first) && more) return;
     take_queries(p, io, w, b, h, first);
     if (p->tiled)
         meet_tiled(p, io, w, next);
@@ -358,11 +364,11 @@ static void head_backward(const struct plan *p, const struct attention_bwd *io, 
     KERNEL(attention_pack_keys)(p, io->k_BSGK, at, w.keys);
     KERNEL(attention_pack_keys)(p, io->v_BSGK, at, w.values);
     memset(w.dkeys, 0, 2 * p->keys * p->widths * SUMS * sizeof *w.dkeys); /* and dvalues */
-    size_t groups = ((size_t)a->T + GROUP * PANEL - 1) / (GROUP * PANEL);
+    size_t lines = group_of(p) * PANEL, groups = ((size_t)a->T + lines - 1) / lines;
     for (size_t n = 0, all = heads_each(a) * groups; n < all; n++) {
         size_t h = g * heads_each(a), after = least(n + 1, all - 1);
-        queries_backward(p, io, &w, (struct task){b, h + n / groups, n % groups * GROUP * PANEL},
-                         (struct task){b, h + after / groups, after % groups * GROUP * PANEL});
+        queries_backward(p, io, &w, (struct task){b, h + n / groups, n % groups * lines},
+                         (struct task){b, h + after / groups, after % groups * lines});
     }
     put_keys(p, w.dkeys, p->tiled ? a->scale : 1, io->dk_BSGK, at);
     put_keys(p, w.dvalues, 1, io->dv_BSGK, at);

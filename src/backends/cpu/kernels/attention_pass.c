@@ -2,8 +2,9 @@
  *
  * A processor with tiles computes with them and with its vectors at once, but looks only some
  * hundred operations ahead: so products are cut in pieces of four, and the pieces lie between the
- * rows that are softened.  A query's top is not looked for among all scores: it is one that was
- * right for the first panel, and a new one is found where odds leave the range of numbers. */
+ * rows that are softened.  A query's top is not looked for among all scores: it is the first
+ * panel's, a new one is found where odds leave their range, and products begin with it, so that
+ * what they come to is small and the odds of the largest score are exact. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/attention_pass.h"
 
@@ -21,9 +22,11 @@ struct group {
 };
 
 struct walk {
+    const struct sight *sight;
     struct group filling, met;
-    float *held;  /* where the sums belong that the tiles hold */
-    size_t width; /* from which on `met` meets values */
+    float *held;                                    /* where the sums belong that the tiles hold */
+    size_t width;                                   /* from which on `met` meets values */
+    float less[PANEL] __attribute__((aligned(64))); /* what scores begin with: -top */
 };
 
 static inline float *scores_of(const struct pass *p, size_t key)
@@ -35,13 +38,16 @@ static inline char *odds_of(const struct pass *p, struct group g)
     return p->odds + g.half * PASS_GROUP * STEP;
 }
 
-static struct product keys_product(const struct pass *p, size_t key)
+static struct product keys_product(const struct pass *p, const struct walk *w, size_t key)
 {
     return (struct product){.left = p->left + key * p->widths * STEP,
                             .right = p->queries,
                             .left_step = STEP,
                             .right_step = STEP,
+                            .right_near = true,
                             .steps = p->widths,
+                            .from = w->less,
+                            .one_row = true,
                             .to = scores_of(p, key)};
 }
 
@@ -53,6 +59,7 @@ static struct product values_product(const struct pass *p, struct group g, size_
                             .right = odds_of(p, g),
                             .left_step = STEP,
                             .right_step = STEP,
+                            .right_near = true,
                             .steps = g.count,
                             .from = out,
                             .to = out};
@@ -71,6 +78,13 @@ static void put_held(const struct pass *p, struct walk *w)
     product_end(&w->held, p->scores + 2 * SUMS);
 }
 
+static void multiply_keys(const struct pass *p, struct walk *w, size_t key)
+{
+    struct product x = keys_product(p, w, key);
+    for (size_t i = 0; i < x.steps; i++) product_step(&x, i, &w->held);
+    put_held(p, w);
+}
+
 /* All odds so far meet their values; the group that is filled begins anew. */
 static void settle(const struct pass *p, struct walk *w)
 {
@@ -81,31 +95,27 @@ static void settle(const struct pass *p, struct walk *w)
     w->filling.first += w->filling.count, w->filling.count = 0;
 }
 
-/* Tops that are whole numbers from this panel's largest scores on, where those are larger; what has
- * been summed is made relative to them. */
-static void raise_top(struct pass *p, const float *scores, bool any)
+/* A panel's scores, relative to tops that are its largest where those are larger; what has been
+ * summed is made relative to them. */
+static void raise_top(struct pass *p, struct walk *w, size_t key, bool any)
 {
-    float top[PANEL], keep[PANEL];
-    memcpy(top, scores, sizeof top);
-    for (size_t k = 1; k < PANEL; k++)
+    float *scores = scores_of(p, key), top[PANEL], keep[PANEL];
+    memset(w->less, 0, sizeof w->less);
+    multiply_keys(p, w, key);
+    mask(w->sight, key, scores);
+    memcpy(top, p->top, sizeof top);
+    for (size_t k = 0; k < PANEL; k++)
 #pragma omp simd
         for (size_t i = 0; i < PANEL; i++)
             top[i] = scores[k * PANEL + i] > top[i] ? scores[k * PANEL + i] : top[i];
-    for (size_t i = 0; i < PANEL; i++) {
-        top[i] = ceilf(top[i] * p->factor);
-        if (!(top[i] > p->top[i])) top[i] = p->top[i];
-    }
-    for (size_t i = 0; any && i < PANEL; i++) p->sum[i] *= keep[i] = exp2f(p->top[i] - top[i]);
-    memcpy(p->top, top, sizeof top);
+    for (size_t k = 0; k < PANEL; k++)
+#pragma omp simd
+        for (size_t i = 0; i < PANEL; i++) scores[k * PANEL + i] -= top[i];
+    for (size_t i = 0; any && i < PANEL; i++)
+        p->sum[i] *= keep[i] = exp2f((p->top[i] - top[i]) * p->factor);
+    for (size_t i = 0; i < PANEL; i++) p->top[i] = top[i], w->less[i] = -top[i];
     for (size_t k = 0; any && k < p->widths * PANEL; k++)
         for (size_t i = 0; i < PANEL; i++) p->out[k * PANEL + i] *= keep[i];
-}
-
-static struct softening begin(const struct pass *p)
-{
-    float base[PANEL];
-    for (size_t i = 0; i < PANEL; i++) base[i] = SOFTEN_BASE - p->top[i];
-    return soften_begin(p->factor, base);
 }
 
 static inline void soften_until(struct softening *s, const float *scores, char *odds, size_t *done,
@@ -114,18 +124,19 @@ static inline void soften_until(struct softening *s, const float *scores, char *
     for (; *done < until; ++*done) soften_keys(s, scores + 2 * *done * PANEL, odds + *done * 64);
 }
 
-/* The panel's odds again, once the tops are high enough; what is still beyond is not a number. */
-static void soften_again(struct pass *p, struct walk *w, size_t key, float *sum)
+/* The panel's odds again, once the tops are high enough, and the next one's scores, which began
+ * with the old ones; what is still beyond is not a number. */
+static void soften_again(struct pass *p, struct walk *w, size_t key, bool next, float *sum)
 {
-    const float *scores = scores_of(p, key);
     size_t done = 0;
     settle(p, w);
-    raise_top(p, scores, true);
-    struct softening s = begin(p);
-    soften_until(&s, scores, odds_of(p, w->filling), &done, PAIRS_EACH);
+    raise_top(p, w, key, true);
+    struct softening s = soften_begin(p->factor);
+    soften_until(&s, scores_of(p, key), odds_of(p, w->filling), &done, PAIRS_EACH);
     uint32_t beyond = soften_end(&s, sum);
     for (int q = 0; q < PANEL; q++)
         if (beyond >> q & 1) sum[q] = NAN;
+    if (next) multiply_keys(p, w, key + 1);
 }
 
 /* The odds of a panel of keys, while the next one's scores and values of others are multiplied. */
@@ -137,10 +148,10 @@ static void step(struct pass *p, struct walk *w, size_t key, bool next)
     size_t all = (next ? p->widths : 0) + (some ? until - w->width : 0) * w->met.count;
     const float *scores = scores_of(p, key);
     char *odds = odds_of(p, w->filling) + w->filling.count * STEP;
-    struct softening s = begin(p);
+    struct softening s = soften_begin(p->factor);
     while (made < all) {
         struct product x =
-            next && !made ? keys_product(p, key + 1) : values_product(p, w->met, w->width++);
+            next && !made ? keys_product(p, w, key + 1) : values_product(p, w->met, w->width++);
         for (size_t i = 0; i < x.steps; i++) {
             product_step(&x, i, &w->held);
             soften_until(&s, scores, odds, &done, PAIRS_EACH * ++made / all);
@@ -149,20 +160,18 @@ static void step(struct pass *p, struct walk *w, size_t key, bool next)
     soften_until(&s, scores, odds, &done, PAIRS_EACH);
     if (!some) put_held(p, w);
     float sum[PANEL];
-    if (soften_end(&s, sum)) soften_again(p, w, key, sum);
+    if (soften_end(&s, sum)) soften_again(p, w, key, next, sum);
     for (size_t q = 0; q < PANEL; q++) p->sum[q] += sum[q];
 }
 
 void KERNEL(attention_pass)(struct pass *p, const struct sight *s, size_t begin, size_t end)
 {
-    struct walk w = {.filling = {.first = begin}, .held = p->scores + 2 * SUMS};
+    struct walk w = {.sight = s, .filling = {.first = begin}, .held = p->scores + 2 * SUMS};
+    p->room = SOFTEN_ROOM - 1;
     if (begin >= end) return;
-    struct product first = keys_product(p, begin);
-    for (size_t i = 0; i < first.steps; i++) product_step(&first, i, &w.held);
-    put_held(p, &w);
+    raise_top(p, &w, begin, false);
     for (size_t key = begin; key < end; key++) {
-        mask(s, key, scores_of(p, key));
-        if (key == begin) raise_top(p, scores_of(p, key), false);
+        if (key > begin) mask(s, key, scores_of(p, key));
         ahead_ask(&p->ahead, 4);
         step(p, &w, key, key + 1 < end);
         if (++w.filling.count < PASS_GROUP) continue;

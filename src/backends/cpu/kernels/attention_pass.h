@@ -20,7 +20,8 @@ struct pass {
     float *out;                /* [widths][32 of K][32 queries]; sums of odds times values */
     float factor;              /* of scores, positive */
     struct ahead ahead;
-    float top[PANEL], sum[PANEL]; /* odds are 2^(score factor - top) */
+    /* odds are 2^((score - top) factor - room): sums of theirs stay far from where numbers end */
+    float top[PANEL], sum[PANEL], room;
 };
 
 /* Panels [begin, end) of keys; sums start at 0 and tops very low.  This thread has opened tiles. */

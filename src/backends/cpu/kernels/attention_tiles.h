@@ -4,8 +4,8 @@
  * hundred operations ahead.  So a product is a row of steps, each of four products of tiles, and
  * vector code goes between steps.  What a product came to is stored in the first step of the next
  * one, tile by tile: so nothing waits for the last of its sums.  Panels are read past the first
- * cache, which does not hold all that goes round: so it keeps the sums, and what vector code works
- * on. */
+ * cache, which does not hold all that goes round: so it keeps the sums, what vector code works on,
+ * and those right panels that are said to be near. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,18 +20,27 @@ enum { LINE = PANEL * sizeof(float) };
 struct product {
     const char *left, *right;
     size_t left_step, right_step, steps; /* bytes from a step to the next; how many */
+    bool right_near;
     const float *from;
     bool one_row;
     float *to;
 };
 
+#define TILE_RIGHT(t, at, near)                                                                    \
+    do {                                                                                           \
+        if (near)                                                                                  \
+            TILE_LOAD(t, at, 64);                                                                  \
+        else                                                                                       \
+            TILE_STREAM(t, at, 64);                                                                \
+    } while (0)
+
 /* sums += left x right, over one step. */
-static inline void tiles_multiply(const char *left, const char *right)
+static inline void tiles_multiply(const char *left, const char *right, bool near)
 {
     TILE_STREAM(4, left, 64);
-    TILE_STREAM(6, right, 64);
+    TILE_RIGHT(6, right, near);
     TILE_DOT(0, 4, 6);
-    TILE_STREAM(7, right + 1024, 64);
+    TILE_RIGHT(7, right + 1024, near);
     TILE_DOT(1, 4, 7);
     TILE_STREAM(5, left + 1024, 64);
     TILE_DOT(2, 5, 6);
@@ -49,15 +58,15 @@ static inline void tiles_multiply(const char *left, const char *right)
     } while (0)
 
 /* The first step: what the tiles hold goes to `held`, each as late as it may. */
-static inline void tiles_begin(const char *left, const char *right, float *held, const float *from,
-                               bool one_row)
+static inline void tiles_begin(const char *left, const char *right, bool near, float *held,
+                               const float *from, bool one_row)
 {
     const size_t line = one_row ? 0 : LINE, lower = one_row ? 0 : LOWER;
     TILE_STREAM(4, left, 64);
-    TILE_STREAM(6, right, 64);
+    TILE_RIGHT(6, right, near);
     TILE_CHANGE(0, held, from, line);
     TILE_DOT(0, 4, 6);
-    TILE_STREAM(7, right + 1024, 64);
+    TILE_RIGHT(7, right + 1024, near);
     TILE_CHANGE(1, held + 16, from ? from + 16 : NULL, line);
     TILE_DOT(1, 4, 7);
     TILE_STREAM(5, left + 1024, 64);
@@ -72,10 +81,10 @@ static inline void product_step(const struct product *p, size_t step, float **he
 {
     const char *left = p->left + step * p->left_step, *right = p->right + step * p->right_step;
     if (step) {
-        tiles_multiply(left, right);
+        tiles_multiply(left, right, p->right_near);
         return;
     }
-    tiles_begin(left, right, *held, p->from, p->one_row);
+    tiles_begin(left, right, p->right_near, *held, p->from, p->one_row);
     *held = p->to;
 }
 
