@@ -15,8 +15,8 @@
  * Speed    `llamero bench` on Zen 5, two threads, T=1024, K=64, causal: forward 47 %, backward 65 %
  *          of the bf16 register peak; less where a head's keys and values outgrow the second cache
  *          (from T=8192).  AMX, two threads, causal, of 6.25 TFLOP/s that a burst reaches on rested
- *          cores: T=1024, K=64 forward 18 %, backward 20 %; T=2048, K=64 22 and 23 %, K=128 33 and
- *          23 %.  Right after these kernels a burst reaches a fifth less, and the shares of that
+ *          cores: T=1024, K=64 forward 21 %, backward 22 %; T=2048, K=64 27 and 25 %, K=128 37 and
+ *          26 %.  Right after these kernels a burst reaches a fifth less, and the shares of that
  *          are larger: a comparison wants times, not shares. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.h"

@@ -3,13 +3,13 @@
  *
  * While tiles are multiplied, and about a microsecond after, Intel's processors do one f32
  * operation on 16 numbers in a cycle, and one on integers or bytes beside it.  So 2^x is made of
- * integers of 16 bits, 32 at a time: a sum rounds x to a multiple of 2^-8 in the lower half of an
- * f32, which but for one bit is the bf16 that 1 + f stands for instead of 2^f, where x = n + f; a
- * table has what is too much, and an average rounds that bit away.
- * Units    Odds are 2^(score factor + offset), bf16: unbiased, off by 0.20 % in the mean square and
- *          0.9 % at most, where rounding alone comes to 0.17 % and 0.4 %.  Their sums are those of
- *          the rounded ones, as products are: weights add up to 1.  Odds of a score of 0 are exact;
- *          from 2^-127 down they are 0. */
+ * integers of 16 bits, 32 at a time.  A sum rounds x = n + f to a multiple of 2^-8 in the lower
+ * half of an f32: 8 bits of n and 8 of f, which but for the last are the bf16 2^n (1 + f).  A table
+ * has what 1 + f is more than 2^f, and an average rounds the last bit away.
+ * Units    Odds are bf16: backward 2^(score factor), forward 2^(score factor + 1 - SOFTEN_ROOM);
+ *          unbiased, off by 0.20 % in the mean square and 0.9 % at most, where rounding alone comes
+ *          to 0.17 and 0.4 %.  Sums are those of the rounded ones, as products are: weights add up
+ *          to 1.  Odds of a score of 0 are exact, those below 2^-127 are 0. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,8 +22,8 @@
 #define SOFTEN_VECTORS
 #endif
 
-/* SOFTEN_ZERO has steps of 2^-8.  What is added to it says which exponent a score of 0 gets: that
- * of 1, or one so low that odds of a score as large as SOFTEN_ROOM do not reach the 16th bit. */
+/* Near SOFTEN_ZERO f32 has steps of 2^-8.  What is added to it is the exponent that a score of 0
+ * gets: that of 1, or one so low that scores below SOFTEN_ROOM leave the 16th bit 0. */
 enum { SOFTEN_ROOM = 24, SOFTEN_ONE = 127, SOFTEN_LOW = 128 - SOFTEN_ROOM };
 #define SOFTEN_ZERO 49152.0f
 enum { SOFTEN_BEYOND = ~0x47407FFF }; /* bits of f32 that such odds do not have */
