@@ -26,21 +26,13 @@ struct product {
     float *to;
 };
 
-#define TILE_RIGHT(t, at, near)                                                                    \
-    do {                                                                                           \
-        if (near)                                                                                  \
-            TILE_LOAD(t, at, 64);                                                                  \
-        else                                                                                       \
-            TILE_STREAM(t, at, 64);                                                                \
-    } while (0)
-
 /* sums += left x right, over one step. */
 static inline void tiles_multiply(const char *left, const char *right, bool near)
 {
     TILE_STREAM(4, left, 64);
-    TILE_RIGHT(6, right, near);
+    TILE_TAKE(6, right, near);
     TILE_DOT(0, 4, 6);
-    TILE_RIGHT(7, right + 1024, near);
+    TILE_TAKE(7, right + 1024, near);
     TILE_DOT(1, 4, 7);
     TILE_STREAM(5, left + 1024, 64);
     TILE_DOT(2, 5, 6);
@@ -63,10 +55,10 @@ static inline void tiles_begin(const char *left, const char *right, bool near, f
 {
     const size_t line = one_row ? 0 : LINE, lower = one_row ? 0 : LOWER;
     TILE_STREAM(4, left, 64);
-    TILE_RIGHT(6, right, near);
+    TILE_TAKE(6, right, near);
     TILE_CHANGE(0, held, from, line);
     TILE_DOT(0, 4, 6);
-    TILE_RIGHT(7, right + 1024, near);
+    TILE_TAKE(7, right + 1024, near);
     TILE_CHANGE(1, held + 16, from ? from + 16 : NULL, line);
     TILE_DOT(1, 4, 7);
     TILE_STREAM(5, left + 1024, 64);

@@ -177,14 +177,6 @@ static inline void aside(struct hand *h)
 
 /* ---- tiles ---- */
 
-#define LOAD(t, at, near)                                                                          \
-    do {                                                                                           \
-        if (near)                                                                                  \
-            TILE_LOAD(t, at, 64);                                                                  \
-        else                                                                                       \
-            TILE_STREAM(t, at, 64);                                                                \
-    } while (0)
-
 /* The quarter `at` of the sums goes where it belongs, and begins anew. */
 #define BEGIN(t, at)                                                                               \
     do {                                                                                           \
@@ -202,20 +194,20 @@ static inline __attribute__((always_inline)) void multiply_steps(size_t steps, c
 {
     for (; steps > 0; steps--, *left += STEP, *right += STEP) {
         if (left_near) {
-            LOAD(6, *right, right_near);
-            LOAD(4, *left, left_near);
+            TILE_TAKE(6, *right, right_near);
+            TILE_TAKE(4, *left, left_near);
             TILE_DOT(0, 4, 6);
-            LOAD(5, *left + 1024, left_near);
+            TILE_TAKE(5, *left + 1024, left_near);
             TILE_DOT(2, 5, 6);
-            LOAD(7, *right + 1024, right_near);
+            TILE_TAKE(7, *right + 1024, right_near);
             TILE_DOT(1, 4, 7);
         } else {
-            LOAD(4, *left, left_near);
-            LOAD(6, *right, right_near);
+            TILE_TAKE(4, *left, left_near);
+            TILE_TAKE(6, *right, right_near);
             TILE_DOT(0, 4, 6);
-            LOAD(7, *right + 1024, right_near);
+            TILE_TAKE(7, *right + 1024, right_near);
             TILE_DOT(1, 4, 7);
-            LOAD(5, *left + 1024, left_near);
+            TILE_TAKE(5, *left + 1024, left_near);
             TILE_DOT(2, 5, 6);
         }
         TILE_DOT(3, 5, 7);
@@ -228,14 +220,14 @@ static inline __attribute__((always_inline)) void multiply(size_t steps, const c
                                                            const char *right, const float *begin,
                                                            bool left_passes, struct hand *h)
 {
-    LOAD(4, left, left_passes);
-    LOAD(6, right, !left_passes);
+    TILE_TAKE(4, left, left_passes);
+    TILE_TAKE(6, right, !left_passes);
     BEGIN(0, 0);
     TILE_DOT(0, 4, 6);
-    LOAD(7, right + 1024, !left_passes);
+    TILE_TAKE(7, right + 1024, !left_passes);
     BEGIN(1, 16);
     TILE_DOT(1, 4, 7);
-    LOAD(5, left + 1024, left_passes);
+    TILE_TAKE(5, left + 1024, left_passes);
     BEGIN(2, LOWER);
     TILE_DOT(2, 5, 6);
     BEGIN(3, LOWER + 16);

@@ -88,6 +88,15 @@ static inline void tiles_close(void) {}
 #endif
 
 #if defined(TILES)
+/* A tile whose rows are 64 bytes; near: by way of the first level of the cache, which keeps it. */
+#define TILE_TAKE(t, at, near)                                                                     \
+    do {                                                                                           \
+        if (near)                                                                                  \
+            TILE_LOAD(t, at, 64);                                                                  \
+        else                                                                                       \
+            TILE_STREAM(t, at, 64);                                                                \
+    } while (0)
+
 /* Tiles 0 to 3, as the quarters of 32 x 32 sums. */
 #define TILES_STORE(sums)                                                                          \
     do {                                                                                           \
