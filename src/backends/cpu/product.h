@@ -1,9 +1,9 @@
 /* product.h (cpu) -- matrix products of f32 by oneDNN, for every instruction set it knows.
  *
  * A product is compiled once for its kind and sizes and kept by the queue.
- * Memory   Of the queue's scratch.  On Intel's processors the fastest way is one that packs
- * operands into memory of its own: while a product runs it has some tens of MB more from malloc,
- * which `plan` knows nothing of, and gets the same again the next time. */
+ * Memory   Of the queue's scratch.  On Intel's processors the fastest way packs operands into
+ *          memory of its own: some tens of MB from malloc while a product runs, the same again the
+ *          next time, which `plan` knows nothing of. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

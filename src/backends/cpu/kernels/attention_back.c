@@ -98,7 +98,7 @@ static void finish(const struct back *b, struct walk *w)
 {
     for (; w->waiting.count && w->done < 2 * b->widths; w->done++) {
         struct product p = keys_product(b, &w->waiting, w->done);
-        for (size_t i = 0; i < p.steps; i++) product_step(&p, i, &w->held);
+        product_run(&p, &w->held);
     }
     w->waiting.count = 0, w->done = 0;
 }
@@ -120,7 +120,7 @@ static void add_to_queries(const struct back *b, const struct sight *s, struct w
                                 .steps = end - first,
                                 .from = to,
                                 .to = to};
-            for (size_t i = 0; i < p.steps; i++) product_step(&p, i, &w->held);
+            product_run(&p, &w->held);
         }
     }
 }
@@ -179,8 +179,7 @@ void KERNEL(attention_back)(struct back *b, const struct sight *sights)
     bool more = advance(b, sights, &x);
     if (!more) return;
     struct product first[] = {scores_product(b, &w, &x), dodds_product(b, &w, &x)};
-    for (size_t n = 0; n < 2; n++)
-        for (size_t i = 0; i < first[n].steps; i++) product_step(&first[n], i, &w.held);
+    for (size_t n = 0; n < 2; n++) product_run(&first[n], &w.held);
     product_end(&w.held, b->scores + 2 * SUMS);
     for (; more; x = next) {
         next = x;

@@ -24,9 +24,11 @@ struct group {
 struct walk {
     const struct sight *sight;
     struct group filling, met;
-    float *held;                                    /* where the sums belong that the tiles hold */
-    size_t width;                                   /* from which on `met` meets values */
-    float less[PANEL] __attribute__((aligned(64))); /* what scores begin with: -top */
+    float *held;  /* where the sums belong that the tiles hold */
+    size_t width; /* from which on `met` meets values */
+
+    /* what scores begin with: -top */
+    float less[PANEL] __attribute__((aligned(64)));
 };
 
 static inline float *scores_of(const struct pass *p, size_t key)
@@ -69,7 +71,7 @@ static void finish(const struct pass *p, struct walk *w, struct group g, size_t 
 {
     for (; g.count && width < p->widths; width++) {
         struct product x = values_product(p, g, width);
-        for (size_t i = 0; i < x.steps; i++) product_step(&x, i, &w->held);
+        product_run(&x, &w->held);
     }
 }
 
@@ -81,7 +83,7 @@ static void put_held(const struct pass *p, struct walk *w)
 static void multiply_keys(const struct pass *p, struct walk *w, size_t key)
 {
     struct product x = keys_product(p, w, key);
-    for (size_t i = 0; i < x.steps; i++) product_step(&x, i, &w->held);
+    product_run(&x, &w->held);
     put_held(p, w);
 }
 

@@ -80,6 +80,11 @@ static inline void product_step(const struct product *p, size_t step, float **he
     *held = p->to;
 }
 
+static inline void product_run(const struct product *p, float **held)
+{
+    for (size_t i = 0; i < p->steps; i++) product_step(p, i, held);
+}
+
 /* Stores what the tiles hold; it may be stored again, to `nowhere`. */
 static inline void product_end(float **held, float *nowhere)
 {
