@@ -199,15 +199,14 @@ struct residual {
 };
 
 /* out = x + y w^T.  Where the matrix is cut, what is here is a part of the sum for all rows. */
-static enum status add_product(const struct model *m, size_t N, enum product_id id, int layer,
+static enum status add_product(const struct model *m, const struct product_call *call,
                                const void *y, const struct activations *a, struct residual r)
 {
+    size_t N = call->N;
     bool cut = m->plan->parts > 1;
     void *sum = cut ? a->wide_ND : r.out_SD;
-    enum boundary out = id == PRODUCT_attn_out ? ATTN_OUT : MLP_OUT;
-    bool found = id == PRODUCT_mlp_down && product_finds(m, id, layer);
-    struct product_call call = {id, layer, N, a->input_scales, found};
-    TRY(product_forward(m, &call, y, sum, r.x_SD, !cut));
+    enum boundary out = call->id == PRODUCT_attn_out ? ATTN_OUT : MLP_OUT;
+    TRY(product_forward(m, call, y, sum, r.x_SD, !cut));
     TRY(model_cross(m, out, FORWARD, sum, N, m->shape.D));
     if (cut && !r.in_place) TRY(stream_copy(m, N, r.x_SD, r.out_SD, false));
     if (cut) TRY(stream_copy(m, N, stream_part(m, sum, N), r.out_SD, true));
@@ -226,15 +225,15 @@ static enum status widen_gradient(const struct model *m, size_t N, enum boundary
 }
 
 /* Rotates q and k where they lie in the fused row; inverse: their gradients. */
-static enum status rotate(const struct model *m, const struct micro_batch *b, void *qkv,
-                          bool inverse)
+static enum status rotate(const struct model *m, const struct micro_batch *b,
+                          const struct attention *attention, void *qkv, bool inverse)
 {
-    AXES(m);
     struct rope what = {.H = m->shape.H + m->shape.G, /* heads of k lie behind those of q */
                         .K = m->shape.K,
-                        .stride = Q + 2 * P,
+                        .stride = attention->q_stride,
                         .dtype = m->dtype,
-                        .inverse = inverse};
+                        .inverse = inverse,
+                        .is_private = attention->is_private};
     struct context cut = {m->plan->contexts, m->plan->context, b->causal};
     struct token_run runs[MOST_RUNS];
     int num_runs = context_runs(&cut, b->T, runs);
@@ -253,37 +252,47 @@ static enum status rotate(const struct model *m, const struct micro_batch *b, vo
 static struct attention attention_of(const struct model *m, const struct micro_batch *b)
 {
     AXES(m);
-    return (struct attention){.B = b->B,
-                              .T = b->T,
-                              .S = b->T,
-                              .H = m->shape.H,
-                              .G = m->shape.G,
-                              .K = m->shape.K,
-                              .q_stride = Q + 2 * P,
-                              .kv_stride = Q + 2 * P,
-                              .scale = 1 / sqrtf((float)m->shape.K),
-                              .causal = b->causal,
-                              .dtype = m->dtype};
+    struct attention what = {.B = b->B,
+                             .T = b->T,
+                             .S = b->T,
+                             .H = m->shape.H,
+                             .G = m->shape.G,
+                             .K = m->shape.K,
+                             .q_stride = Q + 2 * P,
+                             .kv_stride = Q + 2 * P,
+                             .scale = 1 / sqrtf((float)m->shape.K),
+                             .causal = b->causal,
+                             .dtype = m->dtype,
+                             .k_column = Q,
+                             .v_column = Q + P};
+    what.is_private = !m->plan->attend && attention_may_be_private(m->ops, &what);
+    return what;
+}
+
+/* Keys or values of fused rows, as attention wants to be told. */
+static void *from_column(const struct attention *a, void *qkv, size_t column)
+{
+    return a->is_private ? qkv : element(qkv, column, a->dtype);
 }
 
 static enum status attend(const struct model *m, const struct micro_batch *b, int layer,
                           const struct activations *a)
 {
-    AXES(m);
     size_t N = (size_t)b->B * (size_t)b->T;
     struct attention what = attention_of(m, b);
     struct attention_fwd io = {.q_BTHK = a->qkv_NC,
-                               .k_BSGK = element(a->qkv_NC, Q, m->dtype),
-                               .v_BSGK = element(a->qkv_NC, Q + P, m->dtype),
+                               .k_BSGK = from_column(&what, a->qkv_NC, what.k_column),
+                               .v_BSGK = from_column(&what, a->qkv_NC, what.v_column),
                                .start_BT = b->start_BT,
                                .end_BT = b->end_BT,
                                .out_BTHK = a->attended_NQ,
                                .lse_BHT = a->lse_BHT};
     struct product_call call = {PRODUCT_attn_q, layer, N, a->input_scales,
-                                product_finds(m, PRODUCT_attn_q, layer)};
+                                .attends = what.is_private};
+    call.found = product_finds(m, PRODUCT_attn_q, layer);
     TRY(norm(m, N, PARAM_attn_norm, layer, a->x_SD, a->norm1_ND, a->rstd1_S));
     TRY(product_forward(m, &call, a->norm1_ND, a->qkv_NC, NULL, false));
-    TRY(rotate(m, b, a->qkv_NC, false));
+    TRY(rotate(m, b, &what, a->qkv_NC, false));
     if (m->plan->attend)
         TRY(m->plan->attend(m->plan, m->ops, &what, &io, m->on));
     else
@@ -293,16 +302,17 @@ static enum status attend(const struct model *m, const struct micro_batch *b, in
 
 /* out = x + attended w^T */
 static enum status join(const struct model *m, size_t N, int layer, const struct activations *a,
-                        struct residual r)
+                        bool attends, struct residual r)
 {
-    TRY(add_product(m, N, PRODUCT_attn_out, layer, a->attended_NQ, a, r));
+    struct product_call call = {PRODUCT_attn_out, layer, N, a->input_scales, .attends = attends};
+    TRY(add_product(m, &call, a->attended_NQ, a, r));
     return STATUS_OK;
 }
 
 enum status block_join(const struct model *m, size_t N, int layer, const struct activations *a,
                        void *x_SD)
 {
-    TRY(join(m, N, layer, a, (struct residual){x_SD, x_SD, true}));
+    TRY(join(m, N, layer, a, false, (struct residual){x_SD, x_SD, true}));
     return STATUS_OK;
 }
 
@@ -318,10 +328,20 @@ static enum status gate(const struct model *m, size_t N, int layer, const struct
 static enum status widen(const struct model *m, size_t N, int layer, const struct activations *a)
 {
     struct product_call call = {PRODUCT_mlp_gate, layer, N, a->input_scales,
-                                product_finds(m, PRODUCT_mlp_gate, layer)};
+                                .found = product_finds(m, PRODUCT_mlp_gate, layer)};
     TRY(norm(m, N, PARAM_mlp_norm, layer, a->middle_SD, a->norm2_ND, a->rstd2_S));
     TRY(product_forward(m, &call, a->norm2_ND, a->gate_up_N2F, NULL, false));
     TRY(gate(m, N, layer, a));
+    return STATUS_OK;
+}
+
+/* out = x + hidden w^T */
+static enum status narrow(const struct model *m, size_t N, int layer, const struct activations *a,
+                          struct residual r)
+{
+    struct product_call call = {PRODUCT_mlp_down, layer, N, a->input_scales,
+                                .found = product_finds(m, PRODUCT_mlp_down, layer)};
+    TRY(add_product(m, &call, a->hidden_NF, a, r));
     return STATUS_OK;
 }
 
@@ -331,8 +351,7 @@ enum status block_mlp(const struct model *m, int N, int layer, const struct acti
     struct activations here = *a;
     here.middle_SD = x_SD;
     TRY(widen(m, (size_t)N, layer, &here));
-    TRY(add_product(m, (size_t)N, PRODUCT_mlp_down, layer, here.hidden_NF, &here,
-                    (struct residual){x_SD, x_SD, true}));
+    TRY(narrow(m, (size_t)N, layer, &here, (struct residual){x_SD, x_SD, true}));
     return STATUS_OK;
 }
 
@@ -340,11 +359,11 @@ enum status block_forward(const struct model *m, const struct micro_batch *b, in
                           const struct activations *a, bool in_place, void *out_SD)
 {
     size_t N = (size_t)b->B * (size_t)b->T;
+    bool attends = attention_of(m, b).is_private;
     TRY(attend(m, b, layer, a));
-    TRY(join(m, N, layer, a, (struct residual){a->x_SD, a->middle_SD, in_place}));
+    TRY(join(m, N, layer, a, attends, (struct residual){a->x_SD, a->middle_SD, in_place}));
     TRY(widen(m, N, layer, a));
-    TRY(add_product(m, N, PRODUCT_mlp_down, layer, a->hidden_NF, a,
-                    (struct residual){a->middle_SD, out_SD, in_place}));
+    TRY(narrow(m, N, layer, a, (struct residual){a->middle_SD, out_SD, in_place}));
     return STATUS_OK;
 }
 
@@ -359,8 +378,9 @@ static enum status redo(const struct model *m, const struct micro_batch *b, int 
         TRY(gate(m, N, layer, a));
     }
     if (a->recompute == RECOMPUTE_FULL) {
+        bool attends = attention_of(m, b).is_private;
         TRY(attend(m, b, layer, a));
-        TRY(join(m, N, layer, a, (struct residual){a->x_SD, a->middle_SD, false}));
+        TRY(join(m, N, layer, a, attends, (struct residual){a->x_SD, a->middle_SD, false}));
         TRY(widen(m, N, layer, a));
     }
     return STATUS_OK;
@@ -375,9 +395,9 @@ static enum status mlp_backward(const struct model *m, size_t N, int layer,
     struct swiglu what = {.N = (int)N, .F = m->shape.F, .dtype = m->dtype, .is_private = true};
     struct swiglu_bwd io = {a->gate_up_N2F, dhidden, a->gate_up_N2F,
                             product_largest(m, PRODUCT_mlp_gate, layer)};
-    struct product_call down = {PRODUCT_mlp_down, layer, N, a->input_scales, false};
+    struct product_call down = {PRODUCT_mlp_down, layer, N, a->input_scales, .found = false};
     struct product_call up = {PRODUCT_mlp_gate, layer, N, a->input_scales,
-                              product_finds(m, PRODUCT_mlp_gate, layer)};
+                              .found = product_finds(m, PRODUCT_mlp_gate, layer)};
     void *dx_ND;
     TRY(widen_gradient(m, N, MLP_OUT, a, dx, &dx_ND));
     TRY(product_backward(m, &down, dx_ND, a->hidden_NF, dhidden));
@@ -397,18 +417,19 @@ static enum status attend_backward(const struct model *m, const struct micro_bat
     void *dnorm = arena_take(step, N * D, dtype_bytes(m->dtype));
     struct attention what = attention_of(m, b);
     struct attention_bwd io = {.q_BTHK = a->qkv_NC,
-                               .k_BSGK = element(a->qkv_NC, Q, m->dtype),
-                               .v_BSGK = element(a->qkv_NC, Q + P, m->dtype),
+                               .k_BSGK = from_column(&what, a->qkv_NC, what.k_column),
+                               .v_BSGK = from_column(&what, a->qkv_NC, what.v_column),
                                .out_BTHK = a->attended_NQ,
                                .dout_BTHK = dattended,
                                .start_BT = b->start_BT,
                                .end_BT = b->end_BT,
                                .lse_BHT = a->lse_BHT,
                                .dq_BTHK = dqkv,
-                               .dk_BSGK = element(dqkv, Q, m->dtype),
-                               .dv_BSGK = element(dqkv, Q + P, m->dtype)};
-    struct product_call out = {PRODUCT_attn_out, layer, N, a->input_scales, false};
-    struct product_call in = {PRODUCT_attn_q, layer, N, a->input_scales, false};
+                               .dk_BSGK = from_column(&what, dqkv, what.k_column),
+                               .dv_BSGK = from_column(&what, dqkv, what.v_column)};
+    bool attends = what.is_private;
+    struct product_call out = {PRODUCT_attn_out, layer, N, a->input_scales, .attends = attends};
+    struct product_call in = {PRODUCT_attn_q, layer, N, a->input_scales, .attends = attends};
     void *dx_ND;
     TRY(widen_gradient(m, N, ATTN_OUT, a, dx, &dx_ND));
     TRY(product_backward(m, &out, dx_ND, a->attended_NQ, dattended));
@@ -416,7 +437,7 @@ static enum status attend_backward(const struct model *m, const struct micro_bat
         TRY(m->plan->attend_backward(m->plan, m->ops, &what, &io, m->on));
     else
         TRY(attention_backward(m->ops, &what, &io, m->on));
-    TRY(rotate(m, b, dqkv, true));
+    TRY(rotate(m, b, &what, dqkv, true));
     TRY(product_backward(m, &in, dqkv, a->norm1_ND, dnorm));
     TRY(norm_backward(m, N, PARAM_attn_norm, layer, dnorm, a->x_SD, a->rstd1_S, dx));
     return STATUS_OK;

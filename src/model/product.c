@@ -22,13 +22,13 @@ static struct product product(const struct model *m, const struct product_call *
 {
     const struct model_shape *s = &m->shape;
     int Q = s->H * s->K, P = s->G * s->K;
-    bool norm = norm_is_private(m);
+    bool norm = norm_is_private(m), attends = call->attends;
     const struct {
         enum param_id param;
         int D, F;
         bool x_private, y_private;
-    } rows[] = {[PRODUCT_attn_q] = {PARAM_attn_q, s->D, Q + 2 * P, norm, false},
-                [PRODUCT_attn_out] = {PARAM_attn_out, Q, s->D, false, false},
+    } rows[] = {[PRODUCT_attn_q] = {PARAM_attn_q, s->D, Q + 2 * P, norm, attends},
+                [PRODUCT_attn_out] = {PARAM_attn_out, Q, s->D, attends, false},
                 [PRODUCT_mlp_gate] = {PARAM_mlp_gate, s->D, 2 * s->F, norm, true},
                 [PRODUCT_mlp_down] = {PARAM_mlp_down, s->F, s->D, true, false}};
     struct linear what = {.N = (int)call->N,

@@ -17,7 +17,8 @@ struct product_call {
     /* Of the block's products: forward leaves the scale that x has, backward takes it.  NULL: not
      * kept. */
     struct float8_scale *input_scales;
-    bool found; /* the operation that made x, in backward dy, has left its largest number */
+    bool found;   /* the operation that made x, in backward dy, has left its largest number */
+    bool attends; /* what lies between it and attention is private (ops.h) */
 };
 
 /* Whether that operation is to leave it, right before the product: where its kernel finds it on its

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.h"
 
-static enum status check(const struct attention *a)
+static enum status check(const struct ops *ops, const struct attention *a)
 {
     if (a->B < 1 || a->T < 1 || a->K < 1 || a->G < 1 || a->H < 1)
         FAIL(SHAPE, "attention: B %d, T %d, H %d, G %d, K %d: each must be at least 1", a->B, a->T,
@@ -12,19 +12,25 @@ static enum status check(const struct attention *a)
     if (a->q_stride < (size_t)a->H * (size_t)a->K || a->kv_stride < (size_t)a->G * (size_t)a->K)
         FAIL(SHAPE, "attention: strides %zu and %zu are shorter than a row", a->q_stride,
              a->kv_stride);
+    BUG_IF(a->is_private && !attention_may_be_private(ops, a));
     return STATUS_OK;
+}
+
+bool attention_may_be_private(const struct ops *ops, const struct attention *a)
+{
+    return ops->attention_keeps && ops->attention_keeps(a);
 }
 
 enum status attention_forward(const struct ops *ops, const struct attention *a,
                               const struct attention_fwd *io, struct queue *on)
 {
-    TRY(check(a));
+    TRY(check(ops, a));
     OP_RUN(attention_forward);
 }
 
 enum status attention_backward(const struct ops *ops, const struct attention *a,
                                const struct attention_bwd *io, struct queue *on)
 {
-    TRY(check(a));
+    TRY(check(ops, a));
     OP_RUN(attention_backward);
 }

@@ -5,6 +5,8 @@
  * Units    scale multiplies q.k (usually 1/sqrt(K)); lse is in nats.
  * Memory   q, k, v have strides (elements) from token to token, so they may lie in one fused row;
  *          out and dout are dense [B, T, H, K].  The caller owns every buffer.
+ *          Private: q, k, v are columns of one private tensor of q_stride columns, or of three; and
+ *          so are their gradients.
  * Masks    Query t stands at key position t + S - T.  Causal: it sees keys up to its own position.
  *          With start/end it sees only keys in [start_BT, end_BT), the bounds of its document, or
  *          those of it that are here.  A query that sees none gets out 0 and lse -inf.
@@ -37,6 +39,10 @@ struct attention {
     enum dtype dtype; /* of q, k, v, out and their gradients */
     enum attention_keys keys;
     float seen; /* share of all pairs that the bounds leave; only for estimates, 0: not known */
+    /* ops.h: all tensors, of which attention_may_be_private.  k_BSGK, v_BSGK then are where theirs
+     * begin, and these the columns from which on keys and values lie in them; q's is 0. */
+    bool is_private;
+    size_t k_column, v_column;
 };
 struct attention_fwd {
     const void *q_BTHK, *k_BSGK, *v_BSGK;
@@ -57,6 +63,9 @@ enum status attention_forward(const struct ops *, const struct attention *,
                               const struct attention_fwd *, struct queue *);
 enum status attention_backward(const struct ops *, const struct attention *,
                                const struct attention_bwd *, struct queue *);
+
+/* Of these sizes, whatever is_private says. */
+bool attention_may_be_private(const struct ops *, const struct attention *);
 
 /* log(e^a + e^b): of the keys of two parts. */
 static inline float lse_join(float a, float b)

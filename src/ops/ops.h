@@ -26,6 +26,9 @@ struct ops {
 #include "ops/ops.def"
 #undef OP
     bool finds_largest; /* slots fill in `largest` of their results; else amax follows them */
+    /* Whether all tensors of attention may be private, whose kernels then want whole panels of
+     * tokens and of a head's elements.  NULL: never. */
+    bool (*attention_keeps)(const struct attention *);
 };
 
 /* In x_forward(ops, a, io, on): calls the slot, and tells the queue's trace; and ends it. */

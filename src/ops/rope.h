@@ -19,7 +19,8 @@ struct rope {
     int first;     /* position of the first token; rows of the tables are absolute positions */
     size_t stride; /* elements between tokens; sequences follow each other: T * stride */
     enum dtype dtype;
-    bool inverse; /* rotate back: the gradient */
+    bool inverse;    /* rotate back: the gradient */
+    bool is_private; /* ops.h: x, of `stride` columns, where attention may be (attention.h) */
 };
 struct rope_io {
     void *x_BTHK;

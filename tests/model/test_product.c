@@ -92,7 +92,7 @@ TEST(a_product_and_its_gradients_are_those_of_what_was_rounded)
     linear_backward_weight(m->ops, &plain,
                            &(struct linear_bwd_weight){.dy_NF = dy8, .x_ND = x8, .dw_FD = want_dw},
                            m->on);
-    struct product_call call = {PRODUCT_mlp_gate, LAYER, N, kept, false};
+    struct product_call call = {PRODUCT_mlp_gate, LAYER, N, kept, .found = false};
     CHECK_STATUS(OK, product_forward(m, &call, x, y, NULL, false));
     CHECK_STATUS(OK, product_backward(m, &call, dy, x, dx));
     CHECK(kept[PRODUCT_mlp_gate].scale == scales[0]);

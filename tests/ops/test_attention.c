@@ -3,6 +3,8 @@
 
 #include "base/rng.h"
 #include "ops/attention.h"
+#include "ops/linear.h"
+#include "ops/rope.h"
 
 /* q, k, v in one fused row, as the model has them; documents of `document` tokens, 0: none. */
 struct problem {
@@ -18,8 +20,8 @@ static struct problem problem_make(int B, int T, int H, int G, int K, bool causa
 {
     struct problem p = {.C = (size_t)(H + 2 * G) * (size_t)K};
     size_t rows = (size_t)B * (size_t)T, Q = (size_t)H * (size_t)K;
-    p.a = (struct attention){B,      T,     T,        H, G, K, p.C, p.C, 1 / sqrtf((float)K),
-                             causal, dtype, ALL_KEYS, 0};
+    p.a = (struct attention){
+        B, T, T, H, G, K, p.C, p.C, 1 / sqrtf((float)K), causal, dtype, .keys = ALL_KEYS};
     p.qkv = rig_random(1, rows * p.C, dtype), p.dqkv = rig_zeros(rows * p.C, dtype);
     p.dout = rig_random(2, rows * Q, dtype), p.out = rig_zeros(rows * Q, dtype);
     p.lse = rig_zeros(rows * (size_t)H, F32);
@@ -129,6 +131,106 @@ OPS_TEST(attention_has_the_same_bits_on_one_thread_and_two)
     problem_release(&one), problem_release(&two);
 }
 
+/* What attention in a block comes to, from x to y and back. */
+struct half_block {
+    size_t x_n, wide_n, narrow_n;
+    void *y, *dx;
+    float *lse, *dwide, *dnarrow;
+};
+
+/* All that lies between x and y is private, or nothing is. */
+static struct half_block half_block_of(const struct ops *ops, struct attention a, int d,
+                                       bool is_private)
+{
+    size_t N = (size_t)(a.B * a.T), D = (size_t)d, C = a.q_stride, Q = (size_t)(a.H * a.K);
+    size_t angles = (size_t)(a.T * a.K / 2);
+    enum dtype dtype = a.dtype;
+    struct half_block h = {.x_n = N * D, .wide_n = C * D, .narrow_n = Q * D};
+    struct linear in = {(int)N, d, (int)C, dtype, false, false, false, is_private};
+    struct linear out = {(int)N, (int)Q, d, dtype, false, false, is_private, false};
+    struct rope turn = {a.B, a.T, a.H + a.G, a.K, 0, C, dtype, false, is_private}, back = turn;
+    back.inverse = true, a.is_private = is_private;
+    float *c = rig_zeros(angles, F32), *s = rig_zeros(angles, F32);
+    void *x = rig_random(1, N * D, dtype), *dy = rig_random(2, N * D, dtype);
+    void *wide = rig_random(3, C * D, dtype), *narrow = rig_random(4, Q * D, dtype);
+    void *qkv = rig_zeros(N * C, dtype), *dqkv = rig_zeros(N * C, dtype);
+    void *seen = rig_zeros(N * Q, dtype), *dseen = rig_zeros(N * Q, dtype);
+    h.y = rig_zeros(N * D, dtype), h.dx = rig_zeros(N * D, dtype);
+    h.lse = rig_zeros(N * (size_t)a.H, F32);
+    h.dwide = rig_zeros(C * D, F32), h.dnarrow = rig_zeros(Q * D, F32);
+    rope_table(a.T, a.K, 10000, NULL, c, s);
+    size_t k = is_private ? 0 : a.k_column, v = is_private ? 0 : a.v_column;
+    struct attention_fwd forward = {.q_BTHK = qkv,
+                                    .k_BSGK = at(qkv, k, dtype),
+                                    .v_BSGK = at(qkv, v, dtype),
+                                    .out_BTHK = seen,
+                                    .lse_BHT = h.lse};
+    struct attention_bwd backward = {.q_BTHK = qkv,
+                                     .k_BSGK = at(qkv, k, dtype),
+                                     .v_BSGK = at(qkv, v, dtype),
+                                     .out_BTHK = seen,
+                                     .dout_BTHK = dseen,
+                                     .lse_BHT = h.lse,
+                                     .dq_BTHK = dqkv,
+                                     .dk_BSGK = (char *)dqkv + k * dtype_bytes(dtype),
+                                     .dv_BSGK = (char *)dqkv + v * dtype_bytes(dtype)};
+    struct linear_fwd to_qkv = {.x_ND = x, .w_FD = wide, .y_NF = qkv};
+    struct linear_fwd to_y = {.x_ND = seen, .w_FD = narrow, .y_NF = h.y};
+    struct linear_bwd_input to_seen = {.dy_NF = dy, .w_FD = narrow, .dx_ND = dseen};
+    struct linear_bwd_input to_x = {.dy_NF = dqkv, .w_FD = wide, .dx_ND = h.dx};
+    struct linear_bwd_weight to_narrow = {.dy_NF = dy, .x_ND = seen, .dw_FD = h.dnarrow};
+    struct linear_bwd_weight to_wide = {.dy_NF = dqkv, .x_ND = x, .dw_FD = h.dwide};
+    struct queue *on = rig_queue();
+    RIG_RUN(linear_forward(ops, &in, &to_qkv, on));
+    CHECK_STATUS(OK, rope(ops, &turn, &(struct rope_io){qkv, c, s}, on));
+    RIG_RUN(attention_forward(ops, &a, &forward, on));
+    RIG_RUN(linear_forward(ops, &out, &to_y, on));
+    RIG_RUN(linear_backward_input(ops, &out, &to_seen, on));
+    RIG_RUN(linear_backward_weight(ops, &out, &to_narrow, on));
+    RIG_RUN(attention_backward(ops, &a, &backward, on));
+    CHECK_STATUS(OK, rope(ops, &back, &(struct rope_io){dqkv, c, s}, on));
+    RIG_RUN(linear_backward_input(ops, &in, &to_x, on));
+    RIG_RUN(linear_backward_weight(ops, &in, &to_wide, on));
+    free(c), free(s), free(x), free(dy), free(wide), free(narrow);
+    free(qkv), free(dqkv), free(seen), free(dseen);
+    return h;
+}
+
+static void half_block_release(struct half_block *h)
+{
+    free(h->y), free(h->dx), free(h->lse), free(h->dwide), free(h->dnarrow);
+}
+
+/* However they lie, their numbers are the same; and there are kernels that want them so. */
+OPS_TEST(private_tensors_of_attention_change_no_bit)
+{
+    static const struct {
+        int B, T, H, G, K, d, keeps;
+    } sizes[] = {{1, 32, 1, 1, 32, 32, 1}, {2, 64, 2, 1, 64, 48, 1},  {1, 320, 3, 3, 64, 32, 1},
+                 {2, 96, 4, 2, 96, 96, 1}, {1, 288, 2, 1, 128, 7, 1}, {2, 48, 2, 1, 64, 32, 0},
+                 {1, 64, 2, 2, 80, 64, 0}, {4, 16, 4, 2, 32, 32, 0}};
+    bool tiles = strstr(rig_fast()->backend, "amx");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int d = 0; d < DTYPE_COUNT; d++) {
+            int B = sizes[i].B, T = sizes[i].T, H = sizes[i].H, G = sizes[i].G, K = sizes[i].K;
+            size_t Q = (size_t)(H * K), C = (size_t)((H + 2 * G) * K);
+            struct attention a = {.B = B, .T = T, .S = T, .H = H, .G = G, .K = K};
+            a.q_stride = a.kv_stride = C, a.k_column = Q, a.v_column = Q + (size_t)(G * K);
+            a.scale = 1 / sqrtf((float)K), a.causal = i % 2 == 0, a.dtype = (enum dtype)d;
+            bool keeps = attention_may_be_private(rig_fast(), &a);
+            CHECK(keeps == (tiles && a.dtype == BF16 && sizes[i].keeps));
+            if (!keeps) continue;
+            struct half_block h[2];
+            for (int k = 0; k < 2; k++) h[k] = half_block_of(rig_fast(), a, sizes[i].d, k);
+            CHECK(!memcmp(h[0].y, h[1].y, h[0].x_n * sizeof(bf16)));
+            CHECK(!memcmp(h[0].dx, h[1].dx, h[0].x_n * sizeof(bf16)));
+            CHECK(!memcmp(h[0].lse, h[1].lse, (size_t)(B * T * H) * sizeof(float)));
+            CHECK(!memcmp(h[0].dwide, h[1].dwide, h[0].wide_n * sizeof(float)));
+            CHECK(!memcmp(h[0].dnarrow, h[1].dnarrow, h[0].narrow_n * sizeof(float)));
+            for (int k = 0; k < 2; k++) half_block_release(&h[k]);
+        }
+}
+
 OPS_TEST(attention_ignores_later_tokens_and_other_documents)
 {
     for (int table = 0; table < 2; table++) {
@@ -192,7 +294,7 @@ TEST(attention_gradients_are_the_differences)
 
 TEST(attention_refuses_what_does_not_divide_or_fit)
 {
-    const struct attention fine = {1, 2, 2, 2, 2, 8, 16, 16, 1, true, F32, ALL_KEYS, 0};
+    const struct attention fine = {1, 2, 2, 2, 2, 8, 16, 16, 1, true, F32, .keys = ALL_KEYS};
     struct attention heads = fine, keys = fine, none = fine, stride = fine;
     heads.H = 4, heads.G = 3, heads.q_stride = 32, heads.kv_stride = 24;
     CHECK_STATUS(SHAPE, attention_forward(&ops_cpu_reference, &heads, NULL, rig_queue()));

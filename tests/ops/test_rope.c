@@ -29,11 +29,11 @@ OPS_TEST(rope_agrees_with_the_reference_and_its_inverse_undoes_it)
     for (int variant = 0; variant < 4; variant++) {
         enum dtype dtype = variant & 1 ? BF16 : F32;
         bool inverse = variant & 2;
-        compare((struct rope){1, 1, 1, 2, 0, 2, dtype, inverse});
-        compare((struct rope){2, 5, 3, 6, 0, 31, dtype, inverse});
-        compare((struct rope){1, 3, 2, 130, 7, 300, dtype, inverse});
-        compare((struct rope){3, 11, 5, 32, 2, 168, dtype, inverse});
-        compare((struct rope){1, 2, 40, 128, 0, 40 * 128, dtype, inverse});
+        compare((struct rope){1, 1, 1, 2, 0, 2, dtype, .inverse = inverse});
+        compare((struct rope){2, 5, 3, 6, 0, 31, dtype, .inverse = inverse});
+        compare((struct rope){1, 3, 2, 130, 7, 300, dtype, .inverse = inverse});
+        compare((struct rope){3, 11, 5, 32, 2, 168, dtype, .inverse = inverse});
+        compare((struct rope){1, 2, 40, 128, 0, 40 * 128, dtype, .inverse = inverse});
     }
 }
 
@@ -44,7 +44,7 @@ TEST(rope_depends_on_the_distance_only)
     rope_table(T, K, 500000, NULL, c, s);
     for (int shift = 0; shift < 2; shift++) {
         float *q = rig_random(1, K, F32), *k = rig_random(2, K, F32);
-        struct rope at = {1, 1, 1, K, 9 + 11 * shift, K, F32, false}, back = at;
+        struct rope at = {1, 1, 1, K, 9 + 11 * shift, K, .dtype = F32}, back = at;
         back.first -= 5;
         CHECK_STATUS(OK, rope(&ops_cpu_reference, &at, &(struct rope_io){q, c, s}, rig_queue()));
         CHECK_STATUS(OK, rope(&ops_cpu_reference, &back, &(struct rope_io){k, c, s}, rig_queue()));
@@ -97,7 +97,7 @@ TEST(rope_gradient_is_the_difference)
 
 TEST(rope_refuses_odd_heads_and_short_strides)
 {
-    struct rope odd = {1, 1, 1, 3, 0, 3, F32, false}, close = {1, 1, 2, 4, 0, 7, F32, false};
+    struct rope odd = {1, 1, 1, 3, 0, 3, .dtype = F32}, close = {1, 1, 2, 4, 0, 7, .dtype = F32};
     CHECK_STATUS(SHAPE, rope(&ops_cpu_reference, &odd, NULL, rig_queue()));
     CHECK_STATUS(SHAPE, rope(&ops_cpu_reference, &close, NULL, rig_queue()));
 }

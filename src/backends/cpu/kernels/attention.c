@@ -159,9 +159,10 @@ static void pack_row(const struct plan *p, const struct attention_fwd *io, const
     size_t head = p->keys * p->widths * p->step, S = (size_t)a->S;
 #pragma omp for schedule(static)
     for (size_t g = 0; g < (size_t)a->G; g++) {
-        size_t at = b * S * a->kv_stride + g * (size_t)a->K;
-        struct lines v = rows(a, io->v_BSGK, at, a->kv_stride, S, true);
-        KERNEL(attention_pack_keys)(p, io->k_BSGK, at, to->keys + g * head);
+        size_t v_at = key_at(p, b, g, a->v_column);
+        struct lines v = rows(p, io->v_BSGK, v_at, a->kv_stride, S, true);
+        KERNEL(attention_pack_keys)
+        (p, io->k_BSGK, key_at(p, b, g, a->k_column), to->keys + g * head);
         KERNEL(panel_pack)(&v, p->left, 0, p->widths, to->values + g * head);
     }
 }
@@ -171,12 +172,13 @@ static void put_out(const struct plan *p, const struct attention_fwd *io, struct
                     size_t b, size_t h, size_t first, size_t count)
 {
     const struct attention *a = p->a;
-    size_t T = (size_t)a->T, K = (size_t)a->K, H = (size_t)a->H;
     bool more = a->keys == MORE_KEYS;
-    float *lse = io->lse_BHT + (b * H + h) * T + first, factor[PANEL], kept[PANEL] = {0};
+    float *lse = io->lse_BHT + (b * (size_t)a->H + h) * (size_t)a->T + first;
+    float factor[PANEL], kept[PANEL] = {0};
     struct rows_put to = {.x = io->out_BTHK,
-                          .at = ((b * T + first) * H + h) * K,
-                          .stride = H * K,
+                          .at = out_at(p, b, h, first),
+                          .stride = row_stride(p, out_columns(p)),
+                          .width = width_stride(p),
                           .dtype = a->keys ? F32 : a->dtype,
                           .factor = factor,
                           .kept = more ? kept : NULL};
@@ -204,30 +206,36 @@ static void attend(const struct plan *p, const struct attention_fwd *io, const s
 {
     const struct attention *a = p->a;
     size_t b = at.b, h = at.h, first = at.first;
-    size_t T = (size_t)a->T, K = (size_t)a->K, count = least(PANEL, T - first);
+    size_t T = (size_t)a->T, count = least(PANEL, T - first), q_at = query_at(p, b, h, first);
     size_t head = h / heads_each(a) * p->keys * p->widths * p->step;
     struct forward f = forward_at(p, buffers);
     struct sight s;
-    struct lines q =
-        rows(a, io->q_BTHK, (b * T + first) * a->q_stride + h * K, a->q_stride, count, false);
     look(a, io->start_BT, io->end_BT, b, first, &s);
     if (a->keys == MORE_KEYS && s.some_begin >= s.some_end) return;
     if (p->tiled) {
-        struct attention_rows r = rows_of(p, q.x, 0, a->q_stride, count, 0);
+        struct attention_rows r = rows_of(p, io->q_BTHK, q_at, a->q_stride, count, 0);
         KERNEL(attention_pack_right)(&r, f.queries, p->step);
     } else {
+        struct lines q = rows(p, io->q_BTHK, q_at, a->q_stride, count, false);
         KERNEL(panel_pack)(&q, p->right, 0, 1, f.queries);
     }
     size_t begin = (size_t)s.some_begin / PANEL, end = panels_of((size_t)s.some_end);
-    size_t after = (b * T + next.first) * a->q_stride + next.h * K;
-    struct ahead ahead =
-        ahead_of(p, io->q_BTHK, a->dtype, after, a->q_stride, least(PANEL, T - next.first));
+    size_t after = query_at(p, b, next.h, next.first);
+    struct ahead ahead = ahead_of(p, io->q_BTHK, after, a->q_stride, least(PANEL, T - next.first));
     if (p->tiled)
         pass(p, &f, &s, kv->keys + head, kv->values + head, &ahead);
     else
         for (size_t k = begin; k < end; k += GROUP)
             meet(p, &f, &s, kv->keys + head, kv->values + head, k, least(GROUP, end - k));
     put_out(p, io, &f, b, h, first, count);
+}
+
+bool KERNEL(attention_keeps)(const struct attention *a)
+{
+    bool whole = a->T % PANEL == 0 && a->T > FEW_QUERIES && a->K % PANEL == 0;
+    bool alike = a->S == a->T && a->keys == ALL_KEYS && a->q_stride == a->kv_stride;
+    return whole && alike && plan_of(a).tiled && a->q_stride <= INT32_MAX &&
+           KERNEL(panels_keep)(true, a->dtype, a->B * a->T, (int)a->q_stride);
 }
 
 enum status KERNEL(attention_forward)(const struct attention *a, const struct attention_fwd *io,

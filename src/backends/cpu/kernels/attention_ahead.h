@@ -9,12 +9,16 @@
 struct ahead {
     const char *x;
     size_t stride, bytes, rows; /* from a row to the next, of a row, how many are left */
+    size_t skip;                /* more, after each 32 rows; only where they are all so many */
 };
 
 static inline void ahead_ask(struct ahead *a, size_t rows)
 {
-    enum { CACHE_LINE = 64, SECOND_CACHE = 2 };
-    for (; rows && a->rows; rows--, a->rows--, a->x += a->stride)
+    enum { CACHE_LINE = 64, SECOND_CACHE = 2, TOGETHER = 32 };
+    for (; rows && a->rows; rows--) {
         for (size_t at = 0; at < a->bytes; at += CACHE_LINE)
             __builtin_prefetch(a->x + at, 0, SECOND_CACHE);
+        a->x += a->stride;
+        if (--a->rows % TOGETHER == 0) a->x += a->skip;
+    }
 }

@@ -83,32 +83,36 @@ static struct backward backward_at(const struct plan *p, char *at)
 }
 
 /* A part for each lane of delta = dout . out of a row. */
-static inline vector delta_parts(const struct attention *a, const struct attention_bwd *io,
-                                 size_t at)
+static inline vector delta_parts(const struct plan *p, const struct attention_bwd *io, size_t at)
 {
-    const size_t K = (size_t)a->K, wide = 2 * LANES;
+    const size_t K = (size_t)p->a->K, wide = 2 * LANES, width = width_stride(p);
     const void *x = io->out_BTHK, *y = io->dout_BTHK;
+    enum dtype dtype = p->a->dtype;
     vector sum = {0};
     size_t k = 0;
     for (; k + wide <= K; k += wide) {
-        struct vectors out = vector_get_two(x, at + k, a->dtype);
-        struct vectors dout = vector_get_two(y, at + k, a->dtype);
+        size_t here = at + k / PANEL * width + k % PANEL;
+        struct vectors out = vector_get_two(x, here, dtype);
+        struct vectors dout = vector_get_two(y, here, dtype);
         sum += out.a * dout.a + out.b * dout.b;
     }
-    for (; k < K; k += LANES)
-        sum += vector_get(x, at + k, a->dtype, least(LANES, K - k)) *
-               vector_get(y, at + k, a->dtype, least(LANES, K - k));
+    for (; k < K; k += LANES) {
+        size_t here = at + k / PANEL * width + k % PANEL;
+        sum += vector_get(x, here, dtype, least(LANES, K - k)) *
+               vector_get(y, here, dtype, least(LANES, K - k));
+    }
     return sum;
 }
 
 /* Of `count` rows from `at` on; 0 for those of the panel that are not there. */
-static void take_deltas(const struct attention *a, const struct attention_bwd *io, size_t at,
+static void take_deltas(const struct plan *p, const struct attention_bwd *io, size_t at,
                         size_t count, float *delta)
 {
     float parts[SUMS];
+    size_t row = row_stride(p, out_columns(p));
     memset(parts, 0, sizeof parts);
     for (size_t i = 0; i < count; i++)
-        vector_put(parts + i * PANEL, delta_parts(a, io, at + i * (size_t)(a->H * a->K)));
+        vector_put(parts + i * PANEL, delta_parts(p, io, at + i * row));
     KERNEL(panel_turn)(parts);
     for (size_t i = 0; i < PANEL; i++) delta[i] = parts[i];
     for (size_t lane = 1; lane < LANES; lane++)
@@ -137,11 +141,10 @@ static void take_queries(const struct plan *p, const struct attention_bwd *io, s
     const struct attention *a = p->a;
     size_t T = (size_t)a->T, group = group_of(p), count = least(group * PANEL, T - first);
     size_t panels = w->panels, split = panels * p->step;
-    size_t q_at = (b * T + first) * a->q_stride + h * (size_t)a->K;
-    size_t o_at = out_at(a, b, h, first), o_stride = (size_t)a->H * (size_t)a->K;
+    size_t q_at = query_at(p, b, h, first), o_at = out_at(p, b, h, first);
     for (int across = 0; across < 2 && !p->tiled; across++) {
-        struct lines q = rows(a, io->q_BTHK, q_at, a->q_stride, count, across);
-        struct lines d = rows(a, io->dout_BTHK, o_at, o_stride, count, across);
+        struct lines q = rows(p, io->q_BTHK, q_at, a->q_stride, count, across);
+        struct lines d = rows(p, io->dout_BTHK, o_at, out_columns(p), count, across);
         size_t lines = across ? p->widths : panels;
         KERNEL(panel_pack)(&q, p->right, 0, lines, across ? w->queries_turned : w->queries);
         KERNEL(panel_pack)(&d, p->right, 0, lines, across ? w->dout_turned : w->dout);
@@ -149,7 +152,7 @@ static void take_queries(const struct plan *p, const struct attention_bwd *io, s
     for (size_t j = 0; p->tiled && j < panels; j++) {
         size_t to = j * p->widths * p->step, skip = j * PANEL;
         struct attention_rows q = rows_of(p, io->q_BTHK, q_at, a->q_stride, count, skip);
-        struct attention_rows d = rows_of(p, io->dout_BTHK, o_at, o_stride, count, skip);
+        struct attention_rows d = rows_of(p, io->dout_BTHK, o_at, out_columns(p), count, skip);
         KERNEL(attention_pack_right)(&q, w->queries + to, p->step);
         KERNEL(attention_pack_right)(&d, w->dout + to, p->step);
         KERNEL(attention_pack_split)(&q, w->queries_turned + j * p->step, split);
@@ -161,7 +164,7 @@ static void take_queries(const struct plan *p, const struct attention_bwd *io, s
         w->lse[i] = lse == -INFINITY ? 0 : lse; /* of a query without keys: any number */
     }
     for (size_t j = 0; j < panels; j++)
-        take_deltas(a, io, out_at(a, b, h, first + j * PANEL), least(PANEL, count - j * PANEL),
+        take_deltas(p, io, out_at(p, b, h, first + j * PANEL), least(PANEL, count - j * PANEL),
                     w->delta + j * PANEL);
     memset(w->dqueries, 0, group * p->widths * SUMS * sizeof *w->dqueries);
 }
@@ -270,10 +273,8 @@ static void meet_tiled(const struct plan *p, const struct attention_bwd *io, str
                        struct task next)
 {
     const struct attention *a = p->a;
-    size_t T = (size_t)a->T, K = (size_t)a->K, row = (size_t)a->H * K;
-    size_t q = (next.b * T + next.first) * a->q_stride + next.h * K;
-    size_t o = out_at(a, next.b, next.h, next.first),
-           count = least(group_of(p) * PANEL, T - next.first);
+    size_t count = least(group_of(p) * PANEL, (size_t)a->T - next.first);
+    size_t q = query_at(p, next.b, next.h, next.first), o = out_at(p, next.b, next.h, next.first);
     struct back on = {.widths = p->widths,
                       .keys = p->keys,
                       .panels = w->panels,
@@ -295,9 +296,9 @@ static void meet_tiled(const struct plan *p, const struct attention_bwd *io, str
                       .scale = a->scale,
                       .lse = w->lse,
                       .delta = w->delta,
-                      .ahead = {ahead_of(p, io->q_BTHK, a->dtype, q, a->q_stride, count),
-                                ahead_of(p, io->out_BTHK, a->dtype, o, row, count),
-                                ahead_of(p, io->dout_BTHK, a->dtype, o, row, count)}};
+                      .ahead = {ahead_of(p, io->q_BTHK, q, a->q_stride, count),
+                                ahead_of(p, io->out_BTHK, o, out_columns(p), count),
+                                ahead_of(p, io->dout_BTHK, o, out_columns(p), count)}};
     KERNEL(attention_back)(&on, w->sight);
 }
 
@@ -306,7 +307,6 @@ static void queries_backward(const struct plan *p, const struct attention_bwd *i
                              struct backward *w, struct task task, struct task next)
 {
     const struct attention *a = p->a;
-    size_t T = (size_t)a->T, H = (size_t)a->H, K = (size_t)a->K;
     size_t b = task.b, h = task.h, first = task.first;
     bool part = a->keys != ALL_KEYS, more = a->keys == MORE_KEYS;
     if (!look_around(p, io, w, b, first) && more) return;
@@ -320,12 +320,14 @@ static void queries_backward(const struct plan *p, const struct attention_bwd *i
     for (size_t j = 0; j < w->panels; j++) {
         size_t t = first + j * PANEL;
         struct rows_put to = {.x = io->dq_BTHK,
-                              .at = part ? out_at(a, b, h, t) : (b * T + t) * a->q_stride + h * K,
-                              .stride = part ? H * K : a->q_stride,
+                              .at = part ? out_at(p, b, h, t) : query_at(p, b, h, t),
+                              .stride = row_stride(p, part ? out_columns(p) : a->q_stride),
+                              .width = width_stride(p),
                               .dtype = part ? F32 : a->dtype,
                               .factor = scale,
                               .kept = more ? ones : NULL};
-        KERNEL(attention_put)(p, w->dqueries + j * p->widths * SUMS, least(PANEL, T - t), &to);
+        KERNEL(attention_put)
+        (p, w->dqueries + j * p->widths * SUMS, least(PANEL, (size_t)a->T - t), &to);
     }
 }
 
@@ -346,10 +348,13 @@ static void put_keys(const struct plan *p, const float *sums, float factor, void
 {
     size_t S = (size_t)p->a->S, K = (size_t)p->a->K;
     enum dtype dtype = p->a->keys ? F32 : p->a->dtype;
-    for (size_t s = 0; s < S; s++)
+    for (size_t s = 0; s < S; s++) {
+        size_t row = at + place_of(p, s / PANEL * PANEL, 0, p->a->kv_stride) +
+                     s % PANEL * row_stride(p, p->a->kv_stride);
         for (size_t n = 0; n < p->widths; n++)
             put_sums(sums + (s / PANEL * p->widths + n) * SUMS + s % PANEL * PANEL, factor, x,
-                     at + s * p->a->kv_stride + n * PANEL, dtype, least(PANEL, K - n * PANEL));
+                     row + n * width_stride(p), dtype, least(PANEL, K - n * PANEL));
+    }
 }
 
 /* Everything of one key/value head of one row. */
@@ -357,12 +362,12 @@ static void head_backward(const struct plan *p, const struct attention_bwd *io, 
                           char *buffers)
 {
     const struct attention *a = p->a;
-    size_t S = (size_t)a->S, at = b * S * a->kv_stride + g * (size_t)a->K;
+    size_t k_at = key_at(p, b, g, a->k_column), v_at = key_at(p, b, g, a->v_column);
     struct backward w = backward_at(p, buffers);
-    struct lines turned = rows(a, io->k_BSGK, at, a->kv_stride, S, true);
+    struct lines turned = rows(p, io->k_BSGK, k_at, a->kv_stride, (size_t)a->S, true);
     KERNEL(panel_pack)(&turned, p->left, 0, p->widths, w.keys_turned);
-    KERNEL(attention_pack_keys)(p, io->k_BSGK, at, w.keys);
-    KERNEL(attention_pack_keys)(p, io->v_BSGK, at, w.values);
+    KERNEL(attention_pack_keys)(p, io->k_BSGK, k_at, w.keys);
+    KERNEL(attention_pack_keys)(p, io->v_BSGK, v_at, w.values);
     memset(w.dkeys, 0, 2 * p->keys * p->widths * SUMS * sizeof *w.dkeys); /* and dvalues */
     size_t lines = group_of(p) * PANEL, groups = ((size_t)a->T + lines - 1) / lines;
     for (size_t n = 0, all = heads_each(a) * groups; n < all; n++) {
@@ -370,8 +375,8 @@ static void head_backward(const struct plan *p, const struct attention_bwd *io, 
         queries_backward(p, io, &w, (struct task){b, h + n / groups, n % groups * lines},
                          (struct task){b, h + after / groups, after % groups * lines});
     }
-    put_keys(p, w.dkeys, p->tiled ? a->scale : 1, io->dk_BSGK, at);
-    put_keys(p, w.dvalues, 1, io->dv_BSGK, at);
+    put_keys(p, w.dkeys, p->tiled ? a->scale : 1, io->dk_BSGK, k_at);
+    put_keys(p, w.dvalues, 1, io->dv_BSGK, v_at);
 }
 
 enum status KERNEL(attention_backward)(const struct attention *a, const struct attention_bwd *io,

@@ -11,7 +11,7 @@ enum { HALF = PANEL / 2, BYTES = PANEL * sizeof(bf16) };
 /* 32 columns of a row.  A copy of known size is a register's, others are slow. */
 static inline void take(const struct attention_rows *r, size_t row, size_t width, void *to)
 {
-    const bf16 *from = r->x + row * r->stride + width * PANEL;
+    const bf16 *from = r->x + row * r->stride + width * r->width;
     if (row < r->count && r->K >= (width + 1) * PANEL) {
         memcpy(to, from, BYTES);
         return;
@@ -35,19 +35,19 @@ static bool is_whole(const struct attention_rows *r)
 
 static void pack_right_whole(const struct attention_rows *r, char *to, size_t step)
 {
-    size_t row = r->stride * sizeof *r->x;
     for (size_t half = 0; half < 2; half++)
         for (size_t w = 0; w < r->widths; w++)
             for (size_t quarter = 0; quarter < 4; quarter++)
-                pairs_turn((const char *)r->x + half * HALF * row + w * BYTES, row, quarter,
-                           to + w * step + half * HALF * BYTES, false);
+                pairs_turn((const char *)(r->x + half * HALF * r->stride + w * r->width),
+                           r->stride * sizeof *r->x, quarter, to + w * step + half * HALF * BYTES,
+                           false);
 }
 
 static void pack_split_whole(const struct attention_rows *r, char *to, size_t step)
 {
     for (size_t i = 0; i < HALF; i++)
         for (size_t w = 0; w < r->widths; w++) {
-            const bf16 *low = r->x + i * r->stride + w * PANEL;
+            const bf16 *low = r->x + i * r->stride + w * r->width;
             char *words = to + w * step + i * BYTES;
             __m512i lines[2];
             pairs_join(low, low + HALF * r->stride, lines);
@@ -100,7 +100,7 @@ void KERNEL(attention_pack_keys)(const struct plan *p, const void *x, size_t at,
 {
     const struct attention *a = p->a;
     size_t S = (size_t)a->S, bytes = p->widths * p->step;
-    struct lines l = rows(a, x, at, a->kv_stride, S, false);
+    struct lines l = rows(p, x, at, a->kv_stride, S, false);
     if (!p->tiled) KERNEL(panel_pack)(&l, p->left, 0, p->keys, to);
     for (size_t s = 0; s < S && p->tiled; s += PANEL) {
         struct attention_rows r = rows_of(p, x, at, a->kv_stride, S, s);
@@ -129,7 +129,7 @@ static void put_pairs_whole(const float *sums, const struct rows_put *to, size_t
                 __m512i turned[4];
                 pairs_turned(&words[half][part * HALF], BYTES, quarter, turned);
                 for (size_t i = 0; i < 4; i++)
-                    pairs_put((char *)(row + i * to->stride + part * PANEL), turned[i], lines);
+                    pairs_put((char *)(row + i * to->stride + part * to->width), turned[i], lines);
             }
 }
 #endif
@@ -157,10 +157,11 @@ static void put_pairs(const float *sums, size_t K, size_t count, const struct ro
     float turned[SUMS];
     memcpy(turned, words, sizeof turned);
     KERNEL(panel_turn)(turned);
-    for (size_t i = 0; i < count; i++) {
-        bf16 *row = (bf16 *)to->x + at + i * to->stride;
-        memcpy(row, turned + i * PANEL, K * sizeof *row);
-    }
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < K; k += PANEL) {
+            bf16 *row = (bf16 *)to->x + at + i * to->stride + k / PANEL * to->width;
+            memcpy(row, (bf16 *)(turned + i * PANEL) + k, least(PANEL, K - k) * sizeof *row);
+        }
 }
 
 void KERNEL(attention_put)(const struct plan *p, float *sums, size_t count,
@@ -168,13 +169,14 @@ void KERNEL(attention_put)(const struct plan *p, float *sums, size_t count,
 {
     size_t all = (size_t)p->a->K;
     for (size_t k = 0; to->dtype == BF16 && k < all; k += 2 * PANEL)
-        put_pairs(sums + k * PANEL, least(2 * PANEL, all - k), count, to, to->at + k);
+        put_pairs(sums + k * PANEL, least(2 * PANEL, all - k), count, to,
+                  to->at + k / PANEL * to->width);
     for (size_t w = 0; to->dtype == F32 && w < p->widths; w++) {
         float *panel = sums + w * SUMS;
         size_t K = least(PANEL, (size_t)p->a->K - w * PANEL);
         KERNEL(panel_turn)(panel);
         for (size_t i = 0; i < count; i++) {
-            size_t at = to->at + i * to->stride + w * PANEL;
+            size_t at = to->at + i * to->stride + w * to->width;
             float row[PANEL], old[PANEL] = {0};
             for (size_t k = 0; k < PANEL; k++) row[k] = panel[i * PANEL + k] * to->factor[i];
             if (to->kept) {

@@ -19,7 +19,7 @@ void KERNEL(attention_pack_keys)(const struct plan *p, const void *x, size_t at,
 /* Rows of x become factor times sums, and `kept` times what they were. */
 struct rows_put {
     void *x;
-    size_t at, stride;
+    size_t at, stride, width; /* elements: to the first, between rows, between 32 and the next 32 */
     enum dtype dtype;
     const float *factor, *kept; /* of each row; kept NULL: 0 */
 };

@@ -25,6 +25,9 @@ extern const struct cpu_set KERNEL(set);
 #include "ops/ops.def"
 #undef OP
 
+/* For struct ops. */
+bool KERNEL(attention_keeps)(const struct attention *a);
+
 /* FLOPs that a burst of multiply-adds in registers does on one thread: the most this set can do. */
 double KERNEL(burst)(enum dtype dtype, long rounds);
 /* The same of products of panels: `bytes` of them, at least 8 KiB, pass by in every round. */

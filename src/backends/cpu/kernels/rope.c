@@ -1,22 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rope.h"
-#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
 enum { AHEAD = 4 }; /* tokens: one alone is over before what it asks for comes */
 
-/* Of one token, in all its heads; pair j is elements j and J + j. */
-static inline void rotate_pairs(const struct rope *a, enum dtype dtype, void *x, size_t at,
+/* Pairs of one token's head: elements of it at u and v. */
+static inline void rotate_pairs(void *x, enum dtype dtype, size_t u_at, size_t v_at, vector cos,
+                                vector sin, size_t count)
+{
+    vector u = vector_get(x, u_at, dtype, count), v = vector_get(x, v_at, dtype, count);
+    vector_set(x, u_at, dtype, count, u * cos - v * sin);
+    vector_set(x, v_at, dtype, count, v * cos + u * sin);
+}
+
+/* Pairs from j on of a token, in all its heads; pair j is elements j and J + j. */
+static inline void rotate_heads(const struct rope *a, enum dtype dtype, void *x, size_t at,
                                 vector cos, vector sin, size_t count)
 {
     size_t J = (size_t)a->K / 2;
     for (size_t h = 0; h < (size_t)a->H; h++, at += 2 * J) {
         vector_ask(x, at + AHEAD * a->stride, dtype);
         vector_ask(x, at + J + AHEAD * a->stride, dtype);
-        vector u = vector_get(x, at, dtype, count), v = vector_get(x, at + J, dtype, count);
-        vector_set(x, at, dtype, count, u * cos - v * sin);
-        vector_set(x, at + J, dtype, count, v * cos + u * sin);
+        rotate_pairs(x, dtype, at, at + J, cos, sin, count);
     }
 }
 
@@ -28,17 +35,42 @@ static inline void rotate(const struct rope *a, const struct rope_io *io, enum d
     const float *cos_J = io->cos_TJ + position, *sin_J = io->sin_TJ + position;
     float sign = a->inverse ? -1 : 1;
     for (; j + LANES <= J; j += LANES)
-        rotate_pairs(a, dtype, io->x_BTHK, at + j, vector_at(cos_J + j),
+        rotate_heads(a, dtype, io->x_BTHK, at + j, vector_at(cos_J + j),
                      sign * vector_at(sin_J + j), LANES);
     if (j == J) return;
     vector cos = vector_get(cos_J, j, F32, J - j), sin = vector_get(sin_J, j, F32, J - j);
-    rotate_pairs(a, dtype, io->x_BTHK, at + j, cos, sign * sin, J - j);
+    rotate_heads(a, dtype, io->x_BTHK, at + j, cos, sign * sin, J - j);
+}
+
+/* A panel of tokens, whose heads lie behind each other: K/32 times 32 rows. */
+static void rotate_panel(const struct rope *a, const struct rope_io *io, size_t panel)
+{
+    size_t J = (size_t)a->K / 2, first = panel * PANEL, head = PANEL * (size_t)a->K;
+    size_t at = panels_at(true, first, 0, a->stride);
+    const size_t position = ((size_t)a->first + first % (size_t)a->T) * J;
+    float sign = a->inverse ? -1 : 1;
+    BUG_IF(a->K % PANEL || a->T % PANEL);
+    for (size_t h = 0; h < (size_t)a->H; h++, at += head)
+        for (size_t n = 0; n < PANEL; n++)
+            for (size_t j = 0; j < J; j += LANES) {
+                size_t u = at + n * PANEL + j / PANEL * SUMS + j % PANEL;
+                size_t v = at + n * PANEL + (j + J) / PANEL * SUMS + (j + J) % PANEL;
+                vector_ask(io->x_BTHK, head + u, BF16);
+                vector_ask(io->x_BTHK, head + v, BF16);
+                rotate_pairs(io->x_BTHK, BF16, u, v, vector_at(io->cos_TJ + position + n * J + j),
+                             sign * vector_at(io->sin_TJ + position + n * J + j), LANES);
+            }
 }
 
 enum status KERNEL(rope)(const struct rope *a, const struct rope_io *io, struct queue *on)
 {
     if (on->measuring) return STATUS_OK;
-    size_t tokens = (size_t)a->B * (size_t)a->T;
+    size_t tokens = (size_t)a->B * (size_t)a->T, panels = tokens / PANEL;
+    if (KERNEL(panels_keep)(a->is_private, a->dtype, a->B * a->T, (int)a->stride)) {
+#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+        for (size_t n = 0; n < panels; n++) rotate_panel(a, io, n);
+        return STATUS_OK;
+    }
 #pragma omp parallel for schedule(static) num_threads(on->num_threads)
     for (size_t n = 0; n < tokens; n++)
         if (a->dtype == F32)

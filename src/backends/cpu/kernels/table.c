@@ -9,6 +9,7 @@ const struct cpu_set KERNEL(set) = {
     .ops =
         {
             .backend = "cpu " TEXT(CPU_SET),
+            .attention_keeps = KERNEL(attention_keeps),
 #define OP(name, what, io) .name = KERNEL(name),
 #include "ops/ops.def"
 #undef OP

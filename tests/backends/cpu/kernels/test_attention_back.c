@@ -25,7 +25,7 @@ static void backward(const struct ops *ops, const struct attention *a,
 OPS_TEST(gradients_agree_where_panels_of_keys_are_passed_over)
 {
     size_t Q = H * K, q = T * Q, kv = S * K;
-    struct attention a = {1, T, S, H, 1, K, Q, K, 0.1f, false, BF16, ALL_KEYS, 0};
+    struct attention a = {1, T, S, H, 1, K, Q, K, 0.1f, false, BF16, .keys = ALL_KEYS};
     void *x = rig_random(1, q, BF16), *k = rig_random(2, kv, BF16), *v = rig_random(3, kv, BF16);
     void *dout = rig_random(4, q, BF16), *out = rig_zeros(q, BF16), *d[2][3];
     float lse[H * T];

@@ -7,7 +7,8 @@
 static void check(int T, int K, enum dtype dtype)
 {
     size_t n = (size_t)T * (size_t)K;
-    struct attention a = {1, T, T, 1, 1, K, (size_t)K, (size_t)K, 0.125f, true, dtype, ALL_KEYS, 0};
+    struct attention a = {1,         T,         T,      1,    1,     K,
+                          (size_t)K, (size_t)K, 0.125f, true, dtype, .keys = ALL_KEYS};
     void *x[4], *out = rig_zeros(n, dtype), *d[2][3];
     float *lse = rig_zeros((size_t)T, F32);
     for (size_t i = 0; i < 4; i++) x[i] = rig_random(i, n, dtype);

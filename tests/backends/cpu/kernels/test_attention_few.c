@@ -9,7 +9,8 @@ static void check(int T, int S, bool causal, enum dtype dtype)
 {
     enum { B = 2, H = 6, G = 2, K = 20, MANY = FEW_QUERIES + 3 };
     size_t Q = H * K, P = G * K, rows = (size_t)(B * S);
-    struct attention few = {B, T, S, H, G, K, Q, P, 0.3f, causal, dtype, ALL_KEYS, 0}, many = few;
+    struct attention few = {B, T, S, H, G, K, Q, P, 0.3f, causal, dtype, .keys = ALL_KEYS},
+                     many = few;
     many.T = MANY;
     void *k = rig_random(1, rows * P, dtype), *v = rig_random(2, rows * P, dtype);
     void *q = rig_random(3, B * MANY * Q, dtype),

@@ -14,7 +14,7 @@ static struct growing growing_make(int T, int K, float growth, bool causal)
 {
     size_t n = (size_t)T * (size_t)K;
     struct growing p = {
-        .a = {1, T, T, 1, 1, K, (size_t)K, (size_t)K, 1, causal, BF16, ALL_KEYS, 0}};
+        .a = {1, T, T, 1, 1, K, (size_t)K, (size_t)K, 1, causal, BF16, .keys = ALL_KEYS}};
     p.q = rig_random(1, n, BF16), p.k = rig_random(2, n, BF16), p.v = rig_random(3, n, BF16);
     bf16 *k = p.k;
     for (size_t i = 0; i < n; i++)
