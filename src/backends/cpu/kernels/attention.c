@@ -31,6 +31,7 @@
 #include <omp.h>
 
 _Static_assert((int)GROUP == (int)PASS_GROUP, "buffers are of GROUP panels");
+_Static_assert((int)FEW_QUERIES < (int)PANEL, "attention_few knows rows only");
 
 /* One thread's buffers: a panel of queries meets GROUP panels of keys. */
 struct forward {
@@ -232,7 +233,7 @@ static void attend(const struct plan *p, const struct attention_fwd *io, const s
 
 bool KERNEL(attention_keeps)(const struct attention *a)
 {
-    bool whole = a->T % PANEL == 0 && a->T > FEW_QUERIES && a->K % PANEL == 0;
+    bool whole = a->T % PANEL == 0 && a->K % PANEL == 0;
     bool alike = a->S == a->T && a->keys == ALL_KEYS && a->q_stride == a->kv_stride;
     return whole && alike && plan_of(a).tiled && a->q_stride <= INT32_MAX &&
            KERNEL(panels_keep)(true, a->dtype, a->B * a->T, (int)a->q_stride);

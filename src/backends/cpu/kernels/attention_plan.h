@@ -62,7 +62,7 @@ static inline size_t row_stride(const struct plan *p, size_t columns)
 }
 static inline size_t width_stride(const struct plan *p) { return p->kept ? SUMS : PANEL; }
 
-static inline size_t out_columns(const struct plan *p) { return (size_t)(p->a->H * p->a->K); }
+static inline size_t out_columns(const struct plan *p) { return (size_t)p->a->H * (size_t)p->a->K; }
 
 /* Where queries of a head of a row begin; and the same of out and dout; and of keys or values,
  * which in a private tensor begin at a column. */
