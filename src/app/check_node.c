@@ -160,20 +160,11 @@ void check_clock(struct findings *f)
     text_release(&source);
 }
 
-static double available_memory(void)
-{
-    struct text info = {0};
-    node_file("/proc/meminfo", &info);
-    int64_t kib = memory_field(info.data, "MemAvailable");
-    text_release(&info);
-    return kib < 0 ? 0 : (double)kib * 1024;
-}
-
 void check_memory(struct findings *f)
 {
     struct text words = {0}, pages = {0};
     double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    double mine = (double)memory_total_bytes(), available = available_memory();
+    double mine = (double)memory_total_bytes(), available = (double)memory_available_bytes();
     findings_add(f, "memory", "%.2f GiB, of which %.2f GiB are available", machine / gib,
                  available / gib);
     if (available < machine / 4)
@@ -249,10 +240,9 @@ static void check_bandwidth(struct findings *f, int threads)
 {
     enum { MIB = 1 << 20 };
     struct arena memory = {0};
-    double most = available_memory() / 8;
+    double most = (double)memory_available_bytes() / 8;
     long level3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
     size_t bytes = level3 > 64L * MIB ? 512 * (size_t)MIB : 128 * (size_t)MIB;
-    if ((double)memory_total_bytes() / 8 < most) most = (double)memory_total_bytes() / 8;
     while ((double)bytes > most && bytes > MIB) bytes /= 2;
     enum status st = arena_init(&memory, bytes, NULL);
     if (st) {

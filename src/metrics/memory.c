@@ -90,3 +90,12 @@ int64_t memory_total_bytes(void)
     least = least_limit("/sys/fs/cgroup", v2, "memory.max", least);
     return least_limit("/sys/fs/cgroup/memory", v1, "memory.limit_in_bytes", least);
 }
+
+int64_t memory_available_bytes(void)
+{
+    char info[4096];
+    int64_t total = memory_total_bytes();
+    int64_t kib =
+        peek("/proc/meminfo", info, sizeof info) ? memory_field(info, "MemAvailable") : -1;
+    return kib < 0 || kib * 1024 > total ? total : kib * 1024;
+}

@@ -32,3 +32,5 @@ struct memory_plan {
 const char *memory_name(enum memory_kind kind);
 const char *memory_text(enum memory_kind kind);
 size_t memory_total(const struct memory_plan *p);
+/* Warns where a process is about to take more than is available, for which systems end it. */
+void memory_warn(size_t needed, size_t available);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "metrics/memory.h"
 #include "ops/cross_entropy.h"
 #include "ops/update.h"
 #include "parallel/ring.h"
@@ -529,6 +530,7 @@ enum status trainer_open(struct trainer *t, const struct config *c, const struct
     size_t shared = t->shared.used;
     const struct memory *own = queue_memory(machine->on);
     release_model(t);
+    if (!own) memory_warn(run + step + scratch + shared, (size_t)memory_available_bytes());
     TRY_OUT(arena_init(&t->run, run, own));
     TRY_OUT(arena_init(&t->step, step, own));
     TRY_OUT(arena_init(&machine->on->scratch, scratch, own));

@@ -25,6 +25,7 @@ TEST(memory_total_is_at_most_the_machines)
     int64_t total = memory_total_bytes();
     CHECK(total > 0);
     CHECK(total <= (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE));
+    CHECK(memory_available_bytes() > 0 && memory_available_bytes() <= total);
 }
 
 TEST(memory_field_finds_its_line_only)

@@ -19,10 +19,11 @@
  * the second level, the inner loop alone does 76 %; numbers like a model's keep even a burst in
  * registers at 85 % of what it does with zeros, for power.  The tiles' loads take most of what the
  * second level can give, so that whatever else passes it adds to the time: of a product of long
- * sums a seventh is sums that wait, a tenth passing panels, and of a weight's gradient a sixth is
+ * sums a seventh is sums that wait, a tenth passing panels, and of a weight's gradient a fifth is
  * packing.  Rows that are put past the caches are an eighth where sums are short and C lies in
- * rows.  Packing rows between the tiles' steps, their lines fetched beside them before, is no
- * faster: each is a page of its own. */
+ * rows.  Not faster: rows packed between the tiles' steps, or blocks that lie as panels; sums of
+ * chunks that the vector units add up; pairs of 64 lines and 16, which read less of the second
+ * level and begin more often. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/gemm_engine.h"
 #include "backends/cpu/kernels/panel_pairs.h"
