@@ -167,7 +167,7 @@ void check_memory(struct findings *f)
     double mine = (double)memory_total_bytes(), available = (double)memory_available_bytes();
     findings_add(f, "memory", "%.2f GiB, of which %.2f GiB are available", machine / gib,
                  available / gib);
-    if (available < machine / 4)
+    if (available < mine / 4)
         findings_warn(f, "others hold most of it; `llamero plan` says what a run needs");
     if (mine < machine) {
         findings_add(f, "memory limit", "%.2f GiB by the control group", mine / gib);
