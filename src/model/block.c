@@ -275,8 +275,18 @@ static void *from_column(const struct attention *a, void *qkv, size_t column)
     return a->is_private ? qkv : element(qkv, column, a->dtype);
 }
 
+/* out = x + attended w^T */
+static enum status join(const struct model *m, size_t N, int layer, const struct activations *a,
+                        bool attends, struct residual r)
+{
+    struct product_call call = {PRODUCT_attn_out, layer, N, a->input_scales, .attends = attends};
+    TRY(add_product(m, &call, a->attended_NQ, a, r));
+    return STATUS_OK;
+}
+
+/* out = x + attention(norm(x)) w^T */
 static enum status attend(const struct model *m, const struct micro_batch *b, int layer,
-                          const struct activations *a)
+                          const struct activations *a, struct residual r)
 {
     size_t N = (size_t)b->B * (size_t)b->T;
     struct attention what = attention_of(m, b);
@@ -297,15 +307,7 @@ static enum status attend(const struct model *m, const struct micro_batch *b, in
         TRY(m->plan->attend(m->plan, m->ops, &what, &io, m->on));
     else
         TRY(attention_forward(m->ops, &what, &io, m->on));
-    return STATUS_OK;
-}
-
-/* out = x + attended w^T */
-static enum status join(const struct model *m, size_t N, int layer, const struct activations *a,
-                        bool attends, struct residual r)
-{
-    struct product_call call = {PRODUCT_attn_out, layer, N, a->input_scales, .attends = attends};
-    TRY(add_product(m, &call, a->attended_NQ, a, r));
+    TRY(join(m, N, layer, a, what.is_private, r));
     return STATUS_OK;
 }
 
@@ -359,9 +361,7 @@ enum status block_forward(const struct model *m, const struct micro_batch *b, in
                           const struct activations *a, bool in_place, void *out_SD)
 {
     size_t N = (size_t)b->B * (size_t)b->T;
-    bool attends = attention_of(m, b).is_private;
-    TRY(attend(m, b, layer, a));
-    TRY(join(m, N, layer, a, attends, (struct residual){a->x_SD, a->middle_SD, in_place}));
+    TRY(attend(m, b, layer, a, (struct residual){a->x_SD, a->middle_SD, in_place}));
     TRY(widen(m, N, layer, a));
     TRY(narrow(m, N, layer, a, (struct residual){a->middle_SD, out_SD, in_place}));
     return STATUS_OK;
@@ -378,9 +378,7 @@ static enum status redo(const struct model *m, const struct micro_batch *b, int 
         TRY(gate(m, N, layer, a));
     }
     if (a->recompute == RECOMPUTE_FULL) {
-        bool attends = attention_of(m, b).is_private;
-        TRY(attend(m, b, layer, a));
-        TRY(join(m, N, layer, a, attends, (struct residual){a->x_SD, a->middle_SD, false}));
+        TRY(attend(m, b, layer, a, (struct residual){a->x_SD, a->middle_SD, false}));
         TRY(widen(m, N, layer, a));
     }
     return STATUS_OK;

@@ -39,9 +39,9 @@ struct attention {
     enum dtype dtype; /* of q, k, v, out and their gradients */
     enum attention_keys keys;
     float seen; /* share of all pairs that the bounds leave; only for estimates, 0: not known */
-    /* ops.h: all tensors, of which attention_may_be_private.  k_BSGK, v_BSGK then are where theirs
-     * begin, and these the columns from which on keys and values lie in them; q's is 0. */
-    bool is_private;
+    bool is_private; /* ops.h: all tensors; only where attention_may_be_private */
+    /* Of private ones: pointers are to where tensors begin, and keys and values begin at these
+     * columns of theirs; queries at 0. */
     size_t k_column, v_column;
 };
 struct attention_fwd {

@@ -85,19 +85,19 @@ static struct backward backward_at(const struct plan *p, char *at)
 /* A part for each lane of delta = dout . out of a row. */
 static inline vector delta_parts(const struct plan *p, const struct attention_bwd *io, size_t at)
 {
-    const size_t K = (size_t)p->a->K, wide = 2 * LANES, width = width_stride(p);
+    const size_t K = (size_t)p->a->K, wide = 2 * LANES;
     const void *x = io->out_BTHK, *y = io->dout_BTHK;
     enum dtype dtype = p->a->dtype;
     vector sum = {0};
     size_t k = 0;
     for (; k + wide <= K; k += wide) {
-        size_t here = at + k / PANEL * width + k % PANEL;
+        size_t here = at + along_head(p, k);
         struct vectors out = vector_get_two(x, here, dtype);
         struct vectors dout = vector_get_two(y, here, dtype);
         sum += out.a * dout.a + out.b * dout.b;
     }
     for (; k < K; k += LANES) {
-        size_t here = at + k / PANEL * width + k % PANEL;
+        size_t here = at + along_head(p, k);
         sum += vector_get(x, here, dtype, least(LANES, K - k)) *
                vector_get(y, here, dtype, least(LANES, K - k));
     }

@@ -61,6 +61,11 @@ static inline size_t row_stride(const struct plan *p, size_t columns)
     return p->kept ? PANEL : columns;
 }
 static inline size_t width_stride(const struct plan *p) { return p->kept ? SUMS : PANEL; }
+/* From a head's first element to its k-th, in one row. */
+static inline size_t along_head(const struct plan *p, size_t k)
+{
+    return k / PANEL * width_stride(p) + k % PANEL;
+}
 
 static inline size_t out_columns(const struct plan *p) { return (size_t)p->a->H * (size_t)p->a->K; }
 

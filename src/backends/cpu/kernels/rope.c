@@ -45,18 +45,17 @@ static inline void rotate(const struct rope *a, const struct rope_io *io, enum d
 /* A panel of tokens, whose heads lie behind each other: K/32 times 32 rows. */
 static void rotate_panel(const struct rope *a, const struct rope_io *io, size_t panel)
 {
-    size_t J = (size_t)a->K / 2, first = panel * PANEL, head = PANEL * (size_t)a->K;
-    size_t at = panels_at(true, first, 0, a->stride);
+    size_t K = (size_t)a->K, J = K / 2, first = panel * PANEL, next_head = PANEL * K;
     const size_t position = ((size_t)a->first + first % (size_t)a->T) * J;
     float sign = a->inverse ? -1 : 1;
     BUG_IF(a->K % PANEL || a->T % PANEL);
-    for (size_t h = 0; h < (size_t)a->H; h++, at += head)
+    for (size_t h = 0; h < (size_t)a->H; h++)
         for (size_t n = 0; n < PANEL; n++)
             for (size_t j = 0; j < J; j += LANES) {
-                size_t u = at + n * PANEL + j / PANEL * SUMS + j % PANEL;
-                size_t v = at + n * PANEL + (j + J) / PANEL * SUMS + (j + J) % PANEL;
-                vector_ask(io->x_BTHK, head + u, BF16);
-                vector_ask(io->x_BTHK, head + v, BF16);
+                size_t u = panels_at(true, first + n, h * K + j, a->stride);
+                size_t v = panels_at(true, first + n, h * K + J + j, a->stride);
+                vector_ask(io->x_BTHK, u + next_head, BF16);
+                vector_ask(io->x_BTHK, v + next_head, BF16);
                 rotate_pairs(io->x_BTHK, BF16, u, v, vector_at(io->cos_TJ + position + n * J + j),
                              sign * vector_at(io->sin_TJ + position + n * J + j), LANES);
             }
