@@ -25,7 +25,7 @@ endif
 SET_amx_emulated := -DTILES_EMULATED
 
 # MPI is found, not required: MPI=0 leaves it out, MPICC=mpicc.mpich takes another one.  Only
-# src/comms/mpi is compiled with its flags; its headers are not ours to warn about.
+# src/comm/mpi is compiled with its flags; its headers are not ours to warn about.
 MPICC   ?= mpicc
 ifneq ($(MPI),0)
 MPI_SHOW := $(shell $(MPICC) -show 2>/dev/null || pkg-config --cflags --libs ompi-c 2>/dev/null \
@@ -100,8 +100,8 @@ GPU_ABSENT  := $(filter-out $(if $(GPU),$(GPU_SHARED) $(filter $(GPU_$(GPU)),$(G
 ABSENT  := $(GPU_ABSENT) $(patsubst src/backends/gpu/%,tests/backends/gpu/test_%,\
                $(filter-out %_cublaslt.c,$(filter $(GPU_ONLY),$(GPU_ABSENT)))) \
            $(if $(filter cuda,$(GPU)),tests/backends/gpu/stub_cublaslt.c) \
-           $(if $(filter 1,$(HAS_NCCL)),,src/comms/nccl/%) \
-           $(if $(MPI_LIBS),,src/comms/mpi/% tests/comms/mpi/%) $(if $(HUB_LIBS),,src/hub/http.c)
+           $(if $(filter 1,$(HAS_NCCL)),,src/comm/nccl/%) \
+           $(if $(MPI_LIBS),,src/comm/mpi/% tests/comm/mpi/%) $(if $(HUB_LIBS),,src/hub/http.c)
 SOURCES := $(filter-out $(ABSENT),$(sort $(shell find src -name '*.c')))
 TESTS   := $(filter-out $(ABSENT),$(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*' \
                                              ! -path '*/preload/*' \
@@ -116,9 +116,9 @@ emulated = $(GPU_SHARED:%.c=$(B)/%.emu$(1).o) $(GPU_KERNELS:%.cu=$(B)/%.emu$(1).
 EMULATED_GPU := $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) $(call emulated,64)
 EMULATED := $(call kernels,amx_emulated) $(EMULATED_GPU)
 ROOMS   := $(filter-out $(B)/src/app/main.o,$(OBJECTS))
-# In tests comms/nccl is over a library and lanes of their own, which need no device.
-STUBBED := $(B)/src/comms/nccl/%.o
-STUB    := $(patsubst %.c,$(B)/%.stub.o,$(filter-out %/lane.c,$(wildcard src/comms/nccl/*.c)))
+# In tests comm/nccl is over a library and lanes of their own, which need no device.
+STUBBED := $(B)/src/comm/nccl/%.o
+STUB    := $(patsubst %.c,$(B)/%.stub.o,$(filter-out %/lane.c,$(wildcard src/comm/nccl/*.c)))
 # So is what calls cuBLASLt, where there is none.
 STUB    += $(if $(filter cuda,$(GPU)),,\
                $(patsubst %.c,$(B)/%.stub.o,$(filter %_cublaslt.c,$(GPU_ROOM))))
@@ -188,15 +188,15 @@ $(B)/src/app/recipes.inc: tools/recipes $(RECIPES) $(B)/list
 $(B)/src/app/recipes.o: $(B)/src/app/recipes.inc
 $(B)/src/app/recipes.o: private OWN := -I$(B)/src
 
-$(B)/src/comms/mpi/%.o: private OWN := $(MPI_CFLAGS)
-$(filter $(B)/src/comms/mpi/%,$(OBJECTS)): $(B)/mpi-flags
+$(B)/src/comm/mpi/%.o: private OWN := $(MPI_CFLAGS)
+$(filter $(B)/src/comm/mpi/%,$(OBJECTS)): $(B)/mpi-flags
 
-$(B)/src/comms/nccl/%.o: private OWN := $(GPU_FLAGS)
+$(B)/src/comm/nccl/%.o: private OWN := $(GPU_FLAGS)
 $(B)/%.stub.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,cc)
 	$(Q)$(COMPILE) -c -o $@ $<
-$(B)/src/comms/nccl/%.stub.o $(B)/tests/comms/nccl/%.o: private OWN := -Itests/comms/nccl/stub
+$(B)/src/comm/nccl/%.stub.o $(B)/tests/comm/nccl/%.o: private OWN := -Itests/comm/nccl/stub
 CUBLASLT_STUB := -DGPU_CUBLASLT -Itests/backends/gpu/stub
 $(B)/src/backends/gpu/%_cublaslt.stub.o: private OWN := $(CUBLASLT_STUB)
 $(B)/tests/backends/gpu/%_cublaslt.o: private OWN := \
@@ -230,25 +230,25 @@ endef
 $(foreach wave,32 64,$(eval $(call compile_emulated,$(wave))))
 
 # The whole program over an emulated GPU, for tests of its commands.
-OF_GPU   := $(B)/src/backends/gpu/% $(B)/src/comms/nccl/% $(B)/src/backends/launch/gpu.o
+OF_GPU   := $(B)/src/backends/gpu/% $(B)/src/comm/nccl/% $(B)/src/machine/gpu.o
 EMULATES := -DLLAMERO_GPU=1 -DLLAMERO_NCCL=0 -DLLAMERO_GPU_NAME=\"cuda\" \
     -DLLAMERO_GPU_DOOR=gpu_emu32
-$(B)/src/backends/launch/gpu.emu32.o: src/backends/launch/gpu.c $(B)/flags
+$(B)/src/machine/gpu.emu32.o: src/machine/gpu.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,cc)
 	$(Q)$(COMPILE) $(EMULATES) -c -o $@ $<
 $(B)/tests/llamero-gpu: $(filter-out $(OF_GPU),$(OBJECTS)) $(EMULATOR:%.c=$(B)/%.o)
-$(B)/tests/llamero-gpu: $(call emulated,32) $(B)/src/backends/launch/gpu.emu32.o $(B)/list
+$(B)/tests/llamero-gpu: $(call emulated,32) $(B)/src/machine/gpu.emu32.o $(B)/list
 	$(call say,link)
 	$(LINK)
 
 # What is compiled with CUDA or HIP, or asks whether there is one: anew where that is another.
 $(B)/src/backends/gpu/%.o: private OWN := $(GPU_FLAGS)
 $(B)/src/backends/gpu/%.emu32.o $(B)/src/backends/gpu/%.emu64.o: private OWN :=
-GPU_ASKS := $(filter $(B)/src/backends/launch/%,$(OBJECTS))
+GPU_ASKS := $(B)/src/machine/gpu.o
 $(GPU_ASKS): private OWN += -DLLAMERO_GPU=$(if $(GPU),1,0) -DLLAMERO_NCCL=$(HAS_NCCL) \
     $(if $(GPU),-DLLAMERO_GPU_NAME=\"$(GPU)\" -DLLAMERO_GPU_DOOR=gpu)
-$(GPU_ASKS) $(filter $(B)/src/backends/gpu/% $(B)/src/comms/nccl/%,$(OBJECTS)): $(B)/gpu-flags
+$(GPU_ASKS) $(filter $(B)/src/backends/gpu/% $(B)/src/comm/nccl/%,$(OBJECTS)): $(B)/gpu-flags
 $(filter $(B)/tests/backends/gpu/%_cublaslt.o,$(TESTS:%.c=$(B)/%.o)): $(B)/gpu-flags
 gpu-kernels: $(filter $(B)/src/backends/gpu/kernels/%,$(OBJECTS))
 $(B)/src/backends/gpu/kernels/%.o: src/backends/gpu/kernels/%.cu $(B)/flags
@@ -288,7 +288,7 @@ test: ## run the tests; T=word: those of that name
 	LLAMERO_GPU=$(B)/tests/llamero-gpu LLAMERO_PRELOAD=$(COUNTER) \
 	LLAMERO_MPIRUN=$(MPICC:mpicc%=mpirun%) $(B)/tests/run $(T)
 
-# Against another library, and nothing else is another: only comms/mpi is compiled anew, and only
+# Against another library, and nothing else is another: only comm/mpi is compiled anew, and only
 # what a launcher starts is tested.
 test-mpich: $(B)/llamero $(B)/tests/run ## run the tests of launched ranks with MPICH; T=word
 	@mkdir -p $(B)/mpich && cp -pru $(B)/flags $(B)/gpu-flags $(B)/src $(B)/tests $(B)/mpich

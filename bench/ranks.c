@@ -9,10 +9,10 @@
  * for a quiet machine.  Held: the transport waits for a transfer where it is started; all else is
  * the same.  LLAMERO_MPIRUN names the launcher. */
 // SPDX-License-Identifier: Apache-2.0
-#include "app/machine.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "comms/launch/launch.h"
+#include "machine/launch.h"
+#include "machine/machine.h"
 #include "train/run.h"
 #include "train/trainer.h"
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/checkpoint.h"
 #include "app/app.h"
-#include "app/loaded.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/compare.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/interop/model_files.h"
+#include "checkpoint/interop/pytorch_bin.h"
+#include "checkpoint/interop/torch_files.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/model_files.h"
-#include "checkpoint/pytorch_bin.h"
-#include "checkpoint/torch_files.h"
+#include "infer/loaded.h"
 
 #include <stdio.h>
 #include <stdlib.h>

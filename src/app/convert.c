@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/convert.h"
 #include "app/app.h"
-#include "app/loaded.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/manifest.h"
 #include "config/config.h"
+#include "infer/loaded.h"
 
 #include <stdio.h>
 #include <stdlib.h>

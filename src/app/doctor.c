@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
-#include "app/checks.h"
+#include "doctor/checks.h"
 
 #include <stdio.h>
 

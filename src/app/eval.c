@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
-#include "app/baselines.h"
-#include "app/loaded.h"
 #include "hub/hub.h"
+#include "infer/baselines.h"
+#include "infer/loaded.h"
 #include "tensor/device.h"
 #include "train/evaluation.h"
 

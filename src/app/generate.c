@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
-#include "app/fill.h"
-#include "app/generation.h"
-#include "app/sessions.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "infer/fill.h"
+#include "infer/generation.h"
+#include "infer/sessions.h"
 
 #include <stdio.h>
 #include <string.h>

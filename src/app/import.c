@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "config/import.h"
+#include "config/import/import.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "comm/comm.h"
-#include "comms/launch/launch.h"
+#include "machine/launch.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "metrics/chart.h"
 #include "metrics/history.h"
+#include "plot/chart.h"
 
 #include <math.h>
 #include <stdio.h>

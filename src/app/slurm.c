@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
-#include "app/batch.h"
-#include "app/machine.h"
 #include "app/preflight.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "machine/machine.h"
+#include "slurm/script.h"
 
 #include <ctype.h>
 #include <errno.h>

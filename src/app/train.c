@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
-#include "app/machine.h"
 #include "base/log.h"
 #include "config/config.h"
+#include "machine/machine.h"
 #include "parallel/cores.h"
 #include "train/run.h"
 

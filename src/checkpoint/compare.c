@@ -4,8 +4,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/model_files.h"
-#include "checkpoint/torch_files.h"
+#include "checkpoint/interop/model_files.h"
+#include "checkpoint/interop/torch_files.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "checkpoint/common.h"
-#include "checkpoint/hf_config.h"
+#include "checkpoint/interop/hf_config.h"
 
 #include <stdlib.h>
 

@@ -3,10 +3,10 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/common.h"
-#include "checkpoint/dcp.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/interop/dcp.h"
+#include "checkpoint/interop/model_files.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/model_files.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,11 +3,11 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/common.h"
-#include "checkpoint/hf_config.h"
+#include "checkpoint/interop/hf_config.h"
+#include "checkpoint/interop/model_files.h"
+#include "checkpoint/interop/nxdt.h"
+#include "checkpoint/interop/torch_files.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/model_files.h"
-#include "checkpoint/nxdt.h"
-#include "checkpoint/torch_files.h"
 #include "tensor/device.h"
 
 #include <fnmatch.h>

@@ -1,7 +1,7 @@
 /* comm.h -- a group of ranks and what it can do together.
  *
- * Filled in by transports: comms/self (one rank), comms/mpi; and, of a device's memory, by
- * comms/staged and comms/nccl.
+ * Filled in by transports: comm/self (one rank), comm/mpi; and, of a device's memory, by
+ * comm/staged and comm/nccl.
  * Ranks    Every function is collective, save sending and receiving: all ranks of the group call
  *          it, in the same order, with the same kind and sizes.
  * Order    A sum is taken over pairs of neighbours, then over pairs of pairs, and so on.  So it has

@@ -2,7 +2,7 @@
 #include "tokenizer/added.h"
 
 #include "base/text.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/text/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "tokenizer/kinds.h"
 #include "tokenizer/merge.h"
 #include "tokenizer/sentence.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/text/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>

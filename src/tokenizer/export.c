@@ -2,10 +2,10 @@
 #include "tokenizer/export.h"
 
 #include "tokenizer/kinds.h"
-#include "tokenizer/letters.h"
 #include "tokenizer/sentence.h"
-#include "tokenizer/split.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/text/letters.h"
+#include "tokenizer/text/split.h"
+#include "tokenizer/text/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,8 @@
 #include "tokenizer/added.h"
 #include "tokenizer/specials.h"
 #include "tokenizer/steps.h"
+#include "tokenizer/text/unicode_form.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/unicode_form.h"
 #include "tokenizer/vocabulary.h"
 
 #include <stdbool.h>

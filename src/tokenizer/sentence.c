@@ -2,7 +2,7 @@
 #include "tokenizer/sentence.h"
 
 #include "base/json.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/text/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>

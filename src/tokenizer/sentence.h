@@ -12,8 +12,8 @@
 #pragma once
 
 #include "base/text.h"
-#include "tokenizer/charsmap.h"
 #include "tokenizer/matcher.h"
+#include "tokenizer/text/charsmap.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocabulary.h"
 

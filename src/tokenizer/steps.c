@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/steps.h"
 
-#include "tokenizer/letters.h"
-#include "tokenizer/regex.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/text/letters.h"
+#include "tokenizer/text/regex.h"
+#include "tokenizer/text/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>

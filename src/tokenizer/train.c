@@ -2,7 +2,7 @@
 #include "tokenizer/train.h"
 
 #include "tokenizer/kinds.h"
-#include "tokenizer/split.h"
+#include "tokenizer/text/split.h"
 
 #include <stdlib.h>
 #include <string.h>

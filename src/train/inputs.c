@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/torch_files.h"
+#include "checkpoint/interop/torch_files.h"
 #include "hub/hub.h"
 #include "train/run.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/operations.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "perf/operations.h"
 #include "test.h"
 
 #define SMALL                                                                                      \

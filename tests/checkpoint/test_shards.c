@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/shards.h"
 
-#include "checkpoint/model_files.h"
+#include "checkpoint/interop/model_files.h"
 #include "checkpoint/rig.h"
 
 static const char *const plain[] = {""};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/launched.h"
 
-#include "comms/launch/launch.h"
+#include "machine/launch.h"
 #include "test.h"
 
 #include <unistd.h>

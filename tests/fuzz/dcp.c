@@ -4,7 +4,7 @@
  * The first two bytes say how many of the others are .metadata's; the rest is the file "f", or if
  * it does not begin as an archive the pickle of the only one in it: see archive.h. */
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/dcp.h"
+#include "checkpoint/interop/dcp.h"
 
 #include "fuzz/archive.h"
 #include "fuzz/folder.h"

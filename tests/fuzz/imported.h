@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/toml.h"
-#include "config/import.h"
+#include "config/import/import.h"
 
 /* `st`: how the import ended.  Releases it. */
 static inline void imported_check(struct import *im, enum status st)

@@ -4,7 +4,7 @@
  * Two bytes say how long the first file's pickle is, which follows; the rest is the second's, where
  * there is one: see archive.h. */
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/meta.h"
+#include "checkpoint/interop/meta.h"
 
 #include "fuzz/archive.h"
 #include "fuzz/folder.h"

@@ -4,10 +4,10 @@
  * A manifest ends in its own checksum, which no fuzzer would find: it is put behind the bytes. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/checksum.h"
-#include "checkpoint/hf_config.h"
+#include "checkpoint/interop/hf_config.h"
+#include "checkpoint/interop/model_files.h"
+#include "checkpoint/interop/params_json.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/model_files.h"
-#include "checkpoint/params_json.h"
 
 #include "fuzz/folder.h"
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "checkpoint/patches.h"
+#include "checkpoint/interop/tensor_slices.h"
 
 /* The first and the last of each, and some in a row. */
 static inline void patched_use(const struct patches *p)

@@ -5,10 +5,10 @@
  * the file "f.bin", pytorch_model.bin and consolidated.00.pth, or if it does not begin as an
  * archive the pickle in it: see archive.h. */
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/pytorch_bin.h"
-#include "checkpoint/meta.h"
-#include "checkpoint/nxdt.h"
-#include "checkpoint/params_json.h"
+#include "checkpoint/interop/pytorch_bin.h"
+#include "checkpoint/interop/meta.h"
+#include "checkpoint/interop/nxdt.h"
+#include "checkpoint/interop/params_json.h"
 
 #include "fuzz/archive.h"
 #include "fuzz/folder.h"

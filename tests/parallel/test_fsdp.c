@@ -3,7 +3,7 @@
 #include "model/rig.h"
 #include "test.h"
 
-#include "comms/self/self.h"
+#include "comm/self/self.h"
 #include "parallel/fsdp.h"
 
 /* A model that ranks share out against the same model whole, micro-batch by micro-batch. */

@@ -6,8 +6,8 @@
  *
  * Says what is off, and how far the rest is at most; ends with 1 where something is. */
 // SPDX-License-Identifier: Apache-2.0
-#include "app/machine.h"
 #include "base/log.h"
+#include "machine/machine.h"
 #include "system/device_check.h"
 
 #include <stdio.h>

@@ -6,7 +6,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "app/calls.h"
+#include "perf/calls.h"
 #include "train/machine.h"
 
 struct device_check {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "system/device_runs.h"
 
+#include "comm/nccl/nccl.h"
 #include "comm/ranks.h"
-#include "comms/nccl/nccl.h"
-#include "comms/staged/staged.h"
+#include "comm/staged/staged.h"
 #include "tensor/strict_device.h"
 #include "train/training.h"
 

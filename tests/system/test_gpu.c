@@ -1,9 +1,9 @@
 /* test_gpu.c -- the GPU backend, emulated, beside the CPU: with waves of 32 and of 64. */
 // SPDX-License-Identifier: Apache-2.0
-#include "app/machine.h"
 #include "backends/cpu/cpu.h"
 #include "backends/gpu/gpu.h"
 #include "backends/gpu/queue.h"
+#include "machine/machine.h"
 #include "system/device_check.h"
 #include "test.h"
 

@@ -1,8 +1,8 @@
-/* test_nccl.c -- a run whose tensors travel over comms/nccl, on a library that carries them as late
+/* test_nccl.c -- a run whose tensors travel over comm/nccl, on a library that carries them as late
  * as it may, is the run without: bit for bit, as far as the library sums in our order, which the
- * one of these tests does (comms/nccl/stub.h).  That it ends shows that nothing locks. */
+ * one of these tests does (comm/nccl/stub.h).  That it ends shows that nothing locks. */
 // SPDX-License-Identifier: Apache-2.0
-#include "comms/nccl/stub.h"
+#include "comm/nccl/stub.h"
 #include "system/device_runs.h"
 #include "system/layouts.h"
 #include "system/runs.h"

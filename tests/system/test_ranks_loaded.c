@@ -4,7 +4,7 @@
 #include "system/layouts.h"
 #include "system/runs.h"
 
-#include "app/loaded.h"
+#include "infer/loaded.h"
 #include "train/evaluation.h"
 
 /* A model used by ranks that are threads: the loss over the text it learnt, and words it writes. */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "tokenizer/regex.h"
-#include "tokenizer/split.h"
 #include "tokenizer/steps.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/text/regex.h"
+#include "tokenizer/text/split.h"
+#include "tokenizer/text/unicode.h"
 
 static enum status take(void *context, const unsigned char *bytes, size_t len)
 {

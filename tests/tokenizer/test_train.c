@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "tokenizer/split.h"
+#include "tokenizer/text/split.h"
 #include "tokenizer/train.h"
 
 enum { MOST_WORDS = 4000, MOST_TOKENS = 400 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/training.h"
 
-#include "comms/self/self.h"
+#include "comm/self/self.h"
 
 #include "system/runs.h"
 #include "train/run.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "app/rehearsal.h"
 #include "backends/gpu/attention_cudnn.h"
 #include "backends/gpu/described.h"
 #include "base/log.h"
 #include "config/config.h"
+#include "perf/rehearsal.h"
 #include "train/trainer.h"
 
 #include <glob.h>

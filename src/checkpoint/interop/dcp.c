@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/dcp.h"
+
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_METADATA = 1 << 30 };
+
+bool dcp_is_here(const char *path) { return file_is_in(path, ".metadata"); }
+
+/* The files that items were found in; their names are those of the mappings, in order. */
+struct directory {
+    struct patches *patches;
+    const char *path;
+    char **names;
+    size_t count;
+    struct torch_state *state; /* NULL: of the tensors the weights are taken; else the moments */
+};
+
+static enum status open_file(struct directory *d, const struct pickle_value *name,
+                             const struct file_map **map)
+{
+    if (!name || name->kind != PICKLE_IS_TEXT || !name->len || name->len > 200 ||
+        name->text[0] == '.' || memchr(name->text, '/', name->len) ||
+        memchr(name->text, 0, name->len))
+        FAIL(DATA, "%s: .metadata names a file that is not in the folder", d->path);
+    for (size_t i = d->count; i-- > 0;)
+        if (pickle_is_text(name, d->names[i])) {
+            *map = d->patches->maps[i];
+            return STATUS_OK;
+        }
+    d->names = heap_grow(d->names, d->count + 1, sizeof *d->names);
+    d->names[d->count++] = heap_string(name->text, name->len);
+    char *path = file_join(d->path, d->names[d->count - 1]);
+    enum status st = patches_map(d->patches, path, map);
+    free(path);
+    TRY(st);
+    return STATUS_OK;
+}
+
+static bool read_number(const struct pickle_value *v, uint64_t *out)
+{
+    if (!v || v->kind != PICKLE_IS_INT || v->integer < 0) return false;
+    *out = (uint64_t)v->integer;
+    return true;
+}
+
+/* An item: `size` bytes of a file. */
+struct item {
+    const struct file_map *map;
+    const unsigned char *bytes;
+    uint64_t size;
+};
+
+static enum status find_item(struct directory *d, const char *called,
+                             const struct pickle_value *info, struct item *item)
+{
+    uint64_t at;
+    TRY(open_file(d, pickle_field(info, PICKLE_STORAGE_INFO, "relative_path"), &item->map));
+    if (!read_number(pickle_field(info, PICKLE_STORAGE_INFO, "offset"), &at) ||
+        !read_number(pickle_field(info, PICKLE_STORAGE_INFO, "length"), &item->size) ||
+        at > item->map->size || item->size > item->map->size - at)
+        FAIL(DATA, "%s: a piece of %s is not in the %llu bytes of its file", d->path, called,
+             (unsigned long long)item->map->size);
+    const struct pickle_value *how =
+        pickle_field(info, PICKLE_STORAGE_INFO, "transform_descriptors");
+    if (how && how->kind != PICKLE_IS_NONE)
+        FAIL(UNSUPPORTED, "%s: %s was transformed when it was saved", d->path, called);
+    item->bytes = item->map->data + at;
+    return STATUS_OK;
+}
+
+/* One archive of one tensor. */
+static enum status put_archive(struct directory *d, const struct patch_name *name,
+                               const char *called, const struct item *item, const int64_t place[2])
+{
+    struct torch_archive a = {0};
+    struct torch_tensors t = {0};
+    enum status st = STATUS_OK;
+    TRY_OUT(torch_archive_open(&a, item->bytes, item->size, called));
+    TRY_OUT(torch_archive_tensors(&a, &t));
+    if (t.count != 1 || t.all[0].name[0])
+        FAIL_OUT(DATA, "its archive holds %zu tensors, not one", t.count);
+    free(t.all[0].name);
+    t.all[0].name = heap_string(called, strlen(called));
+    TRY_OUT(patches_put(d->patches, name, &t.all[0], item->map, place[0], place[1]));
+out:
+    torch_tensors_release(&t);
+    torch_archive_close(&a);
+    return st;
+}
+
+static enum status put_tensor(struct directory *d, const struct patch_name *name,
+                              const char *called, const struct pickle_value *offset,
+                              const struct pickle_value *info)
+{
+    struct item item;
+    int64_t place[2] = {0};
+    int dims = params[name->id].axes[1] ? 2 : 1;
+    if (pickle_integers(offset, 2, place) != dims)
+        FAIL(DATA, "%s: %s lies at no place of a tensor of %d dimensions", d->path, called, dims);
+    TRY(find_item(d, called, info, &item));
+    enum status st = put_archive(d, name, called, &item, place);
+    if (st) return status_where(st, "%s", d->path);
+    return STATUS_OK;
+}
+
+static enum status take_state(struct directory *d, const char *called,
+                              const struct pickle_value *info)
+{
+    struct item item;
+    torch_state_pass(d->state, called);
+    if (!torch_state_reads(called)) return STATUS_OK;
+    TRY(find_item(d, called, info, &item));
+    enum status st = torch_state_take(d->state, called, item.bytes, item.size);
+    if (st) return status_where(st, "%s", d->path);
+    return STATUS_OK;
+}
+
+static enum status put(struct directory *d, const char *called, const struct pickle_value *offset,
+                       const struct pickle_value *info)
+{
+    struct patch_name name;
+    bool bytes = !offset || offset->kind == PICKLE_IS_NONE;
+    bool known = patch_name_read(called, &name);
+    if (!bytes && !known && !patch_name_is_ignored(called))
+        FAIL(DATA, "%s: no Llama has a tensor %s", d->path, called);
+    if (!bytes && known && (name.part != PATCH_WEIGHT) == (d->state != NULL))
+        TRY(put_tensor(d, &name, called, offset, info));
+    if (d->state) TRY(take_state(d, called, info));
+    return STATUS_OK;
+}
+
+/* What .metadata says is where: of the tensors those that are asked for are taken. */
+static enum status put_all(struct directory *d, const struct pickle_value *root)
+{
+    const struct pickle_value *items = pickle_field(root, PICKLE_METADATA, "storage_data");
+    if (!items || items->kind != PICKLE_IS_DICT)
+        FAIL(DATA, "%s: .metadata does not say what is where", d->path);
+    for (size_t i = 0; i < items->count; i += 2) {
+        const struct pickle_value *key = items->items[i];
+        const struct pickle_value *fqn = pickle_field(key, PICKLE_METADATA_INDEX, "fqn");
+        const struct pickle_value *offset = pickle_field(key, PICKLE_METADATA_INDEX, "offset");
+        if (!fqn || fqn->kind != PICKLE_IS_TEXT || fqn->len >= TORCH_NAME)
+            FAIL(DATA, "%s: .metadata holds something without a name", d->path);
+        char *called = heap_string(fqn->text, fqn->len);
+        enum status st = put(d, called, offset, items->items[i + 1]);
+        free(called);
+        TRY(st);
+    }
+    return STATUS_OK;
+}
+
+static enum status open_directory(struct patches *p, const char *path,
+                                  const struct model_shape *shape, struct torch_state *state)
+{
+    struct directory d = {.patches = p, .path = path, .state = state};
+    struct text metadata = {0};
+    struct pickle pickle = {0};
+    char *file = file_join(path, ".metadata");
+    size_t used;
+    enum status st = STATUS_OK;
+    *p = (struct patches){.path = heap_string(path, strlen(path))};
+    p->head_dim = shape ? shape->K : 0;
+    TRY_OUT(file_read(file, MOST_METADATA, &metadata));
+    TRY_OUT(pickle_parse(&pickle, (unsigned char *)metadata.data, metadata.len, file, &used));
+    TRY_OUT(put_all(&d, pickle.root));
+    TRY_OUT(patches_finish(p));
+out:
+    for (size_t i = 0; i < d.count; i++) free(d.names[i]);
+    free(d.names);
+    pickle_release(&pickle);
+    text_release(&metadata);
+    free(file);
+    if (st) patches_release(p);
+    return st;
+}
+
+enum status dcp_open(struct patches *p, const char *path, const struct model_shape *shape)
+{
+    TRY(open_directory(p, path, shape, NULL));
+    return STATUS_OK;
+}
+
+enum status dcp_open_moments(struct patches *p, const char *path, const struct model_shape *shape,
+                             struct torch_state *state)
+{
+    torch_state_init(state);
+    TRY(open_directory(p, path, shape, state));
+    if (!p->count && state->has_other_moments)
+        log_line(LOG_WARN,
+                 "%s: the optimizer's moments in it are not named by the model's weights, and are "
+                 "not read",
+                 path);
+    enum status st = p->count ? torch_state_finish(state, path) : STATUS_OK;
+    if (st) patches_release(p);
+    return st;
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/dcp_items.h"
+
+#include "checkpoint/interop/tensor_slices.h"
+#include "formats/pickle_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* `name` becomes the list's. */
+static struct dcp_item *add(struct dcp_items *items, char *name)
+{
+    if (items->count == items->room) {
+        items->room = items->room ? 2 * items->room : 64;
+        items->all = heap_grow(items->all, items->room, sizeof *items->all);
+    }
+    struct dcp_item *item = &items->all[items->count++];
+    *item = (struct dcp_item){.name = name, .index = -1};
+    return item;
+}
+
+static char *joined(const char *prefix, const char *name, const char *suffix)
+{
+    struct text t = {0};
+    text_addf(&t, "%s%s%s", prefix, name, suffix);
+    return t.data;
+}
+
+static void add_model(struct dcp_items *items, const struct torch_model *m)
+{
+    for (int i = 0; i < m->layout->num_tensors; i++) {
+        struct torch_tensor t = torch_model_tensor(m, i);
+        struct dcp_item *item = add(items, patch_name_newest(t.name));
+        free(t.name);
+        t.name = NULL;
+        item->is_tensor = true, item->tensor = t;
+        item->index = i, item->source = &m->weights;
+    }
+}
+
+static void add_number(struct dcp_items *items, char *name, enum safetensors_dtype dtype,
+                       const void *bytes)
+{
+    struct dcp_item *item = add(items, name);
+    item->split = 1, item->is_tensor = true, item->tensor.dtype = dtype;
+    memcpy(item->number, bytes, safetensors_dtype_bytes(dtype));
+}
+
+/* An object whose pickle the caller puts between this and pickle_put_end. */
+static struct text *begin(struct dcp_items *items, char *name)
+{
+    struct dcp_item *item = add(items, name);
+    item->split = 1;
+    pickle_put_begin(&item->pickle);
+    return &item->pickle;
+}
+
+static void add_real(struct dcp_items *items, char *name, double value)
+{
+    struct text *t = begin(items, name);
+    pickle_put_real(t, value), pickle_put_end(t);
+}
+
+static void add_bool(struct dcp_items *items, char *name, bool value)
+{
+    struct text *t = begin(items, name);
+    pickle_put_bool(t, value), pickle_put_end(t);
+}
+
+static void add_integer(struct dcp_items *items, char *name, int64_t value)
+{
+    struct text *t = begin(items, name);
+    pickle_put_integer(t, value), pickle_put_end(t);
+}
+
+static void add_reals(struct dcp_items *items, char *name, double value)
+{
+    struct text *t = begin(items, name);
+    pickle_put_list(t), pickle_put_mark(t);
+    pickle_put_real(t, value), pickle_put_appends(t), pickle_put_end(t);
+}
+
+static void add_moments(struct dcp_items *items, size_t weight, const struct dcp_run *run)
+{
+    const struct tensor_source *sources[] = {&run->exp_avg, &run->exp_avg_sq};
+    const enum patch_part parts[] = {PATCH_EXP_AVG, PATCH_EXP_AVG_SQ};
+    float step = (float)run->step;
+    for (int i = 0; i < 2; i++) {
+        struct dcp_item *item = add(items, joined("optimizer.state.", items->all[weight].name,
+                                                  patch_part_suffix(parts[i])));
+        const struct dcp_item *of = &items->all[weight];
+        item->split = 1, item->is_tensor = true, item->tensor = of->tensor;
+        item->tensor.dtype = SAFETENSORS_F32;
+        item->index = of->index, item->source = sources[i];
+    }
+    add_number(items, joined("optimizer.state.", items->all[weight].name, ".step"), SAFETENSORS_F32,
+               &step);
+}
+
+/* What AdamW of any version since 2.0 keeps for a group of weights. */
+static void add_group(struct dcp_items *items, const char *weight, const struct dcp_adamw *a)
+{
+    const struct {
+        const char *key;
+        double value;
+    } reals[] = {{".lr", a->lr},
+                 {".initial_lr", a->peak_lr},
+                 {".eps", a->eps},
+                 {".weight_decay", a->weight_decay}};
+    const struct {
+        const char *key;
+        bool value;
+    } switches[] = {{".amsgrad", false},
+                    {".maximize", false},
+                    {".capturable", false},
+                    {".differentiable", false},
+                    {".fused", a->fused},
+                    {".foreach", a->foreach},
+                    {".decoupled_weight_decay", true}};
+    char *group = joined("optimizer.param_groups.", weight, "");
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        add_real(items, joined(group, reals[i].key, ""), reals[i].value);
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
+        add_bool(items, joined(group, switches[i].key, ""), switches[i].value);
+    struct text *t = begin(items, joined(group, ".betas", ""));
+    pickle_put_mark(t), pickle_put_real(t, a->beta1), pickle_put_real(t, a->beta2);
+    pickle_put_tuple(t), pickle_put_end(t);
+    free(group);
+}
+
+static char *named(const char *name) { return joined("", name, ""); }
+
+/* What LambdaLR of any version since 2.0 keeps. */
+static void add_schedule(struct dcp_items *items, const struct dcp_run *run)
+{
+    add_integer(items, named("lr_scheduler.last_epoch"), run->step);
+    add_integer(items, named("lr_scheduler._step_count"), run->step + 1);
+    add_bool(items, named("lr_scheduler._get_lr_called_within_step"), false);
+    add_bool(items, named("lr_scheduler._is_initial"), false);
+    add_bool(items, named("lr_scheduler.verbose"), false);
+    add_reals(items, named("lr_scheduler.base_lrs"), run->adamw.peak_lr);
+    add_reals(items, named("lr_scheduler._last_lr"), run->adamw.lr);
+    struct text *t = begin(items, named("lr_scheduler.lr_lambdas"));
+    pickle_put_list(t), pickle_put_mark(t), pickle_put_dict(t);
+    pickle_put_appends(t), pickle_put_end(t);
+}
+
+static void add_train(struct dcp_items *items, const struct dcp_run *run)
+{
+    int32_t step = (int32_t)run->step;
+    add_number(items, named("train_state.step"), SAFETENSORS_I32, &step);
+    add_number(items, named("train_state.ntokens_seen"), SAFETENSORS_I64, &run->tokens_seen);
+    struct text *t = begin(items, named("llamero.train"));
+    pickle_put_text(t, run->train), pickle_put_end(t);
+}
+
+void dcp_items_make(struct dcp_items *items, const struct torch_model *m, const struct dcp_run *run)
+{
+    *items = (struct dcp_items){0};
+    add_model(items, m);
+    size_t weights = items->count;
+    for (size_t i = 0; run && i < weights; i++) add_moments(items, i, run);
+    for (size_t i = 0; run && i < weights; i++) add_group(items, items->all[i].name, &run->adamw);
+    if (!run) return;
+    add_schedule(items, run);
+    add_train(items, run);
+}
+
+void dcp_items_release(struct dcp_items *items)
+{
+    for (size_t i = 0; i < items->count; i++) {
+        free(items->all[i].name);
+        text_release(&items->all[i].pickle);
+    }
+    free(items->all);
+    *items = (struct dcp_items){0};
+}

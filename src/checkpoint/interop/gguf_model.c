@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/gguf_model.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "ops/rope.h"
+#include "tokenizer/export.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const names[PARAM_COUNT] = {
+    [PARAM_embed] = "token_embd.weight",         [PARAM_attn_norm] = "blk.%d.attn_norm.weight",
+    [PARAM_attn_q] = "blk.%d.attn_q.weight",     [PARAM_attn_k] = "blk.%d.attn_k.weight",
+    [PARAM_attn_v] = "blk.%d.attn_v.weight",     [PARAM_attn_out] = "blk.%d.attn_output.weight",
+    [PARAM_mlp_norm] = "blk.%d.ffn_norm.weight", [PARAM_mlp_gate] = "blk.%d.ffn_gate.weight",
+    [PARAM_mlp_up] = "blk.%d.ffn_up.weight",     [PARAM_mlp_down] = "blk.%d.ffn_down.weight",
+    [PARAM_last_norm] = "output_norm.weight",    [PARAM_head] = "output.weight",
+};
+
+/* llama.cpp's numbers for what most of a file's tensors are. */
+static uint32_t file_type(enum gguf_type type)
+{
+    switch (type) {
+    case GGUF_F32: return 0;
+    case GGUF_F16: return 1;
+    case GGUF_Q8_0: return 7;
+    case GGUF_BF16: return 32;
+    }
+    return 0;
+}
+
+static void put_shape(const struct gguf_model *g, struct gguf_keys *k)
+{
+    const struct model_shape *s = g->model.shape;
+    const struct {
+        const char *key;
+        int value;
+    } sizes[] = {
+        {"llama.context_length", s->max_context},
+        {"llama.embedding_length", s->D},
+        {"llama.block_count", s->L},
+        {"llama.feed_forward_length", s->F},
+        {"llama.attention.head_count", s->H},
+        {"llama.attention.head_count_kv", s->G},
+        {"llama.attention.key_length", s->K},
+        {"llama.attention.value_length", s->K},
+        {"llama.rope.dimension_count", s->K},
+        {"llama.vocab_size", s->V},
+    };
+    gguf_put_string(k, "general.architecture", "llama");
+    gguf_put_string(k, "general.type", "model");
+    gguf_put_string(k, "general.name", g->name);
+    gguf_put_u32(k, "general.alignment", GGUF_ALIGNMENT);
+    gguf_put_u32(k, "general.file_type", file_type(g->type));
+    gguf_put_u32(k, "general.quantization_version", 2);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        gguf_put_u32(k, sizes[i].key, (uint32_t)sizes[i].value);
+    gguf_put_f32(k, "llama.rope.freq_base", s->rope_theta);
+    gguf_put_f32(k, "llama.attention.layer_norm_rms_epsilon", s->norm_eps);
+}
+
+/* Every row of the embedding has a token there: what the tokenizer lacks is unused. */
+static void put_tokens(const struct token_export *e, int32_t rows, struct gguf_keys *k)
+{
+    const char *texts = e->texts.data;
+    gguf_begin_array(k, "tokenizer.ggml.tokens", GGUF_KIND_STRING, (uint64_t)rows);
+    for (int32_t id = 0; id < rows; id++) {
+        char pad[32];
+        int len = snprintf(pad, sizeof pad, "[PAD%d]", id);
+        if (id < e->num_tokens)
+            gguf_item_string(k, texts + e->tokens[id].text.at, e->tokens[id].text.len);
+        else
+            gguf_item_string(k, pad, (size_t)len);
+    }
+    gguf_begin_array(k, "tokenizer.ggml.token_type", GGUF_KIND_I32, (uint64_t)rows);
+    for (int32_t id = 0; id < rows; id++)
+        gguf_item_u32(k, id < e->num_tokens ? e->tokens[id].kind : TOKEN_UNUSED);
+    if (e->has_merges) {
+        gguf_begin_array(k, "tokenizer.ggml.merges", GGUF_KIND_STRING, e->num_merges);
+        for (size_t i = 0; i < e->num_merges; i++)
+            gguf_item_string(k, texts + e->merges[i].at, e->merges[i].len);
+        return;
+    }
+    gguf_begin_array(k, "tokenizer.ggml.scores", GGUF_KIND_F32, (uint64_t)rows);
+    for (int32_t id = 0; id < rows; id++)
+        gguf_item_f32(k, id < e->num_tokens ? e->tokens[id].score : -1000);
+}
+
+/* llama.cpp knows a splitter by the name of a model that has it.  With llama-bpe a piece that is a
+ * token is that token; dbrx has the same pattern without that. */
+static const char *splitter_name(const struct token_export *e)
+{
+    static const struct {
+        const char *splitter, *name;
+    } known[] = {{"qwen2", "qwen2"}, {"digits gpt2", "smollm"}, {"gpt2", "gpt-2"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(e->splitter, known[i].splitter)) return known[i].name;
+    return e->whole_pieces ? "llama-bpe" : "dbrx";
+}
+
+static enum status put_tokenizer(const struct gguf_model *g, const struct tokenizer *t,
+                                 struct gguf_keys *k)
+{
+    struct token_export e;
+    int rows = g->model.shape->V;
+    int bos = g->bos >= 0 ? g->bos : tokenizer_bos(t),
+        eos = g->eos >= 0 ? g->eos : tokenizer_eos(t);
+    TRY(tokenizer_export(t, &e));
+    if (e.num_tokens > rows) {
+        int32_t has = e.num_tokens;
+        token_export_release(&e);
+        FAIL(DATA, "%s: the tokenizer has %d tokens, the model %d", tokenizer_path(t), has, rows);
+    }
+    if (e.normalizes)
+        log_line(LOG_WARN, "%s: it normalizes texts; llama.cpp takes them as they are",
+                 tokenizer_path(t));
+    gguf_put_string(k, "tokenizer.ggml.model", e.has_merges ? "gpt2" : "llama");
+    if (e.has_merges) gguf_put_string(k, "tokenizer.ggml.pre", splitter_name(&e));
+    put_tokens(&e, rows, k);
+    if (bos >= 0) gguf_put_u32(k, "tokenizer.ggml.bos_token_id", (uint32_t)bos);
+    if (eos >= 0) gguf_put_u32(k, "tokenizer.ggml.eos_token_id", (uint32_t)eos);
+    if (e.unknown >= 0) gguf_put_u32(k, "tokenizer.ggml.unknown_token_id", (uint32_t)e.unknown);
+    gguf_put_bool(k, "tokenizer.ggml.add_bos_token", bos >= 0);
+    gguf_put_bool(k, "tokenizer.ggml.add_eos_token", false);
+    if (!e.has_merges) gguf_put_bool(k, "tokenizer.ggml.add_space_prefix", e.adds_space);
+    token_export_release(&e);
+    return STATUS_OK;
+}
+
+/* The first of the two files that says what GGUF needs: SentencePiece's own has its scores, and
+ * then tokenizer.json may not have more tokens. */
+static enum status open_tokenizer(const char *folder, struct tokenizer **t)
+{
+    const struct tokenizer_config config = {0};
+    char *json = file_join(folder, "tokenizer.json"), *model = file_join(folder, "tokenizer.model");
+    struct tokenizer *other = NULL;
+    enum status st = STATUS_OK;
+    *t = NULL;
+    if (file_exists(model)) TRY_OUT(tokenizer_open(t, model, &config));
+    if (!file_exists(json)) goto out;
+    TRY_OUT(tokenizer_open(&other, json, &config));
+    if (*t && !strncmp(tokenizer_kind(*t), "SentencePiece", 13)) {
+        if (tokenizer_vocab_size(other) > tokenizer_vocab_size(*t))
+            FAIL_OUT(UNSUPPORTED, "%s has %d tokens, %s beside it %d: no score is known for more",
+                     json, tokenizer_vocab_size(other), model, tokenizer_vocab_size(*t));
+        goto out;
+    }
+    tokenizer_close(*t);
+    *t = other, other = NULL;
+out:
+    tokenizer_close(other);
+    free(json), free(model);
+    return st;
+}
+
+static enum status put_keys(const struct gguf_model *g, struct gguf_keys *k)
+{
+    struct tokenizer *t;
+    enum status st = open_tokenizer(g->tokenizer, &t);
+    if (!st) put_shape(g, k);
+    if (!st && t) st = put_tokenizer(g, t, k);
+    if (!st && !t) {
+        log_line(LOG_WARN, "%s: no tokenizer.json, no tokenizer.model: the file has no tokenizer",
+                 g->tokenizer);
+        gguf_put_string(k, "tokenizer.ggml.model", "no_vocab");
+    }
+    tokenizer_close(t);
+    return st;
+}
+
+static struct gguf_tensor describe(const struct gguf_model *g, int i)
+{
+    const struct tensor_place *t = &g->model.layout->tensors[i];
+    bool vector = params[t->id].axes[1] == 0;
+    int64_t first = vector ? t->rows : t->columns;
+    struct gguf_tensor d = {.type = vector ? GGUF_F32 : g->type,
+                            .num_dims = vector ? 1 : 2,
+                            .dims = {(uint64_t)first, (uint64_t)t->rows}};
+    if (d.type == GGUF_Q8_0 && first % GGUF_BLOCK) d.type = GGUF_F16;
+    snprintf(d.name, sizeof d.name, names[t->id], t->layer);
+    return d;
+}
+
+/* What the frequencies of pairs of a head are divided by. */
+static void describe_rope(const struct model_shape *s, struct gguf_tensor *d)
+{
+    *d = (struct gguf_tensor){
+        .name = "rope_freqs.weight", .num_dims = 1, .dims = {(uint64_t)s->K / 2}};
+}
+
+struct output {
+    int fd;
+    const char *path, *tensor;
+    uint64_t at;
+    enum gguf_type type;
+    unsigned char *bytes; /* of EXCHANGE_ELEMENTS numbers */
+};
+
+static enum status put(struct output *o, const void *bytes, size_t len)
+{
+    TRY(file_write_at(o->fd, o->path, bytes, len, o->at));
+    o->at += len;
+    return STATUS_OK;
+}
+
+static enum status put_numbers(void *context, const void *values, size_t len)
+{
+    struct output *o = context;
+    size_t count = len / sizeof(float);
+    if (gguf_convert(o->type, values, count, o->bytes))
+        FAIL(DATA, "%s: %s", o->tensor, status_message());
+    return put(o, o->bytes, gguf_bytes(o->type, count));
+}
+
+static enum status put_padding(struct output *o, uint64_t bytes)
+{
+    static const char zeros[GGUF_ALIGNMENT];
+    return put(o, zeros, gguf_padding(bytes));
+}
+
+static enum status put_rope(const struct model_shape *s, struct output *o)
+{
+    for (int j = 0; j < s->K / 2; j++) {
+        float divisor = (float)(rope_frequency(j, s->K, s->rope_theta, NULL) /
+                                rope_frequency(j, s->K, s->rope_theta, &s->scaling));
+        TRY(put_numbers(o, &divisor, sizeof divisor));
+    }
+    return put_padding(o, sizeof(float) * (size_t)s->K / 2);
+}
+
+static enum status put_tensors(const struct gguf_model *g, const struct gguf_tensor *tensors,
+                               struct output *o)
+{
+    struct torch_model model = g->model;
+    model.dtype = SAFETENSORS_F32;
+    for (int i = 0; i < model.layout->num_tensors; i++) {
+        o->type = tensors[i].type;
+        o->tensor = tensors[i].name;
+        TRY(torch_model_stream(&model, i, put_numbers, o));
+        TRY(put_padding(o, tensors[i].bytes));
+    }
+    o->type = GGUF_F32;
+    if (model.shape->scaling.factor > 0) TRY(put_rope(model.shape, o));
+    return STATUS_OK;
+}
+
+static enum status write_file(const struct gguf_model *g, struct output *o)
+{
+    int count = g->model.layout->num_tensors;
+    struct gguf_tensor *tensors = heap(((size_t)count + 1) * sizeof *tensors);
+    struct gguf_keys keys = {0};
+    struct text head = {0};
+    uint64_t total;
+    enum status st = STATUS_OK;
+    for (int i = 0; i < count; i++) tensors[i] = describe(g, i);
+    if (g->model.shape->scaling.factor > 0) describe_rope(g->model.shape, &tensors[count++]);
+    TRY_OUT(put_keys(g, &keys));
+    gguf_head(&keys, tensors, (size_t)count, &head, &total);
+    TRY_OUT(put(o, head.data, head.len));
+    TRY_OUT(put_tensors(g, tensors, o));
+    BUG_IF(o->at != head.len + total);
+    if (fsync(o->fd)) FAIL_OUT(IO, "%s: %s", o->path, strerror(errno));
+out:
+    gguf_keys_release(&keys);
+    text_release(&head);
+    free(tensors);
+    return st;
+}
+
+enum status gguf_model_write(const struct gguf_model *g, const char *path)
+{
+    struct output o = {.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666),
+                       .path = path};
+    if (o.fd < 0) FAIL(IO, "%s: %s", path, strerror(errno));
+    o.bytes = heap(EXCHANGE_ELEMENTS * sizeof(float));
+    enum status st = write_file(g, &o);
+    free(o.bytes);
+    close(o.fd);
+    return st;
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/meta.h"
+
+#include "checkpoint/interop/params_json.h"
+#include "formats/torch_writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool is_pth(const char *path)
+{
+    size_t len = strlen(path);
+    return len > 4 && (!strcmp(path + len - 4, ".pth") || !strcmp(path + len - 3, ".pt"));
+}
+
+/* Meta's own files, else all that end in .pth; in the order of their names, which is that of the
+ * ranks. */
+static enum status list_files(const char *path, struct file_list *files)
+{
+    char *own = file_join(path, "consolidated.*.pth"), *any = file_join(path, "*.pth");
+    enum status st = file_is_dir(path) ? file_glob(files, own) : file_glob(files, path);
+    if (st == STATUS_MISSING && file_is_dir(path)) st = file_glob(files, any);
+    free(own), free(any);
+    return st;
+}
+
+bool meta_is_here(const char *path)
+{
+    struct file_list files;
+    if (!file_is_dir(path)) return is_pth(path) && file_exists(path);
+    if (list_files(path, &files)) return false;
+    file_list_release(&files);
+    return true;
+}
+
+char *meta_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (file_is_dir(path)) return heap_string(path, strlen(path));
+    return slash ? heap_string(path, (size_t)(slash - path) + 1) : heap_string(".", 1);
+}
+
+/* One of the files, and which of how many. */
+struct shard {
+    struct patches *patches;
+    const struct model_shape *shape;
+    const struct file_map *map;
+    int64_t index, count;
+    int64_t width; /* of the model: of its norms */
+};
+
+static int64_t find_width(const struct torch_tensors *t)
+{
+    struct patch_name name;
+    for (size_t i = 0; i < t->count; i++)
+        if (patch_name_read(t->all[i].name, &name) && params[name.id].is_norm &&
+            t->all[i].num_dims == 1)
+            return t->all[i].shape[0];
+    return 0;
+}
+
+static enum status put_tensor(const struct shard *s, const struct patch_name *name,
+                              const struct torch_tensor *t)
+{
+    const struct param *kind = &params[name->id];
+    int64_t row = 0, column = 0, index = s->index;
+    bool across = kind->tp && kind->axes[1] == kind->tp;
+    if (!kind->tp && index) return STATUS_OK; /* the same in all */
+    if (name->id == PARAM_embed && t->num_dims == 2 && t->shape[1] != s->width) across = true;
+    if ((name->id == PARAM_attn_k || name->id == PARAM_attn_v) && s->shape && t->num_dims == 2) {
+        int64_t all = (int64_t)s->shape->G * s->shape->K, each = t->shape[0];
+        int64_t same = each > 0 && each <= all ? s->count / (all / each) : 1;
+        if (same > 1 && index % same) return STATUS_OK;
+        if (same > 1) index /= same;
+    }
+    bool bad = __builtin_mul_overflow(index, t->num_dims ? t->shape[0] : 0, &row) ||
+               __builtin_mul_overflow(index, t->num_dims > 1 ? t->shape[1] : 0, &column);
+    if (bad) FAIL(DATA, "%s: the shape of %s is impossible", s->patches->path, t->name);
+    TRY(patches_put(s->patches, name, t, s->map, across ? 0 : row, across ? column : 0));
+    return STATUS_OK;
+}
+
+static enum status put_all(struct shard *s, const struct torch_tensors *t)
+{
+    s->width = find_width(t);
+    for (size_t i = 0; i < t->count; i++) {
+        struct patch_name name;
+        const char *called = t->all[i].name;
+        if (patch_name_read(called, &name) && name.part == PATCH_WEIGHT)
+            TRY(put_tensor(s, &name, &t->all[i]));
+        else if (!patch_name_is_ignored(called))
+            FAIL(DATA, "%s: no Llama has a tensor %s", s->patches->path, called);
+    }
+    return STATUS_OK;
+}
+
+static enum status open_file(struct shard *s, const char *path)
+{
+    struct torch_archive a = {0};
+    struct torch_tensors tensors = {0};
+    enum status st = STATUS_OK;
+    TRY_OUT(patches_map(s->patches, path, &s->map));
+    TRY_OUT(torch_archive_open(&a, s->map->data, s->map->size, path));
+    TRY_OUT(torch_archive_tensors(&a, &tensors));
+    TRY_OUT(put_all(s, &tensors));
+out:
+    torch_tensors_release(&tensors);
+    torch_archive_close(&a);
+    return st;
+}
+
+enum status meta_open(struct patches *p, const char *path, const struct model_shape *shape)
+{
+    struct file_list files = {0};
+    struct shard s = {.patches = p, .shape = shape};
+    enum status st = STATUS_OK;
+    *p = (struct patches){.path = heap_string(path, strlen(path))};
+    p->head_dim = shape ? shape->K : 0;
+    TRY_OUT(list_files(path, &files));
+    s.count = (int64_t)files.count;
+    for (; s.index < s.count; s.index++) TRY_OUT(open_file(&s, files.paths[s.index]));
+    TRY_OUT(patches_finish(p));
+out:
+    file_list_release(&files);
+    if (st) patches_release(p);
+    return st;
+}
+
+/* Meta's program wants every tensor of its own model: one whose head is the embedding has it twice.
+ * The embedding's place in the layout; -1: it is not so. */
+static int find_tied(const struct torch_model *m)
+{
+    for (int i = 0; i < m->layout->num_tensors && m->shape->tied; i++)
+        if (m->layout->tensors[i].id == PARAM_embed) return i;
+    return -1;
+}
+
+static enum status write_tensors(const struct torch_model *m, int fd, const char *path)
+{
+    int count = m->layout->num_tensors, tied = find_tied(m);
+    struct torch_tensor *tensors = heap(((size_t)count + 1) * sizeof *tensors);
+    struct torch_writer w = {0};
+    uint64_t size;
+    enum status st = STATUS_OK;
+    for (int i = 0; i < count; i++) tensors[i] = torch_model_tensor(m, i);
+    if (tied >= 0) {
+        const char *head = params[PARAM_head].name;
+        tensors[count] = tensors[tied];
+        tensors[count++].name = heap_string(head, strlen(head));
+    }
+    TRY_OUT(torch_writer_open(&w, fd, path, 0, tensors, (size_t)count));
+    for (int i = 0; i < m->layout->num_tensors; i++)
+        TRY_OUT(torch_model_stream(m, i, torch_model_put, &w));
+    if (tied >= 0) TRY_OUT(torch_model_stream(m, tied, torch_model_put, &w));
+    TRY_OUT(torch_writer_close(&w, &size));
+    if (fsync(fd)) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
+out:
+    torch_writer_release(&w);
+    for (int i = 0; i < count; i++) free(tensors[i].name);
+    free(tensors);
+    return st;
+}
+
+enum status meta_write(const struct torch_model *m, const char *folder)
+{
+    char *path = file_join(folder, "consolidated.00.pth"),
+         *config = file_join(folder, "params.json");
+    struct text json = {0};
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    enum status st = STATUS_OK;
+    if (fd < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
+    TRY_OUT(write_tensors(m, fd, path));
+    params_json_write(m->shape, &json);
+    TRY_OUT(file_write(config, json.data, json.len));
+out:
+    if (fd >= 0) close(fd);
+    text_release(&json);
+    free(path), free(config);
+    return st;
+}

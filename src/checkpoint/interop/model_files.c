@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/model_files.h"
+
+#include "base/json.h"
+#include "checkpoint/interop/pytorch_bin.h"
+#include "checkpoint/interop/torch_files.h"
+#include "checkpoint/interop/weight_map.h"
+#include "checkpoint/manifest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum status open_one(struct model_files *m, const char *folder, const char *name,
+                            const struct safetensors **file)
+{
+    char *path = file_join(folder, name);
+    enum status st = STATUS_OK;
+    for (size_t i = m->count; i-- > 0;) {
+        *file = &m->files[i];
+        if (!strcmp((*file)->path, path)) goto out; /* open already */
+    }
+    m->files = heap_grow(m->files, m->count + 1, sizeof *m->files);
+    TRY_OUT(safetensors_open(&m->files[m->count], path));
+    *file = &m->files[m->count++];
+out:
+    free(path);
+    return st;
+}
+
+static enum status open_indexed(struct model_files *m, const char *folder, const char *index)
+{
+    struct json *root;
+    const struct json *map;
+    enum status st = STATUS_OK;
+    TRY(weight_map_read(index, &root, &map));
+    for (const struct json *v = json_first(map); v; v = json_next(v)) {
+        const struct safetensors *file;
+        TRY_OUT(open_one(m, folder, json_string(v), &file));
+        if (!safetensors_find(file, json_key(v)))
+            FAIL_OUT(DATA, "%s: the index says that it holds %s", file->path, json_key(v));
+    }
+out:
+    json_free(root);
+    return st;
+}
+
+enum status model_files_open(struct model_files *m, const char *folder)
+{
+    char *index = file_join(folder, "model.safetensors.index.json");
+    char *single = file_join(folder, "model.safetensors");
+    enum status st = STATUS_OK;
+    *m = (struct model_files){.folder = heap_string(folder, strlen(folder))};
+    if (file_exists(index))
+        TRY_OUT(open_indexed(m, folder, index));
+    else if (file_exists(single))
+        TRY_OUT(open_one(m, folder, "model.safetensors", &(const struct safetensors *){0}));
+    else
+        FAIL_OUT(MISSING, "%s: neither model.safetensors.index.json nor model.safetensors", folder);
+out:
+    free(index);
+    free(single);
+    if (st) model_files_close(m);
+    return st;
+}
+
+bool model_files_are_safetensors(const char *folder)
+{
+    return file_is_in(folder, "model.safetensors.index.json") ||
+           file_is_in(folder, "model.safetensors");
+}
+
+bool model_files_are_here(const char *path)
+{
+    return model_files_are_safetensors(path) || pytorch_bin_is_here(path) ||
+           torch_files_are_here(path);
+}
+
+enum status model_files_open_any(struct model_files *m, const char *path,
+                                 const struct model_shape *shape)
+{
+    if (model_files_are_safetensors(path) || !model_files_are_here(path)) {
+        TRY(model_files_open(m, path));
+        return STATUS_OK;
+    }
+    *m = (struct model_files){.folder = heap_string(path, strlen(path))};
+    m->patches = heap(sizeof *m->patches);
+    enum status st = pytorch_bin_is_here(path) ? pytorch_bin_open(m->patches, path)
+                                               : torch_files_open(m->patches, path, shape);
+    if (st) model_files_close(m);
+    return st;
+}
+
+enum status model_files_open_moments(struct model_files *m, const char *folder)
+{
+    struct file_list names;
+    enum status st = STATUS_OK;
+    TRY(manifest_list(folder, &names));
+    *m = (struct model_files){.folder = heap_string(folder, strlen(folder))};
+    for (size_t i = 0; i < names.count && !st; i++) {
+        if (strncmp(names.paths[i], "optimizer-", 10)) continue;
+        char *path = file_join(folder, names.paths[i]);
+        m->files = heap_grow(m->files, m->count + 1, sizeof *m->files);
+        st = safetensors_open(&m->files[m->count], path);
+        m->count += st == STATUS_OK;
+        free(path);
+    }
+    file_list_release(&names);
+    if (st) model_files_close(m);
+    return st;
+}
+
+static bool is_checkpoint(const char *folder) { return file_is_in(folder, MANIFEST_NAME); }
+
+enum status model_files_open_moments_any(struct model_files *m, const char *path,
+                                         const struct model_shape *shape, struct torch_state *state)
+{
+    torch_state_init(state);
+    if (is_checkpoint(path)) {
+        TRY(model_files_open_moments(m, path));
+        return STATUS_OK;
+    }
+    *m = (struct model_files){.folder = heap_string(path, strlen(path))};
+    if (model_files_are_safetensors(path) || pytorch_bin_is_here(path) ||
+        !torch_files_are_here(path))
+        return STATUS_OK;
+    m->patches = heap(sizeof *m->patches);
+    enum status st = torch_files_open_moments(m->patches, path, shape, state);
+    if (st) model_files_close(m);
+    return st;
+}
+
+bool model_files_are_empty(const struct model_files *m)
+{
+    return m->count == 0 && (!m->patches || m->patches->count == 0);
+}
+
+void model_files_close(struct model_files *m)
+{
+    for (size_t i = 0; i < m->count; i++) safetensors_close(&m->files[i]);
+    if (m->patches) patches_release(m->patches);
+    free(m->patches);
+    free(m->files);
+    free(m->folder);
+    *m = (struct model_files){0};
+}
+
+const struct safetensors_tensor *model_files_find(const struct model_files *m, const char *name,
+                                                  const struct safetensors **file)
+{
+    for (size_t i = 0; i < m->count; i++) {
+        const struct safetensors_tensor *t = safetensors_find(&m->files[i], name);
+        if (t) {
+            *file = &m->files[i];
+            return t;
+        }
+    }
+    return NULL;
+}
+
+static struct patch_name patch_name_of(const struct tensor_place *t, enum patch_part part)
+{
+    return (struct patch_name){.id = t->id, .layer = t->layer, .part = part};
+}
+
+bool model_files_dtype(const struct model_files *m, const struct tensor_place *t,
+                       enum safetensors_dtype *dtype)
+{
+    const struct safetensors *file;
+    char name[96];
+    if (m->patches) {
+        const struct patch_name wanted = patch_name_of(t, PATCH_WEIGHT);
+        const struct patched *p = patches_find(m->patches, &wanted);
+        if (p && p->count) *dtype = p->all[0].dtype;
+        return p && p->count;
+    }
+    tensor_place_name(t, true, name);
+    const struct safetensors_tensor *have = model_files_find(m, name, &file);
+    if (have) *dtype = have->dtype;
+    return have != NULL;
+}
+
+static enum status open_patched(struct tensor_reader *r, const struct model_files *m,
+                                const struct tensor_place *t, const char *name)
+{
+    const struct patch_name wanted = patch_name_of(t, patch_part_of(name));
+    const struct patched *have = patches_find(m->patches, &wanted);
+    if (!have)
+        FAIL(DATA, "%s: the tensor %s%s is missing, which is Hugging Face's %s", m->folder,
+             params[t->id].name, patch_part_suffix(wanted.part), name);
+    if (have->rows != t->rows || have->columns != t->columns)
+        FAIL(DATA, "%s: tensor %s is [%lld, %lld], the model's is [%lld, %lld]", m->folder, name,
+             (long long)have->rows, (long long)have->columns, (long long)t->rows,
+             (long long)t->columns);
+    *r = (struct tensor_reader){.patches = m->patches, .patched = have};
+    return STATUS_OK;
+}
+
+enum status tensor_reader_open(struct tensor_reader *r, const struct model_files *m,
+                               const struct tensor_place *t, const char *name)
+{
+    const struct safetensors *file;
+    if (m->patches) {
+        TRY(open_patched(r, m, t, name));
+        return STATUS_OK;
+    }
+    const struct safetensors_tensor *have = model_files_find(m, name, &file);
+    bool vector = params[t->id].axes[1] == 0;
+    if (!have) FAIL(DATA, "%s: the tensor %s is missing", m->folder, name);
+    bool same = have->num_dims == (vector ? 1 : 2) && have->shape[0] == t->rows &&
+                (vector || have->shape[1] == t->columns);
+    if (!same)
+        FAIL(DATA, "%s: tensor %s is [%lld, %lld], the model's is [%lld, %lld]", file->path, name,
+             (long long)have->shape[0], (long long)(have->num_dims > 1 ? have->shape[1] : 1),
+             (long long)t->rows, (long long)t->columns);
+    *r = (struct tensor_reader){.file = file, .tensor = have};
+    return STATUS_OK;
+}
+
+void tensor_reader_close(struct tensor_reader *r)
+{
+    if (r->patched) {
+        if (r->end > r->begin) patches_forget(r->patches, r->patched, r->begin, r->end - r->begin);
+        r->begin = r->end = 0;
+        return;
+    }
+    uint64_t data = r->file->data + r->tensor->begin;
+    size_t each = safetensors_dtype_bytes(r->tensor->dtype);
+    file_map_forget(&r->file->map, data + r->begin * each, data + r->end * each);
+    r->begin = r->end = 0;
+}
+
+static enum status read_safetensors(const struct tensor_reader *r, size_t first, size_t count,
+                                    enum dtype dtype, void *out)
+{
+    TRY(dtype == F32 ? safetensors_read_part(r->file, r->tensor, first, count, (float *)out)
+                     : safetensors_read_part_bf16(r->file, r->tensor, first, count, (bf16 *)out));
+    return STATUS_OK;
+}
+
+static enum status read_patches(const struct tensor_reader *r, size_t first, size_t count,
+                                enum dtype dtype, void *out)
+{
+    enum { ROOM = 4096 };
+    float room[ROOM];
+    if (dtype == F32) {
+        TRY(patches_read(r->patches, r->patched, first, count, (float *)out));
+        return STATUS_OK;
+    }
+    for (size_t at = 0; at < count; at += ROOM) {
+        size_t n = count - at < ROOM ? count - at : ROOM;
+        TRY(patches_read(r->patches, r->patched, first + at, n, room));
+        safetensors_convert(room, n, SAFETENSORS_BF16, (bf16 *)out + at);
+    }
+    return STATUS_OK;
+}
+
+enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t count,
+                               enum dtype dtype, void *out)
+{
+    enum { PIECE = 1 << 20 };
+    for (size_t at = 0; at < count; at += PIECE) {
+        size_t begin = first + at, n = count - at < PIECE ? count - at : PIECE, end = begin + n;
+        void *to = (char *)out + at * dtype_bytes(dtype);
+        TRY(r->patched ? read_patches(r, begin, n, dtype, to)
+                       : read_safetensors(r, begin, n, dtype, to));
+        if (r->begin == r->end) r->begin = begin, r->end = end;
+        if (begin < r->begin) r->begin = begin;
+        if (end > r->end) r->end = end;
+        if (r->end - r->begin >= PIECE) tensor_reader_close(r);
+    }
+    return STATUS_OK;
+}
+
+static enum status check_patches(const struct patches *p, const struct layout *l, bool tied)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        const struct patch_name *n = &p->tensors[i].name;
+        const struct tensor_place place = {.id = n->id, .layer = n->layer};
+        char name[96];
+        if (layout_find(l, n->id, n->layer) || (tied && n->id == PARAM_head)) continue;
+        tensor_place_name(&place, false, name);
+        FAIL(DATA, "%s: the model has no tensor %s", p->path, name);
+    }
+    return STATUS_OK;
+}
+
+enum status model_files_check(const struct model_files *m, const struct layout *l, bool tied)
+{
+    if (m->patches) TRY(check_patches(m->patches, l, tied));
+    for (size_t f = 0; f < m->count; f++)
+        for (size_t i = 0; i < m->files[f].count; i++) {
+            const char *name = m->files[f].tensors[i].name;
+            if (layout_find_hf(l, name) || strstr(name, "rotary_emb.inv_freq")) continue;
+            if (tied && !strcmp(name, "lm_head.weight")) continue;
+            FAIL(DATA, "%s: the model has no tensor %s", m->files[f].path, name);
+        }
+    return STATUS_OK;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+size_t model_files_num_files(const struct model_files *m)
+{
+    return m->patches ? m->patches->num_maps : m->count;
+}
+
+struct model_file model_files_file(const struct model_files *m, size_t i)
+{
+    if (!m->patches)
+        return (struct model_file){base_name(m->files[i].path), m->files[i].map.size,
+                                   m->files[i].count};
+    const struct patches *p = m->patches;
+    struct model_file file = {base_name(p->files[i]), p->maps[i]->size, 0};
+    for (size_t t = 0; t < p->count; t++) {
+        bool there = false;
+        for (size_t k = 0; k < p->tensors[t].count; k++)
+            there |= p->tensors[t].all[k].map == p->maps[i];
+        file.num_tensors += there;
+    }
+    return file;
+}
+
+size_t model_files_num_tensors(const struct model_files *m)
+{
+    size_t count = m->patches ? m->patches->count : 0;
+    for (size_t f = 0; f < m->count; f++) count += m->files[f].count;
+    return count;
+}
+
+static struct model_tensor of_patches(const struct patches *p, const struct patched *t)
+{
+    struct model_tensor out = {
+        .is = {.name = t->called,
+               .dtype = SAFETENSORS_F32,
+               .num_dims = t->num_dims,
+               .shape = {t->rows, t->columns},
+               .elements = (uint64_t)(t->rows * t->columns)},
+        .file = "",
+        .reader = {.patches = p, .patched = t},
+    };
+    if (t->count) out.is.dtype = t->all[0].dtype;
+    for (size_t i = 0; t->count && i < p->num_maps; i++)
+        if (t->all[0].map == p->maps[i]) out.file = base_name(p->files[i]);
+    return out;
+}
+
+static struct model_tensor of_safetensors(const struct safetensors *file,
+                                          const struct safetensors_tensor *t)
+{
+    return (struct model_tensor){
+        .is = *t, .file = base_name(file->path), .reader = {.file = file, .tensor = t}};
+}
+
+struct model_tensor model_files_tensor(const struct model_files *m, size_t i)
+{
+    size_t f = 0;
+    if (m->patches) return of_patches(m->patches, &m->patches->tensors[i]);
+    for (; i >= m->files[f].count; f++) i -= m->files[f].count;
+    return of_safetensors(&m->files[f], &m->files[f].tensors[i]);
+}
+
+bool model_files_named(const struct model_files *m, const char *name, struct model_tensor *t)
+{
+    const struct safetensors *file;
+    for (size_t i = 0; m->patches && i < m->patches->count; i++)
+        if (!strcmp(m->patches->tensors[i].called, name)) {
+            *t = of_patches(m->patches, &m->patches->tensors[i]);
+            return true;
+        }
+    const struct safetensors_tensor *have = model_files_find(m, name, &file);
+    if (have) *t = of_safetensors(file, have);
+    return have != NULL;
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/nxdt.h"
+
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LAYER "model.layers.%d."
+const struct nxdt_fused nxdt_fused[NXDT_FUSED] = {
+    {LAYER "self_attn.qkv_proj.weight_qkv", 3, {PARAM_attn_q, PARAM_attn_k, PARAM_attn_v}},
+    {LAYER "self_attn.qkv_proj.weight", 3, {PARAM_attn_q, PARAM_attn_k, PARAM_attn_v}},
+    {LAYER "self_attn.qkv_proj.weight_q", 1, {PARAM_attn_q}},
+    {LAYER "self_attn.qkv_proj.weight_k", 1, {PARAM_attn_k}},
+    {LAYER "self_attn.qkv_proj.weight_v", 1, {PARAM_attn_v}},
+    {LAYER "mlp.gate_up_proj.weight", 2, {PARAM_mlp_gate, PARAM_mlp_up}},
+};
+
+int64_t nxdt_query_block(const struct nxdt_heads *h, int64_t rank)
+{
+    if (h->copies == 1 || h->adjacent) return rank;
+    return rank % h->kv_heads * h->copies + rank / h->kv_heads;
+}
+
+int64_t nxdt_key_block(const struct nxdt_heads *h, int64_t rank)
+{
+    if (h->copies == 1) return rank;
+    return h->adjacent ? rank / h->copies : rank % h->kv_heads;
+}
+
+/* What one rank has of one of our tensors. */
+struct share {
+    struct patch_name name;
+    struct torch_tensor tensor; /* its name is owned */
+    const struct file_map *map;
+    int rank; /* of tensor parallelism */
+};
+
+struct reading {
+    struct patches *patches;
+    const struct model_shape *shape;
+    const struct nxdt_files *files;
+    struct share *shares; /* owned, and so is `keys` */
+    size_t count, room;
+    struct share **keys; /* by layer, k before v, and rank */
+    struct nxdt_heads heads;
+};
+
+static void add(struct reading *r, struct patch_name name, const struct torch_tensor *t,
+                const struct file_map *map, int rank)
+{
+    if (r->count == r->room) {
+        r->room = r->room ? 2 * r->room : 64;
+        r->shares = heap_grow(r->shares, r->room, sizeof *r->shares);
+    }
+    r->shares[r->count] = (struct share){name, *t, map, rank};
+    r->shares[r->count++].tensor.name = heap_string(t->name, strlen(t->name));
+}
+
+/* Rows of each part of a tensor that has several, on any rank.  Query heads are never repeated, so
+ * their number is known. */
+static bool split(const struct reading *r, const struct nxdt_fused *f, int64_t rows, int64_t *parts)
+{
+    int64_t q = (int64_t)r->shape->H * r->shape->K / r->files->tp;
+    parts[0] = rows / f->count;
+    if (f->count == 3) parts[0] = q, parts[1] = parts[2] = (rows - q) / 2;
+    if (f->count == 2) parts[1] = parts[0];
+    return f->count == 1 || (f->count == 2 ? rows % 2 == 0 : rows > q && (rows - q) % 2 == 0);
+}
+
+static enum status add_fused(struct reading *r, const struct nxdt_fused *f, int layer,
+                             const struct torch_tensor *t, const struct file_map *map, int rank)
+{
+    int64_t rows[3], row = 0;
+    if (t->num_dims != 2 || !split(r, f, t->shape[0], rows))
+        FAIL(DATA, "%s: rank %d of %d: %s has a shape that is not made up of the model's",
+             r->patches->path, rank, r->files->tp, t->name);
+    for (int i = 0; i < f->count; row += rows[i++]) {
+        struct torch_tensor part = *t;
+        part.shape[0] = rows[i];
+        /* Inside the tensor, which has been held against its file. */
+        if (row && t->shape[1])
+            part.data += (size_t)row * (size_t)t->strides[0] * safetensors_dtype_bytes(t->dtype);
+        add(r, (struct patch_name){.id = f->ids[i], .layer = layer}, &part, map, rank);
+    }
+    return STATUS_OK;
+}
+
+/* Their modules may stand in another one, or in a dictionary, called `model`. */
+static const char *inner_name(const char *name)
+{
+    static const char model[] = "model.";
+    const char *rest = name + sizeof model - 1;
+    bool twice = !strncmp(name, model, sizeof model - 1) &&
+                 (!strncmp(rest, model, sizeof model - 1) || !strncmp(rest, "lm_head.", 8));
+    return twice ? rest : name;
+}
+
+static enum status add_tensor(struct reading *r, const char *full, const struct torch_tensor *t,
+                              const struct file_map *map, int rank)
+{
+    struct torch_tensor named = *t;
+    const char *name = inner_name(full);
+    struct patch_name known;
+    named.name = (char *)(uintptr_t)name;
+    for (int i = 0; i < NXDT_FUSED; i++)
+        if (patch_name_has_form(nxdt_fused[i].form, name, &known.layer)) {
+            TRY(add_fused(r, &nxdt_fused[i], known.layer, &named, map, rank));
+            return STATUS_OK;
+        }
+    if (patch_name_read_hf(name, &known))
+        add(r, known, &named, map, rank);
+    else if (!patch_name_is_ignored_hf(name))
+        FAIL(DATA, "%s: no Llama has a tensor %s", r->patches->path, name);
+    return STATUS_OK;
+}
+
+/* The tensor that a file of its own has. */
+static enum status add_referred(struct reading *r, const char *path, const struct torch_tensor *t,
+                                int rank)
+{
+    struct text file = {0};
+    struct torch_archive a = {0};
+    struct torch_tensors inside = {0};
+    const struct file_map *map;
+    enum status st = STATUS_OK;
+    text_addf(&file, "%s.tensors/tensor_%lld.pt", path, (long long)t->reference);
+    TRY_OUT(patches_map(r->patches, file.data, &map));
+    TRY_OUT(torch_archive_open(&a, map->data, map->size, file.data));
+    TRY_OUT(torch_archive_tensors(&a, &inside));
+    if (inside.count != 1 || inside.all[0].name[0])
+        FAIL_OUT(DATA, "%s: it holds no single tensor", file.data);
+    TRY_OUT(add_tensor(r, t->name, &inside.all[0], map, rank));
+out:
+    torch_tensors_release(&inside);
+    torch_archive_close(&a);
+    text_release(&file);
+    return st;
+}
+
+static enum status open_file(struct reading *r, const struct nxdt_file *f)
+{
+    struct torch_archive a = {0};
+    struct torch_tensors tensors = {0};
+    const struct file_map *map;
+    enum status st = STATUS_OK;
+    TRY_OUT(patches_map(r->patches, f->path, &map));
+    TRY_OUT(torch_archive_open(&a, map->data, map->size, f->path));
+    TRY_OUT(torch_archive_references(&a, &tensors));
+    for (size_t i = 0; i < tensors.count; i++) {
+        const struct torch_tensor *t = &tensors.all[i];
+        TRY_OUT(t->data ? add_tensor(r, t->name, t, map, f->tp)
+                        : add_referred(r, f->path, t, f->tp));
+    }
+out:
+    torch_tensors_release(&tensors);
+    torch_archive_close(&a);
+    return st;
+}
+
+static bool is_key(const struct share *s)
+{
+    return s->name.id == PARAM_attn_k || s->name.id == PARAM_attn_v;
+}
+
+/* How many ranks have each key head: from the rows that a rank has. */
+static enum status count_copies(struct reading *r)
+{
+    const struct share *first = NULL;
+    int64_t whole = (int64_t)r->shape->G * r->shape->K, T = r->files->tp, rows = 0;
+    r->heads = (struct nxdt_heads){.ranks = T, .copies = 1, .kv_heads = r->shape->G};
+    for (size_t i = 0; i < r->count && !first; i++)
+        if (is_key(&r->shares[i])) first = &r->shares[i];
+    if (!first) return STATUS_OK;
+    if (first->tensor.num_dims == 2) rows = first->tensor.shape[0];
+    int64_t copies = rows > 0 && rows <= whole ? rows * T / whole : 0;
+    if (!copies || rows * T % whole)
+        FAIL(DATA,
+             "%s: %s has %lld rows on a rank of %lld; the model has %d key and value heads "
+             "of %d rows",
+             r->patches->path, first->tensor.name, (long long)rows, (long long)T, r->shape->G,
+             r->shape->K);
+    if (copies > 1 && copies * r->shape->G != T)
+        FAIL(UNSUPPORTED,
+             "%s: %lld ranks, and %lld copies of each of %d key and value heads: such are read "
+             "that have one of them on each rank",
+             r->patches->path, (long long)T, (long long)copies, r->shape->G);
+    r->heads.copies = copies;
+    return STATUS_OK;
+}
+
+static struct share **key_place(struct reading *r, const struct patch_name *n, int rank)
+{
+    size_t kind = n->id == PARAM_attn_v, T = (size_t)r->files->tp;
+    return &r->keys[((size_t)n->layer * 2 + kind) * T + (size_t)rank];
+}
+
+static enum status index_keys(struct reading *r)
+{
+    r->keys = heap((size_t)r->shape->L * 2 * (size_t)r->files->tp * sizeof(struct share *));
+    for (size_t i = 0; i < r->count; i++) {
+        struct share *s = &r->shares[i];
+        if (!is_key(s)) continue;
+        if (s->name.layer >= r->shape->L)
+            FAIL(DATA, "%s: %s: the model has %d layers", r->patches->path, s->tensor.name,
+                 r->shape->L);
+        struct share **at = key_place(r, &s->name, s->rank);
+        if (*at) FAIL(DATA, "%s: rank %d has %s twice", r->patches->path, s->rank, s->tensor.name);
+        *at = s;
+    }
+    return STATUS_OK;
+}
+
+static bool same_numbers(const struct share *a, const struct share *b)
+{
+    const struct torch_tensor *x = &a->tensor, *y = &b->tensor;
+    size_t each = safetensors_dtype_bytes(x->dtype);
+    if (x->dtype != y->dtype || x->num_dims != 2 || y->num_dims != 2 ||
+        x->shape[0] != y->shape[0] || x->shape[1] != y->shape[1])
+        return false;
+    bool rows = x->strides[1] == 1 && y->strides[1] == 1;
+    size_t count = rows ? 1 : (size_t)x->shape[1], run = rows ? (size_t)x->shape[1] * each : each;
+    for (int64_t row = 0; row < x->shape[0] && run; row++)
+        for (size_t i = 0; i < count; i++) {
+            const unsigned char *p = x->data + (size_t)(row * x->strides[0]) * each;
+            const unsigned char *q = y->data + (size_t)(row * y->strides[0]) * each;
+            p += i * (size_t)x->strides[1] * each, q += i * (size_t)y->strides[1] * each;
+            if (memcmp(p, q, run)) return false;
+        }
+    return true;
+}
+
+static void forget(const struct share *s)
+{
+    uint64_t at = (uint64_t)(s->tensor.data - s->map->data);
+    uint64_t row = (uint64_t)s->tensor.strides[0] * safetensors_dtype_bytes(s->tensor.dtype);
+    file_map_forget(s->map, at, at + (uint64_t)s->tensor.shape[0] * row);
+}
+
+/* Which ranks have the same key head is seen from what is the same on all of them. */
+static enum status find_order(struct reading *r)
+{
+    bool may[2] = {true, true}; /* interleaved, adjacent */
+    TRY(index_keys(r));
+    if (r->heads.copies == 1) return STATUS_OK;
+    for (size_t i = 0; i < r->count; i++) {
+        const struct share *s = &r->shares[i];
+        if (!is_key(s)) continue;
+        for (int order = 0; order < 2; order++) {
+            struct nxdt_heads h = r->heads;
+            h.adjacent = order;
+            int64_t block = nxdt_key_block(&h, s->rank);
+            int first = (int)(order ? block * h.copies : block);
+            const struct share *other = *key_place(r, &s->name, first);
+            if (may[order] && first != s->rank) may[order] = other && same_numbers(s, other);
+        }
+        if (!may[0] && !may[1])
+            FAIL(DATA,
+                 "%s: %s of rank %d is not the same on the other ranks that should have it: each "
+                 "of %d key and value heads is on %lld of %lld ranks",
+                 r->patches->path, s->tensor.name, s->rank, r->shape->G, (long long)r->heads.copies,
+                 (long long)r->heads.ranks);
+        forget(s);
+    }
+    r->heads.adjacent = !may[0];
+    return STATUS_OK;
+}
+
+/* One of the ranks that have the same is enough. */
+static bool is_first(const struct nxdt_heads *h, const struct share *s)
+{
+    int64_t block = nxdt_key_block(h, s->rank);
+    if (!params[s->name.id].tp) return s->rank == 0;
+    return !is_key(s) || s->rank == (h->adjacent ? block * h->copies : block);
+}
+
+static enum status put_share(struct reading *r, const struct share *s)
+{
+    const struct param *kind = &params[s->name.id];
+    const struct torch_tensor *t = &s->tensor;
+    int across = kind->tp && kind->axes[1] == kind->tp;
+    int64_t block = s->rank, at = 0;
+    if (!is_first(&r->heads, s)) return STATUS_OK;
+    if (s->name.id == PARAM_attn_q || s->name.id == PARAM_attn_out)
+        block = nxdt_query_block(&r->heads, s->rank);
+    if (is_key(s)) block = nxdt_key_block(&r->heads, s->rank);
+    if (kind->tp && (t->num_dims != 2 || __builtin_mul_overflow(block, t->shape[across], &at)))
+        FAIL(DATA, "%s: the shape of %s is impossible", r->patches->path, t->name);
+    TRY(patches_put(r->patches, &s->name, t, s->map, across ? 0 : at, across ? at : 0));
+    return STATUS_OK;
+}
+
+static void release(struct reading *r)
+{
+    for (size_t i = 0; i < r->count; i++) free(r->shares[i].tensor.name);
+    free(r->shares), free(r->keys);
+}
+
+enum status nxdt_open(struct patches *p, const char *path, const struct model_shape *shape)
+{
+    struct nxdt_files files = {0};
+    struct reading r = {.patches = p, .shape = shape, .files = &files};
+    enum status st = STATUS_OK;
+    *p = (struct patches){.path = heap_string(path, strlen(path))};
+    if (!shape)
+        FAIL_OUT(MISSING,
+                 "%s: there is no config.json, and the files of NxD Training's ranks do "
+                 "not say how many heads the model has",
+                 path);
+    TRY_OUT(nxdt_files_open(&files, path));
+    for (size_t i = 0; i < files.count; i++) TRY_OUT(open_file(&r, &files.all[i]));
+    TRY_OUT(count_copies(&r));
+    TRY_OUT(find_order(&r));
+    for (size_t i = 0; i < r.count; i++) TRY_OUT(put_share(&r, &r.shares[i]));
+    TRY_OUT(patches_finish(p));
+out:
+    release(&r);
+    nxdt_files_release(&files);
+    if (st) patches_release(p);
+    return st;
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/params_json.h"
+
+#include "base/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Absent and null are `otherwise`; 0: it must be there. */
+static enum status read_count(const struct json *root, const char *key, int otherwise, int *out)
+{
+    const struct json *v = json_get(root, key);
+    int64_t value = otherwise;
+    if ((v && !json_is_null(v)) || !otherwise) TRY(json_get_int(root, key, 1, INT32_MAX, &value));
+    *out = (int)value;
+    return STATUS_OK;
+}
+
+static enum status read_real(const struct json *root, const char *key, double otherwise,
+                             double *out)
+{
+    const struct json *v = json_get(root, key);
+    *out = otherwise;
+    if (!v || json_is_null(v)) return STATUS_OK;
+    if (!json_is_number(v) || !isfinite(json_number(v)) || json_number(v) <= 0)
+        FAIL(DATA, "\"%s\" is no number above 0", key);
+    *out = json_number(v);
+    return STATUS_OK;
+}
+
+/* What stands for a number of scaled frequencies that the file does not have. */
+static struct rope_scaling scaling_of(bool tied)
+{
+    return (struct rope_scaling){.factor = tied ? 32 : 8,
+                                 .low_frequency_factor = 1,
+                                 .high_frequency_factor = 4,
+                                 .original_context = 8192};
+}
+
+static enum status read_rope(const struct json *root, struct model_shape *s)
+{
+    bool scaled = json_true(json_get(root, "use_scaled_rope"));
+    TRY(read_real(root, "rope_theta", 10000, &s->rope_theta));
+    if (scaled) {
+        struct rope_scaling *r = &s->scaling, is = scaling_of(s->tied);
+        TRY(read_real(root, "rope_scaling_factor", is.factor, &r->factor));
+        TRY(read_real(root, "rope_low_freq_factor", is.low_frequency_factor,
+                      &r->low_frequency_factor));
+        TRY(read_real(root, "rope_high_freq_factor", is.high_frequency_factor,
+                      &r->high_frequency_factor));
+        TRY(read_count(root, "rope_original_context", is.original_context, &r->original_context));
+    }
+    int context = scaled ? 131072 : s->rope_theta > 10000 ? 8192 : 4096;
+    TRY(read_count(root, "max_seq_len", context, &s->max_context));
+    return STATUS_OK;
+}
+
+/* Rows of a tensor; 0: it is not there. */
+static int64_t rows_of(const struct patches *p, enum param_id id, int layer)
+{
+    const struct patched *t = patches_find(p, &(struct patch_name){.id = id, .layer = layer});
+    return t ? t->rows : 0;
+}
+
+/* Meta's files of a model that has no head of its own may have the embedding under both names. */
+static enum status find_tied(const struct patches *p, bool *tied)
+{
+    enum { RUN = 1 << 18 };
+    const struct patched *a = patches_find(p, &(struct patch_name){.id = PARAM_embed, .layer = -1});
+    const struct patched *b = patches_find(p, &(struct patch_name){.id = PARAM_head, .layer = -1});
+    enum status st = STATUS_OK;
+    *tied = !b;
+    if (!a || !b || a->rows != b->rows || a->columns != b->columns) return STATUS_OK;
+    *tied = a->count == 1 && b->count == 1 && a->all[0].data == b->all[0].data;
+    if (*tied) return STATUS_OK;
+    size_t count = (size_t)a->rows * (size_t)a->columns;
+    float *x = heap(RUN * sizeof *x), *y = heap(RUN * sizeof *y);
+    *tied = true;
+    for (size_t at = 0, n; at < count && *tied; at += n) {
+        n = count - at < RUN ? count - at : RUN;
+        TRY_OUT(patches_read(p, a, at, n, x));
+        TRY_OUT(patches_read(p, b, at, n, y));
+        patches_forget(p, a, at, n);
+        patches_forget(p, b, at, n);
+        *tied = !memcmp(x, y, n * sizeof *x);
+    }
+out:
+    free(x), free(y);
+    return st;
+}
+
+static enum status read_shape(const struct json *root, const struct patches *p,
+                              struct model_shape *s)
+{
+    int64_t V = rows_of(p, PARAM_embed, -1), F = rows_of(p, PARAM_mlp_gate, 0);
+    int64_t D = rows_of(p, PARAM_last_norm, -1);
+    *s = (struct model_shape){.depth_init = true};
+    if (json_is_object(json_get(root, "model"))) root = json_get(root, "model");
+    TRY(find_tied(p, &s->tied));
+    if (!V || !F || !D || V > INT32_MAX || F > INT32_MAX || D > INT32_MAX)
+        FAIL(DATA, "%s: the embedding, a feed-forward layer or the last norm is missing", p->path);
+    s->V = (int)V, s->F = (int)F;
+    TRY(read_count(root, "dim", (int)D, &s->D));
+    if (s->D != D) FAIL(DATA, "\"dim\" is %d; the tensors have %lld", s->D, (long long)D);
+    TRY(read_count(root, "n_layers", 0, &s->L));
+    TRY(read_count(root, "n_heads", 0, &s->H));
+    TRY(read_count(root, "n_kv_heads", s->H, &s->G));
+    TRY(read_count(root, "head_dim", s->D / s->H ? s->D / s->H : 1, &s->K));
+    TRY(read_real(root, "norm_eps", 1e-5, &s->norm_eps));
+    TRY(read_rope(root, s));
+    TRY(model_shape_check(s));
+    return STATUS_OK;
+}
+
+enum status params_json_read(const char *path, const struct patches *p, struct model_shape *shape)
+{
+    struct json *root;
+    TRY(json_read(path, 16 << 20, &root));
+    enum status st = read_shape(root, p, shape);
+    json_free(root);
+    if (st) return status_where(st, "%s", path);
+    return STATUS_OK;
+}
+
+/* F = int(multiplier int(8 D / 3)), as Meta's program computes it with multiple_of 1. */
+static double multiplier(const struct model_shape *s)
+{
+    return ((double)s->F + 0.5) / (double)(8 * (int64_t)s->D / 3);
+}
+
+static void write_scaling(const struct rope_scaling *r, bool tied, struct text *json)
+{
+    const struct rope_scaling is = scaling_of(tied);
+    const struct {
+        const char *key;
+        double has, otherwise;
+    } reals[] = {
+        {"rope_scaling_factor", r->factor, is.factor},
+        {"rope_low_freq_factor", r->low_frequency_factor, is.low_frequency_factor},
+        {"rope_high_freq_factor", r->high_frequency_factor, is.high_frequency_factor},
+    };
+    text_adds(json, ", \"use_scaled_rope\": true");
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        if (fabs(reals[i].has - reals[i].otherwise) > 0)
+            text_addf(json, ", \"%s\": %.17g", reals[i].key, reals[i].has);
+    if (r->original_context != is.original_context)
+        text_addf(json, ", \"rope_original_context\": %d", r->original_context);
+}
+
+void params_json_write(const struct model_shape *s, struct text *json)
+{
+    text_addf(json,
+              "{\"dim\": %d, \"n_layers\": %d, \"n_heads\": %d, \"n_kv_heads\": %d, "
+              "\"vocab_size\": %d, \"multiple_of\": 1, \"ffn_dim_multiplier\": ",
+              s->D, s->L, s->H, s->G, s->V);
+    json_real(json, multiplier(s));
+    text_addf(json, ", \"norm_eps\": %.17g, \"rope_theta\": %.17g", s->norm_eps, s->rope_theta);
+    if (s->scaling.factor > 0) write_scaling(&s->scaling, s->tied, json);
+    if (s->K != s->D / s->H) text_addf(json, ", \"head_dim\": %d", s->K);
+    text_adds(json, "}\n");
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/pytorch_bin.h"
+
+#include "base/json.h"
+#include "checkpoint/interop/weight_map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SINGLE "pytorch_model.bin"
+#define INDEX  "pytorch_model.bin.index.json"
+
+bool pytorch_bin_is_here(const char *folder)
+{
+    return file_is_in(folder, SINGLE) || file_is_in(folder, INDEX);
+}
+
+static enum status put_all(struct patches *p, const struct torch_tensors *t,
+                           const struct file_map *map, const char *path)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        struct patch_name name;
+        if (patch_name_read_hf(t->all[i].name, &name)) {
+            if (patches_find(p, &name)) FAIL(DATA, "%s: %s is there twice", path, t->all[i].name);
+            TRY(patches_put(p, &name, &t->all[i], map, 0, 0));
+        } else if (!patch_name_is_ignored_hf(t->all[i].name)) {
+            FAIL(DATA, "%s: no Llama has a tensor %s", path, t->all[i].name);
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status open_file(struct patches *p, const char *path)
+{
+    struct torch_archive a = {0};
+    struct torch_tensors tensors = {0};
+    const struct file_map *map;
+    enum status st = STATUS_OK;
+    TRY_OUT(patches_map(p, path, &map));
+    TRY_OUT(torch_archive_open(&a, map->data, map->size, path));
+    TRY_OUT(torch_archive_tensors(&a, &tensors));
+    TRY_OUT(put_all(p, &tensors, map, path));
+out:
+    torch_tensors_release(&tensors);
+    torch_archive_close(&a);
+    return st;
+}
+
+/* A file of the index, once. */
+static enum status open_named(struct patches *p, const char *folder, const char *name,
+                              struct file_list *opened)
+{
+    for (size_t i = opened->count; i-- > 0;)
+        if (!strcmp(opened->paths[i], name)) return STATUS_OK;
+    opened->paths = heap_grow(opened->paths, opened->count + 1, sizeof *opened->paths);
+    opened->paths[opened->count++] = heap_string(name, strlen(name));
+    char *path = file_join(folder, name);
+    enum status st = open_file(p, path);
+    free(path);
+    return st;
+}
+
+static enum status open_indexed(struct patches *p, const char *folder, const char *index)
+{
+    struct file_list opened = {0};
+    struct json *root;
+    const struct json *map;
+    enum status st = STATUS_OK;
+    TRY(weight_map_read(index, &root, &map));
+    for (const struct json *v = json_first(map); v; v = json_next(v)) {
+        struct patch_name name;
+        TRY_OUT(open_named(p, folder, json_string(v), &opened));
+        if (patch_name_read_hf(json_key(v), &name) && !patches_find(p, &name))
+            FAIL_OUT(DATA, "%s: the index says that %s holds %s", folder, json_string(v),
+                     json_key(v));
+    }
+out:
+    file_list_release(&opened);
+    json_free(root);
+    return st;
+}
+
+enum status pytorch_bin_open(struct patches *p, const char *folder)
+{
+    char *index = file_join(folder, INDEX), *single = file_join(folder, SINGLE);
+    enum status st = STATUS_OK;
+    *p = (struct patches){.path = heap_string(folder, strlen(folder))};
+    TRY_OUT(file_exists(index) ? open_indexed(p, folder, index) : open_file(p, single));
+    TRY_OUT(patches_finish(p));
+out:
+    free(index), free(single);
+    if (st) patches_release(p);
+    return st;
+}

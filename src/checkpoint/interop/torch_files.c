@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/torch_files.h"
+
+#include "checkpoint/interop/dcp.h"
+#include "checkpoint/interop/hf_config.h"
+#include "checkpoint/interop/meta.h"
+#include "checkpoint/interop/nxdt.h"
+#include "checkpoint/interop/params_json.h"
+
+#include <stdlib.h>
+
+/* A folder of .pth files may have anything else in it. */
+enum torch_kind torch_files_kind(const char *path)
+{
+    if (dcp_is_here(path)) return TORCH_DCP;
+    bool meta = meta_is_here(path);
+    if (!(meta && file_is_dir(path)) && nxdt_is_here(path)) return TORCH_NXDT;
+    return meta ? TORCH_META : TORCH_NONE;
+}
+
+enum status torch_files_open(struct patches *p, const char *path, const struct model_shape *shape)
+{
+    enum torch_kind kind = torch_files_kind(path);
+    TRY(kind == TORCH_DCP    ? dcp_open(p, path, shape)
+        : kind == TORCH_NXDT ? nxdt_open(p, path, shape)
+                             : meta_open(p, path, shape));
+    return STATUS_OK;
+}
+
+enum status torch_files_open_moments(struct patches *p, const char *path,
+                                     const struct model_shape *shape, struct torch_state *state)
+{
+    torch_state_init(state);
+    *p = (struct patches){0};
+    if (torch_files_kind(path) == TORCH_DCP) TRY(dcp_open_moments(p, path, shape, state));
+    return STATUS_OK;
+}
+
+static bool has_config(const char *folder)
+{
+    return file_is_in(folder, "config.json") || file_is_in(folder, "params.json");
+}
+
+char *torch_files_folder(const char *path)
+{
+    static const char *const above[] = {"..", "../.."};
+    char *own = meta_folder(path);
+    enum torch_kind kind = torch_files_kind(path);
+    bool below = kind == TORCH_DCP || kind == TORCH_NXDT;
+    for (int i = 0; i < 2 && below && !has_config(own); i++) {
+        char *folder = file_join(own, above[i]);
+        if (has_config(folder)) {
+            free(own);
+            return folder;
+        }
+        free(folder);
+    }
+    return own;
+}
+
+bool torch_files_have_shape(const char *path)
+{
+    char *folder = torch_files_folder(path);
+    bool has = has_config(folder);
+    free(folder);
+    return has;
+}
+
+static enum status read_params(const char *path, const char *json, struct model_shape *shape)
+{
+    struct patches p;
+    TRY(torch_files_open(&p, path, NULL));
+    enum status st = params_json_read(json, &p, shape);
+    patches_release(&p);
+    return st;
+}
+
+enum status torch_files_shape(const char *path, struct model_shape *shape)
+{
+    char *folder = torch_files_folder(path), *config = file_join(folder, "config.json");
+    char *other = file_join(folder, "params.json");
+    enum status st = STATUS_OK;
+    if (!has_config(folder))
+        FAIL_OUT(MISSING,
+                 "%s: neither config.json nor params.json: the weights do not say how many heads "
+                 "the model has",
+                 path);
+    if (file_exists(config))
+        TRY_OUT(hf_config_read(config, shape));
+    else
+        TRY_OUT(read_params(path, other, shape));
+out:
+    free(folder), free(config), free(other);
+    return st;
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/torch_state.h"
+
+#include "base/log.h"
+#include "checkpoint/interop/tensor_slices.h"
+#include "formats/torch.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPTIMIZER "optimizer.state."
+#define STEP      ".step"
+#define OURS      "llamero.train"
+
+enum { MOST_NUMBER_BITS = 53 };
+
+void torch_state_init(struct torch_state *s)
+{
+    *s = (struct torch_state){
+        .step = -1, .schedule_step = -1, .optimizer_step = -1, .other_step = -1, .tokens_seen = -1};
+}
+
+void torch_state_release(struct torch_state *s)
+{
+    text_release(&s->train);
+    torch_state_init(s);
+}
+
+static bool begins(const char *name, const char *prefix)
+{
+    return !strncmp(name, prefix, strlen(prefix));
+}
+
+static bool is_optimizer_step(const char *name)
+{
+    size_t len = strlen(name), tail = sizeof STEP - 1;
+    return begins(name, OPTIMIZER) && len > sizeof OPTIMIZER - 1 + tail &&
+           !strcmp(name + len - tail, STEP);
+}
+
+/* Where the number of that name goes. */
+static int64_t *number_of(struct torch_state *s, const char *name)
+{
+    if (!strcmp(name, "train_state.step")) return &s->step;
+    if (!strcmp(name, "train_state.ntokens_seen")) return &s->tokens_seen;
+    if (!strcmp(name, "lr_scheduler.last_epoch")) return &s->schedule_step;
+    if (is_optimizer_step(name)) return &s->optimizer_step;
+    return NULL;
+}
+
+bool torch_state_reads(const char *name)
+{
+    struct torch_state any;
+    return number_of(&any, name) || !strcmp(name, OURS);
+}
+
+void torch_state_pass(struct torch_state *s, const char *name)
+{
+    if (begins(name, "dataloader.")) s->has_data = true;
+    if (begins(name, "train_state.global_")) s->has_losses = true;
+    struct patch_name of;
+    if (begins(name, "optimizer") && patch_part_of(name) != PATCH_WEIGHT &&
+        !patch_name_read(name, &of))
+        s->has_other_moments = true;
+}
+
+static bool as_count(double value, int64_t *out)
+{
+    if (!(value >= 0 && value <= ldexp(1, MOST_NUMBER_BITS)) || value > floor(value)) return false;
+    *out = (int64_t)value;
+    return true;
+}
+
+/* The one number of a tensor without dimensions, or with one element. */
+static bool read_scalar(const struct torch_tensor *t, int64_t *out)
+{
+    int32_t small;
+    int64_t large = 0;
+    float real;
+    for (int d = 0; d < t->num_dims; d++)
+        if (t->shape[d] != 1) return false;
+    if (patches_read_type(t->dtype)) {
+        safetensors_widen(t->dtype, t->data, 1, &real);
+        return as_count((double)real, out);
+    }
+    if (t->dtype != SAFETENSORS_I64 && t->dtype != SAFETENSORS_I32) return false;
+    memcpy(&large, t->data, t->dtype == SAFETENSORS_I64 ? sizeof large : 0);
+    memcpy(&small, t->data, sizeof small);
+    *out = large = t->dtype == SAFETENSORS_I64 ? large : small;
+    return large >= 0 && large <= INT64_C(1) << MOST_NUMBER_BITS;
+}
+
+/* A number as torch or Python saves it. */
+static enum status read_number(const struct torch_archive *a, const char *name, int64_t *out)
+{
+    const struct pickle_value *v = a->pickle.root;
+    struct torch_tensors t = {0};
+    bool read = false;
+    if (v->kind == PICKLE_IS_INT) {
+        *out = v->integer;
+        read = v->integer >= 0 && v->integer <= INT64_C(1) << MOST_NUMBER_BITS;
+    } else if (v->kind == PICKLE_IS_REAL) {
+        read = as_count(v->real, out);
+    } else {
+        TRY(torch_archive_tensors(a, &t));
+        read = t.count == 1 && !t.all[0].name[0] && read_scalar(&t.all[0], out);
+        torch_tensors_release(&t);
+    }
+    if (!read) FAIL(DATA, "%s is no count", name);
+    return STATUS_OK;
+}
+
+/* The JSON goes into state.json as it is, so it is looked at. */
+static enum status read_train(struct torch_state *s, const struct pickle_value *v, const char *name)
+{
+    struct json *root;
+    if (v->kind != PICKLE_IS_TEXT) FAIL(DATA, "%s is no text", name);
+    TRY(json_parse(v->text, v->len, name, &root));
+    bool fits = json_is_object(root);
+    json_free(root);
+    if (!fits) FAIL(DATA, "%s is no object", name);
+    text_clear(&s->train);
+    text_add(&s->train, v->text, v->len);
+    return STATUS_OK;
+}
+
+static enum status take(struct torch_state *s, const char *name, const struct torch_archive *a)
+{
+    int64_t value = -1, *to = number_of(s, name);
+    if (!to) {
+        TRY(read_train(s, a->pickle.root, name));
+        return STATUS_OK;
+    }
+    TRY(read_number(a, name, &value));
+    if (to == &s->optimizer_step && *to >= 0 && *to != value)
+        s->other_step = value;
+    else
+        *to = value;
+    return STATUS_OK;
+}
+
+enum status torch_state_take(struct torch_state *s, const char *name, const unsigned char *bytes,
+                             uint64_t size)
+{
+    struct torch_archive a = {0};
+    enum status st = torch_archive_open(&a, bytes, size, name);
+    if (!st) st = take(s, name, &a);
+    torch_archive_close(&a);
+    return st;
+}
+
+enum status torch_state_finish(struct torch_state *s, const char *path)
+{
+    if (s->other_step >= 0)
+        FAIL(UNSUPPORTED,
+             "%s: some weights were updated %lld times and others %lld times; read it without its "
+             "optimizer",
+             path, (long long)s->other_step, (long long)s->optimizer_step);
+    if (s->step < 0) s->step = s->schedule_step;
+    if (s->step < 0) s->step = s->optimizer_step;
+    if (s->step < 0)
+        FAIL(DATA,
+             "%s: it has an optimizer's moments, but neither train_state.step, "
+             "lr_scheduler.last_epoch nor an optimizer's step",
+             path);
+    return STATUS_OK;
+}
+
+void torch_state_train(const struct torch_state *s, struct text *json)
+{
+    if (s->train.len)
+        text_add(json, s->train.data, s->train.len);
+    else
+        text_addf(json, "{\"tokens_seen\": %lld, \"skips\": 0, \"data\": null}",
+                  (long long)(s->tokens_seen < 0 ? 0 : s->tokens_seen));
+}
+
+void torch_state_json(const struct torch_state *s, struct text *json)
+{
+    text_addf(json, "{\"format\": 1, \"step\": %lld, \"train\": ", (long long)s->step);
+    torch_state_train(s, json);
+    text_adds(json, "}\n");
+}
+
+enum status torch_state_or_file(const struct torch_state *s, const char *folder,
+                                struct json **state)
+{
+    char *path = file_join(folder, "state.json");
+    struct text json = {0};
+    enum status st = STATUS_OK;
+    *state = NULL;
+    if (s->step >= 0) {
+        torch_state_json(s, &json);
+        st = json_parse(json.data, json.len, folder, state);
+    } else if (file_exists(path)) {
+        st = json_read(path, 1 << 30, state);
+    }
+    text_release(&json);
+    free(path);
+    return st;
+}
+
+void torch_state_tell(const struct torch_state *s, const char *path)
+{
+    struct text line = {0};
+    text_addf(&line, "%s: the optimizer's moments after step %lld", path, (long long)s->step);
+    if (s->tokens_seen >= 0) text_addf(&line, ", %lld tokens seen", (long long)s->tokens_seen);
+    if (s->optimizer_step >= 0 && s->optimizer_step != s->step)
+        text_addf(&line, "; its optimizer counts %lld steps, and goes on as after %lld",
+                  (long long)s->optimizer_step, (long long)s->step);
+    if (s->schedule_step >= 0 && s->schedule_step != s->step)
+        text_addf(&line,
+                  "; its learning rate's schedule counts %lld steps, and goes on as after "
+                  "%lld",
+                  (long long)s->schedule_step, (long long)s->step);
+    if (!s->train.len)
+        text_addf(&line, "; not carried over: %s%s, so the data begin anew",
+                  s->has_data ? "the place in the data (dataloader.*, pickled objects)"
+                              : "a place in the data, which it does not have",
+                  s->has_losses ? ", old losses" : "");
+    log_line(LOG_INFO, "%s", line.data);
+    text_release(&line);
+}

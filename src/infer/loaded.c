@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "infer/loaded.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/common.h"
+#include "hub/hub.h"
+#include "parallel/fit.h"
+#include "tensor/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum status loaded_step(const char *path, int64_t step, const struct comm *world, char **folder)
+{
+    char *local = NULL;
+    *folder = NULL;
+    TRY(hub_fetch(path, HUB_WEIGHTS, world));
+    enum status st = common_agree(world, hub_find(path, &local));
+    if (!st) st = checkpoint_locate(local, step, world, folder);
+    free(local);
+    return st;
+}
+
+enum status loaded_folder(const char *path, const struct comm *world, char **folder)
+{
+    TRY(loaded_step(path, -1, world, folder));
+    return STATUS_OK;
+}
+
+/* The run's own configuration where the checkpoint has it, with the settings given now. */
+static enum status open_config(struct loaded *l, const char *const *settings, int num_settings)
+{
+    char *toml = file_join(l->folder, "config.toml");
+    enum status st =
+        config_load(&l->config, file_exists(toml) ? toml : NULL, settings, num_settings);
+    free(toml);
+    l->config_is_open = true;
+    return st;
+}
+
+/* Whether the layout is asked for now, and is not only that of the run. */
+static bool asks_for_layout(const char *const *settings, int num_settings)
+{
+    for (int i = 0; i < num_settings; i++) {
+        const char *key = strstr(settings[i], "degree"), *value = strchr(settings[i], '=');
+        if (key && key < value) return true;
+    }
+    return false;
+}
+
+void loaded_layout(struct parallelism_config *p, bool asked, int ranks)
+{
+    struct mesh mesh;
+    int64_t *shard = &p->data_parallel_shard_degree;
+    if (*shard > 0) *shard *= p->pipeline_parallel_degree * p->context_parallel_degree;
+    p->pipeline_parallel_degree = p->context_parallel_degree = 1;
+    if (asked || !mesh_resolve(&mesh, p, 0, ranks)) return;
+    *shard = -1, p->data_parallel_replicate_degree = p->tensor_parallel_degree = 1;
+    if (ranks > 1)
+        log_line(LOG_INFO,
+                 "the run's layout makes another number of ranks: the weights are shared out over "
+                 "the %d that are here",
+                 ranks);
+}
+
+static enum status open_machine(struct loaded *l, bool asked)
+{
+    struct parallelism_config p = l->config.parallelism;
+    loaded_layout(&p, asked, l->machine.world.size);
+    TRY(machine_open_ranks(&l->machine, &l->config.device, &p));
+    return STATUS_OK;
+}
+
+/* Tokenizer and shape, which must fit each other and the ranks. */
+static enum status open_shape(struct loaded *l, const char *tokenizer)
+{
+    const struct mesh *mesh = &l->machine.mesh;
+    const char *path = tokenizer[0] ? tokenizer : l->folder;
+    if (tokenizer[0] || tokenizer_is_in(path))
+        TRY(tokenizer_open(&l->tokenizer, path, &l->config.tokenizer));
+    TRY(checkpoint_read_shape(l->folder, &l->shape));
+    if (l->tokenizer && tokenizer_vocab_size(l->tokenizer) > l->shape.V)
+        FAIL(CONFIG, "%s: the tokenizer has %d tokens, the model %d", tokenizer_path(l->tokenizer),
+             tokenizer_vocab_size(l->tokenizer), l->shape.V);
+    /* Rows need not be cut: passes forward keep the stream of tokens whole. */
+    struct fit f = {.mesh = mesh,
+                    .shape = &l->shape,
+                    .section = "training",
+                    .seq_len = mesh->degree[AXIS_tp],
+                    .local_batch_size = 1,
+                    .micro_batch_size = 1};
+    TRY(fit_check(&f));
+    return STATUS_OK;
+}
+
+/* What is here of the model.  Over a measuring arena it only counts. */
+static enum status take_model(struct loaded *l, int max_tokens)
+{
+    const struct parallelism_config *p = &l->config.parallelism;
+    const struct comm *groups = l->machine.groups.of, *shard = &groups[GROUP_shard];
+    struct model_shape here = model_shape_cut(&l->shape, groups[GROUP_tp].size);
+    enum dtype dtype = strcmp(l->config.training.mixed_precision_param, "float32") ? BF16 : F32;
+    l->stage = stage_whole(&l->shape);
+    l->model.on = l->machine.on;
+    TRY(model_init(&l->model, &here, max_tokens, shard->size, &l->run));
+    tensor_plan_init(&l->plan, &groups[GROUP_tp], false);
+    l->fsdp = (struct fsdp){
+        .layout = &l->model.layout,
+        .shard = shard,
+        .replicate = &groups[GROUP_replicate],
+        .ops = l->machine.ops,
+        .on = l->machine.on,
+        .dtype = dtype,
+        .tied = l->shape.tied,
+        .keep = !strcmp(p->fsdp_reshard_after_forward, "never") || !p->fsdp_shard_gradients,
+        .forward_only = true,
+    };
+    fsdp_take(&l->fsdp, &l->run);
+    l->weights = arena_take(&l->run, fsdp_elements(&l->fsdp), dtype_bytes(dtype));
+    if (l->run.overflow) FAIL(DATA, "%s: the model fits into no memory", l->folder);
+    l->fsdp.weights = l->weights;
+    l->model.ops = l->machine.ops, l->model.plan = &l->plan.plan;
+    l->model.dtype = dtype, l->model.units = &l->fsdp.units;
+    return STATUS_OK;
+}
+
+static enum status open_model(struct loaded *l, int max_tokens)
+{
+    TRY(take_model(l, max_tokens));
+    size_t bytes = l->run.used;
+    fsdp_release(&l->fsdp);
+    model_release(&l->model);
+    TRY(arena_init(&l->run, bytes, queue_memory(l->machine.on)));
+    TRY(take_model(l, max_tokens));
+    return STATUS_OK;
+}
+
+static enum status load_weights(struct loaded *l)
+{
+    const struct comm *groups = l->machine.groups.of, *shard = &groups[GROUP_shard];
+    struct layout whole;
+    struct pieces here;
+    layout_init(&whole, &l->shape, 1);
+    pieces_init_cut(&here, &l->model.layout, shard->rank, shard->size, &whole,
+                    groups[GROUP_tp].rank, groups[GROUP_tp].size);
+    struct checkpoint_state state = {.shape = &l->shape,
+                                     .layout = &whole,
+                                     .pieces = &here,
+                                     .world = &groups[GROUP_world],
+                                     .on = l->machine.on};
+    enum status st = checkpoint_load_weights(l->folder, &state, l->model.dtype, l->weights);
+    pieces_release(&here);
+    layout_release(&whole);
+    TRY(st);
+    return STATUS_OK;
+}
+
+enum status loaded_open(struct loaded *l, const char *path, const char *tokenizer,
+                        const char *const *settings, int num_settings, int max_tokens)
+{
+    const struct comm *world = &l->machine.world;
+    TRY(loaded_folder(path, world, &l->folder));
+    TRY(comm_agree(world, open_config(l, settings, num_settings)));
+    TRY(open_machine(l, asks_for_layout(settings, num_settings)));
+    TRY(hub_fetch(tokenizer, HUB_TOKENIZER, world));
+    TRY(comm_agree(world, open_shape(l, tokenizer)));
+    if (!max_tokens) max_tokens = (int)l->config.training.seq_len;
+    TRY(comm_agree(world, open_model(l, max_tokens)));
+    TRY(load_weights(l));
+    return STATUS_OK;
+}
+
+void loaded_close(struct loaded *l, enum status how)
+{
+    fsdp_release(&l->fsdp);
+    model_release(&l->model);
+    arena_release(&l->step);
+    arena_release(&l->run);
+    if (l->machine.on) arena_release(&l->machine.on->scratch);
+    machine_close_ranks(&l->machine, how);
+    tokenizer_close(l->tokenizer);
+    if (l->config_is_open) config_release(&l->config);
+    free(l->folder);
+}
+
+struct pipeline loaded_pipeline(const struct loaded *l)
+{
+    return (struct pipeline){.model = &l->model,
+                             .group = &l->machine.groups.of[GROUP_pp],
+                             .stages = &l->stage,
+                             .schedule = {.pp = 1, .chunks = 1}};
+}
+
+enum status loaded_arena(struct loaded *l, enum status (*forward)(void *context), void *context)
+{
+    struct queue *on = l->machine.on;
+    arena_release(&on->scratch);
+    arena_release(&l->step);
+    on->measuring = true;
+    enum status st = forward(context);
+    on->measuring = false;
+    TRY(st);
+    size_t step = l->step.peak, scratch = on->scratch.peak;
+    TRY(arena_init(&l->step, step, queue_memory(on)));
+    TRY(arena_init(&on->scratch, scratch, queue_memory(on)));
+    return STATUS_OK;
+}

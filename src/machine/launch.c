@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "machine/launch.h"
+
+#include "comm/self/self.h"
+#if LLAMERO_MPI
+#include "comm/mpi/mpi.h"
+#endif
+
+#include <stdlib.h>
+
+/* A count that the environment holds; -1: it does not. */
+static int number(const char *variable)
+{
+    const char *text = getenv(variable);
+    char *end;
+    if (!text) return -1;
+    long n = strtol(text, &end, 10);
+    return end == text || *end || n < 0 || n > 1 << 24 ? -1 : (int)n;
+}
+
+struct launch launch_find(void)
+{
+    static const struct {
+        const char *name, *rank, *size;
+    } launchers[] = {
+#define X(name, rank, size) {name, rank, size},
+        LAUNCHER_LIST(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+        struct launch l = {launchers[i].name, number(launchers[i].rank), number(launchers[i].size)};
+        if (l.rank >= 0 && l.rank < l.size) return l;
+    }
+    return (struct launch){NULL, 0, 1};
+}
+
+#if LLAMERO_MPI
+const char *launch_library(void) { return mpi_library; }
+const char *launch_ways(void) { return mpi_launchers; }
+bool launch_knows(const struct launch *l) { return l->size == 1 || mpi_knows_launcher(); }
+
+static enum status open_all(struct comm *world, struct launch l)
+{
+    if (!launch_knows(&l))
+        FAIL(UNSUPPORTED, "%s started %d ranks, which %s, in this program, cannot join: use %s",
+             l.launcher, l.size, mpi_library, mpi_launchers);
+    TRY(mpi_open(world));
+    if (world->size == l.size) return STATUS_OK;
+    int size = world->size;
+    mpi_close(world, STATUS_COMM);
+    FAIL(UNSUPPORTED, "%s started %d ranks, of which %s, in this program, sees %d: use %s",
+         l.launcher, l.size, mpi_library, size, mpi_launchers);
+}
+
+void launch_close(struct comm *world, enum status how) { mpi_close(world, how); }
+
+void launch_abort(int exit_code) { mpi_abort(exit_code); }
+#else
+const char *launch_library(void) { return NULL; }
+const char *launch_ways(void) { return NULL; }
+bool launch_knows(const struct launch *l) { return l->size == 1; }
+
+static enum status open_all(struct comm *world, struct launch l)
+{
+    *world = (struct comm){0};
+    FAIL(UNSUPPORTED,
+         "%s started %d ranks, but this program was built without MPI: install Open MPI or MPICH "
+         "with its headers and build anew",
+         l.launcher, l.size);
+}
+
+void launch_close(struct comm *world, enum status how)
+{
+    (void)how;
+    *world = (struct comm){0};
+}
+
+void launch_abort(int exit_code) { (void)exit_code; }
+#endif
+
+enum status launch_open(struct comm *world)
+{
+    struct launch l = launch_find();
+    *world = comm_self();
+    if (l.size > 1) TRY(open_all(world, l));
+    return STATUS_OK;
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "machine/machine.h"
+
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/peak.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "comm/self/self.h"
+#include "machine/gpu.h"
+#include "machine/launch.h"
+#include "machine/node.h"
+#include "parallel/cores.h"
+#include "tensor/device.h"
+#include "tensor/tuning.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum status machine_alone(struct machine *m)
+{
+    m->world = comm_self();
+    m->mesh = mesh_alone();
+    TRY(groups_open(&m->groups, &m->mesh, &m->world));
+    return STATUS_OK;
+}
+
+enum status machine_kind(const struct device_config *c, bool *gpu)
+{
+    bool any = !strcmp(c->kind, "auto"), cpu = !strcmp(c->kind, "cpu");
+    if (!any && !cpu && (!gpu_backend || strcmp(c->kind, gpu_backend)))
+        FAIL(UNSUPPORTED, "device.kind = \"%s\": this program was built %s%s; make %s=1", c->kind,
+             gpu_backend ? "for " : "without it", gpu_backend ? gpu_backend : "",
+             strcmp(c->kind, "hip") ? "CUDA" : "HIP");
+    *gpu = gpu_backend && !cpu;
+    return STATUS_OK;
+}
+
+/* For the `local`th rank of this host, which may use so many cores. */
+static enum status open_device(struct machine *m, const struct device_config *c, int cores,
+                               int local)
+{
+    bool gpu;
+    TRY(machine_kind(c, &gpu));
+    if (gpu && (strcmp(c->kind, "auto") || gpu_machine_count()))
+        return gpu_machine_open(m, c, local);
+    TRY(cpu_ops_find(c->cpu, &m->ops));
+    TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : cores, 0));
+    cpu_queue_pin(m->on);
+    return STATUS_OK;
+}
+
+enum status machine_open(struct machine *m, const struct device_config *c)
+{
+    *m = (struct machine){0};
+    TRY(machine_alone(m));
+    TRY(open_device(m, c, thread_cores(), 0));
+    return STATUS_OK;
+}
+
+/* Every rank finds out alone that it was started in a way that this program does not know.  Rank 0
+ * tells; the others wait, since a launcher that sees one end may end the rest before they have
+ * told.
+ */
+static void leave_to_first(void)
+{
+    const struct timespec s = {.tv_sec = 2};
+    if (launch_find().rank == 0) return;
+    status_tell();
+    nanosleep(&s, NULL);
+}
+
+enum status machine_join(struct machine *m)
+{
+    *m = (struct machine){0};
+    enum status st = launch_open(&m->world);
+    if (st == STATUS_UNSUPPORTED) leave_to_first();
+    TRY(st);
+    if (m->world.size > 1) log_rank(m->world.rank);
+    if (m->world.rank) log_quiet(true);
+    return STATUS_OK;
+}
+
+enum status machine_open_ranks(struct machine *m, const struct device_config *c,
+                               const struct parallelism_config *p)
+{
+    int cores, local;
+    TRY(comm_agree(&m->world, mesh_resolve(&m->mesh, p, m->world.rank, m->world.size)));
+    TRY(groups_open(&m->groups, &m->mesh, &m->world));
+    TRY(cores_share(&m->world, &cores));
+    TRY(cores_local(&m->world, &local));
+    TRY(comm_agree(&m->world, open_device(m, c, cores, local)));
+    if (queue_memory(m->on)) TRY(gpu_machine_carry(m, c));
+    return STATUS_OK;
+}
+
+void machine_close_ranks(struct machine *m, enum status how)
+{
+    bool together = how == STATUS_REQUEUE || (how && status_is_shared()); /* all ranks are here */
+    /* A launcher ends the others as soon as one has ended: all wait for the one that tells. */
+    if (together && !comm_failed_elsewhere()) log_failure(how);
+    bool is_gpu = queue_memory(m->on);
+    groups_close(&m->groups);
+    if (is_gpu)
+        gpu_machine_close(m);
+    else if (m->on)
+        cpu_queue_close(m->on);
+    launch_close(&m->world, together ? STATUS_OK : how);
+    *m = (struct machine){0};
+}
+
+void machine_close(struct machine *m) { machine_close_ranks(m, STATUS_OK); }
+
+void machine_tune(struct machine *m, const struct device_config *c)
+{
+    if (!c->tune_gemm) return;
+    struct text processor = {0};
+    char *path =
+        c->tune_file[0] ? heap_string(c->tune_file, strlen(c->tune_file)) : tuning_usual_path();
+    node_processor(&processor);
+    if (path && queue_memory(m->on))
+        gpu_machine_tune(m, path);
+    else if (path)
+        cpu_queue_tune(m->on, path, m->ops->backend, processor.len ? processor.data : "?");
+    else
+        log_line(LOG_WARN,
+                 "device.tune_gemm: no folder for a cache is known: set device.tune_file, "
+                 "XDG_CACHE_HOME or HOME; products stay as they are");
+    text_release(&processor);
+    free(path);
+}
+
+void machine_measure_peak(struct machine *m, enum dtype dtype)
+{
+    if (!queue_memory(m->on)) m->peak_flops = cpu_peak_flops(m->on, dtype);
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/measure.h"
+
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/peak.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "train/trainer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *ceiling_name(enum ceiling c)
+{
+    static const char *const names[] = {
+#define X(name, text) #name,
+        CEILING_LIST(X)
+#undef X
+    };
+    return names[c];
+}
+
+const char *ceiling_text(enum ceiling c)
+{
+    static const char *const texts[] = {
+#define X(name, text) text,
+        CEILING_LIST(X)
+#undef X
+    };
+    return texts[c];
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, by_value);
+    int half = count / 2;
+    return count % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+enum status ceilings_measure(struct ceilings *c, const struct queue *on, void *memory, size_t size)
+{
+    enum { PASSES = 3 };
+    for (int t = 0; t < THREADS_COUNT; t++) {
+        struct queue q = {.num_threads = t == THREADS_ONE ? 1 : on->num_threads};
+        const struct cpu_set *set = cpu_set_best();
+        c->flops[CEILING_f32][t] = cpu_peak_flops(&q, F32);
+        c->flops[CEILING_bf16][t] = cpu_peak_flops(&q, BF16);
+        if (set) {
+            TRY(cpu_feed_flops(&q, set, cpu_cache_bytes(1) / 4 * 3,
+                               &c->flops[CEILING_panel_l1][t]));
+            TRY(cpu_feed_flops(&q, set, cpu_cache_bytes(2) / 2, &c->flops[CEILING_panel_l2][t]));
+        }
+        for (enum stream s = 0; s < STREAM_COUNT; s++)
+            c->bytes[s][t] = cpu_stream_best(s, memory, size, q.num_threads, PASSES);
+    }
+    return STATUS_OK;
+}
+
+/* The ceilings that are measured around each call. */
+struct around {
+    struct cpu_burst burst;
+    void *memory;
+    size_t size; /* a pass over so many bytes leaves nothing else in the caches */
+    int num_threads;
+    bool tuned;
+};
+
+static struct around around_make(const struct machine *m, enum dtype dtype, void *memory,
+                                 size_t size)
+{
+    enum { LEAST = 64 << 20 };
+    long level3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    size_t wanted = level3 > LEAST / 2 ? 2 * (size_t)level3 : LEAST;
+    return (struct around){.burst = cpu_burst_make(m->on, dtype, 0.002),
+                           .memory = memory,
+                           .size = wanted < size ? wanted : size,
+                           .num_threads = m->on->num_threads};
+}
+
+static double around_rate(const struct around *a, enum op_bound bound)
+{
+    static const enum stream streams[] = {
+        [BOUND_READ] = STREAM_read, [BOUND_COPY] = STREAM_copy, [BOUND_UPDATE] = STREAM_update};
+    if (bound == BOUND_PEAK) return cpu_burst_run(&a->burst);
+    return cpu_stream(streams[bound], a->memory, a->size, a->num_threads);
+}
+
+/* One more, the usual way; its seconds. */
+static enum status time_usual(double *seconds, const struct op_call *call, void *const *buffers,
+                              const struct machine *m, const struct around *around)
+{
+    around_rate(around, BOUND_READ);
+    cpu_queue_use_tuning(m->on, false);
+    double begin = clock_monotonic_s();
+    enum status st = op_run(call, m->ops, buffers, m->on);
+    *seconds = clock_monotonic_s() - begin;
+    cpu_queue_use_tuning(m->on, true);
+    return st;
+}
+
+static bool is_product(const struct op_call *call)
+{
+    return call->op == OP_linear_forward || call->op == OP_linear_backward_input ||
+           call->op == OP_linear_backward_weight;
+}
+
+static enum status time_call(struct call_timing *t, const struct op_call *call,
+                             const struct op_work *w, void *const *buffers, const struct machine *m,
+                             const struct around *around, int rounds)
+{
+    double *seconds = heap((size_t)rounds * sizeof *seconds);
+    double *shares = heap((size_t)rounds * sizeof *shares);
+    double *usual = heap((size_t)rounds * sizeof *usual);
+    double *ratios = heap((size_t)rounds * sizeof *ratios);
+    bool compare = around->tuned && is_product(call);
+    double work = w->bound == BOUND_PEAK ? w->flops : w->bytes;
+    enum status st = STATUS_OK;
+    for (int i = -1; i < rounds; i++) {                              /* the first is not counted */
+        if (w->bound == BOUND_PEAK) around_rate(around, BOUND_READ); /* empties the caches */
+        double ceiling = around_rate(around, w->bound), begin = clock_monotonic_s();
+        TRY_OUT(op_run(call, m->ops, buffers, m->on));
+        double took = clock_monotonic_s() - begin;
+        ceiling = (ceiling + around_rate(around, w->bound)) / 2;
+        double other = 0;
+        if (compare) TRY_OUT(time_usual(&other, call, buffers, m, around));
+        if (i < 0) continue;
+        seconds[i] = took;
+        if (compare) usual[i] = other, ratios[i] = took / other;
+        shares[i] = work / took / ceiling;
+    }
+    t->seconds = median(seconds, rounds);
+    t->rate = work / t->seconds;
+    t->share = median(shares, rounds);
+    t->usual_seconds = compare ? median(usual, rounds) : 0;
+    t->tuned = compare ? median(ratios, rounds) : 0;
+out:
+    free(seconds), free(shares);
+    free(usual), free(ratios);
+    return st;
+}
+
+static void take_buffers(const struct op_work *w, struct arena *a, void **buffers)
+{
+    for (int i = 0; i < w->num_buffers; i++) {
+        const struct op_buffer *b = &w->buffers[i];
+        buffers[i] = b->content == CONTENT_FIRST && i ? buffers[0] : NULL;
+        if (b->content == CONTENT_FIRST || b->content == CONTENT_NONE) continue;
+        buffers[i] = arena_take(a, b->count, dtype_bytes(b->dtype));
+        if (buffers[i]) op_fill(b, buffers[i]);
+    }
+}
+
+static enum status measure_call(struct call_timing *t, const struct op_call *call,
+                                const struct machine *m, const struct around *around, int rounds)
+{
+    struct op_work w;
+    struct arena memory = {0};
+    struct queue *on = m->on;
+    void *buffers[OP_BUFFERS] = {0};
+    enum status st = STATUS_OK;
+    op_work(call, &w);
+    take_buffers(&w, &memory, buffers);
+    arena_release(&on->scratch);
+    on->measuring = true;
+    TRY_OUT(op_run(call, m->ops, buffers, on));
+    on->measuring = false;
+    size_t scratch = on->scratch.peak, bytes = memory.used;
+    TRY_OUT(arena_init(&on->scratch, scratch, NULL));
+    TRY_OUT(arena_init(&memory, bytes, NULL));
+    take_buffers(&w, &memory, buffers);
+    TRY_OUT(time_call(t, call, &w, buffers, m, around, rounds));
+out:
+    on->measuring = false;
+    arena_release(&on->scratch);
+    arena_release(&memory);
+    return st;
+}
+
+enum status operations_prepare(const struct call_list *l, const struct machine *m)
+{
+    void *const nothing[OP_BUFFERS] = {0};
+    enum status st = STATUS_OK;
+    arena_release(&m->on->scratch);
+    m->on->measuring = true;
+    for (size_t i = 0; i < l->count && !st; i++)
+        st = op_run(&l->calls[i].call, m->ops, nothing, m->on);
+    m->on->measuring = false;
+    arena_release(&m->on->scratch);
+    return st;
+}
+
+enum status operations_measure(struct call_timing *timings, const struct call_list *l,
+                               const struct machine *m, void *memory, size_t size, int rounds,
+                               bool tuned)
+{
+    struct around half = around_make(m, BF16, memory, size),
+                  f32 = around_make(m, F32, memory, size);
+    half.tuned = tuned;
+    for (size_t i = 0; i < l->count; i++) {
+        const struct op_call *call = &l->calls[i].call;
+        struct op_work w;
+        op_work(call, &w);
+        TRY(measure_call(&timings[i], call, m, w.buffers[0].dtype == BF16 ? &half : &f32, rounds));
+    }
+    return STATUS_OK;
+}
+
+void batch_fill_random(struct batch *b, int V)
+{
+    size_t tokens = (size_t)b->B * (size_t)b->T;
+    for (size_t n = 0; n < tokens; n++) {
+        b->ids_BT[n] = (int32_t)rng_below((uint64_t)V, 1, RNG_TEST, 0, n);
+        b->labels_BT[n] = (int32_t)rng_below((uint64_t)V, 1, RNG_TEST, 1, n);
+        b->start_BT[n] = 0;
+        b->end_BT[n] = b->T;
+    }
+    b->valid = (int64_t)tokens;
+}
+
+/* Adds a step's spans to what they are part of. */
+static void sort_spans(const struct trace *trace, const struct call_list *l,
+                       struct call_timing *timings, struct step_timing *s)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < trace->count; i++) {
+        const struct trace_span *span = &trace->spans[i];
+        double took = span->end_s - span->begin_s;
+        if (!strcmp(span->name, "zero gradients")) s->zero_seconds += took;
+        if (at == l->length) continue;
+        size_t call = l->order[at];
+        if (strcmp(span->name, op_name(l->calls[call].call.op)) != 0) continue;
+        timings[call].step_seconds += took;
+        at++;
+    }
+    BUG_IF(at != l->length); /* a step is not what its rehearsal said */
+}
+
+/* One step; i is -1 for the one that is not counted. */
+static enum status time_step(struct trainer *t, const struct call_list *l,
+                             struct call_timing *timings, struct step_timing *s, int i)
+{
+    struct trace trace = {0};
+    struct step_result result = {0};
+    t->machine.on->trace = &trace;
+    double begin = clock_monotonic_s();
+    enum status st = trainer_learn(t, &result);
+    double took = clock_monotonic_s() - begin;
+    t->machine.on->trace = NULL;
+    if (!st && !result.skipped && i >= 0) {
+        s->seconds[i] = took;
+        sort_spans(&trace, l, timings, s);
+    }
+    trace_release(&trace);
+    TRY(st);
+    if (result.skipped) FAIL(DIVERGED, "a step on random ids was skipped: loss %g", result.loss);
+    return STATUS_OK;
+}
+
+static double attention_flops_per_token(const struct model_shape *s, int T)
+{
+    return 12.0 * s->L * s->H * s->K * T;
+}
+
+static enum status time_steps(struct trainer *t, const struct call_list *l,
+                              struct call_timing *timings, struct step_timing *s, int rounds)
+{
+    const struct model_shape *shape = &t->model.shape;
+    struct cpu_burst burst = cpu_burst_make(t->machine.on, t->model.dtype, 0.005);
+    double *shares = heap((size_t)rounds * sizeof *shares), in_all = 0;
+    double *peaks = heap((size_t)rounds * sizeof *peaks);
+    enum status st = STATUS_OK;
+    s->tokens = (int64_t)t->batch.B * t->batch.T;
+    s->flops = model_flops_per_token(shape, t->batch.T) * (double)s->tokens;
+    s->flops_causal =
+        s->flops - attention_flops_per_token(shape, t->batch.T) / 2 * (double)s->tokens;
+    for (int i = -1; i < rounds; i++) {
+        double peak = cpu_burst_run(&burst);
+        TRY_OUT(time_step(t, l, timings, s, i));
+        if (i < 0) continue;
+        peak = (peak + cpu_burst_run(&burst)) / 2;
+        peaks[i] = peak;
+        in_all += s->seconds[i];
+        shares[i] = s->flops / s->seconds[i] / peak;
+    }
+    s->burst_flops = median(peaks, rounds);
+    s->burst_share = median(shares, rounds);
+    s->mean = in_all / rounds;
+    s->zero_seconds /= rounds;
+    s->rest = s->mean - s->zero_seconds;
+    for (size_t i = 0; i < l->count; i++) {
+        timings[i].step_seconds /= rounds;
+        s->rest -= timings[i].step_seconds;
+    }
+out:
+    free(shares);
+    free(peaks);
+    return st;
+}
+
+enum status step_measure(struct step_timing *s, struct call_timing *timings,
+                         const struct call_list *l, const struct config *c,
+                         const struct model_shape *shape, const struct machine *m, int rounds)
+{
+    struct trainer t;
+    enum status st = STATUS_OK;
+    *s = (struct step_timing){.seconds = heap((size_t)rounds * sizeof *s->seconds)};
+    TRY(trainer_open(&t, c, shape, m));
+    batch_fill_random(&t.batch, shape->V);
+    TRY_OUT(trainer_start(&t, (uint64_t)c->debug.seed));
+    TRY_OUT(trainer_sync(&t));
+    TRY_OUT(time_steps(&t, l, timings, s, rounds));
+    double *sorted = heap((size_t)rounds * sizeof *sorted);
+    memcpy(sorted, s->seconds, (size_t)rounds * sizeof *sorted);
+    s->median = median(sorted, rounds);
+    free(sorted);
+out:
+    trainer_close(&t);
+    return st;
+}
+
+void step_timing_release(struct step_timing *s)
+{
+    free(s->seconds);
+    *s = (struct step_timing){0};
+}

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/operations.h"
+
+#include <string.h>
+
+const char *op_name(enum op_id op)
+{
+    static const char *const names[] = {
+#define OP(name, what, io) #name,
+#include "ops/ops.def"
+#undef OP
+    };
+    return names[op];
+}
+
+void op_sizes(const struct op_call *c, struct text *out)
+{
+    switch (c->op) {
+    case OP_embedding_forward:
+    case OP_embedding_backward: {
+        const struct embedding *a = &c->what.embedding_forward;
+        text_addf(out, "%d of %d x %d", a->N, a->V, a->D);
+        break;
+    }
+    case OP_linear_forward:
+    case OP_linear_backward_input:
+    case OP_linear_backward_weight: {
+        const struct linear *a = &c->what.linear_forward;
+        text_addf(out, "%d x %d -> %d%s", a->N, a->D, a->F, a->accumulate ? " +=" : "");
+        if (a->float8) text_adds(out, " float8");
+        break;
+    }
+    case OP_rmsnorm_forward:
+    case OP_rmsnorm_backward: {
+        const struct rmsnorm *a = &c->what.rmsnorm_forward;
+        text_addf(out, "%d x %d%s", a->N, a->D, a->accumulate ? " +=" : "");
+        break;
+    }
+    case OP_rope: {
+        const struct rope *a = &c->what.rope;
+        text_addf(out, "%d x %d x %d x %d", a->B, a->T, a->H, a->K);
+        break;
+    }
+    case OP_context_bounds: {
+        const struct context_bounds *a = &c->what.context_bounds;
+        text_addf(out, "%d x %d of %d", a->B, a->T, a->here.parts);
+        break;
+    }
+    case OP_attention_forward:
+    case OP_attention_backward: {
+        const struct attention *a = &c->what.attention_forward;
+        text_addf(out, "%d x %d x %d/%d x %d%s", a->B, a->T, a->H, a->G, a->K,
+                  a->causal ? "" : " all");
+        break;
+    }
+    case OP_swiglu_forward:
+    case OP_swiglu_backward: {
+        const struct swiglu *a = &c->what.swiglu_forward;
+        text_addf(out, "%d x %d", a->N, a->F);
+        break;
+    }
+    case OP_cross_entropy: {
+        const struct cross_entropy *a = &c->what.cross_entropy;
+        text_addf(out, "%d x %d", a->N, a->V);
+        break;
+    }
+    case OP_sum_squares: text_addf(out, "%zu", c->what.sum_squares.n); break;
+    case OP_adamw: {
+        const struct adamw *a = &c->what.adamw;
+        text_addf(out, "%zu", a->n);
+        if (a->split) text_adds(out, " split");
+        if (a->moments != F32) text_addf(out, ", moments %s", dtype_name(a->moments));
+        break;
+    }
+    case OP_cast: {
+        const struct cast *a = &c->what.cast;
+        if (a->rows > 1) text_addf(out, "%zu x ", a->rows);
+        text_addf(out, "%zu %s", a->n, dtype_name(a->from));
+        if (a->from != a->to) text_addf(out, " -> %s", dtype_name(a->to));
+        break;
+    }
+    case OP_unsplit: text_addf(out, "%zu", c->what.unsplit.n); break;
+    case OP_amax: {
+        const struct amax *a = &c->what.amax;
+        text_addf(out, "%zu %s", a->n, dtype_name(a->dtype));
+        break;
+    }
+    case OP_find_scale: text_adds(out, c->what.find_scale.to == E4M3 ? "E4M3" : "E5M2"); break;
+    case OP_quantize: {
+        const struct quantize *a = &c->what.quantize;
+        text_addf(out, "%zu %s -> %s", a->n, dtype_name(a->dtype), a->to == E4M3 ? "E4M3" : "E5M2");
+        break;
+    }
+    case OP_COUNT: break;
+    }
+}
+
+/* The next buffer, of which `moved` elements are read or written. */
+static struct op_buffer *buffer(struct op_work *w, size_t count, enum dtype dtype, size_t moved)
+{
+    BUG_IF(w->num_buffers == OP_BUFFERS);
+    struct op_buffer *b = &w->buffers[w->num_buffers++];
+    *b = (struct op_buffer){.count = count, .dtype = dtype};
+    w->bytes += (double)moved * (double)dtype_bytes(dtype);
+    return b;
+}
+
+static void none(struct op_work *w) { buffer(w, 0, F32, 0)->content = CONTENT_NONE; }
+static void positive(struct op_work *w, size_t n, size_t moved)
+{
+    buffer(w, n, F32, moved)->content = CONTENT_POSITIVE;
+}
+static void ids(struct op_work *w, size_t n, int below)
+{
+    struct op_buffer *b = buffer(w, n, F32, n);
+    b->content = CONTENT_IDS, b->below = below;
+}
+
+static void embedding_work(const struct op_call *c, struct op_work *w)
+{
+    const struct embedding *a = &c->what.embedding_forward;
+    size_t ND = (size_t)a->N * (size_t)a->D, VD = (size_t)a->V * (size_t)a->D;
+    bool forward = c->op == OP_embedding_forward;
+    w->bound = forward ? BOUND_COPY : BOUND_UPDATE;
+    ids(w, (size_t)a->N, a->V);
+    if (forward) buffer(w, VD, a->dtype, ND);
+    buffer(w, ND, a->dtype, ND);
+    if (!forward) buffer(w, VD, F32, 2 * ND);
+}
+
+static void linear_work(const struct op_call *c, struct op_work *w)
+{
+    const struct linear *a = &c->what.linear_forward;
+    size_t x = (size_t)a->N * (size_t)a->D, y = (size_t)a->N * (size_t)a->F;
+    size_t weight = (size_t)a->F * (size_t)a->D, times = a->accumulate ? 2 : 1;
+    enum dtype operand = linear_operand(a);
+    w->flops = 2.0 * (double)x * a->F, w->float8 = a->float8;
+    if (c->op == OP_linear_forward) {
+        buffer(w, x, operand, x);
+        buffer(w, weight, operand, weight);
+        buffer(w, y, a->dtype, y);
+    } else if (c->op == OP_linear_backward_input) {
+        buffer(w, y, operand, y);
+        buffer(w, weight, operand, weight);
+        buffer(w, x, a->dtype, times * x);
+    } else {
+        buffer(w, y, operand, y);
+        buffer(w, x, operand, x);
+        buffer(w, weight, F32, times * weight);
+    }
+    for (int i = 0; i < 2; i++)
+        if (a->float8)
+            positive(w, 2, 2);
+        else
+            none(w);
+    if (c->op != OP_linear_forward) return;
+    if (a->accumulate)
+        buffer(w, y, a->dtype, y);
+    else
+        none(w);
+}
+
+static void rmsnorm_work(const struct op_call *c, struct op_work *w)
+{
+    const struct rmsnorm *a = &c->what.rmsnorm_forward;
+    size_t N = (size_t)a->N, D = (size_t)a->D, ND = N * D;
+    w->bound = BOUND_COPY;
+    buffer(w, ND, a->dtype, ND);
+    if (c->op == OP_rmsnorm_forward) {
+        buffer(w, D, a->dtype, D);
+        buffer(w, ND, a->dtype, ND);
+        positive(w, N, N);
+        none(w);
+        return;
+    }
+    buffer(w, ND, a->dtype, ND);
+    buffer(w, D, a->dtype, D);
+    positive(w, N, N);
+    buffer(w, ND, a->dtype, a->accumulate ? 2 * ND : ND);
+    buffer(w, D, F32, 2 * D);
+}
+
+static void rope_work(const struct op_call *c, struct op_work *w)
+{
+    const struct rope *a = &c->what.rope;
+    size_t tokens = (size_t)a->B * (size_t)a->T, J = (size_t)a->K / 2, T = (size_t)a->T;
+    size_t angles = ((size_t)a->first + T) * J;
+    w->bound = BOUND_UPDATE;
+    buffer(w, tokens * a->stride, a->dtype, 2 * tokens * (size_t)a->H * (size_t)a->K);
+    buffer(w, angles, F32, T * J);
+    buffer(w, angles, F32, T * J);
+}
+
+static void context_bounds_work(const struct op_call *c, struct op_work *w)
+{
+    const struct context_bounds *a = &c->what.context_bounds;
+    size_t N = (size_t)a->B * (size_t)a->T;
+    w->bound = BOUND_COPY;
+    none(w), none(w);
+    ids(w, N, a->T);
+    ids(w, N, a->T);
+}
+
+static void attention_work(const struct op_call *c, struct op_work *w)
+{
+    const struct attention *a = &c->what.attention_forward;
+    bool forward = c->op == OP_attention_forward;
+    size_t queries = (size_t)a->B * (size_t)a->T, keys = (size_t)a->B * (size_t)a->S;
+    size_t q = queries * (size_t)a->H * (size_t)a->K, kv = keys * (size_t)a->G * (size_t)a->K;
+    size_t lse = queries * (size_t)a->H;
+    enum dtype result = a->keys ? F32 : a->dtype;
+    double pairs = a->T * (a->causal ? a->S - a->T / 2.0 : a->S);
+    if (a->seen > 0) pairs = (double)a->seen * a->T * a->S;
+    w->flops = 4.0 * a->B * a->H * pairs * a->K * (forward ? 1 : 2.5);
+    buffer(w, queries * a->q_stride, a->dtype, q);
+    buffer(w, keys * a->kv_stride, a->dtype, kv);
+    buffer(w, keys * a->kv_stride, a->dtype, kv);
+    if (!forward) buffer(w, q, a->dtype, q), buffer(w, q, a->dtype, q);
+    none(w), none(w);
+    if (forward) buffer(w, q, result, q);
+    positive(w, lse, lse);
+    if (forward) return;
+    buffer(w, a->keys ? q : queries * a->q_stride, result, q);
+    buffer(w, keys * a->kv_stride, result, kv);
+    buffer(w, keys * a->kv_stride, result, kv);
+}
+
+static void swiglu_work(const struct op_call *c, struct op_work *w)
+{
+    const struct swiglu *a = &c->what.swiglu_forward;
+    size_t NF = (size_t)a->N * (size_t)a->F;
+    bool forward = c->op == OP_swiglu_forward;
+    w->bound = forward ? BOUND_COPY : BOUND_UPDATE;
+    buffer(w, 2 * NF, a->dtype, 2 * NF);
+    buffer(w, NF, a->dtype, NF);
+    if (!forward) buffer(w, 0, a->dtype, 2 * NF)->content = CONTENT_FIRST;
+    none(w);
+}
+
+static void cross_entropy_work(const struct op_call *c, struct op_work *w)
+{
+    const struct cross_entropy *a = &c->what.cross_entropy;
+    size_t N = (size_t)a->N, NV = N * (size_t)a->V;
+    w->bound = a->gradient ? BOUND_UPDATE : BOUND_READ;
+    buffer(w, NV, a->dtype, a->gradient ? 2 * NV : NV);
+    ids(w, N, a->V);
+    buffer(w, N, F32, N);
+    none(w), none(w);
+}
+
+static void sum_squares_work(const struct op_call *c, struct op_work *w)
+{
+    w->bound = BOUND_READ;
+    buffer(w, c->what.sum_squares.n, F32, c->what.sum_squares.n);
+    buffer(w, sizeof(double) / sizeof(float), F32, 0);
+}
+
+static void adamw_work(const struct op_call *c, struct op_work *w)
+{
+    const struct adamw *a = &c->what.adamw;
+    w->bound = BOUND_UPDATE;
+    if (a->split)
+        none(w);
+    else
+        buffer(w, a->n, F32, 2 * a->n);
+    buffer(w, a->n, a->moments, 2 * a->n);
+    buffer(w, a->n, a->moments, 2 * a->n)->content = CONTENT_POSITIVE;
+    buffer(w, a->n, F32, a->n);
+    if (a->copy_dtype == F32) /* the model computes with the weights themselves */
+        none(w);
+    else
+        buffer(w, a->n, a->copy_dtype, a->split ? 2 * a->n : a->n);
+    if (a->split)
+        buffer(w, a->n, BF16, 2 * a->n); /* the low bits: any will do */
+    else
+        none(w);
+}
+
+static void cast_work(const struct op_call *c, struct op_work *w)
+{
+    const struct cast *a = &c->what.cast;
+    size_t rows = a->rows ? a->rows : 1, all = rows * a->n;
+    w->bound = BOUND_COPY;
+    buffer(w, (rows - 1) * a->from_stride + a->n, a->from, all);
+    buffer(w, (rows - 1) * a->to_stride + a->n, a->to, a->accumulate ? 2 * all : all);
+}
+
+static void unsplit_work(const struct op_call *c, struct op_work *w)
+{
+    size_t n = c->what.unsplit.n;
+    w->bound = BOUND_COPY;
+    buffer(w, n, BF16, n);
+    buffer(w, n, BF16, n); /* the low bits: any will do */
+    buffer(w, n, F32, n);
+}
+
+static void amax_work(const struct op_call *c, struct op_work *w)
+{
+    const struct amax *a = &c->what.amax;
+    w->bound = BOUND_READ;
+    buffer(w, a->n, a->dtype, a->n);
+    buffer(w, 1, F32, 0);
+}
+
+static void find_scale_work(const struct op_call *c, struct op_work *w)
+{
+    (void)c;
+    w->bound = BOUND_READ;
+    positive(w, 1, 1);
+    none(w), none(w); /* nothing of the steps before */
+    positive(w, 2, 2);
+}
+
+static void quantize_work(const struct op_call *c, struct op_work *w)
+{
+    const struct quantize *a = &c->what.quantize;
+    w->bound = BOUND_COPY;
+    buffer(w, a->n, a->dtype, a->n);
+    buffer(w, a->n, BF16, a->n);
+    positive(w, 2, 2);
+}
+
+/* The struct of buffers of each operation: nothing but pointers. */
+union io {
+#define OP(name, what, io) struct io name;
+#include "ops/ops.def"
+#undef OP
+    void *pointers[OP_BUFFERS];
+};
+
+void op_work(const struct op_call *c, struct op_work *w)
+{
+    static const struct {
+        void (*work)(const struct op_call *c, struct op_work *w);
+        size_t io_bytes;
+    } rows[] = {
+#define ROW(name, work, io) [OP_##name] = {work, sizeof(struct io)}
+        ROW(embedding_forward, embedding_work, embedding_fwd),
+        ROW(embedding_backward, embedding_work, embedding_bwd),
+        ROW(linear_forward, linear_work, linear_fwd),
+        ROW(linear_backward_input, linear_work, linear_bwd_input),
+        ROW(linear_backward_weight, linear_work, linear_bwd_weight),
+        ROW(rmsnorm_forward, rmsnorm_work, rmsnorm_fwd),
+        ROW(rmsnorm_backward, rmsnorm_work, rmsnorm_bwd),
+        ROW(rope, rope_work, rope_io),
+        ROW(context_bounds, context_bounds_work, context_bounds_io),
+        ROW(attention_forward, attention_work, attention_fwd),
+        ROW(attention_backward, attention_work, attention_bwd),
+        ROW(swiglu_forward, swiglu_work, swiglu_fwd),
+        ROW(swiglu_backward, swiglu_work, swiglu_bwd),
+        ROW(cross_entropy, cross_entropy_work, cross_entropy_io),
+        ROW(sum_squares, sum_squares_work, sum_squares_io),
+        ROW(adamw, adamw_work, adamw_io),
+        ROW(cast, cast_work, cast_io),
+        ROW(unsplit, unsplit_work, unsplit_io),
+        ROW(amax, amax_work, amax_io),
+        ROW(find_scale, find_scale_work, find_scale_io),
+        ROW(quantize, quantize_work, quantize_io),
+#undef ROW
+    };
+    _Static_assert(sizeof rows / sizeof *rows == OP_COUNT, "an operation has no row");
+    *w = (struct op_work){0};
+    rows[c->op].work(c, w);
+    BUG_IF((size_t)w->num_buffers * sizeof(void *) != rows[c->op].io_bytes);
+}
+
+void op_fill(const struct op_buffer *b, void *to)
+{
+    size_t each = dtype_bytes(b->dtype),
+           piece = b->count < OP_FILL_REPEATS ? b->count : OP_FILL_REPEATS;
+    for (size_t i = 0; i < piece; i++) {
+        uint32_t bits = (uint32_t)i * 2654435761u + 12345u; /* Knuth's multiplicative hash */
+        float unit = ((float)(bits >> 9) + 0.5f) / (float)(1 << 23);
+        float x = b->content == CONTENT_POSITIVE ? unit : 2 * unit - 1;
+        if (b->content == CONTENT_IDS)
+            ((int32_t *)to)[i] = (int32_t)((uint64_t)bits * (uint64_t)b->below >> 32);
+        else if (b->dtype == F32)
+            ((float *)to)[i] = x;
+        else
+            ((bf16 *)to)[i] = bf16_from_f32(x);
+    }
+    for (size_t done = piece; done < b->count; done += piece) {
+        size_t more = b->count - done < piece ? b->count - done : piece;
+        memcpy((unsigned char *)to + done * each, to, more * each);
+    }
+}
+
+enum status op_run(const struct op_call *c, const struct ops *ops, void *const *buffers,
+                   struct queue *on)
+{
+    union io io;
+    memcpy(io.pointers, buffers, sizeof io.pointers);
+    switch (c->op) {
+#define OP(name, what_type, io_type)                                                               \
+    case OP_##name:                                                                                \
+        TRY(name(ops, &c->what.name, &io.name, on));                                               \
+        break;
+#include "ops/ops.def"
+#undef OP
+    case OP_COUNT: break;
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/pace.h"
+
+#include "backends/cpu/stream.h"
+#include "base/clock.h"
+#include "machine/machine.h"
+#include "metrics/memory.h"
+#include "ops/linear.h"
+#include "parallel/clock.h"
+#include "perf/bench_device.h"
+#include "tensor/device.h"
+
+#include <string.h>
+
+/* FLOP/s. */
+static enum status product_rate(const struct linear *l, struct machine *m, double *rate)
+{
+    struct arena a = {0};
+    struct queue *on = m->on;
+    size_t sizes[] = {(size_t)l->N * (size_t)l->D, (size_t)l->F * (size_t)l->D,
+                      (size_t)l->N * (size_t)l->F};
+    enum status st = STATUS_OK;
+    TRY_OUT(arena_init(&a, (sizes[0] + sizes[1] + sizes[2]) * 4 + 4 * ARENA_ALIGN, NULL));
+    struct linear_fwd io = {0};
+    io.x_ND = arena_take(&a, sizes[0], 4);
+    io.w_FD = arena_take(&a, sizes[1], 4);
+    io.y_NF = arena_take(&a, sizes[2], 4);
+    arena_release(&on->scratch);
+    on->measuring = true;
+    TRY_OUT(linear_forward(m->ops, l, &io, on));
+    on->measuring = false;
+    size_t scratch = on->scratch.peak;
+    TRY_OUT(arena_init(&on->scratch, scratch, NULL));
+    double best = 1e9;
+    for (double begin = clock_monotonic_s(); clock_monotonic_s() - begin < 0.2;) {
+        double start = clock_monotonic_s();
+        TRY_OUT(linear_forward(m->ops, l, &io, on));
+        double seconds = clock_monotonic_s() - start;
+        if (seconds < best) best = seconds;
+    }
+    *rate = 2.0 * l->N * l->D * l->F / best;
+out:
+    on->measuring = false;
+    arena_release(&on->scratch);
+    arena_release(&a);
+    return st;
+}
+
+static enum status copy_rate(const struct queue *on, double *rate)
+{
+    enum { BYTES = 64 << 20, PASSES = 5 };
+    struct arena a = {0};
+    TRY(arena_init(&a, BYTES, NULL));
+    *rate = cpu_stream_best(STREAM_copy, a.base, BYTES, on->num_threads, PASSES);
+    arena_release(&a);
+    return STATUS_OK;
+}
+
+/* Of a GPU: a large product, a copy, and its own memory. */
+static enum status measure_device(struct hardware *h, const struct config *c,
+                                  const struct machine *m)
+{
+    enum { MOST_BYTES = 384 << 20, ROUNDS = 3 };
+    struct device_ceilings is;
+    size_t all, used;
+    TRY(queue_fill(m->on, &all, &used));
+    size_t bytes = all >> 12;
+    TRY(device_ceilings_find(&is, m, bytes < MOST_BYTES ? bytes : MOST_BYTES, ROUNDS));
+    double peak = c->metrics.peak_flops > 0 ? c->metrics.peak_flops : m->peak_flops;
+    if (h->bf16_flops == 0) h->bf16_flops = peak > 0 ? peak : is.flops[BF16];
+    if (h->f32_flops == 0) h->f32_flops = is.flops[F32];
+    if (h->efficiency == 0) h->efficiency = is.flops[BF16] / h->bf16_flops;
+    if (h->memory_rate == 0) h->memory_rate = is.copy / CLOCK_MEMORY_SHARE;
+    if (h->memory_bytes == 0) h->memory_bytes = (double)all;
+    return STATUS_OK;
+}
+
+enum status pace_measure(struct hardware *h, const struct config *c,
+                         const struct model_shape *shape, struct machine *m)
+{
+    if (queue_memory(m->on)) return measure_device(h, c, m);
+    struct linear l = {
+        .N = 512,
+        .D = shape->D < 2048 ? shape->D : 2048,
+        .F = shape->F < 4096 ? shape->F : 4096,
+        .dtype = strcmp(c->training.mixed_precision_param, "float32") ? BF16 : F32,
+    };
+    double *peak = l.dtype == F32 ? &h->f32_flops : &h->bf16_flops, rate;
+    if (*peak == 0) *peak = c->metrics.peak_flops;
+    if (*peak == 0) {
+        machine_measure_peak(m, l.dtype);
+        *peak = m->peak_flops;
+    }
+    if (h->efficiency == 0) {
+        TRY(product_rate(&l, m, &rate));
+        h->efficiency = rate / *peak;
+    }
+    if (h->memory_rate == 0) {
+        TRY(copy_rate(m->on, &rate));
+        h->memory_rate = rate / CLOCK_MEMORY_SHARE;
+    }
+    if (h->memory_bytes == 0) h->memory_bytes = (double)memory_total_bytes();
+    return STATUS_OK;
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plot/chart.h"
+
+#include <math.h>
+
+static void widen(double *low, double *high, const double *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        *low = fmin(*low, values[i]);
+        *high = fmax(*high, values[i]);
+    }
+}
+
+void chart_axes(const struct chart *c, int x_ticks, int y_ticks, struct axis *x, struct axis *y)
+{
+    double x_low = INFINITY, x_high = -INFINITY, y_low = INFINITY, y_high = -INFINITY;
+    for (int i = 0; i < c->num_lines; i++) {
+        const struct chart_line *l = &c->lines[i];
+        widen(&x_low, &x_high, l->x, l->count);
+        widen(&y_low, &y_high, l->y, l->count);
+        if (l->raw) widen(&y_low, &y_high, l->raw, l->count);
+    }
+    axis_fit(x, x_low, x_high, x_ticks, 0, false);
+    axis_fit(y, y_low, y_high, y_ticks, 0.04, c->log_y);
+}
+
+void chart_smooth(const double *values, size_t count, size_t window, double *smoothed)
+{
+    /* The window shrinks towards both ends, evenly, so that a straight line stays one.  The sum is
+     * taken anew for each value: a running one would carry the error of a large value along. */
+    size_t reach = window / 2;
+    for (size_t i = 0; i < count; i++) {
+        size_t r = i < reach ? i : reach;
+        if (count - 1 - i < r) r = count - 1 - i;
+        double sum = 0;
+        for (size_t j = i - r; j <= i + r; j++) sum += values[j];
+        smoothed[i] = sum / (double)(2 * r + 1);
+    }
+}

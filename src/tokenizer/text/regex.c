@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/text/regex.h"
+
+#include "base/text.h"
+#include "tokenizer/text/pattern.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct regex {
+    pcre2_code *code;
+};
+
+struct regex_match {
+    pcre2_match_data *data;
+};
+
+static enum status compile(pcre2_code **code, const struct text *pattern)
+{
+    int error;
+    PCRE2_SIZE at;
+    uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_MULTILINE, empty;
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    BUG_IF(!context);
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    *code = pcre2_compile((PCRE2_SPTR)pattern->data, pattern->len, options, &error, &at, context);
+    pcre2_compile_context_free(context);
+    if (!*code) {
+        PCRE2_UCHAR why[128];
+        pcre2_get_error_message(error, why, sizeof why);
+        FAIL(UNSUPPORTED, "the splitting pattern cannot be read: %s (byte %zu of \"%s\")", why,
+             (size_t)at, pattern->data);
+    }
+    BUG_IF(pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty));
+    if (empty) FAIL(UNSUPPORTED, "the splitting pattern may match nothing at all");
+    pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE); /* without it matching is only slower */
+    return STATUS_OK;
+}
+
+enum status regex_compile(struct regex **out, const char *pattern)
+{
+    struct text here = {0};
+    pcre2_code *code = NULL;
+    text_adds(&here, "");
+    enum status st = pattern_translate(pattern, &here);
+    if (!st) st = compile(&code, &here);
+    text_release(&here);
+    if (st) {
+        pcre2_code_free(code);
+        return st;
+    }
+    *out = heap(sizeof **out);
+    (*out)->code = code;
+    return STATUS_OK;
+}
+
+void regex_free(struct regex *r)
+{
+    if (r) pcre2_code_free(r->code);
+    free(r);
+}
+
+struct regex_match *regex_match_make(const struct regex *r)
+{
+    struct regex_match *m = heap(sizeof *m);
+    m->data = pcre2_match_data_create_from_pattern(r->code, NULL);
+    BUG_IF(!m->data);
+    return m;
+}
+
+void regex_match_free(struct regex_match *m)
+{
+    if (m) pcre2_match_data_free(m->data);
+    free(m);
+}
+
+enum status regex_find(const struct regex *r, struct regex_match *m, const unsigned char *text,
+                       size_t len, size_t at, size_t *begin, size_t *end)
+{
+    int found = pcre2_match(r->code, text, len, at, 0, m->data, NULL);
+    /* compiled matching has a small stack; the other way takes memory as it needs it */
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT)
+        found = pcre2_match(r->code, text, len, at, PCRE2_NO_JIT, m->data, NULL);
+    if (found < 0 && found != PCRE2_ERROR_NOMATCH) {
+        PCRE2_UCHAR why[128];
+        pcre2_get_error_message(found, why, sizeof why);
+        FAIL(DATA, "the splitting pattern gives up at byte %zu of a text: %s", at, why);
+    }
+    const PCRE2_SIZE *place = pcre2_get_ovector_pointer(m->data);
+    *begin = found > 0 ? place[0] : len;
+    *end = found > 0 ? place[1] : len;
+    return STATUS_OK;
+}
+
+void regex_library_version(struct text *version)
+{
+    char words[64] = "";
+    text_clear(version);
+    if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) <= (int)sizeof words)
+        pcre2_config(PCRE2_CONFIG_VERSION, words);
+    text_adds(version, words);
+}

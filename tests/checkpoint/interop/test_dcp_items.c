@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/dcp_items.h"
+#include "checkpoint/rig.h"
+#include "formats/pickle.h"
+
+static const struct dcp_item *find(const struct dcp_items *items, const char *name)
+{
+    const struct dcp_item *found = NULL;
+    for (size_t i = 0; i < items->count; i++)
+        if (!strcmp(items->all[i].name, name)) {
+            CHECK(!found); /* every name once */
+            found = &items->all[i];
+        }
+    return found;
+}
+
+static double real_of(const struct dcp_items *items, const char *name)
+{
+    const struct dcp_item *item = find(items, name);
+    struct pickle p;
+    size_t used;
+    CHECK(item && !item->is_tensor && item->split);
+    CHECK_STATUS(
+        OK, pickle_parse(&p, (unsigned char *)item->pickle.data, item->pickle.len, name, &used));
+    double value = p.root->kind == PICKLE_IS_REAL ? p.root->real : (double)p.root->integer;
+    CHECK(used == item->pickle.len);
+    pickle_release(&p);
+    return value;
+}
+
+TEST(a_model_alone_is_its_tensors)
+{
+    struct saved s;
+    struct dcp_items items;
+    saved_open(&s, false);
+    const struct torch_model m = {&s.shape, &s.layout, &s.pieces, tensor_source_flat(s.weights),
+                                  SAFETENSORS_BF16};
+    dcp_items_make(&items, &m, NULL);
+    CHECK(items.count == (size_t)s.layout.num_tensors);
+    const struct dcp_item *q = find(&items, "layers.1.attention.qkv_linear.wq.weight");
+    CHECK(q && q->is_tensor && !q->split && q->tensor.dtype == SAFETENSORS_BF16);
+    CHECK(q->tensor.num_dims == 2 && q->source == &m.weights);
+    dcp_items_release(&items);
+    saved_close(&s);
+}
+
+TEST(a_run_brings_what_torchtitan_asks_for_of_every_weight)
+{
+    struct saved s;
+    struct dcp_items items;
+    saved_open(&s, true);
+    const struct torch_model m = {&s.shape, &s.layout, &s.pieces, tensor_source_flat(s.weights),
+                                  SAFETENSORS_BF16};
+    const struct dcp_run run = {
+        .exp_avg = tensor_source_flat(s.exp_avg),
+        .exp_avg_sq = tensor_source_flat(s.exp_avg_sq),
+        .step = 300,
+        .tokens_seen = INT64_C(1) << 40,
+        .train = "{}",
+        .adamw = {1e-3, 2e-3, 0.9, 0.95, 1e-8, 0.1, true, false},
+    };
+    dcp_items_make(&items, &m, &run);
+    size_t weights = (size_t)s.layout.num_tensors;
+    CHECK(items.count == weights * (1 + 3 + 12) + 8 + 3);
+    const struct dcp_item *moment =
+        find(&items, "optimizer.state.layers.0.attention.qkv_linear.wk.weight.exp_avg_sq");
+    CHECK(moment && moment->split && moment->tensor.dtype == SAFETENSORS_F32);
+    CHECK(moment->source == &run.exp_avg_sq && moment->tensor.shape[0] == 8);
+    const struct dcp_item *step = find(&items, "optimizer.state.norm.weight.step");
+    const float want = 300;
+    CHECK(step && step->index < 0 && step->tensor.num_dims == 0);
+    CHECK(!memcmp(step->number, &want, 4));
+    CHECK(real_of(&items, "optimizer.param_groups.tok_embeddings.weight.lr") == 1e-3);
+    CHECK(real_of(&items, "optimizer.param_groups.norm.weight.initial_lr") == 2e-3);
+    CHECK(real_of(&items, "optimizer.param_groups.norm.weight.weight_decay") == 0.1);
+    CHECK(real_of(&items, "optimizer.param_groups.norm.weight.fused") == 1);
+    CHECK(real_of(&items, "lr_scheduler.last_epoch") == 300);
+    CHECK(real_of(&items, "lr_scheduler._step_count") == 301);
+    const struct dcp_item *tokens = find(&items, "train_state.ntokens_seen");
+    CHECK(tokens && tokens->tensor.dtype == SAFETENSORS_I64);
+    CHECK(!memcmp(tokens->number, &run.tokens_seen, 8) && find(&items, "llamero.train"));
+    dcp_items_release(&items);
+    saved_close(&s);
+}

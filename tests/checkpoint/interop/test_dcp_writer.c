@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/convert.h"
+#include "checkpoint/interop/dcp.h"
+#include "checkpoint/interop/dcp_writer.h"
+#include "checkpoint/rig.h"
+
+static enum status convert_run(const char *from, const char *to, enum conversion_target target,
+                               uint64_t shard_bytes, bool model_only)
+{
+    static const struct optimizer_config adamw = {.lr = 1e-3,
+                                                  .beta1 = 0.9,
+                                                  .beta2 = 0.95,
+                                                  .eps = 1e-8,
+                                                  .weight_decay = 0.1,
+                                                  .implementation = "fused"};
+    static const struct lr_scheduler_config schedule = {
+        .decay_type = "linear", .formula = "torchtitan", .decay_ratio = -1};
+    struct converted done;
+    struct conversion c = {.from = from,
+                           .to = to,
+                           .target = target,
+                           .keep_dtype = true,
+                           .shard_bytes = shard_bytes,
+                           .model_only = model_only,
+                           .optimizer = &adamw,
+                           .lr_scheduler = &schedule,
+                           .schedule_steps = 100,
+                           .rows = 1};
+    TRY(checkpoint_convert(&c, &done));
+    CHECK((done.step == 4) == (!model_only && target != CONVERT_HF));
+    return STATUS_OK;
+}
+
+static enum status convert(const char *from, const char *to, enum conversion_target target,
+                           uint64_t shard_bytes)
+{
+    return convert_run(from, to, target, shard_bytes, true);
+}
+
+static const char *step_of(struct saved *s)
+{
+    return test_path(saved_folder(s, STEPS(4)), "step-4");
+}
+
+TEST(a_run_goes_to_a_directory_of_torch_and_back_without_a_bit_changed)
+{
+    for (int tied = 0; tied < 2; tied++) {
+        struct saved s;
+        const char *folder = test_folder(), *dcp = test_path(folder, "dcp");
+        saved_open(&s, tied);
+        CHECK_STATUS(OK, convert(step_of(&s), dcp, CONVERT_DCP, 0));
+        CHECK(dcp_is_here(dcp) && file_exists(test_path(dcp, "config.json")));
+        CHECK(!file_exists(test_path(dcp, "__0_1.distcp")));
+        CHECK_STATUS(OK, convert(dcp, test_path(folder, "run"), CONVERT_NATIVE, 0));
+        CHECK_STATUS(OK, convert(dcp, test_path(folder, "hf"), CONVERT_HF, 0));
+        CHECK_STATUS(OK, convert(dcp, test_path(folder, "again"), CONVERT_DCP, 2000));
+        const char *back[] = {dcp, test_path(folder, "run/checkpoint/step-0"),
+                              test_path(folder, "hf"), test_path(folder, "again")};
+        for (size_t i = 0; i < sizeof back / sizeof *back; i++) {
+            struct loaded_state l;
+            CHECK_STATUS(OK, load_into(&l, &s, back[i]));
+            CHECK(same_tensors(&s.layout, l.buffers[0], s.weights) && !l.found.has_moments);
+            loaded_release(&l);
+        }
+        saved_close(&s);
+    }
+}
+
+static bool says(const struct text *t, const char *name)
+{
+    return memmem(t->data, t->len, name, strlen(name)) != NULL;
+}
+
+TEST(a_directory_of_torch_has_todays_names_and_files_of_the_size_that_is_asked_for)
+{
+    enum { MOST = 5000 };
+    struct saved s;
+    struct patches p;
+    struct text t = {0};
+    const char *dcp = test_path(test_folder(), "dcp");
+    saved_open(&s, false);
+    CHECK_STATUS(OK, convert(step_of(&s), dcp, CONVERT_DCP, MOST));
+    CHECK_STATUS(OK, file_read(test_path(dcp, ".metadata"), 1 << 20, &t));
+    CHECK(says(&t, "layers.1.attention.qkv_linear.wk.weight") && says(&t, "lm_head.weight"));
+    CHECK(says(&t, "layers.0.attention.wo.weight") && says(&t, "tok_embeddings.weight"));
+    CHECK(!says(&t, "attention.wq.weight") && !says(&t, "output.weight"));
+    CHECK_STATUS(OK, dcp_open(&p, dcp, &s.shape));
+    CHECK(p.count == (size_t)s.layout.num_tensors && p.num_maps > 1);
+    for (size_t i = 0; i < p.count; i++) {
+        const struct patch *one = p.tensors[i].all;
+        uint64_t bytes = (uint64_t)(p.tensors[i].rows * p.tensors[i].columns) * 4;
+        CHECK(p.tensors[i].count == 1 && one->dtype == SAFETENSORS_F32);
+        /* its archive and the headers of that are more than the numbers alone */
+        CHECK(one->map->size <= MOST + 2000 || one->map->size <= bytes + 2000);
+    }
+    patches_release(&p);
+    text_release(&t);
+    saved_close(&s);
+}
+
+TEST(a_directory_of_torch_is_not_written_over_another_or_where_no_folder_is)
+{
+    struct saved s;
+    const char *folder = test_folder(), *dcp = test_path(folder, "dcp");
+    saved_open(&s, true);
+    CHECK_STATUS(OK, convert(step_of(&s), dcp, CONVERT_DCP, 0));
+    CHECK_STATUS(CONFIG, convert(dcp, dcp, CONVERT_DCP, 0));
+    CHECK_MESSAGE("not empty");
+    struct pieces pieces;
+    pieces_init(&pieces, &s.layout, 0, 1);
+    const struct torch_model m = {
+        .shape = &s.shape, .layout = &s.layout, .pieces = &pieces, .dtype = SAFETENSORS_F32};
+    CHECK_STATUS(IO, dcp_write(&m, NULL, 0, test_path(folder, "nowhere")));
+    CHECK_MESSAGE("nowhere/__0_0.distcp");
+    CHECK_STATUS(IO, dcp_write(&m, NULL, 0, dcp));
+    pieces_release(&pieces);
+    saved_close(&s);
+}
+
+static void check_same_file(const char *a, const char *b, const char *name)
+{
+    struct text x = {0}, y = {0};
+    CHECK_STATUS(OK, file_read(test_path(a, name), 1 << 20, &x));
+    CHECK_STATUS(OK, file_read(test_path(b, name), 1 << 20, &y));
+    CHECK(x.len == y.len && !memcmp(x.data, y.data, x.len));
+    text_release(&x), text_release(&y);
+}
+
+TEST(a_run_with_its_optimizer_goes_to_a_directory_of_torch_and_back_without_a_bit_changed)
+{
+    static const char *const names[] = {"model-00001-of-00001.safetensors",
+                                        "optimizer-00001-of-00001.safetensors", "state.json",
+                                        "config.toml"};
+    for (int tied = 0; tied < 2; tied++) {
+        struct saved s;
+        const char *folder = test_folder(), *dcp = test_path(folder, "dcp");
+        const char *again = test_path(folder, "again"), *run = test_path(folder, "run");
+        saved_open(&s, tied);
+        const char *step = step_of(&s), *back = test_path(run, "checkpoint/step-4");
+        CHECK_STATUS(OK, convert_run(step, dcp, CONVERT_DCP, 0, false));
+        CHECK_STATUS(OK, convert_run(dcp, again, CONVERT_DCP, 3000, false));
+        CHECK_STATUS(OK, convert_run(tied ? again : dcp, run, CONVERT_NATIVE, 0, false));
+        CHECK_STATUS(OK, checkpoint_verify(back));
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            check_same_file(step, back, names[i]);
+        check_holds(&s, back, 4);
+        check_holds(&s, dcp, 4); /* as training takes it up, without a conversion */
+        CHECK_STATUS(OK, convert_run(dcp, test_path(folder, "bare"), CONVERT_NATIVE, 0, true));
+        CHECK(is_there(test_path(folder, "bare/checkpoint/step-0"), "state.json"));
+        CHECK(!is_there(test_path(folder, "bare/checkpoint/step-0"),
+                        "optimizer-00001-of-00001.safetensors"));
+        CHECK_STATUS(OK, convert_run(dcp, test_path(folder, "hf"), CONVERT_HF, 0, false));
+        CHECK(!is_there(test_path(folder, "hf"), "state.json"));
+        saved_close(&s);
+    }
+}

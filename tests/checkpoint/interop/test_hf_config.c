@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/hf_config.h"
+
+#include "checkpoint/rig.h"
+
+#include <unistd.h>
+
+/* The members every Llama has, then `more`. */
+static enum status read_with(const char *more, struct model_shape *s)
+{
+    struct text t = {0};
+    const char *path = test_path(test_folder(), "config.json");
+    text_addf(&t,
+              "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 96,"
+              "\"num_hidden_layers\": 3, \"num_attention_heads\": 8, \"vocab_size\": 100%s}",
+              more);
+    CHECK_STATUS(OK, file_write(path, t.data, t.len));
+    text_release(&t);
+    return hf_config_read(path, s);
+}
+
+#define LLAMA3                                                                                     \
+    "\"factor\": 32.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0,"                       \
+    "\"original_max_position_embeddings\": 8192"
+
+static bool is_stretched(const struct model_shape *s)
+{
+    return s->scaling.factor == 32 && s->scaling.low_frequency_factor == 1 &&
+           s->scaling.high_frequency_factor == 4 && s->scaling.original_context == 8192;
+}
+
+TEST(what_a_config_leaves_out_is_as_transformers_has_it)
+{
+    struct model_shape s;
+    CHECK_STATUS(OK, read_with("", &s));
+    CHECK(s.D == 64 && s.F == 96 && s.L == 3 && s.H == 8 && s.V == 100);
+    CHECK(s.G == 8 && s.K == 8 && s.max_context == 2048 && !s.tied);
+    CHECK(s.rope_theta == 10000 && s.norm_eps == 1e-6 && s.scaling.factor == 0);
+    CHECK_STATUS(OK, read_with(",\"num_key_value_heads\": null, \"head_dim\": null,"
+                               "\"rope_scaling\": null, \"rope_theta\": null,"
+                               "\"attention_bias\": false, \"architectures\": null",
+                               &s));
+    CHECK(s.G == 8 && s.K == 8 && s.rope_theta == 10000);
+}
+
+TEST(old_and_new_spellings_of_the_rotary_embedding_are_the_same)
+{
+    struct model_shape s;
+    CHECK_STATUS(OK, read_with(",\"rope_theta\": 500000.0, \"rope_scaling\": {\"rope_type\":"
+                               "\"llama3\"," LLAMA3 "}, \"torch_dtype\": \"bfloat16\"",
+                               &s));
+    CHECK(s.rope_theta == 500000 && is_stretched(&s));
+    CHECK_STATUS(OK, read_with(",\"rope_parameters\": {\"rope_theta\": 500000.0, \"rope_type\":"
+                               "\"llama3\"," LLAMA3 "}, \"dtype\": \"bfloat16\"",
+                               &s));
+    CHECK(s.rope_theta == 500000 && is_stretched(&s));
+    CHECK_STATUS(OK, read_with(",\"rope_scaling\": {\"type\": \"llama3\"," LLAMA3 "}", &s));
+    CHECK(s.rope_theta == 10000 && is_stretched(&s));
+    CHECK_STATUS(OK, read_with(",\"rope_parameters\": {\"rope_type\": \"default\","
+                               "\"rope_theta\": 7.5}, \"rope_scaling\": null",
+                               &s));
+    CHECK(s.rope_theta == 7.5 && s.scaling.factor == 0);
+}
+
+TEST(heads_may_be_grouped_and_of_any_even_width_and_the_head_tied)
+{
+    struct model_shape s;
+    CHECK_STATUS(OK, read_with(",\"num_key_value_heads\": 2, \"head_dim\": 20,"
+                               "\"tie_word_embeddings\": true, \"rms_norm_eps\": 1e-05,"
+                               "\"max_position_embeddings\": 131072",
+                               &s));
+    CHECK(s.G == 2 && s.K == 20 && s.tied && s.norm_eps == 1e-5 && s.max_context == 131072);
+}
+
+TEST(what_is_no_llama_is_refused_with_the_reason)
+{
+    static const char *const cases[][2] = {
+        {",\"attention_bias\": true", "\"attention_bias\" is true"},
+        {",\"mlp_bias\": true", "\"mlp_bias\" is true"},
+        {",\"hidden_act\": \"gelu\"", "hidden_act \"gelu\""},
+        {",\"architectures\": [\"LlamaForSequenceClassification\"]",
+         "architecture LlamaForSequenceClassification"},
+        {",\"architectures\": [7]", "only LlamaForCausalLM"},
+        {",\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}", "rope type \"linear\""},
+        {",\"rope_parameters\": {\"rope_type\": \"yarn\"}", "rope type \"yarn\""},
+        {",\"partial_rotary_factor\": 0.5", "partial_rotary_factor 0.5"},
+    };
+    struct model_shape s;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_STATUS(UNSUPPORTED, read_with(cases[i][0], &s));
+        CHECK_MESSAGE("config.json: ");
+        CHECK_MESSAGE(cases[i][1]);
+    }
+    const char *path = test_path(test_folder(), "config.json");
+    CHECK_STATUS(OK, file_write(path, "{\"model_type\": \"qwen2\"}", 23));
+    CHECK_STATUS(UNSUPPORTED, hf_config_read(path, &s));
+    CHECK_MESSAGE("model_type \"qwen2\": only llama is known");
+}
+
+TEST(keys_that_lack_or_have_another_type_are_named)
+{
+    static const char *const cases[][2] = {
+        {",\"head_dim\": \"x\"", "\"head_dim\""},
+        {",\"head_dim\": 0", "\"head_dim\""},
+        {",\"num_key_value_heads\": 2.5", "\"num_key_value_heads\""},
+        {",\"rms_norm_eps\": \"small\"", "\"rms_norm_eps\" is not a number"},
+        {",\"rms_norm_eps\": -1", "\"rms_norm_eps\" is -1"},
+        {",\"rope_theta\": [1]", "\"rope_theta\" is not a number"},
+        {",\"tie_word_embeddings\": \"yes\"", "\"tie_word_embeddings\" is neither true nor false"},
+        {",\"attention_bias\": 1", "\"attention_bias\" is neither true nor false"},
+        {",\"rope_scaling\": \"llama3\"", "\"rope_scaling\" is not an object"},
+        {",\"rope_scaling\": {\"rope_type\": 3}", "\"rope_type\" is not a string"},
+        {",\"rope_scaling\": {\"rope_type\": \"llama3\"}", "\"factor\" is not a number"},
+        {",\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1,"
+         "\"high_freq_factor\": 4}",
+         "\"original_max_position_embeddings\" is missing"},
+        {",\"max_position_embeddings\": 3000000000", "\"max_position_embeddings\""},
+    };
+    struct model_shape s;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_STATUS(DATA, read_with(cases[i][0], &s));
+        CHECK_MESSAGE("config.json: ");
+        CHECK_MESSAGE(cases[i][1]);
+    }
+    const char *path = test_path(test_folder(), "config.json");
+    CHECK_STATUS(OK, file_write(path, "[]", 2));
+    CHECK_STATUS(DATA, hf_config_read(path, &s));
+    CHECK_MESSAGE("\"model_type\" is missing");
+    CHECK_STATUS(MISSING, hf_config_read(test_path(test_folder(), "config.json"), &s));
+}
+
+TEST(sizes_that_do_not_fit_together_are_refused)
+{
+    struct model_shape s;
+    CHECK_STATUS(CONFIG, read_with(",\"num_key_value_heads\": 3", &s));
+    CHECK_MESSAGE("config.json: ");
+    CHECK_STATUS(CONFIG, read_with(",\"head_dim\": 7", &s));
+    CHECK_STATUS(CONFIG, read_with(",\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8,"
+                                   "\"low_freq_factor\": 4, \"high_freq_factor\": 1,"
+                                   "\"original_max_position_embeddings\": 64}",
+                                   &s));
+}
+
+TEST(a_config_written_is_the_config_read)
+{
+    struct model_shape want = {.V = 301,
+                               .D = 48,
+                               .L = 5,
+                               .H = 6,
+                               .G = 3,
+                               .K = 10,
+                               .F = 77,
+                               .rope_theta = 123456.789,
+                               .norm_eps = 1.0 / 3e5,
+                               .depth_init = true,
+                               .max_context = 777};
+    for (int way = 0; way < 4; way++) {
+        struct model_shape got;
+        struct text t = {0};
+        struct json *root;
+        want.tied = way & 1;
+        if (way & 2) want.scaling = (struct rope_scaling){8.25, 1.1, 4.3, 555};
+        const char *path = test_path(test_folder(), "config.json");
+        hf_config_write(&want, "float32", -1, 9, &t);
+        CHECK_STATUS(OK, file_write(path, t.data, t.len));
+        CHECK_STATUS(OK, hf_config_read(path, &got));
+        CHECK(got.V == want.V && got.D == want.D && got.L == want.L && got.H == want.H);
+        CHECK(got.G == want.G && got.K == want.K && got.F == want.F && got.tied == want.tied);
+        CHECK(got.rope_theta == want.rope_theta && got.norm_eps == want.norm_eps);
+        CHECK(got.max_context == want.max_context && got.depth_init);
+        CHECK(got.scaling.factor == want.scaling.factor);
+        CHECK(got.scaling.low_frequency_factor == want.scaling.low_frequency_factor);
+        CHECK(got.scaling.high_frequency_factor == want.scaling.high_frequency_factor);
+        CHECK(got.scaling.original_context == want.scaling.original_context);
+        CHECK_STATUS(OK, json_parse(t.data, t.len, "config", &root));
+        CHECK(json_is_null(json_get(root, "bos_token_id")));
+        CHECK(json_number(json_get(root, "eos_token_id")) == 9);
+        json_free(root);
+        text_release(&t);
+    }
+}
+
+TEST(a_config_cut_off_at_any_byte_is_refused)
+{
+    struct model_shape s;
+    struct text t = {0};
+    const char *path = test_path(test_folder(), "config.json");
+    CHECK_STATUS(OK, file_read("tests/checkpoint/data/tied/config.json", 1 << 20, &t));
+    CHECK_STATUS(OK, file_write(path, t.data, t.len));
+    CHECK_STATUS(OK, hf_config_read(path, &s));
+    for (size_t len = (size_t)(strrchr(t.data, '}') - t.data) + 1; len-- > 0;) {
+        CHECK(!truncate(path, (off_t)len));
+        CHECK_STATUS(DATA, hf_config_read(path, &s));
+        CHECK_MESSAGE("config.json: not valid JSON");
+    }
+    text_release(&t);
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/convert.h"
+#include "checkpoint/interop/meta.h"
+#include "checkpoint/rig.h"
+
+#include <unistd.h>
+
+#define LLAMA2 "tests/checkpoint/data/meta-llama2"
+#define LLAMA3 "tests/checkpoint/data/meta-llama3"
+
+static enum status convert(const char *from, const char *to, enum conversion_target target)
+{
+    struct converted done;
+    struct conversion c = {.from = from, .to = to, .target = target, .keep_dtype = true};
+    return checkpoint_convert(&c, &done);
+}
+
+static bool same_files(const char *a, const char *b)
+{
+    struct text x = {0}, y = {0};
+    CHECK_STATUS(OK, file_read(a, 1 << 20, &x));
+    CHECK_STATUS(OK, file_read(b, 1 << 20, &y));
+    bool same = x.len == y.len && !memcmp(x.data, y.data, x.len);
+    text_release(&x), text_release(&y);
+    return same;
+}
+
+TEST(metas_files_are_seen_where_they_are)
+{
+    CHECK(meta_is_here(LLAMA2) && meta_is_here(LLAMA2 "/consolidated.00.pth"));
+    CHECK(!meta_is_here("tests/checkpoint/data/tied") && !meta_is_here("nothing.pth"));
+    CHECK(!meta_is_here(LLAMA2 "/params.json"));
+    char *folder = meta_folder(LLAMA2 "/consolidated.00.pth"), *whole = meta_folder(LLAMA2);
+    CHECK(!strncmp(folder, LLAMA2, strlen(LLAMA2)) && !strcmp(whole, LLAMA2));
+    free(folder), free(whole);
+}
+
+TEST(a_run_goes_to_metas_files_and_back_without_a_bit_changed)
+{
+    for (int tied = 0; tied < 2; tied++) {
+        struct saved s;
+        const char *folder = test_folder(), *meta = test_path(folder, "meta");
+        saved_open(&s, tied);
+        const char *step = test_path(saved_folder(&s, STEPS(4)), "step-4");
+        CHECK_STATUS(OK, convert(step, meta, CONVERT_META));
+        CHECK_STATUS(OK, convert(meta, test_path(folder, "run"), CONVERT_NATIVE));
+        CHECK_STATUS(OK, convert(meta, test_path(folder, "hf"), CONVERT_HF));
+        const char *back[] = {meta, test_path(folder, "hf"),
+                              test_path(folder, "run/checkpoint/step-0"),
+                              test_path(folder, "meta/consolidated.00.pth")};
+        for (size_t i = 0; i < sizeof back / sizeof *back; i++) {
+            struct loaded_state l;
+            CHECK_STATUS(OK, load_into(&l, &s, back[i]));
+            CHECK(same_tensors(&s.layout, l.buffers[0], s.weights) && !l.found.has_moments);
+            loaded_release(&l);
+        }
+        CHECK_STATUS(OK,
+                     convert(test_path(folder, "hf"), test_path(folder, "again"), CONVERT_META));
+        CHECK(same_files(test_path(folder, "meta/consolidated.00.pth"),
+                         test_path(folder, "again/consolidated.00.pth")));
+        saved_close(&s);
+    }
+}
+
+/* Its program loads strictly. */
+TEST(a_model_whose_head_is_the_embedding_has_both_names_in_metas_files)
+{
+    struct saved s;
+    struct patches p;
+    const struct patch_name names[] = {{.id = PARAM_embed, .layer = -1},
+                                       {.id = PARAM_head, .layer = -1}};
+    const char *meta = test_path(test_folder(), "meta");
+    saved_open(&s, true);
+    const char *step = test_path(saved_folder(&s, STEPS(2)), "step-2");
+    CHECK_STATUS(OK, convert(step, meta, CONVERT_META));
+    CHECK_STATUS(OK, meta_open(&p, meta, &s.shape));
+    const struct tensor_place *t = layout_find(&s.layout, PARAM_embed, -1);
+    for (int i = 0; i < 2; i++) {
+        const struct patched *has = patches_find(&p, &names[i]);
+        CHECK(has && has->rows == t->rows && has->columns == t->columns);
+        CHECK(!memcmp(has->all[0].data, s.weights + t->offset, t->elements * sizeof(float)));
+    }
+    patches_release(&p);
+    saved_close(&s);
+}
+
+/* A folder with files of tests/checkpoint/data, of which one is `bytes`. */
+static const char *with_file(const char *name, const void *bytes, size_t len)
+{
+    static const char *const names[] = {"consolidated.00.pth", "consolidated.01.pth",
+                                        "params.json"};
+    const char *folder = test_folder();
+    struct text t = {0};
+    for (int i = 0; i < 3; i++) {
+        CHECK_STATUS(OK, file_read(test_path(LLAMA2, names[i]), 1 << 20, &t));
+        CHECK_STATUS(OK, file_write(test_path(folder, names[i]), t.data, t.len));
+    }
+    if (bytes) CHECK_STATUS(OK, file_write(test_path(folder, name), bytes, len));
+    text_release(&t);
+    return folder;
+}
+
+TEST(a_file_of_meta_that_is_cut_off_is_refused_by_its_name)
+{
+    struct text t = {0};
+    struct model_shape shape;
+    const char *folder = with_file("", NULL, 0);
+    CHECK_STATUS(OK, checkpoint_read_shape(folder, &shape));
+    CHECK(shape.V == 40 && shape.D == 16 && shape.F == 24 && shape.L == 2 && shape.tied);
+    CHECK_STATUS(OK, file_read(LLAMA2 "/consolidated.01.pth", 1 << 20, &t));
+    const char *cut = test_path(folder, "consolidated.01.pth");
+    for (size_t len = t.len; len-- > 0;) {
+        CHECK(truncate(cut, (off_t)len) == 0);
+        CHECK_STATUS(DATA, checkpoint_read_shape(folder, &shape));
+        CHECK_MESSAGE("consolidated.01.pth");
+    }
+    text_release(&t);
+}
+
+TEST(a_file_of_a_rank_that_is_missing_is_not_passed_over)
+{
+    struct model_shape shape;
+    CHECK_STATUS(OK, checkpoint_read_shape(LLAMA3, &shape));
+    CHECK(shape.G == 2 && shape.scaling.factor == 8 && shape.max_context == 131072);
+    const char *folder = test_folder();
+    struct text t = {0};
+    struct patches p;
+    for (int i = 0; i < 3; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "consolidated.%02d.pth", i);
+        CHECK_STATUS(OK, file_read(test_path(LLAMA3, name), 1 << 20, &t));
+        CHECK_STATUS(OK, file_write(test_path(folder, name), t.data, t.len));
+    }
+    CHECK_STATUS(OK, file_read(LLAMA3 "/params.json", 1 << 20, &t));
+    CHECK_STATUS(OK, file_write(test_path(folder, "params.json"), t.data, t.len));
+    CHECK_STATUS(DATA, convert(folder, test_path(test_folder(), "to"), CONVERT_HF));
+    CHECK_STATUS(OK, meta_open(&p, LLAMA3, &shape));
+    CHECK(p.num_maps == 4 && p.head_dim == 4);
+    patches_release(&p);
+    text_release(&t);
+}
+
+TEST(a_pth_without_its_params_is_told_what_it_lacks)
+{
+    const char *folder = with_file("", NULL, 0);
+    struct model_shape shape;
+    CHECK_STATUS(OK, file_remove_tree(test_path(folder, "params.json")));
+    CHECK_STATUS(MISSING, checkpoint_read_shape(folder, &shape));
+    CHECK_MESSAGE("neither config.json nor params.json");
+}
+
+TEST(a_pth_that_names_a_function_is_refused_by_that_name)
+{
+    static const char evil[] = "\x80\2cos\nsystem\nX\4\0\0\0true\x85R.";
+    struct zip_writer w = {0};
+    struct text all = {0}, part = {0};
+    struct model_shape shape;
+    zip_add(&w, "archive/data.pkl", sizeof evil - 1, 0, &part);
+    text_add(&all, part.data, part.len), text_add(&all, evil, sizeof evil - 1);
+    zip_finish(&w, &part);
+    text_add(&all, part.data, part.len);
+    const char *folder = with_file("consolidated.01.pth", all.data, all.len);
+    CHECK_STATUS(DATA, checkpoint_read_shape(folder, &shape));
+    CHECK_MESSAGE("it names os.system, which is not read");
+    text_release(&all), text_release(&part);
+    zip_writer_release(&w);
+}

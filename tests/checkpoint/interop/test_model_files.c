@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/model_files.h"
+
+#include "checkpoint/rig.h"
+
+#include <unistd.h>
+
+/* A file of one tensor of 1 number. */
+static void write_one(const char *folder, const char *file, const char *tensor, float value)
+{
+    struct safetensors_tensor t = {
+        .name = (char *)(uintptr_t)tensor, .num_dims = 1, .shape = {1}, .dtype = SAFETENSORS_F32};
+    struct text bytes = {0};
+    uint64_t total;
+    safetensors_header(&t, 1, &bytes, &total);
+    text_add(&bytes, &value, sizeof value);
+    CHECK_STATUS(OK, file_write(test_path(folder, file), bytes.data, bytes.len));
+    text_release(&bytes);
+}
+
+static const char *with_index(const char *index)
+{
+    const char *folder = test_folder();
+    write_one(folder, "a.safetensors", "a", 1);
+    write_one(folder, "b.safetensors", "b", 2);
+    CHECK_STATUS(
+        OK, file_write(test_path(folder, "model.safetensors.index.json"), index, strlen(index)));
+    return folder;
+}
+
+TEST(a_folder_of_one_file_or_of_several_is_one_set_of_tensors)
+{
+    struct model_files m;
+    const struct safetensors *file;
+    const char *folder = with_index("{\"metadata\": {\"total_size\": 8.0}, \"weight_map\": "
+                                    "{\"a\": \"a.safetensors\", \"b\": \"b.safetensors\"}}");
+    CHECK_STATUS(OK, model_files_open(&m, folder));
+    CHECK(m.count == 2 && !strcmp(m.folder, folder));
+    const struct safetensors_tensor *b = model_files_find(&m, "b", &file);
+    float value;
+    CHECK(b && file == &m.files[1] && !model_files_find(&m, "c", &file));
+    CHECK_STATUS(OK, safetensors_read_f32(file, b, &value));
+    CHECK(value == 2);
+    model_files_close(&m);
+    const char *single = test_folder();
+    write_one(single, "model.safetensors", "a", 3);
+    CHECK_STATUS(OK, model_files_open(&m, single));
+    CHECK(m.count == 1 && model_files_find(&m, "a", &file));
+    model_files_close(&m);
+}
+
+TEST(a_folder_without_weights_says_what_it_lacks)
+{
+    struct model_files m;
+    CHECK_STATUS(MISSING, model_files_open(&m, test_folder()));
+    CHECK_MESSAGE("neither model.safetensors.index.json nor model.safetensors");
+    CHECK(m.count == 0);
+}
+
+TEST(an_index_may_not_leave_its_folder)
+{
+    static const char *const names[] = {"../a.safetensors",      "/etc/passwd", "./a.safetensors",
+                                        "x/../../a.safetensors", "..",          "",
+                                        "sub/a.safetensors"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct model_files m;
+        struct text index = {0};
+        text_addf(&index, "{\"weight_map\": {\"a\": \"%s\"}}", names[i]);
+        CHECK_STATUS(DATA, model_files_open(&m, with_index(index.data)));
+        CHECK_MESSAGE("the index names the file");
+        text_release(&index);
+    }
+}
+
+TEST(an_index_that_does_not_tell_the_truth_is_refused)
+{
+    struct model_files m;
+    CHECK_STATUS(DATA, model_files_open(&m, with_index("{\"weight_map\": {\"a\": 1}}")));
+    CHECK_STATUS(DATA, model_files_open(&m, with_index("{\"weight_map\": []}")));
+    CHECK_MESSAGE("no weight_map");
+    CHECK_STATUS(DATA, model_files_open(&m, with_index("[]")));
+    CHECK_STATUS(DATA, model_files_open(&m, with_index("")));
+    CHECK_STATUS(DATA, model_files_open(&m, with_index("{\"weight_map\": {\"c\": "
+                                                       "\"a.safetensors\"}}")));
+    CHECK_MESSAGE("the index says that it holds c");
+    CHECK_STATUS(MISSING, model_files_open(&m, with_index("{\"weight_map\": {\"c\": "
+                                                          "\"c.safetensors\"}}")));
+    CHECK_MESSAGE("c.safetensors");
+    CHECK_STATUS(DATA, model_files_open(&m, with_index("{\"weight_map\": {\"a\": "
+                                                       "\"model.safetensors.index.json\"}}")));
+}
+
+TEST(an_index_cut_off_at_any_byte_is_refused)
+{
+    static const char whole[] = "{\"metadata\": {\"total_size\": 8}, \"weight_map\": "
+                                "{\"a\": \"a.safetensors\", \"b\": \"b.safetensors\"}}";
+    const char *folder = with_index(whole);
+    const char *path = test_path(folder, "model.safetensors.index.json");
+    struct model_files m;
+    for (size_t len = sizeof whole - 1; len-- > 0;) {
+        CHECK(!truncate(path, (off_t)len));
+        CHECK_STATUS(DATA, model_files_open(&m, folder));
+        CHECK_MESSAGE("model.safetensors.index.json: not valid JSON");
+    }
+}
+
+TEST(a_tensor_is_read_run_by_run_in_either_type)
+{
+    struct saved s;
+    struct model_files m;
+    struct tensor_reader r;
+    float got[7];
+    bf16 half[7];
+    saved_open(&s, false);
+    const char *step = test_path(saved_folder(&s, STEPS(1)), "step-1");
+    const struct tensor_place *t = &s.layout.tensors[0];
+    CHECK_STATUS(OK, model_files_open(&m, step));
+    CHECK_STATUS(DATA, tensor_reader_open(&r, &m, t, "none"));
+    CHECK_MESSAGE("the tensor none is missing");
+    CHECK_STATUS(DATA, tensor_reader_open(&r, &m, t, "model.norm.weight"));
+    CHECK_MESSAGE("tensor model.norm.weight is [16, 1], the model's is [37, 16]");
+    CHECK_STATUS(OK, tensor_reader_open(&r, &m, t, "model.embed_tokens.weight"));
+    for (size_t first = t->elements - 7; first > 7; first -= 5) {
+        CHECK_STATUS(OK, tensor_reader_read(&r, first, 7, F32, got));
+        CHECK_STATUS(OK, tensor_reader_read(&r, first, 7, BF16, half));
+        CHECK(!memcmp(got, s.weights + t->offset + first, sizeof got));
+        for (int i = 0; i < 7; i++) CHECK(half[i] == bf16_from_f32(got[i]));
+        if (first % 2) tensor_reader_close(&r);
+    }
+    tensor_reader_close(&r);
+    model_files_close(&m);
+    saved_close(&s);
+}
+
+/* Of torch itself, saved by two ranks (tests/oracle/dcp_state.py). */
+#define RUN "tests/checkpoint/data/dcp-state"
+
+TEST(the_tensors_of_torchs_files_have_hugging_faces_names_and_the_files_they_are_in)
+{
+    const struct model_shape shape = {.V = 11, .D = 8, .L = 1, .H = 2, .G = 1, .K = 4, .F = 8};
+    struct model_files m, moments;
+    struct torch_state state;
+    struct model_tensor t;
+    float whole[64], part[8];
+    CHECK_STATUS(OK, model_files_open_any(&m, RUN, &shape));
+    CHECK_STATUS(OK, model_files_open_moments_any(&moments, RUN, &shape, &state));
+    CHECK(model_files_num_tensors(&m) == 12 && model_files_num_tensors(&moments) == 24);
+    CHECK(model_files_num_files(&m) == 2 && !model_files_are_empty(&moments));
+    CHECK(!strcmp(model_files_file(&m, 0).name, "__0_0.distcp"));
+    CHECK(model_files_file(&m, 0).num_tensors == 12 && model_files_file(&m, 1).bytes == 105881);
+    for (size_t i = 0; i < 12; i++) {
+        const struct model_tensor one = model_files_tensor(&m, i);
+        CHECK(model_files_named(&m, one.is.name, &t) && t.reader.patched == one.reader.patched);
+        CHECK(!strncmp(one.file, "__", 2) && one.is.dtype == SAFETENSORS_F32);
+    }
+    CHECK(!model_files_named(&m, "model.norm.weight.exp_avg", &t));
+    CHECK(model_files_named(&moments, "model.layers.0.self_attn.q_proj.weight.exp_avg", &t));
+    CHECK(t.is.num_dims == 2 && t.is.shape[0] == 8 && t.is.elements == 64);
+    CHECK_STATUS(OK, tensor_reader_read(&t.reader, 0, 64, F32, whole));
+    CHECK_STATUS(OK, tensor_reader_read(&t.reader, 24, 8, F32, part));
+    CHECK(!memcmp(whole + 24, part, sizeof part));
+    tensor_reader_close(&t.reader);
+    torch_state_release(&state);
+    model_files_close(&m), model_files_close(&moments);
+}
+
+TEST(a_folder_of_a_model_alone_has_no_moments)
+{
+    struct model_files m;
+    struct torch_state state;
+    CHECK_STATUS(OK, model_files_open_moments_any(&m, "tests/checkpoint/data/tied",
+                                                  &(struct model_shape){0}, &state));
+    CHECK(model_files_are_empty(&m) && state.step == -1);
+    model_files_close(&m);
+}

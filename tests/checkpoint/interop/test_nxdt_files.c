@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
+#include "checkpoint/interop/nxdt_files.h"
+#include "test.h"
+
+/* Empty files of these names below a new folder. */
+static const char *with_files(const char *const *names)
+{
+    const char *folder = test_folder();
+    for (; *names; names++) {
+        char *path = file_join(folder, *names), *slash = strrchr(path, '/');
+        *slash = '\0';
+        CHECK_STATUS(OK, file_make_dirs(path));
+        *slash = '/';
+        CHECK_STATUS(OK, file_write(path, "", 0));
+        free(path);
+    }
+    return folder;
+}
+#define FILES(...) with_files((const char *const[]){__VA_ARGS__, NULL})
+
+static void check_found(const char *path, int tp, int pp)
+{
+    struct nxdt_files f;
+    CHECK(nxdt_is_here(path));
+    CHECK_STATUS(OK, nxdt_files_open(&f, path));
+    CHECK(f.tp == tp && f.pp == pp && f.count == (size_t)(tp * pp));
+    for (size_t i = 0; i < f.count; i++) {
+        CHECK(f.all[i].tp == (int)i / pp && f.all[i].pp == (int)i % pp);
+        CHECK(file_exists(f.all[i].path) && !file_is_dir(f.all[i].path));
+    }
+    nxdt_files_release(&f);
+}
+
+static enum status refused(const char *path)
+{
+    struct nxdt_files f;
+    enum status st = nxdt_files_open(&f, path);
+    nxdt_files_release(&f);
+    return st;
+}
+
+TEST(the_ranks_files_are_found_by_the_tag_or_its_model_and_what_lies_beside_them_is_none)
+{
+    const char *folder = FILES(
+        "model/dp_rank_00_tp_rank_00_pp_rank_00.pt", "model/dp_rank_00_tp_rank_00_pp_rank_01.pt",
+        "model/dp_rank_00_tp_rank_01_pp_rank_00.pt", "model/dp_rank_00_tp_rank_01_pp_rank_01.pt",
+        "model/dp_rank_01_tp_rank_00_pp_rank_00.pt", /* the same weights */
+        "model/dp_rank_00_tp_rank_02_pp_rank_00.pt.info.pt",
+        "model/dp_rank_00_tp_rank_02_pp_rank_00.pt.tensors/tensor_0.pt", "model/notes.txt",
+        "checkpoint", "done", "scheduler.pt");
+    check_found(folder, 2, 2);
+    check_found(test_path(folder, "model"), 2, 2);
+    CHECK(!nxdt_has_optimizer(folder));
+    CHECK(!nxdt_is_here(test_path(folder, "model/notes.txt")));
+    CHECK(!nxdt_is_here(test_path(folder, "none")));
+}
+
+TEST(files_of_older_and_of_expert_parallel_checkpoints_and_whole_models_are_found)
+{
+    check_found(FILES("tp_rank_00_pp_rank_00", "tp_rank_01_pp_rank_00"), 2, 1);
+    check_found(FILES("tp_rank_00_pp_rank_00/checkpoint.pt", "tp_rank_01_pp_rank_00/checkpoint.pt"),
+                2, 1);
+    const char *folder = FILES("tag/model/dp_rank_00_ep_rank_00_tp_rank_00_pp_rank_00.pt",
+                               "tag/optim/dp_rank_00_tp_rank_00_pp_rank_00.pt", "checkpoint.pt");
+    check_found(test_path(folder, "tag"), 1, 1);
+    CHECK(nxdt_has_optimizer(test_path(folder, "tag")));
+    CHECK(nxdt_has_optimizer(test_path(folder, "tag/model")));
+    check_found(folder, 1, 1);
+    check_found(test_path(folder, "checkpoint.pt"), 1, 1);
+}
+
+TEST(ranks_beyond_99_follow_the_ones_below)
+{
+    const char *folder = test_folder();
+    for (int r = 0; r < 101; r++) {
+        char name[80];
+        snprintf(name, sizeof name, "dp_rank_00_tp_rank_%02d_pp_rank_00.pt", r);
+        FILE *f = fopen(test_path(folder, name), "w");
+        CHECK(f && !fclose(f));
+    }
+    check_found(folder, 101, 1);
+}
+
+TEST(a_checkpoint_of_which_a_file_is_missing_or_that_was_never_finished_is_refused)
+{
+    const char *folder =
+        FILES("dp_rank_00_tp_rank_00_pp_rank_00.pt", "dp_rank_00_tp_rank_01_pp_rank_01.pt");
+    CHECK_STATUS(DATA, refused(folder));
+    CHECK_MESSAGE("tp_rank 0, pp_rank 1 is missing");
+    folder = FILES("dp_rank_00_tp_rank_9999_pp_rank_9999.pt");
+    CHECK_STATUS(DATA, refused(folder));
+    CHECK_MESSAGE("tp_rank 0, pp_rank 0 is missing");
+    folder = FILES("dp_rank_00_tp_rank_00_pp_rank_00.pt", "tp_rank_00_pp_rank_00.pt");
+    CHECK_STATUS(DATA, refused(folder));
+    CHECK_MESSAGE("under another name");
+    folder = FILES("model/dp_rank_00_tp_rank_00_pp_rank_00.pt", "checkpoint");
+    CHECK_STATUS(DATA, refused(folder));
+    CHECK_MESSAGE("never finished");
+    CHECK_STATUS(DATA, refused(test_path(folder, "model")));
+    folder = FILES("model/dp_rank_00_tp_rank_99999_pp_rank_00.pt",
+                   "model/dp_rank_00_tp_rank__pp_rank_00.pt");
+    CHECK_STATUS(MISSING, refused(folder));
+    CHECK(!nxdt_is_here(folder));
+}

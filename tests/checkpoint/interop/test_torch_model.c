@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/torch_model.h"
+#include "checkpoint/rig.h"
+
+static enum status collect(void *context, const void *bytes, size_t len)
+{
+    text_add(context, bytes, len);
+    return STATUS_OK;
+}
+
+TEST(a_models_numbers_come_in_the_order_that_torchs_files_have)
+{
+    struct saved s;
+    saved_open(&s, false);
+    const struct torch_model m = {&s.shape, &s.layout, &s.pieces, tensor_source_flat(s.weights),
+                                  SAFETENSORS_F32};
+    for (int i = 0; i < s.layout.num_tensors; i++) {
+        const struct tensor_place *t = &s.layout.tensors[i];
+        const float *want = s.weights + t->offset;
+        size_t columns = (size_t)t->columns, K = (size_t)s.shape.K;
+        bool turned = t->id == PARAM_attn_q || t->id == PARAM_attn_k;
+        struct text bytes = {0};
+        CHECK_STATUS(OK, torch_model_stream(&m, i, collect, &bytes));
+        CHECK(bytes.len == t->elements * sizeof(float));
+        for (size_t r = 0; r < (size_t)t->rows; r++) {
+            /* Two rows of a pair, half a head apart, become neighbours. */
+            size_t from = turned ? r / K * K + r % 2 * (K / 2) + r % K / 2 : r;
+            CHECK(!memcmp(bytes.data + r * columns * 4, want + from * columns, columns * 4));
+        }
+        text_release(&bytes);
+    }
+    saved_close(&s);
+}
+
+TEST(a_models_tensors_have_metas_names_and_their_shapes)
+{
+    struct saved s;
+    saved_open(&s, true);
+    const struct torch_model m = {&s.shape, &s.layout, &s.pieces, {0}, SAFETENSORS_BF16};
+    struct torch_tensor embed = torch_model_tensor(&m, 0), norm = torch_model_tensor(&m, 1);
+    CHECK(!strcmp(embed.name, "tok_embeddings.weight") && embed.num_dims == 2);
+    CHECK(embed.shape[0] == 37 && embed.shape[1] == 16 && embed.dtype == SAFETENSORS_BF16);
+    CHECK(!strcmp(norm.name, "layers.0.attention_norm.weight") && norm.num_dims == 1);
+    free(embed.name), free(norm.name);
+    saved_close(&s);
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/torch_state.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "formats/pickle_text.h"
+#include "formats/torch_writer.h"
+#include "test.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <unistd.h>
+
+/* An archive of one tensor without a name, or of a pickle, and what the state makes of it. */
+static enum status take(struct torch_state *s, const char *name, const struct torch_tensor *tensor,
+                        const void *numbers, const struct text *pickle)
+{
+    const char *path = test_path(test_folder(), "item");
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0666);
+    struct torch_writer w;
+    struct text bytes = {0};
+    uint64_t size, count = 1;
+    CHECK_STATUS(OK, tensor ? torch_writer_open(&w, fd, path, 0, tensor, 1)
+                            : torch_writer_open_pickle(&w, fd, path, 0, pickle));
+    for (int d = 0; tensor && d < tensor->num_dims; d++) count *= (uint64_t)tensor->shape[d];
+    if (tensor)
+        CHECK_STATUS(OK,
+                     torch_writer_put(&w, numbers, count * safetensors_dtype_bytes(tensor->dtype)));
+    CHECK_STATUS(OK, torch_writer_close(&w, &size));
+    torch_writer_release(&w);
+    close(fd);
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &bytes));
+    enum status st = torch_state_take(s, name, (unsigned char *)bytes.data, bytes.len);
+    text_release(&bytes);
+    return st;
+}
+
+static enum status take_scalar(struct torch_state *s, const char *name,
+                               enum safetensors_dtype dtype, const void *number)
+{
+    char nameless[] = "";
+    const struct torch_tensor t = {.name = nameless, .dtype = dtype};
+    return take(s, name, &t, number, NULL);
+}
+
+static enum status take_integer(struct torch_state *s, const char *name, int64_t value)
+{
+    struct text t = {0};
+    pickle_put_begin(&t), pickle_put_integer(&t, value), pickle_put_end(&t);
+    enum status st = take(s, name, NULL, NULL, &t);
+    text_release(&t);
+    return st;
+}
+
+static enum status take_text(struct torch_state *s, const char *name, const char *value)
+{
+    struct text t = {0};
+    pickle_put_begin(&t), pickle_put_text(&t, value), pickle_put_end(&t);
+    enum status st = take(s, name, NULL, NULL, &t);
+    text_release(&t);
+    return st;
+}
+
+#define ADAM "optimizer.state.layers.0.attention.wq.weight.step"
+
+TEST(steps_and_tokens_are_read_as_tensors_of_any_type_and_as_numbers_of_python)
+{
+    const int32_t small = 7;
+    const int64_t large = INT64_C(1) << 40;
+    const float real = 7;
+    struct torch_state s;
+    struct text json = {0};
+    torch_state_init(&s);
+    CHECK(torch_state_reads("train_state.step") && torch_state_reads(ADAM));
+    CHECK(torch_state_reads("llamero.train") && !torch_state_reads("dataloader.dp_rank_0"));
+    CHECK(!torch_state_reads("optimizer.state.step") && !torch_state_reads("lr_scheduler.step"));
+    CHECK_STATUS(OK, take_scalar(&s, "train_state.step", SAFETENSORS_I32, &small));
+    CHECK_STATUS(OK, take_scalar(&s, "train_state.ntokens_seen", SAFETENSORS_I64, &large));
+    CHECK_STATUS(OK, take_scalar(&s, ADAM, SAFETENSORS_F32, &real));
+    CHECK_STATUS(OK, take_integer(&s, "lr_scheduler.last_epoch", 7));
+    CHECK(s.step == 7 && s.tokens_seen == large && s.optimizer_step == 7 && s.schedule_step == 7);
+    CHECK_STATUS(OK, torch_state_finish(&s, "here"));
+    torch_state_json(&s, &json);
+    CHECK(!strcmp(json.data, "{\"format\": 1, \"step\": 7, \"train\": {\"tokens_seen\": "
+                             "1099511627776, \"skips\": 0, \"data\": null}}\n"));
+    text_release(&json);
+    torch_state_release(&s);
+}
+
+TEST(the_step_is_the_schedules_or_the_optimizers_where_there_is_no_other)
+{
+    const float two = 2;
+    struct torch_state s;
+    torch_state_init(&s);
+    CHECK_STATUS(DATA, torch_state_finish(&s, "here"));
+    CHECK_MESSAGE("neither train_state.step");
+    CHECK_STATUS(OK, take_scalar(&s, ADAM, SAFETENSORS_F32, &two));
+    CHECK_STATUS(OK, torch_state_finish(&s, "here"));
+    CHECK(s.step == 2);
+    torch_state_init(&s);
+    CHECK_STATUS(OK, take_scalar(&s, ADAM, SAFETENSORS_F32, &two));
+    CHECK_STATUS(OK, take_integer(&s, "lr_scheduler.last_epoch", 3));
+    CHECK_STATUS(OK, torch_state_finish(&s, "here"));
+    CHECK(s.step == 3);
+    CHECK_STATUS(OK, take_integer(&s, "optimizer.state.norm.weight.step", 3));
+    CHECK_STATUS(UNSUPPORTED, torch_state_finish(&s, "here"));
+    CHECK_MESSAGE("updated 3 times and others 2 times");
+}
+
+TEST(what_is_passed_over_is_remembered)
+{
+    struct torch_state s;
+    torch_state_init(&s);
+    torch_state_pass(&s, "optimizer.state.layers.0.attention.wq.weight.exp_avg");
+    torch_state_pass(&s, "optimizer.param_groups.norm.weight.lr");
+    CHECK(!s.has_data && !s.has_losses && !s.has_other_moments);
+    torch_state_pass(&s, "optimizer.state.0.exp_avg");
+    CHECK(s.has_other_moments && !s.has_data);
+    torch_state_pass(&s, "dataloader.dp_rank_0");
+    torch_state_pass(&s, "train_state.global_avg_losses");
+    CHECK(s.has_data && s.has_losses);
+}
+
+TEST(what_is_no_count_is_told_as_none)
+{
+    const float bad[] = {-1, 0.5f, NAN, INFINITY, 1e30f};
+    const int64_t negative = -1, huge = INT64_MAX;
+    const double two[] = {1, 2};
+    char nameless[] = "";
+    const struct torch_tensor pair = {
+        .name = nameless, .dtype = SAFETENSORS_I64, .num_dims = 1, .shape = {2}};
+    struct torch_state s;
+    torch_state_init(&s);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK_STATUS(DATA, take_scalar(&s, "train_state.step", SAFETENSORS_F32, &bad[i]));
+    CHECK_STATUS(DATA, take_scalar(&s, "train_state.step", SAFETENSORS_I64, &negative));
+    CHECK_STATUS(DATA, take_scalar(&s, "train_state.step", SAFETENSORS_I64, &huge));
+    CHECK_STATUS(DATA, take_integer(&s, "train_state.step", -3));
+    CHECK_STATUS(DATA, take(&s, "train_state.step", &pair, two, NULL));
+    CHECK_STATUS(DATA, take_text(&s, "train_state.step", "7"));
+    CHECK_MESSAGE("train_state.step is no count");
+    CHECK_STATUS(DATA, torch_state_take(&s, "train_state.step", (const unsigned char *)"x", 1));
+    CHECK(s.step == -1);
+}
+
+TEST(the_trainers_own_part_comes_back_as_it_was_and_must_be_an_object)
+{
+    static const char train[] = "{\"tokens_seen\": 5,  \"data\": {\"a\": [1, 2.50]}}";
+    struct torch_state s;
+    struct text json = {0};
+    torch_state_init(&s);
+    CHECK_STATUS(OK, take_text(&s, "llamero.train", train));
+    torch_state_train(&s, &json);
+    CHECK(!strcmp(json.data, train));
+    CHECK_STATUS(DATA, take_text(&s, "llamero.train", "[1]"));
+    CHECK_MESSAGE("llamero.train is no object");
+    CHECK_STATUS(DATA, take_text(&s, "llamero.train", "{\"a\": 1}}, \"step\": {"));
+    CHECK_STATUS(DATA, take_integer(&s, "llamero.train", 4));
+    text_release(&json);
+    torch_state_release(&s);
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+#include "checkpoint/interop/weight_map.h"
+
+static char *index_of(const char *json)
+{
+    char *path = file_join(test_folder(), "index.json");
+    CHECK_STATUS(OK, file_write(path, json, strlen(json)));
+    return path;
+}
+
+TEST(weight_maps_say_which_file_has_a_tensor)
+{
+    struct json *root;
+    const struct json *map;
+    char *path = index_of("{\"weight_map\": {\"a\": \"one.bin\", \"b\": \"two.bin\"}}");
+    CHECK_STATUS(OK, weight_map_read(path, &root, &map));
+    CHECK(json_count(map) == 2 && json_string_is(json_get(map, "b"), "two.bin"));
+    json_free(root);
+    free(path);
+}
+
+TEST(weight_maps_that_are_none_or_leave_the_folder_are_refused)
+{
+    static const char *const wrong[][2] = {
+        {"{}", "there is no weight_map"},
+        {"{\"weight_map\": [\"a\"]}", "there is no weight_map"},
+        {"{\"weight_map\": {\"a\": 1}}", "a is in no file"},
+        {"{\"weight_map\": {\"a\": \"\"}}", "names the file \"\""},
+        {"{\"weight_map\": {\"a\": \"x/y\"}}", "names the file \"x/y\""},
+        {"{\"weight_map\": {\"a\": \"..\"}}", "names the file \"..\""},
+        {"{\"weight_map\": {\"a\": ", "index.json"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct json *root;
+        const struct json *map;
+        char *path = index_of(wrong[i][0]);
+        CHECK_STATUS(DATA, weight_map_read(path, &root, &map));
+        CHECK_MESSAGE(wrong[i][1]);
+        free(path);
+    }
+}

@@ -1,0 +1,413 @@
+/* What comm.h promises, of a device's memory and over a library that only does as the real one. */
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/nccl/nccl.h"
+
+#include "backends/cpu/cpu.h"
+#include "base/clock.h"
+#include "comm/contract.h"
+#include "comm/lifted.h"
+#include "comm/nccl/stub.h"
+#include "comm/ranks.h"
+#include "ops/update.h"
+#include "tensor/strict_device.h"
+#include "test.h"
+
+/* A rank with a device and a library: both are open while `body` runs. */
+struct with_nccl {
+    bool late, lifted, channels;
+    double most_s; /* 0: a long time */
+    enum status (*body)(const struct comm *c, struct queue *on);
+    enum status (*hold)(const struct comm *c, void *context);
+};
+
+enum { CONTRACT_TAGS = 100 };
+
+/* Those of the contract's messages that have tags 1 and 2, and some of the others. */
+static enum status open_channels(const struct comm *c)
+{
+    struct message sends[] = {
+        {(c->rank + 1) % c->size, 1}, {(c->rank + 1) % c->size, 2}, {(c->rank + 1) % c->size, 7}};
+    int before = (c->rank + c->size - 1) % c->size;
+    struct message receives[] = {{before, 7}, {before, 2}, {before, 1}};
+    TRY(comm_expect(c, sends, 3, receives, 3));
+    return STATUS_OK;
+}
+
+static enum status on_library(struct comm *c, struct queue *on, struct nccl *n,
+                              const struct with_nccl *w)
+{
+    TRY(nccl_wrap(c, n, "shard"));
+    if (w->channels) TRY(open_channels(c));
+    if (w->lifted) lifted_wrap(c, on);
+    if (w->body)
+        TRY(w->body(c, on));
+    else
+        TRY(w->hold(c, NULL));
+    return STATUS_OK;
+}
+
+static __thread struct arena left; /* what a body leaves to be released after its groups */
+
+static enum status run_with_nccl(const struct comm *world, void *context)
+{
+    const struct with_nccl *w = context;
+    struct queue *on;
+    struct nccl *n;
+    struct comm c;
+    TRY(cpu_queue_open(&on, 1, 0));
+    strict_open(on, &ops_cpu_reference, w->late);
+    TRY(nccl_open(&n, on, w->most_s > 0 ? w->most_s : 1000));
+    TRY(comm_split(world, 0, world->rank, &c));
+    enum status st = on_library(&c, on, n, w);
+    struct failure failure = {0};
+    failure_keep(&failure, st);
+    comm_release(&c);
+    nccl_close(n);
+    arena_release(&left);
+    strict_close(on);
+    cpu_queue_close(on);
+    return failure_tell(&failure);
+}
+
+static void check_nothing_is_open(void)
+{
+    struct stub_counts n = stub_counts();
+    CHECK(!n.comms && !n.registered && !n.lanes && !n.marks);
+}
+
+static void hold(const struct contract *line, bool channels)
+{
+    enum { MOST_RANKS = 4 };
+    struct with_nccl w = {.lifted = true, .channels = channels, .hold = line->body};
+    int least = line->ranks ? line->ranks : 2, most = line->ranks ? line->ranks : MOST_RANKS;
+    for (int size = least; size <= most; size++)
+        CHECK_STATUS(OK, ranks_run(size, run_with_nccl, &w));
+    check_nothing_is_open();
+}
+
+/* The order of sums is none of its promises, whatever the stub does. */
+TEST(nccl_keeps_what_comm_promises_save_the_order_of_sums)
+{
+    for (const struct contract *line = contract; line->name; line++)
+        if (!strstr(line->name, "same_bits")) hold(line, false);
+}
+
+TEST(nccl_keeps_it_where_messages_have_channels)
+{
+    for (const struct contract *line = contract; line->name; line++)
+        if (strstr(line->name, "sends") || strstr(line->name, "under_way")) hold(line, true);
+}
+
+static enum status run_on(int size, struct with_nccl w)
+{
+    enum status st = ranks_run(size, run_with_nccl, &w);
+    struct failure failure = {0};
+    failure_keep(&failure, st);
+    check_nothing_is_open();
+    return failure_tell(&failure);
+}
+
+enum { N = 1000 };
+
+/* x on the device, filled with `value`. */
+static enum status filled(struct queue *on, float value, struct arena *own)
+{
+    float host[N];
+    for (int i = 0; i < N; i++) host[i] = value;
+    TRY(arena_init(own, sizeof host, queue_memory(on)));
+    TRY(queue_copy(on, own->base, host, sizeof host));
+    return STATUS_OK;
+}
+
+static enum status holds(struct queue *on, const struct arena *own, float value)
+{
+    float host[N];
+    TRY(queue_copy(on, host, own->base, sizeof host));
+    for (int i = 0; i < N; i++) RANK_CHECK(host[i] == value);
+    return STATUS_OK;
+}
+
+static struct transfer sum_of(const struct arena *own)
+{
+    return (struct transfer){TRANSFER_all_reduce, F32, N, .x = own->base};
+}
+
+static enum status sums_in_split_groups(const struct comm *c, struct queue *on)
+{
+    struct comm pair, across;
+    struct arena own;
+    TRY(filled(on, (float)(1 << c->rank), &own));
+    struct transfer first = sum_of(&own), second = first;
+    TRY(comm_split(c, c->rank / 2, -c->rank, &pair));
+    TRY(comm_split(c, c->rank % 2, c->rank, &across));
+    RANK_CHECK(pair.size == (c->rank == 4 ? 1 : 2) && across.size == (c->rank % 2 ? 2 : 3));
+    RANK_CHECK(pair.rank == (c->rank == 4 ? 0 : 1 - c->rank % 2));
+    TRY(comm_run(&pair, &first));
+    TRY(holds(on, &own, (const float[]){3, 12, 16}[c->rank / 2]));
+    TRY(comm_run(&across, &second));
+    TRY(holds(on, &own, c->rank % 2 ? 15 : 31));
+    comm_release(&across), comm_release(&pair);
+    arena_release(&own);
+    return STATUS_OK;
+}
+
+TEST(nccl_groups_are_split_into_groups_and_into_ranks_alone)
+{
+    CHECK_STATUS(OK, run_on(5, (struct with_nccl){.body = sums_in_split_groups}));
+}
+
+static enum status joins_kernels(const struct comm *c, struct queue *on)
+{
+    struct arena x, y, z;
+    TRY(filled(on, (float)(c->rank + 1), &x));
+    TRY(filled(on, 0, &y));
+    TRY(filled(on, 0, &z));
+    for (int round = 0; round < 3; round++) {
+        struct transfer t = sum_of(&y);
+        TRY(cast(&strict_ops, &(struct cast){.n = N}, &(struct cast_io){x.base, y.base}, on));
+        TRY(comm_run(c, &t));
+        TRY(cast(&strict_ops, &(struct cast){.n = N, .accumulate = true},
+                 &(struct cast_io){y.base, z.base}, on));
+    }
+    TRY(holds(on, &z, 3 * 6));
+    arena_release(&x), arena_release(&y), arena_release(&z);
+    return STATUS_OK;
+}
+
+TEST(nccl_transfers_wait_for_kernels_before_them_and_kernels_after_them_for_them)
+{
+    CHECK_STATUS(OK, run_on(3, (struct with_nccl){.late = true, .body = joins_kernels}));
+}
+
+struct seen {
+    struct comm_watch watch; /* first: what it tells gets a struct comm_watch * */
+    int started, waited;
+    double over_s;
+};
+
+static void see_start(struct comm_watch *w, const struct comm *c, const struct transfer *t,
+                      size_t bytes)
+{
+    (void)c, (void)t, (void)bytes;
+    ((struct seen *)w)->started++;
+}
+
+static void see_wait(struct comm_watch *w, const struct transfer *t)
+{
+    ((struct seen *)w)->waited++;
+    ((struct seen *)w)->over_s = t->over_s;
+}
+
+static enum status is_watched(const struct comm *c, struct queue *on)
+{
+    struct seen seen = {.watch = {see_start, see_wait}};
+    struct arena own;
+    TRY(filled(on, 1, &own));
+    struct transfer t = sum_of(&own);
+    double begin_s = clock_monotonic_s();
+    c->counts->watch = &seen.watch;
+    TRY(comm_run(c, &t));
+    c->counts->watch = NULL;
+    RANK_CHECK(seen.started == 1 && seen.waited == 1 && seen.over_s >= begin_s);
+    RANK_CHECK(c->counts->calls[TRANSFER_all_reduce] == 1);
+    arena_release(&own);
+    return STATUS_OK;
+}
+
+TEST(nccl_transfers_are_counted_once_and_those_who_watch_learn_when_they_were_over)
+{
+    CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = is_watched}));
+}
+
+/* Rank 1 does not come to the second sum; what rank 0 is told, then and later.  Where all is slow,
+ * already the first one takes too long. */
+static enum status misses_a_sum(const struct comm *c, struct queue *on)
+{
+    struct arena own;
+    double one = 1;
+    TRY(filled(on, 1, &own));
+    struct transfer t = sum_of(&own), again = t;
+    enum status told = comm_run(c, &t);
+    if (c->rank == 0) {
+        if (!told) told = comm_run(c, &again);
+        if (!told) told = comm_all_reduce(c, REDUCE_SUM, &one, 1);
+        RANK_CHECK(told == STATUS_COMM);
+        RANK_CHECK(strstr(status_message(), "all_reduce of 1000 float32 on rank 0 of 2 of the "
+                                            "group shard is not over after 0.1 s"));
+        RANK_CHECK(comm_start(c, &t) == STATUS_COMM);
+        RANK_CHECK(comm_all_reduce(c, REDUCE_SUM, &one, 1) == STATUS_COMM);
+        RANK_CHECK(strstr(status_message(), "is not over") != NULL);
+    }
+    arena_release(&own);
+    return STATUS_OK;
+}
+
+static enum status misses_the_first_sum(const struct comm *c, struct queue *on)
+{
+    struct arena own;
+    enum status st = STATUS_OK;
+    TRY(filled(on, 1, &own));
+    struct transfer t = sum_of(&own);
+    if (c->rank == 0) st = comm_start(c, &t);
+    arena_release(&own);
+    RANK_CHECK(st == (c->rank ? STATUS_OK : STATUS_COMM));
+    return STATUS_OK;
+}
+
+TEST(nccl_cuts_off_a_call_that_waits_for_a_rank_that_does_not_come)
+{
+    struct with_nccl w = {.most_s = 0.1, .body = misses_the_first_sum};
+    CHECK_STATUS(OK, run_on(2, w));
+}
+
+TEST(nccl_cuts_off_a_transfer_that_a_rank_does_not_come_to)
+{
+    CHECK_STATUS(OK, run_on(2, (struct with_nccl){.most_s = 0.1, .body = misses_a_sum}));
+}
+
+/* Each rank's library complains while it is in use. */
+static enum status is_broken(const struct comm *c, struct queue *on)
+{
+    enum status st = STATUS_OK;
+    struct arena own;
+    TRY(filled(on, 1, &own));
+    while (!st) {
+        struct transfer t = sum_of(&own);
+        st = comm_run(c, &t);
+    }
+    arena_release(&own);
+    return st;
+}
+
+TEST(nccl_tells_what_the_library_complains_of_and_ends_all_that_is_under_way)
+{
+    stub_break(1, "the cable is out");
+    enum status st = run_on(3, (struct with_nccl){.most_s = 0.2, .body = is_broken});
+    stub_break(0, NULL);
+    CHECK(st == STATUS_COMM);
+}
+
+static enum status reports(const struct comm *c, struct queue *on)
+{
+    enum status st = c->rank == 1 ? is_broken(c, on) : STATUS_OK;
+    RANK_CHECK(st == (c->rank == 1 ? STATUS_COMM : STATUS_OK));
+    if (c->rank == 1)
+        RANK_CHECK(strstr(status_message(), "rank 1 of 2 of the group shard") &&
+                   strstr(status_message(), "the cable is out"));
+    return STATUS_OK;
+}
+
+TEST(nccl_names_the_group_and_the_librarys_own_words)
+{
+    stub_break(1, "the cable is out");
+    enum status st = run_on(2, (struct with_nccl){.most_s = 0.1, .body = reports});
+    struct failure failure = {0};
+    failure_keep(&failure, st);
+    stub_break(0, NULL);
+    CHECK_STATUS(OK, failure_tell(&failure));
+}
+
+static enum status leaves_one_under_way(const struct comm *c, struct queue *on)
+{
+    TRY(filled(on, 1, &left));
+    struct transfer t = sum_of(&left), alone = t;
+    TRY(comm_run(c, &t));
+    if (c->rank == 0) TRY(comm_start(c, &alone));
+    return STATUS_OK;
+}
+
+TEST(nccl_groups_can_be_released_while_a_transfer_waits_for_nobody)
+{
+    CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = leaves_one_under_way}));
+    CHECK(stub_counts().aborted > 0);
+}
+
+static enum status registers(const struct comm *c, struct queue *on)
+{
+    struct arena own;
+    TRY(filled(on, 1, &own));
+    for (int round = 0; round < 2; round++) TRY(comm_lend(c, own.base, own.size));
+    RANK_CHECK(stub_counts().registered > 0 && stub_counts().registered <= 2);
+    struct transfer t = sum_of(&own);
+    TRY(comm_run(c, &t));
+    TRY(holds(on, &own, 2));
+    if (c->rank == 0) TRY(comm_lend(c, own.base, 0)); /* else the group's end does that */
+    arena_release(&own);
+    return STATUS_OK;
+}
+
+TEST(nccl_knows_memory_that_is_lent_until_it_is_taken_back_or_the_group_ends)
+{
+    CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = registers}));
+}
+
+/* Every rank to both neighbours, all at once and much of it, received in another order. */
+static enum status exchanges(const struct comm *c, struct queue *on)
+{
+    int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;
+    const struct message sends[] = {{next, 3}, {before, 3}, {next, 4}};
+    const struct message receives[] = {{before, 4}, {before, 3}, {next, 3}};
+    struct arena mine, got[3];
+    struct transfer out[3], in[3];
+    TRY(comm_expect(c, sends, 2, receives + 1, 2));
+    TRY(comm_expect(c, sends, 3, receives, 3)); /* two of them again */
+    TRY(filled(on, (float)c->rank, &mine));
+    for (int i = 0; i < 3; i++) TRY(filled(on, -1, &got[i]));
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 3; i++) {
+            out[i] = (struct transfer){
+                TRANSFER_send, F32, N, .x = mine.base, .peer = sends[i].peer, .tag = sends[i].tag};
+            in[i] = (struct transfer){
+                TRANSFER_receive,      F32, N, .x = got[i].base, .peer = receives[i].peer,
+                .tag = receives[i].tag};
+            TRY(comm_start(c, &out[i]));
+        }
+        for (int i = 0; i < 3; i++) TRY(comm_start(c, &in[i]));
+        for (int i = 3; i-- > 0;) TRY(comm_wait(&in[i]));
+        for (int i = 0; i < 3; i++) TRY(comm_wait(&out[i]));
+        for (int i = 0; i < 3; i++) TRY(holds(on, &got[i], (float)receives[i].peer));
+    }
+    arena_release(&mine);
+    for (int i = 0; i < 3; i++) arena_release(&got[i]);
+    return STATUS_OK;
+}
+
+TEST(nccl_channels_carry_each_way_at_once_whatever_waits_for_what)
+{
+    CHECK_STATUS(OK, run_on(3, (struct with_nccl){.late = true, .body = exchanges}));
+    CHECK_STATUS(OK, run_on(4, (struct with_nccl){.body = exchanges}));
+}
+
+static enum status awaits_what_nobody_sends(const struct comm *c, struct queue *on)
+{
+    const struct message send = {0, 5}, receive = {1, 6};
+    (void)on;
+    TRY(comm_expect(c, &send, c->rank == 1, &receive, c->rank == 0));
+    return STATUS_OK;
+}
+
+TEST(nccl_channels_need_a_send_for_each_receive)
+{
+    CHECK_STATUS(COMM, run_on(2, (struct with_nccl){.body = awaits_what_nobody_sends}));
+    CHECK_MESSAGE("awaits messages with tag 6 of rank 1");
+}
+
+static enum status compares_devices(const struct comm *world, void *context)
+{
+    static const char *const names[] = {"0000:01:00.0", "0000:02:00.0", "0000:03:00.0"};
+    const int *shared = context; /* the rank that has the device of rank 1; 0: none */
+    struct nccl_pair pair;
+    stub_device(names[*shared == world->rank ? 1 : world->rank]);
+    TRY(nccl_same_device(world, NULL, &pair));
+    RANK_CHECK(pair.first == (*shared == 2 ? 1 : -1));
+    RANK_CHECK(pair.second == (*shared == 2 ? 2 : -1));
+    return STATUS_OK;
+}
+
+TEST(nccl_finds_two_ranks_that_have_the_same_device)
+{
+    int shared = 1; /* itself */
+    CHECK_STATUS(OK, ranks_run(3, compares_devices, &shared));
+    shared = 2;
+    CHECK_STATUS(OK, ranks_run(3, compares_devices, &shared));
+}

@@ -1,0 +1,174 @@
+/* What comm.h promises, of memory that only a device's kernels touch. */
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/staged/staged.h"
+
+#include "backends/cpu/cpu.h"
+#include "comm/contract.h"
+#include "comm/lifted.h"
+#include "comm/ranks.h"
+#include "comm/self/self.h"
+#include "ops/update.h"
+#include "tensor/strict_device.h"
+#include "test.h"
+
+/* A rank with a device: its queue is open while `body` runs. */
+struct with_device {
+    bool late, lifted;
+    enum status (*body)(const struct comm *c, struct queue *on);
+    enum status (*hold)(const struct comm *c, void *context);
+};
+
+static enum status on_device(struct comm *c, struct queue *on, const struct with_device *w)
+{
+    TRY(staged_wrap(c, on));
+    if (w->lifted) lifted_wrap(c, on);
+    if (w->body)
+        TRY(w->body(c, on));
+    else
+        TRY(w->hold(c, NULL));
+    return STATUS_OK;
+}
+
+static enum status run_with_device(const struct comm *world, void *context)
+{
+    const struct with_device *w = context;
+    struct queue *on;
+    struct comm c;
+    TRY(cpu_queue_open(&on, 1, 0));
+    strict_open(on, &ops_cpu_reference, w->late);
+    TRY(comm_split(world, 0, world->rank, &c));
+    enum status st = on_device(&c, on, w);
+    comm_release(&c);
+    strict_close(on);
+    cpu_queue_close(on);
+    return st;
+}
+
+enum { MOST_RANKS = 4 };
+
+#define X(name, ranks)                                                                             \
+    TEST(staged_##name)                                                                            \
+    {                                                                                              \
+        struct with_device w = {.lifted = true, .hold = contract_##name};                          \
+        for (int size = ranks ? ranks : 2; size <= (ranks ? ranks : MOST_RANKS); size++)           \
+            CHECK_STATUS(OK, ranks_run(size, run_with_device, &w));                                \
+    }
+CONTRACT_LIST(X)
+#undef X
+
+enum { N = 1000 };
+
+/* Kernels before and after, and nobody waits but the group. */
+static enum status joins_kernels(const struct comm *c, struct queue *on)
+{
+    struct arena own;
+    float mine[N], sum[N], *x, *y, *z;
+    TRY(arena_init(&own, 1 << 15, queue_memory(on)));
+    x = arena_take(&own, N, sizeof *x), y = arena_take(&own, N, sizeof *y);
+    z = arena_take(&own, N, sizeof *z);
+    for (int i = 0; i < N; i++) mine[i] = (float)(c->rank + 1) * (float)i;
+    TRY(queue_copy(on, x, mine, sizeof mine));
+    for (int round = 0; round < 3; round++) {
+        struct transfer t = {TRANSFER_all_reduce, F32, N, .x = y};
+        TRY(cast(&strict_ops, &(struct cast){.n = N}, &(struct cast_io){x, y}, on));
+        TRY(comm_run(c, &t));
+        TRY(cast(&strict_ops, &(struct cast){.n = N, .accumulate = round > 0},
+                 &(struct cast_io){y, z}, on));
+    }
+    TRY(queue_copy(on, sum, z, sizeof sum));
+    for (int i = 0; i < N; i++) RANK_CHECK(sum[i] == 3 * 6 * (float)i);
+    arena_release(&own);
+    return STATUS_OK;
+}
+
+TEST(staged_transfers_wait_for_kernels_before_them_and_kernels_after_them_for_them)
+{
+    struct with_device w = {.late = true, .body = joins_kernels};
+    CHECK_STATUS(OK, ranks_run(3, run_with_device, &w));
+}
+
+struct seen {
+    struct comm_watch watch; /* first: what it tells gets a struct comm_watch * */
+    size_t bytes;
+    int started, waited;
+};
+
+static void see_start(struct comm_watch *w, const struct comm *c, const struct transfer *t,
+                      size_t bytes)
+{
+    (void)c, (void)t;
+    ((struct seen *)w)->bytes += bytes;
+    ((struct seen *)w)->started++;
+}
+
+static void see_wait(struct comm_watch *w, const struct transfer *t)
+{
+    (void)t;
+    ((struct seen *)w)->waited++;
+}
+
+static enum status counts_once(const struct comm *c, struct queue *on)
+{
+    struct seen seen = {.watch = {see_start, see_wait}};
+    struct arena own;
+    TRY(arena_init(&own, N * sizeof(float), queue_memory(on)));
+    struct transfer t = {TRANSFER_all_gather, F32, N / 2, .x = own.base};
+    c->counts->watch = &seen.watch;
+    TRY(comm_run(c, &t));
+    c->counts->watch = NULL;
+    RANK_CHECK(seen.started == 1 && seen.waited == 1 && seen.bytes == N / 2 * sizeof(float));
+    RANK_CHECK(c->counts->calls[TRANSFER_all_gather] == 1);
+    RANK_CHECK(c->counts->bytes[TRANSFER_all_gather] == seen.bytes);
+    arena_release(&own);
+    return STATUS_OK;
+}
+
+TEST(staged_transfers_are_counted_and_watched_once)
+{
+    struct with_device w = {.body = counts_once};
+    CHECK_STATUS(OK, ranks_run(2, run_with_device, &w));
+}
+
+TEST(staged_alone_has_its_own_sum)
+{
+    struct comm c = comm_self();
+    struct queue *on;
+    struct arena own;
+    float host[4] = {1, 2, 3, 4};
+    CHECK_STATUS(OK, cpu_queue_open(&on, 1, 0));
+    strict_open(on, &ops_cpu_reference, true);
+    CHECK_STATUS(OK, staged_wrap(&c, on));
+    CHECK_STATUS(OK, arena_init(&own, 2 * ARENA_ALIGN, queue_memory(on)));
+    float *x = arena_take(&own, 4, sizeof *x), *sum = arena_take(&own, 4, sizeof *x);
+    CHECK_STATUS(OK, queue_copy(on, x, host, sizeof host));
+    CHECK_STATUS(OK, comm_run(&c, &(struct transfer){TRANSFER_all_gather, F32, 4, .x = x}));
+    CHECK_STATUS(OK, comm_run(&c, &(struct transfer){TRANSFER_all_reduce, F32, 4, .x = x}));
+    CHECK_STATUS(
+        OK, comm_run(&c, &(struct transfer){TRANSFER_reduce_scatter, F32, 4, .x = x, .own = sum}));
+    memset(host, 0, sizeof host);
+    CHECK_STATUS(OK, queue_copy(on, host, sum, sizeof host));
+    CHECK(host[0] == 1 && host[3] == 4);
+    comm_release(&c);
+    arena_release(&own);
+    strict_close(on);
+    cpu_queue_close(on);
+}
+
+static enum status loses_a_rank(const struct comm *c, struct queue *on)
+{
+    struct arena own;
+    TRY(arena_init(&own, N * sizeof(float), queue_memory(on)));
+    struct transfer t = {TRANSFER_all_reduce, F32, N, .x = own.base};
+    enum status st = STATUS_OK;
+    if (c->rank == 1) FAIL_OUT(IO, "the disk is gone");
+    TRY_OUT(comm_run(c, &t));
+out:
+    arena_release(&own);
+    return st;
+}
+
+TEST(staged_transfers_fail_where_a_rank_is_gone)
+{
+    struct with_device w = {.body = loses_a_rank};
+    CHECK_STATUS(IO, ranks_run(2, run_with_device, &w));
+}

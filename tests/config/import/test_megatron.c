@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/import/imported.h"
+
+/* A small run; what a test gives comes behind, and the last of a flag counts. */
+static const char base[] =
+    "--num-layers 4 --hidden-size 256 --num-attention-heads 8 --swiglu --disable-bias-linear "
+    "--normalization RMSNorm --position-embedding-type rope --seq-length 128 "
+    "--max-position-embeddings 128 --attention-dropout 0 --hidden-dropout 0 --mock-data "
+    "--tokenizer-type NullTokenizer --vocab-size 500 --lr 1e-3";
+
+static enum status convert(struct import *im, const char *more)
+{
+    struct text all = {0};
+    const char *words[128];
+    size_t count = 0;
+    char *next;
+    text_addf(&all, "%s %s", base, more);
+    for (char *w = strtok_r(all.data, " ", &next); w; w = strtok_r(NULL, " ", &next))
+        words[count++] = w;
+    enum status st = import_flags(im, words, count);
+    text_release(&all);
+    return st;
+}
+
+TEST(flags_become_the_values_they_mean_and_defaults_are_the_originals)
+{
+    static const struct {
+        const char *flags, *wanted[16];
+    } cases[] = {
+        {"--micro-batch-size 2 --train-iters 10",
+         {"model.ffn_hidden=640", "model.n_kv_heads=8", "model.tie_embeddings=true",
+          "training.global_batch_size=-1", "optimizer.beta2=0.999", "optimizer.weight_decay=0.01",
+          "training.mixed_precision_param=\"float32\"", "metrics.log_freq=100",
+          "lr_scheduler.decay_type=\"linear\"", "validation.steps=100", "debug.seed=1234",
+          "model.rope_theta=1e+04"}},
+        {"--micro-batch-size 2 --train-iters 100 --lr-decay-style constant --lr-warmup-iters 5",
+         {"lr_scheduler.decay_ratio=0.0", "lr_scheduler.warmup_steps=5"}},
+        {"--micro-batch-size 2 --train-iters 100 --group-query-attention", {"model.n_kv_heads=1"}},
+        {"--micro-batch-size 2 --train-iters 100 --lr-decay-style WSD --lr-wsd-decay-iters 20 "
+         "--lr-wsd-decay-style minus_sqrt",
+         {"lr_scheduler.decay_ratio=0.2", "lr_scheduler.decay_type=\"sqrt\""}},
+        {"--micro-batch-size 2 --train-iters 100 --lr-decay-style inverse-square-root",
+         {"lr_scheduler.decay_type=\"inverse_sqrt\""}},
+        {"--micro-batch-size 2 --train-iters 200 --lr-warmup-fraction 0.1 --min-lr 1e-4",
+         {"lr_scheduler.warmup_steps=20", "lr_scheduler.min_lr_factor=0.1"}},
+        {"--micro-batch-size 2 --global-batch-size 8 --train-samples 803 --lr-warmup-samples 21 "
+         "--lr-decay-samples 700",
+         {"training.steps=100", "data.samples=803", "lr_scheduler.warmup_samples=21",
+          "lr_scheduler.total_samples=700"}},
+        {"--micro-batch-size 1 --train-iters 9 --pipeline-model-parallel-size 2 "
+         "--num-layers-per-virtual-pipeline-stage 1 --global-batch-size 8",
+         {"parallelism.pipeline_parallel_schedule=\"Interleaved1F1B\"",
+          "parallelism.pipeline_parallel_layers_per_stage=1"}},
+        {"--micro-batch-size 1 --train-iters 9 --use-megatron-fsdp "
+         "--data-parallel-sharding-strategy optim_grads",
+         {"parallelism.fsdp_reshard_after_forward=\"never\"",
+          "parallelism.data_parallel_shard_degree=-1"}},
+        {"--micro-batch-size 1 --train-iters 9 --recompute-activations --reset-attention-mask "
+         "--eod-mask-loss --async-save --save /s --save-interval 3 --most-recent-k 2 --load /s",
+         {"activation_checkpoint.mode=\"selective\"", "model.attn_mask_type=\"block_causal\"",
+          "data.eod_mask_loss=true", "checkpoint.async_mode=\"async\"",
+          "checkpoint.keep_latest_k=2", "checkpoint.initial_load_path=\"\""}},
+        {"--micro-batch-size=4 --train-iters=9 --rotary-base=7000 --use-rope-scaling "
+         "--group-query-attention --num-query-groups 2 training.steps=11",
+         {"training.local_batch_size=4", "model.rope_theta=7e+03", "model.rope_scaling=\"llama3\"",
+          "model.n_kv_heads=2", "training.steps=11"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct import im = {0};
+        enum status st = convert(&im, cases[i].flags);
+        if (st) print_error("%zu: %s\n", i, status_message());
+        CHECK(!st);
+        imported_check(&im, cases[i].wanted);
+        import_release(&im);
+    }
+}
+
+TEST(flags_of_eight_bits_become_float8s_keys)
+{
+    struct import im = {0};
+    CHECK_STATUS(OK, convert(&im, "--micro-batch-size 1 --train-iters 9 --bf16 --fp8-format hybrid "
+                                  "--fp8-recipe tensorwise"));
+    const char *const wanted[] = {"training.mixed_precision_param=\"bfloat16\"",
+                                  "float8.enable_float8_linear=true",
+                                  "float8.recipe_name=\"tensorwise\"", NULL};
+    imported_check(&im, wanted);
+    import_release(&im);
+    /* Transformer Engine's own defaults, where only the format is given */
+    const char *const delayed[] = {"float8.recipe_name=\"delayed\"", "float8.amax_history_len=1",
+                                   "float8.amax_compute_algo=\"most_recent\"", NULL};
+    CHECK_STATUS(OK, convert(&im, "--micro-batch-size 1 --train-iters 9 --bf16 --linear-fp8"));
+    imported_check(&im, delayed);
+    import_release(&im);
+    CHECK_STATUS(OK, convert(&im, "--micro-batch-size 1 --train-iters 9 --fp8-format e4m3 "
+                                  "--fp8-recipe mxfp8"));
+    CHECK(imported_says(&im, IMPORT_MISSING, "--fp8-recipe", "products run in bfloat16"));
+    import_release(&im);
+}
+
+TEST(what_is_not_done_here_is_said_and_not_passed_over)
+{
+    struct import im = {0};
+    CHECK_STATUS(OK,
+                 convert(&im, "--micro-batch-size 1 --train-iters 9 --attention-dropout 0.1 "
+                              "--num-experts 8 --rampup-batch-size 1 2 3 --recompute-granularity "
+                              "full --recompute-method uniform --recompute-num-layers 2"));
+    CHECK(imported_says(&im, IMPORT_MISSING, "--attention-dropout", "no dropout"));
+    CHECK(imported_says(&im, IMPORT_MISSING, "--num-experts", "not translated"));
+    CHECK(imported_says(&im, IMPORT_MISSING, "--rampup-batch-size", "do not grow"));
+    CHECK(imported_says(&im, IMPORT_MISSING, "--recompute-num-layers", "not some or in groups"));
+    import_release(&im);
+}
+
+TEST(of_every_flag_something_is_said_where_it_is_not_refused)
+{
+    static const struct {
+        const char *key;
+        int arity;
+        const char *value;
+    } flags[] = {
+#define FLAG(key, arity, how, ours, text) {key, arity, IMPORT_##how == IMPORT_ONLY ? ours : "1"},
+#define OTHERS(arity, names)
+#include "config/import/megatron.def"
+#undef FLAG
+#undef OTHERS
+    };
+    size_t taken = 0, all = sizeof flags / sizeof *flags;
+    for (size_t i = 0; i < all; i++) {
+        struct import im = {0};
+        struct text more = {0};
+        text_addf(&more, "--micro-batch-size 1 --train-iters 9 %s", flags[i].key);
+        if (flags[i].arity)
+            text_addf(&more, " %.*s", (int)strcspn(flags[i].value, "|"), flags[i].value);
+        if (!convert(&im, more.data)) {
+            imported_all_told(&im);
+            taken++;
+        }
+        text_release(&more);
+        import_release(&im);
+    }
+    CHECK(taken > all - 30); /* some need others, or exclude them */
+}
+
+TEST(a_flag_given_twice_counts_as_its_last)
+{
+    struct import im = {0};
+    CHECK_STATUS(OK, convert(&im, "--micro-batch-size 3 --micro-batch-size 2 --train-iters 9 "
+                                  "--kv-channels 16 --kv-channels 64"));
+    CHECK(im.config.training.local_batch_size == 2 && im.config.model.head_dim == 64);
+    CHECK(imported_says(&im, IMPORT_NONE, "--micro-batch-size", "given again"));
+    CHECK(imported_says(&im, IMPORT_NONE, "--kv-channels", "given again"));
+    imported_all_told(&im);
+    import_release(&im);
+}
+
+TEST(wrong_flags_get_one_clear_message)
+{
+    static const char *const cases[][2] = {
+        {"--train-iters 9", "--micro-batch-size is missing"},
+        {"--micro-batch-size 1", "one of --train-iters and --train-samples"},
+        {"--micro-batch-size 1 --train-iters 9 --train-samples 3", "one of --train-iters"},
+        {"--micro-batch-size 1 --train-samples 9", "needs --global-batch-size"},
+        {"--micro-batch-size 1 --train-iters 9 --lr-decay-samples 3", "all in samples"},
+        {"--micro-batch-size 1 --train-iters 9 --lr-warmup-iters 10", "longer than the schedule"},
+        {"--micro-batch-size 1 --train-iters 9 --lr-warmup-iters 1 --lr-warmup-fraction 0.1",
+         "one of them is wanted"},
+        {"--micro-batch-size 1 --train-iters 9 --lr-warmup-fraction 2", "from 0 to 1"},
+        {"--micro-batch-size 1 --train-iters 9 --lr-decay-style square",
+         "constant, linear, cosine"},
+        {"--micro-batch-size 1 --train-iters 9 --lr-decay-style WSD",
+         "WSD needs --lr-wsd-decay-iters"},
+        {"--micro-batch-size 1 --train-iters 9 --lr-decay-style WSD --lr-wsd-decay-style root",
+         "minus_sqrt is wanted"},
+        {"--micro-batch-size 1 --train-iters 9 --min-lr 1", "from 0 to the peak rate"},
+        {"--micro-batch-size 1 --train-iters 9 --lr fast", "optimizer.lr=fast"},
+        {"--micro-batch-size 1 --train-iters 9 --fp16", "bfloat16 or float32"},
+        {"--micro-batch-size 1 --train-iters 9 --fp16 --bf16", "one of them is wanted"},
+        {"--micro-batch-size 1 --train-iters 9 --fp8-format hybrid --fp4-format e2m1",
+         "one of them is wanted"},
+        {"--micro-batch-size 1 --train-iters 9 --use-torch-fsdp2", "needs --untie-embeddings"},
+        {"--micro-batch-size 1 --train-iters 9 --use-torch-fsdp2 --pipeline-model-parallel-size 2 "
+         "--untie-embeddings-and-output-weights",
+         "does not go with pipeline"},
+        {"--micro-batch-size 1 --train-iters 9 --use-torch-fsdp2 --use-distributed-optimizer "
+         "--untie-embeddings-and-output-weights",
+         "it shards already"},
+        {"--micro-batch-size 1 --train-iters 9 --num-distributed-optimizer-instances 2",
+         "needs --use-distributed-optimizer"},
+        {"--micro-batch-size 1 --train-iters 9 --num-virtual-stages-per-pipeline-rank 2",
+         "virtual stages need"},
+        {"--micro-batch-size 1 --train-iters 9 --pipeline-model-parallel-size 2 "
+         "--num-layers-per-virtual-pipeline-stage 3",
+         "4 layers do not make stages of 3"},
+        {"--micro-batch-size 1 --train-iters 9 --recompute-granularity full",
+         "needs --recompute-method"},
+        {"--micro-batch-size 1 --train-iters 9 --recompute-method block", "full only"},
+        {"--micro-batch-size 1 --train-iters 9 --recompute-granularity half", "full or selective"},
+        {"--micro-batch-size 1 --train-iters 9 --data-path a",
+         "one of --data-path and --mock-data"},
+        {"--micro-batch-size 1 --train-iters 9 --normalization LayerNorm", "its norms are RMSNorm"},
+        {"--micro-batch-size 1 --train-iters 9 --position-embedding-type yarn",
+         "it rotates by position"},
+        {"--micro-batch-size 1 --train-iters 9 --optimizer muon", "adam (AdamW) is wanted"},
+        {"--micro-batch-size 1 --train-iters 9 --tokenizer-type HuggingFaceTokenizer",
+         "--tokenizer-model is missing"},
+        {"--micro-batch-size 1 --train-iters 9 --tokenizer-type GPT2BPETokenizer",
+         "tokenizer.json"},
+        {"--micro-batch-size 1 --train-iters 9 --save /s", "--save needs --save-interval"},
+        {"--micro-batch-size 1 --train-iters 9 --swiglu=1", "--swiglu takes no value"},
+        {"--micro-batch-size 1 --train-iters 9 --seq-length", "--seq-length needs a value"},
+        {"--micro-batch-size 1 --train-iters 9 --seq-length --bf16", "--seq-length needs a value"},
+        {"--micro-batch-size 1 --train-iters 9 --hiden-size 3", "did you mean --hidden-size?"},
+        {"--micro-batch-size 1 --train-iters 9 nonsense", "where a --flag is wanted"},
+        {"--micro-batch-size 1 --train-iters 9 --num-layers x", "--num-layers = x"},
+        {"--micro-batch-size 1 --train-iters 9 --attention-dropout much",
+         "--attention-dropout = much"},
+        {"--micro-batch-size 1 --train-iters 9 --weight-decay -1", "optimizer.weight_decay=-1"},
+        {"--micro-batch-size 1 --train-iters 9 --eval-iters many", "--eval-iters = many"},
+    };
+    int failures = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct import im = {0};
+        enum status st = convert(&im, cases[i][0]);
+        bool fine = st == STATUS_CONFIG && strstr(status_message(), cases[i][1]);
+        if (!fine) print_error("%s gave: %s\n", cases[i][0], st ? status_message() : "no error");
+        failures += !fine;
+        import_release(&im);
+    }
+    CHECK(!failures);
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/import/imported.h"
+#include "config/import/rules.h"
+
+static const struct import_layout_keys none = {0};
+
+TEST(nothing_sharded_is_copies_where_the_ranks_are_known)
+{
+    struct import im;
+    struct import_layout l = {.ranks = 16,
+                              .tp = 2,
+                              .pp = 1,
+                              .cp = 1,
+                              .vp = 1,
+                              .micro_batch = 2,
+                              .global_batch = 32,
+                              .replicas = 1};
+    CHECK_STATUS(OK, import_init(&im, "f", "a program"));
+    CHECK_STATUS(OK, import_set_layout(&im, &l, &none));
+    const char *const wanted[] = {"parallelism.data_parallel_replicate_degree=8",
+                                  "parallelism.data_parallel_shard_degree=1",
+                                  "training.global_batch_size=32", NULL};
+    import_add_source(&im, "mock", "text", 1);
+    CHECK_STATUS(OK, import_setting(&im, "data.order=megatron"));
+    imported_check(&im, wanted);
+    l.ranks = 0;
+    CHECK_STATUS(OK, import_set_layout(&im, &l, &none));
+    CHECK(!im.config.parallelism.fsdp_shard_gradients); /* the same results by ZeRO-1 */
+    import_release(&im);
+}
+
+TEST(a_blend_has_weights_before_all_prefixes_or_before_none)
+{
+    static const struct {
+        const char *values[4];
+        size_t count, sources;
+        const char *blend;
+    } cases[] = {{{"a"}, 1, 1, "auto"},
+                 {{"1.0", "a"}, 2, 1, "weights"},
+                 {{"a", "b"}, 2, 2, "lengths"},
+                 {{".3", "a", "7e-1", "b"}, 4, 2, "weights"},
+                 {{"0.3", "a", "b"}, 3, 3, "lengths"},
+                 {{".3", "a", "b", "c"}, 4, 0, NULL},
+                 {{NULL}, 0, 0, NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct import im;
+        CHECK_STATUS(OK, import_init(&im, "f", "a program"));
+        import_add_item(&im, "--data-path", 2, false, cases[i].values, cases[i].count);
+        const struct import_item *item = import_get(&im, "--data-path");
+        enum status st = import_blend(&im, item, item->values, item->count);
+        CHECK(st == (cases[i].blend ? STATUS_OK : STATUS_CONFIG));
+        if (!st) {
+            CHECK(im.num_sources == cases[i].sources);
+            CHECK(!strcmp(im.config.data.blend, cases[i].blend));
+            CHECK(!strcmp(im.config.data.order, "megatron"));
+        }
+        import_release(&im);
+    }
+}
+
+TEST(a_window_of_attention_as_long_as_a_row_is_none)
+{
+    struct import im;
+    const char *value = "4096";
+    CHECK_STATUS(OK, import_init(&im, "f", "a program"));
+    import_add_item(&im, "window", 2, false, &value, 1);
+    im.config.training.seq_len = 4096;
+    CHECK_STATUS(OK, import_window(&im, "window"));
+    CHECK(imported_says(&im, IMPORT_NONE, "window", "no row is longer"));
+    im.config.training.seq_len = 8192;
+    CHECK_STATUS(OK, import_window(&im, "window"));
+    CHECK(imported_says(&im, IMPORT_MISSING, "window", "not a window"));
+    import_release(&im);
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "config/import/shell_state.h"
+
+static enum status inner(const void *context, const char *path, struct text *bytes)
+{
+    CHECK(context == NULL);
+    if (strcmp(path, "b.sh")) return status_fail(STATUS_MISSING, __FILE__, __LINE__, "no %s", path);
+    text_adds(bytes, "X=$1${K:-none}\npretrain=1\npython pretrain_gpt.py --n $K\n");
+    return STATUS_OK;
+}
+
+TEST(a_script_beside_is_read_with_its_arguments)
+{
+    struct shell s;
+    const char script[] =
+        "docker exec -e K=5 box bash -c \"A=1 bash b.sh one L=2\"\nbash c.sh\nbash b.sh\n";
+    shell_init(&s, "a.sh", (struct shell_files){inner, NULL});
+    CHECK_STATUS(OK, shell_read(&s, script, sizeof script - 1, 1));
+    CHECK(!strcmp(shell_get(&s, "X"), "5") && !strcmp(shell_get(&s, "L"), "2"));
+    CHECK(s.command.count == 2 && !strcmp(s.command.items[1], "5"));
+    CHECK(s.num_notes == 2 && strstr(s.notes[0].text, "c.sh is not read"));
+    CHECK(s.command_line == 1 && strstr(s.notes[1].text, "the first one is taken"));
+    CHECK(s.arguments.count == 0 && !strcmp(s.file, "a.sh"));
+    shell_release(&s);
+}
+
+TEST(variables_can_be_set_from_themselves_and_taken_away)
+{
+    struct shell s;
+    struct shell_words w = {0};
+    enum shell_truth truth;
+    shell_init(&s, "a.sh", (struct shell_files){0});
+    shell_set(&s, "A", "1");
+    shell_set(&s, "A", shell_get(&s, "A"));
+    CHECK(!strcmp(shell_get(&s, "A"), "1") && !shell_get(&s, "B"));
+    shell_words_add(&w, "unset", 5), shell_words_add(&w, "A", 1);
+    CHECK_STATUS(OK, shell_run(&s, &w, 1, &truth));
+    CHECK(!shell_get(&s, "A") && truth == SHELL_YES);
+    shell_words_release(&w);
+    shell_release(&s);
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "config/import/shell_state.h"
+
+static enum shell_truth of(const char *words)
+{
+    struct shell s;
+    struct shell_words w = {0};
+    enum shell_truth truth;
+    char *copy = heap_string(words, strlen(words)), *next;
+    for (char *at = strtok_r(copy, " ", &next); at; at = strtok_r(NULL, " ", &next))
+        shell_words_add(&w, at, strlen(at));
+    shell_init(&s, "x.sh", (struct shell_files){0});
+    CHECK_STATUS(OK, shell_test(&s, &w, 0, w.count, 1, &truth));
+    shell_words_release(&w);
+    shell_release(&s);
+    free(copy);
+    return truth;
+}
+
+TEST(conditions_hold_do_not_or_cannot_be_known)
+{
+    static const char *const yes[] = {
+        "a",      "1 -eq 01", "2 -gt 1", "a = a",   "abc == a*c",
+        "a != b", "! -z a",   "-n a",    "-f file", "1 -eq 2 -o 3 -le 3",
+        "a < b",  "! ! a = a"};
+    static const char *const no[] = {
+        "", "-n", "1 -eq 2", "x -eq 0", "a == b?", "1 -eq 1 -a 2 -lt 1", "! a = a", "-v NONE"};
+    static const char *const maybe[] = {"$(x...) -eq 1", "a =~ b", "a = ${HOME}", "-q a",
+                                        "a b c d"};
+    for (size_t i = 1; i < sizeof yes / sizeof *yes; i++) CHECK(of(yes[i]) == SHELL_YES);
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        CHECK(of(no[i]) == (i == 1 ? SHELL_YES : SHELL_NO)); /* one word that is not empty holds */
+    for (size_t i = 0; i < sizeof maybe / sizeof *maybe; i++) CHECK(of(maybe[i]) == SHELL_MAYBE);
+}
+
+TEST(patterns_match_in_time_that_is_no_power)
+{
+    CHECK(shell_match("*", "") && shell_match("a*b*c", "aXbYbZc") && !shell_match("a?", "a"));
+    CHECK(!shell_match("a*b", "acd") && shell_match("", ""));
+    char word[4001], pattern[401];
+    memset(word, 'a', 4000), word[4000] = 0;
+    for (int i = 0; i < 400; i += 2) pattern[i] = 'a', pattern[i + 1] = '*';
+    strcpy(pattern + 398, "b");
+    CHECK(!shell_match(pattern, word));
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor/findings.h"
+
+#include "base/json.h"
+#include "test.h"
+
+static enum status break_down(void) { FAIL(IO, "the disk said \"no\""); }
+
+TEST(findings_are_lines_with_what_to_do_about_them)
+{
+    struct findings f = {0};
+    struct text out = {0};
+    findings_add(&f, "cores", "%d of %d", 2, 2);
+    findings_add(&f, "load", "9.5");
+    findings_warn(&f, "wait %s", "a while");
+    findings_print(&f, &out);
+    CHECK(!strcmp(out.data, "ok    cores           2 of 2\n"
+                            "warn  load            9.5\n"
+                            "                   -> wait a while\n"));
+    CHECK(!f.first.status);
+    text_release(&out);
+    findings_release(&f);
+}
+
+TEST(the_first_failure_is_the_one_that_is_kept)
+{
+    struct findings f = {0};
+    struct text out = {0};
+    struct json *j;
+    findings_add(&f, "a", "well");
+    findings_fail(&f, "b", break_down(), "repair it");
+    (void)status_fail(STATUS_DATA, __FILE__, __LINE__, "another");
+    findings_fail(&f, "c", STATUS_DATA, "and that");
+    CHECK(f.first.status == STATUS_IO && failure_tell(&f.first) == STATUS_IO);
+    CHECK_MESSAGE("the disk said");
+    findings_json(&f, &out);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "findings", &j));
+    CHECK(!json_true(json_get(j, "ok")));
+    const struct json *a = json_first(json_get(j, "findings")), *b = json_next(a);
+    CHECK(json_is_null(json_get(a, "advice")));
+    CHECK(!strcmp(json_string(json_get(b, "level")), "FAIL"));
+    CHECK(!strcmp(json_string(json_get(b, "says")), "the disk said \"no\""));
+    CHECK(!strcmp(json_string(json_get(b, "advice")), "repair it"));
+    json_free(j);
+    text_release(&out);
+    findings_release(&f);
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "system/runs.h"
+
+#include "infer/generation.h"
+
+/* A run of a model that has hardly learnt anything. */
+static char *model(const char *settings)
+{
+    const char *folder = test_folder();
+    char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
+    char *dump = file_join(folder, "out");
+    runs_write_corpus(corpus, 40000);
+    runs_write_config(config, corpus);
+    CHECK(runs_train(config, dump, settings, NULL) == 0);
+    free(corpus), free(config);
+    return dump;
+}
+
+static void start(struct generation *g, const char *run, int prompt, int64_t max_tokens)
+{
+    *g = (struct generation){.max_tokens = max_tokens, .sampling = {.temperature = 0}};
+    CHECK_STATUS(OK, machine_join(&g->loaded.machine));
+    CHECK_STATUS(OK, loaded_open(&g->loaded, run, "", NULL, 0, prompt + (int)max_tokens));
+    token_list_reserve(&g->ids, (size_t)prompt);
+    for (int i = 0; i < prompt; i++) g->ids.ids[g->ids.count++] = 97 + i % 5;
+}
+
+/* The prompt goes through in pieces; token after token must come to the same. */
+TEST(what_is_appended_counts_as_if_it_had_been_in_the_prompt)
+{
+    char *run = model("training.steps=2");
+    struct generation a, b;
+    start(&a, run, 300, 2);
+    start(&b, run, 290, 12);
+    CHECK_STATUS(OK, generation_open(&a));
+    CHECK_STATUS(OK, generation_open(&b));
+    CHECK(generation_leads(&a) && a.num_prompt == 300);
+    CHECK_STATUS(OK, generation_prefill(&a));
+    CHECK_STATUS(OK, generation_prefill(&b));
+    for (int i = 290; i < 300; i++) CHECK_STATUS(OK, generation_append(&b, 97 + i % 5, true));
+    CHECK(b.ids.count == 300);
+    for (int v = 0; v < a.loaded.shape.V; v++)
+        CHECK_NEAR((double)a.logits_V[v], (double)b.logits_V[v], 2e-2); /* bfloat16 */
+    int32_t id;
+    a.logits_V[3] = 1e9f;
+    CHECK_STATUS(OK, generation_choose(&a, &id));
+    CHECK(id == 3);
+    CHECK_STATUS(OK, generation_append(&a, id, false));
+    CHECK(a.ids.ids[300] == 3);
+    generation_release(&a, STATUS_OK);
+    generation_release(&b, STATUS_OK);
+    free(run);
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "machine/gpu.h"
+#include "machine/machine.h"
+#include "test.h"
+
+TEST(a_gpu_that_this_program_was_not_built_for_is_refused)
+{
+    const struct device_config other = {.kind = gpu_backend && !strcmp(gpu_backend, "hip") ? "cuda"
+                                                                                           : "hip"};
+    struct machine m;
+    CHECK_STATUS(UNSUPPORTED, machine_open(&m, &other));
+    CHECK_MESSAGE("device.kind");
+    machine_close(&m);
+}
+
+TEST(auto_is_the_cpu_where_there_is_no_gpu)
+{
+    const struct device_config c = {.kind = "auto", .cpu = "auto", .threads = 1};
+    struct machine m;
+    if (gpu_machine_count()) skip();
+    CHECK_STATUS(OK, machine_open(&m, &c));
+    CHECK(!m.on->device);
+    machine_close(&m);
+}

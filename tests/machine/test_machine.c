@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "base/file.h"
+#include "base/thread.h"
+#include "machine/machine.h"
+#include "ops/linear.h"
+#include "ops/ops.h"
+
+TEST(a_machine_has_every_operation_and_the_threads_it_was_given)
+{
+    static const char *const kinds[] = {"auto", "reference"};
+    for (size_t i = 0; i < 2; i++) {
+        struct machine m;
+        struct device_config c = {.kind = "auto", .cpu = kinds[i], .threads = 1};
+        CHECK_STATUS(OK, machine_open(&m, &c));
+        CHECK(!ops_missing(m.ops));
+        CHECK(m.on->num_threads == 1);
+        machine_measure_peak(&m, F32);
+        CHECK(m.peak_flops > 1e8);
+        machine_close(&m);
+    }
+}
+
+TEST(a_machine_has_at_least_one_core_and_takes_all_of_them)
+{
+    struct machine m;
+    struct device_config c = {.kind = "auto", .cpu = "auto"};
+    CHECK(thread_cores() >= 1);
+    CHECK_STATUS(OK, machine_open(&m, &c));
+    CHECK(m.on->num_threads == thread_cores());
+    machine_close(&m);
+}
+
+TEST(a_machine_started_alone_is_one_rank_and_its_mesh_must_be_so_too)
+{
+    struct machine m;
+    struct device_config c = {.kind = "auto", .cpu = "auto", .threads = 1};
+    struct parallelism_config p = {.data_parallel_replicate_degree = 1,
+                                   .data_parallel_shard_degree = -1,
+                                   .tensor_parallel_degree = 1,
+                                   .pipeline_parallel_degree = 1,
+                                   .context_parallel_degree = 1};
+    CHECK_STATUS(OK, machine_join(&m));
+    CHECK_STATUS(OK, machine_open_ranks(&m, &c, &p));
+    CHECK(m.world.size == 1 && m.groups.of[GROUP_world].size == 1 && m.on->num_threads == 1);
+    machine_close_ranks(&m, STATUS_OK);
+    p.tensor_parallel_degree = 2;
+    CHECK_STATUS(OK, machine_join(&m));
+    CHECK_STATUS(CONFIG, machine_open_ranks(&m, &c, &p));
+    CHECK_MESSAGE("do not make 1 rank");
+    machine_close_ranks(&m, STATUS_CONFIG);
+}
+
+/* y of a layer on a machine of its own. */
+static void layer(const struct device_config *c, bf16 *y_NF)
+{
+    enum { N = 70, D = 200, F = 90 };
+    struct linear l = {.N = N, .D = D, .F = F, .dtype = BF16};
+    bf16 *x_ND = heap(N * D * sizeof *x_ND), *w_FD = heap(F * D * sizeof *w_FD);
+    struct linear_fwd io = {.x_ND = x_ND, .w_FD = w_FD, .y_NF = y_NF};
+    struct machine m;
+    for (int i = 0; i < N * D; i++) x_ND[i] = bf16_from_f32((float)(i % 7) - 3.1f);
+    for (int i = 0; i < F * D; i++) w_FD[i] = bf16_from_f32((float)(i % 11) - 5.3f);
+    CHECK_STATUS(OK, machine_open(&m, c));
+    machine_tune(&m, c);
+    m.on->measuring = true;
+    CHECK_STATUS(OK, linear_forward(m.ops, &l, &(struct linear_fwd){0}, m.on));
+    m.on->measuring = false;
+    CHECK_STATUS(OK, arena_init(&m.on->scratch, m.on->scratch.peak, NULL));
+    CHECK_STATUS(OK, linear_forward(m.ops, &l, &io, m.on));
+    machine_close(&m);
+    free(x_ND), free(w_FD);
+}
+
+TEST(a_tuned_machine_keeps_what_it_chose_and_computes_the_same_bits)
+{
+    enum { BYTES = 70 * 90 * sizeof(bf16) };
+    const char *path = test_path(test_folder(), "gemm.json");
+    struct device_config c = {.kind = "auto", .cpu = "auto", .threads = 2, .tune_file = path};
+    struct text first = {0}, second = {0};
+    bf16 *plain = heap(BYTES), *tuned = heap(BYTES), *found = heap(BYTES);
+    layer(&c, plain);
+    CHECK(!file_exists(path)); /* nobody asked for it */
+    c.tune_gemm = true;
+    layer(&c, tuned);
+    CHECK_STATUS(OK, file_read(path, 1 << 16, &first));
+    CHECK(strstr(first.data, "A B^T of 70 x 90 x 200, bfloat16 to bfloat16"));
+    layer(&c, found);
+    CHECK_STATUS(OK, file_read(path, 1 << 16, &second));
+    CHECK(!strcmp(first.data, second.data));
+    CHECK(!memcmp(plain, tuned, BYTES) && !memcmp(plain, found, BYTES));
+    free(plain), free(tuned), free(found);
+    text_release(&first), text_release(&second);
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "machine/node.h"
+
+#include "base/file.h"
+#include "test.h"
+
+TEST(values_are_found_by_their_name_at_the_start_of_a_line)
+{
+    struct text v = {0};
+    const char *info = "processor\t: 0\nmodel\t\t: 2\nmodel name\t: A B 9000 \t\nflags\t\t:\n";
+    node_value(info, "model name", &v);
+    CHECK(!strcmp(v.data, "A B 9000"));
+    node_value(info, "model", &v);
+    CHECK(!strcmp(v.data, "2"));
+    node_value(info, "flags", &v);
+    CHECK(v.len == 0);
+    node_value(info, "name", &v);
+    CHECK(v.len == 0);
+    text_release(&v);
+}
+
+TEST(a_line_has_no_end_and_a_missing_file_no_line)
+{
+    struct text v = {0};
+    const char *path = test_path(test_folder(), "line");
+    CHECK_STATUS(OK, file_write(path, "one two\nthree\n", 14));
+    node_line(path, &v);
+    CHECK(!strcmp(v.data, "one two") && v.len == 7);
+    node_line("/nowhere", &v);
+    CHECK(!strcmp(v.data, "") && v.len == 0);
+    text_release(&v);
+}
+
+TEST(the_processor_has_a_name_where_linux_tells_it)
+{
+    struct text name = {0};
+    node_processor(&name);
+    CHECK(name.len > 0 && !strchr(name.data, '\n'));
+    text_release(&name);
+}
+
+TEST(the_chosen_word_stands_in_brackets)
+{
+    struct text v = {0};
+    node_choice("always [madvise] never", &v);
+    CHECK(!strcmp(v.data, "madvise"));
+    node_choice("always madvise", &v);
+    CHECK(!strcmp(v.data, ""));
+    node_choice("[never", &v);
+    CHECK(!strcmp(v.data, ""));
+    text_release(&v);
+}

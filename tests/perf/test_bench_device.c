@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/bench_device.h"
+
+#include "backends/cpu/cpu.h"
+#include "base/json.h"
+#include "machine/machine.h"
+#include "tensor/strict_device.h"
+#include "test.h"
+
+TEST(a_devices_bench_has_ceilings_each_operation_and_steps)
+{
+    static const char *const settings[] = {"model.dim=16",
+                                           "model.n_layers=2",
+                                           "model.n_heads=4",
+                                           "model.n_kv_heads=2",
+                                           "model.ffn_hidden=24",
+                                           "model.vocab_size=96",
+                                           "training.seq_len=16",
+                                           "training.local_batch_size=1",
+                                           "training.dataset_path=none"};
+    struct config config = {0};
+    struct machine m = {0};
+    struct model_shape shape;
+    struct call_list calls;
+    struct text table = {0}, json = {0};
+    CHECK_STATUS(OK, config_load(&config, NULL, settings, sizeof settings / sizeof *settings));
+    CHECK_STATUS(OK, model_shape_resolve(&shape, &config.model, 0));
+    CHECK_STATUS(OK, machine_alone(&m));
+    CHECK_STATUS(OK, cpu_queue_open(&m.on, 1, 0));
+    strict_open(m.on, &ops_cpu_reference, true);
+    m.ops = &strict_ops;
+    CHECK_STATUS(OK, calls_of_step(&calls, &config, &shape, m.ops));
+    struct device_bench b = {&config, &m, &shape, &calls, 2, 1 << 16};
+    text_adds(&json, "{");
+    CHECK_STATUS(OK, bench_device(&b, &table, &json));
+    text_adds(&json, "}");
+    CHECK(strstr(table.data, "attention_backward") && strstr(table.data, "the product above"));
+    struct json *root;
+    CHECK_STATUS(OK, json_parse(json.data, json.len, "bench", &root));
+    CHECK(json_number(json_get(json_get(root, "ceilings"), "side")) == 64);
+    CHECK(json_count(json_get(root, "operations")) == calls.count);
+    CHECK(json_number(json_get(json_get(root, "step"), "tokens_per_second")) > 0);
+    CHECK(json_count(json_get(json_get(root, "step"), "seconds")) == 2);
+    json_free(root);
+    text_release(&table), text_release(&json);
+    calls_release(&calls);
+    strict_close(m.on);
+    cpu_queue_close(m.on);
+    groups_close(&m.groups);
+    config_release(&config);
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/rig.h"
+
+#include "base/json.h"
+#include "tokenizer/kinds.h"
+#include "tokenizer/text/split.h"
+
+static const char vocab[] = ", \"ab\": 256, \"bc\": 257, \"abc\": 258, \"\xC4\xA0"
+                            "a\": 259";
+static const char merges[] = "\"b c\", [\"a\", \"b\"], \"a bc\", \"\xC4\xA0 a\"";
+static const char split[] = "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", "
+                            "\"pattern\": {\"Regex\": \"%s\"}, \"behavior\": \"Isolated\", "
+                            "\"invert\": false}, {\"type\": \"ByteLevel\", \"add_prefix_space\": "
+                            "false, \"use_regex\": false}]}";
+
+static enum status open_parts(struct tokenizer **t, const struct json_parts *parts)
+{
+    struct text file = {0};
+    *t = NULL;
+    write_json(&file, parts);
+    enum status st = open_bytes(t, "tokenizer.json", &file);
+    text_release(&file);
+    return st;
+}
+
+static struct tokenizer *open_with(struct json_parts parts)
+{
+    struct tokenizer *t;
+    if (!parts.vocab) parts.vocab = vocab, parts.merges = merges;
+    CHECK_STATUS(OK, open_parts(&t, &parts));
+    return t;
+}
+
+TEST(json_vocabularies_merge_in_the_order_of_their_list)
+{
+    struct tokenizer *t = open_with((struct json_parts){0});
+    CHECK(!strcmp(tokenizer_kind(t), "byte-level BPE") && tokenizer_vocab_size(t) == 260);
+    CHECK(tokenizer_bos(t) == -1 && tokenizer_eos(t) == -1);
+    CHECK_IDS(t, "abc", 258);
+    CHECK_IDS(t, "ab", 256);
+    CHECK_IDS(t, "abcab", 258, 256);
+    CHECK_IDS(t, "a ab", 'a', ' ', 256);
+    CHECK_IDS(t, "a ac", 'a', 259, 'c');
+    tokenizer_close(t);
+}
+
+TEST(json_letters_stand_for_all_256_bytes)
+{
+    struct tokenizer *t = open_with((struct json_parts){0});
+    char bytes[256];
+    struct text back = {0};
+    for (int i = 0; i < 256; i++) bytes[i] = (char)i;
+    for (int32_t i = 0; i < 256; i++) CHECK_STATUS(OK, tokenizer_decode(t, &i, 1, &back));
+    CHECK(back.len == 256 && !memcmp(back.data, bytes, 256));
+    text_release(&back);
+    tokenizer_close(t);
+}
+
+TEST(json_ignore_merges_takes_a_piece_that_is_a_token)
+{
+    const char *lone = ", \"xyz\": 256";
+    struct tokenizer *t = open_with((struct json_parts){.vocab = lone});
+    CHECK_IDS(t, "xyz", 'x', 'y', 'z');
+    tokenizer_close(t);
+    t = open_with((struct json_parts){.vocab = lone, .model = "\"ignore_merges\": true,"});
+    CHECK_IDS(t, "xyz", 256);
+    CHECK_IDS(t, "xyzx", 'x', 'y', 'z', 'x');
+    tokenizer_close(t);
+}
+
+static struct tokenizer *open_split(const char *pattern)
+{
+    char pre[1024], escaped[512], *to = escaped;
+    for (const char *at = pattern; *at; *to++ = *at++)
+        if (*at == '\\') *to++ = '\\';
+    *to = 0;
+    snprintf(pre, sizeof pre, split, escaped);
+    return open_with((struct json_parts){.pre = pre,
+                                         .vocab = ", \"ab\": 256, \"1\xC4\xA0\": 257",
+                                         .merges = "\"a b\", \"1 \xC4\xA0\""});
+}
+
+TEST(json_split_patterns_cut_before_merging)
+{
+    struct tokenizer *t = open_split(split_llama3_pattern);
+    CHECK_IDS(t, "1 ab", '1', ' ', 256);
+    tokenizer_close(t);
+    t = open_split(split_gpt2_pattern);
+    CHECK_IDS(t, "1 ab", '1', ' ', 256);
+    tokenizer_close(t);
+    t = open_split("a");
+    CHECK_IDS(t, "1 ab", 257, 'a', 'b');
+    tokenizer_close(t);
+    t = open_split("[^b]+|b");
+    CHECK_IDS(t, "1 ab", 257, 'a', 'b');
+    tokenizer_close(t);
+}
+
+TEST(json_without_a_split_takes_a_text_as_one_piece)
+{
+    const char *pre =
+        "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}";
+    struct tokenizer *t =
+        open_with((struct json_parts){.pre = pre,
+                                      .vocab = ", \"a!\": 256, \"!\xC4\xA0\": 257",
+                                      .merges = "\"a !\", \"! \xC4\xA0\""});
+    CHECK_IDS(t, "a!! b", 256, 257, 'b');
+    tokenizer_close(t);
+}
+
+TEST(json_added_tokens_are_special_and_widen_the_vocabulary)
+{
+    const char *added = "{\"id\": 300, \"content\": \"<|endoftext|>\", \"special\": true},"
+                        "{\"id\": 256, \"content\": \"<pad>\"}, {\"id\": 97, \"content\": \"a\"}";
+    struct tokenizer *t = NULL;
+    struct text back = {0};
+    struct json_parts parts = {.added = added, .vocab = ", \"<pad>\": 256"};
+    CHECK_STATUS(DATA, open_parts(&t, &parts)); /* a byte cannot be special, too */
+    CHECK_MESSAGE("0x61");
+    parts.added = "{\"id\": 300, \"content\": \"<|endoftext|>\"},"
+                  "{\"id\": 256, \"content\": \"<pad>\"}";
+    CHECK_STATUS(OK, open_parts(&t, &parts));
+    CHECK(tokenizer_vocab_size(t) == 301 && tokenizer_eos(t) == 300 && tokenizer_bos(t) == -1);
+    CHECK(tokenizer_special(t, "<pad>") == 256 && tokenizer_special(t, "<mask>") == -1);
+    CHECK(!strcmp(tokenizer_special_name(t, 256), "<pad>") && !tokenizer_special_name(t, 299));
+    CHECK_IDS(t, "<pad>", '<', 'p', 'a', 'd', '>');
+    CHECK_STATUS(OK, tokenizer_decode(t, (const int32_t[]){'x', 256}, 2, &back));
+    CHECK(!strcmp(back.data, "x<pad>"));
+    CHECK_STATUS(DATA, tokenizer_decode(t, &(int32_t){299}, 1, &back));
+    text_release(&back);
+    tokenizer_close(t);
+}
+
+TEST(json_names_of_the_ends_are_known_and_a_template_may_say_the_first)
+{
+    const char *added = "{\"id\": 300, \"content\": \"<s>\"}, {\"id\": 301, \"content\": \"</s>\"},"
+                        "{\"id\": 302, \"content\": \"[START]\"}";
+    struct tokenizer *t = open_with((struct json_parts){.added = added});
+    CHECK(tokenizer_bos(t) == 300 && tokenizer_eos(t) == 301);
+    tokenizer_close(t);
+    const char *template = "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": "
+                           "{\"id\": \"[START]\", \"type_id\": 0}}, {\"Sequence\": {}}]}";
+    char rest[512];
+    snprintf(rest, sizeof rest, "\"post_processor\": %s,", template);
+    t = open_with((struct json_parts){.added = added, .rest = rest});
+    CHECK(tokenizer_bos(t) == 302);
+    tokenizer_close(t);
+    snprintf(rest, sizeof rest,
+             "\"post_processor\": {\"type\": \"Sequence\", \"processors\": "
+             "[{\"type\": \"ByteLevel\"}, %s]},",
+             template);
+    t = open_with((struct json_parts){.added = added, .rest = rest});
+    CHECK(tokenizer_bos(t) == 302 && tokenizer_eos(t) == 301);
+    tokenizer_close(t);
+}
+
+#define TWO_STEPS(a, b) "{\"type\": \"Sequence\", \"pretokenizers\": [" a ", " b "]}"
+#define SPLIT_STEP                                                                                 \
+    "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"a\"}, \"behavior\": \"Isolated\"}"
+#define BYTE_STEP "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}"
+
+TEST(json_of_another_kind_is_refused_and_named)
+{
+    static const struct {
+        struct json_parts parts;
+        const char *why;
+    } rows[] = {
+        {{.pre = "null"}, "pre_tokenizer"},
+        {{.pre = "{\"type\": \"Whitespace\"}"}, "pre_tokenizer"},
+        {{.pre = "{\"type\": \"Sequence\", \"pretokenizers\": [" SPLIT_STEP "]}"}, "ByteLevel"},
+        {{.pre = TWO_STEPS("{\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}, \"behavior\": "
+                           "\"Isolated\"}",
+                           BYTE_STEP)},
+         "cannot be read"},
+        {{.model = "\"byte_fallback\": true,"}, "byte_fallback"},
+        {{.model = "\"dropout\": 0.1,"}, "dropout"},
+        {{.model = "\"continuing_subword_prefix\": \"##\","}, "continuing_subword_prefix"},
+        {{.model = "\"end_of_word_suffix\": \"</w>\","}, "end_of_word_suffix"},
+        {{.vocab = ", \"\u4e2d\": 256"}, "alphabet"},
+        {{.vocab = ", \"\": 256"}, "alphabet"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tokenizer *t;
+        enum status st = open_parts(&t, &rows[i].parts);
+        if (st != STATUS_UNSUPPORTED || !strstr(status_message(), rows[i].why))
+            fail_msg("row %zu: %s: %s", i, status_name(st), st ? status_message() : "");
+        CHECK_MESSAGE("tokenizer.json: ");
+    }
+    CHECK_STATUS(UNSUPPORTED, opens("tokenizer.json", "{\"normalizer\": {\"type\": \"NFKC\"}}"));
+    CHECK_MESSAGE("normalizer");
+    CHECK_STATUS(UNSUPPORTED, opens("tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}"));
+    CHECK_MESSAGE("Unigram");
+}
+
+TEST(json_tokens_that_are_added_and_not_special_still_merge)
+{
+    const char *added = "{\"id\": 256, \"content\": \"ab\", \"special\": false, \"single_word\": "
+                        "true}";
+    struct tokenizer *t = open_with((struct json_parts){.added = added});
+    CHECK_IDS(t, "ab", 256);
+    CHECK_IDS(t, "1ab", '1', 256);
+    CHECK_IDS(t, "abc", 258);
+    tokenizer_close(t);
+}
+
+TEST(json_added_tokens_are_found_in_the_normalized_text)
+{
+    const char *added = "{\"id\": 300, \"content\": \"\xE2\x84\xAB\", \"special\": false, "
+                        "\"normalized\": true}, {\"id\": 301, \"content\": \"A\xCC\x8A\", "
+                        "\"special\": false, \"normalized\": false}";
+    struct tokenizer *t =
+        open_with((struct json_parts){.added = added, .normalizer = "{\"type\": \"NFC\"}"});
+    CHECK_IDS(t, "\xC3\x85 A\xCC\x8A", 300, ' ', 301);
+    tokenizer_close(t);
+}
+
+TEST(json_that_asks_for_nothing_special_is_read)
+{
+    struct tokenizer *t = open_with((struct json_parts){
+        .model = "\"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": \"\","
+                 "\"end_of_word_suffix\": \"\", \"byte_fallback\": false,"});
+    CHECK_IDS(t, "abc", 258);
+    tokenizer_close(t);
+}
+
+TEST(json_that_is_damaged_is_refused_and_named)
+{
+    static const struct {
+        struct json_parts parts;
+        const char *why;
+    } rows[] = {
+        {{.vocab = ", \"ab\": 97"}, "97"},
+        {{.vocab = ", \"ab\": -1"}, "\"ab\""},
+        {{.vocab = ", \"ab\": 256.5"}, "\"ab\""},
+        {{.vocab = ", \"ab\": \"x\""}, "\"ab\""},
+        {{.vocab = ", \"ab\": 1e300"}, "\"ab\""},
+        {{.vocab = ", \"ab\": 2147483647"}, "\"ab\""},
+        {{.vocab = ", \"ab\": 256, \"ab\": 257"}, "twice"},
+        {{.merges = "\"a b\""}, "merge 0"},
+        {{.vocab = ", \"ab\": 256", .merges = "\"a b\", \"b a\""}, "merge 1"},
+        {{.vocab = ", \"ab\": 256", .merges = "\"ab\""}, "merge 0"},
+        {{.vocab = ", \"ab\": 256", .merges = "\"a b c\""}, "merge 0"},
+        {{.vocab = ", \"ab\": 256", .merges = "\" ab\""}, "merge 0"},
+        {{.vocab = ", \"ab\": 256", .merges = "[\"a\"]"}, "merge 0"},
+        {{.vocab = ", \"ab\": 256", .merges = "[\"a\", \"b\", \"c\"]"}, "merge 0"},
+        {{.vocab = ", \"ab\": 256", .merges = "[1, 2]"}, "merge 0"},
+        {{.vocab = ", \"ab\": 256", .merges = "null"}, "merge 0"},
+        {{.added = "7"}, "added token"},
+        {{.added = "{\"id\": 300}"}, "content"},
+        {{.added = "{\"content\": \"x\"}"}, "id"},
+        {{.added = "{\"id\": -1, \"content\": \"x\"}"}, "id"},
+        {{.added = "{\"id\": 1e9, \"content\": \"x\"}"}, "id"},
+        {{.added = "{\"id\": 97, \"content\": \"x\"}"}, "the same id"},
+        {{.added = "{\"id\": 300, \"content\": \"x\"}, {\"id\": 300, \"content\": \"y\"}"}, "300"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tokenizer *t;
+        enum status st = open_parts(&t, &rows[i].parts);
+        if (st != STATUS_DATA || !strstr(status_message(), rows[i].why))
+            fail_msg("row %zu: %s: %s", i, status_name(st), st ? status_message() : "");
+        CHECK_MESSAGE("tokenizer.json: ");
+    }
+}
+
+TEST(json_that_lacks_its_parts_is_refused)
+{
+    static const char *const files[] = {
+        "{",
+        "{}",
+        "{\"model\": {}}",
+        "{\"model\": 7}",
+        "{\"pre_tokenizer\": 7}",
+        "{\"pre_tokenizer\": " BYTE_STEP "}",
+        "{\"pre_tokenizer\": " BYTE_STEP ", \"model\": {\"vocab\": [], \"merges\": []}}",
+        "{\"pre_tokenizer\": " BYTE_STEP ", \"model\": {\"vocab\": {}, \"merges\": []}}",
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        enum status st = opens("tokenizer.json", files[i]);
+        CHECK(st == STATUS_DATA || st == STATUS_UNSUPPORTED);
+        CHECK_MESSAGE("tokenizer.json: ");
+    }
+}
+
+TEST(json_written_is_read_back_as_the_same_tokenizer)
+{
+    struct vocabulary v;
+    static const char *const words[] = {"\"\\", " \n", "\xC3\xA4", "\xFF\x80"};
+    struct merge list[4];
+    struct special two[] = {{(char[]){"<|begin_of_text|>"}, 260},
+                            {(char[]){"<|end_of_text|>"}, 261}};
+    struct specials specials = {.all = two, .count = 2};
+    struct text json = {0}, again = {0};
+    struct tokenizer *t = NULL;
+    vocabulary_init(&v);
+    for (int i = 0; i < 256; i++)
+        CHECK_STATUS(OK, vocabulary_add(&v, &(unsigned char){(unsigned char)i}, 1, i));
+    for (int32_t i = 0; i < 4; i++) {
+        CHECK_STATUS(OK, vocabulary_add(&v, words[i], 2, 256 + i));
+        list[i] = (struct merge){(unsigned char)words[i][0], (unsigned char)words[i][1]};
+    }
+    hf_json_write(&v, list, 4, &specials, &json);
+    CHECK_STATUS(OK, open_bytes(&t, "tokenizer.json", &json));
+    CHECK(tokenizer_vocab_size(t) == 262 && tokenizer_bos(t) == 260 && tokenizer_eos(t) == 261);
+    for (int32_t id = 0; id < 260; id++) {
+        text_clear(&again);
+        CHECK_STATUS(OK, tokenizer_decode(t, &id, 1, &again));
+        CHECK(vocabulary_find(&v, again.data, again.len) == id);
+    }
+    CHECK_IDS(t, "\"\\a", 256, 'a');
+    CHECK_IDS(t, "\xC3\xA4\xFF\x80", 258, 259);
+    CHECK_IDS(t, "a \n", 'a', 257);
+    tokenizer_close(t);
+    vocabulary_release(&v);
+    text_release(&json), text_release(&again);
+}
+
+TEST(json_cut_off_at_any_byte_is_no_tokenizer)
+{
+    struct text file = {0};
+    struct tokenizer *t = NULL;
+    write_json(&file, &(struct json_parts){.vocab = ",\"ab\":256", .merges = "\"a b\""});
+    CHECK_STATUS(OK, open_bytes(&t, "tokenizer.json", &file));
+    tokenizer_close(t);
+    for (size_t len = file.len; len-- > 0;) {
+        struct tokenizer *cut = heap(sizeof *cut);
+        *cut = (struct tokenizer){.path = heap_string("cut.json", 8)};
+        CHECK_STATUS(DATA, hf_json_read(cut, file.data, len));
+        CHECK_MESSAGE("cut.json: not valid JSON");
+        tokenizer_close(cut);
+    }
+    text_release(&file);
+}

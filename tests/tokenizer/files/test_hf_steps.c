@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/rig.h"
+
+#include "base/json.h"
+#include "tokenizer/kinds.h"
+#include "tokenizer/text/split.h"
+
+TEST(ids_of_the_pipelines_that_models_have_are_those_of_hugging_face)
+{
+    struct json *root;
+    const char *tail, *string;
+    CHECK_STATUS(OK, json_read("tests/tokenizer/data/pipelines.json", 1 << 20, &root));
+    CHECK_STATUS(OK, json_get_string(root, "tail", &tail));
+    const struct json *head = json_first(json_get(root, "heads"));
+    CHECK(json_count(json_get(root, "heads")) >= 20 && json_count(json_get(root, "rows")) >= 50);
+    for (; head; head = json_next(head)) {
+        struct text file = {0};
+        struct tokenizer *t = NULL;
+        text_addf(&file, "%s%s", json_string(head), tail);
+        CHECK_STATUS(OK, open_bytes(&t, "tokenizer.json", &file));
+        const struct json *row = json_first(json_get(root, "rows"));
+        for (; row; row = json_next(row)) {
+            int32_t want[1024];
+            size_t count = 0;
+            CHECK_STATUS(OK, json_get_string(row, "text", &string));
+            const struct json *id = json_first(json_get(row, json_key(head)));
+            for (; id && count < 1024; id = json_next(id)) want[count++] = (int32_t)json_number(id);
+            if (!ids_are(t, string, want, count)) fail_msg("%s: \"%s\"", json_key(head), string);
+        }
+        tokenizer_close(t);
+        text_release(&file);
+    }
+    json_free(root);
+}
+
+/* What a pre_tokenizer is read as. */
+static enum status read_pre(struct tokenizer *t, const char *pre)
+{
+    struct json *v;
+    *t = (struct tokenizer){.path = (char[]){"tokenizer.json"}};
+    CHECK_STATUS(OK, json_parse(pre, strlen(pre), "pre", &v));
+    enum status st = hf_read_steps(t, v);
+    json_free(v);
+    return st;
+}
+
+#define SEQUENCE(...) "{\"type\": \"Sequence\", \"pretokenizers\": [" __VA_ARGS__ "]}"
+#define BYTES         "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}"
+#define GPT2          "{\"type\": \"ByteLevel\", \"add_prefix_space\": false}"
+
+TEST(one_known_splitter_is_taken_the_quick_way)
+{
+    struct tokenizer t;
+    CHECK_STATUS(OK, read_pre(&t, GPT2));
+    CHECK(t.split == split_gpt2 && !t.steps.count);
+    CHECK_STATUS(OK, read_pre(&t, SEQUENCE(SEQUENCE() ", " GPT2)));
+    CHECK(t.split == split_gpt2 && !t.steps.count);
+    CHECK_STATUS(OK, read_pre(&t, BYTES));
+    CHECK(!t.split && !t.steps.count);
+    CHECK_STATUS(OK, read_pre(&t, SEQUENCE("{\"type\": \"Digits\"}, " GPT2)));
+    CHECK(!t.split && t.steps.count == 2 && t.steps.all[0].behavior == STEP_CONTIGUOUS);
+    CHECK_STATUS(OK, read_pre(&t, "{\"type\": \"ByteLevel\"}"));
+    CHECK(!t.split && t.steps.count == 1 && t.steps.all[0].adds_space);
+    CHECK_STATUS(OK, read_pre(&t, SEQUENCE(GPT2 ", {\"type\": \"Punctuation\"}")));
+    CHECK(!t.steps.all[0].spelt && t.steps.all[1].spelt);
+}
+
+TEST(pre_tokenizers_that_are_not_understood_are_refused_and_named)
+{
+    static const char *const rows[][2] = {
+        {"null", "without a type"},
+        {SEQUENCE(), "no pre_tokenizer ByteLevel"},
+        {SEQUENCE("7"), "without a type"},
+        {SEQUENCE("{\"type\": \"Digits\"}"), "no pre_tokenizer ByteLevel"},
+        {"{\"type\": \"Whitespace\"}", "pre_tokenizer Whitespace"},
+        {SEQUENCE("{\"type\": \"UnicodeScripts\"}, " BYTES), "pre_tokenizer UnicodeScripts"},
+        {SEQUENCE(BYTES ", " BYTES), "two pre_tokenizers ByteLevel"},
+        {SEQUENCE("{\"type\": \"Split\", \"behavior\": \"Isolated\"}, " BYTES), "neither Regex"},
+        {SEQUENCE("{\"type\": \"Split\", \"pattern\": {\"String\": \"\"}, \"behavior\": "
+                  "\"Isolated\"}, " BYTES),
+         "neither Regex"},
+        {SEQUENCE("{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}}, " BYTES), "behavior"},
+        {SEQUENCE("{\"type\": \"Punctuation\", \"behavior\": \"Odd\"}, " BYTES), "\"Odd\""},
+    };
+    struct tokenizer t;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        enum status st = read_pre(&t, rows[i][0]);
+        steps_release(&t.steps);
+        if (st != STATUS_UNSUPPORTED || !strstr(status_message(), rows[i][1]))
+            fail_msg("row %zu: %s", i, st ? status_message() : "read");
+        CHECK_MESSAGE("tokenizer.json: ");
+    }
+}
+
+TEST(more_pre_tokenizers_than_there_is_room_for_are_refused)
+{
+    struct tokenizer t;
+    struct text pre = {0};
+    text_adds(&pre, "{\"type\": \"Sequence\", \"pretokenizers\": [");
+    for (int i = 0; i <= STEPS_MOST; i++) text_adds(&pre, "{\"type\": \"Digits\"}, ");
+    text_adds(&pre, BYTES "]}");
+    CHECK_STATUS(UNSUPPORTED, read_pre(&t, pre.data));
+    CHECK_MESSAGE("more than 16");
+    text_release(&pre);
+}
+
+TEST(normalizers_are_the_forms_c_and_d)
+{
+    static const struct {
+        const char *normalizer;
+        enum unicode_form form;
+        const char *why; /* NULL: it is read */
+    } rows[] = {
+        {"null", FORM_NONE, NULL},
+        {"{\"type\": \"NFC\"}", FORM_NFC, NULL},
+        {"{\"type\": \"NFD\"}", FORM_NFD, NULL},
+        {"{\"type\": \"Sequence\", \"normalizers\": []}", FORM_NONE, NULL},
+        {"{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFD\"}, {\"type\": \"NFC\"}]}",
+         FORM_NFC, NULL},
+        {"{\"type\": \"NFKC\"}", FORM_NONE, "normalizer NFKC"},
+        {"{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, {\"type\": "
+         "\"Lowercase\"}]}",
+         FORM_NFC, "normalizer Lowercase"},
+        {"[7]", FORM_NONE, "without a type"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tokenizer t = {.path = (char[]){"tokenizer.json"}};
+        struct json *v;
+        const char *text = rows[i].normalizer;
+        CHECK_STATUS(OK, json_parse(text, strlen(text), "normalizer", &v));
+        enum status st = hf_read_form(&t, v);
+        CHECK(t.form == rows[i].form && !st == !rows[i].why);
+        if (rows[i].why) CHECK_MESSAGE(rows[i].why);
+        json_free(v);
+    }
+}
