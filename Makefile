@@ -330,8 +330,10 @@ fuzz: ## build the fuzzers, build/fuzz/*; RUNS=n: run each that often, ONE=name:
 	@$(if $(RUNS),tools/fuzz $(B) $(RUNS) $(or $(ONE),$(FUZZ)))
 fuzzers: $(FUZZ:%=$(B)/fuzz/%)
 
-lint: all $(EMULATED_GPU) ## hold the house rules: layers, sizes, names, format, pairs, globals
-	@tools/lint $(B)
+lint: ## check the rules of CONTRIBUTING.md: those about text first, then those about objects
+	@tools/lint text
+	@$(MAKE) all $(EMULATED_GPU)
+	@tools/lint built $(B)
 
 format: ## format the sources
 	clang-format -i $(FORMAT)
