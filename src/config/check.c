@@ -1,4 +1,4 @@
-/* check.c -- rules that join several keys. */
+/* check.c -- rules that involve several keys. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
 #include "config/config.h"
@@ -9,18 +9,19 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "layers.4": the cut is behind block 3. */
-static enum status read_points(const struct option_list *points, struct stages *s)
+/* "layers.4": the stage boundary is between blocks 3 and 4. */
+static enum status parse_split_points(const struct option_list *points, struct stages *s)
 {
     const char *key = "parallelism.pipeline_parallel_split_points";
     if (points->count > MOST_CUTS)
-        FAIL(CONFIG, "%s: %zu of them, %d at most", key, points->count, MOST_CUTS);
+        FAIL(CONFIG, "%s: expected at most %d split points, got %zu", key, MOST_CUTS,
+             points->count);
     s->split = SPLIT_cuts, s->num_cuts = (int)points->count;
     for (size_t i = 0; i < points->count; i++) {
         const char *word = points->items[i];
         int block, end = 0;
         if (sscanf(word, "layers.%8d%n", &block, &end) < 1 || word[end] || block < 0)
-            FAIL(CONFIG, "%s: \"%s\" is no block; such as \"layers.4\" is wanted", key, word);
+            FAIL(CONFIG, "%s: \"%s\": expected a block such as \"layers.4\"", key, word);
         s->cuts[i] = block - 1;
     }
     return STATUS_OK;
@@ -48,7 +49,7 @@ enum status config_pipeline(const struct config *c, const struct mesh *mesh, int
         const struct option_list *points = &from->pipeline_parallel_split_points;
         TRY(schedule_find(kind, from->pipeline_parallel_schedule));
         micro = p->rows = (int)from->pipeline_parallel_microbatch_size;
-        if (points->count) TRY(read_points(points, s));
+        if (points->count) TRY(parse_split_points(points, s));
         s->chunks = points->count                   ? (s->num_cuts + s->pp) / s->pp
                     : *kind == SCHEDULE_interleaved ? 2
                                                     : 1;
@@ -95,7 +96,7 @@ static enum status check_layout(const struct config *c, int num_ranks)
     struct mesh mesh;
     TRY(mesh_resolve(&mesh, &c->parallelism, 0, num_ranks));
     if (t->global_batch_size == 0 || t->global_batch_size < -1)
-        FAIL(CONFIG, "training.global_batch_size = %lld: -1 or at least 1",
+        FAIL(CONFIG, "training.global_batch_size = %lld: must be -1 or at least 1",
              (long long)t->global_batch_size);
     return config_fit(c, NULL, &mesh);
 }
@@ -105,22 +106,23 @@ static enum status check_schedule(const struct config *c)
     const struct lr_scheduler_config *s = &c->lr_scheduler;
     int64_t total = s->total_steps ? s->total_steps : c->training.steps;
     if (s->warmup_steps > total && s->formula != LR_FORMULA_torchtitan)
-        FAIL(CONFIG, "lr_scheduler.warmup_steps = %lld is more than the %lld steps of the schedule",
+        FAIL(CONFIG,
+             "lr_scheduler.warmup_steps = %lld: must be at most the %lld steps of the schedule",
              (long long)s->warmup_steps, (long long)total);
     bool megatron = s->formula == LR_FORMULA_megatron;
     if (!megatron && (s->warmup_samples || s->total_samples))
         FAIL(CONFIG,
-             "lr_scheduler.warmup_samples = %lld and total_samples = %lld: only formula = "
-             "\"megatron\" counts samples, not \"%s\"",
+             "lr_scheduler.warmup_samples = %lld and total_samples = %lld: requires formula = "
+             "\"megatron\", got \"%s\"",
              (long long)s->warmup_samples, (long long)s->total_samples,
              lr_formula_word(s->formula));
     if (!megatron && s->decay_type == LR_DECAY_inverse_sqrt)
         FAIL(CONFIG,
-             "lr_scheduler.decay_type = \"inverse_sqrt\": only with formula = \"megatron\", not "
+             "lr_scheduler.decay_type = \"inverse_sqrt\" requires formula = \"megatron\", got "
              "\"%s\"",
              lr_formula_word(s->formula));
     if (s->decay_ratio < 0 && s->decay_ratio != -1)
-        FAIL(CONFIG, "lr_scheduler.decay_ratio = %g: between 0 and 1, or -1", s->decay_ratio);
+        FAIL(CONFIG, "lr_scheduler.decay_ratio = %g: must be from 0 to 1, or -1", s->decay_ratio);
     if (c->optimizer.beta1 == 1 || c->optimizer.beta2 == 1)
         FAIL(CONFIG, "optimizer.beta1 and beta2 must be below 1");
     return STATUS_OK;
@@ -131,27 +133,26 @@ static enum status check_data(const struct config *c)
     double weights = 0;
     for (size_t i = 0; i < c->data.num_sources; i++) weights += c->data.sources[i].weight;
     if (c->data.num_sources && !(weights > 0))
-        FAIL(CONFIG, "data.source: every weight is 0, so no document would ever be read");
+        FAIL(CONFIG, "data.source: all weights are 0; at least one must be greater than 0");
     if (c->data.num_sources && c->training.dataset_path[0])
         FAIL(CONFIG,
-             "training.dataset_path = \"%s\" and [[data.source]] both say what to read: one of "
-             "them is wanted",
+             "training.dataset_path = \"%s\" and [[data.source]] are both set: set only one",
              c->training.dataset_path);
     if (!c->data.num_sources && !c->training.dataset_path[0])
         FAIL(CONFIG,
-             "nothing to read: give a [[data.source]] with a path, or "
+             "no training data: set the path of a [[data.source]], or "
              "training.dataset_path (training.dataset = \"%s\" is only a name here)",
              c->training.dataset);
     if (!strcmp(c->objective.name, "masked") && !c->objective.mask_token[0])
-        FAIL(CONFIG, "objective.name = \"masked\" needs objective.mask_token");
+        FAIL(CONFIG, "objective.name = \"masked\" requires objective.mask_token");
     if (!strcmp(c->objective.name, "masked") && !(c->objective.mask_probability > 0))
-        FAIL(CONFIG, "objective.mask_probability = 0: no token would be predicted");
+        FAIL(CONFIG, "objective.mask_probability = 0: must be greater than 0");
     const struct validation_config *v = &c->validation;
-    bool split = !strcmp(c->data.order, "megatron"); /* data.split says what is held out */
+    bool split = !strcmp(c->data.order, "megatron"); /* data.split holds out documents */
     if (v->enable && !v->dataset_path[0] && !(c->data.validation_share > 0) && !split)
-        FAIL(CONFIG, "validation.enable = true needs validation.dataset_path or "
+        FAIL(CONFIG, "validation.enable = true requires validation.dataset_path or "
                      "data.validation_share");
-    if (v->enable && v->steps == 0) FAIL(CONFIG, "validation.steps = 0: -1 or at least 1");
+    if (v->enable && v->steps == 0) FAIL(CONFIG, "validation.steps = 0: must be -1 or at least 1");
     return STATUS_OK;
 }
 
@@ -160,8 +161,8 @@ static enum status check_optimizer(const struct config *c)
     const char *computing = c->training.mixed_precision_param;
     if (optim_splits(&c->optimizer) && strcmp(computing, "bfloat16"))
         FAIL(CONFIG,
-             "optimizer.master_weights = \"split\" needs training.mixed_precision_param = "
-             "\"bfloat16\", which is \"%s\"",
+             "optimizer.master_weights = \"split\" requires training.mixed_precision_param = "
+             "\"bfloat16\", got \"%s\"",
              computing);
     return STATUS_OK;
 }
@@ -170,26 +171,28 @@ static enum status check_checkpoints(const struct config *c)
 {
     const struct checkpoint_config *k = &c->checkpoint;
     if (k->keep_latest_k == 1)
-        FAIL(CONFIG, "checkpoint.keep_latest_k = 1: while the next one is written, the only one "
-                     "might be all there is; keep 2, or 0 for all");
+        FAIL(CONFIG, "checkpoint.keep_latest_k = 1: must be 0 (keep all) or at least 2, so that an "
+                     "intact checkpoint exists while the next one is written");
     if (!c->job.dump_folder[0]) FAIL(CONFIG, "job.dump_folder is empty");
     if (!k->folder[0]) FAIL(CONFIG, "checkpoint.folder is empty");
     return STATUS_OK;
 }
 
-/* What torchtitan's files may ask for and a run here does not do. */
-static void tell_kept(const struct config *c)
+/* Warns about settings of torchtitan's files that this program does not follow. */
+static void warn_unsupported(const struct config *c)
 {
     if (strcmp(c->training.dtype, "float32"))
         log_line(LOG_WARN, "training.dtype = \"%s\": master weights stay float32",
                  c->training.dtype);
     if (strcmp(c->training.mixed_precision_reduce, "float32"))
-        log_line(LOG_WARN, "training.mixed_precision_reduce = \"%s\": gradient sums stay float32",
+        log_line(LOG_WARN,
+                 "training.mixed_precision_reduce = \"%s\": gradients are reduced in float32",
                  c->training.mixed_precision_reduce);
     for (size_t i = 0; i < c->float8.filter_fqns.count; i++)
         if (!strcmp(c->float8.filter_fqns.items[i], "auto_filter_small_kn"))
-            log_line(LOG_WARN, "float8.filter_fqns: small products are of eight bits, too: which a "
-                               "device would be slower with is not known here");
+            log_line(LOG_WARN, "float8.filter_fqns = [\"auto_filter_small_kn\"] is ignored: small "
+                               "GEMMs run in FP8 "
+                               "too");
 }
 
 enum status config_check(const struct config *c, int num_ranks)
@@ -200,6 +203,6 @@ enum status config_check(const struct config *c, int num_ranks)
     TRY(check_optimizer(c));
     TRY(check_checkpoints(c));
     TRY(float8_wanted(&c->model, &c->float8, &(bool){false}));
-    tell_kept(c);
+    warn_unsupported(c);
     return STATUS_OK;
 }

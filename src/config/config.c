@@ -1,3 +1,4 @@
+/* config.c -- reads TOML and command-line settings into struct config, row by row of the tables. */
 // SPDX-License-Identifier: Apache-2.0
 #include "config/config.h"
 
@@ -10,31 +11,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 20 };
+enum { MAX_FILE_BYTES = 1 << 20 };
 
-/* One value that was set: which row, and by whom. */
-struct origin {
+/* The origin of one value that was set explicitly. */
+struct value_origin {
     const struct option *row;
-    char *place; /* "run.toml:3", "command line" */
+    char *where; /* "run.toml:3", "command line" */
 };
 
 struct config_book {
     char *path;
-    struct toml **trees; /* strings of the configuration point into them */
+    struct toml **trees; /* own the strings of the configuration */
     size_t num_trees;
-    struct origin *origins;
+    struct value_origin *origins;
     size_t num_origins;
-    bool fork;        /* a key of the older fork was used */
-    struct text idle; /* keys without effect */
+    bool uses_fork;      /* a key of the older fork was used */
+    struct text ignored; /* keys without effect */
 };
 
-/* Where a value stands, for messages: file:line:column, or the command line. */
-struct place {
+/* The position of a value, for messages; line 0: the command line. */
+struct value_position {
     const char *file;
     int line, column;
 };
 
-static void keep(struct config *c, struct toml *tree)
+static void keep_tree(struct config *c, struct toml *tree)
 {
     struct config_book *b = c->book;
     if (!tree) return;
@@ -42,33 +43,33 @@ static void keep(struct config *c, struct toml *tree)
     b->trees[b->num_trees++] = tree;
 }
 
-static void note_origin(struct config *c, const struct option *row, struct place place)
+static void note_origin(struct config *c, const struct option *row, struct value_position p)
 {
     struct config_book *b = c->book;
     struct text t = {0};
-    if (place.line)
-        text_addf(&t, "%s:%d", place.file, place.line);
+    if (p.line)
+        text_addf(&t, "%s:%d", p.file, p.line);
     else
-        text_adds(&t, place.file);
+        text_adds(&t, p.file);
     for (size_t i = 0; i < b->num_origins; i++)
         if (b->origins[i].row == row) {
-            free(b->origins[i].place);
-            b->origins[i].place = t.data;
+            free(b->origins[i].where);
+            b->origins[i].where = t.data;
             return;
         }
     b->origins = heap_grow(b->origins, b->num_origins + 1, sizeof *b->origins);
-    b->origins[b->num_origins++] = (struct origin){row, t.data};
+    b->origins[b->num_origins++] = (struct value_origin){row, t.data};
 }
 
 const char *config_origin(const struct config *c, const struct option *row)
 {
     for (size_t i = 0; i < c->book->num_origins; i++)
-        if (c->book->origins[i].row == row) return c->book->origins[i].place;
+        if (c->book->origins[i].row == row) return c->book->origins[i].where;
     return "default";
 }
 
-/* The value as the user would recognise it. */
-static void show(const struct toml *v, struct text *out)
+/* The value as the user wrote it, more or less, for messages. */
+static void format_value(const struct toml *v, struct text *out)
 {
     if (v->kind == TOML_INTEGER)
         text_addf(out, "%lld", (long long)v->integer);
@@ -82,79 +83,82 @@ static void show(const struct toml *v, struct text *out)
         text_adds(out, toml_kind_name(v->kind));
 }
 
-static enum status refuse(struct place p, const char *key, const char *value, const char *why)
+static enum status fail_value(struct value_position p, const char *key, const char *value,
+                              const char *reason)
 {
-    if (p.line) FAIL(CONFIG, "%s:%d:%d: %s = %s: %s", p.file, p.line, p.column, key, value, why);
-    FAIL(CONFIG, "%s: %s=%s: %s", p.file, key, value, why);
+    if (p.line) FAIL(CONFIG, "%s:%d:%d: %s = %s: %s", p.file, p.line, p.column, key, value, reason);
+    FAIL(CONFIG, "%s: %s=%s: %s", p.file, key, value, reason);
 }
 
-static enum status unknown(struct place p, const char *key)
+static enum status fail_unknown_key(struct value_position p, const char *key)
 {
-    char space[128];
-    const char *nearest = config_nearest(key, space, sizeof space);
+    char buffer[128];
+    const char *suggestion = config_suggest(key, buffer, sizeof buffer);
     struct text where = {0};
     if (p.line)
         text_addf(&where, "%s:%d:%d", p.file, p.line, p.column);
     else
         text_adds(&where, p.file);
-    enum status st =
-        status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s: unknown key %s%s%s%s", where.data, key,
-                    nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+    enum status st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s: unknown key %s%s%s%s",
+                                 where.data, key, suggestion ? "; did you mean " : "",
+                                 suggestion ? suggestion : "", suggestion ? "?" : "");
     text_release(&where);
     return st;
 }
 
-/* A failure of option_set, told with key, value and place. */
-static enum status explain(struct place p, const char *key, const char *value)
+/* Adds position, key and value to the message of a failed option_set. */
+static enum status fail_option(struct value_position p, const char *key, const char *value)
 {
-    char why[512];
-    snprintf(why, sizeof why, "%s", status_message());
-    return refuse(p, key, value, why);
+    char reason[512];
+    snprintf(reason, sizeof reason, "%s", status_message());
+    return fail_value(p, key, value, reason);
 }
 
-static bool is_harmless(const struct ignored *i, const struct toml *v)
+static bool is_harmless(const struct config_ignored *i, const struct toml *v)
 {
     struct text shown = {0};
     if (!i->harmless[0]) return true;
     if (v->kind == TOML_ARRAY && !v->first) return !strcmp(i->harmless, "[]");
-    show(v, &shown);
+    format_value(v, &shown);
     bool same = !strcmp(shown.data, i->harmless);
     text_release(&shown);
     return same;
 }
 
-/* Where "section.key" of today or of old leads; NULL with STATUS_OK: it is to be ignored. */
-static enum status resolve(struct config *c, const char *key, const struct toml *value,
-                           struct place p, const struct section **section,
-                           const struct option **row)
+/* Finds the option of "section.key", by its current or an older name; *row NULL with STATUS_OK: the
+ * key is accepted without effect. */
+static enum status resolve_key(struct config *c, const char *key, const struct toml *value,
+                               struct value_position p, const struct config_section **section,
+                               const struct option **row)
 {
-    const struct alias *alias = config_find_alias(key);
-    const struct ignored *ignored = config_find_ignored(key);
-    *row = config_find(alias ? alias->today : key, section);
-    if (alias && alias->fork) c->book->fork = true;
+    const struct config_alias *alias = config_find_alias(key);
+    const struct config_ignored *ignored = config_find_ignored(key);
+    *row = config_find(alias ? alias->key : key, section);
+    if (alias && alias->is_fork) c->book->uses_fork = true;
     if (*row) {
-        /* the fork's key says what its program does */
+        /* the fork's key implies its objective */
         if (!strcmp(key, "training.mlm_probability")) c->objective.name = "masked";
         return STATUS_OK;
     }
-    if (!ignored) return unknown(p, key);
+    if (!ignored) return fail_unknown_key(p, key);
     if (value && !is_harmless(ignored, value))
-        log_line(LOG_WARN, "%s has no effect: %s", key, ignored->why);
+        log_line(LOG_WARN, "%s has no effect: %s", key, ignored->reason);
     else if (!value || !ignored->harmless[0])
-        text_addf(&c->book->idle, "%s%s", c->book->idle.len ? ", " : "", key);
+        text_addf(&c->book->ignored, "%s%s", c->book->ignored.len ? ", " : "", key);
     return STATUS_OK;
 }
 
-static enum status set(struct config *c, const char *key, const struct toml *value, struct place p)
+static enum status set_key(struct config *c, const char *key, const struct toml *value,
+                           struct value_position p)
 {
-    const struct section *section;
+    const struct config_section *section;
     const struct option *row;
-    TRY(resolve(c, key, value, p, &section, &row));
+    TRY(resolve_key(c, key, value, p, &section, &row));
     if (!row) return STATUS_OK;
     if (option_set(row, (char *)c + section->offset, value)) {
         struct text shown = {0};
-        show(value, &shown);
-        enum status st = explain(p, key, shown.data);
+        format_value(value, &shown);
+        enum status st = fail_option(p, key, shown.data);
         text_release(&shown);
         return st;
     }
@@ -164,33 +168,33 @@ static enum status set(struct config *c, const char *key, const struct toml *val
 
 static enum status set_source(struct source_config *s, const struct toml *table, const char *file)
 {
-    const struct section *section = &config_source_section;
+    const struct config_section *section = &config_source_section;
     for (const struct toml *v = table->first; v; v = v->next) {
-        struct place p = {file, v->line, v->column};
+        struct value_position p = {file, v->line, v->column};
         const struct option *row = NULL;
         char key[160];
         snprintf(key, sizeof key, "data.source.%.100s", v->key);
         for (size_t r = 0; r < section->count; r++)
             if (!strcmp(section->rows[r].name, v->key)) row = &section->rows[r];
-        if (!row) return unknown(p, key);
+        if (!row) return fail_unknown_key(p, key);
         if (option_set(row, s, v)) {
             struct text shown = {0};
-            show(v, &shown);
-            enum status st = explain(p, key, shown.data);
+            format_value(v, &shown);
+            enum status st = fail_option(p, key, shown.data);
             text_release(&shown);
             return st;
         }
     }
     if (s->path[0]) return STATUS_OK;
-    FAIL(CONFIG, "%s:%d:%d: a [[data.source]] needs a path", file, table->line, table->column);
+    FAIL(CONFIG, "%s:%d:%d: path is required in [[data.source]]", file, table->line, table->column);
 }
 
-static enum status preset(const struct section *section, void *into)
+static enum status set_defaults(const struct config_section *section, void *into)
 {
     for (size_t r = 0; r < section->count; r++) {
         struct toml *unused = NULL;
         const struct option *row = &section->rows[r];
-        /* strings of defaults are the tables' own */
+        /* default strings are literals of the tables */
         if (row->kind == OPTION_TEXT || row->kind == OPTION_CHOICE) {
             *(const char **)(void *)((char *)into + row->offset) = row->preset;
             continue;
@@ -204,35 +208,33 @@ static enum status preset(const struct section *section, void *into)
 static enum status set_sources(struct config *c, const struct toml *array, const char *file)
 {
     if (array->kind != TOML_ARRAY)
-        FAIL(CONFIG, "%s:%d:%d: data.source is written [[data.source]]", file, array->line,
-             array->column);
+        FAIL(CONFIG, "%s:%d:%d: expected [[data.source]]", file, array->line, array->column);
     c->data.sources = heap(array->count * sizeof *c->data.sources);
     for (const struct toml *t = array->first; t; t = t->next) {
         if (t->kind != TOML_TABLE)
-            FAIL(CONFIG, "%s:%d:%d: data.source is written [[data.source]]", file, t->line,
-                 t->column);
+            FAIL(CONFIG, "%s:%d:%d: expected [[data.source]]", file, t->line, t->column);
         struct source_config *s = &c->data.sources[c->data.num_sources++];
-        TRY(preset(&config_source_section, s));
+        TRY(set_defaults(&config_source_section, s));
         TRY(set_source(s, t, file));
     }
     return STATUS_OK;
 }
 
-/* Every leaf below a table, by its dotted name. */
+/* Sets every key below a table by its dotted name. */
 static enum status set_table(struct config *c, const struct toml *table, const char *prefix,
                              const char *file)
 {
     for (const struct toml *v = table->first; v; v = v->next) {
         struct text key = {0};
         text_addf(&key, "%s%s%s", prefix, prefix[0] ? "." : "", v->key);
-        struct place p = {file, v->line, v->column};
+        struct value_position p = {file, v->line, v->column};
         enum status st;
         if (!strcmp(key.data, "data.source"))
             st = set_sources(c, v, file);
         else if (v->kind == TOML_TABLE)
             st = set_table(c, v, key.data, file);
         else
-            st = set(c, key.data, v, p);
+            st = set_key(c, key.data, v, p);
         text_release(&key);
         TRY(st);
     }
@@ -243,32 +245,32 @@ static enum status load_file(struct config *c, const char *path)
 {
     struct text bytes = {0};
     struct toml *tree = NULL;
-    enum status st = file_read(path, MOST_BYTES, &bytes);
+    enum status st = file_read(path, MAX_FILE_BYTES, &bytes);
     if (!st && toml_parse(bytes.data, bytes.len, path, &tree)) st = STATUS_CONFIG;
     text_release(&bytes);
     TRY(st);
-    keep(c, tree);
+    keep_tree(c, tree);
     TRY(set_table(c, tree, "", path));
     return STATUS_OK;
 }
 
 enum status config_assign(struct config *c, const char *key, const char *value, const char *origin)
 {
-    struct place p = {.file = origin};
-    const struct section *section;
+    struct value_position p = {.file = origin};
+    const struct config_section *section;
     const struct option *row;
     struct toml *tree = NULL;
-    TRY(resolve(c, key, NULL, p, &section, &row));
+    TRY(resolve_key(c, key, NULL, p, &section, &row));
     if (!row) return STATUS_OK;
     enum status st = option_set_text(row, (char *)c + section->offset, value, &tree);
-    keep(c, tree);
-    if (st) return explain(p, key, value);
+    keep_tree(c, tree);
+    if (st) return fail_option(p, key, value);
     note_origin(c, row, p);
     return STATUS_OK;
 }
 
 /* "section.key=value" */
-static enum status load_setting(struct config *c, const char *setting)
+static enum status set_argument(struct config *c, const char *setting)
 {
     const char *equals = strchr(setting, '=');
     if (!equals) FAIL(CONFIG, "command line: %s: expected section.key=value", setting);
@@ -278,13 +280,14 @@ static enum status load_setting(struct config *c, const char *setting)
     return st;
 }
 
-/* The fork's "llama3" is another family than torchtitan's of today. */
-static void settle_family(struct config *c)
+/* The fork's "llama3" has other sizes than torchtitan's "llama3" of today. */
+static void resolve_family(struct config *c)
 {
-    if (!c->book->fork || strcmp(c->model.name, "llama3")) return;
+    if (!c->book->uses_fork || strcmp(c->model.name, "llama3")) return;
     c->model.name = "frontier";
-    log_line(LOG_INFO, "the keys are the older fork's, so model.name = \"llama3\" is taken as "
-                       "\"frontier\": its sizes, without rope scaling");
+    log_line(LOG_INFO,
+             "keys of the older fork found: model.name = \"llama3\" means \"frontier\", its "
+             "sizes without RoPE scaling");
 }
 
 enum status config_load(struct config *c, const char *path, const char *const *settings,
@@ -293,17 +296,18 @@ enum status config_load(struct config *c, const char *path, const char *const *s
     memset(c, 0, sizeof *c);
     c->book = heap(sizeof *c->book);
     for (size_t s = 0; s < NUM_SECTIONS; s++)
-        TRY(preset(&config_sections[s], (char *)c + config_sections[s].offset));
+        TRY(set_defaults(&config_sections[s], (char *)c + config_sections[s].offset));
     if (path) TRY(load_file(c, path));
-    for (int i = 0; i < num_settings; i++) TRY(load_setting(c, settings[i]));
+    for (int i = 0; i < num_settings; i++) TRY(set_argument(c, settings[i]));
     if (path) {
         c->book->path = heap_string(path, strlen(path));
         c->job.config_file = c->book->path;
     }
-    settle_family(c);
-    if (c->book->idle.len) log_line(LOG_INFO, "without effect here: %s", c->book->idle.data);
+    resolve_family(c);
+    if (c->book->ignored.len)
+        log_line(LOG_INFO, "accepted without effect: %s", c->book->ignored.data);
     if (!strcmp(c->model.norm_type, "layernorm"))
-        log_line(LOG_WARN, "model.norm_type = \"layernorm\": a Llama has RMSNorm, and gets it");
+        log_line(LOG_WARN, "model.norm_type = \"layernorm\" is ignored: a Llama uses RMSNorm");
     return STATUS_OK;
 }
 
@@ -314,11 +318,11 @@ void config_release(struct config *c)
         for (size_t r = 0; r < config_sections[s].count; r++)
             option_release(&config_sections[s].rows[r], (char *)c + config_sections[s].offset);
     for (size_t i = 0; i < c->book->num_trees; i++) toml_free(c->book->trees[i]);
-    for (size_t i = 0; i < c->book->num_origins; i++) free(c->book->origins[i].place);
+    for (size_t i = 0; i < c->book->num_origins; i++) free(c->book->origins[i].where);
     free(c->data.sources);
     free(c->book->trees);
     free(c->book->origins);
-    text_release(&c->book->idle);
+    text_release(&c->book->ignored);
     free(c->book->path);
     free(c->book);
     memset(c, 0, sizeof *c);

@@ -1,6 +1,7 @@
-/* config.h -- the whole configuration: every room's options, joined.
+/* config.h -- the whole configuration: all rooms' options in one struct.
  *
- * Order    Defaults, then the TOML file, then section.key=value of the command line.
+ * Order    Later values override earlier ones: defaults, the TOML file, then section.key=value
+ *          from the command line.
  * Memory   A config owns its strings until config_release. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -37,44 +38,45 @@ struct config {
     struct objective_config objective;
     struct guard_config guard;
     struct device_config device;
-    struct config_book *book; /* strings, and where each value came from; config.c's own */
+    struct config_book *book; /* strings and the origin of each value; private to config.c */
 };
 
-/* Defaults, the file (NULL: none), then `settings` ("section.key=value").  CONFIG:
- * file:line:column, the key, the value, what is allowed, the nearest name.  MISSING: no such file.
- * Keys of torchtitan's that mean nothing here are accepted, and one log line says that they do
- * nothing. */
+/* Loads the defaults, the file (NULL: no file), then `settings` ("section.key=value").
+ * CONFIG: the message has file:line:column, key, value, the allowed values and a suggestion.
+ * MISSING: the file does not exist.
+ * torchtitan's keys that have no meaning here are accepted; one log line lists them. */
 enum status config_load(struct config *c, const char *path, const char *const *settings,
                         int num_settings);
 void config_release(struct config *c);
 
-/* One key set from text, as on a command line; `origin` says who did.  CONFIG as above. */
+/* Sets one key from text, as on the command line.  `origin` names who set it, for config show.
+ * CONFIG: as in config_load. */
 enum status config_assign(struct config *c, const char *key, const char *value, const char *origin);
 
-/* Rules that join several keys; `num_ranks` 1 alone.  CONFIG: which keys, their values, the rule.
- */
+/* Checks the rules that involve several keys, for a run of num_ranks ranks.  CONFIG: the message
+ * has the keys, their values and the rule. */
 enum status config_check(const struct config *c, int num_ranks);
 
-/* Whether the model and the batches fit the mesh, by the rules of parallel/fit.h; shape NULL: the
- * batches alone, which config_check does, too.  CONFIG: which rule, and what would fit. */
+/* Checks that the model and the batch sizes fit the mesh (parallel/fit.h).  With shape NULL only
+ * the batch sizes, as config_check does.  CONFIG: the rule, and the closest values that fit. */
 enum status config_fit(const struct config *c, const struct model_shape *shape,
                        const struct mesh *mesh);
 
-/* The pipeline that [parallelism] asks for on that mesh, for a model of so many blocks (0: not
- * known). CONFIG: split points that are no blocks, or layers that do not make whole stages. */
+/* The pipeline that [parallelism] describes on that mesh, for a model of `blocks` blocks (0:
+ * unknown).  CONFIG: a split point is not a block, or the layers do not divide into stages. */
 struct pipeline_config {
     struct stages stages;
-    struct schedule schedule; /* micros: of an optimizer step */
-    int rows;                 /* of a micro-batch; 0: all of them, as nothing is cut */
+    struct schedule schedule; /* micros: microbatches of an optimizer step */
+    int rows;                 /* of a microbatch; 0: all rows, without a pipeline */
 };
 enum status config_pipeline(const struct config *c, const struct mesh *mesh, int blocks,
                             struct pipeline_config *p);
 
-/* Every effective value as TOML that config_load reads back to the same configuration.  With
- * `origins` a comment behind each says where it came from. */
+/* Writes all effective values as TOML; config_load reads it back to the same configuration.  With
+ * `origins` a comment after each value names its origin. */
 void config_write(const struct config *c, bool origins, struct text *toml);
 
-/* One key's help, bounds, default, unit and aliases; CONFIG: no such key (the nearest is named). */
+/* Help, bounds, default, unit and aliases of one key.  CONFIG: unknown key, with a suggestion. */
 enum status config_explain(const char *key, struct text *out);
-/* docs/options.md, from the same tables. */
+/* Writes docs/options.md from the same tables. */
 void config_document(struct text *markdown);

@@ -1,4 +1,4 @@
-/* run_config.h -- what [job] [training] [validation] [debug] [guard] [profiling] say. */
+/* run_config.h -- options of [job], [training], [validation], [debug], [guard], [profiling]. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

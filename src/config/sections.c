@@ -108,50 +108,50 @@ ROWS(device){
             sizeof name##_rows / sizeof *name##_rows, title                                        \
     }
 
-const struct section config_sections[NUM_SECTIONS] = {
-    SECTION(job, "What the run is called and where it writes."),
-    SECTION(profiling, "Where the time goes."),
+const struct config_section config_sections[NUM_SECTIONS] = {
+    SECTION(job, "Name and output folder of the run."),
+    SECTION(profiling, "Traces of the time spent in a step."),
     SECTION(metrics, "What a run reports."),
-    SECTION(model, "The Llama: a flavor, or any dimensions."),
+    SECTION(model, "The Llama model: a flavor, or individual dimensions."),
     SECTION(optimizer, "AdamW."),
-    SECTION(lr_scheduler, "The learning rate over the run."),
+    SECTION(lr_scheduler, "Learning rate schedule."),
     SECTION(training, "Batches, steps, precision."),
-    SECTION(parallelism, "How ranks share the work."),
+    SECTION(parallelism, "Parallel degrees and schedules."),
     SECTION(checkpoint, "Saving and resuming."),
-    SECTION(activation_checkpoint, "What backward computes again to save memory."),
-    SECTION(float8, "Products of numbers of eight bits."),
-    SECTION(validation, "Loss on data that is not trained on."),
+    SECTION(activation_checkpoint, "Activations that backward recomputes to save memory."),
+    SECTION(float8, "Matrix multiplications in FP8."),
+    SECTION(validation, "Loss on held-out data."),
     SECTION(debug, "Seeds."),
-    SECTION(data, "What is read, in which order. Sources follow as [[data.source]]."),
-    SECTION(tokenizer, "Details of tokenizing."),
-    SECTION(objective, "What the model learns to predict."),
-    SECTION(guard, "What happens when something goes wrong."),
-    SECTION(device, "What computes."),
+    SECTION(data, "Training data and its order. The sources follow as [[data.source]]."),
+    SECTION(tokenizer, "Tokenizer details."),
+    SECTION(objective, "Training objective."),
+    SECTION(guard, "Reactions to non-finite losses and gradients."),
+    SECTION(device, "Hardware, kernels and communication."),
 };
 
-const struct section config_source_section = {
+const struct config_section config_source_section = {
     "data.source", 0, source_rows, sizeof source_rows / sizeof *source_rows,
-    "One row of [[data.source]] for each source of the mixture."};
+    "One [[data.source]] table for each source of the mixture."};
 
-const struct alias config_aliases[] = {
-#define ALIAS(old, today, fork) {old, today, fork},
+const struct config_alias config_aliases[] = {
+#define ALIAS(old_key, key, is_fork) {old_key, key, is_fork},
 #include "config/aliases.def"
 #undef ALIAS
 };
 const size_t config_num_aliases = sizeof config_aliases / sizeof *config_aliases;
 
-const struct ignored config_ignored[] = {
-#define IGNORED(name, harmless, why) {name, harmless, why},
+const struct config_ignored config_ignored[] = {
+#define IGNORED(name, harmless, reason) {name, harmless, reason},
 #include "config/ignored.def"
 #undef IGNORED
 };
 const size_t config_num_ignored = sizeof config_ignored / sizeof *config_ignored;
 
-const struct option *config_find(const char *key, const struct section **section)
+const struct option *config_find(const char *key, const struct config_section **section)
 {
     const char *dot = strchr(key, '.');
     for (size_t s = 0; dot && s < NUM_SECTIONS; s++) {
-        const struct section *here = &config_sections[s];
+        const struct config_section *here = &config_sections[s];
         size_t len = (size_t)(dot - key);
         if (strlen(here->name) != len || strncmp(here->name, key, len)) continue;
         for (size_t r = 0; r < here->count; r++)
@@ -163,25 +163,26 @@ const struct option *config_find(const char *key, const struct section **section
     return NULL;
 }
 
-const struct alias *config_find_alias(const char *key)
+const struct config_alias *config_find_alias(const char *key)
 {
     for (size_t i = 0; i < config_num_aliases; i++)
-        if (!strcmp(config_aliases[i].old, key)) return &config_aliases[i];
+        if (!strcmp(config_aliases[i].old_key, key)) return &config_aliases[i];
     return NULL;
 }
 
-const struct ignored *config_find_ignored(const char *key)
+const struct config_ignored *config_find_ignored(const char *key)
 {
     for (size_t i = 0; i < config_num_ignored; i++) {
         const char *name = config_ignored[i].name;
         size_t len = strlen(name);
-        bool below = len > 2 && !strcmp(name + len - 2, ".*");
-        if (below ? !strncmp(name, key, len - 1) : !strcmp(name, key)) return &config_ignored[i];
+        bool is_prefix = len > 2 && !strcmp(name + len - 2, ".*");
+        if (is_prefix ? !strncmp(name, key, len - 1) : !strcmp(name, key))
+            return &config_ignored[i];
     }
     return NULL;
 }
 
-const char *config_nearest(const char *key, char *space, size_t size)
+const char *config_suggest(const char *key, char *buffer, size_t size)
 {
     size_t best = strlen(key) / 2 < 6 ? strlen(key) / 2 : 6;
     const char *last = strrchr(key, '.'), *found = NULL;
@@ -190,11 +191,11 @@ const char *config_nearest(const char *key, char *space, size_t size)
             char name[128];
             const char *row = config_sections[s].rows[r].name;
             snprintf(name, sizeof name, "%s.%s", config_sections[s].name, row);
-            bool moved = best > 1 && last && !strcmp(last + 1, row); /* the right key elsewhere */
-            if (moved) best = 1;
-            if (!moved && !text_is_nearer(name, key, &best)) continue;
-            snprintf(space, size, "%s", name);
-            found = space;
+            bool is_elsewhere = best > 1 && last && !strcmp(last + 1, row); /* in another section */
+            if (is_elsewhere) best = 1;
+            if (!is_elsewhere && !text_is_nearer(name, key, &best)) continue;
+            snprintf(buffer, size, "%s", name);
+            found = buffer;
         }
     return found;
 }

@@ -1,39 +1,39 @@
-/* sections.h -- every section's table, for the files of this room. */
+/* sections.h -- the table of options of each section; internal to config/. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "config/config.h"
 
-struct section {
+struct config_section {
     const char *name;
-    size_t offset; /* of its struct in struct config */
+    size_t offset; /* of the section's struct in struct config */
     const struct option *rows;
     size_t count;
-    const char *title; /* what the section is about */
+    const char *title; /* one sentence for docs/options.md */
 };
 
 enum { NUM_SECTIONS = 18 };
-extern const struct section config_sections[NUM_SECTIONS];
-extern const struct section config_source_section; /* a row of [[data.source]] */
+extern const struct config_section config_sections[NUM_SECTIONS];
+extern const struct config_section config_source_section; /* one [[data.source]] */
 
-struct alias {
-    const char *old, *today;
-    bool fork; /* only the older fork has it */
+struct config_alias {
+    const char *old_key, *key;
+    bool is_fork; /* used only by the older torchtitan fork */
 };
-extern const struct alias config_aliases[];
+extern const struct config_alias config_aliases[];
 extern const size_t config_num_aliases;
 
-struct ignored {
-    const char *name, *harmless, *why;
+struct config_ignored {
+    const char *name, *harmless, *reason; /* harmless: the value that needs no warning */
 };
-extern const struct ignored config_ignored[];
+extern const struct config_ignored config_ignored[];
 extern const size_t config_num_ignored;
 
-/* The row of "section.key", or NULL; *section is where it is. */
-const struct option *config_find(const char *key, const struct section **section);
-const struct alias *config_find_alias(const char *key);
-const struct ignored *config_find_ignored(const char *key);
-/* The known key that looks most like this one, or NULL. */
-const char *config_nearest(const char *key, char *space, size_t size);
-/* Where this value came from; "default" if nobody set it. */
+/* The option "section.key" and its section, or NULL. */
+const struct option *config_find(const char *key, const struct config_section **section);
+const struct config_alias *config_find_alias(const char *key);
+const struct config_ignored *config_find_ignored(const char *key);
+/* The known key most similar to this one, in `buffer`, or NULL: for "did you mean". */
+const char *config_suggest(const char *key, char *buffer, size_t size);
+/* The origin of this value; "default" if nothing set it. */
 const char *config_origin(const struct config *c, const struct option *row);

@@ -5,14 +5,14 @@
 #include "config/config.h"
 #include "parallel/mesh.h"
 
-TEST(rules_between_keys_are_held)
+TEST(check_rejects_keys_that_contradict_each_other)
 {
     static const struct {
         const char *settings[3];
         int ranks;
         const char *message;
     } cases[] = {
-        {{"training.dataset_path="}, 1, "nothing to read"},
+        {{"training.dataset_path="}, 1, "no training data"},
         {{"parallelism.tensor_parallel_degree=2"}, 1, "do not make 1 rank"},
         {{"parallelism.data_parallel_shard_degree=2"}, 4, "do not make 4 ranks"},
         {{"parallelism.data_parallel_shard_degree=0"}, 1, "-1 or at least 1"},
@@ -24,8 +24,8 @@ TEST(rules_between_keys_are_held)
           "parallelism.context_parallel_degree=2"},
          2,
          "validation.seq_len = 6"},
-        {{"lr_scheduler.warmup_samples=5"}, 1, "only formula = \"megatron\" counts samples"},
-        {{"lr_scheduler.decay_type=inverse_sqrt"}, 1, "only with formula = \"megatron\""},
+        {{"lr_scheduler.warmup_samples=5"}, 1, "requires formula = \"megatron\""},
+        {{"lr_scheduler.decay_type=inverse_sqrt"}, 1, "requires formula = \"megatron\""},
         {{"lr_scheduler.formula=nxdt", "lr_scheduler.warmup_steps=5", "training.steps=4"},
          1,
          "warmup_steps = 5"},
@@ -53,7 +53,7 @@ TEST(rules_between_keys_are_held)
     }
 }
 
-TEST(a_sound_configuration_passes_on_the_ranks_it_is_for)
+TEST(check_accepts_a_valid_configuration_for_its_number_of_ranks)
 {
     struct config c;
     const char *settings[] = {"training.dataset_path=a.txt", "training.global_batch_size=64",
@@ -63,7 +63,7 @@ TEST(a_sound_configuration_passes_on_the_ranks_it_is_for)
     config_release(&c);
 }
 
-TEST(a_model_is_held_against_the_mesh)
+TEST(fit_rejects_a_tensor_parallel_degree_that_does_not_divide_the_heads)
 {
     struct config c;
     struct model_shape shape;
@@ -81,7 +81,7 @@ TEST(a_model_is_held_against_the_mesh)
     config_release(&c);
 }
 
-/* The pipeline of a model of 16 blocks on 4 stages of 2 data-parallel ranks each. */
+/* The pipeline of a model with 16 blocks on 4 stages with 2 data-parallel ranks each. */
 static enum status resolve_pipeline(struct pipeline_config *p, const char *a, const char *b)
 {
     const char *settings[] = {"training.dataset_path=a.txt",
@@ -101,13 +101,13 @@ static enum status resolve_pipeline(struct pipeline_config *p, const char *a, co
 
 #define PIPELINE(key, value) "parallelism.pipeline_parallel_" key "=" value
 
-TEST(a_pipeline_is_what_its_keys_ask_for)
+TEST(pipeline_follows_its_keys)
 {
     struct pipeline_config p;
     int begin[9];
     CHECK_STATUS(OK, resolve_pipeline(&p, NULL, NULL));
     CHECK(p.schedule.kind == SCHEDULE_one_ahead && p.schedule.pp == 4 && p.schedule.chunks == 1);
-    CHECK(p.schedule.micros == 12 && p.rows == 1); /* 24 rows over 2 ranks, one by one */
+    CHECK(p.schedule.micros == 12 && p.rows == 1); /* 24 rows over 2 ranks, one row at a time */
     CHECK_STATUS(OK, stages_split(&p.stages, begin));
     CHECK(begin[1] == 4 && begin[2] == 9 && begin[3] == 13); /* 18 layers: 5, 5, 4, 4 */
 
@@ -130,7 +130,7 @@ TEST(a_pipeline_is_what_its_keys_ask_for)
     CHECK(begin[1] == 1 && begin[2] == 2 && begin[3] == 9 && begin[4] == 16);
 }
 
-TEST(a_pipeline_that_cannot_be_says_why)
+TEST(pipeline_rejects_invalid_split_points_and_layers)
 {
     struct pipeline_config p;
     static const char *const wrong[] = {
@@ -140,13 +140,13 @@ TEST(a_pipeline_that_cannot_be_says_why)
         snprintf(setting, sizeof setting, PIPELINE("split_points", "[\"%s\"]"), wrong[i]);
         CHECK_STATUS(CONFIG, resolve_pipeline(&p, setting, NULL));
         CHECK_MESSAGE(wrong[i]);
-        CHECK_MESSAGE("is no block; such as \"layers.4\" is wanted");
+        CHECK_MESSAGE("expected a block such as \"layers.4\"");
     }
     CHECK_STATUS(CONFIG, resolve_pipeline(&p, PIPELINE("layers_per_stage", "7"), NULL));
     CHECK_MESSAGE("pipeline_parallel_layers_per_stage = 7 makes 3 stages");
 }
 
-TEST(data_is_named_in_one_place)
+TEST(check_rejects_two_places_that_name_the_data)
 {
     struct config c;
     const char *path = test_path(test_folder(), "both.toml");
@@ -155,6 +155,6 @@ TEST(data_is_named_in_one_place)
     const char *settings[] = {"training.dataset_path=b.txt"};
     CHECK_STATUS(OK, config_load(&c, path, settings, 1));
     CHECK_STATUS(CONFIG, config_check(&c, 1));
-    CHECK_MESSAGE("both say what to read");
+    CHECK_MESSAGE("are both set: set only one");
     config_release(&c);
 }

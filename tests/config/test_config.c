@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "config/config.h"
 
-/* Loads TOML given as text; the path of its file is in the messages. */
+/* Loads TOML text from run.toml, whose path appears in messages. */
 static enum status load(struct config *c, const char *toml)
 {
     char *path = file_join(test_folder(), "run.toml");
@@ -14,7 +14,7 @@ static enum status load(struct config *c, const char *toml)
     return st;
 }
 
-TEST(defaults_are_torchtitans_where_it_has_them)
+TEST(defaults_equal_torchtitans)
 {
     struct config c;
     CHECK_STATUS(OK, config_load(&c, NULL, NULL, 0));
@@ -26,7 +26,7 @@ TEST(defaults_are_torchtitans_where_it_has_them)
     config_release(&c);
 }
 
-TEST(the_command_line_wins_over_the_file_and_the_file_over_defaults)
+TEST(command_line_overrides_file_and_file_overrides_defaults)
 {
     struct config c;
     char *path = file_join(test_folder(), "run.toml");
@@ -49,7 +49,7 @@ TEST(the_command_line_wins_over_the_file_and_the_file_over_defaults)
     free(path);
 }
 
-TEST(files_of_the_older_fork_load_without_an_edit)
+TEST(files_of_the_older_fork_load_unchanged)
 {
     static const char *const files[] = {"fork-mlm-1b.toml",  "fork-8b.toml",
                                         "fork-old-1b.toml",  "fork-neuro-8b.toml",
@@ -74,7 +74,7 @@ TEST(files_of_the_older_fork_load_without_an_edit)
     }
 }
 
-TEST(what_is_wrong_is_told_with_place_value_and_what_is_allowed)
+TEST(errors_name_position_value_and_allowed_values)
 {
     static const struct {
         const char *toml, *message;
@@ -113,7 +113,7 @@ TEST(what_is_wrong_is_told_with_place_value_and_what_is_allowed)
         {"[data]\nvalidation_share = 0.9\n", "to 0.5"},
         {"[data]\nsource = \"a.txt\"\n", "[[data.source]]"},
         {"[data]\nsource = [1]\n", "[[data.source]]"},
-        {"[[data.source]]\nweight = 1\n", "needs a path"},
+        {"[[data.source]]\nweight = 1\n", "path is required in [[data.source]]"},
         {"[[data.source]]\npath = \"a\"\nwight = 1\n", "unknown key data.source.wight"},
         {"[[data.source]]\npath = 3\n", "data.source.path = 3"},
         {"[[data.source]]\npath = \"a\"\nweight = -1\n", "data.source.weight"},
@@ -153,7 +153,7 @@ TEST(what_is_wrong_is_told_with_place_value_and_what_is_allowed)
     }
 }
 
-TEST(settings_that_are_wrong_are_told_too)
+TEST(wrong_command_line_settings_are_errors)
 {
     static const struct {
         const char *setting, *message;
@@ -175,7 +175,7 @@ TEST(settings_that_are_wrong_are_told_too)
     config_release(&c);
 }
 
-TEST(keys_of_torchtitan_that_mean_nothing_here_are_accepted)
+TEST(torchtitans_keys_without_meaning_here_are_accepted)
 {
     struct config c;
     CHECK_STATUS(OK, load(&c, "[compile]\nenable = true\ncomponents = [\"model\"]\n[comm]\n"

@@ -3,20 +3,20 @@
 
 #include "config/sections.h"
 
-TEST(every_alias_leads_to_a_key_and_hides_none)
+TEST(every_alias_maps_to_a_key_and_shadows_none)
 {
-    const struct section *s;
+    const struct config_section *s;
     for (size_t i = 0; i < config_num_aliases; i++) {
-        if (!config_find(config_aliases[i].today, &s))
-            fail_msg("%s is no key", config_aliases[i].today);
-        CHECK(!config_find(config_aliases[i].old, &s));
+        if (!config_find(config_aliases[i].key, &s))
+            fail_msg("%s is not a key", config_aliases[i].key);
+        CHECK(!config_find(config_aliases[i].old_key, &s));
     }
     for (size_t i = 0; i < config_num_ignored; i++) CHECK(!config_find(config_ignored[i].name, &s));
     CHECK(config_find_ignored("compile.backend") && config_find_ignored("quantize.linear.mx.fqns"));
     CHECK(!config_find_ignored("compiler.backend") && !config_find_ignored("compile"));
 }
 
-/* torchtitan v0.2's and the older fork's, by section. */
+/* Keys of torchtitan v0.2 and of the older fork, by section. */
 static const char *const theirs[] = {
     "job.dump_folder",
     "job.description",
@@ -177,18 +177,18 @@ static const char *const theirs[] = {
     "debug.deterministic_warn_only",
     "debug.moe_force_load_balance"};
 
-TEST(every_key_of_torchtitan_and_its_fork_is_understood)
+TEST(every_key_of_torchtitan_and_its_fork_is_known)
 {
-    const struct section *s;
+    const struct config_section *s;
     for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++)
         if (!config_find(theirs[i], &s) && !config_find_alias(theirs[i]) &&
             !config_find_ignored(theirs[i]))
-            fail_msg("%s is not understood", theirs[i]);
+            fail_msg("%s is not known", theirs[i]);
 }
 
-TEST(the_nearest_key_is_found_across_sections)
+TEST(suggestions_come_from_all_sections)
 {
-    char space[128];
-    CHECK(!strcmp(config_nearest("training.lr", space, sizeof space), "optimizer.lr"));
-    CHECK(!config_nearest("qqqqqqqqqqqqq.zzzzzzzzzzzzzzzzz", space, sizeof space));
+    char buffer[128];
+    CHECK(!strcmp(config_suggest("training.lr", buffer, sizeof buffer), "optimizer.lr"));
+    CHECK(!config_suggest("qqqqqqqqqqqqq.zzzzzzzzzzzzzzzzz", buffer, sizeof buffer));
 }

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "config/config.h"
 
-TEST(a_written_configuration_reads_back_as_itself)
+TEST(written_configuration_reads_back_unchanged)
 {
     static const char *const settings[] = {"optimizer.lr=3.3333333333333331e-05",
                                            "job.description=a \"quoted\" \\ word",
@@ -32,7 +32,7 @@ TEST(a_written_configuration_reads_back_as_itself)
     free(path);
 }
 
-TEST(config_explains_keys_sections_and_older_spellings)
+TEST(explain_accepts_keys_sections_and_older_spellings)
 {
     static const char *const keys[] = {"optimizer.lr", "training.batch_size", "optimizer",
                                        "weight_decay", "compile.enable",      "data.source.path"};
@@ -47,7 +47,7 @@ TEST(config_explains_keys_sections_and_older_spellings)
     text_release(&t);
 }
 
-TEST(the_manual_page_has_every_section)
+TEST(options_page_has_every_section)
 {
     struct text t = {0};
     config_document(&t);

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct toml *t;
     struct config c = {0};
-    const struct section *s = &config_sections[8]; /* checkpoint: it has every kind of option */
+    const struct config_section *s = &config_sections[8]; /* checkpoint: it has every kind of option */
     if (!toml_parse((const char *)bytes, len, "fuzz", &t)) {
         if (!walk(t, s->rows, s->count, (char *)&c + s->offset)) abort();
         toml_free(t);

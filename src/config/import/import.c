@@ -196,13 +196,13 @@ static void settle(const struct option *row, const char *value, struct text *out
 enum status import_set(struct import *im, const struct import_item *item, const char *ours,
                        const char *value, const char *text)
 {
-    const struct section *section;
+    const struct config_section *section;
     const struct option *row = config_find(ours, &section);
     struct text where = {0}, settled = {0};
     if (!row) {
-        const struct ignored *idle = config_find_ignored(ours);
+        const struct config_ignored *idle = config_find_ignored(ours);
         BUG_IF(!idle);
-        add_note(im, IMPORT_NONE, item, "", idle->why);
+        add_note(im, IMPORT_NONE, item, "", idle->reason);
         return STATUS_OK;
     }
     settle(row, value, &settled);

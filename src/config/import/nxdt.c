@@ -428,7 +428,7 @@ static enum status validation(struct import *im)
 static enum status override(struct yaml_tree *root, const char *setting, bool *theirs)
 {
     const char *equals = strchr(setting, '=');
-    const struct section *section;
+    const struct config_section *section;
     struct yaml_tree *at = root;
     *theirs = false;
     if (!equals) return STATUS_OK;

@@ -202,12 +202,11 @@ enum status import_setting(struct import *im, const char *setting)
     const char *equals = strchr(setting, '=');
     if (!equals) FAIL(CONFIG, "command line: %s: expected section.key=value", setting);
     char *key = heap_string(setting, (size_t)(equals - setting));
-    const struct alias *alias = config_find_alias(key);
-    const struct section *section;
+    const struct config_alias *alias = config_find_alias(key);
+    const struct config_section *section;
     enum status st = config_assign(&im->config, key, equals + 1, "command line");
-    if (!st && config_find(alias ? alias->today : key, &section)) {
-        st = import_set(im, NULL, alias ? alias->today : key, equals + 1,
-                        "Set on the command line.");
+    if (!st && config_find(alias ? alias->key : key, &section)) {
+        st = import_set(im, NULL, alias ? alias->key : key, equals + 1, "Set on the command line.");
     }
     free(key);
     return st;

@@ -91,7 +91,8 @@ static void write_sources(const struct import *im, struct text *toml)
     }
 }
 
-static void write_section(const struct import *im, const struct section *s, struct text *toml)
+static void write_section(const struct import *im, const struct config_section *s,
+                          struct text *toml)
 {
     bool any = false;
     for (size_t r = 0; r < s->count; r++) {

@@ -14,7 +14,7 @@ enum { IMPORTED_MOST = 40 };
 /* The value of "section.key" as TOML. */
 static inline void imported_value(const struct config *c, const char *key, struct text *out)
 {
-    const struct section *section;
+    const struct config_section *section;
     const struct option *row = config_find(key, &section);
     if (!row) print_error("no key %s\n", key);
     CHECK(row);
