@@ -11,7 +11,7 @@ static inline float element_get(const void *x, size_t i, enum dtype dtype)
     return dtype == F32 ? ((const float *)x)[i] : bf16_to_f32(((const bf16 *)x)[i]);
 }
 
-static inline void element_put(void *x, size_t i, enum dtype dtype, float value)
+static inline void element_set(void *x, size_t i, enum dtype dtype, float value)
 {
     if (dtype == F32)
         ((float *)x)[i] = value;

@@ -7,30 +7,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "backends/cpu/gemm_shape.h"
 #include "base/text.h"
-#include "tensor/dtype.h"
 #include "tensor/queue.h"
 
-#include <stdbool.h>
-
-/* C[M, N] = A[M, K] B[K, N], with `accumulate` + D[M, N]; a transposed operand is the same memory
- * read the other way. */
-struct product_shape {
-    int M, N, K;
-    enum dtype dtype, out;
-    bool transpose_a, transpose_b, accumulate;
-    bool scaled; /* the product is multiplied with `scale`; of bf16 only */
-    float scale;
-    /* How each matrix lies (panel.h), D as C does; of bf16 operands only, and of whole panels. */
-    bool a_paneled, b_paneled, c_paneled;
-};
-/* Its matrices.  d may be c; without `accumulate` it is not read. */
-struct product_io {
-    const void *a, *b, *d;
-    void *c;
-};
 /* dtype and out are F32.  DEVICE: oneDNN has no such product here. */
-enum status product_multiply(const struct product_shape *s, const struct product_io *io,
-                             struct queue *on);
+enum status onednn_gemm(const struct gemm_shape *s, const struct gemm_buffers *io,
+                        struct queue *queue);
 /* "2.6.3": oneDNN's. */
 void product_library_version(struct text *version);

@@ -4,13 +4,13 @@
 
 #include "tensor/queue.h"
 
-struct products; /* oneDNN's compiled products, see product.c */
+struct onednn; /* oneDNN's compiled products, see product.c */
 
 struct cpu_queue {
     struct queue base; /* first: a struct queue * of this backend points here */
-    struct products *products;
+    struct onednn *onednn;
     struct tuner *tuner; /* NULL: products go the usual way */
 };
 
-enum status products_open(struct products **out);
-void products_close(struct products *p);
+enum status onednn_open(struct onednn **out);
+void onednn_close(struct onednn *p);

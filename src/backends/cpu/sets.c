@@ -13,17 +13,17 @@
 #endif
 
 #define X(name) extern const struct cpu_set name##_set;
-CPU_SETS(X)
+CPU_ISAS(X)
 #undef X
 
 const struct cpu_set *cpu_set_at(int i)
 {
-    static const struct cpu_set *const sets[] = {
+    static const struct cpu_set *const isas[] = {
 #define X(name) &name##_set,
-        CPU_SETS(X)
+        CPU_ISAS(X)
 #undef X
             NULL};
-    return i < (int)(sizeof sets / sizeof *sets) ? sets[i] : NULL;
+    return i < (int)(sizeof isas / sizeof *isas) ? isas[i] : NULL;
 }
 
 #if defined(__x86_64__)
@@ -57,9 +57,9 @@ static bool has_generic(void) { return true; }
 
 bool cpu_set_runs(const struct cpu_set *s)
 {
-#define X(set)                                                                                     \
-    if (!strcmp(s->name, #set)) return has_##set();
-    CPU_SETS(X)
+#define X(isa)                                                                                     \
+    if (!strcmp(s->name, #isa)) return has_##isa();
+    CPU_ISAS(X)
 #undef X
     return false;
 }

@@ -14,16 +14,16 @@
 /* Weakest first.  avx2: x86-64-v3.  avx512: x86-64-v4, bf16 products where the processor has them.
  * amx: tiles of bf16 beside avx512. */
 #if defined(__x86_64__)
-#define CPU_SETS(X) X(avx2) X(avx512) X(amx)
+#define CPU_ISAS(X) X(avx2) X(avx512) X(amx)
 #else
-#define CPU_SETS(X) X(generic)
+#define CPU_ISAS(X) X(generic)
 #endif
 
 struct cpu_set {
     const char *name;
     struct ops ops;
     double (*burst)(enum dtype dtype, long rounds); /* these two: see kernels.h */
-    double (*feed)(const void *panels, size_t bytes, long rounds);
+    double (*microkernel_bench)(const void *panels, size_t bytes, long rounds);
 };
 
 /* Set i, weakest first; NULL past the last. */

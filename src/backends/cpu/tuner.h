@@ -9,12 +9,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "backends/cpu/product.h"
-#include "backends/cpu/way.h"
+#include "backends/cpu/gemm_blocking.h"
+#include "backends/cpu/gemm_shape.h"
+#include "tensor/queue.h"
 #include "tensor/tuning.h"
 
-typedef enum status way_call(const struct product_shape *s, const struct way *way,
-                             const struct product_io *io, struct queue *on);
+typedef enum status gemm_call(const struct gemm_shape *s, const struct gemm_blocking *blocking,
+                              const struct gemm_buffers *io, struct queue *queue);
 
 struct tuner;
 /* `clock` gives seconds: clock_monotonic_s. */
@@ -22,5 +23,5 @@ struct tuner *tuner_open(const char *path, const struct tuned_device *d, double 
 void tuner_close(struct tuner *t); /* keeps what is not kept yet */
 void tuner_use(struct tuner *t, bool use);
 /* `t` NULL: the usual way. */
-const struct way *tuner_way(struct tuner *t, const struct product_shape *s, way_call *multiply,
-                            const struct queue *on);
+const struct gemm_blocking *tuner_blocking(struct tuner *t, const struct gemm_shape *s,
+                                           gemm_call *multiply, const struct queue *queue);

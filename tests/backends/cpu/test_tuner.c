@@ -10,27 +10,27 @@ static double now;
 static double tell_time(void) { return now; }
 static int calls;
 static double moment = 1e-3;
-static enum status pretend(const struct product_shape *s, const struct way *way,
-                           const struct product_io *io, struct queue *on)
+static enum status pretend(const struct gemm_shape *s, const struct gemm_blocking *blocking,
+                           const struct gemm_buffers *io, struct queue *queue)
 {
-    arena_take(&on->scratch, 100, 1);
-    arena_reset(&on->scratch, 0);
-    if (on->measuring) return STATUS_OK;
-    CHECK(io->a && io->b && io->c && io->d && on->num_threads == 3 && s->K > 0);
+    arena_take(&queue->scratch, 100, 1);
+    arena_reset(&queue->scratch, 0);
+    if (queue->measuring) return STATUS_OK;
+    CHECK(io->a && io->b && io->c && io->d && queue->num_threads == 3 && s->K > 0);
     calls++;
-    now += !strcmp(way->name, fastest) ? moment : 4 * moment;
+    now += !strcmp(blocking->name, fastest) ? moment : 4 * moment;
     return STATUS_OK;
 }
 
 static const struct tuned_device device = {"cpu test", "processor", 3};
-static const struct product_shape shape = {.M = 7, .N = 5, .K = 3, .dtype = BF16, .out = F32};
+static const struct gemm_shape shape = {.M = 7, .N = 5, .K = 3, .dtype = BF16, .out = F32};
 
 static struct queue measuring(void) { return (struct queue){.measuring = true, .num_threads = 3}; }
 
-static const char *way_of(struct tuner *t, const struct product_shape *s)
+static const char *way_of(struct tuner *t, const struct gemm_shape *s)
 {
-    struct queue on = measuring();
-    return tuner_way(t, s, pretend, &on)->name;
+    struct queue queue = measuring();
+    return tuner_blocking(t, s, pretend, &queue)->name;
 }
 
 /* What a run that finds the file does; *made: calls that took. */
@@ -85,21 +85,21 @@ TEST(the_file_is_written_by_the_first_product_after_a_measuring_pass)
 {
     const char *path = test_path(test_folder(), "gemm.json");
     struct tuner *t = tuner_open(path, &device, tell_time);
-    struct queue on = {.num_threads = 3};
-    struct product_shape other = shape;
+    struct queue queue = {.num_threads = 3};
+    struct gemm_shape other = shape;
     fastest = "wide";
     way_of(t, &shape);
     CHECK(!file_exists(path));
-    CHECK(!strcmp(tuner_way(t, &shape, pretend, &on)->name, "wide"));
+    CHECK(!strcmp(tuner_blocking(t, &shape, pretend, &queue)->name, "wide"));
     CHECK(file_exists(path));
     other.M = 8; /* which no measuring pass met */
     calls = 0;
-    CHECK(!strcmp(tuner_way(t, &other, pretend, &on)->name, "usual") && calls == 0);
+    CHECK(!strcmp(tuner_blocking(t, &other, pretend, &queue)->name, "usual") && calls == 0);
     tuner_use(t, false);
-    CHECK(!strcmp(tuner_way(t, &shape, pretend, &on)->name, "usual"));
+    CHECK(!strcmp(tuner_blocking(t, &shape, pretend, &queue)->name, "usual"));
     tuner_use(t, true);
-    CHECK(!strcmp(tuner_way(t, &shape, pretend, &on)->name, "wide"));
-    CHECK(tuner_way(NULL, &shape, pretend, &on) == way_at(0));
+    CHECK(!strcmp(tuner_blocking(t, &shape, pretend, &queue)->name, "wide"));
+    CHECK(tuner_blocking(NULL, &shape, pretend, &queue) == gemm_blocking_at(0));
     tuner_close(t);
 }
 
@@ -107,7 +107,7 @@ TEST(a_product_that_would_take_too_long_is_left_as_it_is_and_not_kept)
 {
     const char *path = test_path(test_folder(), "gemm.json");
     struct tuner *t = tuner_open(path, &device, tell_time);
-    struct product_shape large = shape;
+    struct gemm_shape large = shape;
     large.M = large.N = large.K = 1 << 15;
     calls = 0;
     CHECK(!strcmp(way_of(t, &large), "usual") && calls == 0);
@@ -119,7 +119,7 @@ TEST(what_ten_seconds_are_not_enough_for_is_left_and_not_kept)
 {
     const char *path = test_path(test_folder(), "gemm.json");
     struct tuner *t = tuner_open(path, &device, tell_time);
-    struct product_shape s = shape;
+    struct gemm_shape s = shape;
     int timed = 0;
     fastest = "far", moment = 0.06; /* three rounds of all take seconds */
     for (s.M = 10; s.M < 30; s.M++) {

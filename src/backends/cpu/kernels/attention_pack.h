@@ -14,16 +14,18 @@ void KERNEL(attention_pack_right)(const struct attention_rows *r, char *to, size
 void KERNEL(attention_pack_split)(const struct attention_rows *r, char *to, size_t step);
 
 /* Rows of keys as left panels. */
-void KERNEL(attention_pack_keys)(const struct plan *p, const void *x, size_t at, char *to);
+void KERNEL(attention_pack_keys)(const struct attention_plan *p, const void *x, size_t at,
+                                 char *to);
 
 /* Rows of x become factor times sums, and `kept` times what they were. */
-struct rows_put {
+struct attention_unpack_to {
     void *x;
-    size_t at, stride, width; /* elements: to the first, between rows, between 32 and the next 32 */
+    size_t at, stride,
+        panel_stride; /* elements: to the first, between rows, between 32 and the next 32 */
     enum dtype dtype;
-    const float *factor, *kept; /* of each row; kept NULL: 0 */
+    const float *scale, *old_scale; /* of each row; kept NULL: 0 */
 };
 
 /* Sums [widths][32 of K][32 queries] to `count` rows; uses up the sums. */
-void KERNEL(attention_put)(const struct plan *p, float *sums, size_t count,
-                           const struct rows_put *to);
+void KERNEL(attention_unpack)(const struct attention_plan *p, float *acc, size_t count,
+                              const struct attention_unpack_to *to);

@@ -12,7 +12,7 @@ static double f32_burst(long rounds)
 {
     const volatile float factor = 1.0f, term = 1e-9f;
     const float times = factor, plus = term;
-    float seen[LANES], all = 0;
+    float lanes[LANES], all = 0;
     vector sum[CHAINS], a = times - (vector){0}, b = plus - (vector){0};
 #pragma GCC unroll 12
     for (int i = 0; i < CHAINS; i++) sum[i] = a * (float)i;
@@ -21,8 +21,8 @@ static double f32_burst(long rounds)
         for (int i = 0; i < CHAINS; i++) sum[i] = sum[i] * a + b;
 #pragma GCC unroll 12
     for (int i = 1; i < CHAINS; i++) sum[0] += sum[i];
-    vector_put(seen, sum[0]);
-    for (int j = 0; j < LANES; j++) all += seen[j];
+    vector_storeu(lanes, sum[0]);
+    for (int j = 0; j < LANES; j++) all += lanes[j];
     return all < 0 ? 0 : 2.0 * LANES * CHAINS * (double)rounds;
 }
 

@@ -8,10 +8,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "backends/cpu/gemm_blocking.h"
+#include "backends/cpu/gemm_shape.h"
 #include "backends/cpu/kernels/kernels.h"
-#include "backends/cpu/product.h"
-#include "backends/cpu/way.h"
 
 /* s->dtype is BF16, s->out BF16 or F32. */
-enum status KERNEL(gemm)(const struct product_shape *s, const struct way *way,
-                         const struct product_io *io, struct queue *on);
+enum status KERNEL(gemm)(const struct gemm_shape *s, const struct gemm_blocking *blocking,
+                         const struct gemm_buffers *io, struct queue *queue);

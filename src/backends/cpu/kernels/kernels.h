@@ -11,12 +11,12 @@
 
 #include "backends/cpu/sets.h"
 
-#if !defined(CPU_SET) /* a reader of this header alone, such as an editor */
-#define CPU_SET generic
+#if !defined(CPU_ISA) /* a reader of this header alone, such as an editor */
+#define CPU_ISA generic
 #endif
 #define KERNEL_JOIN(set, name) set##_##name
 #define KERNEL_NAME(set, name) KERNEL_JOIN(set, name)
-#define KERNEL(name)           KERNEL_NAME(CPU_SET, name)
+#define KERNEL(name)           KERNEL_NAME(CPU_ISA, name)
 
 extern const struct cpu_set KERNEL(set);
 
@@ -31,4 +31,4 @@ bool KERNEL(attention_keeps)(const struct attention *a);
 /* FLOPs that a burst of multiply-adds in registers does on one thread: the most this set can do. */
 double KERNEL(burst)(enum dtype dtype, long rounds);
 /* The same of products of panels: `bytes` of them, at least 8 KiB, pass by in every round. */
-double KERNEL(feed)(const void *panels, size_t bytes, long rounds);
+double KERNEL(microkernel_bench)(const void *panels, size_t bytes, long rounds);

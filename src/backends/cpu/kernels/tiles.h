@@ -89,9 +89,9 @@ static inline void tiles_close(void) {}
 
 #if defined(TILES)
 /* A tile whose rows are 64 bytes; near: by way of the first level of the cache, which keeps it. */
-#define TILE_TAKE(t, at, near)                                                                     \
+#define TILE_LOAD_VIA(t, at, via_l1)                                                               \
     do {                                                                                           \
-        if (near)                                                                                  \
+        if (via_l1)                                                                                \
             TILE_LOAD(t, at, 64);                                                                  \
         else                                                                                       \
             TILE_STREAM(t, at, 64);                                                                \

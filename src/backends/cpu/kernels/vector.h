@@ -25,14 +25,14 @@ enum { LANES = 4 };
 #endif
 typedef float vector __attribute__((vector_size(4 * LANES)));
 
-static inline vector vector_at(const float *x)
+static inline vector vector_loadu(const float *x)
 {
     vector v;
     memcpy(&v, x, sizeof v);
     return v;
 }
 
-static inline void vector_put(float *x, vector v) { memcpy(x, &v, sizeof v); }
+static inline void vector_storeu(float *x, vector v) { memcpy(x, &v, sizeof v); }
 
 /* e^x within 3e-7 relative; 0 below -87 and for -inf, e^88 above.  Cody-Waite reduction by ln 2 in
  * two parts, then the Taylor polynomial of degree 6 on [-ln2/2, ln2/2]. */
@@ -57,7 +57,7 @@ static inline float vector_exp(float x)
 
 /* e^x within 1e-5 relative, in fewer operations; 0 below -87 and for -inf, e^88 above.  The
  * integer part of x / ln 2 goes to the exponent, 2^f on [-1/2, 1/2] is a polynomial of degree 4. */
-static inline float quick_exp(float x)
+static inline float vector_fast_exp(float x)
 {
     const float magic = 12582912.0f;
     float clamped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
@@ -77,7 +77,7 @@ static inline float quick_exp(float x)
 /* As exact as a result of that dtype can show: rounding to bf16 hides an error of 1e-5. */
 static inline float vector_exp_for(enum dtype dtype, float x)
 {
-    return dtype == F32 ? vector_exp(x) : quick_exp(x);
+    return dtype == F32 ? vector_exp(x) : vector_fast_exp(x);
 }
 
 /* n elements from element `at` of x, as f32. */
@@ -109,7 +109,7 @@ typedef int32_t vector_bits __attribute__((vector_size(4 * LANES)));
 typedef uint32_t vector_words __attribute__((vector_size(4 * LANES)));
 typedef bf16 vector_halves __attribute__((vector_size(2 * LANES)));
 
-static inline vector vector_all(float x) { return x - (vector){0}; }
+static inline vector vector_broadcast(float x) { return x - (vector){0}; }
 
 /* yes where the mask is all ones, no where it is 0. */
 static inline vector vector_select(vector_bits mask, vector yes, vector no)
@@ -142,7 +142,7 @@ static inline vector vector_min(vector a, vector b)
 /* Asks for the line of element `at`, which may lie outside of x, to be in the second level of the
  * cache soon: a processor that follows streams by itself loses them where rows are short, and waits
  * for their first lines.  One at a time, between other work, they are the fastest. */
-static inline void vector_ask(const void *x, size_t at, enum dtype dtype)
+static inline void vector_prefetch(const void *x, size_t at, enum dtype dtype)
 {
     __builtin_prefetch((const char *)x + at * dtype_bytes(dtype), 0, 2);
 }
@@ -203,7 +203,7 @@ static inline vector vector_get(const void *x, size_t at, enum dtype dtype, size
 
 /* As bf16_from_f32; where the processor has an instruction for that, it takes numbers below 2^-126
  * as 0. */
-static inline vector_halves vector_rounded(vector v)
+static inline vector_halves vector_to_bf16(vector v)
 {
 #if defined(__AVX512BF16__)
     __m256bh halves = _mm512_cvtneps_pbh((__m512)v);
@@ -222,7 +222,7 @@ static inline void vector_set(void *x, size_t at, enum dtype dtype, size_t n, ve
         memcpy((float *)x + at, &v, n < LANES ? n * sizeof(float) : sizeof v);
         return;
     }
-    vector_halves halves = vector_rounded(v);
+    vector_halves halves = vector_to_bf16(v);
     memcpy((bf16 *)x + at, &halves, n < LANES ? n * sizeof(bf16) : sizeof halves);
 }
 
@@ -245,7 +245,7 @@ static inline struct vectors vector_get_two(const void *x, size_t at, enum dtype
 
 /* Where element i of a row of n is, if the row is taken two registers at a time, as far as it has
  * enough for that, and these are put one behind the other. */
-static inline size_t vectors_place(enum dtype dtype, size_t i, size_t n)
+static inline size_t vectors_index(enum dtype dtype, size_t i, size_t n)
 {
     size_t begin = i / (2 * LANES) * 2 * LANES, at = i - begin;
     if (dtype == F32 || begin + 2 * LANES > n) return i;
@@ -274,17 +274,17 @@ static inline void vector_set_two(void *x, size_t at, enum dtype dtype, struct v
 }
 
 /* v as numbers of that dtype. */
-static inline vector vector_as(enum dtype dtype, vector v)
+static inline vector vector_round_to(enum dtype dtype, vector v)
 {
     if (dtype == F32) return v;
 #if defined(__AVX512BF16__)
-    return vector_widen(vector_rounded(v));
+    return vector_widen(vector_to_bf16(v));
 #else
     return (vector)(vector_round(v) & 0xFFFF0000u);
 #endif
 }
 
-static inline vector vector_root(vector x)
+static inline vector vector_sqrt(vector x)
 {
 #if defined(__AVX512F__)
     return (vector)_mm512_sqrt_ps((__m512)x);
@@ -297,13 +297,13 @@ static inline vector vector_root(vector x)
 }
 
 /* All lanes, neighbours first, then pairs of them. */
-static inline float vector_sum(vector v)
+static inline float vector_reduce_sum(vector v)
 {
     for (int n = LANES / 2; n; n /= 2)
         for (int i = 0; i < n; i++) v[i] = v[2 * i] + v[2 * i + 1];
     return v[0];
 }
-static inline float vector_top(vector v)
+static inline float vector_reduce_max(vector v)
 {
     float top = v[0];
     for (int i = 1; i < LANES; i++) top = v[i] > top ? v[i] : top;
@@ -311,19 +311,19 @@ static inline float vector_top(vector v)
 }
 
 /* p * 2^n, of whole n within the exponents of f32. */
-static inline vector vector_scale(vector p, vector n)
+static inline vector vector_scalef(vector p, vector n)
 {
     return (vector)((vector_words)p +
                     ((vector_words) __builtin_convertvector(n, vector_bits) << 23));
 }
 
 /* 2^y within 1e-5 relative; 0 far below -126 and for -inf, as much as f32 can hold above 127. */
-static inline vector vector_quick_exp2(vector y)
+static inline vector vector_fast_exp2(vector y)
 {
 #if defined(__AVX512DQ__)
     /* The part of y behind the point, from 0 to 1: no rounding of y, and no ends to look after. */
     vector f = (vector)_mm512_reduce_ps((__m512)y, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-    vector p = vector_all(1.342668429e-2f);
+    vector p = vector_broadcast(1.342668429e-2f);
     p = p * f + 5.224247419e-2f;
     p = p * f + 2.412802048e-1f;
     p = p * f + 6.930448449e-1f;
@@ -331,14 +331,14 @@ static inline vector vector_quick_exp2(vector y)
     return (vector)_mm512_scalef_ps((__m512)p, (__m512)y);
 #else
     const float magic = 12582912.0f; /* as quick_exp */
-    vector held = vector_min(vector_all(127.0f), vector_max(vector_all(-126.0f), y));
+    vector held = vector_min(vector_broadcast(127.0f), vector_max(vector_broadcast(-126.0f), y));
     vector n = held + magic - magic, f = held - n;
-    vector p = vector_all(9.58285308e-3f);
+    vector p = vector_broadcast(9.58285308e-3f);
     p = p * f + 5.59064246e-2f;
     p = p * f + 2.40240986e-1f;
     p = p * f + 6.93124193e-1f;
     p = p * f + 1.0f;
-    return vector_select(y < -126.0f, vector_all(0), vector_scale(p, n));
+    return vector_select(y < -126.0f, vector_broadcast(0), vector_scalef(p, n));
 #endif
 }
 
@@ -346,23 +346,23 @@ static inline vector vector_quick_exp2(vector y)
 static inline vector vector_exact_exp(vector x)
 {
     const float magic = 12582912.0f;
-    vector held = vector_min(vector_all(88.0f), vector_max(vector_all(-87.0f), x));
+    vector held = vector_min(vector_broadcast(88.0f), vector_max(vector_broadcast(-87.0f), x));
     vector n = held * 1.44269504f + magic - magic;
     vector r = held - n * 0.693359375f + n * 2.12194440e-4f;
-    vector p = vector_all(1.0f / 720);
+    vector p = vector_broadcast(1.0f / 720);
     p = p * r + 1.0f / 120;
     p = p * r + 1.0f / 24;
     p = p * r + 1.0f / 6;
     p = p * r + 0.5f;
     p = p * r + 1.0f;
     p = p * r + 1.0f;
-    return vector_select(x < -87.0f, vector_all(0), vector_scale(p, n));
+    return vector_select(x < -87.0f, vector_broadcast(0), vector_scalef(p, n));
 }
 
 /* e^x, as exact as a result of that dtype can show. */
 static inline vector vector_exps(enum dtype dtype, vector x)
 {
-    return dtype == F32 ? vector_exact_exp(x) : vector_quick_exp2(x * 1.44269504f);
+    return dtype == F32 ? vector_exact_exp(x) : vector_fast_exp2(x * 1.44269504f);
 }
 
 /* 1 / (1 + e^-x), as exact as that. */
@@ -371,16 +371,16 @@ static inline vector vector_sigmoid(enum dtype dtype, vector x)
     if (dtype == F32) return 1.0f / (1.0f + vector_exact_exp(-x));
     vector y = x * -1.44269504f;
 #if defined(__AVX512F__)
-    vector d = 1.0f + vector_quick_exp2(vector_min(vector_all(126.0f), y)); /* not infinite */
-    vector near = (vector)_mm512_rcp14_ps((__m512)d); /* within 2^-14, and by Newton 2^-28 */
-    return near * (2.0f - d * near);
+    vector d = 1.0f + vector_fast_exp2(vector_min(vector_broadcast(126.0f), y)); /* not infinite */
+    vector approx = (vector)_mm512_rcp14_ps((__m512)d); /* within 2^-14, and by Newton 2^-28 */
+    return approx * (2.0f - d * approx);
 #else
-    return 1.0f / (1.0f + vector_quick_exp2(y));
+    return 1.0f / (1.0f + vector_fast_exp2(y));
 #endif
 }
 
 /* Whether a line of the cache, of 64 bytes, begins at x. */
-static inline bool vector_is_line(const void *x) { return (uintptr_t)x % 64 == 0; }
+static inline bool vector_is_aligned(const void *x) { return (uintptr_t)x % 64 == 0; }
 
 /* A line to another, past the caches: for what is not read again soon and would be read from
  * memory only to be overwritten.  vector_stream_end before others may read it. */
@@ -397,14 +397,14 @@ static inline void vector_stream_line(void *to, const void *line)
 }
 
 /* 32 numbers as a line. */
-static inline void vector_stream(bf16 *to, const float *from)
+static inline void vector_stream_bf16(bf16 *to, const float *from)
 {
     bf16 line[32] __attribute__((aligned(64)));
     vector_store(line, 0, BF16, 32, from);
     vector_stream_line(to, line);
 }
 
-static inline void vector_stream_end(void)
+static inline void vector_stream_fence(void)
 {
 #if defined(__AVX__)
     _mm_sfence();

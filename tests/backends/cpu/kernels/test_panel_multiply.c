@@ -18,11 +18,11 @@ static void amx_close(void) {}
 
 typedef __typeof__(KERNEL(panel_multiply)) panel_multiply;
 typedef __typeof__(KERNEL(panel_kind)) panel_kind_of;
-#define X(set)                                                                                     \
-    extern const struct cpu_set set##_set;                                                         \
-    panel_multiply set##_panel_multiply;                                                           \
-    panel_kind_of set##_panel_kind;
-CPU_SETS(X)
+#define X(isa)                                                                                     \
+    extern const struct cpu_set isa##_set;                                                         \
+    panel_multiply isa##_panel_multiply;                                                           \
+    panel_kind_of isa##_panel_kind;
+CPU_ISAS(X)
 #undef X
 
 enum { STEPS = 3, DEEP = STEPS * PANEL };
@@ -36,7 +36,7 @@ static bf16 value(uint64_t matrix, size_t i, size_t k)
 static size_t place(enum panel_kind kind, bool right, size_t i, size_t k)
 {
     size_t step = k / PANEL * PANEL * PANEL, at = k % PANEL, half = i / 16 * 512;
-    if (kind == FLOATS) return step + at * PANEL + i;
+    if (kind == PANEL_F32) return step + at * PANEL + i;
     return step + half + (right ? at / 2 * 32 + i % 16 * 2 + at % 2 : i % 16 * PANEL + at);
 }
 
@@ -46,7 +46,7 @@ static void fill(enum panel_kind kind, bool right, void *panel)
         for (size_t k = 0; k < DEEP; k++) {
             size_t at = place(kind, right, i, k);
             bf16 x = value(right, i, k);
-            if (kind == PAIRS)
+            if (kind == PANEL_BF16)
                 ((bf16 *)panel)[at] = x;
             else
                 ((float *)panel)[at] = bf16_to_f32(x);
@@ -60,7 +60,7 @@ static void check(panel_multiply *multiply, enum panel_kind kind, bool accumulat
     float *sums = heap(PANEL * PANEL * sizeof *sums);
     fill(kind, false, left), fill(kind, true, right);
     for (size_t i = 0; i < PANEL * PANEL; i++) sums[i] = (float)i;
-    multiply(kind, STEPS, panel_packed(kind, left), right, sums, accumulate);
+    multiply(kind, STEPS, left_panel_packed(kind, left), right, sums, accumulate);
     for (size_t i = 0; i < PANEL; i++)
         for (size_t j = 0; j < PANEL; j++) {
             double want = accumulate ? (double)(i * PANEL + j) : 0;
@@ -74,15 +74,15 @@ static void check(panel_multiply *multiply, enum panel_kind kind, bool accumulat
 TEST(panels_multiply_to_what_three_loops_give_in_every_set_and_kind)
 {
     for (int accumulate = 0; accumulate < 2; accumulate++) {
-#define X(set)                                                                                     \
-    if (cpu_set_runs(&set##_set)) {                                                                \
-        check(set##_panel_multiply, FLOATS, accumulate);                                           \
-        bool tiles = !strcmp(#set, "amx");                                                         \
+#define X(isa)                                                                                     \
+    if (cpu_set_runs(&isa##_set)) {                                                                \
+        check(isa##_panel_multiply, PANEL_F32, accumulate);                                        \
+        bool tiles = !strcmp(#isa, "amx");                                                         \
         if (tiles) amx_open();                                                                     \
-        if (set##_panel_kind() == PAIRS) check(set##_panel_multiply, PAIRS, accumulate);           \
+        if (isa##_panel_kind() == PANEL_BF16) check(isa##_panel_multiply, PANEL_BF16, accumulate); \
         if (tiles) amx_close();                                                                    \
     }
-        CPU_SETS(X)
+        CPU_ISAS(X)
 #undef X
     }
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/kernels/products.h"
+#include "backends/cpu/kernels/gemm_check.h"
 
 #include "backends/cpu/element.h"
 #include "ops/rig.h"
 
-#define X(set)                                                                                     \
-    extern const struct cpu_set set##_set;                                                         \
-    gemm set##_gemm;
-CPU_SETS(X)
+#define X(isa)                                                                                     \
+    extern const struct cpu_set isa##_set;                                                         \
+    gemm isa##_gemm;
+CPU_ISAS(X)
 #undef X
 
 /* Element (i, k) of a row-major matrix or of its transpose. */
@@ -24,14 +24,14 @@ static void *on_line(const void *x, size_t bytes)
 }
 
 /* Some elements of C against sums in f64: all of them would take three loops over all. */
-void products_check(gemm *multiply, struct product_shape s)
+void gemm_check(gemm *multiply, struct gemm_shape s)
 {
     size_t a_n = (size_t)s.M * (size_t)s.K, b_n = (size_t)s.N * (size_t)s.K;
     size_t c_n = (size_t)s.M * (size_t)s.N, c_bytes = c_n * dtype_bytes(s.out);
     bf16 *a = rig_random(1, a_n, BF16), *b = rig_random(2, b_n, BF16);
     void *old = rig_random(3, c_n, s.out), *c = on_line(old, c_bytes), *again;
-    struct product_io io = {a, b, c, memcpy(c, old, c_bytes)};
-    RIG_RUN(multiply(&s, way_at(0), &io, rig_queue()));
+    struct gemm_buffers io = {a, b, c, memcpy(c, old, c_bytes)};
+    RIG_RUN(multiply(&s, gemm_blocking_at(0), &io, rig_queue()));
     size_t scratch = rig_queue()->scratch.size;
     for (size_t n = 0; n < c_n; n += c_n < 5000 ? 1 : 997) {
         int i = (int)(n / (size_t)s.N), j = (int)(n % (size_t)s.N);
@@ -45,12 +45,12 @@ void products_check(gemm *multiply, struct product_shape s)
     again = on_line(old, c_bytes);
     io.d = old, io.c = memset(again, 0xFF, c_bytes); /* nor on where D is */
     rig_queue()->num_threads = 1;
-    RIG_RUN(multiply(&s, way_at(0), &io, rig_queue()));
+    RIG_RUN(multiply(&s, gemm_blocking_at(0), &io, rig_queue()));
     rig_queue()->num_threads = 2;
-    CHECK(!memcmp(c, again, c_bytes)); /* the bits do not depend on threads */
-    for (int i = 1; way_at(i); i++) {  /* nor on the way, nor does the memory */
+    CHECK(!memcmp(c, again, c_bytes));          /* the bits do not depend on threads */
+    for (int i = 1; gemm_blocking_at(i); i++) { /* nor on the way, nor does the memory */
         memset(again, 0xFF, c_bytes);
-        RIG_RUN(multiply(&s, way_at(i), &io, rig_queue()));
+        RIG_RUN(multiply(&s, gemm_blocking_at(i), &io, rig_queue()));
         CHECK(!memcmp(c, again, c_bytes));
         CHECK(rig_queue()->scratch.size == scratch);
     }
@@ -70,7 +70,7 @@ static void *paneled(const void *x, int rows, int columns, size_t bytes)
     return y;
 }
 
-void products_check_paneled(gemm *multiply, struct product_shape s)
+void gemm_check_paneled(gemm *multiply, struct gemm_shape s)
 {
     size_t c_n = (size_t)s.M * (size_t)s.N, bytes = dtype_bytes(s.out);
     bf16 *a = rig_random(1, (size_t)s.M * (size_t)s.K, BF16);
@@ -79,24 +79,24 @@ void products_check_paneled(gemm *multiply, struct product_shape s)
     bf16 *b2 = paneled(b, s.transpose_b ? s.N : s.K, s.transpose_b ? s.K : s.N, sizeof *b);
     void *old = rig_random(3, c_n, s.out), *old2 = paneled(old, s.M, s.N, bytes);
     void *want = on_line(old, c_n * bytes), *c = on_line(old, c_n * bytes);
-    struct product_io io = {a, b, want, want};
-    RIG_RUN(multiply(&s, way_at(0), &io, rig_queue()));
+    struct gemm_buffers io = {a, b, want, want};
+    RIG_RUN(multiply(&s, gemm_blocking_at(0), &io, rig_queue()));
     void *want2 = paneled(want, s.M, s.N, bytes);
     for (int how = 1; how < 8; how++) {
         s.a_paneled = how & 1, s.b_paneled = how & 2, s.c_paneled = how & 4;
-        io = (struct product_io){s.a_paneled ? a2 : a, s.b_paneled ? b2 : b,
-                                 s.c_paneled ? old2 : old, memset(c, 0xFF, c_n * bytes)};
-        RIG_RUN(multiply(&s, way_at(0), &io, rig_queue()));
+        io = (struct gemm_buffers){s.a_paneled ? a2 : a, s.b_paneled ? b2 : b,
+                                   s.c_paneled ? old2 : old, memset(c, 0xFF, c_n * bytes)};
+        RIG_RUN(multiply(&s, gemm_blocking_at(0), &io, rig_queue()));
         CHECK(!memcmp(c, s.c_paneled ? want2 : want, c_n * bytes));
     }
     free(a), free(b), free(a2), free(b2), free(old), free(old2), free(want), free(want2), free(c);
 }
 
-void products_check_each_set(struct product_shape s)
+void gemm_check_each_isa(struct gemm_shape s)
 {
-#define X(set)                                                                                     \
-    if (cpu_set_runs(&set##_set)) products_check(set##_gemm, s);
-    CPU_SETS(X)
+#define X(isa)                                                                                     \
+    if (cpu_set_runs(&isa##_set)) gemm_check(isa##_gemm, s);
+    CPU_ISAS(X)
 #undef X
-    products_check(amx_emulated_gemm, s);
+    gemm_check(amx_emulated_gemm, s);
 }

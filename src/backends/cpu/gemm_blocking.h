@@ -5,15 +5,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-enum { WAY_BLOCK = 64 };
+enum { GEMM_MAX_BLOCK = 64 };
 
-struct way {
+struct gemm_blocking {
     const char *name;
-    int rows, columns; /* panels of a block of C: at most WAY_BLOCK */
-    int near_halves;   /* half as much again of a panel stays in the first level of the cache */
+    int mc, nc;    /* panels of a block of C: at most WAY_BLOCK */
+    int kc_halves; /* half as much again of a panel stays in the first level of the cache */
 };
 
 /* Way i; the first is the usual one.  NULL past the last. */
-const struct way *way_at(int i);
+const struct gemm_blocking *gemm_blocking_at(int i);
 /* NULL: no way has that name. */
-const struct way *way_named(const char *name);
+const struct gemm_blocking *gemm_blocking_named(const char *name);
