@@ -1,4 +1,4 @@
-/* element.h -- one element of a buffer of either dtype, as f32. */
+/* element.h -- reads and writes one element of an f32 or bf16 buffer as f32. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

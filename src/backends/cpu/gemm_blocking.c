@@ -1,8 +1,5 @@
-/* way.c (cpu) -- of a block only the rows count where there are tiles (gemm_tiles.c).  On Zen 5,
- * two threads, the layers of a 124.7M Llama, processor time over the usual way's: far wide 0.92 to
- * 0.99 forward and for the input's gradient, but 1.08 to 1.16 where sums are over 4096 tokens or a
- * vocabulary; near is never the fastest there, and is for smaller caches.
- */
+/* gemm_blocking.c (cpu) -- the AMX kernels (gemm_tiles.c) use only MC and KC.  The names are stored
+ * in tuning files. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/gemm_blocking.h"
 

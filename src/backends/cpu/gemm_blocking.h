@@ -1,7 +1,7 @@
-/* way.h -- the ways in which a product of bf16 can be cut, all with the same sums in the same
- * order: which one is the fastest depends on sizes and processor, the bits do not.
+/* gemm_blocking.h -- the cache blockings (MC, NC, KC) that the bf16 GEMM can use.  All add up each
+ * element in the same order: the fastest depends on sizes and processor, the bits do not.
  *
- * Memory   All need the same, so which one is taken does not change what a step needs. */
+ * Memory   All need the same scratch, so the choice does not change what a step needs. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,11 +9,11 @@ enum { GEMM_MAX_BLOCK = 64 };
 
 struct gemm_blocking {
     const char *name;
-    int mc, nc;    /* panels of a block of C: at most WAY_BLOCK */
-    int kc_halves; /* half as much again of a panel stays in the first level of the cache */
+    int mc, nc;    /* MC and NC: micro-panels of a block of C, at most GEMM_MAX_BLOCK */
+    int kc_halves; /* KC, in halves of the depth at which a micro-panel fills its share of L1 */
 };
 
-/* Way i; the first is the usual one.  NULL past the last. */
+/* Blocking i; the first is the default. NULL past the last. */
 const struct gemm_blocking *gemm_blocking_at(int i);
-/* NULL: no way has that name. */
+/* NULL: unknown name. */
 const struct gemm_blocking *gemm_blocking_named(const char *name);

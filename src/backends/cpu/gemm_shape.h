@@ -6,18 +6,19 @@
 
 #include <stdbool.h>
 
-/* C[M, N] = A[M, K] B[K, N], with `accumulate` + D[M, N]; a transposed operand is the same memory
- * read the other way. */
+/* C[M, N] = A[M, K] B[K, N] (+ D[M, N] with `accumulate`). transpose_a: A is stored as [K, M];
+ * transpose_b: B is stored as [N, K]. */
 struct gemm_shape {
     int M, N, K;
     enum dtype dtype, out;
     bool transpose_a, transpose_b, accumulate;
-    bool scaled; /* the product is multiplied with `scale`; of bf16 only */
+    bool scaled; /* the product is multiplied by `scale`; bf16 operands only */
     float scale;
-    /* How each matrix lies (panel.h), D as C does; of bf16 operands only, and of whole panels. */
+    /* Stored in the panel layout (panel.h) instead of by rows; D is stored as C. Only for bf16
+     * operands and dims that are multiples of a panel. */
     bool a_paneled, b_paneled, c_paneled;
 };
-/* Its matrices.  d may be c; without `accumulate` it is not read. */
+/* d may equal c; it is not read without `accumulate`. */
 struct gemm_buffers {
     const void *a, *b, *d;
     void *c;

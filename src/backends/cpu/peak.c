@@ -8,7 +8,7 @@
 #include <omp.h>
 #include <unistd.h>
 
-/* Work that every thread does for so many rounds. */
+/* A loop that every thread runs for a number of rounds. */
 struct burst_loop {
     const struct cpu_set *isa;
     enum dtype dtype;
@@ -27,7 +27,7 @@ static double measure_flops(const struct burst_loop *l, long rounds)
     return flops / (clock_monotonic_s() - begin);
 }
 
-/* The best rate of several of `rounds` each; *quickest: the least time one took. */
+/* The best rate of several runs; *shortest_s is the time of the quickest. */
 static double best_of_repeats(const struct burst_loop *l, long rounds, double *shortest_s)
 {
     enum { REPEATS = 5 };
@@ -36,15 +36,15 @@ static double best_of_repeats(const struct burst_loop *l, long rounds, double *s
     for (int i = 0; i < REPEATS; i++) {
         double begin = clock_monotonic_s(), rate = measure_flops(l, rounds);
         double took = clock_monotonic_s() - begin;
-        if (rate > best) best = rate; /* other processes only ever take away */
+        if (rate > best) best = rate; /* interference only ever slows down */
         if (took < *shortest_s) *shortest_s = took;
     }
     return best;
 }
 
-/* The best rate; *rounds: what takes at least `seconds`.  On cores that are shared with others a
- * few rounds may take as long as many, so those only count that are no slower than twice as many.
- */
+/* The best rate; *rounds is a count that takes at least `seconds`. On shared cores a few rounds may
+ * be preempted for as long as many would take, so a rate only counts if doubling the rounds does
+ * not improve it by 10 %. */
 static double best_rate(const struct burst_loop *l, double seconds, long *rounds)
 {
     double best = 0, shortest_s, rate;
@@ -66,7 +66,7 @@ struct cpu_burst cpu_burst_make(const struct queue *queue, enum dtype dtype, dou
     l.dtype = BF16;
     if (dtype == BF16) bf16_rate = best_rate(&l, seconds, &rounds);
     if (bf16_rate > best)
-        b.dtype = BF16, b.rounds = rounds; /* some processors are slower at bf16_rate */
+        b.dtype = BF16, b.rounds = rounds; /* some processors are slower at bf16 */
     return b;
 }
 
@@ -87,8 +87,8 @@ double cpu_peak_flops(const struct queue *queue, enum dtype dtype)
     return bf16_rate > best ? bf16_rate : best;
 }
 
-/* Small numbers of either sign, as bf16 and as f32, with all bits of a mantissa: units draw more
- * power for them than for zeros or for equal numbers, and run slower. */
+/* Small values of either sign, valid as bf16 and as f32, with random mantissas: the units draw more
+ * power for them than for zeros or constants, and clock lower. */
 static void fill_operands(void *to, size_t count)
 {
     uint32_t state = 1;

@@ -1,5 +1,5 @@
-/* product.c (cpu) -- calling a compiled product only points it at other memory.  `accumulate` is
- * oneDNN's sum post-op, which adds to what is in C. */
+/* onednn.c (cpu) -- a cached primitive is only pointed at other buffers.  `accumulate` is oneDNN's
+ * sum post-op, which adds to what C holds. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/product.h"
 
@@ -65,8 +65,8 @@ static enum status describe_matrix(dnnl_memory_desc_t *d, int rows, int columns,
     return STATUS_OK;
 }
 
-/* On Intel's processors most products are 4 to 17 % faster by "gemm:jit" than by what is first in
- * the library's own order, which others get. */
+/* On Intel processors "gemm:jit" is usually faster than the first implementation that oneDNN offers
+ * (docs/cpu-kernels.md); others use oneDNN's order. */
 static bool is_preferred(const_dnnl_primitive_desc_t desc)
 {
 #if defined(__x86_64__)
@@ -78,7 +78,7 @@ static bool is_preferred(const_dnnl_primitive_desc_t desc)
     return true;
 }
 
-/* The first of its implementations that is preferred, or else the very first. */
+/* The first preferred implementation, or else the first of all. */
 static enum status choose_implementation(dnnl_primitive_desc_t *desc, const struct onednn *library,
                                          const dnnl_matmul_desc_t *matmul,
                                          const_dnnl_primitive_attr_t attr)

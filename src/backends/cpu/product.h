@@ -1,9 +1,9 @@
-/* product.h (cpu) -- matrix products of f32 by oneDNN, for every instruction set it knows.
+/* onednn.h -- f32 GEMM by oneDNN, which picks its own ISA.
  *
- * A product is compiled once for its kind and sizes and kept by the queue.
- * Memory   Of the queue's scratch.  On Intel's processors the fastest way packs operands into
- *          memory of its own: some tens of MB from malloc while a product runs, the same again the
- *          next time, which `plan` knows nothing of. */
+ * A matmul primitive is created once per shape and cached by the queue.
+ * Memory   The queue's scratch.  On Intel processors the fastest implementation also packs operands
+ *          into memory of its own: some tens of MB from malloc during each GEMM, which `plan` does
+ *          not count. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,8 +11,8 @@
 #include "base/text.h"
 #include "tensor/queue.h"
 
-/* dtype and out are F32.  DEVICE: oneDNN has no such product here. */
+/* dtype and out must be F32. DEVICE: oneDNN has no such implementation. */
 enum status onednn_gemm(const struct gemm_shape *s, const struct gemm_buffers *io,
                         struct queue *queue);
-/* "2.6.3": oneDNN's. */
+/* oneDNN's version, such as "2.6.3". */
 void product_library_version(struct text *version);

@@ -39,8 +39,8 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-/* Intel's manual, volume 1, chapter 18: CPUID (7, 0) EDX bits 22 and 24; and Linux hands out the
- * tiles' 8 KiB of state only to a process that asks for it. */
+/* Intel's manual, volume 1, chapter 18: CPUID (7, 0) EDX bits 22 and 24. Linux grants the 8 KiB of
+ * tile state only to processes that request permission. */
 static bool has_amx(void)
 {
     enum { AMX_BF16 = 1u << 22, AMX_TILE = 1u << 24 };

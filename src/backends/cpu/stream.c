@@ -31,7 +31,7 @@ static void update_all(uint64_t *x, size_t n)
     for (size_t i = 0; i < n; i++) x[i] ^= 1;
 }
 
-/* Of one thread.  For large pieces the C library writes past the caches, as no plain loop does. */
+/* One thread's part. Large memset and memcpy use NT stores, which a plain loop does not. */
 static void stream_once(enum stream s, unsigned char *at, unsigned char *to, size_t bytes)
 {
     enum { BYTE = 0x11 };
@@ -44,7 +44,7 @@ static void stream_once(enum stream s, unsigned char *at, unsigned char *to, siz
     case STREAM_update: update_all((uint64_t *)(void *)at, n); break;
     case STREAM_COUNT: break;
     }
-    __asm__ volatile("" ::"r"(result) : "memory"); /* what was read is wanted */
+    __asm__ volatile("" ::"r"(result) : "memory"); /* keeps the reads from being optimized away */
 }
 
 double cpu_stream(enum stream s, void *memory, size_t bytes, int num_threads)

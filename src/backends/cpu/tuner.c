@@ -7,13 +7,13 @@
 #include <string.h>
 
 enum {
-    BUDGET_S = 10, /* in all */
+    BUDGET_S = 10, /* for all shapes */
     MIN_ROUNDS = 3,
-    MAX_ROUNDS = 7, /* of them, so many as take no longer than EACH */
+    MAX_ROUNDS = 7, /* fewer if they would exceed SHAPE_BUDGET_S */
 };
-static const double SHAPE_BUDGET_S = 0.4; /* seconds of a product */
-static const double MAX_RATIO = 0.97;  /* of the usual way's time: a smaller gain may be chance */
-static const double FIRST_RATE = 1e10; /* FLOP/s of a thread, until a product was timed */
+static const double SHAPE_BUDGET_S = 0.4; /* for one shape */
+static const double MAX_RATIO = 0.97;     /* of the default's time: a smaller gain may be noise */
+static const double FIRST_RATE = 1e10; /* assumed FLOP/s per thread until a GEMM has been timed */
 
 struct tuner {
     struct tuning file;
@@ -24,9 +24,9 @@ struct tuner {
         const struct gemm_blocking *blocking;
     } * choices;
     size_t count;
-    int timed, found, deferred; /* products, since it was told */
-    double seconds;             /* that timing took since it was opened */
-    double rate;                /* FLOP/s of the last product that was timed */
+    int timed, found, deferred; /* shapes since the last report */
+    double seconds;             /* spent on tuning since tuner_open */
+    double rate;                /* FLOP/s of the last GEMM that was timed */
     double (*clock)(void);
     bool disabled;
 };
@@ -43,7 +43,7 @@ struct tuner *tuner_open(const char *path, const struct tuned_device *d, double 
     return t;
 }
 
-/* What was done, in a line, and to the file. */
+/* Logs one summary and saves the file. */
 static void report_and_save(struct tuner *t)
 {
     if (t->timed + t->found + t->deferred == 0) return;
@@ -68,7 +68,7 @@ void tuner_close(struct tuner *t)
 
 void tuner_use(struct tuner *t, bool use) { t->disabled = !use; }
 
-/* The same product for a clock: a scale, if any, is not part of it. */
+/* Shapes that take the same time: the scale does not matter. */
 static bool same_shape(const struct gemm_shape *x, const struct gemm_shape *y)
 {
     return x->M == y->M && x->N == y->N && x->K == y->K && x->dtype == y->dtype &&
@@ -86,13 +86,13 @@ struct gemm_trial {
     const struct gemm_shape *s;
     gemm_call *multiply;
     double (*clock)(void);
-    struct queue queue; /* its own */
+    struct queue queue; /* of the trial alone */
     struct arena memory;
     bf16 *a, *b;
     void *c;
 };
 
-/* Operands of numbers that are like any others to a processor. */
+/* Operands with ordinary values: zeros or subnormals would change the speed. */
 static void alloc_operands(struct gemm_trial *t)
 {
     size_t M = (size_t)t->s->M, N = (size_t)t->s->N, K = (size_t)t->s->K;
@@ -116,8 +116,8 @@ static enum status time_blocking(struct gemm_trial *t, const struct gemm_blockin
 
 enum { MAX_BLOCKINGS = 16 };
 
-/* Round by round the usual way and these; a way's ratio is the median of its time over the usual
- * one's. */
+/* Times the default and the given blockings in turn; medians[i] is the median ratio of a blocking's
+ * time to the default's. */
 static enum status time_rounds(struct gemm_trial *t, int rounds,
                                const struct gemm_blocking *const *blockings, int count,
                                double *medians)
@@ -137,8 +137,7 @@ static enum status time_rounds(struct gemm_trial *t, int rounds,
     return STATUS_OK;
 }
 
-/* The one that seems the fastest meets the usual way once more: the best of several is often the
- * luckiest. */
+/* Times the winner against the default a second time: the best of several is often a lucky one. */
 static enum status pick_fastest(struct gemm_trial *t, int rounds,
                                 const struct gemm_blocking **fastest)
 {
@@ -157,7 +156,7 @@ static enum status pick_fastest(struct gemm_trial *t, int rounds,
     return STATUS_OK;
 }
 
-/* *fastest NULL: there is no time left.  MEMORY: its operands. */
+/* *fastest is NULL if the time budget is spent. MEMORY: cannot allocate the operands. */
 static enum status tune_shape(struct tuner *tuner, const struct gemm_shape *s, gemm_call *multiply,
                               const struct gemm_blocking **fastest)
 {
@@ -168,7 +167,7 @@ static enum status tune_shape(struct tuner *tuner, const struct gemm_shape *s, g
     enum status st = STATUS_OK;
     *fastest = NULL;
     while (gemm_blocking_at(blockings)) blockings++;
-    blockings += 2; /* the fastest and the usual one once more */
+    blockings += 2; /* the winner and the default a second time */
     if (flops / *rate * (blockings * MIN_ROUNDS + 1) > remaining) return STATUS_OK;
     t.queue.num_threads = tuner->threads, t.queue.measuring = true;
     alloc_operands(&t);
@@ -178,7 +177,7 @@ static enum status tune_shape(struct tuner *tuner, const struct gemm_shape *s, g
     TRY_OUT(arena_init(&t.queue.scratch, scratch, NULL));
     TRY_OUT(arena_init(&t.memory, bytes, NULL));
     alloc_operands(&t);
-    TRY_OUT(time_blocking(&t, gemm_blocking_at(0), &seconds)); /* for the caches and the clock */
+    TRY_OUT(time_blocking(&t, gemm_blocking_at(0), &seconds)); /* warms up caches and clock */
     TRY_OUT(time_blocking(&t, gemm_blocking_at(0), &seconds));
     *rate = flops / seconds;
     int rounds = seconds * blockings * MAX_ROUNDS > SHAPE_BUDGET_S

@@ -3,11 +3,11 @@
 #include "backends/cpu/kernels/tiles.h"
 #include "backends/cpu/kernels/vector.h"
 
-/* Independent chains of multiply-adds, enough to hide their latency, and few enough to stay in
- * registers with the two factors. */
+/* Independent FMA chains: enough to hide the latency, few enough to stay in registers together with
+ * the two factors. */
 enum { CHAINS = 12 };
 
-/* The factors are not known to the compiler, and the sums are looked at, so that it keeps them. */
+/* Volatile factors and a check of the sums keep the compiler from optimizing the loop away. */
 static double f32_burst(long rounds)
 {
     const volatile float factor = 1.0f, term = 1e-9f;

@@ -1,16 +1,16 @@
-/* gemm.c (cpu) -- long sums are made part by part; where C is bf16, which would round the sums of
- * every part, they wait in f32 for the last one.  gemm_engine.h names the loops that multiply. */
+/* gemm.c (cpu) -- splits long K into slices that bound the packing buffers.  A bf16 C would round
+ * the partial sums after every slice, so those are accumulated in an f32 buffer. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/gemm.h"
 
 #include "backends/cpu/kernels/gemm_slice.h"
 #include "tensor/queue.h"
 
-/* C = the sums that waited (+ D). */
+/* C = bf16(partials (+ D)). */
 static void store_partials(const struct gemm_shape *s, const float *partials, const bf16 *d,
                            bf16 *c, int num_threads)
 {
-    size_t n = (size_t)s->M * (size_t)s->N; /* both lie alike */
+    size_t n = (size_t)s->M * (size_t)s->N; /* C and D have the same layout */
 #pragma omp parallel for schedule(static) num_threads(num_threads)
     for (size_t at = 0; at < n; at++) {
         float sum = s->scaled ? s->scale * partials[at] : partials[at];
@@ -40,7 +40,7 @@ enum status KERNEL(gemm)(const struct gemm_shape *s, const struct gemm_blocking 
                                .c = f32_partials ? partials : io->c,
                                .num_threads = queue->num_threads,
                                .max_steps = max_steps};
-    slice_shape.scaled = s->scaled && !f32_partials; /* sums that wait are scaled at the end */
+    slice_shape.scaled = s->scaled && !f32_partials; /* f32 partials are scaled at the end */
     if (f32_partials) slice_shape.out = F32;
     for (size_t i = 0; i < num_slices; i++) {
         size_t begin = steps * i / num_slices * PANEL,

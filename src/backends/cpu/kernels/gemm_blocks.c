@@ -1,12 +1,12 @@
-/* gemm_blocks.c (cpu) -- operands are packed into panels, then threads share out blocks of C.
+/* gemm_blocks.c (cpu) -- the GEMM loops without AMX: packs both operands, then threads take MC x NC
+ * blocks of C.
  *
- * Whole panels of rows that lie as pairs want them are read in place.  Operands are packed in
- * slices of at most SLICE_BYTES, so that working memory is bounded.  Within a block, K is cut so
- * that a panel of B stays in the first level of the cache while the block's panels of A pass by
- * from the second; sums wait in a buffer of the thread meanwhile.
+ * Full row panels of a K-major A are read in place.  Operands are packed in slices of at most
+ * SLICE_BYTES, which bounds the scratch memory.  Within a block, K is split into KC so that a
+ * micro-panel of B stays in L1 while the block's panels of A stream from L2; accumulators of the
+ * block are spilled to a buffer of the thread in between.
  *
- * Share of the bf16 register peak in `llamero bench` on Zen 5, two threads, the shapes of a 124.7M
- * Llama: forward 80-87 %, gradient of the input 79-86 %, of the weights 70-74 %. */
+ * 70-87 % of the bf16 register peak on Zen 5 (docs/cpu-kernels.md). */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/gemm_slice.h"
 #include "backends/cpu/kernels/tiles.h"
@@ -17,15 +17,15 @@
 
 enum {
     SLICE_BYTES = 32 << 20,
-    L1_BYTES = 24 << 10, /* of a panel that is multiplied at once */
+    L1_BYTES = 24 << 10, /* of a micro-panel per KC */
     MAX_SLICE_STEPS =
-        1024,       /* steps of K at a time: a slice of panels this deep is several blocks wide */
-    PACK_GROUP = 4, /* panels that are packed together */
-    SLICE_MULTIPLE = 8, /* slices are a multiple of so many panels, if they can */
-    BENCH_STEPS = 24,   /* steps of a panel, at most, as products cut K */
+        1024,           /* per K slice: panels this deep still leave slices several blocks wide */
+    PACK_GROUP = 4,     /* panels packed by one thread at a time */
+    SLICE_MULTIPLE = 8, /* slices are a multiple of this many panels if possible */
+    BENCH_STEPS = 24,   /* of a panel, at most, like KC */
 };
 
-/* One product under way. */
+/* One K slice of a GEMM. */
 struct blocked_gemm {
     const struct gemm_shape *s;
     const struct gemm_blocking *blocking;
@@ -34,14 +34,14 @@ struct blocked_gemm {
     const void *d;
     void *c;
     int num_threads;
-    size_t steps, panel_bytes; /* of a whole panel */
-    size_t a_panels, b_panels; /* in a slice */
+    size_t steps, panel_bytes; /* of a full panel */
+    size_t a_panels, b_panels; /* in a packed slice */
     size_t mc, nc;             /* panels of a block */
     char *left, *right;        /* packed slices */
-    float *acc;                /* of each thread, WAY_BLOCK panels */
+    float *acc;                /* of each thread, GEMM_MAX_BLOCK micro-tiles */
 };
 
-/* The sums of one pair of panels to their place in C. */
+/* Stores one micro-tile to C. */
 static void store_tile(const struct blocked_gemm *g, const float *acc, size_t row, size_t column)
 {
     size_t N = (size_t)g->s->N, rows = size_min(PANEL, (size_t)g->s->M - row);
@@ -69,14 +69,14 @@ static void store_tile(const struct blocked_gemm *g, const float *acc, size_t ro
     }
 }
 
-/* Rows of A whose panel needs no packing. */
+/* Whether a row panel of A needs no packing. */
 static bool reads_in_place(const struct blocked_gemm *g, size_t panel)
 {
     return g->kind == PANEL_BF16 && !g->a.mn_major && g->a.K % PANEL == 0 &&
            (panel + 1) * PANEL <= g->a.mn_count;
 }
 
-/* Panel i of a slice that begins with panel `first`, from `step` on. */
+/* Panel i of a slice that starts at panel `first`, from k-step `step` on. */
 static struct left_panel left_panel_at(const struct blocked_gemm *g, size_t first, size_t i,
                                        size_t step)
 {
@@ -91,10 +91,10 @@ static struct left_panel left_panel_at(const struct blocked_gemm *g, size_t firs
 }
 
 struct gemm_block {
-    size_t a, a_end, b, b_end; /* panels of the slices */
+    size_t a, a_end, b, b_end; /* panels within the slices */
 };
 
-/* The block's sums over steps [step, end); the last time they are put in place. */
+/* Multiplies the block over k-steps [step, end); stores it to C after the last. */
 static void multiply_k_block(const struct blocked_gemm *g, const struct gemm_block *block,
                              size_t step, size_t end, size_t first_row, size_t first_column,
                              float *acc)
@@ -102,7 +102,8 @@ static void multiply_k_block(const struct blocked_gemm *g, const struct gemm_blo
     size_t skip = step * panel_step_bytes(g->kind);
     for (size_t j = block->b; j < block->b_end; j++)
         for (size_t i = block->a; i < block->a_end; i++) {
-            bool whole = step == 0 && end == g->steps; /* nothing waits: one buffer stays near */
+            bool whole =
+                step == 0 && end == g->steps; /* nothing to spill: one micro-tile stays in L1 */
             float *acc_tile =
                 whole ? acc : acc + ((j - block->b) * g->mc + i - block->a) * MICRO_TILE;
             KERNEL(panel_multiply)
@@ -160,7 +161,7 @@ static void run_thread(const struct blocked_gemm *g)
     }
 }
 
-/* Blocks small enough that each thread gets several. */
+/* Halves the blocks until each thread gets several. */
 static void choose_block_sizes(struct blocked_gemm *g, size_t rows, size_t columns)
 {
     g->mc = (size_t)g->blocking->mc, g->nc = (size_t)g->blocking->nc;
@@ -186,7 +187,7 @@ size_t KERNEL(gemm_slice_steps)(const struct gemm_shape *s)
     return MAX_SLICE_STEPS;
 }
 
-/* Panels of a slice of each operand; what they and the threads' sums take. */
+/* Sets the panels per slice of each operand; returns the bytes of both and of the accumulators. */
 static size_t size_slices(struct blocked_gemm *g, const struct gemm_shape *s, size_t max_steps,
                           int num_threads)
 {

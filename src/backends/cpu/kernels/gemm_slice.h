@@ -1,5 +1,5 @@
-/* gemm_engine.h -- what gemm.c asks of the loops that multiply: gemm_tiles.c where there are tiles
- * (tiles.h), gemm_blocks.c elsewhere.  C[M, N] = A[M, K] B[K, N] (+ D) over some steps of K. */
+/* gemm_slice.h -- the GEMM loops over one K slice: C[M, N] = A[M, K] B[K, N] (+ D).  gemm_tiles.c
+ * has them for AMX, gemm_blocks.c for other ISAs. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,17 +8,17 @@
 #include "backends/cpu/kernels/panel.h"
 
 struct gemm_slice {
-    const struct gemm_shape *s; /* its K, out, accumulate and scale are the part's */
+    const struct gemm_shape *s; /* with K, out, accumulate and scale of the slice */
     const struct gemm_blocking *blocking;
     struct operand a, b; /* M rows of A and N columns of B */
-    const void *d;       /* what is added */
+    const void *d;       /* the addend */
     void *c;
     int num_threads;
-    size_t max_steps; /* steps of the longest part: what the memory is for */
+    size_t max_steps; /* k-steps of the longest slice, which sizes the memory */
 };
 
-/* Steps of K that are multiplied at a time; depends on the product's sizes alone. */
+/* The most k-steps of a slice; depends on the GEMM's sizes alone. */
 size_t KERNEL(gemm_slice_steps)(const struct gemm_shape *s);
-/* Working memory for parts of at most `deepest` steps, whichever way they go. */
+/* Scratch for slices of at most `max_steps`, whatever the blocking. */
 size_t KERNEL(gemm_slice_bytes)(const struct gemm_shape *s, size_t max_steps, int num_threads);
 void KERNEL(gemm_slice_multiply)(const struct gemm_slice *slice, void *memory);

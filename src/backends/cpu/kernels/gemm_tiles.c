@@ -1,29 +1,21 @@
-/* gemm_tiles.c (cpu) -- products for processors whose tiles multiply faster than memory, and
- * everything else a processor does, can follow.
+/* gemm_tiles.c (cpu) -- the GEMM loops for AMX, whose tiles multiply faster than the caches and the
+ * vector units can follow.
  *
- * The operand with fewer lines passes: it is packed whole, first, by all threads.  The other one
- * is resident: a thread packs a block of its panels into the second level of the cache, where all
- * passing panels meet it, one after the other in the first level.  So both are packed once, and
- * what is read most lies nearest.  A left operand that lies as panels is taken where it is, and
- * the block that comes next is fetched beside the tiles.  Sums over more steps than fit the first
- * level are made in chunks, and wait as tiles in the second level; that loses no bit.
+ * All threads first pack the smaller operand whole; it is streamed through L1, panel by panel.  Of
+ * the larger operand each thread packs a block that stays in L2 (the cached operand) and runs the
+ * macro-kernel: every streamed panel times every panel of the block.  So each is packed once.  A
+ * left operand in the panel layout is read in place, and the next block is prefetched meanwhile.
+ * Where K is too long for L1 it is split into chunks, and accumulators are spilled to L2 as f32,
+ * which loses no bits.
  *
- * While the tiles of a pair multiply, the vector units put the sums of the pair before in place
- * and fetch ahead what comes next.
+ * While the tiles multiply one micro-tile, the vector units run the epilogue of the one before and
+ * prefetch (overlap_epilogue).
  *
- * Of two operands that both lie across, the left one has to be turned as it is packed: that is
- * the narrower one, and where it belongs on the right, so is what it becomes.
+ * If both operands are MN-major, packing has to transpose the left one.  That is chosen to be the
+ * smaller one; where it belongs on the right, C is computed transposed.
  *
- * Share of the bf16 register peak in `llamero bench` on a Xeon with AMX, two threads, the shapes of
- * a 124.7M Llama: forward 37-65 %, gradient of the input 44-55 %, of the weights 28-47 %.  Fed from
- * the second level, the inner loop alone does 76 %; numbers like a model's keep even a burst in
- * registers at 85 % of what it does with zeros, for power.  The tiles' loads take most of what the
- * second level can give, so that whatever else passes it adds to the time: of a product of long
- * sums a seventh is sums that wait, a tenth passing panels, and of a weight's gradient a fifth is
- * packing.  Rows that are put past the caches are an eighth where sums are short and C lies in
- * rows.  Not faster: rows packed between the tiles' steps, or blocks that lie as panels; sums of
- * chunks that the vector units add up; pairs of 64 lines and 16, which read less of the second
- * level and begin more often. */
+ * 28-65 % of the bf16 register peak on a Xeon with AMX, limited by tile loads from L2
+ * (docs/cpu-kernels.md). */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/gemm_slice.h"
 #include "backends/cpu/kernels/panel_pairs.h"
@@ -34,68 +26,67 @@
 #include <omp.h>
 
 enum {
-    STREAMED_BYTES = 32 << 20, /* of a part: scratch memory */
-    MIN_SLICE_STEPS = 64,      /* steps of a part */
+    STREAMED_BYTES = 32 << 20, /* per K slice: bounds the scratch memory */
+    MIN_SLICE_STEPS = 64,      /* k-steps of a slice */
     MAX_SLICE_STEPS = 1024,
-    UNSPLIT_STEPS = 40,   /* steps that need no chunks */
-    UNSPLIT_PANELED = 30, /* the same where nothing is packed */
-    L2_STEPS = 384,       /* steps of all panels of a block */
-    CHUNK_STEPS = 16,     /* steps, else */
-    L1_STEPS = 18,        /* of a passing panel that stay in the first level */
-    MAX_SPILLED = 200,    /* pairs whose sums wait */
-    PACK_GROUP = 4,       /* panels, or steps of all panels, that are packed together */
+    UNSPLIT_STEPS = 40,   /* up to this many k-steps, K is not split into chunks */
+    UNSPLIT_PANELED = 30, /* the same where the cached operand is read in place */
+    L2_STEPS = 384,       /* k-steps of all panels of a cached block */
+    CHUNK_STEPS = 16,     /* k-steps of a chunk otherwise (KC) */
+    L1_STEPS = 18,        /* of a streamed panel that are kept in L1 */
+    MAX_SPILLED = 200,    /* micro-tiles with spilled accumulators */
+    PACK_GROUP = 4,       /* panels, or k-steps of all panels, packed by one thread at a time */
 };
 
 static size_t div_up(size_t a, size_t b) { return (a + b - 1) / b; }
 
-/* What becomes of sums: bf16 or f32, replaced or added to; or what is not whole, or scaled. */
+/* How accumulators become C: stored or added to D, as bf16 or f32. STORE_ANY handles edges and
+ * scales. */
 enum epilogue { STORE_BF16, ADD_BF16, STORE_F32, ADD_F32, STORE_ANY };
 
-/* One part under way. */
+/* One K slice of a GEMM. */
 struct tiles_gemm {
     const struct gemm_shape *s;
     struct operand cached, streamed;
     size_t cached_panels, streamed_panels;
     bool left_streamed;
-    bool c_transposed; /* rows of the tiles' sums are columns of C */
+    bool c_transposed; /* rows of the accumulators are columns of C */
     enum epilogue epilogue;
-    bool stream; /* rows are put past the caches: they are whole lines, and others than are read */
+    bool stream; /* NT stores: rows of C are whole cache lines, and are not read as D */
     const char *d;
     char *c;
-    size_t steps, chunks;                  /* along K; chunks of steps */
-    size_t blocks, groups;                 /* of resident and of passing panels */
-    size_t next;                           /* block and group that no thread has taken */
-    char *panels;                          /* passing, [panels][steps] */
-    bool cached_paneled, streamed_paneled; /* multiplied where it lies, as panels */
-    char *scratch; /* of each thread, near_bytes: a block's chunk, then sums */
+    size_t steps, chunks;                  /* along K; chunks of k-steps */
+    size_t blocks, groups;                 /* of cached and of streamed panels */
+    size_t next;                           /* the next block and group that no thread has claimed */
+    char *panels;                          /* the streamed operand, [panels][steps] */
+    bool cached_paneled, streamed_paneled; /* read in place, in the panel layout */
+    char *scratch; /* scratch_bytes for each thread: a block's chunk, then accumulators */
     size_t scratch_bytes;
 };
 
-/* A chunk of a block of resident panels, which meets a group of passing ones. */
+/* A chunk of a block of cached panels, times a group of streamed ones. */
 struct macro_task {
-    size_t r, r_end, p, p_end; /* panels */
+    size_t r, r_end, p, p_end; /* panel ranges: cached, streamed */
     size_t chunk, step, end;
 };
 
-/* A thread's part. */
+/* State of one thread. The epilogue lags one micro-tile behind the tiles. */
 struct tiles_thread {
     struct tiles_gemm *g;
     char *block;          /* packed, [panels][steps of a chunk] */
-    float *spill;         /* [group][block] sums between chunks */
-    float *acc;           /* of the pair before */
-    float *acc_dest;      /* where the tiles' sums go */
-    const float *acc_row; /* the next row of them */
-    const char *d_row;    /* what is added to it */
-    char *c_row;          /* its place */
-    size_t rows;          /* that are left to put */
+    float *spill;         /* [group][block] accumulators between chunks */
+    float *acc;           /* the micro-tile that the epilogue stores */
+    float *acc_dest;      /* where the accumulators go that the tiles hold */
+    const float *acc_row; /* the epilogue's next row */
+    const char *d_row;    /* the addend of that row */
+    char *c_row;          /* its destination */
+    size_t rows;          /* left to store */
     size_t columns, stride;
     enum epilogue epilogue;
-    /* next to fetch; the last three: or NULL */
+    /* next line to prefetch; the last three may be NULL */
     const char *streamed_prefetch, *block_prefetch, *spill_prefetch, *d_prefetch;
-    size_t streamed_lines_per_step, block_lines_per_step; /* lines beside a step */
+    size_t streamed_lines_per_step, block_lines_per_step; /* to prefetch per k-step */
 };
-
-/* ---- beside the tiles ---- */
 
 static void store_any_row(const struct tiles_thread *t)
 {
@@ -114,7 +105,7 @@ static inline __m512 load_bf16(const void *sixteen)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
-/* A row of 32 sums, with what is added to it.  stream: past the caches. */
+/* Stores 32 accumulators, plus the addend. stream: NT stores. */
 static inline void store_row(enum epilogue epilogue, char *c_row, const float *acc_row,
                              const char *d_row, bool stream)
 {
@@ -160,7 +151,7 @@ static inline void store_rows(struct tiles_thread *t, size_t count)
     }
 }
 
-/* What the vector units do while four products of tiles are under way. */
+/* What the vector units do while four tile products are in flight. */
 static inline void overlap_epilogue(struct tiles_thread *t)
 {
     store_rows(t, 2);
@@ -178,9 +169,7 @@ static inline void overlap_epilogue(struct tiles_thread *t)
         }
 }
 
-/* ---- tiles ---- */
-
-/* The quarter `at` of the sums goes where it belongs, and begins anew. */
+/* Stores the quarter at offset `at` of the finished accumulators and starts the next ones. */
 #define SWAP_TILE(tile, at)                                                                        \
     do {                                                                                           \
         TILE_STORE(tile, t->acc_dest + (at), PANEL * sizeof(float));                               \
@@ -190,7 +179,7 @@ static inline void overlap_epilogue(struct tiles_thread *t)
             TILE_ZERO(tile);                                                                       \
     } while (0)
 
-/* What the first level has is loaded last: the other has farther to come. */
+/* Loads the operand in L1 last: the other one has the longer latency. */
 static inline __attribute__((always_inline)) void multiply_k_steps(size_t steps, const char **left,
                                                                    const char **right, bool left_l1,
                                                                    bool right_l1,
@@ -219,7 +208,8 @@ static inline __attribute__((always_inline)) void multiply_k_steps(size_t steps,
     }
 }
 
-/* The sums in the tiles go to h->last, and begin anew with those at `begin`, or with 0. */
+/* Multiplies two panels. Stores the accumulators that the tiles hold to t->acc_dest, then starts
+ * with those at `begin`, or with 0. */
 static inline __attribute__((always_inline)) void
 micro_kernel(size_t steps, const char *left, const char *right, const float *begin,
              bool left_streamed, struct tiles_thread *t)
@@ -256,7 +246,7 @@ static void micro_kernel_right_streamed(size_t steps, const char *left, const ch
     micro_kernel(steps, left, right, begin, false, t);
 }
 
-/* The last sums of a thread. */
+/* Stores a thread's last micro-tile. */
 static void flush_last_tile(struct tiles_thread *t)
 {
     TILES_STORE(t->acc_dest);
@@ -264,29 +254,27 @@ static void flush_last_tile(struct tiles_thread *t)
     store_rows(t, PANEL);
 }
 
-/* ---- stages ---- */
-
-/* The element of C where the sums of resident panel r and passing panel p begin. */
+/* The first element of C that cached panel r and streamed panel p contribute to. */
 static void c_origin(const struct tiles_gemm *g, size_t r, size_t p, size_t *row, size_t *column)
 {
     size_t left = (g->left_streamed ? p : r) * PANEL, right = (g->left_streamed ? r : p) * PANEL;
     *row = g->c_transposed ? right : left, *column = g->c_transposed ? left : right;
 }
 
-/* Bytes to it. */
+/* Its offset in bytes. */
 static size_t c_offset(const struct tiles_gemm *g, size_t row, size_t column)
 {
     size_t at = panel_offset(g->s->c_paneled, row, column, (size_t)g->s->N);
     return at * dtype_bytes(g->s->out);
 }
 
-/* The steps of a stage of an operand: of its first panel, and bytes from one to the next. */
+/* Panels of an operand from one k-step on: the first, and bytes from a panel to the next. */
 struct panel_run {
     const char *at;
     size_t panel;
 };
 
-/* Of a paneled operand, where it lies. */
+/* Of an operand in the panel layout, read in place. */
 static struct panel_run paneled_panels(const struct operand *o, size_t panel, size_t step)
 {
     size_t bytes = o->stride / PANEL * KSTEP_BYTES;
@@ -312,7 +300,7 @@ static size_t block_lines(const struct macro_task *s)
     return (s->r_end - s->r) * (s->end - s->step) * (KSTEP_BYTES / 64);
 }
 
-/* Which lines of the next stage's block, as it lies, are fetched beside pair n of so many. */
+/* Selects the lines of the next block that are prefetched during pair n of `pairs`. */
 static void prefetch_block(struct tiles_thread *t, const struct macro_task *next, size_t n,
                            size_t pairs)
 {
@@ -324,8 +312,8 @@ static void prefetch_block(struct tiles_thread *t, const struct macro_task *next
     t->block_prefetch = run.at + line % lines * 64;
 }
 
-/* All passing panels of a stage meet its block; the first level keeps one at a time.  Beside them
- * the block of the stage that follows is fetched, if it lies as panels, in whole lines. */
+/* The macro-kernel: each streamed panel of the task times all panels of its cached block. Meanwhile
+ * prefetches the block of the next task if it is in the panel layout. */
 static void macro_kernel(struct tiles_thread *t, const struct macro_task *s,
                          const struct macro_task *next)
 {
@@ -366,13 +354,13 @@ static void macro_kernel(struct tiles_thread *t, const struct macro_task *s,
     }
 }
 
-/* Steps [step, end) of an operand. */
+/* k-steps [step, end) of an operand. */
 static struct operand k_range(const struct operand *o, size_t step, size_t end)
 {
     return operand_k_range(*o, step * PANEL, size_min(o->K, end * PANEL));
 }
 
-/* The first chunk of a block that nobody has taken; false: there is none. */
+/* Claims the first chunk of the next block; false: none is left. */
 static bool claim_block(struct tiles_gemm *g, struct macro_task *s)
 {
     size_t n;
@@ -386,7 +374,7 @@ static bool claim_block(struct tiles_gemm *g, struct macro_task *s)
     return r < g->blocks;
 }
 
-/* The next chunk of the block, or the first of the next block; false: that was all. */
+/* The next chunk of the block, or the first of the next block; false: none is left. */
 static bool next_task(struct tiles_gemm *g, struct macro_task *s)
 {
     if (s->r_end && s->chunk + 1 < g->chunks)
@@ -413,7 +401,7 @@ static void run_tasks(struct tiles_thread *t)
     if (any) flush_last_tile(t);
 }
 
-/* Memory is read in the order in which it lies. */
+/* Packs in memory order. */
 static void pack_streamed(const struct tiles_gemm *g)
 {
     struct panel_format format = {
@@ -446,8 +434,6 @@ static void run_thread(struct tiles_gemm *g, size_t block_bytes)
     tiles_close();
 }
 
-/* ---- sizes ---- */
-
 static size_t streamed_size(const struct gemm_shape *s)
 {
     return (size_t)(s->M < s->N ? s->M : s->N);
@@ -460,7 +446,7 @@ size_t KERNEL(gemm_slice_steps)(const struct gemm_shape *s)
     return depth > MIN_SLICE_STEPS ? depth : MIN_SLICE_STEPS;
 }
 
-/* Of a thread: the most that any way takes. */
+/* Of a thread: the most that any blocking needs. */
 static size_t block_bytes(const struct gemm_shape *s, size_t steps)
 {
     size_t panels = panel_count((size_t)(s->M < s->N ? s->N : s->M));
@@ -485,10 +471,10 @@ size_t KERNEL(gemm_slice_bytes)(const struct gemm_shape *s, size_t max_steps, in
            (size_t)num_threads * (block_bytes(s, max_steps) + acc_bytes(s, max_steps));
 }
 
-/* Chunks, and blocks and groups of which each thread gets as many, if there are enough. */
+/* Chooses chunks, and blocks and groups such that all threads get equally many if possible. */
 static void choose_tasks(struct tiles_gemm *g, const struct gemm_blocking *blocking, size_t threads)
 {
-    bool paneled = g->cached_paneled; /* nothing is packed: room for more panels */
+    bool paneled = g->cached_paneled; /* no packed copy: room for more panels */
     size_t chunk_steps = size_min(UNSPLIT_STEPS, CHUNK_STEPS / 2 * (size_t)blocking->kc_halves),
            block = L2_STEPS / size_min(g->steps, L2_STEPS);
     g->chunks = g->groups = 1;

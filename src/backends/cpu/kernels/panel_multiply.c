@@ -1,8 +1,8 @@
-/* panel_multiply.c (cpu) -- the inner loop of every product: one panel of rows meets one of
- * columns.
+/* panel_multiply.c (cpu) -- the GEMM micro-kernels: one row panel times one column panel.
  *
- * AMX: 2 x 2 tiles.  AVX-512 with bf16: 8 rows of 32 columns in registers, a pair of A broadcast.
- * Else f32: 8 rows of two vectors, 4 where there are 16 registers. */
+ * AMX: 2 x 2 tiles of 16 x 16.  AVX-512 with bf16: 8 rows x 32 columns of accumulators in
+ * registers, pairs of A broadcast to VDPBF16PS.  Else f32: 8 rows x 2 vectors, 4 rows where the ISA
+ * has 16 registers. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/tiles.h"
@@ -76,7 +76,7 @@ multiply_bf16(size_t steps, struct left_panel left, const char *right, float *ac
     }
 }
 
-/* Intel's processors take twice the time of f32 for a bf16 product outside AMX. */
+/* On Intel processors VDPBF16PS takes twice as long as the f32 FMAs it replaces. */
 enum panel_kind KERNEL(panel_kind)(void)
 {
     return __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel") ? PANEL_BF16

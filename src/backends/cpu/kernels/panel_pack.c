@@ -1,7 +1,7 @@
-/* panel_pack.c (cpu) -- matrices to panels, 16 x 16 words of 32 bits at a time.
+/* panel_pack.c (cpu) -- packs matrices into micro-panels, 16 x 16 words of 32 bits at a time.
  *
- * A word is a pair of bf16 along K, or one bf16 widened to f32.  Blocks of words are read from rows
- * of memory and, where lines run the other way than the panel wants them, turned in registers. */
+ * A word is a pair of bf16 along K, or one bf16 widened to f32.  Blocks of words are read along the
+ * rows of memory and, where the panel needs the other direction, transposed in registers. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/panel_pairs.h"
@@ -16,7 +16,7 @@
 
 enum { SIDE = 16 };
 
-/* Exchanges rows and columns of 16 x 16 words, whose rows are so many bytes apart. */
+/* Transposes 16 x 16 words; row strides in bytes. */
 static void transpose(const void *from, size_t from_row, void *to, size_t to_row)
 {
 #if defined(__AVX512F__)
@@ -42,7 +42,8 @@ static void transpose_words(uint32_t words[SIDE][SIDE])
     transpose(words, sizeof *words, words, sizeof *words);
 }
 
-/* 16 lines from `line`, 32 k from `k`: words[line][k / 2], zero past the end. */
+/* Vectors mn to mn + 15 and k to k + 31 of a K-major operand: words[vector][k / 2], zero past the
+ * end. */
 static void load_pairs(const struct operand *o, size_t mn, size_t k, uint32_t words[SIDE][SIDE])
 {
     size_t mn_left = mn < o->mn_count ? o->mn_count - mn : 0, k_left = k < o->K ? o->K - k : 0;
@@ -54,7 +55,7 @@ static void load_pairs(const struct operand *o, size_t mn, size_t k, uint32_t wo
         memcpy(words[i], x + (mn + i) * o->stride + k, k_left * sizeof *x);
 }
 
-/* 32 lines that run across: words[half][k / 2][line]. */
+/* Vectors mn to mn + 31 of an MN-major operand: words[half][k / 2][vector]. */
 static void load_pairs_mn_major(const struct operand *o, size_t mn, size_t k,
                                 uint32_t words[2][SIDE][SIDE])
 {
@@ -77,7 +78,8 @@ static void load_pairs_mn_major(const struct operand *o, size_t mn, size_t k,
     }
 }
 
-/* Rows of A, or columns of B, that run the other way than pairs want them are turned. */
+/* Left panels are K-major and right panels MN-major; an operand stored the other way is
+ * transposed. */
 static void pack_pairs(const struct operand *o, bool right, size_t mn, size_t k,
                        uint32_t words[2][SIDE][SIDE])
 {
@@ -89,7 +91,8 @@ static void pack_pairs(const struct operand *o, bool right, size_t mn, size_t k,
         for (size_t half = 0; half < 2; half++) transpose_words(words[half]);
 }
 
-/* 16 lines from `line`, 16 k from `k`, widened: words[line][k]; across: words[k][line]. */
+/* Vectors mn to mn + 15 and k to k + 15, widened: words[vector][k], or words[k][vector] if
+ * MN-major. */
 static void load_floats(const struct operand *o, size_t mn, size_t k, uint32_t words[SIDE][SIDE])
 {
     size_t first = o->mn_major ? k : mn, rows = o->mn_major ? o->K : o->mn_count;
@@ -121,7 +124,7 @@ static void pack_floats(const struct operand *o, size_t mn, size_t k, char *to)
         }
 }
 
-/* A step of a panel of a paneled matrix, as one of its own. */
+/* One k-step of a panel of a paneled operand, as an operand of its own. */
 static struct operand paneled_step(const struct operand *o, size_t panel, size_t step)
 {
     size_t row = o->mn_major ? step : panel, column = o->mn_major ? panel : step;
@@ -143,7 +146,7 @@ static void pack_step(const struct operand *o, struct panel_format format, size_
 }
 
 #if defined(__AVX512F__)
-/* A panel of whole steps of rows, which lie as pairs want them: row by row, as memory likes it. */
+/* A full panel of K-major rows: copied row by row, which suits the hardware prefetcher. */
 static void copy_full_panel(const struct operand *o, const struct panel_format *format, size_t mn,
                             size_t steps, char *to)
 {
@@ -158,8 +161,8 @@ static void copy_full_panel(const struct operand *o, const struct panel_format *
     }
 }
 
-/* Beside the packing of panel i of `count`, what comes a step or two later is asked for: in runs as
- * long as there are, as memory likes it. */
+/* Prefetches what panel i of `count` packs a step or two later, in runs that are as long as the
+ * layout allows. */
 static void prefetch_ahead(const struct operand *o, size_t first, size_t count, size_t i,
                            size_t step)
 {
@@ -180,7 +183,7 @@ static void prefetch_ahead(const struct operand *o, size_t first, size_t count, 
     }
 }
 
-/* A whole step of pairs that are to be joined or turned. */
+/* A full k-step that is interleaved (VNNI), transposed, or both. */
 static void pack_full_step(const struct operand *o, const struct panel_format *format, size_t mn,
                            size_t k, char *to)
 {
@@ -220,9 +223,9 @@ void KERNEL(panel_pack)(const struct operand *o, struct panel_format format, siz
         return;
     }
 #endif
-    float staging[MICRO_TILE] __attribute__((aligned(64))); /* a step of either kind */
+    float staging[MICRO_TILE] __attribute__((aligned(64))); /* one k-step of either kind */
     for (size_t n = 0; n < steps * count; n++) {
-        /* as memory lies: panels inside where they share rows, else steps */
+        /* in memory order: panels innermost where they share rows of memory, else k-steps */
         size_t step = o->mn_major ? n / count : n % steps, i = o->mn_major ? n % count : n / steps;
         char *dest = (char *)to + i * panel + step * bytes;
         struct operand from = o->paneled ? paneled_step(o, first + i, step) : *o;

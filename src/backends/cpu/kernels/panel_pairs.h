@@ -1,5 +1,4 @@
-/* panel_pairs.h -- pieces of which whole steps of panels of pairs are packed, with 16 registers or
- * more of 64 bytes: from memory to registers to the panel. */
+/* panel_pairs.h -- building blocks that pack full k-steps of bf16 panels with AVX-512. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* stream: past the caches. */
+/* stream: NT store. */
 static inline void pairs_store(void *to, __m512i line, bool stream)
 {
     if (stream)
@@ -19,9 +18,9 @@ static inline void pairs_store(void *to, __m512i line, bool stream)
         _mm512_storeu_si512(to, line);
 }
 
-/* Words 4 quarter to 4 quarter + 3 of 16 rows that are `stride` bytes apart, as four lines of 16
- * words.  Quarters of rows are put side by side on their way from memory, which leaves two
- * exchanges in registers. */
+/* Loads words 4 quarter to 4 quarter + 3 of 16 rows that are `stride` bytes apart, and returns them
+ * transposed, as four lines of 16 words. 128-bit loads already place the quarters, which leaves two
+ * rounds of unpacks. */
 static inline __attribute__((always_inline)) void
 pairs_load_transposed(const void *from, size_t stride, size_t quarter, __m512i lines[4])
 {
@@ -44,7 +43,7 @@ pairs_load_transposed(const void *from, size_t stride, size_t quarter, __m512i l
     lines[3] = _mm512_unpackhi_epi64(pairs[1], pairs[3]);
 }
 
-/* The same, to lines 4 quarter to 4 quarter + 3 of those at `to`. */
+/* The same, stored to lines 4 quarter to 4 quarter + 3 of `to`. */
 static inline void pairs_transpose(const char *from, size_t stride, size_t quarter, char *to,
                                    bool stream)
 {
@@ -54,7 +53,7 @@ static inline void pairs_transpose(const char *from, size_t stride, size_t quart
     for (size_t i = 0; i < 4; i++) pairs_store(to + (4 * quarter + i) * 64, lines[i], stream);
 }
 
-/* Two rows of 32 numbers as 2 lines of 16 pairs. */
+/* Interleaves two rows of 32 elements into 2 lines of 16 pairs (VNNI layout). */
 static inline void pairs_interleave(const bf16 *low, const bf16 *high, __m512i lines[2])
 {
 #pragma GCC unroll 2

@@ -1,4 +1,5 @@
-/* Reference attention: the plain loops every other kernel is tested against. */
+/* attention.c (cpu reference) -- the plain loops that every other attention kernel is tested
+ * against. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.h"
 #include "backends/cpu/cpu.h"
@@ -9,7 +10,7 @@
 #define get element_get
 #define set element_set
 
-/* Keys [begin, end) that query t of row b sees. */
+/* Keys [begin, end) that are visible to query t of row b. */
 struct visible_range {
     size_t begin, end;
 };
@@ -24,7 +25,7 @@ static struct visible_range visible_range_of(const struct attention *a, const in
     return r;
 }
 
-/* Places of a query row, a key or value row, and a row of `out`. */
+/* Offsets of a query row, a key or value row, and a row of `out`. */
 static size_t query_offset(const struct attention *a, size_t b, size_t t, size_t h)
 {
     return (b * (size_t)a->T + t) * a->q_stride + h * (size_t)a->K;
@@ -105,7 +106,7 @@ static struct score_gradient score_gradient_of(const struct attention *a,
     return (struct score_gradient){p, a->scale * p * (dp - delta)};
 }
 
-/* Gradients are sums over a whole row or column, taken in one f32 per element. */
+/* Each gradient element is one f32 sum over a whole row or column. */
 static void query_gradient(const struct attention *a, const struct attention_bwd *io, size_t b,
                            size_t t, size_t h)
 {

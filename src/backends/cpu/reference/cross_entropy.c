@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* The largest logit, its id, and the log-sum-exp of a row. */
+/* Returns the log-sum-exp of a row; also its largest logit and that logit's ID. */
 static float log_sum_exp(const struct cross_entropy *a, const void *logits_V, size_t row,
                          float *row_max, int32_t *best)
 {

@@ -1,4 +1,4 @@
-/* float8.c (cpu reference) -- by arithmetic, where the kernels work on bits. */
+/* float8.c (cpu reference) -- FP8 rounding by arithmetic; the optimized kernels work on bits. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/float8.h"
 #include "backends/cpu/cpu.h"
@@ -30,7 +30,7 @@ enum status reference_find_scale(const struct find_scale *a, const struct find_s
     return STATUS_OK;
 }
 
-/* A multiple of the last place at x's exponent, which ends where numbers become subnormal. */
+/* Rounds to a multiple of the ulp at x's exponent, which stops shrinking at the subnormals. */
 static float round_to_float8(float x, enum float8 to)
 {
     const int mantissa = to == E4M3 ? 3 : 2, min_exponent = to == E4M3 ? -6 : -14;

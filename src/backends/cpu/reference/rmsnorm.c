@@ -8,7 +8,7 @@
 #define get element_get
 #define set element_set
 
-/* x * rstd as the forward pass saw it: rounded to dtype before the weight. */
+/* x * rstd as the forward pass computes it: rounded to dtype before the weight. */
 static float normalized(const struct rmsnorm *a, float x, float rstd)
 {
     return a->dtype == F32 ? x * rstd : bf16_to_f32(bf16_from_f32(x * rstd));
@@ -35,7 +35,7 @@ enum status reference_rmsnorm_forward(const struct rmsnorm *a, const struct rmsn
     return STATUS_OK;
 }
 
-/* With h = x rstd and g = dy w:  dx = rstd (g - h mean(g h)),  dw = sum over rows of dy h. */
+/* With h = x rstd and g = dy w: dx = rstd (g - h mean(g h)), dw = sum over rows of dy h. */
 enum status reference_rmsnorm_backward(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
                                        struct queue *queue)
 {

@@ -23,7 +23,7 @@ enum status reference_sum_squares(const struct sum_squares *a, const struct sum_
     return STATUS_OK;
 }
 
-/* Bits that round the i-th element's second moment. */
+/* Random bits for the stochastic rounding of the i-th second moment. */
 static uint16_t rounding_bits(const struct adamw *a, size_t i)
 {
     uint64_t at = adamw_position(a, i);
