@@ -13,7 +13,7 @@ struct gemm_blocking {
     int kc_halves; /* KC, in halves of the depth at which a micro-panel fills its share of L1 */
 };
 
-/* Blocking i; the first is the default. NULL past the last. */
+/* Blocking i; the first is the default.  NULL past the last. */
 const struct gemm_blocking *gemm_blocking_at(int i);
 /* NULL: unknown name. */
 const struct gemm_blocking *gemm_blocking_named(const char *name);

@@ -42,9 +42,9 @@ static double best_of_repeats(const struct burst_loop *l, long rounds, double *s
     return best;
 }
 
-/* The best rate; *rounds is a count that takes at least `seconds`. On shared cores a few rounds may
- * be preempted for as long as many would take, so a rate only counts if doubling the rounds does
- * not improve it by 10 %. */
+/* The best rate; *rounds is a count that takes at least `seconds`.  On shared cores a few rounds
+ * may be preempted for as long as many would take, so a rate only counts if doubling the rounds
+ * does not improve it by 10 %. */
 static double best_rate(const struct burst_loop *l, double seconds, long *rounds)
 {
     double best = 0, shortest_s, rate;
@@ -105,7 +105,8 @@ enum status cpu_feed_flops(const struct queue *queue, const struct cpu_set *isa,
     long rounds;
     size_t total_bytes, padded = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
     if (__builtin_mul_overflow(padded, (size_t)queue->num_threads, &total_bytes))
-        FAIL(MEMORY, "panels of %zu bytes for %d threads", bytes, queue->num_threads);
+        FAIL(MEMORY, "micro-kernel benchmark: cannot allocate %zu bytes for each of %d threads",
+             bytes, queue->num_threads);
     TRY(arena_init(&memory, total_bytes, NULL));
     fill_operands(memory.base, total_bytes / sizeof(bf16));
     struct burst_loop l = {

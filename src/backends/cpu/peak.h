@@ -29,7 +29,7 @@ struct cpu_burst cpu_burst_make(const struct queue *queue, enum dtype dtype, dou
 double cpu_burst_run(const struct cpu_burst *b);
 
 /* Runs the ISA's micro-kernel over `bytes` of packed micro-panels per thread, so that they stay in
- * the cache level of that size. The best of several runs, as above. MEMORY: cannot allocate the
+ * the cache level of that size.  The best of several runs, as above.  MEMORY: cannot allocate the
  * panels. */
 enum status cpu_feed_flops(const struct queue *queue, const struct cpu_set *isa, size_t bytes,
                            double *flops);

@@ -133,7 +133,7 @@ static enum status make_matmul(struct onednn *library, const struct gemm_shape *
     for (int i = 0; i < 3 && !bad; i++)
         bad = dnnl_memory_create(memories[i], &md[i], library->engine, DNNL_MEMORY_NONE);
     dnnl_primitive_desc_destroy(desc);
-    if (bad) FAIL(DEVICE, "oneDNN: a product of %d x %d x %d: status %d", s->M, s->N, s->K, bad);
+    if (bad) FAIL(DEVICE, "oneDNN: f32 GEMM with M=%d N=%d K=%d: status %d", s->M, s->N, s->K, bad);
     return STATUS_OK;
 }
 

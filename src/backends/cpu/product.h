@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "tensor/queue.h"
 
-/* dtype and out must be F32. DEVICE: oneDNN has no such implementation. */
+/* dtype and out must be F32.  DEVICE: oneDNN has no such implementation. */
 enum status onednn_gemm(const struct gemm_shape *s, const struct gemm_buffers *io,
                         struct queue *queue);
 /* oneDNN's version, such as "2.6.3". */

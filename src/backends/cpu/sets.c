@@ -39,7 +39,7 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-/* Intel's manual, volume 1, chapter 18: CPUID (7, 0) EDX bits 22 and 24. Linux grants the 8 KiB of
+/* Intel's manual, volume 1, chapter 18: CPUID (7, 0) EDX bits 22 and 24.  Linux grants the 8 KiB of
  * tile state only to processes that request permission. */
 static bool has_amx(void)
 {
@@ -84,10 +84,12 @@ enum status cpu_ops_find(const char *name, const struct ops **out)
         const struct cpu_set *s = cpu_set_at(i);
         if (!(is_auto ? s == best : !strcmp(s->name, name))) continue;
         if (!cpu_set_runs(s))
-            FAIL(UNSUPPORTED, "device.cpu = \"%s\": this processor has at most \"%s\"", name,
-                 best ? best->name : "reference");
+            FAIL(UNSUPPORTED,
+                 "device.cpu = \"%s\": not supported by this processor; the best supported is "
+                 "\"%s\"",
+                 name, best ? best->name : "reference");
         *out = &s->ops;
         return STATUS_OK;
     }
-    FAIL(UNSUPPORTED, "device.cpu = \"%s\": this program has no such kernels", name);
+    FAIL(UNSUPPORTED, "device.cpu = \"%s\": unknown, or not in this build", name);
 }

@@ -31,7 +31,7 @@ static void update_all(uint64_t *x, size_t n)
     for (size_t i = 0; i < n; i++) x[i] ^= 1;
 }
 
-/* One thread's part. Large memset and memcpy use NT stores, which a plain loop does not. */
+/* One thread's part.  Large memset and memcpy use NT stores, which a plain loop does not. */
 static void stream_once(enum stream s, unsigned char *at, unsigned char *to, size_t bytes)
 {
     enum { BYTE = 0x11 };

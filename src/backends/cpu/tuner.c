@@ -47,13 +47,15 @@ struct tuner *tuner_open(const char *path, const struct tuned_device *d, double 
 static void report_and_save(struct tuner *t)
 {
     if (t->timed + t->found + t->deferred == 0) return;
-    bool kept = !tuning_save(&t->file);
-    log_line(LOG_INFO, "device.tune_gemm: %d product%s timed in %.1f s, %d found in %s%s", t->timed,
-             t->timed == 1 ? "" : "s", t->seconds, t->found, t->file.path,
-             t->timed && kept ? ", which keeps the fastest ways" : "");
+    bool saved = !tuning_save(&t->file);
+    log_line(LOG_INFO, "device.tune_gemm: timed %d GEMM shape%s in %.1f s, found %d in %s%s",
+             t->timed, t->timed == 1 ? "" : "s", t->seconds, t->found, t->file.path,
+             t->timed && saved ? "; saved the fastest blockings there" : "");
     if (t->deferred)
-        log_line(LOG_INFO, "device.tune_gemm: %d more are left to later runs", t->deferred);
-    if (!kept) log_line(LOG_WARN, "device.tune_gemm: not kept: %s", status_message());
+        log_line(LOG_INFO, "device.tune_gemm: time budget spent; %d more left to later runs",
+                 t->deferred);
+    if (!saved)
+        log_line(LOG_WARN, "device.tune_gemm: cannot save the results: %s", status_message());
     t->timed = t->found = t->deferred = 0;
 }
 
@@ -156,7 +158,7 @@ static enum status pick_fastest(struct gemm_trial *t, int rounds,
     return STATUS_OK;
 }
 
-/* *fastest is NULL if the time budget is spent. MEMORY: cannot allocate the operands. */
+/* *fastest is NULL if the time budget is spent.  MEMORY: cannot allocate the operands. */
 static enum status tune_shape(struct tuner *tuner, const struct gemm_shape *s, gemm_call *multiply,
                               const struct gemm_blocking **fastest)
 {

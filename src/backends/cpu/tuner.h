@@ -20,7 +20,7 @@ typedef enum status gemm_call(const struct gemm_shape *s, const struct gemm_bloc
 struct tuner;
 /* `clock` returns seconds: clock_monotonic_s, or a test's. */
 struct tuner *tuner_open(const char *path, const struct tuned_device *d, double (*clock)(void));
-void tuner_close(struct tuner *t); /* saves what is not saved yet */
+void tuner_close(struct tuner *t); /* saves pending results */
 void tuner_use(struct tuner *t, bool use);
 /* `t` NULL: the default blocking. */
 const struct gemm_blocking *tuner_blocking(struct tuner *t, const struct gemm_shape *s,

@@ -2,7 +2,7 @@
 #include "backends/cpu/gemm_blocking.h"
 #include "test.h"
 
-TEST(ways_have_names_of_their_own_and_blocks_that_their_memory_holds)
+TEST(blockings_have_unique_names_and_fit_the_scratch)
 {
     int count = 0;
     CHECK(!strcmp(gemm_blocking_at(0)->name, "usual"));

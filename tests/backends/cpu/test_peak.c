@@ -3,7 +3,7 @@
 
 #include "backends/cpu/peak.h"
 
-TEST(the_peak_is_measured_for_either_dtype)
+TEST(peak_is_measured_for_both_dtypes)
 {
     struct queue one = {.num_threads = 1};
     double f32 = cpu_peak_flops(&one, F32), bf16_rate = cpu_peak_flops(&one, BF16);
@@ -13,7 +13,7 @@ TEST(the_peak_is_measured_for_either_dtype)
     CHECK(bf16_rate > 1e8 && bf16_rate < 1e14);
 }
 
-TEST(a_burst_is_of_the_faster_dtype_and_can_be_repeated)
+TEST(burst_uses_the_faster_dtype_and_repeats)
 {
     struct queue one = {.num_threads = 1};
     struct cpu_burst f32 = cpu_burst_make(&one, F32, 1e-4);
@@ -23,7 +23,7 @@ TEST(a_burst_is_of_the_faster_dtype_and_can_be_repeated)
     CHECK(cpu_burst_run(&f32) > 1e7 && cpu_burst_run(&best) > 1e7);
 }
 
-TEST(panels_are_fed_from_caches_of_each_size)
+TEST(micro_kernel_is_measured_from_l1_and_l2)
 {
     struct queue two = {.num_threads = 2};
     double first, second;

@@ -2,7 +2,7 @@
 #include "backends/cpu/product.h"
 #include "ops/rig.h"
 
-/* C = A B (+ D) in f32, each operand as it lies or transposed, against three loops. */
+/* Compares C = A B (+ D) in f32, with each operand plain or transposed, with three loops. */
 static void check(int M, int N, int K, int how)
 {
     struct gemm_shape s = {.M = M,
@@ -33,12 +33,12 @@ static void check(int M, int N, int K, int how)
     free(a), free(b), free(c), free(want), free(old);
 }
 
-TEST(products_are_three_loops_in_every_orientation)
+TEST(onednn_gemm_matches_three_loops_for_all_transposes)
 {
     for (int how = 0; how < 16; how++) check(1, 1, 1, how), check(33, 17, 65, how);
 }
 
-TEST(the_library_behind_products_says_its_version)
+TEST(onednn_reports_its_version)
 {
     struct text version = {0};
     int major = 0, minor = 0;

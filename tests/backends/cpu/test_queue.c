@@ -6,7 +6,7 @@
 #include <omp.h>
 #include <sched.h>
 
-TEST(a_cpu_queue_has_the_threads_and_the_scratch_that_were_asked_for)
+TEST(queue_has_the_requested_threads_and_scratch)
 {
     struct queue *queue;
     CHECK_STATUS(OK, cpu_queue_open(&queue, 2, 1 << 16));
@@ -17,7 +17,7 @@ TEST(a_cpu_queue_has_the_threads_and_the_scratch_that_were_asked_for)
     cpu_queue_close(queue);
 }
 
-TEST(a_cpu_queue_without_a_number_of_threads_takes_at_least_one)
+TEST(queue_with_default_threads_has_at_least_one)
 {
     struct queue *queue;
     CHECK_STATUS(OK, cpu_queue_open(&queue, 0, 0));
@@ -26,7 +26,7 @@ TEST(a_cpu_queue_without_a_number_of_threads_takes_at_least_one)
     cpu_queue_close(NULL);
 }
 
-/* How many cores each of the queue's threads may use. */
+/* Number of cores that each of the queue's threads may use. */
 static void cores_of(const struct queue *queue, int *counts)
 {
 #pragma omp parallel num_threads(queue->num_threads)
@@ -37,7 +37,7 @@ static void cores_of(const struct queue *queue, int *counts)
     }
 }
 
-TEST(threads_keep_to_a_core_each_only_where_there_is_one_for_each)
+TEST(threads_are_pinned_only_if_there_is_one_core_each)
 {
     for (int more = 0; more < 2; more++) {
         struct queue *queue;

@@ -1,23 +1,19 @@
-/* attention.c (cpu) -- flash attention (Dao et al. 2022, alg. 1; Dao 2023, alg. 2) on panels.
+/* attention.c (cpu) -- FlashAttention (Dao et al. 2022, alg. 1; Dao 2023, alg. 2) on micro-panels.
  *
- * Scores are computed transposed, S^T = K q^T: a row is a key, a lane is a query, so that the top
- * and the sum of a query need no sums across lanes, and exp(S^T) is already the right operand of
- * out^T = v^T exp(S^T).  32 keys meet 32 queries in one product of panels; T x T is never stored.
- * Order    Forward: a panel of queries passes over its keys in order.  Backward: one task owns a
- *          key/value head of a row and passes over query heads, queries, keys in order.  Neither
- *          depends on the number of threads.
+ * Scores are computed transposed, S^T = K q^T: rows are keys and lanes are queries.  So row max and
+ * sum need no reduction across lanes, and exp(S^T) already is the right operand of
+ * out^T = v^T exp(S^T).  A block is 32 keys x 32 queries; T x T is never stored.
+ * Order    Forward: a panel of queries visits its keys in order, with online softmax.
+ *          Backward: one task owns a key/value head of a row and visits query heads, queries and
+ *          keys in order.
+ *          Neither depends on the number of threads.
  * Memory   Forward packs the keys and values of one row, once for all its queries.  Backward takes
  *          about 14 (F32: 20) bytes for each element of a head's keys in each thread.
- * Tiles    Where there are some, products lie between the rows that are softened: attention_pass.h,
- *          attention_back.h, attention_soften.h.
- * Limits   With fewer key/value heads times rows than threads, backward leaves threads idle.  On
- *          tiles, backward waits for panels from the second cache.
- * Speed    `llamero bench` on Zen 5, two threads, T=1024, K=64, causal: forward 47 %, backward 65 %
- *          of the bf16 register peak; less where a head's keys and values outgrow the second cache
- *          (from T=8192).  AMX, two threads, causal, of 6.25 TFLOP/s that a burst reaches on rested
- *          cores: T=1024, K=64 forward 21 %, backward 22 %; T=2048, K=64 27 and 25 %, K=128 37 and
- *          26 %.  Right after these kernels a burst reaches a fifth less, and the shares of that
- *          are larger: a comparison wants times, not shares. */
+ * Tiles    With AMX, tile products are interleaved with the softmax: attention_tiles_forward.h,
+ *          attention_tiles_backward.h, attention_softmax.h.
+ * Limits   With fewer (row, key/value head) pairs than threads, backward leaves threads idle.  With
+ *          AMX, backward waits for panels from L2.
+ * Speed    21-65 % of the bf16 register peak (docs/cpu-kernels.md). */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.h"
 
@@ -30,29 +26,30 @@
 #include <math.h>
 #include <omp.h>
 
-_Static_assert((int)GROUP == (int)FORWARD_GROUP, "buffers are of GROUP panels");
-_Static_assert((int)DECODE_MAX_QUERIES < (int)PANEL, "attention_few knows rows only");
+_Static_assert((int)KEY_GROUP == (int)FORWARD_GROUP, "buffers hold KEY_GROUP panels");
+_Static_assert((int)DECODE_MAX_QUERIES < (int)PANEL,
+               "attention_decode cannot read the panel layout");
 
-/* One thread's buffers: a panel of queries meets GROUP panels of keys. */
+/* One thread's buffers: a panel of queries and KEY_GROUP key panels. */
 struct forward_buffers {
-    float *scores;         /* [GROUP][32 keys][32 queries] */
-    float *out;            /* [widths][32 of K][32 queries] */
-    void *queries, *probs; /* [widths] and [2 GROUP] steps of right panels */
+    float *scores;         /* [KEY_GROUP][32 keys][32 queries] */
+    float *out;            /* [head_panels][32 of K][32 queries] */
+    void *queries, *probs; /* [head_panels] and [2 KEY_GROUP] k-steps of right panels */
     float row_max[PANEL], sum[PANEL];
 };
 
-/* Between threads' buffers lies a page: processors read ahead past the end of one, and would take
- * from another what that is writing. */
+/* Pads per-thread buffers by a page, so that hardware prefetch past the end of one does not cause
+ * false sharing with the next. */
 static size_t forward_bytes(const struct attention_plan *p)
 {
     enum { PADDING = 4096 };
-    return (GROUP + p->head_panels) * MICRO_TILE * sizeof(float) +
-           (2 * GROUP + p->head_panels) * p->step_bytes + PADDING;
+    return (KEY_GROUP + p->head_panels) * MICRO_TILE * sizeof(float) +
+           (2 * KEY_GROUP + p->head_panels) * p->step_bytes + PADDING;
 }
 
 static struct forward_buffers forward_at(const struct attention_plan *p, char *at)
 {
-    struct forward_buffers f = {.scores = (float *)at, .out = (float *)at + GROUP * MICRO_TILE};
+    struct forward_buffers f = {.scores = (float *)at, .out = (float *)at + KEY_GROUP * MICRO_TILE};
     f.queries = f.out + p->head_panels * MICRO_TILE;
     f.probs = (char *)f.queries + p->head_panels * p->step_bytes;
     for (size_t i = 0; i < PANEL; i++) f.row_max[i] = -1e30f;
@@ -60,8 +57,8 @@ static struct forward_buffers forward_at(const struct attention_plan *p, char *a
     return f;
 }
 
-/* The top of each query's scores so far.  Sums stay relative to the old top until a new one is so
- * far above it that numbers might grow large. */
+/* Updates each query's row max.  Sums and out stay relative to the old one until the new one
+ * exceeds it by so much that they might grow large (lazy rescaling). */
 static void update_row_max(const struct attention_plan *p, struct forward_buffers *f, size_t count)
 {
     enum { RESCALE_THRESHOLD = 8 };
@@ -83,7 +80,8 @@ static void update_row_max(const struct attention_plan *p, struct forward_buffer
         for (size_t i = 0; i < PANEL; i++) f->out[k * PANEL + i] *= rescale[i];
 }
 
-/* Scores to e^(score - top), as steps of a right panel; their sums. */
+/* Turns scores into exp(score - row_max), as k-steps of a right panel, and adds them to the row
+ * sums. */
 static inline void softmax_tile(struct forward_buffers *f, enum panel_kind kind, enum dtype dtype,
                                 size_t count)
 {
@@ -103,7 +101,7 @@ static inline void softmax_tile(struct forward_buffers *f, enum panel_kind kind,
     for (size_t i = 0; i < PANEL; i++) f->sum[i] += sum[i];
 }
 
-/* The panel of queries meets panels of keys [first, first + count). */
+/* One panel of queries times key panels [first, first + count). */
 static void forward_panels(const struct attention_plan *p, struct forward_buffers *f,
                            const struct attention_mask *s, const char *keys, const char *values,
                            size_t first, size_t count)
@@ -132,7 +130,7 @@ static void forward_panels(const struct attention_plan *p, struct forward_buffer
     }
 }
 
-/* The same with all panels of keys that it sees, where there are tiles. */
+/* The same for all visible key panels, with AMX. */
 static void forward_tiled(const struct attention_plan *p, struct forward_buffers *f,
                           const struct attention_mask *s, const char *keys, const char *values,
                           const struct attention_prefetch *prefetch)
@@ -157,7 +155,7 @@ static void forward_tiled(const struct attention_plan *p, struct forward_buffers
         f->row_max[i] = tiles.row_max[i] * p->a->scale + tiles.headroom * log_2;
 }
 
-/* What a row's queries read: packed keys and values of all its key/value heads. */
+/* Packed keys and values of all key/value heads of one row. */
 struct packed_kv {
     char *keys, *values;
 };
@@ -177,7 +175,7 @@ static void pack_kv(const struct attention_plan *p, const struct attention_fwd *
     }
 }
 
-/* A panel's out and lse, joined with those of the keys before where there are some. */
+/* Stores out and lse of a panel, merged with those of earlier keys if a->keys is MORE_KEYS. */
 static void store_out(const struct attention_plan *p, const struct attention_fwd *io,
                       struct forward_buffers *f, size_t b, size_t h, size_t first, size_t count)
 {
@@ -193,7 +191,7 @@ static void store_out(const struct attention_plan *p, const struct attention_fwd
                                      .scale = scale,
                                      .old_scale = accumulates ? old_scale : NULL};
     for (size_t i = 0; i < count; i++) {
-        bool has_keys = f->sum[i] != 0; /* NaN goes on as NaN */
+        bool has_keys = f->sum[i] != 0; /* NaN counts as true and propagates */
         float part_lse = has_keys ? f->row_max[i] + logf(f->sum[i]) : -INFINITY;
         float lse_sum = accumulates ? lse_join(lse[i], part_lse) : part_lse;
         scale[i] = !has_keys ? 0 : accumulates ? expf(f->row_max[i] - lse_sum) : 1 / f->sum[i];
@@ -203,15 +201,18 @@ static void store_out(const struct attention_plan *p, const struct attention_fwd
     KERNEL(attention_unpack)(p, f->out, count, &to);
 }
 
-/* Task n of a row: of those that read the same keys, one after the other, the longest first. */
+/* Task n of a row.  Tasks that read the same keys are adjacent; those with the most visible keys
+ * under a causal mask come first. */
 static struct attention_task task_at(const struct attention_plan *p, size_t b, size_t n)
 {
-    size_t E = heads_per_group(p->a), group = n / (p->query_panels * E),
-           of = n % (p->query_panels * E);
-    return (struct attention_task){b, group * E + of % E, (p->query_panels - 1 - of / E) * PANEL};
+    size_t heads = heads_per_group(p->a), group = n / (p->query_panels * heads),
+           i = n % (p->query_panels * heads);
+    return (struct attention_task){b, group * heads + i % heads,
+                                   (p->query_panels - 1 - i / heads) * PANEL};
 }
 
-/* A panel of queries; `next`: which is likely this thread's next. */
+/* Forward for one panel of queries; `next` is probably this thread's next task, for the
+ * prefetch. */
 static void forward_query_panel(const struct attention_plan *p, const struct attention_fwd *io,
                                 const struct packed_kv *kv, struct attention_task at,
                                 struct attention_task next, char *buffers)
@@ -239,9 +240,9 @@ static void forward_query_panel(const struct attention_plan *p, const struct att
     if (p->tiled)
         forward_tiled(p, &f, &s, kv->keys + head, kv->values + head, &prefetch);
     else
-        for (size_t k = begin; k < end; k += GROUP)
+        for (size_t k = begin; k < end; k += KEY_GROUP)
             forward_panels(p, &f, &s, kv->keys + head, kv->values + head, k,
-                           size_min(GROUP, end - k));
+                           size_min(KEY_GROUP, end - k));
     store_out(p, io, &f, b, h, first, count);
 }
 

@@ -1,4 +1,4 @@
-/* attention_backward.c (cpu) -- the gradients of attention.c: its head says how. */
+/* attention_backward.c (cpu) -- the gradients of attention; see the head of attention.c. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.h"
 
@@ -10,15 +10,15 @@
 #include <math.h>
 #include <omp.h>
 
-_Static_assert((int)GROUP <= (int)BACKWARD_GROUP, "buffers are of a group of panels");
+_Static_assert((int)KEY_GROUP <= (int)BACKWARD_GROUP, "buffers hold a group of panels");
 
-/* Panels of queries that pass over the keys at once. */
+/* Panels of queries that visit the keys together. */
 static size_t query_group(const struct attention_plan *p)
 {
-    return p->tiled ? BACKWARD_GROUP : GROUP;
+    return p->tiled ? BACKWARD_GROUP : KEY_GROUP;
 }
 
-/* Sums [32 k][32 lines] as a step of a right panel. */
+/* Packs a tile [32 k][32 columns] as a k-step of a right panel. */
 static void pack_right_tile(enum panel_kind kind, const float *sums, void *to)
 {
     if (kind == PANEL_F32) {
@@ -29,7 +29,7 @@ static void pack_right_tile(enum panel_kind kind, const float *sums, void *to)
         store_pair(sums + 2 * pair * PANEL, sums + (2 * pair + 1) * PANEL, pair, to);
 }
 
-/* Sums [32 lines][32 k] as a step of a left panel; FLOATS: uses up the sums. */
+/* Packs a tile [32 rows][32 k] as a k-step of a left panel; PANEL_F32: overwrites the tile. */
 static void pack_left_tile(enum panel_kind kind, float *sums, void *to)
 {
     if (kind == PANEL_BF16) {
@@ -42,18 +42,20 @@ static void pack_left_tile(enum panel_kind kind, float *sums, void *to)
 }
 
 /* One thread's buffers for a key/value head of a row, and for a group of panels of its queries.
- * Steps are of panels; left, right: which side of a product they stand on. */
+ * "left" and "right" say on which side of a matrix multiply a panel is used; shapes are in
+ * k-steps. */
 struct backward_buffers {
     char *keys, *keys_transposed,
-        *values;            /* left: [keys][widths], [widths][keys], [keys][widths] */
-    float *dkeys, *dvalues; /* [keys][widths] sums */
-    char *queries, *dout;   /* right: [group][widths] */
-    char *queries_transposed, *dout_transposed; /* right: [widths][panels] */
-    char *probs, *dscores;  /* left: [group], of one panel of keys; tiled: of two */
+        *values;            /* left: [key_panels][head_panels], [head_panels][key_panels],
+                               [key_panels][head_panels] */
+    float *dkeys, *dvalues; /* accumulators, [key_panels][head_panels] */
+    char *queries, *dout;   /* right: [group][head_panels] */
+    char *queries_transposed, *dout_transposed; /* right: [head_panels][query_panels] */
+    char *probs, *dscores;  /* left: [group], for one key panel; tiled: for two */
     char *dscores_right;    /* right: [group queries][group keys] */
-    float *dqueries;        /* [group][widths] sums, turned */
+    float *dqueries;        /* accumulators, transposed: [group][head_panels] */
     float *scores, *dprobs; /* [32 keys][32 queries]; tiled: [3], [2] */
-    size_t query_panels;    /* of queries that are there, and what belongs to them: */
+    size_t query_panels;    /* in the current group; their row statistics and masks follow */
     float lse[BACKWARD_GROUP * PANEL], delta[BACKWARD_GROUP * PANEL];
     struct attention_mask mask[BACKWARD_GROUP];
 };
@@ -89,7 +91,7 @@ static struct backward_buffers backward_at(const struct attention_plan *p, char 
     return w;
 }
 
-/* A part for each lane of delta = dout . out of a row. */
+/* delta = dout . out of one row, as one partial sum per lane. */
 static inline vector delta_parts(const struct attention_plan *p, const struct attention_bwd *io,
                                  size_t at)
 {
@@ -112,7 +114,7 @@ static inline vector delta_parts(const struct attention_plan *p, const struct at
     return sum;
 }
 
-/* Of `count` rows from `at` on; 0 for those of the panel that are not there. */
+/* Deltas of `count` rows from `at` on; 0 for the rest of the panel. */
 static void compute_deltas(const struct attention_plan *p, const struct attention_bwd *io,
                            size_t at, size_t count, float *delta)
 {
@@ -128,7 +130,8 @@ static void compute_deltas(const struct attention_plan *p, const struct attentio
         for (size_t i = 0; i < PANEL; i++) delta[i] += parts[lane * PANEL + i];
 }
 
-/* What a group of panels of queries sees, from query `first`; whether that is any key. */
+/* Computes the masks of a group of query panels from query `first` on; returns whether any key is
+ * visible. */
 static bool init_masks(const struct attention_plan *p, const struct attention_bwd *io,
                        struct backward_buffers *w, size_t b, size_t first)
 {
@@ -142,7 +145,7 @@ static bool init_masks(const struct attention_plan *p, const struct attention_bw
     return any;
 }
 
-/* A group of panels of queries of head h, from query `first`, and what belongs to them. */
+/* Packs a group of query panels of head h, from query `first` on, and loads lse and delta. */
 static void load_queries(const struct attention_plan *p, const struct attention_bwd *io,
                          struct backward_buffers *w, size_t b, size_t h, size_t first)
 {
@@ -150,12 +153,14 @@ static void load_queries(const struct attention_plan *p, const struct attention_
     size_t T = (size_t)a->T, group = query_group(p), count = size_min(group * PANEL, T - first);
     size_t panels = w->query_panels, split_step = panels * p->step_bytes;
     size_t q_at = query_offset(p, b, h, first), o_at = out_offset(p, b, h, first);
-    for (int across = 0; across < 2 && !p->tiled; across++) {
-        struct operand q = operand_of_rows(p, io->q_BTHK, q_at, a->q_stride, count, across);
-        struct operand d = operand_of_rows(p, io->dout_BTHK, o_at, out_columns(p), count, across);
-        size_t lines = across ? p->head_panels : panels;
-        KERNEL(panel_pack)(&q, p->right, 0, lines, across ? w->queries_transposed : w->queries);
-        KERNEL(panel_pack)(&d, p->right, 0, lines, across ? w->dout_transposed : w->dout);
+    for (int transposed = 0; transposed < 2 && !p->tiled; transposed++) {
+        struct operand q = operand_of_rows(p, io->q_BTHK, q_at, a->q_stride, count, transposed);
+        struct operand d =
+            operand_of_rows(p, io->dout_BTHK, o_at, out_columns(p), count, transposed);
+        size_t num_panels = transposed ? p->head_panels : panels;
+        KERNEL(panel_pack)
+        (&q, p->right, 0, num_panels, transposed ? w->queries_transposed : w->queries);
+        KERNEL(panel_pack)(&d, p->right, 0, num_panels, transposed ? w->dout_transposed : w->dout);
     }
     for (size_t j = 0; p->tiled && j < panels; j++) {
         size_t to = j * p->head_panels * p->step_bytes, skip = j * PANEL;
@@ -169,7 +174,7 @@ static void load_queries(const struct attention_plan *p, const struct attention_
     for (size_t i = 0; i < panels * PANEL; i++) {
         bool exists = i < count;
         float lse = exists ? io->lse_BHT[(b * (size_t)a->H + h) * T + first + i] : 0;
-        w->lse[i] = lse == -INFINITY ? 0 : lse; /* of a query without keys: any number */
+        w->lse[i] = lse == -INFINITY ? 0 : lse; /* of a query without keys: any finite value */
     }
     for (size_t j = 0; j < panels; j++)
         compute_deltas(p, io, out_offset(p, b, h, first + j * PANEL),
@@ -192,7 +197,7 @@ static inline void softmax_backward(const struct attention_plan *p,
     }
 }
 
-/* One panel of keys meets one of queries, of which it sees some: odds and their gradients. */
+/* Probs and score gradients of one block: a key panel and a query panel that sees some of it. */
 static void score_gradients(const struct attention_plan *p, const struct backward_buffers *w,
                             size_t key, size_t i, size_t j)
 {
@@ -209,12 +214,12 @@ static void score_gradients(const struct attention_plan *p, const struct backwar
         softmax_backward(p, w, j, F32);
     else
         softmax_backward(p, w, j, BF16);
-    pack_right_tile(p->kind, w->dprobs, w->dscores_right + (j * GROUP + i) * p->step_bytes);
+    pack_right_tile(p->kind, w->dprobs, w->dscores_right + (j * KEY_GROUP + i) * p->step_bytes);
     pack_left_tile(p->kind, w->scores, w->probs + j * p->step_bytes);
     pack_left_tile(p->kind, w->dprobs, w->dscores + j * p->step_bytes);
 }
 
-/* Of a row of panels the first that is seen, and how many from there to the last. */
+/* The first visible panel, and the number of panels up to the last. */
 struct panel_range {
     size_t first, count;
 };
@@ -228,7 +233,7 @@ static struct panel_range visible_query_panels(const struct backward_buffers *w,
     return r;
 }
 
-/* dv += p^T do, dk += ds^T q of one panel of keys, over the queries that see it. */
+/* dv += p^T do, dk += ds^T q for one key panel, over the queries that see it. */
 static void accumulate_dkv(const struct attention_plan *p, const struct backward_buffers *w,
                            size_t key, struct panel_range visible)
 {
@@ -245,7 +250,7 @@ static void accumulate_dkv(const struct attention_plan *p, const struct backward
     }
 }
 
-/* dq^T += k^T ds of each panel of queries, over those of `count` panels of keys that it sees. */
+/* dq^T += k^T ds for each query panel, over those of `count` key panels that it sees. */
 static void accumulate_dq(const struct attention_plan *p, const struct backward_buffers *w,
                           size_t key, size_t count)
 {
@@ -257,7 +262,7 @@ static void accumulate_dq(const struct attention_plan *p, const struct backward_
                attention_mask_sees(&w->mask[j], key + visible.first + visible.count))
             visible.count++;
         if (!visible.count) continue;
-        const char *right = w->dscores_right + (j * GROUP + visible.first) * p->step_bytes;
+        const char *right = w->dscores_right + (j * KEY_GROUP + visible.first) * p->step_bytes;
         for (size_t n = 0; n < p->head_panels; n++) {
             const char *left =
                 w->keys_transposed + (n * p->key_panels + key + visible.first) * p->step_bytes;
@@ -268,11 +273,11 @@ static void accumulate_dq(const struct attention_plan *p, const struct backward_
     }
 }
 
-/* All panels of keys meet the panels of queries that see them. */
+/* Visits all blocks of key panels and query panels that are not fully masked. */
 static void backward_panels(const struct attention_plan *p, const struct backward_buffers *w)
 {
-    for (size_t key = 0; key < p->key_panels; key += GROUP) {
-        size_t count = size_min(GROUP, p->key_panels - key), num_pairs = 0;
+    for (size_t key = 0; key < p->key_panels; key += KEY_GROUP) {
+        size_t count = size_min(KEY_GROUP, p->key_panels - key), num_pairs = 0;
         for (size_t i = 0; i < count; i++) {
             struct panel_range visible = visible_query_panels(w, key + i);
             for (size_t j = 0; j < visible.count; j++)
@@ -284,7 +289,7 @@ static void backward_panels(const struct attention_plan *p, const struct backwar
     }
 }
 
-/* The same on tiles; `next` is what follows. */
+/* The same with AMX; `next` is prefetched. */
 static void backward_tiled(const struct attention_plan *p, const struct attention_bwd *io,
                            struct backward_buffers *w, struct attention_task next)
 {
@@ -320,7 +325,7 @@ static void backward_tiled(const struct attention_plan *p, const struct attentio
     KERNEL(attention_tiles_backward)(&tiles, w->mask);
 }
 
-/* A group of panels of queries of head h passes over all keys that they see. */
+/* Backward for a group of query panels of head h, over all keys that they see. */
 static void backward_queries(const struct attention_plan *p, const struct attention_bwd *io,
                              struct backward_buffers *w, struct attention_task task,
                              struct attention_task next)
@@ -351,7 +356,7 @@ static void backward_queries(const struct attention_plan *p, const struct attent
     }
 }
 
-/* 32 of K of a row, or those that are there. */
+/* Stores up to 32 of a row's K elements. */
 static inline void store_head_panel(const float *sums, float scale, void *x, size_t at,
                                     enum dtype dtype, size_t count)
 {
@@ -363,7 +368,7 @@ static inline void store_head_panel(const float *sums, float scale, void *x, siz
         vector_store(x, at, dtype, count, row);
 }
 
-/* [keys][widths] sums, times a factor, to rows of keys. */
+/* Stores accumulators [key_panels][head_panels], times scale, to rows of keys. */
 static void store_keys(const struct attention_plan *p, const float *sums, float scale, void *x,
                        size_t at)
 {
@@ -379,25 +384,26 @@ static void store_keys(const struct attention_plan *p, const float *sums, float 
     }
 }
 
-/* Everything of one key/value head of one row. */
+/* Backward for one key/value head of one row. */
 static void backward_head(const struct attention_plan *p, const struct attention_bwd *io, size_t b,
                           size_t g, char *buffers)
 {
     const struct attention *a = p->a;
     size_t k_at = key_offset(p, b, g, a->k_column), v_at = key_offset(p, b, g, a->v_column);
     struct backward_buffers w = backward_at(p, buffers);
-    struct operand transposed =
-        operand_of_rows(p, io->k_BSGK, k_at, a->kv_stride, (size_t)a->S, true);
-    KERNEL(panel_pack)(&transposed, p->left, 0, p->head_panels, w.keys_transposed);
+    struct operand keys = operand_of_rows(p, io->k_BSGK, k_at, a->kv_stride, (size_t)a->S, true);
+    KERNEL(panel_pack)(&keys, p->left, 0, p->head_panels, w.keys_transposed);
     KERNEL(attention_pack_keys)(p, io->k_BSGK, k_at, w.keys);
     KERNEL(attention_pack_keys)(p, io->v_BSGK, v_at, w.values);
     memset(w.dkeys, 0,
            2 * p->key_panels * p->head_panels * MICRO_TILE * sizeof *w.dkeys); /* and dvalues */
-    size_t lines = query_group(p) * PANEL, groups = ((size_t)a->T + lines - 1) / lines;
+    size_t group_rows = query_group(p) * PANEL,
+           groups = ((size_t)a->T + group_rows - 1) / group_rows;
     for (size_t n = 0, all = heads_per_group(a) * groups; n < all; n++) {
-        size_t h = g * heads_per_group(a), after = size_min(n + 1, all - 1);
-        backward_queries(p, io, &w, (struct attention_task){b, h + n / groups, n % groups * lines},
-                         (struct attention_task){b, h + after / groups, after % groups * lines});
+        size_t h = g * heads_per_group(a), next = size_min(n + 1, all - 1);
+        backward_queries(p, io, &w,
+                         (struct attention_task){b, h + n / groups, n % groups * group_rows},
+                         (struct attention_task){b, h + next / groups, next % groups * group_rows});
     }
     store_keys(p, w.dkeys, p->tiled ? a->scale : 1, io->dk_BSGK, k_at);
     store_keys(p, w.dvalues, 1, io->dv_BSGK, v_at);

@@ -7,10 +7,10 @@
 #include <math.h>
 #include <omp.h>
 
-/* One thread's buffers, for the queries of all heads that read one key/value head. */
+/* One thread's buffers, for the queries of all heads that share one key/value head. */
 struct decode_buffers {
     float *queries, *out; /* [heads * T][K] */
-    float *row;           /* [K]: the key or value at hand */
+    float *row;           /* [K]: the current key or value */
     float *scores;        /* [heads * T][S] */
 };
 
@@ -35,7 +35,7 @@ static float dot(const float *x, const float *y, size_t n)
     return sum;
 }
 
-/* Scores of S keys to odds, in place: 0 for those that are not seen; returns log-sum-exp. */
+/* Softmax over S scores in place, with 0 for masked keys; returns the log-sum-exp. */
 static float softmax_row(float *scores, size_t S, struct key_range range)
 {
     size_t begin = (size_t)range.begin, end = (size_t)range.end;

@@ -1,5 +1,5 @@
-/* attention_few.h -- attention of a few queries over many keys, as decoding does it: every key and
- * value is read once, where it lies, and that is what takes the time. */
+/* attention_decode.h -- attention of a few queries over many keys, for decoding with a KV cache:
+ * reads every key and value once, unpacked, and is bound by that. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,6 +8,6 @@
 
 enum { DECODE_MAX_QUERIES = 8 };
 
-/* attention_forward where a->T is at most FEW_QUERIES. */
+/* attention_forward for a->T of at most DECODE_MAX_QUERIES. */
 enum status KERNEL(attention_decode)(const struct attention *a, const struct attention_fwd *io,
                                      struct queue *queue);

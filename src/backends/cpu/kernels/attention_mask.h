@@ -1,7 +1,6 @@
-/* attention_sight.h -- which keys the queries of a panel see: what masks come to, for whole panels.
+/* attention_mask.h -- causal and document masks of a panel of queries, as ranges of visible keys.
  *
- * Where a panel's queries see keys that are not next to each other, so does it see those between:
- * it meets them, and the mask takes them away. */
+ * A panel whose queries see disjoint ranges visits the keys in between, too; they are masked. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +9,7 @@
 
 #include <math.h>
 
-/* Keys [begin, end) that query t of row b sees. */
+/* Keys [begin, end) that are visible to query t of row b. */
 struct key_range {
     int32_t begin, end;
 };
@@ -24,7 +23,7 @@ static inline struct key_range visible_keys(const struct attention *a, const int
     return range;
 }
 
-/* Keys [begin, end) that each query of a panel sees, and that any or every one of them sees. */
+/* Keys [begin, end) visible to each query of a panel, to any of them, and to all of them. */
 struct attention_mask {
     int32_t begin[PANEL], end[PANEL];
     int32_t any_begin, any_end, all_begin, all_end;
@@ -49,14 +48,14 @@ static inline void attention_mask_init(const struct attention *a, const int32_t 
     }
 }
 
-/* Whether some query sees some key of the panel. */
+/* Whether any query sees any key of the key panel. */
 static inline bool attention_mask_sees(const struct attention_mask *m, size_t panel)
 {
     int32_t first = (int32_t)(panel * PANEL);
     return first < m->any_end && first + PANEL > m->any_begin;
 }
 
-/* Scores that the mask forbids become -inf. */
+/* Sets masked scores to -inf. */
 static inline void attention_mask_apply(const struct attention_mask *m, size_t panel, float *scores)
 {
     int32_t first = (int32_t)(panel * PANEL);

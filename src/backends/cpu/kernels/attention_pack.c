@@ -8,7 +8,8 @@
 
 enum { HALF = PANEL / 2, ROW_BYTES = PANEL * sizeof(bf16) };
 
-/* 32 columns of a row.  A copy of known size is a register's, others are slow. */
+/* Loads 32 columns of a row.  A copy of constant size compiles to register moves; others are
+ * slow. */
 static inline void load_panel_row(const struct attention_rows *r, size_t row, size_t width,
                                   void *to)
 {
@@ -68,7 +69,7 @@ void KERNEL(attention_pack_right)(const struct attention_rows *r, char *to, size
         return;
     }
 #endif
-    float words[PANEL][2][HALF]; /* of 64 columns, turned: [pair][32 rows] */
+    float words[PANEL][2][HALF]; /* 64 columns, transposed: [pair][32 rows] */
     for (size_t w = 0; w < r->head_panels; w += 2) {
         for (size_t i = 0; i < PANEL; i++)
             for (size_t of = 0; of < 2; of++) load_panel_row(r, i, w + of, words[i][of]);
@@ -100,7 +101,6 @@ void KERNEL(attention_pack_split)(const struct attention_rows *r, char *to, size
         }
 }
 
-/* Rows of keys as left panels. */
 void KERNEL(attention_pack_keys)(const struct attention_plan *p, const void *x, size_t at, char *to)
 {
     const struct attention *a = p->a;
@@ -114,7 +114,7 @@ void KERNEL(attention_pack_keys)(const struct attention_plan *p, const void *x, 
 }
 
 #if defined(__AVX512F__)
-/* Sums of 64 of K, [2][32 of K][32 queries], to 32 rows of bf16. */
+/* Unpacks accumulators of 64 of K, [2][32 of K][32 queries], to 32 rows of bf16. */
 static void unpack_pairs_full(const float *acc, const struct attention_unpack_to *to, size_t at)
 {
     __m512i words[2][PANEL]; /* of each half of the queries: [pair] */
@@ -140,7 +140,8 @@ static void unpack_pairs_full(const float *acc, const struct attention_unpack_to
 }
 #endif
 
-/* Sums of K <= 64, [2][32 of K][32 queries], to `count` rows of bf16: turned as pairs. */
+/* Unpacks accumulators of K <= 64, [2][32 of K][32 queries], to `count` rows of bf16, transposing
+ * pairs. */
 static void unpack_pairs(const float *acc, size_t K, size_t count,
                          const struct attention_unpack_to *to, size_t at)
 {

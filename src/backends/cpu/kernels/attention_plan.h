@@ -1,4 +1,4 @@
-/* attention_plan.h -- what forward and backward share: sizes in panels, and which rows. */
+/* attention_plan.h -- what forward and backward share: sizes in panels, and offsets of rows. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,17 +15,17 @@ enum { TILED = 1 };
 enum { TILED = 0 };
 #endif
 
-enum { GROUP = 4 }; /* panels that are handled at once */
+enum { KEY_GROUP = 4 }; /* key panels per softmax update */
 
 /* What follows from the sizes alone. */
 struct attention_plan {
     const struct attention *a;
     enum panel_kind kind;
-    size_t key_panels, query_panels, head_panels; /* panels along S, T and K */
-    size_t step_bytes;                            /* bytes */
+    size_t key_panels, query_panels, head_panels; /* along S, T and K */
+    size_t step_bytes;                            /* of a k-step */
     struct panel_format left, right;
-    bool tiled;   /* on tiles, by attention_pass.h and attention_back.h */
-    bool paneled; /* tensors lie as panels of rows: whole ones, and tiled */
+    bool tiled;   /* with AMX: attention_tiles_forward.h and attention_tiles_backward.h */
+    bool paneled; /* tensors are in the panel layout; implies full panels, and tiled */
 };
 
 static inline struct attention_plan attention_plan_of(const struct attention *a)
@@ -48,13 +48,14 @@ static inline size_t heads_per_group(const struct attention *a)
     return (size_t)a->H / (size_t)a->G;
 }
 
-/* A panel of queries, or the first of some, of a head of a row. */
+/* A panel of queries, or the first of a group, of a head of a row. */
 struct attention_task {
     size_t b, h, first;
 };
 
-/* Elements before one of a tensor of so many columns, of which the row is a panel's first and the
- * column a head's; from that row to the next; and from 32 of its columns to the next ones. */
+/* element_offset: offset of an element of a tensor with `columns` columns, whose row starts a panel
+ * and whose column starts a head. row_stride: from that row to the next. head_panel_stride: from 32
+ * columns to the next 32. */
 static inline size_t element_offset(const struct attention_plan *p, size_t row, size_t column,
                                     size_t columns)
 {
@@ -79,8 +80,8 @@ static inline size_t out_columns(const struct attention_plan *p)
     return (size_t)p->a->H * (size_t)p->a->K;
 }
 
-/* Where queries of a head of a row begin; and the same of out and dout; and of keys or values,
- * which in a private tensor begin at a column. */
+/* Offsets of the first element of a head: in q; in out and dout; in k or v, which start at `column`
+ * of a packed tensor. */
 static inline size_t query_offset(const struct attention_plan *p, size_t b, size_t h, size_t t)
 {
     return element_offset(p, b * (size_t)p->a->T + t, h * (size_t)p->a->K, p->a->q_stride);
@@ -103,7 +104,7 @@ static inline uint32_t bf16_rounded_bits(float x)
     return bits + 0x7FFFu + (bits >> 16 & 1);
 }
 
-/* Two rows of sums to the 32 words that a step of a right panel of pairs holds of them. */
+/* Packs two rows of a tile as the 32 words that a k-step of a right bf16 panel holds of them. */
 static inline void store_pair(const float *low, const float *high, size_t pair, uint32_t *to)
 {
     for (size_t half = 0; half < 2; half++)
@@ -112,7 +113,8 @@ static inline void store_pair(const float *low, const float *high, size_t pair, 
                                              (bf16_rounded_bits(high[half * 16 + i]) & 0xFFFF0000u);
 }
 
-/* Rows [count][K] at x + at, of so many columns, as lines; across: as K lines of `count`. */
+/* Rows [count][K] at x + at, of a tensor with `columns` columns, as a GEMM operand; transposed: as
+ * K vectors of `count`. */
 static inline struct operand operand_of_rows(const struct attention_plan *p, const void *x,
                                              size_t at, size_t columns, size_t count,
                                              bool transposed)
@@ -129,13 +131,14 @@ static inline struct operand operand_of_rows(const struct attention_plan *p, con
     return o;
 }
 
-/* Up to 32 rows [count][K] of bf16: elements from one to the next, and from 32 to the next 32. */
+/* Up to 32 bf16 rows [count][K]: elements from a row to the next, and from 32 columns to the next
+ * 32. */
 struct attention_rows {
     const bf16 *x;
     size_t stride, panel_stride, count, K, head_panels;
 };
 
-/* Of rows of bf16, of so many columns, a panel from row `skip`. */
+/* The panel of bf16 rows that starts at row `skip`. */
 static inline struct attention_rows rows_of(const struct attention_plan *p, const void *x,
                                             size_t at, size_t columns, size_t count, size_t skip)
 {
@@ -144,8 +147,8 @@ static inline struct attention_rows rows_of(const struct attention_plan *p, cons
         size_min(PANEL, count - skip),         (size_t)p->a->K,        p->head_panels};
 }
 
-/* `count` rows of a head's K elements, from x + at on, to be asked for ahead: those of a panel that
- * is kept lie in one run. */
+/* Prefetches `count` rows of a head's K elements from x + at on.  In the panel layout the rows of a
+ * panel are contiguous. */
 static inline struct attention_prefetch prefetch_of(const struct attention_plan *p, const void *x,
                                                     size_t at, size_t columns, size_t count)
 {

@@ -1,6 +1,5 @@
-/* attention_ahead.h -- rows that are asked for a while before they are read or written: a few at a
- * time, beside products.  Heads' rows are short and far apart, so that the processor, left alone,
- * waits for each. */
+/* attention_prefetch.h -- software prefetch of rows, a few at a time between matrix multiplies.
+ * Rows of one head are short and far apart, so the hardware prefetcher misses them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,8 +7,8 @@
 
 struct attention_prefetch {
     const char *x;
-    size_t stride, bytes, rows; /* from a row to the next, of a row, how many are left */
-    size_t panel_skip;          /* more, after each 32 rows; only where they are all so many */
+    size_t stride, bytes, rows; /* from a row to the next; bytes of a row; rows left */
+    size_t panel_skip; /* added after each 32 rows; requires that `rows` is a multiple of 32 */
 };
 
 static inline void attention_prefetch_rows(struct attention_prefetch *p, size_t rows)

@@ -1,15 +1,16 @@
-/* attention_soften.h -- scores to odds, two keys and 32 queries at a time, beside a processor's
- * tiles.
+/* attention_softmax.h -- exp2 of attention scores on AVX-512 integer units, two keys and 32 queries
+ * at a time, while AMX tiles multiply.
  *
- * While tiles are multiplied, and about a microsecond after, Intel's processors do one f32
- * operation on 16 numbers in a cycle, and one on integers or bytes beside it.  So 2^x is made of
- * integers of 16 bits, 32 at a time.  A sum rounds x = n + f to a multiple of 2^-8 in the lower
- * half of an f32: 8 bits of n and 8 of f, which but for the last are the bf16 2^n (1 + f).  A table
- * has what 1 + f is more than 2^f, and an average rounds the last bit away.
- * Units    Odds are bf16: backward 2^(score factor), forward 2^(score factor + 1 - SOFTEN_ROOM);
- *          unbiased, off by 0.20 % in the mean square and 0.9 % at most, where rounding alone comes
- *          to 0.17 and 0.4 %.  Sums are those of the rounded ones, as products are: weights add up
- *          to 1.  Odds of a score of 0 are exact, those below 2^-127 are 0. */
+ * While tiles multiply, and for about a microsecond after, Intel processors issue one 512-bit f32
+ * operation per cycle, and one on integers or bytes in addition.  So 2^x is computed on 16-bit
+ * integers, 32 at a time.  Adding a large constant rounds x = n + f to a multiple of 2^-8 in the
+ * lower half of an f32: 8 bits of n and 8 of f, which except for the last bit are the bf16
+ * 2^n (1 + f).  A table holds 1 + f - 2^f; an average rounds the last bit away.
+ * Units    Probs are bf16: backward 2^(score scale_log2), forward
+ *          2^(score scale_log2 + 1 - SOFTMAX_HEADROOM).  They are unbiased, with an RMS error of
+ *          0.20 % and a maximum of 0.9 %; rounding to bf16 alone has 0.17 % and 0.4 %.  Row sums
+ *          add the rounded probs, as the matrix multiplies do, so that weights add up to 1.  Probs
+ *          of a score of 0 are exact; those below 2^-127 are 0. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,21 +23,21 @@
 #define SOFTMAX_AVX512
 #endif
 
-/* Near SOFTEN_ZERO f32 has steps of 2^-8.  What is added to it is the exponent that a score of 0
- * gets: that of 1, or one so low that scores below SOFTEN_ROOM leave the 16th bit 0. */
+/* Near SOFTMAX_BASE the ulp of f32 is 2^-8. The offset is the exponent of a score of 0: the bias,
+ * for 1, or one so low that scores below SOFTMAX_HEADROOM leave bit 15 clear. */
 enum { SOFTMAX_HEADROOM = 24, SOFTMAX_BIAS = 127, SOFTMAX_LOW_BIAS = 128 - SOFTMAX_HEADROOM };
 #define SOFTMAX_BASE 49152.0f
-enum { SOFTMAX_OVERFLOW = ~0x47407FFF }; /* bits of f32 that such odds do not have */
+enum { SOFTMAX_OVERFLOW = ~0x47407FFF }; /* bits of f32 that are clear while probs are in range */
 enum { SOFTMAX_HALF_ULP = 0x8000 };
 
-/* 2^8 (1 + f - 2^f) for the first 6 bits of f, so rounded that halves of bf16, which go up, leave
- * no bias. */
+/* 2^8 (1 + f - 2^f) for the first 6 bits of f, rounded so that bf16 ties, which round up, cause no
+ * bias. */
 static const unsigned char softmax_table[64] __attribute__((aligned(64))) = {
     0,  2,  3,  5,  5,  7,  8,  9,  10, 11, 11, 13, 13, 14, 15, 16, 16, 17, 18, 18, 19, 19,
     20, 20, 21, 21, 21, 22, 22, 22, 22, 22, 22, 23, 23, 22, 22, 22, 22, 22, 22, 21, 21, 20,
     20, 20, 19, 18, 18, 17, 16, 16, 14, 14, 13, 12, 10, 10, 8,  7,  6,  4,  3,  2};
 
-/* Of 32 queries: the sums of their odds, what has left the range. */
+/* Row sums of probs of 32 queries, and the OR of all scaled scores, to detect overflow. */
 struct softmax_lanes {
     float scale_log2;
 #if defined(SOFTMAX_AVX512)
@@ -56,7 +57,7 @@ static inline struct softmax_lanes softmax_begin(float scale_log2)
         scale_log2, {_mm512_setzero_ps(), _mm512_setzero_ps()}, {zero, zero}};
 }
 
-/* Sixteen scores to x; NaN stays one. */
+/* Scales sixteen scores; NaN stays NaN. */
 static inline __m512 softmax_scale(const float *scores, __m512 scale_log2, int offset)
 {
     const __m512 zero = _mm512_set1_ps(SOFTMAX_BASE);
@@ -64,11 +65,12 @@ static inline __m512 softmax_scale(const float *scores, __m512 scale_log2, int o
     return _mm512_max_ps(zero, _mm512_fmadd_ps(_mm512_loadu_ps(scores), scale_log2, base));
 }
 
-/* Of two rows of x 16 pairs of bf16. */
+/* exp2 of two rows, as 16 pairs of bf16. */
 static inline __m512i softmax_exp2(__m512 low, __m512 high)
 {
     const __m512i swap_up = _mm512_set4_epi32(0x0D0C0F0E, 0x09080B0A, 0x05040706, 0x01000302);
-    const __m512i shifts = _mm512_set1_epi64(0x3232222212120202); /* bits 2 to 7 of each 16 */
+    const __m512i shifts =
+        _mm512_set1_epi64(0x3232222212120202); /* select bits 2 to 7 of each 16 */
     __m512i x = _mm512_mask_shuffle_epi8(_mm512_castps_si512(low), 0xCCCCCCCCCCCCCCCCu,
                                          _mm512_castps_si512(high), swap_up);
     __m512i at = _mm512_multishift_epi64_epi8(shifts, x);
@@ -77,7 +79,7 @@ static inline __m512i softmax_exp2(__m512 low, __m512 high)
     return _mm512_avg_epu16(_mm512_subs_epu16(x, correction), _mm512_setzero_si512());
 }
 
-/* Two rows of f32 as 16 pairs of bf16. */
+/* Rounds two rows of f32 to 16 pairs of bf16. */
 static inline __m512i softmax_round_pair(__m512 low, __m512 high)
 {
     const __m512i half = _mm512_set1_epi32(SOFTMAX_HALF_ULP);
@@ -87,7 +89,7 @@ static inline __m512i softmax_round_pair(__m512 low, __m512 high)
     return _mm512_mask_shuffle_epi8(b, 0x3333333333333333u, a, swap_down);
 }
 
-/* Scores of two keys to the words that a step of a right panel holds of them. */
+/* Probs of two keys, as the words that a k-step of a right panel holds of them. */
 static inline void softmax_keys(struct softmax_lanes *s, const float *scores, void *words)
 {
     const __m512 scale_log2 = _mm512_set1_ps(s->scale_log2);
@@ -103,7 +105,7 @@ static inline void softmax_keys(struct softmax_lanes *s, const float *scores, vo
     }
 }
 
-/* Sums to sum[32]; which queries' odds have left the range. */
+/* Stores the row sums; returns a bit mask of the queries whose probs overflowed. */
 static inline uint32_t softmax_end(const struct softmax_lanes *s, float *sum)
 {
     uint32_t overflow = 0;
@@ -116,8 +118,8 @@ static inline uint32_t softmax_end(const struct softmax_lanes *s, float *sum)
     return overflow;
 }
 
-/* Two keys' odds p from scores and ds = p dp, as rows of split left panels, and ds as the words
- * that a step of a right panel holds. */
+/* Probs p of two keys, and ds = p dp, as rows of split left panels; also ds as the words that a
+ * k-step of a right panel holds. */
 static inline void softmax_keys_backward(float scale_log2, const float *scores, const float *dprobs,
                                          char *probs, char *dscores, char *right)
 {
@@ -143,7 +145,7 @@ static inline struct softmax_lanes softmax_begin(float scale_log2)
     return (struct softmax_lanes){.scale_log2 = scale_log2};
 }
 
-/* The bits of x as f32. */
+/* The scaled score, as the bits of an f32. */
 static inline uint32_t softmax_scale(float score, float scale_log2, int offset)
 {
     float x = score * scale_log2 + (SOFTMAX_BASE + (float)offset);
@@ -166,7 +168,7 @@ static inline uint32_t softmax_round_pair(float low, float high)
     return (a + SOFTMAX_HALF_ULP) >> 16 | ((b + SOFTMAX_HALF_ULP) & 0xFFFF0000u);
 }
 
-/* 32 pairs of numbers to words of a step of a right panel. */
+/* Stores 32 pairs as words of a k-step of a right panel. */
 static inline void softmax_store_pairs(const float *low, const float *high, void *words)
 {
     for (size_t i = 0; i < PANEL; i++) {
@@ -196,7 +198,7 @@ static inline uint32_t softmax_end(const struct softmax_lanes *s, float *sum)
     return overflow;
 }
 
-/* A row of 32, as pairs of i and 16 + i. */
+/* Stores a row of 32 as pairs of elements i and 16 + i. */
 static inline void softmax_store_split(const float *row, char *to)
 {
     for (size_t i = 0; i < 16; i++) {

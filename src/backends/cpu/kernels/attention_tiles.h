@@ -1,11 +1,12 @@
-/* attention_tiles.h -- products of panels on tiles, in pieces that other work can lie between.
+/* attention_tiles.h -- matrix multiplies of micro-panels on AMX tiles, in steps that can be
+ * interleaved with vector code.
  *
- * A processor with tiles computes with them and with its vectors at once, but looks only some
- * hundred operations ahead.  So a product is a row of steps, each of four products of tiles, and
- * vector code goes between steps.  What a product came to is stored in the first step of the next
- * one, tile by tile: so nothing waits for the last of its sums.  Panels are read past the first
- * cache, which does not hold all that goes round: so it keeps the sums, what vector code works on,
- * and those right panels that are said to be near. */
+ * The processor runs tile and vector instructions in parallel, but its out-of-order window covers
+ * only a few hundred instructions.  So a matrix multiply is a sequence of k-steps of four TDPBF16PS
+ * each, and callers put vector code between them.  Accumulators are stored during the first k-step
+ * of the next matrix multiply, tile by tile, which hides the latency of the last one.  Panels
+ * bypass L1, which is too small for all of them: it keeps accumulators, what the vector code
+ * reads, and right panels with right_l1. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,18 +16,18 @@
 #if defined(TILES)
 enum { ACC_ROW_BYTES = PANEL * sizeof(float) };
 
-/* sums[32][32] = from + left x right over panels of pairs.  From: sums, or one row for all, or
- * NULL: zeros. */
+/* acc[32][32] = init + left x right over bf16 panels. init: accumulators, one row for all rows
+ * (broadcast_row), or NULL for zeros. */
 struct tile_matmul {
     const char *left, *right;
-    size_t left_step, right_step, steps; /* bytes from a step to the next; how many */
+    size_t left_step, right_step, steps; /* bytes from a k-step to the next; number of k-steps */
     bool right_l1;
     const float *init;
     bool broadcast_row;
     float *to;
 };
 
-/* sums += left x right, over one step. */
+/* acc += left x right over one k-step. */
 static inline void tiles_k_step(const char *left, const char *right, bool right_l1)
 {
     TILE_STREAM(4, left, 64);
@@ -39,7 +40,7 @@ static inline void tiles_k_step(const char *left, const char *right, bool right_
     TILE_DOT(3, 5, 7);
 }
 
-/* A tile's sums to where they belong, and others into it. */
+/* Stores a tile's accumulators to `pending` and loads the next ones. */
 #define TILE_SWAP(t, pending, init, row_bytes)                                                     \
     do {                                                                                           \
         TILE_STORE(t, pending, ACC_ROW_BYTES);                                                     \
@@ -49,7 +50,7 @@ static inline void tiles_k_step(const char *left, const char *right, bool right_
             TILE_ZERO(t);                                                                          \
     } while (0)
 
-/* The first step: what the tiles hold goes to `held`, each as late as it may. */
+/* The first k-step: stores the tiles' old accumulators to `pending`, each as late as possible. */
 static inline void tiles_first_k_step(const char *left, const char *right, bool right_l1,
                                       float *pending, const float *init, bool broadcast_row)
 {
@@ -69,7 +70,7 @@ static inline void tiles_first_k_step(const char *left, const char *right, bool 
     TILE_DOT(3, 5, 7);
 }
 
-/* Step `step` of a product; *held: where the sums belong that the tiles hold. */
+/* Runs k-step `step`.  *pending: destination of the accumulators that the tiles hold. */
 static inline void tile_matmul_step(const struct tile_matmul *p, size_t step, float **pending)
 {
     const char *left = p->left + step * p->left_step, *right = p->right + step * p->right_step;
@@ -86,7 +87,7 @@ static inline void tile_matmul_run(const struct tile_matmul *p, float **pending)
     for (size_t i = 0; i < p->steps; i++) tile_matmul_step(p, i, pending);
 }
 
-/* Stores what the tiles hold; it may be stored again, to `nowhere`. */
+/* Stores the accumulators; the tiles may be stored again, to `discard`. */
 static inline void tile_matmul_flush(float **pending, float *discard)
 {
     TILES_STORE(*pending);

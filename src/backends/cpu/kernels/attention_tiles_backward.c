@@ -1,8 +1,6 @@
-/* attention_back.c (cpu) -- see attention_back.h.
- *
- * While the odds of a panel of keys and one of queries are made, and what is to be added to their
- * gradients, the tiles multiply the next two panels' scores, and what the panel of keys before adds
- * to keys and values. */
+/* attention_tiles_backward.c (cpu) -- software pipeline: while the vector units compute probs and
+ * score gradients of one block, the tiles multiply the scores and dprobs of the next block, and dk
+ * and dv of the previous key panel. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/attention_tiles_backward.h"
 
@@ -12,8 +10,8 @@
 #if defined(TILES)
 enum { PAIRS_PER_PANEL = PANEL / 2 };
 
-/* A panel of keys, of whose queries `count` panels from `first` on see some; one of them.  Buffers
- * are used by turns: those of a pair of panels, and those of all of a panel of keys. */
+/* Position in the loop over blocks: key panel `key`, which query panels [first, first + count) see,
+ * and the at-th of these. score_buffer alternates per block, prob_buffer per key panel. */
 struct panel_pair {
     size_t key, first, count, at;
     size_t score_buffer, prob_buffer;
@@ -21,9 +19,9 @@ struct panel_pair {
 
 struct backward_state {
     float *pending;
-    struct panel_pair dkv_pair; /* keys whose odds have not been multiplied yet; count 0: none */
-    size_t dkv_done;            /* products of theirs that have been */
-    /* what scores and dodds of each query begin with */
+    struct panel_pair dkv_pair; /* the key panel whose dk and dv are pending; count 0: none */
+    size_t dkv_done;            /* of its 2 * head_panels matrix multiplies */
+    /* initial accumulators of scores and dprobs: -lse / scale and -delta */
     float scores[BACKWARD_GROUP * PANEL],
         dprobs[BACKWARD_GROUP * PANEL] __attribute__((aligned(64)));
 };
@@ -42,7 +40,7 @@ static inline size_t right_offset(size_t key, size_t query)
     return (query * BACKWARD_GROUP + key % BACKWARD_GROUP) * KSTEP_BYTES;
 }
 
-/* To the next panel of queries, of these or of later keys; false: there is none. */
+/* Advances to the next query panel, of this or a later key panel; false: none is left. */
 static bool next_pair(const struct tiles_backward *b, const struct attention_mask *s,
                       struct panel_pair *x)
 {
@@ -88,7 +86,7 @@ static struct tile_matmul dprobs_matmul(const struct tiles_backward *b,
                                 .to = b->dprobs + scores_offset(x)};
 }
 
-/* Product n of the 2 * widths of what a panel of keys is added. */
+/* Matrix multiply n of the 2 * head_panels that update dk and dv of a key panel. */
 static struct tile_matmul dkv_matmul(const struct tiles_backward *b, const struct panel_pair *x,
                                      size_t n)
 {
@@ -112,7 +110,7 @@ static void finish_dkv(const struct tiles_backward *b, struct backward_state *st
     state->dkv_pair.count = 0, state->dkv_done = 0;
 }
 
-/* What the panels of queries are added by the group of panels of keys that ends with `key`. */
+/* Adds to dq of all query panels what the group of key panels that ends with `key` contributes. */
 static void accumulate_dq(const struct tiles_backward *b, const struct attention_mask *s,
                           struct backward_state *state, size_t key)
 {
@@ -136,7 +134,7 @@ static void accumulate_dq(const struct tiles_backward *b, const struct attention
     }
 }
 
-/* Where the odds of two panels come from and go to. */
+/* Inputs and outputs of the softmax of one block. */
 struct softmax_step {
     float scale_log2;
     const float *scores, *dprobs;
@@ -153,7 +151,7 @@ static inline void softmax_until(const struct softmax_step *s, size_t *done, siz
     *done = until;
 }
 
-/* The odds at x; beside them products, of which the first two are those of `next`. */
+/* Probs and score gradients of block x, interleaved with tile products: those of `next` first. */
 static void process_pair(const struct tiles_backward *b, struct backward_state *state,
                          const struct panel_pair *x, const struct panel_pair *next)
 {

@@ -1,10 +1,9 @@
-/* attention_pass.c (cpu) -- see attention_pass.h.
+/* attention_tiles_forward.c (cpu) -- software pipeline: while the vector units compute the probs of
+ * one key panel, the tiles multiply the scores of the next one and the values of earlier ones.
  *
- * A processor with tiles computes with them and with its vectors at once, but looks only some
- * hundred operations ahead: so products are cut in pieces of four, and the pieces lie between the
- * rows that are softened.  A query's top is not looked for among all scores: it is the first
- * panel's, a new one is found where odds leave their range, and products begin with it, so that
- * what they come to is small and the odds of the largest score are exact. */
+ * Row max is not searched in every block.  It is that of the first key panel, and is updated only
+ * when probs overflow.  Score accumulators start at -row_max, so that scores are small and the
+ * probs of the largest one are exact. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/attention_tiles_forward.h"
 
@@ -16,7 +15,8 @@
 #if defined(TILES)
 enum { PAIRS_PER_PANEL = PANEL / 2 };
 
-/* Panels of keys whose odds wait for their values, in one or the other half of them. */
+/* Key panels whose probs are collected, in one half of p->probs, before they are multiplied by
+ * values. */
 struct key_group {
     size_t first, count, half;
 };
@@ -24,10 +24,10 @@ struct key_group {
 struct forward_state {
     const struct attention_mask *mask;
     struct key_group softmax_group, pv_group;
-    float *pending;    /* where the sums belong that the tiles hold */
-    size_t head_panel; /* from which on `met` meets values */
+    float *pending;    /* destination of the accumulators that the tiles hold */
+    size_t head_panel; /* of pv_group's head panels, the next to multiply */
 
-    /* what scores begin with: -top */
+    /* initial accumulators of scores */
     float neg_row_max[PANEL] __attribute__((aligned(64)));
 };
 
@@ -54,7 +54,7 @@ static struct tile_matmul scores_matmul(const struct tiles_forward *p,
                                 .to = scores_of(p, key)};
 }
 
-/* What a group of keys, whose odds lie side by side, adds to 32 of K of out. */
+/* What a group of key panels, whose probs are contiguous, adds to 32 of K of out. */
 static struct tile_matmul pv_matmul(const struct tiles_forward *p, struct key_group g,
                                     size_t head_panel)
 {
@@ -91,7 +91,7 @@ static void compute_scores(const struct tiles_forward *p, struct forward_state *
     flush_tiles(p, state);
 }
 
-/* All odds so far meet their values; the group that is filled begins anew. */
+/* Multiplies all collected probs by their values; the softmax group starts again, empty. */
 static void drain_groups(const struct tiles_forward *p, struct forward_state *state)
 {
     finish_pv(p, state, state->pv_group, state->head_panel);
@@ -101,8 +101,8 @@ static void drain_groups(const struct tiles_forward *p, struct forward_state *st
     state->softmax_group.first += state->softmax_group.count, state->softmax_group.count = 0;
 }
 
-/* A panel's scores, relative to tops that are its largest where those are larger; what has been
- * summed is made relative to them. */
+/* Recomputes a panel's scores, raises row max to their maximum, makes the scores relative to it,
+ * and rescales sums and out. */
 static void update_row_max(struct tiles_forward *p, struct forward_state *state, size_t key,
                            bool has_sums)
 {
@@ -132,8 +132,8 @@ static inline void softmax_until(struct softmax_lanes *s, const float *scores, c
     for (; *done < until; ++*done) softmax_keys(s, scores + 2 * *done * PANEL, probs + *done * 64);
 }
 
-/* The panel's odds again, once the tops are high enough, and the next one's scores, which began
- * with the old ones; what is still beyond is not a number. */
+/* Recomputes a panel's probs with a higher row max, and the next panel's scores, which started from
+ * the old one.  What still overflows is NaN. */
 static void redo_softmax(struct tiles_forward *p, struct forward_state *state, size_t key,
                          bool has_next, float *sum)
 {
@@ -148,7 +148,8 @@ static void redo_softmax(struct tiles_forward *p, struct forward_state *state, s
     if (has_next) compute_scores(p, state, key + 1);
 }
 
-/* The odds of a panel of keys, while the next one's scores and values of others are multiplied. */
+/* Probs of one key panel, interleaved with the tile products of the next panel's scores and of
+ * earlier values. */
 static void softmax_panel(struct tiles_forward *p, struct forward_state *state, size_t key,
                           bool has_next)
 {

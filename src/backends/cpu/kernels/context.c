@@ -3,7 +3,7 @@
 #include "backends/cpu/kernels/kernels.h"
 #include "tensor/queue.h"
 
-/* As context_before, of runs that are known; one that is not there has no tokens. */
+/* context_before for precomputed runs; an absent run has 0 tokens. */
 static inline int tokens_before(const struct token_run runs[MOST_RUNS], int position)
 {
     int sum = 0;

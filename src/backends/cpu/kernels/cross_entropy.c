@@ -1,11 +1,11 @@
-/* cross_entropy.c (cpu) -- two passes over a row: its log-sum-exp, and the gradient, each an
- * exponential an element, which is what bounds them.
+/* cross_entropy.c (cpu) -- two passes over a row of logits: its log-sum-exp, and its gradient. Each
+ * takes one exponential per element, which bounds the speed.
  *
- * The first pass takes exponentials of what logits are above the largest of the row's first piece:
- * the sum is as exact with that as with the largest of all, and where it might overflow, or the
- * first piece is all -inf, the pass is done once more.
+ * The first pass subtracts the max of the row's first chunk instead of the row max; the sum is as
+ * exact.  It is repeated with the row max where it might overflow, or where the first chunk is all
+ * -inf.
  *
- * Where logits lie as panels, some rows go together: their lines follow each other. */
+ * In the panel layout several rows are processed together, since their cache lines are adjacent. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cross_entropy.h"
 #include "backends/cpu/kernels/kernels.h"
@@ -15,24 +15,23 @@
 
 #include <math.h>
 
-/* Elements of the first piece, and of one partial sum in f32; what a sum of 2^31 e^MOST is, f32
- * can hold. */
+/* Elements of the first chunk, and of one f32 partial sum. f32 can represent a sum of 2^31
+ * e^MAX_EXPONENT. */
 enum { CHUNK = 512, MAX_EXPONENT = 60 };
 
-/* Elements of a row's pass that go together.  For each two a pass asks for one of the next row, the
- * first pass for its first half. */
+/* Elements per unrolled iteration.  Each pass prefetches half of the next row: the first pass its
+ * first half. */
 enum { UNROLL = 4 * LANES };
 
-/* Rows of a panel that go together; what is asked for beside an element is so many further on.  The
- * first pass goes over all rows of a panel piece by piece, and the second the other way, which
- * finds what the first has read last in the cache. */
+/* Rows of a panel processed together, and the prefetch distance in columns.  The first pass visits
+ * a panel chunk by chunk, the second backwards, so that it finds the last chunks in the cache. */
 enum { ROW_GROUP = 4, PREFETCH_AHEAD = 768 };
 
-/* Rows of logits, in memory. */
+/* One row of logits, or a panel of rows. */
 struct logit_rows {
     const struct cross_entropy *a;
     enum dtype dtype;
-    bool paneled; /* as panels */
+    bool paneled; /* in the panel layout */
     void *logits;
     size_t first, rows; /* 1, or PANEL */
 };
@@ -42,7 +41,7 @@ static inline size_t logit_offset(struct logit_rows k, size_t i, size_t v)
     return panel_offset(k.paneled, k.first + i, v, (size_t)k.a->V);
 }
 
-/* n elements of row i, at most LANES; -inf behind them. */
+/* Loads n logits of row i, at most LANES; the other lanes are -inf. */
 static inline vector load_logits(struct logit_rows k, size_t i, size_t v, size_t n)
 {
     vector x = vector_get(k.logits, logit_offset(k, i, v), k.dtype, n);
@@ -50,7 +49,7 @@ static inline vector load_logits(struct logit_rows k, size_t i, size_t v, size_t
     return x;
 }
 
-/* Of the first n elements of row i. */
+/* Over the first n logits of row i. */
 static inline float max_logit(struct logit_rows k, size_t i, size_t n)
 {
     vector row_max = vector_broadcast(-INFINITY);
@@ -60,7 +59,7 @@ static inline float max_logit(struct logit_rows k, size_t i, size_t n)
     return vector_reduce_max(row_max);
 }
 
-/* What the sum of a piece and the largest logit become with x. */
+/* Adds e^(x - base) to the sum and updates the maxima. */
 static inline void accumulate_exp(enum dtype dtype, vector x, float base, vector *sum,
                                   vector *maxima)
 {
@@ -68,7 +67,7 @@ static inline void accumulate_exp(enum dtype dtype, vector x, float base, vector
     *sum += vector_exps(dtype, x - base);
 }
 
-/* Elements [v, end) of rows [i, i + count). */
+/* Columns [v, end) of rows [i, i + count). */
 static inline void sum_exp_chunk(struct logit_rows k, size_t i, size_t count, size_t v, size_t end,
                                  const float *base, double *sums, vector *maxima)
 {
@@ -99,7 +98,7 @@ static inline void sum_exp_chunk(struct logit_rows k, size_t i, size_t count, si
         sums[i + n] += (double)vector_reduce_sum(sum[n]), maxima[i + n] = row_max[n];
 }
 
-/* Sums of e^(x - base) over the rows; top becomes their largest. */
+/* Sums of e^(x - base) over the rows; row_max becomes their maxima. */
 static inline void sum_exp(struct logit_rows k, const float *base, double *sums, float *row_max)
 {
     size_t V = (size_t)k.a->V, count = k.paneled ? ROW_GROUP : 1;
@@ -125,7 +124,7 @@ static inline void log_sum_exp(struct logit_rows k, float *lse, float *row_max)
     for (size_t i = 0; i < k.rows; i++) lse[i] = base[i] + (float)log(sums[i]);
 }
 
-/* The first place where row i is x; 0 where it is nowhere. */
+/* The first index at which row i equals x; 0 if none does. */
 static int32_t argmax(struct logit_rows k, size_t i, float x)
 {
     size_t V = (size_t)k.a->V;
@@ -140,7 +139,7 @@ static int32_t argmax(struct logit_rows k, size_t i, float x)
 }
 
 struct softmax_scale {
-    float lse, scale, log2_shift; /* log2: what both make of a power of two */
+    float lse, scale, log2_shift; /* log2_shift combines both for a power of two */
 };
 
 /* e^(x - lse) * scale */
@@ -150,7 +149,7 @@ static inline vector softmax_gradient(enum dtype dtype, vector x, struct softmax
     return vector_fast_exp2(x * 1.44269504f - by.log2_shift);
 }
 
-/* Elements [v, end) of rows [i, i + count) to their gradients. */
+/* Overwrites columns [v, end) of rows [i, i + count) with their gradients. */
 static inline void gradient_chunk(struct logit_rows k, size_t i, size_t count, size_t v, size_t end,
                                   const struct softmax_scale *scales)
 {
@@ -181,7 +180,7 @@ static inline void gradient_chunk(struct logit_rows k, size_t i, size_t count, s
         }
 }
 
-/* Logits to their gradients, all but the labels'. */
+/* Overwrites logits with their gradients, except for the labels' term. */
 static inline void softmax_gradients(struct logit_rows k, const struct softmax_scale *scales)
 {
     size_t V = (size_t)k.a->V;
@@ -196,7 +195,7 @@ static inline void softmax_gradients(struct logit_rows k, const struct softmax_s
     }
 }
 
-/* The label's logit, if it is here, else -inf. */
+/* The label's logit if this rank has it, else -inf. */
 static inline float label_logit_of(struct logit_rows k, size_t i, int32_t label)
 {
     float x = -INFINITY;
@@ -221,13 +220,13 @@ static inline void gradients(struct logit_rows k, const struct cross_entropy_io 
     for (size_t i = 0; i < k.rows; i++) {
         if (!label_is_here(k.a, labels[i])) continue;
         size_t at = logit_offset(k, i, (size_t)(labels[i] - k.a->first));
-        /* exact: the difference of two like numbers */
+        /* exact: the difference of two similar values */
         float x = vector_exp(label_logit[i] - lse[i]) * scales[i].scale - scales[i].scale;
         vector_store(k.logits, at, k.dtype, 1, &x);
     }
 }
 
-/* What is asked about row i. */
+/* Writes the requested outputs of row i. */
 static inline void write_results(struct logit_rows k, const struct cross_entropy_io *io, size_t i,
                                  float lse, float row_max)
 {
@@ -246,7 +245,7 @@ static inline void write_results(struct logit_rows k, const struct cross_entropy
     if (io->best_N) io->best_N[n] = best;
 }
 
-/* A dtype and a count that the compiler knows make each loop one of its own. */
+/* With constant dtype and row count the compiler specializes each loop. */
 static inline void process_rows(struct logit_rows k, const struct cross_entropy_io *io)
 {
     float lse[PANEL], row_max[PANEL];

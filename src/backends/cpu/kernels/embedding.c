@@ -21,7 +21,7 @@ enum status KERNEL(embedding_forward)(const struct embedding *a, const struct em
     return STATUS_OK;
 }
 
-/* Threads share out the columns, so each adds every token's piece in token order. */
+/* Threads split the columns, so each sums the tokens in token order. */
 enum status KERNEL(embedding_backward)(const struct embedding *a, const struct embedding_bwd *io,
                                        struct queue *queue)
 {

@@ -1,5 +1,5 @@
-/* float8.c (cpu) -- on the bits of f32: as whole numbers those of |x| are ordered as |x| is, and
- * NaN is above all. */
+/* float8.c (cpu) -- FP8 scaling and rounding on the bits of f32: as integers, the bits of |x| are
+ * ordered as |x| is, with NaN above all. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/float8.h"
 
@@ -7,7 +7,7 @@
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/vector.h"
 
-enum { BLOCK = 4096 }; /* elements of one piece of work */
+enum { BLOCK = 4096 }; /* elements of one work item */
 
 static uint32_t amax_bf16(const bf16 *x, size_t n)
 {
@@ -54,8 +54,8 @@ enum status KERNEL(find_scale)(const struct find_scale *a, const struct find_sca
     return STATUS_OK;
 }
 
-/* Of f32 bits: what of the mantissa is dropped, the largest and the least normal number, and what
- * added and taken away again rounds a smaller one to a multiple of the least. */
+/* In f32 bits: dropped mantissa bits, largest and smallest normal value; adding and subtracting
+ * magic rounds a subnormal to a multiple of the smallest. */
 struct float8_format {
     uint32_t dropped, largest, min_normal;
     float magic;

@@ -102,10 +102,10 @@ static void multiply_k_block(const struct blocked_gemm *g, const struct gemm_blo
     size_t skip = step * panel_step_bytes(g->kind);
     for (size_t j = block->b; j < block->b_end; j++)
         for (size_t i = block->a; i < block->a_end; i++) {
-            bool whole =
+            bool full_k =
                 step == 0 && end == g->steps; /* nothing to spill: one micro-tile stays in L1 */
             float *acc_tile =
-                whole ? acc : acc + ((j - block->b) * g->mc + i - block->a) * MICRO_TILE;
+                full_k ? acc : acc + ((j - block->b) * g->mc + i - block->a) * MICRO_TILE;
             KERNEL(panel_multiply)
             (g->kind, end - step, left_panel_at(g, first_row / PANEL, i, step),
              g->right + j * g->panel_bytes + skip, acc_tile, step > 0);

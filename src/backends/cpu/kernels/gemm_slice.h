@@ -19,6 +19,6 @@ struct gemm_slice {
 
 /* The most k-steps of a slice; depends on the GEMM's sizes alone. */
 size_t KERNEL(gemm_slice_steps)(const struct gemm_shape *s);
-/* Scratch for slices of at most `max_steps`, whatever the blocking. */
+/* Scratch for slices of at most `max_steps`, with any blocking. */
 size_t KERNEL(gemm_slice_bytes)(const struct gemm_shape *s, size_t max_steps, int num_threads);
 void KERNEL(gemm_slice_multiply)(const struct gemm_slice *slice, void *memory);

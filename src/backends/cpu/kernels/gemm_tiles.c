@@ -40,7 +40,7 @@ enum {
 
 static size_t div_up(size_t a, size_t b) { return (a + b - 1) / b; }
 
-/* How accumulators become C: stored or added to D, as bf16 or f32. STORE_ANY handles edges and
+/* How accumulators become C: stored or added to D, as bf16 or f32.  STORE_ANY handles edges and
  * scales. */
 enum epilogue { STORE_BF16, ADD_BF16, STORE_F32, ADD_F32, STORE_ANY };
 
@@ -66,11 +66,11 @@ struct tiles_gemm {
 
 /* A chunk of a block of cached panels, times a group of streamed ones. */
 struct macro_task {
-    size_t r, r_end, p, p_end; /* panel ranges: cached, streamed */
+    size_t cached, cached_end, streamed, streamed_end; /* panel ranges: cached, streamed */
     size_t chunk, step, end;
 };
 
-/* State of one thread. The epilogue lags one micro-tile behind the tiles. */
+/* State of one thread.  The epilogue lags one micro-tile behind the tiles. */
 struct tiles_thread {
     struct tiles_gemm *g;
     char *block;          /* packed, [panels][steps of a chunk] */
@@ -208,7 +208,7 @@ static inline __attribute__((always_inline)) void multiply_k_steps(size_t steps,
     }
 }
 
-/* Multiplies two panels. Stores the accumulators that the tiles hold to t->acc_dest, then starts
+/* Multiplies two panels.  Stores the accumulators that the tiles hold to t->acc_dest, then starts
  * with those at `begin`, or with 0. */
 static inline __attribute__((always_inline)) void
 micro_kernel(size_t steps, const char *left, const char *right, const float *begin,
@@ -254,10 +254,12 @@ static void flush_last_tile(struct tiles_thread *t)
     store_rows(t, PANEL);
 }
 
-/* The first element of C that cached panel r and streamed panel p contribute to. */
-static void c_origin(const struct tiles_gemm *g, size_t r, size_t p, size_t *row, size_t *column)
+/* The first element of C that a cached and a streamed panel contribute to. */
+static void c_origin(const struct tiles_gemm *g, size_t cached, size_t streamed, size_t *row,
+                     size_t *column)
 {
-    size_t left = (g->left_streamed ? p : r) * PANEL, right = (g->left_streamed ? r : p) * PANEL;
+    size_t left = (g->left_streamed ? streamed : cached) * PANEL,
+           right = (g->left_streamed ? cached : streamed) * PANEL;
     *row = g->c_transposed ? right : left, *column = g->c_transposed ? left : right;
 }
 
@@ -284,20 +286,20 @@ static struct panel_run paneled_panels(const struct operand *o, size_t panel, si
 static struct panel_run streamed_run(const struct tiles_gemm *g, const struct macro_task *s)
 {
     size_t bytes = g->steps * KSTEP_BYTES;
-    if (g->streamed_paneled) return paneled_panels(&g->streamed, s->p, s->step);
-    return (struct panel_run){g->panels + s->p * bytes + s->step * KSTEP_BYTES, bytes};
+    if (g->streamed_paneled) return paneled_panels(&g->streamed, s->streamed, s->step);
+    return (struct panel_run){g->panels + s->streamed * bytes + s->step * KSTEP_BYTES, bytes};
 }
 
 static struct panel_run cached_run(const struct tiles_gemm *g, const struct macro_task *s,
                                    const char *block)
 {
-    if (g->cached_paneled) return paneled_panels(&g->cached, s->r, s->step);
+    if (g->cached_paneled) return paneled_panels(&g->cached, s->cached, s->step);
     return (struct panel_run){block, (s->end - s->step) * KSTEP_BYTES};
 }
 
 static size_t block_lines(const struct macro_task *s)
 {
-    return (s->r_end - s->r) * (s->end - s->step) * (KSTEP_BYTES / 64);
+    return (s->cached_end - s->cached) * (s->end - s->step) * (KSTEP_BYTES / 64);
 }
 
 /* Selects the lines of the next block that are prefetched during pair n of `pairs`. */
@@ -305,11 +307,11 @@ static void prefetch_block(struct tiles_thread *t, const struct macro_task *next
                            size_t pairs)
 {
     const struct operand *o = &t->g->cached;
-    size_t run_thread = o->mn_major ? next->r_end - next->r : next->end - next->step;
-    size_t line = block_lines(next) * n / pairs, lines = run_thread * (KSTEP_BYTES / 64);
-    size_t row = (o->mn_major ? next->step : next->r) + line / lines;
-    struct panel_run run = paneled_panels(o, row, o->mn_major ? next->r : next->step);
-    t->block_prefetch = run.at + line % lines * 64;
+    size_t run_steps = o->mn_major ? next->cached_end - next->cached : next->end - next->step;
+    size_t line = block_lines(next) * n / pairs, run_lines = run_steps * (KSTEP_BYTES / 64);
+    size_t row = (o->mn_major ? next->step : next->cached) + line / run_lines;
+    struct panel_run run = paneled_panels(o, row, o->mn_major ? next->cached : next->step);
+    t->block_prefetch = run.at + line % run_lines * 64;
 }
 
 /* The macro-kernel: each streamed panel of the task times all panels of its cached block. Meanwhile
@@ -318,21 +320,22 @@ static void macro_kernel(struct tiles_thread *t, const struct macro_task *s,
                          const struct macro_task *next)
 {
     const struct tiles_gemm *g = t->g;
-    size_t width = s->r_end - s->r, steps = s->end - s->step, row, column, n = 0;
-    size_t pairs = (s->p_end - s->p) * width;
+    size_t block_panels = s->cached_end - s->cached, steps = s->end - s->step, row, column, n = 0;
+    size_t pairs = (s->streamed_end - s->streamed) * block_panels;
     bool is_last_chunk = s->chunk + 1 == g->chunks;
     bool adds = g->epilogue == ADD_BF16 || g->epilogue == ADD_F32;
     struct panel_run streamed = streamed_run(g, s), cached = cached_run(g, s, t->block);
     t->streamed_lines_per_step =
-        steps > 1 ? div_up(steps * KSTEP_BYTES / 64, (steps - 1) * width) : 0;
+        steps > 1 ? div_up(steps * KSTEP_BYTES / 64, (steps - 1) * block_panels) : 0;
     t->block_lines_per_step =
         next && steps > 1 ? div_up(block_lines(next), (steps - 1) * pairs) : 0;
-    for (size_t p = s->p; p < s->p_end; p++, streamed.at += streamed.panel) {
+    for (size_t streamed_panel = s->streamed; streamed_panel < s->streamed_end;
+         streamed_panel++, streamed.at += streamed.panel) {
         t->streamed_prefetch = streamed.at + streamed.panel;
-        for (size_t r = s->r; r < s->r_end; r++, n++) {
-            const char *cached_panel = cached.at + (r - s->r) * cached.panel;
+        for (size_t i = s->cached; i < s->cached_end; i++, n++) {
+            const char *cached_panel = cached.at + (i - s->cached) * cached.panel;
             float *spill = t->spill + n * MICRO_TILE;
-            c_origin(g, r, p, &row, &column);
+            c_origin(g, i, streamed_panel, &row, &column);
             t->spill_prefetch = s->chunk ? (const char *)(spill + MICRO_TILE) : NULL;
             t->d_prefetch = is_last_chunk && adds ? g->d + c_offset(g, row, column) : NULL;
             if (next) prefetch_block(t, next, n, pairs);
@@ -367,17 +370,17 @@ static bool claim_block(struct tiles_gemm *g, struct macro_task *s)
 #pragma omp atomic capture
     n = g->next++;
     size_t r = n / g->groups, p = n % g->groups;
-    *s = (struct macro_task){.r = g->cached_panels * r / g->blocks,
-                             .r_end = g->cached_panels * (r + 1) / g->blocks,
-                             .p = g->streamed_panels * p / g->groups,
-                             .p_end = g->streamed_panels * (p + 1) / g->groups};
+    *s = (struct macro_task){.cached = g->cached_panels * r / g->blocks,
+                             .cached_end = g->cached_panels * (r + 1) / g->blocks,
+                             .streamed = g->streamed_panels * p / g->groups,
+                             .streamed_end = g->streamed_panels * (p + 1) / g->groups};
     return r < g->blocks;
 }
 
 /* The next chunk of the block, or the first of the next block; false: none is left. */
 static bool next_task(struct tiles_gemm *g, struct macro_task *s)
 {
-    if (s->r_end && s->chunk + 1 < g->chunks)
+    if (s->cached_end && s->chunk + 1 < g->chunks)
         s->chunk++;
     else if (!claim_block(g, s))
         return false;
@@ -395,7 +398,8 @@ static void run_tasks(struct tiles_thread *t)
         s = next;
         more = next_task(g, &next);
         struct operand chunk = k_range(&g->cached, s.step, s.end);
-        if (!g->cached_paneled) KERNEL(panel_pack)(&chunk, format, s.r, s.r_end - s.r, t->block);
+        if (!g->cached_paneled)
+            KERNEL(panel_pack)(&chunk, format, s.cached, s.cached_end - s.cached, t->block);
         macro_kernel(t, &s, g->cached.paneled && more ? &next : NULL);
     }
     if (any) flush_last_tile(t);

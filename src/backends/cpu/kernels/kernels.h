@@ -1,10 +1,10 @@
 /* kernels.h -- the optimized kernels, compiled once for each ISA of isa.h.
  *
- * Each file of this folder is compiled for every ISA, with CPU_ISA defined as its name, so whatever
- * it exports is named by KERNEL: avx2_rope, avx512_rope.  Most loops are plain C that the compiler
- * vectorizes for each ISA; where that is not enough, a file has code for one ISA.
- * Order    Every reduction is split at fixed sizes that do not depend on the number of threads, so
- *          results have the same bits on any number of them. */
+ * Each file of this folder is compiled for every ISA, with CPU_ISA defined as its name, so its
+ * exported names go through KERNEL: avx2_rope, avx512_rope.  Most loops are plain C that the
+ * compiler vectorizes for each ISA; where that is not enough, a file has code for one ISA. Order
+ * Every reduction is split at fixed sizes that do not depend on the number of threads, so results
+ * have the same bits on any number of them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,8 +13,8 @@
 #if !defined(CPU_ISA) /* for readers of this header alone, such as an editor */
 #define CPU_ISA generic
 #endif
-#define KERNEL_JOIN(set, name) set##_##name
-#define KERNEL_NAME(set, name) KERNEL_JOIN(set, name)
+#define KERNEL_JOIN(isa, name) isa##_##name
+#define KERNEL_NAME(isa, name) KERNEL_JOIN(isa, name)
 #define KERNEL(name)           KERNEL_NAME(CPU_ISA, name)
 
 extern const struct cpu_set KERNEL(set);

@@ -9,11 +9,9 @@
 #include "backends/cpu/tuner.h"
 #include "ops/float8.h"
 
-enum {
-    DECODE_MAX_TOKENS = 8
-}; /* tokens for which reading the weights once is all there is to do */
+enum { DECODE_MAX_TOKENS = 8 }; /* tokens up to which reading the weights dominates */
 
-/* NULL while measuring. */
+/* The scales are NULL during a sizing pass. */
 static float dequantize_scale(const struct linear *l, const struct float8_scale *one,
                               const struct float8_scale *other)
 {
@@ -53,7 +51,7 @@ static enum status gemm(const struct gemm_shape *s, const struct gemm_buffers *i
     return STATUS_OK;
 }
 
-/* One output of each token: its row of weights meets every token. */
+/* One output feature for all tokens: reads one row of weights. */
 static void decode_output(const struct linear *l, const struct linear_fwd *io, const float *x_ND,
                           size_t f)
 {
@@ -80,7 +78,7 @@ static void decode_output(const struct linear *l, const struct linear_fwd *io, c
     }
 }
 
-/* Decoding: bound by reading the weights, which are taken as they lie. */
+/* Decoding: bound by reading the weights, which are not packed. */
 static enum status decode_forward(const struct linear *l, const struct linear_fwd *io,
                                   struct queue *queue)
 {

@@ -45,7 +45,7 @@ struct operand {
 };
 
 /* Whether a tensor, if it is packed (ops.h), is stored in the panel layout: its bf16 row panels,
- * one after the other. So it is where GEMMs of this ISA read those without packing and both dims
+ * one after the other.  So it is where GEMMs of this ISA read those without packing and both dims
  * are multiples of a panel. */
 bool KERNEL(panel_layout_used)(bool is_private, enum dtype dtype, int rows, int columns);
 
@@ -67,7 +67,7 @@ static inline struct operand operand_k_range(struct operand o, size_t begin, siz
 
 /* right: columns of B in VNNI layout. stream: NT stores, for panels that outgrow the caches; they
  * must be 64-byte aligned, and need a vector_stream_fence before others read them. steps: distance
- * between panels in k-steps; 0: as many as the operand has. */
+ * between panels in k-steps; 0: the length of the operand. */
 struct panel_format {
     enum panel_kind kind;
     bool right, stream;
@@ -77,8 +77,8 @@ struct panel_format {
 void KERNEL(panel_pack)(const struct operand *o, struct panel_format format, size_t first,
                         size_t count, void *to);
 
-/* A row panel: packed, or read in place from a K-major bf16 matrix. Strides in bytes: from a row to
- * the next, from rows 0-15 to rows 16-31, from a k-step to the next. */
+/* A row panel: packed, or read in place from a K-major bf16 matrix.  Strides in bytes: from a row
+ * to the next, from rows 0-15 to rows 16-31, from a k-step to the next. */
 struct left_panel {
     const void *at;
     size_t row, half, step;
@@ -88,7 +88,7 @@ static inline struct left_panel left_panel_packed(enum panel_kind kind, const vo
     return (struct left_panel){at, 64, 1024, panel_step_bytes(kind)};
 }
 
-/* The micro-kernel: acc[32][32] (+)= left panel x right panel over `steps` k-steps. PANEL_BF16 on
+/* The micro-kernel: acc[32][32] (+)= left panel x right panel over `steps` k-steps.  PANEL_BF16 on
  * AMX: this thread must have configured the tiles (tiles_open). */
 void KERNEL(panel_multiply)(enum panel_kind kind, size_t steps, struct left_panel left,
                             const void *right, float *acc, bool accumulate);

@@ -1,5 +1,4 @@
-/* rmsnorm.c (cpu) -- two passes over a row, of which the second finds it in the first level of the
- * cache. */
+/* rmsnorm.c (cpu) -- two passes over a row; the second reads it from L1. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rmsnorm.h"
 #include "backends/cpu/kernels/kernels.h"
@@ -12,7 +11,7 @@
 
 enum { ROWS_PER_PART = 64 }; /* rows of one partial sum of dw */
 
-/* Asks for the next row. */
+/* Also prefetches the next row. */
 static inline float sum_squares(enum dtype dtype, const void *x_ND, size_t at, size_t D)
 {
     vector even = {0}, odd = {0};
@@ -29,9 +28,9 @@ static inline float sum_squares(enum dtype dtype, const void *x_ND, size_t at, s
     return vector_reduce_sum(even + odd);
 }
 
-/* y, and dy, in memory. */
+/* How y and dy are stored. */
 struct y_layout {
-    bool paneled; /* as panels */
+    bool paneled; /* in the panel layout */
     size_t D;
 };
 
@@ -40,7 +39,7 @@ static inline size_t y_offset(struct y_layout y, size_t row, size_t column)
     return panel_offset(y.paneled, row, column, y.D);
 }
 
-/* From an element to the one that is asked for beside it: of the next row. */
+/* From an element to the same one of the next row, which is prefetched. */
 static inline size_t next_row(struct y_layout y) { return y.paneled ? PANEL * y.D : y.D; }
 
 static inline void forward_row(const struct rmsnorm *a, enum dtype dtype, bool paneled,
@@ -82,7 +81,7 @@ enum status KERNEL(rmsnorm_forward)(const struct rmsnorm *a, const struct rmsnor
     return STATUS_OK;
 }
 
-/* Sum of dy w x rstd; asks for the next row. */
+/* Sum of dy w x rstd; prefetches the next row. */
 static inline float dot_dy_h(const struct rmsnorm_bwd *io, enum dtype dtype, bool accumulate,
                              struct y_layout y, size_t n, float rstd)
 {
@@ -110,7 +109,7 @@ struct row_stats {
     float rstd, dot;
 };
 
-/* dx in place of the old one, which is added to it; dw grows. */
+/* Returns dx plus the old dx; adds to dw. */
 static inline vector dx_of(struct row_stats stats, enum dtype dtype, vector x, vector w, vector dy,
                            vector old, vector *dw)
 {
@@ -119,7 +118,7 @@ static inline vector dx_of(struct row_stats stats, enum dtype dtype, vector x, v
     return stats.rstd * (dy * w - x * stats.dot) + old;
 }
 
-/* One row: dx, and its part of dw added to dw_D, where elements lie as struct vectors has them. */
+/* One row: dx, and its contribution to dw_D, which is in the element order of struct vectors. */
 static inline void backward_row(const struct rmsnorm *a, enum dtype dtype, bool accumulate,
                                 bool paneled, const struct rmsnorm_bwd *io, size_t n, float *dw_D)
 {

@@ -4,9 +4,9 @@
 #include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
-enum { PREFETCH_TOKENS = 4 }; /* tokens: one alone is over before what it asks for comes */
+enum { PREFETCH_TOKENS = 4 }; /* prefetch distance: one token ahead would be too late */
 
-/* Pairs of one token's head: elements of it at u and v. */
+/* Rotates `count` pairs of one head: elements at u_at and v_at. */
 static inline void rotate_pairs(void *x, enum dtype dtype, size_t u_at, size_t v_at, vector cos,
                                 vector sin, size_t count)
 {
@@ -15,7 +15,7 @@ static inline void rotate_pairs(void *x, enum dtype dtype, size_t u_at, size_t v
     vector_set(x, v_at, dtype, count, v * cos + u * sin);
 }
 
-/* Pairs from j on of a token, in all its heads; pair j is elements j and J + j. */
+/* Rotates pairs j to j + count - 1 of a token in all its heads; pair j is elements j and J + j. */
 static inline void rotate_heads(const struct rope *a, enum dtype dtype, void *x, size_t at,
                                 vector cos, vector sin, size_t count)
 {
@@ -42,7 +42,7 @@ static inline void rotate(const struct rope *a, const struct rope_io *io, enum d
     rotate_heads(a, dtype, io->x_BTHK, at + j, cos, sign * sin, J - j);
 }
 
-/* A panel of tokens, whose heads lie behind each other: K/32 times 32 rows. */
+/* Rotates a panel of tokens in the panel layout, where a head is K/32 blocks of 32 rows. */
 static void rotate_panel(const struct rope *a, const struct rope_io *io, size_t panel)
 {
     size_t K = (size_t)a->K, J = K / 2, first = panel * PANEL, next_head = PANEL * K;

@@ -1,9 +1,8 @@
-/* swiglu.c (cpu) -- one pass over the rows, a register at a time: forward as fast as a copy of what
- * it reads and writes.
+/* swiglu.c (cpu) -- one pass over the rows, a register at a time; bound by memory bandwidth.
  *
- * Where all tensors lie as panels, each row of panels is taken as one long row: gate's elements and
- * up's are as far apart.  If up begins within a step of panels, out lies in rows (panels_keep), and
- * only gate and up are looked for where they are. */
+ * If all tensors are in the panel layout, each row of panels is treated as one long row, since gate
+ * and up elements are equally far apart.  If up does not start at a panel boundary, out is stored
+ * by rows (panel_layout_used), and only gate and up are addressed by panel. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/swiglu.h"
 #include "backends/cpu/kernels/kernels.h"
@@ -18,8 +17,8 @@ static inline vector out_of(enum dtype dtype, vector gate, vector up)
     return gate * vector_sigmoid(dtype, gate) * up;
 }
 
-/* What is gone through.  kept: gate and up lie as panels, unlike out.  From what is read to what is
- * asked for beside it, of gate and up, and of out: the next row's, or of a long row. */
+/* The rows to process. paneled: gate and up are in the panel layout, unlike out. prefetch and
+ * out_prefetch: distances, to the next row or ahead in a long row. */
 struct swiglu_rows {
     size_t N, F;
     bool paneled;
@@ -48,7 +47,7 @@ static inline void forward_row(const struct swiglu_fwd *io, enum dtype dtype, bo
     }
 }
 
-/* Gate and up become their gradients. */
+/* Overwrites gate and up with their gradients. */
 static inline void gradients(enum dtype dtype, vector *gate, vector *up, vector dout)
 {
     vector sigmoid = vector_sigmoid(dtype, *gate), dsilu = dout * sigmoid, dup = dsilu * *gate;
@@ -92,7 +91,7 @@ static struct swiglu_rows swiglu_rows_of(const struct swiglu *a)
         N, F, KERNEL(panel_layout_used)(a->is_private, a->dtype, a->N, 2 * a->F), 2 * F, F};
 }
 
-/* A dtype that the compiler knows makes each loop one of its own. */
+/* With a constant dtype the compiler specializes each loop. */
 enum status KERNEL(swiglu_forward)(const struct swiglu *a, const struct swiglu_fwd *io,
                                    struct queue *queue)
 {

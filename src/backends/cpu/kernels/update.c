@@ -1,4 +1,4 @@
-/* update.c (cpu) -- one pass over flat ranges, bound by memory. */
+/* update.c (cpu) -- one pass over flat ranges, bound by memory bandwidth. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/update.h"
 #include "backends/cpu/kernels/kernels.h"
@@ -9,9 +9,9 @@
 #include <math.h>
 
 enum {
-    BLOCK = 4096,          /* elements of one partial sum, and of one piece of work */
-    PREFETCH_AHEAD = 1024, /* elements from those that are worked on to those that are asked for */
-    LINE = 32              /* elements of BF16 */
+    BLOCK = 4096,          /* elements of one partial sum, and of one work item */
+    PREFETCH_AHEAD = 1024, /* prefetch distance in elements */
+    LINE = 32              /* elements of BF16 in a cache line */
 };
 
 static size_t blocks_of(size_t n) { return n / BLOCK + (n % BLOCK != 0); }
@@ -38,7 +38,7 @@ enum status KERNEL(sum_squares)(const struct sum_squares *a, const struct sum_sq
     return STATUS_OK;
 }
 
-/* Bits that round the second moments of n elements from the begin-th on. */
+/* Random bits for the stochastic rounding of n second moments from `begin` on. */
 static void rounding_bits(const struct adamw *a, size_t begin, size_t n, uint16_t *bits)
 {
     uint64_t have_block = UINT64_MAX;
@@ -75,7 +75,7 @@ struct adamw_factors {
     float decay, rate, inv_sqrt, eps, scale, beta1, beta2, new1, new2;
 };
 
-/* Of a register's elements: n, of which those behind are as zeros. */
+/* One register's worth of elements: n, at most LANES. */
 static inline vector adamw_lanes(const struct adamw_factors *f, float *w, float *m, float *v,
                                  const float *grad, size_t i, size_t n)
 {
@@ -90,7 +90,7 @@ static inline vector adamw_lanes(const struct adamw_factors *f, float *w, float 
     return next;
 }
 
-/* Lines of the copy go past the caches: the next step is a long time off. */
+/* The bf16 copy uses NT stores: it is not read before the next step. */
 static size_t adamw_lines(const struct adamw_factors *f, float *w, float *m, float *v,
                           const float *grad, bf16 *copy, size_t n)
 {
@@ -161,7 +161,7 @@ enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, stru
     return STATUS_OK;
 }
 
-/* A line at a time.  What is written is asked for too: it is soon read again. */
+/* Copies line by line.  Prefetches the destination as well: it is read again soon. */
 static void copy_block(const struct cast_io *io, size_t from, size_t to, size_t n, enum dtype dtype)
 {
     size_t each = dtype_bytes(dtype), line = 64 / each;

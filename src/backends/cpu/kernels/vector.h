@@ -34,7 +34,7 @@ static inline vector vector_loadu(const float *x)
 
 static inline void vector_storeu(float *x, vector v) { memcpy(x, &v, sizeof v); }
 
-/* e^x within 3e-7 relative; 0 below -87 and for -inf, e^88 above 88. Cody-Waite reduction by ln 2
+/* e^x within 3e-7 relative; 0 below -87 and for -inf, e^88 above 88.  Cody-Waite reduction by ln 2
  * in two parts, then the Taylor polynomial of degree 6 on [-ln2/2, ln2/2]. */
 static inline float vector_exp(float x)
 {
@@ -55,7 +55,7 @@ static inline float vector_exp(float x)
     return x < -87.0f ? 0.0f : p * power;
 }
 
-/* e^x within 1e-5 relative, with fewer operations; 0 below -87 and for -inf, e^88 above 88. The
+/* e^x within 1e-5 relative, with fewer operations; 0 below -87 and for -inf, e^88 above 88.  The
  * integer part of x / ln 2 goes to the exponent; 2^f on [-1/2, 1/2] is a polynomial of degree 4. */
 static inline float vector_fast_exp(float x)
 {
@@ -138,7 +138,7 @@ static inline vector vector_min(vector a, vector b)
 #endif
 }
 
-/* Prefetches the cache line of element `at`, which may be out of bounds, to L2. The hardware
+/* Prefetches the cache line of element `at`, which may be out of bounds, to L2.  The hardware
  * prefetcher loses short rows and misses on their first lines; single prefetches interleaved with
  * other work are the fastest. */
 static inline void vector_prefetch(const void *x, size_t at, enum dtype dtype)
@@ -223,7 +223,7 @@ static inline void vector_set(void *x, size_t at, enum dtype dtype, size_t n, ve
     memcpy((bf16 *)x + at, &halves, n < LANES ? n * sizeof(bf16) : sizeof halves);
 }
 
-/* Two registers with 2 LANES consecutive elements. For BF16 these are the even and the odd
+/* Two registers with 2 LANES consecutive elements.  For BF16 these are the even and the odd
  * elements: splitting takes half the instructions, and elementwise code does not depend on the
  * order. */
 struct vectors {
@@ -302,9 +302,9 @@ static inline float vector_reduce_sum(vector v)
 }
 static inline float vector_reduce_max(vector v)
 {
-    float top = v[0];
-    for (int i = 1; i < LANES; i++) top = v[i] > top ? v[i] : top;
-    return top;
+    float max = v[0];
+    for (int i = 1; i < LANES; i++) max = v[i] > max ? v[i] : max;
+    return max;
 }
 
 /* p * 2^n for integral n within the exponent range of f32. */
@@ -381,7 +381,7 @@ static inline vector vector_sigmoid(enum dtype dtype, vector x)
 static inline bool vector_is_aligned(const void *x) { return (uintptr_t)x % 64 == 0; }
 
 /* NT store of one cache line, for data that is not read again soon: it saves the read for
- * ownership. Needs a vector_stream_fence before others read it. */
+ * ownership.  Needs a vector_stream_fence before others read it. */
 static inline void vector_stream_line(void *to, const void *line)
 {
 #if defined(__AVX512F__)

@@ -6,30 +6,30 @@
 
 #define X(isa)                                                                                     \
     extern const struct cpu_set isa##_set;                                                         \
-    gemm isa##_gemm;
+    gemm_kernel isa##_gemm;
 CPU_ISAS(X)
 #undef X
 
 /* Element (i, k) of a row-major matrix or of its transpose. */
-static double at(const bf16 *x, bool across, int lines, int K, int i, int k)
+static double element(const bf16 *x, bool transposed, int rows, int K, int i, int k)
 {
     return (double)bf16_to_f32(
-        x[across ? (size_t)k * (size_t)lines + (size_t)i : (size_t)i * (size_t)K + (size_t)k]);
+        x[transposed ? (size_t)k * (size_t)rows + (size_t)i : (size_t)i * (size_t)K + (size_t)k]);
 }
 
-/* A copy that begins on a line of the cache. */
-static void *on_line(const void *x, size_t bytes)
+/* A copy that is aligned to a cache line. */
+static void *cache_aligned_copy(const void *x, size_t bytes)
 {
     return memcpy(aligned_alloc(64, (bytes + 63) / 64 * 64), x, bytes);
 }
 
-/* Some elements of C against sums in f64: all of them would take three loops over all. */
-void gemm_check(gemm *multiply, struct gemm_shape s)
+/* Checks a sample of C against f64 sums: all of it would take too long. */
+void gemm_check(gemm_kernel *multiply, struct gemm_shape s)
 {
     size_t a_n = (size_t)s.M * (size_t)s.K, b_n = (size_t)s.N * (size_t)s.K;
     size_t c_n = (size_t)s.M * (size_t)s.N, c_bytes = c_n * dtype_bytes(s.out);
     bf16 *a = rig_random(1, a_n, BF16), *b = rig_random(2, b_n, BF16);
-    void *old = rig_random(3, c_n, s.out), *c = on_line(old, c_bytes), *again;
+    void *old = rig_random(3, c_n, s.out), *c = cache_aligned_copy(old, c_bytes), *c2;
     struct gemm_buffers io = {a, b, c, memcpy(c, old, c_bytes)};
     RIG_RUN(multiply(&s, gemm_blocking_at(0), &io, rig_queue()));
     size_t scratch = rig_queue()->scratch.size;
@@ -37,40 +37,42 @@ void gemm_check(gemm *multiply, struct gemm_shape s)
         int i = (int)(n / (size_t)s.N), j = (int)(n % (size_t)s.N);
         double want = 0;
         for (int k = 0; k < s.K; k++)
-            want += at(a, s.transpose_a, s.M, s.K, i, k) * at(b, !s.transpose_b, s.N, s.K, j, k);
+            want += element(a, s.transpose_a, s.M, s.K, i, k) *
+                    element(b, !s.transpose_b, s.N, s.K, j, k);
         if (s.scaled) want *= (double)s.scale;
         if (s.accumulate) want += (double)element_get(old, n, s.out);
         CHECK_NEAR((double)element_get(c, n, s.out), want, s.out == F32 ? 2e-3 : 5e-3);
     }
-    again = on_line(old, c_bytes);
-    io.d = old, io.c = memset(again, 0xFF, c_bytes); /* nor on where D is */
+    c2 = cache_aligned_copy(old, c_bytes);
+    io.d = old,
+    io.c = memset(c2, 0xFF, c_bytes); /* the bits do not depend on whether C overwrites D */
     rig_queue()->num_threads = 1;
     RIG_RUN(multiply(&s, gemm_blocking_at(0), &io, rig_queue()));
     rig_queue()->num_threads = 2;
-    CHECK(!memcmp(c, again, c_bytes));          /* the bits do not depend on threads */
-    for (int i = 1; gemm_blocking_at(i); i++) { /* nor on the way, nor does the memory */
-        memset(again, 0xFF, c_bytes);
+    CHECK(!memcmp(c, c2, c_bytes));             /* or on threads */
+    for (int i = 1; gemm_blocking_at(i); i++) { /* or on the blocking, nor does the memory */
+        memset(c2, 0xFF, c_bytes);
         RIG_RUN(multiply(&s, gemm_blocking_at(i), &io, rig_queue()));
-        CHECK(!memcmp(c, again, c_bytes));
+        CHECK(!memcmp(c, c2, c_bytes));
         CHECK(rig_queue()->scratch.size == scratch);
     }
-    free(a), free(b), free(c), free(old), free(again);
+    free(a), free(b), free(c), free(old), free(c2);
 }
 
-/* A copy of a matrix of such elements, as its panels of rows. */
+/* A copy of a matrix in the panel layout. */
 static void *paneled(const void *x, int rows, int columns, size_t bytes)
 {
     char *y = aligned_alloc(64, (size_t)rows * (size_t)columns * bytes), *to = y;
     for (int panel = 0; panel < rows; panel += 32)
         for (int step = 0; step < columns; step += 32)
             for (int row = panel; row < panel + 32; row++, to += 32 * bytes) {
-                size_t at = (size_t)row * (size_t)columns + (size_t)step;
-                memcpy(to, (const char *)x + at * bytes, 32 * bytes);
+                size_t element = (size_t)row * (size_t)columns + (size_t)step;
+                memcpy(to, (const char *)x + element * bytes, 32 * bytes);
             }
     return y;
 }
 
-void gemm_check_paneled(gemm *multiply, struct gemm_shape s)
+void gemm_check_paneled(gemm_kernel *multiply, struct gemm_shape s)
 {
     size_t c_n = (size_t)s.M * (size_t)s.N, bytes = dtype_bytes(s.out);
     bf16 *a = rig_random(1, (size_t)s.M * (size_t)s.K, BF16);
@@ -78,7 +80,7 @@ void gemm_check_paneled(gemm *multiply, struct gemm_shape s)
     bf16 *a2 = paneled(a, s.transpose_a ? s.K : s.M, s.transpose_a ? s.M : s.K, sizeof *a);
     bf16 *b2 = paneled(b, s.transpose_b ? s.N : s.K, s.transpose_b ? s.K : s.N, sizeof *b);
     void *old = rig_random(3, c_n, s.out), *old2 = paneled(old, s.M, s.N, bytes);
-    void *want = on_line(old, c_n * bytes), *c = on_line(old, c_n * bytes);
+    void *want = cache_aligned_copy(old, c_n * bytes), *c = cache_aligned_copy(old, c_n * bytes);
     struct gemm_buffers io = {a, b, want, want};
     RIG_RUN(multiply(&s, gemm_blocking_at(0), &io, rig_queue()));
     void *want2 = paneled(want, s.M, s.N, bytes);

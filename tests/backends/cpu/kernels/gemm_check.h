@@ -1,13 +1,13 @@
-/* products.h -- products of bf16 held against sums in f64, in all ways and numbers of threads. */
+/* gemm_check.h -- checks bf16 GEMMs against f64 sums, with every blocking and number of threads. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "backends/cpu/kernels/gemm.h"
 
-typedef __typeof__(KERNEL(gemm)) gemm;
-gemm amx_emulated_gemm;
+typedef __typeof__(KERNEL(gemm)) gemm_kernel;
+gemm_kernel amx_emulated_gemm;
 
-/* Of bf16; scale 0: not scaled. */
+/* bf16; scale 0: not scaled. */
 static inline struct gemm_shape gemm_shape_of(int M, int N, int K, enum dtype out, bool transpose_a,
                                               bool transpose_b, bool accumulate, float scale)
 {
@@ -23,8 +23,8 @@ static inline struct gemm_shape gemm_shape_of(int M, int N, int K, enum dtype ou
                                .scale = scale};
 }
 
-void gemm_check(gemm *multiply, struct gemm_shape s);
-/* Operands and C that lie as panels (of whole ones) have the bits of those that lie in rows. */
-void gemm_check_paneled(gemm *multiply, struct gemm_shape s);
-/* With every set that runs here, and tiles emulated. */
+void gemm_check(gemm_kernel *multiply, struct gemm_shape s);
+/* Operands and C in the panel layout give the same bits as those stored by rows. */
+void gemm_check_paneled(gemm_kernel *multiply, struct gemm_shape s);
+/* With every supported ISA, and with emulated tiles. */
 void gemm_check_each_isa(struct gemm_shape s);

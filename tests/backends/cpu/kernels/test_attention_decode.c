@@ -3,8 +3,8 @@
 
 #include "backends/cpu/kernels/attention_decode.h"
 
-/* The last T of S tokens as queries: with few of them attention takes another way than with many,
- * and both must say the same. */
+/* The last T of S tokens as queries: few queries take another code path than many, and both must
+ * agree. */
 static void check(int T, int S, bool causal, enum dtype dtype)
 {
     enum { B = 2, H = 6, G = 2, K = 20, MANY = DECODE_MAX_QUERIES + 3 };
@@ -34,7 +34,7 @@ static void check(int T, int S, bool causal, enum dtype dtype)
     free(k), free(v), free(q), free(out[0]), free(out[1]), free(last), free(want);
 }
 
-OPS_TEST(a_few_queries_attend_as_they_do_among_many)
+OPS_TEST(decode_kernel_matches_the_general_kernel)
 {
     for (int d = 0; d < DTYPE_COUNT; d++)
         for (int causal = 0; causal < 2; causal++) {

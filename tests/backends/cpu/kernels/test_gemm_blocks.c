@@ -3,7 +3,7 @@
 #include "base/arena.h"
 #include "test.h"
 
-TEST(a_feed_of_each_set_counts_its_operations)
+TEST(micro_kernel_benchmark_of_each_isa_counts_its_flops)
 {
     enum { BYTES = 1 << 18 };
     struct arena panels;
@@ -13,8 +13,8 @@ TEST(a_feed_of_each_set_counts_its_operations)
         if (!cpu_set_runs(s)) continue;
         double once = s->microkernel_bench(panels.base, BYTES, 1);
         CHECK(s->microkernel_bench(panels.base, BYTES, 3) == 3 * once);
-        /* a byte meets 32 others' products, of 2 bytes or of 4: 32 or 16 FLOPs for each of both, or
-         * 64 and more where one panel meets all others */
+        /* each byte of bf16 or f32 takes part in 32 multiply-adds: 32 or 16 FLOPs, or 64 and more
+         * where one panel is reused for all others */
         CHECK(once >= 0.5 * BYTES * 8 && once <= BYTES * 32.0);
         CHECK(s->microkernel_bench(panels.base, 8 << 10, 1) >= 2 * 32 * 32 * 32);
     }

@@ -2,7 +2,7 @@
 #include "backends/cpu/kernels/gemm_check.h"
 #include "test.h"
 
-TEST(products_of_whole_panels_are_put_line_by_line)
+TEST(gemms_of_full_panels_use_nt_stores)
 {
     for (int how = 0; how < 16; how++)
         for (int size = 0; size < 2; size++)
@@ -11,10 +11,10 @@ TEST(products_of_whole_panels_are_put_line_by_line)
                                               how & 4, 0));
 }
 
-TEST(products_of_what_lies_as_panels_have_the_same_bits)
+TEST(gemms_of_paneled_operands_have_the_same_bits)
 {
     extern const struct cpu_set amx_set;
-    gemm amx_gemm;
+    gemm_kernel amx_gemm;
     static const int sizes[][3] = {{64, 32, 96}, {32, 96, 1024}, {352, 64, 1376}, {320, 288, 992}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int how = 0; how < 16; how++) {

@@ -9,7 +9,7 @@ typedef __typeof__(KERNEL(panel_pack)) panel_pack;
 CPU_ISAS(X)
 #undef X
 
-/* Element k of line i of the panel, read back by the layout that panel.h states, as a bf16. */
+/* Element k of vector i of the panel as a bf16, read back from the layout in panel.h. */
 static bf16 element_of(enum panel_kind kind, bool right, const void *panel, size_t i, size_t k)
 {
     size_t step = k / PANEL * PANEL * PANEL, at = k % PANEL, half = i / 16 * 512;
@@ -19,14 +19,14 @@ static bf16 element_of(enum panel_kind kind, bool right, const void *panel, size
             panel)[step + half + (right ? at / 2 * 32 + i % 16 * 2 + at % 2 : i % 16 * PANEL + at)];
 }
 
-/* Where element (row, column) of a matrix is, that lies as panels, or in rows. */
-static size_t place(bool paneled, size_t row, size_t column, size_t columns)
+/* Offset of element (row, column) of a matrix in the panel layout, or stored by rows. */
+static size_t matrix_offset(bool paneled, size_t row, size_t column, size_t columns)
 {
     size_t before = row / 32 * 32 * columns + column / 32 * 32 * 32;
     return paneled ? before + row % 32 * 32 + column % 32 : row * columns + column;
 }
 
-/* Numbers that tell where they come from; lines of `size` by K, in memory with no room to spare. */
+/* Packs unique values; the operand of mn_count vectors of K ends at the end of its allocation. */
 static void check(panel_pack *pack, size_t size, size_t K, int how)
 {
     enum panel_kind kind = how & 1 ? PANEL_BF16 : PANEL_F32;
@@ -37,7 +37,7 @@ static void check(panel_pack *pack, size_t size, size_t K, int how)
     bf16 *x = heap(size * K * sizeof *x);
     for (size_t i = 0; i < size; i++)
         for (size_t k = 0; k < K; k++)
-            x[mn_major ? place(paneled, k, i, size) : place(paneled, i, k, K)] =
+            x[mn_major ? matrix_offset(paneled, k, i, size) : matrix_offset(paneled, i, k, K)] =
                 (bf16)(0x3000 + i * 131 + k);
     char *panels = aligned_alloc(64, panel_count(size) * bytes);
     memset(panels, 0x55, panel_count(size) * bytes);
@@ -53,7 +53,7 @@ static void check(panel_pack *pack, size_t size, size_t K, int how)
                 CHECK(element_of(kind, right, panel, i, k) == want);
             }
     }
-    format.steps = panel_count(K) + 1; /* a panel's place may be longer than it */
+    format.steps = panel_count(K) + 1; /* panels may be farther apart than they are long */
     char *apart = aligned_alloc(64, panel_count(size) * (bytes + panel_step_bytes(kind)));
     pack(&l, format, 0, panel_count(size), apart);
     for (size_t p = 0; p < panel_count(size); p++)
@@ -61,7 +61,7 @@ static void check(panel_pack *pack, size_t size, size_t K, int how)
     free(panels), free(apart), free(x);
 }
 
-TEST(panels_hold_each_element_at_its_place_and_zeros_past_the_end)
+TEST(packed_panels_follow_the_layout_and_are_zero_padded)
 {
     static const size_t sizes[][2] = {{1, 1},   {16, 32}, {32, 32}, {33, 65},
                                       {70, 31}, {64, 96}, {96, 128}};

@@ -2,21 +2,21 @@
 #include "backends/cpu/kernels/vector.h"
 #include "test.h"
 
-TEST(exponentials_are_within_what_they_promise_and_one_at_zero)
+TEST(exponentials_meet_their_error_bounds_and_are_one_at_zero)
 {
-    double worst = 0, worst_quick = 0;
+    double worst = 0, worst_fast = 0;
     for (int i = -86000; i <= 87000; i++) {
         float x = (float)i * 1e-3f;
         double want = exp((double)x);
         worst = fmax(worst, fabs((double)vector_exp(x) - want) / want);
-        worst_quick = fmax(worst_quick, fabs((double)vector_fast_exp(x) - want) / want);
+        worst_fast = fmax(worst_fast, fabs((double)vector_fast_exp(x) - want) / want);
     }
-    CHECK(worst < 3e-7 && worst_quick < 1e-5);
-    CHECK(worst_quick > worst); /* or the quick one has no purpose */
+    CHECK(worst < 3e-7 && worst_fast < 1e-5);
+    CHECK(worst_fast > worst); /* otherwise the fast one would be pointless */
     CHECK(vector_exp(0) == 1 && vector_fast_exp(0) == 1);
 }
 
-TEST(exponentials_end_at_zero_and_let_nan_pass)
+TEST(exponentials_saturate_and_propagate_nan)
 {
     float (*const each[])(float) = {vector_exp, vector_fast_exp};
     for (int i = 0; i < 2; i++) {
@@ -26,7 +26,7 @@ TEST(exponentials_end_at_zero_and_let_nan_pass)
     }
 }
 
-TEST(streamed_lines_hold_what_was_stored)
+TEST(nt_stores_write_the_line)
 {
     bf16 to[64] __attribute__((aligned(64))) = {0};
     float from[32];
@@ -37,23 +37,23 @@ TEST(streamed_lines_hold_what_was_stored)
     for (int i = 0; i < 32; i++) CHECK(!to[i] && to[32 + i] == bf16_from_f32(from[i]));
 }
 
-static double off(double x, double want) { return fabs(x - want) / want; }
+static double relative_error(double x, double want) { return fabs(x - want) / want; }
 
-TEST(registers_hold_the_same_exponentials)
+TEST(simd_exponentials_meet_the_same_error_bounds)
 {
-    double worst = 0, worst_quick = 0, worst_sigmoid = 0;
+    double worst = 0, worst_fast = 0, worst_sigmoid = 0;
     for (int i = -86000; i <= 87000; i += LANES) {
         vector x, y[3];
         for (int k = 0; k < LANES; k++) x[k] = (float)(i + k) * 1e-3f;
         y[0] = vector_exps(F32, x), y[1] = vector_exps(BF16, x), y[2] = vector_sigmoid(BF16, x);
         for (int k = 0; k < LANES; k++) {
             double want = exp((double)x[k]);
-            worst = fmax(worst, off((double)y[0][k], want));
-            worst_quick = fmax(worst_quick, off((double)y[1][k], want));
-            worst_sigmoid = fmax(worst_sigmoid, off((double)y[2][k], want / (1 + want)));
+            worst = fmax(worst, relative_error((double)y[0][k], want));
+            worst_fast = fmax(worst_fast, relative_error((double)y[1][k], want));
+            worst_sigmoid = fmax(worst_sigmoid, relative_error((double)y[2][k], want / (1 + want)));
         }
     }
-    CHECK(worst < 3e-7 && worst_quick < 1e-5 && worst_sigmoid < 1e-5);
+    CHECK(worst < 3e-7 && worst_fast < 1e-5 && worst_sigmoid < 1e-5);
     for (int d = 0; d < DTYPE_COUNT; d++) {
         enum dtype dtype = (enum dtype)d;
         CHECK(vector_exps(dtype, vector_broadcast(0))[0] == 1);
@@ -67,7 +67,7 @@ TEST(registers_hold_the_same_exponentials)
     }
 }
 
-TEST(a_register_of_few_elements_leaves_those_behind_alone)
+TEST(partial_loads_and_stores_leave_other_elements_alone)
 {
     for (int d = 0; d < DTYPE_COUNT; d++)
         for (size_t n = 0; n <= LANES; n++) {
@@ -83,7 +83,7 @@ TEST(a_register_of_few_elements_leaves_those_behind_alone)
         }
 }
 
-TEST(two_registers_hold_neighbours_and_go_back_in_order)
+TEST(two_register_loads_round_trip_in_order)
 {
     for (int d = 0; d < DTYPE_COUNT; d++) {
         enum dtype dtype = (enum dtype)d;
@@ -100,7 +100,7 @@ TEST(two_registers_hold_neighbours_and_go_back_in_order)
     }
 }
 
-TEST(a_register_is_rounded_as_its_numbers_are)
+TEST(simd_rounding_matches_scalar_rounding)
 {
     const float all[] = {1, -1.00390625f, 1.01171875f, 3.4e38f, INFINITY, -INFINITY,
                          0, -0.0f,        1e-30f};
