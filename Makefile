@@ -16,13 +16,13 @@ HARDEN  := -fPIE -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 ifeq ($(MACHINE),x86_64)
 ARCH       ?= -march=x86-64-v3
-SETS       := avx2 avx512 amx
-SET_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
-SET_amx    := $(SET_avx512) -mavx512bf16 -mavx512vbmi -mamx-tile -mamx-bf16
+ISAS       := avx2 avx512 amx
+ISA_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
+ISA_amx    := $(ISA_avx512) -mavx512bf16 -mavx512vbmi -mamx-tile -mamx-bf16
 else
-SETS       := generic
+ISAS       := generic
 endif
-SET_amx_emulated := -DTILES_EMULATED
+ISA_amx_emulated := -DTILES_EMULATED
 
 # MPI is found, not required: MPI=0 leaves it out, MPICC=mpicc.mpich takes another one.  Only
 # src/comm/mpi is compiled with its flags; its headers are not ours to warn about.
@@ -109,8 +109,8 @@ TESTS   := $(filter-out $(ABSENT),$(sort $(shell find tests -name '*.c' ! -path 
 PRELOAD := $(wildcard tests/system/preload/*.c)
 FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 BENCH   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
-kernels  = $(foreach set,$(1),$(KERNELS:%.c=$(B)/%.$(set).o))
-OBJECTS := $(patsubst %.c,$(B)/%.o,$(filter-out $(KERNELS),$(SOURCES))) $(call kernels,$(SETS))
+kernels  = $(foreach isa,$(1),$(KERNELS:%.c=$(B)/%.$(isa).o))
+OBJECTS := $(patsubst %.c,$(B)/%.o,$(filter-out $(KERNELS),$(SOURCES))) $(call kernels,$(ISAS))
 OBJECTS += $(if $(GPU),$(GPU_KERNELS:%.cu=$(B)/%.o))
 emulated = $(GPU_SHARED:%.c=$(B)/%.emu$(1).o) $(GPU_KERNELS:%.cu=$(B)/%.emu$(1).o)
 EMULATED_GPU := $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) $(call emulated,64)
@@ -206,9 +206,9 @@ define compile_kernels
 $(B)/src/backends/cpu/kernels/%.$(1).o: src/backends/cpu/kernels/%.c $(B)/flags
 	@mkdir -p $$(@D)
 	$$(call say,cc)
-	$$(Q)$$(COMPILE) $$(SET_$(1)) -DCPU_SET=$(1) -c -o $$@ $$<
+	$$(Q)$$(COMPILE) $$(ISA_$(1)) -DCPU_ISA=$(1) -c -o $$@ $$<
 endef
-$(foreach set,$(SETS) amx_emulated,$(eval $(call compile_kernels,$(set))))
+$(foreach isa,$(ISAS) amx_emulated,$(eval $(call compile_kernels,$(isa))))
 
 # The GPU's room over the emulator.  What its kernels show to others is named for the wave's width,
 # and nothing of theirs may be weak: the linker would take one for both.
@@ -260,7 +260,7 @@ $(B)/src/backends/gpu/kernels/%.o: src/backends/gpu/kernels/%.cu $(B)/flags
 # of MPI or a GPU what they concern, and a source file that went away links anew.
 stamp = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
 $(B)/flags: FORCE
-	$(call stamp,$(COMPILE) $(EMULATED_CXX) $(foreach set,$(SETS),$(SET_$(set))))
+	$(call stamp,$(COMPILE) $(EMULATED_CXX) $(foreach isa,$(ISAS),$(ISA_$(isa))))
 $(B)/mpi-flags: FORCE
 	$(call stamp,$(MPI_CFLAGS))
 $(B)/gpu-flags: FORCE

@@ -8,87 +8,88 @@
 #include <omp.h>
 #include <unistd.h>
 
-/* Work that every thread does for so many rounds. */
-struct loop {
-    const struct cpu_set *set;
+/* A loop that every thread runs for a number of rounds. */
+struct burst_loop {
+    const struct cpu_set *isa;
     enum dtype dtype;
     int num_threads;
     unsigned char *panels; /* `bytes` for each thread; NULL: a burst in registers */
     size_t bytes;
 };
 
-static double rate(const struct loop *l, long rounds)
+static double measure_flops(const struct burst_loop *l, long rounds)
 {
     double flops = 0, begin = clock_monotonic_s();
 #pragma omp parallel num_threads(l->num_threads) reduction(+ : flops)
-    flops += l->panels ? l->set->feed(l->panels + (size_t)omp_get_thread_num() * l->bytes, l->bytes,
-                                      rounds)
-                       : l->set->burst(l->dtype, rounds);
+    flops += l->panels ? l->isa->microkernel_bench(
+                             l->panels + (size_t)omp_get_thread_num() * l->bytes, l->bytes, rounds)
+                       : l->isa->burst(l->dtype, rounds);
     return flops / (clock_monotonic_s() - begin);
 }
 
-/* The best rate of several of `rounds` each; *quickest: the least time one took. */
-static double best_of_few(const struct loop *l, long rounds, double *quickest)
+/* The best rate of several runs; *shortest_s is the time of the quickest. */
+static double best_of_repeats(const struct burst_loop *l, long rounds, double *shortest_s)
 {
-    enum { TIMES = 5 };
+    enum { REPEATS = 5 };
     double best = 0;
-    *quickest = INFINITY;
-    for (int i = 0; i < TIMES; i++) {
-        double begin = clock_monotonic_s(), now = rate(l, rounds);
+    *shortest_s = INFINITY;
+    for (int i = 0; i < REPEATS; i++) {
+        double begin = clock_monotonic_s(), rate = measure_flops(l, rounds);
         double took = clock_monotonic_s() - begin;
-        if (now > best) best = now; /* other processes only ever take away */
-        if (took < *quickest) *quickest = took;
+        if (rate > best) best = rate; /* interference only ever slows down */
+        if (took < *shortest_s) *shortest_s = took;
     }
     return best;
 }
 
-/* The best rate; *rounds: what takes at least `seconds`.  On cores that are shared with others a
- * few rounds may take as long as many, so those only count that are no slower than twice as many.
- */
-static double best_of(const struct loop *l, double seconds, long *rounds)
+/* The best rate; *rounds is a count that takes at least `seconds`.  On shared cores a few rounds
+ * may be preempted for as long as many would take, so a rate only counts if doubling the rounds
+ * does not improve it by 10 %. */
+static double best_rate(const struct burst_loop *l, double seconds, long *rounds)
 {
-    double best = 0, quickest, now;
-    rate(l, 1); /* starts the threads */
-    for (*rounds = 1; *rounds<1L << 40; *rounds *= 2, best = now> best ? now : best) {
-        now = best_of_few(l, *rounds, &quickest);
-        if (quickest > seconds && now < 1.1 * best) return best > now ? best : now;
+    double best = 0, shortest_s, rate;
+    measure_flops(l, 1); /* starts the threads */
+    for (*rounds = 1; *rounds<1L << 40; *rounds *= 2, best = rate> best ? rate : best) {
+        rate = best_of_repeats(l, *rounds, &shortest_s);
+        if (shortest_s > seconds && rate < 1.1 * best) return best > rate ? best : rate;
     }
     return best;
 }
 
-struct cpu_burst cpu_burst_make(const struct queue *on, enum dtype dtype, double seconds)
+struct cpu_burst cpu_burst_make(const struct queue *queue, enum dtype dtype, double seconds)
 {
-    struct loop l = {.set = cpu_set_best(), .num_threads = on->num_threads};
-    struct cpu_burst b = {l.set, F32, on->num_threads, 0};
-    if (!l.set) return b;
-    double best = best_of(&l, seconds, &b.rounds), half = 0;
+    struct burst_loop l = {.isa = cpu_set_best(), .num_threads = queue->num_threads};
+    struct cpu_burst b = {l.isa, F32, queue->num_threads, 0};
+    if (!l.isa) return b;
+    double best = best_rate(&l, seconds, &b.rounds), bf16_rate = 0;
     long rounds = 0;
     l.dtype = BF16;
-    if (dtype == BF16) half = best_of(&l, seconds, &rounds);
-    if (half > best) b.dtype = BF16, b.rounds = rounds; /* some processors are slower at bf16 */
+    if (dtype == BF16) bf16_rate = best_rate(&l, seconds, &rounds);
+    if (bf16_rate > best)
+        b.dtype = BF16, b.rounds = rounds; /* some processors are slower at bf16 */
     return b;
 }
 
 double cpu_burst_run(const struct cpu_burst *b)
 {
-    struct loop l = {.set = b->set, .dtype = b->dtype, .num_threads = b->num_threads};
-    return b->set ? rate(&l, b->rounds) : 0;
+    struct burst_loop l = {.isa = b->isa, .dtype = b->dtype, .num_threads = b->num_threads};
+    return b->isa ? measure_flops(&l, b->rounds) : 0;
 }
 
-double cpu_peak_flops(const struct queue *on, enum dtype dtype)
+double cpu_peak_flops(const struct queue *queue, enum dtype dtype)
 {
-    struct loop l = {.set = cpu_set_best(), .num_threads = on->num_threads};
+    struct burst_loop l = {.isa = cpu_set_best(), .num_threads = queue->num_threads};
     long rounds;
-    if (!l.set) return 0;
-    double best = best_of(&l, 0.003, &rounds), half = 0;
+    if (!l.isa) return 0;
+    double best = best_rate(&l, 0.003, &rounds), bf16_rate = 0;
     l.dtype = BF16;
-    if (dtype == BF16) half = best_of(&l, 0.003, &rounds);
-    return half > best ? half : best;
+    if (dtype == BF16) bf16_rate = best_rate(&l, 0.003, &rounds);
+    return bf16_rate > best ? bf16_rate : best;
 }
 
-/* Small numbers of either sign, as bf16 and as f32, with all bits of a mantissa: units draw more
- * power for them than for zeros or for equal numbers, and run slower. */
-static void fill(void *to, size_t count)
+/* Small values of either sign, valid as bf16 and as f32, with random mantissas: the units draw more
+ * power for them than for zeros or constants, and clock lower. */
+static void fill_operands(void *to, size_t count)
 {
     uint32_t state = 1;
     for (size_t i = 0; i < count; i++) {
@@ -97,19 +98,20 @@ static void fill(void *to, size_t count)
     }
 }
 
-enum status cpu_feed_flops(const struct queue *on, const struct cpu_set *set, size_t bytes,
+enum status cpu_feed_flops(const struct queue *queue, const struct cpu_set *isa, size_t bytes,
                            double *flops)
 {
     struct arena memory = {0};
     long rounds;
-    size_t all, padded = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
-    if (__builtin_mul_overflow(padded, (size_t)on->num_threads, &all))
-        FAIL(MEMORY, "panels of %zu bytes for %d threads", bytes, on->num_threads);
-    TRY(arena_init(&memory, all, NULL));
-    fill(memory.base, all / sizeof(bf16));
-    struct loop l = {
-        .set = set, .num_threads = on->num_threads, .panels = memory.base, .bytes = padded};
-    *flops = best_of(&l, 0.003, &rounds);
+    size_t total_bytes, padded = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    if (__builtin_mul_overflow(padded, (size_t)queue->num_threads, &total_bytes))
+        FAIL(MEMORY, "micro-kernel benchmark: cannot allocate %zu bytes for each of %d threads",
+             bytes, queue->num_threads);
+    TRY(arena_init(&memory, total_bytes, NULL));
+    fill_operands(memory.base, total_bytes / sizeof(bf16));
+    struct burst_loop l = {
+        .isa = isa, .num_threads = queue->num_threads, .panels = memory.base, .bytes = padded};
+    *flops = best_rate(&l, 0.003, &rounds);
     arena_release(&memory);
     return STATUS_OK;
 }

@@ -1,5 +1,5 @@
-/* product.c (cpu) -- calling a compiled product only points it at other memory.  `accumulate` is
- * oneDNN's sum post-op, which adds to what is in C. */
+/* onednn.c (cpu) -- a cached primitive is only pointed at other buffers.  `accumulate` is oneDNN's
+ * sum post-op, which adds to what C holds. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/product.h"
 
@@ -10,17 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct product {
-    struct product_shape shape;
+struct onednn_matmul {
+    struct gemm_shape shape;
     dnnl_primitive_t primitive;
     dnnl_memory_t a, b, c, scratch;
     size_t scratch_bytes;
 };
 
-struct products {
+struct onednn {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    struct product *all;
+    struct onednn_matmul *matmuls;
     size_t count;
 };
 
@@ -30,15 +30,15 @@ struct products {
         if (dnnl_ != dnnl_success) FAIL(DEVICE, "oneDNN: %s: status %d", #call, (int)dnnl_);       \
     } while (0)
 
-enum status products_open(struct products **out)
+enum status onednn_open(struct onednn **out)
 {
-    struct products *p = *out = heap(sizeof *p);
-    TRY_DNNL(dnnl_engine_create(&p->engine, dnnl_cpu, 0));
-    TRY_DNNL(dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags));
+    struct onednn *library = *out = heap(sizeof *library);
+    TRY_DNNL(dnnl_engine_create(&library->engine, dnnl_cpu, 0));
+    TRY_DNNL(dnnl_stream_create(&library->stream, library->engine, dnnl_stream_default_flags));
     return STATUS_OK;
 }
 
-static void destroy(struct product *p)
+static void destroy_matmul(struct onednn_matmul *p)
 {
     dnnl_memory_t memories[] = {p->a, p->b, p->c, p->scratch};
     for (size_t i = 0; i < 4; i++)
@@ -46,18 +46,18 @@ static void destroy(struct product *p)
     if (p->primitive) dnnl_primitive_destroy(p->primitive);
 }
 
-void products_close(struct products *p)
+void onednn_close(struct onednn *library)
 {
-    if (!p) return;
-    for (size_t i = 0; i < p->count; i++) destroy(&p->all[i]);
-    if (p->stream) dnnl_stream_destroy(p->stream);
-    if (p->engine) dnnl_engine_destroy(p->engine);
-    free(p->all);
-    free(p);
+    if (!library) return;
+    for (size_t i = 0; i < library->count; i++) destroy_matmul(&library->matmuls[i]);
+    if (library->stream) dnnl_stream_destroy(library->stream);
+    if (library->engine) dnnl_engine_destroy(library->engine);
+    free(library->matmuls);
+    free(library);
 }
 
 /* A dense [rows, columns] matrix; transposed: stored as [columns, rows]. */
-static enum status describe(dnnl_memory_desc_t *d, int rows, int columns, bool transposed)
+static enum status describe_matrix(dnnl_memory_desc_t *d, int rows, int columns, bool transposed)
 {
     dnnl_dims_t dims = {rows, columns}, strides = {columns, 1};
     if (transposed) strides[0] = 1, strides[1] = rows;
@@ -65,38 +65,39 @@ static enum status describe(dnnl_memory_desc_t *d, int rows, int columns, bool t
     return STATUS_OK;
 }
 
-/* On Intel's processors most products are 4 to 17 % faster by "gemm:jit" than by what is first in
- * the library's own order, which others get. */
-static bool is_preferred(const_dnnl_primitive_desc_t made)
+/* On Intel processors "gemm:jit" is usually faster than the first implementation that oneDNN offers
+ * (docs/cpu-kernels.md); others use oneDNN's order. */
+static bool is_preferred(const_dnnl_primitive_desc_t desc)
 {
 #if defined(__x86_64__)
     const char *name = "";
-    dnnl_primitive_desc_query(made, dnnl_query_impl_info_str, 0, &name);
+    dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name);
     if (__builtin_cpu_is("intel")) return !strcmp(name, "gemm:jit");
 #endif
-    (void)made;
+    (void)desc;
     return true;
 }
 
-/* The first of its implementations that is preferred, or else the very first. */
-static enum status choose(dnnl_primitive_desc_t *made, const struct products *all,
-                          const dnnl_matmul_desc_t *matmul, const_dnnl_primitive_attr_t attr)
+/* The first preferred implementation, or else the first of all. */
+static enum status choose_implementation(dnnl_primitive_desc_t *desc, const struct onednn *library,
+                                         const dnnl_matmul_desc_t *matmul,
+                                         const_dnnl_primitive_attr_t attr)
 {
     dnnl_primitive_desc_iterator_t each;
-    TRY_DNNL(dnnl_primitive_desc_iterator_create(&each, matmul, attr, all->engine, NULL));
-    *made = dnnl_primitive_desc_iterator_fetch(each);
-    while (!is_preferred(*made) && dnnl_primitive_desc_iterator_next(each) == dnnl_success) {
+    TRY_DNNL(dnnl_primitive_desc_iterator_create(&each, matmul, attr, library->engine, NULL));
+    *desc = dnnl_primitive_desc_iterator_fetch(each);
+    while (!is_preferred(*desc) && dnnl_primitive_desc_iterator_next(each) == dnnl_success) {
         dnnl_primitive_desc_t next = dnnl_primitive_desc_iterator_fetch(each);
-        bool taken = is_preferred(next);
-        dnnl_primitive_desc_destroy(taken ? *made : next);
-        if (taken) *made = next;
+        bool preferred = is_preferred(next);
+        dnnl_primitive_desc_destroy(preferred ? *desc : next);
+        if (preferred) *desc = next;
     }
     dnnl_primitive_desc_iterator_destroy(each);
     return STATUS_OK;
 }
 
-static enum status compile(dnnl_primitive_desc_t *made, const struct products *all,
-                           const struct product_shape *s, const dnnl_memory_desc_t md[3])
+static enum status create_desc(dnnl_primitive_desc_t *desc, const struct onednn *library,
+                               const struct gemm_shape *s, const dnnl_memory_desc_t md[3])
 {
     dnnl_matmul_desc_t matmul;
     dnnl_primitive_attr_t attr;
@@ -107,77 +108,80 @@ static enum status compile(dnnl_primitive_desc_t *made, const struct products *a
     TRY_DNNL(dnnl_post_ops_create(&post));
     if (s->accumulate) TRY_DNNL(dnnl_post_ops_append_sum(post, 1));
     TRY_DNNL(dnnl_primitive_attr_set_post_ops(attr, post));
-    TRY(choose(made, all, &matmul, attr));
+    TRY(choose_implementation(desc, library, &matmul, attr));
     dnnl_post_ops_destroy(post);
     dnnl_primitive_attr_destroy(attr);
     return STATUS_OK;
 }
 
-static enum status make(struct products *all, const struct product_shape *s, struct product *p)
+static enum status make_matmul(struct onednn *library, const struct gemm_shape *s,
+                               struct onednn_matmul *p)
 {
     dnnl_memory_desc_t md[3];
-    dnnl_primitive_desc_t made;
-    *p = (struct product){.shape = *s};
-    TRY(describe(&md[0], s->M, s->K, s->transpose_a));
-    TRY(describe(&md[1], s->K, s->N, s->transpose_b));
-    TRY(describe(&md[2], s->M, s->N, false));
-    TRY(compile(&made, all, s, md));
-    const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(made, dnnl_query_scratchpad_md, 0);
-    p->scratch_bytes = dnnl_memory_desc_get_size(pad);
-    dnnl_status_t bad = dnnl_primitive_create(&p->primitive, made);
-    if (!bad) bad = dnnl_memory_create(&p->scratch, pad, all->engine, DNNL_MEMORY_NONE);
+    dnnl_primitive_desc_t desc;
+    *p = (struct onednn_matmul){.shape = *s};
+    TRY(describe_matrix(&md[0], s->M, s->K, s->transpose_a));
+    TRY(describe_matrix(&md[1], s->K, s->N, s->transpose_b));
+    TRY(describe_matrix(&md[2], s->M, s->N, false));
+    TRY(create_desc(&desc, library, s, md));
+    const dnnl_memory_desc_t *scratchpad =
+        dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    p->scratch_bytes = dnnl_memory_desc_get_size(scratchpad);
+    dnnl_status_t bad = dnnl_primitive_create(&p->primitive, desc);
+    if (!bad) bad = dnnl_memory_create(&p->scratch, scratchpad, library->engine, DNNL_MEMORY_NONE);
     dnnl_memory_t *memories[] = {&p->a, &p->b, &p->c};
     for (int i = 0; i < 3 && !bad; i++)
-        bad = dnnl_memory_create(memories[i], &md[i], all->engine, DNNL_MEMORY_NONE);
-    dnnl_primitive_desc_destroy(made);
-    if (bad) FAIL(DEVICE, "oneDNN: a product of %d x %d x %d: status %d", s->M, s->N, s->K, bad);
+        bad = dnnl_memory_create(memories[i], &md[i], library->engine, DNNL_MEMORY_NONE);
+    dnnl_primitive_desc_destroy(desc);
+    if (bad) FAIL(DEVICE, "oneDNN: f32 GEMM with M=%d N=%d K=%d: status %d", s->M, s->N, s->K, bad);
     return STATUS_OK;
 }
 
-static bool same(const struct product_shape *x, const struct product_shape *y)
+static bool same_shape(const struct gemm_shape *x, const struct gemm_shape *y)
 {
     return x->M == y->M && x->N == y->N && x->K == y->K && x->transpose_a == y->transpose_a &&
            x->transpose_b == y->transpose_b && x->accumulate == y->accumulate;
 }
 
-static enum status find(struct products *all, const struct product_shape *s, struct product **out)
+static enum status find_matmul(struct onednn *library, const struct gemm_shape *s,
+                               struct onednn_matmul **out)
 {
-    for (size_t i = 0; i < all->count; i++)
-        if (same(&all->all[i].shape, s)) {
-            *out = &all->all[i];
+    for (size_t i = 0; i < library->count; i++)
+        if (same_shape(&library->matmuls[i].shape, s)) {
+            *out = &library->matmuls[i];
             return STATUS_OK;
         }
-    struct product fresh;
-    enum status st = make(all, s, &fresh);
+    struct onednn_matmul created;
+    enum status st = make_matmul(library, s, &created);
     if (st) {
-        destroy(&fresh);
+        destroy_matmul(&created);
         return st;
     }
-    all->all = heap_grow(all->all, all->count + 1, sizeof *all->all);
-    all->all[all->count] = fresh;
-    *out = &all->all[all->count++];
+    library->matmuls = heap_grow(library->matmuls, library->count + 1, sizeof *library->matmuls);
+    library->matmuls[library->count] = created;
+    *out = &library->matmuls[library->count++];
     return STATUS_OK;
 }
 
-static void copy(float *to, const float *from, size_t n, int num_threads)
+static void copy_f32(float *to, const float *from, size_t n, int num_threads)
 {
 #pragma omp parallel for simd schedule(static) num_threads(num_threads)
     for (size_t i = 0; i < n; i++) to[i] = from[i];
 }
 
-enum status product_multiply(const struct product_shape *s, const struct product_io *io,
-                             struct queue *on)
+enum status onednn_gemm(const struct gemm_shape *s, const struct gemm_buffers *io,
+                        struct queue *queue)
 {
     BUG_IF(s->dtype != F32 || s->out != F32 || s->scaled);
-    struct products *all = ((struct cpu_queue *)on)->products;
-    struct product *p;
-    TRY(find(all, s, &p));
-    size_t mark = arena_mark(&on->scratch);
-    void *scratch = arena_take(&on->scratch, p->scratch_bytes, 1);
-    arena_reset(&on->scratch, mark);
-    if (on->measuring) return STATUS_OK;
+    struct onednn *library = ((struct cpu_queue *)queue)->onednn;
+    struct onednn_matmul *p;
+    TRY(find_matmul(library, s, &p));
+    size_t mark = arena_mark(&queue->scratch);
+    void *scratch = arena_take(&queue->scratch, p->scratch_bytes, 1);
+    arena_reset(&queue->scratch, mark);
+    if (queue->measuring) return STATUS_OK;
     if (s->accumulate && io->d != io->c)
-        copy(io->c, io->d, (size_t)s->M * (size_t)s->N, on->num_threads);
+        copy_f32(io->c, io->d, (size_t)s->M * (size_t)s->N, queue->num_threads);
     TRY_DNNL(dnnl_memory_set_data_handle(p->a, (void *)(uintptr_t)io->a));
     TRY_DNNL(dnnl_memory_set_data_handle(p->b, (void *)(uintptr_t)io->b));
     TRY_DNNL(dnnl_memory_set_data_handle(p->c, io->c));
@@ -186,8 +190,8 @@ enum status product_multiply(const struct product_shape *s, const struct product
                                          {DNNL_ARG_WEIGHTS, p->b},
                                          {DNNL_ARG_DST, p->c},
                                          {DNNL_ARG_SCRATCHPAD, p->scratch}};
-    TRY_DNNL(dnnl_primitive_execute(p->primitive, all->stream, 4, arguments));
-    TRY_DNNL(dnnl_stream_wait(all->stream));
+    TRY_DNNL(dnnl_primitive_execute(p->primitive, library->stream, 4, arguments));
+    TRY_DNNL(dnnl_stream_wait(library->stream));
     return STATUS_OK;
 }
 

@@ -13,17 +13,17 @@
 #endif
 
 #define X(name) extern const struct cpu_set name##_set;
-CPU_SETS(X)
+CPU_ISAS(X)
 #undef X
 
 const struct cpu_set *cpu_set_at(int i)
 {
-    static const struct cpu_set *const sets[] = {
+    static const struct cpu_set *const isas[] = {
 #define X(name) &name##_set,
-        CPU_SETS(X)
+        CPU_ISAS(X)
 #undef X
             NULL};
-    return i < (int)(sizeof sets / sizeof *sets) ? sets[i] : NULL;
+    return i < (int)(sizeof isas / sizeof *isas) ? isas[i] : NULL;
 }
 
 #if defined(__x86_64__)
@@ -39,8 +39,8 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-/* Intel's manual, volume 1, chapter 18: CPUID (7, 0) EDX bits 22 and 24; and Linux hands out the
- * tiles' 8 KiB of state only to a process that asks for it. */
+/* Intel's manual, volume 1, chapter 18: CPUID (7, 0) EDX bits 22 and 24.  Linux grants the 8 KiB of
+ * tile state only to processes that request permission. */
 static bool has_amx(void)
 {
     enum { AMX_BF16 = 1u << 22, AMX_TILE = 1u << 24 };
@@ -57,9 +57,9 @@ static bool has_generic(void) { return true; }
 
 bool cpu_set_runs(const struct cpu_set *s)
 {
-#define X(set)                                                                                     \
-    if (!strcmp(s->name, #set)) return has_##set();
-    CPU_SETS(X)
+#define X(isa)                                                                                     \
+    if (!strcmp(s->name, #isa)) return has_##isa();
+    CPU_ISAS(X)
 #undef X
     return false;
 }
@@ -84,10 +84,12 @@ enum status cpu_ops_find(const char *name, const struct ops **out)
         const struct cpu_set *s = cpu_set_at(i);
         if (!(is_auto ? s == best : !strcmp(s->name, name))) continue;
         if (!cpu_set_runs(s))
-            FAIL(UNSUPPORTED, "device.cpu = \"%s\": this processor has at most \"%s\"", name,
-                 best ? best->name : "reference");
+            FAIL(UNSUPPORTED,
+                 "device.cpu = \"%s\": not supported by this processor; the best supported is "
+                 "\"%s\"",
+                 name, best ? best->name : "reference");
         *out = &s->ops;
         return STATUS_OK;
     }
-    FAIL(UNSUPPORTED, "device.cpu = \"%s\": this program has no such kernels", name);
+    FAIL(UNSUPPORTED, "device.cpu = \"%s\": unknown, or not in this build", name);
 }

@@ -31,20 +31,20 @@ static void update_all(uint64_t *x, size_t n)
     for (size_t i = 0; i < n; i++) x[i] ^= 1;
 }
 
-/* Of one thread.  For large pieces the C library writes past the caches, as no plain loop does. */
-static void pass(enum stream s, unsigned char *at, unsigned char *to, size_t bytes)
+/* One thread's part.  Large memset and memcpy use NT stores, which a plain loop does not. */
+static void stream_once(enum stream s, unsigned char *at, unsigned char *to, size_t bytes)
 {
-    enum { ANY = 0x11 };
+    enum { BYTE = 0x11 };
     size_t n = bytes / sizeof(uint64_t);
-    uint64_t seen = 0;
+    uint64_t result = 0;
     switch (s) {
-    case STREAM_read: seen = read_all((const uint64_t *)(const void *)at, n); break;
-    case STREAM_write: memset(at, ANY, bytes); break;
+    case STREAM_read: result = read_all((const uint64_t *)(const void *)at, n); break;
+    case STREAM_write: memset(at, BYTE, bytes); break;
     case STREAM_copy: memcpy(to, at, bytes); break;
     case STREAM_update: update_all((uint64_t *)(void *)at, n); break;
     case STREAM_COUNT: break;
     }
-    __asm__ volatile("" ::"r"(seen) : "memory"); /* what was read is wanted */
+    __asm__ volatile("" ::"r"(result) : "memory"); /* keeps the reads from being optimized away */
 }
 
 double cpu_stream(enum stream s, void *memory, size_t bytes, int num_threads)
@@ -52,13 +52,13 @@ double cpu_stream(enum stream s, void *memory, size_t bytes, int num_threads)
     enum { LINE = 64 };
     unsigned char *base = memory;
     size_t half = bytes / 2, span = s == STREAM_copy ? half : bytes;
-    size_t share = (span / LINE + (size_t)num_threads - 1) / (size_t)num_threads * LINE;
+    size_t part = (span / LINE + (size_t)num_threads - 1) / (size_t)num_threads * LINE;
     double begin = clock_monotonic_s();
 #pragma omp parallel num_threads(num_threads)
     {
-        size_t first = (size_t)omp_get_thread_num() * share;
-        size_t end = first + share < span ? first + share : span;
-        if (first < end) pass(s, base + first, base + half + first, end - first);
+        size_t first = (size_t)omp_get_thread_num() * part;
+        size_t end = first + part < span ? first + part : span;
+        if (first < end) stream_once(s, base + first, base + half + first, end - first);
     }
     double seconds = clock_monotonic_s() - begin;
     return (double)span * (s == STREAM_copy || s == STREAM_update ? 2 : 1) / seconds;
@@ -68,8 +68,8 @@ double cpu_stream_best(enum stream s, void *memory, size_t bytes, int num_thread
 {
     double best = 0;
     for (int i = 0; i < passes; i++) {
-        double now = cpu_stream(s, memory, bytes, num_threads);
-        if (now > best) best = now;
+        double rate = cpu_stream(s, memory, bytes, num_threads);
+        if (rate > best) best = rate;
     }
     return best;
 }

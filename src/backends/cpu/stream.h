@@ -1,8 +1,8 @@
-/* stream.h -- how fast bytes come from memory and go there, measured: the ceiling of everything
- * that is not a product.
+/* stream.h -- measures memory bandwidth as the STREAM benchmark does: the ceiling of every kernel
+ * that is bound by memory.
  *
- * Units    Bytes/s that a loop reads plus those it writes; what a cache fetches on its own account
- *          is not counted. */
+ * Units    Bytes/s that a loop reads plus those it writes; read-for-ownership traffic is not
+ *          counted. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,7 +24,7 @@ enum stream {
 
 const char *stream_name(enum stream s);
 
-/* One pass over `bytes` (a multiple of 128) of memory that was touched before, shared out among the
+/* One pass over `bytes` (a multiple of 128) of memory that is already mapped, split among the
  * threads. */
 double cpu_stream(enum stream s, void *memory, size_t bytes, int num_threads);
 /* The best of `passes`. */

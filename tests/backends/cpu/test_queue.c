@@ -6,30 +6,30 @@
 #include <omp.h>
 #include <sched.h>
 
-TEST(a_cpu_queue_has_the_threads_and_the_scratch_that_were_asked_for)
+TEST(queue_has_the_requested_threads_and_scratch)
 {
-    struct queue *on;
-    CHECK_STATUS(OK, cpu_queue_open(&on, 2, 1 << 16));
-    CHECK(on->num_threads == 2 && !on->measuring && !on->trace);
-    unsigned char *scratch = arena_take(&on->scratch, 1 << 16, 1);
+    struct queue *queue;
+    CHECK_STATUS(OK, cpu_queue_open(&queue, 2, 1 << 16));
+    CHECK(queue->num_threads == 2 && !queue->measuring && !queue->trace);
+    unsigned char *scratch = arena_take(&queue->scratch, 1 << 16, 1);
     CHECK(scratch);
     scratch[0] = scratch[(1 << 16) - 1] = 1;
-    cpu_queue_close(on);
+    cpu_queue_close(queue);
 }
 
-TEST(a_cpu_queue_without_a_number_of_threads_takes_at_least_one)
+TEST(queue_with_default_threads_has_at_least_one)
 {
-    struct queue *on;
-    CHECK_STATUS(OK, cpu_queue_open(&on, 0, 0));
-    CHECK(on->num_threads >= 1);
-    cpu_queue_close(on);
+    struct queue *queue;
+    CHECK_STATUS(OK, cpu_queue_open(&queue, 0, 0));
+    CHECK(queue->num_threads >= 1);
+    cpu_queue_close(queue);
     cpu_queue_close(NULL);
 }
 
-/* How many cores each of the queue's threads may use. */
-static void cores_of(const struct queue *on, int *counts)
+/* Number of cores that each of the queue's threads may use. */
+static void cores_of(const struct queue *queue, int *counts)
 {
-#pragma omp parallel num_threads(on->num_threads)
+#pragma omp parallel num_threads(queue->num_threads)
     {
         cpu_set_t set;
         counts[omp_get_thread_num()] =
@@ -37,18 +37,18 @@ static void cores_of(const struct queue *on, int *counts)
     }
 }
 
-TEST(threads_keep_to_a_core_each_only_where_there_is_one_for_each)
+TEST(threads_are_pinned_only_if_there_is_one_core_each)
 {
     for (int more = 0; more < 2; more++) {
-        struct queue *on;
+        struct queue *queue;
         int cores = thread_cores(), counts[4096];
         if (cores + more > 4096) return;
-        CHECK_STATUS(OK, cpu_queue_open(&on, cores + more, 0));
-        cpu_queue_pin(on);
-        cores_of(on, counts);
-        for (int i = 0; i < on->num_threads; i++) CHECK(counts[i] == (more ? cores : 1));
-#pragma omp parallel num_threads(on->num_threads)
+        CHECK_STATUS(OK, cpu_queue_open(&queue, cores + more, 0));
+        cpu_queue_pin(queue);
+        cores_of(queue, counts);
+        for (int i = 0; i < queue->num_threads; i++) CHECK(counts[i] == (more ? cores : 1));
+#pragma omp parallel num_threads(queue->num_threads)
         thread_pin(-1);
-        cpu_queue_close(on);
+        cpu_queue_close(queue);
     }
 }

@@ -4,7 +4,7 @@
 #include "backends/cpu/cpu.h"
 #include "test.h"
 
-TEST(auto_is_the_last_set_that_runs_here)
+TEST(auto_selects_the_best_supported_isa)
 {
     const struct cpu_set *best = cpu_set_best();
     const struct ops *ops;
@@ -19,7 +19,7 @@ TEST(auto_is_the_last_set_that_runs_here)
     CHECK(after);
 }
 
-TEST(a_set_is_found_by_name_or_refused_with_what_there_is)
+TEST(isa_is_found_by_name_or_rejected_with_the_best_supported_one)
 {
     const struct ops *ops;
     CHECK_STATUS(OK, cpu_ops_find("reference", &ops));
@@ -35,5 +35,5 @@ TEST(a_set_is_found_by_name_or_refused_with_what_there_is)
         }
     }
     CHECK_STATUS(UNSUPPORTED, cpu_ops_find("sse9", &ops));
-    CHECK_MESSAGE("no such kernels");
+    CHECK_MESSAGE("unknown, or not in this build");
 }

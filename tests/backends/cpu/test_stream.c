@@ -9,7 +9,7 @@ static unsigned char *memory(void)
 {
     unsigned char *m = heap(BYTES + 128);
     for (size_t i = 0; i < BYTES; i++) m[i] = (unsigned char)(i * 7 % 251);
-    memset(m + BYTES, 0xEE, 128); /* nothing may be written here */
+    memset(m + BYTES, 0xEE, 128); /* guard: must not be written */
     return m;
 }
 
@@ -20,7 +20,7 @@ static bool is_untouched_behind(const unsigned char *m)
     return true;
 }
 
-TEST(streams_do_what_their_names_say_on_any_number_of_threads)
+TEST(streams_read_write_copy_and_update_with_any_number_of_threads)
 {
     for (int threads = 1; threads <= 3; threads++) {
         unsigned char *m = memory();
@@ -38,7 +38,7 @@ TEST(streams_do_what_their_names_say_on_any_number_of_threads)
     }
 }
 
-TEST(streams_of_more_threads_than_lines_leave_some_idle)
+TEST(streams_with_more_threads_than_cache_lines_leave_some_idle)
 {
     unsigned char *m = memory();
     CHECK(cpu_stream(STREAM_write, m, 128, 5) > 0);

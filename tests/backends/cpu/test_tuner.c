@@ -4,71 +4,74 @@
 #include "base/file.h"
 #include "test.h"
 
-/* A product that computes nothing: of its clock the named way takes a moment, others four. */
+/* A GEMM that computes nothing: by its clock the named blocking takes a moment, others four. */
 static const char *fastest;
 static double now;
-static double tell_time(void) { return now; }
+static double fake_clock(void) { return now; }
 static int calls;
 static double moment = 1e-3;
-static enum status pretend(const struct product_shape *s, const struct way *way,
-                           const struct product_io *io, struct queue *on)
+static enum status fake_gemm(const struct gemm_shape *s, const struct gemm_blocking *blocking,
+                             const struct gemm_buffers *io, struct queue *queue)
 {
-    arena_take(&on->scratch, 100, 1);
-    arena_reset(&on->scratch, 0);
-    if (on->measuring) return STATUS_OK;
-    CHECK(io->a && io->b && io->c && io->d && on->num_threads == 3 && s->K > 0);
+    arena_take(&queue->scratch, 100, 1);
+    arena_reset(&queue->scratch, 0);
+    if (queue->measuring) return STATUS_OK;
+    CHECK(io->a && io->b && io->c && io->d && queue->num_threads == 3 && s->K > 0);
     calls++;
-    now += !strcmp(way->name, fastest) ? moment : 4 * moment;
+    now += !strcmp(blocking->name, fastest) ? moment : 4 * moment;
     return STATUS_OK;
 }
 
 static const struct tuned_device device = {"cpu test", "processor", 3};
-static const struct product_shape shape = {.M = 7, .N = 5, .K = 3, .dtype = BF16, .out = F32};
+static const struct gemm_shape shape = {.M = 7, .N = 5, .K = 3, .dtype = BF16, .out = F32};
 
-static struct queue measuring(void) { return (struct queue){.measuring = true, .num_threads = 3}; }
-
-static const char *way_of(struct tuner *t, const struct product_shape *s)
+static struct queue sizing_queue(void)
 {
-    struct queue on = measuring();
-    return tuner_way(t, s, pretend, &on)->name;
+    return (struct queue){.measuring = true, .num_threads = 3};
 }
 
-/* What a run that finds the file does; *made: calls that took. */
-static const char *way_of_run(const char *path, int *made)
+static const char *tuned_name(struct tuner *t, const struct gemm_shape *s)
 {
-    struct tuner *t = tuner_open(path, &device, tell_time);
+    struct queue queue = sizing_queue();
+    return tuner_blocking(t, s, fake_gemm, &queue)->name;
+}
+
+/* Simulates a run that reads and writes the file; *num_calls: number of timed calls. */
+static const char *tuned_name_of_run(const char *path, int *num_calls)
+{
+    struct tuner *t = tuner_open(path, &device, fake_clock);
     calls = 0;
-    const char *name = way_of(t, &shape);
-    *made = calls;
+    const char *name = tuned_name(t, &shape);
+    *num_calls = calls;
     tuner_close(t);
     return name;
 }
 
-TEST(the_fastest_way_is_taken_and_a_later_run_finds_it_without_timing)
+TEST(tuner_picks_the_fastest_and_a_later_run_reads_it_from_the_file)
 {
     const char *path = test_path(test_folder(), "gemm.json");
-    int made;
+    int num_calls;
     fastest = "far";
-    CHECK(!strcmp(way_of_run(path, &made), "far") && made > 0);
-    fastest = "wide"; /* nobody looks */
-    CHECK(!strcmp(way_of_run(path, &made), "far") && made == 0);
+    CHECK(!strcmp(tuned_name_of_run(path, &num_calls), "far") && num_calls > 0);
+    fastest = "wide"; /* ignored: the file has an entry */
+    CHECK(!strcmp(tuned_name_of_run(path, &num_calls), "far") && num_calls == 0);
 }
 
-TEST(where_the_usual_way_is_the_fastest_it_stays)
+TEST(tuner_keeps_the_default_where_it_is_fastest)
 {
     const char *path = test_path(test_folder(), "gemm.json");
-    int made;
+    int num_calls;
     fastest = "usual";
-    CHECK(!strcmp(way_of_run(path, &made), "usual") && made > 0);
-    CHECK(!strcmp(way_of_run(path, &made), "usual") && made == 0);
+    CHECK(!strcmp(tuned_name_of_run(path, &num_calls), "usual") && num_calls > 0);
+    CHECK(!strcmp(tuned_name_of_run(path, &num_calls), "usual") && num_calls == 0);
 }
 
-TEST(a_way_that_this_program_does_not_know_is_found_anew)
+TEST(tuner_ignores_unknown_names_in_the_file)
 {
     const char *path = test_path(test_folder(), "gemm.json");
     struct tuning file;
     struct text key = {0};
-    int made;
+    int num_calls;
     struct tuned_product p = {.M = 7, .N = 5, .K = 3, .dtype = BF16, .out = F32};
     tuning_open(&file, path);
     tuning_key(&key, &device, &p);
@@ -76,55 +79,55 @@ TEST(a_way_that_this_program_does_not_know_is_found_anew)
     CHECK_STATUS(OK, tuning_save(&file));
     tuning_close(&file);
     fastest = "near";
-    CHECK(!strcmp(way_of_run(path, &made), "near") && made > 0);
-    CHECK(!strcmp(way_of_run(path, &made), "near") && made == 0);
+    CHECK(!strcmp(tuned_name_of_run(path, &num_calls), "near") && num_calls > 0);
+    CHECK(!strcmp(tuned_name_of_run(path, &num_calls), "near") && num_calls == 0);
     text_release(&key);
 }
 
-TEST(the_file_is_written_by_the_first_product_after_a_measuring_pass)
+TEST(first_gemm_after_a_sizing_pass_saves_the_file)
 {
     const char *path = test_path(test_folder(), "gemm.json");
-    struct tuner *t = tuner_open(path, &device, tell_time);
-    struct queue on = {.num_threads = 3};
-    struct product_shape other = shape;
+    struct tuner *t = tuner_open(path, &device, fake_clock);
+    struct queue queue = {.num_threads = 3};
+    struct gemm_shape other = shape;
     fastest = "wide";
-    way_of(t, &shape);
+    tuned_name(t, &shape);
     CHECK(!file_exists(path));
-    CHECK(!strcmp(tuner_way(t, &shape, pretend, &on)->name, "wide"));
+    CHECK(!strcmp(tuner_blocking(t, &shape, fake_gemm, &queue)->name, "wide"));
     CHECK(file_exists(path));
-    other.M = 8; /* which no measuring pass met */
+    other.M = 8; /* not seen by a sizing pass */
     calls = 0;
-    CHECK(!strcmp(tuner_way(t, &other, pretend, &on)->name, "usual") && calls == 0);
+    CHECK(!strcmp(tuner_blocking(t, &other, fake_gemm, &queue)->name, "usual") && calls == 0);
     tuner_use(t, false);
-    CHECK(!strcmp(tuner_way(t, &shape, pretend, &on)->name, "usual"));
+    CHECK(!strcmp(tuner_blocking(t, &shape, fake_gemm, &queue)->name, "usual"));
     tuner_use(t, true);
-    CHECK(!strcmp(tuner_way(t, &shape, pretend, &on)->name, "wide"));
-    CHECK(tuner_way(NULL, &shape, pretend, &on) == way_at(0));
+    CHECK(!strcmp(tuner_blocking(t, &shape, fake_gemm, &queue)->name, "wide"));
+    CHECK(tuner_blocking(NULL, &shape, fake_gemm, &queue) == gemm_blocking_at(0));
     tuner_close(t);
 }
 
-TEST(a_product_that_would_take_too_long_is_left_as_it_is_and_not_kept)
+TEST(shape_that_would_exceed_the_budget_gets_the_default_unsaved)
 {
     const char *path = test_path(test_folder(), "gemm.json");
-    struct tuner *t = tuner_open(path, &device, tell_time);
-    struct product_shape large = shape;
+    struct tuner *t = tuner_open(path, &device, fake_clock);
+    struct gemm_shape large = shape;
     large.M = large.N = large.K = 1 << 15;
     calls = 0;
-    CHECK(!strcmp(way_of(t, &large), "usual") && calls == 0);
+    CHECK(!strcmp(tuned_name(t, &large), "usual") && calls == 0);
     tuner_close(t);
     CHECK(!file_exists(path));
 }
 
-TEST(what_ten_seconds_are_not_enough_for_is_left_and_not_kept)
+TEST(tuner_stops_after_ten_seconds)
 {
     const char *path = test_path(test_folder(), "gemm.json");
-    struct tuner *t = tuner_open(path, &device, tell_time);
-    struct product_shape s = shape;
+    struct tuner *t = tuner_open(path, &device, fake_clock);
+    struct gemm_shape s = shape;
     int timed = 0;
-    fastest = "far", moment = 0.06; /* three rounds of all take seconds */
+    fastest = "far", moment = 0.06; /* three rounds of all blockings take seconds */
     for (s.M = 10; s.M < 30; s.M++) {
         calls = 0;
-        if (!strcmp(way_of(t, &s), "far")) timed++;
+        if (!strcmp(tuned_name(t, &s), "far")) timed++;
         CHECK(calls < 50);
     }
     moment = 1e-3;

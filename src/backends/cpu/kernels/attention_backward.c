@@ -1,181 +1,194 @@
-/* attention_backward.c (cpu) -- the gradients of attention.c: its head says how. */
+/* attention_backward.c (cpu) -- the gradients of attention; see the head of attention.c. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.h"
 
-#include "backends/cpu/kernels/attention_back.h"
 #include "backends/cpu/kernels/attention_pack.h"
+#include "backends/cpu/kernels/attention_tiles_backward.h"
 #include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
 #include <math.h>
 #include <omp.h>
 
-_Static_assert((int)GROUP <= (int)BACK_GROUP, "buffers are of a group of panels");
+_Static_assert((int)KEY_GROUP <= (int)BACKWARD_GROUP, "buffers hold a group of panels");
 
-/* Panels of queries that pass over the keys at once. */
-static size_t group_of(const struct plan *p) { return p->tiled ? BACK_GROUP : GROUP; }
-
-/* Sums [32 k][32 lines] as a step of a right panel. */
-static void to_right(enum panel_kind kind, const float *sums, void *to)
+/* Panels of queries that visit the keys together. */
+static size_t query_group(const struct attention_plan *p)
 {
-    if (kind == FLOATS) {
-        memcpy(to, sums, SUMS * sizeof *sums);
+    return p->tiled ? BACKWARD_GROUP : KEY_GROUP;
+}
+
+/* Packs a tile [32 k][32 columns] as a k-step of a right panel. */
+static void pack_right_tile(enum panel_kind kind, const float *sums, void *to)
+{
+    if (kind == PANEL_F32) {
+        memcpy(to, sums, MICRO_TILE * sizeof *sums);
         return;
     }
     for (size_t pair = 0; pair < 16; pair++)
-        put_pair(sums + 2 * pair * PANEL, sums + (2 * pair + 1) * PANEL, pair, to);
+        store_pair(sums + 2 * pair * PANEL, sums + (2 * pair + 1) * PANEL, pair, to);
 }
 
-/* Sums [32 lines][32 k] as a step of a left panel; FLOATS: uses up the sums. */
-static void to_left(enum panel_kind kind, float *sums, void *to)
+/* Packs a tile [32 rows][32 k] as a k-step of a left panel; PANEL_F32: overwrites the tile. */
+static void pack_left_tile(enum panel_kind kind, float *sums, void *to)
 {
-    if (kind == PAIRS) {
-        for (size_t i = 0; i < SUMS; i++) ((bf16 *)to)[i] = (bf16)(rounded(sums[i]) >> 16);
+    if (kind == PANEL_BF16) {
+        for (size_t i = 0; i < MICRO_TILE; i++)
+            ((bf16 *)to)[i] = (bf16)(bf16_rounded_bits(sums[i]) >> 16);
         return;
     }
-    KERNEL(panel_turn)(sums);
-    memcpy(to, sums, SUMS * sizeof *sums);
+    KERNEL(panel_transpose)(sums);
+    memcpy(to, sums, MICRO_TILE * sizeof *sums);
 }
 
 /* One thread's buffers for a key/value head of a row, and for a group of panels of its queries.
- * Steps are of panels; left, right: which side of a product they stand on. */
-struct backward {
-    char *keys, *keys_turned, *values;  /* left: [keys][widths], [widths][keys], [keys][widths] */
-    float *dkeys, *dvalues;             /* [keys][widths] sums */
-    char *queries, *dout;               /* right: [group][widths] */
-    char *queries_turned, *dout_turned; /* right: [widths][panels] */
-    char *odds, *dscores;               /* left: [group], of one panel of keys; tiled: of two */
-    char *dscores_right;                /* right: [group queries][group keys] */
-    float *dqueries;                    /* [group][widths] sums, turned */
-    float *scores, *dodds;              /* [32 keys][32 queries]; tiled: [3], [2] */
-    size_t panels;                      /* of queries that are there, and what belongs to them: */
-    float lse[BACK_GROUP * PANEL], delta[BACK_GROUP * PANEL];
-    struct sight sight[BACK_GROUP];
+ * "left" and "right" say on which side of a matrix multiply a panel is used; shapes are in
+ * k-steps. */
+struct backward_buffers {
+    char *keys, *keys_transposed,
+        *values;            /* left: [key_panels][head_panels], [head_panels][key_panels],
+                               [key_panels][head_panels] */
+    float *dkeys, *dvalues; /* accumulators, [key_panels][head_panels] */
+    char *queries, *dout;   /* right: [group][head_panels] */
+    char *queries_transposed, *dout_transposed; /* right: [head_panels][query_panels] */
+    char *probs, *dscores;  /* left: [group], for one key panel; tiled: for two */
+    char *dscores_right;    /* right: [group queries][group keys] */
+    float *dqueries;        /* accumulators, transposed: [group][head_panels] */
+    float *scores, *dprobs; /* [32 keys][32 queries]; tiled: [3], [2] */
+    size_t query_panels;    /* in the current group; their row statistics and masks follow */
+    float lse[BACKWARD_GROUP * PANEL], delta[BACKWARD_GROUP * PANEL];
+    struct attention_mask mask[BACKWARD_GROUP];
 };
 
-static size_t backward_bytes(const struct plan *p)
+static size_t backward_bytes(const struct attention_plan *p)
 {
-    size_t group = group_of(p), all = p->keys * p->widths, some = group * p->widths;
-    return (3 * all + 4 * some + 4 * group + group * group) * p->step +
-           (2 * all + some + 5) * SUMS * sizeof(float);
+    size_t group = query_group(p), all = p->key_panels * p->head_panels,
+           any = group * p->head_panels;
+    return (3 * all + 4 * any + 4 * group + group * group) * p->step_bytes +
+           (2 * all + any + 5) * MICRO_TILE * sizeof(float);
 }
 
-static struct backward backward_at(const struct plan *p, char *at)
+static struct backward_buffers backward_at(const struct attention_plan *p, char *at)
 {
-    size_t group = group_of(p);
-    size_t all = p->keys * p->widths * p->step, some = group * p->widths * p->step;
-    struct backward w = {.keys = at};
-    w.keys_turned = w.keys + all;
-    w.values = w.keys_turned + all;
+    size_t group = query_group(p);
+    size_t all = p->key_panels * p->head_panels * p->step_bytes,
+           any = group * p->head_panels * p->step_bytes;
+    struct backward_buffers w = {.keys = at};
+    w.keys_transposed = w.keys + all;
+    w.values = w.keys_transposed + all;
     w.queries = w.values + all;
-    w.dout = w.queries + some;
-    w.queries_turned = w.dout + some;
-    w.dout_turned = w.queries_turned + some;
-    w.odds = w.dout_turned + some;
-    w.dscores = w.odds + 2 * group * p->step;
-    w.dscores_right = w.dscores + 2 * group * p->step;
-    w.dkeys = (float *)(w.dscores_right + group * group * p->step);
-    w.dvalues = w.dkeys + p->keys * p->widths * SUMS;
-    w.dqueries = w.dvalues + p->keys * p->widths * SUMS;
-    w.scores = w.dqueries + group * p->widths * SUMS;
-    w.dodds = w.scores + 3 * SUMS;
+    w.dout = w.queries + any;
+    w.queries_transposed = w.dout + any;
+    w.dout_transposed = w.queries_transposed + any;
+    w.probs = w.dout_transposed + any;
+    w.dscores = w.probs + 2 * group * p->step_bytes;
+    w.dscores_right = w.dscores + 2 * group * p->step_bytes;
+    w.dkeys = (float *)(w.dscores_right + group * group * p->step_bytes);
+    w.dvalues = w.dkeys + p->key_panels * p->head_panels * MICRO_TILE;
+    w.dqueries = w.dvalues + p->key_panels * p->head_panels * MICRO_TILE;
+    w.scores = w.dqueries + group * p->head_panels * MICRO_TILE;
+    w.dprobs = w.scores + 3 * MICRO_TILE;
     return w;
 }
 
-/* A part for each lane of delta = dout . out of a row. */
-static inline vector delta_parts(const struct plan *p, const struct attention_bwd *io, size_t at)
+/* delta = dout . out of one row, as one partial sum per lane. */
+static inline vector delta_parts(const struct attention_plan *p, const struct attention_bwd *io,
+                                 size_t at)
 {
-    const size_t K = (size_t)p->a->K, wide = 2 * LANES;
+    const size_t K = (size_t)p->a->K, two_registers = 2 * LANES;
     const void *x = io->out_BTHK, *y = io->dout_BTHK;
     enum dtype dtype = p->a->dtype;
     vector sum = {0};
     size_t k = 0;
-    for (; k + wide <= K; k += wide) {
-        size_t here = at + along_head(p, k);
-        struct vectors out = vector_get_two(x, here, dtype);
-        struct vectors dout = vector_get_two(y, here, dtype);
+    for (; k + two_registers <= K; k += two_registers) {
+        size_t offset = at + offset_in_head(p, k);
+        struct vectors out = vector_get_two(x, offset, dtype);
+        struct vectors dout = vector_get_two(y, offset, dtype);
         sum += out.a * dout.a + out.b * dout.b;
     }
     for (; k < K; k += LANES) {
-        size_t here = at + along_head(p, k);
-        sum += vector_get(x, here, dtype, least(LANES, K - k)) *
-               vector_get(y, here, dtype, least(LANES, K - k));
+        size_t offset = at + offset_in_head(p, k);
+        sum += vector_get(x, offset, dtype, size_min(LANES, K - k)) *
+               vector_get(y, offset, dtype, size_min(LANES, K - k));
     }
     return sum;
 }
 
-/* Of `count` rows from `at` on; 0 for those of the panel that are not there. */
-static void take_deltas(const struct plan *p, const struct attention_bwd *io, size_t at,
-                        size_t count, float *delta)
+/* Deltas of `count` rows from `at` on; 0 for the rest of the panel. */
+static void compute_deltas(const struct attention_plan *p, const struct attention_bwd *io,
+                           size_t at, size_t count, float *delta)
 {
-    float parts[SUMS];
+    float parts[MICRO_TILE];
     size_t row = row_stride(p, out_columns(p));
     memset(parts, 0, sizeof parts);
     for (size_t i = 0; i < count; i++)
-        vector_put(parts + i * PANEL, delta_parts(p, io, at + i * row));
-    KERNEL(panel_turn)(parts);
+        vector_storeu(parts + i * PANEL, delta_parts(p, io, at + i * row));
+    KERNEL(panel_transpose)(parts);
     for (size_t i = 0; i < PANEL; i++) delta[i] = parts[i];
     for (size_t lane = 1; lane < LANES; lane++)
 #pragma omp simd
         for (size_t i = 0; i < PANEL; i++) delta[i] += parts[lane * PANEL + i];
 }
 
-/* What a group of panels of queries sees, from query `first`; whether that is any key. */
-static bool look_around(const struct plan *p, const struct attention_bwd *io, struct backward *w,
-                        size_t b, size_t first)
+/* Computes the masks of a group of query panels from query `first` on; returns whether any key is
+ * visible. */
+static bool init_masks(const struct attention_plan *p, const struct attention_bwd *io,
+                       struct backward_buffers *w, size_t b, size_t first)
 {
     const struct attention *a = p->a;
-    bool some = false;
-    w->panels = panels_of(least(group_of(p) * PANEL, (size_t)a->T - first));
-    for (size_t j = 0; j < w->panels; j++) {
-        look(a, io->start_BT, io->end_BT, b, first + j * PANEL, &w->sight[j]);
-        some = some || w->sight[j].some_begin < w->sight[j].some_end;
+    bool any = false;
+    w->query_panels = panel_count(size_min(query_group(p) * PANEL, (size_t)a->T - first));
+    for (size_t j = 0; j < w->query_panels; j++) {
+        attention_mask_init(a, io->start_BT, io->end_BT, b, first + j * PANEL, &w->mask[j]);
+        any = any || w->mask[j].any_begin < w->mask[j].any_end;
     }
-    return some;
+    return any;
 }
 
-/* A group of panels of queries of head h, from query `first`, and what belongs to them. */
-static void take_queries(const struct plan *p, const struct attention_bwd *io, struct backward *w,
-                         size_t b, size_t h, size_t first)
+/* Packs a group of query panels of head h, from query `first` on, and loads lse and delta. */
+static void load_queries(const struct attention_plan *p, const struct attention_bwd *io,
+                         struct backward_buffers *w, size_t b, size_t h, size_t first)
 {
     const struct attention *a = p->a;
-    size_t T = (size_t)a->T, group = group_of(p), count = least(group * PANEL, T - first);
-    size_t panels = w->panels, split = panels * p->step;
-    size_t q_at = query_at(p, b, h, first), o_at = out_at(p, b, h, first);
-    for (int across = 0; across < 2 && !p->tiled; across++) {
-        struct lines q = rows(p, io->q_BTHK, q_at, a->q_stride, count, across);
-        struct lines d = rows(p, io->dout_BTHK, o_at, out_columns(p), count, across);
-        size_t lines = across ? p->widths : panels;
-        KERNEL(panel_pack)(&q, p->right, 0, lines, across ? w->queries_turned : w->queries);
-        KERNEL(panel_pack)(&d, p->right, 0, lines, across ? w->dout_turned : w->dout);
+    size_t T = (size_t)a->T, group = query_group(p), count = size_min(group * PANEL, T - first);
+    size_t panels = w->query_panels, split_step = panels * p->step_bytes;
+    size_t q_at = query_offset(p, b, h, first), o_at = out_offset(p, b, h, first);
+    for (int transposed = 0; transposed < 2 && !p->tiled; transposed++) {
+        struct operand q = operand_of_rows(p, io->q_BTHK, q_at, a->q_stride, count, transposed);
+        struct operand d =
+            operand_of_rows(p, io->dout_BTHK, o_at, out_columns(p), count, transposed);
+        size_t num_panels = transposed ? p->head_panels : panels;
+        KERNEL(panel_pack)
+        (&q, p->right, 0, num_panels, transposed ? w->queries_transposed : w->queries);
+        KERNEL(panel_pack)(&d, p->right, 0, num_panels, transposed ? w->dout_transposed : w->dout);
     }
     for (size_t j = 0; p->tiled && j < panels; j++) {
-        size_t to = j * p->widths * p->step, skip = j * PANEL;
+        size_t to = j * p->head_panels * p->step_bytes, skip = j * PANEL;
         struct attention_rows q = rows_of(p, io->q_BTHK, q_at, a->q_stride, count, skip);
         struct attention_rows d = rows_of(p, io->dout_BTHK, o_at, out_columns(p), count, skip);
-        KERNEL(attention_pack_right)(&q, w->queries + to, p->step);
-        KERNEL(attention_pack_right)(&d, w->dout + to, p->step);
-        KERNEL(attention_pack_split)(&q, w->queries_turned + j * p->step, split);
-        KERNEL(attention_pack_split)(&d, w->dout_turned + j * p->step, split);
+        KERNEL(attention_pack_right)(&q, w->queries + to, p->step_bytes);
+        KERNEL(attention_pack_right)(&d, w->dout + to, p->step_bytes);
+        KERNEL(attention_pack_split)(&q, w->queries_transposed + j * p->step_bytes, split_step);
+        KERNEL(attention_pack_split)(&d, w->dout_transposed + j * p->step_bytes, split_step);
     }
     for (size_t i = 0; i < panels * PANEL; i++) {
-        bool there = i < count;
-        float lse = there ? io->lse_BHT[(b * (size_t)a->H + h) * T + first + i] : 0;
-        w->lse[i] = lse == -INFINITY ? 0 : lse; /* of a query without keys: any number */
+        bool exists = i < count;
+        float lse = exists ? io->lse_BHT[(b * (size_t)a->H + h) * T + first + i] : 0;
+        w->lse[i] = lse == -INFINITY ? 0 : lse; /* of a query without keys: any finite value */
     }
     for (size_t j = 0; j < panels; j++)
-        take_deltas(p, io, out_at(p, b, h, first + j * PANEL), least(PANEL, count - j * PANEL),
-                    w->delta + j * PANEL);
-    memset(w->dqueries, 0, group * p->widths * SUMS * sizeof *w->dqueries);
+        compute_deltas(p, io, out_offset(p, b, h, first + j * PANEL),
+                       size_min(PANEL, count - j * PANEL), w->delta + j * PANEL);
+    memset(w->dqueries, 0, group * p->head_panels * MICRO_TILE * sizeof *w->dqueries);
 }
 
 /* p = exp(scale s - lse), ds = p (dp - delta) scale, in place. */
-static inline void soften_backward(const struct plan *p, const struct backward *w, size_t j,
-                                   enum dtype dtype)
+static inline void softmax_backward(const struct attention_plan *p,
+                                    const struct backward_buffers *w, size_t j, enum dtype dtype)
 {
     const float scale = p->a->scale, *lse = w->lse + j * PANEL, *delta = w->delta + j * PANEL;
     for (size_t k = 0; k < PANEL; k++) {
-        float *s = w->scores + k * PANEL, *d = w->dodds + k * PANEL;
+        float *s = w->scores + k * PANEL, *d = w->dprobs + k * PANEL;
 #pragma omp simd
         for (size_t i = 0; i < PANEL; i++) {
             s[i] = vector_exp_for(dtype, s[i] * scale - lse[i]);
@@ -184,218 +197,235 @@ static inline void soften_backward(const struct plan *p, const struct backward *
     }
 }
 
-/* One panel of keys meets one of queries, of which it sees some: odds and their gradients. */
-static void meet_backward(const struct plan *p, const struct backward *w, size_t key, size_t i,
-                          size_t j)
+/* Probs and score gradients of one block: a key panel and a query panel that sees some of it. */
+static void score_gradients(const struct attention_plan *p, const struct backward_buffers *w,
+                            size_t key, size_t i, size_t j)
 {
-    size_t left = (key + i) * p->widths * p->step, right = j * p->widths * p->step;
+    size_t left = (key + i) * p->head_panels * p->step_bytes,
+           right = j * p->head_panels * p->step_bytes;
     KERNEL(panel_multiply)
-    (p->kind, p->widths, panel_packed(p->kind, w->keys + left), w->queries + right, w->scores,
-     false);
+    (p->kind, p->head_panels, left_panel_packed(p->kind, w->keys + left), w->queries + right,
+     w->scores, false);
     KERNEL(panel_multiply)
-    (p->kind, p->widths, panel_packed(p->kind, w->values + left), w->dout + right, w->dodds, false);
-    mask(&w->sight[j], key + i, w->scores);
+    (p->kind, p->head_panels, left_panel_packed(p->kind, w->values + left), w->dout + right,
+     w->dprobs, false);
+    attention_mask_apply(&w->mask[j], key + i, w->scores);
     if (p->a->dtype == F32)
-        soften_backward(p, w, j, F32);
+        softmax_backward(p, w, j, F32);
     else
-        soften_backward(p, w, j, BF16);
-    to_right(p->kind, w->dodds, w->dscores_right + (j * GROUP + i) * p->step);
-    to_left(p->kind, w->scores, w->odds + j * p->step);
-    to_left(p->kind, w->dodds, w->dscores + j * p->step);
+        softmax_backward(p, w, j, BF16);
+    pack_right_tile(p->kind, w->dprobs, w->dscores_right + (j * KEY_GROUP + i) * p->step_bytes);
+    pack_left_tile(p->kind, w->scores, w->probs + j * p->step_bytes);
+    pack_left_tile(p->kind, w->dprobs, w->dscores + j * p->step_bytes);
 }
 
-/* Of a row of panels the first that is seen, and how many from there to the last. */
-struct run {
+/* The first visible panel, and the number of panels up to the last. */
+struct panel_range {
     size_t first, count;
 };
 
-static struct run queries_that_see(const struct backward *w, size_t key)
+static struct panel_range visible_query_panels(const struct backward_buffers *w, size_t key)
 {
-    struct run r = {0};
-    while (r.first < w->panels && !is_seen(&w->sight[r.first], key)) r.first++;
-    for (size_t j = r.first; j < w->panels; j++)
-        if (is_seen(&w->sight[j], key)) r.count = j + 1 - r.first;
+    struct panel_range r = {0};
+    while (r.first < w->query_panels && !attention_mask_sees(&w->mask[r.first], key)) r.first++;
+    for (size_t j = r.first; j < w->query_panels; j++)
+        if (attention_mask_sees(&w->mask[j], key)) r.count = j + 1 - r.first;
     return r;
 }
 
-/* dv += p^T do, dk += ds^T q of one panel of keys, over the queries that see it. */
-static void add_to_keys(const struct plan *p, const struct backward *w, size_t key, struct run seen)
+/* dv += p^T do, dk += ds^T q for one key panel, over the queries that see it. */
+static void accumulate_dkv(const struct attention_plan *p, const struct backward_buffers *w,
+                           size_t key, struct panel_range visible)
 {
-    size_t skip = seen.first * p->step;
-    for (size_t n = 0; n < p->widths; n++) {
-        size_t to = (key * p->widths + n) * SUMS, right = n * w->panels * p->step + skip;
+    size_t skip = visible.first * p->step_bytes;
+    for (size_t n = 0; n < p->head_panels; n++) {
+        size_t to = (key * p->head_panels + n) * MICRO_TILE,
+               right = n * w->query_panels * p->step_bytes + skip;
         KERNEL(panel_multiply)
-        (p->kind, seen.count, panel_packed(p->kind, w->odds + skip), w->dout_turned + right,
-         w->dvalues + to, true);
+        (p->kind, visible.count, left_panel_packed(p->kind, w->probs + skip),
+         w->dout_transposed + right, w->dvalues + to, true);
         KERNEL(panel_multiply)
-        (p->kind, seen.count, panel_packed(p->kind, w->dscores + skip), w->queries_turned + right,
-         w->dkeys + to, true);
+        (p->kind, visible.count, left_panel_packed(p->kind, w->dscores + skip),
+         w->queries_transposed + right, w->dkeys + to, true);
     }
 }
 
-/* dq^T += k^T ds of each panel of queries, over those of `count` panels of keys that it sees. */
-static void add_to_queries(const struct plan *p, const struct backward *w, size_t key, size_t count)
+/* dq^T += k^T ds for each query panel, over those of `count` key panels that it sees. */
+static void accumulate_dq(const struct attention_plan *p, const struct backward_buffers *w,
+                          size_t key, size_t count)
 {
-    for (size_t j = 0; j < w->panels; j++) {
-        struct run seen = {0};
-        while (seen.first < count && !is_seen(&w->sight[j], key + seen.first)) seen.first++;
-        while (seen.first + seen.count < count &&
-               is_seen(&w->sight[j], key + seen.first + seen.count))
-            seen.count++;
-        if (!seen.count) continue;
-        const char *right = w->dscores_right + (j * GROUP + seen.first) * p->step;
-        for (size_t n = 0; n < p->widths; n++) {
-            const char *left = w->keys_turned + (n * p->keys + key + seen.first) * p->step;
+    for (size_t j = 0; j < w->query_panels; j++) {
+        struct panel_range visible = {0};
+        while (visible.first < count && !attention_mask_sees(&w->mask[j], key + visible.first))
+            visible.first++;
+        while (visible.first + visible.count < count &&
+               attention_mask_sees(&w->mask[j], key + visible.first + visible.count))
+            visible.count++;
+        if (!visible.count) continue;
+        const char *right = w->dscores_right + (j * KEY_GROUP + visible.first) * p->step_bytes;
+        for (size_t n = 0; n < p->head_panels; n++) {
+            const char *left =
+                w->keys_transposed + (n * p->key_panels + key + visible.first) * p->step_bytes;
             KERNEL(panel_multiply)
-            (p->kind, seen.count, panel_packed(p->kind, left), right,
-             w->dqueries + (j * p->widths + n) * SUMS, true);
+            (p->kind, visible.count, left_panel_packed(p->kind, left), right,
+             w->dqueries + (j * p->head_panels + n) * MICRO_TILE, true);
         }
     }
 }
 
-/* All panels of keys meet the panels of queries that see them. */
-static void meet_keys(const struct plan *p, const struct backward *w)
+/* Visits all blocks of key panels and query panels that are not fully masked. */
+static void backward_panels(const struct attention_plan *p, const struct backward_buffers *w)
 {
-    for (size_t key = 0; key < p->keys; key += GROUP) {
-        size_t count = least(GROUP, p->keys - key), met = 0;
+    for (size_t key = 0; key < p->key_panels; key += KEY_GROUP) {
+        size_t count = size_min(KEY_GROUP, p->key_panels - key), num_pairs = 0;
         for (size_t i = 0; i < count; i++) {
-            struct run seen = queries_that_see(w, key + i);
-            for (size_t j = 0; j < seen.count; j++) meet_backward(p, w, key, i, seen.first + j);
-            if (seen.count) add_to_keys(p, w, key + i, seen);
-            met += seen.count;
+            struct panel_range visible = visible_query_panels(w, key + i);
+            for (size_t j = 0; j < visible.count; j++)
+                score_gradients(p, w, key, i, visible.first + j);
+            if (visible.count) accumulate_dkv(p, w, key + i, visible);
+            num_pairs += visible.count;
         }
-        if (met) add_to_queries(p, w, key, count);
+        if (num_pairs) accumulate_dq(p, w, key, count);
     }
 }
 
-/* The same on tiles; `next` is what follows. */
-static void meet_tiled(const struct plan *p, const struct attention_bwd *io, struct backward *w,
-                       struct task next)
+/* The same with AMX; `next` is prefetched. */
+static void backward_tiled(const struct attention_plan *p, const struct attention_bwd *io,
+                           struct backward_buffers *w, struct attention_task next)
 {
     const struct attention *a = p->a;
-    size_t count = least(group_of(p) * PANEL, (size_t)a->T - next.first);
-    size_t q = query_at(p, next.b, next.h, next.first), o = out_at(p, next.b, next.h, next.first);
-    struct back on = {.widths = p->widths,
-                      .keys = p->keys,
-                      .panels = w->panels,
-                      .left = w->keys,
-                      .left_turned = w->keys_turned,
-                      .values = w->values,
-                      .queries = w->queries,
-                      .dout = w->dout,
-                      .queries_split = w->queries_turned,
-                      .dout_split = w->dout_turned,
-                      .odds = w->odds,
-                      .dscores = w->dscores,
-                      .dscores_right = w->dscores_right,
-                      .dkeys = w->dkeys,
-                      .dvalues = w->dvalues,
-                      .dqueries = w->dqueries,
-                      .scores = w->scores,
-                      .dodds = w->dodds,
-                      .scale = a->scale,
-                      .lse = w->lse,
-                      .delta = w->delta,
-                      .ahead = {ahead_of(p, io->q_BTHK, q, a->q_stride, count),
-                                ahead_of(p, io->out_BTHK, o, out_columns(p), count),
-                                ahead_of(p, io->dout_BTHK, o, out_columns(p), count)}};
-    KERNEL(attention_back)(&on, w->sight);
+    size_t count = size_min(query_group(p) * PANEL, (size_t)a->T - next.first);
+    size_t q = query_offset(p, next.b, next.h, next.first),
+           o = out_offset(p, next.b, next.h, next.first);
+    struct tiles_backward tiles = {
+        .head_panels = p->head_panels,
+        .key_panels = p->key_panels,
+        .query_panels = w->query_panels,
+        .keys = w->keys,
+        .keys_transposed = w->keys_transposed,
+        .values = w->values,
+        .queries = w->queries,
+        .dout = w->dout,
+        .queries_split = w->queries_transposed,
+        .dout_split = w->dout_transposed,
+        .probs = w->probs,
+        .dscores = w->dscores,
+        .dscores_right = w->dscores_right,
+        .dkeys = w->dkeys,
+        .dvalues = w->dvalues,
+        .dqueries = w->dqueries,
+        .scores = w->scores,
+        .dprobs = w->dprobs,
+        .scale = a->scale,
+        .lse = w->lse,
+        .delta = w->delta,
+        .prefetch = {prefetch_of(p, io->q_BTHK, q, a->q_stride, count),
+                     prefetch_of(p, io->out_BTHK, o, out_columns(p), count),
+                     prefetch_of(p, io->dout_BTHK, o, out_columns(p), count)}};
+    KERNEL(attention_tiles_backward)(&tiles, w->mask);
 }
 
-/* A group of panels of queries of head h passes over all keys that they see. */
-static void queries_backward(const struct plan *p, const struct attention_bwd *io,
-                             struct backward *w, struct task task, struct task next)
+/* Backward for a group of query panels of head h, over all keys that they see. */
+static void backward_queries(const struct attention_plan *p, const struct attention_bwd *io,
+                             struct backward_buffers *w, struct attention_task task,
+                             struct attention_task next)
 {
     const struct attention *a = p->a;
     size_t b = task.b, h = task.h, first = task.first;
-    bool part = a->keys != ALL_KEYS, more = a->keys == MORE_KEYS;
-    if (!look_around(p, io, w, b, first) && more) return;
-    take_queries(p, io, w, b, h, first);
+    bool is_partial = a->keys != ALL_KEYS, accumulates = a->keys == MORE_KEYS;
+    if (!init_masks(p, io, w, b, first) && accumulates) return;
+    load_queries(p, io, w, b, h, first);
     if (p->tiled)
-        meet_tiled(p, io, w, next);
+        backward_tiled(p, io, w, next);
     else
-        meet_keys(p, w);
+        backward_panels(p, w);
     float ones[PANEL], scale[PANEL];
     for (size_t i = 0; i < PANEL; i++) ones[i] = 1, scale[i] = p->tiled ? a->scale : 1;
-    for (size_t j = 0; j < w->panels; j++) {
+    for (size_t j = 0; j < w->query_panels; j++) {
         size_t t = first + j * PANEL;
-        struct rows_put to = {.x = io->dq_BTHK,
-                              .at = part ? out_at(p, b, h, t) : query_at(p, b, h, t),
-                              .stride = row_stride(p, part ? out_columns(p) : a->q_stride),
-                              .width = width_stride(p),
-                              .dtype = part ? F32 : a->dtype,
-                              .factor = scale,
-                              .kept = more ? ones : NULL};
-        KERNEL(attention_put)
-        (p, w->dqueries + j * p->widths * SUMS, least(PANEL, (size_t)a->T - t), &to);
+        struct attention_unpack_to to = {
+            .x = io->dq_BTHK,
+            .at = is_partial ? out_offset(p, b, h, t) : query_offset(p, b, h, t),
+            .stride = row_stride(p, is_partial ? out_columns(p) : a->q_stride),
+            .panel_stride = head_panel_stride(p),
+            .dtype = is_partial ? F32 : a->dtype,
+            .scale = scale,
+            .old_scale = accumulates ? ones : NULL};
+        KERNEL(attention_unpack)
+        (p, w->dqueries + j * p->head_panels * MICRO_TILE, size_min(PANEL, (size_t)a->T - t), &to);
     }
 }
 
-/* 32 of K of a row, or those that are there. */
-static inline void put_sums(const float *sums, float factor, void *x, size_t at, enum dtype dtype,
-                            size_t count)
+/* Stores up to 32 of a row's K elements. */
+static inline void store_head_panel(const float *sums, float scale, void *x, size_t at,
+                                    enum dtype dtype, size_t count)
 {
     float row[PANEL];
-    for (size_t i = 0; i < PANEL; i++) row[i] = factor * sums[i];
-    if (dtype == BF16 && count == PANEL && vector_is_line((bf16 *)x + at))
-        vector_stream((bf16 *)x + at, row);
+    for (size_t i = 0; i < PANEL; i++) row[i] = scale * sums[i];
+    if (dtype == BF16 && count == PANEL && vector_is_aligned((bf16 *)x + at))
+        vector_stream_bf16((bf16 *)x + at, row);
     else
         vector_store(x, at, dtype, count, row);
 }
 
-/* [keys][widths] sums, times a factor, to rows of keys. */
-static void put_keys(const struct plan *p, const float *sums, float factor, void *x, size_t at)
+/* Stores accumulators [key_panels][head_panels], times scale, to rows of keys. */
+static void store_keys(const struct attention_plan *p, const float *sums, float scale, void *x,
+                       size_t at)
 {
     size_t S = (size_t)p->a->S, K = (size_t)p->a->K;
     enum dtype dtype = p->a->keys ? F32 : p->a->dtype;
     for (size_t s = 0; s < S; s++) {
-        size_t row = at + place_of(p, s / PANEL * PANEL, 0, p->a->kv_stride) +
+        size_t row = at + element_offset(p, s / PANEL * PANEL, 0, p->a->kv_stride) +
                      s % PANEL * row_stride(p, p->a->kv_stride);
-        for (size_t n = 0; n < p->widths; n++)
-            put_sums(sums + (s / PANEL * p->widths + n) * SUMS + s % PANEL * PANEL, factor, x,
-                     row + n * width_stride(p), dtype, least(PANEL, K - n * PANEL));
+        for (size_t n = 0; n < p->head_panels; n++)
+            store_head_panel(
+                sums + (s / PANEL * p->head_panels + n) * MICRO_TILE + s % PANEL * PANEL, scale, x,
+                row + n * head_panel_stride(p), dtype, size_min(PANEL, K - n * PANEL));
     }
 }
 
-/* Everything of one key/value head of one row. */
-static void head_backward(const struct plan *p, const struct attention_bwd *io, size_t b, size_t g,
-                          char *buffers)
+/* Backward for one key/value head of one row. */
+static void backward_head(const struct attention_plan *p, const struct attention_bwd *io, size_t b,
+                          size_t g, char *buffers)
 {
     const struct attention *a = p->a;
-    size_t k_at = key_at(p, b, g, a->k_column), v_at = key_at(p, b, g, a->v_column);
-    struct backward w = backward_at(p, buffers);
-    struct lines turned = rows(p, io->k_BSGK, k_at, a->kv_stride, (size_t)a->S, true);
-    KERNEL(panel_pack)(&turned, p->left, 0, p->widths, w.keys_turned);
+    size_t k_at = key_offset(p, b, g, a->k_column), v_at = key_offset(p, b, g, a->v_column);
+    struct backward_buffers w = backward_at(p, buffers);
+    struct operand keys = operand_of_rows(p, io->k_BSGK, k_at, a->kv_stride, (size_t)a->S, true);
+    KERNEL(panel_pack)(&keys, p->left, 0, p->head_panels, w.keys_transposed);
     KERNEL(attention_pack_keys)(p, io->k_BSGK, k_at, w.keys);
     KERNEL(attention_pack_keys)(p, io->v_BSGK, v_at, w.values);
-    memset(w.dkeys, 0, 2 * p->keys * p->widths * SUMS * sizeof *w.dkeys); /* and dvalues */
-    size_t lines = group_of(p) * PANEL, groups = ((size_t)a->T + lines - 1) / lines;
-    for (size_t n = 0, all = heads_each(a) * groups; n < all; n++) {
-        size_t h = g * heads_each(a), after = least(n + 1, all - 1);
-        queries_backward(p, io, &w, (struct task){b, h + n / groups, n % groups * lines},
-                         (struct task){b, h + after / groups, after % groups * lines});
+    memset(w.dkeys, 0,
+           2 * p->key_panels * p->head_panels * MICRO_TILE * sizeof *w.dkeys); /* and dvalues */
+    size_t group_rows = query_group(p) * PANEL,
+           groups = ((size_t)a->T + group_rows - 1) / group_rows;
+    for (size_t n = 0, all = heads_per_group(a) * groups; n < all; n++) {
+        size_t h = g * heads_per_group(a), next = size_min(n + 1, all - 1);
+        backward_queries(p, io, &w,
+                         (struct attention_task){b, h + n / groups, n % groups * group_rows},
+                         (struct attention_task){b, h + next / groups, next % groups * group_rows});
     }
-    put_keys(p, w.dkeys, p->tiled ? a->scale : 1, io->dk_BSGK, k_at);
-    put_keys(p, w.dvalues, 1, io->dv_BSGK, v_at);
+    store_keys(p, w.dkeys, p->tiled ? a->scale : 1, io->dk_BSGK, k_at);
+    store_keys(p, w.dvalues, 1, io->dv_BSGK, v_at);
 }
 
 enum status KERNEL(attention_backward)(const struct attention *a, const struct attention_bwd *io,
-                                       struct queue *on)
+                                       struct queue *queue)
 {
-    struct plan p = plan_of(a);
-    size_t each = backward_bytes(&p), mark = arena_mark(&on->scratch);
-    char *buffers = arena_take(&on->scratch, (size_t)on->num_threads, each);
-    arena_reset(&on->scratch, mark);
-    if (on->measuring) return STATUS_OK;
+    struct attention_plan p = attention_plan_of(a);
+    size_t bytes_per_thread = backward_bytes(&p), mark = arena_mark(&queue->scratch);
+    char *buffers = arena_take(&queue->scratch, (size_t)queue->num_threads, bytes_per_thread);
+    arena_reset(&queue->scratch, mark);
+    if (queue->measuring) return STATUS_OK;
     long tasks = (long)a->B * a->G;
-#pragma omp parallel num_threads(on->num_threads)
+#pragma omp parallel num_threads(queue->num_threads)
     {
         tiles_open();
 #pragma omp for schedule(dynamic)
         for (long task = 0; task < tasks; task++)
-            head_backward(&p, io, (size_t)(task / a->G), (size_t)(task % a->G),
-                          buffers + (size_t)omp_get_thread_num() * each);
-        vector_stream_end();
+            backward_head(&p, io, (size_t)(task / a->G), (size_t)(task % a->G),
+                          buffers + (size_t)omp_get_thread_num() * bytes_per_thread);
+        vector_stream_fence();
         tiles_close();
     }
     return STATUS_OK;

@@ -1,8 +1,8 @@
-/* attention_plan.h -- what forward and backward share: sizes in panels, and which rows. */
+/* attention_plan.h -- what forward and backward share: sizes in panels, and offsets of rows. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "backends/cpu/kernels/attention_ahead.h"
+#include "backends/cpu/kernels/attention_prefetch.h"
 #include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/tiles.h"
 #include "ops/attention.h"
@@ -15,136 +15,148 @@ enum { TILED = 1 };
 enum { TILED = 0 };
 #endif
 
-enum { GROUP = 4 }; /* panels that are handled at once */
+enum { KEY_GROUP = 4 }; /* key panels per softmax update */
 
 /* What follows from the sizes alone. */
-struct plan {
+struct attention_plan {
     const struct attention *a;
     enum panel_kind kind;
-    size_t keys, queries, widths; /* panels along S, T and K */
-    size_t step;                  /* bytes */
-    struct panel_form left, right;
-    bool tiled; /* on tiles, by attention_pass.h and attention_back.h */
-    bool kept;  /* tensors lie as panels of rows: whole ones, and tiled */
+    size_t key_panels, query_panels, head_panels; /* along S, T and K */
+    size_t step_bytes;                            /* of a k-step */
+    struct panel_format left, right;
+    bool tiled;   /* with AMX: attention_tiles_forward.h and attention_tiles_backward.h */
+    bool paneled; /* tensors are in the panel layout; implies full panels, and tiled */
 };
 
-static inline struct plan plan_of(const struct attention *a)
+static inline struct attention_plan attention_plan_of(const struct attention *a)
 {
-    enum panel_kind kind = a->dtype == BF16 ? KERNEL(panel_kind)() : FLOATS;
-    return (struct plan){.a = a,
-                         .kind = kind,
-                         .keys = panels_of((size_t)a->S),
-                         .queries = panels_of((size_t)a->T),
-                         .widths = panels_of((size_t)a->K),
-                         .step = panel_step_bytes(kind),
-                         .tiled = TILED && kind == PAIRS && a->scale > 0,
-                         .kept = a->is_private,
-                         .left = {.kind = kind},
-                         .right = {.kind = kind, .right = true}};
+    enum panel_kind kind = a->dtype == BF16 ? KERNEL(panel_kind)() : PANEL_F32;
+    return (struct attention_plan){.a = a,
+                                   .kind = kind,
+                                   .key_panels = panel_count((size_t)a->S),
+                                   .query_panels = panel_count((size_t)a->T),
+                                   .head_panels = panel_count((size_t)a->K),
+                                   .step_bytes = panel_step_bytes(kind),
+                                   .tiled = TILED && kind == PANEL_BF16 && a->scale > 0,
+                                   .paneled = a->is_private,
+                                   .left = {.kind = kind},
+                                   .right = {.kind = kind, .right = true}};
 }
 
-static inline size_t heads_each(const struct attention *a) { return (size_t)a->H / (size_t)a->G; }
+static inline size_t heads_per_group(const struct attention *a)
+{
+    return (size_t)a->H / (size_t)a->G;
+}
 
-/* A panel of queries, or the first of some, of a head of a row. */
-struct task {
+/* A panel of queries, or the first of a group, of a head of a row. */
+struct attention_task {
     size_t b, h, first;
 };
 
-/* Elements before one of a tensor of so many columns, of which the row is a panel's first and the
- * column a head's; from that row to the next; and from 32 of its columns to the next ones. */
-static inline size_t place_of(const struct plan *p, size_t row, size_t column, size_t columns)
+/* element_offset: offset of an element of a tensor with `columns` columns, whose row starts a panel
+ * and whose column starts a head. row_stride: from that row to the next. head_panel_stride: from 32
+ * columns to the next 32. */
+static inline size_t element_offset(const struct attention_plan *p, size_t row, size_t column,
+                                    size_t columns)
 {
-    return row * columns + column * (p->kept ? PANEL : 1);
+    return row * columns + column * (p->paneled ? PANEL : 1);
 }
-static inline size_t row_stride(const struct plan *p, size_t columns)
+static inline size_t row_stride(const struct attention_plan *p, size_t columns)
 {
-    return p->kept ? PANEL : columns;
+    return p->paneled ? PANEL : columns;
 }
-static inline size_t width_stride(const struct plan *p) { return p->kept ? SUMS : PANEL; }
+static inline size_t head_panel_stride(const struct attention_plan *p)
+{
+    return p->paneled ? MICRO_TILE : PANEL;
+}
 /* From a head's first element to its k-th, in one row. */
-static inline size_t along_head(const struct plan *p, size_t k)
+static inline size_t offset_in_head(const struct attention_plan *p, size_t k)
 {
-    return k / PANEL * width_stride(p) + k % PANEL;
+    return k / PANEL * head_panel_stride(p) + k % PANEL;
 }
 
-static inline size_t out_columns(const struct plan *p) { return (size_t)p->a->H * (size_t)p->a->K; }
+static inline size_t out_columns(const struct attention_plan *p)
+{
+    return (size_t)p->a->H * (size_t)p->a->K;
+}
 
-/* Where queries of a head of a row begin; and the same of out and dout; and of keys or values,
- * which in a private tensor begin at a column. */
-static inline size_t query_at(const struct plan *p, size_t b, size_t h, size_t t)
+/* Offsets of the first element of a head: in q; in out and dout; in k or v, which start at `column`
+ * of a packed tensor. */
+static inline size_t query_offset(const struct attention_plan *p, size_t b, size_t h, size_t t)
 {
-    return place_of(p, b * (size_t)p->a->T + t, h * (size_t)p->a->K, p->a->q_stride);
+    return element_offset(p, b * (size_t)p->a->T + t, h * (size_t)p->a->K, p->a->q_stride);
 }
-static inline size_t out_at(const struct plan *p, size_t b, size_t h, size_t t)
+static inline size_t out_offset(const struct attention_plan *p, size_t b, size_t h, size_t t)
 {
-    return place_of(p, b * (size_t)p->a->T + t, h * (size_t)p->a->K, out_columns(p));
+    return element_offset(p, b * (size_t)p->a->T + t, h * (size_t)p->a->K, out_columns(p));
 }
-static inline size_t key_at(const struct plan *p, size_t b, size_t g, size_t column)
+static inline size_t key_offset(const struct attention_plan *p, size_t b, size_t g, size_t column)
 {
     const struct attention *a = p->a;
     size_t first = g * (size_t)a->K + (a->is_private ? column : 0);
-    return place_of(p, b * (size_t)a->S, first, a->kv_stride);
+    return element_offset(p, b * (size_t)a->S, first, a->kv_stride);
 }
 
-static inline uint32_t rounded(float x)
+static inline uint32_t bf16_rounded_bits(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits + 0x7FFFu + (bits >> 16 & 1);
 }
 
-/* Two rows of sums to the 32 words that a step of a right panel of pairs holds of them. */
-static inline void put_pair(const float *low, const float *high, size_t pair, uint32_t *to)
+/* Packs two rows of a tile as the 32 words that a k-step of a right bf16 panel holds of them. */
+static inline void store_pair(const float *low, const float *high, size_t pair, uint32_t *to)
 {
     for (size_t half = 0; half < 2; half++)
         for (size_t i = 0; i < 16; i++)
-            to[half * 256 + pair * 16 + i] =
-                rounded(low[half * 16 + i]) >> 16 | (rounded(high[half * 16 + i]) & 0xFFFF0000u);
+            to[half * 256 + pair * 16 + i] = bf16_rounded_bits(low[half * 16 + i]) >> 16 |
+                                             (bf16_rounded_bits(high[half * 16 + i]) & 0xFFFF0000u);
 }
 
-/* Rows [count][K] at x + at, of so many columns, as lines; across: as K lines of `count`. */
-static inline struct lines rows(const struct plan *p, const void *x, size_t at, size_t columns,
-                                size_t count, bool across)
+/* Rows [count][K] at x + at, of a tensor with `columns` columns, as a GEMM operand; transposed: as
+ * K vectors of `count`. */
+static inline struct operand operand_of_rows(const struct attention_plan *p, const void *x,
+                                             size_t at, size_t columns, size_t count,
+                                             bool transposed)
 {
     const struct attention *a = p->a;
-    struct lines l = {(const char *)x + at * dtype_bytes(a->dtype),
-                      a->dtype,
-                      count,
-                      (size_t)a->K,
-                      columns,
-                      across,
-                      p->kept};
-    if (across) l.size = (size_t)a->K, l.K = count;
-    return l;
+    struct operand o = {(const char *)x + at * dtype_bytes(a->dtype),
+                        a->dtype,
+                        count,
+                        (size_t)a->K,
+                        columns,
+                        transposed,
+                        p->paneled};
+    if (transposed) o.mn_count = (size_t)a->K, o.K = count;
+    return o;
 }
 
-/* Up to 32 rows [count][K] of bf16: elements from one to the next, and from 32 to the next 32. */
+/* Up to 32 bf16 rows [count][K]: elements from a row to the next, and from 32 columns to the next
+ * 32. */
 struct attention_rows {
     const bf16 *x;
-    size_t stride, width, count, K, widths;
+    size_t stride, panel_stride, count, K, head_panels;
 };
 
-/* Of rows of bf16, of so many columns, a panel from row `skip`. */
-static inline struct attention_rows rows_of(const struct plan *p, const void *x, size_t at,
-                                            size_t columns, size_t count, size_t skip)
+/* The panel of bf16 rows that starts at row `skip`. */
+static inline struct attention_rows rows_of(const struct attention_plan *p, const void *x,
+                                            size_t at, size_t columns, size_t count, size_t skip)
 {
-    return (struct attention_rows){(const bf16 *)x + at + skip * columns,
-                                   row_stride(p, columns),
-                                   width_stride(p),
-                                   least(PANEL, count - skip),
-                                   (size_t)p->a->K,
-                                   p->widths};
+    return (struct attention_rows){
+        (const bf16 *)x + at + skip * columns, row_stride(p, columns), head_panel_stride(p),
+        size_min(PANEL, count - skip),         (size_t)p->a->K,        p->head_panels};
 }
 
-/* `count` rows of a head's K elements, from x + at on, to be asked for ahead: those of a panel that
- * is kept lie in one run. */
-static inline struct ahead ahead_of(const struct plan *p, const void *x, size_t at, size_t columns,
-                                    size_t count)
+/* Prefetches `count` rows of a head's K elements from x + at on.  In the panel layout the rows of a
+ * panel are contiguous. */
+static inline struct attention_prefetch prefetch_of(const struct attention_plan *p, const void *x,
+                                                    size_t at, size_t columns, size_t count)
 {
-    size_t each = dtype_bytes(p->a->dtype), K = (size_t)p->a->K;
-    return (struct ahead){.x = (const char *)x + at * each,
-                          .stride = (p->kept ? K : columns) * each,
-                          .bytes = K * each,
-                          .rows = count,
-                          .skip = p->kept ? PANEL * (columns - K) * each : 0};
+    size_t bytes = dtype_bytes(p->a->dtype), K = (size_t)p->a->K;
+    return (struct attention_prefetch){.x = (const char *)x + at * bytes,
+                                       .stride = (p->paneled ? K : columns) * bytes,
+                                       .bytes = K * bytes,
+                                       .rows = count,
+                                       .panel_skip =
+                                           p->paneled ? PANEL * (columns - K) * bytes : 0};
 }

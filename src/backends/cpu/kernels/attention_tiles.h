@@ -1,11 +1,12 @@
-/* attention_tiles.h -- products of panels on tiles, in pieces that other work can lie between.
+/* attention_tiles.h -- matrix multiplies of micro-panels on AMX tiles, in steps that can be
+ * interleaved with vector code.
  *
- * A processor with tiles computes with them and with its vectors at once, but looks only some
- * hundred operations ahead.  So a product is a row of steps, each of four products of tiles, and
- * vector code goes between steps.  What a product came to is stored in the first step of the next
- * one, tile by tile: so nothing waits for the last of its sums.  Panels are read past the first
- * cache, which does not hold all that goes round: so it keeps the sums, what vector code works on,
- * and those right panels that are said to be near. */
+ * The processor runs tile and vector instructions in parallel, but its out-of-order window covers
+ * only a few hundred instructions.  So a matrix multiply is a sequence of k-steps of four TDPBF16PS
+ * each, and callers put vector code between them.  Accumulators are stored during the first k-step
+ * of the next matrix multiply, tile by tile, which hides the latency of the last one.  Panels
+ * bypass L1, which is too small for all of them: it keeps accumulators, what the vector code
+ * reads, and right panels with right_l1. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,82 +14,83 @@
 #include "backends/cpu/kernels/tiles.h"
 
 #if defined(TILES)
-enum { LINE = PANEL * sizeof(float) };
+enum { ACC_ROW_BYTES = PANEL * sizeof(float) };
 
-/* sums[32][32] = from + left x right over panels of pairs.  From: sums, or one row for all, or
- * NULL: zeros. */
-struct product {
+/* acc[32][32] = init + left x right over bf16 panels. init: accumulators, one row for all rows
+ * (broadcast_row), or NULL for zeros. */
+struct tile_matmul {
     const char *left, *right;
-    size_t left_step, right_step, steps; /* bytes from a step to the next; how many */
-    bool right_near;
-    const float *from;
-    bool one_row;
+    size_t left_step, right_step, steps; /* bytes from a k-step to the next; number of k-steps */
+    bool right_l1;
+    const float *init;
+    bool broadcast_row;
     float *to;
 };
 
-/* sums += left x right, over one step. */
-static inline void tiles_multiply(const char *left, const char *right, bool near)
+/* acc += left x right over one k-step. */
+static inline void tiles_k_step(const char *left, const char *right, bool right_l1)
 {
     TILE_STREAM(4, left, 64);
-    TILE_TAKE(6, right, near);
+    TILE_LOAD_VIA(6, right, right_l1);
     TILE_DOT(0, 4, 6);
-    TILE_TAKE(7, right + 1024, near);
+    TILE_LOAD_VIA(7, right + 1024, right_l1);
     TILE_DOT(1, 4, 7);
     TILE_STREAM(5, left + 1024, 64);
     TILE_DOT(2, 5, 6);
     TILE_DOT(3, 5, 7);
 }
 
-/* A tile's sums to where they belong, and others into it. */
-#define TILE_CHANGE(t, held, from, line)                                                           \
+/* Stores a tile's accumulators to `pending` and loads the next ones. */
+#define TILE_SWAP(t, pending, init, row_bytes)                                                     \
     do {                                                                                           \
-        TILE_STORE(t, held, LINE);                                                                 \
-        if (from)                                                                                  \
-            TILE_LOAD(t, from, line);                                                              \
+        TILE_STORE(t, pending, ACC_ROW_BYTES);                                                     \
+        if (init)                                                                                  \
+            TILE_LOAD(t, init, row_bytes);                                                         \
         else                                                                                       \
             TILE_ZERO(t);                                                                          \
     } while (0)
 
-/* The first step: what the tiles hold goes to `held`, each as late as it may. */
-static inline void tiles_begin(const char *left, const char *right, bool near, float *held,
-                               const float *from, bool one_row)
+/* The first k-step: stores the tiles' old accumulators to `pending`, each as late as possible. */
+static inline void tiles_first_k_step(const char *left, const char *right, bool right_l1,
+                                      float *pending, const float *init, bool broadcast_row)
 {
-    const size_t line = one_row ? 0 : LINE, lower = one_row ? 0 : LOWER;
+    const size_t row_bytes = broadcast_row ? 0 : ACC_ROW_BYTES,
+                 lower = broadcast_row ? 0 : MICRO_TILE_LOWER;
     TILE_STREAM(4, left, 64);
-    TILE_TAKE(6, right, near);
-    TILE_CHANGE(0, held, from, line);
+    TILE_LOAD_VIA(6, right, right_l1);
+    TILE_SWAP(0, pending, init, row_bytes);
     TILE_DOT(0, 4, 6);
-    TILE_TAKE(7, right + 1024, near);
-    TILE_CHANGE(1, held + 16, from ? from + 16 : NULL, line);
+    TILE_LOAD_VIA(7, right + 1024, right_l1);
+    TILE_SWAP(1, pending + 16, init ? init + 16 : NULL, row_bytes);
     TILE_DOT(1, 4, 7);
     TILE_STREAM(5, left + 1024, 64);
-    TILE_CHANGE(2, held + LOWER, from ? from + lower : NULL, line);
+    TILE_SWAP(2, pending + MICRO_TILE_LOWER, init ? init + lower : NULL, row_bytes);
     TILE_DOT(2, 5, 6);
-    TILE_CHANGE(3, held + LOWER + 16, from ? from + lower + 16 : NULL, line);
+    TILE_SWAP(3, pending + MICRO_TILE_LOWER + 16, init ? init + lower + 16 : NULL, row_bytes);
     TILE_DOT(3, 5, 7);
 }
 
-/* Step `step` of a product; *held: where the sums belong that the tiles hold. */
-static inline void product_step(const struct product *p, size_t step, float **held)
+/* Runs k-step `step`.  *pending: destination of the accumulators that the tiles hold. */
+static inline void tile_matmul_step(const struct tile_matmul *p, size_t step, float **pending)
 {
     const char *left = p->left + step * p->left_step, *right = p->right + step * p->right_step;
     if (step) {
-        tiles_multiply(left, right, p->right_near);
+        tiles_k_step(left, right, p->right_l1);
         return;
     }
-    tiles_begin(left, right, p->right_near, *held, p->from, p->one_row);
-    *held = p->to;
+    tiles_first_k_step(left, right, p->right_l1, *pending, p->init, p->broadcast_row);
+    *pending = p->to;
 }
 
-static inline void product_run(const struct product *p, float **held)
+static inline void tile_matmul_run(const struct tile_matmul *p, float **pending)
 {
-    for (size_t i = 0; i < p->steps; i++) product_step(p, i, held);
+    for (size_t i = 0; i < p->steps; i++) tile_matmul_step(p, i, pending);
 }
 
-/* Stores what the tiles hold; it may be stored again, to `nowhere`. */
-static inline void product_end(float **held, float *nowhere)
+/* Stores the accumulators; the tiles may be stored again, to `discard`. */
+static inline void tile_matmul_flush(float **pending, float *discard)
 {
-    TILES_STORE(*held);
-    *held = nowhere;
+    TILES_STORE(*pending);
+    *pending = discard;
 }
 #endif

@@ -3,16 +3,16 @@
 #include "backends/cpu/kernels/tiles.h"
 #include "backends/cpu/kernels/vector.h"
 
-/* Independent chains of multiply-adds, enough to hide their latency, and few enough to stay in
- * registers with the two factors. */
+/* Independent FMA chains: enough to hide the latency, few enough to stay in registers together with
+ * the two factors. */
 enum { CHAINS = 12 };
 
-/* The factors are not known to the compiler, and the sums are looked at, so that it keeps them. */
+/* Volatile factors and a check of the sums keep the compiler from optimizing the loop away. */
 static double f32_burst(long rounds)
 {
     const volatile float factor = 1.0f, term = 1e-9f;
     const float times = factor, plus = term;
-    float seen[LANES], all = 0;
+    float lanes[LANES], all = 0;
     vector sum[CHAINS], a = times - (vector){0}, b = plus - (vector){0};
 #pragma GCC unroll 12
     for (int i = 0; i < CHAINS; i++) sum[i] = a * (float)i;
@@ -21,8 +21,8 @@ static double f32_burst(long rounds)
         for (int i = 0; i < CHAINS; i++) sum[i] = sum[i] * a + b;
 #pragma GCC unroll 12
     for (int i = 1; i < CHAINS; i++) sum[0] += sum[i];
-    vector_put(seen, sum[0]);
-    for (int j = 0; j < LANES; j++) all += seen[j];
+    vector_storeu(lanes, sum[0]);
+    for (int j = 0; j < LANES; j++) all += lanes[j];
     return all < 0 ? 0 : 2.0 * LANES * CHAINS * (double)rounds;
 }
 

@@ -3,8 +3,8 @@
 #include "backends/cpu/kernels/kernels.h"
 #include "tensor/queue.h"
 
-/* As context_before, of runs that are known; one that is not there has no tokens. */
-static inline int before(const struct token_run runs[MOST_RUNS], int position)
+/* context_before for precomputed runs; an absent run has 0 tokens. */
+static inline int tokens_before(const struct token_run runs[MOST_RUNS], int position)
 {
     int sum = 0;
     for (int i = 0; i < MOST_RUNS; i++) {
@@ -16,24 +16,25 @@ static inline int before(const struct token_run runs[MOST_RUNS], int position)
 }
 
 enum status KERNEL(context_bounds)(const struct context_bounds *a,
-                                   const struct context_bounds_io *io, struct queue *on)
+                                   const struct context_bounds_io *io, struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     struct token_run here[MOST_RUNS] = {0}, there[MOST_RUNS] = {0};
     int length = a->T * (a->here.parts ? a->here.parts : 1), T = a->T;
     context_runs(&a->here, T, here);
     context_runs(&a->there, T, there);
-#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (int b = 0; b < a->B; b++) {
         size_t row = (size_t)b * (size_t)T;
         const int32_t *start = io->start_BT ? io->start_BT + row : NULL;
         const int32_t *end = io->end_BT ? io->end_BT + row : NULL;
         for (int t = 0; t < T; t++) {
-            int own = (t < here[0].count ? here[0].first : here[1].first - here[1].at) + t + 1;
-            int last = end ? end[t] : length;
-            if (a->causal && last > own) last = own;
-            io->begin_BT[row + (size_t)t] = start ? before(there, start[t]) : 0;
-            io->close_BT[row + (size_t)t] = before(there, last);
+            int causal_end =
+                (t < here[0].count ? here[0].first : here[1].first - here[1].at) + t + 1;
+            int visible_end = end ? end[t] : length;
+            if (a->causal && visible_end > causal_end) visible_end = causal_end;
+            io->begin_BT[row + (size_t)t] = start ? tokens_before(there, start[t]) : 0;
+            io->close_BT[row + (size_t)t] = tokens_before(there, visible_end);
         }
     }
     return STATUS_OK;

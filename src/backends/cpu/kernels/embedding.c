@@ -5,11 +5,11 @@
 #include "tensor/queue.h"
 
 enum status KERNEL(embedding_forward)(const struct embedding *a, const struct embedding_fwd *io,
-                                      struct queue *on)
+                                      struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     size_t row = (size_t)a->D * dtype_bytes(a->dtype);
-#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t n = 0; n < (size_t)a->N; n++) {
         int from = embedding_row(a, io->ids_N[n]);
         char *to = (char *)io->y_ND + n * row;
@@ -21,20 +21,20 @@ enum status KERNEL(embedding_forward)(const struct embedding *a, const struct em
     return STATUS_OK;
 }
 
-/* Threads share out the columns, so each adds every token's piece in token order. */
+/* Threads split the columns, so each sums the tokens in token order. */
 enum status KERNEL(embedding_backward)(const struct embedding *a, const struct embedding_bwd *io,
-                                       struct queue *on)
+                                       struct queue *queue)
 {
-    enum { PIECE = 64 };
-    if (on->measuring) return STATUS_OK;
-    size_t D = (size_t)a->D, pieces = (D + PIECE - 1) / PIECE;
-#pragma omp parallel for schedule(static) num_threads(on->num_threads)
-    for (size_t piece = 0; piece < pieces; piece++) {
-        size_t begin = piece * PIECE, count = D - begin < PIECE ? D - begin : PIECE;
+    enum { CHUNK = 64 };
+    if (queue->measuring) return STATUS_OK;
+    size_t D = (size_t)a->D, chunks = (D + CHUNK - 1) / CHUNK;
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
+    for (size_t chunk = 0; chunk < chunks; chunk++) {
+        size_t begin = chunk * CHUNK, count = D - begin < CHUNK ? D - begin : CHUNK;
         for (size_t n = 0; n < (size_t)a->N; n++) {
             int row = embedding_row(a, io->ids_N[n]);
             if (row < 0) continue;
-            float dy[PIECE], *dw = io->dw_VD + (size_t)row * D + begin;
+            float dy[CHUNK], *dw = io->dw_VD + (size_t)row * D + begin;
             vector_load(io->dy_ND, n * D + begin, a->dtype, count, dy);
             for (size_t d = 0; d < count; d++) dw[d] += dy[d];
         }

@@ -1,5 +1,5 @@
-/* float8.c (cpu) -- on the bits of f32: as whole numbers those of |x| are ordered as |x| is, and
- * NaN is above all. */
+/* float8.c (cpu) -- FP8 scaling and rounding on the bits of f32: as integers, the bits of |x| are
+ * ordered as |x| is, with NaN above all. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/float8.h"
 
@@ -7,97 +7,97 @@
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/vector.h"
 
-enum { BLOCK = 4096 }; /* elements of one piece of work */
+enum { BLOCK = 4096 }; /* elements of one work item */
 
-static uint32_t largest_bf16(const bf16 *x, size_t n)
+static uint32_t amax_bf16(const bf16 *x, size_t n)
 {
-    uint16_t most = 0;
+    uint16_t max_bits = 0;
     for (size_t i = 0; i < n; i++) {
-        uint16_t size = x[i] & 0x7FFFu;
-        most = size > most ? size : most;
+        uint16_t magnitude = x[i] & 0x7FFFu;
+        max_bits = magnitude > max_bits ? magnitude : max_bits;
     }
-    return (uint32_t)most << 16;
+    return (uint32_t)max_bits << 16;
 }
 
-static uint32_t largest_f32(const float *x, size_t n)
+static uint32_t amax_f32(const float *x, size_t n)
 {
-    uint32_t most = 0;
+    uint32_t max_bits = 0;
     for (size_t i = 0; i < n; i++) {
-        uint32_t size;
-        memcpy(&size, x + i, sizeof size);
-        size &= 0x7FFFFFFFu;
-        most = size > most ? size : most;
+        uint32_t magnitude;
+        memcpy(&magnitude, x + i, sizeof magnitude);
+        magnitude &= 0x7FFFFFFFu;
+        max_bits = magnitude > max_bits ? magnitude : max_bits;
     }
-    return most;
+    return max_bits;
 }
 
-enum status KERNEL(amax)(const struct amax *a, const struct amax_io *io, struct queue *on)
+enum status KERNEL(amax)(const struct amax *a, const struct amax_io *io, struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     size_t blocks = (a->n + BLOCK - 1) / BLOCK;
-    uint32_t most = 0;
-#pragma omp parallel for schedule(static) num_threads(on->num_threads) reduction(max : most)
+    uint32_t max_bits = 0;
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads) reduction(max : max_bits)
     for (size_t block = 0; block < blocks; block++) {
         size_t at = block * BLOCK, n = a->n - at < BLOCK ? a->n - at : BLOCK;
-        uint32_t here = a->dtype == F32 ? largest_f32((const float *)io->x_n + at, n)
-                                        : largest_bf16((const bf16 *)io->x_n + at, n);
-        most = here > most ? here : most;
+        uint32_t block_max = a->dtype == F32 ? amax_f32((const float *)io->x_n + at, n)
+                                             : amax_bf16((const bf16 *)io->x_n + at, n);
+        max_bits = block_max > max_bits ? block_max : max_bits;
     }
-    memcpy(io->largest, &most, sizeof most);
+    memcpy(io->largest, &max_bits, sizeof max_bits);
     return STATUS_OK;
 }
 
 enum status KERNEL(find_scale)(const struct find_scale *a, const struct find_scale_io *io,
-                               struct queue *on)
+                               struct queue *queue)
 {
-    TRY(reference_find_scale(a, io, on));
+    TRY(reference_find_scale(a, io, queue));
     return STATUS_OK;
 }
 
-/* Of f32 bits: what of the mantissa is dropped, the largest and the least normal number, and what
- * added and taken away again rounds a smaller one to a multiple of the least. */
-struct grid {
-    uint32_t dropped, largest, least;
+/* In f32 bits: dropped mantissa bits, largest and smallest normal value; adding and subtracting
+ * magic rounds a subnormal to a multiple of the smallest. */
+struct float8_format {
+    uint32_t dropped, largest, min_normal;
     float magic;
 };
-static const struct grid grids[] = {
+static const struct float8_format formats[] = {
     [E4M3] = {20, 0x43E00000u, 0x3C800000u, 24576}, /* 448, 2^-6; 1.5 * 2^(23-9) */
     [E5M2] = {21, 0x47600000u, 0x38800000u, 192},   /* 57344, 2^-14; 1.5 * 2^(23-16) */
 };
 
-static inline bf16 round_to(struct grid g, float x)
+static inline bf16 round_to_float8(struct float8_format f, float x)
 {
     uint32_t bits, small;
     memcpy(&bits, &x, sizeof bits);
-    uint32_t sign = bits & 0x80000000u, size = bits & 0x7FFFFFFFu;
-    uint32_t bounded = size > g.largest ? g.largest : size;
-    uint32_t half = (1u << (g.dropped - 1)) - 1 + (bounded >> g.dropped & 1);
-    uint32_t normal = (bounded + half) >> g.dropped << g.dropped;
-    float least;
-    memcpy(&least, &bounded, sizeof least);
-    least = least + g.magic - g.magic;
-    memcpy(&small, &least, sizeof small);
-    uint32_t rounded = bounded < g.least ? small : normal;
-    return (bf16)((size > 0x7F800000u ? 0x7FC00000u : rounded | sign) >> 16);
+    uint32_t sign = bits & 0x80000000u, magnitude = bits & 0x7FFFFFFFu;
+    uint32_t bounded = magnitude > f.largest ? f.largest : magnitude;
+    uint32_t half = (1u << (f.dropped - 1)) - 1 + (bounded >> f.dropped & 1);
+    uint32_t normal = (bounded + half) >> f.dropped << f.dropped;
+    float subnormal;
+    memcpy(&subnormal, &bounded, sizeof subnormal);
+    subnormal = subnormal + f.magic - f.magic;
+    memcpy(&small, &subnormal, sizeof small);
+    uint32_t rounded = bounded < f.min_normal ? small : normal;
+    return (bf16)((magnitude > 0x7F800000u ? 0x7FC00000u : rounded | sign) >> 16);
 }
 
-static void quantize_block(struct grid g, float scale, const float *x, bf16 *y, size_t n)
+static void quantize_block(struct float8_format f, float scale, const float *x, bf16 *y, size_t n)
 {
-    for (size_t i = 0; i < n; i++) y[i] = round_to(g, scale * x[i]);
+    for (size_t i = 0; i < n; i++) y[i] = round_to_float8(f, scale * x[i]);
 }
 
 enum status KERNEL(quantize)(const struct quantize *a, const struct quantize_io *io,
-                             struct queue *on)
+                             struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     size_t blocks = (a->n + BLOCK - 1) / BLOCK;
-    const struct grid g = grids[a->to];
-#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+    const struct float8_format f = formats[a->to];
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < blocks; block++) {
         size_t at = block * BLOCK, n = a->n - at < BLOCK ? a->n - at : BLOCK;
         float x[BLOCK];
         vector_load(io->x_n, at, a->dtype, n, x);
-        quantize_block(g, io->scale->scale, x, io->y_n + at, n);
+        quantize_block(f, io->scale->scale, x, io->y_n + at, n);
     }
     return STATUS_OK;
 }

@@ -1,52 +1,56 @@
-/* gemm.c (cpu) -- long sums are made part by part; where C is bf16, which would round the sums of
- * every part, they wait in f32 for the last one.  gemm_engine.h names the loops that multiply. */
+/* gemm.c (cpu) -- splits long K into slices that bound the packing buffers.  A bf16 C would round
+ * the partial sums after every slice, so those are accumulated in an f32 buffer. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/gemm.h"
 
-#include "backends/cpu/kernels/gemm_engine.h"
+#include "backends/cpu/kernels/gemm_slice.h"
 #include "tensor/queue.h"
 
-/* C = the sums that waited (+ D). */
-static void finish(const struct product_shape *s, const float *sums, const bf16 *d, bf16 *c,
-                   int num_threads)
+/* C = bf16(partials (+ D)). */
+static void store_partials(const struct gemm_shape *s, const float *partials, const bf16 *d,
+                           bf16 *c, int num_threads)
 {
-    size_t n = (size_t)s->M * (size_t)s->N; /* both lie alike */
+    size_t n = (size_t)s->M * (size_t)s->N; /* C and D have the same layout */
 #pragma omp parallel for schedule(static) num_threads(num_threads)
     for (size_t at = 0; at < n; at++) {
-        float sum = s->scaled ? s->scale * sums[at] : sums[at];
+        float sum = s->scaled ? s->scale * partials[at] : partials[at];
         c[at] = bf16_from_f32(s->accumulate ? bf16_to_f32(d[at]) + sum : sum);
     }
 }
 
-enum status KERNEL(gemm)(const struct product_shape *s, const struct way *way,
-                         const struct product_io *io, struct queue *on)
+enum status KERNEL(gemm)(const struct gemm_shape *s, const struct gemm_blocking *blocking,
+                         const struct gemm_buffers *io, struct queue *queue)
 {
-    size_t M = (size_t)s->M, N = (size_t)s->N, K = (size_t)s->K, mark = arena_mark(&on->scratch);
-    struct lines left = {io->a, BF16, M, K, s->transpose_a ? M : K, s->transpose_a, s->a_paneled};
-    struct lines right = {io->b, BF16, N, K, s->transpose_b ? K : N, !s->transpose_b, s->b_paneled};
-    size_t steps = panels_of(K), depth = KERNEL(gemm_depth)(s);
-    size_t parts = (steps + depth - 1) / depth, deepest = (steps + parts - 1) / parts;
-    bool wait = parts > 1 && s->out == BF16;
+    size_t M = (size_t)s->M, N = (size_t)s->N, K = (size_t)s->K, mark = arena_mark(&queue->scratch);
+    struct operand a = {io->a, BF16, M, K, s->transpose_a ? M : K, s->transpose_a, s->a_paneled};
+    struct operand b = {io->b, BF16, N, K, s->transpose_b ? K : N, !s->transpose_b, s->b_paneled};
+    size_t steps = panel_count(K), slice_steps = KERNEL(gemm_slice_steps)(s);
+    size_t num_slices = (steps + slice_steps - 1) / slice_steps,
+           max_steps = (steps + num_slices - 1) / num_slices;
+    bool f32_partials = num_slices > 1 && s->out == BF16;
     char *memory =
-        arena_take(&on->scratch, KERNEL(gemm_bytes)(s, deepest, on->num_threads), sizeof *memory);
-    float *waiting = wait ? arena_take(&on->scratch, M * N, sizeof *waiting) : NULL;
-    arena_reset(&on->scratch, mark);
-    if (on->measuring) return STATUS_OK;
-    struct product_shape some = *s;
-    struct gemm_part part = {.s = &some,
-                             .way = way,
-                             .c = wait ? waiting : io->c,
-                             .num_threads = on->num_threads,
-                             .deepest = deepest};
-    some.scaled = s->scaled && !wait; /* sums that wait are scaled at the end */
-    if (wait) some.out = F32;
-    for (size_t p = 0; p < parts; p++) {
-        size_t begin = steps * p / parts * PANEL, end = least(steps * (p + 1) / parts * PANEL, K);
-        some.K = (int)(end - begin), some.accumulate = p > 0 || (s->accumulate && !wait);
-        part.d = p > 0 ? part.c : io->d;
-        part.a = lines_part(left, begin, end), part.b = lines_part(right, begin, end);
-        KERNEL(gemm_multiply)(&part, memory);
+        arena_take(&queue->scratch, KERNEL(gemm_slice_bytes)(s, max_steps, queue->num_threads),
+                   sizeof *memory);
+    float *partials = f32_partials ? arena_take(&queue->scratch, M * N, sizeof *partials) : NULL;
+    arena_reset(&queue->scratch, mark);
+    if (queue->measuring) return STATUS_OK;
+    struct gemm_shape slice_shape = *s;
+    struct gemm_slice slice = {.s = &slice_shape,
+                               .blocking = blocking,
+                               .c = f32_partials ? partials : io->c,
+                               .num_threads = queue->num_threads,
+                               .max_steps = max_steps};
+    slice_shape.scaled = s->scaled && !f32_partials; /* f32 partials are scaled at the end */
+    if (f32_partials) slice_shape.out = F32;
+    for (size_t i = 0; i < num_slices; i++) {
+        size_t begin = steps * i / num_slices * PANEL,
+               end = size_min(steps * (i + 1) / num_slices * PANEL, K);
+        slice_shape.K = (int)(end - begin),
+        slice_shape.accumulate = i > 0 || (s->accumulate && !f32_partials);
+        slice.d = i > 0 ? slice.c : io->d;
+        slice.a = operand_k_range(a, begin, end), slice.b = operand_k_range(b, begin, end);
+        KERNEL(gemm_slice_multiply)(&slice, memory);
     }
-    if (wait) finish(s, waiting, io->d, io->c, on->num_threads);
+    if (f32_partials) store_partials(s, partials, io->d, io->c, queue->num_threads);
     return STATUS_OK;
 }

@@ -1,17 +1,18 @@
-/* gemm.h -- matrix products of bf16 with sums in f32: the products of a linear layer.
+/* gemm.h -- bf16 GEMM with f32 accumulation, for the linear layers.
  *
- * Layout   Operands are first packed into panels of 32 rows of A and 32 columns of B, zero-padded
- *          to whole panels and to whole steps of 32 along K (see panel.h), unless they lie so; the
- *          product of two panels is 32 x 32 sums in registers or tiles.  gemm_engine.h: in what
- * order they meet. Order    An element is summed along K in order, in parts that depend on the
- * sizes alone: the bits do not depend on the number of threads, nor on the way. */
+ * Layout   Operands are packed into micro-panels of 32 rows of A and 32 columns of B, zero-padded
+ *          to full panels and full k-steps (panel.h), unless they are stored in the panel layout.
+ *          The micro-kernel multiplies two panels into a 32 x 32 micro-tile of C.  gemm_slice.h
+ *          declares the loops around it.
+ * Order    Each element is summed along K in order, in slices that depend on the sizes alone: the
+ *          bits depend neither on the number of threads nor on the blocking. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "backends/cpu/gemm_blocking.h"
+#include "backends/cpu/gemm_shape.h"
 #include "backends/cpu/kernels/kernels.h"
-#include "backends/cpu/product.h"
-#include "backends/cpu/way.h"
 
-/* s->dtype is BF16, s->out BF16 or F32. */
-enum status KERNEL(gemm)(const struct product_shape *s, const struct way *way,
-                         const struct product_io *io, struct queue *on);
+/* s->dtype must be BF16, s->out BF16 or F32. */
+enum status KERNEL(gemm)(const struct gemm_shape *s, const struct gemm_blocking *blocking,
+                         const struct gemm_buffers *io, struct queue *queue);

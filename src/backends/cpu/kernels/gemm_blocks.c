@@ -1,14 +1,14 @@
-/* gemm_blocks.c (cpu) -- operands are packed into panels, then threads share out blocks of C.
+/* gemm_blocks.c (cpu) -- the GEMM loops without AMX: packs both operands, then threads take MC x NC
+ * blocks of C.
  *
- * Whole panels of rows that lie as pairs want them are read in place.  Operands are packed in
- * slices of at most SLICE_BYTES, so that working memory is bounded.  Within a block, K is cut so
- * that a panel of B stays in the first level of the cache while the block's panels of A pass by
- * from the second; sums wait in a buffer of the thread meanwhile.
+ * Full row panels of a K-major A are read in place.  Operands are packed in slices of at most
+ * SLICE_BYTES, which bounds the scratch memory.  Within a block, K is split into KC so that a
+ * micro-panel of B stays in L1 while the block's panels of A stream from L2; accumulators of the
+ * block are spilled to a buffer of the thread in between.
  *
- * Share of the bf16 register peak in `llamero bench` on Zen 5, two threads, the shapes of a 124.7M
- * Llama: forward 80-87 %, gradient of the input 79-86 %, of the weights 70-74 %. */
+ * 70-87 % of the bf16 register peak on Zen 5 (docs/cpu-kernels.md). */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/kernels/gemm_engine.h"
+#include "backends/cpu/kernels/gemm_slice.h"
 #include "backends/cpu/kernels/tiles.h"
 #include "backends/cpu/kernels/vector.h"
 
@@ -17,212 +17,221 @@
 
 enum {
     SLICE_BYTES = 32 << 20,
-    NEAR_BYTES = 24 << 10, /* of a panel that is multiplied at once */
-    DEEP = 1024, /* steps of K at a time: a slice of panels this deep is several blocks wide */
-    GROUP = 4,   /* panels that are packed together */
-    SIDE = 8,    /* slices are a multiple of so many panels, if they can */
-    FEED = 24,   /* steps of a panel, at most, as products cut K */
+    L1_BYTES = 24 << 10, /* of a micro-panel per KC */
+    MAX_SLICE_STEPS =
+        1024,           /* per K slice: panels this deep still leave slices several blocks wide */
+    PACK_GROUP = 4,     /* panels packed by one thread at a time */
+    SLICE_MULTIPLE = 8, /* slices are a multiple of this many panels if possible */
+    BENCH_STEPS = 24,   /* of a panel, at most, like KC */
 };
 
-/* One product under way. */
-struct work {
-    const struct product_shape *s;
-    const struct way *way;
+/* One K slice of a GEMM. */
+struct blocked_gemm {
+    const struct gemm_shape *s;
+    const struct gemm_blocking *blocking;
     enum panel_kind kind;
-    struct lines a, b;
+    struct operand a, b;
     const void *d;
     void *c;
     int num_threads;
-    size_t steps, panel_bytes; /* of a whole panel */
-    size_t a_panels, b_panels; /* in a slice */
-    size_t rows, columns;      /* panels of a block */
+    size_t steps, panel_bytes; /* of a full panel */
+    size_t a_panels, b_panels; /* in a packed slice */
+    size_t mc, nc;             /* panels of a block */
     char *left, *right;        /* packed slices */
-    float *sums;               /* of each thread, WAY_BLOCK panels */
+    float *acc;                /* of each thread, GEMM_MAX_BLOCK micro-tiles */
 };
 
-/* The sums of one pair of panels to their place in C. */
-static void put(const struct work *w, const float *sums, size_t row, size_t column)
+/* Stores one micro-tile to C. */
+static void store_tile(const struct blocked_gemm *g, const float *acc, size_t row, size_t column)
 {
-    size_t N = (size_t)w->s->N, rows = least(PANEL, (size_t)w->s->M - row);
-    size_t columns = least(PANEL, N - column);
-    bool lines = vector_is_line((bf16 *)w->c + row * N + column) && N % PANEL == 0 &&
-                 w->s->out == BF16 && !w->s->accumulate;
+    size_t N = (size_t)g->s->N, rows = size_min(PANEL, (size_t)g->s->M - row);
+    size_t columns = size_min(PANEL, N - column);
+    bool nt_store = vector_is_aligned((bf16 *)g->c + row * N + column) && N % PANEL == 0 &&
+                    g->s->out == BF16 && !g->s->accumulate;
     for (size_t i = 0; i < rows; i++) {
-        const float *from = sums + i * PANEL;
+        const float *from = acc + i * PANEL;
         float out[PANEL], scaled[PANEL];
         size_t at = (row + i) * N + column;
-        if (w->s->scaled) {
-            for (size_t j = 0; j < PANEL; j++) scaled[j] = w->s->scale * from[j];
+        if (g->s->scaled) {
+            for (size_t j = 0; j < PANEL; j++) scaled[j] = g->s->scale * from[j];
             from = scaled;
         }
-        if (lines) {
-            vector_stream((bf16 *)w->c + at, from);
+        if (nt_store) {
+            vector_stream_bf16((bf16 *)g->c + at, from);
             continue;
         }
-        if (w->s->accumulate) {
-            vector_load(w->d, at, w->s->out, columns, out);
+        if (g->s->accumulate) {
+            vector_load(g->d, at, g->s->out, columns, out);
             for (size_t j = 0; j < columns; j++) out[j] += from[j];
             from = out;
         }
-        vector_store(w->c, at, w->s->out, columns, from);
+        vector_store(g->c, at, g->s->out, columns, from);
     }
 }
 
-/* Rows of A whose panel needs no packing. */
-static bool in_place(const struct work *w, size_t panel)
+/* Whether a row panel of A needs no packing. */
+static bool reads_in_place(const struct blocked_gemm *g, size_t panel)
 {
-    return w->kind == PAIRS && !w->a.across && w->a.K % PANEL == 0 &&
-           (panel + 1) * PANEL <= w->a.size;
+    return g->kind == PANEL_BF16 && !g->a.mn_major && g->a.K % PANEL == 0 &&
+           (panel + 1) * PANEL <= g->a.mn_count;
 }
 
-/* Panel i of a slice that begins with panel `first`, from `step` on. */
-static struct left_panel left_panel(const struct work *w, size_t first, size_t i, size_t step)
+/* Panel i of a slice that starts at panel `first`, from k-step `step` on. */
+static struct left_panel left_panel_at(const struct blocked_gemm *g, size_t first, size_t i,
+                                       size_t step)
 {
-    struct left_panel p = panel_packed(w->kind, w->left + i * w->panel_bytes);
-    if (in_place(w, first + i)) {
-        size_t row = w->a.stride * sizeof(bf16);
-        p = (struct left_panel){(const char *)w->a.x + (first + i) * PANEL * row, row, 16 * row,
+    struct left_panel p = left_panel_packed(g->kind, g->left + i * g->panel_bytes);
+    if (reads_in_place(g, first + i)) {
+        size_t row = g->a.stride * sizeof(bf16);
+        p = (struct left_panel){(const char *)g->a.x + (first + i) * PANEL * row, row, 16 * row,
                                 PANEL * sizeof(bf16)};
     }
     p.at = (const char *)p.at + step * p.step;
     return p;
 }
 
-struct block {
-    size_t a, a_end, b, b_end; /* panels of the slices */
+struct gemm_block {
+    size_t a, a_end, b, b_end; /* panels within the slices */
 };
 
-/* The block's sums over steps [step, end); the last time they are put in place. */
-static void multiply_steps(const struct work *w, const struct block *k, size_t step, size_t end,
-                           size_t first_row, size_t first_column, float *sums)
+/* Multiplies the block over k-steps [step, end); stores it to C after the last. */
+static void multiply_k_block(const struct blocked_gemm *g, const struct gemm_block *block,
+                             size_t step, size_t end, size_t first_row, size_t first_column,
+                             float *acc)
 {
-    size_t skip = step * panel_step_bytes(w->kind);
-    for (size_t j = k->b; j < k->b_end; j++)
-        for (size_t i = k->a; i < k->a_end; i++) {
-            bool whole = step == 0 && end == w->steps; /* nothing waits: one buffer stays near */
-            float *here = whole ? sums : sums + ((j - k->b) * w->rows + i - k->a) * SUMS;
+    size_t skip = step * panel_step_bytes(g->kind);
+    for (size_t j = block->b; j < block->b_end; j++)
+        for (size_t i = block->a; i < block->a_end; i++) {
+            bool full_k =
+                step == 0 && end == g->steps; /* nothing to spill: one micro-tile stays in L1 */
+            float *acc_tile =
+                full_k ? acc : acc + ((j - block->b) * g->mc + i - block->a) * MICRO_TILE;
             KERNEL(panel_multiply)
-            (w->kind, end - step, left_panel(w, first_row / PANEL, i, step),
-             w->right + j * w->panel_bytes + skip, here, step > 0);
-            if (end == w->steps) put(w, here, first_row + i * PANEL, first_column + j * PANEL);
+            (g->kind, end - step, left_panel_at(g, first_row / PANEL, i, step),
+             g->right + j * g->panel_bytes + skip, acc_tile, step > 0);
+            if (end == g->steps)
+                store_tile(g, acc_tile, first_row + i * PANEL, first_column + j * PANEL);
         }
 }
 
-static void multiply_slices(const struct work *w, size_t first_row, size_t first_column,
+static void multiply_blocks(const struct blocked_gemm *g, size_t first_row, size_t first_column,
                             size_t a_count, size_t b_count)
 {
-    size_t across = (a_count + w->rows - 1) / w->rows;
-    size_t count = across * ((b_count + w->columns - 1) / w->columns);
-    size_t steps = NEAR_BYTES / 2 * (size_t)w->way->near_halves / panel_step_bytes(w->kind);
-    size_t pieces = (w->steps + steps - 1) / steps;
+    size_t block_rows = (a_count + g->mc - 1) / g->mc;
+    size_t count = block_rows * ((b_count + g->nc - 1) / g->nc);
+    size_t steps = L1_BYTES / 2 * (size_t)g->blocking->kc_halves / panel_step_bytes(g->kind);
+    size_t k_blocks = (g->steps + steps - 1) / steps;
 #pragma omp for schedule(dynamic)
     for (size_t n = 0; n < count; n++) {
-        struct block k = {.a = n % across * w->rows, .b = n / across * w->columns};
-        k.a_end = least(k.a + w->rows, a_count), k.b_end = least(k.b + w->columns, b_count);
-        float *sums = w->sums + (size_t)omp_get_thread_num() * WAY_BLOCK * SUMS;
-        for (size_t p = 0; p < pieces; p++)
-            multiply_steps(w, &k, w->steps * p / pieces, w->steps * (p + 1) / pieces, first_row,
-                           first_column, sums);
-        vector_stream_end();
+        struct gemm_block block = {.a = n % block_rows * g->mc, .b = n / block_rows * g->nc};
+        block.a_end = size_min(block.a + g->mc, a_count),
+        block.b_end = size_min(block.b + g->nc, b_count);
+        float *acc = g->acc + (size_t)omp_get_thread_num() * GEMM_MAX_BLOCK * MICRO_TILE;
+        for (size_t p = 0; p < k_blocks; p++)
+            multiply_k_block(g, &block, g->steps * p / k_blocks, g->steps * (p + 1) / k_blocks,
+                             first_row, first_column, acc);
+        vector_stream_fence();
     }
 }
 
-static void pack(const struct work *w, const struct lines *l, bool right, size_t first,
-                 size_t count, char *to)
+static void pack_panels(const struct blocked_gemm *g, const struct operand *o, bool right,
+                        size_t first, size_t count, char *to)
 {
-    struct panel_form form = {.kind = w->kind, .right = right, .stream = true};
+    struct panel_format format = {.kind = g->kind, .right = right, .stream = true};
 #pragma omp for schedule(static)
-    for (size_t i = 0; i < count; i += GROUP) {
-        size_t end = least(i + GROUP, count), at = i;
-        while (!right && at < end && in_place(w, first + at)) at++;
-        KERNEL(panel_pack)(l, form, first + at, end - at, to + at * w->panel_bytes);
-        vector_stream_end();
+    for (size_t i = 0; i < count; i += PACK_GROUP) {
+        size_t end = size_min(i + PACK_GROUP, count), at = i;
+        while (!right && at < end && reads_in_place(g, first + at)) at++;
+        KERNEL(panel_pack)(o, format, first + at, end - at, to + at * g->panel_bytes);
+        vector_stream_fence();
     }
 }
 
-static void run(const struct work *w)
+static void run_thread(const struct blocked_gemm *g)
 {
-    size_t rows = panels_of((size_t)w->s->M), columns = panels_of((size_t)w->s->N);
-    for (size_t b = 0; b < columns; b += w->b_panels) {
-        size_t b_count = least(w->b_panels, columns - b);
-        pack(w, &w->b, true, b, b_count, w->right);
-        for (size_t a = 0; a < rows; a += w->a_panels) {
-            size_t a_count = least(w->a_panels, rows - a);
-            if (b == 0 || w->a_panels < rows) pack(w, &w->a, false, a, a_count, w->left);
-            multiply_slices(w, a * PANEL, b * PANEL, a_count, b_count);
+    size_t rows = panel_count((size_t)g->s->M), columns = panel_count((size_t)g->s->N);
+    for (size_t b = 0; b < columns; b += g->b_panels) {
+        size_t b_count = size_min(g->b_panels, columns - b);
+        pack_panels(g, &g->b, true, b, b_count, g->right);
+        for (size_t a = 0; a < rows; a += g->a_panels) {
+            size_t a_count = size_min(g->a_panels, rows - a);
+            if (b == 0 || g->a_panels < rows) pack_panels(g, &g->a, false, a, a_count, g->left);
+            multiply_blocks(g, a * PANEL, b * PANEL, a_count, b_count);
         }
     }
 }
 
-/* Blocks small enough that each thread gets several. */
-static void cut_blocks(struct work *w, size_t rows, size_t columns)
+/* Halves the blocks until each thread gets several. */
+static void choose_block_sizes(struct blocked_gemm *g, size_t rows, size_t columns)
 {
-    w->rows = (size_t)w->way->rows, w->columns = (size_t)w->way->columns;
-    while (w->rows * w->columns > 1 &&
-           ((rows + w->rows - 1) / w->rows) * ((columns + w->columns - 1) / w->columns) <
-               4 * (size_t)w->num_threads)
-        if (w->rows > w->columns)
-            w->rows /= 2;
-        else if (w->rows < w->columns)
-            w->columns /= 2;
+    g->mc = (size_t)g->blocking->mc, g->nc = (size_t)g->blocking->nc;
+    while (g->mc * g->nc > 1 && ((rows + g->mc - 1) / g->mc) * ((columns + g->nc - 1) / g->nc) <
+                                    4 * (size_t)g->num_threads)
+        if (g->mc > g->nc)
+            g->mc /= 2;
+        else if (g->mc < g->nc)
+            g->nc /= 2;
         else
-            w->rows /= 2, w->columns /= 2;
+            g->mc /= 2, g->nc /= 2;
 }
 
 static size_t slice_panels(size_t panels, size_t panel_bytes)
 {
-    size_t fit = SLICE_BYTES / panel_bytes / SIDE * SIDE;
-    return least(panels, fit > SIDE ? fit : SIDE);
+    size_t fit = SLICE_BYTES / panel_bytes / SLICE_MULTIPLE * SLICE_MULTIPLE;
+    return size_min(panels, fit > SLICE_MULTIPLE ? fit : SLICE_MULTIPLE);
 }
 
-size_t KERNEL(gemm_depth)(const struct product_shape *s)
+size_t KERNEL(gemm_slice_steps)(const struct gemm_shape *s)
 {
     (void)s;
-    return DEEP;
+    return MAX_SLICE_STEPS;
 }
 
-/* Panels of a slice of each operand; what they and the threads' sums take. */
-static size_t slices(struct work *w, const struct product_shape *s, size_t deepest, int num_threads)
+/* Sets the panels per slice of each operand; returns the bytes of both and of the accumulators. */
+static size_t size_slices(struct blocked_gemm *g, const struct gemm_shape *s, size_t max_steps,
+                          int num_threads)
 {
-    w->kind = KERNEL(panel_kind)();
-    size_t panel = deepest * panel_step_bytes(w->kind);
-    w->a_panels = slice_panels(panels_of((size_t)s->M), panel);
-    w->b_panels = slice_panels(panels_of((size_t)s->N), panel);
-    return (w->a_panels + w->b_panels) * panel +
-           (size_t)num_threads * WAY_BLOCK * SUMS * sizeof *w->sums;
+    g->kind = KERNEL(panel_kind)();
+    size_t panel = max_steps * panel_step_bytes(g->kind);
+    g->a_panels = slice_panels(panel_count((size_t)s->M), panel);
+    g->b_panels = slice_panels(panel_count((size_t)s->N), panel);
+    return (g->a_panels + g->b_panels) * panel +
+           (size_t)num_threads * GEMM_MAX_BLOCK * MICRO_TILE * sizeof *g->acc;
 }
 
-size_t KERNEL(gemm_bytes)(const struct product_shape *s, size_t deepest, int num_threads)
+size_t KERNEL(gemm_slice_bytes)(const struct gemm_shape *s, size_t max_steps, int num_threads)
 {
-    struct work w;
-    return slices(&w, s, deepest, num_threads);
+    struct blocked_gemm g;
+    return size_slices(&g, s, max_steps, num_threads);
 }
 
-void KERNEL(gemm_multiply)(const struct gemm_part *p, void *memory)
+void KERNEL(gemm_slice_multiply)(const struct gemm_slice *p, void *memory)
 {
-    struct work w = {.s = p->s, .way = p->way, .a = p->a, .b = p->b, .d = p->d, .c = p->c};
-    w.num_threads = p->num_threads, w.steps = panels_of(p->a.K);
-    slices(&w, p->s, p->deepest, p->num_threads);
-    w.panel_bytes = w.steps * panel_step_bytes(w.kind);
-    w.left = memory, w.right = w.left + w.a_panels * w.panel_bytes;
-    w.sums = (float *)(void *)(w.right + w.b_panels * w.panel_bytes);
-    cut_blocks(&w, panels_of((size_t)p->s->M), panels_of((size_t)p->s->N));
-#pragma omp parallel num_threads(w.num_threads)
-    run(&w);
+    struct blocked_gemm g = {
+        .s = p->s, .blocking = p->blocking, .a = p->a, .b = p->b, .d = p->d, .c = p->c};
+    g.num_threads = p->num_threads, g.steps = panel_count(p->a.K);
+    size_slices(&g, p->s, p->max_steps, p->num_threads);
+    g.panel_bytes = g.steps * panel_step_bytes(g.kind);
+    g.left = memory, g.right = g.left + g.a_panels * g.panel_bytes;
+    g.acc = (float *)(void *)(g.right + g.b_panels * g.panel_bytes);
+    choose_block_sizes(&g, panel_count((size_t)p->s->M), panel_count((size_t)p->s->N));
+#pragma omp parallel num_threads(g.num_threads)
+    run_thread(&g);
 }
 
-double KERNEL(feed)(const void *panels, size_t bytes, long rounds)
+double KERNEL(microkernel_bench)(const void *panels, size_t bytes, long rounds)
 {
     enum panel_kind kind = KERNEL(panel_kind)();
-    size_t pair = 2 * panel_step_bytes(kind), steps = bytes / pair < FEED ? bytes / pair : FEED;
+    size_t pair = 2 * panel_step_bytes(kind),
+           steps = bytes / pair < BENCH_STEPS ? bytes / pair : BENCH_STEPS;
     BUG_IF(!steps);
     size_t pairs = bytes / (steps * pair);
-    float sums[PANEL * PANEL] __attribute__((aligned(64)));
+    float acc[PANEL * PANEL] __attribute__((aligned(64)));
     for (long r = 0; r < rounds; r++)
         for (size_t i = 0; i < pairs; i++) {
             const char *left = (const char *)panels + i * steps * pair;
             KERNEL(panel_multiply)
-            (kind, steps, panel_packed(kind, left), left + steps * pair / 2, sums, false);
+            (kind, steps, left_panel_packed(kind, left), left + steps * pair / 2, acc, false);
         }
     return 2.0 * PANEL * PANEL * PANEL * (double)(steps * pairs) * (double)rounds;
 }

@@ -1,31 +1,23 @@
-/* gemm_tiles.c (cpu) -- products for processors whose tiles multiply faster than memory, and
- * everything else a processor does, can follow.
+/* gemm_tiles.c (cpu) -- the GEMM loops for AMX, whose tiles multiply faster than the caches and the
+ * vector units can follow.
  *
- * The operand with fewer lines passes: it is packed whole, first, by all threads.  The other one
- * is resident: a thread packs a block of its panels into the second level of the cache, where all
- * passing panels meet it, one after the other in the first level.  So both are packed once, and
- * what is read most lies nearest.  A left operand that lies as panels is taken where it is, and
- * the block that comes next is fetched beside the tiles.  Sums over more steps than fit the first
- * level are made in chunks, and wait as tiles in the second level; that loses no bit.
+ * All threads first pack the smaller operand whole; it is streamed through L1, panel by panel.  Of
+ * the larger operand each thread packs a block that stays in L2 (the cached operand) and runs the
+ * macro-kernel: every streamed panel times every panel of the block.  So each is packed once.  A
+ * left operand in the panel layout is read in place, and the next block is prefetched meanwhile.
+ * Where K is too long for L1 it is split into chunks, and accumulators are spilled to L2 as f32,
+ * which loses no bits.
  *
- * While the tiles of a pair multiply, the vector units put the sums of the pair before in place
- * and fetch ahead what comes next.
+ * While the tiles multiply one micro-tile, the vector units run the epilogue of the one before and
+ * prefetch (overlap_epilogue).
  *
- * Of two operands that both lie across, the left one has to be turned as it is packed: that is
- * the narrower one, and where it belongs on the right, so is what it becomes.
+ * If both operands are MN-major, packing has to transpose the left one.  That is chosen to be the
+ * smaller one; where it belongs on the right, C is computed transposed.
  *
- * Share of the bf16 register peak in `llamero bench` on a Xeon with AMX, two threads, the shapes of
- * a 124.7M Llama: forward 37-65 %, gradient of the input 44-55 %, of the weights 28-47 %.  Fed from
- * the second level, the inner loop alone does 76 %; numbers like a model's keep even a burst in
- * registers at 85 % of what it does with zeros, for power.  The tiles' loads take most of what the
- * second level can give, so that whatever else passes it adds to the time: of a product of long
- * sums a seventh is sums that wait, a tenth passing panels, and of a weight's gradient a fifth is
- * packing.  Rows that are put past the caches are an eighth where sums are short and C lies in
- * rows.  Not faster: rows packed between the tiles' steps, or blocks that lie as panels; sums of
- * chunks that the vector units add up; pairs of 64 lines and 16, which read less of the second
- * level and begin more often. */
+ * 28-65 % of the bf16 register peak on a Xeon with AMX, limited by tile loads from L2
+ * (docs/cpu-kernels.md). */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/kernels/gemm_engine.h"
+#include "backends/cpu/kernels/gemm_slice.h"
 #include "backends/cpu/kernels/panel_pairs.h"
 #include "backends/cpu/kernels/tiles.h"
 #include "backends/cpu/kernels/vector.h"
@@ -34,497 +26,515 @@
 #include <omp.h>
 
 enum {
-    PASSING_BYTES = 32 << 20, /* of a part: scratch memory */
-    LEAST_DEPTH = 64,         /* steps of a part */
-    MOST_DEPTH = 1024,
-    WHOLE = 40,      /* steps that need no chunks */
-    WHOLE_KEPT = 30, /* the same where nothing is packed */
-    RESIDENT = 384,  /* steps of all panels of a block */
-    CHUNK = 16,      /* steps, else */
-    NEAR_STEPS = 18, /* of a passing panel that stay in the first level */
-    WAITING = 200,   /* pairs whose sums wait */
-    GROUP = 4,       /* panels, or steps of all panels, that are packed together */
+    STREAMED_BYTES = 32 << 20, /* per K slice: bounds the scratch memory */
+    MIN_SLICE_STEPS = 64,      /* k-steps of a slice */
+    MAX_SLICE_STEPS = 1024,
+    UNSPLIT_STEPS = 40,   /* up to this many k-steps, K is not split into chunks */
+    UNSPLIT_PANELED = 30, /* the same where the cached operand is read in place */
+    L2_STEPS = 384,       /* k-steps of all panels of a cached block */
+    CHUNK_STEPS = 16,     /* k-steps of a chunk otherwise (KC) */
+    L1_STEPS = 18,        /* of a streamed panel that are kept in L1 */
+    MAX_SPILLED = 200,    /* micro-tiles with spilled accumulators */
+    PACK_GROUP = 4,       /* panels, or k-steps of all panels, packed by one thread at a time */
 };
 
-static size_t up(size_t a, size_t b) { return (a + b - 1) / b; }
+static size_t div_up(size_t a, size_t b) { return (a + b - 1) / b; }
 
-/* What becomes of sums: bf16 or f32, replaced or added to; or what is not whole, or scaled. */
-enum put_kind { PUT_BF16, PUT_ADD_BF16, PUT_F32, PUT_ADD_F32, PUT_ANY };
+/* How accumulators become C: stored or added to D, as bf16 or f32.  STORE_ANY handles edges and
+ * scales. */
+enum epilogue { STORE_BF16, ADD_BF16, STORE_F32, ADD_F32, STORE_ANY };
 
-/* One part under way. */
-struct work {
-    const struct product_shape *s;
-    struct lines resident, passing;
-    size_t resident_panels, passing_panels;
-    bool left_passes;
-    bool turned; /* rows of the tiles' sums are columns of C */
-    enum put_kind kind;
-    bool stream; /* rows are put past the caches: they are whole lines, and others than are read */
+/* One K slice of a GEMM. */
+struct tiles_gemm {
+    const struct gemm_shape *s;
+    struct operand cached, streamed;
+    size_t cached_panels, streamed_panels;
+    bool left_streamed;
+    bool c_transposed; /* rows of the accumulators are columns of C */
+    enum epilogue epilogue;
+    bool stream; /* NT stores: rows of C are whole cache lines, and are not read as D */
     const char *d;
     char *c;
-    size_t steps, chunks;             /* along K; chunks of steps */
-    size_t blocks, groups;            /* of resident and of passing panels */
-    size_t next;                      /* block and group that no thread has taken */
-    char *panels;                     /* passing, [panels][steps] */
-    bool resident_kept, passing_kept; /* multiplied where it lies, as panels */
-    char *near;                       /* of each thread, near_bytes: a block's chunk, then sums */
-    size_t near_bytes;
+    size_t steps, chunks;                  /* along K; chunks of k-steps */
+    size_t blocks, groups;                 /* of cached and of streamed panels */
+    size_t next;                           /* the next block and group that no thread has claimed */
+    char *panels;                          /* the streamed operand, [panels][steps] */
+    bool cached_paneled, streamed_paneled; /* read in place, in the panel layout */
+    char *scratch; /* scratch_bytes for each thread: a block's chunk, then accumulators */
+    size_t scratch_bytes;
 };
 
-/* A chunk of a block of resident panels, which meets a group of passing ones. */
-struct stage {
-    size_t r, r_end, p, p_end; /* panels */
+/* A chunk of a block of cached panels, times a group of streamed ones. */
+struct macro_task {
+    size_t cached, cached_end, streamed, streamed_end; /* panel ranges: cached, streamed */
     size_t chunk, step, end;
 };
 
-/* A thread's part. */
-struct hand {
-    struct work *w;
-    char *block;       /* packed, [panels][steps of a chunk] */
-    float *wait;       /* [group][block] sums between chunks */
-    float *sums;       /* of the pair before */
-    float *last;       /* where the tiles' sums go */
-    const float *from; /* the next row of them */
-    const char *old;   /* what is added to it */
-    char *to;          /* its place */
-    size_t rows;       /* that are left to put */
+/* State of one thread.  The epilogue lags one micro-tile behind the tiles. */
+struct tiles_thread {
+    struct tiles_gemm *g;
+    char *block;          /* packed, [panels][steps of a chunk] */
+    float *spill;         /* [group][block] accumulators between chunks */
+    float *acc;           /* the micro-tile that the epilogue stores */
+    float *acc_dest;      /* where the accumulators go that the tiles hold */
+    const float *acc_row; /* the epilogue's next row */
+    const char *d_row;    /* the addend of that row */
+    char *c_row;          /* its destination */
+    size_t rows;          /* left to store */
     size_t columns, stride;
-    enum put_kind kind;
-    /* next to fetch; the last three: or NULL */
-    const char *passing_ahead, *block_ahead, *wait_ahead, *put_ahead;
-    size_t passing_each, block_each; /* lines beside a step */
+    enum epilogue epilogue;
+    /* next line to prefetch; the last three may be NULL */
+    const char *streamed_prefetch, *block_prefetch, *spill_prefetch, *d_prefetch;
+    size_t streamed_lines_per_step, block_lines_per_step; /* to prefetch per k-step */
 };
 
-/* ---- beside the tiles ---- */
-
-static void put_any(const struct hand *h)
+static void store_any_row(const struct tiles_thread *t)
 {
-    const struct product_shape *s = h->w->s;
-    float out[PANEL], old[PANEL] = {0};
-    if (s->accumulate) vector_load(h->old, 0, s->out, h->columns, old);
-    for (size_t j = 0; j < PANEL; j++) out[j] = old[j] + (s->scaled ? s->scale : 1) * h->from[j];
-    vector_store(h->to, 0, s->out, h->columns, out);
+    const struct gemm_shape *s = t->g->s;
+    float out[PANEL], d_row[PANEL] = {0};
+    if (s->accumulate) vector_load(t->d_row, 0, s->out, t->columns, d_row);
+    for (size_t j = 0; j < PANEL; j++)
+        out[j] = d_row[j] + (s->scaled ? s->scale : 1) * t->acc_row[j];
+    vector_store(t->c_row, 0, s->out, t->columns, out);
 }
 
 #if defined(__AVX512BF16__)
-static inline __m512 widened(const void *sixteen)
+static inline __m512 load_bf16(const void *sixteen)
 {
     __m256i halves = _mm256_loadu_si256(sixteen);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
-/* A row of 32 sums, with what is added to it.  stream: past the caches. */
-static inline void put_row(enum put_kind kind, char *to, const float *from, const char *old,
-                           bool stream)
+/* Stores 32 accumulators, plus the addend. stream: NT stores. */
+static inline void store_row(enum epilogue epilogue, char *c_row, const float *acc_row,
+                             const char *d_row, bool stream)
 {
-    __m512 low = _mm512_loadu_ps(from), high = _mm512_loadu_ps(from + 16);
-    if (kind == PUT_ADD_BF16)
-        low = _mm512_add_ps(low, widened(old)), high = _mm512_add_ps(high, widened(old + 32));
-    if (kind == PUT_ADD_F32)
-        low = _mm512_add_ps(low, _mm512_loadu_ps(old)),
-        high = _mm512_add_ps(high, _mm512_loadu_ps(old + 64));
-    if (kind == PUT_BF16 || kind == PUT_ADD_BF16) {
-        pairs_put(to, (__m512i)_mm512_cvtne2ps_pbh(high, low), stream);
+    __m512 low = _mm512_loadu_ps(acc_row), high = _mm512_loadu_ps(acc_row + 16);
+    if (epilogue == ADD_BF16)
+        low = _mm512_add_ps(low, load_bf16(d_row)),
+        high = _mm512_add_ps(high, load_bf16(d_row + 32));
+    if (epilogue == ADD_F32)
+        low = _mm512_add_ps(low, _mm512_loadu_ps(d_row)),
+        high = _mm512_add_ps(high, _mm512_loadu_ps(d_row + 64));
+    if (epilogue == STORE_BF16 || epilogue == ADD_BF16) {
+        pairs_store(c_row, (__m512i)_mm512_cvtne2ps_pbh(high, low), stream);
         return;
     }
-    pairs_put(to, _mm512_castps_si512(low), stream);
-    pairs_put(to + 64, _mm512_castps_si512(high), stream);
+    pairs_store(c_row, _mm512_castps_si512(low), stream);
+    pairs_store(c_row + 64, _mm512_castps_si512(high), stream);
 }
 #else
-static inline void put_row(enum put_kind kind, char *to, const float *from, const char *old,
-                           bool stream)
+static inline void store_row(enum epilogue epilogue, char *c_row, const float *acc_row,
+                             const char *d_row, bool stream)
 {
     (void)stream;
-    enum dtype dtype = kind == PUT_F32 || kind == PUT_ADD_F32 ? F32 : BF16;
+    enum dtype dtype = epilogue == STORE_F32 || epilogue == ADD_F32 ? F32 : BF16;
     float added[PANEL] = {0}, out[PANEL];
-    if (kind == PUT_ADD_BF16 || kind == PUT_ADD_F32) vector_load(old, 0, dtype, PANEL, added);
-    for (size_t j = 0; j < PANEL; j++) out[j] = added[j] + from[j];
-    vector_store(to, 0, dtype, PANEL, out);
+    if (epilogue == ADD_BF16 || epilogue == ADD_F32) vector_load(d_row, 0, dtype, PANEL, added);
+    for (size_t j = 0; j < PANEL; j++) out[j] = added[j] + acc_row[j];
+    vector_store(c_row, 0, dtype, PANEL, out);
 }
 #endif
 
-static inline void put_rows(struct hand *h, size_t count)
+static inline void store_rows(struct tiles_thread *t, size_t count)
 {
-    bool stream = h->w->stream;
-    for (count = least(count, h->rows); count > 0; count--) {
-        switch (h->kind) {
-        case PUT_BF16: put_row(PUT_BF16, h->to, h->from, h->old, stream); break;
-        case PUT_ADD_BF16: put_row(PUT_ADD_BF16, h->to, h->from, h->old, stream); break;
-        case PUT_F32: put_row(PUT_F32, h->to, h->from, h->old, stream); break;
-        case PUT_ADD_F32: put_row(PUT_ADD_F32, h->to, h->from, h->old, stream); break;
-        case PUT_ANY: put_any(h); break;
+    bool stream = t->g->stream;
+    for (count = size_min(count, t->rows); count > 0; count--) {
+        switch (t->epilogue) {
+        case STORE_BF16: store_row(STORE_BF16, t->c_row, t->acc_row, t->d_row, stream); break;
+        case ADD_BF16: store_row(ADD_BF16, t->c_row, t->acc_row, t->d_row, stream); break;
+        case STORE_F32: store_row(STORE_F32, t->c_row, t->acc_row, t->d_row, stream); break;
+        case ADD_F32: store_row(ADD_F32, t->c_row, t->acc_row, t->d_row, stream); break;
+        case STORE_ANY: store_any_row(t); break;
         }
-        h->rows--, h->from += PANEL, h->old += h->stride, h->to += h->stride;
+        t->rows--, t->acc_row += PANEL, t->d_row += t->stride, t->c_row += t->stride;
     }
 }
 
-/* What the vector units do while four products of tiles are under way. */
-static inline void aside(struct hand *h)
+/* What the vector units do while four tile products are in flight. */
+static inline void overlap_epilogue(struct tiles_thread *t)
 {
-    put_rows(h, 2);
-    for (size_t i = 0; i < h->passing_each; i++, h->passing_ahead += 64)
-        __builtin_prefetch(h->passing_ahead, 0, 2);
-    if (h->block_ahead)
-        for (size_t i = 0; i < h->block_each; i++, h->block_ahead += 64)
-            __builtin_prefetch(h->block_ahead, 0, 2);
-    if (h->wait_ahead)
-        for (int i = 0; i < 4; i++, h->wait_ahead += 64) __builtin_prefetch(h->wait_ahead);
-    if (h->put_ahead)
-        for (int i = 0; i < 2; i++, h->put_ahead += h->stride) {
-            __builtin_prefetch(h->put_ahead);
-            if (h->w->kind == PUT_ADD_F32) __builtin_prefetch(h->put_ahead + 64);
+    store_rows(t, 2);
+    for (size_t i = 0; i < t->streamed_lines_per_step; i++, t->streamed_prefetch += 64)
+        __builtin_prefetch(t->streamed_prefetch, 0, 2);
+    if (t->block_prefetch)
+        for (size_t i = 0; i < t->block_lines_per_step; i++, t->block_prefetch += 64)
+            __builtin_prefetch(t->block_prefetch, 0, 2);
+    if (t->spill_prefetch)
+        for (int i = 0; i < 4; i++, t->spill_prefetch += 64) __builtin_prefetch(t->spill_prefetch);
+    if (t->d_prefetch)
+        for (int i = 0; i < 2; i++, t->d_prefetch += t->stride) {
+            __builtin_prefetch(t->d_prefetch);
+            if (t->g->epilogue == ADD_F32) __builtin_prefetch(t->d_prefetch + 64);
         }
 }
 
-/* ---- tiles ---- */
-
-/* The quarter `at` of the sums goes where it belongs, and begins anew. */
-#define BEGIN(t, at)                                                                               \
+/* Stores the quarter at offset `at` of the finished accumulators and starts the next ones. */
+#define SWAP_TILE(tile, at)                                                                        \
     do {                                                                                           \
-        TILE_STORE(t, h->last + (at), PANEL * sizeof(float));                                      \
+        TILE_STORE(tile, t->acc_dest + (at), PANEL * sizeof(float));                               \
         if (begin)                                                                                 \
-            TILE_LOAD(t, begin + (at), PANEL * sizeof(float));                                     \
+            TILE_LOAD(tile, begin + (at), PANEL * sizeof(float));                                  \
         else                                                                                       \
-            TILE_ZERO(t);                                                                          \
+            TILE_ZERO(tile);                                                                       \
     } while (0)
 
-/* What the first level has is loaded last: the other has farther to come. */
-static inline __attribute__((always_inline)) void multiply_steps(size_t steps, const char **left,
-                                                                 const char **right, bool left_near,
-                                                                 bool right_near, struct hand *h)
+/* Loads the operand in L1 last: the other one has the longer latency. */
+static inline __attribute__((always_inline)) void multiply_k_steps(size_t steps, const char **left,
+                                                                   const char **right, bool left_l1,
+                                                                   bool right_l1,
+                                                                   struct tiles_thread *t)
 {
-    for (; steps > 0; steps--, *left += STEP, *right += STEP) {
-        if (left_near) {
-            TILE_TAKE(6, *right, right_near);
-            TILE_TAKE(4, *left, left_near);
+    for (; steps > 0; steps--, *left += KSTEP_BYTES, *right += KSTEP_BYTES) {
+        if (left_l1) {
+            TILE_LOAD_VIA(6, *right, right_l1);
+            TILE_LOAD_VIA(4, *left, left_l1);
             TILE_DOT(0, 4, 6);
-            TILE_TAKE(5, *left + 1024, left_near);
+            TILE_LOAD_VIA(5, *left + 1024, left_l1);
             TILE_DOT(2, 5, 6);
-            TILE_TAKE(7, *right + 1024, right_near);
+            TILE_LOAD_VIA(7, *right + 1024, right_l1);
             TILE_DOT(1, 4, 7);
         } else {
-            TILE_TAKE(4, *left, left_near);
-            TILE_TAKE(6, *right, right_near);
+            TILE_LOAD_VIA(4, *left, left_l1);
+            TILE_LOAD_VIA(6, *right, right_l1);
             TILE_DOT(0, 4, 6);
-            TILE_TAKE(7, *right + 1024, right_near);
+            TILE_LOAD_VIA(7, *right + 1024, right_l1);
             TILE_DOT(1, 4, 7);
-            TILE_TAKE(5, *left + 1024, left_near);
+            TILE_LOAD_VIA(5, *left + 1024, left_l1);
             TILE_DOT(2, 5, 6);
         }
         TILE_DOT(3, 5, 7);
-        aside(h);
+        overlap_epilogue(t);
     }
 }
 
-/* The sums in the tiles go to h->last, and begin anew with those at `begin`, or with 0. */
-static inline __attribute__((always_inline)) void multiply(size_t steps, const char *left,
-                                                           const char *right, const float *begin,
-                                                           bool left_passes, struct hand *h)
+/* Multiplies two panels.  Stores the accumulators that the tiles hold to t->acc_dest, then starts
+ * with those at `begin`, or with 0. */
+static inline __attribute__((always_inline)) void
+micro_kernel(size_t steps, const char *left, const char *right, const float *begin,
+             bool left_streamed, struct tiles_thread *t)
 {
-    TILE_TAKE(4, left, left_passes);
-    TILE_TAKE(6, right, !left_passes);
-    BEGIN(0, 0);
+    TILE_LOAD_VIA(4, left, left_streamed);
+    TILE_LOAD_VIA(6, right, !left_streamed);
+    SWAP_TILE(0, 0);
     TILE_DOT(0, 4, 6);
-    TILE_TAKE(7, right + 1024, !left_passes);
-    BEGIN(1, 16);
+    TILE_LOAD_VIA(7, right + 1024, !left_streamed);
+    SWAP_TILE(1, 16);
     TILE_DOT(1, 4, 7);
-    TILE_TAKE(5, left + 1024, left_passes);
-    BEGIN(2, LOWER);
+    TILE_LOAD_VIA(5, left + 1024, left_streamed);
+    SWAP_TILE(2, MICRO_TILE_LOWER);
     TILE_DOT(2, 5, 6);
-    BEGIN(3, LOWER + 16);
+    SWAP_TILE(3, MICRO_TILE_LOWER + 16);
     TILE_DOT(3, 5, 7);
-    left += STEP, right += STEP;
-    if (h->rows && h->w->turned) KERNEL(panel_turn)(h->sums);
-    size_t near = least(steps, NEAR_STEPS);
-    multiply_steps(near - 1, &left, &right, left_passes, !left_passes, h);
-    multiply_steps(steps - near, &left, &right, false, false, h);
-    put_rows(h, PANEL);
+    left += KSTEP_BYTES, right += KSTEP_BYTES;
+    if (t->rows && t->g->c_transposed) KERNEL(panel_transpose)(t->acc);
+    size_t scratch = size_min(steps, L1_STEPS);
+    multiply_k_steps(scratch - 1, &left, &right, left_streamed, !left_streamed, t);
+    multiply_k_steps(steps - scratch, &left, &right, false, false, t);
+    store_rows(t, PANEL);
 }
 
-static void multiply_left_passes(size_t steps, const char *left, const char *right,
-                                 const float *begin, struct hand *h)
+static void micro_kernel_left_streamed(size_t steps, const char *left, const char *right,
+                                       const float *begin, struct tiles_thread *t)
 {
-    multiply(steps, left, right, begin, true, h);
+    micro_kernel(steps, left, right, begin, true, t);
 }
 
-static void multiply_right_passes(size_t steps, const char *left, const char *right,
-                                  const float *begin, struct hand *h)
+static void micro_kernel_right_streamed(size_t steps, const char *left, const char *right,
+                                        const float *begin, struct tiles_thread *t)
 {
-    multiply(steps, left, right, begin, false, h);
+    micro_kernel(steps, left, right, begin, false, t);
 }
 
-/* The last sums of a thread. */
-static void flush(struct hand *h)
+/* Stores a thread's last micro-tile. */
+static void flush_last_tile(struct tiles_thread *t)
 {
-    TILES_STORE(h->last);
-    if (h->w->turned) KERNEL(panel_turn)(h->sums);
-    put_rows(h, PANEL);
+    TILES_STORE(t->acc_dest);
+    if (t->g->c_transposed) KERNEL(panel_transpose)(t->acc);
+    store_rows(t, PANEL);
 }
 
-/* ---- stages ---- */
-
-/* The element of C where the sums of resident panel r and passing panel p begin. */
-static void find(const struct work *w, size_t r, size_t p, size_t *row, size_t *column)
+/* The first element of C that a cached and a streamed panel contribute to. */
+static void c_origin(const struct tiles_gemm *g, size_t cached, size_t streamed, size_t *row,
+                     size_t *column)
 {
-    size_t left = (w->left_passes ? p : r) * PANEL, right = (w->left_passes ? r : p) * PANEL;
-    *row = w->turned ? right : left, *column = w->turned ? left : right;
+    size_t left = (g->left_streamed ? streamed : cached) * PANEL,
+           right = (g->left_streamed ? cached : streamed) * PANEL;
+    *row = g->c_transposed ? right : left, *column = g->c_transposed ? left : right;
 }
 
-/* Bytes to it. */
-static size_t place(const struct work *w, size_t row, size_t column)
+/* Its offset in bytes. */
+static size_t c_offset(const struct tiles_gemm *g, size_t row, size_t column)
 {
-    size_t at = panels_at(w->s->c_paneled, row, column, (size_t)w->s->N);
-    return at * dtype_bytes(w->s->out);
+    size_t at = panel_offset(g->s->c_paneled, row, column, (size_t)g->s->N);
+    return at * dtype_bytes(g->s->out);
 }
 
-/* The steps of a stage of an operand: of its first panel, and bytes from one to the next. */
-struct side {
+/* Panels of an operand from one k-step on: the first, and bytes from a panel to the next. */
+struct panel_run {
     const char *at;
     size_t panel;
 };
 
-/* Of a paneled operand, where it lies. */
-static struct side side_kept(const struct lines *l, size_t panel, size_t step)
+/* Of an operand in the panel layout, read in place. */
+static struct panel_run paneled_panels(const struct operand *o, size_t panel, size_t step)
 {
-    size_t bytes = l->stride / PANEL * STEP;
-    return (struct side){(const char *)l->x + panel * bytes + step * STEP, bytes};
+    size_t bytes = o->stride / PANEL * KSTEP_BYTES;
+    return (struct panel_run){(const char *)o->x + panel * bytes + step * KSTEP_BYTES, bytes};
 }
 
-static struct side passing_side(const struct work *w, const struct stage *s)
+static struct panel_run streamed_run(const struct tiles_gemm *g, const struct macro_task *s)
 {
-    size_t bytes = w->steps * STEP;
-    if (w->passing_kept) return side_kept(&w->passing, s->p, s->step);
-    return (struct side){w->panels + s->p * bytes + s->step * STEP, bytes};
+    size_t bytes = g->steps * KSTEP_BYTES;
+    if (g->streamed_paneled) return paneled_panels(&g->streamed, s->streamed, s->step);
+    return (struct panel_run){g->panels + s->streamed * bytes + s->step * KSTEP_BYTES, bytes};
 }
 
-static struct side resident_side(const struct work *w, const struct stage *s, const char *block)
+static struct panel_run cached_run(const struct tiles_gemm *g, const struct macro_task *s,
+                                   const char *block)
 {
-    if (w->resident_kept) return side_kept(&w->resident, s->r, s->step);
-    return (struct side){block, (s->end - s->step) * STEP};
+    if (g->cached_paneled) return paneled_panels(&g->cached, s->cached, s->step);
+    return (struct panel_run){block, (s->end - s->step) * KSTEP_BYTES};
 }
 
-static size_t block_lines(const struct stage *s)
+static size_t block_lines(const struct macro_task *s)
 {
-    return (s->r_end - s->r) * (s->end - s->step) * (STEP / 64);
+    return (s->cached_end - s->cached) * (s->end - s->step) * (KSTEP_BYTES / 64);
 }
 
-/* Which lines of the next stage's block, as it lies, are fetched beside pair n of so many. */
-static void fetch_block(struct hand *h, const struct stage *next, size_t n, size_t pairs)
+/* Selects the lines of the next block that are prefetched during pair n of `pairs`. */
+static void prefetch_block(struct tiles_thread *t, const struct macro_task *next, size_t n,
+                           size_t pairs)
 {
-    const struct lines *l = &h->w->resident;
-    size_t run = l->across ? next->r_end - next->r : next->end - next->step;
-    size_t line = block_lines(next) * n / pairs, lines = run * (STEP / 64);
-    size_t row = (l->across ? next->step : next->r) + line / lines;
-    struct side from = side_kept(l, row, l->across ? next->r : next->step);
-    h->block_ahead = from.at + line % lines * 64;
+    const struct operand *o = &t->g->cached;
+    size_t run_steps = o->mn_major ? next->cached_end - next->cached : next->end - next->step;
+    size_t line = block_lines(next) * n / pairs, run_lines = run_steps * (KSTEP_BYTES / 64);
+    size_t row = (o->mn_major ? next->step : next->cached) + line / run_lines;
+    struct panel_run run = paneled_panels(o, row, o->mn_major ? next->cached : next->step);
+    t->block_prefetch = run.at + line % run_lines * 64;
 }
 
-/* All passing panels of a stage meet its block; the first level keeps one at a time.  Beside them
- * the block of the stage that follows is fetched, if it lies as panels, in whole lines. */
-static void multiply_stage(struct hand *h, const struct stage *s, const struct stage *next)
+/* The macro-kernel: each streamed panel of the task times all panels of its cached block. Meanwhile
+ * prefetches the block of the next task if it is in the panel layout. */
+static void macro_kernel(struct tiles_thread *t, const struct macro_task *s,
+                         const struct macro_task *next)
 {
-    const struct work *w = h->w;
-    size_t width = s->r_end - s->r, steps = s->end - s->step, row, column, n = 0;
-    size_t pairs = (s->p_end - s->p) * width;
-    bool last = s->chunk + 1 == w->chunks;
-    bool adds = w->kind == PUT_ADD_BF16 || w->kind == PUT_ADD_F32;
-    struct side passing = passing_side(w, s), resident = resident_side(w, s, h->block);
-    h->passing_each = steps > 1 ? up(steps * STEP / 64, (steps - 1) * width) : 0;
-    h->block_each = next && steps > 1 ? up(block_lines(next), (steps - 1) * pairs) : 0;
-    for (size_t p = s->p; p < s->p_end; p++, passing.at += passing.panel) {
-        h->passing_ahead = passing.at + passing.panel;
-        for (size_t r = s->r; r < s->r_end; r++, n++) {
-            const char *here = resident.at + (r - s->r) * resident.panel;
-            float *wait = h->wait + n * SUMS;
-            find(w, r, p, &row, &column);
-            h->wait_ahead = s->chunk ? (const char *)(wait + SUMS) : NULL;
-            h->put_ahead = last && adds ? w->d + place(w, row, column) : NULL;
-            if (next) fetch_block(h, next, n, pairs);
-            if (w->left_passes)
-                multiply_left_passes(steps, passing.at, here, s->chunk ? wait : NULL, h);
+    const struct tiles_gemm *g = t->g;
+    size_t block_panels = s->cached_end - s->cached, steps = s->end - s->step, row, column, n = 0;
+    size_t pairs = (s->streamed_end - s->streamed) * block_panels;
+    bool is_last_chunk = s->chunk + 1 == g->chunks;
+    bool adds = g->epilogue == ADD_BF16 || g->epilogue == ADD_F32;
+    struct panel_run streamed = streamed_run(g, s), cached = cached_run(g, s, t->block);
+    t->streamed_lines_per_step =
+        steps > 1 ? div_up(steps * KSTEP_BYTES / 64, (steps - 1) * block_panels) : 0;
+    t->block_lines_per_step =
+        next && steps > 1 ? div_up(block_lines(next), (steps - 1) * pairs) : 0;
+    for (size_t streamed_panel = s->streamed; streamed_panel < s->streamed_end;
+         streamed_panel++, streamed.at += streamed.panel) {
+        t->streamed_prefetch = streamed.at + streamed.panel;
+        for (size_t i = s->cached; i < s->cached_end; i++, n++) {
+            const char *cached_panel = cached.at + (i - s->cached) * cached.panel;
+            float *spill = t->spill + n * MICRO_TILE;
+            c_origin(g, i, streamed_panel, &row, &column);
+            t->spill_prefetch = s->chunk ? (const char *)(spill + MICRO_TILE) : NULL;
+            t->d_prefetch = is_last_chunk && adds ? g->d + c_offset(g, row, column) : NULL;
+            if (next) prefetch_block(t, next, n, pairs);
+            if (g->left_streamed)
+                micro_kernel_left_streamed(steps, streamed.at, cached_panel,
+                                           s->chunk ? spill : NULL, t);
             else
-                multiply_right_passes(steps, here, passing.at, s->chunk ? wait : NULL, h);
-            h->last = last ? h->sums : wait;
-            if (!last) continue;
-            h->from = h->sums;
-            h->old = w->d + place(w, row, column), h->to = w->c + place(w, row, column);
-            h->rows = least(PANEL, (size_t)w->s->M - row);
-            h->columns = least(PANEL, (size_t)w->s->N - column);
-            h->kind = w->s->scaled || h->rows < PANEL || h->columns < PANEL ? PUT_ANY : w->kind;
+                micro_kernel_right_streamed(steps, cached_panel, streamed.at,
+                                            s->chunk ? spill : NULL, t);
+            t->acc_dest = is_last_chunk ? t->acc : spill;
+            if (!is_last_chunk) continue;
+            t->acc_row = t->acc;
+            t->d_row = g->d + c_offset(g, row, column), t->c_row = g->c + c_offset(g, row, column);
+            t->rows = size_min(PANEL, (size_t)g->s->M - row);
+            t->columns = size_min(PANEL, (size_t)g->s->N - column);
+            t->epilogue =
+                g->s->scaled || t->rows < PANEL || t->columns < PANEL ? STORE_ANY : g->epilogue;
         }
     }
 }
 
-/* Steps [step, end) of an operand. */
-static struct lines steps_of(const struct lines *l, size_t step, size_t end)
+/* k-steps [step, end) of an operand. */
+static struct operand k_range(const struct operand *o, size_t step, size_t end)
 {
-    return lines_part(*l, step * PANEL, least(l->K, end * PANEL));
+    return operand_k_range(*o, step * PANEL, size_min(o->K, end * PANEL));
 }
 
-/* The first chunk of a block that nobody has taken; false: there is none. */
-static bool take_block(struct work *w, struct stage *s)
+/* Claims the first chunk of the next block; false: none is left. */
+static bool claim_block(struct tiles_gemm *g, struct macro_task *s)
 {
     size_t n;
 #pragma omp atomic capture
-    n = w->next++;
-    size_t r = n / w->groups, p = n % w->groups;
-    *s = (struct stage){.r = w->resident_panels * r / w->blocks,
-                        .r_end = w->resident_panels * (r + 1) / w->blocks,
-                        .p = w->passing_panels * p / w->groups,
-                        .p_end = w->passing_panels * (p + 1) / w->groups};
-    return r < w->blocks;
+    n = g->next++;
+    size_t r = n / g->groups, p = n % g->groups;
+    *s = (struct macro_task){.cached = g->cached_panels * r / g->blocks,
+                             .cached_end = g->cached_panels * (r + 1) / g->blocks,
+                             .streamed = g->streamed_panels * p / g->groups,
+                             .streamed_end = g->streamed_panels * (p + 1) / g->groups};
+    return r < g->blocks;
 }
 
-/* The next chunk of the block, or the first of the next block; false: that was all. */
-static bool advance(struct work *w, struct stage *s)
+/* The next chunk of the block, or the first of the next block; false: none is left. */
+static bool next_task(struct tiles_gemm *g, struct macro_task *s)
 {
-    if (s->r_end && s->chunk + 1 < w->chunks)
+    if (s->cached_end && s->chunk + 1 < g->chunks)
         s->chunk++;
-    else if (!take_block(w, s))
+    else if (!claim_block(g, s))
         return false;
-    s->step = w->steps * s->chunk / w->chunks, s->end = w->steps * (s->chunk + 1) / w->chunks;
+    s->step = g->steps * s->chunk / g->chunks, s->end = g->steps * (s->chunk + 1) / g->chunks;
     return true;
 }
 
-static void multiply_blocks(struct hand *h)
+static void run_tasks(struct tiles_thread *t)
 {
-    struct work *w = h->w;
-    struct panel_form form = {.kind = PAIRS, .right = w->left_passes};
-    struct stage next = {0}, s;
-    bool more = advance(w, &next), some = more;
+    struct tiles_gemm *g = t->g;
+    struct panel_format format = {.kind = PANEL_BF16, .right = g->left_streamed};
+    struct macro_task next = {0}, s;
+    bool more = next_task(g, &next), any = more;
     while (more) {
         s = next;
-        more = advance(w, &next);
-        struct lines lines = steps_of(&w->resident, s.step, s.end);
-        if (!w->resident_kept) KERNEL(panel_pack)(&lines, form, s.r, s.r_end - s.r, h->block);
-        multiply_stage(h, &s, w->resident.paneled && more ? &next : NULL);
+        more = next_task(g, &next);
+        struct operand chunk = k_range(&g->cached, s.step, s.end);
+        if (!g->cached_paneled)
+            KERNEL(panel_pack)(&chunk, format, s.cached, s.cached_end - s.cached, t->block);
+        macro_kernel(t, &s, g->cached.paneled && more ? &next : NULL);
     }
-    if (some) flush(h);
+    if (any) flush_last_tile(t);
 }
 
-/* Memory is read in the order in which it lies. */
-static void pack_passing(const struct work *w)
+/* Packs in memory order. */
+static void pack_streamed(const struct tiles_gemm *g)
 {
-    struct panel_form form = {.kind = PAIRS, .right = !w->left_passes, .steps = w->steps};
-    size_t count = w->passing.across ? w->steps : w->passing_panels;
+    struct panel_format format = {
+        .kind = PANEL_BF16, .right = !g->left_streamed, .steps = g->steps};
+    size_t count = g->streamed.mn_major ? g->steps : g->streamed_panels;
 #pragma omp for schedule(dynamic)
-    for (size_t i = 0; i < count; i += GROUP) {
-        size_t end = least(i + GROUP, count);
-        if (w->passing.across) {
-            struct lines some = steps_of(&w->passing, i, end);
-            KERNEL(panel_pack)(&some, form, 0, w->passing_panels, w->panels + i * STEP);
+    for (size_t i = 0; i < count; i += PACK_GROUP) {
+        size_t end = size_min(i + PACK_GROUP, count);
+        if (g->streamed.mn_major) {
+            struct operand part = k_range(&g->streamed, i, end);
+            KERNEL(panel_pack)(&part, format, 0, g->streamed_panels, g->panels + i * KSTEP_BYTES);
         } else {
             KERNEL(panel_pack)
-            (&w->passing, form, i, end - i, w->panels + i * w->steps * STEP);
+            (&g->streamed, format, i, end - i, g->panels + i * g->steps * KSTEP_BYTES);
         }
     }
 }
 
-static void run(struct work *w, size_t block_bytes)
+static void run_thread(struct tiles_gemm *g, size_t block_bytes)
 {
-    char *near = w->near + (size_t)omp_get_thread_num() * w->near_bytes;
-    struct hand h = {.w = w, .block = near, .sums = (float *)(void *)(near + block_bytes)};
-    h.last = h.sums, h.wait = h.sums + SUMS;
-    h.stride = (w->s->c_paneled ? PANEL : (size_t)w->s->N) * dtype_bytes(w->s->out);
+    char *scratch = g->scratch + (size_t)omp_get_thread_num() * g->scratch_bytes;
+    struct tiles_thread t = {
+        .g = g, .block = scratch, .acc = (float *)(void *)(scratch + block_bytes)};
+    t.acc_dest = t.acc, t.spill = t.acc + MICRO_TILE;
+    t.stride = (g->s->c_paneled ? PANEL : (size_t)g->s->N) * dtype_bytes(g->s->out);
     tiles_open();
-    if (!w->passing_kept) pack_passing(w);
-    multiply_blocks(&h);
-    vector_stream_end();
+    if (!g->streamed_paneled) pack_streamed(g);
+    run_tasks(&t);
+    vector_stream_fence();
     tiles_close();
 }
 
-/* ---- sizes ---- */
-
-static size_t passing_lines(const struct product_shape *s)
+static size_t streamed_size(const struct gemm_shape *s)
 {
     return (size_t)(s->M < s->N ? s->M : s->N);
 }
 
-size_t KERNEL(gemm_depth)(const struct product_shape *s)
+size_t KERNEL(gemm_slice_steps)(const struct gemm_shape *s)
 {
-    size_t depth = least(MOST_DEPTH, PASSING_BYTES / STEP / panels_of(passing_lines(s)));
-    return depth > LEAST_DEPTH ? depth : LEAST_DEPTH;
+    size_t depth =
+        size_min(MAX_SLICE_STEPS, STREAMED_BYTES / KSTEP_BYTES / panel_count(streamed_size(s)));
+    return depth > MIN_SLICE_STEPS ? depth : MIN_SLICE_STEPS;
 }
 
-/* Of a thread: the most that any way takes. */
-static size_t block_bytes(const struct product_shape *s, size_t steps)
+/* Of a thread: the most that any blocking needs. */
+static size_t block_bytes(const struct gemm_shape *s, size_t steps)
 {
-    size_t panels = panels_of((size_t)(s->M < s->N ? s->N : s->M));
-    return least(panels * steps, RESIDENT) * STEP;
+    size_t panels = panel_count((size_t)(s->M < s->N ? s->N : s->M));
+    return size_min(panels * steps, L2_STEPS) * KSTEP_BYTES;
 }
 
-static size_t sums_bytes(const struct product_shape *s, size_t steps)
+static size_t acc_bytes(const struct gemm_shape *s, size_t steps)
 {
-    size_t pairs = panels_of((size_t)s->M) * panels_of((size_t)s->N);
-    return (1 + (steps > WHOLE_KEPT ? least(pairs, WAITING) : 0)) * SUMS * sizeof(float);
+    size_t pairs = panel_count((size_t)s->M) * panel_count((size_t)s->N);
+    return (1 + (steps > UNSPLIT_PANELED ? size_min(pairs, MAX_SPILLED) : 0)) * MICRO_TILE *
+           sizeof(float);
 }
 
-static size_t passing_bytes(const struct product_shape *s, size_t steps)
+static size_t streamed_bytes(const struct gemm_shape *s, size_t steps)
 {
-    return panels_of(passing_lines(s)) * steps * STEP;
+    return panel_count(streamed_size(s)) * steps * KSTEP_BYTES;
 }
 
-size_t KERNEL(gemm_bytes)(const struct product_shape *s, size_t deepest, int num_threads)
+size_t KERNEL(gemm_slice_bytes)(const struct gemm_shape *s, size_t max_steps, int num_threads)
 {
-    return passing_bytes(s, deepest) +
-           (size_t)num_threads * (block_bytes(s, deepest) + sums_bytes(s, deepest));
+    return streamed_bytes(s, max_steps) +
+           (size_t)num_threads * (block_bytes(s, max_steps) + acc_bytes(s, max_steps));
 }
 
-/* Chunks, and blocks and groups of which each thread gets as many, if there are enough. */
-static void cut(struct work *w, const struct way *way, size_t threads)
+/* Chooses chunks, and blocks and groups such that all threads get equally many if possible. */
+static void choose_tasks(struct tiles_gemm *g, const struct gemm_blocking *blocking, size_t threads)
 {
-    bool stays = w->resident_kept; /* nothing is packed: room for more panels */
-    size_t deep = least(WHOLE, CHUNK / 2 * (size_t)way->near_halves),
-           block = RESIDENT / least(w->steps, RESIDENT);
-    w->chunks = w->groups = 1;
-    if (w->steps > (stays ? WHOLE_KEPT : WHOLE)) {
-        block = (size_t)way->rows + (stays ? (size_t)way->rows / 4 : 0);
-        w->chunks = up(w->steps, deep), w->groups = up(w->passing_panels, WAITING / block);
+    bool paneled = g->cached_paneled; /* no packed copy: room for more panels */
+    size_t chunk_steps = size_min(UNSPLIT_STEPS, CHUNK_STEPS / 2 * (size_t)blocking->kc_halves),
+           block = L2_STEPS / size_min(g->steps, L2_STEPS);
+    g->chunks = g->groups = 1;
+    if (g->steps > (paneled ? UNSPLIT_PANELED : UNSPLIT_STEPS)) {
+        block = (size_t)blocking->mc + (paneled ? (size_t)blocking->mc / 4 : 0);
+        g->chunks = div_up(g->steps, chunk_steps),
+        g->groups = div_up(g->streamed_panels, MAX_SPILLED / block);
     }
-    w->blocks = least(w->resident_panels, up(up(w->resident_panels, block), threads) * threads);
-    while (w->blocks * w->groups < 2 * threads && w->groups < w->passing_panels) w->groups++;
+    g->blocks =
+        size_min(g->cached_panels, div_up(div_up(g->cached_panels, block), threads) * threads);
+    while (g->blocks * g->groups < 2 * threads && g->groups < g->streamed_panels) g->groups++;
 }
 
-static enum put_kind kind_of(const struct product_shape *s)
+static enum epilogue epilogue_of(const struct gemm_shape *s)
 {
-    if (s->out == F32) return s->accumulate ? PUT_ADD_F32 : PUT_F32;
-    return s->accumulate ? PUT_ADD_BF16 : PUT_BF16;
+    if (s->out == F32) return s->accumulate ? ADD_F32 : STORE_F32;
+    return s->accumulate ? ADD_BF16 : STORE_BF16;
 }
 
-void KERNEL(gemm_multiply)(const struct gemm_part *p, void *memory)
+void KERNEL(gemm_slice_multiply)(const struct gemm_slice *p, void *memory)
 {
-    const struct product_shape *s = p->s;
-    bool a_passes = s->M <= s->N;
-    struct work w = {.s = s, .d = p->d, .c = p->c, .kind = kind_of(s), .panels = memory};
-    w.stream = s->N % PANEL == 0 && vector_is_line(p->c) && !(s->accumulate && p->d == p->c);
-    w.turned = p->a.across && p->b.across && !a_passes;
-    w.left_passes = a_passes != w.turned;
-    w.resident = a_passes ? p->b : p->a, w.passing = a_passes ? p->a : p->b;
-    w.resident_panels = panels_of(w.resident.size), w.passing_panels = panels_of(w.passing.size);
-    w.steps = panels_of(p->a.K);
-    bool kept = p->a.paneled && !p->a.across; /* as the left operand */
-    w.resident_kept = kept && !w.left_passes, w.passing_kept = kept && w.left_passes;
-    cut(&w, p->way, (size_t)p->num_threads);
-    w.near = w.panels + passing_bytes(s, p->deepest);
-    size_t block = block_bytes(s, p->deepest);
-    w.near_bytes = block + sums_bytes(s, p->deepest);
+    const struct gemm_shape *s = p->s;
+    bool a_streamed = s->M <= s->N;
+    struct tiles_gemm g = {
+        .s = s, .d = p->d, .c = p->c, .epilogue = epilogue_of(s), .panels = memory};
+    g.stream = s->N % PANEL == 0 && vector_is_aligned(p->c) && !(s->accumulate && p->d == p->c);
+    g.c_transposed = p->a.mn_major && p->b.mn_major && !a_streamed;
+    g.left_streamed = a_streamed != g.c_transposed;
+    g.cached = a_streamed ? p->b : p->a, g.streamed = a_streamed ? p->a : p->b;
+    g.cached_panels = panel_count(g.cached.mn_count),
+    g.streamed_panels = panel_count(g.streamed.mn_count);
+    g.steps = panel_count(p->a.K);
+    bool left_paneled = p->a.paneled && !p->a.mn_major; /* as the left operand */
+    g.cached_paneled = left_paneled && !g.left_streamed,
+    g.streamed_paneled = left_paneled && g.left_streamed;
+    choose_tasks(&g, p->blocking, (size_t)p->num_threads);
+    g.scratch = g.panels + streamed_bytes(s, p->max_steps);
+    size_t block = block_bytes(s, p->max_steps);
+    g.scratch_bytes = block + acc_bytes(s, p->max_steps);
 #pragma omp parallel num_threads(p->num_threads)
-    run(&w, block);
+    run_thread(&g, block);
 }
 
-double KERNEL(feed)(const void *panels, size_t bytes, long rounds)
+double KERNEL(microkernel_bench)(const void *panels, size_t bytes, long rounds)
 {
-    size_t steps = least(CHUNK, bytes / (2 * STEP));
+    size_t steps = size_min(CHUNK_STEPS, bytes / (2 * KSTEP_BYTES));
     BUG_IF(!steps);
-    size_t panel = steps * STEP, count = bytes / panel;
-    float sums[SUMS] __attribute__((aligned(64)));
-    struct work w = {.kind = PUT_F32};
-    struct hand h = {.w = &w, .sums = sums, .last = sums};
+    size_t panel = steps * KSTEP_BYTES, count = bytes / panel;
+    float acc[MICRO_TILE] __attribute__((aligned(64)));
+    struct tiles_gemm g = {.epilogue = STORE_F32};
+    struct tiles_thread t = {.g = &g, .acc = acc, .acc_dest = acc};
     tiles_open();
     for (long r = 0; r < rounds; r++)
         for (size_t i = 1; i < count; i++)
-            multiply_right_passes(steps, (const char *)panels + i * panel, panels, NULL, &h);
+            micro_kernel_right_streamed(steps, (const char *)panels + i * panel, panels, NULL, &t);
     tiles_close();
-    return 2.0 * PANEL * SUMS * (double)(steps * (count - 1)) * (double)rounds;
+    return 2.0 * PANEL * MICRO_TILE * (double)(steps * (count - 1)) * (double)rounds;
 }
 #endif

@@ -4,60 +4,62 @@
 #include "backends/cpu/kernels/gemm.h"
 #include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/vector.h"
+#include "backends/cpu/product.h"
 #include "backends/cpu/queue.h"
 #include "backends/cpu/tuner.h"
 #include "ops/float8.h"
 
-enum { FEW = 8 }; /* tokens for which reading the weights once is all there is to do */
+enum { DECODE_MAX_TOKENS = 8 }; /* tokens up to which reading the weights dominates */
 
-/* NULL while measuring. */
-static float inverse(const struct linear *l, const struct float8_scale *one,
-                     const struct float8_scale *other)
+/* The scales are NULL during a sizing pass. */
+static float dequantize_scale(const struct linear *l, const struct float8_scale *one,
+                              const struct float8_scale *other)
 {
     return l->float8 && one && other ? one->inverse * other->inverse : 1;
 }
 
-static struct product_shape shape_of(const struct linear *l, int M, int N, int K, float scale)
+static struct gemm_shape shape_of(const struct linear *l, int M, int N, int K, float scale)
 {
-    return (struct product_shape){.M = M,
-                                  .N = N,
-                                  .K = K,
-                                  .dtype = linear_operand(l),
-                                  .out = l->dtype,
-                                  .accumulate = l->accumulate,
-                                  .scaled = l->float8,
-                                  .scale = scale};
+    return (struct gemm_shape){.M = M,
+                               .N = N,
+                               .K = K,
+                               .dtype = linear_operand(l),
+                               .out = l->dtype,
+                               .accumulate = l->accumulate,
+                               .scaled = l->float8,
+                               .scale = scale};
 }
 
-static bool x_keeps(const struct linear *l)
+static bool x_paneled(const struct linear *l)
 {
-    return KERNEL(panels_keep)(l->x_private, l->dtype, l->N, l->D);
+    return KERNEL(panel_layout_used)(l->x_private, l->dtype, l->N, l->D);
 }
-static bool y_keeps(const struct linear *l)
+static bool y_paneled(const struct linear *l)
 {
-    return KERNEL(panels_keep)(l->y_private, l->dtype, l->N, l->F);
+    return KERNEL(panel_layout_used)(l->y_private, l->dtype, l->N, l->F);
 }
 
-static enum status multiply(const struct product_shape *s, const struct product_io *io,
-                            struct queue *on)
+static enum status gemm(const struct gemm_shape *s, const struct gemm_buffers *io,
+                        struct queue *queue)
 {
     if (s->dtype == BF16)
-        TRY(KERNEL(gemm)(s, tuner_way(((struct cpu_queue *)on)->tuner, s, KERNEL(gemm), on), io,
-                         on));
+        TRY(KERNEL(gemm)(s,
+                         tuner_blocking(((struct cpu_queue *)queue)->tuner, s, KERNEL(gemm), queue),
+                         io, queue));
     else
-        TRY(product_multiply(s, io, on));
+        TRY(onednn_gemm(s, io, queue));
     return STATUS_OK;
 }
 
-/* One output of each token: its row of weights meets every token. */
-static void output_of_few(const struct linear *l, const struct linear_fwd *io, const float *x_ND,
+/* One output feature for all tokens: reads one row of weights. */
+static void decode_output(const struct linear *l, const struct linear_fwd *io, const float *x_ND,
                           size_t f)
 {
-    enum { PIECE = 1024 };
+    enum { CHUNK = 1024 };
     size_t N = (size_t)l->N, D = (size_t)l->D;
-    float sums[FEW] = {0}, w[PIECE];
-    for (size_t d = 0; d < D; d += PIECE) {
-        size_t count = D - d < PIECE ? D - d : PIECE;
+    float sums[DECODE_MAX_TOKENS] = {0}, w[CHUNK];
+    for (size_t d = 0; d < D; d += CHUNK) {
+        size_t count = D - d < CHUNK ? D - d : CHUNK;
         vector_load(io->w_FD, f * D + d, linear_operand(l), count, w);
         for (size_t n = 0; n < N; n++) {
             const float *x = x_ND + n * D + d;
@@ -71,54 +73,57 @@ static void output_of_few(const struct linear *l, const struct linear_fwd *io, c
         size_t at = n * (size_t)l->F + f;
         float old = 0;
         if (l->accumulate) vector_load(linear_added(io), at, l->dtype, 1, &old);
-        old += inverse(l, io->x_scale, io->w_scale) * sums[n];
+        old += dequantize_scale(l, io->x_scale, io->w_scale) * sums[n];
         vector_store(io->y_NF, at, l->dtype, 1, &old);
     }
 }
 
-/* Decoding: bound by reading the weights, which are taken as they lie. */
-static enum status forward_few(const struct linear *l, const struct linear_fwd *io,
-                               struct queue *on)
+/* Decoding: bound by reading the weights, which are not packed. */
+static enum status decode_forward(const struct linear *l, const struct linear_fwd *io,
+                                  struct queue *queue)
 {
-    size_t n = (size_t)l->N * (size_t)l->D, mark = arena_mark(&on->scratch);
-    float *x = arena_take(&on->scratch, n, sizeof *x);
-    arena_reset(&on->scratch, mark);
-    if (on->measuring) return STATUS_OK;
+    size_t n = (size_t)l->N * (size_t)l->D, mark = arena_mark(&queue->scratch);
+    float *x = arena_take(&queue->scratch, n, sizeof *x);
+    arena_reset(&queue->scratch, mark);
+    if (queue->measuring) return STATUS_OK;
     vector_load(io->x_ND, 0, linear_operand(l), n, x);
-#pragma omp parallel for schedule(static) num_threads(on->num_threads)
-    for (size_t f = 0; f < (size_t)l->F; f++) output_of_few(l, io, x, f);
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
+    for (size_t f = 0; f < (size_t)l->F; f++) decode_output(l, io, x, f);
     return STATUS_OK;
 }
 
 enum status KERNEL(linear_forward)(const struct linear *l, const struct linear_fwd *io,
-                                   struct queue *on)
+                                   struct queue *queue)
 {
-    if (l->N <= FEW) {
-        TRY(forward_few(l, io, on));
+    if (l->N <= DECODE_MAX_TOKENS) {
+        TRY(decode_forward(l, io, queue));
         return STATUS_OK;
     }
-    struct product_shape s = shape_of(l, l->N, l->F, l->D, inverse(l, io->x_scale, io->w_scale));
-    s.transpose_b = true, s.a_paneled = x_keeps(l), s.c_paneled = y_keeps(l);
-    struct product_io of = {io->x_ND, io->w_FD, linear_added(io), io->y_NF};
-    TRY(multiply(&s, &of, on));
+    struct gemm_shape s =
+        shape_of(l, l->N, l->F, l->D, dequantize_scale(l, io->x_scale, io->w_scale));
+    s.transpose_b = true, s.a_paneled = x_paneled(l), s.c_paneled = y_paneled(l);
+    struct gemm_buffers of = {io->x_ND, io->w_FD, linear_added(io), io->y_NF};
+    TRY(gemm(&s, &of, queue));
     return STATUS_OK;
 }
 
 enum status KERNEL(linear_backward_input)(const struct linear *l, const struct linear_bwd_input *io,
-                                          struct queue *on)
+                                          struct queue *queue)
 {
-    struct product_shape s = shape_of(l, l->N, l->D, l->F, inverse(l, io->dy_scale, io->w_scale));
-    s.a_paneled = y_keeps(l), s.c_paneled = x_keeps(l);
-    TRY(multiply(&s, &(struct product_io){io->dy_NF, io->w_FD, io->dx_ND, io->dx_ND}, on));
+    struct gemm_shape s =
+        shape_of(l, l->N, l->D, l->F, dequantize_scale(l, io->dy_scale, io->w_scale));
+    s.a_paneled = y_paneled(l), s.c_paneled = x_paneled(l);
+    TRY(gemm(&s, &(struct gemm_buffers){io->dy_NF, io->w_FD, io->dx_ND, io->dx_ND}, queue));
     return STATUS_OK;
 }
 
 enum status KERNEL(linear_backward_weight)(const struct linear *l,
-                                           const struct linear_bwd_weight *io, struct queue *on)
+                                           const struct linear_bwd_weight *io, struct queue *queue)
 {
-    struct product_shape s = shape_of(l, l->F, l->D, l->N, inverse(l, io->dy_scale, io->x_scale));
-    s.transpose_a = true, s.a_paneled = y_keeps(l), s.b_paneled = x_keeps(l);
+    struct gemm_shape s =
+        shape_of(l, l->F, l->D, l->N, dequantize_scale(l, io->dy_scale, io->x_scale));
+    s.transpose_a = true, s.a_paneled = y_paneled(l), s.b_paneled = x_paneled(l);
     s.out = F32;
-    TRY(multiply(&s, &(struct product_io){io->dy_NF, io->x_ND, io->dw_FD, io->dw_FD}, on));
+    TRY(gemm(&s, &(struct gemm_buffers){io->dy_NF, io->x_ND, io->dw_FD, io->dw_FD}, queue));
     return STATUS_OK;
 }

@@ -1,8 +1,8 @@
-/* panel_multiply.c (cpu) -- the inner loop of every product: one panel of rows meets one of
- * columns.
+/* panel_multiply.c (cpu) -- the GEMM micro-kernels: one row panel times one column panel.
  *
- * AMX: 2 x 2 tiles.  AVX-512 with bf16: 8 rows of 32 columns in registers, a pair of A broadcast.
- * Else f32: 8 rows of two vectors, 4 where there are 16 registers. */
+ * AMX: 2 x 2 tiles of 16 x 16.  AVX-512 with bf16: 8 rows x 32 columns of accumulators in
+ * registers, pairs of A broadcast to VDPBF16PS.  Else f32: 8 rows x 2 vectors, 4 rows where the ISA
+ * has 16 registers. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/tiles.h"
@@ -11,15 +11,15 @@
 #include <string.h>
 
 #if defined(TILES)
-static void multiply_pairs(size_t steps, struct left_panel left, const char *right, float *sums,
-                           bool accumulate)
+static void multiply_bf16(size_t steps, struct left_panel left, const char *right, float *acc,
+                          bool accumulate)
 {
     enum { STRIDE = PANEL * sizeof(float) };
     if (accumulate) {
-        TILE_LOAD(0, sums, STRIDE);
-        TILE_LOAD(1, sums + 16, STRIDE);
-        TILE_LOAD(2, sums + LOWER, STRIDE);
-        TILE_LOAD(3, sums + LOWER + 16, STRIDE);
+        TILE_LOAD(0, acc, STRIDE);
+        TILE_LOAD(1, acc + 16, STRIDE);
+        TILE_LOAD(2, acc + MICRO_TILE_LOWER, STRIDE);
+        TILE_LOAD(3, acc + MICRO_TILE_LOWER + 16, STRIDE);
     } else {
         TILE_ZERO(0);
         TILE_ZERO(1);
@@ -27,7 +27,7 @@ static void multiply_pairs(size_t steps, struct left_panel left, const char *rig
         TILE_ZERO(3);
     }
     const char *rows = left.at;
-    for (size_t step = 0; step < steps; step++, rows += left.step, right += STEP) {
+    for (size_t step = 0; step < steps; step++, rows += left.step, right += KSTEP_BYTES) {
         TILE_STREAM(4, rows, left.row);
         TILE_LOAD(6, right, 64);
         TILE_DOT(0, 4, 6);
@@ -37,88 +37,87 @@ static void multiply_pairs(size_t steps, struct left_panel left, const char *rig
         TILE_DOT(2, 5, 6);
         TILE_DOT(3, 5, 7);
     }
-    TILES_STORE(sums);
+    TILES_STORE(acc);
 }
 
-enum panel_kind KERNEL(panel_kind)(void) { return PAIRS; }
+enum panel_kind KERNEL(panel_kind)(void) { return PANEL_BF16; }
 
 #elif defined(__AVX512F__)
 #include <immintrin.h>
 
 enum { DOT_ROWS = 8 };
 
-__attribute__((target("avx512bf16"))) static void multiply_pairs(size_t steps,
-                                                                 struct left_panel left,
-                                                                 const char *right, float *sums,
-                                                                 bool accumulate)
+__attribute__((target("avx512bf16"))) static void
+multiply_bf16(size_t steps, struct left_panel left, const char *right, float *acc, bool accumulate)
 {
     for (size_t row = 0; row < PANEL; row += DOT_ROWS) {
         const char *rows = (const char *)left.at + row / 16 * left.half + row % 16 * left.row;
         const char *columns = right;
-        float *out = sums + row * PANEL;
-        __m512 sum[DOT_ROWS][2];
+        float *out = acc + row * PANEL;
+        __m512 c[DOT_ROWS][2];
         for (int i = 0; i < DOT_ROWS; i++)
             for (int j = 0; j < 2; j++)
-                sum[i][j] =
+                c[i][j] =
                     accumulate ? _mm512_loadu_ps(out + i * PANEL + 16 * j) : _mm512_setzero_ps();
         for (size_t step = 0; step < steps; step++, rows += left.step, columns += 2048)
             for (int pair = 0; pair < 16; pair++) {
                 __m512bh b0 = (__m512bh)_mm512_loadu_si512(columns + pair * 64);
                 __m512bh b1 = (__m512bh)_mm512_loadu_si512(columns + 1024 + pair * 64);
                 for (size_t i = 0; i < DOT_ROWS; i++) {
-                    int both;
-                    memcpy(&both, rows + i * left.row + pair * 4, sizeof both);
-                    __m512bh a = (__m512bh)_mm512_set1_epi32(both);
-                    sum[i][0] = _mm512_dpbf16_ps(sum[i][0], a, b0);
-                    sum[i][1] = _mm512_dpbf16_ps(sum[i][1], a, b1);
+                    int a_pair;
+                    memcpy(&a_pair, rows + i * left.row + pair * 4, sizeof a_pair);
+                    __m512bh a = (__m512bh)_mm512_set1_epi32(a_pair);
+                    c[i][0] = _mm512_dpbf16_ps(c[i][0], a, b0);
+                    c[i][1] = _mm512_dpbf16_ps(c[i][1], a, b1);
                 }
             }
         for (int i = 0; i < DOT_ROWS; i++)
-            for (int j = 0; j < 2; j++) _mm512_storeu_ps(out + i * PANEL + 16 * j, sum[i][j]);
+            for (int j = 0; j < 2; j++) _mm512_storeu_ps(out + i * PANEL + 16 * j, c[i][j]);
     }
 }
 
-/* Intel's processors take twice the time of f32 for a bf16 product outside AMX. */
+/* On Intel processors VDPBF16PS takes twice as long as the f32 FMAs it replaces. */
 enum panel_kind KERNEL(panel_kind)(void)
 {
-    return __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel") ? PAIRS : FLOATS;
+    return __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel") ? PANEL_BF16
+                                                                              : PANEL_F32;
 }
 
 #else
-#define NO_PAIRS
-enum panel_kind KERNEL(panel_kind)(void) { return FLOATS; }
+#define NO_BF16
+enum panel_kind KERNEL(panel_kind)(void) { return PANEL_F32; }
 #endif
 
-static void multiply_floats(size_t steps, const float *left, const float *right, float *sums,
-                            bool accumulate)
+static void multiply_f32(size_t steps, const float *left, const float *right, float *acc,
+                         bool accumulate)
 {
     enum { ROWS = LANES == 16 ? 8 : 4, COLUMNS = 2 * LANES };
     for (int row = 0; row < PANEL; row += ROWS)
         for (int column = 0; column < PANEL; column += COLUMNS) {
             const float *a = left + row, *b = right + column;
-            float *out = sums + row * PANEL + column;
-            vector sum[ROWS][2] = {0};
+            float *out = acc + row * PANEL + column;
+            vector c[ROWS][2] = {0};
             if (accumulate)
                 for (int i = 0; i < ROWS; i++)
-                    for (int j = 0; j < 2; j++) sum[i][j] = vector_at(out + i * PANEL + j * LANES);
+                    for (int j = 0; j < 2; j++) c[i][j] = vector_loadu(out + i * PANEL + j * LANES);
             for (size_t k = 0; k < steps * PANEL; k++, a += PANEL, b += PANEL) {
-                vector b0 = vector_at(b), b1 = vector_at(b + LANES);
-                for (int i = 0; i < ROWS; i++) sum[i][0] += a[i] * b0, sum[i][1] += a[i] * b1;
+                vector b0 = vector_loadu(b), b1 = vector_loadu(b + LANES);
+                for (int i = 0; i < ROWS; i++) c[i][0] += a[i] * b0, c[i][1] += a[i] * b1;
             }
             for (int i = 0; i < ROWS; i++)
-                for (int j = 0; j < 2; j++) vector_put(out + i * PANEL + j * LANES, sum[i][j]);
+                for (int j = 0; j < 2; j++) vector_storeu(out + i * PANEL + j * LANES, c[i][j]);
         }
 }
 
 void KERNEL(panel_multiply)(enum panel_kind kind, size_t steps, struct left_panel left,
-                            const void *right, float *sums, bool accumulate)
+                            const void *right, float *acc, bool accumulate)
 {
-#if !defined(NO_PAIRS)
-    if (kind == PAIRS) {
-        multiply_pairs(steps, left, right, sums, accumulate);
+#if !defined(NO_BF16)
+    if (kind == PANEL_BF16) {
+        multiply_bf16(steps, left, right, acc, accumulate);
         return;
     }
 #endif
-    BUG_IF(kind != FLOATS);
-    multiply_floats(steps, left.at, right, sums, accumulate);
+    BUG_IF(kind != PANEL_F32);
+    multiply_f32(steps, left.at, right, acc, accumulate);
 }

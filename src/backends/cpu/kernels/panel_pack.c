@@ -1,7 +1,7 @@
-/* panel_pack.c (cpu) -- matrices to panels, 16 x 16 words of 32 bits at a time.
+/* panel_pack.c (cpu) -- packs matrices into micro-panels, 16 x 16 words of 32 bits at a time.
  *
- * A word is a pair of bf16 along K, or one bf16 widened to f32.  Blocks of words are read from rows
- * of memory and, where lines run the other way than the panel wants them, turned in registers. */
+ * A word is a pair of bf16 along K, or one bf16 widened to f32.  Blocks of words are read along the
+ * rows of memory and, where the panel needs the other direction, transposed in registers. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/kernels/panel.h"
 #include "backends/cpu/kernels/panel_pairs.h"
@@ -16,60 +16,61 @@
 
 enum { SIDE = 16 };
 
-/* Exchanges rows and columns of 16 x 16 words, whose rows are so many bytes apart. */
-static void turn(const void *from, size_t from_row, void *to, size_t to_row)
+/* Transposes 16 x 16 words; row strides in bytes. */
+static void transpose(const void *from, size_t from_row, void *to, size_t to_row)
 {
 #if defined(__AVX512F__)
     __m512i lines[SIDE];
 #pragma GCC unroll 4
     for (size_t quarter = 0; quarter < 4; quarter++)
-        pairs_turned(from, from_row, quarter, lines + 4 * quarter);
+        pairs_load_transposed(from, from_row, quarter, lines + 4 * quarter);
 #pragma GCC unroll 16
-    for (size_t i = 0; i < SIDE; i++) pairs_put((char *)to + i * to_row, lines[i], false);
+    for (size_t i = 0; i < SIDE; i++) pairs_store((char *)to + i * to_row, lines[i], false);
 #else
-    uint32_t words[SIDE][SIDE], turned[SIDE];
+    uint32_t words[SIDE][SIDE], transposed[SIDE];
     for (size_t i = 0; i < SIDE; i++)
         memcpy(words[i], (const char *)from + i * from_row, sizeof *words);
     for (size_t i = 0; i < SIDE; i++) {
-        for (size_t j = 0; j < SIDE; j++) turned[j] = words[j][i];
-        memcpy((char *)to + i * to_row, turned, sizeof turned);
+        for (size_t j = 0; j < SIDE; j++) transposed[j] = words[j][i];
+        memcpy((char *)to + i * to_row, transposed, sizeof transposed);
     }
 #endif
 }
 
-static void turn_words(uint32_t words[SIDE][SIDE])
+static void transpose_words(uint32_t words[SIDE][SIDE])
 {
-    turn(words, sizeof *words, words, sizeof *words);
+    transpose(words, sizeof *words, words, sizeof *words);
 }
 
-/* 16 lines from `line`, 32 k from `k`: words[line][k / 2], zero past the end. */
-static void read_pairs(const struct lines *l, size_t line, size_t k, uint32_t words[SIDE][SIDE])
+/* Vectors mn to mn + 15 and k to k + 31 of a K-major operand: words[vector][k / 2], zero past the
+ * end. */
+static void load_pairs(const struct operand *o, size_t mn, size_t k, uint32_t words[SIDE][SIDE])
 {
-    size_t lines = line < l->size ? l->size - line : 0, ks = k < l->K ? l->K - k : 0;
-    if (lines > SIDE) lines = SIDE;
-    if (ks > PANEL) ks = PANEL;
-    if (lines < SIDE || ks < PANEL) memset(words, 0, SIDE * sizeof *words);
-    const bf16 *x = l->x;
-    for (size_t i = 0; i < lines; i++)
-        memcpy(words[i], x + (line + i) * l->stride + k, ks * sizeof *x);
+    size_t mn_left = mn < o->mn_count ? o->mn_count - mn : 0, k_left = k < o->K ? o->K - k : 0;
+    if (mn_left > SIDE) mn_left = SIDE;
+    if (k_left > PANEL) k_left = PANEL;
+    if (mn_left < SIDE || k_left < PANEL) memset(words, 0, SIDE * sizeof *words);
+    const bf16 *x = o->x;
+    for (size_t i = 0; i < mn_left; i++)
+        memcpy(words[i], x + (mn + i) * o->stride + k, k_left * sizeof *x);
 }
 
-/* 32 lines that run across: words[half][k / 2][line]. */
-static void read_pairs_across(const struct lines *l, size_t line, size_t k,
-                              uint32_t words[2][SIDE][SIDE])
+/* Vectors mn to mn + 31 of an MN-major operand: words[half][k / 2][vector]. */
+static void load_pairs_mn_major(const struct operand *o, size_t mn, size_t k,
+                                uint32_t words[2][SIDE][SIDE])
 {
-    size_t lines = line < l->size ? l->size - line : 0;
-    const bf16 *x = l->x;
+    size_t mn_left = mn < o->mn_count ? o->mn_count - mn : 0;
+    const bf16 *x = o->x;
     for (size_t pair = 0; pair < SIDE; pair++) {
         size_t at = k + 2 * pair;
         bf16 rows[2][PANEL] = {0};
         const bf16 *low = rows[0], *high = rows[1];
-        if (lines >= PANEL && at + 1 < l->K) {
-            low = x + at * l->stride + line, high = low + l->stride;
+        if (mn_left >= PANEL && at + 1 < o->K) {
+            low = x + at * o->stride + mn, high = low + o->stride;
         } else {
-            size_t bytes = (lines < PANEL ? lines : PANEL) * sizeof *x;
-            if (at < l->K) memcpy(rows[0], x + at * l->stride + line, bytes);
-            if (at + 1 < l->K) memcpy(rows[1], x + (at + 1) * l->stride + line, bytes);
+            size_t bytes = (mn_left < PANEL ? mn_left : PANEL) * sizeof *x;
+            if (at < o->K) memcpy(rows[0], x + at * o->stride + mn, bytes);
+            if (at + 1 < o->K) memcpy(rows[1], x + (at + 1) * o->stride + mn, bytes);
         }
         for (size_t half = 0; half < 2; half++)
             for (size_t i = 0; i < SIDE; i++)
@@ -77,168 +78,173 @@ static void read_pairs_across(const struct lines *l, size_t line, size_t k,
     }
 }
 
-/* Rows of A, or columns of B, that run the other way than pairs want them are turned. */
-static void pack_pairs(const struct lines *l, bool right, size_t line, size_t k,
+/* Left panels are K-major and right panels MN-major; an operand stored the other way is
+ * transposed. */
+static void pack_pairs(const struct operand *o, bool right, size_t mn, size_t k,
                        uint32_t words[2][SIDE][SIDE])
 {
-    if (l->across)
-        read_pairs_across(l, line, k, words);
+    if (o->mn_major)
+        load_pairs_mn_major(o, mn, k, words);
     else
-        for (size_t half = 0; half < 2; half++) read_pairs(l, line + half * SIDE, k, words[half]);
-    if (l->across != right)
-        for (size_t half = 0; half < 2; half++) turn_words(words[half]);
+        for (size_t half = 0; half < 2; half++) load_pairs(o, mn + half * SIDE, k, words[half]);
+    if (o->mn_major != right)
+        for (size_t half = 0; half < 2; half++) transpose_words(words[half]);
 }
 
-/* 16 lines from `line`, 16 k from `k`, widened: words[line][k]; across: words[k][line]. */
-static void read_floats(const struct lines *l, size_t line, size_t k, uint32_t words[SIDE][SIDE])
+/* Vectors mn to mn + 15 and k to k + 15, widened: words[vector][k], or words[k][vector] if
+ * MN-major. */
+static void load_floats(const struct operand *o, size_t mn, size_t k, uint32_t words[SIDE][SIDE])
 {
-    size_t first = l->across ? k : line, rows = l->across ? l->K : l->size;
-    size_t begin = l->across ? line : k, columns = l->across ? l->size : l->K;
+    size_t first = o->mn_major ? k : mn, rows = o->mn_major ? o->K : o->mn_count;
+    size_t begin = o->mn_major ? mn : k, columns = o->mn_major ? o->mn_count : o->K;
     rows = first < rows ? rows - first : 0, columns = begin < columns ? columns - begin : 0;
     if (columns > SIDE) columns = SIDE;
     if (rows < SIDE || columns < SIDE) memset(words, 0, SIDE * sizeof *words);
     for (size_t i = 0; i < SIDE && i < rows; i++) {
-        size_t at = (first + i) * l->stride + begin;
-        if (l->dtype == F32) {
-            memcpy(words[i], (const float *)l->x + at, columns * sizeof(float));
+        size_t at = (first + i) * o->stride + begin;
+        if (o->dtype == F32) {
+            memcpy(words[i], (const float *)o->x + at, columns * sizeof(float));
             continue;
         }
-        const bf16 *from = (const bf16 *)l->x + at;
+        const bf16 *from = (const bf16 *)o->x + at;
         for (size_t j = 0; j < columns; j++) words[i][j] = (uint32_t)from[j] << 16;
     }
 }
 
-static void pack_floats(const struct lines *l, size_t line, size_t k, char *to)
+static void pack_floats(const struct operand *o, size_t mn, size_t k, char *to)
 {
     uint32_t words[SIDE][SIDE];
-    for (size_t deep = 0; deep < PANEL; deep += SIDE)
+    for (size_t k_half = 0; k_half < PANEL; k_half += SIDE)
         for (size_t half = 0; half < PANEL; half += SIDE) {
-            read_floats(l, line + half, k + deep, words);
-            if (!l->across) turn_words(words);
+            load_floats(o, mn + half, k + k_half, words);
+            if (!o->mn_major) transpose_words(words);
             for (size_t i = 0; i < SIDE; i++)
-                memcpy(to + ((deep + i) * PANEL + half) * sizeof(float), words[i], sizeof words[i]);
+                memcpy(to + ((k_half + i) * PANEL + half) * sizeof(float), words[i],
+                       sizeof words[i]);
         }
 }
 
-/* A step of a panel of a paneled matrix, as one of its own. */
-static struct lines block_of(const struct lines *l, size_t panel, size_t step)
+/* One k-step of a panel of a paneled operand, as an operand of its own. */
+static struct operand paneled_step(const struct operand *o, size_t panel, size_t step)
 {
-    size_t row = l->across ? step : panel, column = l->across ? panel : step;
-    return (struct lines){.x = (const bf16 *)l->x + row * PANEL * l->stride + column * SUMS,
-                          .dtype = BF16,
-                          .size = PANEL,
-                          .K = PANEL,
-                          .stride = PANEL,
-                          .across = l->across};
+    size_t row = o->mn_major ? step : panel, column = o->mn_major ? panel : step;
+    return (struct operand){.x = (const bf16 *)o->x + row * PANEL * o->stride + column * MICRO_TILE,
+                            .dtype = BF16,
+                            .mn_count = PANEL,
+                            .K = PANEL,
+                            .stride = PANEL,
+                            .mn_major = o->mn_major};
 }
 
-static void pack_step(const struct lines *l, struct panel_form form, size_t line, size_t k,
+static void pack_step(const struct operand *o, struct panel_format format, size_t mn, size_t k,
                       void *to)
 {
-    if (form.kind == FLOATS)
-        pack_floats(l, line, k, to);
+    if (format.kind == PANEL_F32)
+        pack_floats(o, mn, k, to);
     else
-        pack_pairs(l, form.right, line, k, to);
+        pack_pairs(o, format.right, mn, k, to);
 }
 
 #if defined(__AVX512F__)
-/* A panel of whole steps of rows, which lie as pairs want them: row by row, as memory likes it. */
-static void copy_whole(const struct lines *l, const struct panel_form *form, size_t line,
-                       size_t steps, char *to)
+/* A full panel of K-major rows: copied row by row, which suits the hardware prefetcher. */
+static void copy_full_panel(const struct operand *o, const struct panel_format *format, size_t mn,
+                            size_t steps, char *to)
 {
     for (size_t i = 0; i < PANEL; i++) {
-        const bf16 *row = (const bf16 *)l->x + (line + i) * l->stride;
+        const bf16 *row = (const bf16 *)o->x + (mn + i) * o->stride;
         for (size_t step = 0; step < steps; step++) {
             const bf16 *x = row + step * PANEL;
-            __builtin_prefetch(x + 2 * l->stride, 0, 2);
-            pairs_put(to + step * PANEL * PANEL * sizeof *x + i * 64, _mm512_loadu_si512(x),
-                      form->stream);
+            __builtin_prefetch(x + 2 * o->stride, 0, 2);
+            pairs_store(to + step * PANEL * PANEL * sizeof *x + i * 64, _mm512_loadu_si512(x),
+                        format->stream);
         }
     }
 }
 
-/* Beside the packing of panel i of `count`, what comes a step or two later is asked for: in runs as
- * long as there are, as memory likes it. */
-static void ask_ahead(const struct lines *l, size_t first, size_t count, size_t i, size_t step)
+/* Prefetches what panel i of `count` packs a step or two later, in runs that are as long as the
+ * layout allows. */
+static void prefetch_ahead(const struct operand *o, size_t first, size_t count, size_t i,
+                           size_t step)
 {
-    const bf16 *x = l->x;
-    if (l->paneled) {
+    const bf16 *x = o->x;
+    if (o->paneled) {
         size_t n = i + 2;
-        x = l->across ? block_of(l, first + n % count, step + n / count).x
-                      : block_of(l, first + i, step + 2).x;
+        x = o->mn_major ? paneled_step(o, first + n % count, step + n / count).x
+                        : paneled_step(o, first + i, step + 2).x;
         for (size_t row = 0; row < PANEL; row++) __builtin_prefetch(x + row * PANEL, 0, 2);
-    } else if (l->across) {
-        x += (step + 1) * PANEL * l->stride + first * PANEL;
+    } else if (o->mn_major) {
+        x += (step + 1) * PANEL * o->stride + first * PANEL;
         for (size_t row = PANEL * i / count; row < PANEL * (i + 1) / count; row++)
             for (size_t k = 0; k < count; k++)
-                __builtin_prefetch(x + row * l->stride + k * PANEL, 0, 2);
+                __builtin_prefetch(x + row * o->stride + k * PANEL, 0, 2);
     } else {
-        x += (first + i) * PANEL * l->stride + (step + 2) * PANEL;
-        for (size_t row = 0; row < PANEL; row++) __builtin_prefetch(x + row * l->stride, 0, 2);
+        x += (first + i) * PANEL * o->stride + (step + 2) * PANEL;
+        for (size_t row = 0; row < PANEL; row++) __builtin_prefetch(x + row * o->stride, 0, 2);
     }
 }
 
-/* A whole step of pairs that are to be joined or turned. */
-static void pack_whole(const struct lines *l, const struct panel_form *form, size_t line, size_t k,
-                       char *to)
+/* A full k-step that is interleaved (VNNI), transposed, or both. */
+static void pack_full_step(const struct operand *o, const struct panel_format *format, size_t mn,
+                           size_t k, char *to)
 {
-    const bf16 *x = (const bf16 *)l->x + (l->across ? k * l->stride + line : line * l->stride + k);
+    const bf16 *x = (const bf16 *)o->x + (o->mn_major ? k * o->stride + mn : mn * o->stride + k);
     char words[2][SIDE][64] __attribute__((aligned(64)));
-    size_t row = l->stride * sizeof *x;
-    for (size_t pair = 0; pair < SIDE && l->across; pair++) {
+    size_t row = o->stride * sizeof *x;
+    for (size_t pair = 0; pair < SIDE && o->mn_major; pair++) {
         __m512i lines[2];
-        pairs_join(x + 2 * pair * l->stride, x + (2 * pair + 1) * l->stride, lines);
+        pairs_interleave(x + 2 * pair * o->stride, x + (2 * pair + 1) * o->stride, lines);
         for (size_t half = 0; half < 2; half++)
-            if (form->right)
-                pairs_put(to + half * 1024 + pair * 64, lines[half], form->stream);
+            if (format->right)
+                pairs_store(to + half * 1024 + pair * 64, lines[half], format->stream);
             else
                 _mm512_store_si512(words[half][pair], lines[half]);
     }
-    if (l->across == form->right) return;
+    if (o->mn_major == format->right) return;
     for (size_t n = 0; n < 8; n++)
-        if (l->across)
-            pairs_turn(words[n / 4][0], 64, n % 4, to + n / 4 * 1024, form->stream);
+        if (o->mn_major)
+            pairs_transpose(words[n / 4][0], 64, n % 4, to + n / 4 * 1024, format->stream);
         else
-            pairs_turn((const char *)x + n / 4 * SIDE * row, row, n % 4, to + n / 4 * 1024,
-                       form->stream);
+            pairs_transpose((const char *)x + n / 4 * SIDE * row, row, n % 4, to + n / 4 * 1024,
+                            format->stream);
 }
 #endif
 
-void KERNEL(panel_pack)(const struct lines *l, struct panel_form form, size_t first, size_t count,
-                        void *to)
+void KERNEL(panel_pack)(const struct operand *o, struct panel_format format, size_t first,
+                        size_t count, void *to)
 {
-    size_t steps = panels_of(l->K), bytes = panel_step_bytes(form.kind);
-    size_t panel = (form.steps ? form.steps : steps) * bytes;
+    size_t steps = panel_count(o->K), bytes = panel_step_bytes(format.kind);
+    size_t panel = (format.steps ? format.steps : steps) * bytes;
 #if defined(__AVX512F__)
-    bool whole = form.kind == PAIRS && (first + count) * PANEL <= l->size && l->K % PANEL == 0;
-    if (whole && !l->across && !form.right && !l->paneled) {
+    bool full =
+        format.kind == PANEL_BF16 && (first + count) * PANEL <= o->mn_count && o->K % PANEL == 0;
+    if (full && !o->mn_major && !format.right && !o->paneled) {
         for (size_t i = 0; i < count; i++)
-            copy_whole(l, &form, (first + i) * PANEL, steps, (char *)to + i * panel);
+            copy_full_panel(o, &format, (first + i) * PANEL, steps, (char *)to + i * panel);
         return;
     }
 #endif
-    float near[SUMS] __attribute__((aligned(64))); /* a step of either kind */
+    float staging[MICRO_TILE] __attribute__((aligned(64))); /* one k-step of either kind */
     for (size_t n = 0; n < steps * count; n++) {
-        /* as memory lies: panels inside where they share rows, else steps */
-        size_t step = l->across ? n / count : n % steps, i = l->across ? n % count : n / steps;
-        char *here = (char *)to + i * panel + step * bytes;
-        struct lines from = l->paneled ? block_of(l, first + i, step) : *l;
-        size_t line = l->paneled ? 0 : (first + i) * PANEL, k = l->paneled ? 0 : step * PANEL;
+        /* in memory order: panels innermost where they share rows of memory, else k-steps */
+        size_t step = o->mn_major ? n / count : n % steps, i = o->mn_major ? n % count : n / steps;
+        char *dest = (char *)to + i * panel + step * bytes;
+        struct operand from = o->paneled ? paneled_step(o, first + i, step) : *o;
+        size_t mn = o->paneled ? 0 : (first + i) * PANEL, k = o->paneled ? 0 : step * PANEL;
 #if defined(__AVX512F__)
-        if (form.kind == PAIRS && line + PANEL <= from.size && k + PANEL <= from.K &&
-            l->across + form.right) {
-            ask_ahead(l, first, count, i, step);
-            pack_whole(&from, &form, line, k, here);
+        if (format.kind == PANEL_BF16 && mn + PANEL <= from.mn_count && k + PANEL <= from.K &&
+            o->mn_major + format.right) {
+            prefetch_ahead(o, first, count, i, step);
+            pack_full_step(&from, &format, mn, k, dest);
             continue;
         }
 #endif
-        pack_step(&from, form, line, k, form.stream ? near : (void *)here);
-        for (size_t at = 0; form.stream && at < bytes; at += 64)
-            vector_stream_line(here + at, (const char *)near + at);
+        pack_step(&from, format, mn, k, format.stream ? staging : (void *)dest);
+        for (size_t at = 0; format.stream && at < bytes; at += 64)
+            vector_stream_line(dest + at, (const char *)staging + at);
     }
 }
 
-bool KERNEL(panels_keep)(bool is_private, enum dtype dtype, int rows, int columns)
+bool KERNEL(panel_layout_used)(bool is_private, enum dtype dtype, int rows, int columns)
 {
 #if defined(TILES)
     return is_private && dtype == BF16 && rows % PANEL == 0 && columns % PANEL == 0;
@@ -248,13 +254,13 @@ bool KERNEL(panels_keep)(bool is_private, enum dtype dtype, int rows, int column
 #endif
 }
 
-void KERNEL(panel_turn)(float *sums)
+void KERNEL(panel_transpose)(float *tile)
 {
-    const size_t row = PANEL * sizeof *sums, side = SIDE * sizeof *sums;
-    float *right = sums + SIDE, *lower = sums + SIDE * PANEL, kept[SIDE * SIDE];
-    turn(sums, row, sums, row);
-    turn(lower + SIDE, row, lower + SIDE, row);
-    turn(right, row, kept, side);
-    turn(lower, row, right, row);
-    for (size_t i = 0; i < SIDE; i++) memcpy(lower + i * PANEL, kept + i * SIDE, side);
+    const size_t row = PANEL * sizeof *tile, side = SIDE * sizeof *tile;
+    float *right = tile + SIDE, *lower = tile + SIDE * PANEL, saved[SIDE * SIDE];
+    transpose(tile, row, tile, row);
+    transpose(lower + SIDE, row, lower + SIDE, row);
+    transpose(right, row, saved, side);
+    transpose(lower, row, right, row);
+    for (size_t i = 0; i < SIDE; i++) memcpy(lower + i * PANEL, saved + i * SIDE, side);
 }

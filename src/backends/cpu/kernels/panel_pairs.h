@@ -1,5 +1,4 @@
-/* panel_pairs.h -- pieces of which whole steps of panels of pairs are packed, with 16 registers or
- * more of 64 bytes: from memory to registers to the panel. */
+/* panel_pairs.h -- building blocks that pack full k-steps of bf16 panels with AVX-512. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,8 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* stream: past the caches. */
-static inline void pairs_put(void *to, __m512i line, bool stream)
+/* stream: NT store. */
+static inline void pairs_store(void *to, __m512i line, bool stream)
 {
     if (stream)
         _mm512_stream_si512(to, line);
@@ -19,13 +18,13 @@ static inline void pairs_put(void *to, __m512i line, bool stream)
         _mm512_storeu_si512(to, line);
 }
 
-/* Words 4 quarter to 4 quarter + 3 of 16 rows that are `stride` bytes apart, as four lines of 16
- * words.  Quarters of rows are put side by side on their way from memory, which leaves two
- * exchanges in registers. */
-static inline __attribute__((always_inline)) void pairs_turned(const void *from, size_t stride,
-                                                               size_t quarter, __m512i lines[4])
+/* Loads words 4 quarter to 4 quarter + 3 of 16 rows that are `stride` bytes apart, and returns them
+ * transposed, as four lines of 16 words. 128-bit loads already place the quarters, which leaves two
+ * rounds of unpacks. */
+static inline __attribute__((always_inline)) void
+pairs_load_transposed(const void *from, size_t stride, size_t quarter, __m512i lines[4])
 {
-    __m512i row[4], two[4];
+    __m512i row[4], pairs[4];
 #pragma GCC unroll 4
     for (size_t i = 0; i < 4; i++) {
         const char *at = (const char *)from + i * stride + 16 * quarter;
@@ -34,28 +33,28 @@ static inline __attribute__((always_inline)) void pairs_turned(const void *from,
         x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(at + 8 * stride)), 2);
         row[i] = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(at + 12 * stride)), 3);
     }
-    two[0] = _mm512_unpacklo_epi32(row[0], row[1]);
-    two[1] = _mm512_unpackhi_epi32(row[0], row[1]);
-    two[2] = _mm512_unpacklo_epi32(row[2], row[3]);
-    two[3] = _mm512_unpackhi_epi32(row[2], row[3]);
-    lines[0] = _mm512_unpacklo_epi64(two[0], two[2]);
-    lines[1] = _mm512_unpackhi_epi64(two[0], two[2]);
-    lines[2] = _mm512_unpacklo_epi64(two[1], two[3]);
-    lines[3] = _mm512_unpackhi_epi64(two[1], two[3]);
+    pairs[0] = _mm512_unpacklo_epi32(row[0], row[1]);
+    pairs[1] = _mm512_unpackhi_epi32(row[0], row[1]);
+    pairs[2] = _mm512_unpacklo_epi32(row[2], row[3]);
+    pairs[3] = _mm512_unpackhi_epi32(row[2], row[3]);
+    lines[0] = _mm512_unpacklo_epi64(pairs[0], pairs[2]);
+    lines[1] = _mm512_unpackhi_epi64(pairs[0], pairs[2]);
+    lines[2] = _mm512_unpacklo_epi64(pairs[1], pairs[3]);
+    lines[3] = _mm512_unpackhi_epi64(pairs[1], pairs[3]);
 }
 
-/* The same, to lines 4 quarter to 4 quarter + 3 of those at `to`. */
-static inline void pairs_turn(const char *from, size_t stride, size_t quarter, char *to,
-                              bool stream)
+/* The same, stored to lines 4 quarter to 4 quarter + 3 of `to`. */
+static inline void pairs_transpose(const char *from, size_t stride, size_t quarter, char *to,
+                                   bool stream)
 {
     __m512i lines[4];
-    pairs_turned(from, stride, quarter, lines);
+    pairs_load_transposed(from, stride, quarter, lines);
 #pragma GCC unroll 4
-    for (size_t i = 0; i < 4; i++) pairs_put(to + (4 * quarter + i) * 64, lines[i], stream);
+    for (size_t i = 0; i < 4; i++) pairs_store(to + (4 * quarter + i) * 64, lines[i], stream);
 }
 
-/* Two rows of 32 numbers as 2 lines of 16 pairs. */
-static inline void pairs_join(const bf16 *low, const bf16 *high, __m512i lines[2])
+/* Interleaves two rows of 32 elements into 2 lines of 16 pairs (VNNI layout). */
+static inline void pairs_interleave(const bf16 *low, const bf16 *high, __m512i lines[2])
 {
 #pragma GCC unroll 2
     for (int half = 0; half < 2; half++) {

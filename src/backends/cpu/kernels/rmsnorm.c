@@ -1,5 +1,4 @@
-/* rmsnorm.c (cpu) -- two passes over a row, of which the second finds it in the first level of the
- * cache. */
+/* rmsnorm.c (cpu) -- two passes over a row; the second reads it from L1. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rmsnorm.h"
 #include "backends/cpu/kernels/kernels.h"
@@ -10,130 +9,131 @@
 #include <math.h>
 #include <stdbool.h>
 
-enum { ROWS = 64 }; /* rows of one partial sum of dw */
+enum { ROWS_PER_PART = 64 }; /* rows of one partial sum of dw */
 
-/* Asks for the next row. */
-static inline float squares_of(enum dtype dtype, const void *x_ND, size_t at, size_t D)
+/* Also prefetches the next row. */
+static inline float sum_squares(enum dtype dtype, const void *x_ND, size_t at, size_t D)
 {
     vector even = {0}, odd = {0};
     size_t d = 0;
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
         struct vectors x = vector_get_two(x_ND, at + d, dtype);
-        vector_ask(x_ND, at + 2 * D + d, dtype);
+        vector_prefetch(x_ND, at + 2 * D + d, dtype);
         even += x.a * x.a, odd += x.b * x.b;
     }
     for (; d < D; d += LANES) {
         vector x = vector_get(x_ND, at + d, dtype, D - d < LANES ? D - d : LANES);
         even += x * x;
     }
-    return vector_sum(even + odd);
+    return vector_reduce_sum(even + odd);
 }
 
-/* y, and dy, in memory. */
-struct where {
-    bool kept; /* as panels */
+/* How y and dy are stored. */
+struct y_layout {
+    bool paneled; /* in the panel layout */
     size_t D;
 };
 
-static inline size_t at_of(struct where y, size_t row, size_t column)
+static inline size_t y_offset(struct y_layout y, size_t row, size_t column)
 {
-    return panels_at(y.kept, row, column, y.D);
+    return panel_offset(y.paneled, row, column, y.D);
 }
 
-/* From an element to the one that is asked for beside it: of the next row. */
-static inline size_t ahead_of(struct where y) { return y.kept ? PANEL * y.D : y.D; }
+/* From an element to the same one of the next row, which is prefetched. */
+static inline size_t next_row(struct y_layout y) { return y.paneled ? PANEL * y.D : y.D; }
 
-static inline void forward_row(const struct rmsnorm *a, enum dtype dtype, bool kept,
+static inline void forward_row(const struct rmsnorm *a, enum dtype dtype, bool paneled,
                                const struct rmsnorm_fwd *io, size_t n)
 {
-    struct where y = {kept, (size_t)a->D};
+    struct y_layout y = {paneled, (size_t)a->D};
     size_t D = (size_t)a->D, at = n * D, d = 0;
-    float rstd = 1 / sqrtf(squares_of(dtype, io->x_ND, at, D) / (float)a->D + a->eps);
+    float rstd = 1 / sqrtf(sum_squares(dtype, io->x_ND, at, D) / (float)a->D + a->eps);
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
         struct vectors x = vector_get_two(io->x_ND, at + d, dtype);
         struct vectors w = vector_get_two(io->w_D, d, dtype);
-        vector_ask(io->y_ND, at_of(y, n, d) + ahead_of(y), dtype);
-        x.a = w.a * vector_as(dtype, x.a * rstd), x.b = w.b * vector_as(dtype, x.b * rstd);
-        vector_set_two(io->y_ND, at_of(y, n, d), dtype, x);
+        vector_prefetch(io->y_ND, y_offset(y, n, d) + next_row(y), dtype);
+        x.a = w.a * vector_round_to(dtype, x.a * rstd),
+        x.b = w.b * vector_round_to(dtype, x.b * rstd);
+        vector_set_two(io->y_ND, y_offset(y, n, d), dtype, x);
     }
     for (; d < D; d += LANES) {
         size_t count = D - d < LANES ? D - d : LANES;
-        vector x = vector_as(dtype, vector_get(io->x_ND, at + d, dtype, count) * rstd);
-        vector_set(io->y_ND, at_of(y, n, d), dtype, count,
+        vector x = vector_round_to(dtype, vector_get(io->x_ND, at + d, dtype, count) * rstd);
+        vector_set(io->y_ND, y_offset(y, n, d), dtype, count,
                    x * vector_get(io->w_D, d, dtype, count));
     }
     io->rstd_N[n] = rstd;
 }
 
 enum status KERNEL(rmsnorm_forward)(const struct rmsnorm *a, const struct rmsnorm_fwd *io,
-                                    struct queue *on)
+                                    struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
-    bool kept = KERNEL(panels_keep)(a->y_private, a->dtype, a->N, a->D);
-#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+    if (queue->measuring) return STATUS_OK;
+    bool paneled = KERNEL(panel_layout_used)(a->y_private, a->dtype, a->N, a->D);
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t n = 0; n < (size_t)a->N; n++)
         if (a->dtype == F32)
             forward_row(a, F32, false, io, n);
-        else if (kept)
+        else if (paneled)
             forward_row(a, BF16, true, io, n);
         else
             forward_row(a, BF16, false, io, n);
     return STATUS_OK;
 }
 
-/* Sum of dy w x rstd; asks for the next row. */
-static inline float dot_of(const struct rmsnorm_bwd *io, enum dtype dtype, bool accumulate,
-                           struct where y, size_t n, float rstd)
+/* Sum of dy w x rstd; prefetches the next row. */
+static inline float dot_dy_h(const struct rmsnorm_bwd *io, enum dtype dtype, bool accumulate,
+                             struct y_layout y, size_t n, float rstd)
 {
     vector even = {0}, odd = {0};
     size_t D = y.D, at = n * D, d = 0;
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
         struct vectors x = vector_get_two(io->x_ND, at + d, dtype);
         struct vectors w = vector_get_two(io->w_D, d, dtype);
-        struct vectors dy = vector_get_two(io->dy_ND, at_of(y, n, d), dtype);
-        vector_ask(io->x_ND, at + D + d, dtype);
-        vector_ask(io->dy_ND, at_of(y, n, d) + ahead_of(y), dtype);
-        if (accumulate) vector_ask(io->dx_ND, at + D + d, dtype);
+        struct vectors dy = vector_get_two(io->dy_ND, y_offset(y, n, d), dtype);
+        vector_prefetch(io->x_ND, at + D + d, dtype);
+        vector_prefetch(io->dy_ND, y_offset(y, n, d) + next_row(y), dtype);
+        if (accumulate) vector_prefetch(io->dx_ND, at + D + d, dtype);
         even += dy.a * w.a * (x.a * rstd), odd += dy.b * w.b * (x.b * rstd);
     }
     for (; d < D; d += LANES) {
         size_t count = D - d < LANES ? D - d : LANES;
         vector x = vector_get(io->x_ND, at + d, dtype, count) * rstd;
         vector w = vector_get(io->w_D, d, dtype, count);
-        even += vector_get(io->dy_ND, at_of(y, n, d), dtype, count) * w * x;
+        even += vector_get(io->dy_ND, y_offset(y, n, d), dtype, count) * w * x;
     }
-    return vector_sum(even + odd);
+    return vector_reduce_sum(even + odd);
 }
 
-struct row {
+struct row_stats {
     float rstd, dot;
 };
 
-/* dx in place of the old one, which is added to it; dw grows. */
-static inline vector slope(struct row of, enum dtype dtype, vector x, vector w, vector dy,
+/* Returns dx plus the old dx; adds to dw. */
+static inline vector dx_of(struct row_stats stats, enum dtype dtype, vector x, vector w, vector dy,
                            vector old, vector *dw)
 {
-    x *= of.rstd;
-    *dw += dy * vector_as(dtype, x);
-    return of.rstd * (dy * w - x * of.dot) + old;
+    x *= stats.rstd;
+    *dw += dy * vector_round_to(dtype, x);
+    return stats.rstd * (dy * w - x * stats.dot) + old;
 }
 
-/* One row: dx, and its part of dw added to dw_D, where elements lie as struct vectors has them. */
+/* One row: dx, and its contribution to dw_D, which is in the element order of struct vectors. */
 static inline void backward_row(const struct rmsnorm *a, enum dtype dtype, bool accumulate,
-                                bool kept, const struct rmsnorm_bwd *io, size_t n, float *dw_D)
+                                bool paneled, const struct rmsnorm_bwd *io, size_t n, float *dw_D)
 {
-    struct where y = {kept, (size_t)a->D};
+    struct y_layout y = {paneled, (size_t)a->D};
     size_t D = (size_t)a->D, at = n * D, d = 0;
-    struct row of = {.rstd = io->rstd_N[n]};
-    of.dot = dot_of(io, dtype, accumulate, y, n, of.rstd) / (float)a->D;
+    struct row_stats stats = {.rstd = io->rstd_N[n]};
+    stats.dot = dot_dy_h(io, dtype, accumulate, y, n, stats.rstd) / (float)a->D;
     for (; d + 2 * LANES <= D; d += 2 * LANES) {
         struct vectors x = vector_get_two(io->x_ND, at + d, dtype), old = {0};
         struct vectors w = vector_get_two(io->w_D, d, dtype);
-        struct vectors dy = vector_get_two(io->dy_ND, at_of(y, n, d), dtype);
+        struct vectors dy = vector_get_two(io->dy_ND, y_offset(y, n, d), dtype);
         struct vectors dw = vector_get_two(dw_D, d, F32);
         if (accumulate) old = vector_get_two(io->dx_ND, at + d, dtype);
-        x.a = slope(of, dtype, x.a, w.a, dy.a, old.a, &dw.a);
-        x.b = slope(of, dtype, x.b, w.b, dy.b, old.b, &dw.b);
+        x.a = dx_of(stats, dtype, x.a, w.a, dy.a, old.a, &dw.a);
+        x.b = dx_of(stats, dtype, x.b, w.b, dy.b, old.b, &dw.b);
         vector_set_two(io->dx_ND, at + d, dtype, x);
         vector_set_two(dw_D, d, F32, dw);
     }
@@ -141,47 +141,48 @@ static inline void backward_row(const struct rmsnorm *a, enum dtype dtype, bool 
         size_t count = D - d < LANES ? D - d : LANES;
         vector x = vector_get(io->x_ND, at + d, dtype, count), old = {0};
         vector w = vector_get(io->w_D, d, dtype, count), dw = vector_get(dw_D, d, F32, count);
-        vector dy = vector_get(io->dy_ND, at_of(y, n, d), dtype, count);
+        vector dy = vector_get(io->dy_ND, y_offset(y, n, d), dtype, count);
         if (accumulate) old = vector_get(io->dx_ND, at + d, dtype, count);
-        vector_set(io->dx_ND, at + d, dtype, count, slope(of, dtype, x, w, dy, old, &dw));
+        vector_set(io->dx_ND, at + d, dtype, count, dx_of(stats, dtype, x, w, dy, old, &dw));
         vector_set(dw_D, d, F32, count, dw);
     }
 }
 
-static inline void backward_rows(const struct rmsnorm *a, enum dtype dtype, bool kept,
+static inline void backward_rows(const struct rmsnorm *a, enum dtype dtype, bool paneled,
                                  const struct rmsnorm_bwd *io, size_t begin, size_t end,
                                  float *dw_D)
 {
     for (size_t n = begin; n < end; n++)
         if (a->accumulate)
-            backward_row(a, dtype, true, kept, io, n, dw_D);
+            backward_row(a, dtype, true, paneled, io, n, dw_D);
         else
-            backward_row(a, dtype, false, kept, io, n, dw_D);
+            backward_row(a, dtype, false, paneled, io, n, dw_D);
 }
 
 enum status KERNEL(rmsnorm_backward)(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
-                                     struct queue *on)
+                                     struct queue *queue)
 {
-    size_t N = (size_t)a->N, D = (size_t)a->D, blocks = (N + ROWS - 1) / ROWS;
-    size_t mark = arena_mark(&on->scratch);
-    float *parts = arena_take(&on->scratch, blocks * D, sizeof *parts);
-    arena_reset(&on->scratch, mark);
-    if (on->measuring) return STATUS_OK;
-    bool kept = KERNEL(panels_keep)(a->y_private, a->dtype, a->N, a->D);
-#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+    size_t N = (size_t)a->N, D = (size_t)a->D, blocks = (N + ROWS_PER_PART - 1) / ROWS_PER_PART;
+    size_t mark = arena_mark(&queue->scratch);
+    float *parts = arena_take(&queue->scratch, blocks * D, sizeof *parts);
+    arena_reset(&queue->scratch, mark);
+    if (queue->measuring) return STATUS_OK;
+    bool paneled = KERNEL(panel_layout_used)(a->y_private, a->dtype, a->N, a->D);
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < blocks; block++) {
-        size_t begin = block * ROWS, end = begin + ROWS < N ? begin + ROWS : N;
+        size_t begin = block * ROWS_PER_PART,
+               end = begin + ROWS_PER_PART < N ? begin + ROWS_PER_PART : N;
         float *part = parts + block * D;
         memset(part, 0, D * sizeof *part);
         if (a->dtype == F32)
             backward_rows(a, F32, false, io, begin, end, part);
-        else if (kept)
+        else if (paneled)
             backward_rows(a, BF16, true, io, begin, end, part);
         else
             backward_rows(a, BF16, false, io, begin, end, part);
     }
     for (size_t block = 1; block < blocks; block++)
         for (size_t d = 0; d < D; d++) parts[d] += parts[block * D + d];
-    for (size_t d = 0; d < D; d++) io->dw_D[d] += parts[vectors_place(a->dtype, d, D)];
+    for (size_t d = 0; d < D; d++) io->dw_D[d] += parts[vectors_index(a->dtype, d, D)];
     return STATUS_OK;
 }

@@ -5,15 +5,15 @@
 #define TEXT(name)    TEXT_OF(name)
 
 const struct cpu_set KERNEL(set) = {
-    .name = TEXT(CPU_SET),
+    .name = TEXT(CPU_ISA),
     .ops =
         {
-            .backend = "cpu " TEXT(CPU_SET),
+            .backend = "cpu " TEXT(CPU_ISA),
             .attention_keeps = KERNEL(attention_keeps),
 #define OP(name, what, io) .name = KERNEL(name),
 #include "ops/ops.def"
 #undef OP
         },
     .burst = KERNEL(burst),
-    .feed = KERNEL(feed),
+    .microkernel_bench = KERNEL(microkernel_bench),
 };

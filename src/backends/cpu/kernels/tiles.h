@@ -1,10 +1,11 @@
-/* tiles.h -- AMX: eight tiles of 16 rows of 64 bytes, and the product of two of them.
+/* tiles.h -- Intel AMX: eight tile registers of 16 rows x 64 bytes, and TDPBF16PS.
  *
- * Defines TILES where there are tiles to compute with (elsewhere opening them is nothing): in the
- * set amx by the processor's own instructions, and where TILES_EMULATED is defined (by tests, on
- * any processor) by plain C that does the same, so that kernels written for AMX are held against
- * the reference everywhere. Tile numbers are constants.  Between tiles_open and tiles_close all
- * tiles are whole. Source   Intel's manual, volume 1 chapter 18, and TDPBF16PS in volume 2. */
+ * Defines TILES where tiles are available: the ISA amx uses the instructions; where TILES_EMULATED
+ * is defined (in tests, on any processor) plain C does the same, so that the AMX kernels are tested
+ * against the reference everywhere.  Elsewhere tiles_open and tiles_close do nothing.
+ * Tile numbers must be constants.  tiles_open loads the tile config, in which all tiles have full
+ * size, and tiles_close releases it.
+ * Source   Intel's manual, volume 1 chapter 18, and TDPBF16PS in volume 2. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,18 +21,19 @@ static inline void tiles_open(void)
         unsigned char rows[16];
     } shape __attribute__((aligned(64))) = {.palette = 1};
     for (int i = 0; i < 8; i++) shape.row_bytes[i] = 64, shape.rows[i] = 16;
-    __asm__ volatile("" ::"r"(&shape) : "memory"); /* gcc 12 reads only part of the operand */
+    __asm__ volatile("" ::"r"(&shape)
+                     : "memory"); /* gcc 12 takes only part of the operand as read */
     _tile_loadconfig(&shape);
 }
 static inline void tiles_close(void) { _tile_release(); }
 
 #define TILE_ZERO(t)               _tile_zero(t)
 #define TILE_LOAD(t, from, stride) _tile_loadd(t, from, stride)
-/* The same, past the first level of the cache: for what is read once. */
+/* TILELOADDT1: the same with a hint not to keep the data in L1, for data that is read once. */
 #define TILE_STREAM(t, from, stride) _tile_stream_loadd(t, from, stride)
 #define TILE_STORE(t, to, stride)    _tile_stored(t, to, stride)
-/* f32 sum[i][j] += bf16 a[i][2k] * b[k][2j] + a[i][2k+1] * b[k][2j+1], over 16 k; AMX sums even and
- * odd k apart and takes subnormal numbers as 0 */
+/* f32 acc[i][j] += bf16 a[i][2k] * b[k][2j] + a[i][2k+1] * b[k][2j+1] over 16 k. AMX sums even and
+ * odd k separately and treats subnormals as 0. */
 #define TILE_DOT(sum, a, b) _tile_dpbf16ps(sum, a, b)
 
 #elif defined(TILES_EMULATED)
@@ -46,7 +48,7 @@ struct tile {
         bf16 halves[16][32];
     };
 };
-/* A processor's tiles are registers of a thread. */
+/* Tiles are registers: each thread has its own. */
 static _Thread_local struct tile emulated_tiles[8];
 
 static inline void tiles_open(void) { memset(emulated_tiles, 0, sizeof emulated_tiles); }
@@ -88,16 +90,16 @@ static inline void tiles_close(void) {}
 #endif
 
 #if defined(TILES)
-/* A tile whose rows are 64 bytes; near: by way of the first level of the cache, which keeps it. */
-#define TILE_TAKE(t, at, near)                                                                     \
+/* Loads a tile whose rows are contiguous; via_l1: keeps it in L1. */
+#define TILE_LOAD_VIA(t, at, via_l1)                                                               \
     do {                                                                                           \
-        if (near)                                                                                  \
+        if (via_l1)                                                                                \
             TILE_LOAD(t, at, 64);                                                                  \
         else                                                                                       \
             TILE_STREAM(t, at, 64);                                                                \
     } while (0)
 
-/* Tiles 0 to 3, as the quarters of 32 x 32 sums. */
+/* Stores tiles 0 to 3 as the quarters of a 32 x 32 micro-tile. */
 #define TILES_STORE(sums)                                                                          \
     do {                                                                                           \
         TILE_STORE(0, sums, 128);                                                                  \

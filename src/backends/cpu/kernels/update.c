@@ -1,4 +1,4 @@
-/* update.c (cpu) -- one pass over flat ranges, bound by memory. */
+/* update.c (cpu) -- one pass over flat ranges, bound by memory bandwidth. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/update.h"
 #include "backends/cpu/kernels/kernels.h"
@@ -9,22 +9,22 @@
 #include <math.h>
 
 enum {
-    BLOCK = 4096, /* elements of one partial sum, and of one piece of work */
-    AHEAD = 1024, /* elements from those that are worked on to those that are asked for */
-    LINE = 32     /* elements of BF16 */
+    BLOCK = 4096,          /* elements of one partial sum, and of one work item */
+    PREFETCH_AHEAD = 1024, /* prefetch distance in elements */
+    LINE = 32              /* elements of BF16 in a cache line */
 };
 
 static size_t blocks_of(size_t n) { return n / BLOCK + (n % BLOCK != 0); }
 static size_t block_size(size_t n, size_t begin) { return n - begin < BLOCK ? n - begin : BLOCK; }
 
 enum status KERNEL(sum_squares)(const struct sum_squares *a, const struct sum_squares_io *io,
-                                struct queue *on)
+                                struct queue *queue)
 {
-    size_t blocks = blocks_of(a->n), mark = arena_mark(&on->scratch);
-    double *parts = arena_take(&on->scratch, blocks, sizeof *parts), total = 0;
-    arena_reset(&on->scratch, mark);
-    if (on->measuring) return STATUS_OK;
-#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+    size_t blocks = blocks_of(a->n), mark = arena_mark(&queue->scratch);
+    double *parts = arena_take(&queue->scratch, blocks, sizeof *parts), total = 0;
+    arena_reset(&queue->scratch, mark);
+    if (queue->measuring) return STATUS_OK;
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < blocks; block++) {
         const float *x = io->x_n + block * BLOCK;
         size_t n = block_size(a->n, block * BLOCK);
@@ -38,16 +38,16 @@ enum status KERNEL(sum_squares)(const struct sum_squares *a, const struct sum_sq
     return STATUS_OK;
 }
 
-/* Bits that round the second moments of n elements from the begin-th on. */
-static void random_bits(const struct adamw *a, size_t begin, size_t n, uint16_t *bits)
+/* Random bits for the stochastic rounding of n second moments from `begin` on. */
+static void rounding_bits(const struct adamw *a, size_t begin, size_t n, uint16_t *bits)
 {
-    uint64_t have = UINT64_MAX;
+    uint64_t have_block = UINT64_MAX;
     struct rng_block b = {{0}};
     for (size_t i = 0; i < n; i++) {
         uint64_t at = adamw_position(a, begin + i);
-        if (at / ADAMW_BLOCK != have) {
-            have = at / ADAMW_BLOCK;
-            b = rng_bits(a->seed, RNG_MOMENTS, (uint64_t)a->step, have);
+        if (at / ADAMW_BLOCK != have_block) {
+            have_block = at / ADAMW_BLOCK;
+            b = rng_bits(a->seed, RNG_MOMENTS, (uint64_t)a->step, have_block);
         }
         bits[i] = (uint16_t)(b.bits[at % ADAMW_BLOCK / 2] >> 16 * (at % 2));
     }
@@ -63,108 +63,111 @@ static void split_block(const float *restrict w, size_t n, bf16 *half, uint16_t 
     for (size_t i = 0; i < n; i++) split_from_f32(w[i], &half[i], &low[i]);
 }
 
-static void store_second(const struct adamw *a, size_t begin, size_t n, const float *v, bf16 *v_n)
+static void store_second_moment(const struct adamw *a, size_t begin, size_t n, const float *v,
+                                bf16 *v_n)
 {
     uint16_t bits[BLOCK];
-    random_bits(a, begin, n, bits);
+    rounding_bits(a, begin, n, bits);
     for (size_t i = 0; i < n; i++) v_n[begin + i] = bf16_from_f32_random(v[i], bits[i]);
 }
 
-struct rates {
-    float keep, rate, root, eps, scale, beta1, beta2, new1, new2;
+struct adamw_factors {
+    float decay, rate, inv_sqrt, eps, scale, beta1, beta2, new1, new2;
 };
 
-/* Of a register's elements: n, of which those behind are as zeros. */
-static inline vector adamw_step(const struct rates *by, float *w, float *m, float *v,
-                                const float *grad, size_t i, size_t n)
+/* One register's worth of elements: n, at most LANES. */
+static inline vector adamw_lanes(const struct adamw_factors *f, float *w, float *m, float *v,
+                                 const float *grad, size_t i, size_t n)
 {
-    vector g = vector_get(grad, i, F32, n) * by->scale;
-    vector first = by->beta1 * vector_get(m, i, F32, n) + by->new1 * g;
-    vector second = by->beta2 * vector_get(v, i, F32, n) + by->new2 * g * g;
-    vector next = vector_get(w, i, F32, n) * by->keep -
-                  by->rate * first / (vector_root(second) * by->root + by->eps);
+    vector g = vector_get(grad, i, F32, n) * f->scale;
+    vector first = f->beta1 * vector_get(m, i, F32, n) + f->new1 * g;
+    vector second = f->beta2 * vector_get(v, i, F32, n) + f->new2 * g * g;
+    vector next = vector_get(w, i, F32, n) * f->decay -
+                  f->rate * first / (vector_sqrt(second) * f->inv_sqrt + f->eps);
     vector_set(m, i, F32, n, first);
     vector_set(v, i, F32, n, second);
     vector_set(w, i, F32, n, next);
     return next;
 }
 
-/* Lines of the copy go past the caches: the next step is a long time off. */
-static size_t adamw_lines(const struct rates *by, float *w, float *m, float *v, const float *grad,
-                          bf16 *copy, size_t n)
+/* The bf16 copy uses NT stores: it is not read before the next step. */
+static size_t adamw_lines(const struct adamw_factors *f, float *w, float *m, float *v,
+                          const float *grad, bf16 *copy, size_t n)
 {
     size_t i = 0;
     for (; i + LINE <= n; i += LINE) {
         bf16 line[LINE] __attribute__((aligned(64)));
         for (size_t k = 0; k < LINE; k += 16) {
-            vector_ask(grad, i + k + AHEAD, F32);
-            vector_ask(w, i + k + AHEAD, F32);
-            vector_ask(m, i + k + AHEAD, F32);
-            vector_ask(v, i + k + AHEAD, F32);
+            vector_prefetch(grad, i + k + PREFETCH_AHEAD, F32);
+            vector_prefetch(w, i + k + PREFETCH_AHEAD, F32);
+            vector_prefetch(m, i + k + PREFETCH_AHEAD, F32);
+            vector_prefetch(v, i + k + PREFETCH_AHEAD, F32);
         }
         for (size_t k = 0; k < LINE; k += LANES)
-            vector_set(line, k, BF16, LANES, adamw_step(by, w, m, v, grad, i + k, LANES));
+            vector_set(line, k, BF16, LANES, adamw_lanes(f, w, m, v, grad, i + k, LANES));
         if (copy) vector_stream_line(copy + i, line);
     }
     return i;
 }
 
-static void adamw_block(const struct adamw *a, const struct rates *r, const struct adamw_io *io,
-                        size_t begin, size_t n)
+static void adamw_block(const struct adamw *a, const struct adamw_factors *r,
+                        const struct adamw_io *io, size_t begin, size_t n)
 {
-    bool narrow = a->moments == BF16;
+    bool bf16_moments = a->moments == BF16;
     float joined[BLOCK], first[BLOCK], second[BLOCK];
     float *w = a->split ? joined : io->w_n + begin;
-    float *m = narrow ? first : (float *)io->m_n + begin;
-    float *v = narrow ? second : (float *)io->v_n + begin;
+    float *m = bf16_moments ? first : (float *)io->m_n + begin;
+    float *v = bf16_moments ? second : (float *)io->v_n + begin;
     const float *grad = io->g_n + begin;
-    const struct rates by = *r;
-    bool copies = !a->split && io->copy_n;
-    bf16 *copy = copies && a->copy_dtype == BF16 ? (bf16 *)io->copy_n + begin : NULL;
-    bool streams = copy && vector_is_line(copy);
+    const struct adamw_factors f = *r;
+    bool has_copy = !a->split && io->copy_n;
+    bf16 *copy = has_copy && a->copy_dtype == BF16 ? (bf16 *)io->copy_n + begin : NULL;
+    bool nt_store = copy && vector_is_aligned(copy);
     if (a->split) join_block((bf16 *)io->copy_n + begin, io->low_n + begin, n, w);
-    if (narrow) vector_load(io->m_n, begin, BF16, n, m), vector_load(io->v_n, begin, BF16, n, v);
-    size_t done = adamw_lines(&by, w, m, v, grad, streams ? copy : NULL, n);
+    if (bf16_moments)
+        vector_load(io->m_n, begin, BF16, n, m), vector_load(io->v_n, begin, BF16, n, v);
+    size_t done = adamw_lines(&f, w, m, v, grad, nt_store ? copy : NULL, n);
     for (size_t i = done; i < n; i += LANES)
-        (void)adamw_step(&by, w, m, v, grad, i, n - i < LANES ? n - i : LANES);
-    if (narrow) vector_store(io->m_n, begin, BF16, n, m), store_second(a, begin, n, v, io->v_n);
+        (void)adamw_lanes(&f, w, m, v, grad, i, n - i < LANES ? n - i : LANES);
+    if (bf16_moments)
+        vector_store(io->m_n, begin, BF16, n, m), store_second_moment(a, begin, n, v, io->v_n);
     if (a->split)
         split_block(w, n, (bf16 *)io->copy_n + begin, io->low_n + begin);
-    else if (streams)
+    else if (nt_store)
         vector_store(copy, done, BF16, n - done, w + done);
-    else if (copies)
+    else if (has_copy)
         vector_store(io->copy_n, begin, a->copy_dtype, n, w);
-    if (streams) vector_stream_end();
+    if (nt_store) vector_stream_fence();
 }
 
-enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, struct queue *on)
+enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     double correct1 = 1 - pow(a->beta1, (double)a->step);
     double correct2 = 1 - pow(a->beta2, (double)a->step);
-    const struct rates r = {.keep = (float)(1 - a->lr * a->decay),
-                            .rate = (float)(a->lr / correct1),
-                            .root = (float)(1 / sqrt(correct2)),
-                            .eps = (float)a->eps,
-                            .scale = (float)a->scale,
-                            .beta1 = (float)a->beta1,
-                            .beta2 = (float)a->beta2,
-                            .new1 = (float)(1 - a->beta1),
-                            .new2 = (float)(1 - a->beta2)};
+    const struct adamw_factors r = {.decay = (float)(1 - a->lr * a->decay),
+                                    .rate = (float)(a->lr / correct1),
+                                    .inv_sqrt = (float)(1 / sqrt(correct2)),
+                                    .eps = (float)a->eps,
+                                    .scale = (float)a->scale,
+                                    .beta1 = (float)a->beta1,
+                                    .beta2 = (float)a->beta2,
+                                    .new1 = (float)(1 - a->beta1),
+                                    .new2 = (float)(1 - a->beta2)};
     size_t blocks = blocks_of(a->n);
-#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < blocks; block++)
         adamw_block(a, &r, io, block * BLOCK, block_size(a->n, block * BLOCK));
     return STATUS_OK;
 }
 
-/* A line at a time.  What is written is asked for too: it is soon read again. */
+/* Copies line by line.  Prefetches the destination as well: it is read again soon. */
 static void copy_block(const struct cast_io *io, size_t from, size_t to, size_t n, enum dtype dtype)
 {
     size_t each = dtype_bytes(dtype), line = 64 / each;
     for (size_t i = 0; i < n; i += line) {
-        vector_ask(io->x_n, from + i + AHEAD, dtype);
-        vector_ask(io->y_n, to + i + AHEAD, dtype);
+        vector_prefetch(io->x_n, from + i + PREFETCH_AHEAD, dtype);
+        vector_prefetch(io->y_n, to + i + PREFETCH_AHEAD, dtype);
         const char *x = (const char *)io->x_n + (from + i) * each;
         char *y = (char *)io->y_n + (to + i) * each;
         if (i + line <= n)
@@ -174,11 +177,11 @@ static void copy_block(const struct cast_io *io, size_t from, size_t to, size_t 
     }
 }
 
-enum status KERNEL(cast)(const struct cast *a, const struct cast_io *io, struct queue *on)
+enum status KERNEL(cast)(const struct cast *a, const struct cast_io *io, struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     size_t blocks = blocks_of(a->n), rows = a->rows ? a->rows : 1;
-#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < rows * blocks; block++) {
         size_t row = block / blocks, begin = block % blocks * BLOCK, n = block_size(a->n, begin);
         size_t from = row * a->from_stride + begin, to = row * a->to_stride + begin;
@@ -197,11 +200,12 @@ enum status KERNEL(cast)(const struct cast *a, const struct cast_io *io, struct 
     return STATUS_OK;
 }
 
-enum status KERNEL(unsplit)(const struct unsplit *a, const struct unsplit_io *io, struct queue *on)
+enum status KERNEL(unsplit)(const struct unsplit *a, const struct unsplit_io *io,
+                            struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     size_t blocks = blocks_of(a->n);
-#pragma omp parallel for schedule(static) num_threads(on->num_threads)
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < blocks; block++) {
         size_t at = block * BLOCK;
         join_block(io->half_n + at, io->low_n + at, block_size(a->n, at), io->y_n + at);

@@ -1,5 +1,5 @@
-/* vector.h -- the vector registers of the set that is compiled for; and loops over rows that the
- * compiler turns into them: conversion to and from f32, and an exponential it can inline. */
+/* vector.h -- SIMD registers of the ISA that is compiled for; conversion of rows to and from f32,
+ * and an exponential that the compiler can inline and vectorize. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +15,7 @@
 #include <immintrin.h>
 #endif
 
-/* A register of f32. */
+/* One SIMD register of f32. */
 #if defined(__AVX512F__)
 enum { LANES = 16 };
 #elif defined(__AVX__)
@@ -25,20 +25,20 @@ enum { LANES = 4 };
 #endif
 typedef float vector __attribute__((vector_size(4 * LANES)));
 
-static inline vector vector_at(const float *x)
+static inline vector vector_loadu(const float *x)
 {
     vector v;
     memcpy(&v, x, sizeof v);
     return v;
 }
 
-static inline void vector_put(float *x, vector v) { memcpy(x, &v, sizeof v); }
+static inline void vector_storeu(float *x, vector v) { memcpy(x, &v, sizeof v); }
 
-/* e^x within 3e-7 relative; 0 below -87 and for -inf, e^88 above.  Cody-Waite reduction by ln 2 in
- * two parts, then the Taylor polynomial of degree 6 on [-ln2/2, ln2/2]. */
+/* e^x within 3e-7 relative; 0 below -87 and for -inf, e^88 above 88.  Cody-Waite reduction by ln 2
+ * in two parts, then the Taylor polynomial of degree 6 on [-ln2/2, ln2/2]. */
 static inline float vector_exp(float x)
 {
-    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
     float clamped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
     float n = clamped * 1.44269504f + magic - magic;
     float r = clamped - n * 0.693359375f + n * 2.12194440e-4f;
@@ -55,9 +55,9 @@ static inline float vector_exp(float x)
     return x < -87.0f ? 0.0f : p * power;
 }
 
-/* e^x within 1e-5 relative, in fewer operations; 0 below -87 and for -inf, e^88 above.  The
- * integer part of x / ln 2 goes to the exponent, 2^f on [-1/2, 1/2] is a polynomial of degree 4. */
-static inline float quick_exp(float x)
+/* e^x within 1e-5 relative, with fewer operations; 0 below -87 and for -inf, e^88 above 88.  The
+ * integer part of x / ln 2 goes to the exponent; 2^f on [-1/2, 1/2] is a polynomial of degree 4. */
+static inline float vector_fast_exp(float x)
 {
     const float magic = 12582912.0f;
     float clamped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
@@ -74,13 +74,13 @@ static inline float quick_exp(float x)
     return x < -87.0f ? 0.0f : p;
 }
 
-/* As exact as a result of that dtype can show: rounding to bf16 hides an error of 1e-5. */
+/* As exact as a result of that dtype can represent: rounding to bf16 hides an error of 1e-5. */
 static inline float vector_exp_for(enum dtype dtype, float x)
 {
-    return dtype == F32 ? vector_exp(x) : quick_exp(x);
+    return dtype == F32 ? vector_exp(x) : vector_fast_exp(x);
 }
 
-/* n elements from element `at` of x, as f32. */
+/* Converts n elements from element `at` of x to f32. */
 static inline void vector_load(const void *x, size_t at, enum dtype dtype, size_t n, float *to)
 {
     if (dtype == F32) {
@@ -101,23 +101,22 @@ static inline void vector_store(void *x, size_t at, enum dtype dtype, size_t n, 
     for (size_t i = 0; i < n; i++) to[i] = bf16_from_f32(from[i]);
 }
 
-/* --- registers --------------------------------------------------------------------------------
- * What follows is for loops over registers that the compiler does not make of plain ones: they
- * load a register, LANES elements or the fewer at a row's end, compute, and store it. */
+/* Explicit SIMD, for loops that the compiler does not vectorize well.  They load a register of
+ * LANES elements, or fewer at a row's end, compute, and store it. */
 
 typedef int32_t vector_bits __attribute__((vector_size(4 * LANES)));
 typedef uint32_t vector_words __attribute__((vector_size(4 * LANES)));
 typedef bf16 vector_halves __attribute__((vector_size(2 * LANES)));
 
-static inline vector vector_all(float x) { return x - (vector){0}; }
+static inline vector vector_broadcast(float x) { return x - (vector){0}; }
 
-/* yes where the mask is all ones, no where it is 0. */
+/* Per lane: yes where the mask is all ones, no where it is 0. */
 static inline vector vector_select(vector_bits mask, vector yes, vector no)
 {
     return (vector)((mask & (vector_bits)yes) | (~mask & (vector_bits)no));
 }
 
-/* Of two numbers; where one is NaN, b. */
+/* Where a lane of either is NaN: b. */
 static inline vector vector_max(vector a, vector b)
 {
 #if defined(__AVX512F__)
@@ -139,16 +138,15 @@ static inline vector vector_min(vector a, vector b)
 #endif
 }
 
-/* Asks for the line of element `at`, which may lie outside of x, to be in the second level of the
- * cache soon: a processor that follows streams by itself loses them where rows are short, and waits
- * for their first lines.  One at a time, between other work, they are the fastest. */
-static inline void vector_ask(const void *x, size_t at, enum dtype dtype)
+/* Prefetches the cache line of element `at`, which may be out of bounds, to L2.  The hardware
+ * prefetcher loses short rows and misses on their first lines; single prefetches interleaved with
+ * other work are the fastest. */
+static inline void vector_prefetch(const void *x, size_t at, enum dtype dtype)
 {
     __builtin_prefetch((const char *)x + at * dtype_bytes(dtype), 0, 2);
 }
 
-/* Numbers of bf16 as f32, and the upper halves of such: in instructions that gcc 12 does not find.
- */
+/* bf16 to f32, and the upper halves of words: gcc 12 does not find these instructions. */
 static inline vector vector_widen(vector_halves x)
 {
 #if defined(__AVX512F__)
@@ -175,7 +173,7 @@ static inline vector_halves vector_upper(vector_words x)
 #endif
 }
 
-/* As bf16_from_f32, in the upper halves. */
+/* bf16_from_f32 per lane; the result is in the upper halves. */
 static inline vector_words vector_round(vector v)
 {
     vector_words bits = (vector_words)v, up = bits + 0x7FFFu + (bits >> 16 & 1);
@@ -188,7 +186,7 @@ static inline vector_words vector_round(vector v)
 #endif
 }
 
-/* n elements from element `at` of x, at most LANES, as f32; zeros behind them. */
+/* Loads n elements from element `at` of x, at most LANES, as f32; the other lanes are 0. */
 static inline vector vector_get(const void *x, size_t at, enum dtype dtype, size_t n)
 {
     if (dtype == F32) {
@@ -201,9 +199,8 @@ static inline vector vector_get(const void *x, size_t at, enum dtype dtype, size
     return vector_widen(halves);
 }
 
-/* As bf16_from_f32; where the processor has an instruction for that, it takes numbers below 2^-126
- * as 0. */
-static inline vector_halves vector_rounded(vector v)
+/* bf16_from_f32 per lane; VCVTNEPS2BF16, where available, flushes subnormals to 0. */
+static inline vector_halves vector_to_bf16(vector v)
 {
 #if defined(__AVX512BF16__)
     __m256bh halves = _mm512_cvtneps_pbh((__m512)v);
@@ -215,20 +212,20 @@ static inline vector_halves vector_rounded(vector v)
 #endif
 }
 
-/* The first n of v. */
+/* Stores the first n lanes of v. */
 static inline void vector_set(void *x, size_t at, enum dtype dtype, size_t n, vector v)
 {
     if (dtype == F32) {
         memcpy((float *)x + at, &v, n < LANES ? n * sizeof(float) : sizeof v);
         return;
     }
-    vector_halves halves = vector_rounded(v);
+    vector_halves halves = vector_to_bf16(v);
     memcpy((bf16 *)x + at, &halves, n < LANES ? n * sizeof(bf16) : sizeof halves);
 }
 
-/* Two registers of 2 LANES elements that follow each other.  Those of BF16 are the even ones and
- * the odd ones: that takes half the instructions, and whoever computes with elements of one place
- * only does not mind. */
+/* Two registers with 2 LANES consecutive elements.  For BF16 these are the even and the odd
+ * elements: splitting takes half the instructions, and elementwise code does not depend on the
+ * order. */
 struct vectors {
     vector a, b;
 };
@@ -243,9 +240,9 @@ static inline struct vectors vector_get_two(const void *x, size_t at, enum dtype
     return (struct vectors){(vector)(words << 16), (vector)(words & 0xFFFF0000u)};
 }
 
-/* Where element i of a row of n is, if the row is taken two registers at a time, as far as it has
- * enough for that, and these are put one behind the other. */
-static inline size_t vectors_place(enum dtype dtype, size_t i, size_t n)
+/* The index of element i if a row of n is stored as the registers of vector_get_two, one after the
+ * other, as far as the row fills pairs of registers. */
+static inline size_t vectors_index(enum dtype dtype, size_t i, size_t n)
 {
     size_t begin = i / (2 * LANES) * 2 * LANES, at = i - begin;
     if (dtype == F32 || begin + 2 * LANES > n) return i;
@@ -273,18 +270,18 @@ static inline void vector_set_two(void *x, size_t at, enum dtype dtype, struct v
     memcpy((bf16 *)x + at, &words, sizeof words);
 }
 
-/* v as numbers of that dtype. */
-static inline vector vector_as(enum dtype dtype, vector v)
+/* v rounded to that dtype, as f32. */
+static inline vector vector_round_to(enum dtype dtype, vector v)
 {
     if (dtype == F32) return v;
 #if defined(__AVX512BF16__)
-    return vector_widen(vector_rounded(v));
+    return vector_widen(vector_to_bf16(v));
 #else
     return (vector)(vector_round(v) & 0xFFFF0000u);
 #endif
 }
 
-static inline vector vector_root(vector x)
+static inline vector vector_sqrt(vector x)
 {
 #if defined(__AVX512F__)
     return (vector)_mm512_sqrt_ps((__m512)x);
@@ -296,94 +293,95 @@ static inline vector vector_root(vector x)
 #endif
 }
 
-/* All lanes, neighbours first, then pairs of them. */
-static inline float vector_sum(vector v)
+/* Adds all lanes: neighbors first, then pairs of them. */
+static inline float vector_reduce_sum(vector v)
 {
     for (int n = LANES / 2; n; n /= 2)
         for (int i = 0; i < n; i++) v[i] = v[2 * i] + v[2 * i + 1];
     return v[0];
 }
-static inline float vector_top(vector v)
+static inline float vector_reduce_max(vector v)
 {
-    float top = v[0];
-    for (int i = 1; i < LANES; i++) top = v[i] > top ? v[i] : top;
-    return top;
+    float max = v[0];
+    for (int i = 1; i < LANES; i++) max = v[i] > max ? v[i] : max;
+    return max;
 }
 
-/* p * 2^n, of whole n within the exponents of f32. */
-static inline vector vector_scale(vector p, vector n)
+/* p * 2^n for integral n within the exponent range of f32. */
+static inline vector vector_scalef(vector p, vector n)
 {
     return (vector)((vector_words)p +
                     ((vector_words) __builtin_convertvector(n, vector_bits) << 23));
 }
 
-/* 2^y within 1e-5 relative; 0 far below -126 and for -inf, as much as f32 can hold above 127. */
-static inline vector vector_quick_exp2(vector y)
+/* 2^y within 1e-5 relative; 0 far below -126 and for -inf, close to the largest f32 above 127. */
+static inline vector vector_fast_exp2(vector y)
 {
 #if defined(__AVX512DQ__)
-    /* The part of y behind the point, from 0 to 1: no rounding of y, and no ends to look after. */
+    /* the fraction of y, in [0, 1): needs no rounding of y and no clamping */
     vector f = (vector)_mm512_reduce_ps((__m512)y, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-    vector p = vector_all(1.342668429e-2f);
+    vector p = vector_broadcast(1.342668429e-2f);
     p = p * f + 5.224247419e-2f;
     p = p * f + 2.412802048e-1f;
     p = p * f + 6.930448449e-1f;
     p = p * f + 1.0f;
     return (vector)_mm512_scalef_ps((__m512)p, (__m512)y);
 #else
-    const float magic = 12582912.0f; /* as quick_exp */
-    vector held = vector_min(vector_all(127.0f), vector_max(vector_all(-126.0f), y));
+    const float magic = 12582912.0f; /* as in vector_fast_exp */
+    vector held = vector_min(vector_broadcast(127.0f), vector_max(vector_broadcast(-126.0f), y));
     vector n = held + magic - magic, f = held - n;
-    vector p = vector_all(9.58285308e-3f);
+    vector p = vector_broadcast(9.58285308e-3f);
     p = p * f + 5.59064246e-2f;
     p = p * f + 2.40240986e-1f;
     p = p * f + 6.93124193e-1f;
     p = p * f + 1.0f;
-    return vector_select(y < -126.0f, vector_all(0), vector_scale(p, n));
+    return vector_select(y < -126.0f, vector_broadcast(0), vector_scalef(p, n));
 #endif
 }
 
-/* vector_exp of each. */
+/* vector_exp of each lane. */
 static inline vector vector_exact_exp(vector x)
 {
     const float magic = 12582912.0f;
-    vector held = vector_min(vector_all(88.0f), vector_max(vector_all(-87.0f), x));
+    vector held = vector_min(vector_broadcast(88.0f), vector_max(vector_broadcast(-87.0f), x));
     vector n = held * 1.44269504f + magic - magic;
     vector r = held - n * 0.693359375f + n * 2.12194440e-4f;
-    vector p = vector_all(1.0f / 720);
+    vector p = vector_broadcast(1.0f / 720);
     p = p * r + 1.0f / 120;
     p = p * r + 1.0f / 24;
     p = p * r + 1.0f / 6;
     p = p * r + 0.5f;
     p = p * r + 1.0f;
     p = p * r + 1.0f;
-    return vector_select(x < -87.0f, vector_all(0), vector_scale(p, n));
+    return vector_select(x < -87.0f, vector_broadcast(0), vector_scalef(p, n));
 }
 
-/* e^x, as exact as a result of that dtype can show. */
+/* e^x, as exact as a result of that dtype can represent. */
 static inline vector vector_exps(enum dtype dtype, vector x)
 {
-    return dtype == F32 ? vector_exact_exp(x) : vector_quick_exp2(x * 1.44269504f);
+    return dtype == F32 ? vector_exact_exp(x) : vector_fast_exp2(x * 1.44269504f);
 }
 
-/* 1 / (1 + e^-x), as exact as that. */
+/* 1 / (1 + e^-x), equally exact. */
 static inline vector vector_sigmoid(enum dtype dtype, vector x)
 {
     if (dtype == F32) return 1.0f / (1.0f + vector_exact_exp(-x));
     vector y = x * -1.44269504f;
 #if defined(__AVX512F__)
-    vector d = 1.0f + vector_quick_exp2(vector_min(vector_all(126.0f), y)); /* not infinite */
-    vector near = (vector)_mm512_rcp14_ps((__m512)d); /* within 2^-14, and by Newton 2^-28 */
-    return near * (2.0f - d * near);
+    vector d = 1.0f + vector_fast_exp2(vector_min(vector_broadcast(126.0f), y)); /* stays finite */
+    vector approx =
+        (vector)_mm512_rcp14_ps((__m512)d); /* within 2^-14; one Newton step makes it 2^-28 */
+    return approx * (2.0f - d * approx);
 #else
-    return 1.0f / (1.0f + vector_quick_exp2(y));
+    return 1.0f / (1.0f + vector_fast_exp2(y));
 #endif
 }
 
-/* Whether a line of the cache, of 64 bytes, begins at x. */
-static inline bool vector_is_line(const void *x) { return (uintptr_t)x % 64 == 0; }
+/* Whether x is aligned to a cache line, 64 bytes. */
+static inline bool vector_is_aligned(const void *x) { return (uintptr_t)x % 64 == 0; }
 
-/* A line to another, past the caches: for what is not read again soon and would be read from
- * memory only to be overwritten.  vector_stream_end before others may read it. */
+/* NT store of one cache line, for data that is not read again soon: it saves the read for
+ * ownership.  Needs a vector_stream_fence before others read it. */
 static inline void vector_stream_line(void *to, const void *line)
 {
 #if defined(__AVX512F__)
@@ -396,15 +394,15 @@ static inline void vector_stream_line(void *to, const void *line)
 #endif
 }
 
-/* 32 numbers as a line. */
-static inline void vector_stream(bf16 *to, const float *from)
+/* 32 elements as one line. */
+static inline void vector_stream_bf16(bf16 *to, const float *from)
 {
     bf16 line[32] __attribute__((aligned(64)));
     vector_store(line, 0, BF16, 32, from);
     vector_stream_line(to, line);
 }
 
-static inline void vector_stream_end(void)
+static inline void vector_stream_fence(void)
 {
 #if defined(__AVX__)
     _mm_sfence();

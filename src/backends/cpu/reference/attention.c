@@ -1,4 +1,5 @@
-/* Reference attention: the plain loops every other kernel is tested against. */
+/* attention.c (cpu reference) -- the plain loops that every other attention kernel is tested
+ * against. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.h"
 #include "backends/cpu/cpu.h"
@@ -7,36 +8,36 @@
 #include <math.h>
 
 #define get element_get
-#define put element_put
+#define set element_set
 
-/* Keys [begin, end) that query t of row b sees. */
-struct range {
+/* Keys [begin, end) that are visible to query t of row b. */
+struct visible_range {
     size_t begin, end;
 };
 
-static struct range visible(const struct attention *a, const int32_t *start, const int32_t *end,
-                            size_t b, size_t t)
+static struct visible_range visible_range_of(const struct attention *a, const int32_t *start,
+                                             const int32_t *end, size_t b, size_t t)
 {
     size_t T = (size_t)a->T, S = (size_t)a->S, position = t + S - T;
-    struct range r = {0, S};
-    if (start) r = (struct range){(size_t)start[b * T + t], (size_t)end[b * T + t]};
+    struct visible_range r = {0, S};
+    if (start) r = (struct visible_range){(size_t)start[b * T + t], (size_t)end[b * T + t]};
     if (a->causal && r.end > position + 1) r.end = position + 1;
     return r;
 }
 
-/* Places of a query row, a key or value row, and a row of `out`. */
-static size_t query_at(const struct attention *a, size_t b, size_t t, size_t h)
+/* Offsets of a query row, a key or value row, and a row of `out`. */
+static size_t query_offset(const struct attention *a, size_t b, size_t t, size_t h)
 {
     return (b * (size_t)a->T + t) * a->q_stride + h * (size_t)a->K;
 }
 
-static size_t key_at(const struct attention *a, size_t b, size_t s, size_t h)
+static size_t key_offset(const struct attention *a, size_t b, size_t s, size_t h)
 {
     size_t g = h / ((size_t)a->H / (size_t)a->G);
     return (b * (size_t)a->S + s) * a->kv_stride + g * (size_t)a->K;
 }
 
-static size_t out_at(const struct attention *a, size_t b, size_t t, size_t h)
+static size_t out_offset(const struct attention *a, size_t b, size_t t, size_t h)
 {
     return ((b * (size_t)a->T + t) * (size_t)a->H + h) * (size_t)a->K;
 }
@@ -54,32 +55,34 @@ static float dot(const struct attention *a, const void *x, size_t i, const void 
 static void attend_row(const struct attention *a, const struct attention_fwd *io, size_t b,
                        size_t t, size_t h)
 {
-    struct range keys = visible(a, io->start_BT, io->end_BT, b, t);
-    size_t q = query_at(a, b, t, h), out = out_at(a, b, t, h);
-    float top = -INFINITY, sum = 0;
+    struct visible_range keys = visible_range_of(a, io->start_BT, io->end_BT, b, t);
+    size_t q = query_offset(a, b, t, h), out = out_offset(a, b, t, h);
+    float row_max = -INFINITY, sum = 0;
     for (size_t s = keys.begin; s < keys.end; s++)
-        top = fmaxf(top, a->scale * dot(a, io->q_BTHK, q, io->k_BSGK, key_at(a, b, s, h)));
+        row_max =
+            fmaxf(row_max, a->scale * dot(a, io->q_BTHK, q, io->k_BSGK, key_offset(a, b, s, h)));
     for (size_t s = keys.begin; s < keys.end; s++)
-        sum += expf(a->scale * dot(a, io->q_BTHK, q, io->k_BSGK, key_at(a, b, s, h)) - top);
+        sum += expf(a->scale * dot(a, io->q_BTHK, q, io->k_BSGK, key_offset(a, b, s, h)) - row_max);
     float *row = io->lse_BHT + (b * (size_t)a->H + h) * (size_t)a->T + t;
-    float before = a->keys == MORE_KEYS ? *row : -INFINITY, lse = lse_join(before, top + logf(sum));
-    float kept = before == -INFINITY ? 0 : expf(before - lse);
+    float old_lse = a->keys == MORE_KEYS ? *row : -INFINITY,
+          lse = lse_join(old_lse, row_max + logf(sum));
+    float old_scale = old_lse == -INFINITY ? 0 : expf(old_lse - lse);
     for (size_t k = 0; k < (size_t)a->K; k++) {
-        float value = kept != 0 ? kept * get(io->out_BTHK, out + k, F32) : 0;
+        float value = old_scale != 0 ? old_scale * get(io->out_BTHK, out + k, F32) : 0;
         for (size_t s = keys.begin; s < keys.end; s++) {
-            size_t key = key_at(a, b, s, h);
+            size_t key = key_offset(a, b, s, h);
             float p = expf(a->scale * dot(a, io->q_BTHK, q, io->k_BSGK, key) - lse);
             value += p * get(io->v_BSGK, key + k, a->dtype);
         }
-        put(io->out_BTHK, out + k, result_dtype(a), value);
+        set(io->out_BTHK, out + k, result_dtype(a), value);
     }
     *row = lse;
 }
 
 enum status reference_attention_forward(const struct attention *a, const struct attention_fwd *io,
-                                        struct queue *on)
+                                        struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     for (size_t b = 0; b < (size_t)a->B; b++)
         for (size_t t = 0; t < (size_t)a->T; t++)
             for (size_t h = 0; h < (size_t)a->H; h++) attend_row(a, io, b, t, h);
@@ -87,58 +90,61 @@ enum status reference_attention_forward(const struct attention *a, const struct 
 }
 
 /* p = exp(scale q.k - lse), dp = dout.v, delta = dout.out, ds = scale p (dp - delta). */
-struct pair {
+struct score_gradient {
     float p, ds;
 };
 
-static struct pair pair_of(const struct attention *a, const struct attention_bwd *io, size_t b,
-                           size_t t, size_t s, size_t h)
+static struct score_gradient score_gradient_of(const struct attention *a,
+                                               const struct attention_bwd *io, size_t b, size_t t,
+                                               size_t s, size_t h)
 {
-    size_t q = query_at(a, b, t, h), key = key_at(a, b, s, h), out = out_at(a, b, t, h);
+    size_t q = query_offset(a, b, t, h), key = key_offset(a, b, s, h), out = out_offset(a, b, t, h);
     float lse = io->lse_BHT[(b * (size_t)a->H + h) * (size_t)a->T + t];
     float p = expf(a->scale * dot(a, io->q_BTHK, q, io->k_BSGK, key) - lse);
     float dp = dot(a, io->dout_BTHK, out, io->v_BSGK, key);
     float delta = dot(a, io->dout_BTHK, out, io->out_BTHK, out);
-    return (struct pair){p, a->scale * p * (dp - delta)};
+    return (struct score_gradient){p, a->scale * p * (dp - delta)};
 }
 
-/* Gradients are sums over a whole row or column, taken in one f32 per element. */
+/* Each gradient element is one f32 sum over a whole row or column. */
 static void query_gradient(const struct attention *a, const struct attention_bwd *io, size_t b,
                            size_t t, size_t h)
 {
-    struct range keys = visible(a, io->start_BT, io->end_BT, b, t);
-    size_t to = a->keys ? out_at(a, b, t, h) : query_at(a, b, t, h);
+    struct visible_range keys = visible_range_of(a, io->start_BT, io->end_BT, b, t);
+    size_t to = a->keys ? out_offset(a, b, t, h) : query_offset(a, b, t, h);
     for (size_t k = 0; k < (size_t)a->K; k++) {
         float dq = a->keys == MORE_KEYS ? get(io->dq_BTHK, to + k, F32) : 0;
         for (size_t s = keys.begin; s < keys.end; s++)
-            dq += pair_of(a, io, b, t, s, h).ds * get(io->k_BSGK, key_at(a, b, s, h) + k, a->dtype);
-        put(io->dq_BTHK, to + k, result_dtype(a), dq);
+            dq += score_gradient_of(a, io, b, t, s, h).ds *
+                  get(io->k_BSGK, key_offset(a, b, s, h) + k, a->dtype);
+        set(io->dq_BTHK, to + k, result_dtype(a), dq);
     }
 }
 
 static void key_gradient(const struct attention *a, const struct attention_bwd *io, size_t b,
                          size_t s, size_t g)
 {
-    size_t per = (size_t)a->H / (size_t)a->G, at = key_at(a, b, s, g * per);
+    size_t heads_per_group = (size_t)a->H / (size_t)a->G,
+           at = key_offset(a, b, s, g * heads_per_group);
     for (size_t k = 0; k < (size_t)a->K; k++) {
         float dk = 0, dv = 0;
-        for (size_t h = g * per; h < (g + 1) * per; h++)
+        for (size_t h = g * heads_per_group; h < (g + 1) * heads_per_group; h++)
             for (size_t t = 0; t < (size_t)a->T; t++) {
-                struct range keys = visible(a, io->start_BT, io->end_BT, b, t);
+                struct visible_range keys = visible_range_of(a, io->start_BT, io->end_BT, b, t);
                 if (s < keys.begin || s >= keys.end) continue;
-                struct pair x = pair_of(a, io, b, t, s, h);
-                dk += x.ds * get(io->q_BTHK, query_at(a, b, t, h) + k, a->dtype);
-                dv += x.p * get(io->dout_BTHK, out_at(a, b, t, h) + k, a->dtype);
+                struct score_gradient x = score_gradient_of(a, io, b, t, s, h);
+                dk += x.ds * get(io->q_BTHK, query_offset(a, b, t, h) + k, a->dtype);
+                dv += x.p * get(io->dout_BTHK, out_offset(a, b, t, h) + k, a->dtype);
             }
-        put(io->dk_BSGK, at + k, result_dtype(a), dk);
-        put(io->dv_BSGK, at + k, result_dtype(a), dv);
+        set(io->dk_BSGK, at + k, result_dtype(a), dk);
+        set(io->dv_BSGK, at + k, result_dtype(a), dv);
     }
 }
 
 enum status reference_attention_backward(const struct attention *a, const struct attention_bwd *io,
-                                         struct queue *on)
+                                         struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     for (size_t b = 0; b < (size_t)a->B; b++) {
         for (size_t t = 0; t < (size_t)a->T; t++)
             for (size_t h = 0; h < (size_t)a->H; h++) query_gradient(a, io, b, t, h);

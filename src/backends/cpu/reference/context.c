@@ -3,12 +3,12 @@
 #include "backends/cpu/cpu.h"
 
 enum status reference_context_bounds(const struct context_bounds *a,
-                                     const struct context_bounds_io *io, struct queue *on)
+                                     const struct context_bounds_io *io, struct queue *queue)
 {
     struct token_run runs[MOST_RUNS];
     int num_runs = context_runs(&a->here, a->T, runs);
     int length = a->T * (a->here.parts ? a->here.parts : 1);
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     for (int b = 0; b < a->B; b++)
         for (int i = 0; i < num_runs; i++)
             for (int k = 0; k < runs[i].count; k++) {

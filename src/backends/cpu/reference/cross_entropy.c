@@ -5,50 +5,50 @@
 
 #include <math.h>
 
-/* The largest logit, its id, and the log-sum-exp of a row. */
-static float look(const struct cross_entropy *a, const void *logits_V, size_t row, float *top,
-                  int32_t *best)
+/* Returns the log-sum-exp of a row; also its largest logit and that logit's ID. */
+static float log_sum_exp(const struct cross_entropy *a, const void *logits_V, size_t row,
+                         float *row_max, int32_t *best)
 {
     size_t V = (size_t)a->V;
     float sum = 0;
-    *top = -INFINITY, *best = a->first;
+    *row_max = -INFINITY, *best = a->first;
     for (size_t v = 0; v < V; v++) {
         float x = element_get(logits_V, row + v, a->dtype);
-        if (x > *top) *top = x, *best = a->first + (int32_t)v;
+        if (x > *row_max) *row_max = x, *best = a->first + (int32_t)v;
     }
-    for (size_t v = 0; v < V; v++) sum += expf(element_get(logits_V, row + v, a->dtype) - *top);
-    return *top + logf(sum);
+    for (size_t v = 0; v < V; v++) sum += expf(element_get(logits_V, row + v, a->dtype) - *row_max);
+    return *row_max + logf(sum);
 }
 
 enum status reference_cross_entropy(const struct cross_entropy *a,
-                                    const struct cross_entropy_io *io, struct queue *on)
+                                    const struct cross_entropy_io *io, struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     size_t V = (size_t)a->V;
     for (size_t n = 0; n < (size_t)a->N; n++) {
         int32_t label = io->labels_N[n], best = 0;
-        float top = 0, lse, chosen = -INFINITY, *stats = io->stats_PN4;
+        float row_max = 0, lse, label_logit = -INFINITY, *stats = io->stats_PN4;
         if (label_is_here(a, label))
-            chosen = element_get(io->logits_NV, n * V + (size_t)(label - a->first), a->dtype);
+            label_logit = element_get(io->logits_NV, n * V + (size_t)(label - a->first), a->dtype);
         if (a->step == LOSS_JOINED) {
             lse = loss_join(a, io, n);
         } else {
-            lse = look(a, io->logits_NV, n * V, &top, &best);
+            lse = log_sum_exp(a, io->logits_NV, n * V, &row_max, &best);
         }
         if (a->step == LOSS_STATS) {
             stats += n * LOSS_STATS_COUNT;
-            stats[STAT_LSE] = lse, stats[STAT_TOP] = top;
-            stats[STAT_BEST] = (float)best, stats[STAT_CHOSEN] = chosen;
+            stats[STAT_LSE] = lse, stats[STAT_TOP] = row_max;
+            stats[STAT_BEST] = (float)best, stats[STAT_CHOSEN] = label_logit;
             continue;
         }
         if (a->step == LOSS_WHOLE) {
             if (io->best_N) io->best_N[n] = best;
-            io->loss_N[n] = label == LABEL_IGNORED ? 0 : lse - chosen;
+            io->loss_N[n] = label == LABEL_IGNORED ? 0 : lse - label_logit;
         }
         for (size_t v = 0; v < V && a->gradient; v++) {
             float p = expf(element_get(io->logits_NV, n * V + v, a->dtype) - lse);
             float d = (p - (float)(a->first + (int32_t)v == label)) * a->scale;
-            element_put(io->logits_NV, n * V + v, a->dtype, label == LABEL_IGNORED ? 0 : d);
+            element_set(io->logits_NV, n * V + v, a->dtype, label == LABEL_IGNORED ? 0 : d);
         }
     }
     return STATUS_OK;

@@ -4,9 +4,9 @@
 #include "backends/cpu/element.h"
 
 enum status reference_embedding_forward(const struct embedding *a, const struct embedding_fwd *io,
-                                        struct queue *on)
+                                        struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     size_t row = (size_t)a->D * dtype_bytes(a->dtype);
     for (size_t n = 0; n < (size_t)a->N; n++) {
         int from = embedding_row(a, io->ids_N[n]);
@@ -20,9 +20,9 @@ enum status reference_embedding_forward(const struct embedding *a, const struct 
 }
 
 enum status reference_embedding_backward(const struct embedding *a, const struct embedding_bwd *io,
-                                         struct queue *on)
+                                         struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     size_t D = (size_t)a->D;
     for (size_t n = 0; n < (size_t)a->N; n++) {
         int row = embedding_row(a, io->ids_N[n]);

@@ -1,4 +1,4 @@
-/* float8.c (cpu reference) -- by arithmetic, where the kernels work on bits. */
+/* float8.c (cpu reference) -- FP8 rounding by arithmetic; the optimized kernels work on bits. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/float8.h"
 #include "backends/cpu/cpu.h"
@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-enum status reference_amax(const struct amax *a, const struct amax_io *io, struct queue *on)
+enum status reference_amax(const struct amax *a, const struct amax_io *io, struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     float largest = 0;
     for (size_t i = 0; i < a->n; i++) {
         float x = fabsf(element_get(io->x_n, i, a->dtype));
@@ -20,9 +20,9 @@ enum status reference_amax(const struct amax *a, const struct amax_io *io, struc
 }
 
 enum status reference_find_scale(const struct find_scale *a, const struct find_scale_io *io,
-                                 struct queue *on)
+                                 struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     float largest = *io->largest, held = io->held ? *io->held : 0;
     if (io->seen && largest > *io->seen) *io->seen = largest;
     io->scale->scale = held > 0 ? held : float8_current(largest, a->to);
@@ -30,25 +30,25 @@ enum status reference_find_scale(const struct find_scale *a, const struct find_s
     return STATUS_OK;
 }
 
-/* A multiple of the last place at x's exponent, which ends where numbers become subnormal. */
-static float nearest(float x, enum float8 to)
+/* Rounds to a multiple of the ulp at x's exponent, which stops shrinking at the subnormals. */
+static float round_to_float8(float x, enum float8 to)
 {
-    const int mantissa = to == E4M3 ? 3 : 2, least_exponent = to == E4M3 ? -6 : -14;
+    const int mantissa = to == E4M3 ? 3 : 2, min_exponent = to == E4M3 ? -6 : -14;
     float size = fminf(fabsf(x), float8_largest(to));
     int exponent;
     if (isnan(x)) return x;
     frexpf(size, &exponent); /* size = f * 2^exponent, 0.5 <= f < 1 */
-    int place = (exponent - 1 < least_exponent ? least_exponent : exponent - 1) - mantissa;
-    return copysignf(ldexpf(nearbyintf(ldexpf(size, -place)), place), x);
+    int ulp_exponent = (exponent - 1 < min_exponent ? min_exponent : exponent - 1) - mantissa;
+    return copysignf(ldexpf(nearbyintf(ldexpf(size, -ulp_exponent)), ulp_exponent), x);
 }
 
 enum status reference_quantize(const struct quantize *a, const struct quantize_io *io,
-                               struct queue *on)
+                               struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     for (size_t i = 0; i < a->n; i++) {
         float x = io->scale->scale * element_get(io->x_n, i, a->dtype);
-        io->y_n[i] = bf16_from_f32(nearest(x, a->to));
+        io->y_n[i] = bf16_from_f32(round_to_float8(x, a->to));
     }
     return STATUS_OK;
 }

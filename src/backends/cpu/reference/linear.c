@@ -6,21 +6,21 @@
 #include "ops/float8.h"
 
 #define get element_get
-#define put element_put
+#define set element_set
 
-static float inverse(const struct linear *a, const struct float8_scale *x,
-                     const struct float8_scale *y)
+static float dequantize_scale(const struct linear *a, const struct float8_scale *x,
+                              const struct float8_scale *y)
 {
     return a->float8 ? x->inverse * y->inverse : 1;
 }
 
 enum status reference_linear_forward(const struct linear *a, const struct linear_fwd *io,
-                                     struct queue *on)
+                                     struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     size_t N = (size_t)a->N, D = (size_t)a->D, F = (size_t)a->F;
     enum dtype operand = linear_operand(a);
-    float scale = inverse(a, io->x_scale, io->w_scale);
+    float scale = dequantize_scale(a, io->x_scale, io->w_scale);
     for (size_t n = 0; n < N; n++)
         for (size_t f = 0; f < F; f++) {
             float sum = 0;
@@ -28,18 +28,18 @@ enum status reference_linear_forward(const struct linear *a, const struct linear
                 sum += get(io->x_ND, n * D + d, operand) * get(io->w_FD, f * D + d, operand);
             if (a->float8) sum *= scale;
             if (a->accumulate) sum += get(linear_added(io), n * F + f, a->dtype);
-            put(io->y_NF, n * F + f, a->dtype, sum);
+            set(io->y_NF, n * F + f, a->dtype, sum);
         }
     return STATUS_OK;
 }
 
 enum status reference_linear_backward_input(const struct linear *a,
-                                            const struct linear_bwd_input *io, struct queue *on)
+                                            const struct linear_bwd_input *io, struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     size_t N = (size_t)a->N, D = (size_t)a->D, F = (size_t)a->F;
     enum dtype operand = linear_operand(a);
-    float scale = inverse(a, io->dy_scale, io->w_scale);
+    float scale = dequantize_scale(a, io->dy_scale, io->w_scale);
     for (size_t n = 0; n < N; n++)
         for (size_t d = 0; d < D; d++) {
             float sum = 0;
@@ -47,18 +47,19 @@ enum status reference_linear_backward_input(const struct linear *a,
                 sum += get(io->dy_NF, n * F + f, operand) * get(io->w_FD, f * D + d, operand);
             if (a->float8) sum *= scale;
             if (a->accumulate) sum += get(io->dx_ND, n * D + d, a->dtype);
-            put(io->dx_ND, n * D + d, a->dtype, sum);
+            set(io->dx_ND, n * D + d, a->dtype, sum);
         }
     return STATUS_OK;
 }
 
 enum status reference_linear_backward_weight(const struct linear *a,
-                                             const struct linear_bwd_weight *io, struct queue *on)
+                                             const struct linear_bwd_weight *io,
+                                             struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     size_t N = (size_t)a->N, D = (size_t)a->D, F = (size_t)a->F;
     enum dtype operand = linear_operand(a);
-    float scale = inverse(a, io->dy_scale, io->x_scale);
+    float scale = dequantize_scale(a, io->dy_scale, io->x_scale);
     for (size_t f = 0; f < F; f++)
         for (size_t d = 0; d < D; d++) {
             float sum = 0;

@@ -6,18 +6,18 @@
 #include <math.h>
 
 #define get element_get
-#define put element_put
+#define set element_set
 
-/* x * rstd as the forward pass saw it: rounded to dtype before the weight. */
-static float normalised(const struct rmsnorm *a, float x, float rstd)
+/* x * rstd as the forward pass computes it: rounded to dtype before the weight. */
+static float normalized(const struct rmsnorm *a, float x, float rstd)
 {
     return a->dtype == F32 ? x * rstd : bf16_to_f32(bf16_from_f32(x * rstd));
 }
 
 enum status reference_rmsnorm_forward(const struct rmsnorm *a, const struct rmsnorm_fwd *io,
-                                      struct queue *on)
+                                      struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     size_t D = (size_t)a->D;
     for (size_t n = 0; n < (size_t)a->N; n++) {
         float squares = 0;
@@ -28,18 +28,18 @@ enum status reference_rmsnorm_forward(const struct rmsnorm *a, const struct rmsn
         float rstd = 1 / sqrtf(squares / (float)a->D + a->eps);
         for (size_t d = 0; d < D; d++) {
             float x = get(io->x_ND, n * D + d, a->dtype);
-            put(io->y_ND, n * D + d, a->dtype, normalised(a, x, rstd) * get(io->w_D, d, a->dtype));
+            set(io->y_ND, n * D + d, a->dtype, normalized(a, x, rstd) * get(io->w_D, d, a->dtype));
         }
         io->rstd_N[n] = rstd;
     }
     return STATUS_OK;
 }
 
-/* With h = x rstd and g = dy w:  dx = rstd (g - h mean(g h)),  dw = sum over rows of dy h. */
+/* With h = x rstd and g = dy w: dx = rstd (g - h mean(g h)), dw = sum over rows of dy h. */
 enum status reference_rmsnorm_backward(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
-                                       struct queue *on)
+                                       struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     size_t D = (size_t)a->D;
     for (size_t n = 0; n < (size_t)a->N; n++) {
         float rstd = io->rstd_N[n], dot = 0;
@@ -53,8 +53,8 @@ enum status reference_rmsnorm_backward(const struct rmsnorm *a, const struct rms
             float x = get(io->x_ND, n * D + d, a->dtype);
             float dx = rstd * (dy * get(io->w_D, d, a->dtype) - x * rstd * dot);
             if (a->accumulate) dx += get(io->dx_ND, n * D + d, a->dtype);
-            io->dw_D[d] += dy * normalised(a, x, rstd);
-            put(io->dx_ND, n * D + d, a->dtype, dx);
+            io->dw_D[d] += dy * normalized(a, x, rstd);
+            set(io->dx_ND, n * D + d, a->dtype, dx);
         }
     }
     return STATUS_OK;

@@ -3,9 +3,9 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
 
-enum status reference_rope(const struct rope *a, const struct rope_io *io, struct queue *on)
+enum status reference_rope(const struct rope *a, const struct rope_io *io, struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     size_t J = (size_t)a->K / 2, tokens = (size_t)a->B * (size_t)a->T;
     for (size_t n = 0; n < tokens; n++)
         for (size_t h = 0; h < (size_t)a->H; h++)
@@ -16,8 +16,8 @@ enum status reference_rope(const struct rope *a, const struct rope_io *io, struc
                       s = a->inverse ? -io->sin_TJ[angle] : io->sin_TJ[angle];
                 float x = element_get(io->x_BTHK, low, a->dtype);
                 float y = element_get(io->x_BTHK, high, a->dtype);
-                element_put(io->x_BTHK, low, a->dtype, x * c - y * s);
-                element_put(io->x_BTHK, high, a->dtype, y * c + x * s);
+                element_set(io->x_BTHK, low, a->dtype, x * c - y * s);
+                element_set(io->x_BTHK, high, a->dtype, y * c + x * s);
             }
     return STATUS_OK;
 }

@@ -9,9 +9,9 @@
 enum { BLOCK = 4096 }; /* elements of one partial sum */
 
 enum status reference_sum_squares(const struct sum_squares *a, const struct sum_squares_io *io,
-                                  struct queue *on)
+                                  struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     double total = 0;
     for (size_t begin = 0; begin < a->n; begin += BLOCK) {
         double sum = 0;
@@ -23,25 +23,25 @@ enum status reference_sum_squares(const struct sum_squares *a, const struct sum_
     return STATUS_OK;
 }
 
-/* Bits that round the i-th element's second moment. */
-static uint16_t random_bits(const struct adamw *a, size_t i)
+/* Random bits for the stochastic rounding of the i-th second moment. */
+static uint16_t rounding_bits(const struct adamw *a, size_t i)
 {
     uint64_t at = adamw_position(a, i);
     struct rng_block b = rng_bits(a->seed, RNG_MOMENTS, (uint64_t)a->step, at / ADAMW_BLOCK);
     return (uint16_t)(b.bits[at % ADAMW_BLOCK / 2] >> 16 * (at % 2));
 }
 
-static void put_second(const struct adamw *a, void *v_n, size_t i, float v)
+static void store_second_moment(const struct adamw *a, void *v_n, size_t i, float v)
 {
     if (a->moments == F32)
         ((float *)v_n)[i] = v;
     else
-        ((bf16 *)v_n)[i] = bf16_from_f32_random(v, random_bits(a, i));
+        ((bf16 *)v_n)[i] = bf16_from_f32_random(v, rounding_bits(a, i));
 }
 
-enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, struct queue *on)
+enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     double correct1 = 1 - pow(a->beta1, (double)a->step);
     double correct2 = 1 - pow(a->beta2, (double)a->step);
     float keep = (float)(1 - a->lr * a->decay), rate = (float)(a->lr / correct1);
@@ -55,33 +55,33 @@ enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, st
         float m = beta1 * element_get(io->m_n, i, a->moments) + new1 * g;
         float v = beta2 * element_get(io->v_n, i, a->moments) + new2 * g * g;
         w -= rate * m / (sqrtf(v) * root + eps);
-        element_put(io->m_n, i, a->moments, m), put_second(a, io->v_n, i, v);
+        element_set(io->m_n, i, a->moments, m), store_second_moment(a, io->v_n, i, v);
         if (a->split) {
             split_from_f32(w, &half[i], &io->low_n[i]);
             continue;
         }
         io->w_n[i] = w;
-        if (io->copy_n) element_put(io->copy_n, i, a->copy_dtype, w);
+        if (io->copy_n) element_set(io->copy_n, i, a->copy_dtype, w);
     }
     return STATUS_OK;
 }
 
-enum status reference_cast(const struct cast *a, const struct cast_io *io, struct queue *on)
+enum status reference_cast(const struct cast *a, const struct cast_io *io, struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     for (size_t row = 0; row < (a->rows ? a->rows : 1); row++)
         for (size_t i = 0; i < a->n; i++) {
             size_t from = row * a->from_stride + i, to = row * a->to_stride + i;
             float old = a->accumulate ? element_get(io->y_n, to, a->to) : 0;
-            element_put(io->y_n, to, a->to, old + element_get(io->x_n, from, a->from));
+            element_set(io->y_n, to, a->to, old + element_get(io->x_n, from, a->from));
         }
     return STATUS_OK;
 }
 
 enum status reference_unsplit(const struct unsplit *a, const struct unsplit_io *io,
-                              struct queue *on)
+                              struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     for (size_t i = 0; i < a->n; i++) io->y_n[i] = split_to_f32(io->half_n[i], io->low_n[i]);
     return STATUS_OK;
 }

@@ -3,7 +3,7 @@
 
 #include "ops/attention.h"
 
-/* q, k, v of one head in rows of their own, of whole panels and of many. */
+/* One head with q, k, v as separate tensors. */
 static void check(int T, int K, enum dtype dtype)
 {
     size_t n = (size_t)T * (size_t)K;
@@ -26,7 +26,7 @@ static void check(int T, int K, enum dtype dtype)
     free(out), free(lse);
 }
 
-OPS_TEST(gradients_of_long_rows_and_wide_heads_agree_with_the_reference)
+OPS_TEST(gradients_of_long_rows_and_wide_heads_match_the_reference)
 {
     check(140, 64, BF16);
     check(70, 128, BF16);

@@ -5,56 +5,56 @@
 enum { ROWS_LEFT, ROWS_RIGHT, ROWS_SPLIT };
 
 typedef __typeof__(KERNEL(attention_pack_left)) pack;
-#define X(set)                                                                                     \
-    extern const struct cpu_set set##_set;                                                         \
-    pack set##_attention_pack_left, set##_attention_pack_right, set##_attention_pack_split;
-CPU_SETS(X)
+#define X(isa)                                                                                     \
+    extern const struct cpu_set isa##_set;                                                         \
+    pack isa##_attention_pack_left, isa##_attention_pack_right, isa##_attention_pack_split;
+CPU_ISAS(X)
 #undef X
 
-/* Column k of row i, read back from where each form has it. */
-static bf16 element_of(int form, const char *panel, size_t step, size_t i, size_t k)
+/* Column k of row i, read back from each panel format. */
+static bf16 element_of(int format, const char *panel, size_t step, size_t i, size_t k)
 {
     const bf16 *at = (const bf16 *)(panel + k / PANEL * step);
     size_t column = k % PANEL;
-    if (form == ROWS_LEFT) return at[i * PANEL + column];
-    if (form == ROWS_RIGHT) return at[i / 16 * 512 + column / 2 * 32 + i % 16 * 2 + column % 2];
+    if (format == ROWS_LEFT) return at[i * PANEL + column];
+    if (format == ROWS_RIGHT) return at[i / 16 * 512 + column / 2 * 32 + i % 16 * 2 + column % 2];
     return at[column / 16 * 512 + i % 16 * 32 + column % 16 * 2 + i / 16];
 }
 
-/* kept: 32 columns of all rows lie behind the former ones'. */
-static void check(pack *of, int form, size_t count, size_t K, bool kept)
+/* paneled: the rows are in the panel layout, 32 columns at a time. */
+static void check(pack *of, int format, size_t count, size_t K, bool paneled)
 {
-    size_t widths = panels_of(K), step = 2048 + 64;
-    size_t stride = kept ? PANEL : K + 3, width = kept ? SUMS : PANEL;
-    size_t last = (count - 1) * stride + (K - 1) / PANEL * width + (K - 1) % PANEL;
+    size_t head_panels = panel_count(K), step = 2048 + 64;
+    size_t stride = paneled ? PANEL : K + 3, panel_stride = paneled ? MICRO_TILE : PANEL;
+    size_t last = (count - 1) * stride + (K - 1) / PANEL * panel_stride + (K - 1) % PANEL;
     bf16 *x = heap((last + 1) * sizeof *x);
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < K; k++)
-            x[i * stride + k / PANEL * width + k % PANEL] = (bf16)(0x3000 + i * 131 + k);
-    char *panel = aligned_alloc(64, widths * step);
-    memset(panel, 0x55, widths * step);
-    struct attention_rows r = {x, stride, width, count, K, widths};
+            x[i * stride + k / PANEL * panel_stride + k % PANEL] = (bf16)(0x3000 + i * 131 + k);
+    char *panel = aligned_alloc(64, head_panels * step);
+    memset(panel, 0x55, head_panels * step);
+    struct attention_rows r = {x, stride, panel_stride, count, K, head_panels};
     of(&r, panel, step);
     for (size_t i = 0; i < PANEL; i++)
-        for (size_t k = 0; k < widths * PANEL; k++) {
+        for (size_t k = 0; k < head_panels * PANEL; k++) {
             bf16 want = i < count && k < K ? (bf16)(0x3000 + i * 131 + k) : 0;
-            CHECK(element_of(form, panel, step, i, k) == want);
+            CHECK(element_of(format, panel, step, i, k) == want);
         }
     free(panel), free(x);
 }
 
-TEST(panels_of_attention_hold_rows_and_zeros_past_their_end)
+TEST(attention_panels_hold_their_rows_and_zero_padding)
 {
     static const size_t sizes[][2] = {{1, 1}, {32, 32}, {31, 33}, {17, 64}, {32, 96}, {5, 160}};
     for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
         size_t count = sizes[i / 2][0], K = sizes[i / 2][1];
-#define X(set)                                                                                     \
-    if (cpu_set_runs(&set##_set)) {                                                                \
-        check(set##_attention_pack_left, ROWS_LEFT, count, K, i % 2);                              \
-        check(set##_attention_pack_right, ROWS_RIGHT, count, K, i % 2);                            \
-        check(set##_attention_pack_split, ROWS_SPLIT, count, K, i % 2);                            \
+#define X(isa)                                                                                     \
+    if (cpu_set_runs(&isa##_set)) {                                                                \
+        check(isa##_attention_pack_left, ROWS_LEFT, count, K, i % 2);                              \
+        check(isa##_attention_pack_right, ROWS_RIGHT, count, K, i % 2);                            \
+        check(isa##_attention_pack_split, ROWS_SPLIT, count, K, i % 2);                            \
     }
-        CPU_SETS(X)
+        CPU_ISAS(X)
 #undef X
     }
 }

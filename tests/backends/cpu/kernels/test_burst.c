@@ -2,7 +2,7 @@
 #include "backends/cpu/sets.h"
 #include "test.h"
 
-TEST(a_burst_of_each_set_counts_its_operations)
+TEST(burst_of_each_isa_counts_its_flops)
 {
     for (int i = 0; cpu_set_at(i); i++) {
         const struct cpu_set *s = cpu_set_at(i);

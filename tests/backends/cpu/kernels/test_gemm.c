@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/kernels/products.h"
+#include "backends/cpu/kernels/gemm_check.h"
 #include "test.h"
 
-TEST(products_of_every_orientation_are_their_sums_in_any_number_of_threads)
+TEST(gemms_match_f64_sums_for_all_transposes_and_thread_counts)
 {
     for (int how = 0; how < 16; how++) {
-        products_check_each_set(
-            product_of(37, 70, 45, F32, how & 1, how & 2, how & 4, how & 8 ? 0.37f : 0));
+        gemm_check_each_isa(
+            gemm_shape_of(37, 70, 45, F32, how & 1, how & 2, how & 4, how & 8 ? 0.37f : 0));
     }
 }
 
-TEST(products_with_long_sums_and_many_blocks_are_whole)
+TEST(gemms_with_long_k_and_many_blocks_are_complete)
 {
-    products_check_each_set(product_of(40, 33, 1900, F32, true, false, true, 0));
-    products_check_each_set(product_of(600, 290, 70, BF16, false, true, false, 0.37f));
+    gemm_check_each_isa(gemm_shape_of(40, 33, 1900, F32, true, false, true, 0));
+    gemm_check_each_isa(gemm_shape_of(600, 290, 70, BF16, false, true, false, 0.37f));
 }
 
-TEST(products_that_each_way_cuts_otherwise_have_the_same_bits)
+TEST(blocking_does_not_change_the_bits)
 {
-    products_check_each_set(product_of(529, 301, 1103, F32, true, false, true, 0));
-    products_check_each_set(product_of(301, 529, 390, BF16, false, true, true, 0.3f));
+    gemm_check_each_isa(gemm_shape_of(529, 301, 1103, F32, true, false, true, 0));
+    gemm_check_each_isa(gemm_shape_of(301, 529, 390, BF16, false, true, true, 0.3f));
 }
 
-TEST(sums_too_long_for_one_slice_go_on_in_the_next)
+TEST(k_longer_than_one_slice_accumulates_over_slices)
 {
     for (int how = 0; how < 2; how++) {
-        products_check_each_set(product_of(34, 3, 70011, F32, true, false, how, how ? 0 : 0.37f));
-        products_check_each_set(product_of(34, 3, 70011, BF16, false, false, how, how ? 0.37f : 0));
+        gemm_check_each_isa(gemm_shape_of(34, 3, 70011, F32, true, false, how, how ? 0 : 0.37f));
+        gemm_check_each_isa(gemm_shape_of(34, 3, 70011, BF16, false, false, how, how ? 0.37f : 0));
     }
 }

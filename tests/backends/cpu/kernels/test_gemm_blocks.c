@@ -3,7 +3,7 @@
 #include "base/arena.h"
 #include "test.h"
 
-TEST(a_feed_of_each_set_counts_its_operations)
+TEST(micro_kernel_benchmark_of_each_isa_counts_its_flops)
 {
     enum { BYTES = 1 << 18 };
     struct arena panels;
@@ -11,12 +11,12 @@ TEST(a_feed_of_each_set_counts_its_operations)
     for (int i = 0; cpu_set_at(i); i++) {
         const struct cpu_set *s = cpu_set_at(i);
         if (!cpu_set_runs(s)) continue;
-        double once = s->feed(panels.base, BYTES, 1);
-        CHECK(s->feed(panels.base, BYTES, 3) == 3 * once);
-        /* a byte meets 32 others' products, of 2 bytes or of 4: 32 or 16 FLOPs for each of both, or
-         * 64 and more where one panel meets all others */
+        double once = s->microkernel_bench(panels.base, BYTES, 1);
+        CHECK(s->microkernel_bench(panels.base, BYTES, 3) == 3 * once);
+        /* each byte of bf16 or f32 takes part in 32 multiply-adds: 32 or 16 FLOPs, or 64 and more
+         * where one panel is reused for all others */
         CHECK(once >= 0.5 * BYTES * 8 && once <= BYTES * 32.0);
-        CHECK(s->feed(panels.base, 8 << 10, 1) >= 2 * 32 * 32 * 32);
+        CHECK(s->microkernel_bench(panels.base, 8 << 10, 1) >= 2 * 32 * 32 * 32);
     }
     arena_release(&panels);
 }

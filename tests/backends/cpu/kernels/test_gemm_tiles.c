@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/kernels/products.h"
+#include "backends/cpu/kernels/gemm_check.h"
 #include "test.h"
 
-TEST(products_of_whole_panels_are_put_line_by_line)
+TEST(gemms_of_full_panels_use_nt_stores)
 {
     for (int how = 0; how < 16; how++)
         for (int size = 0; size < 2; size++)
-            products_check_each_set(product_of(size ? 64 : 128, size ? 96 : 32, how & 1 ? 1376 : 96,
-                                               how & 8 ? F32 : BF16, how & 8, !(how & 8) && how & 2,
-                                               how & 4, 0));
+            gemm_check_each_isa(gemm_shape_of(size ? 64 : 128, size ? 96 : 32, how & 1 ? 1376 : 96,
+                                              how & 8 ? F32 : BF16, how & 8, !(how & 8) && how & 2,
+                                              how & 4, 0));
 }
 
-TEST(products_of_what_lies_as_panels_have_the_same_bits)
+TEST(gemms_of_paneled_operands_have_the_same_bits)
 {
     extern const struct cpu_set amx_set;
-    gemm amx_gemm;
+    gemm_kernel amx_gemm;
     static const int sizes[][3] = {{64, 32, 96}, {32, 96, 1024}, {352, 64, 1376}, {320, 288, 992}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int how = 0; how < 16; how++) {
-            struct product_shape s =
-                product_of(sizes[i][0], sizes[i][1], sizes[i][2], how & 8 ? F32 : BF16, how & 1,
-                           how & 2, how & 4, how == 5 ? 2 : 0);
-            products_check_paneled(amx_emulated_gemm, s);
-            if (cpu_set_runs(&amx_set)) products_check_paneled(amx_gemm, s);
+            struct gemm_shape s =
+                gemm_shape_of(sizes[i][0], sizes[i][1], sizes[i][2], how & 8 ? F32 : BF16, how & 1,
+                              how & 2, how & 4, how == 5 ? 2 : 0);
+            gemm_check_paneled(amx_emulated_gemm, s);
+            if (cpu_set_runs(&amx_set)) gemm_check_paneled(amx_gemm, s);
         }
 }

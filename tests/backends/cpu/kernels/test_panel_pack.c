@@ -3,73 +3,73 @@
 #include "test.h"
 
 typedef __typeof__(KERNEL(panel_pack)) panel_pack;
-#define X(set)                                                                                     \
-    extern const struct cpu_set set##_set;                                                         \
-    panel_pack set##_panel_pack;
-CPU_SETS(X)
+#define X(isa)                                                                                     \
+    extern const struct cpu_set isa##_set;                                                         \
+    panel_pack isa##_panel_pack;
+CPU_ISAS(X)
 #undef X
 
-/* Element k of line i of the panel, read back by the layout that panel.h states, as a bf16. */
+/* Element k of vector i of the panel as a bf16, read back from the layout in panel.h. */
 static bf16 element_of(enum panel_kind kind, bool right, const void *panel, size_t i, size_t k)
 {
     size_t step = k / PANEL * PANEL * PANEL, at = k % PANEL, half = i / 16 * 512;
-    if (kind == FLOATS) return bf16_from_f32(((const float *)panel)[step + at * PANEL + i]);
+    if (kind == PANEL_F32) return bf16_from_f32(((const float *)panel)[step + at * PANEL + i]);
     return (
         (const bf16 *)
             panel)[step + half + (right ? at / 2 * 32 + i % 16 * 2 + at % 2 : i % 16 * PANEL + at)];
 }
 
-/* Where element (row, column) of a matrix is, that lies as panels, or in rows. */
-static size_t place(bool paneled, size_t row, size_t column, size_t columns)
+/* Offset of element (row, column) of a matrix in the panel layout, or stored by rows. */
+static size_t matrix_offset(bool paneled, size_t row, size_t column, size_t columns)
 {
     size_t before = row / 32 * 32 * columns + column / 32 * 32 * 32;
     return paneled ? before + row % 32 * 32 + column % 32 : row * columns + column;
 }
 
-/* Numbers that tell where they come from; lines of `size` by K, in memory with no room to spare. */
+/* Packs unique values; the operand of mn_count vectors of K ends at the end of its allocation. */
 static void check(panel_pack *pack, size_t size, size_t K, int how)
 {
-    enum panel_kind kind = how & 1 ? PAIRS : FLOATS;
-    bool right = how & 2, across = how & 4, paneled = how & 16;
-    if (paneled && (kind != PAIRS || size % PANEL || K % PANEL)) return;
-    struct panel_form form = {kind, right, how & 8, 0};
-    size_t bytes = panels_of(K) * panel_step_bytes(kind);
+    enum panel_kind kind = how & 1 ? PANEL_BF16 : PANEL_F32;
+    bool right = how & 2, mn_major = how & 4, paneled = how & 16;
+    if (paneled && (kind != PANEL_BF16 || size % PANEL || K % PANEL)) return;
+    struct panel_format format = {kind, right, how & 8, 0};
+    size_t bytes = panel_count(K) * panel_step_bytes(kind);
     bf16 *x = heap(size * K * sizeof *x);
     for (size_t i = 0; i < size; i++)
         for (size_t k = 0; k < K; k++)
-            x[across ? place(paneled, k, i, size) : place(paneled, i, k, K)] =
+            x[mn_major ? matrix_offset(paneled, k, i, size) : matrix_offset(paneled, i, k, K)] =
                 (bf16)(0x3000 + i * 131 + k);
-    char *panels = aligned_alloc(64, panels_of(size) * bytes);
-    memset(panels, 0x55, panels_of(size) * bytes);
-    struct lines l = {x, BF16, size, K, across ? size : K, across, paneled};
-    pack(&l, form, 0, 1, panels);
-    pack(&l, form, 1, panels_of(size) - 1, panels + bytes);
-    for (size_t p = 0; p < panels_of(size); p++) {
+    char *panels = aligned_alloc(64, panel_count(size) * bytes);
+    memset(panels, 0x55, panel_count(size) * bytes);
+    struct operand l = {x, BF16, size, K, mn_major ? size : K, mn_major, paneled};
+    pack(&l, format, 0, 1, panels);
+    pack(&l, format, 1, panel_count(size) - 1, panels + bytes);
+    for (size_t p = 0; p < panel_count(size); p++) {
         const void *panel = panels + p * bytes;
         for (size_t i = 0; i < PANEL; i++)
-            for (size_t k = 0; k < panels_of(K) * PANEL; k++) {
+            for (size_t k = 0; k < panel_count(K) * PANEL; k++) {
                 size_t line = p * PANEL + i;
                 bf16 want = line < size && k < K ? (bf16)(0x3000 + line * 131 + k) : 0;
                 CHECK(element_of(kind, right, panel, i, k) == want);
             }
     }
-    form.steps = panels_of(K) + 1; /* a panel's place may be longer than it */
-    char *apart = aligned_alloc(64, panels_of(size) * (bytes + panel_step_bytes(kind)));
-    pack(&l, form, 0, panels_of(size), apart);
-    for (size_t p = 0; p < panels_of(size); p++)
+    format.steps = panel_count(K) + 1; /* panels may be farther apart than they are long */
+    char *apart = aligned_alloc(64, panel_count(size) * (bytes + panel_step_bytes(kind)));
+    pack(&l, format, 0, panel_count(size), apart);
+    for (size_t p = 0; p < panel_count(size); p++)
         CHECK(!memcmp(apart + p * (bytes + panel_step_bytes(kind)), panels + p * bytes, bytes));
     free(panels), free(apart), free(x);
 }
 
-TEST(panels_hold_each_element_at_its_place_and_zeros_past_the_end)
+TEST(packed_panels_follow_the_layout_and_are_zero_padded)
 {
     static const size_t sizes[][2] = {{1, 1},   {16, 32}, {32, 32}, {33, 65},
                                       {70, 31}, {64, 96}, {96, 128}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int how = 0; how < 32; how++) {
-#define X(set)                                                                                     \
-    if (cpu_set_runs(&set##_set)) check(set##_panel_pack, sizes[i][0], sizes[i][1], how);
-            CPU_SETS(X)
+#define X(isa)                                                                                     \
+    if (cpu_set_runs(&isa##_set)) check(isa##_panel_pack, sizes[i][0], sizes[i][1], how);
+            CPU_ISAS(X)
 #undef X
         }
 }

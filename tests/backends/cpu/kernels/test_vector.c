@@ -2,23 +2,23 @@
 #include "backends/cpu/kernels/vector.h"
 #include "test.h"
 
-TEST(exponentials_are_within_what_they_promise_and_one_at_zero)
+TEST(exponentials_meet_their_error_bounds_and_are_one_at_zero)
 {
-    double worst = 0, worst_quick = 0;
+    double worst = 0, worst_fast = 0;
     for (int i = -86000; i <= 87000; i++) {
         float x = (float)i * 1e-3f;
         double want = exp((double)x);
         worst = fmax(worst, fabs((double)vector_exp(x) - want) / want);
-        worst_quick = fmax(worst_quick, fabs((double)quick_exp(x) - want) / want);
+        worst_fast = fmax(worst_fast, fabs((double)vector_fast_exp(x) - want) / want);
     }
-    CHECK(worst < 3e-7 && worst_quick < 1e-5);
-    CHECK(worst_quick > worst); /* or the quick one has no purpose */
-    CHECK(vector_exp(0) == 1 && quick_exp(0) == 1);
+    CHECK(worst < 3e-7 && worst_fast < 1e-5);
+    CHECK(worst_fast > worst); /* otherwise the fast one would be pointless */
+    CHECK(vector_exp(0) == 1 && vector_fast_exp(0) == 1);
 }
 
-TEST(exponentials_end_at_zero_and_let_nan_pass)
+TEST(exponentials_saturate_and_propagate_nan)
 {
-    float (*const each[])(float) = {vector_exp, quick_exp};
+    float (*const each[])(float) = {vector_exp, vector_fast_exp};
     for (int i = 0; i < 2; i++) {
         CHECK(each[i](-INFINITY) == 0 && each[i](-88) == 0 && each[i](-1e30f) == 0);
         CHECK(each[i](1e30f) > 1e38f && isfinite(each[i](1e30f)));
@@ -26,48 +26,48 @@ TEST(exponentials_end_at_zero_and_let_nan_pass)
     }
 }
 
-TEST(streamed_lines_hold_what_was_stored)
+TEST(nt_stores_write_the_line)
 {
     bf16 to[64] __attribute__((aligned(64))) = {0};
     float from[32];
     for (int i = 0; i < 32; i++) from[i] = 0.37f * (float)(i - 16);
-    CHECK(vector_is_line(to + 32) && !vector_is_line(to + 1));
-    vector_stream(to + 32, from);
-    vector_stream_end();
+    CHECK(vector_is_aligned(to + 32) && !vector_is_aligned(to + 1));
+    vector_stream_bf16(to + 32, from);
+    vector_stream_fence();
     for (int i = 0; i < 32; i++) CHECK(!to[i] && to[32 + i] == bf16_from_f32(from[i]));
 }
 
-static double off(double x, double want) { return fabs(x - want) / want; }
+static double relative_error(double x, double want) { return fabs(x - want) / want; }
 
-TEST(registers_hold_the_same_exponentials)
+TEST(simd_exponentials_meet_the_same_error_bounds)
 {
-    double worst = 0, worst_quick = 0, worst_sigmoid = 0;
+    double worst = 0, worst_fast = 0, worst_sigmoid = 0;
     for (int i = -86000; i <= 87000; i += LANES) {
         vector x, y[3];
         for (int k = 0; k < LANES; k++) x[k] = (float)(i + k) * 1e-3f;
         y[0] = vector_exps(F32, x), y[1] = vector_exps(BF16, x), y[2] = vector_sigmoid(BF16, x);
         for (int k = 0; k < LANES; k++) {
             double want = exp((double)x[k]);
-            worst = fmax(worst, off((double)y[0][k], want));
-            worst_quick = fmax(worst_quick, off((double)y[1][k], want));
-            worst_sigmoid = fmax(worst_sigmoid, off((double)y[2][k], want / (1 + want)));
+            worst = fmax(worst, relative_error((double)y[0][k], want));
+            worst_fast = fmax(worst_fast, relative_error((double)y[1][k], want));
+            worst_sigmoid = fmax(worst_sigmoid, relative_error((double)y[2][k], want / (1 + want)));
         }
     }
-    CHECK(worst < 3e-7 && worst_quick < 1e-5 && worst_sigmoid < 1e-5);
+    CHECK(worst < 3e-7 && worst_fast < 1e-5 && worst_sigmoid < 1e-5);
     for (int d = 0; d < DTYPE_COUNT; d++) {
         enum dtype dtype = (enum dtype)d;
-        CHECK(vector_exps(dtype, vector_all(0))[0] == 1);
-        CHECK(vector_exps(dtype, vector_all(-INFINITY))[LANES - 1] == 0);
-        CHECK(vector_exps(dtype, vector_all(-1e30f))[1] == 0);
-        CHECK(vector_exps(dtype, vector_all(1e30f))[1] > 1e38f);
-        CHECK(isnan(vector_exps(dtype, vector_all(NAN))[0]));
-        CHECK(vector_sigmoid(dtype, vector_all(-1e30f))[0] < 1e-30f);
-        CHECK(vector_sigmoid(dtype, vector_all(1e30f))[0] == 1);
-        CHECK(isnan(vector_sigmoid(dtype, vector_all(NAN))[0]));
+        CHECK(vector_exps(dtype, vector_broadcast(0))[0] == 1);
+        CHECK(vector_exps(dtype, vector_broadcast(-INFINITY))[LANES - 1] == 0);
+        CHECK(vector_exps(dtype, vector_broadcast(-1e30f))[1] == 0);
+        CHECK(vector_exps(dtype, vector_broadcast(1e30f))[1] > 1e38f);
+        CHECK(isnan(vector_exps(dtype, vector_broadcast(NAN))[0]));
+        CHECK(vector_sigmoid(dtype, vector_broadcast(-1e30f))[0] < 1e-30f);
+        CHECK(vector_sigmoid(dtype, vector_broadcast(1e30f))[0] == 1);
+        CHECK(isnan(vector_sigmoid(dtype, vector_broadcast(NAN))[0]));
     }
 }
 
-TEST(a_register_of_few_elements_leaves_those_behind_alone)
+TEST(partial_loads_and_stores_leave_other_elements_alone)
 {
     for (int d = 0; d < DTYPE_COUNT; d++)
         for (size_t n = 0; n <= LANES; n++) {
@@ -83,7 +83,7 @@ TEST(a_register_of_few_elements_leaves_those_behind_alone)
         }
 }
 
-TEST(two_registers_hold_neighbours_and_go_back_in_order)
+TEST(two_register_loads_round_trip_in_order)
 {
     for (int d = 0; d < DTYPE_COUNT; d++) {
         enum dtype dtype = (enum dtype)d;
@@ -92,7 +92,7 @@ TEST(two_registers_hold_neighbours_and_go_back_in_order)
         for (int i = 0; i < ALL; i++) sum += from[i] = (float)(i + 1);
         vector_store(x, 0, dtype, ALL, from);
         struct vectors two = vector_get_two(x, 1, dtype);
-        CHECK(vector_sum(two.a) + vector_sum(two.b) == sum - from[0] - from[ALL - 1]);
+        CHECK(vector_reduce_sum(two.a) + vector_reduce_sum(two.b) == sum - from[0] - from[ALL - 1]);
         two.a += 1.0f, two.b += 1.0f;
         vector_set_two(x, 1, dtype, two);
         vector_load(x, 0, dtype, ALL, to);
@@ -100,14 +100,16 @@ TEST(two_registers_hold_neighbours_and_go_back_in_order)
     }
 }
 
-TEST(a_register_is_rounded_as_its_numbers_are)
+TEST(simd_rounding_matches_scalar_rounding)
 {
     const float all[] = {1, -1.00390625f, 1.01171875f, 3.4e38f, INFINITY, -INFINITY,
                          0, -0.0f,        1e-30f};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        CHECK(vector_rounded(vector_all(all[i]))[LANES - 1] == bf16_from_f32(all[i]));
-        CHECK(vector_as(BF16, vector_all(all[i]))[0] == bf16_to_f32(bf16_from_f32(all[i])));
+        CHECK(vector_to_bf16(vector_broadcast(all[i]))[LANES - 1] == bf16_from_f32(all[i]));
+        CHECK(vector_round_to(BF16, vector_broadcast(all[i]))[0] ==
+              bf16_to_f32(bf16_from_f32(all[i])));
     }
-    CHECK(isnan(bf16_to_f32(vector_rounded(vector_all(NAN))[0])));
-    CHECK(vector_sum((vector){1, 2, 4, 8}) == 15 && vector_top((vector){1, 2, 4, 8}) == 8);
+    CHECK(isnan(bf16_to_f32(vector_to_bf16(vector_broadcast(NAN))[0])));
+    CHECK(vector_reduce_sum((vector){1, 2, 4, 8}) == 15 &&
+          vector_reduce_max((vector){1, 2, 4, 8}) == 8);
 }

@@ -2,7 +2,7 @@
 #include "backends/cpu/cpu.h"
 #include "test.h"
 
-TEST(the_reference_has_every_operation_under_its_own_name)
+TEST(reference_table_has_every_operation)
 {
     CHECK(!ops_missing(&ops_cpu_reference));
 #define OP(name, what, io) CHECK(ops_cpu_reference.name == reference_##name);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rig.h"
 
-#include "backends/cpu/kernels/attention_few.h"
+#include "backends/cpu/kernels/attention_decode.h"
 
-/* The last T of S tokens as queries: with few of them attention takes another way than with many,
- * and both must say the same. */
+/* The last T of S tokens as queries: few queries take another code path than many, and both must
+ * agree. */
 static void check(int T, int S, bool causal, enum dtype dtype)
 {
-    enum { B = 2, H = 6, G = 2, K = 20, MANY = FEW_QUERIES + 3 };
+    enum { B = 2, H = 6, G = 2, K = 20, MANY = DECODE_MAX_QUERIES + 3 };
     size_t Q = H * K, P = G * K, rows = (size_t)(B * S);
     struct attention few = {B, T, S, H, G, K, Q, P, 0.3f, causal, dtype, .keys = ALL_KEYS},
                      many = few;
@@ -34,12 +34,12 @@ static void check(int T, int S, bool causal, enum dtype dtype)
     free(k), free(v), free(q), free(out[0]), free(out[1]), free(last), free(want);
 }
 
-OPS_TEST(a_few_queries_attend_as_they_do_among_many)
+OPS_TEST(decode_kernel_matches_the_general_kernel)
 {
     for (int d = 0; d < DTYPE_COUNT; d++)
         for (int causal = 0; causal < 2; causal++) {
-            check(1, FEW_QUERIES + 3, causal, (enum dtype)d);
+            check(1, DECODE_MAX_QUERIES + 3, causal, (enum dtype)d);
             check(1, 90, causal, (enum dtype)d);
-            check(FEW_QUERIES, 33, causal, (enum dtype)d);
+            check(DECODE_MAX_QUERIES, 33, causal, (enum dtype)d);
         }
 }
