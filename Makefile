@@ -83,7 +83,7 @@ CFLAGS   = -std=c17 $(OPT) $(ARCH) $(MATH) $(WARN) $(HARDEN) $(OPENMP) $(DEFINES
 COMPILE  = $(CC) $(CFLAGS) -Isrc $(OWN) -MMD -MP
 LDFLAGS := -pie -Wl,-z,relro,-z,now
 LINK     = $(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBS)
-LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lbrotlidec -lyaml -lm -lpthread \
+LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lbrotlidec -lsnappy -llz4 -lyaml -lm -lpthread \
            $(MPI_LIBS) $(HUB_LIBS) $(GPU_LIBS) $(GPU_PATHS:%=-Wl$(comma)-rpath$(comma)%)
 
 KERNELS := $(sort $(wildcard src/backends/cpu/kernels/*.c))

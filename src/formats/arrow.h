@@ -1,18 +1,21 @@
-/* arrow.h -- one column of an Arrow file: the IPC stream or file format, as `datasets` writes it.
+/* arrow.h -- one column of an Arrow file, in the IPC stream or IPC file format, as Hugging Face
+ * `datasets` writes it.
  *
- * Messages follow each other: the schema, dictionaries, then batches of rows, whose buffers lie in
- * the file as they are in memory, or packed.  So any row is found by its number at once.
- * Memory   The file is mapped; of each batch it is known where the column's buffers lie.  Values of
- *          a dictionary are unpacked once. */
+ * The file is a sequence of messages: the schema, dictionary batches, then record batches.  The
+ * buffers of a record batch have their in-memory layout, optionally compressed, so a row is found
+ * by its number without a scan.
+ * Memory   The file is mapped.  For each record batch we keep the addresses of the column's
+ *          buffers.  Dictionary batches are decompressed when the file is opened.
+ * Source   Arrow columnar format 1.5: Message.fbs, Schema.fbs, File.fbs. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/file.h"
 #include "formats/parquet_column.h"
 
-enum { ARROW_DEEP = 16, ARROW_MOST_BYTES = 1 << 30 /* of a buffer that is packed */ };
+enum { ARROW_MAX_DEPTH = 16, ARROW_MAX_BUFFER_BYTES = 1 << 30 /* decompressed */ };
 
-/* Types as the format numbers them. */
+/* The tags of union Type in Schema.fbs. */
 enum arrow_type {
     ARROW_NULL = 1,
     ARROW_INT,
@@ -37,65 +40,70 @@ static inline bool arrow_is_view(int type)
     return type == ARROW_BINARY_VIEW || type == ARROW_UTF8_VIEW;
 }
 
-/* A field from the top to the column: a list, a struct, or at last the column's values. */
+/* One field on the path from the top of the schema to the column: a list, a struct, or the leaf. */
 struct arrow_level {
     int type;
-    int bits; /* of whole numbers */
+    int bits; /* of integers */
     bool is_signed;
-    uint64_t list_size;         /* of ARROW_FIXED_LIST */
-    size_t node, buffer, views; /* how many of a batch's come before its own */
+    uint64_t list_size;  /* of ARROW_FIXED_LIST */
+    size_t node, buffer; /* index of its first FieldNode and Buffer in every record batch */
+    size_t variadic;     /* index into variadicBufferCounts */
 };
 
+/* The array of one level in one batch: a FieldNode and the buffers that its type has.  The sizes
+ * of a list view, and the 16-byte views of a binary or UTF-8 view, are in `data`. */
 struct arrow_array {
     uint64_t length, nulls;
-    struct parquet_bytes validity, offsets, data; /* those that its type has; sizes of lists that
-                                                     are views, and views of values, are data */
+    struct parquet_bytes validity, offsets, data;
 };
 
+/* A record batch, or a dictionary batch, of the column. */
 struct arrow_batch {
     uint64_t first_row, num_rows;
-    enum codec codec;           /* of all its buffers */
-    struct parquet_bytes *more; /* what a column of views points into */
-    size_t num_more;
-    size_t first_values, end_values; /* what its dictionary is made of: batches of values */
-    struct arrow_array arrays[];     /* one a level */
+    enum codec codec;               /* of all its buffers */
+    struct parquet_bytes *variadic; /* the data buffers that views point into */
+    size_t num_variadic;
+    size_t dictionary_begin, dictionary_end; /* its dictionary: these of `dictionary_batches` */
+    struct arrow_array arrays[];             /* one per level */
 };
 
 struct arrow {
     char *path;
     struct file_map map;
-    struct arrow_level levels[ARROW_DEEP];
+    struct arrow_level levels[ARROW_MAX_DEPTH];
     int num_levels, num_lists; /* of the column */
     bool is_text, is_integer, is_u8;
-    bool is_coded;             /* its last level holds places in a dictionary; */
-    int64_t dictionary;        /* the number of that, */
-    struct arrow_level values; /* and what that holds */
-    struct arrow_batch **batches, **value_batches;
-    size_t num_batches, capacity, num_value_batches, values_capacity;
-    size_t first_values; /* of the dictionary in force */
+    bool is_dictionary_encoded; /* the last level holds indices into a dictionary: */
+    int64_t dictionary_id;
+    struct arrow_level dictionary_values;
+    struct arrow_batch **batches, **dictionary_batches;
+    size_t num_batches, capacity, num_dictionary_batches, dictionary_capacity;
+    size_t dictionary_begin; /* first batch of the current dictionary */
     uint64_t num_rows;
-    struct text columns; /* all there are */
-    struct text *rooms;  /* what values are unpacked into */
-    size_t num_rooms;
-    uint64_t unpacked; /* bytes of them */
+    struct text columns;  /* the names of all columns, for messages */
+    struct text *buffers; /* decompressed buffers of dictionary batches */
+    size_t num_buffers;
+    uint64_t buffer_bytes; /* their total size */
 };
 
-/* The file's column of that name (as parquet_find takes it).  CONFIG: there is no such column.
- * DATA: damaged or cut off.  UNSUPPORTED: big-endian, or with unions. */
+/* Opens the file and finds the column by name, with the syntax of parquet_find.  CONFIG: unknown
+ * column.  DATA: corrupt or truncated.  UNSUPPORTED: big-endian data, or a union in the schema. */
 enum status arrow_open(struct arrow *a, const char *path, const char *column);
 void arrow_close(struct arrow *a);
-/* The same of bytes that stay the caller's; a->path must be set, and `a` is to be closed. */
+/* arrow_open for a file image that the caller keeps.  The caller sets a->path, and calls
+ * arrow_close even after a failure. */
 enum status arrow_parse(struct arrow *a, const unsigned char *bytes, uint64_t size,
                         const char *column);
 
-/* The batch of a row, which there must be. */
-const struct arrow_batch *arrow_batch_of(const struct arrow *a, uint64_t row);
+/* The record batch that holds `row`, which must be less than num_rows. */
+const struct arrow_batch *arrow_find_batch(const struct arrow *a, uint64_t row);
 
-/* A buffer as the batch packs it: its bytes, or where they were unpacked to, in `room`.  DATA,
- * UNSUPPORTED. */
-enum status arrow_unpack(const struct arrow *a, enum codec codec, struct parquet_bytes *buffer,
-                         struct text *room);
+/* Decompresses a buffer into `storage` and points *buffer at the result.  A buffer that is stored
+ * uncompressed stays where it is.  DATA, UNSUPPORTED. */
+enum status arrow_decompress(const struct arrow *a, enum codec codec, struct parquet_bytes *buffer,
+                             struct text *storage);
 
-/* The end of a range of rows from `row` on, within its batch, of about *bytes, which becomes about
- * how many they are.  Of a batch that is packed it is an eighth at least. */
+/* Splits a batch into ranges of rows.  Returns the end of a range that begins at `row` and holds
+ * about *bytes of the column, and sets *bytes to the estimated size.  The range ends at its batch
+ * or before; if the batch is compressed, it has at least an eighth of the batch's rows. */
 uint64_t arrow_ahead(const struct arrow *a, uint64_t row, uint64_t *bytes);

@@ -4,67 +4,69 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFERS = 3 }; /* of an array */
+enum { BUFFERS = 3 }; /* of an array: validity, offsets, data */
 
 void arrow_reader_init(struct arrow_reader *r, const struct arrow *a)
 {
     *r = (struct arrow_reader){.arrow = a};
 }
 
-static void forget_batch(struct arrow_reader *r)
+static void drop_batch(struct arrow_reader *r)
 {
-    if (r->unpacked) free(r->unpacked->more);
-    free(r->unpacked);
-    r->unpacked = NULL;
+    if (r->decompressed) free(r->decompressed->variadic);
+    free(r->decompressed);
+    r->decompressed = NULL;
     r->batch = NULL;
 }
 
 void arrow_reader_release(struct arrow_reader *r)
 {
-    forget_batch(r);
-    for (size_t i = 0; i < r->num_rooms; i++) text_release(&r->rooms[i]);
-    free(r->rooms);
+    drop_batch(r);
+    for (size_t i = 0; i < r->num_buffers; i++) text_release(&r->buffers[i]);
+    free(r->buffers);
     *r = (struct arrow_reader){.arrow = r->arrow};
 }
 
 size_t arrow_reader_bytes(const struct arrow_reader *r)
 {
     size_t bytes = 0;
-    for (size_t i = 0; i < r->num_rooms; i++) bytes += r->rooms[i].capacity;
+    for (size_t i = 0; i < r->num_buffers; i++) bytes += r->buffers[i].capacity;
     return bytes;
 }
 
-static void need_rooms(struct arrow_reader *r, size_t count)
+static void reserve_buffers(struct arrow_reader *r, size_t count)
 {
-    if (count <= r->num_rooms) return;
-    r->rooms = heap_grow(r->rooms, count, sizeof *r->rooms);
-    memset(r->rooms + r->num_rooms, 0, (count - r->num_rooms) * sizeof *r->rooms);
-    r->num_rooms = count;
+    if (count <= r->num_buffers) return;
+    r->buffers = heap_grow(r->buffers, count, sizeof *r->buffers);
+    memset(r->buffers + r->num_buffers, 0, (count - r->num_buffers) * sizeof *r->buffers);
+    r->num_buffers = count;
 }
 
-/* The column's buffers of a batch that is packed. */
-static enum status unpack_batch(struct arrow_reader *r, const struct arrow_batch *b)
+/* Makes a copy of a compressed batch whose buffers are decompressed. */
+static enum status decompress_batch(struct arrow_reader *r, const struct arrow_batch *b)
 {
     const struct arrow *a = r->arrow;
     size_t arrays = (size_t)a->num_levels * sizeof(struct arrow_array);
-    struct arrow_batch *own = r->unpacked = heap(sizeof *own + arrays);
+    struct arrow_batch *own = r->decompressed = heap(sizeof *own + arrays);
     memcpy(own, b, sizeof *own + arrays);
-    own->more = heap_grow(NULL, b->num_more + 1, sizeof *own->more);
-    if (b->num_more) memcpy(own->more, b->more, b->num_more * sizeof *own->more);
-    need_rooms(r, BUFFERS * (size_t)a->num_levels + b->num_more);
-    struct text *room = r->rooms;
+    own->variadic = heap_grow(NULL, b->num_variadic + 1, sizeof *own->variadic);
+    if (b->num_variadic)
+        memcpy(own->variadic, b->variadic, b->num_variadic * sizeof *own->variadic);
+    reserve_buffers(r, BUFFERS * (size_t)a->num_levels + b->num_variadic);
+    struct text *storage = r->buffers;
     for (int i = 0; i < a->num_levels; i++) {
         struct arrow_array *array = &own->arrays[i];
-        TRY(arrow_unpack(a, b->codec, &array->validity, room++));
-        TRY(arrow_unpack(a, b->codec, &array->offsets, room++));
-        TRY(arrow_unpack(a, b->codec, &array->data, room++));
+        TRY(arrow_decompress(a, b->codec, &array->validity, storage++));
+        TRY(arrow_decompress(a, b->codec, &array->offsets, storage++));
+        TRY(arrow_decompress(a, b->codec, &array->data, storage++));
     }
-    for (size_t i = 0; i < b->num_more; i++) TRY(arrow_unpack(a, b->codec, &own->more[i], room++));
+    for (size_t i = 0; i < b->num_variadic; i++)
+        TRY(arrow_decompress(a, b->codec, &own->variadic[i], storage++));
     r->batch = b;
     return STATUS_OK;
 }
 
-/* One row on its way down the levels. */
+/* The state of a depth-first walk over the levels of one row. */
 struct descent {
     const struct arrow *arrow;
     const struct arrow_batch *batch;
@@ -72,13 +74,14 @@ struct descent {
     void *context;
 };
 
-static enum status beyond(const struct descent *d)
+static enum status offset_out_of_range(const struct descent *d)
 {
-    FAIL(DATA, "%s: an offset beyond its buffer", d->arrow->path);
+    FAIL(DATA, "%s: offset out of range", d->arrow->path);
 }
 
-/* Little-endian integers of a buffer, sign or not as they are. */
-static bool integer(const struct parquet_bytes *b, uint64_t index, unsigned bytes, uint64_t *out)
+/* Item `index` of a buffer of little-endian integers, zero-extended. */
+static bool read_integer(const struct parquet_bytes *b, uint64_t index, unsigned bytes,
+                         uint64_t *out)
 {
     *out = 0;
     if (index >= b->len / bytes) return false;
@@ -86,49 +89,53 @@ static bool integer(const struct parquet_bytes *b, uint64_t index, unsigned byte
     return true;
 }
 
-/* The bounds that offsets give item `index`: within `most`. */
-static bool bounds(const struct arrow_level *l, const struct arrow_array *array, uint64_t index,
-                   uint64_t most, uint64_t *begin, uint64_t *end)
+/* Sets [*begin, *end) to the range of child items that belong to item `index`; false if it is not
+ * within `limit`. */
+static bool item_bounds(const struct arrow_level *l, const struct arrow_array *array,
+                        uint64_t index, uint64_t limit, uint64_t *begin, uint64_t *end)
 {
-    unsigned wide = l->type >= ARROW_LARGE_BINARY && l->type != ARROW_LIST_VIEW ? 8 : 4;
+    unsigned width = l->type >= ARROW_LARGE_BINARY && l->type != ARROW_LIST_VIEW ? 8 : 4;
     if (l->type == ARROW_FIXED_LIST) {
         bool overflows = __builtin_mul_overflow(index, l->list_size, begin) ||
                          __builtin_add_overflow(*begin, l->list_size, end);
-        return !overflows && *end <= most;
+        return !overflows && *end <= limit;
     }
     if (l->type == ARROW_LIST_VIEW || l->type == ARROW_LARGE_LIST_VIEW)
-        return integer(&array->offsets, index, wide, begin) &&
-               integer(&array->data, index, wide, end) && *begin <= most && *end <= most - *begin &&
-               (*end += *begin, true);
-    return integer(&array->offsets, index, wide, begin) &&
-           integer(&array->offsets, index + 1, wide, end) && *begin <= *end && *end <= most;
+        return read_integer(&array->offsets, index, width, begin) &&
+               read_integer(&array->data, index, width, end) && *begin <= limit &&
+               *end <= limit - *begin && (*end += *begin, true);
+    return read_integer(&array->offsets, index, width, begin) &&
+           read_integer(&array->offsets, index + 1, width, end) && *begin <= *end && *end <= limit;
 }
 
-/* 16 bytes: the length, then up to 12 bytes themselves, or 4 of them and where all are. */
+/* A view has 16 bytes: the length, then up to 12 inline bytes; or a 4-byte prefix, the index of the
+ * variadic buffer, and the offset in it. */
 static bool read_view(const struct arrow_batch *b, const struct arrow_array *array, uint64_t index,
                       struct parquet_bytes *out)
 {
-    enum { VIEW = 16, SHORT = 12 };
+    enum { VIEW = 16, MAX_INLINE = 12 };
     uint64_t len, buffer, at;
     if (index >= array->data.len / VIEW) return false;
     const struct parquet_bytes view = {array->data.data + VIEW * index, VIEW};
-    integer(&view, 0, 4, &len), integer(&view, 2, 4, &buffer), integer(&view, 3, 4, &at);
-    if (len <= SHORT) {
+    read_integer(&view, 0, 4, &len), read_integer(&view, 2, 4, &buffer),
+        read_integer(&view, 3, 4, &at);
+    if (len <= MAX_INLINE) {
         *out = (struct parquet_bytes){view.data + 4, len};
         return true;
     }
-    if (buffer >= b->num_more || at > b->more[buffer].len || len > b->more[buffer].len - at)
+    if (buffer >= b->num_variadic || at > b->variadic[buffer].len ||
+        len > b->variadic[buffer].len - at)
         return false;
-    *out = (struct parquet_bytes){b->more[buffer].data + at, len};
+    *out = (struct parquet_bytes){b->variadic[buffer].data + at, len};
     return true;
 }
 
-static bool read_int(const struct arrow_level *l, const struct arrow_array *array, uint64_t index,
-                     int64_t *out)
+static bool read_value_int(const struct arrow_level *l, const struct arrow_array *array,
+                           uint64_t index, int64_t *out)
 {
     unsigned bytes = (unsigned)l->bits / 8, high = 64 - 8 * bytes;
     uint64_t value;
-    if (!integer(&array->data, index, bytes, &value)) return false;
+    if (!read_integer(&array->data, index, bytes, &value)) return false;
     *out = l->is_signed ? (int64_t)(value << high) >> high : (int64_t)value;
     return true;
 }
@@ -138,9 +145,9 @@ static bool read_value(const struct arrow_batch *b, const struct arrow_level *l,
 {
     uint64_t begin, end;
     e->has_value = true;
-    if (l->type == ARROW_INT) return read_int(l, array, index, &e->number);
+    if (l->type == ARROW_INT) return read_value_int(l, array, index, &e->number);
     if (arrow_is_view(l->type)) return read_view(b, array, index, &e->bytes);
-    if (!bounds(l, array, index, array->data.len, &begin, &end)) return false;
+    if (!item_bounds(l, array, index, array->data.len, &begin, &end)) return false;
     e->bytes = (struct parquet_bytes){array->data.data + begin, end - begin};
     return true;
 }
@@ -151,27 +158,28 @@ static bool is_null(const struct arrow_array *array, uint64_t index)
            !(array->validity.data[index / 8] >> (index % 8) & 1);
 }
 
-static bool is_there(const struct arrow_array *array, uint64_t index)
+static bool in_bounds(const struct arrow_array *array, uint64_t index)
 {
     return index < array->length && (!array->validity.len || index / 8 < array->validity.len);
 }
 
-/* The value at the place of the dictionary that an index tells. */
-static bool look_up(const struct descent *d, const struct arrow_array *array, uint64_t index,
-                    struct parquet_entry *e)
+/* Reads the dictionary value that the index stands for. */
+static bool read_from_dictionary(const struct descent *d, const struct arrow_array *array,
+                                 uint64_t index, struct parquet_entry *e)
 {
     const struct arrow *a = d->arrow;
-    int64_t signed_place;
-    if (!read_int(&a->levels[a->num_levels - 1], array, index, &signed_place)) return false;
-    uint64_t place = (uint64_t)signed_place;
-    for (size_t i = d->batch->first_values; i < d->batch->end_values; i++) {
-        const struct arrow_batch *b = a->value_batches[i];
-        if (place >= b->num_rows) {
-            place -= b->num_rows;
+    int64_t signed_index;
+    if (!read_value_int(&a->levels[a->num_levels - 1], array, index, &signed_index)) return false;
+    uint64_t position = (uint64_t)signed_index;
+    for (size_t i = d->batch->dictionary_begin; i < d->batch->dictionary_end; i++) {
+        const struct arrow_batch *b = a->dictionary_batches[i];
+        if (position >= b->num_rows) {
+            position -= b->num_rows;
             continue;
         }
-        if (!is_there(b->arrays, place)) return false;
-        return is_null(b->arrays, place) || read_value(b, &a->values, b->arrays, place, e);
+        if (!in_bounds(b->arrays, position)) return false;
+        return is_null(b->arrays, position) ||
+               read_value(b, &a->dictionary_values, b->arrays, position, e);
     }
     return false;
 }
@@ -182,16 +190,16 @@ static enum status descend(const struct descent *d, int depth, uint64_t index, i
     const struct arrow_array *array = &d->batch->arrays[depth];
     struct parquet_entry e = {.rep = rep};
     uint64_t begin = index, end = index + 1;
-    if (!is_there(array, index)) return beyond(d);
+    if (!in_bounds(array, index)) return offset_out_of_range(d);
     bool null = is_null(array, index), is_leaf = depth + 1 == d->arrow->num_levels;
     if (is_leaf && !null) {
-        bool good = d->arrow->is_coded ? look_up(d, array, index, &e)
-                                       : read_value(d->batch, l, array, index, &e);
-        if (!good) return beyond(d);
+        bool good = d->arrow->is_dictionary_encoded ? read_from_dictionary(d, array, index, &e)
+                                                    : read_value(d->batch, l, array, index, &e);
+        if (!good) return offset_out_of_range(d);
     }
     if (!is_leaf && !null && l->type != ARROW_STRUCT) {
-        if (!bounds(l, array, index, d->batch->arrays[depth + 1].length, &begin, &end))
-            return beyond(d);
+        if (!item_bounds(l, array, index, d->batch->arrays[depth + 1].length, &begin, &end))
+            return offset_out_of_range(d);
         lists++;
     }
     if (is_leaf || null || begin == end) return d->visit(d->context, &e);
@@ -204,13 +212,13 @@ enum status arrow_reader_row(struct arrow_reader *r, uint64_t row, arrow_visit *
                              void *context)
 {
     const struct arrow *a = r->arrow;
-    const struct arrow_batch *b = arrow_batch_of(a, row);
+    const struct arrow_batch *b = arrow_find_batch(a, row);
     if (!a->is_text && !a->is_integer)
-        FAIL(UNSUPPORTED, "%s: a column of neither text nor whole numbers", a->path);
+        FAIL(UNSUPPORTED, "%s: the column must hold text or integers", a->path);
     if (b != r->batch) {
-        forget_batch(r);
-        if (b->codec != CODEC_NONE) TRY(unpack_batch(r, b));
+        drop_batch(r);
+        if (b->codec != CODEC_NONE) TRY(decompress_batch(r, b));
     }
-    struct descent d = {a, r->unpacked ? r->unpacked : b, visit, context};
+    struct descent d = {a, r->decompressed ? r->decompressed : b, visit, context};
     return descend(&d, 0, row - b->first_row, 0, 0);
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* `width` bits from bit `at` on of bytes that hold them, least significant first. */
+/* Extracts `width` bits from bit `at` on, least significant bit first.  They are in bounds. */
 static inline uint64_t bits_at(const unsigned char *bytes, size_t len, uint64_t at, int width)
 {
     uint64_t word = 0, mask = width == 64 ? UINT64_MAX : (UINT64_C(1) << width) - 1;
@@ -19,142 +19,144 @@ static inline uint64_t bits_at(const unsigned char *bytes, size_t len, uint64_t 
     return word & mask;
 }
 
-static enum status varint(struct reader *r, uint64_t *out)
+static enum status read_varint(struct reader *r, uint64_t *out)
 {
     uint8_t byte;
     *out = 0;
     for (int shift = 0; shift < 64; shift += 7) {
-        TRY(reader_u8(r, &byte, "a run"));
+        TRY(reader_u8(r, &byte, "a varint"));
         *out |= (uint64_t)(byte & 0x7F) << shift;
         if (!(byte & 0x80)) return STATUS_OK;
     }
-    FAIL(DATA, "%s: a run's length has more than 64 bits", r->name);
+    FAIL(DATA, "%s: varint exceeds 64 bits", r->name);
 }
 
-enum status hybrid_init(struct hybrid *h, struct reader bytes, int width)
+enum status bit_packing_init(struct bit_packing *b, struct reader bytes, int width)
 {
-    *h = (struct hybrid){.bytes = bytes, .width = width};
-    if (width < 0 || width > 32) FAIL(DATA, "%s: values of %d bits", bytes.name, width);
+    *b = (struct bit_packing){.bytes = bytes, .width = width};
+    if (width < 0 || width > 32) FAIL(DATA, "%s: bit width %d: must be 0 to 32", bytes.name, width);
     return STATUS_OK;
 }
 
-/* The last group may be cut off where its values are not needed: so what is there counts. */
-static enum status next_run(struct hybrid *h)
+/* Writers may truncate the last group of a bit-packed run, so the run ends where the bytes do. */
+static enum status read_run_header(struct bit_packing *b)
 {
     const unsigned char *at;
-    uint64_t head, width = (uint64_t)h->width;
-    if (h->bit) { /* behind the packed run */
-        h->bytes.at += h->bit / 8 + (h->bit % 8 != 0);
-        h->bit = 0;
+    uint64_t head, width = (uint64_t)b->width;
+    if (b->bit) { /* skip the bit-packed run that ends here */
+        b->bytes.at += b->bit / 8 + (b->bit % 8 != 0);
+        b->bit = 0;
     }
-    TRY(varint(&h->bytes, &head));
+    TRY(read_varint(&b->bytes, &head));
     if (head & 1) {
-        uint64_t groups = head >> 1, there = reader_left(&h->bytes);
-        h->packed = groups > UINT64_MAX / 8 ? UINT64_MAX : groups * 8;
-        if (width && h->packed > there * 8 / width) h->packed = there * 8 / width;
+        uint64_t groups = head >> 1, bytes_left = reader_left(&b->bytes);
+        b->packed = groups > UINT64_MAX / 8 ? UINT64_MAX : groups * 8;
+        if (width && b->packed > bytes_left * 8 / width) b->packed = bytes_left * 8 / width;
         return STATUS_OK;
     }
-    h->same = head >> 1, h->value = 0;
-    TRY(reader_bytes(&h->bytes, (width + 7) / 8, &at, "a run's value"));
-    for (size_t i = 0; i < (width + 7) / 8; i++) h->value |= (uint32_t)at[i] << (8 * i);
-    if (width < 32 && h->value >> width)
-        FAIL(DATA, "%s: a run of %u, which has more than %d bits", h->bytes.name, h->value,
-             h->width);
+    b->repeated = head >> 1, b->value = 0;
+    TRY(reader_bytes(&b->bytes, (width + 7) / 8, &at, "the value of a run"));
+    for (size_t i = 0; i < (width + 7) / 8; i++) b->value |= (uint32_t)at[i] << (8 * i);
+    if (width < 32 && b->value >> width)
+        FAIL(DATA, "%s: RLE run of value %u, which exceeds %d bits", b->bytes.name, b->value,
+             b->width);
     return STATUS_OK;
 }
 
-static enum status need_run(struct hybrid *h)
+static enum status ensure_run(struct bit_packing *b)
 {
-    while (!h->same && !h->packed) TRY(next_run(h));
+    while (!b->repeated && !b->packed) TRY(read_run_header(b));
     return STATUS_OK;
 }
 
-enum status hybrid_take(struct hybrid *h, uint32_t *out, size_t count)
+enum status bit_packing_read(struct bit_packing *b, uint32_t *out, size_t count)
 {
     while (count) {
-        TRY(need_run(h));
-        uint64_t run = h->same ? h->same : h->packed;
+        TRY(ensure_run(b));
+        uint64_t run = b->repeated ? b->repeated : b->packed;
         size_t n = run < count ? (size_t)run : count;
-        if (h->same) {
-            for (size_t i = 0; i < n; i++) out[i] = h->value;
-            h->same -= n;
+        if (b->repeated) {
+            for (size_t i = 0; i < n; i++) out[i] = b->value;
+            b->repeated -= n;
         } else {
-            const unsigned char *bytes = h->bytes.at;
-            size_t len = reader_left(&h->bytes);
-            for (size_t i = 0; i < n; i++, h->bit += (uint64_t)h->width)
-                out[i] = h->width ? (uint32_t)bits_at(bytes, len, h->bit, h->width) : 0;
-            h->packed -= n;
+            const unsigned char *bytes = b->bytes.at;
+            size_t len = reader_left(&b->bytes);
+            for (size_t i = 0; i < n; i++, b->bit += (uint64_t)b->width)
+                out[i] = b->width ? (uint32_t)bits_at(bytes, len, b->bit, b->width) : 0;
+            b->packed -= n;
         }
         out += n, count -= n;
     }
     return STATUS_OK;
 }
 
-struct delta {
-    uint64_t block, miniblocks, total; /* values; the sizes are of the file */
+struct delta_header {
+    uint64_t block, miniblocks, total; /* block size, miniblocks per block, values */
     bool is_32;
 };
 
-static enum status zigzag(struct reader *r, uint64_t *out)
+static enum status read_zigzag(struct reader *r, uint64_t *out)
 {
-    TRY(varint(r, out));
+    TRY(read_varint(r, out));
     *out = *out >> 1 ^ (0 - (*out & 1));
     return STATUS_OK;
 }
 
-static int64_t wrapped(uint64_t value, bool is_32)
+static int64_t wrap(uint64_t value, bool is_32)
 {
     return is_32 ? (int32_t)(uint32_t)value : (int64_t)value;
 }
 
-static enum status delta_head(struct reader *r, struct delta *d, size_t count)
+static enum status read_delta_header(struct reader *r, struct delta_header *d, size_t count)
 {
-    enum { MOST = 1 << 20 };
-    TRY(varint(r, &d->block));
-    TRY(varint(r, &d->miniblocks));
-    TRY(varint(r, &d->total));
-    if (!d->block || d->block > MOST || !d->miniblocks || d->miniblocks > d->block ||
+    enum { MAX_BLOCK = 1 << 20 };
+    TRY(read_varint(r, &d->block));
+    TRY(read_varint(r, &d->miniblocks));
+    TRY(read_varint(r, &d->total));
+    if (!d->block || d->block > MAX_BLOCK || !d->miniblocks || d->miniblocks > d->block ||
         d->block % d->miniblocks || d->block / d->miniblocks % 8)
-        FAIL(DATA, "%s: delta blocks of %llu values in %llu parts", r->name,
+        FAIL(DATA, "%s: invalid delta block size of %llu values in %llu miniblocks", r->name,
              (unsigned long long)d->block, (unsigned long long)d->miniblocks);
     if (d->total != count)
-        FAIL(DATA, "%s: %llu delta values where %zu are wanted", r->name,
-             (unsigned long long)d->total, count);
+        FAIL(DATA, "%s: expected %zu delta values, got %llu", r->name, count,
+             (unsigned long long)d->total);
     return STATUS_OK;
 }
 
-/* One block: its least delta, the widths of its parts, and those parts that hold values. */
-static enum status delta_block(struct reader *r, const struct delta *d, uint64_t *value,
-                               int64_t *out, size_t count)
+/* A block: its minimum delta, the bit widths of its miniblocks, then the miniblocks.  Trailing
+ * miniblocks without values are absent. */
+static enum status read_delta_block(struct reader *r, const struct delta_header *d, uint64_t *value,
+                                    int64_t *out, size_t count)
 {
     const unsigned char *widths, *packed;
-    uint64_t least, each = d->block / d->miniblocks;
-    TRY(zigzag(r, &least));
-    TRY(reader_bytes(r, d->miniblocks, &widths, "the widths of a delta block"));
+    uint64_t min_delta, each = d->block / d->miniblocks;
+    TRY(read_zigzag(r, &min_delta));
+    TRY(reader_bytes(r, d->miniblocks, &widths, "the bit widths of a delta block"));
     for (uint64_t m = 0; m < d->miniblocks && count; m++) {
         size_t bytes = each / 8 * widths[m], n = each < count ? each : count;
-        if (widths[m] > 64) FAIL(DATA, "%s: deltas of %d bits", r->name, widths[m]);
+        if (widths[m] > 64)
+            FAIL(DATA, "%s: delta bit width %d: must be at most 64", r->name, widths[m]);
         TRY(reader_bytes(r, bytes, &packed, "a delta block"));
         for (size_t i = 0; i < n; i++) {
-            uint64_t more = widths[m] ? bits_at(packed, bytes, i * widths[m], widths[m]) : 0;
-            *value += least + more;
-            out[i] = wrapped(*value, d->is_32);
+            uint64_t delta = widths[m] ? bits_at(packed, bytes, i * widths[m], widths[m]) : 0;
+            *value += min_delta + delta;
+            out[i] = wrap(*value, d->is_32);
         }
         out += n, count -= n;
     }
     return STATUS_OK;
 }
 
-enum status delta_read(struct reader *r, int64_t *out, size_t count, bool is_32)
+enum status bit_packing_read_deltas(struct reader *r, int64_t *out, size_t count, bool is_32)
 {
-    struct delta d = {.is_32 = is_32};
+    struct delta_header d = {.is_32 = is_32};
     uint64_t value;
-    TRY(delta_head(r, &d, count));
-    TRY(zigzag(r, &value));
-    if (count) *out = wrapped(value, is_32);
+    TRY(read_delta_header(r, &d, count));
+    TRY(read_zigzag(r, &value));
+    if (count) *out = wrap(value, is_32);
     for (size_t at = 1; at < count;) {
         size_t left = count - at, n = d.block < left ? d.block : left;
-        TRY(delta_block(r, &d, &value, out + at, n));
+        TRY(read_delta_block(r, &d, &value, out + at, n));
         at += n;
     }
     return STATUS_OK;

@@ -1,24 +1,26 @@
-/* bit_packing.h -- whole numbers in few bits each, as Parquet packs them.
+/* bit_packing.h -- decoders for Parquet's bit-packed integers: the RLE/bit-packing hybrid, and
+ * DELTA_BINARY_PACKED.
  *
- * Every reader is over bytes that are there; a run beyond them is an error, not a crash. */
+ * Errors   DATA: the encoded data ends early or contradicts itself.
+ * Source   parquet-format, Encodings.md. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/file.h"
 
-/* RLE / bit-packed hybrid: runs of one value, and groups of 8 values bit by bit. */
-struct hybrid {
+/* Decoder of the hybrid: RLE runs of one value, and bit-packed runs of groups of 8 values. */
+struct bit_packing {
     struct reader bytes;
-    int width;             /* bits, 0 to 32 */
-    uint64_t same, packed; /* left of the run under way; one of them is 0 */
-    uint32_t value;        /* of `same` */
-    uint64_t bit;          /* where the next packed value begins */
+    int width;                 /* bits of a value, 0 to 32 */
+    uint64_t repeated, packed; /* values left in the current run; one of the two is 0 */
+    uint32_t value;            /* of the RLE run */
+    uint64_t bit;              /* offset of the next value in the bit-packed run */
 };
 
-/* DATA: the width is beyond 32 bits. */
-enum status hybrid_init(struct hybrid *h, struct reader bytes, int width);
-/* The next `count` values.  DATA: the runs end before. */
-enum status hybrid_take(struct hybrid *h, uint32_t *out, size_t count);
-/* DELTA_BINARY_PACKED: exactly `count` values, wrapping; *r stands behind them.  With `is_32` they
- * wrap at 32 bits.  DATA: it holds another number of values, or ends early. */
-enum status delta_read(struct reader *r, int64_t *out, size_t count, bool is_32);
+/* DATA: the width is not 0 to 32. */
+enum status bit_packing_init(struct bit_packing *b, struct reader bytes, int width);
+/* Decodes the next `count` values. */
+enum status bit_packing_read(struct bit_packing *b, uint32_t *out, size_t count);
+/* Decodes DELTA_BINARY_PACKED data that holds exactly `count` values, and advances *r past it.
+ * Sums wrap around, at 32 bits if `is_32`. */
+enum status bit_packing_read_deltas(struct reader *r, int64_t *out, size_t count, bool is_32);

@@ -1,12 +1,13 @@
-/* column_path.h -- how users name a column that lies within others: files[].text. */
+/* column_path.h -- the syntax in which users name a nested column, such as files[].text. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <stddef.h>
 #include <string.h>
 
-/* The length of the first name of a path, without []; *rest is what follows its dot. */
-static inline size_t column_path_name(const char *path, const char **rest)
+/* Returns the length of the path's first name, without a trailing [], and sets *rest to the path
+ * after the dot that ends it. */
+static inline size_t column_path_next(const char *path, const char **rest)
 {
     size_t len = strcspn(path, ".");
     *rest = path + len + (path[len] == '.');

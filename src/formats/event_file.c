@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A tag byte is field number << 3 | wire type (0 varint, 1 eight bytes, 2 length, 5 four bytes). */
+/* Protocol buffer tags: field number << 3 | wire type (0 VARINT, 1 I64, 2 LEN, 5 I32). */
 enum {
     EVENT_WALL_TIME = 1 << 3 | 1,
     EVENT_STEP = 2 << 3 | 0,
@@ -19,22 +19,22 @@ enum {
     SUMMARY_VALUE = 1 << 3 | 2,
     VALUE_TAG = 1 << 3 | 2,
     VALUE_SIMPLE = 2 << 3 | 5,
-    RECORD_HEAD = 12, /* length and its checksum */
+    RECORD_HEADER = 12, /* the length and its CRC */
 };
 
-static void put_little(char *at, uint64_t value, int bytes)
+static void store_le(char *at, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++) at[i] = (char)(value >> (8 * i) & 255);
 }
 
-static void add_little(struct text *t, uint64_t value, int bytes)
+static void add_le(struct text *t, uint64_t value, int bytes)
 {
     char at[8];
-    put_little(at, value, bytes);
+    store_le(at, value, bytes);
     text_add(t, at, (size_t)bytes);
 }
 
-static void add_byte(struct text *t, int byte) { add_little(t, (uint64_t)byte, 1); }
+static void add_byte(struct text *t, int byte) { add_le(t, (uint64_t)byte, 1); }
 
 static void add_varint(struct text *t, uint64_t value)
 {
@@ -49,22 +49,22 @@ static size_t varint_bytes(uint64_t value)
     return n;
 }
 
-static uint32_t masked(const void *bytes, size_t len)
+static uint32_t masked_crc(const void *bytes, size_t len)
 {
     uint32_t crc = checksum_crc32c(0, bytes, len);
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-/* Leaves room for the head, which record_end fills in. */
-static size_t record_begin(struct text *t, double wall_s, int64_t step)
+/* Reserves space for the record header, which end_record fills in. */
+static size_t begin_record(struct text *t, double wall_s, int64_t step)
 {
-    static const char head[RECORD_HEAD];
+    static const char header[RECORD_HEADER];
     uint64_t bits;
     memcpy(&bits, &wall_s, sizeof bits);
     size_t start = t->len;
-    text_add(t, head, sizeof head);
+    text_add(t, header, sizeof header);
     add_byte(t, EVENT_WALL_TIME);
-    add_little(t, bits, 8);
+    add_le(t, bits, 8);
     if (step) {
         add_byte(t, EVENT_STEP);
         add_varint(t, (uint64_t)step);
@@ -72,36 +72,36 @@ static size_t record_begin(struct text *t, double wall_s, int64_t step)
     return start;
 }
 
-static void record_end(struct text *t, size_t start)
+static void end_record(struct text *t, size_t start)
 {
-    char *head = t->data + start;
-    size_t len = t->len - start - RECORD_HEAD;
-    put_little(head, len, 8);
-    put_little(head + 8, masked(head, 8), 4);
-    add_little(t, masked(head + RECORD_HEAD, len), 4);
+    char *header = t->data + start;
+    size_t len = t->len - start - RECORD_HEADER;
+    store_le(header, len, 8);
+    store_le(header + 8, masked_crc(header, 8), 4);
+    add_le(t, masked_crc(header + RECORD_HEADER, len), 4);
 }
 
 void event_add_version(struct text *t, double wall_s)
 {
     static const char version[] = "brain.Event:2";
-    size_t start = record_begin(t, wall_s, 0);
+    size_t start = begin_record(t, wall_s, 0);
     add_byte(t, EVENT_FILE_VERSION);
     add_varint(t, sizeof version - 1);
     text_adds(t, version);
-    record_end(t, start);
+    end_record(t, start);
 }
 
 void event_add_start(struct text *t, int64_t step, double wall_s)
 {
-    size_t start = record_begin(t, wall_s, step);
+    size_t start = begin_record(t, wall_s, step);
     add_byte(t, EVENT_SESSION_LOG);
     add_varint(t, 2);
     add_byte(t, SESSION_STATUS);
     add_byte(t, SESSION_START);
-    record_end(t, start);
+    end_record(t, start);
 }
 
-/* Bytes of a Value message: its tag with length, then the float with its tag byte. */
+/* The serialized size of a Summary.Value with a tag and a simple_value. */
 static size_t value_bytes(const struct event_scalar *s)
 {
     size_t len = strlen(s->tag);
@@ -112,7 +112,7 @@ void event_add_scalars(struct text *t, int64_t step, double wall_s, const struct
                        int count)
 {
     BUG_IF(count <= 0);
-    size_t summary = 0, start = record_begin(t, wall_s, step);
+    size_t summary = 0, start = begin_record(t, wall_s, step);
     for (int i = 0; i < count; i++)
         summary += 1 + varint_bytes(value_bytes(&s[i])) + value_bytes(&s[i]);
     add_byte(t, EVENT_SUMMARY);
@@ -127,9 +127,9 @@ void event_add_scalars(struct text *t, int64_t step, double wall_s, const struct
         add_varint(t, strlen(s[i].tag));
         text_adds(t, s[i].tag);
         add_byte(t, VALUE_SIMPLE);
-        add_little(t, bits, 4);
+        add_le(t, bits, 4);
     }
-    record_end(t, start);
+    end_record(t, start);
 }
 
 void event_file_name(struct text *t, double wall_s, int number)

@@ -1,8 +1,10 @@
-/* event_file.h -- TensorBoard event files: records of protocol-buffer Events.
+/* event_file.h -- writes TensorBoard event files: TFRecords of Event protocol buffers.
  *
- * A record is u64 length, u32 masked CRC-32C of those eight bytes, the Event, u32 masked CRC-32C of
- * the Event; little-endian.  Field numbers are event.proto's and summary.proto's of tensorboard.
- * Memory   The event_add functions append to a text; once that has grown they allocate nothing. */
+ * A TFRecord is u64 length, u32 masked CRC-32C of the length, the Event, u32 masked CRC-32C of the
+ * Event, all little-endian.
+ * Memory   The functions append to a text, and allocate only when it has to grow.
+ * Source   event.proto and summary.proto of TensorBoard; tensorflow/core/lib/io/record_writer.cc.
+ */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,13 +17,14 @@ struct event_scalar {
     double value; /* stored as float */
 };
 
-/* The record that opens every file: "brain.Event:2". */
+/* Appends the record that must open every file: file_version "brain.Event:2". */
 void event_add_version(struct text *t, double wall_s);
-/* Says that a run starts at `step`: TensorBoard drops what earlier files hold from there on. */
+/* Appends a SessionLog START record: TensorBoard then discards the events of earlier files from
+ * this step on. */
 void event_add_start(struct text *t, int64_t step, double wall_s);
-/* One record that holds all of them; count > 0. */
+/* Appends one record with all of these scalars; count > 0. */
 void event_add_scalars(struct text *t, int64_t step, double wall_s, const struct event_scalar *s,
                        int count);
 
-/* events.out.tfevents.<seconds>.<host>.<pid>.<number> */
+/* Appends events.out.tfevents.<seconds>.<host>.<pid>.<number>. */
 void event_file_name(struct text *t, double wall_s, int number);

@@ -1,18 +1,21 @@
-/* flatbuffer.h -- flatbuffers that nobody vouches for, as Arrow's messages are. */
+/* flatbuffer.h -- reads untrusted FlatBuffers, such as the metadata of Arrow messages.
+ *
+ * Positions are offsets from the start of the buffer. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A flatbuffer: whatever lies beyond its end is 0, and `bad` is set. */
-struct flat {
+/* A read past the end returns 0 and sets `bad`. */
+struct flatbuffer {
     const unsigned char *data;
     uint64_t size;
     bool bad;
 };
 
-static inline uint64_t flat_number(struct flat *f, uint64_t at, unsigned bytes)
+/* A little-endian integer. */
+static inline uint64_t flatbuffer_read(struct flatbuffer *f, uint64_t at, unsigned bytes)
 {
     uint64_t value = 0;
     if (at > f->size || bytes > f->size - at) {
@@ -23,33 +26,37 @@ static inline uint64_t flat_number(struct flat *f, uint64_t at, unsigned bytes)
     return value;
 }
 
-/* Where a table's field lies; 0: it has none. */
-static inline uint64_t flat_field(struct flat *f, uint64_t table, unsigned slot)
+/* The position of a table's field; 0 if the field is absent. */
+static inline uint64_t flatbuffer_field(struct flatbuffer *f, uint64_t table, unsigned slot)
 {
-    uint64_t vtable = table - (uint64_t)(int64_t)(int32_t)(uint32_t)flat_number(f, table, 4);
-    if (4 + 2 * slot + 2 > flat_number(f, vtable, 2)) return 0;
-    uint64_t offset = flat_number(f, vtable + 4 + 2 * slot, 2);
+    uint64_t vtable = table - (uint64_t)(int64_t)(int32_t)(uint32_t)flatbuffer_read(f, table, 4);
+    if (4 + 2 * slot + 2 > flatbuffer_read(f, vtable, 2)) return 0;
+    uint64_t offset = flatbuffer_read(f, vtable + 4 + 2 * slot, 2);
     return offset ? table + offset : 0;
 }
 
-static inline uint64_t flat_scalar(struct flat *f, uint64_t table, unsigned slot, unsigned bytes)
+/* The value of a scalar field; 0 if the field is absent. */
+static inline uint64_t flatbuffer_scalar(struct flatbuffer *f, uint64_t table, unsigned slot,
+                                         unsigned bytes)
 {
-    uint64_t at = flat_field(f, table, slot);
-    return at ? flat_number(f, at, bytes) : 0;
+    uint64_t at = flatbuffer_field(f, table, slot);
+    return at ? flatbuffer_read(f, at, bytes) : 0;
 }
 
-/* Where the table, vector or string that a field points to lies; 0: it has none. */
-static inline uint64_t flat_pointed(struct flat *f, uint64_t table, unsigned slot)
+/* The position of the table, vector or string that a field points to; 0 if the field is absent. */
+static inline uint64_t flatbuffer_target(struct flatbuffer *f, uint64_t table, unsigned slot)
 {
-    uint64_t at = flat_field(f, table, slot);
-    return at ? at + flat_number(f, at, 4) : 0;
+    uint64_t at = flatbuffer_field(f, table, slot);
+    return at ? at + flatbuffer_read(f, at, 4) : 0;
 }
 
-/* Items of `each` bytes that are all there; *first: where. */
-static inline uint64_t flat_items(struct flat *f, uint64_t table, unsigned slot, unsigned each,
-                                  uint64_t *first)
+/* Returns the number of items of `each` bytes in a vector, all of which are inside the buffer, and
+ * sets *first to the position of the first one. */
+static inline uint64_t flatbuffer_vector(struct flatbuffer *f, uint64_t table, unsigned slot,
+                                         unsigned each, uint64_t *first)
 {
-    uint64_t vector = flat_pointed(f, table, slot), count = vector ? flat_number(f, vector, 4) : 0;
+    uint64_t vector = flatbuffer_target(f, table, slot),
+             count = vector ? flatbuffer_read(f, vector, 4) : 0;
     *first = vector + 4;
     if (f->bad || (count && count > (f->size - *first) / each)) {
         f->bad = true;

@@ -6,23 +6,23 @@
 #include <math.h>
 #include <string.h>
 
-static void put_number(struct text *t, uint64_t value, int bytes)
+static void add_le(struct text *t, uint64_t value, int bytes)
 {
     char little[8];
     for (int i = 0; i < bytes; i++) little[i] = (char)(value >> (8 * i));
     text_add(t, little, (size_t)bytes);
 }
 
-static void put_bytes(struct text *t, const char *bytes, size_t len)
+static void add_bytes(struct text *t, const char *bytes, size_t len)
 {
-    put_number(t, len, 8);
+    add_le(t, len, 8);
     text_add(t, bytes, len);
 }
 
-static void begin(struct gguf_keys *k, const char *key, enum gguf_kind kind)
+static void add_key(struct gguf_keys *k, const char *key, enum gguf_kind kind)
 {
-    put_bytes(&k->bytes, key, strlen(key));
-    put_number(&k->bytes, kind, 4);
+    add_bytes(&k->bytes, key, strlen(key));
+    add_le(&k->bytes, kind, 4);
     k->count++;
 }
 
@@ -32,49 +32,49 @@ void gguf_keys_release(struct gguf_keys *k)
     *k = (struct gguf_keys){0};
 }
 
-void gguf_item_u32(struct gguf_keys *k, uint32_t value) { put_number(&k->bytes, value, 4); }
+void gguf_item_u32(struct gguf_keys *k, uint32_t value) { add_le(&k->bytes, value, 4); }
 
 void gguf_item_f32(struct gguf_keys *k, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    put_number(&k->bytes, bits, 4);
+    add_le(&k->bytes, bits, 4);
 }
 
 void gguf_item_string(struct gguf_keys *k, const char *bytes, size_t len)
 {
-    put_bytes(&k->bytes, bytes, len);
+    add_bytes(&k->bytes, bytes, len);
 }
 
 void gguf_put_u32(struct gguf_keys *k, const char *key, uint32_t value)
 {
-    begin(k, key, GGUF_KIND_U32);
+    add_key(k, key, GGUF_KIND_U32);
     gguf_item_u32(k, value);
 }
 
 void gguf_put_f32(struct gguf_keys *k, const char *key, double value)
 {
-    begin(k, key, GGUF_KIND_F32);
+    add_key(k, key, GGUF_KIND_F32);
     gguf_item_f32(k, (float)value);
 }
 
 void gguf_put_bool(struct gguf_keys *k, const char *key, bool value)
 {
-    begin(k, key, GGUF_KIND_BOOL);
-    put_number(&k->bytes, value, 1);
+    add_key(k, key, GGUF_KIND_BOOL);
+    add_le(&k->bytes, value, 1);
 }
 
 void gguf_put_string(struct gguf_keys *k, const char *key, const char *value)
 {
-    begin(k, key, GGUF_KIND_STRING);
+    add_key(k, key, GGUF_KIND_STRING);
     gguf_item_string(k, value, strlen(value));
 }
 
 void gguf_begin_array(struct gguf_keys *k, const char *key, enum gguf_kind kind, uint64_t count)
 {
-    begin(k, key, GGUF_KIND_ARRAY);
-    put_number(&k->bytes, kind, 4);
-    put_number(&k->bytes, count, 8);
+    add_key(k, key, GGUF_KIND_ARRAY);
+    add_le(&k->bytes, kind, 4);
+    add_le(&k->bytes, count, 8);
 }
 
 uint64_t gguf_bytes(enum gguf_type type, uint64_t count)
@@ -94,38 +94,38 @@ void gguf_head(const struct gguf_keys *k, struct gguf_tensor *tensors, size_t co
     static const char zeros[GGUF_ALIGNMENT];
     *total = 0;
     text_adds(head, "GGUF");
-    put_number(head, 3, 4);
-    put_number(head, count, 8);
-    put_number(head, k->count, 8);
+    add_le(head, 3, 4);
+    add_le(head, count, 8);
+    add_le(head, k->count, 8);
     text_add(head, k->bytes.data, k->bytes.len);
     for (size_t i = 0; i < count; i++) {
         struct gguf_tensor *t = &tensors[i];
         uint64_t elements = 1;
-        put_bytes(head, t->name, strlen(t->name));
-        put_number(head, (uint64_t)t->num_dims, 4);
+        add_bytes(head, t->name, strlen(t->name));
+        add_le(head, (uint64_t)t->num_dims, 4);
         for (int d = 0; d < t->num_dims; d++) {
             elements *= t->dims[d];
-            put_number(head, t->dims[d], 8);
+            add_le(head, t->dims[d], 8);
         }
         t->offset = *total;
         t->bytes = gguf_bytes(t->type, elements);
         *total += t->bytes + gguf_padding(t->bytes);
-        put_number(head, t->type, 4);
-        put_number(head, t->offset, 8);
+        add_le(head, t->type, 4);
+        add_le(head, t->offset, 8);
     }
     text_add(head, zeros, gguf_padding(head->len));
 }
 
-/* A scale in f16, and whole numbers up to 127 of it, rounded away from zero at halves. */
-static enum status convert_block(const float *x, unsigned char *out)
+/* Q8_0: an f16 scale, then int8 quants; halves round away from zero, as in ggml. */
+static enum status quantize_block(const float *x, unsigned char *out)
 {
-    float most = 0;
+    float amax = 0;
     for (int i = 0; i < GGUF_BLOCK; i++) {
-        if (!isfinite(x[i])) FAIL(DATA, "a number is %g, which q8_0 does not have", (double)x[i]);
-        if (fabsf(x[i]) > most) most = fabsf(x[i]);
+        if (!isfinite(x[i])) FAIL(DATA, "cannot quantize %g to q8_0", (double)x[i]);
+        if (fabsf(x[i]) > amax) amax = fabsf(x[i]);
     }
-    float scale = most / 127, inverse = scale > 0 ? 1 / scale : 0;
-    if (!isfinite(inverse)) inverse = 0; /* the scale is 0 in f16 */
+    float scale = amax / 127, inverse = scale > 0 ? 1 / scale : 0;
+    if (!isfinite(inverse)) inverse = 0; /* the scale underflows to 0 in f16 */
     safetensors_convert(&scale, 1, SAFETENSORS_F16, out);
     for (int i = 0; i < GGUF_BLOCK; i++) out[2 + i] = (unsigned char)(int)roundf(x[i] * inverse);
     return STATUS_OK;
@@ -135,7 +135,7 @@ enum status gguf_convert(enum gguf_type type, const float *x, size_t count, unsi
 {
     if (type == GGUF_Q8_0) {
         for (size_t i = 0; i < count / GGUF_BLOCK; i++)
-            TRY(convert_block(x + i * GGUF_BLOCK, out + i * GGUF_BLOCK_BYTES));
+            TRY(quantize_block(x + i * GGUF_BLOCK, out + i * GGUF_BLOCK_BYTES));
         return STATUS_OK;
     }
     safetensors_convert(x, count,

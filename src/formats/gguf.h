@@ -1,7 +1,8 @@
-/* gguf.h -- the head of a GGUF file (version 3), and numbers as its tensors have them.
+/* gguf.h -- writes the header of a GGUF file (version 3), and converts weights to its types.
  *
- * Order    Keys one by one, then the head with the tensors' places, then the tensors, each padded
- *          to GGUF_ALIGNMENT. */
+ * Order    Add the metadata key by key, then build the header with the tensor infos, then write the
+ *          tensors, each padded to GGUF_ALIGNMENT.
+ * Source   ggml, docs/gguf.md. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,8 +14,9 @@
 
 enum { GGUF_ALIGNMENT = 32, GGUF_BLOCK = 32, GGUF_BLOCK_BYTES = 34 };
 
+/* ggml_type */
 enum gguf_type { GGUF_F32 = 0, GGUF_F16 = 1, GGUF_Q8_0 = 8, GGUF_BF16 = 30 };
-/* Of values, and of arrays' items. */
+/* gguf_metadata_value_type: of a value, and of the items of an array. */
 enum gguf_kind {
     GGUF_KIND_U32 = 4,
     GGUF_KIND_I32 = 5,
@@ -24,6 +26,7 @@ enum gguf_kind {
     GGUF_KIND_ARRAY = 9,
 };
 
+/* The metadata key-value pairs, serialized. */
 struct gguf_keys {
     struct text bytes;
     uint64_t count;
@@ -33,9 +36,9 @@ void gguf_put_u32(struct gguf_keys *k, const char *key, uint32_t value);
 void gguf_put_f32(struct gguf_keys *k, const char *key, double value);
 void gguf_put_bool(struct gguf_keys *k, const char *key, bool value);
 void gguf_put_string(struct gguf_keys *k, const char *key, const char *value);
-/* An array, whose `count` items follow. */
+/* Begins an array; the caller must then add exactly `count` items. */
 void gguf_begin_array(struct gguf_keys *k, const char *key, enum gguf_kind kind, uint64_t count);
-void gguf_item_u32(struct gguf_keys *k, uint32_t value); /* I32, too */
+void gguf_item_u32(struct gguf_keys *k, uint32_t value); /* for I32, too */
 void gguf_item_f32(struct gguf_keys *k, float value);
 void gguf_item_string(struct gguf_keys *k, const char *bytes, size_t len);
 
@@ -43,17 +46,19 @@ struct gguf_tensor {
     char name[64];
     enum gguf_type type;
     int num_dims;
-    uint64_t dims[2];       /* columns first */
-    uint64_t offset, bytes; /* gguf_head fills them in: from the end of the head on */
+    uint64_t dims[2]; /* columns first */
+    /* Set by gguf_build_header; `offset` counts from the end of the header. */
+    uint64_t offset, bytes;
 };
 
-/* Bytes of `count` numbers; Q8_0: whole blocks. */
+/* The size of `count` elements; a multiple of GGUF_BLOCK for Q8_0. */
 uint64_t gguf_bytes(enum gguf_type type, uint64_t count);
-/* The head, padded; *total: bytes of the tensors with their padding. */
+/* Builds the padded header, and sets *total to the size of all tensors with their padding. */
 void gguf_head(const struct gguf_keys *k, struct gguf_tensor *tensors, size_t count,
                struct text *head, uint64_t *total);
+/* Bytes of padding after `bytes`. */
 uint64_t gguf_padding(uint64_t bytes);
 
-/* Numbers of another type, into `out` of gguf_bytes(type, count).  DATA: Q8_0 of a number that is
- * not finite. */
+/* Converts f32 elements to `type`, into gguf_bytes(type, count) bytes of `out`.  DATA: an element
+ * to be quantized to Q8_0 is not finite. */
 enum status gguf_convert(enum gguf_type type, const float *x, size_t count, unsigned char *out);

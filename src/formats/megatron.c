@@ -6,24 +6,24 @@
 
 static const char magic[9] = "MMIDIDX\0\0";
 
-static int64_t integer(const unsigned char *at, int bytes)
+static int64_t read_integer(const unsigned char *at, int bytes)
 {
     uint64_t value = 0;
     for (int i = 0; i < bytes; i++) value |= (uint64_t)at[i] << (8 * i);
     return (int64_t)value;
 }
 
-static int64_t length_of(const struct megatron *m, uint64_t s)
+static int64_t sequence_length(const struct megatron *m, uint64_t s)
 {
-    return (int32_t)integer(m->lengths + 4 * s, 4);
+    return (int32_t)read_integer(m->lengths + 4 * s, 4);
 }
-static int64_t pointer_of(const struct megatron *m, uint64_t s)
+static int64_t sequence_pointer(const struct megatron *m, uint64_t s)
 {
-    return integer(m->pointers + 8 * s, 8);
+    return read_integer(m->pointers + 8 * s, 8);
 }
-static int64_t first_of(const struct megatron *m, uint64_t d)
+static int64_t document_start(const struct megatron *m, uint64_t d)
 {
-    return integer(m->documents + 8 * d, 8);
+    return read_integer(m->documents + 8 * d, 8);
 }
 
 static enum status read_index(struct megatron *m, const char *path)
@@ -31,53 +31,54 @@ static enum status read_index(struct megatron *m, const char *path)
     static const int bytes_of[] = {0, 1, 1, 2, 4, 8, 0, 0, 2};
     struct reader r = {m->idx.data, m->idx.data + m->idx.size, path};
     const unsigned char *head;
-    uint64_t version, ends;
+    uint64_t version, num_indices;
     uint8_t dtype;
     size_t bytes;
     TRY(reader_bytes(&r, sizeof magic, &head, "the magic"));
-    if (memcmp(head, magic, sizeof magic)) FAIL(DATA, "%s: no Megatron index", path);
+    if (memcmp(head, magic, sizeof magic)) FAIL(DATA, "%s: not a Megatron index (.idx)", path);
     TRY(reader_u64(&r, &version, "the version"));
-    if (version != 1) FAIL(DATA, "%s: version %llu", path, (unsigned long long)version);
+    if (version != 1)
+        FAIL(DATA, "%s: index version %llu is not supported: expected 1", path,
+             (unsigned long long)version);
     TRY(reader_u8(&r, &dtype, "the dtype"));
     if (dtype >= sizeof bytes_of / sizeof *bytes_of || !bytes_of[dtype])
-        FAIL(DATA, "%s: dtype %d is none of whole numbers", path, dtype);
+        FAIL(DATA, "%s: dtype %d is not an integer type", path, dtype);
     TRY(reader_u64(&r, &m->num_sequences, "the number of sequences"));
-    TRY(reader_u64(&r, &ends, "the number of documents"));
+    TRY(reader_u64(&r, &num_indices, "the number of documents"));
     TRY(reader_count(&r, m->num_sequences, 4, &bytes, "the lengths"));
     TRY(reader_bytes(&r, bytes, &m->lengths, "the lengths"));
     TRY(reader_count(&r, m->num_sequences, 8, &bytes, "the pointers"));
     TRY(reader_bytes(&r, bytes, &m->pointers, "the pointers"));
-    TRY(reader_count(&r, ends, 8, &bytes, "the documents"));
+    TRY(reader_count(&r, num_indices, 8, &bytes, "the documents"));
     TRY(reader_bytes(&r, bytes, &m->documents, "the documents"));
-    if (!ends) FAIL(DATA, "%s: the list of documents is empty", path);
-    m->num_documents = ends - 1;
+    if (!num_indices) FAIL(DATA, "%s: the document indices are empty", path);
+    m->num_documents = num_indices - 1;
     m->token_bytes = bytes_of[dtype];
     m->dtype = dtype;
     return STATUS_OK;
 }
 
-static enum status check_index(const struct megatron *m, const char *path)
+static enum status validate_index(const struct megatron *m, const char *path)
 {
     for (uint64_t s = 0; s < m->num_sequences; s++) {
-        int64_t length = length_of(m, s), at = pointer_of(m, s);
+        int64_t length = sequence_length(m, s), at = sequence_pointer(m, s);
         uint64_t bytes = (uint64_t)length * (uint64_t)m->token_bytes;
         if (length < 0 || at < 0 || (uint64_t)at > m->bin.size ||
             bytes > m->bin.size - (uint64_t)at)
             FAIL(DATA,
-                 "%s: sequence %llu (%lld tokens at byte %lld) is not in the .bin of %llu "
-                 "bytes",
+                 "%s: sequence %llu (%lld tokens at byte %lld) is outside the .bin of %llu bytes",
                  path, (unsigned long long)s, (long long)length, (long long)at,
                  (unsigned long long)m->bin.size);
     }
     for (uint64_t d = 0; d <= m->num_documents; d++) {
-        int64_t least = d ? first_of(m, d - 1) : 0, here = first_of(m, d);
-        if (here < least || (uint64_t)here > m->num_sequences)
-            FAIL(DATA, "%s: document %llu begins at sequence %lld", path, (unsigned long long)d,
-                 (long long)here);
+        int64_t previous = d ? document_start(m, d - 1) : 0, start = document_start(m, d);
+        if (start < previous || (uint64_t)start > m->num_sequences)
+            FAIL(DATA, "%s: document %llu starts at invalid sequence %lld", path,
+                 (unsigned long long)d, (long long)start);
     }
-    if (first_of(m, 0) || (uint64_t)first_of(m, m->num_documents) != m->num_sequences)
-        FAIL(DATA, "%s: sequences %lld to %lld belong to documents; there are %llu", path,
-             (long long)first_of(m, 0), (long long)first_of(m, m->num_documents),
+    if (document_start(m, 0) || (uint64_t)document_start(m, m->num_documents) != m->num_sequences)
+        FAIL(DATA, "%s: documents cover sequences %lld to %lld, but the index has %llu sequences",
+             path, (long long)document_start(m, 0), (long long)document_start(m, m->num_documents),
              (unsigned long long)m->num_sequences);
     return STATUS_OK;
 }
@@ -85,7 +86,7 @@ static enum status check_index(const struct megatron *m, const char *path)
 enum status megatron_parse(struct megatron *m, const char *name)
 {
     TRY(read_index(m, name));
-    return check_index(m, name);
+    return validate_index(m, name);
 }
 
 enum status megatron_open(struct megatron *m, const char *prefix)
@@ -118,30 +119,31 @@ void megatron_close(struct megatron *m)
 uint64_t megatron_length(const struct megatron *m, uint64_t d)
 {
     uint64_t tokens = 0;
-    for (int64_t s = first_of(m, d); s < first_of(m, d + 1); s++)
-        tokens += (uint64_t)length_of(m, (uint64_t)s);
+    for (int64_t s = document_start(m, d); s < document_start(m, d + 1); s++)
+        tokens += (uint64_t)sequence_length(m, (uint64_t)s);
     return tokens;
 }
 
 uint64_t megatron_sequence_length(const struct megatron *m, uint64_t s)
 {
-    return (uint64_t)length_of(m, s);
+    return (uint64_t)sequence_length(m, s);
 }
 
 enum status megatron_read_sequence(const struct megatron *m, uint64_t s, uint64_t from,
                                    uint64_t count, int64_t vocab_size, int32_t *ids)
 {
-    int64_t most = vocab_size ? vocab_size : INT32_MAX;
-    const unsigned char *at = m->bin.data + pointer_of(m, s) + from * (uint64_t)m->token_bytes;
+    int64_t limit = vocab_size ? vocab_size : INT32_MAX;
+    const unsigned char *at =
+        m->bin.data + sequence_pointer(m, s) + from * (uint64_t)m->token_bytes;
     BUG_IF(from + count > megatron_sequence_length(m, s));
     for (uint64_t i = 0; i < count; i++, at += m->token_bytes) {
-        int64_t id = integer(at, m->token_bytes);
-        if (m->dtype == 2) id = (int8_t)id; /* the signed ones */
+        int64_t id = read_integer(at, m->token_bytes);
+        if (m->dtype == 2) id = (int8_t)id; /* signed types */
         if (m->dtype == 3) id = (int16_t)id;
         if (m->dtype == 4) id = (int32_t)id;
-        if (id < 0 || id >= most)
-            FAIL(DATA, "%s.bin: sequence %llu holds the id %lld; the vocabulary has %lld",
-                 m->prefix, (unsigned long long)s, (long long)id, (long long)most);
+        if (id < 0 || id >= limit)
+            FAIL(DATA, "%s.bin: sequence %llu has token ID %lld; the vocabulary size is %lld",
+                 m->prefix, (unsigned long long)s, (long long)id, (long long)limit);
         ids[i] = (int32_t)id;
     }
     return STATUS_OK;
@@ -149,8 +151,8 @@ enum status megatron_read_sequence(const struct megatron *m, uint64_t s, uint64_
 
 enum status megatron_read(const struct megatron *m, uint64_t d, int64_t vocab_size, int32_t *ids)
 {
-    uint64_t end = (uint64_t)first_of(m, d + 1);
-    for (uint64_t s = (uint64_t)first_of(m, d); s < end; s++) {
+    uint64_t end = (uint64_t)document_start(m, d + 1);
+    for (uint64_t s = (uint64_t)document_start(m, d); s < end; s++) {
         uint64_t length = megatron_sequence_length(m, s);
         TRY(megatron_read_sequence(m, s, 0, length, vocab_size, ids));
         ids += length;

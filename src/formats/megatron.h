@@ -1,9 +1,11 @@
-/* megatron.h -- Megatron-LM's token files: PREFIX.bin holds the ids, PREFIX.idx where documents
- * lie.
+/* megatron.h -- reads Megatron-LM's indexed datasets: PREFIX.bin holds token IDs, PREFIX.idx the
+ * offsets of sequences and documents.
  *
- * .idx: "MMIDIDX\0\0", u64 version 1, u8 dtype, u64 sequences S, u64 documents + 1, i32 lengths[S]
- * (tokens), i64 pointers[S] (bytes), i64 first sequence of each document and S.
- * Memory   Both files are mapped; every count, length and pointer is checked when opened. */
+ * .idx: "MMIDIDX\0\0", u64 version 1, u8 dtype, u64 number of sequences S, u64 number of documents
+ * + 1, i32 sequence lengths[S] (tokens), i64 sequence pointers[S] (bytes), i64 document indices
+ * (the first sequence of each document, then S).
+ * Memory   Both files are mapped.  megatron_open validates every count, length and pointer.
+ * Source   megatron/core/datasets/indexed_dataset.py. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,30 +19,32 @@ struct megatron {
     char *prefix;
     struct file_map idx, bin;
     int token_bytes; /* 1, 2, 4 or 8 */
-    int dtype;       /* the code of the file */
+    int dtype;       /* Megatron's DType code */
     uint64_t num_sequences, num_documents;
     const unsigned char *lengths, *pointers, *documents; /* unaligned arrays in idx */
 };
 
-/* `prefix` may end in .bin or .idx.  MISSING, DATA: which file, and what is wrong. */
+/* `prefix` may end in .bin or .idx.  MISSING: either file.  DATA: the index is corrupt, or does not
+ * match the .bin. */
 enum status megatron_open(struct megatron *m, const char *prefix);
 void megatron_close(struct megatron *m);
-/* The same of m->idx and m->bin, which the caller has filled; `name` stands for the .idx in
- * messages. */
+/* megatron_open for file images, which the caller has stored in m->idx and m->bin.  `name`: of the
+ * .idx in messages. */
 enum status megatron_parse(struct megatron *m, const char *name);
 
-/* Tokens of a document. */
+/* The number of tokens in a document. */
 uint64_t megatron_length(const struct megatron *m, uint64_t document);
-/* They, into ids.  DATA: one is negative, or not below vocab_size (0: any). */
+/* Copies a document's tokens to `ids`.  DATA: an ID is negative, or not below vocab_size (0: do not
+ * check). */
 enum status megatron_read(const struct megatron *m, uint64_t document, int64_t vocab_size,
                           int32_t *ids);
 
-/* Tokens of a sequence, of which a document may have none or several; `count` of them, from `from`
- * on, which it must have. */
+/* The same for a sequence; a document is zero or more sequences.  Tokens `from` to `from` + `count`
+ * must be in the sequence. */
 uint64_t megatron_sequence_length(const struct megatron *m, uint64_t sequence);
 enum status megatron_read_sequence(const struct megatron *m, uint64_t sequence, uint64_t from,
                                    uint64_t count, int64_t vocab_size, int32_t *ids);
 
-/* The head of an .idx, everything before the arrays: 34 bytes. */
+/* Builds the header of an .idx: the 34 bytes before the arrays.  dtype: MEGATRON_U16 or _I32. */
 enum { MEGATRON_HEAD = 34, MEGATRON_U16 = 8, MEGATRON_I32 = 4 };
 void megatron_head(int dtype, uint64_t sequences, unsigned char head[MEGATRON_HEAD]);

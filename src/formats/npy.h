@@ -1,7 +1,8 @@
-/* npy.h -- arrays of whole numbers as numpy saves them: .npy of one or two axes.
+/* npy.h -- reads NumPy's .npy files: arrays of integers with one or two dimensions.
  *
- * Axes     A row of `columns` numbers after the other; of one axis there is one row.
- * Memory   The file is mapped; nothing of it is copied. */
+ * Axes     Row-major, `rows` x `columns`.  A one-dimensional array has one row.
+ * Memory   The file is mapped; elements are not copied.
+ * Source   NEP 1, and numpy/lib/format.py. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,15 +18,16 @@ struct npy {
     uint64_t rows, columns;
 };
 
-/* MISSING, IO; DATA: no .npy file, one cut off, or with bytes to spare.  UNSUPPORTED: what it holds
- * that is not read: another version, numbers that are not whole or big-endian, axes in Fortran's
- * order, none or more than two. */
+/* MISSING, IO.  DATA: not a .npy file, or its size does not match its header.  UNSUPPORTED: an
+ * unknown version, a dtype that is not a little-endian integer, Fortran order, or no or more than
+ * two dimensions. */
 enum status npy_open(struct npy *n, const char *path);
 void npy_close(struct npy *n);
-/* The same of bytes that stay the caller's; n->path must be set, and `n` is to be closed. */
+/* npy_open for a file image that the caller keeps.  The caller sets n->path, and calls npy_close
+ * even after a failure. */
 enum status npy_parse(struct npy *n, const unsigned char *bytes, uint64_t size);
 
-/* `count` numbers from the one at `from` on, which there must be, as ids.  DATA: one is negative,
- * or not below vocab_size (0: beyond int32_t). */
+/* Copies `count` elements from element `from` on, which must exist, as token IDs.  DATA: one is
+ * negative, or not below vocab_size (0: or does not fit int32_t). */
 enum status npy_read(const struct npy *n, uint64_t from, uint64_t count, int64_t vocab_size,
                      int32_t *ids);

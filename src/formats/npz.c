@@ -3,14 +3,14 @@
 
 #include "base/file.h"
 
-enum { NPY_ALIGN = 64, NPY_FIXED = 10 };
+enum { NPY_ALIGN = 64, NPY_PREFIX = 10 };
 
-/* Magic, version 1.0, length of the dictionary, and this, filled up to the alignment. */
-static void put_head(struct text *npy, const char *shape)
+/* Appends the .npy header: magic, version 1.0, length, and a dict that is padded with spaces. */
+static void add_header(struct text *npy, const char *shape)
 {
     struct text dictionary = {0};
     text_addf(&dictionary, "{'descr': '<i8', 'fortran_order': False, 'shape': (%s), }", shape);
-    while ((NPY_FIXED + dictionary.len + 1) % NPY_ALIGN) text_adds(&dictionary, " ");
+    while ((NPY_PREFIX + dictionary.len + 1) % NPY_ALIGN) text_adds(&dictionary, " ");
     text_adds(&dictionary, "\n");
     const unsigned char len[2] = {dictionary.len & 255, dictionary.len >> 8 & 255};
     text_add(npy, "\x93NUMPY\1\0", 8);
@@ -19,14 +19,14 @@ static void put_head(struct text *npy, const char *shape)
     text_release(&dictionary);
 }
 
-static void put_number(struct text *npy, int64_t value)
+static void add_int64(struct text *npy, int64_t value)
 {
     unsigned char bytes[8];
     for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)((uint64_t)value >> (8 * i) & 255);
     text_add(npy, bytes, sizeof bytes);
 }
 
-static void add(struct npz_writer *w, const char *name, const struct text *npy)
+static void add_entry(struct npz_writer *w, const char *name, const struct text *npy)
 {
     struct text file = {0}, head = {0};
     text_addf(&file, "%s.npy", name);
@@ -40,18 +40,18 @@ void npz_add_list(struct npz_writer *w, const char *name, const int32_t *values,
 {
     struct text npy = {0}, shape = {0};
     text_addf(&shape, "%zu,", count);
-    put_head(&npy, shape.data);
-    for (size_t i = 0; i < count; i++) put_number(&npy, values[i]);
-    add(w, name, &npy);
+    add_header(&npy, shape.data);
+    for (size_t i = 0; i < count; i++) add_int64(&npy, values[i]);
+    add_entry(w, name, &npy);
     text_release(&npy), text_release(&shape);
 }
 
 void npz_add_number(struct npz_writer *w, const char *name, int64_t value)
 {
     struct text npy = {0};
-    put_head(&npy, "");
-    put_number(&npy, value);
-    add(w, name, &npy);
+    add_header(&npy, "");
+    add_int64(&npy, value);
+    add_entry(w, name, &npy);
     text_release(&npy);
 }
 

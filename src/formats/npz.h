@@ -1,7 +1,7 @@
-/* npz.h -- NumPy's .npz, written: a ZIP archive with a .npy file (NEP 1) of 64-bit integers for
- * each name, as numpy.savez makes of lists of Python's numbers.
+/* npz.h -- writes NumPy's .npz: a ZIP archive with one int64 .npy file per array, as numpy.savez
+ * writes for lists of Python integers.
  *
- * Memory   The archive grows in memory and is written at once by npz_close. */
+ * Memory   The archive is built in memory, and npz_close writes it. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,9 +14,9 @@ struct npz_writer {
     struct text bytes;
 };
 
-/* A list, and a number alone (an array without axes). */
+/* Add a one-dimensional array, and a scalar (an array of shape ()). */
 void npz_add_list(struct npz_writer *w, const char *name, const int32_t *values, size_t count);
 void npz_add_number(struct npz_writer *w, const char *name, int64_t value);
-/* Replaces the file at once or not at all.  IO. */
+/* Writes the file atomically.  IO. */
 enum status npz_close(struct npz_writer *w, const char *path);
-void npz_release(struct npz_writer *w); /* fine after close, too */
+void npz_release(struct npz_writer *w); /* allowed after npz_close, too */

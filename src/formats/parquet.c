@@ -7,24 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAIL = 8, MOST_DEEP = 200 };
+enum { TAIL = 8, MAX_DEPTH = 200 };
 enum { CONVERTED_MAP = 1, CONVERTED_MAP_ENTRIES, CONVERTED_LIST, CONVERTED_U8 = 11 };
 
-/* Of a node while the tree is built. */
-struct above {
-    size_t node, left; /* children still to come */
+/* A group node whose children are not complete while the tree is built. */
+struct open_node {
+    size_t node, children_left;
     int def, rep;
 };
 
 static enum status add_leaf(struct parquet *p, int64_t type, int64_t type_bytes, bool is_u8,
-                            const struct above *a)
+                            const struct open_node *a)
 {
     if (type < 0 || type >= PARQUET_TYPES)
-        FAIL(DATA, "%s: a column of type %lld", p->path, (long long)type);
+        FAIL(DATA, "%s: unknown column type %lld", p->path, (long long)type);
     if (type == PARQUET_FIXED && (type_bytes < 0 || type_bytes > INT32_MAX))
-        FAIL(DATA, "%s: a column of values of %lld bytes", p->path, (long long)type_bytes);
+        FAIL(DATA, "%s: invalid type_length %lld", p->path, (long long)type_bytes);
     if (a->def > UINT8_MAX || a->rep > UINT8_MAX)
-        FAIL(UNSUPPORTED, "%s: columns nested beyond %d levels", p->path, UINT8_MAX);
+        FAIL(UNSUPPORTED, "%s: columns nested deeper than %d levels are not supported", p->path,
+             UINT8_MAX);
     p->nodes[p->num_nodes - 1].leaf = p->num_leaves;
     p->leaves[p->num_leaves++] =
         (struct parquet_leaf){p->num_nodes - 1,     (enum parquet_type)type,
@@ -33,16 +34,16 @@ static enum status add_leaf(struct parquet *p, int64_t type, int64_t type_bytes,
     return STATUS_OK;
 }
 
-/* The logical type's union: a LIST (3), a MAP (2), or an unsigned INTEGER (10) of 8 bits. */
-struct element {
+/* A SchemaElement.  Of the LogicalType union we read MAP (2), LIST (3) and INTEGER (10). */
+struct schema_element {
     int64_t type, type_bytes, repetition, children, converted, bits, is_signed;
     bool is_list, is_map;
     struct thrift_bytes name;
 };
 
-static enum status read_element(struct reader *r, struct element *e)
+static enum status read_element(struct reader *r, struct schema_element *e)
 {
-    *e = (struct element){.type = -1, .converted = -1, .is_signed = 1, .repetition = -1};
+    *e = (struct schema_element){.type = -1, .converted = -1, .is_signed = 1, .repetition = -1};
     const struct thrift_field integer[] = {
         {1, .number = &e->bits}, {2, .number = &e->is_signed}, {0}};
     const struct thrift_field logical[] = {
@@ -55,22 +56,23 @@ static enum status read_element(struct reader *r, struct element *e)
     return thrift_read(r, fields);
 }
 
-/* One node below the last of `deep` that waits for children; a group waits for its own. */
-static enum status add_node(struct parquet *p, const struct element *e, struct above *deep,
-                            int *depth, size_t most)
+/* Adds a node below the innermost open node; a group becomes the innermost one itself. */
+static enum status add_node(struct parquet *p, const struct schema_element *e,
+                            struct open_node *open, int *depth, size_t num_elements)
 {
     size_t number = p->num_nodes++;
-    const struct above *parent = number ? &deep[*depth - 1] : NULL;
-    struct above own = {number, (size_t)e->children, 0, 0};
+    const struct open_node *parent = number ? &open[*depth - 1] : NULL;
+    struct open_node own = {number, (size_t)e->children, 0, 0};
     if (parent) {
         if (e->repetition < PARQUET_REQUIRED || e->repetition > PARQUET_REPEATED)
-            FAIL(DATA, "%s: a node of repetition %lld", p->path, (long long)e->repetition);
+            FAIL(DATA, "%s: schema node with unknown repetition %lld", p->path,
+                 (long long)e->repetition);
         own.def = parent->def + (e->repetition != PARQUET_REQUIRED);
         own.rep = parent->rep + (e->repetition == PARQUET_REPEATED);
     }
-    if (!e->name.data) FAIL(DATA, "%s: a node of the schema has no name", p->path);
-    if (e->children < 0 || (uint64_t)e->children > most)
-        FAIL(DATA, "%s: a node of %lld children", p->path, (long long)e->children);
+    if (!e->name.data) FAIL(DATA, "%s: schema node without a name", p->path);
+    if (e->children < 0 || (uint64_t)e->children > num_elements)
+        FAIL(DATA, "%s: schema node with %lld children", p->path, (long long)e->children);
     p->nodes[number] = (struct parquet_node){
         .name = (const char *)e->name.data,
         .name_len = e->name.len,
@@ -81,85 +83,87 @@ static enum status add_node(struct parquet *p, const struct element *e, struct a
         .is_list = e->is_list || e->is_map ||
                    (e->converted >= CONVERTED_MAP && e->converted <= CONVERTED_LIST)};
     bool is_u8 = e->converted == CONVERTED_U8 || (e->bits == 8 && !e->is_signed);
-    if (parent) deep[*depth - 1].left--;
+    if (parent) open[*depth - 1].children_left--;
     if (!e->children) return add_leaf(p, e->type, e->type_bytes, is_u8, &own);
-    if (*depth == MOST_DEEP) FAIL(UNSUPPORTED, "%s: columns nested too deep", p->path);
-    deep[(*depth)++] = own;
+    if (*depth == MAX_DEPTH) FAIL(UNSUPPORTED, "%s: columns are nested too deeply", p->path);
+    open[(*depth)++] = own;
     return STATUS_OK;
 }
 
 static enum status read_schema(struct parquet *p, struct thrift_list *list)
 {
-    struct above deep[MOST_DEEP];
+    struct open_node open[MAX_DEPTH];
     int depth = 0;
     if (list->type != THRIFT_STRUCT || list->count < 2)
-        FAIL(DATA, "%s: there is no schema", p->path);
+        FAIL(DATA, "%s: the footer has no schema", p->path);
     p->nodes = heap_grow(NULL, list->count, sizeof *p->nodes);
     p->leaves = heap_grow(NULL, list->count, sizeof *p->leaves);
     for (size_t i = 0; i < list->count; i++) {
-        struct element e;
+        struct schema_element e;
         TRY(read_element(&list->items, &e));
-        if (i && !depth) FAIL(DATA, "%s: more nodes than the schema's tree has", p->path);
-        if (!i && !e.children) FAIL(DATA, "%s: there are no columns", p->path);
-        TRY(add_node(p, &e, deep, &depth, list->count));
-        while (depth && !deep[depth - 1].left) p->nodes[deep[--depth].node].end = i + 1;
+        if (i && !depth) FAIL(DATA, "%s: the schema has more nodes than its tree", p->path);
+        if (!i && !e.children) FAIL(DATA, "%s: the schema has no columns", p->path);
+        TRY(add_node(p, &e, open, &depth, list->count));
+        while (depth && !open[depth - 1].children_left) p->nodes[open[--depth].node].end = i + 1;
     }
-    if (depth) FAIL(DATA, "%s: fewer nodes than the schema's tree has", p->path);
+    if (depth) FAIL(DATA, "%s: the schema has fewer nodes than its tree", p->path);
     return STATUS_OK;
 }
 
-static enum status read_chunk(struct parquet *p, struct reader *r, size_t leaf,
-                              struct parquet_chunk *out)
+static enum status read_column_chunk(struct parquet *p, struct reader *r, size_t leaf,
+                                     struct parquet_chunk *out)
 {
-    int64_t type = -1, codec = -1, values = -1, data = -1, dictionary = 0, unpacked = 0;
-    bool present = false;
+    int64_t type = -1, codec = -1, values = -1, data = -1, dictionary = 0, uncompressed = 0;
+    bool has_meta = false;
     const struct thrift_field meta[] = {{1, .number = &type},
                                         {4, .number = &codec},
                                         {5, .number = &values},
-                                        {6, .number = &unpacked},
+                                        {6, .number = &uncompressed},
                                         {9, .number = &data},
                                         {11, .number = &dictionary},
                                         {0}};
-    struct thrift_bytes other_file = {0};
+    struct thrift_bytes file_path = {0};
     const struct thrift_field chunk[] = {
-        {1, .bytes = &other_file}, {3, .fields = meta, .present = &present}, {0}};
+        {1, .bytes = &file_path}, {3, .fields = meta, .present = &has_meta}, {0}};
     TRY(thrift_read(r, chunk));
-    if (other_file.len) FAIL(UNSUPPORTED, "%s: a column lies in another file", p->path);
-    if (!present) FAIL(DATA, "%s: a column chunk says nothing of itself", p->path);
+    if (file_path.len)
+        FAIL(UNSUPPORTED, "%s: column chunks in other files are not supported", p->path);
+    if (!has_meta) FAIL(DATA, "%s: column chunk without metadata", p->path);
     if (type != (int64_t)p->leaves[leaf].type)
-        FAIL(DATA, "%s: a chunk of type %lld in a column of type %d", p->path, (long long)type,
+        FAIL(DATA, "%s: column chunk of type %lld in a column of type %d", p->path, (long long)type,
              p->leaves[leaf].type);
     int64_t at = dictionary > 0 && dictionary < data ? dictionary : data;
     if (values < 0 || at < 4 || (uint64_t)at > p->data_end)
-        FAIL(DATA, "%s: %lld values at byte %lld of %llu", p->path, (long long)values,
-             (long long)at, (unsigned long long)p->data_end);
-    *out = (struct parquet_chunk){.at = (uint64_t)at,
-                                  .num_values = (uint64_t)values,
-                                  .unpacked = unpacked > 0 ? (uint64_t)unpacked : 0};
-    return codec_find(codec, p->path, &out->codec);
+        FAIL(DATA, "%s: column chunk of %lld values at byte %lld is outside the %llu bytes of data",
+             p->path, (long long)values, (long long)at, (unsigned long long)p->data_end);
+    *out =
+        (struct parquet_chunk){.offset = (uint64_t)at,
+                               .num_values = (uint64_t)values,
+                               .uncompressed_bytes = uncompressed > 0 ? (uint64_t)uncompressed : 0};
+    return codec_from_parquet(codec, p->path, &out->codec);
 }
 
-static enum status read_group(struct parquet *p, struct reader *r)
+static enum status read_row_group(struct parquet *p, struct reader *r)
 {
     struct thrift_list columns = {0};
     int64_t rows = -1;
     const struct thrift_field fields[] = {{1, .list = &columns}, {3, .number = &rows}, {0}};
     TRY(thrift_read(r, fields));
     if (columns.count != p->num_leaves || columns.type != THRIFT_STRUCT)
-        FAIL(DATA, "%s: a row group of %zu columns; the schema has %zu", p->path, columns.count,
+        FAIL(DATA, "%s: row group with %zu columns: expected %zu", p->path, columns.count,
              p->num_leaves);
     if (rows < 0 || rows > INT64_MAX - (int64_t)p->num_rows)
-        FAIL(DATA, "%s: a row group of %lld rows", p->path, (long long)rows);
+        FAIL(DATA, "%s: row group with %lld rows", p->path, (long long)rows);
     struct parquet_group *g = &p->groups[p->num_groups++];
     *g = (struct parquet_group){.first_row = p->num_rows, .num_rows = (uint64_t)rows};
     g->chunks = heap_grow(NULL, p->num_leaves, sizeof *g->chunks);
     p->num_rows += (uint64_t)rows;
     for (size_t leaf = 0; leaf < p->num_leaves; leaf++)
-        TRY(read_chunk(p, &columns.items, leaf, &g->chunks[leaf]));
+        TRY(read_column_chunk(p, &columns.items, leaf, &g->chunks[leaf]));
     return STATUS_OK;
 }
 
-/* The rows are those of the groups: some writers give none for the file. */
+/* The number of rows is the sum over row groups: some writers omit the total. */
 static enum status read_footer(struct parquet *p, struct reader *r)
 {
     struct thrift_list schema = {0}, groups = {0};
@@ -167,9 +171,9 @@ static enum status read_footer(struct parquet *p, struct reader *r)
     TRY(thrift_read(r, fields));
     TRY(read_schema(p, &schema));
     if (groups.count && groups.type != THRIFT_STRUCT)
-        FAIL(DATA, "%s: the row groups are no structs", p->path);
+        FAIL(DATA, "%s: row groups must be structs", p->path);
     p->groups = heap_grow(NULL, groups.count + 1, sizeof *p->groups);
-    for (size_t i = 0; i < groups.count; i++) TRY(read_group(p, &groups.items));
+    for (size_t i = 0; i < groups.count; i++) TRY(read_row_group(p, &groups.items));
     return STATUS_OK;
 }
 
@@ -179,12 +183,12 @@ enum status parquet_parse(struct parquet *p, const unsigned char *bytes, uint64_
     struct reader tail = {bytes + (size < TAIL ? 0 : size - TAIL), bytes + size, p->path};
     const char *magic = size < TAIL + 4 ? "" : (const char *)bytes + size - 4;
     if (size >= TAIL + 4 && !memcmp(magic, "PARE", 4))
-        FAIL(UNSUPPORTED, "%s: an encrypted Parquet file", p->path);
+        FAIL(UNSUPPORTED, "%s: encrypted Parquet files are not supported", p->path);
     if (size < TAIL + 4 || memcmp(magic, "PAR1", 4) || memcmp(bytes, "PAR1", 4))
-        FAIL(DATA, "%s: no Parquet file, or one cut off", p->path);
+        FAIL(DATA, "%s: not a Parquet file, or truncated", p->path);
     TRY(reader_u32(&tail, &footer, "the footer's length"));
     if (footer > size - TAIL - 4)
-        FAIL(DATA, "%s: a footer of %u bytes in a file of %llu", p->path, footer,
+        FAIL(DATA, "%s: footer length %u exceeds the file of %llu bytes", p->path, footer,
              (unsigned long long)size);
     p->data_end = size - TAIL - footer;
     struct reader r = {bytes + p->data_end, bytes + size - TAIL, p->path};
@@ -213,12 +217,12 @@ void parquet_close(struct parquet *p)
     *p = (struct parquet){0};
 }
 
-/* The leaf of `path` below a node.  A list's own node may be passed over without being named. */
+/* Finds the leaf at `path` below a node, or SIZE_MAX.  The path may omit inner nodes of a list. */
 static size_t find_below(const struct parquet *p, size_t node, const char *path)
 {
     const struct parquet_node *n = &p->nodes[node];
     const char *rest;
-    size_t len = column_path_name(path, &rest), only = node + 1;
+    size_t len = column_path_next(path, &rest), only = node + 1;
     if (!path[0] && n->leaf != SIZE_MAX) return n->leaf;
     for (size_t child = node + 1; len && child < n->end; child = p->nodes[child].end) {
         const struct parquet_node *c = &p->nodes[child];
@@ -226,15 +230,15 @@ static size_t find_below(const struct parquet *p, size_t node, const char *path)
         size_t found = find_below(p, child, rest);
         if (found != SIZE_MAX) return found;
     }
-    bool listing = node && (n->is_list || n->repetition == PARQUET_REPEATED);
-    if (!listing || only >= n->end || p->nodes[only].end != n->end) return SIZE_MAX;
+    bool is_list = node && (n->is_list || n->repetition == PARQUET_REPEATED);
+    if (!is_list || only >= n->end || p->nodes[only].end != n->end) return SIZE_MAX;
     return find_below(p, only, path);
 }
 
-static void add_path(const struct parquet *p, size_t node, struct text *out)
+static void add_node_path(const struct parquet *p, size_t node, struct text *out)
 {
     if (p->nodes[node].parent) {
-        add_path(p, p->nodes[node].parent, out);
+        add_node_path(p, p->nodes[node].parent, out);
         text_adds(out, ".");
     }
     text_add(out, p->nodes[node].name, p->nodes[node].name_len);
@@ -242,24 +246,24 @@ static void add_path(const struct parquet *p, size_t node, struct text *out)
 
 void parquet_columns(const struct parquet *p, struct text *out)
 {
-    enum { ENOUGH = 1000 };
+    enum { MAX_BYTES = 1000 };
     text_clear(out);
-    for (size_t i = 0; i < p->num_leaves && out->len < ENOUGH; i++) {
+    for (size_t i = 0; i < p->num_leaves && out->len < MAX_BYTES; i++) {
         if (i) text_adds(out, ", ");
-        add_path(p, p->leaves[i].node, out);
+        add_node_path(p, p->leaves[i].node, out);
     }
-    if (out->len > ENOUGH) out->data[out->len = ENOUGH] = 0;
+    if (out->len > MAX_BYTES) out->data[out->len = MAX_BYTES] = 0;
 }
 
 enum status parquet_find(const struct parquet *p, const char *column, size_t *leaf)
 {
-    struct text there = {0};
+    struct text names = {0};
     *leaf = find_below(p, 0, column);
     if (column[0] && *leaf != SIZE_MAX) return STATUS_OK;
-    parquet_columns(p, &there);
+    parquet_columns(p, &names);
     enum status st =
-        status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                    "%s: there is no column \"%s\"; there are %s", p->path, column, there.data);
-    text_release(&there);
+        status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s: no column \"%s\"; the columns are: %s",
+                    p->path, column, names.data);
+    text_release(&names);
     return st;
 }

@@ -1,9 +1,11 @@
-/* parquet.h -- what a Parquet file's footer says: its columns, and where their chunks lie.
+/* parquet.h -- reads the footer of a Parquet file: the schema, and the offsets of column chunks.
  *
- * A leaf is a column of values.  What nests it is told by two levels a value (Dremel): rep, at
- * which list it goes on (0: a new row), and def, how many of the optional and repeated nodes above
- * it are there (max_def: a value is).
- * Memory   The file is mapped; names point into it. */
+ * A leaf of the schema is a column of values.  Two levels per value encode its nesting (Dremel).
+ * The repetition level, rep, is the depth of the list that the value continues; 0 starts a row.
+ * The definition level, def, is the number of optional or repeated ancestors that are present;
+ * max_def means that the value is not null.
+ * Memory   The file is mapped; names point into the mapping.
+ * Source   parquet-format, parquet.thrift and LogicalTypes.md. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,47 +19,49 @@ enum parquet_type {
     PARQUET_I96,
     PARQUET_F32,
     PARQUET_F64,
-    PARQUET_BYTES,
-    PARQUET_FIXED,
+    PARQUET_BYTES, /* BYTE_ARRAY */
+    PARQUET_FIXED, /* FIXED_LEN_BYTE_ARRAY */
     PARQUET_TYPES
 };
 
 enum parquet_repetition { PARQUET_REQUIRED, PARQUET_OPTIONAL, PARQUET_REPEATED };
 
-/* The schema in the order of the file: a node, then all below it. */
+/* A schema node.  Nodes are in the depth-first order of the footer. */
 struct parquet_node {
-    const char *name; /* not ended by NUL */
+    const char *name; /* not NUL-terminated */
     size_t name_len;
     enum parquet_repetition repetition;
-    size_t end, parent; /* the first node that is not below it */
-    size_t leaf;        /* a leaf's number; else SIZE_MAX */
-    bool is_list;       /* annotated as LIST, MAP or so: its one child is a matter of the format */
+    size_t end, parent; /* `end`: the next node that is not a descendant */
+    size_t leaf;        /* index of the leaf; SIZE_MAX for a group */
+    bool is_list;       /* annotated as LIST or MAP: users may omit its child's name */
 };
 
 struct parquet_leaf {
     size_t node;
     enum parquet_type type;
     uint32_t type_bytes; /* of PARQUET_FIXED */
-    bool is_u8;          /* PARQUET_I32 of unsigned bytes */
+    bool is_u8;          /* an I32 with logical type UINT_8 */
     uint8_t max_def, max_rep;
 };
 
+/* A column chunk. */
 struct parquet_chunk {
     enum codec codec;
-    uint64_t at;         /* the first page */
-    uint64_t num_values; /* entries, as levels count them */
-    uint64_t unpacked;   /* bytes, as the footer says; for estimates */
+    uint64_t offset;             /* of the first page */
+    uint64_t num_values;         /* entries, nulls included */
+    uint64_t uncompressed_bytes; /* unverified: use it for estimates only */
 };
 
+/* A row group. */
 struct parquet_group {
     uint64_t first_row, num_rows;
-    struct parquet_chunk *chunks; /* one a leaf */
+    struct parquet_chunk *chunks; /* one per leaf */
 };
 
 struct parquet {
     char *path;
     struct file_map map;
-    uint64_t data_end; /* where the footer begins */
+    uint64_t data_end; /* offset of the footer */
     struct parquet_node *nodes;
     struct parquet_leaf *leaves;
     struct parquet_group *groups;
@@ -65,17 +69,17 @@ struct parquet {
     uint64_t num_rows;
 };
 
-/* MISSING, IO; DATA: what is wrong with the footer.  UNSUPPORTED: encrypted, a codec not read,
- * lists nested beyond 255 levels. */
+/* MISSING, IO.  DATA: the footer is corrupt.  UNSUPPORTED: an encrypted file, an unknown codec, a
+ * column chunk in another file, or nesting beyond 255 levels. */
 enum status parquet_open(struct parquet *p, const char *path);
 void parquet_close(struct parquet *p);
-/* The footer of a whole file's bytes, which stay the caller's; for parquet_open and the fuzzer.
- * p->path must be set; after a failure, too, `p` is to be closed. */
+/* parquet_open for a file image that the caller keeps.  The caller sets p->path, and calls
+ * parquet_close even after a failure. */
 enum status parquet_parse(struct parquet *p, const unsigned char *bytes, uint64_t size);
 
-/* The leaf a user means: names from the top, split by dots; [] after a list's name may stand or be
- * left out, and so may the nodes that only make a list.  CONFIG: there is none, or several; the
- * message lists what there is. */
+/* Finds a leaf by the path that a user wrote: names from the root, separated by dots.  A [] after a
+ * list's name, and the inner nodes of a LIST or MAP, may be omitted.  CONFIG: no such leaf; the
+ * message lists the columns. */
 enum status parquet_find(const struct parquet *p, const char *column, size_t *leaf);
-/* The leaves' names, as far as a message has room for them. */
+/* The comma-separated names of the leaves, truncated to fit a message. */
 void parquet_columns(const struct parquet *p, struct text *out);

@@ -10,15 +10,15 @@
 #include <zlib.h>
 
 enum { PAGE_DATA = 0, PAGE_DICTIONARY = 2, PAGE_DATA_V2 = 3 };
-enum { LEVELS_HYBRID = 3, LEVELS_PACKED = 4 };
-enum { PIECE = 1024, MOST_BYTES = 1 << 30 };
+enum { LEVELS_RLE = 3, LEVELS_BIT_PACKED = 4 };
+enum { BATCH = 1024, MAX_PAGE_BYTES = 1 << 30 };
 
-/* The head of a page, v1 and v2 alike, and its bytes as they lie in the file. */
-struct head {
-    int64_t type, unpacked, packed, crc;
-    int64_t values, encoding, rows; /* rows -1: not said */
+/* A PageHeader of either version, and the bytes of the page in the file. */
+struct page_header {
+    int64_t type, uncompressed, compressed, crc;
+    int64_t values, encoding, rows; /* rows: -1 if the header omits them */
     int64_t def_encoding, rep_encoding;
-    int64_t def_bytes, rep_bytes, is_packed; /* v2 */
+    int64_t def_bytes, rep_bytes, is_compressed; /* v2 */
     const unsigned char *bytes;
 };
 
@@ -30,7 +30,7 @@ void parquet_column_init(struct parquet_column *c, const struct parquet *file, s
 void parquet_column_release(struct parquet_column *c)
 {
     text_release(&c->page);
-    text_release(&c->unpacked_dictionary);
+    text_release(&c->dictionary_page);
     parquet_values_release(&c->dictionary);
     parquet_values_release(&c->values);
     free(c->rep);
@@ -41,12 +41,12 @@ void parquet_column_release(struct parquet_column *c)
 static size_t values_bytes(const struct parquet_values *v)
 {
     return v->capacity * ((v->bytes ? sizeof *v->bytes : 0) + (v->numbers ? 8 : 0)) +
-           v->room.capacity;
+           v->storage.capacity;
 }
 
 size_t parquet_column_bytes(const struct parquet_column *c)
 {
-    return c->page.capacity + c->unpacked_dictionary.capacity + 2 * c->capacity +
+    return c->page.capacity + c->dictionary_page.capacity + 2 * c->capacity +
            values_bytes(&c->dictionary) + values_bytes(&c->values);
 }
 
@@ -59,119 +59,122 @@ static void start_group(struct parquet_column *c, size_t group)
 {
     const struct file_map *map = &c->file->map;
     c->group = group;
-    c->pages =
-        (struct reader){map->data + chunk_of(c)->at, map->data + c->file->data_end, c->file->path};
+    c->pages = (struct reader){map->data + chunk_of(c)->offset, map->data + c->file->data_end,
+                               c->file->path};
     c->row = c->file->groups[group].first_row;
-    c->seen = 0;
+    c->values_read = 0;
     c->count = c->entry = c->value = 0;
     c->has_dictionary = false;
     c->started = true;
 }
 
-static enum status check_head(const struct parquet_column *c, const struct head *h, bool v2)
+static enum status check_page_header(const struct parquet_column *c, const struct page_header *h,
+                                     bool v2)
 {
-    uint64_t left = chunk_of(c)->num_values - c->seen;
-    if (h->unpacked > MOST_BYTES)
-        FAIL(UNSUPPORTED, "%s: a page of %lld bytes; %d at most are read", c->file->path,
-             (long long)h->unpacked, MOST_BYTES);
-    if (h->unpacked < 0 || h->values < 0 ||
+    uint64_t left = chunk_of(c)->num_values - c->values_read;
+    if (h->uncompressed > MAX_PAGE_BYTES)
+        FAIL(UNSUPPORTED, "%s: page of %lld bytes: the limit is %d", c->file->path,
+             (long long)h->uncompressed, MAX_PAGE_BYTES);
+    if (h->uncompressed < 0 || h->values < 0 ||
         (h->type != PAGE_DICTIONARY && (uint64_t)h->values > left))
-        FAIL(DATA, "%s: a page of %lld values in %lld bytes; %llu values are left of the chunk",
-             c->file->path, (long long)h->values, (long long)h->unpacked, (unsigned long long)left);
-    int64_t most = h->unpacked < h->packed ? h->unpacked : h->packed;
-    if (v2 && (h->def_bytes < 0 || h->rep_bytes < 0 || h->rep_bytes > most ||
-               h->def_bytes > most - h->rep_bytes))
-        FAIL(DATA, "%s: levels of %lld and %lld bytes in a page of %lld", c->file->path,
-             (long long)h->rep_bytes, (long long)h->def_bytes, (long long)most);
+        FAIL(DATA,
+             "%s: page of %lld values in %lld bytes, but the column chunk has %llu values left",
+             c->file->path, (long long)h->values, (long long)h->uncompressed,
+             (unsigned long long)left);
+    int64_t limit = h->uncompressed < h->compressed ? h->uncompressed : h->compressed;
+    if (v2 && (h->def_bytes < 0 || h->rep_bytes < 0 || h->rep_bytes > limit ||
+               h->def_bytes > limit - h->rep_bytes))
+        FAIL(DATA, "%s: levels of %lld and %lld bytes exceed the page of %lld bytes", c->file->path,
+             (long long)h->rep_bytes, (long long)h->def_bytes, (long long)limit);
     return STATUS_OK;
 }
 
-/* Steps behind the next page.  Its checksum is not yet checked. */
-static enum status next_head(struct parquet_column *c, struct head *h)
+/* Reads a page header and advances past the page, whose CRC is not verified yet. */
+static enum status read_page_header(struct parquet_column *c, struct page_header *h)
 {
     bool v1 = false, v2 = false, dictionary = false;
     size_t bytes;
-    *h = (struct head){.type = -1,
-                       .packed = -1,
-                       .unpacked = -1,
-                       .crc = INT64_MAX,
-                       .values = -1,
-                       .encoding = -1,
-                       .rows = -1,
-                       .is_packed = 1,
-                       .def_encoding = 3,
-                       .rep_encoding = 3};
-    const struct thrift_field one[] = {{1, .number = &h->values},
-                                       {2, .number = &h->encoding},
-                                       {3, .number = &h->def_encoding},
-                                       {4, .number = &h->rep_encoding},
-                                       {0}};
-    const struct thrift_field other[] = {{1, .number = &h->values}, {0}};
-    const struct thrift_field two[] = {{1, .number = &h->values},
-                                       {3, .number = &h->rows},
-                                       {4, .number = &h->encoding},
-                                       {5, .number = &h->def_bytes},
-                                       {6, .number = &h->rep_bytes},
-                                       {7, .number = &h->is_packed},
-                                       {0}};
+    *h = (struct page_header){.type = -1,
+                              .compressed = -1,
+                              .uncompressed = -1,
+                              .crc = INT64_MAX,
+                              .values = -1,
+                              .encoding = -1,
+                              .rows = -1,
+                              .is_compressed = 1,
+                              .def_encoding = 3,
+                              .rep_encoding = 3};
+    const struct thrift_field v1_fields[] = {{1, .number = &h->values},
+                                             {2, .number = &h->encoding},
+                                             {3, .number = &h->def_encoding},
+                                             {4, .number = &h->rep_encoding},
+                                             {0}};
+    const struct thrift_field dictionary_fields[] = {{1, .number = &h->values}, {0}};
+    const struct thrift_field v2_fields[] = {{1, .number = &h->values},
+                                             {3, .number = &h->rows},
+                                             {4, .number = &h->encoding},
+                                             {5, .number = &h->def_bytes},
+                                             {6, .number = &h->rep_bytes},
+                                             {7, .number = &h->is_compressed},
+                                             {0}};
     const struct thrift_field fields[] = {{1, .number = &h->type},
-                                          {2, .number = &h->unpacked},
-                                          {3, .number = &h->packed},
+                                          {2, .number = &h->uncompressed},
+                                          {3, .number = &h->compressed},
                                           {4, .number = &h->crc},
-                                          {5, .fields = one, .present = &v1},
-                                          {7, .fields = other, .present = &dictionary},
-                                          {8, .fields = two, .present = &v2},
+                                          {5, .fields = v1_fields, .present = &v1},
+                                          {7, .fields = dictionary_fields, .present = &dictionary},
+                                          {8, .fields = v2_fields, .present = &v2},
                                           {0}};
     TRY(thrift_read(&c->pages, fields));
-    if (h->packed < 0) FAIL(DATA, "%s: a page of %lld bytes", c->file->path, (long long)h->packed);
-    TRY(reader_count(&c->pages, (uint64_t)h->packed, 1, &bytes, "a page"));
+    if (h->compressed < 0)
+        FAIL(DATA, "%s: invalid page size %lld", c->file->path, (long long)h->compressed);
+    TRY(reader_count(&c->pages, (uint64_t)h->compressed, 1, &bytes, "a page"));
     TRY(reader_bytes(&c->pages, bytes, &h->bytes, "a page"));
     bool is_kind[] = {[PAGE_DATA] = v1, [PAGE_DICTIONARY] = dictionary, [PAGE_DATA_V2] = v2};
-    if (h->type == 1) return STATUS_OK; /* an index page: never written */
+    if (h->type == 1) return STATUS_OK; /* INDEX_PAGE: writers never emit it */
     if (h->type < 0 || h->type > PAGE_DATA_V2 || !is_kind[h->type])
-        FAIL(DATA, "%s: a page of type %lld does not say what it is", c->file->path,
-             (long long)h->type);
-    return check_head(c, h, h->type == PAGE_DATA_V2);
+        FAIL(DATA, "%s: page of type %lld lacks its header", c->file->path, (long long)h->type);
+    return check_page_header(c, h, h->type == PAGE_DATA_V2);
 }
 
-static enum status check_sum(const struct parquet_column *c, const struct head *h)
+static enum status check_crc(const struct parquet_column *c, const struct page_header *h)
 {
     if (h->crc == INT64_MAX) return STATUS_OK;
-    uint32_t want = (uint32_t)h->crc;
-    uint32_t got = (uint32_t)crc32_z(0, h->bytes, (size_t)h->packed);
-    if (got != want)
-        FAIL(DATA, "%s: the page at byte %llu has the checksum %08x, and %08x is written",
-             c->file->path, (unsigned long long)(h->bytes - c->file->map.data), got, want);
+    uint32_t expected = (uint32_t)h->crc;
+    uint32_t actual = (uint32_t)crc32_z(0, h->bytes, (size_t)h->compressed);
+    if (actual != expected)
+        FAIL(DATA, "%s: checksum mismatch in the page at byte %llu: computed %08x, stored %08x",
+             c->file->path, (unsigned long long)(h->bytes - c->file->map.data), actual, expected);
     return STATUS_OK;
 }
 
-/* The part of a page that the codec packed, from `from` bytes on; it may lie in the file itself. */
-static enum status unpack(const struct parquet_column *c, const struct head *h, size_t from,
-                          struct text *room, struct reader *out)
+/* Decompresses a page from byte `from` on into `storage`.  Uncompressed data stays in the file. */
+static enum status decompress(const struct parquet_column *c, const struct page_header *h,
+                              size_t from, struct text *storage, struct reader *out)
 {
-    size_t in_len = (size_t)h->packed - from, len = (size_t)h->unpacked - from;
-    enum codec codec = h->is_packed ? chunk_of(c)->codec : CODEC_NONE;
+    size_t in_len = (size_t)h->compressed - from, len = (size_t)h->uncompressed - from;
+    enum codec codec = h->is_compressed ? chunk_of(c)->codec : CODEC_NONE;
     *out = (struct reader){h->bytes + from, h->bytes + from, c->file->path};
     if (!len && !in_len) return STATUS_OK;
     if (codec == CODEC_NONE && in_len == len) {
         out->end += len;
         return STATUS_OK;
     }
-    TRY(codec_check(codec, h->bytes + from, in_len, len, c->file->path));
-    text_clear(room);
-    text_reserve(room, len);
-    unsigned char *to = (unsigned char *)room->data;
-    TRY(codec_unpack(codec, h->bytes + from, in_len, to, len, c->file->path));
+    TRY(codec_check_size(codec, h->bytes + from, in_len, len, c->file->path));
+    text_clear(storage);
+    text_reserve(storage, len);
+    unsigned char *to = (unsigned char *)storage->data;
+    TRY(codec_decompress(codec, h->bytes + from, in_len, to, len, c->file->path));
     out->at = to, out->end = to + len;
     return STATUS_OK;
 }
 
-static enum status read_dictionary(struct parquet_column *c, const struct head *h)
+static enum status read_dictionary(struct parquet_column *c, const struct page_header *h)
 {
     struct reader bytes;
-    if (c->has_dictionary) FAIL(DATA, "%s: a chunk of two dictionaries", c->file->path);
-    TRY(check_sum(c, h));
-    TRY(unpack(c, h, 0, &c->unpacked_dictionary, &bytes));
+    if (c->has_dictionary) FAIL(DATA, "%s: column chunk with two dictionary pages", c->file->path);
+    TRY(check_crc(c, h));
+    TRY(decompress(c, h, 0, &c->dictionary_page, &bytes));
     TRY(parquet_values_read(&c->dictionary, c->leaf, PARQUET_PLAIN, bytes, (size_t)h->values,
                             NULL));
     c->has_dictionary = true;
@@ -180,9 +183,9 @@ static enum status read_dictionary(struct parquet_column *c, const struct head *
 
 static int width_of(int max) { return 32 - __builtin_clz((unsigned)max); }
 
-/* The deprecated encoding: end to end, from the highest bit of each byte on. */
-static void take_packed(const unsigned char *bytes, size_t from, int width, uint32_t *out,
-                        size_t count)
+/* The deprecated BIT_PACKED encoding: most significant bit first, without padding. */
+static void read_bit_packed(const unsigned char *bytes, size_t from, int width, uint32_t *out,
+                            size_t count)
 {
     for (size_t i = 0, bit = from * (size_t)width; i < count; i++) {
         out[i] = 0;
@@ -191,40 +194,40 @@ static void take_packed(const unsigned char *bytes, size_t from, int width, uint
     }
 }
 
-/* Levels of one kind, into `out`; *top counts those that are `max`. */
+/* Decodes repetition or definition levels; *num_max counts those equal to `max`. */
 static enum status read_levels(struct reader bytes, int64_t encoding, int max, uint8_t *out,
-                               size_t count, size_t *top)
+                               size_t count, size_t *num_max)
 {
-    uint32_t piece[PIECE];
-    struct hybrid h;
-    *top = 0;
-    TRY(hybrid_init(&h, bytes, width_of(max)));
+    uint32_t decoded[BATCH];
+    struct bit_packing h;
+    *num_max = 0;
+    TRY(bit_packing_init(&h, bytes, width_of(max)));
     for (size_t at = 0; at < count;) {
-        size_t n = count - at < PIECE ? count - at : PIECE;
-        if (encoding == LEVELS_PACKED)
-            take_packed(bytes.at, at, width_of(max), piece, n);
+        size_t n = count - at < BATCH ? count - at : BATCH;
+        if (encoding == LEVELS_BIT_PACKED)
+            read_bit_packed(bytes.at, at, width_of(max), decoded, n);
         else
-            TRY(hybrid_take(&h, piece, n));
+            TRY(bit_packing_read(&h, decoded, n));
         for (size_t i = 0; i < n; i++) {
-            if (piece[i] > (uint32_t)max)
-                FAIL(DATA, "%s: level %u where %d is the highest", bytes.name, piece[i], max);
-            out[at + i] = (uint8_t)piece[i];
-            *top += piece[i] == (uint32_t)max;
+            if (decoded[i] > (uint32_t)max)
+                FAIL(DATA, "%s: level %u: must be at most %d", bytes.name, decoded[i], max);
+            out[at + i] = (uint8_t)decoded[i];
+            *num_max += decoded[i] == (uint32_t)max;
         }
         at += n;
     }
     return STATUS_OK;
 }
 
-/* Where levels lie: v1 has their length before them, v2 in the head; of packed ones it follows from
- * their number. */
-static enum status take_levels(struct reader *r, const struct head *h, int64_t v2_bytes,
+/* Finds the encoded levels.  Their length precedes them in a v1 page and is in the header of a v2
+ * page; for BIT_PACKED it follows from their number. */
+static enum status find_levels(struct reader *r, const struct page_header *h, int64_t v2_bytes,
                                int64_t encoding, int max, struct reader *out)
 {
     uint32_t len = (uint32_t)v2_bytes;
-    bool packed = encoding == LEVELS_PACKED && h->type == PAGE_DATA;
-    if (encoding != LEVELS_HYBRID && !packed)
-        FAIL(UNSUPPORTED, "%s: levels in encoding %lld", r->name, (long long)encoding);
+    bool packed = encoding == LEVELS_BIT_PACKED && h->type == PAGE_DATA;
+    if (encoding != LEVELS_RLE && !packed)
+        FAIL(UNSUPPORTED, "%s: level encoding %lld is not supported", r->name, (long long)encoding);
     if (packed)
         len = (uint32_t)((h->values * width_of(max) + 7) / 8);
     else if (h->type == PAGE_DATA)
@@ -235,7 +238,7 @@ static enum status take_levels(struct reader *r, const struct head *h, int64_t v
     return STATUS_OK;
 }
 
-static void reserve(struct parquet_column *c, size_t count)
+static void reserve_levels(struct parquet_column *c, size_t count)
 {
     c->count = count;
     if (count <= c->capacity && c->def) return;
@@ -244,111 +247,114 @@ static void reserve(struct parquet_column *c, size_t count)
     c->rep = heap_grow(c->rep, count + 1, 1);
 }
 
-static enum status read_page(struct parquet_column *c, const struct head *h)
+static enum status read_page(struct parquet_column *c, const struct page_header *h)
 {
     const struct parquet_leaf *leaf = c->leaf;
     bool v2 = h->type == PAGE_DATA_V2;
-    size_t levels = v2 ? (size_t)(h->def_bytes + h->rep_bytes) : 0, count, top;
+    size_t levels = v2 ? (size_t)(h->def_bytes + h->rep_bytes) : 0, count, num_max;
     struct reader head = {h->bytes, h->bytes + levels, c->file->path}, body, part;
-    if (h->values > PARQUET_MOST_VALUES)
-        FAIL(UNSUPPORTED, "%s: %lld values in a page", c->file->path, (long long)h->values);
-    TRY(check_sum(c, h));
-    TRY(unpack(c, h, levels, &c->page, &body));
+    if (h->values > PARQUET_MAX_PAGE_VALUES)
+        FAIL(UNSUPPORTED, "%s: page of %lld values exceeds the limit of %d", c->file->path,
+             (long long)h->values, PARQUET_MAX_PAGE_VALUES);
+    TRY(check_crc(c, h));
+    TRY(decompress(c, h, levels, &c->page, &body));
     struct reader *from = v2 ? &head : &body;
-    reserve(c, (size_t)h->values);
+    reserve_levels(c, (size_t)h->values);
     count = c->count;
     if (leaf->max_rep || (v2 && h->rep_bytes)) {
-        TRY(take_levels(from, h, h->rep_bytes, h->rep_encoding, leaf->max_rep, &part));
+        TRY(find_levels(from, h, h->rep_bytes, h->rep_encoding, leaf->max_rep, &part));
         if (leaf->max_rep)
-            TRY(read_levels(part, h->rep_encoding, leaf->max_rep, c->rep, c->count, &top));
+            TRY(read_levels(part, h->rep_encoding, leaf->max_rep, c->rep, c->count, &num_max));
     }
     if (leaf->max_def || (v2 && h->def_bytes)) {
-        TRY(take_levels(from, h, h->def_bytes, h->def_encoding, leaf->max_def, &part));
+        TRY(find_levels(from, h, h->def_bytes, h->def_encoding, leaf->max_def, &part));
         if (leaf->max_def)
             TRY(read_levels(part, h->def_encoding, leaf->max_def, c->def, c->count, &count));
     }
     TRY(parquet_values_read(&c->values, leaf, h->encoding, body, count,
                             c->has_dictionary ? &c->dictionary : NULL));
-    c->seen += (uint64_t)h->values;
+    c->values_read += (uint64_t)h->values;
     c->entry = c->value = 0;
     return STATUS_OK;
 }
 
-/* The next data page of the group, unread; a dictionary before it is read.  *none: no more. */
-static enum status next_page(struct parquet_column *c, struct head *h, bool *none)
+/* Reads headers up to the next data page of the chunk, and any dictionary page on the way. Sets
+ * *at_end after the last one. */
+static enum status read_next_data_header(struct parquet_column *c, struct page_header *h,
+                                         bool *at_end)
 {
     for (;;) {
-        *none = c->seen >= chunk_of(c)->num_values;
-        if (*none) return STATUS_OK;
-        TRY(next_head(c, h));
+        *at_end = c->values_read >= chunk_of(c)->num_values;
+        if (*at_end) return STATUS_OK;
+        TRY(read_page_header(c, h));
         if (h->type == PAGE_DICTIONARY) TRY(read_dictionary(c, h));
         if (h->type == PAGE_DATA || h->type == PAGE_DATA_V2) return STATUS_OK;
     }
 }
 
-/* An entry of the row group is at hand, unless *none. */
-static enum status need_entry(struct parquet_column *c, bool *none)
+/* Reads pages until there is an entry, or sets *at_end. */
+static enum status ensure_entry(struct parquet_column *c, bool *at_end)
 {
-    struct head h;
-    for (*none = false; c->entry == c->count;) {
-        TRY(next_page(c, &h, none));
-        if (*none) return STATUS_OK;
+    struct page_header h;
+    for (*at_end = false; c->entry == c->count;) {
+        TRY(read_next_data_header(c, &h, at_end));
+        if (*at_end) return STATUS_OK;
         TRY(read_page(c, &h));
     }
     return STATUS_OK;
 }
 
-static bool begins_row(const struct parquet_column *c, size_t entry)
+static bool starts_row(const struct parquet_column *c, size_t entry)
 {
     return !c->leaf->max_rep || !c->rep[entry];
 }
 
-static uint64_t end_of_group(const struct parquet_column *c)
+static uint64_t group_end(const struct parquet_column *c)
 {
     const struct parquet_group *g = &c->file->groups[c->group];
     return g->first_row + g->num_rows;
 }
 
-static enum status wrong_rows(const struct parquet_column *c)
+static enum status fail_row_count(const struct parquet_column *c)
 {
     const struct parquet_group *g = &c->file->groups[c->group];
-    FAIL(DATA, "%s: row group %zu has %s rows than the %llu of its footer", c->file->path, c->group,
-         c->row < end_of_group(c) ? "fewer" : "more", (unsigned long long)g->num_rows);
+    FAIL(DATA, "%s: row group %zu has %s rows than the %llu in the footer", c->file->path, c->group,
+         c->row < group_end(c) ? "fewer" : "more", (unsigned long long)g->num_rows);
 }
 
-/* At a row's first entry, in the next group if this one is over. */
-static enum status need_row(struct parquet_column *c)
+/* Moves on to the next row, if need be in the next row group, and checks that it starts here. */
+static enum status ensure_row(struct parquet_column *c)
 {
-    bool none = false;
-    while (!c->started || c->row == end_of_group(c)) {
+    bool at_end = false;
+    while (!c->started || c->row == group_end(c)) {
         size_t next = c->started ? c->group + 1 : 0;
-        if (next == c->file->num_groups) BUG("there is no such row");
+        if (next == c->file->num_groups) BUG("row out of range");
         start_group(c, next);
     }
-    TRY(need_entry(c, &none));
-    if (none) return wrong_rows(c);
-    if (!begins_row(c, c->entry))
-        FAIL(DATA, "%s: row %llu does not begin where it should", c->file->path,
+    TRY(ensure_entry(c, &at_end));
+    if (at_end) return fail_row_count(c);
+    if (!starts_row(c, c->entry))
+        FAIL(DATA, "%s: row %llu does not start at a row boundary", c->file->path,
              (unsigned long long)c->row);
     return STATUS_OK;
 }
 
-static void step(struct parquet_column *c)
+static void advance(struct parquet_column *c)
 {
     bool has_value = !c->leaf->max_def || c->def[c->entry] == c->leaf->max_def;
-    c->row += begins_row(c, c->entry);
+    c->row += starts_row(c, c->entry);
     c->value += has_value;
     c->entry++;
 }
 
 enum status parquet_column_next(struct parquet_column *c, struct parquet_entry *e)
 {
-    if (c->entry == c->count || begins_row(c, c->entry)) TRY(need_row(c));
+    if (c->entry == c->count || starts_row(c, c->entry)) TRY(ensure_row(c));
     size_t i = c->entry, v = c->value;
     *e = (struct parquet_entry){.rep = c->leaf->max_rep ? c->rep[i] : 0,
                                 .def = c->leaf->max_def ? c->def[i] : 0};
     e->has_value = e->def == c->leaf->max_def;
-    step(c);
+    advance(c);
     if (!e->has_value) return STATUS_OK;
     if (c->values.bytes)
         e->bytes = c->values.bytes[v];
@@ -359,19 +365,19 @@ enum status parquet_column_next(struct parquet_column *c, struct parquet_entry *
 
 enum status parquet_column_goes_on(struct parquet_column *c, bool *more)
 {
-    bool none;
+    bool at_end;
     *more = false;
     if (c->entry == c->count) {
-        /* lists may go on in the next page; and behind a group's last row there is nothing */
-        if (!c->leaf->max_rep && c->row < end_of_group(c)) return STATUS_OK;
-        TRY(need_entry(c, &none));
-        if (none) return c->row == end_of_group(c) ? STATUS_OK : wrong_rows(c);
+        /* a list may continue in the next page, and the last row must end the chunk */
+        if (!c->leaf->max_rep && c->row < group_end(c)) return STATUS_OK;
+        TRY(ensure_entry(c, &at_end));
+        if (at_end) return c->row == group_end(c) ? STATUS_OK : fail_row_count(c);
     }
-    *more = !begins_row(c, c->entry);
-    return *more || c->row < end_of_group(c) ? STATUS_OK : wrong_rows(c);
+    *more = !starts_row(c, c->entry);
+    return *more || c->row < group_end(c) ? STATUS_OK : fail_row_count(c);
 }
 
-static size_t group_of(const struct parquet *p, uint64_t row)
+static size_t find_group(const struct parquet *p, uint64_t row)
 {
     size_t low = 0, high = p->num_groups;
     while (high - low > 1) {
@@ -381,68 +387,68 @@ static size_t group_of(const struct parquet *p, uint64_t row)
     return low;
 }
 
-/* Over pages of which the head says that they end before the row. */
+/* Skips pages that end before the row, according to their headers. */
 static enum status skip_pages(struct parquet_column *c, uint64_t row)
 {
-    struct head h;
-    bool none;
+    struct page_header h;
+    bool at_end;
     for (;;) {
-        TRY(next_page(c, &h, &none));
-        if (none) return wrong_rows(c);
+        TRY(read_next_data_header(c, &h, &at_end));
+        if (at_end) return fail_row_count(c);
         int64_t rows = c->leaf->max_rep ? h.rows : h.values;
         if (rows < 0 || c->row + (uint64_t)rows > row) return read_page(c, &h);
         c->row += (uint64_t)rows;
-        c->seen += (uint64_t)h.values;
+        c->values_read += (uint64_t)h.values;
     }
 }
 
 enum status parquet_column_seek(struct parquet_column *c, uint64_t row)
 {
-    if (row >= c->file->num_rows) BUG("there is no such row");
-    size_t group = group_of(c->file, row);
+    if (row >= c->file->num_rows) BUG("row out of range");
+    size_t group = find_group(c->file, row);
     if (!c->started || c->group != group || row < c->row) start_group(c, group);
     for (;;) {
-        while (c->entry < c->count && (c->row < row || !begins_row(c, c->entry))) step(c);
+        while (c->entry < c->count && (c->row < row || !starts_row(c, c->entry))) advance(c);
         if (c->entry < c->count) return STATUS_OK;
-        /* a v1 page of lists may go on with the row before: so it must be unpacked */
+        /* a v1 page of lists may continue the previous row, so it has to be decompressed */
         TRY(skip_pages(c, row));
     }
 }
 
-/* A part of the row group as large as the average says. */
-static uint64_t part_of_group(const struct parquet_column *c, uint64_t row, uint64_t *bytes)
+/* A range of the row group, sized by its average bytes per row. */
+static uint64_t split_group(const struct parquet_column *c, uint64_t row, uint64_t *bytes)
 {
     enum { PARTS = 8 };
     const struct parquet_group *g = &c->file->groups[c->group];
-    uint64_t unpacked = chunk_of(c)->unpacked;
-    double part = unpacked ? (double)*bytes / (double)unpacked : 1;
+    uint64_t uncompressed = chunk_of(c)->uncompressed_bytes;
+    double part = uncompressed ? (double)*bytes / (double)uncompressed : 1;
     if (part < 1.0 / PARTS) part = 1.0 / PARTS;
     uint64_t rows = part < 1 ? (uint64_t)(part * (double)g->num_rows) + 1 : g->num_rows;
-    uint64_t end = end_of_group(c) - row < rows ? end_of_group(c) : row + rows;
-    *bytes = (uint64_t)((double)unpacked * (double)(end - row) / (double)g->num_rows);
+    uint64_t end = group_end(c) - row < rows ? group_end(c) : row + rows;
+    *bytes = (uint64_t)((double)uncompressed * (double)(end - row) / (double)g->num_rows);
     return end;
 }
 
 uint64_t parquet_column_ahead(struct parquet_column *c, uint64_t row, uint64_t *bytes)
 {
-    uint64_t passed = 0, wanted = *bytes;
-    size_t group = group_of(c->file, row);
-    struct head h;
+    uint64_t skipped = 0, target = *bytes;
+    size_t group = find_group(c->file, row);
+    struct page_header h;
     if (!c->started || c->group != group || row < c->row) start_group(c, group);
-    while (passed < wanted && c->row < end_of_group(c) && c->seen < chunk_of(c)->num_values) {
-        if (next_head(c, &h)) break; /* who reads it will tell */
+    while (skipped < target && c->row < group_end(c) && c->values_read < chunk_of(c)->num_values) {
+        if (read_page_header(c, &h)) break; /* reading the page reports the error */
         if (h.type != PAGE_DATA && h.type != PAGE_DATA_V2) continue;
         int64_t rows = c->leaf->max_rep ? h.rows : h.values;
         if (rows < 0) {
             c->started = false;
-            return part_of_group(c, row, bytes);
+            return split_group(c, row, bytes);
         }
         c->row += (uint64_t)rows;
-        c->seen += (uint64_t)h.values;
-        if (c->row > row) passed += (uint64_t)h.unpacked;
+        c->values_read += (uint64_t)h.values;
+        if (c->row > row) skipped += (uint64_t)h.uncompressed;
     }
-    *bytes = passed;
-    if (passed >= wanted && c->row < end_of_group(c)) return c->row;
+    *bytes = skipped;
+    if (skipped >= target && c->row < group_end(c)) return c->row;
     c->started = false;
-    return end_of_group(c);
+    return group_end(c);
 }

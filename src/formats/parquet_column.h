@@ -1,8 +1,8 @@
-/* parquet_column.h -- one column of a Parquet file, entry by entry, from any row on.
+/* parquet_column.h -- reads one column of a Parquet file, entry by entry, from any row on.
  *
- * Memory   One page unpacked, and the dictionary of its row group.
- * Resume   A row is found by its row group, and in that by the heads of the pages before; only
- *          pages of nested lists must be unpacked to be counted. */
+ * Memory   One decompressed page, and the dictionary of its column chunk.
+ * Seek     A row is found by its row group and then by page headers.  Only pages of nested lists
+ *          have to be decompressed to count their rows. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,51 +13,55 @@ struct parquet_bytes {
     size_t len;
 };
 
-/* Values: `bytes` of PARQUET_BYTES, FIXED and I96; else `numbers`, of floats their bits. */
+/* Decoded values: `bytes` for BYTES, FIXED and I96, else `numbers`, which hold the bits of floats.
+ */
 struct parquet_values {
     struct parquet_bytes *bytes;
     int64_t *numbers;
     size_t count, capacity;
-    struct text room; /* what the values lie in where they are not in the file as they are */
+    struct text storage; /* what `bytes` point to if the encoding does not store values whole */
 };
 
 struct parquet_column {
     const struct parquet *file; /* borrowed */
     const struct parquet_leaf *leaf;
-    size_t group;        /* of the page, or where to go on */
-    uint64_t row;        /* of the next entry that begins one */
-    uint64_t seen;       /* entries of the group in the pages up to this one */
-    struct reader pages; /* the next page's head */
-    struct text page, unpacked_dictionary;
+    size_t group;         /* the current row group */
+    uint64_t row;         /* of the next entry that starts a row */
+    uint64_t values_read; /* entries of the chunk in pages up to the current one */
+    struct reader pages;  /* at the next page header */
+    struct text page, dictionary_page;
     struct parquet_values dictionary, values;
     bool has_dictionary;
-    uint8_t *rep, *def;     /* of the page's entries; NULL: all 0, all max_def */
+    uint8_t *rep, *def;     /* levels of the page; NULL: all 0, all max_def */
     size_t count, capacity; /* entries of the page */
-    size_t entry, value;    /* the next of them */
-    bool started;           /* a row group is under way */
+    size_t entry, value;    /* next entry of the page, and its index in `values` */
+    bool started;           /* `group` is valid */
 };
 
 struct parquet_entry {
     int rep, def;
-    bool has_value;             /* def is max_def */
-    struct parquet_bytes bytes; /* till the next call */
+    bool has_value;             /* def == max_def */
+    struct parquet_bytes bytes; /* valid until the next call */
     int64_t number;
 };
 
 void parquet_column_init(struct parquet_column *c, const struct parquet *file, size_t leaf);
 void parquet_column_release(struct parquet_column *c);
 
-/* The next entry is the first of this row, which there must be.  DATA: as below. */
+/* Makes the first entry of `row`, which must exist, the next one.  Errors as
+ * parquet_column_next. */
 enum status parquet_column_seek(struct parquet_column *c, uint64_t row);
-/* The next entry.  DATA: a damaged page or one of a wrong checksum, more or fewer rows than the
- * footer says.  UNSUPPORTED: an encoding not read, more than 2^26 values in a page. */
+/* Reads the next entry.  DATA: a page is corrupt or fails its checksum, or the row group has more
+ * or fewer rows than the footer claims.  UNSUPPORTED: an unknown encoding, or a page of more than
+ * 2^26 values. */
 enum status parquet_column_next(struct parquet_column *c, struct parquet_entry *e);
-/* Does the row go on?  The entry before is no longer to be used. */
+/* Sets *more if the next entry belongs to the same row.  Invalidates the previous entry. */
 enum status parquet_column_goes_on(struct parquet_column *c, bool *more);
-/* The end of a range of about *bytes that begins at `row`: where a page begins, so that another
- * column may go on there and no page is unpacked twice.  Where pages do not say their rows, which
- * those of nested lists may not, it is an eighth of the row group at least.  *bytes becomes about
- * how many they are.  For a column that reads nothing but these, one behind the other. */
+/* Splits a column into ranges of rows for parallel readers.  Returns the end of a range that begins
+ * at `row` and holds about *bytes, and sets *bytes to the estimated size.  The end is a page
+ * boundary, so that no page is decompressed twice.  Pages of nested lists need not state their
+ * rows; a range is then at least an eighth of the row group.  Call it on a column of its own, for
+ * consecutive ranges. */
 uint64_t parquet_column_ahead(struct parquet_column *c, uint64_t row, uint64_t *bytes);
-/* Bytes it holds. */
+/* Bytes of memory that the column holds. */
 size_t parquet_column_bytes(const struct parquet_column *c);

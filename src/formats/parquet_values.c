@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 1024, MOST_BYTES = 1 << 30 };
+enum { BATCH = 1024, MAX_PAGE_BYTES = 1 << 30 };
 
 static bool is_bytes(const struct parquet_leaf *leaf)
 {
     return leaf->type == PARQUET_BYTES || leaf->type == PARQUET_FIXED || leaf->type == PARQUET_I96;
 }
 
-/* Bytes of a plain value; 0: each has its own length, or is a bit. */
+/* Bytes of a PLAIN value; 0 if it has a length prefix or is a bit. */
 static size_t width_of(const struct parquet_leaf *leaf)
 {
     static const size_t widths[PARQUET_TYPES] = {[PARQUET_I32] = 4,
@@ -24,7 +24,7 @@ static size_t width_of(const struct parquet_leaf *leaf)
     return leaf->type == PARQUET_FIXED ? leaf->type_bytes : widths[leaf->type];
 }
 
-static void reserve(struct parquet_values *v, bool bytes, size_t count)
+static void reserve_values(struct parquet_values *v, bool bytes, size_t count)
 {
     if (count > v->capacity || !(bytes ? (void *)v->bytes : (void *)v->numbers)) {
         v->capacity = count > v->capacity ? count : v->capacity;
@@ -40,13 +40,13 @@ void parquet_values_release(struct parquet_values *v)
 {
     free(v->bytes);
     free(v->numbers);
-    text_release(&v->room);
+    text_release(&v->storage);
     *v = (struct parquet_values){0};
 }
 
-/* Fixed widths, from bytes that are all there. */
-static void take_fixed(struct parquet_values *out, const struct parquet_leaf *leaf,
-                       const unsigned char *at, size_t count)
+/* Decodes fixed-width values, all of which are in bounds. */
+static void set_fixed(struct parquet_values *out, const struct parquet_leaf *leaf,
+                      const unsigned char *at, size_t count)
 {
     size_t width = width_of(leaf);
     for (size_t i = 0; i < count; i++, at += width) {
@@ -78,13 +78,13 @@ static enum status read_plain(struct parquet_values *out, const struct parquet_l
         return STATUS_OK;
     }
     if (leaf->type == PARQUET_BOOL) {
-        TRY(reader_bytes(&r, count / 8 + (count % 8 != 0), &at, "truth values"));
+        TRY(reader_bytes(&r, count / 8 + (count % 8 != 0), &at, "booleans"));
         for (size_t i = 0; i < count; i++) out->numbers[i] = at[i / 8] >> (i % 8) & 1;
         return STATUS_OK;
     }
     TRY(reader_count(&r, count, width_of(leaf), &bytes, "values"));
     TRY(reader_bytes(&r, bytes, &at, "values"));
-    take_fixed(out, leaf, at, count);
+    set_fixed(out, leaf, at, count);
     return STATUS_OK;
 }
 
@@ -92,19 +92,19 @@ static enum status read_indices(struct parquet_values *out, const struct parquet
                                 struct reader r, size_t count,
                                 const struct parquet_values *dictionary)
 {
-    uint32_t indices[PIECE];
-    struct hybrid h;
+    uint32_t indices[BATCH];
+    struct bit_packing h;
     uint8_t width;
-    if (!dictionary) FAIL(DATA, "%s: a page needs a dictionary, and there is none", r.name);
-    TRY(reader_u8(&r, &width, "the width of indices"));
-    TRY(hybrid_init(&h, r, width));
+    if (!dictionary) FAIL(DATA, "%s: dictionary-encoded page without a dictionary page", r.name);
+    TRY(reader_u8(&r, &width, "the bit width of dictionary indices"));
+    TRY(bit_packing_init(&h, r, width));
     for (size_t at = 0; at < count;) {
-        size_t n = count - at < PIECE ? count - at : PIECE;
-        TRY(hybrid_take(&h, indices, n));
+        size_t n = count - at < BATCH ? count - at : BATCH;
+        TRY(bit_packing_read(&h, indices, n));
         for (size_t i = 0; i < n; i++) {
             if (indices[i] >= dictionary->count)
-                FAIL(DATA, "%s: value %u of a dictionary of %zu", r.name, indices[i],
-                     dictionary->count);
+                FAIL(DATA, "%s: dictionary index %u is out of range: the dictionary has %zu values",
+                     r.name, indices[i], dictionary->count);
             if (is_bytes(leaf))
                 out->bytes[at + i] = dictionary->bytes[indices[i]];
             else
@@ -115,33 +115,33 @@ static enum status read_indices(struct parquet_values *out, const struct parquet
     return STATUS_OK;
 }
 
-/* Truth values in runs, behind their length. */
-static enum status read_runs(struct parquet_values *out, struct reader r, size_t count)
+/* RLE-encoded booleans: a u32 length, then the hybrid. */
+static enum status read_rle_bools(struct parquet_values *out, struct reader r, size_t count)
 {
-    uint32_t values[PIECE], len;
+    uint32_t values[BATCH], len;
     struct reader runs = {.name = r.name};
-    struct hybrid h;
+    struct bit_packing h;
     TRY(reader_u32(&r, &len, "the length of runs"));
     TRY(reader_bytes(&r, len, &runs.at, "runs"));
     runs.end = runs.at + len;
-    TRY(hybrid_init(&h, runs, 1));
+    TRY(bit_packing_init(&h, runs, 1));
     for (size_t at = 0; at < count;) {
-        size_t n = count - at < PIECE ? count - at : PIECE;
-        TRY(hybrid_take(&h, values, n));
+        size_t n = count - at < BATCH ? count - at : BATCH;
+        TRY(bit_packing_read(&h, values, n));
         for (size_t i = 0; i < n; i++) out->numbers[at + i] = values[i];
         at += n;
     }
     return STATUS_OK;
 }
 
-/* Lengths, then the bytes end to end. */
-static enum status read_delta_lengths(struct parquet_values *out, struct reader *r, size_t count,
-                                      int64_t *lengths)
+/* DELTA_LENGTH_BYTE_ARRAY: all lengths, then the concatenated bytes. */
+static enum status read_delta_length_bytes(struct parquet_values *out, struct reader *r,
+                                           size_t count, int64_t *lengths)
 {
-    TRY(delta_read(r, lengths, count, true));
+    TRY(bit_packing_read_deltas(r, lengths, count, true));
     for (size_t i = 0; i < count; i++) {
         if (lengths[i] < 0 || (uint64_t)lengths[i] > reader_left(r))
-            FAIL(DATA, "%s: a string of %lld bytes where %zu are left", r->name,
+            FAIL(DATA, "%s: string of %lld bytes exceeds the %zu bytes left", r->name,
                  (long long)lengths[i], reader_left(r));
         out->bytes[i] = (struct parquet_bytes){r->at, (size_t)lengths[i]};
         r->at += lengths[i];
@@ -149,60 +149,63 @@ static enum status read_delta_lengths(struct parquet_values *out, struct reader 
     return STATUS_OK;
 }
 
-/* How many bytes each shares with the one before, then the rest of each. */
-static enum status read_delta_strings(struct parquet_values *out, struct reader r, size_t count,
-                                      size_t width, int64_t *prefixes, int64_t *lengths)
+/* DELTA_BYTE_ARRAY: the lengths of prefixes shared with the previous value, then the suffixes.
+ * `width`: the length of every value, or 0. */
+static enum status read_delta_byte_array(struct parquet_values *out, struct reader r, size_t count,
+                                         size_t width, int64_t *prefixes, int64_t *lengths)
 {
-    size_t total = 0, before = 0;
-    TRY(delta_read(&r, prefixes, count, true));
-    TRY(read_delta_lengths(out, &r, count, lengths));
+    size_t total = 0, previous_len = 0;
+    TRY(bit_packing_read_deltas(&r, prefixes, count, true));
+    TRY(read_delta_length_bytes(out, &r, count, lengths));
     for (size_t i = 0; i < count; i++) {
-        if (prefixes[i] < 0 || (uint64_t)prefixes[i] > before)
-            FAIL(DATA, "%s: a string shares %lld bytes with one of %zu", r.name,
-                 (long long)prefixes[i], before);
-        before = (size_t)prefixes[i] + out->bytes[i].len;
-        if (width && before != width)
-            FAIL(DATA, "%s: a value of %zu bytes among those of %zu", r.name, before, width);
-        total += before;
-        if (total > MOST_BYTES) FAIL(UNSUPPORTED, "%s: a page of more than 1 GiB", r.name);
+        if (prefixes[i] < 0 || (uint64_t)prefixes[i] > previous_len)
+            FAIL(DATA, "%s: prefix of %lld bytes, but the previous string has %zu", r.name,
+                 (long long)prefixes[i], previous_len);
+        previous_len = (size_t)prefixes[i] + out->bytes[i].len;
+        if (width && previous_len != width)
+            FAIL(DATA, "%s: value of %zu bytes: expected %zu", r.name, previous_len, width);
+        total += previous_len;
+        if (total > MAX_PAGE_BYTES) FAIL(UNSUPPORTED, "%s: page exceeds 1 GiB", r.name);
     }
-    text_clear(&out->room);
-    text_reserve(&out->room, total);
-    char *to = out->room.data, *last = to;
+    text_clear(&out->storage);
+    text_reserve(&out->storage, total);
+    char *to = out->storage.data, *previous = to;
     for (size_t i = 0; i < count; i++) {
         size_t prefix = (size_t)prefixes[i], len = out->bytes[i].len;
-        memcpy(to, last, prefix);
+        memcpy(to, previous, prefix);
         if (len) memcpy(to + prefix, out->bytes[i].data, len);
         out->bytes[i] = (struct parquet_bytes){(unsigned char *)to, prefix + len};
-        last = to, to += prefix + len;
+        previous = to, to += prefix + len;
     }
     return STATUS_OK;
 }
 
-static enum status read_delta_bytes(struct parquet_values *out, const struct parquet_leaf *leaf,
-                                    struct reader r, size_t count, bool with_prefixes)
+static enum status read_deltas_of_bytes(struct parquet_values *out, const struct parquet_leaf *leaf,
+                                        struct reader r, size_t count, bool with_prefixes)
 {
     int64_t *lengths = heap_grow(NULL, 2 * count + 1, sizeof *lengths);
-    enum status st =
-        with_prefixes ? read_delta_strings(out, r, count, width_of(leaf), lengths, lengths + count)
-                      : read_delta_lengths(out, &r, count, lengths);
+    enum status st = with_prefixes ? read_delta_byte_array(out, r, count, width_of(leaf), lengths,
+                                                           lengths + count)
+                                   : read_delta_length_bytes(out, &r, count, lengths);
     free(lengths);
     return st;
 }
 
-/* The first bytes of all values, then the second ones, and so on. */
-static enum status read_split(struct parquet_values *out, const struct parquet_leaf *leaf,
-                              struct reader r, size_t count)
+/* BYTE_STREAM_SPLIT: the first bytes of all values, then the second bytes, and so on. */
+static enum status read_byte_stream_split(struct parquet_values *out,
+                                          const struct parquet_leaf *leaf, struct reader r,
+                                          size_t count)
 {
     const unsigned char *at;
     size_t bytes, width = width_of(leaf);
     TRY(reader_count(&r, count, width, &bytes, "values"));
     TRY(reader_bytes(&r, bytes, &at, "values"));
-    text_clear(&out->room);
-    text_reserve(&out->room, bytes);
+    text_clear(&out->storage);
+    text_reserve(&out->storage, bytes);
     for (size_t i = 0; i < count; i++)
-        for (size_t b = 0; b < width; b++) out->room.data[i * width + b] = (char)at[b * count + i];
-    take_fixed(out, leaf, (unsigned char *)out->room.data, count);
+        for (size_t b = 0; b < width; b++)
+            out->storage.data[i * width + b] = (char)at[b * count + i];
+    set_fixed(out, leaf, (unsigned char *)out->storage.data, count);
     return STATUS_OK;
 }
 
@@ -210,25 +213,36 @@ enum status parquet_values_read(struct parquet_values *out, const struct parquet
                                 int64_t encoding, struct reader bytes, size_t count,
                                 const struct parquet_values *dictionary)
 {
-    enum { DICTIONARY = 2, RUNS, DELTA = 5, DELTA_LENGTHS, DELTA_STRINGS, INDICES, SPLIT };
+    enum {
+        PLAIN_DICTIONARY = 2,
+        RLE,
+        DELTA = 5,
+        DELTA_LENGTH,
+        DELTA_BYTE_ARRAY,
+        RLE_DICTIONARY,
+        BYTE_STREAM_SPLIT
+    };
     enum parquet_type t = leaf->type;
-    if (count > PARQUET_MOST_VALUES)
-        FAIL(UNSUPPORTED, "%s: %zu values in a page", bytes.name, count);
+    if (count > PARQUET_MAX_PAGE_VALUES)
+        FAIL(UNSUPPORTED, "%s: page of %zu values exceeds the limit of %d", bytes.name, count,
+             PARQUET_MAX_PAGE_VALUES);
     if (encoding == PARQUET_PLAIN && t != PARQUET_FIXED && count / 8 > reader_left(&bytes))
-        FAIL(DATA, "%s: %zu values in %zu bytes", bytes.name, count, reader_left(&bytes));
-    reserve(out, is_bytes(leaf), count);
+        FAIL(DATA, "%s: page of %zu values in only %zu bytes", bytes.name, count,
+             reader_left(&bytes));
+    reserve_values(out, is_bytes(leaf), count);
     if (encoding == PARQUET_PLAIN) return read_plain(out, leaf, bytes, count);
-    if (encoding == DICTIONARY || encoding == INDICES)
+    if (encoding == PLAIN_DICTIONARY || encoding == RLE_DICTIONARY)
         return count ? read_indices(out, leaf, bytes, count, dictionary) : STATUS_OK;
-    if (encoding == RUNS && t == PARQUET_BOOL)
-        return count ? read_runs(out, bytes, count) : STATUS_OK;
+    if (encoding == RLE && t == PARQUET_BOOL)
+        return count ? read_rle_bools(out, bytes, count) : STATUS_OK;
     if (encoding == DELTA && (t == PARQUET_I32 || t == PARQUET_I64))
-        return delta_read(&bytes, out->numbers, count, t == PARQUET_I32);
-    if (encoding == DELTA_LENGTHS && t == PARQUET_BYTES)
-        return read_delta_bytes(out, leaf, bytes, count, false);
-    if (encoding == DELTA_STRINGS && (t == PARQUET_BYTES || t == PARQUET_FIXED))
-        return read_delta_bytes(out, leaf, bytes, count, true);
-    if (encoding == SPLIT && t != PARQUET_BOOL && t != PARQUET_BYTES)
-        return read_split(out, leaf, bytes, count);
-    FAIL(UNSUPPORTED, "%s: values of type %d in encoding %lld", bytes.name, t, (long long)encoding);
+        return bit_packing_read_deltas(&bytes, out->numbers, count, t == PARQUET_I32);
+    if (encoding == DELTA_LENGTH && t == PARQUET_BYTES)
+        return read_deltas_of_bytes(out, leaf, bytes, count, false);
+    if (encoding == DELTA_BYTE_ARRAY && (t == PARQUET_BYTES || t == PARQUET_FIXED))
+        return read_deltas_of_bytes(out, leaf, bytes, count, true);
+    if (encoding == BYTE_STREAM_SPLIT && t != PARQUET_BOOL && t != PARQUET_BYTES)
+        return read_byte_stream_split(out, leaf, bytes, count);
+    FAIL(UNSUPPORTED, "%s: values of type %d in encoding %lld are not supported", bytes.name, t,
+         (long long)encoding);
 }

@@ -2,6 +2,7 @@
 #include "formats/pickle.h"
 
 #include "base/file.h"
+#include "formats/pickle_opcode.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,44 +19,44 @@ static const struct {
 #undef X
 };
 
-/* The machine: a stack with marks in it, and what was put aside to be used again. */
-struct machine {
+/* The pickle virtual machine: a stack, its marks, and the memo. */
+struct unpickler {
     struct pickle *pickle;
     struct reader r;
-    const unsigned char *begin; /* of the opcode under way */
-    const unsigned char *first;
+    const unsigned char *opcode_at; /* the current opcode */
+    const unsigned char *start;
     const struct pickle_value **stack, **memo;
-    size_t depth, stack_room, num_memo, memo_room, next_memo, opcodes;
+    size_t depth, stack_capacity, num_memo, memo_capacity, next_memo, opcodes;
     size_t *marks;
-    size_t num_marks, marks_room;
+    size_t num_marks, marks_capacity;
 };
 
-#define REFUSE(m, ...) return refuse(m, __VA_ARGS__), STATUS_DATA
+#define REJECT(m, ...) return reject(m, __VA_ARGS__), STATUS_DATA
 
-__attribute__((format(printf, 2, 3), cold)) static void refuse(const struct machine *m,
+__attribute__((format(printf, 2, 3), cold)) static void reject(const struct unpickler *m,
                                                                const char *fmt, ...)
 {
     struct text why = {0};
-    char words[400];
+    char message[400];
     va_list arguments;
     va_start(arguments, fmt);
-    vsnprintf(words, sizeof words, fmt, arguments);
+    vsnprintf(message, sizeof message, fmt, arguments);
     va_end(arguments);
-    text_addf(&why, "%s: the pickle, at byte %zu: %s", m->r.name, (size_t)(m->begin - m->first),
-              words);
+    text_addf(&why, "%s: pickle, byte %zu: %s", m->r.name, (size_t)(m->opcode_at - m->start),
+              message);
     status_fail(STATUS_DATA, __FILE__, __LINE__, "%s", why.data);
     text_release(&why);
 }
 
-static void reserve(void *list, size_t *room, size_t count, size_t each)
+static void reserve(void *list, size_t *capacity, size_t count, size_t each)
 {
     void **at = list;
-    if (count <= *room) return;
-    while (*room < count) *room = *room ? *room * 2 : 4;
-    *at = heap_grow(*at, *room, each);
+    if (count <= *capacity) return;
+    while (*capacity < count) *capacity = *capacity ? *capacity * 2 : 4;
+    *at = heap_grow(*at, *capacity, each);
 }
 
-static struct pickle_value *make(struct machine *m, enum pickle_kind kind)
+static struct pickle_value *new_value(struct unpickler *m, enum pickle_kind kind)
 {
     struct pickle *p = m->pickle;
     size_t block = p->num_values / BLOCK, at = p->num_values % BLOCK;
@@ -68,124 +69,125 @@ static struct pickle_value *make(struct machine *m, enum pickle_kind kind)
     return &p->blocks[block][at];
 }
 
-static void push(struct machine *m, const struct pickle_value *v)
+static void push(struct unpickler *m, const struct pickle_value *v)
 {
-    reserve(&m->stack, &m->stack_room, m->depth + 1, sizeof(void *));
+    reserve(&m->stack, &m->stack_capacity, m->depth + 1, sizeof(void *));
     m->stack[m->depth++] = v;
 }
 
-static struct pickle_value *push_new(struct machine *m, enum pickle_kind kind)
+static struct pickle_value *push_new(struct unpickler *m, enum pickle_kind kind)
 {
-    struct pickle_value *v = make(m, kind);
+    struct pickle_value *v = new_value(m, kind);
     push(m, v);
     return v;
 }
 
-static void add(struct pickle_value *v, const struct pickle_value *item)
+static void append_item(struct pickle_value *v, const struct pickle_value *item)
 {
-    reserve(&v->items, &v->room, v->count + 1, sizeof(void *));
+    reserve(&v->items, &v->capacity, v->count + 1, sizeof(void *));
     v->items[v->count++] = item;
 }
 
-/* At least so many values above the last mark. */
-static enum status need(const struct machine *m, size_t count)
+/* Checks that there are `count` values above the last mark. */
+static enum status check_depth(const struct unpickler *m, size_t count)
 {
     size_t floor = m->num_marks ? m->marks[m->num_marks - 1] : 0;
-    if (m->depth - floor < count) REFUSE(m, "too few values on the stack");
+    if (m->depth - floor < count) REJECT(m, "stack underflow");
     return STATUS_OK;
 }
 
-/* The values above the last mark leave the stack and are *items, until the next push. */
-static enum status pop_mark(struct machine *m, const struct pickle_value ***items, size_t *count)
+/* Pops the values above the last mark; *items is valid until the next push. */
+static enum status pop_mark(struct unpickler *m, const struct pickle_value ***items, size_t *count)
 {
-    if (!m->num_marks) REFUSE(m, "no mark on the stack");
+    if (!m->num_marks) REJECT(m, "no mark on the stack");
     size_t at = m->marks[--m->num_marks];
     *items = m->stack + at, *count = m->depth - at;
     m->depth = at;
     return STATUS_OK;
 }
 
-/* What a container on top of the stack gets; values are the machine's own, to be written. */
-static enum status extend(struct machine *m, enum pickle_kind kind,
-                          const struct pickle_value **items, size_t count)
+/* Appends items to the container on top of the stack.  Casting const away is
+ * safe, as the unpickler owns all values. */
+static enum status extend_container(struct unpickler *m, enum pickle_kind kind,
+                                    const struct pickle_value **items, size_t count)
 {
-    TRY(need(m, 1));
-    struct pickle_value *to = (struct pickle_value *)(uintptr_t)m->stack[m->depth - 1];
-    if (to->kind != kind) REFUSE(m, "items for what takes none of them");
-    if (kind == PICKLE_IS_DICT && count % 2) REFUSE(m, "a key without a value");
-    for (size_t i = 0; i < count; i++) add(to, items[i]);
+    TRY(check_depth(m, 1));
+    struct pickle_value *target = (struct pickle_value *)(uintptr_t)m->stack[m->depth - 1];
+    if (target->kind != kind) REJECT(m, "the target of APPEND or SETITEM is not such a container");
+    if (kind == PICKLE_IS_DICT && count % 2) REJECT(m, "key without a value");
+    for (size_t i = 0; i < count; i++) append_item(target, items[i]);
     return STATUS_OK;
 }
 
-static enum status extend_marked(struct machine *m, enum pickle_kind kind)
-{
-    const struct pickle_value **items;
-    size_t count;
-    TRY(pop_mark(m, &items, &count));
-    TRY(extend(m, kind, items, count));
-    return STATUS_OK;
-}
-
-static enum status extend_top(struct machine *m, enum pickle_kind kind, size_t count)
-{
-    TRY(need(m, count + 1));
-    m->depth -= count;
-    TRY(extend(m, kind, m->stack + m->depth, count));
-    return STATUS_OK;
-}
-
-static enum status collect(struct machine *m, enum pickle_kind kind, size_t count)
-{
-    TRY(need(m, count));
-    struct pickle_value *v = make(m, kind);
-    m->depth -= count;
-    for (size_t i = 0; i < count; i++) add(v, m->stack[m->depth + i]);
-    push(m, v);
-    return STATUS_OK;
-}
-
-static enum status collect_marked(struct machine *m, enum pickle_kind kind)
+static enum status extend_from_mark(struct unpickler *m, enum pickle_kind kind)
 {
     const struct pickle_value **items;
     size_t count;
     TRY(pop_mark(m, &items, &count));
-    if (kind == PICKLE_IS_DICT && count % 2) REFUSE(m, "a key without a value");
-    struct pickle_value *v = make(m, kind);
-    for (size_t i = 0; i < count; i++) add(v, items[i]);
+    TRY(extend_container(m, kind, items, count));
+    return STATUS_OK;
+}
+
+static enum status extend_top(struct unpickler *m, enum pickle_kind kind, size_t count)
+{
+    TRY(check_depth(m, count + 1));
+    m->depth -= count;
+    TRY(extend_container(m, kind, m->stack + m->depth, count));
+    return STATUS_OK;
+}
+
+static enum status collect_top(struct unpickler *m, enum pickle_kind kind, size_t count)
+{
+    TRY(check_depth(m, count));
+    struct pickle_value *v = new_value(m, kind);
+    m->depth -= count;
+    for (size_t i = 0; i < count; i++) append_item(v, m->stack[m->depth + i]);
     push(m, v);
     return STATUS_OK;
 }
 
-static bool is_below(const char *module, size_t len, const char *root)
+static enum status collect_from_mark(struct unpickler *m, enum pickle_kind kind)
+{
+    const struct pickle_value **items;
+    size_t count;
+    TRY(pop_mark(m, &items, &count));
+    if (kind == PICKLE_IS_DICT && count % 2) REJECT(m, "key without a value");
+    struct pickle_value *v = new_value(m, kind);
+    for (size_t i = 0; i < count; i++) append_item(v, items[i]);
+    push(m, v);
+    return STATUS_OK;
+}
+
+static bool is_submodule(const char *module, size_t len, const char *root)
 {
     size_t n = strlen(root);
     return len >= n && !memcmp(module, root, n) && (len == n || module[n] == '.');
 }
 
-static enum status push_class(struct machine *m, const char *module, size_t module_len,
+static enum status push_class(struct unpickler *m, const char *module, size_t module_len,
                               const char *name, size_t name_len)
 {
     for (int c = 0; c < PICKLE_CLASS_COUNT; c++) {
         if (strlen(classes[c].name) != name_len || memcmp(classes[c].name, name, name_len) ||
-            !is_below(module, module_len, classes[c].module))
+            !is_submodule(module, module_len, classes[c].module))
             continue;
         push_new(m, PICKLE_IS_CLASS)->class = (enum pickle_class)c;
         return STATUS_OK;
     }
-    REFUSE(m, "it names %.*s.%.*s, which is not read", (int)(module_len < 150 ? module_len : 150),
-           module, (int)(name_len < 150 ? name_len : 150), name);
+    REJECT(m, "global %.*s.%.*s is not allowed", (int)(module_len < 150 ? module_len : 150), module,
+           (int)(name_len < 150 ? name_len : 150), name);
 }
 
-static enum status read_line(struct machine *m, const char **text, size_t *len)
+static enum status read_line(struct unpickler *m, const char **text, size_t *len)
 {
     const unsigned char *end = memchr(m->r.at, '\n', reader_left(&m->r));
-    if (!end) REFUSE(m, "a line does not end");
+    if (!end) REJECT(m, "unterminated line");
     *text = (const char *)m->r.at, *len = (size_t)(end - m->r.at);
     m->r.at = end + 1;
     return STATUS_OK;
 }
 
-static enum status run_global(struct machine *m)
+static enum status run_global(struct unpickler *m)
 {
     const char *module, *name;
     size_t module_len, name_len;
@@ -195,75 +197,76 @@ static enum status run_global(struct machine *m)
     return STATUS_OK;
 }
 
-static enum status run_stack_global(struct machine *m)
+static enum status run_stack_global(struct unpickler *m)
 {
-    TRY(need(m, 2));
+    TRY(check_depth(m, 2));
     const struct pickle_value *name = m->stack[m->depth - 1], *module = m->stack[m->depth - 2];
     if (name->kind != PICKLE_IS_TEXT || module->kind != PICKLE_IS_TEXT)
-        REFUSE(m, "a class whose name is no text");
+        REJECT(m, "STACK_GLOBAL: the name must be a string");
     m->depth -= 2;
     TRY(push_class(m, module->text, module->len, name->text, name->len));
     return STATUS_OK;
 }
 
-/* A class called with a tuple.  An OrderedDict is a dictionary, a torch.Size is its tuple. */
-static enum status run_call(struct machine *m, size_t ignored)
+/* REDUCE, NEWOBJ and NEWOBJ_EX (whose keyword arguments are ignored): calls a class with a tuple.
+ * An OrderedDict becomes a dict, and a torch.Size its tuple. */
+static enum status run_reduce(struct unpickler *m, size_t num_ignored)
 {
-    TRY(need(m, 2 + ignored));
-    const struct pickle_value *arguments = m->stack[m->depth - 1 - ignored];
-    const struct pickle_value *class = m->stack[m->depth - 2 - ignored];
-    if (class->kind != PICKLE_IS_CLASS) REFUSE(m, "a call of what is no class");
-    if (arguments->kind != PICKLE_IS_TUPLE) REFUSE(m, "a call without a tuple");
-    m->depth -= 2 + ignored;
+    TRY(check_depth(m, 2 + num_ignored));
+    const struct pickle_value *arguments = m->stack[m->depth - 1 - num_ignored];
+    const struct pickle_value *class = m->stack[m->depth - 2 - num_ignored];
+    if (class->kind != PICKLE_IS_CLASS) REJECT(m, "REDUCE: the callable must be a class");
+    if (arguments->kind != PICKLE_IS_TUPLE) REJECT(m, "REDUCE: the arguments must be a tuple");
+    m->depth -= 2 + num_ignored;
     if (class->class == PICKLE_ORDERED_DICT && arguments->count)
-        REFUSE(m, "an OrderedDict that begins with something in it");
+        REJECT(m, "OrderedDict with initial items is not supported");
     if (class->class == PICKLE_ORDERED_DICT) {
         push_new(m, PICKLE_IS_DICT);
         return STATUS_OK;
     }
-    const struct pickle_value *sizes = pickle_item(arguments, 0);
-    if (class->class == PICKLE_SIZE && sizes && sizes->kind == PICKLE_IS_TUPLE) {
-        push(m, sizes);
+    const struct pickle_value *size_tuple = pickle_item(arguments, 0);
+    if (class->class == PICKLE_SIZE && size_tuple && size_tuple->kind == PICKLE_IS_TUPLE) {
+        push(m, size_tuple);
         return STATUS_OK;
     }
     struct pickle_value *v = push_new(m, PICKLE_IS_OBJECT);
     v->class = class->class;
-    add(v, arguments);
+    append_item(v, arguments);
     return STATUS_OK;
 }
 
-/* The state of an object.  A dictionary's own attributes mean nothing here. */
-static enum status run_build(struct machine *m)
+/* BUILD: sets the state of an object.  Attributes of a dict are ignored. */
+static enum status run_build(struct unpickler *m)
 {
-    TRY(need(m, 2));
+    TRY(check_depth(m, 2));
     const struct pickle_value *state = m->stack[--m->depth];
-    struct pickle_value *to = (struct pickle_value *)(uintptr_t)m->stack[m->depth - 1];
-    if (to->kind == PICKLE_IS_DICT) return STATUS_OK;
-    if (to->kind != PICKLE_IS_OBJECT || to->count != 1) REFUSE(m, "a state for what has none");
-    add(to, state);
+    struct pickle_value *target = (struct pickle_value *)(uintptr_t)m->stack[m->depth - 1];
+    if (target->kind == PICKLE_IS_DICT) return STATUS_OK;
+    if (target->kind != PICKLE_IS_OBJECT || target->count != 1)
+        REJECT(m, "BUILD: the target must be an object without state");
+    append_item(target, state);
     return STATUS_OK;
 }
 
-static enum status run_put(struct machine *m, size_t index)
+static enum status run_put(struct unpickler *m, size_t index)
 {
-    TRY(need(m, 1));
-    if (index > m->opcodes) REFUSE(m, "place %zu of the memo", index);
-    reserve(&m->memo, &m->memo_room, index + 1, sizeof(void *));
+    TRY(check_depth(m, 1));
+    if (index > m->opcodes) REJECT(m, "memo index %zu is out of range", index);
+    reserve(&m->memo, &m->memo_capacity, index + 1, sizeof(void *));
     for (; m->num_memo <= index; m->num_memo++) m->memo[m->num_memo] = NULL;
     m->memo[index] = m->stack[m->depth - 1];
     m->next_memo++;
     return STATUS_OK;
 }
 
-static enum status run_get(struct machine *m, size_t index)
+static enum status run_get(struct unpickler *m, size_t index)
 {
-    if (index >= m->num_memo || !m->memo[index])
-        REFUSE(m, "nothing at place %zu of the memo", index);
+    if (index >= m->num_memo || !m->memo[index]) REJECT(m, "memo slot %zu is empty", index);
     push(m, m->memo[index]);
     return STATUS_OK;
 }
 
-static enum status read_size(struct machine *m, int bytes, uint64_t *size)
+static enum status read_size(struct unpickler *m, int bytes, uint64_t *size)
 {
     const unsigned char *at;
     TRY(reader_bytes(&m->r, (size_t)bytes, &at, "a length in the pickle"));
@@ -272,24 +275,24 @@ static enum status read_size(struct machine *m, int bytes, uint64_t *size)
     return STATUS_OK;
 }
 
-static enum status run_text(struct machine *m, int bytes)
+static enum status run_string(struct unpickler *m, int bytes)
 {
     uint64_t len;
     const unsigned char *at;
     TRY(read_size(m, bytes, &len));
-    TRY(reader_bytes(&m->r, len, &at, "a text in the pickle"));
+    TRY(reader_bytes(&m->r, len, &at, "a string in the pickle"));
     struct pickle_value *v = push_new(m, PICKLE_IS_TEXT);
     v->text = (const char *)at, v->len = len;
     return STATUS_OK;
 }
 
-/* Little-endian; two's complement if it is `is_signed`. */
-static enum status run_integer(struct machine *m, uint64_t bytes, bool is_signed)
+/* A little-endian integer, in two's complement if `is_signed`. */
+static enum status run_int(struct unpickler *m, uint64_t bytes, bool is_signed)
 {
     const unsigned char *at;
     uint64_t value = 0;
     TRY(reader_bytes(&m->r, bytes, &at, "a number in the pickle"));
-    if (bytes > 8) REFUSE(m, "a whole number of %llu bytes", (unsigned long long)bytes);
+    if (bytes > 8) REJECT(m, "integer of %llu bytes: the limit is 8", (unsigned long long)bytes);
     if (is_signed && bytes && at[bytes - 1] & 0x80) value = UINT64_MAX;
     for (uint64_t i = 0; i < bytes; i++) {
         value &= ~(UINT64_C(255) << (8 * i));
@@ -299,15 +302,15 @@ static enum status run_integer(struct machine *m, uint64_t bytes, bool is_signed
     return STATUS_OK;
 }
 
-static enum status run_long(struct machine *m, int length_bytes)
+static enum status run_long(struct unpickler *m, int length_bytes)
 {
     uint64_t bytes;
     TRY(read_size(m, length_bytes, &bytes));
-    TRY(run_integer(m, bytes, true));
+    TRY(run_int(m, bytes, true));
     return STATUS_OK;
 }
 
-static enum status run_real(struct machine *m)
+static enum status run_float(struct unpickler *m)
 {
     const unsigned char *at;
     uint64_t bits = 0;
@@ -317,134 +320,136 @@ static enum status run_real(struct machine *m)
     return STATUS_OK;
 }
 
-static enum status run_index(struct machine *m, int bytes,
-                             enum status (*use)(struct machine *m, size_t index))
+static enum status run_index(struct unpickler *m, int bytes,
+                             enum status (*apply)(struct unpickler *m, size_t index))
 {
     uint64_t index;
     TRY(read_size(m, bytes, &index));
-    TRY(use(m, index));
+    TRY(apply(m, index));
     return STATUS_OK;
 }
 
-static enum status run_pop(struct machine *m)
+static enum status run_pop(struct unpickler *m)
 {
-    TRY(need(m, 1));
+    TRY(check_depth(m, 1));
     m->depth--;
     return STATUS_OK;
 }
 
-static enum status run_duplicate(struct machine *m)
+static enum status run_dup(struct unpickler *m)
 {
-    TRY(need(m, 1));
+    TRY(check_depth(m, 1));
     push(m, m->stack[m->depth - 1]);
     return STATUS_OK;
 }
 
-static void run_mark(struct machine *m)
+static void run_mark(struct unpickler *m)
 {
-    reserve(&m->marks, &m->marks_room, m->num_marks + 1, sizeof *m->marks);
+    reserve(&m->marks, &m->marks_capacity, m->num_marks + 1, sizeof *m->marks);
     m->marks[m->num_marks++] = m->depth;
 }
 
-static enum status run_persistent(struct machine *m)
+static enum status run_persid(struct unpickler *m)
 {
-    TRY(collect(m, PICKLE_IS_PERSISTENT, 1));
+    TRY(collect_top(m, PICKLE_IS_PERSISTENT, 1));
     return STATUS_OK;
 }
 
-static void push_bool(struct machine *m, bool value)
+static void push_bool(struct unpickler *m, bool value)
 {
     push_new(m, PICKLE_IS_BOOL)->integer = value;
 }
 
-static enum status run_protocol(struct machine *m)
+static enum status run_proto(struct unpickler *m)
 {
     uint64_t protocol;
     TRY(read_size(m, 1, &protocol));
-    if (protocol < 2 || protocol > 5) REFUSE(m, "protocol %d", (int)protocol);
+    if (protocol < 2 || protocol > 5)
+        REJECT(m, "protocol %d is not supported: expected 2 to 5", (int)protocol);
     return STATUS_OK;
 }
 
-/* Values without anything in them, and containers; *known: it was one of these. */
-static enum status run_values(struct machine *m, uint8_t opcode, bool *known)
+/* Executes constants, containers and stack opcodes; sets *known to false for any other opcode. */
+static enum status run_simple_opcode(struct unpickler *m, uint8_t opcode, bool *known)
 {
     uint64_t frame;
     *known = true;
     switch (opcode) {
-    case 'N': push_new(m, PICKLE_IS_NONE); return STATUS_OK;
-    case 0x88: push_bool(m, true); return STATUS_OK;
-    case 0x89: push_bool(m, false); return STATUS_OK;
-    case ')': push_new(m, PICKLE_IS_TUPLE); return STATUS_OK;
-    case ']':
-    case 0x8f: push_new(m, PICKLE_IS_LIST); return STATUS_OK;
-    case '}': push_new(m, PICKLE_IS_DICT); return STATUS_OK;
-    case '(': run_mark(m); return STATUS_OK;
-    case 0x95: return read_size(m, 8, &frame);
-    case 0x80: return run_protocol(m);
-    case '0': return run_pop(m);
-    case '2': return run_duplicate(m);
-    case 't': return collect_marked(m, PICKLE_IS_TUPLE);
-    case 'l':
-    case 0x91: return collect_marked(m, PICKLE_IS_LIST);
-    case 'd': return collect_marked(m, PICKLE_IS_DICT);
-    case 0x85:
-    case 0x86:
-    case 0x87: return collect(m, PICKLE_IS_TUPLE, opcode - 0x84u);
-    case 'a': return extend_top(m, PICKLE_IS_LIST, 1);
-    case 's': return extend_top(m, PICKLE_IS_DICT, 2);
-    case 'e':
-    case 0x90: return extend_marked(m, PICKLE_IS_LIST);
-    case 'u': return extend_marked(m, PICKLE_IS_DICT);
+    case PICKLE_OP_NONE: push_new(m, PICKLE_IS_NONE); return STATUS_OK;
+    case PICKLE_OP_NEWTRUE: push_bool(m, true); return STATUS_OK;
+    case PICKLE_OP_NEWFALSE: push_bool(m, false); return STATUS_OK;
+    case PICKLE_OP_EMPTY_TUPLE: push_new(m, PICKLE_IS_TUPLE); return STATUS_OK;
+    case PICKLE_OP_EMPTY_LIST:
+    case PICKLE_OP_EMPTY_SET: push_new(m, PICKLE_IS_LIST); return STATUS_OK;
+    case PICKLE_OP_EMPTY_DICT: push_new(m, PICKLE_IS_DICT); return STATUS_OK;
+    case PICKLE_OP_MARK: run_mark(m); return STATUS_OK;
+    case PICKLE_OP_FRAME: return read_size(m, 8, &frame);
+    case PICKLE_OP_PROTO: return run_proto(m);
+    case PICKLE_OP_POP: return run_pop(m);
+    case PICKLE_OP_DUP: return run_dup(m);
+    case PICKLE_OP_TUPLE: return collect_from_mark(m, PICKLE_IS_TUPLE);
+    case PICKLE_OP_LIST:
+    case PICKLE_OP_FROZENSET: return collect_from_mark(m, PICKLE_IS_LIST);
+    case PICKLE_OP_DICT: return collect_from_mark(m, PICKLE_IS_DICT);
+    case PICKLE_OP_TUPLE1:
+    case PICKLE_OP_TUPLE2:
+    case PICKLE_OP_TUPLE3: return collect_top(m, PICKLE_IS_TUPLE, opcode - PICKLE_OP_TUPLE1 + 1u);
+    case PICKLE_OP_APPEND: return extend_top(m, PICKLE_IS_LIST, 1);
+    case PICKLE_OP_SETITEM: return extend_top(m, PICKLE_IS_DICT, 2);
+    case PICKLE_OP_APPENDS:
+    case PICKLE_OP_ADDITEMS: return extend_from_mark(m, PICKLE_IS_LIST);
+    case PICKLE_OP_SETITEMS: return extend_from_mark(m, PICKLE_IS_DICT);
     }
     *known = false;
     return STATUS_OK;
 }
 
-static enum status run_others(struct machine *m, uint8_t opcode)
+static enum status run_other_opcode(struct unpickler *m, uint8_t opcode)
 {
     switch (opcode) {
-    case 'J': return run_integer(m, 4, true);
-    case 'K': return run_integer(m, 1, false);
-    case 'M': return run_integer(m, 2, false);
-    case 0x8a: return run_long(m, 1);
-    case 0x8b: return run_long(m, 4);
-    case 'G': return run_real(m);
-    case 'X':
-    case 'B':
-    case 'T': return run_text(m, 4);
-    case 'U':
-    case 'C':
-    case 0x8c: return run_text(m, 1);
-    case 0x8d:
-    case 0x8e: return run_text(m, 8);
-    case 'c': return run_global(m);
-    case 0x93: return run_stack_global(m);
-    case 'R':
-    case 0x81: return run_call(m, 0);
-    case 0x92: return run_call(m, 1);
-    case 'b': return run_build(m);
-    case 'Q': return run_persistent(m);
-    case 'q': return run_index(m, 1, run_put);
-    case 'r': return run_index(m, 4, run_put);
-    case 0x94: return run_put(m, m->next_memo);
-    case 'h': return run_index(m, 1, run_get);
-    case 'j': return run_index(m, 4, run_get);
+    case PICKLE_OP_BININT: return run_int(m, 4, true);
+    case PICKLE_OP_BININT1: return run_int(m, 1, false);
+    case PICKLE_OP_BININT2: return run_int(m, 2, false);
+    case PICKLE_OP_LONG1: return run_long(m, 1);
+    case PICKLE_OP_LONG4: return run_long(m, 4);
+    case PICKLE_OP_BINFLOAT: return run_float(m);
+    case PICKLE_OP_BINUNICODE:
+    case PICKLE_OP_BINBYTES:
+    case PICKLE_OP_BINSTRING: return run_string(m, 4);
+    case PICKLE_OP_SHORT_BINSTRING:
+    case PICKLE_OP_SHORT_BINBYTES:
+    case PICKLE_OP_SHORT_BINUNICODE: return run_string(m, 1);
+    case PICKLE_OP_BINUNICODE8:
+    case PICKLE_OP_BINBYTES8: return run_string(m, 8);
+    case PICKLE_OP_GLOBAL: return run_global(m);
+    case PICKLE_OP_STACK_GLOBAL: return run_stack_global(m);
+    case PICKLE_OP_REDUCE:
+    case PICKLE_OP_NEWOBJ: return run_reduce(m, 0);
+    case PICKLE_OP_NEWOBJ_EX: return run_reduce(m, 1);
+    case PICKLE_OP_BUILD: return run_build(m);
+    case PICKLE_OP_BINPERSID: return run_persid(m);
+    case PICKLE_OP_BINPUT: return run_index(m, 1, run_put);
+    case PICKLE_OP_LONG_BINPUT: return run_index(m, 4, run_put);
+    case PICKLE_OP_MEMOIZE: return run_put(m, m->next_memo);
+    case PICKLE_OP_BINGET: return run_index(m, 1, run_get);
+    case PICKLE_OP_LONG_BINGET: return run_index(m, 4, run_get);
     }
-    REFUSE(m, "the opcode 0x%02x is not read", opcode);
+    REJECT(m, "opcode 0x%02x is not supported", opcode);
 }
 
-static enum status run(struct machine *m)
+static enum status run_opcodes(struct unpickler *m)
 {
     for (;; m->opcodes++) {
         uint8_t opcode;
         bool known;
-        m->begin = m->r.at;
-        TRY(reader_u8(&m->r, &opcode, "the pickle's end"));
-        if (opcode == '.') break;
-        TRY(run_values(m, opcode, &known));
-        if (!known) TRY(run_others(m, opcode));
+        m->opcode_at = m->r.at;
+        TRY(reader_u8(&m->r, &opcode, "the next opcode of the pickle"));
+        if (opcode == PICKLE_OP_STOP) break;
+        TRY(run_simple_opcode(m, opcode, &known));
+        if (!known) TRY(run_other_opcode(m, opcode));
     }
-    if (m->depth != 1 || m->num_marks) REFUSE(m, "it leaves %zu values", m->depth);
+    if (m->depth != 1 || m->num_marks)
+        REJECT(m, "STOP with %zu values on the stack: expected 1", m->depth);
     m->pickle->root = m->stack[0];
     return STATUS_OK;
 }
@@ -453,9 +458,9 @@ enum status pickle_parse(struct pickle *p, const unsigned char *bytes, size_t le
                          size_t *used)
 {
     *p = (struct pickle){0};
-    struct machine m = {.pickle = p, .r = {bytes, bytes + len, name}, .first = bytes};
-    reserve(&m.stack, &m.stack_room, 1, sizeof(void *));
-    enum status st = run(&m);
+    struct unpickler m = {.pickle = p, .r = {bytes, bytes + len, name}, .start = bytes};
+    reserve(&m.stack, &m.stack_capacity, 1, sizeof(void *));
+    enum status st = run_opcodes(&m);
     *used = (size_t)(m.r.at - bytes);
     free(m.stack), free(m.memo), free(m.marks);
     return st;
@@ -477,8 +482,8 @@ bool pickle_is_text(const struct pickle_value *v, const char *text)
 
 const struct pickle_value *pickle_item(const struct pickle_value *v, size_t i)
 {
-    bool many = v && (v->kind == PICKLE_IS_TUPLE || v->kind == PICKLE_IS_LIST);
-    return many && i < v->count ? v->items[i] : NULL;
+    bool is_sequence = v && (v->kind == PICKLE_IS_TUPLE || v->kind == PICKLE_IS_LIST);
+    return is_sequence && i < v->count ? v->items[i] : NULL;
 }
 
 const struct pickle_value *pickle_get(const struct pickle_value *dict, const char *key)
@@ -492,20 +497,20 @@ const struct pickle_value *pickle_get(const struct pickle_value *dict, const cha
 const struct pickle_value *pickle_argument(const struct pickle_value *v, enum pickle_class class,
                                            size_t i)
 {
-    bool same = v && v->kind == PICKLE_IS_OBJECT && v->class == class;
-    return same ? pickle_item(v->items[0], i) : NULL;
+    bool matches = v && v->kind == PICKLE_IS_OBJECT && v->class == class;
+    return matches ? pickle_item(v->items[0], i) : NULL;
 }
 
 const struct pickle_value *pickle_field(const struct pickle_value *v, enum pickle_class class,
                                         const char *field)
 {
-    bool same = v && v->kind == PICKLE_IS_OBJECT && v->class == class && v->count > 1;
-    return same ? pickle_get(v->items[1], field) : NULL;
+    bool matches = v && v->kind == PICKLE_IS_OBJECT && v->class == class && v->count > 1;
+    return matches ? pickle_get(v->items[1], field) : NULL;
 }
 
-int pickle_integers(const struct pickle_value *v, int most, int64_t *out)
+int pickle_integers(const struct pickle_value *v, int max, int64_t *out)
 {
-    if (!v || v->kind != PICKLE_IS_TUPLE || v->count > (size_t)most) return -1;
+    if (!v || v->kind != PICKLE_IS_TUPLE || v->count > (size_t)max) return -1;
     for (size_t i = 0; i < v->count; i++) {
         if (v->items[i]->kind != PICKLE_IS_INT || v->items[i]->integer < 0) return -1;
         out[i] = v->items[i]->integer;

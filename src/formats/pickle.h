@@ -1,10 +1,12 @@
-/* pickle.h -- Python pickles, protocols 2 to 5, as data: what they would build, and nothing is run.
+/* pickle.h -- a safe unpickler: interprets Python pickles, protocols 2 to 5, as data, and never
+ * executes code.
  *
- * A known list of classes and functions (PICKLE_CLASSES) stands for itself: calling one makes a
- * value that says what was called with what.  A pickle that names another is refused.
- * Memory   Values live as long as the pickle, and text points into its bytes.  There are never more
- *          values, or places in the memo, than opcodes.
- * Order    Values may be shared, and a list may hold itself: who follows them bounds how far. */
+ * The globals of PICKLE_CLASSES are symbolic: a REDUCE or NEWOBJ of one yields a value that records
+ * the call.  A pickle that names any other global is rejected.
+ * Memory   Values live as long as the pickle, and strings point into its bytes.  The number of
+ *          values and of memo slots is at most the number of opcodes.
+ * Cycles   Values may be shared, and a list may contain itself: callers must bound recursion.
+ * Source   Lib/pickletools.py of CPython. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* id, module (or what is below it), name */
+/* id, module (its submodules match, too), name */
 #define PICKLE_CLASSES(X)                                                                          \
     X(ORDERED_DICT, "collections", "OrderedDict")                                                  \
     X(SIZE, "torch", "Size")                                                                       \
@@ -79,48 +81,49 @@ enum pickle_kind {
     PICKLE_IS_BOOL,
     PICKLE_IS_INT,
     PICKLE_IS_REAL,
-    PICKLE_IS_TEXT,       /* of bytes or of characters (UTF-8) */
+    PICKLE_IS_TEXT,       /* str (UTF-8) or bytes */
     PICKLE_IS_TUPLE,      /* items */
-    PICKLE_IS_LIST,       /* items; of a set, too */
-    PICKLE_IS_DICT,       /* keys and values in turn; of an OrderedDict, too */
+    PICKLE_IS_LIST,       /* items; a set, too */
+    PICKLE_IS_DICT,       /* alternating keys and values; an OrderedDict, too */
     PICKLE_IS_CLASS,      /* class */
-    PICKLE_IS_OBJECT,     /* class, called with one item, a tuple; then maybe its state */
-    PICKLE_IS_PERSISTENT, /* one item: what a file outside the pickle is known by */
+    PICKLE_IS_OBJECT,     /* an instance of class; items: the argument tuple, then any state */
+    PICKLE_IS_PERSISTENT, /* one item: the persistent ID, which names data outside the pickle */
 };
 
 struct pickle_value {
     enum pickle_kind kind;
     enum pickle_class class;
-    int64_t integer; /* of BOOL, too */
+    int64_t integer; /* of a bool, too */
     double real;
-    const char *text; /* in the pickle's bytes: not ended by a NUL, and maybe with some in it */
+    const char *text; /* points into the pickle: not NUL-terminated, and may contain NULs */
     size_t len;
     const struct pickle_value **items;
-    size_t count, room;
+    size_t count, capacity;
 };
 
 struct pickle {
     const struct pickle_value *root;
-    struct pickle_value **blocks; /* owned; what the values are in */
+    struct pickle_value **blocks; /* owned; they hold the values */
     size_t num_values;
 };
 
-/* Of the bytes from the first to the opcode STOP; *used of them.  DATA: what is wrong, and at which
- * byte; a class that is not known.  After a failure, too, release it. */
+/* Interprets the bytes up to the STOP opcode, and sets *used to their number.  DATA: the pickle is
+ * corrupt, or names an unknown class; the message has the byte offset.  Release `p` even after a
+ * failure. */
 enum status pickle_parse(struct pickle *p, const unsigned char *bytes, size_t len, const char *name,
                          size_t *used);
 void pickle_release(struct pickle *p);
 
-/* The functions below take NULL, and give NULL or false for it and for values of other kinds. */
+/* For NULL, or a value of another kind, the functions below return NULL, false or -1. */
 bool pickle_is_text(const struct pickle_value *v, const char *text);
 const struct pickle_value *pickle_item(const struct pickle_value *v, size_t i);
-/* The value of a dictionary's key, which is a text. */
+/* The value of a dict's string key. */
 const struct pickle_value *pickle_get(const struct pickle_value *dict, const char *key);
-/* The i-th argument of an object of that class. */
+/* The i-th constructor argument of an object of that class. */
 const struct pickle_value *pickle_argument(const struct pickle_value *v, enum pickle_class class,
                                            size_t i);
-/* A field of an object of that class whose state is a dictionary. */
+/* An attribute of an object of that class, if its state is a dict. */
 const struct pickle_value *pickle_field(const struct pickle_value *v, enum pickle_class class,
                                         const char *field);
-/* A tuple of at most `most` whole numbers from 0 on; their number, or -1. */
-int pickle_integers(const struct pickle_value *v, int most, int64_t *out);
+/* Copies a tuple of at most `max` non-negative integers, and returns their number; else -1. */
+int pickle_integers(const struct pickle_value *v, int max, int64_t *out);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_HEADER = 100000000 };
+enum { MAX_HEADER = 100000000 };
 
 static const struct {
     const char *name;
@@ -37,14 +37,14 @@ static enum status read_shape(const char *path, const struct json *shape,
 {
     t->elements = 1;
     if (!json_is_array(shape))
-        FAIL(DATA, "%s: tensor %s: \"shape\" is not an array", path, t->name);
+        FAIL(DATA, "%s: tensor %s: \"shape\" must be an array", path, t->name);
     for (const struct json *v = json_first(shape); v; v = json_next(v)) {
         int64_t n;
         if (t->num_dims == SAFETENSORS_DIMS)
             FAIL(DATA, "%s: tensor %s: more than %d dimensions", path, t->name, SAFETENSORS_DIMS);
         if (!json_as_int(v, 0, INT64_MAX, &n) ||
             __builtin_mul_overflow(t->elements, (uint64_t)n, &t->elements))
-            FAIL(DATA, "%s: tensor %s: its shape is impossible", path, t->name);
+            FAIL(DATA, "%s: tensor %s: invalid shape", path, t->name);
         t->shape[t->num_dims++] = n;
     }
     return STATUS_OK;
@@ -57,70 +57,71 @@ static enum status read_tensor(const char *path, const struct json *v, struct sa
     int64_t begin, end;
     uint64_t bytes;
     t->name = heap_string(json_key(v), strlen(json_key(v)));
-    if (!json_is_object(v)) FAIL(DATA, "%s: tensor %s: not described by an object", path, t->name);
-    if (!json_is_string(dtype)) FAIL(DATA, "%s: tensor %s: it has no \"dtype\"", path, t->name);
+    if (!json_is_object(v)) FAIL(DATA, "%s: tensor %s: expected an object", path, t->name);
+    if (!json_is_string(dtype))
+        FAIL(DATA, "%s: tensor %s: \"dtype\" must be a string", path, t->name);
     if (!safetensors_dtype_find(json_string(dtype), &t->dtype))
         FAIL(UNSUPPORTED, "%s: tensor %s: unknown dtype \"%s\"", path, t->name, json_string(dtype));
     TRY(read_shape(path, json_get(v, "shape"), t));
     if (!json_is_array(offsets) || json_count(offsets) != 2 ||
         !json_as_int(first, 0, INT64_MAX, &begin) ||
         !json_as_int(json_next(first), begin, INT64_MAX, &end))
-        FAIL(DATA, "%s: tensor %s: \"data_offsets\" are not two rising numbers", path, t->name);
+        FAIL(DATA, "%s: tensor %s: \"data_offsets\" must be two ascending integers", path, t->name);
     if (__builtin_mul_overflow(t->elements, safetensors_dtype_bytes(t->dtype), &bytes) ||
         (uint64_t)(end - begin) != bytes)
-        FAIL(DATA, "%s: tensor %s: %lld bytes are not those of its shape", path, t->name,
+        FAIL(DATA, "%s: tensor %s: %lld bytes do not match its shape and dtype", path, t->name,
              (long long)(end - begin));
     t->begin = (uint64_t)begin, t->end = (uint64_t)end;
     return STATUS_OK;
 }
 
-static int by_place(const void *a, const void *b)
+static int compare_offsets(const void *a, const void *b)
 {
     const struct safetensors_tensor *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
-static int by_pointed_name(const void *a, const void *b)
+static int compare_pointed_names(const void *a, const void *b)
 {
     return safetensors_by_name(*(const void *const *)a, *(const void *const *)b);
 }
 
-/* Tensors tile the data in the order of their offsets. */
-static enum status check_places(const struct safetensors *s, uint64_t data_bytes)
+/* The tensors must cover the data without holes or overlaps. */
+static enum status check_offsets(const struct safetensors *s, uint64_t data_bytes)
 {
     uint64_t at = 0;
     for (size_t i = 0; i < s->count; i++) {
         if (s->tensors[i].begin != at)
-            FAIL(DATA, "%s: tensor %s begins at byte %llu of the data, not at %llu", s->path,
+            FAIL(DATA, "%s: tensor %s starts at byte %llu of the data: expected %llu", s->path,
                  s->tensors[i].name, (unsigned long long)s->tensors[i].begin,
                  (unsigned long long)at);
         at = s->tensors[i].end;
     }
     if (at != data_bytes)
-        FAIL(DATA, "%s: %llu bytes of data where the header describes %llu", s->path,
+        FAIL(DATA, "%s: the file has %llu bytes of data, but the header describes %llu", s->path,
              (unsigned long long)data_bytes, (unsigned long long)at);
     return STATUS_OK;
 }
 
 static enum status read_tensors(struct safetensors *s, const struct json *root, uint64_t data_bytes)
 {
-    if (!json_is_object(root)) FAIL(DATA, "%s: the header is not an object", s->path);
+    if (!json_is_object(root)) FAIL(DATA, "%s: the header must be an object", s->path);
     s->tensors = heap(json_count(root) * sizeof *s->tensors);
     for (const struct json *v = json_first(root); v; v = json_next(v)) {
         if (strcmp(json_key(v), "__metadata__")) {
             TRY(read_tensor(s->path, v, &s->tensors[s->count++]));
             continue;
         }
-        if (!json_is_object(v)) FAIL(DATA, "%s: __metadata__ is not an object", s->path);
+        if (!json_is_object(v)) FAIL(DATA, "%s: __metadata__ must be an object", s->path);
         for (const struct json *m = json_first(v); m; m = json_next(m))
-            if (!json_is_string(m)) FAIL(DATA, "%s: __metadata__ holds more than strings", s->path);
+            if (!json_is_string(m)) FAIL(DATA, "%s: __metadata__ values must be strings", s->path);
     }
-    qsort(s->tensors, s->count, sizeof *s->tensors, by_place);
+    qsort(s->tensors, s->count, sizeof *s->tensors, compare_offsets);
     s->by_name = heap(s->count * sizeof *s->by_name);
     for (size_t i = 0; i < s->count; i++) s->by_name[i] = &s->tensors[i];
-    qsort(s->by_name, s->count, sizeof *s->by_name, by_pointed_name);
-    TRY(check_places(s, data_bytes));
+    qsort(s->by_name, s->count, sizeof *s->by_name, compare_pointed_names);
+    TRY(check_offsets(s, data_bytes));
     return STATUS_OK;
 }
 
@@ -131,10 +132,11 @@ enum status safetensors_parse(struct safetensors *s, const unsigned char *bytes,
     uint64_t len;
     struct json *root;
     TRY(reader_u64(&r, &len, "the header's length"));
-    if (len > MOST_HEADER)
-        FAIL(DATA, "%s: a header of %llu bytes", s->path, (unsigned long long)len);
+    if (len > MAX_HEADER)
+        FAIL(DATA, "%s: header of %llu bytes exceeds the limit of %d", s->path,
+             (unsigned long long)len, MAX_HEADER);
     TRY(reader_bytes(&r, len, &header, "the header"));
-    if (!len || header[0] != '{') FAIL(DATA, "%s: the header does not begin with {", s->path);
+    if (!len || header[0] != '{') FAIL(DATA, "%s: the header must begin with {", s->path);
     TRY(json_parse((const char *)header, len, s->path, &root));
     s->data = 8 + len;
     enum status st = read_tensors(s, root, size - s->data);
@@ -184,7 +186,7 @@ static float f16_to_f32(uint16_t h)
     return (float)sign * ldexpf(fraction + 1024, exponent - 25);
 }
 
-/* Rounds to nearest, ties to even; too large becomes infinity. */
+/* Rounds to nearest even; overflows to infinity. */
 static uint16_t f16_from_f32(float x)
 {
     uint32_t bits;
@@ -193,7 +195,7 @@ static uint16_t f16_from_f32(float x)
     uint32_t magnitude = bits & 0x7FFFFFFF;
     if (magnitude > 0x7F800000) return (uint16_t)(sign | 0x7E00);
     if (magnitude >= 0x477FF000) return (uint16_t)(sign | 0x7C00);
-    if (magnitude < 0x38800000) { /* subnormal: whole multiples of 2^-24 */
+    if (magnitude < 0x38800000) { /* subnormal: a multiple of 2^-24 */
         float scaled = fabsf(x) * 16777216.0f;
         return (uint16_t)(sign | (uint16_t)nearbyintf(scaled));
     }
@@ -228,7 +230,8 @@ enum status safetensors_read_part(const struct safetensors *s, const struct safe
     size_t each = safetensors_dtype_bytes(t->dtype);
     if (t->dtype != SAFETENSORS_F32 && t->dtype != SAFETENSORS_BF16 &&
         t->dtype != SAFETENSORS_F16 && t->dtype != SAFETENSORS_F64)
-        FAIL(UNSUPPORTED, "%s: tensor %s has dtype %s; F32, BF16, F16 and F64 are read", s->path,
+        FAIL(UNSUPPORTED,
+             "%s: tensor %s: dtype %s is not supported: expected F32, BF16, F16 or F64", s->path,
              t->name, safetensors_dtype_name(t->dtype));
     if (!count) return STATUS_OK;
     const unsigned char *from = s->map.data + s->data + t->begin + first * each;
@@ -247,15 +250,15 @@ enum status safetensors_read_part_bf16(const struct safetensors *s,
                                        const struct safetensors_tensor *t, uint64_t first,
                                        uint64_t count, uint16_t *out)
 {
-    enum { PIECE = 4096 };
-    float piece[PIECE];
+    enum { BATCH = 4096 };
+    float batch[BATCH];
     BUG_IF(first > t->elements || count > t->elements - first);
     if (t->dtype == SAFETENSORS_BF16 && count)
         memcpy(out, s->map.data + s->data + t->begin + first * sizeof *out, count * sizeof *out);
-    for (uint64_t at = 0; t->dtype != SAFETENSORS_BF16 && at < count; at += PIECE) {
-        uint64_t left = count - at, n = left < PIECE ? left : PIECE;
-        TRY(safetensors_read_part(s, t, first + at, n, piece));
-        safetensors_convert(piece, n, SAFETENSORS_BF16, out + at);
+    for (uint64_t at = 0; t->dtype != SAFETENSORS_BF16 && at < count; at += BATCH) {
+        uint64_t left = count - at, n = left < BATCH ? left : BATCH;
+        TRY(safetensors_read_part(s, t, first + at, n, batch));
+        safetensors_convert(batch, n, SAFETENSORS_BF16, out + at);
     }
     return STATUS_OK;
 }

@@ -1,9 +1,8 @@
-/* safetensors.h -- the safetensors format: u64 header length, JSON header, tensors end to end.
+/* safetensors.h -- the safetensors format: u64 header length, JSON header, contiguous tensors.
  *
- * Reading is as strict as the format's own library: tensors tile the data exactly, no holes, no
- * overlaps, no trailing bytes, no key twice; a header is at most 100 MB.
- * Memory   An open file is mapped; names are owned by it.
- * Order    The writer sorts by name; all tensors of a file it writes have one dtype. */
+ * The reader is as strict as the reference library: tensors cover the data without holes, overlaps
+ * or trailing bytes, no key appears twice, and the header is at most 100 MB.
+ * Memory   An open file is mapped, and owns the names. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -50,54 +49,57 @@ struct safetensors_tensor {
     enum safetensors_dtype dtype;
     int num_dims;
     int64_t shape[SAFETENSORS_DIMS];
-    uint64_t begin, end; /* bytes, from the start of the data */
+    uint64_t begin, end; /* byte offsets from the start of the data */
     uint64_t elements;
 };
 
 struct safetensors {
     char *path;
     struct file_map map;
-    uint64_t data;                      /* where the tensors begin in the file */
-    struct safetensors_tensor *tensors; /* in the order of their data */
+    uint64_t data;                      /* file offset of the data */
+    struct safetensors_tensor *tensors; /* sorted by data offset */
     size_t count;
-    const struct safetensors_tensor **by_name; /* the same, in the order of their names */
+    const struct safetensors_tensor **by_name; /* the same, sorted by name */
 };
 
 const char *safetensors_dtype_name(enum safetensors_dtype d);
 size_t safetensors_dtype_bytes(enum safetensors_dtype d);
-/* The dtype of that name; false: there is none. */
+/* Finds a dtype by name; returns false if it is unknown. */
 bool safetensors_dtype_find(const char *name, enum safetensors_dtype *out);
 
-/* DATA: what is wrong with the file, and with which tensor.  UNSUPPORTED: a dtype that is not
- * listed, as those of less than a byte are. */
+/* DATA: the file is corrupt; the message names the tensor.  UNSUPPORTED: a dtype that is not listed
+ * above, such as sub-byte dtypes. */
 enum status safetensors_open(struct safetensors *s, const char *path);
 void safetensors_close(struct safetensors *s);
-/* The header alone, from bytes that need no file; for safetensors_open and its fuzzer.  s->path
- * must be set; after a failure, too, `s` is to be closed. */
+/* Reads the header of a file image that the caller keeps.  The caller sets s->path, and calls
+ * safetensors_close even after a failure. */
 enum status safetensors_parse(struct safetensors *s, const unsigned char *bytes, uint64_t size);
 
+/* Finds a tensor by name; NULL if there is none. */
 const struct safetensors_tensor *safetensors_find(const struct safetensors *s, const char *name);
-/* The whole tensor as f32, or as bf16, whose numbers stay as they are where they are BF16 already.
- * UNSUPPORTED: its numbers are not F32, BF16, F16 or F64. */
+/* Read the whole tensor as f32, or as bf16; BF16 data is copied bit for bit.  UNSUPPORTED: the
+ * dtype is not F32, BF16, F16 or F64. */
 enum status safetensors_read_f32(const struct safetensors *s, const struct safetensors_tensor *t,
                                  float *out);
 enum status safetensors_read_bf16(const struct safetensors *s, const struct safetensors_tensor *t,
                                   uint16_t *out);
-/* `count` of its numbers from `first` on, which it must have; as f32, and as bf16. */
+/* Read `count` elements from element `first` on, which must exist. */
 enum status safetensors_read_part(const struct safetensors *s, const struct safetensors_tensor *t,
                                   uint64_t first, uint64_t count, float *out);
 enum status safetensors_read_part_bf16(const struct safetensors *s,
                                        const struct safetensors_tensor *t, uint64_t first,
                                        uint64_t count, uint16_t *out);
 
-/* A header for these tensors: begin and end are filled in, in the order given (sort by name
- * first).  `header` gets the length and the JSON, padded to 8 bytes; *total the data's bytes. */
+/* Builds the header (length and JSON, padded to 8 bytes) of a file with these tensors in this
+ * order, and sets their `begin`, `end` and `elements`.  Callers sort by name first.  *total: bytes
+ * of the data. */
 void safetensors_header(struct safetensors_tensor *tensors, size_t count, struct text *header,
                         uint64_t *total);
 int safetensors_by_name(const void *a, const void *b); /* for qsort */
 
-/* n numbers of F32, BF16, F16 or F64, at any address, as f32. */
+/* Converts n elements of F32, BF16, F16 or F64 to f32.  `from` need not be aligned. */
 void safetensors_widen(enum safetensors_dtype dtype, const unsigned char *from, uint64_t n,
                        float *out);
-/* n numbers to another type, into `out` of n * safetensors_dtype_bytes(to): F32, BF16 or F16. */
+/* Converts n elements from f32 to F32, BF16 or F16, rounding to nearest even.  `out` has
+ * n * safetensors_dtype_bytes(to) bytes, and need not be aligned. */
 void safetensors_convert(const float *x, size_t n, enum safetensors_dtype to, void *out);

@@ -2,24 +2,24 @@
 #include "formats/thrift.h"
 
 enum { TRUE = 1, FALSE, I8, I16, I32, I64, DOUBLE, BYTES, LIST, SET, MAP, STRUCT = THRIFT_STRUCT };
-enum { MOST_DEEP = 64 };
+enum { MAX_DEPTH = 64 };
 
-static enum status varint(struct reader *r, uint64_t *out)
+static enum status read_varint(struct reader *r, uint64_t *out)
 {
     uint8_t byte;
     *out = 0;
     for (int shift = 0; shift < 64; shift += 7) {
-        TRY(reader_u8(r, &byte, "a number"));
+        TRY(reader_u8(r, &byte, "a varint"));
         *out |= (uint64_t)(byte & 0x7F) << shift;
         if (!(byte & 0x80)) return STATUS_OK;
     }
-    FAIL(DATA, "%s: a number of more than 64 bits", r->name);
+    FAIL(DATA, "%s: varint exceeds 64 bits", r->name);
 }
 
-static enum status zigzag(struct reader *r, int64_t *out)
+static enum status read_zigzag(struct reader *r, int64_t *out)
 {
     uint64_t bits;
-    TRY(varint(r, &bits));
+    TRY(read_varint(r, &bits));
     *out = (int64_t)(bits >> 1 ^ (0 - (bits & 1)));
     return STATUS_OK;
 }
@@ -28,35 +28,35 @@ static enum status read_bytes(struct reader *r, struct thrift_bytes *out)
 {
     uint64_t len;
     size_t bytes;
-    TRY(varint(r, &len));
+    TRY(read_varint(r, &len));
     TRY(reader_count(r, len, 1, &bytes, "a string"));
     out->len = bytes;
     return reader_bytes(r, bytes, &out->data, "a string");
 }
 
-static enum status list_head(struct reader *r, struct thrift_list *out)
+static enum status read_list_header(struct reader *r, struct thrift_list *out)
 {
     uint8_t head;
     uint64_t count;
     size_t bytes;
     TRY(reader_u8(r, &head, "a list"));
     count = head >> 4;
-    if (count == 15) TRY(varint(r, &count));
+    if (count == 15) TRY(read_varint(r, &count));
     TRY(reader_count(r, count, 1, &bytes, "a list"));
     *out = (struct thrift_list){*r, bytes, head & 15};
     return STATUS_OK;
 }
 
-static enum status skip(struct reader *r, int type, int depth);
+static enum status skip_value(struct reader *r, int type, int depth);
 
 static enum status skip_items(struct reader *r, size_t count, int type, int depth)
 {
     const unsigned char *at;
-    for (size_t i = 0; i < count; i++) { /* a truth value among others takes a byte */
+    for (size_t i = 0; i < count; i++) { /* a bool in a container takes a byte */
         if (type == TRUE || type == FALSE)
-            TRY(reader_bytes(r, 1, &at, "a truth value"));
+            TRY(reader_bytes(r, 1, &at, "a bool"));
         else
-            TRY(skip(r, type, depth));
+            TRY(skip_value(r, type, depth));
     }
     return STATUS_OK;
 }
@@ -66,7 +66,7 @@ static enum status skip_map(struct reader *r, int depth)
     uint64_t count;
     uint8_t types;
     size_t bytes;
-    TRY(varint(r, &count));
+    TRY(read_varint(r, &count));
     if (!count) return STATUS_OK;
     TRY(reader_u8(r, &types, "a map"));
     TRY(reader_count(r, count, 1, &bytes, "a map"));
@@ -77,43 +77,45 @@ static enum status skip_map(struct reader *r, int depth)
     return STATUS_OK;
 }
 
-/* The head of a field; *type 0: the struct ends. */
-static enum status next_field(struct reader *r, int64_t *id, int *type)
+/* Reads a field header; *type 0 is the end of the struct. */
+static enum status read_field_header(struct reader *r, int64_t *id, int *type)
 {
     uint8_t head;
     TRY(reader_u8(r, &head, "a field"));
     *type = head & 15;
     if (!*type) return STATUS_OK;
     *id += head >> 4;
-    return head >> 4 ? STATUS_OK : zigzag(r, id);
+    return head >> 4 ? STATUS_OK : read_zigzag(r, id);
 }
 
-static enum status skip(struct reader *r, int type, int depth)
+static enum status skip_value(struct reader *r, int type, int depth)
 {
     struct thrift_bytes bytes;
     struct thrift_list list;
     int64_t number;
-    if (depth > MOST_DEEP) FAIL(DATA, "%s: nested too deep", r->name);
+    if (depth > MAX_DEPTH) FAIL(DATA, "%s: Thrift structs are nested too deeply", r->name);
     switch (type) {
     case TRUE:
     case FALSE: return STATUS_OK;
     case I8: return reader_bytes(r, 1, &bytes.data, "a byte");
     case I16:
     case I32:
-    case I64: return zigzag(r, &number);
+    case I64: return read_zigzag(r, &number);
     case DOUBLE: return reader_bytes(r, 8, &bytes.data, "a double");
     case BYTES: return read_bytes(r, &bytes);
     case LIST:
-    case SET: TRY(list_head(r, &list)); return skip_items(r, list.count, list.type, depth + 1);
+    case SET:
+        TRY(read_list_header(r, &list));
+        return skip_items(r, list.count, list.type, depth + 1);
     case MAP: return skip_map(r, depth + 1);
     case STRUCT:
         for (int64_t id = 0;;) {
-            TRY(next_field(r, &id, &type));
+            TRY(read_field_header(r, &id, &type));
             if (!type) return STATUS_OK;
-            TRY(skip(r, type, depth + 1));
+            TRY(skip_value(r, type, depth + 1));
         }
     }
-    FAIL(DATA, "%s: a field of type %d, which there is not", r->name, type);
+    FAIL(DATA, "%s: unknown Thrift type %d", r->name, type);
 }
 
 static enum status read_number(struct reader *r, int type, int64_t *out)
@@ -123,7 +125,7 @@ static enum status read_number(struct reader *r, int type, int64_t *out)
         *out = type == TRUE;
         return STATUS_OK;
     }
-    if (type != I8) return zigzag(r, out);
+    if (type != I8) return read_zigzag(r, out);
     TRY(reader_u8(r, &byte, "a byte"));
     *out = (int8_t)byte;
     return STATUS_OK;
@@ -131,30 +133,31 @@ static enum status read_number(struct reader *r, int type, int64_t *out)
 
 static enum status read_field(struct reader *r, const struct thrift_field *f, int type)
 {
-    bool fits = f->number  ? type >= TRUE && type <= I64
-                : f->bytes ? type == BYTES
-                : f->list  ? type == LIST || type == SET
-                           : type == STRUCT;
-    if (!fits) FAIL(DATA, "%s: field %d is of type %d", r->name, f->id, type);
+    bool type_matches = f->number  ? type >= TRUE && type <= I64
+                        : f->bytes ? type == BYTES
+                        : f->list  ? type == LIST || type == SET
+                                   : type == STRUCT;
+    if (!type_matches)
+        FAIL(DATA, "%s: Thrift field %d has unexpected type %d", r->name, f->id, type);
     if (f->number) return read_number(r, type, f->number);
     if (f->bytes) return read_bytes(r, f->bytes);
     if (f->list) {
         struct reader from = *r;
-        TRY(list_head(&from, f->list));
-        return skip(r, type, 0);
+        TRY(read_list_header(&from, f->list));
+        return skip_value(r, type, 0);
     }
     if (f->present) *f->present = true;
-    return f->fields ? thrift_read(r, f->fields) : skip(r, type, 0);
+    return f->fields ? thrift_read(r, f->fields) : skip_value(r, type, 0);
 }
 
-enum status thrift_read(struct reader *r, const struct thrift_field *wanted)
+enum status thrift_read(struct reader *r, const struct thrift_field *fields)
 {
     int type;
     for (int64_t id = 0;;) {
-        TRY(next_field(r, &id, &type));
+        TRY(read_field_header(r, &id, &type));
         if (!type) return STATUS_OK;
-        const struct thrift_field *f = wanted;
+        const struct thrift_field *f = fields;
         while (f->id && f->id != id) f++;
-        TRY(f->id ? read_field(r, f, type) : skip(r, type, 0));
+        TRY(f->id ? read_field(r, f, type) : skip_value(r, type, 0));
     }
 }

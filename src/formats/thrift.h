@@ -1,36 +1,38 @@
-/* thrift.h -- structs of Thrift's compact protocol, the fields that are wanted of them.
+/* thrift.h -- reads structs in Thrift's compact protocol.
  *
- * A caller lists the fields it wants by number; the others are stepped over, nested or not.
- * Memory   Bytes and lists are places in what is read. */
+ * A caller lists the fields it needs by ID; all others are skipped, nested or not.
+ * Memory   Binaries and lists point into the input.
+ * Source   thrift, doc/specs/thrift-compact-protocol.md. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/file.h"
 
 struct thrift_bytes {
-    const unsigned char *data; /* NULL: the field is not there */
+    const unsigned char *data; /* NULL: the field is absent */
     size_t len;
 };
 
-/* A list, to be read by as many calls as it has items. */
+/* A list; the caller reads its items one by one. */
 struct thrift_list {
     struct reader items;
-    size_t count; /* each takes a byte at least, so there are no more than bytes */
+    size_t count; /* at most the bytes left: an item takes at least one */
     int type;
 };
 
-/* One wanted field: the one of the pointers that is set says of what type it must be. */
+/* A field to read.  Exactly one of the pointers is set, and determines the type; `present` may
+ * accompany `fields`. */
 struct thrift_field {
     int id;
-    int64_t *number; /* i8 to i64, and a truth value as 0 or 1; kept as it is if absent */
+    int64_t *number; /* i8 to i64, or a bool as 0 or 1; unchanged if absent */
     struct thrift_bytes *bytes;
     struct thrift_list *list;
-    const struct thrift_field *fields; /* a struct; its own fields, ended by {0} */
-    bool *present;                     /* a struct that is there; with or without `fields` */
+    const struct thrift_field *fields; /* of a nested struct; ends with {0} */
+    bool *present;                     /* set if the nested struct is present */
 };
 
 enum { THRIFT_STRUCT = 12 };
 
-/* A struct into the fields wanted of it, ended by {0}.  DATA: it ends early, is nested too deep, or
- * a wanted field has another type. */
-enum status thrift_read(struct reader *r, const struct thrift_field *wanted);
+/* Reads a struct; `fields` ends with {0}.  DATA: it ends early, is nested too deeply, or one of
+ * `fields` has another type. */
+enum status thrift_read(struct reader *r, const struct thrift_field *fields);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PICKLE = 256 << 20, MOST_DEPTH = 8 };
+enum { MAX_PICKLE = 256 << 20, MAX_DEPTH = 8 };
 
 static const struct {
     enum pickle_class storage, dtype;
@@ -39,8 +39,9 @@ static bool find_dtype(const struct pickle_value *v, enum safetensors_dtype *dty
     return false;
 }
 
-/* The archive's entry of that name in its folder. */
-static const struct zip_entry *find(const struct torch_archive *a, const char *name, size_t len)
+/* Finds an entry by its name within the archive's folder. */
+static const struct zip_entry *find_entry(const struct torch_archive *a, const char *name,
+                                          size_t len)
 {
     char path[1024];
     if (a->folder_len + len > sizeof path) return NULL;
@@ -52,14 +53,14 @@ static const struct zip_entry *find(const struct torch_archive *a, const char *n
 static enum status find_folder(struct torch_archive *a)
 {
     static const char root[] = "/data.pkl";
-    size_t found = 0, len = sizeof root - 2; /* the folder keeps its slash */
+    size_t found = 0, len = sizeof root - 2; /* the folder includes its slash */
     for (size_t i = 0; i < a->zip.count; i++) {
         const struct zip_entry *e = &a->zip.entries[i];
         if (e->name_len <= len || memcmp(e->name + e->name_len - len - 1, root, len + 1)) continue;
         a->folder = e->name, a->folder_len = e->name_len - len;
         found++;
     }
-    if (found != 1) FAIL(DATA, "%s: %zu files data.pkl in the archive, not one", a->name, found);
+    if (found != 1) FAIL(DATA, "%s: expected 1 data.pkl in the archive, got %zu", a->name, found);
     return STATUS_OK;
 }
 
@@ -70,15 +71,19 @@ enum status torch_archive_open(struct torch_archive *a, const unsigned char *byt
     size_t used;
     *a = (struct torch_archive){.name = name};
     if (size >= sizeof old && !memcmp(bytes, old, sizeof old))
-        FAIL(UNSUPPORTED, "%s: written by torch before 1.6, or as it did: save it again", name);
+        FAIL(UNSUPPORTED,
+             "%s: the legacy format of PyTorch before 1.6 is not supported: save the file again",
+             name);
     TRY(zip_parse(&a->zip, bytes, size, name));
     TRY(find_folder(a));
-    const struct zip_entry *order = find(a, "byteorder", 9), *root = find(a, "data.pkl", 8);
+    const struct zip_entry *order = find_entry(a, "byteorder", 9),
+                           *root = find_entry(a, "data.pkl", 8);
     if (order && order->size >= 3 && !memcmp(order->data, "big", 3))
-        FAIL(UNSUPPORTED, "%s: its numbers are big-endian", name);
-    if (root->size > MOST_PICKLE)
-        FAIL(DATA, "%s: a pickle of %llu bytes", name, (unsigned long long)root->size);
-    if (!zip_entry_is_sound(root)) FAIL(DATA, "%s: data.pkl does not have its checksum", name);
+        FAIL(UNSUPPORTED, "%s: big-endian data is not supported", name);
+    if (root->size > MAX_PICKLE)
+        FAIL(DATA, "%s: pickle of %llu bytes exceeds the limit of %d", name,
+             (unsigned long long)root->size, MAX_PICKLE);
+    if (!zip_entry_is_sound(root)) FAIL(DATA, "%s: data.pkl: checksum mismatch", name);
     TRY(pickle_parse(&a->pickle, root->data, root->size, name, &used));
     return STATUS_OK;
 }
@@ -90,9 +95,9 @@ void torch_archive_close(struct torch_archive *a)
     *a = (struct torch_archive){0};
 }
 
-/* The index of its last element behind its first, and whether it has any. */
-static enum status reach(const struct torch_archive *a, const struct torch_tensor *t,
-                         uint64_t *last, bool *empty)
+/* The offset of the last element from the first, in elements, and whether the tensor is empty. */
+static enum status last_element(const struct torch_archive *a, const struct torch_tensor *t,
+                                uint64_t *last, bool *empty)
 {
     *last = 0, *empty = false;
     for (int d = 0; d < t->num_dims; d++) {
@@ -101,12 +106,13 @@ static enum status reach(const struct torch_archive *a, const struct torch_tenso
         if (t->shape[d] < 2) continue;
         if (__builtin_mul_overflow((uint64_t)t->shape[d] - 1, (uint64_t)t->strides[d], &step) ||
             __builtin_add_overflow(*last, step, last))
-            FAIL(DATA, "%s: tensor %s: its shape is impossible", a->name, t->name);
+            FAIL(DATA, "%s: tensor %s: invalid shape", a->name, t->name);
     }
     return STATUS_OK;
 }
 
-/* The numbers that `storage` stands for, from the `first` on: are those of `t` there? */
+/* Sets t->data to element `first` of the storage, and checks that the storage holds all elements of
+ * t. `storage`: ("storage", type, key, location, size). */
 static enum status find_data(const struct torch_archive *a, const struct pickle_value *storage,
                              const struct pickle_value *first, struct torch_tensor *t)
 {
@@ -117,17 +123,17 @@ static enum status find_data(const struct torch_archive *a, const struct pickle_
     if (!pickle_is_text(pickle_item(storage, 0), "storage") || !key ||
         key->kind != PICKLE_IS_TEXT || key->len > 256 || !first || first->kind != PICKLE_IS_INT ||
         first->integer < 0)
-        FAIL(DATA, "%s: tensor %s: it has no numbers", a->name, t->name);
+        FAIL(DATA, "%s: tensor %s: invalid storage", a->name, t->name);
     int len = snprintf(path, sizeof path, "data/%.*s", (int)key->len, key->text);
-    const struct zip_entry *e = find(a, path, (size_t)len);
+    const struct zip_entry *e = find_entry(a, path, (size_t)len);
     if (!e) FAIL(DATA, "%s: tensor %s: %s is missing", a->name, t->name, path);
-    TRY(reach(a, t, &last, &empty));
+    TRY(last_element(a, t, &last, &empty));
     t->data = e->data;
     if (empty) return STATUS_OK;
     uint64_t each = safetensors_dtype_bytes(t->dtype), begin = (uint64_t)first->integer;
     if (__builtin_add_overflow(last, begin, &last) || __builtin_add_overflow(last, 1, &last) ||
         __builtin_mul_overflow(last, each, &bytes) || bytes > e->size)
-        FAIL(DATA, "%s: tensor %s reaches beyond the %llu bytes of %s", a->name, t->name,
+        FAIL(DATA, "%s: tensor %s exceeds the %llu bytes of %s", a->name, t->name,
              (unsigned long long)e->size, path);
     t->data += begin * each;
     return STATUS_OK;
@@ -144,33 +150,33 @@ static enum status read_tensor(const struct torch_archive *a, const struct pickl
                                struct torch_tensor *t)
 {
     for (int i = 0;
-         i < MOST_DEPTH && v && v->kind == PICKLE_IS_OBJECT && v->class == PICKLE_PARAMETER; i++)
+         i < MAX_DEPTH && v && v->kind == PICKLE_IS_OBJECT && v->class == PICKLE_PARAMETER; i++)
         v = pickle_argument(v, PICKLE_PARAMETER, 0);
     if (!v || !is_tensor(v) || v->class == PICKLE_PARAMETER)
-        FAIL(DATA, "%s: %s is a parameter of no tensor", a->name, t->name);
-    const struct pickle_value *outside = pickle_argument(v, v->class, 0);
+        FAIL(DATA, "%s: parameter %s does not wrap a tensor", a->name, t->name);
+    const struct pickle_value *persistent = pickle_argument(v, v->class, 0);
     const struct pickle_value *dtype = pickle_argument(v, v->class, 6), *storage = NULL;
-    if (outside && outside->kind == PICKLE_IS_PERSISTENT) storage = outside->items[0];
+    if (persistent && persistent->kind == PICKLE_IS_PERSISTENT) storage = persistent->items[0];
     if (v->class != PICKLE_TENSOR_V3) dtype = pickle_item(storage, 1);
     if (!find_dtype(dtype, &t->dtype))
-        FAIL(UNSUPPORTED, "%s: tensor %s: its type of numbers is not read", a->name, t->name);
+        FAIL(UNSUPPORTED, "%s: tensor %s: unsupported dtype", a->name, t->name);
     t->num_dims = pickle_integers(pickle_argument(v, v->class, 2), TORCH_DIMS, t->shape);
     if (t->num_dims < 0 ||
         pickle_integers(pickle_argument(v, v->class, 3), TORCH_DIMS, t->strides) != t->num_dims)
-        FAIL(DATA, "%s: tensor %s: its shape is impossible", a->name, t->name);
+        FAIL(DATA, "%s: tensor %s: invalid shape", a->name, t->name);
     TRY(find_data(a, storage, pickle_argument(v, v->class, 1), t));
     return STATUS_OK;
 }
 
-/* What was seen on the way; a pickle may show the same things again and again. */
-struct walk {
+/* A walk over nested dicts.  `steps` bounds it, because shared dicts can be visited many times. */
+struct tensor_walk {
     const struct torch_archive *archive;
     struct torch_tensors *out;
-    bool references; /* are taken, too */
-    size_t room, steps;
+    bool references; /* list TensorReferences, too */
+    size_t capacity, steps;
 };
 
-static bool is_taken(const struct walk *w, const struct pickle_value *v)
+static bool is_listed(const struct tensor_walk *w, const struct pickle_value *v)
 {
     bool refers = v->kind == PICKLE_IS_OBJECT && v->class == PICKLE_TENSOR_REFERENCE;
     return is_tensor(v) || (refers && w->references);
@@ -181,15 +187,15 @@ static enum status read_reference(const struct torch_archive *a, const struct pi
 {
     const struct pickle_value *tid = pickle_field(v, PICKLE_TENSOR_REFERENCE, "tid");
     if (!tid || tid->kind != PICKLE_IS_INT || tid->integer < 0)
-        FAIL(DATA, "%s: tensor %s refers to no file", a->name, t->name);
+        FAIL(DATA, "%s: tensor %s: invalid TensorReference", a->name, t->name);
     t->reference = tid->integer;
     return STATUS_OK;
 }
 
-static enum status walk_value(struct walk *w, const struct pickle_value *v, const char *name,
+static enum status walk_value(struct tensor_walk *w, const struct pickle_value *v, const char *name,
                               int depth);
 
-static enum status walk_dict(struct walk *w, const struct pickle_value *v, const char *name,
+static enum status walk_dict(struct tensor_walk *w, const struct pickle_value *v, const char *name,
                              int depth)
 {
     const char *dot = name[0] ? "." : "";
@@ -198,8 +204,8 @@ static enum status walk_dict(struct walk *w, const struct pickle_value *v, const
         char path[TORCH_NAME];
         int len;
         if (w->steps++ > w->archive->pickle.num_values)
-            FAIL(DATA, "%s: it says the same over and over", w->archive->name);
-        if (item->kind != PICKLE_IS_DICT && !is_taken(w, item)) continue;
+            FAIL(DATA, "%s: the pickle repeats shared dicts too often", w->archive->name);
+        if (item->kind != PICKLE_IS_DICT && !is_listed(w, item)) continue;
         if (key->kind == PICKLE_IS_INT)
             len = snprintf(path, sizeof path, "%s%s%lld", name, dot, (long long)key->integer);
         else if (key->kind == PICKLE_IS_TEXT && key->len < sizeof path)
@@ -207,39 +213,40 @@ static enum status walk_dict(struct walk *w, const struct pickle_value *v, const
         else
             len = sizeof path;
         if (len < 0 || (size_t)len >= sizeof path)
-            FAIL(DATA, "%s: what is in \"%.100s\" has a key that is no name", w->archive->name,
-                 name);
+            FAIL(DATA, "%s: invalid key in dict \"%.100s\": expected a string or an integer",
+                 w->archive->name, name);
         TRY(walk_value(w, item, path, depth + 1));
     }
     return STATUS_OK;
 }
 
-static enum status walk_value(struct walk *w, const struct pickle_value *v, const char *name,
+static enum status walk_value(struct tensor_walk *w, const struct pickle_value *v, const char *name,
                               int depth)
 {
-    if (v->kind == PICKLE_IS_DICT && depth < MOST_DEPTH) {
+    if (v->kind == PICKLE_IS_DICT && depth < MAX_DEPTH) {
         TRY(walk_dict(w, v, name, depth));
         return STATUS_OK;
     }
     if (v->kind == PICKLE_IS_DICT)
-        FAIL(DATA, "%s: \"%.100s\" lies too deep", w->archive->name, name);
-    if (!is_taken(w, v)) return STATUS_OK;
+        FAIL(DATA, "%s: dict \"%.100s\" is nested too deeply", w->archive->name, name);
+    if (!is_listed(w, v)) return STATUS_OK;
     struct torch_tensors *t = w->out;
-    if (t->count == w->room) {
-        w->room = w->room ? 2 * w->room : 64;
-        t->all = heap_grow(t->all, w->room, sizeof *t->all);
+    if (t->count == w->capacity) {
+        w->capacity = w->capacity ? 2 * w->capacity : 64;
+        t->all = heap_grow(t->all, w->capacity, sizeof *t->all);
     }
     t->all[t->count] = (struct torch_tensor){.name = heap_string(name, strlen(name))};
     t->count++;
-    struct torch_tensor *one = &t->all[t->count - 1];
-    TRY(is_tensor(v) ? read_tensor(w->archive, v, one) : read_reference(w->archive, v, one));
+    struct torch_tensor *tensor = &t->all[t->count - 1];
+    TRY(is_tensor(v) ? read_tensor(w->archive, v, tensor) : read_reference(w->archive, v, tensor));
     return STATUS_OK;
 }
 
-static enum status walk(const struct torch_archive *a, bool references, struct torch_tensors *t)
+static enum status walk_archive(const struct torch_archive *a, bool references,
+                                struct torch_tensors *t)
 {
     *t = (struct torch_tensors){0};
-    struct walk w = {.archive = a, .out = t, .references = references};
+    struct tensor_walk w = {.archive = a, .out = t, .references = references};
     enum status st = walk_value(&w, a->pickle.root, "", 0);
     if (st) torch_tensors_release(t);
     return st;
@@ -247,13 +254,13 @@ static enum status walk(const struct torch_archive *a, bool references, struct t
 
 enum status torch_archive_tensors(const struct torch_archive *a, struct torch_tensors *t)
 {
-    TRY(walk(a, false, t));
+    TRY(walk_archive(a, false, t));
     return STATUS_OK;
 }
 
 enum status torch_archive_references(const struct torch_archive *a, struct torch_tensors *t)
 {
-    TRY(walk(a, true, t));
+    TRY(walk_archive(a, true, t));
     return STATUS_OK;
 }
 
@@ -273,7 +280,7 @@ static const char *storage_name(enum safetensors_dtype dtype)
                                        : "HalfStorage";
 }
 
-static void put_tensor(const struct torch_tensor *t, size_t key, struct text *out)
+static void write_tensor(const struct torch_tensor *t, size_t key, struct text *out)
 {
     char name[24];
     int64_t elements = 1, strides[TORCH_DIMS] = {0};
@@ -296,15 +303,15 @@ static void put_tensor(const struct torch_tensor *t, size_t key, struct text *ou
     pickle_put_tuple(out), pickle_put_call(out);
 }
 
-void torch_pickle(const struct torch_tensor *tensors, size_t count, struct text *out)
+void torch_write_pickle(const struct torch_tensor *tensors, size_t count, struct text *out)
 {
-    bool alone = count == 1 && !tensors->name[0];
+    bool is_root = count == 1 && !tensors->name[0];
     pickle_put_begin(out);
-    if (!alone) pickle_put_dict(out), pickle_put_mark(out);
+    if (!is_root) pickle_put_dict(out), pickle_put_mark(out);
     for (size_t i = 0; i < count; i++) {
-        if (!alone) pickle_put_text(out, tensors[i].name);
-        put_tensor(&tensors[i], i, out);
+        if (!is_root) pickle_put_text(out, tensors[i].name);
+        write_tensor(&tensors[i], i, out);
     }
-    if (!alone) pickle_put_items(out);
+    if (!is_root) pickle_put_items(out);
     pickle_put_end(out);
 }

@@ -1,7 +1,7 @@
-/* torch.h -- what torch.save writes (since 1.6): a ZIP archive of a pickle and of the numbers that
- * its tensors are views of.
+/* torch.h -- reads files of torch.save (PyTorch 1.6 and later): a ZIP archive with a pickle, and
+ * the storages that its tensors are views of.
  *
- * Memory   Tensors point into the archive's bytes, which are borrowed, and so is its name. */
+ * Memory   Tensors point into the archive's bytes, which are borrowed, as is its name. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,21 +15,21 @@ struct torch_archive {
     const char *name;
     struct zip zip;
     struct pickle pickle;
-    const char *folder; /* in the archive, that all of it is in; not ended by a NUL */
+    const char *folder; /* common prefix of all entries, with its slash; not NUL-terminated */
     size_t folder_len;
 };
 
 struct torch_tensor {
-    char *name; /* keys of the dictionaries that lead to it, joined by dots; owned */
+    char *name; /* dict keys on the path to it, joined by dots; owned */
     enum safetensors_dtype dtype;
     int num_dims;
     int64_t shape[TORCH_DIMS], strides[TORCH_DIMS]; /* in elements */
-    const unsigned char *data;                      /* of its first element */
-    int64_t reference; /* of torch_archive_references, where `data` is NULL */
+    const unsigned char *data;                      /* of the first element */
+    int64_t reference; /* the file's number, if `data` is NULL: see torch_archive_references */
 };
 
-/* DATA: what is wrong with it.  UNSUPPORTED: its numbers are big-endian, or it is of before torch
- * 1.6.  After a failure, too, close it. */
+/* DATA: the archive is corrupt.  UNSUPPORTED: big-endian data, or the format before PyTorch 1.6.
+ * Close `a` even after a failure. */
 enum status torch_archive_open(struct torch_archive *a, const unsigned char *bytes, uint64_t size,
                                const char *name);
 void torch_archive_close(struct torch_archive *a);
@@ -38,14 +38,14 @@ struct torch_tensors {
     struct torch_tensor *all; /* owned */
     size_t count;
 };
-/* Every tensor of a dictionary, and of those in it; a tensor that is the root is called "".  What
- * is neither is left out.  DATA: a tensor's numbers are not in the archive. */
+/* Lists the tensors of a dict and of the dicts nested in it; a root that is a tensor has the name
+ * "".  Other values are ignored.  DATA: a tensor exceeds its storage. */
 enum status torch_archive_tensors(const struct torch_archive *a, struct torch_tensors *t);
-/* The same, and what torch_xla's serialization puts where a tensor was that has a file of its own:
- * its name, and its number among those files. */
+/* Lists the TensorReferences of torch_xla, too: each replaces a tensor that has a file of its own,
+ * and gives its number. */
 enum status torch_archive_references(const struct torch_archive *a, struct torch_tensors *t);
 void torch_tensors_release(struct torch_tensors *t);
 
-/* data.pkl of these tensors: a dictionary of them, in which the k-th has the numbers of data/k.
- * `tensor` alone is the root where there is one without a name. */
-void torch_pickle(const struct torch_tensor *tensors, size_t count, struct text *out);
+/* Writes data.pkl: a dict of these tensors, where the k-th tensor's storage is data/k.  A single
+ * tensor with an empty name is the root itself. */
+void torch_write_pickle(const struct torch_tensor *tensors, size_t count, struct text *out);

@@ -6,45 +6,46 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t bytes_of(const struct torch_tensor *t)
+static uint64_t tensor_bytes(const struct torch_tensor *t)
 {
     uint64_t bytes = safetensors_dtype_bytes(t->dtype);
     for (int d = 0; d < t->num_dims; d++) bytes *= (uint64_t)t->shape[d];
     return bytes;
 }
 
-static enum status put_file(struct torch_writer *w, const char *name, const void *bytes, size_t len)
+static enum status write_entry(struct torch_writer *w, const char *name, const void *bytes,
+                               size_t len)
 {
-    struct text head = {0};
+    struct text header = {0};
     uint64_t at = w->base + w->zip.at;
-    zip_add(&w->zip, name, len, zip_crc(0, bytes, len), &head);
-    enum status st = file_write_at(w->fd, w->path, head.data, head.len, at);
-    if (!st) st = file_write_at(w->fd, w->path, bytes, len, at + head.len);
-    text_release(&head);
+    zip_add(&w->zip, name, len, zip_crc(0, bytes, len), &header);
+    enum status st = file_write_at(w->fd, w->path, header.data, header.len, at);
+    if (!st) st = file_write_at(w->fd, w->path, bytes, len, at + header.len);
+    text_release(&header);
     return st;
 }
 
-static enum status put_files(struct torch_writer *w, const struct text *pickle)
+static enum status write_fixed_entries(struct torch_writer *w, const struct text *pickle)
 {
     static const char *const files[][2] = {{"archive/.format_version", "1"},
                                            {"archive/.storage_alignment", "64"},
                                            {"archive/byteorder", "little"},
                                            {"archive/version", "3\n"}};
-    TRY(put_file(w, "archive/data.pkl", pickle->data, pickle->len));
+    TRY(write_entry(w, "archive/data.pkl", pickle->data, pickle->len));
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        TRY(put_file(w, files[i][0], files[i][1], strlen(files[i][1])));
+        TRY(write_entry(w, files[i][0], files[i][1], strlen(files[i][1])));
     return STATUS_OK;
 }
 
 static void entry_name(size_t key, char name[40]) { snprintf(name, 40, "archive/data/%zu", key); }
 
-/* Its header comes when its checksum is known; its numbers go behind it. */
+/* Leaves space for the local header, which end_tensor writes once the CRC is known. */
 static void begin_tensor(struct torch_writer *w)
 {
     char name[40];
     entry_name(w->next, name);
-    w->left = bytes_of(&w->tensors[w->next]);
-    w->at = w->zip.at + zip_head_bytes(&w->zip, name);
+    w->left = tensor_bytes(&w->tensors[w->next]);
+    w->at = w->zip.at + zip_writer_header_bytes(&w->zip, name);
     w->crc = 0;
 }
 
@@ -52,7 +53,7 @@ enum status torch_writer_open_pickle(struct torch_writer *w, int fd, const char 
                                      uint64_t base, const struct text *pickle)
 {
     *w = (struct torch_writer){.fd = fd, .path = path, .base = base};
-    TRY(put_files(w, pickle));
+    TRY(write_fixed_entries(w, pickle));
     return STATUS_OK;
 }
 
@@ -60,7 +61,7 @@ enum status torch_writer_open(struct torch_writer *w, int fd, const char *path, 
                               const struct torch_tensor *tensors, size_t count)
 {
     struct text pickle = {0};
-    torch_pickle(tensors, count, &pickle);
+    torch_write_pickle(tensors, count, &pickle);
     enum status st = torch_writer_open_pickle(w, fd, path, base, &pickle);
     text_release(&pickle);
     w->tensors = tensors;
@@ -71,12 +72,12 @@ enum status torch_writer_open(struct torch_writer *w, int fd, const char *path, 
 static enum status end_tensor(struct torch_writer *w)
 {
     char name[40];
-    struct text head = {0};
+    struct text header = {0};
     uint64_t at = w->base + w->zip.at;
     entry_name(w->next, name);
-    zip_add(&w->zip, name, bytes_of(&w->tensors[w->next]), w->crc, &head);
-    enum status st = file_write_at(w->fd, w->path, head.data, head.len, at);
-    text_release(&head);
+    zip_add(&w->zip, name, tensor_bytes(&w->tensors[w->next]), w->crc, &header);
+    enum status st = file_write_at(w->fd, w->path, header.data, header.len, at);
+    text_release(&header);
     w->next++;
     return st;
 }

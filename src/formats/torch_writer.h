@@ -1,32 +1,32 @@
-/* torch_writer.h -- an archive as torch.save writes it, into a file at some place: torch.load reads
- * it, with weights_only too.
+/* torch_writer.h -- writes an archive as torch.save does, at any offset of a file.  torch.load
+ * reads it, also with weights_only=True.
  *
- * Order    Open, each tensor's numbers in the order of the tensors, close.  Nothing is kept of
- *          them. */
+ * Order    Open, write the tensors' elements in order, close.  Elements are not buffered. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "formats/torch.h"
 
 struct torch_writer {
-    int fd; /* borrowed, and so is the path */
+    int fd; /* borrowed, as is the path */
     const char *path;
-    uint64_t base; /* where in the file the archive begins */
+    uint64_t base; /* file offset of the archive */
     struct zip_writer zip;
-    const struct torch_tensor *tensors; /* borrowed; F32, BF16, F16, I32 or I64, whole */
+    const struct torch_tensor *tensors; /* borrowed; contiguous F32, BF16, F16, I32 or I64 */
     size_t next;
-    uint64_t left, at; /* of the tensor under way: bytes to come, and where they go */
+    uint64_t left, at; /* of the current tensor: bytes left, and their offset in the archive */
     uint32_t crc;
 };
 
-/* The dictionary of `tensors`; a single one without a name is the root itself. */
+/* Begins an archive with a dict of `tensors`; a single one with an empty name is the root itself.
+ */
 enum status torch_writer_open(struct torch_writer *w, int fd, const char *path, uint64_t base,
                               const struct torch_tensor *tensors, size_t count);
-/* The same with any pickle, and no tensors. */
+/* Begins an archive with any pickle and without tensors. */
 enum status torch_writer_open_pickle(struct torch_writer *w, int fd, const char *path,
                                      uint64_t base, const struct text *pickle);
-/* The next bytes of the tensor under way; after its last ones the next is. */
+/* Writes the next bytes of the current tensor; after its last byte the next tensor begins. */
 enum status torch_writer_put(struct torch_writer *w, const void *bytes, size_t len);
-/* *size: of the whole archive.  All of the tensors were put. */
+/* Ends the archive, once all tensors are written, and sets *size to its size. */
 enum status torch_writer_close(struct torch_writer *w, uint64_t *size);
-void torch_writer_release(struct torch_writer *w); /* fine after close, too */
+void torch_writer_release(struct torch_writer *w); /* allowed after torch_writer_close, too */

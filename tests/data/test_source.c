@@ -193,7 +193,7 @@ TEST(source_documents_of_an_array_are_its_rows_or_pieces_of_16384_tokens)
     t.vocab_size = 249, place = 0, ids.count = 0;
     CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &place, s.places, &f, &none));
     CHECK_STATUS(DATA, source_read(&s, &f, &t, &ids));
-    CHECK_MESSAGE("number 249 is 249; ids are 0 to 248");
+    CHECK_MESSAGE("element 249 is 249: token IDs must be between 0 and 248");
     source_close(&s);
     token_list_release(&ids);
 }
@@ -506,7 +506,7 @@ TEST(sequences_are_those_of_one_pair_of_token_files)
     CHECK_STATUS(OK, source_read_sequence(&s, 2, 1, 2, &tokens, ids));
     CHECK(ids[0] == 24 && ids[1] == 25);
     CHECK_STATUS(DATA, source_read_sequence(&s, 2, 2, 2, &tokens, ids));
-    CHECK_MESSAGE("sequence 2 holds the id 26");
+    CHECK_MESSAGE("sequence 2 has token ID 26");
     source_close(&s);
     for (int i = 0; i < 2; i++) { /* nor of two, nor of text */
         c = config_of(test_path(folder, i ? "a.txt" : "*.idx"));

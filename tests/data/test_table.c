@@ -119,7 +119,7 @@ TEST(a_column_of_other_things_is_an_error)
         CHECK_MESSAGE("holds neither text");
         CHECK_MESSAGE("there are number, text, files");
         CHECK_STATUS(CONFIG, table_open(&r, path, "words"));
-        CHECK_MESSAGE("there are number, text, files");
+        CHECK_MESSAGE("the columns are: number, text, files");
     }
     CHECK_STATUS(MISSING, table_open(&r, "absent.parquet", "text"));
 }

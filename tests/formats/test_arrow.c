@@ -3,10 +3,10 @@
 
 #include "formats/arrow.h"
 
-/* What rows hold is in tests/data/test_table.c; files are of tests/oracle/parquet.py. */
+/* tests/oracle/parquet.py wrote the files; tests/data/test_table.c checks their contents. */
 static const char *file(const char *name) { return test_path("tests/oracle/data/arrow", name); }
 
-TEST(ranges_of_rows_end_with_their_batch_or_before)
+TEST(arrow_ranges_end_within_their_batch)
 {
     struct arrow a;
     static const char *const names[] = {"stream.arrow", "packed.arrow"};
@@ -21,22 +21,22 @@ TEST(ranges_of_rows_end_with_their_batch_or_before)
     }
 }
 
-TEST(a_packed_buffer_says_its_length_or_that_it_is_none)
+TEST(compressed_buffers_begin_with_their_length_or_minus_one)
 {
     struct arrow a = {.path = heap_string("x", 1)};
-    struct text room = {0};
+    struct text storage = {0};
     const unsigned char plain[] = {255, 255, 255, 255, 255, 255, 255, 255, 'a', 'b'};
     const unsigned char huge[] = {0, 0, 0, 0, 1, 0, 0, 0, 'a', 'b'};
     struct parquet_bytes b = {plain, sizeof plain};
-    CHECK_STATUS(OK, arrow_unpack(&a, CODEC_ZSTD, &b, &room));
+    CHECK_STATUS(OK, arrow_decompress(&a, CODEC_ZSTD, &b, &storage));
     CHECK(b.data == plain + 8 && b.len == 2);
     b = (struct parquet_bytes){huge, sizeof huge};
-    CHECK_STATUS(UNSUPPORTED, arrow_unpack(&a, CODEC_ZSTD, &b, &room));
+    CHECK_STATUS(UNSUPPORTED, arrow_decompress(&a, CODEC_ZSTD, &b, &storage));
     CHECK_MESSAGE("4294967296 bytes");
     b = (struct parquet_bytes){huge, 5};
-    CHECK_STATUS(DATA, arrow_unpack(&a, CODEC_ZSTD, &b, &room));
+    CHECK_STATUS(DATA, arrow_decompress(&a, CODEC_ZSTD, &b, &storage));
     b = (struct parquet_bytes){huge, 0};
-    CHECK_STATUS(OK, arrow_unpack(&a, CODEC_ZSTD, &b, &room));
+    CHECK_STATUS(OK, arrow_decompress(&a, CODEC_ZSTD, &b, &storage));
     arrow_close(&a);
-    text_release(&room);
+    text_release(&storage);
 }

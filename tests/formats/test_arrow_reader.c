@@ -3,7 +3,7 @@
 
 #include "formats/arrow_reader.h"
 
-/* What rows hold is in tests/data/test_table.c, too; files are of tests/oracle/parquet.py. */
+/* tests/oracle/parquet.py wrote the files; tests/data/test_table.c checks their contents, too. */
 static const char *file(const char *name) { return test_path("tests/oracle/data/arrow", name); }
 
 static enum status add_entry(void *context, const struct parquet_entry *e)
@@ -35,7 +35,7 @@ static void check_rows(const char *name, const char *column, const char *want)
     text_release(&out);
 }
 
-TEST(entries_of_arrow_have_the_levels_of_their_lists)
+TEST(arrow_entries_have_the_repetition_levels_of_their_lists)
 {
     const char *counts = "01 22 23 14 25 2255 |0- |0- |09 |01 22 13 |";
     check_rows("stream.arrow", "spike_counts", counts);
@@ -45,14 +45,14 @@ TEST(entries_of_arrow_have_the_levels_of_their_lists)
     check_rows("large.arrow", "input_ids", "05 16 1- 17 |0- |0- |00 |02147483648 |");
 }
 
-TEST(batches_cut_out_of_others_begin_where_their_offsets_say)
+TEST(sliced_batches_honor_their_first_offset)
 {
     check_rows("file.arrow", "text", "0- |0 |0f\xC3\xBCr |0last |");
     check_rows("file.arrow", "spike_counts", "0- |0- |09 |01 22 13 |");
     check_rows("file.arrow", "input_ids", "0- |0- |00 |02147483648 |");
 }
 
-TEST(packed_batches_are_read_as_others)
+TEST(compressed_batches_read_like_uncompressed_ones)
 {
     static const char *const names[] = {"lz4.arrow", "packed.arrow"};
     for (int i = 0; i < 2; i++) {
@@ -63,7 +63,7 @@ TEST(packed_batches_are_read_as_others)
     }
 }
 
-TEST(values_of_a_dictionary_stand_for_their_places)
+TEST(dictionary_encoded_columns_read_like_plain_ones)
 {
     check_rows("coded.arrow", "text", "0one |0- |0 |0f\xC3\xBCr |0last |");
     check_rows("packed_coded.arrow", "text", "0one |0- |0 |0f\xC3\xBCr |0last |");
@@ -71,14 +71,14 @@ TEST(values_of_a_dictionary_stand_for_their_places)
     check_rows("packed_coded.arrow", "number", "01 |02 |03 |04 |05 |");
 }
 
-TEST(dictionaries_may_grow_or_be_replaced_between_batches)
+TEST(dictionary_batches_extend_or_replace_the_dictionary)
 {
     const char *want = "0one |0- |0two |0two |0three |0four |0one |";
     check_rows("deltas.arrow", "text", want);
     check_rows("replaced.arrow", "text", want);
 }
 
-TEST(views_are_read_wherever_their_bytes_lie)
+TEST(views_are_read_from_inline_and_variadic_bytes)
 {
     const char *want = "0a text that is too long to stand in its view |0- |0 |0short |"
                        "0another one of more than twelve bytes |";
@@ -93,7 +93,7 @@ TEST(views_are_read_wherever_their_bytes_lie)
     }
 }
 
-TEST(lists_of_a_fixed_size_and_views_of_lists_are_lists)
+TEST(fixed_size_lists_and_list_views_read_as_lists)
 {
     static const char *const names[] = {"views.arrow", "packed_views.arrow"};
     for (int i = 0; i < 2; i++) {
@@ -103,7 +103,7 @@ TEST(lists_of_a_fixed_size_and_views_of_lists_are_lists)
     }
 }
 
-/* All rows of a column of these bytes, in memory of their own. */
+/* Reads all rows of a column from a heap copy, so that ASan detects reads past the end. */
 static enum status read_all(const void *bytes, size_t len, const char *column)
 {
     struct arrow a = {.path = heap_string("bytes", 5)};
@@ -122,7 +122,7 @@ static enum status read_all(const void *bytes, size_t len, const char *column)
     return st;
 }
 
-TEST(files_cut_off_anywhere_are_errors)
+TEST(truncated_arrow_files_are_rejected)
 {
     static const char *const names[] = {"stream.arrow", "file.arrow",         "lz4.arrow",
                                         "packed.arrow", "packed_views.arrow", "packed_coded.arrow"};
@@ -137,23 +137,23 @@ TEST(files_cut_off_anywhere_are_errors)
     }
 }
 
-/* How many changes of a byte are seen. */
-static int refusals(const char *name, const char *column)
+/* The number of corrupted bytes that cause an error. */
+static int count_rejections(const char *name, const char *column)
 {
     struct text bytes = {0};
-    int refused = 0;
+    int rejected = 0;
     CHECK_STATUS(OK, file_read(file(name), 1 << 20, &bytes));
     for (size_t at = 0; at < bytes.len; at++) {
         char kept = bytes.data[at];
         bytes.data[at] = (char)(kept ^ (at % 2 ? 0x7F : 0x84));
-        refused += read_all(bytes.data, bytes.len, column) != STATUS_OK;
+        rejected += read_all(bytes.data, bytes.len, column) != STATUS_OK;
         bytes.data[at] = kept;
     }
     text_release(&bytes);
-    return refused;
+    return rejected;
 }
 
-TEST(changed_bytes_are_rows_or_an_error_and_never_a_crash)
+TEST(corrupt_arrow_files_never_crash_the_reader)
 {
     static const char *const files[][2] = {
         {"stream.arrow", "text"},         {"stream.arrow", "spike_counts"},
@@ -163,5 +163,5 @@ TEST(changed_bytes_are_rows_or_an_error_and_never_a_crash)
         {"packed_coded.arrow", "text"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        CHECK(refusals(files[i][0], files[i][1]) > 100);
+        CHECK(count_rejections(files[i][0], files[i][1]) > 100);
 }

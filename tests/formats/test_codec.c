@@ -7,12 +7,12 @@ static const char text[] =
     "to be, or not to be, or not to be: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 enum { LEN = sizeof text - 1 };
 
-/* The text as pyarrow 26.0.1 packs it; of LZ4 in Hadoop's frame. */
+/* The text as compressed by pyarrow 26.0.1; LZ4 is in Hadoop's framing. */
 static const struct {
     enum codec codec;
     size_t len;
     unsigned char bytes[64];
-} packed[] = {
+} compressed[] = {
     {CODEC_SNAPPY, 26, {0x53, 0x34, 0x74, 0x6f, 0x20, 0x62, 0x65, 0x2c, 0x20,
                         0x6f, 0x72, 0x20, 0x6e, 0x6f, 0x74, 0x20, 0x4a, 0x0e,
                         0x00, 0x08, 0x3a, 0x20, 0x61, 0xba, 0x01, 0x00}},
@@ -37,53 +37,53 @@ static const struct {
                      0x65, 0x2c, 0x20, 0x6f, 0x72, 0x20, 0x6e, 0x6f, 0x74, 0x20, 0x0e, 0x00, 0x00,
                      0x3f, 0x3a, 0x20, 0x61, 0x01, 0x00, 0x17, 0x50, 0x61, 0x61, 0x61, 0x61, 0x61}},
 };
-enum { CODECS = sizeof packed / sizeof *packed };
+enum { CODECS = sizeof compressed / sizeof *compressed };
 
-TEST(every_codec_unpacks_what_pyarrow_packed)
+TEST(every_codec_decompresses_what_pyarrow_compressed)
 {
     unsigned char out[LEN];
     for (int i = 0; i < CODECS; i++) {
         memset(out, 0, LEN);
-        CHECK_STATUS(OK,
-                     codec_unpack(packed[i].codec, packed[i].bytes, packed[i].len, out, LEN, "x"));
+        CHECK_STATUS(OK, codec_decompress(compressed[i].codec, compressed[i].bytes,
+                                          compressed[i].len, out, LEN, "x"));
         CHECK(!memcmp(out, text, LEN));
     }
-    CHECK_STATUS(OK, codec_unpack(CODEC_NONE, (const unsigned char *)text, LEN, out, LEN, "x"));
+    CHECK_STATUS(OK, codec_decompress(CODEC_NONE, (const unsigned char *)text, LEN, out, LEN, "x"));
     CHECK(!memcmp(out, text, LEN));
 }
 
-/* Every block stands in memory of its own, so that a read or write beyond it is seen. */
-TEST(blocks_cut_off_or_of_another_length_are_errors)
+/* Each block is a heap copy, so that ASan detects reads and writes past its end. */
+TEST(truncated_blocks_and_wrong_lengths_are_rejected)
 {
     for (int i = 0; i < CODECS; i++) {
-        for (size_t len = 0; len < packed[i].len; len++) {
+        for (size_t len = 0; len < compressed[i].len; len++) {
             unsigned char *in = malloc(len + !len), *out = malloc(LEN);
-            memcpy(in, packed[i].bytes, len);
-            CHECK_STATUS(DATA, codec_unpack(packed[i].codec, in, len, out, LEN, "x"));
+            memcpy(in, compressed[i].bytes, len);
+            CHECK_STATUS(DATA, codec_decompress(compressed[i].codec, in, len, out, LEN, "x"));
             free(in), free(out);
         }
         for (size_t len = 1; len < LEN + 3; len++) {
             unsigned char *out = malloc(len);
             if (len != LEN)
-                CHECK_STATUS(DATA, codec_unpack(packed[i].codec, packed[i].bytes, packed[i].len,
-                                                out, len, "x"));
+                CHECK_STATUS(DATA, codec_decompress(compressed[i].codec, compressed[i].bytes,
+                                                    compressed[i].len, out, len, "x"));
             free(out);
         }
     }
 }
 
-TEST(copies_from_before_the_text_are_errors)
+TEST(matches_before_the_start_of_the_output_are_rejected)
 {
     unsigned char out[8];
     const unsigned char snappy[] = {8, 0, 'a', 7 << 2 | 2, 2, 0}, lz4[] = {0x13, 'a', 2, 0};
     const unsigned char nowhere[] = {8, 0, 'a', 7 << 2 | 2, 0, 0};
-    CHECK_STATUS(DATA, codec_unpack(CODEC_SNAPPY, snappy, sizeof snappy, out, 8, "x"));
-    CHECK_STATUS(DATA, codec_unpack(CODEC_SNAPPY, nowhere, sizeof nowhere, out, 8, "x"));
-    CHECK_STATUS(DATA, codec_unpack(CODEC_LZ4_RAW, lz4, sizeof lz4, out, 8, "x"));
+    CHECK_STATUS(DATA, codec_decompress(CODEC_SNAPPY, snappy, sizeof snappy, out, 8, "x"));
+    CHECK_STATUS(DATA, codec_decompress(CODEC_SNAPPY, nowhere, sizeof nowhere, out, 8, "x"));
+    CHECK_STATUS(DATA, codec_decompress(CODEC_LZ4_RAW, lz4, sizeof lz4, out, 8, "x"));
 }
 
-/* The text twice, by lz4 4.4.5 of PyPI: the second block is a match in the first, and both blocks
- * and the whole have sums. */
+/* The text twice, by lz4 4.4.5 from PyPI: the second block is a match into the first; with block
+ * and content checksums. */
 static const unsigned char linked[] = {
     0x04, 0x22, 0x4d, 0x18, 0x54, 0x40, 0xae, 0x1f, 0x00, 0x00, 0x00, 0xef, 0x74, 0x6f, 0x20,
     0x62, 0x65, 0x2c, 0x20, 0x6f, 0x72, 0x20, 0x6e, 0x6f, 0x74, 0x20, 0x0e, 0x00, 0x00, 0x3f,
@@ -91,57 +91,58 @@ static const unsigned char linked[] = {
     0x34, 0x0a, 0x00, 0x00, 0x00, 0x0f, 0x53, 0x00, 0x3b, 0x50, 0x61, 0x61, 0x61, 0x61, 0x61,
     0x2e, 0x3f, 0x28, 0x1e, 0x00, 0x00, 0x00, 0x00, 0x2e, 0x6f, 0xe4, 0xa7};
 
-TEST(blocks_of_a_frame_reach_back_into_those_before)
+TEST(linked_blocks_of_a_frame_match_into_earlier_blocks)
 {
     unsigned char out[2 * LEN];
-    CHECK_STATUS(OK, codec_unpack(CODEC_LZ4_FRAME, linked, sizeof linked, out, 2 * LEN, "x"));
+    CHECK_STATUS(OK, codec_decompress(CODEC_LZ4_FRAME, linked, sizeof linked, out, 2 * LEN, "x"));
     CHECK(!memcmp(out, text, LEN) && !memcmp(out + LEN, text, LEN));
 }
 
-TEST(any_changed_byte_of_a_frame_with_sums_is_seen)
+TEST(frame_checksums_detect_any_changed_byte)
 {
     unsigned char out[2 * LEN], in[sizeof linked];
     for (size_t i = 0; i < sizeof linked; i++) {
         memcpy(in, linked, sizeof linked);
         in[i] ^= 0x10;
-        CHECK_STATUS(DATA, codec_unpack(CODEC_LZ4_FRAME, in, sizeof in, out, 2 * LEN, "x"));
+        CHECK_STATUS(DATA, codec_decompress(CODEC_LZ4_FRAME, in, sizeof in, out, 2 * LEN, "x"));
     }
 }
 
-TEST(hadoop_packs_several_blocks_behind_one_length_or_several)
+TEST(hadoop_framing_has_one_or_more_blocks_per_length)
 {
     const unsigned char two[] = {0,   0,   0, 6, 0, 0, 0,    4,   0x30, 'a',
                                  'b', 'c', 0, 0, 0, 4, 0x30, 'd', 'e',  'f',
                                  0,   0,   0, 1, 0, 0, 0,    2,   0x10, 'g'};
     const unsigned char empty[] = {0, 0, 0, 1, 0, 0, 0, 0};
     unsigned char out[7];
-    CHECK_STATUS(OK, codec_unpack(CODEC_LZ4, two, sizeof two, out, 7, "x"));
+    CHECK_STATUS(OK, codec_decompress(CODEC_LZ4, two, sizeof two, out, 7, "x"));
     CHECK(!memcmp(out, "abcdefg", 7));
-    CHECK_STATUS(DATA, codec_unpack(CODEC_LZ4, empty, sizeof empty, out, 1, "x"));
-    CHECK_STATUS(OK, codec_unpack(CODEC_LZ4, packed[1].bytes, packed[1].len,
-                                  (unsigned char[LEN]){0}, LEN, "x"));
+    CHECK_STATUS(DATA, codec_decompress(CODEC_LZ4, empty, sizeof empty, out, 1, "x"));
+    CHECK_STATUS(OK, codec_decompress(CODEC_LZ4, compressed[1].bytes, compressed[1].len,
+                                      (unsigned char[LEN]){0}, LEN, "x"));
 }
 
-TEST(members_of_gzip_may_follow_each_other)
+TEST(concatenated_gzip_members_decompress)
 {
     unsigned char two[82], out[2 * LEN];
-    for (int i = 0; i < 2; i++) memcpy(two + 41 * i, packed[3].bytes, 41);
-    CHECK_STATUS(OK, codec_unpack(CODEC_GZIP, two, 82, out, 2 * LEN, "x"));
+    for (int i = 0; i < 2; i++) memcpy(two + 41 * i, compressed[3].bytes, 41);
+    CHECK_STATUS(OK, codec_decompress(CODEC_GZIP, two, 82, out, 2 * LEN, "x"));
     CHECK(!memcmp(out, text, LEN) && !memcmp(out + LEN, text, LEN));
 }
 
-TEST(blocks_that_cannot_be_so_long_are_told_before_they_are_unpacked)
+TEST(impossible_sizes_are_rejected_before_decompression)
 {
     for (int i = 0; i < CODECS; i++) {
-        CHECK_STATUS(OK, codec_check(packed[i].codec, packed[i].bytes, packed[i].len, LEN, "x"));
-        CHECK_STATUS(DATA,
-                     codec_check(packed[i].codec, packed[i].bytes, packed[i].len, 1 << 30, "x"));
-        CHECK_MESSAGE("that unpacks to 1073741824");
+        CHECK_STATUS(OK, codec_check_size(compressed[i].codec, compressed[i].bytes,
+                                          compressed[i].len, LEN, "x"));
+        CHECK_STATUS(DATA, codec_check_size(compressed[i].codec, compressed[i].bytes,
+                                            compressed[i].len, 1 << 30, "x"));
+        CHECK_MESSAGE("that decompresses to 1073741824");
     }
 }
 
-/* 100 MB of zeros in 158 bytes, as pyarrow 26.0.1 packs them at level 11. */
-TEST(a_block_of_brotli_may_give_a_million_bytes_by_one)
+/* 100 MB of zeros in 158 bytes, compressed by pyarrow 26.0.1 at level 11. */
+TEST(brotli_may_expand_a_byte_to_a_million)
 {
     const unsigned char zeros[] = {
         0xcb, 0xff, 0xff, 0x3f, 0xf8, 0x27, 0x00, 0xe2, 0xb1, 0x40, 0x20, 0xf7, 0xfe, 0x8f, 0xff,
@@ -156,18 +157,18 @@ TEST(a_block_of_brotli_may_give_a_million_bytes_by_one)
         0xe0, 0x9f, 0x00, 0x88, 0xc3, 0x02, 0x00, 0xdd, 0xfb, 0xbf, 0xfc, 0x07, 0xaf, 0xc3, 0x3f,
         0x01, 0x10, 0x87, 0x05, 0x00, 0xba, 0xd8, 0x75};
     const size_t len = 100000000;
-    CHECK_STATUS(OK, codec_check(CODEC_BROTLI, zeros, sizeof zeros, len, "x"));
-    CHECK_STATUS(DATA, codec_check(CODEC_BROTLI, zeros, sizeof zeros, len - 1, "x"));
-    CHECK_STATUS(DATA, codec_check(CODEC_BROTLI, zeros, sizeof zeros - 1, len, "x"));
+    CHECK_STATUS(OK, codec_check_size(CODEC_BROTLI, zeros, sizeof zeros, len, "x"));
+    CHECK_STATUS(DATA, codec_check_size(CODEC_BROTLI, zeros, sizeof zeros, len - 1, "x"));
+    CHECK_STATUS(DATA, codec_check_size(CODEC_BROTLI, zeros, sizeof zeros - 1, len, "x"));
 }
 
-TEST(codecs_have_the_numbers_of_parquet)
+TEST(codecs_have_their_numbers_in_parquet)
 {
     enum codec codec;
-    CHECK_STATUS(OK, codec_find(6, "x", &codec));
+    CHECK_STATUS(OK, codec_from_parquet(6, "x", &codec));
     CHECK(codec == CODEC_ZSTD);
-    CHECK_STATUS(OK, codec_find(5, "x", &codec));
+    CHECK_STATUS(OK, codec_from_parquet(5, "x", &codec));
     CHECK(codec == CODEC_LZ4);
-    CHECK_STATUS(UNSUPPORTED, codec_find(3, "x", &codec));
-    CHECK_STATUS(UNSUPPORTED, codec_find(CODEC_LZ4_FRAME, "x", &codec));
+    CHECK_STATUS(UNSUPPORTED, codec_from_parquet(3, "x", &codec));
+    CHECK_STATUS(UNSUPPORTED, codec_from_parquet(CODEC_LZ4_FRAME, "x", &codec));
 }

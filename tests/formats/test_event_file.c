@@ -16,8 +16,8 @@ static bool is_hex(const struct text *t, const char *hex)
     return true;
 }
 
-/* The expected bytes were written by tensorboard 2.21's own RecordWriter and protocol buffers. */
-TEST(event_file_opens_with_the_version_record)
+/* TensorBoard 2.21's own RecordWriter and protocol buffers wrote the expected bytes. */
+TEST(event_file_begins_with_the_version_record)
 {
     struct text t = {0};
     event_add_version(&t, 1.5);
@@ -27,7 +27,7 @@ TEST(event_file_opens_with_the_version_record)
     text_release(&t);
 }
 
-TEST(event_file_marks_a_restart)
+TEST(event_file_marks_a_session_start)
 {
     struct text t = {0};
     event_add_start(&t, 300, 1.5);
@@ -37,7 +37,7 @@ TEST(event_file_marks_a_restart)
     text_release(&t);
 }
 
-TEST(event_file_holds_several_scalars_in_a_record)
+TEST(event_file_stores_several_scalars_in_a_record)
 {
     struct text t = {0};
     struct event_scalar s[] = {{"lr", 0.5}, {"loss_metrics/global_avg_loss", -8.25}};
@@ -50,7 +50,7 @@ TEST(event_file_holds_several_scalars_in_a_record)
     text_release(&t);
 }
 
-TEST(event_file_records_follow_each_other)
+TEST(event_file_records_are_contiguous)
 {
     struct text one = {0}, both = {0};
     struct event_scalar s = {"grad_norm", 1};
@@ -63,8 +63,8 @@ TEST(event_file_records_follow_each_other)
     text_release(&both);
 }
 
-/* A tag of 200 bytes and many values need lengths of two bytes at three levels. */
-TEST(event_file_lengths_add_up_for_long_messages)
+/* With tags of 200 bytes, lengths at three nesting levels take two bytes. */
+TEST(event_file_nested_lengths_add_up_for_long_messages)
 {
     struct text t = {0};
     char tag[201];
@@ -75,7 +75,7 @@ TEST(event_file_lengths_add_up_for_long_messages)
     const unsigned char *at = (const unsigned char *)t.data;
     size_t len = (size_t)at[0] + (size_t)at[1] * 256;
     CHECK(t.len == 12 + len + 4);
-    at += 12 + 9 + 2; /* head, wall time, step */
+    at += 12 + 9 + 2; /* record header, wall time, step */
     CHECK(at[0] == 0x2a);
     size_t summary = (size_t)(at[1] & 127) + (size_t)at[2] * 128;
     CHECK(9 + 2 + 3 + summary == len);
@@ -89,7 +89,7 @@ TEST(event_file_lengths_add_up_for_long_messages)
     text_release(&t);
 }
 
-TEST(event_file_names_are_what_tensorboard_looks_for)
+TEST(event_file_names_match_what_tensorboard_globs)
 {
     struct text t = {0};
     char end[32];

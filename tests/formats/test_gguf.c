@@ -6,19 +6,19 @@
 #include <math.h>
 #include <string.h>
 
-TEST(the_head_has_magic_version_counts_keys_and_places_at_multiples_of_32)
+TEST(gguf_header_has_magic_version_counts_metadata_and_aligned_offsets)
 {
     static const unsigned char want[] = {
         'G', 'G', 'U', 'F', 3,  0, 0, 0, 2,   0,   0,   0, 0, 0, 0, 0, /* tensors */
         1,   0,   0,   0,   0,  0, 0, 0,                               /* keys */
-        3,   0,   0,   0,   0,  0, 0, 0, 'k', 'e', 'y',                /* its name */
+        3,   0,   0,   0,   0,  0, 0, 0, 'k', 'e', 'y',                /* metadata key */
         4,   0,   0,   0,   7,  1, 0, 0,                               /* u32 263 */
-        1,   0,   0,   0,   0,  0, 0, 0, 'a', 1,   0,   0, 0,          /* a: 3 numbers */
+        1,   0,   0,   0,   0,  0, 0, 0, 'a', 1,   0,   0, 0,          /* a: 3 elements */
         3,   0,   0,   0,   0,  0, 0, 0, 0,   0,   0,   0,             /* f32 */
-        0,   0,   0,   0,   0,  0, 0, 0,                               /* at 0 */
+        0,   0,   0,   0,   0,  0, 0, 0,                               /* offset 0 */
         1,   0,   0,   0,   0,  0, 0, 0, 'b', 2,   0,   0, 0,          /* b: 2 rows of 32 */
         32,  0,   0,   0,   0,  0, 0, 0, 2,   0,   0,   0, 0, 0, 0, 0, /* columns first */
-        8,   0,   0,   0,   32, 0, 0, 0, 0,   0,   0,   0,             /* q8_0, at 32 */
+        8,   0,   0,   0,   32, 0, 0, 0, 0,   0,   0,   0,             /* q8_0, offset 32 */
     };
     struct gguf_keys keys = {0};
     struct gguf_tensor t[] = {{.name = "a", .type = GGUF_F32, .num_dims = 1, .dims = {3}},
@@ -35,7 +35,7 @@ TEST(the_head_has_magic_version_counts_keys_and_places_at_multiples_of_32)
     gguf_keys_release(&keys);
 }
 
-TEST(values_and_arrays_begin_with_their_kinds)
+TEST(gguf_values_and_arrays_begin_with_their_types)
 {
     static const unsigned char want[] = {
         1, 0, 0, 0, 0, 0, 0, 0,   's', 8, 0, 0, 0, 2, 0, 0,    0, 0, 0, 0, 0, 'h', 'i', 1,
@@ -53,7 +53,7 @@ TEST(values_and_arrays_begin_with_their_kinds)
     gguf_keys_release(&k);
 }
 
-TEST(q8_0_has_a_scale_in_f16_and_rounds_halves_away_from_zero)
+TEST(q8_0_has_an_f16_scale_and_rounds_halves_away_from_zero)
 {
     float x[2 * GGUF_BLOCK] = {127, 0.5F, -0.5F, 1.5F, -126.5F, 0.49F};
     unsigned char out[2 * GGUF_BLOCK_BYTES];
@@ -62,15 +62,15 @@ TEST(q8_0_has_a_scale_in_f16_and_rounds_halves_away_from_zero)
     const signed char want[] = {127, 1, -1, 2, -127, 0, 0};
     CHECK(!memcmp(out + 2, want, sizeof want));
     for (int i = 0; i < GGUF_BLOCK_BYTES; i++) CHECK(out[GGUF_BLOCK_BYTES + i] == 0);
-    x[40] = 1e-44F; /* its inverse is no number */
+    x[40] = 1e-44F; /* its inverse is not finite */
     CHECK_STATUS(OK, gguf_convert(GGUF_Q8_0, x, 2 * GGUF_BLOCK, out));
     for (int i = 0; i < GGUF_BLOCK_BYTES; i++) CHECK(out[GGUF_BLOCK_BYTES + i] == 0);
     x[41] = INFINITY;
     CHECK_STATUS(DATA, gguf_convert(GGUF_Q8_0, x, 2 * GGUF_BLOCK, out));
-    CHECK_MESSAGE("inf, which q8_0 does not have");
+    CHECK_MESSAGE("cannot quantize inf to q8_0");
 }
 
-TEST(other_types_are_numbers_one_behind_the_other)
+TEST(gguf_float_types_are_contiguous)
 {
     const float x[] = {1.5F, -2};
     unsigned char out[8];

@@ -87,7 +87,7 @@ TEST(megatron_reads_any_part_of_a_sequence)
     megatron_close(&m);
 }
 
-TEST(megatron_passes_over_the_modes_of_sequences)
+TEST(megatron_ignores_sequence_modes)
 {
     const char *folder = test_folder(), *prefix = write_tokens(folder, five, 4);
     struct index x = good(4, 4);
@@ -104,7 +104,7 @@ TEST(megatron_passes_over_the_modes_of_sequences)
     text_release(&idx);
 }
 
-TEST(megatron_takes_the_prefix_or_either_file)
+TEST(megatron_opens_by_prefix_or_either_file)
 {
     const char *folder = test_folder();
     struct index x = good(4, 4);
@@ -122,20 +122,20 @@ TEST(megatron_takes_the_prefix_or_either_file)
     CHECK_MESSAGE("d.bin");
 }
 
-TEST(megatron_refuses_ids_outside_of_the_vocabulary)
+TEST(megatron_rejects_ids_outside_the_vocabulary)
 {
     static const struct {
         int dtype, bytes;
         int64_t id, vocab;
         const char *why;
     } cases[] = {
-        {4, 4, -1, 0, "holds the id -1"},
-        {2, 1, -128, 0, "holds the id -128"},
-        {3, 2, -2, 0, "holds the id -2"},
-        {5, 8, INT64_C(1) << 40, 0, "holds the id 1099511627776"},
-        {5, 8, INT64_MIN, 0, "holds the id -9223372036854775808"},
-        {8, 2, 65535, 65535, "the id 65535; the vocabulary has 65535"},
-        {1, 1, 255, 255, "the id 255; the vocabulary has 255"},
+        {4, 4, -1, 0, "token ID -1"},
+        {2, 1, -128, 0, "token ID -128"},
+        {3, 2, -2, 0, "token ID -2"},
+        {5, 8, INT64_C(1) << 40, 0, "token ID 1099511627776"},
+        {5, 8, INT64_MIN, 0, "token ID -9223372036854775808"},
+        {8, 2, 65535, 65535, "token ID 65535; the vocabulary size is 65535"},
+        {1, 1, 255, 255, "token ID 255; the vocabulary size is 255"},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         const char *folder = test_folder();
@@ -153,26 +153,26 @@ TEST(megatron_refuses_ids_outside_of_the_vocabulary)
     }
 }
 
-TEST(megatron_refuses_indexes_that_lie)
+TEST(megatron_rejects_inconsistent_indexes)
 {
     static const struct {
         size_t field; /* offset in struct index */
         uint64_t value;
         const char *why;
     } cases[] = {
-        {offsetof(struct index, version), 2, "version 2"},
+        {offsetof(struct index, version), 2, "index version 2"},
         {offsetof(struct index, dtype), 0, "dtype 0"},
         {offsetof(struct index, dtype), 6, "dtype 6"},
         {offsetof(struct index, dtype), 7, "dtype 7"},
         {offsetof(struct index, dtype), 9, "dtype 9"},
         {offsetof(struct index, dtype), 255, "dtype 255"},
-        {offsetof(struct index, dtype), 5, "is not in the .bin of 20 bytes"},
+        {offsetof(struct index, dtype), 5, "is outside the .bin of 20 bytes"},
         {offsetof(struct index, sequences), 4, "d.idx"},
         {offsetof(struct index, sequences), UINT64_MAX, "the lengths"},
         {offsetof(struct index, sequences), UINT64_MAX / 4 + 2, "the lengths"},
         {offsetof(struct index, sequences), UINT64_C(1) << 61, "the lengths"},
-        {offsetof(struct index, ends), 0, "the list of documents is empty"},
-        {offsetof(struct index, ends), 2, "sequences 0 to 1 belong to documents; there are 3"},
+        {offsetof(struct index, ends), 0, "the document indices are empty"},
+        {offsetof(struct index, ends), 2, "documents cover sequences 0 to 1, but the index has 3"},
         {offsetof(struct index, ends), 4, "the documents"},
         {offsetof(struct index, ends), UINT64_MAX / 8 + 2, "the documents"},
         {offsetof(struct index, lengths), 0xFFFFFFFF, "sequence 0 (-1 tokens"},
@@ -183,9 +183,9 @@ TEST(megatron_refuses_indexes_that_lie)
         {offsetof(struct index, pointers[2]), UINT64_MAX - 3, "sequence 2 (3 tokens at byte -4)"},
         {offsetof(struct index, pointers[2]), INT64_MAX, "sequence 2"},
         {offsetof(struct index, firsts), 1, "sequences 1 to 3"},
-        {offsetof(struct index, firsts), UINT64_MAX, "document 0 begins at sequence -1"},
-        {offsetof(struct index, firsts[1]), 4, "document 1 begins at sequence 4"},
-        {offsetof(struct index, firsts[2]), 0, "document 2 begins at sequence 0"},
+        {offsetof(struct index, firsts), UINT64_MAX, "document 0 starts at invalid sequence -1"},
+        {offsetof(struct index, firsts[1]), 4, "document 1 starts at invalid sequence 4"},
+        {offsetof(struct index, firsts[2]), 0, "document 2 starts at invalid sequence 0"},
         {offsetof(struct index, firsts[2]), 2, "sequences 0 to 2"},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -200,7 +200,7 @@ TEST(megatron_refuses_indexes_that_lie)
     }
 }
 
-TEST(megatron_refuses_an_index_cut_anywhere)
+TEST(megatron_rejects_truncated_indexes)
 {
     const char *folder = test_folder(), *prefix = write_tokens(folder, five, 4);
     struct index x = good(4, 4);
@@ -216,11 +216,11 @@ TEST(megatron_refuses_an_index_cut_anywhere)
     idx.data[0] = 'N';
     CHECK_STATUS(OK, file_write(path, idx.data, idx.len));
     CHECK_STATUS(DATA, megatron_open(&m, prefix));
-    CHECK_MESSAGE("no Megatron index");
+    CHECK_MESSAGE("not a Megatron index");
     text_release(&idx);
 }
 
-TEST(megatron_head_is_what_the_reader_reads)
+TEST(megatron_header_is_what_the_reader_expects)
 {
     unsigned char head[MEGATRON_HEAD];
     static const unsigned char want[MEGATRON_HEAD] = {

@@ -3,7 +3,7 @@
 
 #include "test.h"
 
-/* A file as numpy writes it: the header padded so that numbers begin at a multiple of 64. */
+/* A file as NumPy writes it: the header is padded so that the data is aligned to 64 bytes. */
 static void write_npy(struct text *out, int version, const char *header, const void *data,
                       size_t bytes)
 {
@@ -39,7 +39,7 @@ static void check_numbers(int version, const char *header, const void *data, siz
     text_release(&t);
 }
 
-TEST(arrays_of_each_kind_of_whole_numbers_are_read_in_each_version)
+TEST(npy_reads_every_integer_dtype_and_version)
 {
     const int32_t want[] = {3, 1, 255, 0};
     check_numbers(1, "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }",
@@ -54,7 +54,7 @@ TEST(arrays_of_each_kind_of_whole_numbers_are_read_in_each_version)
                   (int64_t[]){3, 1, 255, 0}, 32, 1, 4, want);
 }
 
-static void check_refused(enum status want, const char *header, size_t bytes, const char *why)
+static void check_rejected(enum status want, const char *header, size_t bytes, const char *why)
 {
     struct text t = {0};
     struct npy n;
@@ -68,19 +68,22 @@ static void check_refused(enum status want, const char *header, size_t bytes, co
 #define DICT(descr, fortran, shape)                                                                \
     "{'descr': " descr ", 'fortran_order': " fortran ", 'shape': " shape ", }"
 
-TEST(what_is_not_read_is_refused_with_the_reason)
+TEST(npy_rejects_unsupported_arrays_with_the_reason)
 {
-    check_refused(STATUS_UNSUPPORTED, DICT("'<f4'", "False", "(4,)"), 16, "whole numbers");
-    check_refused(STATUS_UNSUPPORTED, DICT("'>u2'", "False", "(4,)"), 8, "big-endian");
-    check_refused(STATUS_UNSUPPORTED, DICT("[('a', '<u2')]", "False", "(4,)"), 8, "structs");
-    check_refused(STATUS_UNSUPPORTED, DICT("'<u2'", "True", "(2, 2)"), 8, "Fortran");
-    check_refused(STATUS_UNSUPPORTED, DICT("'<u2'", "False", "()"), 2, "0 axes");
-    check_refused(STATUS_UNSUPPORTED, DICT("'<u2'", "False", "(1, 2, 2)"), 8, "3 axes");
-    check_refused(STATUS_DATA, DICT("'<u2'", "False", "(5,)"), 8, "8 bytes where 1 x 5");
-    check_refused(STATUS_DATA, DICT("'<u2'", "False", "(3,)"), 8, "8 bytes where 1 x 3");
-    check_refused(STATUS_DATA, DICT("'<u2'", "False", "(4294967296, 4294967296)"), 8, "8 bytes");
-    check_refused(STATUS_DATA, DICT("'<u2'", "Maybe", "(4,)"), 8, "damaged at \"Maybe");
-    check_refused(STATUS_DATA, "{'descr': '<u2', 'shape': (4,), }", 8, "lacks");
+    check_rejected(STATUS_UNSUPPORTED, DICT("'<f4'", "False", "(4,)"), 16, "integer dtype");
+    check_rejected(STATUS_UNSUPPORTED, DICT("'>u2'", "False", "(4,)"), 8, "big-endian");
+    check_rejected(STATUS_UNSUPPORTED, DICT("[('a', '<u2')]", "False", "(4,)"), 8, "structured");
+    check_rejected(STATUS_UNSUPPORTED, DICT("'<u2'", "True", "(2, 2)"), 8, "Fortran");
+    check_rejected(STATUS_UNSUPPORTED, DICT("'<u2'", "False", "()"), 2, "got 0");
+    check_rejected(STATUS_UNSUPPORTED, DICT("'<u2'", "False", "(1, 2, 2)"), 8, "got 3");
+    check_rejected(STATUS_DATA, DICT("'<u2'", "False", "(5,)"), 8,
+                   "8 bytes of data do not match shape 1 x 5");
+    check_rejected(STATUS_DATA, DICT("'<u2'", "False", "(3,)"), 8,
+                   "8 bytes of data do not match shape 1 x 3");
+    check_rejected(STATUS_DATA, DICT("'<u2'", "False", "(4294967296, 4294967296)"), 8, "8 bytes");
+    check_rejected(STATUS_DATA, DICT("'<u2'", "Maybe", "(4,)"), 8,
+                   "corrupt .npy header at \"Maybe");
+    check_rejected(STATUS_DATA, "{'descr': '<u2', 'shape': (4,), }", 8, "lacks");
     struct text t = {0};
     struct npy n;
     write_npy(&t, 1, DICT("'<u2'", "False", "(4,)"), (char[8]){0}, 8);
@@ -91,7 +94,7 @@ TEST(what_is_not_read_is_refused_with_the_reason)
     text_release(&t);
 }
 
-TEST(an_array_cut_off_anywhere_is_an_error)
+TEST(truncated_npy_files_are_rejected)
 {
     struct text t = {0};
     struct npy n;
@@ -104,7 +107,7 @@ TEST(an_array_cut_off_anywhere_is_an_error)
     text_release(&t);
 }
 
-TEST(numbers_that_are_no_ids_are_told)
+TEST(npy_elements_that_are_not_token_ids_are_rejected)
 {
     struct text t = {0};
     struct npy n;
@@ -113,12 +116,12 @@ TEST(numbers_that_are_no_ids_are_told)
               (int64_t[]){INT32_MAX, -1, INT64_C(1) << 31, 50}, 32);
     CHECK_STATUS(OK, parse(&n, &t));
     CHECK_STATUS(DATA, npy_read(&n, 0, 2, 0, ids));
-    CHECK_MESSAGE("number 1 is -1");
+    CHECK_MESSAGE("element 1 is -1");
     CHECK(ids[0] == INT32_MAX);
     CHECK_STATUS(DATA, npy_read(&n, 2, 1, 0, ids));
-    CHECK_MESSAGE("number 2 is 2147483648; ids are 0 to 2147483647");
+    CHECK_MESSAGE("element 2 is 2147483648: token IDs must be between 0 and 2147483647");
     CHECK_STATUS(DATA, npy_read(&n, 3, 1, 50, ids));
-    CHECK_MESSAGE("number 3 is 50; ids are 0 to 49");
+    CHECK_MESSAGE("element 3 is 50: token IDs must be between 0 and 49");
     CHECK_STATUS(OK, npy_read(&n, 3, 1, 51, ids));
     CHECK(ids[0] == 50);
     npy_close(&n);

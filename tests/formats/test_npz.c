@@ -11,7 +11,7 @@ static int64_t number_at(const unsigned char *at)
     return (int64_t)v;
 }
 
-/* What NEP 1 says of an array of this shape; its numbers begin where this returns. */
+/* Checks the header against NEP 1 for an array of this shape, and returns its data. */
 static const unsigned char *check_npy(const struct zip *z, const char *name, const char *shape,
                                       size_t count)
 {
@@ -28,7 +28,7 @@ static const unsigned char *check_npy(const struct zip *z, const char *name, con
     return e->data + head;
 }
 
-TEST(an_archive_of_lists_and_numbers_is_a_zip_of_npy_files)
+TEST(npz_is_a_zip_of_npy_files)
 {
     const char *path = test_path(test_folder(), "a.npz");
     const int32_t ids[] = {255, 0, INT32_MAX, 3, 4, 5, 6, 7, 8, 9, 10};
@@ -51,7 +51,7 @@ TEST(an_archive_of_lists_and_numbers_is_a_zip_of_npy_files)
     text_release(&bytes);
 }
 
-TEST(an_archive_that_cannot_be_written_is_an_error)
+TEST(an_npz_that_cannot_be_written_is_an_error)
 {
     struct npz_writer w = {0};
     npz_add_number(&w, "one", 1);

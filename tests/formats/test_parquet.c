@@ -20,7 +20,7 @@ static void check_finds(const char *name, const char *column, size_t want)
     parquet_close(&p);
 }
 
-TEST(columns_are_found_by_the_names_users_give_them)
+TEST(parquet_finds_columns_by_the_paths_users_write)
 {
     check_finds("documents", "text", 1);
     check_finds("documents", "files[].text", 2);
@@ -38,12 +38,12 @@ static void check_absent(const char *name, const char *column)
     size_t leaf;
     CHECK_STATUS(OK, parquet_open(&p, file(name)));
     CHECK_STATUS(CONFIG, parquet_find(&p, column, &leaf));
-    CHECK_MESSAGE("there is no column");
+    CHECK_MESSAGE("no column");
     CHECK_MESSAGE("files.list.element.text");
     parquet_close(&p);
 }
 
-TEST(a_column_that_is_not_there_is_an_error_that_lists_those_that_are)
+TEST(an_unknown_parquet_column_is_an_error_that_lists_the_columns)
 {
     check_absent("documents", "Text");
     check_absent("documents", "tex");
@@ -51,11 +51,11 @@ TEST(a_column_that_is_not_there_is_an_error_that_lists_those_that_are)
     check_absent("documents", "list");
     check_absent("documents", "files[].name");
     check_absent("documents", "text.list");
-    check_absent("documents", "files"); /* a struct, though of one field */
+    check_absent("documents", "files"); /* a struct, although it has only one field */
     check_absent("pyarrow-mixed", "files");
 }
 
-TEST(a_footer_says_what_columns_and_rows_there_are)
+TEST(parquet_footer_yields_columns_and_row_groups)
 {
     struct parquet p;
     CHECK_STATUS(OK, parquet_open(&p, file("documents")));
@@ -69,7 +69,7 @@ TEST(a_footer_says_what_columns_and_rows_there_are)
     parquet_close(&p);
 }
 
-/* The reader sees `len` bytes of them, in memory of their own. */
+/* Parses a heap copy, so that ASan detects reads past the end. */
 static enum status parse(const void *bytes, size_t len)
 {
     struct parquet p = {.path = heap_string("cut", 3)};
@@ -81,7 +81,7 @@ static enum status parse(const void *bytes, size_t len)
     return st;
 }
 
-TEST(a_file_cut_off_anywhere_is_an_error)
+TEST(truncated_parquet_files_are_rejected)
 {
     struct text bytes = {0};
     CHECK_STATUS(OK, file_read(file("binary"), 1 << 20, &bytes));
@@ -90,18 +90,18 @@ TEST(a_file_cut_off_anywhere_is_an_error)
     text_release(&bytes);
 }
 
-TEST(a_footer_of_other_bytes_is_an_error_and_never_a_crash)
+TEST(corrupt_parquet_footers_never_crash_the_reader)
 {
     struct text bytes = {0};
     CHECK_STATUS(OK, file_read(file("binary"), 1 << 20, &bytes));
-    int refused = 0;
+    int rejected = 0;
     for (size_t at = bytes.len - 1; at > 100; at--) {
         char kept = bytes.data[at];
         bytes.data[at] = (char)(kept ^ 0x7F);
-        refused += parse(bytes.data, bytes.len) != STATUS_OK;
+        rejected += parse(bytes.data, bytes.len) != STATUS_OK;
         bytes.data[at] = kept;
     }
-    CHECK(refused > 60);
+    CHECK(rejected > 60);
     memcpy(bytes.data + bytes.len - 4, "PARE", 4);
     CHECK_STATUS(UNSUPPORTED, parse(bytes.data, bytes.len));
     CHECK_MESSAGE("encrypted");

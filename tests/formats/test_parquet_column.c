@@ -5,7 +5,7 @@
 
 static const char folder[] = "tests/oracle/data/parquet";
 
-/* One row as text: levels, and values or a dash. */
+/* Appends one row as text: levels, and the value or a dash. */
 static enum status add_row(struct parquet_column *c, struct text *out)
 {
     struct parquet_entry e;
@@ -24,7 +24,7 @@ static enum status add_row(struct parquet_column *c, struct text *out)
     return STATUS_OK;
 }
 
-/* From each row on, and back: the same rows as from the first one on. */
+/* Seeking back and forth must yield the same rows as reading sequentially. */
 static void check_seeks(const struct parquet *p, size_t leaf)
 {
     struct parquet_column straight, c;
@@ -46,7 +46,7 @@ static void check_seeks(const struct parquet *p, size_t leaf)
     parquet_column_release(&straight), parquet_column_release(&c);
 }
 
-TEST(any_row_is_found_as_reading_from_the_start_finds_it)
+TEST(seeking_to_any_row_matches_a_sequential_read)
 {
     struct file_list l = {0};
     int files = 0;
@@ -63,7 +63,7 @@ TEST(any_row_is_found_as_reading_from_the_start_finds_it)
     file_list_release(&l);
 }
 
-TEST(levels_packed_from_the_highest_bit_on_are_read)
+TEST(deprecated_bit_packed_levels_decode)
 {
     struct parquet p;
     struct parquet_column c;
@@ -77,8 +77,8 @@ TEST(levels_packed_from_the_highest_bit_on_are_read)
     text_release(&rows);
 }
 
-/* Ranges of about so many bytes: each read by a column of its own, they give the rows from the
- * first to the last.  How many there are. */
+/* Splits a column into ranges of `about` bytes and reads each with a reader of its own: together
+ * they must yield all rows.  Returns the number of ranges. */
 static int check_ranges(const struct parquet *p, size_t leaf, uint64_t about)
 {
     struct parquet_column ahead, straight;
@@ -104,7 +104,7 @@ static int check_ranges(const struct parquet *p, size_t leaf, uint64_t about)
     return ranges;
 }
 
-TEST(ranges_end_with_pages_or_parts_of_row_groups_and_hold_every_row)
+TEST(ranges_end_at_pages_or_fractions_of_row_groups_and_cover_all_rows)
 {
     struct parquet p;
     size_t leaf;
@@ -123,7 +123,7 @@ TEST(ranges_end_with_pages_or_parts_of_row_groups_and_hold_every_row)
     }
 }
 
-/* All rows of a file whose bytes are these. */
+/* Reads all rows of all columns. */
 static enum status read_all(const char *path)
 {
     struct parquet p;
@@ -150,7 +150,7 @@ static enum status read_changed(struct text *bytes, size_t at, int by)
     return read_all(path);
 }
 
-TEST(a_page_of_a_wrong_checksum_is_an_error)
+TEST(a_page_with_a_wrong_checksum_is_rejected)
 {
     struct text t = {0};
     text_addf(&t, "%s/rle-dict-uncompressed-corrupt-checksum.parquet", folder);
@@ -159,8 +159,8 @@ TEST(a_page_of_a_wrong_checksum_is_an_error)
     text_release(&t);
 }
 
-/* Files with checksums: no changed byte of a page goes unseen. */
-TEST(any_changed_byte_of_a_page_is_seen)
+/* In a file with checksums, every changed byte of a page must be detected. */
+TEST(page_checksums_detect_any_changed_byte)
 {
     struct text bytes = {0};
     char path[100];
@@ -169,30 +169,30 @@ TEST(any_changed_byte_of_a_page_is_seen)
     CHECK_STATUS(OK, file_read(path, 1 << 20, &bytes));
     CHECK_STATUS(OK, read_all(path));
     for (size_t at = 4; at < 90; at++, tried++) seen += read_changed(&bytes, at, 0x11) != 0;
-    if (seen < tried - 12) fail_msg("%d of %d", seen, tried); /* heads have no checksum */
+    if (seen < tried - 12) fail_msg("%d of %d", seen, tried); /* page headers have no checksum */
     text_release(&bytes);
 }
 
-/* Files without: rows or an error, and nothing else. */
-TEST(changed_bytes_never_crash_the_reader)
+/* In a file without checksums, a changed byte must yield rows or an error. */
+TEST(corrupt_parquet_pages_never_crash_the_reader)
 {
     static const char *const names[] = {"datapage_v2.snappy", "nested_lists.snappy", "null_list"};
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
         struct text bytes = {0};
         char path[100];
-        int refused = 0;
+        int rejected = 0;
         snprintf(path, sizeof path, "%s/%s.parquet", folder, names[n]);
         CHECK_STATUS(OK, file_read(path, 1 << 20, &bytes));
         CHECK_STATUS(OK, read_all(path));
         for (size_t at = 0; at < bytes.len; at += 3)
-            refused += read_changed(&bytes, at, 1 << (at % 8)) != 0;
-        CHECK(refused > 20);
+            rejected += read_changed(&bytes, at, 1 << (at % 8)) != 0;
+        CHECK(rejected > 20);
         text_release(&bytes);
     }
 }
 
-/* The rows the footer promises and those of the pages must be the same. */
-TEST(a_footer_of_more_or_fewer_rows_than_its_pages_is_an_error)
+/* The row counts of the footer and of the pages must agree. */
+TEST(a_footer_whose_row_count_differs_from_its_pages_is_rejected)
 {
     struct parquet p;
     struct parquet_column c;

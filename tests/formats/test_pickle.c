@@ -8,7 +8,7 @@ static enum status parse(struct pickle *p, const char *bytes, size_t len)
     return pickle_parse(p, (const unsigned char *)bytes, len, "x.pkl", &used);
 }
 
-static void check_refused(const char *bytes, size_t len, const char *why)
+static void check_rejected(const char *bytes, size_t len, const char *why)
 {
     struct pickle p;
     CHECK_STATUS(DATA, parse(&p, bytes, len));
@@ -16,9 +16,9 @@ static void check_refused(const char *bytes, size_t len, const char *why)
     CHECK_MESSAGE(why);
     pickle_release(&p);
 }
-#define REFUSED(bytes, why) check_refused("" bytes, sizeof bytes - 1, why)
+#define REJECTED(bytes, why) check_rejected("" bytes, sizeof bytes - 1, why)
 
-TEST(a_pickle_is_the_values_it_would_build)
+TEST(unpickling_yields_the_pickled_values)
 {
     static const char bytes[] = "\x80\2}(X\1\0\0\0aK\7X\1\0\0\0bJ\xfe\xff\xff\xff"
                                 "X\1\0\0\0cG\x3f\xe0\0\0\0\0\0\0X\1\0\0\0d](NK\1\x88"
@@ -40,7 +40,7 @@ TEST(a_pickle_is_the_values_it_would_build)
     pickle_release(&p);
 }
 
-TEST(an_object_of_a_known_class_shows_what_it_was_made_of)
+TEST(an_object_of_a_known_class_exposes_its_arguments_and_state)
 {
     static const char bytes[] = "\x80\4\x8c\x22torch.distributed.checkpoint.other\x8c\x0d"
                                 "MetadataIndex\x93)\x81}(X\3\0\0\0fqnX\1\0\0\0wub.";
@@ -56,44 +56,44 @@ TEST(an_object_of_a_known_class_shows_what_it_was_made_of)
     pickle_release(&p);
 }
 
-TEST(a_pickle_that_names_anything_else_is_refused_by_that_name)
+TEST(a_pickle_that_names_any_other_global_is_rejected)
 {
-    REFUSED("\x80\2cos\nsystem\nX\2\0\0\0id\x85R.", "it names os.system");
-    REFUSED("\x80\2cposix\nsystem\n.", "it names posix.system");
-    REFUSED("\x80\2cbuiltins\neval\n.", "it names builtins.eval");
-    REFUSED("\x80\2ctorch.hub\nload\n.", "it names torch.hub.load");
-    REFUSED("\x80\2ctorchx\nSize\n.", "it names torchx.Size");
-    REFUSED("\x80\4\x8c\2os\x8c\6system\x93.", "it names os.system");
-    REFUSED("\x80\2cbuiltins\nexec\n.", "builtins.exec");
+    REJECTED("\x80\2cos\nsystem\nX\2\0\0\0id\x85R.", "global os.system");
+    REJECTED("\x80\2cposix\nsystem\n.", "global posix.system");
+    REJECTED("\x80\2cbuiltins\neval\n.", "global builtins.eval");
+    REJECTED("\x80\2ctorch.hub\nload\n.", "global torch.hub.load");
+    REJECTED("\x80\2ctorchx\nSize\n.", "global torchx.Size");
+    REJECTED("\x80\4\x8c\2os\x8c\6system\x93.", "global os.system");
+    REJECTED("\x80\2cbuiltins\nexec\n.", "builtins.exec");
 }
 
-TEST(a_pickle_that_breaks_the_machines_rules_is_refused_with_its_place)
+TEST(an_invalid_pickle_is_rejected_with_the_byte_offset)
 {
-    REFUSED("\x80\2.", "leaves 0 values");
-    REFUSED("\x80\2NN.", "leaves 2 values");
-    REFUSED("\x80\2t.", "no mark");
-    REFUSED("\x80\2(N\x86.", "at byte 4: too few values");
-    REFUSED("\x80\2\x85.", "too few values");
-    REFUSED("\x80\2NNa.", "takes none");
-    REFUSED("\x80\2}(Nu.", "a key without a value");
-    REFUSED("\x80\2h\0.", "nothing at place 0");
-    REFUSED("\x80\2Nr\xff\xff\xff\x7f.", "place 2147483647 of the memo");
-    REFUSED("\x80\2X\xff\xff\xff\xff.", "a text");
-    REFUSED("\x80\2\x8b\xff\xff\xff\xff.", "a number");
-    REFUSED("\x80\2\x8a\x09"
-            "123456789.",
-            "a whole number of 9 bytes");
-    REFUSED("\x80\2N)R.", "a call of what is no class");
-    REFUSED("\x80\2ctorch\nSize\nNR.", "without a tuple");
-    REFUSED("\x80\2NNb.", "a state for what has none");
-    REFUSED("\x80\2I5\n.", "the opcode 0x49");
-    REFUSED("\x80\2ios\nsystem\n.", "the opcode 0x69");
-    REFUSED("\x80\1N.", "protocol 1");
-    REFUSED("\x80\2cos", "does not end");
-    REFUSED("\x80\2ccollections\nOrderedDict\n]\x85R.", "begins with something");
+    REJECTED("\x80\2.", "STOP with 0 values");
+    REJECTED("\x80\2NN.", "STOP with 2 values");
+    REJECTED("\x80\2t.", "no mark");
+    REJECTED("\x80\2(N\x86.", "byte 4: stack underflow");
+    REJECTED("\x80\2\x85.", "stack underflow");
+    REJECTED("\x80\2NNa.", "not such a container");
+    REJECTED("\x80\2}(Nu.", "key without a value");
+    REJECTED("\x80\2h\0.", "memo slot 0 is empty");
+    REJECTED("\x80\2Nr\xff\xff\xff\x7f.", "memo index 2147483647 is out of range");
+    REJECTED("\x80\2X\xff\xff\xff\xff.", "a string");
+    REJECTED("\x80\2\x8b\xff\xff\xff\xff.", "a number");
+    REJECTED("\x80\2\x8a\x09"
+             "123456789.",
+             "integer of 9 bytes");
+    REJECTED("\x80\2N)R.", "the callable must be a class");
+    REJECTED("\x80\2ctorch\nSize\nNR.", "the arguments must be a tuple");
+    REJECTED("\x80\2NNb.", "an object without state");
+    REJECTED("\x80\2I5\n.", "opcode 0x49");
+    REJECTED("\x80\2ios\nsystem\n.", "opcode 0x69");
+    REJECTED("\x80\1N.", "protocol 1");
+    REJECTED("\x80\2cos", "unterminated line");
+    REJECTED("\x80\2ccollections\nOrderedDict\n]\x85R.", "OrderedDict with initial items");
 }
 
-TEST(a_pickle_cut_off_at_any_byte_is_refused)
+TEST(truncated_pickles_are_rejected)
 {
     static const char bytes[] = "\x80\2}q\0(X\1\0\0\0aK\7X\1\0\0\0bM\1\2ccollections\nOrderedDict\n"
                                 ")Rq\1G\0\0\0\0\0\0\0\0u.";
@@ -106,7 +106,7 @@ TEST(a_pickle_cut_off_at_any_byte_is_refused)
     }
 }
 
-TEST(a_list_that_holds_itself_is_freed_once)
+TEST(a_list_that_contains_itself_is_freed_once)
 {
     struct pickle p;
     CHECK_STATUS(OK, parse(&p, "\x80\2]q\0h\0a.", 9));
@@ -114,7 +114,7 @@ TEST(a_list_that_holds_itself_is_freed_once)
     pickle_release(&p);
 }
 
-TEST(a_million_nested_tuples_need_no_stack)
+TEST(a_million_nested_tuples_do_not_overflow_the_stack)
 {
     struct text t = {0};
     struct pickle p;

@@ -3,7 +3,7 @@
 #include "formats/pickle_text.h"
 #include "test.h"
 
-TEST(what_is_written_as_a_pickle_is_read_as_the_same)
+TEST(a_written_pickle_reads_back_unchanged)
 {
     static const int64_t numbers[] = {0,     255,        256,       65536,       INT32_MAX,
                                       1 - 1, INT32_MIN,  -1,        INT64_MAX,   INT64_MIN,

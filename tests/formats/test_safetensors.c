@@ -3,7 +3,7 @@
 
 #include "formats/safetensors.h"
 
-/* The bytes of a file: length, header, and `data` zeros after it. */
+/* A file image: length, header, and `data` zero bytes. */
 static struct text file_of(const char *header, size_t data)
 {
     struct text t = {0};
@@ -30,8 +30,8 @@ static enum status parse(const char *header, size_t data)
     return st;
 }
 
-/* Refused as DATA, and the message names the file and says `why`. */
-static void check_refused(const char *header, size_t data, const char *why)
+/* The file must be rejected as DATA, with a message that has the file name and `why`. */
+static void check_rejected(const char *header, size_t data, const char *why)
 {
     CHECK_STATUS(DATA, parse(header, data));
     CHECK_MESSAGE("x.st");
@@ -41,7 +41,7 @@ static void check_refused(const char *header, size_t data, const char *why)
 #define F32_AT(name, shape, begin, end)                                                            \
     "\"" name "\":{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
 
-TEST(safetensors_without_tensors_or_with_empty_ones_are_files_too)
+TEST(safetensors_may_have_no_tensors_or_empty_ones)
 {
     CHECK_STATUS(OK, parse("{}", 0));
     CHECK_STATUS(OK, parse("{}      ", 0));
@@ -50,7 +50,7 @@ TEST(safetensors_without_tensors_or_with_empty_ones_are_files_too)
     CHECK_STATUS(OK, parse("{" F32_AT("b", "[1]", 0, 4) "," F32_AT("a", "[0]", 4, 4) "}", 4));
 }
 
-TEST(safetensors_tensors_are_found_by_their_names_in_any_order)
+TEST(safetensors_tensors_are_found_by_name_in_any_order)
 {
     struct text t = file_of("{" F32_AT("m", "[2,1]", 4, 12) "," F32_AT("z", "[1]", 0, 4) "," F32_AT(
                                 "a/\\u00e9", "[1]", 12, 16) "}",
@@ -67,7 +67,7 @@ TEST(safetensors_tensors_are_found_by_their_names_in_any_order)
     text_release(&t);
 }
 
-TEST(safetensors_whose_header_is_longer_than_the_file_are_refused)
+TEST(safetensors_reject_a_header_longer_than_the_file)
 {
     static const unsigned char lengths[][8] = {{9, 0, 0, 0, 0, 0, 0, 0},
                                                {255, 255, 255, 255, 255, 255, 255, 255},
@@ -92,18 +92,18 @@ TEST(safetensors_whose_header_is_longer_than_the_file_are_refused)
     text_release(&small);
 }
 
-TEST(safetensors_whose_header_is_no_object_are_refused)
+TEST(safetensors_reject_a_header_that_is_not_an_object)
 {
-    check_refused("[]", 0, "does not begin with {");
-    check_refused(" {}", 0, "does not begin with {");
-    check_refused("{", 0, "not valid JSON");
-    check_refused("{}x", 0, "something follows");
-    check_refused("{\"a\":[1,2]}", 0, "tensor a: not described by an object");
-    check_refused("{\"\xff\":{}}", 0, "not UTF-8");
-    check_refused("{\"a\":null}", 0, "not described by an object");
+    check_rejected("[]", 0, "must begin with {");
+    check_rejected(" {}", 0, "must begin with {");
+    check_rejected("{", 0, "not valid JSON");
+    check_rejected("{}x", 0, "something follows");
+    check_rejected("{\"a\":[1,2]}", 0, "tensor a: expected an object");
+    check_rejected("{\"\xff\":{}}", 0, "not UTF-8");
+    check_rejected("{\"a\":null}", 0, "expected an object");
 }
 
-TEST(safetensors_with_a_header_of_great_depth_are_refused)
+TEST(safetensors_reject_a_deeply_nested_header)
 {
     struct text deep = {0};
     text_adds(&deep, "{\"a\":");
@@ -112,20 +112,20 @@ TEST(safetensors_with_a_header_of_great_depth_are_refused)
     text_release(&deep);
 }
 
-TEST(safetensors_with_holes_overlaps_or_bytes_to_spare_are_refused)
+TEST(safetensors_reject_holes_overlaps_and_trailing_bytes)
 {
-    check_refused("{" F32_AT("a", "[1]", 4, 8) "}", 8, "tensor a begins at byte 4 of the data");
-    check_refused("{" F32_AT("a", "[1]", 0, 4) "," F32_AT("b", "[1]", 8, 12) "}", 12,
-                  "tensor b begins at byte 8 of the data, not at 4");
-    check_refused("{" F32_AT("a", "[2]", 0, 8) "," F32_AT("b", "[1]", 4, 8) "}", 8,
-                  "tensor b begins at byte 4 of the data, not at 8");
-    check_refused("{" F32_AT("a", "[2]", 0, 8) "," F32_AT("b", "[2]", 0, 8) "}", 8, "not at 8");
-    check_refused("{" F32_AT("a", "[1]", 0, 4) "}", 5, "5 bytes of data");
-    check_refused("{" F32_AT("a", "[1]", 0, 4) "}", 3, "3 bytes of data");
-    check_refused("{}", 1, "1 bytes of data");
+    check_rejected("{" F32_AT("a", "[1]", 4, 8) "}", 8, "tensor a starts at byte 4 of the data");
+    check_rejected("{" F32_AT("a", "[1]", 0, 4) "," F32_AT("b", "[1]", 8, 12) "}", 12,
+                   "tensor b starts at byte 8 of the data: expected 4");
+    check_rejected("{" F32_AT("a", "[2]", 0, 8) "," F32_AT("b", "[1]", 4, 8) "}", 8,
+                   "tensor b starts at byte 4 of the data: expected 8");
+    check_rejected("{" F32_AT("a", "[2]", 0, 8) "," F32_AT("b", "[2]", 0, 8) "}", 8, "expected 8");
+    check_rejected("{" F32_AT("a", "[1]", 0, 4) "}", 5, "5 bytes of data");
+    check_rejected("{" F32_AT("a", "[1]", 0, 4) "}", 3, "3 bytes of data");
+    check_rejected("{}", 1, "1 bytes of data");
 }
 
-TEST(safetensors_whose_offsets_are_no_two_rising_numbers_are_refused)
+TEST(safetensors_reject_offsets_that_are_not_two_ascending_integers)
 {
     const char *const bad[] = {"[4,0]",     "[-4,0]",   "[0]",       "[0,4,4]",
                                "{\"a\":0}", "4",        "[0,\"4\"]", "[0,4.5]",
@@ -133,13 +133,13 @@ TEST(safetensors_whose_offsets_are_no_two_rising_numbers_are_refused)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct text t = {0};
         text_addf(&t, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":%s}}", bad[i]);
-        check_refused(t.data, 4, "tensor a: \"data_offsets\" are not two rising numbers");
+        check_rejected(t.data, 4, "tensor a: \"data_offsets\" must be two ascending integers");
         text_release(&t);
     }
-    check_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "data_offsets");
+    check_rejected("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "data_offsets");
 }
 
-TEST(safetensors_with_impossible_shapes_are_refused)
+TEST(safetensors_reject_invalid_shapes)
 {
     const char *const bad[] = {"[4294967296,4294967296]", "[-1]",       "[1.5]", "[\"1\"]",
                                "[9007199254740994]",      "[1e400]",    "[[1]]", "[null]",
@@ -147,43 +147,44 @@ TEST(safetensors_with_impossible_shapes_are_refused)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct text t = {0};
         text_addf(&t, "{\"a\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[0,4]}}", bad[i]);
-        check_refused(t.data, 4, "tensor a: its shape is impossible");
+        check_rejected(t.data, 4, "tensor a: invalid shape");
         text_release(&t);
     }
-    check_refused("{" F32_AT("a", "3", 0, 4) "}", 4, "\"shape\" is not an array");
-    check_refused("{" F32_AT("a", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}", 4, "more than 8 dimensions");
-    check_refused("{" F32_AT("a", "[2]", 0, 4) "}", 4, "4 bytes are not those of its shape");
-    /* 2^62 elements of 8 bytes are 2^65 bytes: nothing, if they were not counted with care. */
-    check_refused("{\"a\":{\"dtype\":\"F64\",\"shape\":[2147483648,2147483648],"
-                  "\"data_offsets\":[0,0]}}",
-                  0, "not those of its shape");
+    check_rejected("{" F32_AT("a", "3", 0, 4) "}", 4, "\"shape\" must be an array");
+    check_rejected("{" F32_AT("a", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}", 4, "more than 8 dimensions");
+    check_rejected("{" F32_AT("a", "[2]", 0, 4) "}", 4, "4 bytes do not match its shape");
+    /* 2^62 elements of 8 bytes: the product overflows to 0. */
+    check_rejected("{\"a\":{\"dtype\":\"F64\",\"shape\":[2147483648,2147483648],"
+                   "\"data_offsets\":[0,0]}}",
+                   0, "do not match its shape");
 }
 
-TEST(safetensors_of_unknown_dtypes_are_refused_by_name)
+TEST(safetensors_reject_unknown_dtypes_by_name)
 {
     CHECK_STATUS(UNSUPPORTED,
                  parse("{\"a\":{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[0,1]}}", 1));
     CHECK_MESSAGE("x.st: tensor a: unknown dtype \"F4\"");
-    check_refused("{\"a\":{\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "no \"dtype\"");
-    check_refused("{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "tensor a: it has no");
+    check_rejected("{\"a\":{\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+                   "\"dtype\" must be a string");
+    check_rejected("{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "tensor a: \"dtype\" must");
 }
 
-TEST(safetensors_naming_a_tensor_twice_are_refused)
+TEST(safetensors_reject_duplicate_names)
 {
-    check_refused("{" F32_AT("a", "[1]", 0, 4) "," F32_AT("a", "[1]", 4, 8) "}", 8,
-                  "\"a\" appears twice");
-    check_refused("{" F32_AT("a", "[1]", 0, 4) "," F32_AT("\\u0061", "[1]", 4, 8) "}", 8,
-                  "\"a\" appears twice");
+    check_rejected("{" F32_AT("a", "[1]", 0, 4) "," F32_AT("a", "[1]", 4, 8) "}", 8,
+                   "\"a\" appears twice");
+    check_rejected("{" F32_AT("a", "[1]", 0, 4) "," F32_AT("\\u0061", "[1]", 4, 8) "}", 8,
+                   "\"a\" appears twice");
 }
 
-TEST(safetensors_metadata_holds_strings_only)
+TEST(safetensors_metadata_values_must_be_strings)
 {
-    check_refused("{\"__metadata__\":[]}", 0, "__metadata__ is not an object");
-    check_refused("{\"__metadata__\":{\"a\":1}}", 0, "more than strings");
-    check_refused("{\"__metadata__\":{\"a\":{\"b\":\"c\"}}}", 0, "more than strings");
+    check_rejected("{\"__metadata__\":[]}", 0, "__metadata__ must be an object");
+    check_rejected("{\"__metadata__\":{\"a\":1}}", 0, "values must be strings");
+    check_rejected("{\"__metadata__\":{\"a\":{\"b\":\"c\"}}}", 0, "values must be strings");
 }
 
-TEST(safetensors_dtypes_have_their_names_and_sizes)
+TEST(safetensors_dtypes_have_names_and_sizes)
 {
     enum safetensors_dtype d;
     CHECK(safetensors_dtype_find("BF16", &d) && d == SAFETENSORS_BF16);
@@ -193,7 +194,7 @@ TEST(safetensors_dtypes_have_their_names_and_sizes)
     CHECK(!safetensors_dtype_find("f32", &d) && !safetensors_dtype_find("", &d));
 }
 
-/* One tensor of these bits as a file, read back as f32, and as bf16. */
+/* Writes a file with one tensor, and reads it back as f32 and as bf16. */
 static void read_back_both(enum safetensors_dtype dtype, const void *bytes, size_t n, float *out,
                            uint16_t *brain)
 {
@@ -227,7 +228,7 @@ static uint32_t bits_of(float x)
     return bits;
 }
 
-TEST(safetensors_numbers_of_each_width_come_back_as_f32)
+TEST(safetensors_read_every_float_dtype_as_f32)
 {
     static const float single[] = {0.1f, -3e38f, 1e-45f};
     static const double wide[] = {0.1, -2.5, 1e300};
@@ -245,9 +246,9 @@ TEST(safetensors_numbers_of_each_width_come_back_as_f32)
     CHECK(got[4] == -1023 * 0x1p-24f && isnan(got[5]));
 }
 
-TEST(safetensors_numbers_come_back_as_bf16_rounded_or_as_they_are)
+TEST(safetensors_read_bf16_rounds_f32_and_copies_bf16)
 {
-    enum { N = 10001 }; /* more than is converted at a time */
+    enum { N = 10001 }; /* more than one batch of the conversion */
     static const uint16_t brain[] = {0x3f80, 0xc020, 0x0001, 0x7f81}, half[] = {0x3c00, 0xc100};
     float *x = heap(N * sizeof *x);
     uint16_t *got = heap(N * sizeof *got), want;
@@ -258,13 +259,13 @@ TEST(safetensors_numbers_come_back_as_bf16_rounded_or_as_they_are)
         CHECK(got[i] == want);
     }
     read_back_both(SAFETENSORS_BF16, brain, 4, NULL, got);
-    CHECK(!memcmp(got, brain, sizeof brain)); /* a NaN's bits, too */
+    CHECK(!memcmp(got, brain, sizeof brain)); /* including a NaN's payload */
     read_back_both(SAFETENSORS_F16, half, 2, NULL, got);
     CHECK(got[0] == 0x3f80 && got[1] == 0xc020);
     free(x), free(got);
 }
 
-TEST(safetensors_are_read_in_parts_as_well)
+TEST(safetensors_read_part_of_a_tensor)
 {
     static const uint16_t half[] = {0x3c00, 0x4000, 0x4200, 0x4400};
     struct text t = file_of("{\"n\":{\"dtype\":\"F16\",\"shape\":[4],\"data_offsets\":[0,8]}}", 8);
@@ -285,20 +286,20 @@ TEST(safetensors_are_read_in_parts_as_well)
     text_release(&t);
 }
 
-TEST(safetensors_of_whole_numbers_are_not_read_as_weights)
+TEST(safetensors_do_not_read_integers_as_weights)
 {
     struct text t = file_of("{\"n\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8);
     struct safetensors s;
     float out;
     CHECK_STATUS(OK, parse_bytes(&t, &s));
     CHECK_STATUS(UNSUPPORTED, safetensors_read_f32(&s, &s.tensors[0], &out));
-    CHECK_MESSAGE("tensor n has dtype I64");
+    CHECK_MESSAGE("tensor n: dtype I64 is not supported");
     CHECK_STATUS(UNSUPPORTED, safetensors_read_bf16(&s, &s.tensors[0], (uint16_t[]){0}));
     safetensors_close(&s);
     text_release(&t);
 }
 
-TEST(safetensors_bfloat16_rounds_to_nearest_and_ties_to_even)
+TEST(safetensors_bf16_rounds_to_nearest_even)
 {
     static const struct {
         uint32_t from;
@@ -315,7 +316,7 @@ TEST(safetensors_bfloat16_rounds_to_nearest_and_ties_to_even)
     }
 }
 
-TEST(safetensors_float16_rounds_to_nearest_and_ties_to_even)
+TEST(safetensors_f16_rounds_to_nearest_even)
 {
     static const struct {
         float from;
@@ -343,21 +344,22 @@ TEST(safetensors_float16_rounds_to_nearest_and_ties_to_even)
     }
 }
 
-TEST(safetensors_that_are_not_there_are_missing)
+TEST(a_safetensors_file_that_does_not_exist_is_missing)
 {
     struct safetensors s;
     CHECK_STATUS(MISSING, safetensors_open(&s, test_path(test_folder(), "none.safetensors")));
     CHECK_STATUS(DATA, safetensors_open(&s, test_folder()));
 }
 
-TEST(safetensors_cut_off_at_any_byte_are_refused)
+TEST(truncated_safetensors_are_rejected)
 {
     struct text t = file_of("{" F32_AT("a", "[2]", 0, 8) "," F32_AT("b", "[1,1]", 8, 12) "}", 12);
     struct safetensors s;
     CHECK_STATUS(OK, parse_bytes(&t, &s));
     safetensors_close(&s);
     for (size_t len = 0; len < t.len; len++) {
-        unsigned char *cut = heap(len); /* exactly so long, for the sanitizer */
+        unsigned char *cut =
+            heap(len); /* an exact allocation, so that ASan detects reads past the end */
         memcpy(cut, t.data, len);
         s = (struct safetensors){.path = heap_string("x.st", 4)};
         CHECK_STATUS(DATA, safetensors_parse(&s, cut, len));

@@ -8,63 +8,63 @@ static const unsigned char plain[] = {0x15, 5,    0x18, 2, 'h', 'i',  0x21, 0x1C
                                       0,    0x19, 0x25, 2, 4,   0x1B, 1,    0x58, 1,    1,    'x',
                                       0x07, 60,   1,    2, 3,   4,    5,    6,    7,    8,    0};
 
-struct wanted {
-    int64_t number, truth, inner, absent;
+struct fields {
+    int64_t number, boolean, inner, absent;
     struct thrift_bytes bytes;
     struct thrift_list list;
     bool present;
 };
 
-static enum status read_plain(const unsigned char *bytes, size_t len, struct wanted *w)
+static enum status read_plain(const unsigned char *bytes, size_t len, struct fields *w)
 {
     struct reader r = {bytes, bytes + len, "bytes"};
-    *w = (struct wanted){.absent = 77};
+    *w = (struct fields){.absent = 77};
     const struct thrift_field inner[] = {{1, .number = &w->inner}, {0}};
     const struct thrift_field fields[] = {{1, .number = &w->number},
                                           {2, .bytes = &w->bytes},
                                           {3, .number = &w->absent},
-                                          {4, .number = &w->truth},
+                                          {4, .number = &w->boolean},
                                           {5, .fields = inner, .present = &w->present},
                                           {6, .list = &w->list},
                                           {0}};
     TRY(thrift_read(&r, fields));
-    if (reader_left(&r)) FAIL(DATA, "bytes are left");
+    if (reader_left(&r)) FAIL(DATA, "trailing bytes");
     return STATUS_OK;
 }
 
-TEST(wanted_fields_are_read_and_others_stepped_over)
+TEST(listed_fields_are_read_and_others_skipped)
 {
-    struct wanted w;
+    struct fields w;
     CHECK_STATUS(OK, read_plain(plain, sizeof plain, &w));
-    CHECK(w.number == -3 && w.truth == 1 && w.inner == 300 && w.absent == 77 && w.present);
+    CHECK(w.number == -3 && w.boolean == 1 && w.inner == 300 && w.absent == 77 && w.present);
     CHECK(w.bytes.len == 2 && !memcmp(w.bytes.data, "hi", 2));
     CHECK(w.list.count == 2 && w.list.items.at[0] == 2 && w.list.items.at[1] == 4);
 }
 
-TEST(structs_cut_off_anywhere_are_errors)
+TEST(truncated_thrift_structs_are_rejected)
 {
-    struct wanted w;
+    struct fields w;
     for (size_t len = 0; len < sizeof plain; len++) CHECK_STATUS(DATA, read_plain(plain, len, &w));
 }
 
-TEST(fields_of_other_types_are_errors)
+TEST(thrift_fields_of_unexpected_types_are_rejected)
 {
-    struct wanted w;
+    struct fields w;
     const unsigned char string_as_number[] = {0x18, 1, 'x', 0}, unknown[] = {0x9E, 0},
                         many[] = {0x69, 0xF5, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0};
     CHECK_STATUS(DATA, read_plain(string_as_number, sizeof string_as_number, &w));
-    CHECK_MESSAGE("field 1 is of type 8");
+    CHECK_MESSAGE("field 1 has unexpected type 8");
     CHECK_STATUS(DATA, read_plain(unknown, sizeof unknown, &w));
     CHECK_MESSAGE("type 14");
     CHECK_STATUS(DATA, read_plain(many, sizeof many, &w));
     CHECK_MESSAGE("a list");
 }
 
-TEST(nesting_has_a_bound)
+TEST(thrift_nesting_is_bounded)
 {
     unsigned char deep[1000];
-    struct wanted w;
-    memset(deep, 0x9C, sizeof deep); /* a struct in field + 9, of a struct, and so on */
+    struct fields w;
+    memset(deep, 0x9C, sizeof deep); /* each struct has a field that is a struct */
     CHECK_STATUS(DATA, read_plain(deep, sizeof deep, &w));
-    CHECK_MESSAGE("too deep");
+    CHECK_MESSAGE("too deeply");
 }

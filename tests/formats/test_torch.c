@@ -4,7 +4,7 @@
 #include "tensor/dtype.h"
 #include "test.h"
 
-/* Of torch itself (tests/oracle/torch_file.py). */
+/* Written by PyTorch itself (tests/oracle/torch_file.py). */
 static struct text kinds(void)
 {
     struct text t = {0};
@@ -28,12 +28,12 @@ static const struct torch_tensor *find(const struct torch_tensors *t, const char
     return NULL;
 }
 
-/* The number at row r and column c of one of up to two dimensions. */
+/* The element at row r and column c of a tensor with at most two dimensions. */
 static double at(const struct torch_tensor *t, int64_t r, int64_t c)
 {
-    int64_t place =
+    int64_t offset =
         (t->num_dims > 0 ? r * t->strides[0] : 0) + (t->num_dims > 1 ? c * t->strides[1] : 0);
-    const unsigned char *from = t->data + place * (int64_t)safetensors_dtype_bytes(t->dtype);
+    const unsigned char *from = t->data + offset * (int64_t)safetensors_dtype_bytes(t->dtype);
     uint16_t half;
     float single;
     double real;
@@ -47,7 +47,7 @@ static double at(const struct torch_tensor *t, int64_t r, int64_t c)
     return t->dtype == SAFETENSORS_I64 ? (double)whole : real;
 }
 
-TEST(every_kind_of_tensor_that_torch_saves_has_its_numbers)
+TEST(every_kind_of_tensor_that_torch_saves_is_read)
 {
     static const struct {
         const char *name;
@@ -87,7 +87,7 @@ TEST(every_kind_of_tensor_that_torch_saves_has_its_numbers)
     text_release(&t);
 }
 
-TEST(a_file_of_torch_cut_off_at_any_byte_is_refused)
+TEST(truncated_torch_files_are_rejected)
 {
     struct text t = kinds();
     for (size_t len = t.len; len-- > 0;) {
@@ -100,7 +100,7 @@ TEST(a_file_of_torch_cut_off_at_any_byte_is_refused)
     text_release(&t);
 }
 
-TEST(no_changed_byte_of_a_file_of_torch_leads_a_tensor_out_of_it)
+TEST(tensors_of_corrupt_torch_files_stay_within_the_file)
 {
     struct text t = kinds();
     size_t read = 0;
@@ -124,11 +124,11 @@ TEST(no_changed_byte_of_a_file_of_torch_leads_a_tensor_out_of_it)
         torch_archive_close(&a);
         t.data[i] = (char)(t.data[i] ^ 0x81);
     }
-    CHECK(read > 100); /* names, numbers, times */
+    CHECK(read > 100); /* changes of names, elements and times are not errors */
     text_release(&t);
 }
 
-/* An archive of that pickle, and of the 8 bytes data/0. */
+/* An archive with this pickle and a storage data/0 of 8 bytes. */
 static struct text archive(const void *pickle, size_t len, const char *byteorder)
 {
     struct zip_writer w = {0};
@@ -152,7 +152,7 @@ static struct text archive(const void *pickle, size_t len, const char *byteorder
     return all;
 }
 
-TEST(a_pickle_of_tensors_is_read_as_these_tensors)
+TEST(a_written_pickle_of_tensors_reads_back)
 {
     char root[] = "", named[] = "a.b";
     for (int alone = 0; alone < 2; alone++) {
@@ -160,7 +160,7 @@ TEST(a_pickle_of_tensors_is_read_as_these_tensors)
         struct text pickle = {0};
         struct torch_archive a;
         struct torch_tensors all;
-        torch_pickle(&out, 1, &pickle);
+        torch_write_pickle(&out, 1, &pickle);
         struct text t = archive(pickle.data, pickle.len, "little");
         CHECK_STATUS(OK, open_all(t.data, t.len, &a, &all));
         CHECK(all.count == 1 && !strcmp(all.all->name, out.name));
@@ -171,22 +171,22 @@ TEST(a_pickle_of_tensors_is_read_as_these_tensors)
     }
 }
 
-TEST(a_tensor_that_reaches_beyond_its_numbers_is_refused)
+TEST(a_tensor_that_exceeds_its_storage_is_rejected)
 {
     char name[] = "a";
     struct torch_tensor out = {name, SAFETENSORS_F32, 1, {3}, {0}, NULL, 0};
     struct text pickle = {0};
     struct torch_archive a;
     struct torch_tensors all;
-    torch_pickle(&out, 1, &pickle);
+    torch_write_pickle(&out, 1, &pickle);
     struct text t = archive(pickle.data, pickle.len, "little");
     CHECK_STATUS(DATA, open_all(t.data, t.len, &a, &all));
-    CHECK_MESSAGE("tensor a reaches beyond the 8 bytes of data/0");
+    CHECK_MESSAGE("tensor a exceeds the 8 bytes of data/0");
     torch_archive_close(&a);
     text_release(&t), text_release(&pickle);
 }
 
-TEST(numbers_of_another_byte_order_and_files_of_old_are_refused_as_what_they_are)
+TEST(big_endian_and_legacy_torch_files_are_unsupported)
 {
     struct torch_archive a;
     struct text t = archive("\x80\2}.", 4, "big");
@@ -197,11 +197,11 @@ TEST(numbers_of_another_byte_order_and_files_of_old_are_refused_as_what_they_are
     static const unsigned char old[] = "\x80\2\x8a\x0al\xfc\x9c"
                                        "F\xf9 j\xa8P\x19.\x80\2M\xe9\3.";
     CHECK_STATUS(UNSUPPORTED, torch_archive_open(&a, old, sizeof old - 1, "x.pt"));
-    CHECK_MESSAGE("before 1.6");
+    CHECK_MESSAGE("PyTorch before 1.6");
     torch_archive_close(&a);
 }
 
-/* {"a": {"b": TensorReference}} with that state, as torch_xla.utils.serialization saves it. */
+/* {"a": {"b": TensorReference}} with this state, as torch_xla.utils.serialization saves it. */
 static struct text reference(const char *state, size_t len)
 {
     struct text pickle = {0};
@@ -214,12 +214,12 @@ static struct text reference(const char *state, size_t len)
     return t;
 }
 
-TEST(a_tensor_that_has_a_file_of_its_own_is_known_by_its_number)
+TEST(a_tensor_reference_has_the_number_of_its_file)
 {
     struct torch_archive a;
     struct torch_tensors all;
     struct text t = reference("}X\3\0\0\0tidM\1\2s", 13);
-    CHECK_STATUS(OK, open_all(t.data, t.len, &a, &all)); /* it is no tensor here */
+    CHECK_STATUS(OK, open_all(t.data, t.len, &a, &all)); /* it is not a tensor here */
     CHECK(all.count == 0);
     torch_tensors_release(&all);
     CHECK_STATUS(OK, torch_archive_references(&a, &all));
@@ -240,14 +240,14 @@ TEST(a_tensor_that_has_a_file_of_its_own_is_known_by_its_number)
         t = reference(others[i].state, others[i].len);
         CHECK_STATUS(OK, torch_archive_open(&a, (unsigned char *)t.data, t.len, "x.pt"));
         CHECK_STATUS(DATA, torch_archive_references(&a, &all));
-        CHECK_MESSAGE("a.b refers to no file");
+        CHECK_MESSAGE("a.b: invalid TensorReference");
         torch_archive_close(&a);
         text_release(&t);
     }
 }
 
-/* Dictionaries of two that are the same, again and again: 2^30 tensors of a few bytes. */
-TEST(a_pickle_that_says_the_same_over_and_over_is_refused)
+/* Dicts that refer to the same dict many times, nested: exponentially many paths in a few bytes. */
+TEST(a_pickle_with_exponentially_many_paths_is_rejected)
 {
     struct text pickle = {0};
     struct torch_archive a;
@@ -266,7 +266,7 @@ TEST(a_pickle_that_says_the_same_over_and_over_is_refused)
     text_add(&pickle, "\7.", 2);
     struct text t = archive(pickle.data, pickle.len, "little");
     CHECK_STATUS(DATA, open_all(t.data, t.len, &a, &all));
-    CHECK_MESSAGE("over and over");
+    CHECK_MESSAGE("repeats shared dicts too often");
     torch_archive_close(&a);
     text_release(&t), text_release(&pickle);
 }

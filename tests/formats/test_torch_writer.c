@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-TEST(archives_written_one_behind_the_other_are_read_each_by_itself)
+TEST(consecutive_archives_in_one_file_read_back)
 {
     static const float numbers[] = {1, 2, 3, 4, 5, 6, 7};
     char root[] = "", first[] = "a.first", second[] = "second";
@@ -48,7 +48,7 @@ TEST(archives_written_one_behind_the_other_are_read_each_by_itself)
     file_map_close(&map);
 }
 
-TEST(any_pickle_can_be_an_archive_without_tensors)
+TEST(an_archive_may_hold_any_pickle_and_no_tensors)
 {
     const char *path = test_path(test_folder(), "x.pth");
     int fd = open(path, O_RDWR | O_CREAT, 0666);

@@ -15,7 +15,7 @@ static const char *text_of(const struct yaml_tree *root, const char *a, const ch
     return v ? v->text : NULL;
 }
 
-TEST(maps_lists_and_scalars_keep_their_text_and_place)
+TEST(mappings_lists_and_scalars_keep_their_text_and_position)
 {
     struct yaml_tree *root;
     CHECK_STATUS(
@@ -31,7 +31,7 @@ TEST(maps_lists_and_scalars_keep_their_text_and_place)
     yaml_tree_free(root);
 }
 
-TEST(anchors_are_copied_and_merged)
+TEST(aliases_are_copied_and_merge_keys_resolved)
 {
     struct yaml_tree *root;
     CHECK_STATUS(OK, parse("a: &x {p: 1, q: 2}\nb: *x\nc: {<<: *x, q: 3}\nd: {<<: [*x, {r: 4}]}\n"
@@ -43,7 +43,7 @@ TEST(anchors_are_copied_and_merged)
     yaml_tree_free(root);
 }
 
-TEST(a_tree_cut_short_is_refused_or_smaller)
+TEST(truncated_yaml_is_rejected_or_yields_a_smaller_tree)
 {
     static const char text[] = "a: &x {p: [1, \"2\"]}\nb: {<<: *x, q: !!str 3}\nc:\n - d\n - *x\n";
     for (size_t len = 0; len < sizeof text; len++) {
@@ -55,7 +55,7 @@ TEST(a_tree_cut_short_is_refused_or_smaller)
     }
 }
 
-TEST(what_is_no_yaml_or_too_much_of_it_is_refused)
+TEST(invalid_or_excessive_yaml_is_rejected)
 {
     struct text deep = {0}, laughs = {0};
     for (int i = 0; i < 200; i++) text_adds(&deep, "[");
@@ -64,19 +64,19 @@ TEST(what_is_no_yaml_or_too_much_of_it_is_refused)
         text_addf(&laughs, "a%d: &a%d [*a%d, *a%d, *a%d, *a%d, *a%d, *a%d]\n", i, i, i - 1, i - 1,
                   i - 1, i - 1, i - 1, i - 1);
     const char *const cases[][2] = {
-        {"", "no YAML in it"},
+        {"", "no YAML document"},
         {"a: [", "f.yaml:"},
-        {"a: 1\na: 2", "f.yaml:2:1: the key a is there twice"},
-        {"[a]: 1", "a key that is no word"},
-        {"a: *b", "an alias without its anchor"},
-        {"a: &b [*b]", "an anchor that holds itself"},
-        {"a: &b 1\n*b : 2", "a key that is an alias"},
-        {"a: !python/name:os 1", "objects of programs are not made"},
-        {"a: 1\n--- \nb: 2", "a second document"},
-        {"a: {<<: [1]}", "<< wants mappings"},
-        {"a: \"\\0\"", "a NUL inside text"},
+        {"a: 1\na: 2", "f.yaml:2:1: duplicate key a"},
+        {"[a]: 1", "a key must be a scalar"},
+        {"a: *b", "unknown anchor"},
+        {"a: &b [*b]", "an anchor must not contain its own alias"},
+        {"a: &b 1\n*b : 2", "a key must not be an alias"},
+        {"a: !python/name:os 1", "objects are never constructed"},
+        {"a: 1\n--- \nb: 2", "found a second one"},
+        {"a: {<<: [1]}", "<< expects mappings"},
+        {"a: \"\\0\"", "must not contain NUL"},
         {"\xff\xfe\xfd", "not YAML"},
-        {deep.data, "nested more than 64 deep"},
+        {deep.data, "nested more than 64 levels deep"},
         {laughs.data, "more than 20000 values"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -3,12 +3,12 @@
 #include "formats/zip.h"
 #include "test.h"
 
-/* Two entries, "a/one" of 5 bytes and "b" of none. */
+/* An archive of two entries, "a/one" of 5 bytes and an empty "b". */
 static struct text archive(void)
 {
     struct zip_writer w = {0};
     struct text all = {0}, part = {0};
-    uint64_t head = zip_head_bytes(&w, "a/one");
+    uint64_t head = zip_writer_header_bytes(&w, "a/one");
     zip_add(&w, "a/one", 5, zip_crc(0, "12345", 5), &part);
     CHECK(part.len == head && part.len % ZIP_ALIGN == 0);
     text_add(&all, part.data, part.len);
@@ -28,7 +28,7 @@ static enum status parse(struct zip *z, const struct text *t)
     return zip_parse(z, (const unsigned char *)t->data, t->len, "x.zip");
 }
 
-TEST(an_archive_is_read_as_it_was_written)
+TEST(a_written_archive_reads_back)
 {
     struct text t = archive();
     struct zip z;
@@ -42,12 +42,12 @@ TEST(an_archive_is_read_as_it_was_written)
     text_release(&t);
 }
 
-TEST(an_archive_cut_off_at_any_byte_is_refused)
+TEST(truncated_archives_are_rejected)
 {
     struct text t = archive();
     for (size_t len = t.len; len-- > 0;) {
         struct zip z;
-        unsigned char *part = heap(len ? len : 1); /* so that a sanitizer sees its end */
+        unsigned char *part = heap(len ? len : 1); /* so that ASan detects reads past the end */
         memcpy(part, t.data, len);
         CHECK_STATUS(DATA, zip_parse(&z, part, len, "x.zip"));
         CHECK_MESSAGE("x.zip");
@@ -57,7 +57,7 @@ TEST(an_archive_cut_off_at_any_byte_is_refused)
     text_release(&t);
 }
 
-TEST(a_changed_byte_of_an_entry_is_told_by_its_checksum)
+TEST(the_crc_detects_a_changed_byte_of_an_entry)
 {
     struct text t = archive();
     struct zip z;
@@ -68,7 +68,7 @@ TEST(a_changed_byte_of_an_entry_is_told_by_its_checksum)
     text_release(&t);
 }
 
-TEST(no_changed_byte_of_an_archive_leads_out_of_it)
+TEST(entries_of_corrupt_archives_stay_within_the_archive)
 {
     struct text t = archive();
     for (size_t i = 0; i < t.len; i++)
@@ -87,7 +87,7 @@ TEST(no_changed_byte_of_an_archive_leads_out_of_it)
     text_release(&t);
 }
 
-TEST(an_archive_with_one_name_twice_is_refused)
+TEST(duplicate_entry_names_are_rejected)
 {
     struct zip_writer w = {0};
     struct text all = {0}, part = {0};
@@ -99,13 +99,13 @@ TEST(an_archive_with_one_name_twice_is_refused)
     zip_finish(&w, &part);
     text_add(&all, part.data, part.len);
     CHECK_STATUS(DATA, parse(&z, &all));
-    CHECK_MESSAGE("two entries of the archive are called same");
+    CHECK_MESSAGE("duplicate entry same");
     zip_release(&z);
     text_release(&all), text_release(&part);
     zip_writer_release(&w);
 }
 
-TEST(an_archive_that_is_compressed_is_refused)
+TEST(compressed_entries_are_rejected)
 {
     struct text t = archive();
     struct zip z;

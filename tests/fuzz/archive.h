@@ -1,5 +1,5 @@
-/* archive.h -- an archive of torch.save around bytes that are to be its pickle: its checksums no
- * fuzzer would find. */
+/* archive.h -- wraps a fuzzer's bytes, as the pickle, in a torch.save archive with valid CRCs,
+ * which no fuzzer would guess. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,11 +7,12 @@
 
 #include <string.h>
 
-/* Numbers in data/0; in data/1 are half as many bytes, in data/2 half of those.  A pickle's bytes
- * at most, and all of the archive's. */
+/* Bytes of data/0 (data/1 has half of them, data/2 a quarter), of the longest pickle, and of the
+ * whole archive. */
 enum { ARCHIVE_NUMBERS = 64, ARCHIVE_PICKLE = 2048, ARCHIVE_BYTES = 2876 };
 
-/* One with a pickle of ARCHIVE_PICKLE zeros, and where its pickle and directory are. */
+/* A template archive with a pickle of ARCHIVE_PICKLE zeros, and the offsets of its pickle and
+ * central directory. */
 struct archive_image {
     struct text bytes;
     size_t pickle, directory;
@@ -27,7 +28,7 @@ static inline void archive_add(struct zip_writer *w, struct text *archive, const
     text_release(&head);
 }
 
-static inline void archive_draw(struct archive_image *image)
+static inline void archive_build_image(struct archive_image *image)
 {
     static const unsigned char nothing[ARCHIVE_PICKLE];
     unsigned char numbers[ARCHIVE_NUMBERS];
@@ -47,12 +48,15 @@ static inline void archive_draw(struct archive_image *image)
     zip_writer_release(&w);
 }
 
-/* Into `archive`, of ARCHIVE_BYTES; a longer pickle is cut. */
+/* Writes ARCHIVE_BYTES to `archive`; a longer pickle is truncated. */
 static inline void archive_make(unsigned char *archive, const void *pickle, size_t len)
 {
-    enum { CRC = 16, SIZES = 46 + sizeof "x/data.pkl" - 1 + 4 }; /* in the directory */
+    enum {
+        CRC = 16,
+        SIZES = 46 + sizeof "x/data.pkl" - 1 + 4
+    }; /* offsets in the central directory */
     static struct archive_image image;
-    if (!image.pickle) archive_draw(&image);
+    if (!image.pickle) archive_build_image(&image);
     if (len > ARCHIVE_PICKLE) len = ARCHIVE_PICKLE;
     uint32_t crc = zip_crc(0, pickle, len);
     uint64_t sizes[] = {len, len};

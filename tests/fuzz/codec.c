@@ -1,6 +1,6 @@
-/* codec.c -- any bytes as a packed block: what it unpacks to, or a clear refusal.
+/* codec.c -- fuzzes decompression: any block must yield the requested length or a clean error.
  *
- * The first byte says which codec (8: LZ4_FRAME), the next two how long the text should be. */
+ * The first byte selects the codec (8: LZ4_FRAME), the next two give the uncompressed length. */
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/codec.h"
 
@@ -14,12 +14,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     enum codec codec = CODEC_LZ4_FRAME;
-    if (len < 3 || (bytes[0] != 8 && codec_find(bytes[0], "input", &codec))) return 0;
+    if (len < 3 || (bytes[0] != 8 && codec_from_parquet(bytes[0], "input", &codec))) return 0;
     size_t out_len = bytes[1] | (size_t)bytes[2] << 8;
     unsigned char *out = heap(out_len + !out_len);
-    enum status st = codec_unpack(codec, bytes + 3, len - 3, out, out_len, "input");
+    enum status st = codec_decompress(codec, bytes + 3, len - 3, out, out_len, "input");
     BUG_IF(st && st != STATUS_DATA);
-    BUG_IF(!st && codec_check(codec, bytes + 3, len - 3, out_len, "input")); /* it could */
+    BUG_IF(!st &&
+           codec_check_size(codec, bytes + 3, len - 3, out_len, "input")); /* it was possible */
     free(out);
     return 0;
 }

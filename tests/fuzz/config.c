@@ -1,4 +1,5 @@
-/* The TOML reader: any bytes give a tree or an error, and what is read can be walked. */
+/* config.c -- fuzzes the TOML parser: any bytes must yield a tree that can be walked, or an error.
+ */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/option.h"
 #include "base/toml.h"
@@ -22,7 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct toml *t;
     struct config c = {0};
-    const struct config_section *s = &config_sections[8]; /* checkpoint: it has every kind of option */
+    const struct config_section *s =
+        &config_sections[8]; /* checkpoint: has options of every kind */
     if (!toml_parse((const char *)bytes, len, "fuzz", &t)) {
         if (!walk(t, s->rows, s->count, (char *)&c + s->offset)) abort();
         toml_free(t);

@@ -1,14 +1,14 @@
-/* dcp.c -- any bytes as a directory of torch.distributed.checkpoint: its .metadata and one file of
- * archives; weights, moments and steps of a model that lie in it, or a clear refusal.
+/* dcp.c -- fuzzes the reader of torch.distributed.checkpoint directories: any .metadata and data
+ * file must yield weights, moments and steps within them, or a clean error.
  *
- * The first two bytes say how many of the others are .metadata's; the rest is the file "f", or if
- * it does not begin as an archive the pickle of the only one in it: see archive.h. */
+ * The first two bytes give the length of .metadata, which follows.  The rest is the file "f" if it
+ * begins like a ZIP archive, else the pickle of an archive that becomes "f": see archive.h. */
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/dcp.h"
 
 #include "fuzz/archive.h"
 #include "fuzz/folder.h"
-#include "fuzz/patched.h"
+#include "fuzz/tensor_slices.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
@@ -16,7 +16,7 @@ static void use_moments(const struct patches *p, const struct torch_state *state
 {
     struct text json = {0};
     BUG_IF(p->count && state->step < 0);
-    patched_use(p);
+    tensor_slices_use(p);
     torch_state_json(state, &json);
     text_release(&json);
 }
@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     folder_put(&numbers, "f", is_archive ? bytes + first : archive,
                is_archive ? len - first : sizeof archive);
     if (!dcp_open(&p, folder(), shape)) {
-        patched_use(&p);
+        tensor_slices_use(&p);
         patches_release(&p);
     }
     if (!dcp_open_moments(&p, folder(), shape, &state)) {

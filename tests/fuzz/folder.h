@@ -1,5 +1,5 @@
-/* folder.h -- files in memory for readers that want paths: a folder of this process, which goes
- * with it. */
+/* folder.h -- in-memory files for readers that take paths: a temporary folder that is removed when
+ * the process exits. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,7 +24,7 @@ static inline const char *folder(void)
     return folder_path;
 }
 
-/* The file of that name, below folder(), gets these bytes; *fd is 0 at first, and kept. */
+/* Replaces the contents of a file in folder().  *fd is 0 at first, and stays open. */
 static inline void folder_put(int *fd, const char *name, const void *bytes, size_t len)
 {
     char path[96];

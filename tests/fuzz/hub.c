@@ -1,5 +1,5 @@
-/* hub (fuzz) -- what a server on the net may answer: lists of files, Link headers, redirects; and
- * hf:// paths themselves. */
+/* hub.c -- fuzzes the parsers of a Hub server's answers: file listings, Link headers and redirects;
+ * and of hf:// paths. */
 // SPDX-License-Identifier: Apache-2.0
 #include "hub/listing.h"
 

@@ -1,11 +1,11 @@
-/* imported.h -- what an import of any bytes leaves: a file that reads as TOML; of the fuzzers. */
+/* imported.h -- for the fuzzers of imports: a successful import must write valid TOML. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/toml.h"
 #include "config/import/import.h"
 
-/* `st`: how the import ended.  Releases it. */
+/* `st`: the status of the import.  Releases `im`. */
 static inline void imported_check(struct import *im, enum status st)
 {
     if (!st) {

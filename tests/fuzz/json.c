@@ -1,5 +1,5 @@
-/* json.c -- any bytes as JSON: a value or a clear refusal, and nothing else; and any string quoted
- * is JSON. */
+/* json.c -- fuzzes the JSON parser: any bytes must yield a value or a clean error, and any quoted
+ * string must be valid JSON. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/json.h"
 

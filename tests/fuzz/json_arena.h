@@ -1,5 +1,5 @@
-/* json_arena.h -- memory of JSON values that costs a fuzzer little: handed out one after the other,
- * with poison between, and all of it given back when nothing is held. */
+/* json_arena.h -- a fast allocator for cJSON in fuzzers: a bump allocator with ASan-poisoned gaps,
+ * which resets when no allocation is live. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,23 +13,23 @@
 enum { JSON_ARENA = 1 << 22, JSON_GAP = 16 };
 
 static _Alignas(16) unsigned char json_arena[JSON_ARENA];
-static size_t json_arena_used, json_arena_held; /* bytes; values */
+static size_t json_arena_used, json_arena_live; /* bytes; live allocations */
 
-/* Its size lies before it. */
-static void *json_arena_get(size_t bytes)
+/* Stores the size before the block. */
+static void *json_arena_alloc(size_t bytes)
 {
-    size_t room = (bytes + 15) & ~(size_t)15;
-    BUG_IF(room > JSON_ARENA - json_arena_used - 2 * JSON_GAP);
+    size_t rounded = (bytes + 15) & ~(size_t)15;
+    BUG_IF(rounded > JSON_ARENA - json_arena_used - 2 * JSON_GAP);
     unsigned char *at = json_arena + json_arena_used + JSON_GAP;
     ASAN_UNPOISON_MEMORY_REGION(at, JSON_GAP + bytes);
     memcpy(at, &bytes, sizeof bytes);
     ASAN_POISON_MEMORY_REGION(at, JSON_GAP);
-    json_arena_used += 2 * JSON_GAP + room;
-    json_arena_held++;
+    json_arena_used += 2 * JSON_GAP + rounded;
+    json_arena_live++;
     return at + JSON_GAP;
 }
 
-static void json_arena_put(void *value)
+static void json_arena_free(void *value)
 {
     size_t bytes;
     if (!value) return;
@@ -37,16 +37,16 @@ static void json_arena_put(void *value)
     ASAN_UNPOISON_MEMORY_REGION(at, JSON_GAP);
     memcpy(&bytes, at, sizeof bytes);
     ASAN_POISON_MEMORY_REGION(at, JSON_GAP + bytes);
-    if (!--json_arena_held) json_arena_used = 0;
+    if (!--json_arena_live) json_arena_used = 0;
 }
 
-/* For the first of a fuzzer's runs; between runs nothing may be held: it would be a leak. */
+/* Call at the start of every run.  An allocation that is still live is a leak. */
 static inline void json_arena_begin(void)
 {
     static bool is_in_use;
-    BUG_IF(json_arena_held);
+    BUG_IF(json_arena_live);
     if (is_in_use) return;
     is_in_use = true;
     ASAN_POISON_MEMORY_REGION(json_arena, sizeof json_arena);
-    cJSON_InitHooks(&(cJSON_Hooks){json_arena_get, json_arena_put});
+    cJSON_InitHooks(&(cJSON_Hooks){json_arena_alloc, json_arena_free});
 }

@@ -1,6 +1,6 @@
-/* jsonl.c -- any bytes as the lines of a .jsonl file: texts or clear refusals.
+/* jsonl.c -- fuzzes the .jsonl scanner: every line must yield a text or a clean error.
  *
- * What JSON's own reader takes, the scanner must take, too, and pull out the same string. */
+ * Any line that the JSON parser accepts must be accepted by the scanner, with the same string. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/jsonl.h"
 
@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-/* cJSON takes any of these for white space. */
+/* cJSON accepts control characters as white space. */
 static bool has_controls(const char *line, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -25,27 +25,27 @@ static void compare(const char *line, size_t len, struct text *out)
 {
     struct json *root = NULL;
     enum status st = jsonl_text(line, len, "text", "fuzz", out);
-    char why[STATUS_TEXT];
-    snprintf(why, sizeof why, "%s", status_message()); /* json_parse's comes over it */
+    char message[STATUS_TEXT];
+    snprintf(message, sizeof message, "%s", status_message()); /* json_parse overwrites it */
     BUG_IF(!st && !utf8_valid(out->data, out->len));
     if (has_controls(line, len) || json_parse(line, len, "fuzz", &root)) return;
     const struct json *value = json_is_object(root) ? json_get(root, "text") : NULL;
     bool string = json_is_string(value),
-         stricter = st && (strstr(why, "too deep") || strstr(why, "hex digits"));
+         stricter = st && (strstr(message, "too deep") || strstr(message, "hex digits"));
     BUG_IF(!st != string && !stricter);
     if (!st) BUG_IF(strcmp(json_string(value), out->data) || strlen(out->data) != out->len);
     json_free(root);
 }
 
-/* The documents of a source whose one file is these bytes, in so many shares. */
-static size_t walk(struct source *s, uint64_t shares, struct text *out)
+/* Counts the documents of a source with one file, split among `num_readers` readers. */
+static size_t walk(struct source *s, uint64_t num_readers, struct text *out)
 {
     struct found f = {0};
     size_t documents = 0;
-    for (uint64_t n = 0; n < shares; n++) {
-        uint64_t place = s->places * n / shares, end = s->places * (n + 1) / shares;
+    for (uint64_t n = 0; n < num_readers; n++) {
+        uint64_t place = s->places * n / num_readers, end = s->places * (n + 1) / num_readers;
         for (bool none = false;; documents++) {
-            if (source_find(s, NULL, n, shares, &place, end, &f, &none) || none) break;
+            if (source_find(s, NULL, n, num_readers, &place, end, &f, &none) || none) break;
             BUG_IF(!f.len || f.at + f.len > s->places ||
                    memchr(s->files[0].map.data + f.at, '\n', f.len));
             compare((const char *)s->files[0].map.data + f.at, f.len, out);

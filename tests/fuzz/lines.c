@@ -1,7 +1,8 @@
-/* lines.c -- any bytes as a packed file: lines, or a clear refusal.
+/* lines.c -- fuzzes the reader of compressed text files: any bytes must yield lines or a clean
+ * error.
  *
- * The first byte says whether of zstd or of gzip, or of gzip with the rest as the text of two
- * members, whose checksums no fuzzer would find. */
+ * The first byte selects zstd, gzip, or gzip where the rest is the uncompressed text of two members
+ * whose checksums we compute. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/lines.h"
 
@@ -12,24 +13,24 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-/* Bytes and lines that are read: a few packed bytes may be any number of them. */
-enum { ENOUGH = 1 << 17, MOST_LINES = 256, KINDS = 3 };
+/* Limits on what is read, because a few compressed bytes can expand to any size. */
+enum { MAX_BYTES = 1 << 17, MAX_LINES = 256, KINDS = 3 };
 
-/* A member of one stored block. */
-static void add_member(struct text *packed, const uint8_t *bytes, size_t len)
+/* Appends a gzip member with one stored block. */
+static void add_member(struct text *compressed, const uint8_t *bytes, size_t len)
 {
     static const unsigned char head[] = {0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255, 1};
     uint16_t sizes[] = {(uint16_t)len, (uint16_t)~len};
     uint32_t tail[] = {(uint32_t)crc32(0, bytes, (unsigned)len), (uint32_t)len};
     BUG_IF(len > UINT16_MAX);
-    text_add(packed, head, sizeof head);
-    text_add(packed, sizes, sizeof sizes);
-    text_add(packed, bytes, len);
-    text_add(packed, tail, sizeof tail);
+    text_add(compressed, head, sizeof head);
+    text_add(compressed, sizes, sizeof sizes);
+    text_add(compressed, bytes, len);
+    text_add(compressed, tail, sizeof tail);
 }
 
-/* How many lines there are, up to `most`; *st: why there are no more. */
-static size_t walk(const void *bytes, size_t len, const char *name, size_t most, enum status *st)
+/* Counts lines, up to `max`; *st: the status of the last read. */
+static size_t walk(const void *bytes, size_t len, const char *name, size_t max, enum status *st)
 {
     struct lines *l;
     const char *line;
@@ -39,7 +40,7 @@ static size_t walk(const void *bytes, size_t len, const char *name, size_t most,
     BUG_IF(!file);
     *st = lines_take(&l, file, name);
     BUG_IF(*st);
-    while (total < ENOUGH && count < most) {
+    while (total < MAX_BYTES && count < max) {
         *st = lines_next(l, &line, &line_len, &end);
         if (*st || end) break;
         count++;
@@ -58,17 +59,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     size_t rest = len - 1;
     const uint8_t *text = bytes + 1;
     if (kind < 2) {
-        walk(text, rest, kind ? "fuzz.zst" : "fuzz.gz", MOST_LINES, &st);
+        walk(text, rest, kind ? "fuzz.zst" : "fuzz.gz", MAX_LINES, &st);
         BUG_IF(st && st != STATUS_DATA);
         return 0;
     }
-    struct text packed = {0};
-    size_t breaks = 0;
-    for (size_t i = 0; i < rest; i++) breaks += text[i] == '\n';
-    add_member(&packed, text, rest / 3);
-    add_member(&packed, text + rest / 3, rest - rest / 3);
-    size_t count = walk(packed.data, packed.len, "fuzz.gz", SIZE_MAX, &st);
-    BUG_IF(st || count != breaks + (rest && text[rest - 1] != '\n'));
-    text_release(&packed);
+    struct text compressed = {0};
+    size_t newlines = 0;
+    for (size_t i = 0; i < rest; i++) newlines += text[i] == '\n';
+    add_member(&compressed, text, rest / 3);
+    add_member(&compressed, text + rest / 3, rest - rest / 3);
+    size_t count = walk(compressed.data, compressed.len, "fuzz.gz", SIZE_MAX, &st);
+    BUG_IF(st || count != newlines + (rest && text[rest - 1] != '\n'));
+    text_release(&compressed);
     return 0;
 }

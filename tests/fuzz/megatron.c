@@ -1,5 +1,5 @@
-/* megatron.c -- any bytes as an .idx, behind a byte that says how long its .bin is: documents and
- * sequences that lie in it, or a clear refusal. */
+/* megatron.c -- fuzzes the Megatron index reader: any .idx must yield documents and sequences
+ * within the .bin, or a clean error.  The first byte is the length of the .bin. */
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/megatron.h"
 
@@ -16,7 +16,7 @@ static void read(const struct megatron *m, uint64_t s, uint64_t from, uint64_t c
     free(ids);
 }
 
-/* A document is its sequences, and both are read where they are said to lie. */
+/* Reads every sequence and document; their tokens must add up to the same total. */
 static void use(const struct megatron *m)
 {
     uint64_t of_documents = 0, of_sequences = 0;
@@ -40,7 +40,8 @@ static void use(const struct megatron *m)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     if (!len) return 0;
-    unsigned char *bin = malloc(bytes[0] + 1u); /* without room behind it, so ASan sees its end */
+    unsigned char *bin =
+        malloc(bytes[0] + 1u); /* exact size, so that ASan detects reads past the end */
     for (unsigned i = 0; bin && i < bytes[0]; i++) bin[i] = (unsigned char)(i % 5 ? 0 : i);
     struct megatron m = {.idx = {bytes + 1, len - 1}, .bin = {bin, bin ? bytes[0] : 0}};
     if (!megatron_parse(&m, "input")) use(&m);

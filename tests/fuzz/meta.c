@@ -1,14 +1,14 @@
-/* meta.c -- any bytes as Meta's checkpoint of two shards, or of one: tensors whose numbers can be
- * read, or a clear refusal.
+/* meta.c -- fuzzes the reader of Meta's checkpoints, with one or two shards: any bytes must yield
+ * readable tensors or a clean error.
  *
- * Two bytes say how long the first file's pickle is, which follows; the rest is the second's, where
- * there is one: see archive.h. */
+ * The first two bytes give the length of the first shard's pickle, which follows; any rest is the
+ * second shard's: see archive.h. */
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/meta.h"
 
 #include "fuzz/archive.h"
 #include "fuzz/folder.h"
-#include "fuzz/patched.h"
+#include "fuzz/tensor_slices.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
@@ -22,17 +22,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     if (len < 2) return 0;
     size_t first = bytes[0] | (size_t)bytes[1] << 8;
     bytes += 2, len -= 2;
-    bool alone = first >= len;
-    if (alone) first = len;
+    bool is_single = first >= len;
+    if (is_single) first = len;
     archive_make(archive, bytes, first);
     folder_put(&fds[0], "consolidated.00.pth", archive, sizeof archive);
-    if (!alone) {
+    if (!is_single) {
         archive_make(archive, bytes + first, len - first);
         folder_put(&fds[1], "consolidated.01.pth", archive, sizeof archive);
     }
-    snprintf(path, sizeof path, "%s%s", folder(), alone ? "/consolidated.00.pth" : "");
+    snprintf(path, sizeof path, "%s%s", folder(), is_single ? "/consolidated.00.pth" : "");
     if (!meta_open(&p, path, len & 1 ? &shape : NULL)) {
-        patched_use(&p);
+        tensor_slices_use(&p);
         patches_release(&p);
     }
     return 0;

@@ -1,7 +1,8 @@
-/* model_json.c -- any bytes as one of the JSON files beside weights: config.json, params.json, the
- * index of a model's files, a checkpoint's manifest.  The first byte says which.
+/* model_json.c -- fuzzes the readers of the JSON files that accompany weights: config.json,
+ * params.json, model.safetensors.index.json and a checkpoint's manifest.  The first byte selects
+ * one.
  *
- * A manifest ends in its own checksum, which no fuzzer would find: it is put behind the bytes. */
+ * A manifest ends with its own checksum, which no fuzzer would guess, so we append it. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/checksum.h"
 #include "checkpoint/interop/hf_config.h"
@@ -75,8 +76,8 @@ static const struct {
              {MANIFEST_NAME, read_manifest}};
 enum { KINDS = sizeof kinds / sizeof *kinds, MANIFEST = KINDS - 1 };
 
-/* Two tensors, and a file that a manifest may list. */
-static void put_others(void)
+/* Writes files for the index and the manifest to refer to. */
+static void write_data_files(void)
 {
     static int fds[2];
     static const char header[] =
@@ -100,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     if (!len) return 0;
     int kind = bytes[0] % KINDS;
     struct text file = {0};
-    put_others();
+    write_data_files();
     text_add(&file, bytes + 1, len - 1);
     if (kind == MANIFEST) {
         text_adds(&file, "\n");

@@ -1,4 +1,5 @@
-/* motifs.c -- any bytes as a map of motifs: ids below its mark, or a clear refusal. */
+/* motifs.c -- fuzzes the motif map reader: any bytes must yield a map whose IDs are at most its
+ * mark, or a clean error. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/motifs.h"
 

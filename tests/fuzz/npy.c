@@ -1,4 +1,4 @@
-/* npy.c -- any bytes as a .npy file: ids, or a clear refusal, and nothing else. */
+/* npy.c -- fuzzes the .npy reader: any bytes must yield token IDs or a clean error. */
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/npy.h"
 

@@ -1,5 +1,5 @@
-/* nxdt.c -- any bytes as NxD Training's YAML: a configuration of ours that loads, or a clear
- * refusal. */
+/* nxdt.c -- fuzzes the import of NxD Training's YAML: any bytes must yield a configuration that
+ * loads, or a clean error. */
 // SPDX-License-Identifier: Apache-2.0
 #include "imported.h"
 

@@ -1,6 +1,6 @@
-/* parquet.c -- any bytes as a Parquet file: rows, or a clear refusal, and nothing else.
+/* parquet.c -- fuzzes the Parquet reader: any bytes must yield rows or a clean error.
  *
- * A row that is sought must be the one found on the way from the start. */
+ * Seeking to a row must yield the same entries as a sequential read. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/table.h"
 
@@ -9,13 +9,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-enum { MOST_ENTRIES = 1 << 16 };
+enum { MAX_ENTRIES = 1 << 16 };
 
-/* Entries of the next row, all bytes of which are there to be read. */
+/* Reads all entries of the next row, and touches their bytes. */
 static enum status read_row(struct parquet_column *c, uint64_t *entries, uint32_t *sum)
 {
     struct parquet_entry e;
-    for (bool more = true; more && *entries < MOST_ENTRIES; ++*entries) {
+    for (bool more = true; more && *entries < MAX_ENTRIES; ++*entries) {
         TRY(parquet_column_next(c, &e));
         *sum = *sum * 31 + (uint32_t)(e.rep + e.def + e.number);
         for (size_t i = 0; i < e.bytes.len; i += 1 + i / 8) *sum = *sum * 31 + e.bytes.data[i];
@@ -26,26 +26,26 @@ static enum status read_row(struct parquet_column *c, uint64_t *entries, uint32_
 
 static void read_leaf(const struct parquet *p, size_t leaf)
 {
-    struct parquet_column straight, sought;
+    struct parquet_column sequential, sought;
     uint64_t entries = 0, row = 0;
-    parquet_column_init(&straight, p, leaf);
-    for (; row < p->num_rows && entries < MOST_ENTRIES; row++) {
+    parquet_column_init(&sequential, p, leaf);
+    for (; row < p->num_rows && entries < MAX_ENTRIES; row++) {
         uint64_t before = entries, again = 0;
         uint32_t sum = 0, other = 0;
-        if (read_row(&straight, &entries, &sum)) break;
-        if (row % 5 != 3 || entries >= MOST_ENTRIES) continue;
+        if (read_row(&sequential, &entries, &sum)) break;
+        if (row % 5 != 3 || entries >= MAX_ENTRIES) continue;
         parquet_column_init(&sought, p, leaf);
         enum status st = parquet_column_seek(&sought, row);
         if (!st) st = read_row(&sought, &again, &other);
-        /* of lists, pages that were stepped over may not say the truth of themselves */
+        /* for lists, a corrupt page header can misstate the rows of a skipped page */
         BUG_IF(!p->leaves[leaf].max_rep && (st || other != sum || again != entries - before));
         parquet_column_release(&sought);
     }
-    parquet_column_release(&straight);
+    parquet_column_release(&sequential);
 }
 
-/* Ranges that lead to the end, none of them empty. */
-static void cut(const struct parquet *p, size_t leaf)
+/* Ranges must not be empty and must reach the end. */
+static void check_ranges(const struct parquet *p, size_t leaf)
 {
     struct parquet_column c;
     parquet_column_init(&c, p, leaf);
@@ -81,13 +81,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         t.file.map = (struct file_map){bytes, len};
         for (size_t leaf = 0; leaf < t.file.num_leaves && leaf < 16; leaf++) {
             read_leaf(&t.file, leaf);
-            cut(&t.file, leaf);
+            check_ranges(&t.file, leaf);
         }
         read_documents(&t, "text");
         read_documents(&t, "files[].text");
         read_documents(&t, "ids");
         read_documents(&t, "counts");
-        t.file.map = (struct file_map){0}; /* the fuzzer's, not to be unmapped */
+        t.file.map = (struct file_map){0}; /* owned by the fuzzer: do not unmap */
     }
     parquet_close(&t.file);
     return 0;

@@ -1,10 +1,11 @@
-/* pickle.c -- any bytes as a pickle: values, no more than there are bytes, or a clear refusal. */
+/* pickle.c -- fuzzes the unpickler: any bytes must yield at most one value per byte, or a clean
+ * error. */
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/pickle.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-/* What is asked of any value: all of it is there to be read. */
+/* Calls every accessor, and touches all bytes of a string. */
 static size_t use(const struct pickle_value *v)
 {
     int64_t integers[8];

@@ -1,9 +1,9 @@
-/* pytorch_bin.c -- any bytes as a Hugging Face folder of before safetensors, as Meta's, or as NxD
- * Training's for two ranks: tensors of a model that lie in it, or a clear refusal.
+/* pytorch_bin.c -- fuzzes the readers of pytorch_model.bin folders, of Meta's checkpoints, and of
+ * NxD Training's for two ranks: any bytes must yield tensors within the file, or a clean error.
  *
- * The first two bytes say how many of the others are the index's, and params.json's; the rest is
- * the file "f.bin", pytorch_model.bin and consolidated.00.pth, or if it does not begin as an
- * archive the pickle in it: see archive.h. */
+ * The first two bytes give the length of the index, which is params.json as well.  The rest is
+ * f.bin, alias pytorch_model.bin and consolidated.00.pth, if it begins like a ZIP archive, else the
+ * pickle of an archive that becomes f.bin: see archive.h. */
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/pytorch_bin.h"
 #include "checkpoint/interop/meta.h"
@@ -12,7 +12,7 @@
 
 #include "fuzz/archive.h"
 #include "fuzz/folder.h"
-#include "fuzz/patched.h"
+#include "fuzz/tensor_slices.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
@@ -52,21 +52,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
                is_archive ? len - first : sizeof archive);
     char *at = file_join(folder(), "params.json");
     if (!pytorch_bin_open(&p, folder())) {
-        patched_use(&p);
+        tensor_slices_use(&p);
         patches_release(&p);
     }
     if (!meta_open(&p, folder(), NULL)) {
         params_json_read(at, &p, &shape);
-        patched_use(&p);
+        tensor_slices_use(&p);
         patches_release(&p);
     }
     if (!nxdt_open(&p, folder(), &small)) {
-        patched_use(&p);
+        tensor_slices_use(&p);
         patches_release(&p);
     }
     folder_put(&index, INDEX, bytes, first);
     if (!pytorch_bin_open(&p, folder())) {
-        patched_use(&p);
+        tensor_slices_use(&p);
         patches_release(&p);
     }
     folder_drop(&index, INDEX);

@@ -1,5 +1,5 @@
-/* safetensors.c -- any bytes as a safetensors file: tensors that lie in it, or a clear refusal, and
- * nothing else. */
+/* safetensors.c -- fuzzes the safetensors reader: any bytes must yield tensors within the file, or
+ * a clean error. */
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/safetensors.h"
 
@@ -8,8 +8,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-/* Every byte the header promises is there, and every tensor is found by its name. */
-static void use(struct safetensors *s, size_t len)
+/* Every tensor must be within the file, readable, and found by its name. */
+static void check_tensors(struct safetensors *s, size_t len)
 {
     for (size_t i = 0; i < s->count; i++) {
         const struct safetensors_tensor *t = &s->tensors[i];
@@ -27,8 +27,8 @@ static void use(struct safetensors *s, size_t len)
     }
 }
 
-/* What is written of these tensors is read as these tensors. */
-static void write_again(const struct safetensors *s)
+/* A header written for the same tensors must parse and yield them again. */
+static void check_round_trip(const struct safetensors *s)
 {
     struct safetensors_tensor *copies = heap(s->count * sizeof *copies);
     struct safetensors again = {.path = heap_string("again", 5)};
@@ -54,9 +54,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     struct safetensors s = {.path = heap_string("input", 5)};
     if (!safetensors_parse(&s, bytes, len)) {
         s.map = (struct file_map){bytes, len};
-        use(&s, len);
-        write_again(&s);
-        s.map = (struct file_map){0}; /* the fuzzer's, not to be unmapped */
+        check_tensors(&s, len);
+        check_round_trip(&s);
+        s.map = (struct file_map){0}; /* owned by the fuzzer: do not unmap */
     }
     safetensors_close(&s);
     return 0;

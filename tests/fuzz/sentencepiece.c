@@ -1,7 +1,7 @@
-/* sentencepiece.c -- any bytes as a SentencePiece model: a tokenizer or a clear refusal; what one
- * encodes are ids below its size, which it decodes.
+/* sentencepiece.c -- fuzzes the SentencePiece model reader: any bytes must yield a tokenizer or a
+ * clean error.  A tokenizer must encode to IDs below its vocabulary size, and decode them.
  *
- * The last 64 bytes are a text, and so are the first 256. */
+ * The last 64 bytes, and the first 256, are used as texts, too. */
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/kinds.h"
 

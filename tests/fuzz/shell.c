@@ -1,5 +1,5 @@
-/* shell.c -- any bytes as a script that starts a training: a configuration of ours that loads, or a
- * clear refusal. */
+/* shell.c -- fuzzes the import of launch scripts: any bytes must yield a configuration that loads,
+ * or a clean error. */
 // SPDX-License-Identifier: Apache-2.0
 #include "imported.h"
 

@@ -1,8 +1,9 @@
-/* tokenizer_json.c -- any bytes as a tokenizer's file: a tokenizer or a clear refusal; and what a
- * tokenizer encodes it decodes, one of bytes to the same ones, by ids below its size.
+/* tokenizer_json.c -- fuzzes the readers of tokenizer.json and tiktoken files: any bytes must yield
+ * a tokenizer or a clean error.  A tokenizer must encode to IDs below its vocabulary size and
+ * decode them; a byte-level one must decode to the same bytes.
  *
- * Up to the first NUL the input is the file, after it comes the text.  The vocabulary needs all 256
- * bytes, which no fuzzer finds: where the file says "@" they are filled in. */
+ * The input up to the first NUL is the file; the rest is a text.  A vocabulary needs all 256 bytes,
+ * which no fuzzer would guess, so "@" in the file is replaced by them. */
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/kinds.h"
 
@@ -13,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-enum { MOST = 256 }; /* of the file's bytes are a text, too */
+enum { MOST = 256 }; /* bytes of the file that serve as a text, too */
 
 static void add_bytes(struct text *file)
 {
@@ -31,7 +32,7 @@ static void add_bytes(struct text *file)
     }
 }
 
-/* Others may lose what is unknown, spaces, or what they normalize. */
+/* Is the tokenizer lossless?  Others drop unknown characters or spaces, or normalize. */
 static bool is_exact(const struct tokenizer *t)
 {
     bool exact = !t->sentence && !t->added.finds && !t->form;

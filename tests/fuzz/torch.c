@@ -1,7 +1,7 @@
-/* torch.c -- any bytes as a file of torch.save, its ZIP archive and pickle in it: tensors that lie
- * in it, or a clear refusal.
+/* torch.c -- fuzzes the torch.save reader: any ZIP archive and pickle must yield tensors within the
+ * file, or a clean error.
  *
- * What does not begin as an archive is the pickle of one that is made around it. */
+ * Input that does not begin like a ZIP archive is wrapped in one, as its pickle. */
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/torch.h"
 
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-/* The first and the last byte of every tensor are there. */
+/* The first and the last byte of a tensor must be within the file. */
 static void use(const struct torch_tensor *t, const uint8_t *bytes, size_t len)
 {
     uint64_t last = 0, each = safetensors_dtype_bytes(t->dtype);
@@ -49,7 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         open_archive(bytes, len);
         return 0;
     }
-    unsigned char *archive = heap(ARCHIVE_BYTES); /* so that ASan sees its end */
+    unsigned char *archive =
+        heap(ARCHIVE_BYTES); /* on the heap, so that ASan detects reads past the end */
     archive_make(archive, bytes, len);
     open_archive(archive, ARCHIVE_BYTES);
     free(archive);

@@ -1,11 +1,11 @@
-/* patched.h -- numbers of every tensor that torch's files have, where there are any. */
+/* tensor_slices.h -- reads elements of every tensor that a foreign checkpoint yields. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "checkpoint/interop/tensor_slices.h"
 
-/* The first and the last of each, and some in a row. */
-static inline void patched_use(const struct patches *p)
+/* Reads the first few elements of each tensor, and its last one. */
+static inline void tensor_slices_use(const struct patches *p)
 {
     enum { SOME = 8 };
     float numbers[SOME];
