@@ -1,4 +1,4 @@
-/* export.h -- a tokenizer as lists, which another format can hold: tokens with their kinds, and
+/* export.h -- a tokenizer as flat lists for other formats (GGUF): tokens with their types, and
  * merges or scores. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -7,43 +7,43 @@
 
 #include <stdbool.h>
 
-/* SentencePiece's numbers. */
+/* SentencePiece's numbering, which GGUF shares. */
 enum token_kind {
     TOKEN_NORMAL = 1,
     TOKEN_UNKNOWN,
     TOKEN_CONTROL,
-    TOKEN_FOUND, /* in texts, before they are split */
+    TOKEN_USER_DEFINED, /* matched in the text before pre-tokenization */
     TOKEN_UNUSED,
     TOKEN_BYTE,
 };
 
 struct exported_text {
-    size_t at; /* in `texts` */
+    size_t at; /* offset into `texts` */
     uint32_t len;
 };
 struct exported_token {
-    struct exported_text text; /* byte-level BPE: in GPT-2's alphabet */
+    struct exported_text text; /* byte-level BPE: in GPT-2's byte-level alphabet */
     enum token_kind kind;
     float score;
 };
 
 struct token_export {
-    bool has_merges;               /* byte-level BPE; else scores */
-    const char *splitter;          /* "llama3", "qwen2" or "gpt2": see split.h; "digits gpt2": each
-                                      digit alone, then that; NULL: with scores */
-    bool normalizes;               /* to a form of Unicode, first */
-    bool whole_pieces;             /* a piece that is a token is that token, whatever merges give */
-    bool adds_space;               /* in front of a text; with scores */
+    bool has_merges;               /* byte-level BPE; otherwise the tokens have scores */
+    const char *splitter;          /* "llama3", "qwen2" or "gpt2" (see text/split.h); "digits gpt2":
+                                      single digits first, then gpt2; NULL: with scores */
+    bool normalizes;               /* to a Unicode normalization form, first */
+    bool whole_pieces;             /* a piece that is a token is that token, without merging */
+    bool adds_space;               /* prepends a space to a text; with scores */
     int32_t unknown;               /* -1: none */
-    struct exported_token *tokens; /* every id below the tokenizer's size; owned */
+    struct exported_token *tokens; /* one for each ID below the vocabulary size; owned */
     int32_t num_tokens;
-    struct exported_text *merges; /* "left right", in their order; owned */
+    struct exported_text *merges; /* "left right", in order of rank; owned */
     size_t num_merges;
     struct text texts;
 };
 
-/* Of a BPE with byte_fallback scores are made that give its merges; where two cuts of one token lie
- * on each other the first of them goes, not that of the lower rank.
- * UNSUPPORTED: another splitter; merges that no scores give. */
+/* A BPE with byte_fallback gets scores that reproduce its merges.  If two overlapping pairs would
+ * give the same token, scores merge the left one first, not the one with the lower rank.
+ * UNSUPPORTED: an unknown pre-tokenizer, or merges that no scores reproduce. */
 enum status tokenizer_export(const struct tokenizer *t, struct token_export *e);
 void token_export_release(struct token_export *e);

@@ -34,9 +34,9 @@ static void add_bytes(struct text *file)
 /* Others may lose what is unknown, spaces, or what they normalize. */
 static bool is_exact(const struct tokenizer *t)
 {
-    bool exact = !t->sentence && !t->added.finds && !t->form;
-    for (size_t i = 0; i < t->steps.count; i++)
-        exact &= t->steps.all[i].behavior != STEP_REMOVED && !t->steps.all[i].adds_space;
+    bool exact = !t->char_bpe && !t->added_tokens.matches_text && !t->normal_form;
+    for (size_t i = 0; i < t->pre_tokenizer.count; i++)
+        exact &= t->pre_tokenizer.rules[i].behavior != SPLIT_REMOVED && !t->pre_tokenizer.rules[i].adds_prefix_space;
     return exact;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "tokenizer/text/unicode_form.h"
+#include "tokenizer/text/unicode_normalize.h"
 
 static bool becomes(enum unicode_form form, const char *text, const char *want)
 {
@@ -14,29 +14,31 @@ static bool becomes(enum unicode_form form, const char *text, const char *want)
     return same;
 }
 
-TEST(form_c_composes_and_form_d_takes_apart)
+TEST(nfc_composes_and_nfd_decomposes)
 {
     static const char *const rows[][3] = {
         {"", "", ""},
         {"plain text", "plain text", "plain text"},
         {"e\xCC\x81", "\xC3\xA9", "e\xCC\x81"},                             /* e with acute */
-        {"\xC3\xA9", "\xC3\xA9", "e\xCC\x81"},                              /* the same as one */
+        {"\xC3\xA9", "\xC3\xA9", "e\xCC\x81"},                              /* precomposed */
         {"x\xC3\xAA\xCC\x81y", "x\xE1\xBA\xBFy", "xe\xCC\x82\xCC\x81y"},    /* two marks */
-        {"\xE2\x84\xAB", "\xC3\x85", "A\xCC\x8A"},                          /* the unit Angstrom */
-        {"a\xCC\x81\xCC\xA3", "\xE1\xBA\xA1\xCC\x81", "a\xCC\xA3\xCC\x81"}, /* marks in order */
-        {"a\xCC\x81\xCC\x80", "\xC3\xA1\xCC\x80", "a\xCC\x81\xCC\x80"},     /* equals keep theirs */
+        {"\xE2\x84\xAB", "\xC3\x85", "A\xCC\x8A"},                          /* Angstrom sign */
+        {"a\xCC\x81\xCC\xA3", "\xE1\xBA\xA1\xCC\x81", "a\xCC\xA3\xCC\x81"}, /* canonical order */
+        {"a\xCC\x81\xCC\x80", "\xC3\xA1\xCC\x80",
+         "a\xCC\x81\xCC\x80"}, /* equal classes keep order */
         {"\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8", "\xEA\xB0\x81",
          "\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8"},
         {"\xEA\xB0\x80\xE1\x86\xA8", "\xEA\xB0\x81", "\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8"},
         {"\xEA\xB0\x81\xE1\x86\xA8", "\xEA\xB0\x81\xE1\x86\xA8",
          "\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8\xE1\x86\xA8"},
-        {"\xE0\xA5\x98", "\xE0\xA4\x95\xE0\xA4\xBC", "\xE0\xA4\x95\xE0\xA4\xBC"}, /* excluded */
+        {"\xE0\xA5\x98", "\xE0\xA4\x95\xE0\xA4\xBC",
+         "\xE0\xA4\x95\xE0\xA4\xBC"}, /* composition exclusion */
         {"\xCC\x81"
          "e",
          "\xCC\x81"
          "e",
          "\xCC\x81"
-         "e"}, /* nothing before it */
+         "e"}, /* no starter before it */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         CHECK(becomes(FORM_NFC, rows[i][0], rows[i][1]));
@@ -45,7 +47,7 @@ TEST(form_c_composes_and_form_d_takes_apart)
     }
 }
 
-TEST(bytes_that_are_no_characters_stay_and_part_what_is_beside_them)
+TEST(normalization_copies_invalid_utf8_and_does_not_compose_across_it)
 {
     CHECK(becomes(FORM_NFC, "e\xFF\xCC\x81", "e\xFF\xCC\x81"));
     CHECK(becomes(FORM_NFC,
@@ -56,7 +58,7 @@ TEST(bytes_that_are_no_characters_stay_and_part_what_is_beside_them)
     CHECK(becomes(FORM_NFC, "\xA9\xC3", "\xA9\xC3"));
 }
 
-TEST(a_million_marks_out_of_order_are_sorted_in_time)
+TEST(normalization_sorts_many_combining_marks_in_linear_time)
 {
     enum { MANY = 500000 };
     struct text text = {0}, out = {0};

@@ -20,11 +20,11 @@
 
 struct parts {
     const char *normalizer, *pre, *decoder; /* NULL: Llama 2's */
-    const char *added, *vocab, *merges, *model;
-    int bytes; /* tokens of bytes that are left out */
+    const char *added_tokens, *vocab, *merges, *model;
+    int bytes; /* number of byte tokens to omit */
 };
 
-/* Ids: 0 unknown, 1 and 2 the ends, 3.. the bytes, 259.. a, b, space, " a", "ab", " ab". */
+/* IDs: 0 unknown, 1 BOS, 2 EOS, from 3 the bytes, from 259 a, b, space, " a", "ab", " ab". */
 static enum status open_parts(struct tokenizer **t, struct parts p)
 {
     struct text file = {0};
@@ -35,8 +35,9 @@ static enum status open_parts(struct tokenizer **t, struct parts p)
               "\"pre_tokenizer\": %s, \"decoder\": %s, \"model\": {\"type\": \"BPE\", %s"
               "\"unk_token\": \"<unk>\", \"fuse_unk\": true, \"vocab\": {\"<unk>\": 0, \"<s>\": 1, "
               "\"</s>\": 2",
-              p.added ? p.added : "", p.normalizer ? p.normalizer : LLAMA2, p.pre ? p.pre : "null",
-              p.decoder ? p.decoder : DECODER, p.model ? p.model : "\"byte_fallback\": true, ");
+              p.added_tokens ? p.added_tokens : "", p.normalizer ? p.normalizer : LLAMA2,
+              p.pre ? p.pre : "null", p.decoder ? p.decoder : DECODER,
+              p.model ? p.model : "\"byte_fallback\": true, ");
     for (int i = 0; i < 256 - p.bytes; i++) text_addf(&file, ", \"<0x%02X>\": %d", i, 3 + i);
     text_addf(&file,
               ", \"a\": 259, \"b\": 260, \"" SPACE "\": 261, \"" SPACE "a\": 262, \"ab\": 263, "
@@ -68,7 +69,7 @@ static bool decodes(const struct tokenizer *t, const int32_t *ids, size_t count,
     CHECK(decodes(t, (const int32_t[]){__VA_ARGS__},                                               \
                   sizeof(const int32_t[]){__VA_ARGS__} / sizeof(int32_t), want))
 
-TEST(llama2_texts_begin_with_a_space_and_unknown_characters_are_bytes)
+TEST(llama2_prepends_a_space_and_falls_back_to_bytes)
 {
     struct tokenizer *t = open_with((struct parts){0});
     CHECK(!strcmp(tokenizer_kind(t), "BPE with byte_fallback") && tokenizer_vocab_size(t) == 265);
@@ -90,7 +91,7 @@ TEST(llama2_texts_begin_with_a_space_and_unknown_characters_are_bytes)
     tokenizer_close(t);
 }
 
-TEST(metaspace_puts_a_space_where_its_scheme_says)
+TEST(metaspace_follows_its_prepend_scheme)
 {
     struct parts p = {.normalizer = "null", .pre = METASPACE("always", "false")};
     struct tokenizer *t = open_with(p);
@@ -102,14 +103,14 @@ TEST(metaspace_puts_a_space_where_its_scheme_says)
     CHECK_IDS(t, "a a", 259, 262);
     tokenizer_close(t);
     p.pre = METASPACE("first", "false");
-    p.added = ", {\"id\": 300, \"content\": \"<m>\", \"special\": false, \"rstrip\": true}";
+    p.added_tokens = ", {\"id\": 300, \"content\": \"<m>\", \"special\": false, \"rstrip\": true}";
     t = open_with(p);
     CHECK_IDS(t, "a<m>  a<m> a", 262, 300, 259, 300, 259);
     CHECK(tokenizer_special(t, "<m>") == 300 && tokenizer_vocab_size(t) == 301);
     tokenizer_close(t);
 }
 
-TEST(metaspace_that_splits_keeps_merges_from_crossing_spaces)
+TEST(metaspace_split_keeps_merges_from_crossing_spaces)
 {
     struct parts p = {.normalizer = "null",
                       .pre = METASPACE("never", "true"),
@@ -124,7 +125,7 @@ TEST(metaspace_that_splits_keeps_merges_from_crossing_spaces)
     tokenizer_close(t);
 }
 
-TEST(metaspace_decodes_the_first_token_without_its_spaces)
+TEST(metaspace_strips_leading_spaces_of_the_first_token)
 {
     struct tokenizer *t = open_with((struct parts){.normalizer = "null",
                                                    .pre = METASPACE("always", "true"),
@@ -134,7 +135,7 @@ TEST(metaspace_decodes_the_first_token_without_its_spaces)
     tokenizer_close(t);
 }
 
-TEST(without_bytes_unknown_characters_are_one_token)
+TEST(without_byte_fallback_unknown_characters_fuse_into_one_token)
 {
     struct tokenizer *t = open_with((struct parts){.normalizer = "null",
                                                    .pre = METASPACE("never", "false"),
@@ -143,7 +144,7 @@ TEST(without_bytes_unknown_characters_are_one_token)
     tokenizer_close(t);
 }
 
-TEST(words_that_are_tokens_are_not_merged_where_merges_are_ignored)
+TEST(ignore_merges_looks_up_whole_words)
 {
     struct parts p = {.normalizer = "null",
                       .pre = METASPACE("never", "true"),
@@ -158,7 +159,7 @@ TEST(words_that_are_tokens_are_not_merged_where_merges_are_ignored)
     tokenizer_close(t);
 }
 
-TEST(what_is_not_known_is_refused_and_named)
+TEST(hf_char_bpe_rejects_unsupported_components_by_name)
 {
     static const struct {
         struct parts parts;
@@ -169,19 +170,24 @@ TEST(what_is_not_known_is_refused_and_named)
         {{.normalizer = "{\"type\": \"Prepend\", \"prepend\": \"x\"}"},
          "Prepend",
          STATUS_UNSUPPORTED},
-        {{.normalizer = "null"}, "spaces stay spaces", STATUS_UNSUPPORTED},
-        {{.pre = METASPACE("first", "false")}, "Metaspace, too", STATUS_UNSUPPORTED},
+        {{.normalizer = "null"}, "must replace spaces", STATUS_UNSUPPORTED},
+        {{.pre = METASPACE("first", "false")},
+         "both a Prepend normalizer and Metaspace",
+         STATUS_UNSUPPORTED},
         {{.pre = METASPACE("last", "false")}, "prepend_scheme", STATUS_UNSUPPORTED},
         {{.pre = "{\"type\": \"Digits\"}"}, "Digits", STATUS_UNSUPPORTED},
         {{.decoder = "null"}, "no decoder", STATUS_UNSUPPORTED},
         {{.decoder = "{\"type\": \"WordPiece\"}"}, "WordPiece", STATUS_UNSUPPORTED},
         {{.decoder = STRIP}, "Strip", STATUS_UNSUPPORTED},
         {{.bytes = 1}, "<0xFF>", STATUS_UNSUPPORTED},
-        {{.added = ", {\"id\": 300, \"content\": \"x\", \"special\": false, \"normalized\": true}"},
+        {{.added_tokens =
+              ", {\"id\": 300, \"content\": \"x\", \"special\": false, \"normalized\": true}"},
          "normalized",
          STATUS_UNSUPPORTED},
-        {{.added = ", {\"id\": 300, \"content\": \"ab\"}"}, "in the vocabulary 263", STATUS_DATA},
-        {{.added = ", {\"id\": 263, \"content\": \"x\"}"}, "the same id", STATUS_DATA},
+        {{.added_tokens = ", {\"id\": 300, \"content\": \"ab\"}"},
+         "ID 263 in the vocabulary",
+         STATUS_DATA},
+        {{.added_tokens = ", {\"id\": 263, \"content\": \"x\"}"}, "the same ID", STATUS_DATA},
         {{.vocab = ", \"x\": -1"}, "\"x\"", STATUS_DATA},
         {{.merges = ", \"b b\""}, "merge 3", STATUS_DATA},
         {{.model = "\"byte_fallback\": true, \"dropout\": 0.5, "}, "dropout", STATUS_UNSUPPORTED},

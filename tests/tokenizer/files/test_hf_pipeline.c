@@ -5,7 +5,7 @@
 #include "tokenizer/kinds.h"
 #include "tokenizer/text/split.h"
 
-TEST(ids_of_the_pipelines_that_models_have_are_those_of_hugging_face)
+TEST(hf_pipelines_of_known_models_match_the_tokenizers_library)
 {
     struct json *root;
     const char *tail, *string;
@@ -33,13 +33,13 @@ TEST(ids_of_the_pipelines_that_models_have_are_those_of_hugging_face)
     json_free(root);
 }
 
-/* What a pre_tokenizer is read as. */
+/* Reads a pre_tokenizer into *t. */
 static enum status read_pre(struct tokenizer *t, const char *pre)
 {
     struct json *v;
     *t = (struct tokenizer){.path = (char[]){"tokenizer.json"}};
     CHECK_STATUS(OK, json_parse(pre, strlen(pre), "pre", &v));
-    enum status st = hf_read_steps(t, v);
+    enum status st = hf_pipeline_read_pre_tokenizer(t, v);
     json_free(v);
     return st;
 }
@@ -48,68 +48,69 @@ static enum status read_pre(struct tokenizer *t, const char *pre)
 #define BYTES         "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}"
 #define GPT2          "{\"type\": \"ByteLevel\", \"add_prefix_space\": false}"
 
-TEST(one_known_splitter_is_taken_the_quick_way)
+TEST(hf_pipeline_calls_a_lone_splitter_directly)
 {
     struct tokenizer t;
     CHECK_STATUS(OK, read_pre(&t, GPT2));
-    CHECK(t.split == split_gpt2 && !t.steps.count);
+    CHECK(t.split == split_gpt2 && !t.pre_tokenizer.count);
     CHECK_STATUS(OK, read_pre(&t, SEQUENCE(SEQUENCE() ", " GPT2)));
-    CHECK(t.split == split_gpt2 && !t.steps.count);
+    CHECK(t.split == split_gpt2 && !t.pre_tokenizer.count);
     CHECK_STATUS(OK, read_pre(&t, BYTES));
-    CHECK(!t.split && !t.steps.count);
+    CHECK(!t.split && !t.pre_tokenizer.count);
     CHECK_STATUS(OK, read_pre(&t, SEQUENCE("{\"type\": \"Digits\"}, " GPT2)));
-    CHECK(!t.split && t.steps.count == 2 && t.steps.all[0].behavior == STEP_CONTIGUOUS);
+    CHECK(!t.split && t.pre_tokenizer.count == 2 &&
+          t.pre_tokenizer.rules[0].behavior == SPLIT_CONTIGUOUS);
     CHECK_STATUS(OK, read_pre(&t, "{\"type\": \"ByteLevel\"}"));
-    CHECK(!t.split && t.steps.count == 1 && t.steps.all[0].adds_space);
+    CHECK(!t.split && t.pre_tokenizer.count == 1 && t.pre_tokenizer.rules[0].adds_prefix_space);
     CHECK_STATUS(OK, read_pre(&t, SEQUENCE(GPT2 ", {\"type\": \"Punctuation\"}")));
-    CHECK(!t.steps.all[0].spelt && t.steps.all[1].spelt);
+    CHECK(!t.pre_tokenizer.rules[0].in_byte_alphabet && t.pre_tokenizer.rules[1].in_byte_alphabet);
 }
 
-TEST(pre_tokenizers_that_are_not_understood_are_refused_and_named)
+TEST(hf_pipeline_rejects_unsupported_pre_tokenizers_by_name)
 {
     static const char *const rows[][2] = {
         {"null", "without a type"},
-        {SEQUENCE(), "no pre_tokenizer ByteLevel"},
+        {SEQUENCE(), "a ByteLevel pre_tokenizer is required"},
         {SEQUENCE("7"), "without a type"},
-        {SEQUENCE("{\"type\": \"Digits\"}"), "no pre_tokenizer ByteLevel"},
+        {SEQUENCE("{\"type\": \"Digits\"}"), "a ByteLevel pre_tokenizer is required"},
         {"{\"type\": \"Whitespace\"}", "pre_tokenizer Whitespace"},
         {SEQUENCE("{\"type\": \"UnicodeScripts\"}, " BYTES), "pre_tokenizer UnicodeScripts"},
-        {SEQUENCE(BYTES ", " BYTES), "two pre_tokenizers ByteLevel"},
-        {SEQUENCE("{\"type\": \"Split\", \"behavior\": \"Isolated\"}, " BYTES), "neither Regex"},
+        {SEQUENCE(BYTES ", " BYTES), "only one ByteLevel"},
+        {SEQUENCE("{\"type\": \"Split\", \"behavior\": \"Isolated\"}, " BYTES), "must be a Regex"},
         {SEQUENCE("{\"type\": \"Split\", \"pattern\": {\"String\": \"\"}, \"behavior\": "
                   "\"Isolated\"}, " BYTES),
-         "neither Regex"},
+         "must be a Regex"},
         {SEQUENCE("{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}}, " BYTES), "behavior"},
         {SEQUENCE("{\"type\": \"Punctuation\", \"behavior\": \"Odd\"}, " BYTES), "\"Odd\""},
     };
     struct tokenizer t;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         enum status st = read_pre(&t, rows[i][0]);
-        steps_release(&t.steps);
+        pre_tokenizer_release(&t.pre_tokenizer);
         if (st != STATUS_UNSUPPORTED || !strstr(status_message(), rows[i][1]))
             fail_msg("row %zu: %s", i, st ? status_message() : "read");
         CHECK_MESSAGE("tokenizer.json: ");
     }
 }
 
-TEST(more_pre_tokenizers_than_there_is_room_for_are_refused)
+TEST(hf_pipeline_rejects_too_many_pre_tokenizers)
 {
     struct tokenizer t;
     struct text pre = {0};
     text_adds(&pre, "{\"type\": \"Sequence\", \"pretokenizers\": [");
-    for (int i = 0; i <= STEPS_MOST; i++) text_adds(&pre, "{\"type\": \"Digits\"}, ");
+    for (int i = 0; i <= PRE_TOKENIZER_MAX_RULES; i++) text_adds(&pre, "{\"type\": \"Digits\"}, ");
     text_adds(&pre, BYTES "]}");
     CHECK_STATUS(UNSUPPORTED, read_pre(&t, pre.data));
     CHECK_MESSAGE("more than 16");
     text_release(&pre);
 }
 
-TEST(normalizers_are_the_forms_c_and_d)
+TEST(hf_pipeline_supports_nfc_and_nfd_normalizers)
 {
     static const struct {
         const char *normalizer;
         enum unicode_form form;
-        const char *why; /* NULL: it is read */
+        const char *why; /* NULL: accepted */
     } rows[] = {
         {"null", FORM_NONE, NULL},
         {"{\"type\": \"NFC\"}", FORM_NFC, NULL},
@@ -128,8 +129,8 @@ TEST(normalizers_are_the_forms_c_and_d)
         struct json *v;
         const char *text = rows[i].normalizer;
         CHECK_STATUS(OK, json_parse(text, strlen(text), "normalizer", &v));
-        enum status st = hf_read_form(&t, v);
-        CHECK(t.form == rows[i].form && !st == !rows[i].why);
+        enum status st = hf_pipeline_read_normalizer(&t, v);
+        CHECK(t.normal_form == rows[i].form && !st == !rows[i].why);
         if (rows[i].why) CHECK_MESSAGE(rows[i].why);
         json_free(v);
     }
