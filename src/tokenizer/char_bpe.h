@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "tokenizer/matcher.h"
 #include "tokenizer/text/charsmap.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/token_list.h"
 #include "tokenizer/vocabulary.h"
 
 /* When to prepend a space (SentencePiece's add_dummy_prefix, Metaspace's prepend_scheme). */

@@ -1,9 +1,10 @@
-/* encoder.c -- encodes text piece by piece: from the cache, as a whole token, or by merging. */
 // SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/encoder.h"
+
 #include "tokenizer/char_bpe.h"
-#include "tokenizer/kinds.h"
 #include "tokenizer/merge.h"
 #include "tokenizer/text/unicode.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

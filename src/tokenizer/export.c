@@ -2,20 +2,15 @@
 #include "tokenizer/export.h"
 
 #include "tokenizer/char_bpe.h"
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/sentencepiece.h"
 #include "tokenizer/text/byte_alphabet.h"
 #include "tokenizer/text/split.h"
 #include "tokenizer/text/unicode.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-void token_export_release(struct token_export *e)
-{
-    free(e->tokens), free(e->merges);
-    text_release(&e->texts);
-    *e = (struct token_export){0};
-}
 
 static bool is_user_defined(const struct tokenizer *t, int32_t id)
 {
@@ -222,7 +217,8 @@ static enum status export_char_bpe(const struct tokenizer *t, struct token_expor
     if (!c->byte_fallback || c->looks_up_words)
         FAIL(UNSUPPORTED,
              "%s: a %s %s cannot be exported: scores require byte_fallback without ignore_merges",
-             t->path, t->kind, c->looks_up_words ? "with ignore_merges" : "without byte tokens");
+             t->path, tokenizer_kind(t),
+             c->looks_up_words ? "with ignore_merges" : "without byte tokens");
     e->adds_space = c->prefix != PREFIX_NEVER;
     e->unknown = c->unknown_id;
     add_char_tokens(t, e);
@@ -254,7 +250,7 @@ static const char *find_splitter(const struct tokenizer *t)
 enum status tokenizer_export(const struct tokenizer *t, struct token_export *e)
 {
     *e = (struct token_export){.unknown = -1};
-    if (!strcmp(t->kind, SENTENCEPIECE_KIND)) {
+    if (t->format == FORMAT_SENTENCEPIECE) {
         enum status st = sentencepiece_export(t, e);
         if (st) token_export_release(e);
         return st;

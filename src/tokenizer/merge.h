@@ -7,7 +7,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/token_list.h"
 #include "tokenizer/vocabulary.h"
 
 struct merger {

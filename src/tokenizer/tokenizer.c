@@ -4,7 +4,10 @@
 #include "base/file.h"
 #include "hub/hub.h"
 #include "tokenizer/char_bpe.h"
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/hf_json.h"
+#include "tokenizer/files/sentencepiece.h"
+#include "tokenizer/files/tiktoken.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,20 +19,6 @@ enum {
     BYTES_SIZE = BYTES_BOS + SPECIAL_TOKENS_DEFAULT
 };
 
-void token_list_reserve(struct token_list *l, size_t more)
-{
-    if (l->count + more <= l->capacity) return;
-    size_t grown = l->capacity + l->capacity / 2 + 64;
-    l->capacity = l->count + more > grown ? l->count + more : grown;
-    l->ids = heap_grow(l->ids, l->capacity, sizeof *l->ids);
-}
-
-void token_list_release(struct token_list *l)
-{
-    free(l->ids);
-    *l = (struct token_list){0};
-}
-
 /* One token for each byte.  Its file is the equivalent tokenizer.json. */
 static void init_bytes(struct tokenizer *t)
 {
@@ -39,7 +28,7 @@ static void init_bytes(struct tokenizer *t)
     }
     BUG_IF(vocabulary_finish(&t->vocabulary));
     special_tokens_add_default(&t->special_tokens, BYTES_BOS);
-    t->kind = "bytes";
+    t->format = FORMAT_BYTES;
     t->file_name = "tokenizer.json";
     t->vocab_size = BYTES_SIZE;
     t->bos = BYTES_BOS, t->eos = BYTES_EOS;
@@ -115,7 +104,18 @@ int32_t tokenizer_vocab_size(const struct tokenizer *t) { return t->vocab_size; 
 int32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
 int32_t tokenizer_eos(const struct tokenizer *t) { return t->eos; }
 const char *tokenizer_path(const struct tokenizer *t) { return t->path; }
-const char *tokenizer_kind(const struct tokenizer *t) { return t->kind; }
+
+const char *tokenizer_kind(const struct tokenizer *t)
+{
+    static const char *const names[] = {
+        [FORMAT_BYTES] = "bytes",
+        [FORMAT_TIKTOKEN] = "tiktoken",
+        [FORMAT_HF_BYTE_LEVEL] = "byte-level BPE",
+        [FORMAT_HF_CHAR_BPE] = "BPE with byte_fallback",
+        [FORMAT_SENTENCEPIECE] = "SentencePiece BPE",
+    };
+    return names[t->format];
+}
 
 int32_t tokenizer_special(const struct tokenizer *t, const char *text)
 {
@@ -172,7 +172,7 @@ enum status tokenizer_copy(const struct tokenizer *t, const char *folder)
 {
     struct text config = {0};
     TRY(write_into(folder, t->file_name, &t->file));
-    if (strcmp(t->kind, SENTENCEPIECE_KIND)) return STATUS_OK;
+    if (t->format != FORMAT_SENTENCEPIECE) return STATUS_OK;
     sentencepiece_write_config(t, &config);
     enum status st = write_into(folder, "tokenizer_config.json", &config);
     text_release(&config);

@@ -11,6 +11,8 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "tokenizer/encoder.h"
+#include "tokenizer/token_list.h"
 #include "tokenizer/tokenizer_config.h"
 
 #include <stdbool.h>
@@ -18,16 +20,6 @@
 #include <stdint.h>
 
 struct tokenizer;
-struct encoder;
-
-/* A growing array of token IDs.  Setting count to 0 empties it and keeps the memory. */
-struct token_list {
-    int32_t *ids; /* owned */
-    size_t count, capacity;
-};
-/* Makes room for `more` IDs after the last. */
-void token_list_reserve(struct token_list *l, size_t more);
-void token_list_release(struct token_list *l);
 
 /* `path` is "bytes", a file, or a folder with tokenizer.json or tokenizer.model.
  * MISSING.  DATA, UNSUPPORTED: names the line or key. */
@@ -48,15 +40,6 @@ const char *tokenizer_special_name(const struct tokenizer *t, int32_t id);
 const char *tokenizer_kind(const struct tokenizer *t); /* "bytes", "tiktoken", ... */
 /* The file it was read from, "" for "bytes".  Checkpoints copy it. */
 const char *tokenizer_path(const struct tokenizer *t);
-
-enum status encoder_make(struct encoder **out, const struct tokenizer *t);
-void encoder_free(struct encoder *e);
-/* Appends the IDs of the text.  Text that looks like a special token is encoded as plain text, and
- * neither BOS nor EOS is added.  The text need not be valid UTF-8: invalid bytes are encoded as
- * they are (SentencePiece models encode them as U+FFFD). DATA: a piece of over 64 MiB that cannot
- * be split, or a pattern exceeds PCRE2's match limit. */
-enum status encoder_encode(struct encoder *e, const char *bytes, size_t len,
-                           struct token_list *out);
 
 /* Appends the text of the IDs, which start a text.  DATA: an ID that the tokenizer does not
  * have. */

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/train.h"
 
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/hf_json.h"
+#include "tokenizer/special_tokens.h"
 #include "tokenizer/text/split.h"
+#include "tokenizer/vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,10 @@
  * Up to the first NUL the input is the file, after it comes the text.  The vocabulary needs all 256
  * bytes, which no fuzzer finds: where the file says "@" they are filled in. */
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/hf_json.h"
+#include "tokenizer/files/tiktoken.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include "fuzz/json_arena.h"
 

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/rng.h"
-#include "tokenizer/kinds.h"
+#include "tokenizer/encoder.h"
 
 static struct tokenizer *open_path(const char *path, bool meta_cuts)
 {

@@ -1,7 +1,10 @@
-/* hf_char_bpe.c -- reads a tokenizer.json with a BPE that starts from characters, as Llama 2's. */
 // SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/files/hf_char_bpe.h"
+
 #include "tokenizer/char_bpe.h"
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/hf_merges.h"
+#include "tokenizer/files/hf_node.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -230,6 +233,6 @@ enum status hf_char_bpe_read(struct tokenizer *t, const struct json *root)
     TRY(hf_merges_read(t, json_get(model, "merges"), decode_char_half));
     c->first_internal_id = t->vocabulary.id_limit;
     char_bpe_finish(c, &t->vocabulary);
-    t->kind = "BPE with byte_fallback";
+    t->format = FORMAT_HF_CHAR_BPE;
     return STATUS_OK;
 }

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/hf_json.h"
+
+#include "base/json.h"
+#include "tokenizer/files/hf_char_bpe.h"
+#include "tokenizer/files/hf_merges.h"
+#include "tokenizer/files/hf_node.h"
+#include "tokenizer/files/hf_pipeline.h"
 #include "tokenizer/text/byte_alphabet.h"
 #include "tokenizer/text/split.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,51 +56,6 @@ static enum status read_vocabulary(struct tokenizer *t, const struct json *vocab
     if (vocabulary_finish(&t->vocabulary)) FAIL_OUT(DATA, "%s: %s", t->path, status_message());
 out:
     text_release(&bytes);
-    return st;
-}
-
-/* Splits a merge written as "a b" or ["a", "b"] into its halves. */
-static bool merge_parts(const struct json *v, const char *part[2], size_t len[2])
-{
-    if (json_is_string(v)) {
-        part[0] = json_string(v);
-        const char *space = strchr(part[0], ' ');
-        if (!space || strchr(space + 1, ' ')) return false;
-        len[0] = (size_t)(space - part[0]);
-        part[1] = space + 1;
-        len[1] = strlen(part[1]);
-        return true;
-    }
-    const struct json *first = json_first(v), *second = first ? json_next(first) : NULL;
-    if (!json_is_array(v) || !json_is_string(first) || !json_is_string(second) || json_next(second))
-        return false;
-    part[0] = json_string(first), part[1] = json_string(second);
-    len[0] = strlen(part[0]), len[1] = strlen(part[1]);
-    return true;
-}
-
-enum status hf_merges_read(struct tokenizer *t, const struct json *merges, decode_half *decode)
-{
-    struct text left = {0}, right = {0};
-    int32_t rank = 0;
-    enum status st = STATUS_OK;
-    if (!json_is_array(merges)) FAIL(DATA, "%s: model.merges is not an array", t->path);
-    for (const struct json *v = json_first(merges); v; v = json_next(v), rank++) {
-        const char *part[2];
-        size_t len[2];
-        if (!merge_parts(v, part, len) || decode(t, part[0], len[0], &left) ||
-            decode(t, part[1], len[1], &right))
-            FAIL_OUT(DATA, "%s: merge %d: expected a pair of tokens", t->path, rank);
-        int32_t x = vocabulary_find(&t->vocabulary, left.data, left.len);
-        int32_t y = vocabulary_find(&t->vocabulary, right.data, right.len);
-        text_add(&left, right.data, right.len);
-        int32_t joined = vocabulary_find(&t->vocabulary, left.data, left.len);
-        if (x < 0 || y < 0 || joined < 0)
-            FAIL_OUT(DATA, "%s: merge %d: a token is not in the vocabulary", t->path, rank);
-        vocabulary_add_pair(&t->vocabulary, x, y, rank, joined);
-    }
-out:
-    text_release(&left), text_release(&right);
     return st;
 }
 
@@ -207,7 +169,7 @@ static enum status read_model(struct tokenizer *t, const struct json *root)
         find_bos_and_eos(t, root);
         return STATUS_OK;
     }
-    t->kind = "byte-level BPE";
+    t->format = FORMAT_HF_BYTE_LEVEL;
     TRY(hf_pipeline_read_pre_tokenizer(t, json_get(root, "pre_tokenizer")));
     TRY(read_vocabulary(t, json_get(model, "vocab")));
     TRY(hf_merges_read(t, json_get(model, "merges"), decode_byte_level_half));

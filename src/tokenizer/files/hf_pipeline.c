@@ -1,21 +1,14 @@
-/* hf_pipeline.c -- reads the normalizer and pre_tokenizer of a byte-level tokenizer.json. */
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/hf_pipeline.h"
+
+#include "tokenizer/files/hf_node.h"
 #include "tokenizer/text/regex.h"
 #include "tokenizer/text/split.h"
 #include "tokenizer/text/unicode.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-bool hf_node_is_noop(const struct json *v)
-{
-    if (json_is_string(v)) return !json_string(v)[0];
-    if (json_is_number(v)) return json_number(v) == 0;
-    if (hf_node_type_is(v, "Sequence"))
-        return !json_first(json_get(v, "normalizers")) && !json_first(json_get(v, "pretokenizers"));
-    return !v || (!json_true(v) && !json_first(v));
-}
 
 /* The last form wins: normalizing to NFC gives the same result after NFD, and vice versa. */
 enum status hf_pipeline_read_normalizer(struct tokenizer *t, const struct json *v)

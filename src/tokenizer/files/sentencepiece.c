@@ -1,11 +1,12 @@
-/* sentencepiece.c -- reads .model files of SentencePiece: a protocol buffer (ModelProto). */
 // SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/files/sentencepiece.h"
+
 #include "base/file.h"
 #include "base/json.h"
 #include "tokenizer/char_bpe.h"
-#include "tokenizer/export.h"
-#include "tokenizer/kinds.h"
 #include "tokenizer/text/unicode.h"
+#include "tokenizer/token_table.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -387,7 +388,7 @@ enum status sentencepiece_read(struct tokenizer *t, const char *bytes, size_t le
     free(m.pieces);
     if (st == STATUS_DATA)
         FAIL(DATA, "%s (the SentencePiece model is truncated or corrupt)", status_message());
-    t->kind = SENTENCEPIECE_KIND;
+    t->format = FORMAT_SENTENCEPIECE;
     t->file_name = "tokenizer.model";
     return st;
 }

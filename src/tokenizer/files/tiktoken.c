@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/tiktoken.h"
+
 #include "tokenizer/text/split.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -126,7 +128,7 @@ enum status tiktoken_read(struct tokenizer *t, const char *bytes, size_t len)
     }
     TRY(check_complete(t));
     vocabulary_add_all_splits(&t->vocabulary);
-    t->kind = "tiktoken";
+    t->format = FORMAT_TIKTOKEN;
     t->file_name = "tokenizer.model";
     t->split = split_llama3;
     t->ignore_merges = true;

@@ -2,8 +2,9 @@
 #include "tokenizer/rig.h"
 
 #include "base/json.h"
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/hf_json.h"
 #include "tokenizer/text/split.h"
+#include "tokenizer/tokenizer_impl.h"
 
 static const char vocab[] = ", \"ab\": 256, \"bc\": 257, \"abc\": 258, \"\xC4\xA0"
                             "a\": 259";

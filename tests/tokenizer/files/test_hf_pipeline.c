@@ -2,8 +2,9 @@
 #include "tokenizer/rig.h"
 
 #include "base/json.h"
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/hf_pipeline.h"
 #include "tokenizer/text/split.h"
+#include "tokenizer/tokenizer_impl.h"
 
 TEST(hf_pipelines_of_known_models_match_the_tokenizers_library)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/rig.h"
 
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/tiktoken.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <ctype.h>
 
