@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """make_unicode.py FOLDER writes FOLDER/unicode_table.inc, unicode_forms.inc and unicode_newer.inc.
 
-    unicode_table   classes of code points for the splitters, and what else is asked of one
+    unicode_table   classes and marks of code points, for splitting and added tokens
     unicode_forms   decompositions, compositions and combining classes, for NFC and NFD
-    unicode_newer   what PCRE2's Unicode 14 does not know of the general categories
+    unicode_newer   code points that PCRE2's Unicode 14 lacks in the general categories
 
-Needs `tiktoken` and `tokenizers` from PyPI: their answers are the ones to agree with, whatever
-version of Unicode they are of; their versions are written into the tables' heads.  Needs a Python
-whose own Unicode is 14."""
+Requires `tiktoken` and `tokenizers` from PyPI: the tables reproduce their results, for the version
+of Unicode that each of them has.  The tables' headers name the versions of both.  Requires a Python
+with Unicode 14."""
 import pathlib
 import sys
 import unicodedata
@@ -24,37 +24,37 @@ HEAD = (f"/* Made by tools/make_unicode.py with tiktoken {tiktoken.__version__} 
         f"{tokenizers.__version__}")
 LICENCE = "// SPDX-License-Identifier: Apache-2.0"
 HANGUL = range(0xAC00, 0xD7A4)
-# Those from which nothing went away since.
+# Categories that have lost no code point since Unicode 14.
 CATEGORIES = "L N P S M Lu Ll Lt Lm Lo Nd Sm Sc So".split()
 
 
 def matches(pattern):
-    """The code points that a pattern of one character matches: the rest leaves no tokens."""
+    """Code points that match a one-character pattern in tiktoken, which drops unmatched text."""
     bytes_only = {bytes([b]): b for b in range(256)}
     e = tiktoken.Encoding("classes", pat_str=pattern, mergeable_ranks=bytes_only, special_tokens={})
     return set(map(ord, e.decode(e.encode_ordinary(TEXT))))
 
 
 def matched(pattern):
-    """The same, as a Split of tokenizers has it."""
+    """The same for a Split pre-tokenizer of tokenizers."""
     split = pre_tokenizers.Split(tokenizers.Regex(pattern), "removed", invert=True)
     return {ord(piece) for piece, _ in split.pre_tokenize_str(TEXT)}
 
 
 def cut(pre):
-    """The code points that `pre` cuts from letters."""
+    """Code points that the pre-tokenizer splits from a letter."""
     return {c for c in CODES if len(pre.pre_tokenize_str("a" + chr(c))) == 2}
 
 
 def words():
-    """Those beside which a token that is a single word is none."""
+    """Word characters: a single_word added token does not match next to them."""
     t = tokenizers.Tokenizer(tokenizers.models.BPE({"q": 0}, []))
     t.add_tokens([tokenizers.AddedToken("<m>", single_word=True, normalized=False)])
     return {c for c in CODES if 1 not in t.encode(chr(c) + "<m>").ids}
 
 
 def moves_behind(code, mark):
-    """Does canonical order put `code` behind `mark`, which came later?"""
+    """Whether canonical ordering moves `code` past the `mark` that follows it."""
     return normalizers.NFD().normalize_str("a" + chr(code) + mark)[1] == mark
 
 
@@ -96,7 +96,7 @@ def write_classes(forms):
 
 
 def find_forms():
-    """Decompositions in full, pairs that compose, classes; and who may change in which form."""
+    """Full decompositions, composing pairs, combining classes; what each form may change."""
     nfd, nfc = normalizers.NFD().normalize_str, normalizers.NFC().normalize_str
     whole = {c: nfd(chr(c)) for c in CODES if c not in HANGUL}
     whole = {c: text for c, text in whole.items() if text != chr(c)}
@@ -117,13 +117,13 @@ def write_forms(forms):
     texts = sorted(forms["whole"].items())
     letters = "".join(dict.fromkeys(text for _, text in texts))
     print(HEAD + ". */\n" + LICENCE)
-    print("/* {code point, where its decomposition begins, how many code points it has} */")
+    print("/* {code point, offset of its decomposition, number of its code points} */")
     print("static const struct unicode_whole unicode_wholes[] = {")
     rows = [f"{{0x{c:X}, {letters.index(text)}, {len(text)}}}" for c, text in texts]
     rows_of(rows, 5)
     numbers("unicode_decomposed", "static const uint32_t", [ord(c) for c in letters], 12,
             lambda c: f"0x{c:X}")
-    print("/* {first, second, what they become} */")
+    print("/* {first, second, primary composite} */")
     print("static const struct unicode_pair unicode_pairs[] = {")
     rows_of([f"{{0x{a:X}, 0x{b:X}, 0x{c:X}}}" for (a, b), c in sorted(forms["pairs"].items())], 4)
     print("/* {first, last, combining class} */")
@@ -149,7 +149,8 @@ def runs(values):
 
 
 def write_newer():
-    print(HEAD + ":\n   what a class of PCRE2's must say, too. */\n" + LICENCE)
+    print(HEAD + ":\n   code points that PCRE2's Unicode 14 lacks in these general categories. */\n"
+          + LICENCE)
     print("static const struct newer newer[] = {")
     for name in CATEGORIES:
         old = {c for c in CODES if unicodedata.category(chr(c)).startswith(name)}

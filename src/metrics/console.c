@@ -6,18 +6,18 @@
 #include <string.h>
 #include <time.h>
 
-enum paint { PLAIN, RED, GREEN, YELLOW, TURQUOISE, BLUE, CYAN, MAGENTA };
+enum console_colour { PLAIN, RED, GREEN, YELLOW, TURQUOISE, BLUE, CYAN, MAGENTA };
 static const char *const escapes[] = {
     [PLAIN] = "\033[0m",      [RED] = "\033[31m",  [GREEN] = "\033[32m", [YELLOW] = "\033[33m",
     [TURQUOISE] = "\033[96m", [BLUE] = "\033[34m", [CYAN] = "\033[36m",  [MAGENTA] = "\033[35m"};
 
-static void dip(struct text *t, bool colour, enum paint p)
+static void append_colour(struct text *t, bool colour, enum console_colour p)
 {
     if (colour) text_adds(t, escapes[p]);
 }
 
-/* Digits of a number as printed, with commas: only before a point, only digits. */
-static void add_grouped(struct text *t, const char *number)
+/* Appends a formatted number with a comma between thousands of its integer part. */
+static void append_grouped(struct text *t, const char *number)
 {
     size_t sign = number[0] == '-', whole = strspn(number + sign, "0123456789");
     text_add(t, number, sign);
@@ -28,14 +28,14 @@ static void add_grouped(struct text *t, const char *number)
     text_adds(t, number + sign + whole);
 }
 
-static void grouped(struct text *t, double value, int decimals)
+static void append_number(struct text *t, double value, int decimals)
 {
     char number[400]; /* the largest double has 309 digits */
     snprintf(number, sizeof number, "%.*f", decimals, value);
-    add_grouped(t, number);
+    append_grouped(t, number);
 }
 
-void console_thousands(struct text *t, double value) { grouped(t, value, 0); }
+void console_thousands(struct text *t, double value) { append_number(t, value, 0); }
 
 void console_duration(struct text *t, double seconds)
 {
@@ -52,8 +52,8 @@ void console_duration(struct text *t, double seconds)
         text_addf(t, "%lldm%02llds", minutes, s % 60);
 }
 
-/* " (14:40)"; with the day where that is not within a day. */
-static void add_clock(struct text *t, double left_s, double wall_s)
+/* Appends " (14:40)", with the weekday or date if that is more than a day away. */
+static void append_clock(struct text *t, double left_s, double wall_s)
 {
     char when[64];
     struct tm local;
@@ -64,45 +64,45 @@ static void add_clock(struct text *t, double left_s, double wall_s)
     if (strftime(when, sizeof when, format, &local)) text_addf(t, " (%s)", when);
 }
 
-static void add_memory(struct text *t, const struct figures *f, bool colour)
+static void append_memory(struct text *t, const struct derived_metrics *d, bool colour)
 {
-    dip(t, colour, TURQUOISE);
-    text_addf(t, "  memory: %5.2fGiB(%.2f%%)", f->memory_gib, 100 * f->memory_share);
-    dip(t, colour, BLUE);
+    append_colour(t, colour, TURQUOISE);
+    text_addf(t, "  memory: %5.2fGiB(%.2f%%)", d->memory_gib, 100 * d->memory_share);
+    append_colour(t, colour, BLUE);
     text_adds(t, "  tps: ");
-    console_thousands(t, f->tokens_per_second_per_rank);
+    console_thousands(t, d->tokens_per_second_per_rank);
 }
 
-void console_step(struct text *t, const struct step_metrics *s, const struct figures *f,
+void console_step(struct text *t, const struct step_metrics *s, const struct derived_metrics *d,
                   double left_s, double wall_s, bool colour)
 {
-    dip(t, colour, RED);
+    append_colour(t, colour, RED);
     text_addf(t, "step: %2lld", (long long)s->step);
-    dip(t, colour, GREEN);
+    append_colour(t, colour, GREEN);
     text_addf(t, "  loss: %8.5f", s->loss);
-    dip(t, colour, YELLOW);
+    append_colour(t, colour, YELLOW);
     text_addf(t, "  grad_norm: %7.4f", s->grad_norm);
-    add_memory(t, f, colour);
-    dip(t, colour, CYAN);
+    append_memory(t, d, colour);
+    append_colour(t, colour, CYAN);
     text_adds(t, "  tflops: ");
-    grouped(t, f->tflops_per_rank, 2);
-    dip(t, colour, MAGENTA);
-    if (isfinite(f->mfu))
-        text_addf(t, "  mfu: %.2f%%", 100 * f->mfu);
+    append_number(t, d->tflops_per_rank, 2);
+    append_colour(t, colour, MAGENTA);
+    if (isfinite(d->mfu))
+        text_addf(t, "  mfu: %.2f%%", 100 * d->mfu);
     else
         text_adds(t, "  mfu: N/A");
-    dip(t, colour, PLAIN);
+    append_colour(t, colour, PLAIN);
     text_adds(t, "  eta: ");
     console_duration(t, left_s);
-    add_clock(t, left_s, wall_s);
+    append_clock(t, left_s, wall_s);
 }
 
-void console_validation(struct text *t, int64_t step, double loss, const struct figures *f,
+void console_validation(struct text *t, int64_t step, double loss, const struct derived_metrics *d,
                         bool colour)
 {
-    dip(t, colour, GREEN);
+    append_colour(t, colour, GREEN);
     text_addf(t, "validate step: %2lld", (long long)step);
     text_addf(t, "  loss: %7.4f", loss);
-    add_memory(t, f, colour);
-    dip(t, colour, PLAIN);
+    append_memory(t, d, colour);
+    append_colour(t, colour, PLAIN);
 }

@@ -1,24 +1,24 @@
-/* console.h -- the lines people and torchtitan's log parsers read.
+/* console.h -- torchtitan's console lines, for people and for parsers of its logs.
  *
- * Memory   Functions append to a text; once that has grown they allocate nothing. */
+ * Memory   Functions append to a text; once it has grown large enough they do not allocate. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/text.h"
-#include "metrics/figures.h"
+#include "metrics/derived_metrics.h"
 
 #include <stdbool.h>
 
-/* "7,069": a rounded number with a comma between thousands. */
+/* "7,069": rounded, with a comma between thousands. */
 void console_thousands(struct text *t, double value);
 /* "12m03s", "3h05m", "2d07h" */
 void console_duration(struct text *t, double seconds);
 
 /* step: 10  loss:  8.04913  grad_norm:  1.4061  memory:  1.20GiB(5.00%)  tps: 7,069  tflops: 12.51
- * mfu: 31.20%  eta: 12m03s (14:40), on one line.  Up to mfu it is torchtitan's; `left_s` is the
- * time to go, `wall_s` the time now. */
-void console_step(struct text *t, const struct step_metrics *s, const struct figures *f,
+ * mfu: 31.20%  eta: 12m03s (14:40), on one line.  torchtitan's line, followed by the ETA: `left_s`
+ * is the remaining time, `wall_s` the current time. */
+void console_step(struct text *t, const struct step_metrics *s, const struct derived_metrics *d,
                   double left_s, double wall_s, bool colour);
 /* validate step: 10  loss:  7.9310  memory:  1.20GiB(5.00%)  tps: 7,069 */
-void console_validation(struct text *t, int64_t step, double loss, const struct figures *f,
+void console_validation(struct text *t, int64_t step, double loss, const struct derived_metrics *d,
                         bool colour);

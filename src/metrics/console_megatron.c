@@ -4,13 +4,14 @@
 #include <math.h>
 #include <time.h>
 
-static double tflops(const struct metrics_options *o, const struct figures *f)
+static double tflops(const struct metrics_options *o, const struct derived_metrics *d)
 {
-    return f->tokens_per_second_per_rank * o->causal_flops_per_token / 1e12;
+    return d->tokens_per_second_per_rank * o->causal_flops_per_token / 1e12;
 }
 
-void megatron_step(struct text *t, const struct metrics_options *o, const struct step_metrics *s,
-                   const struct figures *f, double wall_s)
+void console_megatron_step(struct text *t, const struct metrics_options *o,
+                           const struct step_metrics *s, const struct derived_metrics *d,
+                           double wall_s)
 {
     char when[32] = "";
     struct tm local;
@@ -19,18 +20,18 @@ void megatron_step(struct text *t, const struct metrics_options *o, const struct
     text_addf(t, " [%s] iteration %8lld/%8lld |", when, (long long)s->step,
               (long long)o->last_step);
     text_addf(t, " consumed samples: %12lld |", (long long)(s->step * o->rows_per_step));
-    text_addf(t, " elapsed time per iteration (ms): %.1f |", 1e3 * f->step_seconds);
-    text_addf(t, " mem usages: %.4f |", f->memory_share);
-    text_addf(t, " throughput per GPU (TFLOP/s/GPU): %.1f |", tflops(o, f));
+    text_addf(t, " elapsed time per iteration (ms): %.1f |", 1e3 * d->step_seconds);
+    text_addf(t, " mem usages: %.4f |", d->memory_share);
+    text_addf(t, " throughput per GPU (TFLOP/s/GPU): %.1f |", tflops(o, d));
     text_addf(t, " learning rate: %.6E |", s->lr);
     text_addf(t, " global batch size: %5lld |", (long long)o->rows_per_step);
     text_addf(t, " lm loss: %.6E | loss scale: 1.0 |", s->loss);
     text_addf(t, " grad norm: %.3f |", s->grad_norm);
     text_addf(t, " number of skipped iterations: %3lld |", (long long)s->skipped);
-    text_adds(t, " number of nan iterations:   0 |"); /* such a step is skipped, or the last */
+    text_adds(t, " number of nan iterations:   0 |"); /* such a step is skipped or ends the run */
 }
 
-void megatron_validation(struct text *t, int64_t step, double loss)
+void console_megatron_validation(struct text *t, int64_t step, double loss)
 {
     struct text line = {0};
     text_addf(&line,
@@ -42,8 +43,8 @@ void megatron_validation(struct text *t, int64_t step, double loss)
     text_release(&line);
 }
 
-void megatron_add(struct megatron_means *m, const struct metrics_options *o,
-                  const struct step_metrics *s, const struct figures *f)
+void console_megatron_add(struct megatron_means *m, const struct metrics_options *o,
+                          const struct step_metrics *s, const struct derived_metrics *d)
 {
     if (!s->steps) return;
     if (m->lines > 2) {
@@ -51,12 +52,12 @@ void megatron_add(struct megatron_means *m, const struct metrics_options *o,
         m->sums.ms += m->last.ms;
         m->sums.memory_share += m->last.memory_share;
     }
-    m->last = (struct megatron_figures){tflops(o, f), 1e3 * f->step_seconds, f->memory_share};
+    m->last = (struct megatron_figures){tflops(o, d), 1e3 * d->step_seconds, d->memory_share};
     m->lines++;
 }
 
-void megatron_summary(struct text *t, const struct megatron_means *m,
-                      const struct metrics_options *o)
+void console_megatron_summary(struct text *t, const struct megatron_means *m,
+                              const struct metrics_options *o)
 {
     if (m->lines < 4) return;
     double n = m->lines - 3, ms = m->sums.ms / n;

@@ -1,29 +1,30 @@
-/* console_megatron.h -- the lines of Megatron-LM, as its users' scripts read them: with
- * throughput, as --log-throughput gives it, and ROCm's "mem usages", a share of the device.
+/* console_megatron.h -- Megatron-LM's console lines, as its users' scripts parse them: with the
+ * throughput of --log-throughput, and ROCm's "mem usages", a fraction of the device's memory.
  *
- * Units    Milliseconds; TFLOP/s of model FLOPs with half of attention's products, causal rows
- *          having no more; samples are rows. */
+ * Units    Milliseconds; TFLOP/s of model FLOPs with causal attention counted as half; samples are
+ *          rows. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/text.h"
-#include "metrics/figures.h"
+#include "metrics/derived_metrics.h"
 
-void megatron_step(struct text *t, const struct metrics_options *o, const struct step_metrics *s,
-                   const struct figures *f, double wall_s);
-/* Three lines. */
-void megatron_validation(struct text *t, int64_t step, double loss);
+void console_megatron_step(struct text *t, const struct metrics_options *o,
+                           const struct step_metrics *s, const struct derived_metrics *d,
+                           double wall_s);
+/* Appends three lines. */
+void console_megatron_validation(struct text *t, int64_t step, double loss);
 
-/* What ROCm's scripts print at the end of a run: means of the logged lines' figures, of which the
- * first two and the last are left out. */
+/* The summary that ROCm's scripts print at the end of a run: means over the logged lines without
+ * the first two and the last. */
 struct megatron_means {
     int lines;
     struct megatron_figures {
         double tflops, ms, memory_share;
-    } last, sums; /* sums: of all before the last but the first two */
+    } last, sums; /* sums: over all lines between the first two and the last */
 };
-void megatron_add(struct megatron_means *m, const struct metrics_options *o,
-                  const struct step_metrics *s, const struct figures *f);
-/* Four lines, or none where nothing is left. */
-void megatron_summary(struct text *t, const struct megatron_means *m,
-                      const struct metrics_options *o);
+void console_megatron_add(struct megatron_means *m, const struct metrics_options *o,
+                          const struct step_metrics *s, const struct derived_metrics *d);
+/* Appends four lines; nothing if there are fewer than four logged lines. */
+void console_megatron_summary(struct text *t, const struct megatron_means *m,
+                              const struct metrics_options *o);

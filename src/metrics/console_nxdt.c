@@ -6,53 +6,53 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The fewest digits that give the number back, as Python writes a float. */
-static void shortest(double value, char *to, size_t size)
+/* The shortest decimal that round-trips, as Python's repr of a float. */
+static void format_shortest(double value, char *to, size_t size)
 {
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(to, size, "%.*g", digits, value);
         if (strtod(to, NULL) == value) break;
     }
-    double size_of = fabs(value);
-    if (size_of >= 1e15 || (size_of > 0 && size_of < 1e-4)) return;
+    double magnitude = fabs(value);
+    if (magnitude >= 1e15 || (magnitude > 0 && magnitude < 1e-4)) return;
     int decimals = 0;
     do snprintf(to, size, "%.*f", ++decimals, value);
     while (decimals < 20 && strtod(to, NULL) != value);
 }
 
-/* e-09 becomes e-9. */
+/* Turns e-09 into e-9. */
 static void strip_exponent(char *number)
 {
     char *e = strchr(number, 'e');
     if (e && e[2] == '0') memmove(e + 2, e + 3, strlen(e + 3) + 1);
 }
 
-void nxdt_number(struct text *t, double value)
+void console_nxdt_number(struct text *t, double value)
 {
-    char brief[64], whole[64];
+    char rounded[64], exact[64];
     if (!isfinite(value)) {
         text_addf(t, "%s", isnan(value) ? "nan.0" : value < 0 ? "-inf.0" : "inf.0");
         return;
     }
-    snprintf(brief, sizeof brief, "%.3g", value);
-    strip_exponent(brief);
-    shortest(value, whole, sizeof whole);
-    const char *chosen = strlen(brief) < strlen(whole) ? brief : whole;
-    size_t len = strlen(chosen);
-    text_adds(t, chosen);
-    if (strchr(chosen, 'e')) return;
-    if (!strchr(chosen, '.') && len < 5) text_adds(t, "."), len++;
+    snprintf(rounded, sizeof rounded, "%.3g", value);
+    strip_exponent(rounded);
+    format_shortest(value, exact, sizeof exact);
+    const char *shorter = strlen(rounded) < strlen(exact) ? rounded : exact;
+    size_t len = strlen(shorter);
+    text_adds(t, shorter);
+    if (strchr(shorter, 'e')) return;
+    if (!strchr(shorter, '.') && len < 5) text_adds(t, "."), len++;
     for (; len < 5; len++) text_adds(t, "0");
 }
 
-static void add(struct text *t, const char *name, double value)
+static void append_metric(struct text *t, const char *name, double value)
 {
     text_addf(t, ", %s=", name);
-    nxdt_number(t, value);
+    console_nxdt_number(t, value);
 }
 
-/* 16:05, 7:52:06 */
-static void add_time(struct text *t, double seconds)
+/* Appends 16:05 or 7:52:06. */
+static void append_time(struct text *t, double seconds)
 {
     if (!(seconds >= 0 && seconds < 1e11)) {
         text_adds(t, "?");
@@ -63,7 +63,7 @@ static void add_time(struct text *t, double seconds)
     text_addf(t, "%02lld:%02lld", s / 60 % 60, s % 60);
 }
 
-static void add_bar(struct text *t, double share)
+static void append_bar(struct text *t, double share)
 {
     static const char *const eighths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     enum { CELLS = 10, PARTS = 8 };
@@ -72,35 +72,36 @@ static void add_bar(struct text *t, double share)
         text_adds(t, parts >= PARTS ? "█" : parts > 0 ? eighths[parts] : " ");
 }
 
-double nxdt_throughput(const struct metrics_options *o, const struct figures *f)
+double console_nxdt_throughput(const struct metrics_options *o, const struct derived_metrics *d)
 {
-    return f->step_seconds > 0 ? (double)o->rows_per_step / f->step_seconds : 0;
+    return d->step_seconds > 0 ? (double)o->rows_per_step / d->step_seconds : 0;
 }
 
-void nxdt_step(struct text *t, const struct metrics_options *o, const struct step_metrics *s,
-               const struct figures *f, double elapsed_s, double left_s, double best)
+void console_nxdt_step(struct text *t, const struct metrics_options *o,
+                       const struct step_metrics *s, const struct derived_metrics *d,
+                       double elapsed_s, double left_s, double best)
 {
     double share = o->last_step > 0 ? (double)s->step / (double)o->last_step : 1;
-    double rate = nxdt_throughput(o, f);
+    double rate = console_nxdt_throughput(o, d);
     text_addf(t, "Epoch 0: %3.0f%%|", 100 * share);
-    add_bar(t, share);
+    append_bar(t, share);
     text_addf(t, "| %lld/%lld [", (long long)s->step, (long long)o->last_step);
-    add_time(t, elapsed_s);
+    append_time(t, elapsed_s);
     text_adds(t, "<");
-    add_time(t, left_s);
-    if (f->step_seconds < 1 && f->step_seconds > 0)
-        text_addf(t, ", %5.2fit/s", 1 / f->step_seconds);
+    append_time(t, left_s);
+    if (d->step_seconds < 1 && d->step_seconds > 0)
+        text_addf(t, ", %5.2fit/s", 1 / d->step_seconds);
     else
-        text_addf(t, ", %5.2fs/it", f->step_seconds);
+        text_addf(t, ", %5.2fs/it", d->step_seconds);
     text_adds(t, ", loss=");
     text_addf(t, "%.3g, v_num=0", s->loss);
-    add(t, "reduced_train_loss", s->loss);
-    add(t, "lr", s->lr);
-    add(t, "parameter_norm", s->parameter_norm);
-    add(t, "gradient_norm", s->grad_norm);
-    add(t, "global_step", (double)(s->step - 1));
-    add(t, "consumed_samples", (double)(s->step * o->rows_per_step));
-    add(t, "throughput", rate);
-    add(t, "throughput_peak", fmax(best, rate));
+    append_metric(t, "reduced_train_loss", s->loss);
+    append_metric(t, "lr", s->lr);
+    append_metric(t, "parameter_norm", s->parameter_norm);
+    append_metric(t, "gradient_norm", s->grad_norm);
+    append_metric(t, "global_step", (double)(s->step - 1));
+    append_metric(t, "consumed_samples", (double)(s->step * o->rows_per_step));
+    append_metric(t, "throughput", rate);
+    append_metric(t, "throughput_peak", fmax(best, rate));
     text_adds(t, "]");
 }

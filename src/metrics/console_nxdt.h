@@ -1,18 +1,19 @@
-/* console_nxdt.h -- the line of NxD Training: Lightning's progress bar with its metrics.
+/* console_nxdt.h -- NxD Training's console line: Lightning's progress bar with its metrics.
  *
- * loss= is the loss of that step, as reduced_train_loss: theirs is a running mean of values that
- * are only renewed when they are logged.  throughput counts rows a second. */
+ * loss= is the loss of the step, equal to reduced_train_loss; NxD Training prints a running mean
+ * that is only updated when the loss is logged.  throughput is in rows per second. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/text.h"
-#include "metrics/figures.h"
+#include "metrics/derived_metrics.h"
 
-/* A number as the bar shows it: the shorter of three digits and of all of them, five characters at
- * least. */
-void nxdt_number(struct text *t, double value);
+/* Formats a number as the progress bar does: the shorter of three significant digits and all
+ * digits, padded to five characters. */
+void console_nxdt_number(struct text *t, double value);
 
-/* elapsed_s: since this start; best: the most rows a second of any line before. */
-void nxdt_step(struct text *t, const struct metrics_options *o, const struct step_metrics *s,
-               const struct figures *f, double elapsed_s, double left_s, double best);
-double nxdt_throughput(const struct metrics_options *o, const struct figures *f);
+/* elapsed_s: since this start; best: highest throughput of any line before. */
+void console_nxdt_step(struct text *t, const struct metrics_options *o,
+                       const struct step_metrics *s, const struct derived_metrics *d,
+                       double elapsed_s, double left_s, double best);
+double console_nxdt_throughput(const struct metrics_options *o, const struct derived_metrics *d);

@@ -7,43 +7,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = INT32_MAX }; /* five million lines */
+enum { MAX_BYTES = INT32_MAX }; /* about five million lines */
 
-struct lines {
-    struct text all; /* a copy: mapped, a file that is cut short meanwhile would end the program */
-    const char *at, *end; /* of what is left */
+struct history_reader {
+    struct text all;      /* copied, not mapped: truncating a mapped file would raise SIGBUS */
+    const char *at, *end; /* the unread rest */
 };
 
-static char *file_of(const char *run)
+static char *find_file(const char *run)
 {
     return file_is_dir(run) ? file_join(run, "metrics.jsonl") : heap_string(run, strlen(run));
 }
 
-static enum status lines_open(struct lines *l, const char *path)
+static enum status reader_open(struct history_reader *r, const char *path)
 {
-    l->all = (struct text){0};
+    r->all = (struct text){0};
     enum status st = STATUS_OK;
-    TRY_OUT(file_read(path, MOST_BYTES, &l->all));
-    l->at = l->all.data;
-    l->end = l->at + l->all.len;
+    TRY_OUT(file_read(path, MAX_BYTES, &r->all));
+    r->at = r->all.data;
+    r->end = r->at + r->all.len;
     return STATUS_OK;
 out:
-    text_release(&l->all);
+    text_release(&r->all);
     return st;
 }
 
-static void lines_close(struct lines *l) { text_release(&l->all); }
+static void reader_close(struct history_reader *r) { text_release(&r->all); }
 
-/* The next line, its newline counted in `len`; *value is it as an object with a step, or NULL. */
-static bool next_line(struct lines *l, const char **line, size_t *len, struct json **value,
+/* Reads the next line; `len` includes its newline.  *value is the parsed object, or NULL if the
+ * line is not a JSON object with a step. */
+static bool next_line(struct history_reader *r, const char **line, size_t *len, struct json **value,
                       int64_t *step)
 {
     *value = NULL;
-    if (l->at == l->end) return false;
-    const char *newline = memchr(l->at, '\n', (size_t)(l->end - l->at));
-    *line = l->at;
-    l->at = newline ? newline + 1 : l->end;
-    *len = (size_t)(l->at - *line);
+    if (r->at == r->end) return false;
+    const char *newline = memchr(r->at, '\n', (size_t)(r->end - r->at));
+    *line = r->at;
+    r->at = newline ? newline + 1 : r->end;
+    *len = (size_t)(r->at - *line);
     if (!newline || json_parse(*line, *len, "line", value)) return true;
     if (json_as_int(json_get(*value, "step"), 0, INT64_MAX, step)) return true;
     json_free(*value);
@@ -51,34 +52,34 @@ static bool next_line(struct lines *l, const char **line, size_t *len, struct js
     return true;
 }
 
-enum status history_cut(const char *path, int64_t last_step, size_t *num_cut)
+enum status history_truncate(const char *path, int64_t last_step, size_t *num_removed)
 {
-    *num_cut = 0;
+    *num_removed = 0;
     if (!file_exists(path)) return STATUS_OK;
-    struct lines l;
+    struct history_reader r;
     struct text kept = {0};
     struct json *value;
     const char *line;
     size_t len;
     int64_t step = 0;
-    TRY(lines_open(&l, path));
-    while (next_line(&l, &line, &len, &value, &step)) {
+    TRY(reader_open(&r, path));
+    while (next_line(&r, &line, &len, &value, &step)) {
         if (value && last_step > 0 && step <= last_step)
             text_add(&kept, line, len);
         else
-            (*num_cut)++;
+            (*num_removed)++;
         json_free(value);
     }
-    lines_close(&l);
-    enum status st = *num_cut ? file_write(path, kept.data, kept.len) : STATUS_OK;
+    reader_close(&r);
+    enum status st = *num_removed ? file_write(path, kept.data, kept.len) : STATUS_OK;
     text_release(&kept);
     TRY(st);
     return STATUS_OK;
 }
 
-static void series_add(struct series *s, double step, double value)
+static void series_append(struct series *s, double step, double value)
 {
-    /* Grown at powers of two. */
+    /* doubles the capacity at powers of two */
     if ((s->count & (s->count - 1)) == 0) {
         size_t capacity = s->count ? 2 * s->count : 1;
         s->steps = heap_grow(s->steps, capacity, sizeof *s->steps);
@@ -90,22 +91,22 @@ static void series_add(struct series *s, double step, double value)
 
 enum status history_read(const char *run, const char *key, struct series *s)
 {
-    struct lines l;
+    struct history_reader r;
     struct json *value;
     const char *line;
     size_t len;
     int64_t step = 0;
-    char *path = file_of(run);
+    char *path = find_file(run);
     *s = (struct series){0};
-    enum status st = lines_open(&l, path);
+    enum status st = reader_open(&r, path);
     free(path);
     TRY(st);
-    while (next_line(&l, &line, &len, &value, &step)) {
+    while (next_line(&r, &line, &len, &value, &step)) {
         const struct json *number = json_get(value, key);
-        if (json_is_number(number)) series_add(s, (double)step, json_number(number));
+        if (json_is_number(number)) series_append(s, (double)step, json_number(number));
         json_free(value);
     }
-    lines_close(&l);
+    reader_close(&r);
     return STATUS_OK;
 }
 
@@ -116,8 +117,8 @@ void series_release(struct series *s)
     *s = (struct series){0};
 }
 
-/* Is `word` one of the blank-separated words? */
-static bool has_word(const struct text *words, const char *word)
+/* Whether `word` is one of the words separated by spaces. */
+static bool contains_word(const struct text *words, const char *word)
 {
     size_t len = strlen(word);
     for (const char *at = words->data; at && (at = strstr(at, word)); at += len)
@@ -128,23 +129,23 @@ static bool has_word(const struct text *words, const char *word)
 enum status history_keys(const char *run, struct text *keys)
 {
     enum { ENOUGH = 4096 };
-    struct lines l;
+    struct history_reader r;
     struct json *value;
     const char *line;
     size_t len;
     int64_t step = 0;
-    char *path = file_of(run);
+    char *path = find_file(run);
     text_clear(keys);
-    enum status st = lines_open(&l, path);
+    enum status st = reader_open(&r, path);
     free(path);
     TRY(st);
-    while (keys->len < ENOUGH && next_line(&l, &line, &len, &value, &step)) {
+    while (keys->len < ENOUGH && next_line(&r, &line, &len, &value, &step)) {
         for (const struct json *v = json_first(value); v; v = json_next(v)) {
-            if (!json_is_number(v) || !json_key(v)[0] || has_word(keys, json_key(v))) continue;
+            if (!json_is_number(v) || !json_key(v)[0] || contains_word(keys, json_key(v))) continue;
             text_addf(keys, "%s%s", keys->len ? " " : "", json_key(v));
         }
         json_free(value);
     }
-    lines_close(&l);
+    reader_close(&r);
     return STATUS_OK;
 }

@@ -1,7 +1,7 @@
-/* history.h -- a run's metrics.jsonl, read again.
+/* history.h -- reads and truncates a run's metrics.jsonl.
  *
- * A file that a crash tore, or that is being written, ends in a piece of a line: every function
- * here leaves out lines that are no JSON object with a "step". */
+ * A file may end in an incomplete line, after a crash or while a run is writing it: all functions
+ * skip lines that are not a JSON object with a "step". */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,19 +10,19 @@
 
 #include <stdint.h>
 
-/* Keeps the lines of steps up to last_step, so that a run that goes on from there repeats none;
- * last_step 0 keeps none.  The file is replaced at once or not at all; *num_cut lines went.  An
- * absent file is fine.  IO. */
-enum status history_cut(const char *path, int64_t last_step, size_t *num_cut);
+/* Keeps the lines of steps up to last_step, so that a run resumed from there does not repeat any;
+ * last_step 0 keeps none.  Replaces the file atomically; *num_removed is the number of lines
+ * removed.  A missing file is fine.  IO. */
+enum status history_truncate(const char *path, int64_t last_step, size_t *num_removed);
 
-/* One key's values over the steps, in the order of the file.  Lines without it, and null, are left
- * out. */
+/* The values of one key by step, in file order.  Lines without the key, or with null, are
+ * skipped. */
 struct series {
     double *steps, *values; /* owned */
     size_t count;
 };
-/* `run` is a metrics.jsonl or the folder that holds one.  MISSING: no such file. */
+/* `run` is a metrics.jsonl or a folder that has one.  MISSING: no such file. */
 enum status history_read(const char *run, const char *key, struct series *s);
 void series_release(struct series *s);
-/* The keys that hold numbers in some line, separated by blanks, for messages. */
+/* Collects the keys that have a number in some line, separated by spaces, for messages. */
 enum status history_keys(const char *run, struct text *keys);

@@ -10,8 +10,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The start of a file of /proc or /sys, as a string. */
-static bool peek(const char *path, char *bytes, size_t size)
+/* Reads the start of a file in /proc or /sys as a string. */
+static bool read_start(const char *path, char *bytes, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
@@ -21,7 +21,7 @@ static bool peek(const char *path, char *bytes, size_t size)
     return n > 0;
 }
 
-int64_t memory_field(const char *text, const char *name)
+int64_t memory_parse_field(const char *text, const char *name)
 {
     size_t len = strlen(name);
     for (const char *line = text; line; line = strchr(line, '\n')) {
@@ -37,10 +37,11 @@ int64_t memory_field(const char *text, const char *name)
 
 int64_t memory_peak_bytes(void)
 {
-    /* Not ru_maxrss alone: that one survives exec, and then tells of the parent. */
+    /* VmHWM first: ru_maxrss survives exec, so it may include the peak of the parent. */
     char status[4096];
-    int64_t kib =
-        peek("/proc/self/status", status, sizeof status) ? memory_field(status, "VmHWM") : -1;
+    int64_t kib = read_start("/proc/self/status", status, sizeof status)
+                      ? memory_parse_field(status, "VmHWM")
+                      : -1;
     struct rusage used;
     if (kib < 0 && getrusage(RUSAGE_SELF, &used) == 0) kib = used.ru_maxrss;
     return kib < 0 ? 0 : kib * 1024;
@@ -49,33 +50,34 @@ int64_t memory_peak_bytes(void)
 int64_t memory_resident_bytes(void)
 {
     char status[4096];
-    int64_t kib =
-        peek("/proc/self/status", status, sizeof status) ? memory_field(status, "VmRSS") : -1;
+    int64_t kib = read_start("/proc/self/status", status, sizeof status)
+                      ? memory_parse_field(status, "VmRSS")
+                      : -1;
     return kib < 0 ? memory_peak_bytes() : kib * 1024;
 }
 
-/* The least limit of a control group and those above it; `group` is cut short on the way. */
-static int64_t least_limit(const char *root, char *group, const char *file, int64_t least)
+/* The lowest limit of a cgroup and its ancestors; truncates `group` while walking up. */
+static int64_t lowest_limit(const char *root, char *group, const char *file, int64_t lowest)
 {
     for (;;) {
         char path[PATH_MAX], text[64], *end;
         int n = snprintf(path, sizeof path, "%s%s/%s", root, group, file);
-        if (n > 0 && (size_t)n < sizeof path && peek(path, text, sizeof text)) {
-            long long limit = strtoll(text, &end, 10); /* "max" is no number */
-            if (end != text && limit > 0 && limit < least) least = limit;
+        if (n > 0 && (size_t)n < sizeof path && read_start(path, text, sizeof text)) {
+            long long limit = strtoll(text, &end, 10); /* "max": no limit */
+            if (end != text && limit > 0 && limit < lowest) lowest = limit;
         }
         char *slash = strrchr(group, '/');
-        if (!slash) return least;
+        if (!slash) return lowest;
         *slash = 0;
     }
 }
 
 int64_t memory_total_bytes(void)
 {
-    int64_t least = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+    int64_t lowest = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
     char groups[4096], v1[PATH_MAX] = "/", v2[PATH_MAX] = "/";
-    /* Lines "number:controllers:/path"; version 2 has the number 0 and no controllers. */
-    if (peek("/proc/self/cgroup", groups, sizeof groups)) {
+    /* Lines are "number:controllers:/path"; cgroup v2 has number 0 and no controllers. */
+    if (read_start("/proc/self/cgroup", groups, sizeof groups)) {
         char *rest = groups;
         for (char *line; (line = strsep(&rest, "\n"));) {
             char *path = strchr(line, ':');
@@ -87,15 +89,16 @@ int64_t memory_total_bytes(void)
                 snprintf(v1, sizeof v1, "%s", path + 1);
         }
     }
-    least = least_limit("/sys/fs/cgroup", v2, "memory.max", least);
-    return least_limit("/sys/fs/cgroup/memory", v1, "memory.limit_in_bytes", least);
+    lowest = lowest_limit("/sys/fs/cgroup", v2, "memory.max", lowest);
+    return lowest_limit("/sys/fs/cgroup/memory", v1, "memory.limit_in_bytes", lowest);
 }
 
 int64_t memory_available_bytes(void)
 {
     char info[4096];
     int64_t total = memory_total_bytes();
-    int64_t kib =
-        peek("/proc/meminfo", info, sizeof info) ? memory_field(info, "MemAvailable") : -1;
+    int64_t kib = read_start("/proc/meminfo", info, sizeof info)
+                      ? memory_parse_field(info, "MemAvailable")
+                      : -1;
     return kib < 0 || kib * 1024 > total ? total : kib * 1024;
 }

@@ -1,13 +1,13 @@
-/* metrics.h -- what a run reports: console line, metrics.jsonl, TensorBoard.
+/* metrics.h -- the metrics of a run: console lines, metrics.jsonl, TensorBoard scalars.
  *
- * Units    metrics.jsonl: loss in nats/token; step_seconds and data_seconds of one step; mfu a
- *          share of the peak (1 is all of it); tokens_per_second of all ranks; numbers that are not
- *          finite, and an mfu whose peak is not known, are null.  TensorBoard has torchtitan's tags
- *          and units: throughput(tps) of a rank, mfu(%).
- * Files    A resumed run goes on in the same metrics.jsonl, from which the lines of later steps are
- *          cut.  In the TensorBoard folder each start writes a file of its own, which begins with a
- *          mark that makes TensorBoard drop later steps of earlier files.
- * Ranks    One rank of a run has a struct metrics; what it is handed is reduced already. */
+ * Units    metrics.jsonl: loss in nats/token; step_seconds and data_seconds for one step; mfu as a
+ *          fraction of the peak; tokens_per_second over all ranks.  Values that are not finite, and
+ *          mfu if the peak is unknown, are null.  TensorBoard has torchtitan's tags and units:
+ *          throughput(tps) per rank, mfu(%).
+ * Files    A resumed run appends to the same metrics.jsonl, after removing the lines of later
+ *          steps.  In the TensorBoard folder each start writes a new file, whose SessionLog START
+ *          event makes TensorBoard drop later steps of earlier files.
+ * Ranks    Only one rank of a run opens a struct metrics; its inputs are already reduced. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,14 +23,14 @@ struct metrics;
 struct metrics_options {
     const struct metrics_config *config;
     const char *dump_folder;
-    int64_t first_step; /* steps done before this start: later lines are cut from metrics.jsonl */
+    int64_t first_step; /* steps completed before this start: later lines are removed */
     int64_t last_step;  /* for the ETA */
     int num_ranks;
     int64_t rows_per_step, row_tokens;
-    double flops_per_token;        /* of the model */
-    double causal_flops_per_token; /* of these, what a causal row needs */
-    double peak_flops;             /* of one rank; 0: not known */
-    double memory_total_bytes;     /* of one rank's device; 0: not known */
+    double flops_per_token;        /* model FLOPs */
+    double causal_flops_per_token; /* the same with causal attention counted as half */
+    double peak_flops;             /* of one rank; 0: unknown */
+    double memory_total_bytes;     /* of one rank's device; 0: unknown */
 };
 
 /* One logged step. */
@@ -38,24 +38,25 @@ struct step_metrics {
     int64_t step;
     double loss, max_loss; /* nats/token */
     double grad_norm, lr;
-    double parameter_norm; /* 0: not asked for */
+    double parameter_norm; /* 0: not computed, see metrics_needs_parameter_norm */
     int64_t tokens_seen;   /* since the first step of the run */
     int64_t tokens;        /* since the last logged step, all ranks */
     int64_t steps;         /* since the last logged step */
-    int64_t skipped;       /* of those, updates left out */
+    int64_t skipped;       /* of those, steps whose update was skipped */
     double seconds;        /* since the last logged step */
-    double data_seconds;   /* of those, waiting for data */
-    int64_t memory_bytes;  /* peak of a rank */
+    double data_seconds;   /* of those, time spent waiting for data */
+    int64_t memory_bytes;  /* peak of one rank */
 };
 
-/* IO: the folder or a file of it cannot be made or written. */
+/* IO: a folder or file cannot be created or written. */
 enum status metrics_open(struct metrics **out, const struct metrics_options *o);
 void metrics_close(struct metrics *m); /* NULL is fine */
-/* Whether steps are to be told with parameter_norm. */
+/* Whether the console dialect prints parameter_norm, so that the caller must compute it. */
 bool metrics_want_parameter_norm(const struct metrics_config *c);
-/* What is said at the end of a run. */
+/* Prints the dialect's summary, if it has one, at the end of a run. */
 void metrics_end(struct metrics *m);
-/* Console, metrics.jsonl and TensorBoard; each flushed.  Allocates nothing.  IO. */
+/* Reports a step or a validation to the console, metrics.jsonl and TensorBoard, each flushed.  Does
+ * not allocate.  IO. */
 enum status metrics_step(struct metrics *m, const struct step_metrics *s);
 enum status metrics_validation(struct metrics *m, int64_t step, double loss, double seconds,
                                int64_t tokens, int64_t memory_bytes);

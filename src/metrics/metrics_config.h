@@ -1,4 +1,4 @@
-/* metrics_config.h -- what [metrics] says. */
+/* metrics_config.h -- the options in [metrics]. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -4,14 +4,14 @@
 #include <math.h>
 #include <stdio.h>
 
-/* The least of 1, 2, 5 times a power of ten that is at least `raw`. */
-static double nice(double raw)
+/* Smallest of 1, 2 or 5 times a power of ten that is not below `raw`. */
+static double round_up_125(double raw)
 {
     double power = pow(10, floor(log10(raw))), lead = raw / power;
     return power * (lead <= 1.000001 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
 }
 
-static void widen(struct axis *a, double pad)
+static void pad_range(struct axis *a, double pad)
 {
     double size = fmax(fabs(a->low), fabs(a->high)), more = size > 0 ? 0.05 * size : 1;
     if (a->high - a->low <= 1e-9 * size || size == 0) a->low -= more, a->high += more;
@@ -19,18 +19,18 @@ static void widen(struct axis *a, double pad)
     a->low -= more, a->high += more;
 }
 
-static void widen_log(struct axis *a, double pad)
+static void pad_log_range(struct axis *a, double pad)
 {
     double decades = log10(a->high) - log10(a->low);
     double more = pow(10, decades < 0.05 ? 0.05 : pad * decades);
     a->low = fmax(a->low / more, 1e-300), a->high = fmin(a->high * more, 1e300);
 }
 
-/* As many as wanted or somewhat fewer, but two at least. */
+/* Places up to `want` ticks, but at least two. */
 static void place_ticks(struct axis *a, int want)
 {
     for (; a->num_ticks < 2 && want < AXIS_TICKS / 2 + 2; want++) {
-        a->tick_step = nice((a->high - a->low) / want);
+        a->tick_step = round_up_125((a->high - a->low) / want);
         double from = a->low / a->tick_step, to = a->high / a->tick_step, slack = 1e-6;
         a->num_ticks = 0;
         for (double i = ceil(from - slack); i <= to + slack && a->num_ticks < AXIS_TICKS; i++)
@@ -54,25 +54,26 @@ static void place_log_ticks(struct axis *a, int want)
 void axis_fit(struct axis *a, double low, double high, int want, double pad, bool log)
 {
     *a = (struct axis){.log = log};
-    /* Beyond these bounds the arithmetic would run over. */
+    /* Clamp, so that the arithmetic does not overflow. */
     a->low = fmin(fmax(low, log ? 1e-290 : -1e290), 1e290);
     a->high = fmax(fmin(high, 1e290), a->low);
     if (log)
-        widen_log(a, pad);
+        pad_log_range(a, pad);
     else
-        widen(a, pad);
-    /* Within a decade even ticks name more of the range than 1, 2, 5 do. */
+        pad_range(a, pad);
+    /* Within one decade, evenly spaced ticks are denser than 1, 2, 5. */
     if (log && a->high >= 10 * a->low)
         place_log_ticks(a, want);
     else
         place_ticks(a, want);
 }
 
-double axis_place(const struct axis *a, double value)
+double axis_position(const struct axis *a, double value)
 {
-    double share = a->log ? (log(fmax(value, 1e-300)) - log(a->low)) / (log(a->high) - log(a->low))
+    double fraction = a->log
+                          ? (log(fmax(value, 1e-300)) - log(a->low)) / (log(a->high) - log(a->low))
                           : (value - a->low) / (a->high - a->low);
-    return fmin(fmax(share, 0), 1);
+    return fmin(fmax(fraction, 0), 1);
 }
 
 void axis_label(const struct axis *a, double value, char label[AXIS_LABEL])

@@ -1,4 +1,4 @@
-/* axis.h -- the range of an axis, where its ticks are, and what they are called. */
+/* axis.h -- an axis of a chart: its range, tick positions and tick labels. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,14 +12,14 @@ struct axis {
     bool log;
     double ticks[AXIS_TICKS];
     int num_ticks;
-    double tick_step; /* between ticks; 0: each is a multiple of the one before */
+    double tick_step; /* distance between ticks; 0: logarithmic, ticks grow by factors */
 };
 
-/* Up to about `want` (2..12) ticks at 1, 2 or 5 times a power of ten.  The range is widened by the
- * share `pad` at both ends, and a range of nothing until it is seen.  A logarithmic axis needs
- * low > 0. */
+/* Fits an axis with about `want` (2 to 12) ticks at 1, 2 or 5 times a power of ten.  Pads the range
+ * by the fraction `pad` at both ends, and widens a range of zero width.  A logarithmic axis
+ * requires low > 0. */
 void axis_fit(struct axis *a, double low, double high, int want, double pad, bool log);
-/* 0 at the low end, 1 at the high one; values outside are taken to the nearer end. */
-double axis_place(const struct axis *a, double value);
-/* "0.25", "1.5k", "3.0e-4": with the digits that tell the ticks apart. */
+/* Position of a value from 0 (low end) to 1 (high end); values outside the range are clamped. */
+double axis_position(const struct axis *a, double value);
+/* Formats "0.25", "1.5k" or "3.0e-4", with enough digits to distinguish the ticks. */
 void axis_label(const struct axis *a, double value, char label[AXIS_LABEL]);

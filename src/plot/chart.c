@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static void widen(double *low, double *high, const double *values, size_t count)
+static void include_values(double *low, double *high, const double *values, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         *low = fmin(*low, values[i]);
@@ -16,9 +16,9 @@ void chart_axes(const struct chart *c, int x_ticks, int y_ticks, struct axis *x,
     double x_low = INFINITY, x_high = -INFINITY, y_low = INFINITY, y_high = -INFINITY;
     for (int i = 0; i < c->num_lines; i++) {
         const struct chart_line *l = &c->lines[i];
-        widen(&x_low, &x_high, l->x, l->count);
-        widen(&y_low, &y_high, l->y, l->count);
-        if (l->raw) widen(&y_low, &y_high, l->raw, l->count);
+        include_values(&x_low, &x_high, l->x, l->count);
+        include_values(&y_low, &y_high, l->y, l->count);
+        if (l->raw) include_values(&y_low, &y_high, l->raw, l->count);
     }
     axis_fit(x, x_low, x_high, x_ticks, 0, false);
     axis_fit(y, y_low, y_high, y_ticks, 0.04, c->log_y);
@@ -26,8 +26,8 @@ void chart_axes(const struct chart *c, int x_ticks, int y_ticks, struct axis *x,
 
 void chart_smooth(const double *values, size_t count, size_t window, double *smoothed)
 {
-    /* The window shrinks towards both ends, evenly, so that a straight line stays one.  The sum is
-     * taken anew for each value: a running one would carry the error of a large value along. */
+    /* Near the ends the window shrinks symmetrically, so that a straight line stays straight.  A
+     * running sum would carry the rounding error of a large value along: sum each window. */
     size_t reach = window / 2;
     for (size_t i = 0; i < count; i++) {
         size_t r = i < reach ? i : reach;

@@ -1,4 +1,4 @@
-/* chart.h -- curves over steps, for a terminal and as an SVG picture. */
+/* chart.h -- line charts for the terminal and as SVG. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,14 +8,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Points in the order in which they are joined; values are finite.  All borrowed. */
+/* A series of points, joined in order; all values are finite.  All pointers are borrowed. */
 struct chart_line {
     const char *name; /* in the legend */
     const double *x, *y;
     size_t count;
-    const double *raw; /* what was smoothed into y, drawn faintly behind it, or NULL */
-    bool marks;        /* a mark at each point: for few of them */
-    int colour;        /* of the palette, in turn: 0, 1, ... */
+    const double *raw; /* the unsmoothed y, drawn faintly behind the line, or NULL */
+    bool marks;        /* draw a marker at each point: for a few points */
+    int colour;        /* index into the palette, modulo its size */
 };
 
 struct chart {
@@ -23,17 +23,18 @@ struct chart {
     const char *x_label, *y_label;
     const struct chart_line *lines;
     int num_lines;
-    bool log_y;        /* then all values are > 0 */
+    bool log_y;        /* requires all y > 0 */
     int width, height; /* characters, or pixels */
 };
 
-/* Ranges of both axes over all lines, faint ones included; there is at least one point. */
+/* Fits both axes to all lines, their `raw` values included.  Requires at least one point. */
 void chart_axes(const struct chart *c, int x_ticks, int y_ticks, struct axis *x, struct axis *y);
 
-/* At least 30 by 8 characters; curves of two by four Braille dots a character. */
+/* Draws with Braille characters, two by four dots each.  The size must be at least 30 by 8. */
 void chart_terminal(const struct chart *c, bool colour, struct text *out);
-/* One self-contained SVG document; transparent, in colours for light and dark pages. */
+/* Writes one self-contained SVG document with a transparent background, readable on light and dark
+ * pages. */
 void chart_svg(const struct chart *c, struct text *out);
 
-/* The mean of up to `window` values around each one: smoothed[i] of values[0..count). */
+/* Centered moving average over up to `window` values: smoothed[i] for values[0..count). */
 void chart_smooth(const double *values, size_t count, size_t window, double *smoothed);

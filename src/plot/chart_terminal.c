@@ -9,41 +9,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A character cell holds two columns and four rows of dots. */
-struct cell {
-    uint8_t dots; /* bits as in U+2800 + bits */
+/* One Braille character: two columns and four rows of dots. */
+struct braille_cell {
+    uint8_t dots; /* the character is U+2800 + dots */
     bool mark;
     int colour;
 };
 
-struct canvas {
+struct braille_canvas {
     int columns, rows; /* of cells */
-    struct cell *cells;
+    struct braille_cell *cells;
 };
 
-static const char *const paints[] = {"\033[34m", "\033[33m", "\033[32m",
-                                     "\033[35m", "\033[36m", "\033[31m"};
-enum { NUM_PAINTS = sizeof paints / sizeof *paints };
+static const char *const ansi_colours[] = {"\033[34m", "\033[33m", "\033[32m",
+                                           "\033[35m", "\033[36m", "\033[31m"};
+enum { NUM_COLOURS = sizeof ansi_colours / sizeof *ansi_colours };
 
-static struct cell *cell_of(const struct canvas *v, int x, int y)
+static struct braille_cell *cell_of(const struct braille_canvas *v, int x, int y)
 {
     return &v->cells[y / 4 * v->columns + x / 2];
 }
 
-static void dot(const struct canvas *v, int x, int y, int colour)
+static void set_dot(const struct braille_canvas *v, int x, int y, int colour)
 {
     static const uint8_t bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
-    struct cell *cell = cell_of(v, x, y);
+    struct braille_cell *cell = cell_of(v, x, y);
     cell->dots |= bits[y % 4][x % 2];
     cell->colour = colour;
 }
 
-/* Bresenham's line. */
-static void stroke(const struct canvas *v, int x0, int y0, int x1, int y1, int colour)
+/* Bresenham's line algorithm. */
+static void draw_segment(const struct braille_canvas *v, int x0, int y0, int x1, int y1, int colour)
 {
     int dx = abs(x1 - x0), dy = -abs(y1 - y0), sx = x0 < x1 ? 1 : -1, sy = y0 < y1 ? 1 : -1;
     for (int error = dx + dy;;) {
-        dot(v, x0, y0, colour);
+        set_dot(v, x0, y0, colour);
         if (x0 == x1 && y0 == y1) return;
         int twice = 2 * error;
         if (twice >= dy) error += dy, x0 += sx;
@@ -51,67 +51,67 @@ static void stroke(const struct canvas *v, int x0, int y0, int x1, int y1, int c
     }
 }
 
-static void draw(const struct canvas *v, const struct chart_line *l, const struct axis *x,
-                 const struct axis *y)
+static void draw_line(const struct braille_canvas *v, const struct chart_line *l,
+                      const struct axis *x, const struct axis *y)
 {
     int x_before = 0, y_before = 0;
     for (size_t i = 0; i < l->count; i++) {
-        int at_x = (int)lround(axis_place(x, l->x[i]) * (2 * v->columns - 1));
-        int at_y = (int)lround((1 - axis_place(y, l->y[i])) * (4 * v->rows - 1));
+        int at_x = (int)lround(axis_position(x, l->x[i]) * (2 * v->columns - 1));
+        int at_y = (int)lround((1 - axis_position(y, l->y[i])) * (4 * v->rows - 1));
         if (l->marks) {
-            *cell_of(v, at_x, at_y) = (struct cell){.mark = true, .colour = l->colour};
+            *cell_of(v, at_x, at_y) = (struct braille_cell){.mark = true, .colour = l->colour};
         } else {
             if (!i) x_before = at_x, y_before = at_y;
-            stroke(v, x_before, y_before, at_x, at_y, l->colour);
+            draw_segment(v, x_before, y_before, at_x, at_y, l->colour);
         }
         x_before = at_x, y_before = at_y;
     }
 }
 
-static void add_painted(struct text *out, const char *what, int colour, bool paint)
+static void append_painted(struct text *out, const char *what, int colour, bool paint)
 {
-    if (paint) text_adds(out, paints[colour % NUM_PAINTS]);
+    if (paint) text_adds(out, ansi_colours[colour % NUM_COLOURS]);
     text_adds(out, what);
     if (paint) text_adds(out, "\033[0m");
 }
 
-static void add_cell(struct text *out, const struct cell *cell, bool paint)
+static void append_cell(struct text *out, const struct braille_cell *cell, bool paint)
 {
     if (cell->mark) {
-        add_painted(out, "\u25cf", cell->colour, paint);
+        append_painted(out, "\u25cf", cell->colour, paint);
     } else if (cell->dots) {
-        /* U+2800 + bits in UTF-8 */
+        /* U+2800 + dots in UTF-8 */
         char glyph[4] = {(char)0xE2, (char)(0xA0 | cell->dots >> 6),
                          (char)(0x80 | (cell->dots & 63)), 0};
-        add_painted(out, glyph, cell->colour, paint);
+        append_painted(out, glyph, cell->colour, paint);
     } else {
         text_adds(out, " ");
     }
 }
 
-/* Labels under their ticks, where the one before leaves room. */
-static void add_x_axis(struct text *out, const struct chart *c, const struct axis *x, int margin,
-                       int columns)
+/* Draws each tick and its label, unless it would overlap the previous label. */
+static void append_x_axis(struct text *out, const struct chart *c, const struct axis *x, int margin,
+                          int columns)
 {
     char *ticks = heap((size_t)columns + 1), *labels = heap((size_t)c->width + AXIS_LABEL);
     memset(ticks, '-', (size_t)columns);
     memset(labels, ' ', (size_t)c->width);
-    int taken = 0;
+    int used = 0;
     for (int i = 0; i < x->num_ticks; i++) {
         char label[AXIS_LABEL];
         axis_label(x, x->ticks[i], label);
         int len = (int)strlen(label);
-        int column = (int)lround(axis_place(x, x->ticks[i]) * (columns - 1));
+        int column = (int)lround(axis_position(x, x->ticks[i]) * (columns - 1));
         int from = margin + 1 + column - len / 2;
         if (from + len > c->width) from = c->width - len;
-        if (from < taken) continue;
+        if (from < used) continue;
         memcpy(labels + from, label, (size_t)len);
         ticks[column] = '+';
-        taken = from + len + 1;
+        used = from + len + 1;
     }
     text_addf(out, "%*s\u2514", margin, "");
     for (int i = 0; i < columns; i++) text_adds(out, ticks[i] == '+' ? "\u252c" : "\u2500");
-    int end = taken > 0 ? taken - 1 : 0;
+    int end = used > 0 ? used - 1 : 0;
     text_addf(out, "\n%.*s", end, labels);
     if (end + 1 + (int)strlen(c->x_label) <= c->width) text_addf(out, " %s", c->x_label);
     text_adds(out, "\n");
@@ -119,27 +119,27 @@ static void add_x_axis(struct text *out, const struct chart *c, const struct axi
     free(labels);
 }
 
-static size_t letters(const char *string)
+static size_t count_characters(const char *string)
 {
     size_t n = 0;
     for (; *string; string++) n += ((unsigned char)*string & 0xC0) != 0x80;
     return n;
 }
 
-/* Names and last values, in as many rows as they need. */
-static void add_legend(struct text *out, const struct chart *c, int margin, bool paint)
+/* Names and last values, wrapped to the width. */
+static void append_legend(struct text *out, const struct chart *c, int margin, bool paint)
 {
-    size_t taken = 0, room = (size_t)(c->width - margin - 1);
+    size_t used = 0, room = (size_t)(c->width - margin - 1);
     for (int i = 0; i < c->num_lines; i++) {
         const struct chart_line *l = &c->lines[i];
         char last[32];
         snprintf(last, sizeof last, "%.5g", l->count ? l->y[l->count - 1] : 0);
-        size_t wide = letters(l->name) + strlen(last) + 4; /* mark and two blanks */
-        bool fresh = !taken || taken + 3 + wide > room;
-        if (fresh && taken) text_adds(out, "\n");
+        size_t width = count_characters(l->name) + strlen(last) + 4; /* marker and two spaces */
+        bool fresh = !used || used + 3 + width > room;
+        if (fresh && used) text_adds(out, "\n");
         text_addf(out, "%*s", fresh ? margin + 1 : 3, "");
-        taken = fresh ? wide : taken + 3 + wide;
-        add_painted(out, l->marks ? " \u25cf" : "\u28e4\u28e4", l->colour, paint);
+        used = fresh ? width : used + 3 + width;
+        append_painted(out, l->marks ? " \u25cf" : "\u28e4\u28e4", l->colour, paint);
         text_addf(out, " %s %s", l->name, last);
     }
     text_adds(out, "\n");
@@ -156,26 +156,26 @@ void chart_terminal(const struct chart *c, bool colour, struct text *out)
         axis_label(&y, y.ticks[i], labels[i]);
         if ((int)strlen(labels[i]) > margin) margin = (int)strlen(labels[i]);
     }
-    struct canvas v = {.columns = c->width - margin - 1, .rows = rows};
+    struct braille_canvas v = {.columns = c->width - margin - 1, .rows = rows};
     v.cells = heap((size_t)v.columns * (size_t)v.rows * sizeof *v.cells);
-    for (int pass = 0; pass < 2; pass++) /* marks last, so that lines do not cover them */
+    for (int pass = 0; pass < 2; pass++) /* draw markers last, so that lines do not cover them */
         for (int i = 0; i < c->num_lines; i++)
-            if (c->lines[i].marks == pass) draw(&v, &c->lines[i], &x, &y);
+            if (c->lines[i].marks == pass) draw_line(&v, &c->lines[i], &x, &y);
     if (c->title) text_addf(out, "%*s %s\n", margin, "", c->title);
     text_addf(out, "%*s %s\n", margin, "", c->y_label);
     for (int row = 0; row < rows; row++) {
         const char *label = "";
         for (int i = 0; i < y.num_ticks; i++)
-            if ((int)lround((1 - axis_place(&y, y.ticks[i])) * (rows - 1)) == row)
+            if ((int)lround((1 - axis_position(&y, y.ticks[i])) * (rows - 1)) == row)
                 label = labels[i];
         text_addf(out, "%*s%s", margin, label, *label ? "\u2524" : "\u2502");
         int end = v.columns;
-        const struct cell *cells = v.cells + row * v.columns;
+        const struct braille_cell *cells = v.cells + row * v.columns;
         while (end && !cells[end - 1].dots && !cells[end - 1].mark) end--;
-        for (int i = 0; i < end; i++) add_cell(out, &cells[i], colour);
+        for (int i = 0; i < end; i++) append_cell(out, &cells[i], colour);
         text_adds(out, "\n");
     }
-    add_x_axis(out, c, &x, margin, v.columns);
-    add_legend(out, c, margin, colour);
+    append_x_axis(out, c, &x, margin, v.columns);
+    append_legend(out, c, margin, colour);
     free(v.cells);
 }

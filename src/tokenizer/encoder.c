@@ -1,34 +1,34 @@
-/* encoder.c -- a text's pieces, each looked up, remembered or merged. */
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/kinds.h"
+#include "tokenizer/encoder.h"
+
+#include "tokenizer/char_bpe.h"
 #include "tokenizer/merge.h"
-#include "tokenizer/sentence.h"
 #include "tokenizer/text/unicode.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { USUAL_BITS = 16, REMEMBERED_BYTES = 15, REMEMBERED_IDS = 4 };
+enum { DEFAULT_SLOT_BITS = 16, CACHED_BYTES = 15, CACHED_IDS = 4 };
 
-/* What a short piece came to; the next piece of the same slot takes its place.  Half a line of a
- * processor's cache each. */
-struct remembered {
-    uint64_t key[2];             /* the bytes, and last their number: never both 0 */
-    int32_t ids[REMEMBERED_IDS]; /* -1: there are no more */
+/* The IDs of a short piece, in a direct-mapped cache.  An entry is 32 bytes: half a cache line. */
+struct cache_entry {
+    uint64_t key[2]; /* the bytes, and their number in the last byte: all 0 marks an empty slot */
+    int32_t ids[CACHED_IDS]; /* padded with -1 */
 };
 
 struct encoder {
     const struct tokenizer *tokenizer;
     struct merger merger;
-    struct steps_work steps;
-    struct remembered *slots; /* 2^slot_bits */
+    struct pre_tokenizer_scratch scratch;
+    struct cache_entry *slots; /* 2^slot_bits */
     int slot_bits;
-    struct text normal; /* what a text became */
+    struct text normal; /* the normalized text */
 };
 
 enum status encoder_make(struct encoder **out, const struct tokenizer *t)
 {
-    return encoder_make_sized(out, t, USUAL_BITS);
+    return encoder_make_sized(out, t, DEFAULT_SLOT_BITS);
 }
 
 enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, int slot_bits)
@@ -37,7 +37,7 @@ enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, 
     e->tokenizer = t;
     e->slot_bits = slot_bits;
     e->slots = heap(sizeof *e->slots << slot_bits);
-    steps_work_init(&e->steps, &t->steps);
+    pre_tokenizer_scratch_init(&e->scratch, &t->pre_tokenizer);
     return STATUS_OK;
 }
 
@@ -45,50 +45,50 @@ void encoder_free(struct encoder *e)
 {
     if (!e) return;
     merger_release(&e->merger);
-    steps_work_release(&e->steps);
+    pre_tokenizer_scratch_release(&e->scratch);
     text_release(&e->normal);
     free(e->slots);
     free(e);
 }
 
-static enum status encode_fresh(struct encoder *e, const unsigned char *piece, size_t len,
-                                struct token_list *out)
+static enum status encode_uncached(struct encoder *e, const unsigned char *piece, size_t len,
+                                   struct token_list *out)
 {
-    enum { LONGEST = 64 << 20 }; /* merging takes 60 bytes a byte */
+    enum { LONGEST = 64 << 20 }; /* merging needs 60 bytes of memory per byte */
     const struct tokenizer *t = e->tokenizer;
-    int32_t whole = t->whole_pieces ? vocabulary_find(&t->vocabulary, piece, len) : -1;
+    int32_t whole = t->ignore_merges ? vocabulary_find(&t->vocabulary, piece, len) : -1;
     if (whole >= 0) {
         token_list_reserve(out, 1);
         out->ids[out->count++] = whole;
         return STATUS_OK;
     }
     if (len > LONGEST)
-        FAIL(DATA, "a text has %zu bytes without a place to split it; %d at most", len, LONGEST);
-    if (t->sentence) {
+        FAIL(DATA, "a piece of text has %zu bytes; at most %d are supported", len, LONGEST);
+    if (t->char_bpe) {
         size_t begin = out->count;
-        int32_t *ids = merger_symbols(&e->merger, SENTENCE_SYMBOLS * len + 1);
-        size_t count = sentence_symbols(t->sentence, &t->vocabulary, piece, len, ids);
-        merger_join(&e->merger, &t->vocabulary, ids, count, out);
-        sentence_settle(t->sentence, &t->vocabulary, out, begin);
+        int32_t *ids = merger_reserve(&e->merger, CHAR_BPE_IDS_PER_BYTE * len + 1);
+        size_t count = char_bpe_initial_ids(t->char_bpe, &t->vocabulary, piece, len, ids);
+        merger_merge(&e->merger, &t->vocabulary, ids, count, out);
+        char_bpe_expand_internal(t->char_bpe, &t->vocabulary, out, begin);
     } else {
         merger_encode(&e->merger, &t->vocabulary, piece, len, out);
     }
     return STATUS_OK;
 }
 
-/* A piece, and where it is remembered if it is short. */
-struct piece {
+/* A piece, and its cache slot if it is short. */
+struct cached_piece {
     const unsigned char *bytes;
     size_t len;
     uint64_t key[2];
-    struct remembered *slot; /* NULL: it is long */
+    struct cache_entry *slot; /* NULL: too long to cache */
 };
 
-static void look_up(const struct encoder *e, struct piece *p)
+static void find_slot(const struct encoder *e, struct cached_piece *p)
 {
     p->slot = NULL;
-    if (p->len > REMEMBERED_BYTES) return;
-    unsigned char padded[REMEMBERED_BYTES + 1] = {[REMEMBERED_BYTES] = (unsigned char)p->len};
+    if (p->len > CACHED_BYTES) return;
+    unsigned char padded[CACHED_BYTES + 1] = {[CACHED_BYTES] = (unsigned char)p->len};
     memcpy(padded, p->bytes, p->len);
     memcpy(p->key, padded, sizeof padded);
     uint64_t hash = (p->key[0] ^ p->key[1] * 0x9E3779B97F4A7C15u) * 0xFF51AFD7ED558CCDu;
@@ -96,75 +96,78 @@ static void look_up(const struct encoder *e, struct piece *p)
     __builtin_prefetch(p->slot);
 }
 
-static enum status encode_piece(struct encoder *e, const struct piece *p, struct token_list *out)
+static enum status encode_piece(struct encoder *e, const struct cached_piece *p,
+                                struct token_list *out)
 {
-    struct remembered *r = p->slot;
-    if (!r) return encode_fresh(e, p->bytes, p->len, out);
+    struct cache_entry *r = p->slot;
+    if (!r) return encode_uncached(e, p->bytes, p->len, out);
     if (r->key[0] == p->key[0] && r->key[1] == p->key[1]) {
-        token_list_reserve(out, REMEMBERED_IDS);
+        token_list_reserve(out, CACHED_IDS);
         memcpy(out->ids + out->count, r->ids, sizeof r->ids);
-        for (int i = 0; i < REMEMBERED_IDS; i++) out->count += r->ids[i] >= 0;
+        for (int i = 0; i < CACHED_IDS; i++) out->count += r->ids[i] >= 0;
         return STATUS_OK;
     }
     size_t before = out->count;
-    TRY(encode_fresh(e, p->bytes, p->len, out));
+    TRY(encode_uncached(e, p->bytes, p->len, out));
     size_t made = out->count - before;
-    if (made > REMEMBERED_IDS) return STATUS_OK;
-    *r = (struct remembered){{p->key[0], p->key[1]}, {-1, -1, -1, -1}};
-    if (made) memcpy(r->ids, out->ids + before, made * sizeof *r->ids); /* else there may be none */
+    if (made > CACHED_IDS) return STATUS_OK;
+    *r = (struct cache_entry){{p->key[0], p->key[1]}, {-1, -1, -1, -1}};
+    if (made)
+        memcpy(r->ids, out->ids + before, made * sizeof *r->ids); /* out->ids may be NULL if 0 */
     return STATUS_OK;
 }
 
-/* Several pieces at a time, so that what is remembered of them arrives while others are cut. */
-enum { AT_A_TIME = 16 };
+/* Pieces are encoded in batches, so that the prefetch of their cache slots overlaps with
+ * splitting. */
+enum { BATCH_PIECES = 16 };
 
-struct pieces {
+struct piece_batch {
     struct encoder *encoder;
     struct token_list *out;
     size_t count;
-    struct piece all[AT_A_TIME];
+    struct cached_piece all[BATCH_PIECES];
 };
 
-static enum status encode_pieces(struct pieces *p)
+static enum status encode_batch(struct piece_batch *p)
 {
     for (size_t i = 0; i < p->count; i++) TRY(encode_piece(p->encoder, &p->all[i], p->out));
     p->count = 0;
     return STATUS_OK;
 }
 
-static enum status take(void *context, const unsigned char *bytes, size_t len)
+static enum status add_piece(void *context, const unsigned char *bytes, size_t len)
 {
-    struct pieces *p = context;
-    if (!len || p->count == AT_A_TIME) TRY(encode_pieces(p));
+    struct piece_batch *p = context;
+    if (!len || p->count == BATCH_PIECES) TRY(encode_batch(p));
     if (!len) return STATUS_OK;
-    p->all[p->count] = (struct piece){.bytes = bytes, .len = len};
-    look_up(p->encoder, &p->all[p->count++]);
+    p->all[p->count] = (struct cached_piece){.bytes = bytes, .len = len};
+    find_slot(p->encoder, &p->all[p->count++]);
     return STATUS_OK;
 }
 
-static enum status encode_steps(struct encoder *e, const unsigned char *text, size_t len,
-                                struct token_list *out)
+static enum status encode_by_rules(struct encoder *e, const unsigned char *text, size_t len,
+                                   struct token_list *out)
 {
-    struct pieces pieces = {.encoder = e, .out = out};
-    TRY(steps_run(&e->steps, text, len, take, &pieces));
-    return encode_pieces(&pieces);
+    struct piece_batch pieces = {.encoder = e, .out = out};
+    TRY(pre_tokenizer_run(&e->scratch, text, len, add_piece, &pieces));
+    return encode_batch(&pieces);
 }
 
 static enum status encode_part(struct encoder *e, const unsigned char *text, size_t len,
                                struct token_list *out)
 {
     const struct tokenizer *t = e->tokenizer;
-    struct piece pieces[AT_A_TIME];
-    if (t->steps.count) return encode_steps(e, text, len, out);
+    struct cached_piece pieces[BATCH_PIECES];
+    if (t->pre_tokenizer.count) return encode_by_rules(e, text, len, out);
     for (size_t at = 0, count; at < len;) {
-        for (count = 0; count < AT_A_TIME && at < len; count++) {
+        for (count = 0; count < BATCH_PIECES && at < len; count++) {
             size_t n = len;
             if (t->split)
                 n = t->split(text + at, len - at);
-            else if (t->sentence)
-                n = sentence_cut(t->sentence, text + at, len - at);
-            pieces[count] = (struct piece){.bytes = text + at, .len = n};
-            look_up(e, &pieces[count]);
+            else if (t->char_bpe)
+                n = char_bpe_segment(t->char_bpe, text + at, len - at);
+            pieces[count] = (struct cached_piece){.bytes = text + at, .len = n};
+            find_slot(e, &pieces[count]);
             at += n;
         }
         for (size_t i = 0; i < count; i++) TRY(encode_piece(e, &pieces[i], out));
@@ -176,54 +179,54 @@ static void encode_bytes(const struct tokenizer *t, const unsigned char *text, s
                          struct token_list *out)
 {
     token_list_reserve(out, len);
-    for (size_t i = 0; i < len; i++) out->ids[out->count++] = t->vocabulary.of_byte[text[i]];
+    for (size_t i = 0; i < len; i++) out->ids[out->count++] = t->vocabulary.byte_ids[text[i]];
 }
 
-/* What Python's str.isspace says: white space, and the four separators of ASCII. */
+/* Python's str.isspace: white space, and the four ASCII separators. */
 static bool is_space(const unsigned char *text, size_t len, int *size)
 {
     return unicode_next(text, len, size) == UNICODE_SPACE || (text[0] >= 0x1C && text[0] <= 0x1F);
 }
 
-/* Meta's tokenizer.py cuts text every 400,000 characters, and these parts again wherever more than
- * 25,000 characters of one kind, space or not, stand in a row. */
-static enum status encode_cut(struct encoder *e, const unsigned char *text, size_t len,
-                              struct token_list *out)
+/* As Meta's tokenizer.py does, cuts text every 400,000 characters, and within these parts wherever
+ * more than 25,000 consecutive characters are all spaces or all non-spaces. */
+static enum status encode_with_meta_cuts(struct encoder *e, const unsigned char *text, size_t len,
+                                         struct token_list *out)
 {
-    enum { MOST_CHARACTERS = 400000, MOST_ALIKE = 25000 };
-    size_t begin = 0, characters = 0, alike = 0;
-    bool kind = false;
+    enum { MAX_CHARACTERS = 400000, MAX_RUN = 25000 };
+    size_t begin = 0, characters = 0, run = 0;
+    bool run_is_space = false;
     for (size_t at = 0; at < len; characters++) {
         int size;
         bool space = is_space(text + at, len - at, &size);
-        bool part_ends = characters == MOST_CHARACTERS;
-        alike = space == kind && !part_ends ? alike + 1 : 1;
-        kind = space;
+        bool part_ends = characters == MAX_CHARACTERS;
+        run = space == run_is_space && !part_ends ? run + 1 : 1;
+        run_is_space = space;
         if (part_ends) characters = 0;
-        if (part_ends || alike > MOST_ALIKE) {
+        if (part_ends || run > MAX_RUN) {
             TRY(encode_part(e, text + begin, at - begin, out));
             begin = at;
-            alike = 1;
+            run = 1;
         }
         at += (size_t)size;
     }
     return encode_part(e, text + begin, len - begin, out);
 }
 
-/* Tokens that are taken from a text as they are, and what stands between them. */
-static enum status encode_sentence(struct encoder *e, const unsigned char *bytes, size_t len,
-                                   bool first, struct token_list *out)
+/* Encodes user-defined symbols as their tokens, and the text between them by merging. */
+static enum status encode_characters(struct encoder *e, const unsigned char *bytes, size_t len,
+                                     bool first, struct token_list *out)
 {
-    const struct sentence *s = e->tokenizer->sentence;
+    const struct char_bpe *s = e->tokenizer->char_bpe;
     size_t begin = out->count, done = 0, size;
     text_clear(&e->normal);
-    sentence_normalize(s, bytes, len, first, &e->normal);
+    char_bpe_normalize(s, bytes, len, first, &e->normal);
     const unsigned char *text = (const unsigned char *)e->normal.data;
     len = e->normal.len;
-    for (size_t at = 0; at < len && !matcher_is_empty(&s->frozen);) {
+    for (size_t at = 0; at < len && !matcher_is_empty(&s->user_defined);) {
         int32_t id = -1;
-        if (matcher_may(&s->frozen, text[at]))
-            id = matcher_find(&s->frozen, text + at, len - at, &size);
+        if (matcher_may_start(&s->user_defined, text[at]))
+            id = matcher_find(&s->user_defined, text + at, len - at, &size);
         if (id < 0) {
             at++;
             continue;
@@ -234,49 +237,50 @@ static enum status encode_sentence(struct encoder *e, const unsigned char *bytes
         done = at += size;
     }
     TRY(encode_part(e, text + done, len - done, out));
-    sentence_fuse(s, out, begin);
+    char_bpe_fuse_unknown(s, out, begin);
     return STATUS_OK;
 }
 
-static enum status encode_plain(struct encoder *e, const unsigned char *text, size_t len,
-                                bool first, struct token_list *out)
+static enum status encode_text(struct encoder *e, const unsigned char *text, size_t len, bool first,
+                               struct token_list *out)
 {
     const struct tokenizer *t = e->tokenizer;
-    if (t->sentence) return encode_sentence(e, text, len, first, out);
-    if (t->vocabulary.num_pairs || t->whole_pieces || t->steps.count)
-        return t->meta_cuts ? encode_cut(e, text, len, out) : encode_part(e, text, len, out);
+    if (t->char_bpe) return encode_characters(e, text, len, first, out);
+    if (t->vocabulary.num_pairs || t->ignore_merges || t->pre_tokenizer.count)
+        return t->meta_cuts ? encode_with_meta_cuts(e, text, len, out)
+                            : encode_part(e, text, len, out);
     encode_bytes(t, text, len, out);
     return STATUS_OK;
 }
 
-/* Added tokens of this stage, and what stands between them.  Those of the second are looked for in
- * the normalized text. */
-static enum status encode_between(struct encoder *e, int stage, const unsigned char *text,
-                                  size_t len, bool first, struct token_list *out)
+/* Encodes the added tokens of this stage as their tokens, and the text between them by the next
+ * stage.  Stage 1 works on the normalized text. */
+static enum status encode_stage(struct encoder *e, int stage, const unsigned char *text, size_t len,
+                                bool first, struct token_list *out)
 {
-    const struct added *a = &e->tokenizer->added;
+    const struct added_tokens *a = &e->tokenizer->added_tokens;
     struct added_match found;
     size_t at = 0, done = 0;
-    if (stage == 1 && e->tokenizer->form) {
+    if (stage == 1 && e->tokenizer->normal_form) {
         text_clear(&e->normal);
-        if (unicode_normalize(e->tokenizer->form, text, len, &e->normal))
+        if (unicode_normalize(e->tokenizer->normal_form, text, len, &e->normal))
             text = (const unsigned char *)e->normal.data, len = e->normal.len;
     }
-    if (stage == ADDED_STAGES || (stage == 1 && !a->finds))
-        return encode_plain(e, text, len, first, out);
-    while (added_next(a, stage, text, len, &at, done, &found)) {
+    if (stage == ADDED_TOKENS_STAGES || (stage == 1 && !a->matches_text))
+        return encode_text(e, text, len, first, out);
+    while (added_tokens_next(a, stage, text, len, &at, done, &found)) {
         if (found.begin > done)
-            TRY(encode_between(e, stage + 1, text + done, found.begin - done, first && !done, out));
+            TRY(encode_stage(e, stage + 1, text + done, found.begin - done, first && !done, out));
         token_list_reserve(out, 1);
         out->ids[out->count++] = found.id;
         done = found.end;
     }
     if (done == len) return STATUS_OK;
-    return encode_between(e, stage + 1, text + done, len - done, first && !done, out);
+    return encode_stage(e, stage + 1, text + done, len - done, first && !done, out);
 }
 
 enum status encoder_encode(struct encoder *e, const char *bytes, size_t len, struct token_list *out)
 {
-    int stage = e->tokenizer->added.finds ? 0 : 1;
-    return encode_between(e, stage, (const unsigned char *)bytes, len, true, out);
+    int stage = e->tokenizer->added_tokens.matches_text ? 0 : 1;
+    return encode_stage(e, stage, (const unsigned char *)bytes, len, true, out);
 }

@@ -3,46 +3,40 @@
 
 #include "base/file.h"
 #include "hub/hub.h"
-#include "tokenizer/kinds.h"
-#include "tokenizer/sentence.h"
+#include "tokenizer/char_bpe.h"
+#include "tokenizer/files/hf_json.h"
+#include "tokenizer/files/sentencepiece.h"
+#include "tokenizer/files/tiktoken.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 512 << 20, BYTES_BOS = 256, BYTES_EOS, BYTES_SIZE = BYTES_BOS + SPECIALS_OWN };
+enum {
+    MAX_FILE_BYTES = 512 << 20,
+    BYTES_BOS = 256,
+    BYTES_EOS,
+    BYTES_SIZE = BYTES_BOS + SPECIAL_TOKENS_DEFAULT
+};
 
-void token_list_reserve(struct token_list *l, size_t more)
-{
-    if (l->count + more <= l->capacity) return;
-    size_t grown = l->capacity + l->capacity / 2 + 64;
-    l->capacity = l->count + more > grown ? l->count + more : grown;
-    l->ids = heap_grow(l->ids, l->capacity, sizeof *l->ids);
-}
-
-void token_list_release(struct token_list *l)
-{
-    free(l->ids);
-    *l = (struct token_list){0};
-}
-
-/* One token a byte; its file is the tokenizer.json that means the same. */
-static void make_bytes(struct tokenizer *t)
+/* One token for each byte.  Its file is the equivalent tokenizer.json. */
+static void init_bytes(struct tokenizer *t)
 {
     for (int i = 0; i < 256; i++) {
         unsigned char byte = (unsigned char)i;
         BUG_IF(vocabulary_add(&t->vocabulary, &byte, 1, i));
     }
     BUG_IF(vocabulary_finish(&t->vocabulary));
-    specials_add_own(&t->specials, BYTES_BOS);
-    t->kind = "bytes";
+    special_tokens_add_default(&t->special_tokens, BYTES_BOS);
+    t->format = FORMAT_BYTES;
     t->file_name = "tokenizer.json";
     t->vocab_size = BYTES_SIZE;
     t->bos = BYTES_BOS, t->eos = BYTES_EOS;
-    hf_json_write(&t->vocabulary, NULL, 0, &t->specials, &t->file);
+    hf_json_write(&t->vocabulary, NULL, 0, &t->special_tokens, &t->file);
 }
 
-/* The file a folder holds; heap. */
-static char *file_in(const char *path)
+/* The tokenizer's file in a folder, or `path` itself if it has none; on the heap. */
+static char *find_file(const char *path)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model",
                                         "original/tokenizer.model"};
@@ -56,17 +50,17 @@ static char *file_in(const char *path)
 
 bool tokenizer_is_in(const char *folder)
 {
-    char *file = file_in(folder);
-    bool is = !file_is_dir(file) && file_exists(file);
+    char *file = find_file(folder);
+    bool exists = !file_is_dir(file) && file_exists(file);
     free(file);
-    return is;
+    return exists;
 }
 
 static enum status read_file(struct tokenizer *t)
 {
     if (file_is_dir(t->path))
         FAIL(MISSING, "%s: the folder has neither tokenizer.json nor tokenizer.model", t->path);
-    TRY(file_read(t->path, MOST_BYTES, &t->file));
+    TRY(file_read(t->path, MAX_FILE_BYTES, &t->file));
     if (!t->file.len) FAIL(DATA, "%s: the file is empty", t->path);
     if (t->file.data[strspn(t->file.data, " \t\r\n")] == '{')
         return hf_json_read(t, t->file.data, t->file.len);
@@ -82,10 +76,10 @@ enum status tokenizer_open(struct tokenizer **out, const char *path,
     char *local = NULL;
     *t = (struct tokenizer){.bos = -1, .eos = -1, .meta_cuts = config->meta_cuts};
     enum status st = hub_find(path, &local);
-    if (!st) t->path = bytes ? heap_string("", 0) : file_in(local);
+    if (!st) t->path = bytes ? heap_string("", 0) : find_file(local);
     free(local);
     if (bytes)
-        make_bytes(t);
+        init_bytes(t);
     else if (!st)
         st = read_file(t);
     *out = st ? NULL : t;
@@ -96,11 +90,11 @@ enum status tokenizer_open(struct tokenizer **out, const char *path,
 void tokenizer_close(struct tokenizer *t)
 {
     if (!t) return;
-    specials_release(&t->specials);
-    added_release(&t->added);
+    special_tokens_release(&t->special_tokens);
+    added_tokens_release(&t->added_tokens);
     vocabulary_release(&t->vocabulary);
-    steps_release(&t->steps);
-    sentence_free(t->sentence);
+    pre_tokenizer_release(&t->pre_tokenizer);
+    char_bpe_free(t->char_bpe);
     text_release(&t->file);
     free(t->path);
     free(t);
@@ -110,24 +104,37 @@ int32_t tokenizer_vocab_size(const struct tokenizer *t) { return t->vocab_size; 
 int32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
 int32_t tokenizer_eos(const struct tokenizer *t) { return t->eos; }
 const char *tokenizer_path(const struct tokenizer *t) { return t->path; }
-const char *tokenizer_kind(const struct tokenizer *t) { return t->kind; }
+
+const char *tokenizer_kind(const struct tokenizer *t)
+{
+    static const char *const names[] = {
+        [FORMAT_BYTES] = "bytes",
+        [FORMAT_TIKTOKEN] = "tiktoken",
+        [FORMAT_HF_BYTE_LEVEL] = "byte-level BPE",
+        [FORMAT_HF_CHAR_BPE] = "BPE with byte_fallback",
+        [FORMAT_SENTENCEPIECE] = "SentencePiece BPE",
+    };
+    return names[t->format];
+}
 
 int32_t tokenizer_special(const struct tokenizer *t, const char *text)
 {
-    int32_t id = specials_id(&t->specials, text);
-    bool found = id < 0 && t->sentence; /* in texts, and still a name */
-    return found ? vocabulary_find(&t->sentence->kept.strings, text, strlen(text)) : id;
+    int32_t id = special_tokens_find(&t->special_tokens, text);
+    /* a user-defined symbol is matched in text, and has an ID by name, too */
+    bool is_symbol = id < 0 && t->char_bpe;
+    return is_symbol ? vocabulary_find(&t->char_bpe->user_defined_raw.strings, text, strlen(text))
+                     : id;
 }
 
 const char *tokenizer_special_name(const struct tokenizer *t, int32_t id)
 {
-    return specials_text(&t->specials, id);
+    return special_tokens_text(&t->special_tokens, id);
 }
 
 static enum status decode(const struct tokenizer *t, const int32_t *ids, size_t count, bool whole,
                           struct text *out)
 {
-    if (t->sentence) return sentence_decode(t->sentence, ids, count, whole, out);
+    if (t->char_bpe) return char_bpe_decode(t->char_bpe, ids, count, whole, out);
     for (size_t i = 0; i < count; i++) {
         const struct token_bytes *token = vocabulary_token(&t->vocabulary, ids[i]);
         const char *special = token ? NULL : tokenizer_special_name(t, ids[i]);
@@ -136,7 +143,7 @@ static enum status decode(const struct tokenizer *t, const int32_t *ids, size_t 
         else if (special)
             text_adds(out, special);
         else
-            FAIL(DATA, "there is no token %d; the vocabulary has %d", ids[i], t->vocab_size);
+            FAIL(DATA, "unknown token ID %d; the vocabulary has %d tokens", ids[i], t->vocab_size);
     }
     return STATUS_OK;
 }
@@ -153,7 +160,7 @@ enum status tokenizer_decode_part(const struct tokenizer *t, const int32_t *ids,
     return decode(t, ids, count, false, out);
 }
 
-static enum status write_beside(const char *folder, const char *name, const struct text *bytes)
+static enum status write_into(const char *folder, const char *name, const struct text *bytes)
 {
     char *path = file_join(folder, name);
     enum status st = file_write(path, bytes->data, bytes->len);
@@ -164,10 +171,10 @@ static enum status write_beside(const char *folder, const char *name, const stru
 enum status tokenizer_copy(const struct tokenizer *t, const char *folder)
 {
     struct text config = {0};
-    TRY(write_beside(folder, t->file_name, &t->file));
-    if (strcmp(t->kind, SENTENCEPIECE_KIND)) return STATUS_OK;
+    TRY(write_into(folder, t->file_name, &t->file));
+    if (t->format != FORMAT_SENTENCEPIECE) return STATUS_OK;
     sentencepiece_write_config(t, &config);
-    enum status st = write_beside(folder, "tokenizer_config.json", &config);
+    enum status st = write_into(folder, "tokenizer_config.json", &config);
     text_release(&config);
     return st;
 }

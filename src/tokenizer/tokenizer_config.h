@@ -1,4 +1,4 @@
-/* tokenizer_config.h -- what [tokenizer] says. */
+/* tokenizer_config.h -- the options in [tokenizer]. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,9 +1,8 @@
-/* train.h -- learning a byte-level BPE from text (Sennrich et al. 2016, alg. 1).
+/* train.h -- trains a byte-level BPE vocabulary (Sennrich et al. 2016, algorithm 1).
  *
- * Words are the pieces of Llama 3's splitter.  The most frequent adjacent pair merges first; of
- * equally frequent ones that with the lowest ids, so the result is a function of the text alone.
- * A pair whose bytes are a token already is passed over.  A word of over 4096 bytes is counted in
- * parts. */
+ * Words are the pieces of Llama 3's splitter; words of over 4096 bytes are counted in parts.  The
+ * most frequent adjacent pair merges first; ties go to the pair with the lowest IDs, so the result
+ * depends on the text alone.  A pair whose joined bytes are a token already is skipped. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,8 +17,10 @@ void bpe_trainer_make(struct bpe_trainer **out);
 void bpe_trainer_free(struct bpe_trainer *t);
 /* Counts the words of a text. */
 void bpe_trainer_add(struct bpe_trainer *t, const char *bytes, size_t len);
-/* Learns and writes a tokenizer.json of vocab_size tokens: 256 bytes, merges, then
- * <|begin_of_text|> <|end_of_text|> <|mask|>.  Fewer, where the text has no pair left that occurs
- * twice.  DATA: no text was added.  CONFIG: vocab_size is below 260. */
+/* Trains, and appends a tokenizer.json with vocab_size tokens to `json`: 256 bytes, the merges,
+ * then
+ * <|begin_of_text|> <|end_of_text|> <|mask|>.  *made is the number of tokens, smaller than
+ * vocab_size if no pair is left that occurs twice.
+ * DATA: no text was added.  CONFIG: vocab_size is below 260. */
 enum status bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab_size, struct text *json,
                                int32_t *made);

@@ -32,13 +32,13 @@ void vocabulary_release(struct vocabulary *v)
     free(v->by_id);
     free(v->slots);
     free(v->pairs);
-    for (int i = 0; v->num_pairs && i < 256; i++) free(v->low[i]);
+    for (int i = 0; v->num_pairs && i < 256; i++) free(v->low_pairs[i]);
     *v = (struct vocabulary){0};
 }
 
-/* The slot of these bytes, or the free one where they belong, and their tag. */
-static struct token_slot *slot_of(const struct vocabulary *v, const void *bytes, size_t len,
-                                  uint32_t *tag)
+/* The slot that holds these bytes, or the empty one where they belong; and their hash tag. */
+static struct token_slot *find_slot(const struct vocabulary *v, const void *bytes, size_t len,
+                                    uint32_t *tag)
 {
     uint64_t hash = vocabulary_hash(bytes, len);
     size_t at = hash & (v->num_slots - 1);
@@ -59,42 +59,43 @@ static void grow_slots(struct vocabulary *v)
     v->slots = heap_grow(v->slots, v->num_slots, sizeof *v->slots);
     for (size_t i = 0; i < v->num_slots; i++) v->slots[i].index = -1;
     for (int32_t i = 0; i < v->count; i++) {
-        struct token_slot *s = slot_of(v, v->bytes + v->tokens[i].at, v->tokens[i].len, &tag);
+        struct token_slot *s = find_slot(v, v->bytes + v->tokens[i].at, v->tokens[i].len, &tag);
         *s = (struct token_slot){tag, i};
     }
 }
 
-/* Arrays double, so adding stays linear. */
-static void *room(void *array, size_t count, size_t more, size_t each)
+/* Doubles the capacity at powers of two, so appending is amortized O(1). */
+static void *grow_array(void *array, size_t count, size_t more, size_t each)
 {
-    size_t had = 64, need = count + more;
+    size_t capacity = 64, need = count + more;
     if (array && (count & (count - 1)) && more == 1) return array;
-    while (had < need) had *= 2;
-    return heap_grow(array, had, each);
+    while (capacity < need) capacity *= 2;
+    return heap_grow(array, capacity, each);
 }
 
 enum status vocabulary_add(struct vocabulary *v, const void *bytes, size_t len, int32_t id)
 {
-    if (len == 0 || len > 1 << 20) FAIL(DATA, "token %d has %zu bytes", id, len);
-    if (id < 0 || id > VOCABULARY_MOST_ID)
-        FAIL(DATA, "token id %d is not between 0 and %d", id, VOCABULARY_MOST_ID);
+    if (len == 0 || len > 1 << 20)
+        FAIL(DATA, "token %d has %zu bytes; expected 1 to %d", id, len, 1 << 20);
+    if (id < 0 || id > VOCABULARY_MAX_ID)
+        FAIL(DATA, "token ID %d must be between 0 and %d", id, VOCABULARY_MAX_ID);
     grow_slots(v);
     uint32_t tag;
-    struct token_slot *slot = slot_of(v, bytes, len, &tag);
+    struct token_slot *slot = find_slot(v, bytes, len, &tag);
     if (slot->index >= 0)
         FAIL(DATA, "tokens %d and %d have the same bytes", v->tokens[slot->index].id, id);
-    if (id >= v->most) {
-        int32_t grown = id + 1 > 2 * v->most ? id + 1 : 2 * v->most;
+    if (id >= v->id_limit) {
+        int32_t grown = id + 1 > 2 * v->id_limit ? id + 1 : 2 * v->id_limit;
         v->by_id = heap_grow(v->by_id, (size_t)grown, sizeof *v->by_id);
-        for (int32_t i = v->most; i < grown; i++) v->by_id[i] = -1;
-        v->most = grown;
+        for (int32_t i = v->id_limit; i < grown; i++) v->by_id[i] = -1;
+        v->id_limit = grown;
     }
-    if (v->by_id[id] >= 0) FAIL(DATA, "token id %d is given twice", id);
-    if (v->num_bytes + len > v->bytes_room) {
-        v->bytes_room = 2 * (v->num_bytes + len);
-        v->bytes = heap_grow(v->bytes, v->bytes_room, 1);
+    if (v->by_id[id] >= 0) FAIL(DATA, "token ID %d occurs twice", id);
+    if (v->num_bytes + len > v->bytes_capacity) {
+        v->bytes_capacity = 2 * (v->num_bytes + len);
+        v->bytes = heap_grow(v->bytes, v->bytes_capacity, 1);
     }
-    v->tokens = room(v->tokens, (size_t)v->count, 1, sizeof *v->tokens);
+    v->tokens = grow_array(v->tokens, (size_t)v->count, 1, sizeof *v->tokens);
     memcpy(v->bytes + v->num_bytes, bytes, len);
     v->tokens[v->count] = (struct token_bytes){v->num_bytes, (uint32_t)len, id};
     v->num_bytes += len;
@@ -105,7 +106,7 @@ enum status vocabulary_add(struct vocabulary *v, const void *bytes, size_t len, 
 
 void vocabulary_trim(struct vocabulary *v)
 {
-    while (v->most && v->by_id[v->most - 1] < 0) v->most--;
+    while (v->id_limit && v->by_id[v->id_limit - 1] < 0) v->id_limit--;
 }
 
 enum status vocabulary_finish(struct vocabulary *v)
@@ -113,8 +114,8 @@ enum status vocabulary_finish(struct vocabulary *v)
     vocabulary_trim(v);
     for (int i = 0; i < 256; i++) {
         unsigned char byte = (unsigned char)i;
-        v->of_byte[i] = vocabulary_find(v, &byte, 1);
-        if (v->of_byte[i] < 0) FAIL(DATA, "there is no token for the single byte 0x%02X", i);
+        v->byte_ids[i] = vocabulary_find(v, &byte, 1);
+        if (v->byte_ids[i] < 0) FAIL(DATA, "no token for the single byte 0x%02X", i);
     }
     return STATUS_OK;
 }
@@ -123,13 +124,13 @@ int32_t vocabulary_find(const struct vocabulary *v, const void *bytes, size_t le
 {
     if (!v->num_slots) return -1;
     uint32_t tag;
-    int32_t index = slot_of(v, bytes, len, &tag)->index;
+    int32_t index = find_slot(v, bytes, len, &tag)->index;
     return index < 0 ? -1 : v->tokens[index].id;
 }
 
 const struct token_bytes *vocabulary_token(const struct vocabulary *v, int32_t id)
 {
-    if (id < 0 || id >= v->most || v->by_id[id] < 0) return NULL;
+    if (id < 0 || id >= v->id_limit || v->by_id[id] < 0) return NULL;
     return &v->tokens[v->by_id[id]];
 }
 
@@ -146,19 +147,20 @@ static size_t pair_slot(const struct vocabulary *v, int32_t left, int32_t right)
 
 static bool is_low(int32_t left, int32_t right) { return (uint32_t)(left | right) < 256; }
 
-const struct pair *vocabulary_pair(const struct vocabulary *v, int32_t left, int32_t right)
+const struct merge_pair *vocabulary_find_pair(const struct vocabulary *v, int32_t left,
+                                              int32_t right)
 {
-    const struct pair *p;
+    const struct merge_pair *p;
     if (is_low(left, right))
-        p = v->low[left] ? &v->low[left][right] : NULL;
+        p = v->low_pairs[left] ? &v->low_pairs[left][right] : NULL;
     else
         p = v->num_pair_slots ? &v->pairs[pair_slot(v, left, right)] : NULL;
     return !p || p->left < 0 ? NULL : p;
 }
 
-static struct pair *make_free(size_t count)
+static struct merge_pair *make_empty_pairs(size_t count)
 {
-    struct pair *pairs = heap(count * sizeof *pairs);
+    struct merge_pair *pairs = heap(count * sizeof *pairs);
     for (size_t i = 0; i < count; i++) pairs[i].left = -1;
     return pairs;
 }
@@ -166,11 +168,11 @@ static struct pair *make_free(size_t count)
 static void grow_pairs(struct vocabulary *v)
 {
     if (v->num_pair_slots > 2 * v->num_pairs + 2) return;
-    struct pair *old = v->pairs;
-    size_t had = v->num_pair_slots;
-    v->num_pair_slots = had ? 2 * had : 64;
-    v->pairs = make_free(v->num_pair_slots);
-    for (size_t i = 0; i < had; i++)
+    struct merge_pair *old = v->pairs;
+    size_t capacity = v->num_pair_slots;
+    v->num_pair_slots = capacity ? 2 * capacity : 64;
+    v->pairs = make_empty_pairs(v->num_pair_slots);
+    for (size_t i = 0; i < capacity; i++)
         if (old[i].left >= 0) v->pairs[pair_slot(v, old[i].left, old[i].right)] = old[i];
     free(old);
 }
@@ -178,25 +180,25 @@ static void grow_pairs(struct vocabulary *v)
 void vocabulary_add_pair(struct vocabulary *v, int32_t left, int32_t right, int32_t rank,
                          int32_t joined)
 {
-    struct pair *p;
+    struct merge_pair *p;
     if (is_low(left, right)) {
-        if (!v->low[left]) v->low[left] = make_free(256);
-        p = &v->low[left][right];
+        if (!v->low_pairs[left]) v->low_pairs[left] = make_empty_pairs(256);
+        p = &v->low_pairs[left][right];
     } else {
         grow_pairs(v);
         p = &v->pairs[pair_slot(v, left, right)];
     }
     v->num_pairs += p->left < 0;
-    *p = (struct pair){left, right, rank, joined};
+    *p = (struct merge_pair){left, right, rank, joined};
 }
 
-void vocabulary_add_cuts(struct vocabulary *v)
+void vocabulary_add_all_splits(struct vocabulary *v)
 {
     for (int32_t i = 0; i < v->count; i++) {
         const struct token_bytes *t = &v->tokens[i];
-        for (size_t cut = 1; cut < t->len; cut++) {
-            int32_t left = vocabulary_find(v, v->bytes + t->at, cut);
-            int32_t right = vocabulary_find(v, v->bytes + t->at + cut, t->len - cut);
+        for (size_t split = 1; split < t->len; split++) {
+            int32_t left = vocabulary_find(v, v->bytes + t->at, split);
+            int32_t right = vocabulary_find(v, v->bytes + t->at + split, t->len - split);
             if (left >= 0 && right >= 0) vocabulary_add_pair(v, left, right, t->id, t->id);
         }
     }

@@ -145,7 +145,7 @@ TEST(tokenizer_says_what_is_wrong)
     CHECK(LLAMERO(NULL, &err, "tokenizer", "encode", "--tokenizer", "/nowhere", "x") == 66);
     CHECK(strstr(err.data, "/nowhere"));
     CHECK(LLAMERO(NULL, &err, "tokenizer", "encode", "--tokenizer", "README.md", "x") == 65);
-    CHECK(strstr(err.data, "README.md: no tokenizer: "));
+    CHECK(strstr(err.data, "README.md: not a tokenizer: "));
     CHECK(LLAMERO(NULL, &err, "tokenizer", "encode", "--tokenizer", small, "a.b=c") == 64);
     CHECK(strstr(err.data, "a.b=c"));
     CHECK(LLAMERO(NULL, &err, "tokenizer", "train", "README.md") == 64);

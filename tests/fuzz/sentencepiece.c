@@ -3,7 +3,9 @@
  *
  * The last 64 bytes, and the first 256, are used as texts, too. */
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/sentencepiece.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <string.h>
 

@@ -5,7 +5,10 @@
  * The input up to the first NUL is the file; the rest is a text.  A vocabulary needs all 256 bytes,
  * which no fuzzer would guess, so "@" in the file is replaced by them. */
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/hf_json.h"
+#include "tokenizer/files/tiktoken.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include "fuzz/json_arena.h"
 
@@ -35,9 +38,9 @@ static void add_bytes(struct text *file)
 /* Is the tokenizer lossless?  Others drop unknown characters or spaces, or normalize. */
 static bool is_exact(const struct tokenizer *t)
 {
-    bool exact = !t->sentence && !t->added.finds && !t->form;
-    for (size_t i = 0; i < t->steps.count; i++)
-        exact &= t->steps.all[i].behavior != STEP_REMOVED && !t->steps.all[i].adds_space;
+    bool exact = !t->char_bpe && !t->added_tokens.matches_text && !t->normal_form;
+    for (size_t i = 0; i < t->pre_tokenizer.count; i++)
+        exact &= t->pre_tokenizer.rules[i].behavior != SPLIT_REMOVED && !t->pre_tokenizer.rules[i].adds_prefix_space;
     return exact;
 }
 

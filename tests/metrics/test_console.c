@@ -6,11 +6,11 @@
 #include <time.h>
 
 static const struct step_metrics step_10 = {.step = 10, .loss = 8.04913, .grad_norm = 1.40612};
-static const struct figures good = {.tokens_per_second_per_rank = 7069.4,
-                                    .tflops_per_rank = 12.51,
-                                    .mfu = 0.312,
-                                    .memory_gib = 1.2,
-                                    .memory_share = 0.05};
+static const struct derived_metrics typical = {.tokens_per_second_per_rank = 7069.4,
+                                               .tflops_per_rank = 12.51,
+                                               .mfu = 0.312,
+                                               .memory_gib = 1.2,
+                                               .memory_share = 0.05};
 
 static bool thousands(double value, const char *want)
 {
@@ -30,8 +30,8 @@ static bool lasts(double seconds, const char *want)
     return same;
 }
 
-/* The line of a step; the clock at the end is cut off, since it depends on the time zone. */
-static void line_of(struct text *t, const struct step_metrics *s, const struct figures *f,
+/* Formats a step without the clock at the end, which depends on the time zone. */
+static void line_of(struct text *t, const struct step_metrics *s, const struct derived_metrics *f,
                     double left_s, bool colour)
 {
     text_clear(t);
@@ -40,27 +40,27 @@ static void line_of(struct text *t, const struct step_metrics *s, const struct f
     if (clock) *clock = 0;
 }
 
-TEST(console_line_is_torchtitans_and_then_the_time_to_go)
+TEST(console_line_is_torchtitans_followed_by_the_eta)
 {
     struct text t = {0};
-    line_of(&t, &step_10, &good, 723.4, false);
+    line_of(&t, &step_10, &typical, 723.4, false);
     CHECK(!strcmp(t.data, "step: 10  loss:  8.04913  grad_norm:  1.4061  memory:  1.20GiB(5.00%)"
                           "  tps: 7,069  tflops: 12.51  mfu: 31.20%  eta: 12m03s"));
     text_release(&t);
 }
 
-TEST(console_line_keeps_its_columns_for_small_and_odd_values)
+TEST(console_line_aligns_small_and_non_finite_values)
 {
     struct text t = {0};
     struct step_metrics s = {.step = 1, .loss = NAN, .grad_norm = INFINITY};
-    struct figures f = {.mfu = NAN, .tflops_per_rank = 1234.5};
+    struct derived_metrics f = {.mfu = NAN, .tflops_per_rank = 1234.5};
     line_of(&t, &s, &f, 0, false);
     CHECK(!strcmp(t.data, "step:  1  loss:      nan  grad_norm:     inf  memory:  0.00GiB(0.00%)"
                           "  tps: 0  tflops: 1,234.50  mfu: N/A  eta: 0m00s"));
     text_release(&t);
 }
 
-TEST(console_clock_says_when_and_on_which_day)
+TEST(console_clock_shows_time_weekday_or_date)
 {
     struct text t = {0};
     char want[64];
@@ -72,20 +72,20 @@ TEST(console_clock_says_when_and_on_which_day)
         localtime_r(&then, &local);
         strftime(want, sizeof want, format[i], &local);
         text_clear(&t);
-        console_step(&t, &step_10, &good, left[i], 1700000000, false);
+        console_step(&t, &step_10, &typical, left[i], 1700000000, false);
         CHECK(t.len > strlen(want) && !strcmp(t.data + t.len - strlen(want), want));
     }
     text_clear(&t);
-    console_step(&t, &step_10, &good, INFINITY, 1700000000, false);
+    console_step(&t, &step_10, &typical, INFINITY, 1700000000, false);
     CHECK(strstr(t.data, "eta: ?") && !strstr(t.data, "? ("));
     text_release(&t);
 }
 
-TEST(console_colours_change_no_letter)
+TEST(console_colours_only_add_escape_codes)
 {
     struct text plain = {0}, painted = {0}, bare = {0};
-    line_of(&plain, &step_10, &good, 60, false);
-    line_of(&painted, &step_10, &good, 60, true);
+    line_of(&plain, &step_10, &typical, 60, false);
+    line_of(&painted, &step_10, &typical, 60, true);
     CHECK(!strchr(plain.data, '\033') && strchr(painted.data, '\033'));
     for (const char *at = painted.data; *at; at++)
         if (*at == '\033')
@@ -101,7 +101,7 @@ TEST(console_colours_change_no_letter)
 TEST(console_validation_line_is_torchtitans)
 {
     struct text t = {0};
-    console_validation(&t, 20, 7.93104, &good, false);
+    console_validation(&t, 20, 7.93104, &typical, false);
     CHECK(!strcmp(t.data, "validate step: 20  loss:  7.9310  memory:  1.20GiB(5.00%)  tps: 7,069"));
     text_release(&t);
 }
@@ -114,7 +114,7 @@ TEST(console_thousands_are_grouped_by_three)
     CHECK(thousands(INFINITY, "inf") && thousands(NAN, "nan"));
 }
 
-TEST(console_durations_read_at_a_glance)
+TEST(console_durations_use_two_units)
 {
     CHECK(lasts(0, "0m00s") && lasts(59.4, "0m59s") && lasts(59.6, "1m00s"));
     CHECK(lasts(3599, "59m59s") && lasts(3600, "1h00m") && lasts(86399, "23h59m"));

@@ -11,18 +11,18 @@ static const struct metrics_options run = {.last_step = 12,
 static const struct step_metrics step_7 = {
     .step = 7, .loss = 10.8512, .grad_norm = 1.2346, .lr = 1e-4, .steps = 1, .skipped = 2};
 
-static struct figures figures_of(double ms)
+static struct derived_metrics figures_of(double ms)
 {
-    return (struct figures){.step_seconds = ms / 1e3,
-                            .tokens_per_second_per_rank = 128 * 8192 / 8 / (ms / 1e3),
-                            .memory_share = 0.5462};
+    return (struct derived_metrics){.step_seconds = ms / 1e3,
+                                    .tokens_per_second_per_rank = 128 * 8192 / 8 / (ms / 1e3),
+                                    .memory_share = 0.5462};
 }
 
-TEST(megatrons_line_has_the_fields_its_users_look_for)
+TEST(megatron_line_has_the_fields_that_scripts_parse)
 {
     struct text t = {0};
-    struct figures f = figures_of(10000);
-    megatron_step(&t, &run, &step_7, &f, 1700000000);
+    struct derived_metrics f = figures_of(10000);
+    console_megatron_step(&t, &run, &step_7, &f, 1700000000);
     CHECK(!strncmp(t.data, " [2023-11-1", 11));
     CHECK(
         !strcmp(strchr(t.data, ']'),
@@ -34,10 +34,10 @@ TEST(megatrons_line_has_the_fields_its_users_look_for)
     text_release(&t);
 }
 
-TEST(megatrons_validation_stands_between_lines_of_its_length)
+TEST(megatron_validation_is_framed_by_dashes)
 {
     struct text t = {0};
-    megatron_validation(&t, 5000, 2.0);
+    console_megatron_validation(&t, 5000, 2.0);
     static const char want[] = " validation loss at iteration 5000 | lm loss value: 2.000000E+00 | "
                                "lm loss PPL: 7.389056E+00 | \n";
     const char *line = strchr(t.data, '\n') + 1, *last = strrchr(t.data, '\n') + 1;
@@ -45,24 +45,24 @@ TEST(megatrons_validation_stands_between_lines_of_its_length)
     CHECK(strspn(t.data, "-") == strspn(last, "-"));
     CHECK(strspn(t.data, "-") == (size_t)(last - line));
     text_clear(&t);
-    megatron_validation(&t, 1, 50);
-    CHECK(strstr(t.data, "PPL: 4.851652E+08")); /* e^20 at most */
+    console_megatron_validation(&t, 1, 50);
+    CHECK(strstr(t.data, "PPL: 4.851652E+08")); /* at most e^20 */
     text_release(&t);
 }
 
-TEST(megatrons_summary_leaves_out_two_first_lines_and_the_last)
+TEST(megatron_summary_skips_the_first_two_lines_and_the_last)
 {
     static const double ms[] = {90000, 50000, 10000, 20000, 40000, 70000};
     struct megatron_means means = {0};
     struct text t = {0};
     for (int i = 0; i < 6; i++) {
-        struct figures f = figures_of(ms[i]);
-        megatron_summary(&t, &means, &run);
+        struct derived_metrics f = figures_of(ms[i]);
+        console_megatron_summary(&t, &means, &run);
         CHECK(!t.len == (i < 4));
         text_clear(&t);
-        megatron_add(&means, &run, &step_7, &f);
+        console_megatron_add(&means, &run, &step_7, &f);
     }
-    megatron_summary(&t, &means, &run);
+    console_megatron_summary(&t, &means, &run);
     double mean = (10000 + 20000 + 40000) / 3.0, got[4];
     CHECK(sscanf(t.data,
                  "throughput per GPU: %lf\nelapsed time per iteration: %lf\ntokens/GPU/s: %lf\n"

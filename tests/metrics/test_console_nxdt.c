@@ -6,14 +6,14 @@
 static bool shows(double value, const char *want)
 {
     struct text t = {0};
-    nxdt_number(&t, value);
+    console_nxdt_number(&t, value);
     bool same = !strcmp(t.data, want);
-    if (!same) print_message("%g: %s, wanted %s\n", value, t.data, want);
+    if (!same) print_message("%g: %s, expected %s\n", value, t.data, want);
     text_release(&t);
     return same;
 }
 
-TEST(nxdts_numbers_are_the_shorter_of_two_ways_and_padded)
+TEST(nxdt_numbers_are_the_shorter_form_padded)
 {
     CHECK(shows(13.4, "13.40") && shows(1, "1.000") && shows(2048, "2048.0"));
     CHECK(shows(5536, "5536.0") && shows(7.496251874e-9, "7.5e-9") && shows(0, "0.000"));
@@ -21,14 +21,14 @@ TEST(nxdts_numbers_are_the_shorter_of_two_ways_and_padded)
     CHECK(shows(1.5e-5, "1.5e-5") && shows(33554432, "3.36e+7") && shows(NAN, "nan.0"));
 }
 
-TEST(nxdts_line_is_the_progress_bar_its_users_know)
+TEST(nxdt_line_is_the_lightning_progress_bar)
 {
     struct text t = {0};
     struct metrics_options o = {.last_step = 91, .rows_per_step = 1024};
     struct step_metrics s = {
         .step = 2, .loss = 13.4, .lr = 7.496251874e-9, .parameter_norm = 5536, .grad_norm = 3.25};
-    struct figures f = {.step_seconds = 321.89};
-    nxdt_step(&t, &o, &s, &f, 965, 28326, 3.5);
+    struct derived_metrics f = {.step_seconds = 321.89};
+    console_nxdt_step(&t, &o, &s, &f, 965, 28326, 3.5);
     CHECK(!strcmp(t.data, "Epoch 0:   2%|▏         | 2/91 [16:05<7:52:06, 321.89s/it, loss=13.4, "
                           "v_num=0, reduced_train_loss=13.40, lr=7.5e-9, parameter_norm=5536.0, "
                           "gradient_norm=3.250, global_step=1.000, consumed_samples=2048.0, "
@@ -36,13 +36,13 @@ TEST(nxdts_line_is_the_progress_bar_its_users_know)
     text_release(&t);
 }
 
-TEST(nxdts_bar_is_full_at_the_end_and_fast_steps_are_counted_a_second)
+TEST(nxdt_bar_is_full_at_the_end_and_shows_iterations_per_second)
 {
     struct text t = {0};
     struct metrics_options o = {.last_step = 4, .rows_per_step = 8};
     struct step_metrics s = {.step = 4};
-    struct figures f = {.step_seconds = 0.25};
-    nxdt_step(&t, &o, &s, &f, 1, 0, 0);
+    struct derived_metrics f = {.step_seconds = 0.25};
+    console_nxdt_step(&t, &o, &s, &f, 1, 0, 0);
     CHECK(!strncmp(t.data, "Epoch 0: 100%|██████████| 4/4 [00:01<00:00,  4.00it/s, ", 73));
     CHECK(strstr(t.data, "throughput=32.00, throughput_peak=32.00]"));
     text_release(&t);

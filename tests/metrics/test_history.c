@@ -5,14 +5,14 @@
 #include "base/rng.h"
 #include "metrics/history.h"
 
-static const char *made(const char *content)
+static const char *write_file(const char *content)
 {
     const char *path = test_path(test_folder(), "metrics.jsonl");
     CHECK_STATUS(OK, file_write(path, content, strlen(content)));
     return path;
 }
 
-static bool holds(const char *path, const char *want)
+static bool file_is(const char *path, const char *want)
 {
     struct text t = {0};
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
@@ -21,70 +21,71 @@ static bool holds(const char *path, const char *want)
     return same;
 }
 
-static const char three[] = "{\"step\":1,\"loss\":3}\n{\"step\":5,\"loss\":2}\n"
-                            "{\"step\":5,\"validation_loss\":2.5}\n{\"step\":10,\"loss\":1}\n";
+static const char three_steps[] =
+    "{\"step\":1,\"loss\":3}\n{\"step\":5,\"loss\":2}\n"
+    "{\"step\":5,\"validation_loss\":2.5}\n{\"step\":10,\"loss\":1}\n";
 
-TEST(history_cut_keeps_lines_up_to_the_step)
+TEST(history_truncate_keeps_lines_up_to_the_step)
 {
-    size_t cut;
-    const char *path = made(three);
-    CHECK_STATUS(OK, history_cut(path, 10, &cut));
-    CHECK(cut == 0 && holds(path, three));
-    CHECK_STATUS(OK, history_cut(path, 9, &cut));
-    CHECK(cut == 1 && holds(path, "{\"step\":1,\"loss\":3}\n{\"step\":5,\"loss\":2}\n"
-                                  "{\"step\":5,\"validation_loss\":2.5}\n"));
-    CHECK_STATUS(OK, history_cut(path, 4, &cut));
-    CHECK(cut == 2 && holds(path, "{\"step\":1,\"loss\":3}\n"));
+    size_t removed;
+    const char *path = write_file(three_steps);
+    CHECK_STATUS(OK, history_truncate(path, 10, &removed));
+    CHECK(removed == 0 && file_is(path, three_steps));
+    CHECK_STATUS(OK, history_truncate(path, 9, &removed));
+    CHECK(removed == 1 && file_is(path, "{\"step\":1,\"loss\":3}\n{\"step\":5,\"loss\":2}\n"
+                                        "{\"step\":5,\"validation_loss\":2.5}\n"));
+    CHECK_STATUS(OK, history_truncate(path, 4, &removed));
+    CHECK(removed == 2 && file_is(path, "{\"step\":1,\"loss\":3}\n"));
 }
 
-TEST(history_cut_empties_the_file_of_a_run_that_starts_anew)
+TEST(history_truncate_to_step_0_empties_the_file)
 {
-    size_t cut;
-    const char *path = made("{\"step\":0,\"validation_loss\":9}\n{\"step\":1,\"loss\":3}\n");
-    CHECK_STATUS(OK, history_cut(path, 0, &cut));
-    CHECK(cut == 2 && holds(path, ""));
+    size_t removed;
+    const char *path = write_file("{\"step\":0,\"validation_loss\":9}\n{\"step\":1,\"loss\":3}\n");
+    CHECK_STATUS(OK, history_truncate(path, 0, &removed));
+    CHECK(removed == 2 && file_is(path, ""));
 }
 
-/* Wherever a crash tore the last line, what is left of it goes and the rest stays. */
-TEST(history_cut_drops_a_torn_last_line_at_every_byte)
+/* Truncates the last line at every byte, as a crash could. */
+TEST(history_truncate_drops_an_incomplete_last_line)
 {
-    const char *path = made("");
+    const char *path = write_file("");
     static const char first[] = "{\"step\":1,\"loss\":3}\n", last[] = "{\"step\":2,\"loss\":2.5}\n";
-    for (size_t torn = 0; torn < sizeof last; torn++) {
+    for (size_t written = 0; written < sizeof last; written++) {
         struct text t = {0};
         text_adds(&t, first);
-        text_add(&t, last, torn);
+        text_add(&t, last, written);
         CHECK_STATUS(OK, file_write(path, t.data, t.len));
-        size_t cut;
-        CHECK_STATUS(OK, history_cut(path, 100, &cut));
-        bool whole = torn == sizeof last - 1;
-        CHECK(cut == (torn && !whole ? 1u : 0u));
-        CHECK(holds(path, whole ? t.data : first));
+        size_t removed;
+        CHECK_STATUS(OK, history_truncate(path, 100, &removed));
+        bool whole = written == sizeof last - 1;
+        CHECK(removed == (written && !whole ? 1u : 0u));
+        CHECK(file_is(path, whole ? t.data : first));
         text_release(&t);
     }
 }
 
-TEST(history_cut_drops_lines_that_no_reader_could_use)
+TEST(history_truncate_drops_malformed_lines)
 {
-    size_t cut;
-    const char *path = made("{\"step\":1}\nhello\n[1]\n{\"loss\":1}\n{\"step\":-1}\n\n"
-                            "{\"step\":1.5}\n{\"step\":\"1\"}\n{\"step\":2}\n");
-    CHECK_STATUS(OK, history_cut(path, 5, &cut));
-    CHECK(cut == 7 && holds(path, "{\"step\":1}\n{\"step\":2}\n"));
+    size_t removed;
+    const char *path = write_file("{\"step\":1}\nhello\n[1]\n{\"loss\":1}\n{\"step\":-1}\n\n"
+                                  "{\"step\":1.5}\n{\"step\":\"1\"}\n{\"step\":2}\n");
+    CHECK_STATUS(OK, history_truncate(path, 5, &removed));
+    CHECK(removed == 7 && file_is(path, "{\"step\":1}\n{\"step\":2}\n"));
 }
 
-TEST(history_cut_does_not_mind_an_absent_file)
+TEST(history_truncate_accepts_a_missing_file)
 {
-    size_t cut = 1;
+    size_t removed = 1;
     const char *path = test_path(test_folder(), "metrics.jsonl");
-    CHECK_STATUS(OK, history_cut(path, 5, &cut));
-    CHECK(cut == 0 && !file_exists(path));
+    CHECK_STATUS(OK, history_truncate(path, 5, &removed));
+    CHECK(removed == 0 && !file_exists(path));
 }
 
-TEST(history_read_gives_one_keys_values)
+TEST(history_read_returns_the_values_of_a_key)
 {
     struct series s;
-    const char *path = made(three);
+    const char *path = write_file(three_steps);
     CHECK_STATUS(OK, history_read(path, "loss", &s));
     CHECK(s.count == 3 && s.steps[0] == 1 && s.values[0] == 3 && s.steps[2] == 10);
     CHECK(s.values[1] == 2 && s.values[2] == 1);
@@ -97,7 +98,7 @@ TEST(history_read_gives_one_keys_values)
     series_release(&s);
 }
 
-TEST(history_read_takes_a_folder_and_skips_null_and_torn_lines)
+TEST(history_read_takes_a_folder_and_skips_null_and_incomplete_lines)
 {
     struct series s;
     const char *folder = test_folder();
@@ -114,32 +115,32 @@ TEST(history_read_takes_a_folder_and_skips_null_and_torn_lines)
 TEST(history_keys_lists_each_key_once)
 {
     struct text keys = {0};
-    CHECK_STATUS(OK, history_keys(made("{\"step\":1,\"max_loss\":1,\"name\":\"x\"}\n"
-                                       "{\"step\":2,\"loss\":2,\"max_loss\":1}\n"),
+    CHECK_STATUS(OK, history_keys(write_file("{\"step\":1,\"max_loss\":1,\"name\":\"x\"}\n"
+                                             "{\"step\":2,\"loss\":2,\"max_loss\":1}\n"),
                                   &keys));
     CHECK(!strcmp(keys.data, "step max_loss loss"));
     text_release(&keys);
 }
 
-/* Whatever a file holds: cutting keeps whole lines of it, and cutting again changes nothing. */
-TEST(history_cut_is_sound_for_files_damaged_anywhere)
+/* Truncating keeps complete lines only, and truncating again changes nothing. */
+TEST(history_truncate_is_idempotent_on_corrupt_files)
 {
-    const char *path = made("");
+    const char *path = write_file("");
     for (uint64_t round = 0; round < 300; round++) {
         struct text damaged = {0}, once = {0}, twice = {0};
         struct series s;
-        size_t cut;
+        size_t removed;
         for (int i = 1; i <= 8; i++) text_addf(&damaged, "{\"step\":%d,\"loss\":%d}\n", i, 9 - i);
         for (uint64_t i = 0; i < 4; i++)
             damaged.data[rng_below(damaged.len, 1, RNG_TEST, round, 2 * i)] =
                 (char)rng_below(256, 1, RNG_TEST, round, 2 * i + 1);
         CHECK_STATUS(OK, file_write(path, damaged.data, damaged.len));
-        CHECK_STATUS(OK, history_cut(path, 5, &cut));
+        CHECK_STATUS(OK, history_truncate(path, 5, &removed));
         CHECK_STATUS(OK, file_read(path, 1 << 20, &once));
         CHECK(!once.len || once.data[once.len - 1] == '\n');
-        CHECK_STATUS(OK, history_cut(path, 5, &cut));
+        CHECK_STATUS(OK, history_truncate(path, 5, &removed));
         CHECK_STATUS(OK, file_read(path, 1 << 20, &twice));
-        CHECK(cut == 0 && once.len == twice.len && !memcmp(once.data, twice.data, once.len));
+        CHECK(removed == 0 && once.len == twice.len && !memcmp(once.data, twice.data, once.len));
         for (char *rest = once.data, *line; (line = strsep(&rest, "\n")) && *line;)
             CHECK(memmem(damaged.data, damaged.len, line, strlen(line)));
         CHECK_STATUS(OK, history_read(path, "loss", &s));

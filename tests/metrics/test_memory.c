@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-TEST(memory_peak_follows_what_is_touched)
+TEST(memory_peak_follows_touched_pages)
 {
     enum { MORE = 64 << 20 };
     int64_t before = memory_peak_bytes();
@@ -17,10 +17,11 @@ TEST(memory_peak_follows_what_is_touched)
     int64_t held = memory_peak_bytes();
     munmap(p, MORE);
     CHECK(held >= MORE);
-    CHECK(memory_peak_bytes() >= held - (1 << 20)); /* a peak stays; kernels count in batches */
+    CHECK(memory_peak_bytes() >=
+          held - (1 << 20)); /* the peak stays; the kernel counts in batches */
 }
 
-TEST(memory_total_is_at_most_the_machines)
+TEST(memory_total_is_at_most_physical_memory)
 {
     int64_t total = memory_total_bytes();
     CHECK(total > 0);
@@ -28,12 +29,12 @@ TEST(memory_total_is_at_most_the_machines)
     CHECK(memory_available_bytes() > 0 && memory_available_bytes() <= total);
 }
 
-TEST(memory_field_finds_its_line_only)
+TEST(memory_parse_field_matches_whole_names)
 {
     const char *text = "Name:\tx VmHWM: 7\nXVmHWM: 3\nVmHWM:\t   123 kB\nVmRSS:\t none\n";
-    CHECK(memory_field(text, "VmHWM") == 123);
-    CHECK(memory_field(text, "VmRSS") == -1);
-    CHECK(memory_field(text, "VmHW") == -1);
-    CHECK(memory_field("", "VmHWM") == -1);
-    CHECK(memory_field("VmHWM: 5", "VmHWM") == 5);
+    CHECK(memory_parse_field(text, "VmHWM") == 123);
+    CHECK(memory_parse_field(text, "VmRSS") == -1);
+    CHECK(memory_parse_field(text, "VmHW") == -1);
+    CHECK(memory_parse_field("", "VmHWM") == -1);
+    CHECK(memory_parse_field("VmHWM: 5", "VmHWM") == 5);
 }

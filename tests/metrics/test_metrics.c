@@ -55,7 +55,7 @@ static char *lines_of(const char *folder)
     return t.data;
 }
 
-TEST(metrics_lines_have_the_documented_keys_and_no_other)
+TEST(metrics_lines_have_exactly_the_documented_keys)
 {
     const char *folder = test_folder();
     struct metrics *m = start(folder, &plain, 0);
@@ -70,7 +70,7 @@ TEST(metrics_lines_have_the_documented_keys_and_no_other)
     free(lines);
 }
 
-TEST(metrics_nine_digits_give_back_every_float)
+TEST(metrics_round_trip_every_float)
 {
     const char *folder = test_folder();
     struct metrics *m = start(folder, &plain, 0);
@@ -89,7 +89,7 @@ TEST(metrics_nine_digits_give_back_every_float)
     free(lines);
 }
 
-TEST(metrics_that_are_not_finite_are_null)
+TEST(non_finite_metrics_are_null)
 {
     const char *folder = test_folder();
     struct metrics *m = start(folder, &board, 0);
@@ -120,7 +120,7 @@ TEST(metrics_validation_lines_have_a_step_and_a_loss)
     free(lines);
 }
 
-TEST(metrics_of_a_resumed_run_equal_those_of_a_straight_one)
+TEST(metrics_of_a_resumed_run_equal_an_uninterrupted_one)
 {
     const char *straight = test_folder(), *resumed = test_folder();
     struct metrics *m = start(straight, &plain, 0);
@@ -138,7 +138,7 @@ TEST(metrics_of_a_resumed_run_equal_those_of_a_straight_one)
     free(b);
 }
 
-/* A record's length, and the start of the next one. */
+/* Returns the start of the next record, and this one's length. */
 static size_t next_record(const struct text *t, size_t at, size_t *len)
 {
     CHECK(at + 16 <= t->len);
@@ -147,7 +147,7 @@ static size_t next_record(const struct text *t, size_t at, size_t *len)
     return at + 16 + *len;
 }
 
-TEST(metrics_write_an_event_file_a_start)
+TEST(metrics_write_one_event_file_per_start)
 {
     const char *folder = test_folder();
     struct metrics *m = start(folder, &board, 0);
@@ -195,7 +195,7 @@ TEST(metrics_write_an_event_file_a_start)
     text_release(&t);
 }
 
-TEST(metrics_say_what_they_cannot_write)
+TEST(metrics_name_the_file_they_cannot_write)
 {
     struct metrics *m = NULL;
     const char *folder = test_folder();
@@ -208,7 +208,7 @@ TEST(metrics_say_what_they_cannot_write)
     metrics_close(NULL);
 }
 
-TEST(metrics_print_the_lines_of_the_program_that_is_asked_for)
+TEST(metrics_print_the_configured_console_dialect)
 {
     static const char *const names[] = {"torchtitan", "megatron", "nxdt"};
     static const char *const lines[] = {"step:  4  loss:", "] iteration        4/     100 |",

@@ -4,8 +4,8 @@
 #include "base/rng.h"
 #include "plot/axis.h"
 
-/* The labels of all ticks, separated by blanks. */
-static bool reads(double low, double high, int want, bool log, const char *labels)
+/* Whether the labels of all ticks, separated by spaces, equal `labels`. */
+static bool ticks_are(double low, double high, int want, bool log, const char *labels)
 {
     struct axis a;
     struct text t = {0};
@@ -16,38 +16,38 @@ static bool reads(double low, double high, int want, bool log, const char *label
         text_addf(&t, "%s%s", i ? " " : "", label);
     }
     bool same = t.data && !strcmp(t.data, labels);
-    if (!same) print_error("ticks: %s, wanted: %s\n", t.data ? t.data : "", labels);
+    if (!same) print_error("ticks: %s, expected: %s\n", t.data ? t.data : "", labels);
     text_release(&t);
     return same;
 }
 
 TEST(axis_ticks_are_round_numbers)
 {
-    CHECK(reads(0, 10, 5, false, "0 2 4 6 8 10"));
-    CHECK(reads(1, 2000, 5, false, "500 1000 1500 2000"));
-    CHECK(reads(-1, 1, 4, false, "-1.0 -0.5 0 0.5 1.0"));
-    CHECK(reads(2.51, 2.58, 4, false, "2.52 2.54 2.56 2.58"));
+    CHECK(ticks_are(0, 10, 5, false, "0 2 4 6 8 10"));
+    CHECK(ticks_are(1, 2000, 5, false, "500 1000 1500 2000"));
+    CHECK(ticks_are(-1, 1, 4, false, "-1.0 -0.5 0 0.5 1.0"));
+    CHECK(ticks_are(2.51, 2.58, 4, false, "2.52 2.54 2.56 2.58"));
 }
 
 TEST(axis_labels_shorten_large_and_small_numbers)
 {
-    CHECK(reads(0, 100000, 5, false, "0 20k 40k 60k 80k 100k"));
-    CHECK(reads(0, 15000, 3, false, "0 5k 10k 15k"));
-    CHECK(reads(0, 2.5e7, 5, false, "0 5M 10M 15M 20M 25M"));
-    CHECK(reads(0, 3e10, 3, false, "0 10G 20G 30G"));
-    CHECK(reads(0, 3e-4, 3, false, "0 1e-4 2e-4 3e-4"));
-    CHECK(reads(0, 3e20, 3, false, "0 1e20 2e20 3e20"));
+    CHECK(ticks_are(0, 100000, 5, false, "0 20k 40k 60k 80k 100k"));
+    CHECK(ticks_are(0, 15000, 3, false, "0 5k 10k 15k"));
+    CHECK(ticks_are(0, 2.5e7, 5, false, "0 5M 10M 15M 20M 25M"));
+    CHECK(ticks_are(0, 3e10, 3, false, "0 10G 20G 30G"));
+    CHECK(ticks_are(0, 3e-4, 3, false, "0 1e-4 2e-4 3e-4"));
+    CHECK(ticks_are(0, 3e20, 3, false, "0 1e20 2e20 3e20"));
 }
 
 TEST(axis_logarithmic_ticks_follow_the_decades)
 {
-    CHECK(reads(1, 100, 6, true, "1 2 5 10 20 50 100"));
-    CHECK(reads(1e-4, 1, 5, true, "1e-4 1e-3 0.01 0.1 1"));
-    CHECK(reads(1, 1e8, 4, true, "1 100 10k 1M 100M"));
-    CHECK(reads(2, 9, 4, true, "2 4 6 8"));
+    CHECK(ticks_are(1, 100, 6, true, "1 2 5 10 20 50 100"));
+    CHECK(ticks_are(1e-4, 1, 5, true, "1e-4 1e-3 0.01 0.1 1"));
+    CHECK(ticks_are(1, 1e8, 4, true, "1 100 10k 1M 100M"));
+    CHECK(ticks_are(2, 9, 4, true, "2 4 6 8"));
 }
 
-TEST(axis_range_of_one_value_is_widened)
+TEST(axis_widens_a_range_of_zero_width)
 {
     struct axis a;
     const double values[] = {0, 5, -3, 1e-30, 1e20};
@@ -56,11 +56,11 @@ TEST(axis_range_of_one_value_is_widened)
             if (log && values[i] <= 0) continue;
             axis_fit(&a, values[i], values[i], 5, 0, log);
             CHECK(a.low < values[i] && a.high > values[i] && a.num_ticks > 0);
-            CHECK_NEAR(axis_place(&a, values[i]), 0.5, 1e-6);
+            CHECK_NEAR(axis_position(&a, values[i]), 0.5, 1e-6);
         }
 }
 
-TEST(axis_padding_widens_both_ends)
+TEST(axis_pads_both_ends)
 {
     struct axis a;
     axis_fit(&a, 0, 10, 5, 0.1, false);
@@ -71,20 +71,20 @@ TEST(axis_padding_widens_both_ends)
     CHECK_NEAR(a.high, 1000, 1e-12);
 }
 
-TEST(axis_places_values_and_keeps_strays_inside)
+TEST(axis_positions_are_linear_or_logarithmic_and_clamped)
 {
     struct axis a;
     axis_fit(&a, 0, 10, 5, 0, false);
-    CHECK(axis_place(&a, 0) == 0 && axis_place(&a, 10) == 1);
-    CHECK_NEAR(axis_place(&a, 2.5), 0.25, 1e-12);
-    CHECK(axis_place(&a, -5) == 0 && axis_place(&a, 1e300) == 1);
+    CHECK(axis_position(&a, 0) == 0 && axis_position(&a, 10) == 1);
+    CHECK_NEAR(axis_position(&a, 2.5), 0.25, 1e-12);
+    CHECK(axis_position(&a, -5) == 0 && axis_position(&a, 1e300) == 1);
     axis_fit(&a, 1, 10000, 5, 0, true);
-    CHECK_NEAR(axis_place(&a, 100), 0.5, 1e-12);
-    CHECK(axis_place(&a, 0) == 0 && axis_place(&a, -1) == 0);
+    CHECK_NEAR(axis_position(&a, 100), 0.5, 1e-12);
+    CHECK(axis_position(&a, 0) == 0 && axis_position(&a, -1) == 0);
 }
 
-/* Whatever the range: ticks are few, in order and inside it, and labels fit. */
-TEST(axis_holds_its_promises_for_any_range)
+/* Ticks are few, ascending and inside the range, and labels fit. */
+TEST(axis_invariants_hold_for_any_range)
 {
     for (uint64_t i = 0; i < 20000; i++) {
         bool log = i & 1;

@@ -3,7 +3,7 @@
 
 #include "plot/chart.h"
 
-TEST(chart_axes_hold_all_lines_and_what_lies_behind_them)
+TEST(chart_axes_include_all_lines_and_their_raw_values)
 {
     const double x[] = {5, 6, 7}, y[] = {1, 2, 3}, raw[] = {0, 2, 9}, far[] = {100, 200, 300};
     struct chart_line lines[] = {{.x = x, .y = y, .raw = raw, .count = 3},
@@ -15,7 +15,7 @@ TEST(chart_axes_hold_all_lines_and_what_lies_behind_them)
     CHECK(up.low < 0 && up.high > 9 && up.high < 10);
 }
 
-TEST(chart_smoothing_keeps_a_straight_line_and_its_ends)
+TEST(chart_smoothing_preserves_straight_lines)
 {
     double y[20], s[20];
     for (int i = 0; i < 20; i++) y[i] = 3 * i - 7;
@@ -25,7 +25,7 @@ TEST(chart_smoothing_keeps_a_straight_line_and_its_ends)
     }
 }
 
-TEST(chart_smoothing_takes_means_of_neighbours)
+TEST(chart_smoothing_averages_neighbours)
 {
     const double y[] = {0, 9, 0, 0, 3};
     double s[5];

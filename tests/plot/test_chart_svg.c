@@ -6,7 +6,7 @@
 
 static const double steps[] = {0, 10, 20, 30}, values[] = {4, 3, 2, 1};
 
-/* Well-formed enough: tags nest and close, attributes are quoted, no stray < or &. */
+/* A basic check: tags nest and close, attributes are quoted, no stray < or &. */
 static bool well_formed(const char *at)
 {
     char stack[16][16];
@@ -46,7 +46,7 @@ static size_t count(const char *text, const char *what)
     return n;
 }
 
-TEST(chart_svg_is_one_document_of_the_asked_size)
+TEST(chart_svg_is_a_document_of_the_requested_size)
 {
     struct chart_line l[] = {
         {.name = "loss", .x = steps, .y = values, .raw = values, .count = 4},
@@ -65,7 +65,7 @@ TEST(chart_svg_is_one_document_of_the_asked_size)
                          "height=\"360\"") == t.data);
     CHECK(strstr(t.data, ">A title</text>") && strstr(t.data, ">loss (nats/token)</text>"));
     CHECK(strstr(t.data, ">step</text>") && strstr(t.data, ">validation</text>"));
-    CHECK(count(t.data, "<circle") == 5); /* four marks and one in the legend */
+    CHECK(count(t.data, "<circle") == 5); /* four markers and one in the legend */
     CHECK(count(t.data, ">1.000</text>") == 2);
     CHECK(!strstr(t.data, "nan") && !strstr(t.data, "inf"));
     text_release(&t);
@@ -88,7 +88,7 @@ TEST(chart_svg_escapes_names)
     text_release(&t);
 }
 
-TEST(chart_svg_of_many_points_stays_small_and_keeps_the_extremes)
+TEST(chart_svg_of_many_points_stays_small_and_keeps_extremes)
 {
     enum { N = 200000 };
     double *x = heap(N * sizeof *x), *y = heap(N * sizeof *y);
@@ -100,11 +100,11 @@ TEST(chart_svg_of_many_points_stays_small_and_keeps_the_extremes)
     struct text t = {0};
     chart_svg(&c, &t);
     CHECK(well_formed(t.data) && t.len < 60000);
-    double highest = 400; /* the spike is drawn where its value belongs: 4 % below the top */
+    double highest = 400; /* the spike is 4 % below the top */
     const char *curve = strstr(t.data, "<path d=\"M62.0");
     for (const char *at = strstr(curve, "L"); at && *at == 'L'; at += 1 + strcspn(at + 1, "L\"")) {
-        double place = strtod(strchr(at, ' '), NULL);
-        if (place < highest) highest = place;
+        double position = strtod(strchr(at, ' '), NULL);
+        if (position < highest) highest = position;
     }
     CHECK_NEAR(highest, 40 + (400 - 40 - 46) * 0.04 / 1.08, 0.1);
     CHECK(count(t.data, "L") > 1000);
@@ -113,7 +113,7 @@ TEST(chart_svg_of_many_points_stays_small_and_keeps_the_extremes)
     text_release(&t);
 }
 
-TEST(chart_svg_keeps_last_values_apart_and_on_the_page)
+TEST(chart_svg_last_values_do_not_overlap)
 {
     enum { LINES = 12 };
     double y[LINES][2];
@@ -135,9 +135,9 @@ TEST(chart_svg_keeps_last_values_apart_and_on_the_page)
     for (const char *at = t.data;
          (at = strstr(at, "font-weight=\"600\"><text x=\"735.0\" y=\""));) {
         at += strlen("font-weight=\"600\"><text x=\"735.0\" y=\"");
-        double place = strtod(at, NULL);
-        CHECK(place > 0 && place < 400 && (!found || place < before - 14.9));
-        before = place, found++;
+        double position = strtod(at, NULL);
+        CHECK(position > 0 && position < 400 && (!found || position < before - 14.9));
+        before = position, found++;
     }
     CHECK(found == LINES);
     text_release(&t);

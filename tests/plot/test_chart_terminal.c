@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "plot/chart.h"
 
-static size_t letters(const char *line, size_t len)
+static size_t count_characters(const char *line, size_t len)
 {
     size_t n = 0;
     for (size_t i = 0; i < len; i++) n += ((unsigned char)line[i] & 0xC0) != 0x80;
@@ -30,14 +30,15 @@ TEST(chart_terminal_draws_a_line_from_corner_to_corner)
     chart_terminal(&c, false, &t);
     CHECK(strstr(t.data, " y\n"));
     const char *first = strchr(t.data, '\n') + 1, *end = strchr(first, '\n');
-    CHECK(letters(first, (size_t)(end - first)) == 30); /* the last column has the last point */
+    CHECK(count_characters(first, (size_t)(end - first)) ==
+          30); /* the last column has the last point */
     CHECK(strstr(t.data, "\u2500") && strstr(t.data, "\u2502"));
     CHECK(strstr(t.data, "\u28e4\u28e4 loss 9\n"));
     CHECK(count_lines(t.data) == 8);
     text_release(&t);
 }
 
-TEST(chart_terminal_keeps_to_its_size)
+TEST(chart_terminal_fits_the_requested_size)
 {
     struct chart_line l[] = {{.name = "a run with a long name", .x = up, .y = down, .count = 10},
                              {.name = "another one", .x = up, .y = up, .count = 10, .colour = 1},
@@ -56,14 +57,15 @@ TEST(chart_terminal_keeps_to_its_size)
                 chart_terminal(&c, false, &t);
                 CHECK(utf8_valid(t.data, t.len));
                 for (const char *line = t.data; *line; line = strchr(line, '\n') + 1)
-                    CHECK(letters(line, (size_t)(strchr(line, '\n') - line)) <= (size_t)width);
-                CHECK(count_lines(t.data) <= (size_t)height + 2); /* the legend may need rows */
+                    CHECK(count_characters(line, (size_t)(strchr(line, '\n') - line)) <=
+                          (size_t)width);
+                CHECK(count_lines(t.data) <= (size_t)height + 2); /* the legend may wrap */
                 CHECK(strstr(t.data, "\u25cf"));
                 text_release(&t);
             }
 }
 
-TEST(chart_terminal_paints_only_when_asked)
+TEST(chart_terminal_uses_colour_only_on_request)
 {
     struct chart_line l = {.name = "loss", .x = up, .y = up, .count = 10};
     struct chart c = {

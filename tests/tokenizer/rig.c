@@ -23,7 +23,7 @@ enum status opens(const char *name, const char *file)
     return st;
 }
 
-void add_letter(struct text *t, int byte)
+void append_byte_level(struct text *t, int byte)
 {
     int code = byte, next = 256;
     for (int b = 0; b <= byte; b++) {
@@ -38,20 +38,23 @@ void add_letter(struct text *t, int byte)
         text_addf(t, "%c%c", 0xC0 | code >> 6, 0x80 | (code & 63));
 }
 
-static const char * or (const char *given, const char *usual) { return given ? given : usual; }
+static const char *value_or(const char *given, const char *fallback)
+{
+    return given ? given : fallback;
+}
 
 void write_json(struct text *file, const struct json_parts *p)
 {
     text_addf(file, "{%s\"added_tokens\": [%s], \"normalizer\": %s, \"pre_tokenizer\": %s,",
-              or (p->rest, ""), or (p->added, ""), or (p->normalizer, "null"),
-              or (p->pre, "{\"type\": \"ByteLevel\", \"add_prefix_space\": false}"));
-    text_addf(file, "\"model\": {%s\"type\": \"BPE\", \"vocab\": {", or (p->model, ""));
+              value_or(p->rest, ""), value_or(p->added_tokens, ""), value_or(p->normalizer, "null"),
+              value_or(p->pre, "{\"type\": \"ByteLevel\", \"add_prefix_space\": false}"));
+    text_addf(file, "\"model\": {%s\"type\": \"BPE\", \"vocab\": {", value_or(p->model, ""));
     for (int byte = 0; byte < 256; byte++) {
         text_adds(file, byte ? ",\"" : "\"");
-        add_letter(file, byte);
+        append_byte_level(file, byte);
         text_addf(file, "\":%d", byte);
     }
-    text_addf(file, "%s}, \"merges\": [%s]}}", or (p->vocab, ""), or (p->merges, ""));
+    text_addf(file, "%s}, \"merges\": [%s]}}", value_or(p->vocab, ""), value_or(p->merges, ""));
 }
 
 static void add_base64(struct text *t, const unsigned char *bytes, size_t len)

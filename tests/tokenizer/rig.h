@@ -1,5 +1,4 @@
-/* rig.h -- what the tests of this room share: files of tokenizers made on the spot, and their ids.
- */
+/* rig.h -- helpers shared by the tokenizer tests: write tokenizer files, check token IDs. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,27 +6,27 @@
 
 #include "tokenizer/tokenizer.h"
 
-/* A tokenizer of a file with these bytes; the file lives in a test folder. */
+/* Writes the bytes to a file in a test folder and opens it. */
 enum status open_bytes(struct tokenizer **t, const char *name, const struct text *file);
-/* The same, of a string, closed at once: does it open? */
+/* The same for a string; closes the tokenizer again and returns the status of opening it. */
 enum status opens(const char *name, const char *file);
 
-/* Appends what tokenizer.json calls this byte. */
-void add_letter(struct text *t, int byte);
+/* Appends the byte in GPT-2's byte-level alphabet, escaped for JSON. */
+void append_byte_level(struct text *t, int byte);
 
-/* What a made tokenizer.json says; NULL: the usual. */
+/* Parts of a byte-level tokenizer.json; NULL: the default. */
 struct json_parts {
-    const char *added; /* content of "added_tokens"; usually nothing */
+    const char *added_tokens; /* content of "added_tokens"; default: none */
     const char *normalizer;
-    const char *pre;    /* the pre_tokenizer; usually ByteLevel with GPT-2's pattern */
-    const char *vocab;  /* further tokens after the 256 bytes, each with a comma before it */
+    const char *pre;    /* the pre_tokenizer; default: ByteLevel with GPT-2's pattern */
+    const char *vocab;  /* more tokens after the 256 bytes, each preceded by a comma */
     const char *merges; /* content of "merges" */
-    const char *model;  /* further keys of "model", each with a comma after it */
-    const char *rest;   /* further keys of the file, each with a comma after it */
+    const char *model;  /* more keys of "model", each followed by a comma */
+    const char *rest;   /* more keys of the file, each followed by a comma */
 };
 void write_json(struct text *file, const struct json_parts *parts);
 
-/* Llama 3's form: the 256 bytes, then these tokens. */
+/* Appends a tiktoken file: the 256 bytes, then these tokens. */
 void write_tiktoken(struct text *file, const char *const *tokens, size_t count);
 
 struct token_list encoded(const struct tokenizer *t, const void *bytes, size_t len);

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/rng.h"
-#include "tokenizer/kinds.h"
+#include "tokenizer/encoder.h"
 
 static struct tokenizer *open_path(const char *path, bool meta_cuts)
 {
@@ -18,7 +18,7 @@ static struct tokenizer *open_model(void)
     return open_path("tests/tokenizer/data/small.model", false);
 }
 
-/* small.json with GPT-2's pre_tokenizer in the place of its own. */
+/* small.json with GPT-2's pre_tokenizer instead of its own. */
 static struct tokenizer *open_like_gpt2(void)
 {
     struct text file = {0}, changed = {0};
@@ -35,7 +35,7 @@ static struct tokenizer *open_like_gpt2(void)
     return t;
 }
 
-/* The ids that tests/oracle/tokenizer.py had from the libraries. */
+/* Compares with the IDs of the original libraries, from tests/oracle/tokenizer.py. */
 static void check_golden(const struct tokenizer *t, const char *key)
 {
     struct json *root;
@@ -55,7 +55,7 @@ static void check_golden(const struct tokenizer *t, const char *key)
     json_free(root);
 }
 
-TEST(ids_are_those_of_hugging_face)
+TEST(encoder_matches_hugging_face_tokenizers)
 {
     struct tokenizer *t = open_path("tests/tokenizer/data/small.json", false);
     check_golden(t, "llama3");
@@ -65,14 +65,14 @@ TEST(ids_are_those_of_hugging_face)
     tokenizer_close(t);
 }
 
-TEST(ids_are_those_of_tiktoken)
+TEST(encoder_matches_tiktoken)
 {
     struct tokenizer *t = open_model();
     check_golden(t, "tiktoken");
     tokenizer_close(t);
 }
 
-TEST(text_that_looks_like_a_special_token_is_plain_text)
+TEST(encoder_treats_special_token_text_as_plain_text)
 {
     struct tokenizer *t = open_model();
     static const char string[] = "<|begin_of_text|>a<|eot_id|>";
@@ -83,10 +83,10 @@ TEST(text_that_looks_like_a_special_token_is_plain_text)
     tokenizer_close(t);
 }
 
-static void check_memory(const struct tokenizer *t, struct encoder *e)
+static void check_cache(const struct tokenizer *t, struct encoder *e)
 {
     struct token_list all = {0}, once = {0};
-    for (uint64_t k = 0; k < 3000; k++) { /* many words, most of them again and again */
+    for (uint64_t k = 0; k < 3000; k++) { /* many words, most of them repeated */
         char word[40];
         size_t len = 1 + rng_below(sizeof word - 1, 9, RNG_TEST, 0, k % 700);
         for (size_t i = 0; i < len; i++)
@@ -104,27 +104,27 @@ static void check_memory(const struct tokenizer *t, struct encoder *e)
     token_list_release(&all);
 }
 
-TEST(an_encoder_appends_and_its_memory_changes_nothing)
+TEST(encoder_appends_and_its_cache_does_not_change_results)
 {
     struct tokenizer *t = open_model();
-    struct encoder *e, *forgetful;
+    struct encoder *e, *tiny;
     CHECK_STATUS(OK, encoder_make(&e, t));
-    CHECK_STATUS(OK, encoder_make_sized(&forgetful, t, 1));
-    check_memory(t, e);
-    check_memory(t, forgetful);
+    CHECK_STATUS(OK, encoder_make_sized(&tiny, t, 1));
+    check_cache(t, e);
+    check_cache(t, tiny);
     encoder_free(e);
-    encoder_free(forgetful);
+    encoder_free(tiny);
     encoder_free(NULL);
     tokenizer_close(t);
 }
 
-TEST(an_encoder_reads_nothing_past_the_text)
+TEST(encoder_does_not_read_past_the_text)
 {
     struct tokenizer *t = open_model();
     static const char string[] = "It's the 2nd half of \xC3\xA4 and the \xE4\xB8\xAD, the the";
     for (size_t len = 0; len < sizeof string; len++) {
-        char *copy = heap(len + 1); /* exactly so long, for the sanitizer */
-        char *tight = heap_grow(NULL, len ? len : 1, 1);
+        char *copy = heap(len + 1);
+        char *tight = heap_grow(NULL, len ? len : 1, 1); /* the sanitizer sees reads past its end */
         memcpy(copy, string, len);
         memcpy(tight, string, len);
         struct token_list a = encoded(t, copy, len), b = encoded(t, tight, len);
@@ -135,7 +135,7 @@ TEST(an_encoder_reads_nothing_past_the_text)
     tokenizer_close(t);
 }
 
-/* What encoding each part by itself gives, one after the other. */
+/* The concatenated IDs of the parts, each encoded by itself. */
 static struct token_list in_parts(const struct tokenizer *t, const char *at, size_t len,
                                   const size_t *cuts, size_t count)
 {
@@ -164,7 +164,7 @@ static void check_cuts(const struct text *string, const size_t *cuts, size_t cou
     tokenizer_close(t), tokenizer_close(cutting);
 }
 
-TEST(meta_cuts_are_every_400000_characters)
+TEST(meta_cuts_split_every_400000_characters)
 {
     struct text string = {0};
     while (string.len < 900000) text_adds(&string, "the theme ");
@@ -176,7 +176,7 @@ TEST(meta_cuts_are_every_400000_characters)
     text_release(&string);
 }
 
-TEST(meta_cuts_are_after_25000_characters_of_one_kind)
+TEST(meta_cuts_split_runs_of_25000_characters)
 {
     struct text string = {0};
     text_adds(&string, "a b");
@@ -187,7 +187,7 @@ TEST(meta_cuts_are_after_25000_characters_of_one_kind)
     text_release(&string);
 }
 
-TEST(without_cuts_a_long_run_is_one_piece)
+TEST(without_meta_cuts_a_long_run_is_one_piece)
 {
     struct tokenizer *t = NULL;
     struct text model = {0}, string = {0};
@@ -201,7 +201,7 @@ TEST(without_cuts_a_long_run_is_one_piece)
     tokenizer_close(t);
 }
 
-TEST(a_piece_beyond_all_bounds_is_refused)
+TEST(encoder_rejects_a_piece_over_the_limit)
 {
     struct tokenizer *t = open_model();
     struct encoder *e;

@@ -18,7 +18,7 @@ static bool text_is(const struct token_export *e, struct exported_text x, const 
     return x.len == strlen(want) && !memcmp(e->texts.data + x.at, want, x.len);
 }
 
-TEST(byte_level_tokens_are_in_gpt2s_alphabet_and_merges_in_their_order)
+TEST(byte_level_export_has_alphabet_tokens_and_ordered_merges)
 {
     struct tokenizer *t = opened("tests/tokenizer/data/small.json");
     struct token_export e;
@@ -33,7 +33,7 @@ TEST(byte_level_tokens_are_in_gpt2s_alphabet_and_merges_in_their_order)
         quotes += text_is(&e, e.tokens[i].text, "\"");
     }
     CHECK(spaces == 1 && quotes == 1);
-    /* the file's text has the first merge in front of the second */
+    /* the file lists the first merge before the second */
     struct text file = {0}, first = {0}, second = {0};
     CHECK_STATUS(OK, file_read("tests/tokenizer/data/small.json", 1 << 20, &file));
     const char *list = strstr(file.data, "\"merges\"");
@@ -56,7 +56,7 @@ TEST(byte_level_tokens_are_in_gpt2s_alphabet_and_merges_in_their_order)
     tokenizer_close(t);
 }
 
-TEST(tiktokens_merges_are_all_cuts_of_its_tokens)
+TEST(tiktoken_export_has_all_splits_as_merges)
 {
     struct tokenizer *t = opened("tests/tokenizer/data/small.model");
     struct token_export e;
@@ -68,7 +68,7 @@ TEST(tiktokens_merges_are_all_cuts_of_its_tokens)
     tokenizer_close(t);
 }
 
-TEST(sentencepieces_tokens_have_scores_and_kinds)
+TEST(sentencepiece_export_has_scores_and_types)
 {
     struct tokenizer *t = opened("tests/tokenizer/data/sentence_bytes.model");
     struct token_export e;
@@ -85,7 +85,7 @@ TEST(sentencepieces_tokens_have_scores_and_kinds)
     tokenizer_close(t);
 }
 
-TEST(bytes_have_no_merges_and_split_as_any)
+TEST(bytes_export_has_no_merges)
 {
     struct tokenizer *t = opened("bytes");
     struct token_export e;
@@ -96,7 +96,7 @@ TEST(bytes_have_no_merges_and_split_as_any)
     tokenizer_close(t);
 }
 
-/* A tokenizer.json that begins with characters, with all bytes: a, b and what merges to. */
+/* Opens a tokenizer.json with byte_fallback and these tokens and merges. */
 static struct tokenizer *opened_json(const char *tokens, const char *merges, const char *more)
 {
     const char *path = test_path(test_folder(), "tokenizer.json");
@@ -120,7 +120,7 @@ static struct tokenizer *opened_json(const char *tokens, const char *merges, con
 
 #define LETTERS "\"a\": 257, \"b\": 258, \"\\u2581\": 259, "
 
-TEST(merges_with_byte_fallback_become_scores_in_their_order)
+TEST(byte_fallback_export_scores_follow_merge_order)
 {
     struct tokenizer *t = opened_json(
         LETTERS "\"ab\": 260, \"\\u2581ab\": 261, \"ba\": 262, \"\\u2581\\u2581\": 263, "
@@ -137,22 +137,22 @@ TEST(merges_with_byte_fallback_become_scores_in_their_order)
                   "\xE2\x96\x81"
                   "ab"));
     CHECK(e.tokens[262].score > e.tokens[260].score && e.tokens[260].score > e.tokens[263].score);
-    CHECK(e.tokens[263].score == e.tokens[264].score); /* runs, whose merges are mixed */
+    CHECK(e.tokens[263].score == e.tokens[264].score); /* runs, whose merges are interleaved */
     CHECK(e.tokens[264].score > e.tokens[265].score && e.tokens[265].score > e.tokens[261].score);
     token_export_release(&e);
     tokenizer_close(t);
 }
 
-TEST(merges_that_no_scores_give_are_refused)
+TEST(export_rejects_merges_that_no_scores_reproduce)
 {
     static const struct {
         const char *tokens, *merges, *more, *message;
     } cases[] = {
         {LETTERS "\"ab\": 260, \"aba\": 261", "\"a b\", \"ab a\"", "", NULL},
         {LETTERS "\"ab\": 260, \"ba\": 261, \"aba\": 262", "\"a b\", \"b a\", \"ab a\"", "",
-         "the tokens 257 and 261 make token 262, but do not merge"},
+         "tokens 257 and 261 concatenate to token 262, but do not merge"},
         {LETTERS "\"ab\": 260, \"ba\": 261, \"aba\": 262, \"bb\": 263",
-         "\"a b\", \"b a\", \"ab a\", \"b b\", \"a ba\"", "", "are mixed"},
+         "\"a b\", \"b a\", \"ab a\", \"b b\", \"a ba\"", "", "are interleaved"},
         {LETTERS "\"ab\": 260", "\"a b\"", "\"ignore_merges\": true, ", "with ignore_merges"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -169,7 +169,7 @@ TEST(merges_that_no_scores_give_are_refused)
     }
 }
 
-/* All bytes and one merge, with these pre_tokenizers. */
+/* Opens a byte-level tokenizer.json with one merge and these pre_tokenizers. */
 static struct tokenizer *opened_with(const char *steps, const char *normalizer)
 {
     const char *path = test_path(test_folder(), "tokenizer.json");
@@ -183,10 +183,10 @@ static struct tokenizer *opened_with(const char *steps, const char *normalizer)
     struct token_export e;
     CHECK_STATUS(OK, tokenizer_export(bytes, &e));
     for (int i = 0; i < 256; i++) {
-        char spelt[8] = {0};
-        memcpy(spelt, e.texts.data + e.tokens[i].text.at, e.tokens[i].text.len);
+        char encoded[8] = {0};
+        memcpy(encoded, e.texts.data + e.tokens[i].text.at, e.tokens[i].text.len);
         text_adds(&json, i ? ", " : "");
-        json_quote(&json, spelt);
+        json_quote(&json, encoded);
         text_addf(&json, ": %d", i);
     }
     text_adds(&json, ", \"ab\": 256}}}");
@@ -201,7 +201,7 @@ static struct tokenizer *opened_with(const char *steps, const char *normalizer)
     "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": " regex "}"
 #define DIGITS(alone) "{\"type\": \"Digits\", \"individual_digits\": " alone "}, "
 
-TEST(splitters_that_other_models_have_are_told_by_their_names)
+TEST(export_names_the_splitters_of_known_models)
 {
     static const char qwen2[] =
         "{\"type\": \"Split\", \"behavior\": \"Isolated\", \"invert\": false, \"pattern\": "
@@ -225,7 +225,7 @@ TEST(splitters_that_other_models_have_are_told_by_their_names)
             token_export_release(&e);
         } else {
             CHECK_STATUS(UNSUPPORTED, tokenizer_export(t, &e));
-            CHECK_MESSAGE("it splits texts neither as Llama 3, Qwen 2, SmolLM nor GPT-2 does");
+            CHECK_MESSAGE("the pre_tokenizer must be that of Llama 3, Qwen 2, SmolLM or GPT-2");
         }
         tokenizer_close(t);
     }

@@ -8,7 +8,7 @@ static int32_t at(const struct matcher *m, const char *text, size_t *len)
     return matcher_find(m, (const unsigned char *)text, strlen(text), len);
 }
 
-TEST(the_longest_string_that_begins_here_is_found)
+TEST(matcher_finds_the_longest_prefix)
 {
     struct matcher m = {0};
     size_t len = 0;
@@ -21,13 +21,13 @@ TEST(the_longest_string_that_begins_here_is_found)
     CHECK(at(&m, "abcx", &len) == 7 && len == 2);
     CHECK(at(&m, "ac", &len) == 9 && len == 1);
     CHECK(at(&m, "xab", &len) == -1 && at(&m, "", &len) == -1);
-    CHECK(!matcher_is_empty(&m) && matcher_may(&m, 'a') && !matcher_may(&m, 'b'));
+    CHECK(!matcher_is_empty(&m) && matcher_may_start(&m, 'a') && !matcher_may_start(&m, 'b'));
     matcher_release(&m);
 }
 
-TEST(a_string_is_given_once_and_is_not_long)
+TEST(matcher_rejects_duplicates_and_overlong_strings)
 {
-    static char much[MATCHER_LONGEST + 1];
+    static char much[MATCHER_MAX_BYTES + 1];
     struct matcher m = {0};
     memset(much, 'x', sizeof much);
     CHECK_STATUS(UNSUPPORTED, matcher_add(&m, much, sizeof much, 1));

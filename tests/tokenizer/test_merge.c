@@ -9,7 +9,8 @@ static uint64_t below(uint64_t most, uint64_t stream, uint64_t position)
     return rng_below(most, 11, RNG_TEST, stream, position);
 }
 
-/* Tokens of a's to d's, each two earlier ones joined; all ways to cut them merge, or one alone. */
+/* Tokens of the letters a to d, each the concatenation of two earlier ones.  Either all their
+ * splits are merges, or only the one into these two. */
 static void make_vocabulary(struct vocabulary *v, bool all_cuts, uint64_t stream)
 {
     vocabulary_init(v);
@@ -31,21 +32,21 @@ static void make_vocabulary(struct vocabulary *v, bool all_cuts, uint64_t stream
         made[count++] = id;
     }
     CHECK_STATUS(OK, vocabulary_finish(v));
-    if (all_cuts) vocabulary_add_cuts(v);
+    if (all_cuts) vocabulary_add_all_splits(v);
 }
 
-/* The rule itself, in quadratic time. */
+/* The reference: quadratic time. */
 static size_t merge_naively(const struct vocabulary *v, int32_t *ids, size_t n)
 {
     for (;;) {
-        const struct pair *best = NULL;
+        const struct merge_pair *best = NULL;
         size_t at = 0;
         for (size_t i = 0; i + 1 < n; i++) {
-            const struct pair *p = vocabulary_pair(v, ids[i], ids[i + 1]);
+            const struct merge_pair *p = vocabulary_find_pair(v, ids[i], ids[i + 1]);
             if (p && (!best || p->rank < best->rank)) best = p, at = i;
         }
         if (!best) return n;
-        ids[at] = best->joined;
+        ids[at] = best->merged;
         n--;
         memmove(ids + at + 1, ids + at + 2, (n - at - 1) * sizeof *ids);
     }
@@ -63,7 +64,7 @@ static void check_piece(struct merger *m, const struct vocabulary *v, const unsi
     token_list_release(&got);
 }
 
-TEST(merging_equals_the_naive_rule_on_random_pieces)
+TEST(merger_equals_the_quadratic_algorithm_on_random_pieces)
 {
     struct merger m = {0};
     for (uint64_t k = 0; k < 24; k++) {
@@ -72,7 +73,7 @@ TEST(merging_equals_the_naive_rule_on_random_pieces)
         for (uint64_t i = 0; i < 60; i++) {
             unsigned char piece[600];
             size_t len = 1 + below(i % 4 ? 40 : sizeof piece, 100 + k, i);
-            uint64_t letters = 1 + below(5, 200 + k, i); /* the fifth is in no token */
+            uint64_t letters = 1 + below(5, 200 + k, i); /* no longer token has the fifth */
             for (size_t j = 0; j < len; j++)
                 piece[j] = (unsigned char)('a' + below(letters, 300 + k, 1000 * i + j));
             check_piece(&m, &v, piece, len);
@@ -82,7 +83,7 @@ TEST(merging_equals_the_naive_rule_on_random_pieces)
     merger_release(&m);
 }
 
-TEST(merging_is_the_same_around_the_length_where_the_method_changes)
+TEST(merger_scan_and_heap_agree_around_the_threshold)
 {
     struct merger m = {0};
     struct vocabulary v;
@@ -94,7 +95,7 @@ TEST(merging_is_the_same_around_the_length_where_the_method_changes)
     merger_release(&m);
 }
 
-TEST(of_equal_pairs_the_leftmost_merges_first)
+TEST(merger_merges_the_leftmost_of_equal_pairs_first)
 {
     static const size_t lengths[] = {2, 3, 95, 96, 97, 1001};
     struct merger m = {0};
@@ -107,7 +108,7 @@ TEST(of_equal_pairs_the_leftmost_merges_first)
         CHECK_STATUS(OK, vocabulary_add(&v, &(unsigned char){(unsigned char)i}, 1, i));
     CHECK_STATUS(OK, vocabulary_add(&v, "aa", 2, 256));
     CHECK_STATUS(OK, vocabulary_finish(&v));
-    vocabulary_add_cuts(&v);
+    vocabulary_add_all_splits(&v);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         got.count = 0;
         merger_encode(&m, &v, piece, lengths[i], &got);

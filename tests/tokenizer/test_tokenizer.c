@@ -4,12 +4,12 @@
 #include "base/file.h"
 #include "base/rng.h"
 
-static const struct tokenizer_config usual = {0};
+static const struct tokenizer_config defaults = {0};
 
-TEST(the_bytes_tokenizer_is_a_byte_an_id_and_three_special_ids)
+TEST(bytes_tokenizer_has_byte_ids_and_three_special_tokens)
 {
     struct tokenizer *t;
-    CHECK_STATUS(OK, tokenizer_open(&t, "bytes", &usual));
+    CHECK_STATUS(OK, tokenizer_open(&t, "bytes", &defaults));
     CHECK(tokenizer_vocab_size(t) == 259 && tokenizer_bos(t) == 256 && tokenizer_eos(t) == 257);
     CHECK(tokenizer_special(t, "<|mask|>") == 258 && tokenizer_special(t, "<|pad|>") == -1);
     CHECK(!strcmp(tokenizer_special_name(t, 257), "<|end_of_text|>"));
@@ -20,11 +20,11 @@ TEST(the_bytes_tokenizer_is_a_byte_an_id_and_three_special_ids)
     tokenizer_close(t);
 }
 
-TEST(decoding_gives_bytes_and_names_of_special_tokens)
+TEST(decoding_gives_bytes_and_special_token_names)
 {
     struct tokenizer *t;
     struct text out = {0};
-    CHECK_STATUS(OK, tokenizer_open(&t, "bytes", &usual));
+    CHECK_STATUS(OK, tokenizer_open(&t, "bytes", &defaults));
     text_adds(&out, "before ");
     CHECK_STATUS(OK, tokenizer_decode(t, (const int32_t[]){256, 'h', 0, 257}, 4, &out));
     CHECK(out.len == 7 + 17 + 2 + 15 && !memcmp(out.data, "before <|begin_of_text|>h\0<", 27));
@@ -38,18 +38,18 @@ TEST(decoding_gives_bytes_and_names_of_special_tokens)
     tokenizer_close(t);
 }
 
-TEST(decoding_what_was_encoded_gives_any_bytes_back)
+TEST(decoding_inverts_encoding_for_any_bytes)
 {
     static const char *const paths[] = {"bytes", "tests/tokenizer/data/small.json",
                                         "tests/tokenizer/data/small.model"};
     for (size_t p = 0; p < 3; p++) {
         struct tokenizer *t;
         struct text back = {0};
-        CHECK_STATUS(OK, tokenizer_open(&t, paths[p], &usual));
+        CHECK_STATUS(OK, tokenizer_open(&t, paths[p], &defaults));
         for (uint64_t k = 0; k < 200; k++) {
             unsigned char bytes[400];
             size_t len = rng_below(sizeof bytes, 5, RNG_TEST, p, k);
-            uint64_t most = k % 3 ? 256 : 3; /* bytes of all kinds, or long runs of few */
+            uint64_t most = k % 3 ? 256 : 3; /* any bytes, or long runs of a few */
             for (size_t i = 0; i < len; i++)
                 bytes[i] = (unsigned char)('a' + rng_below(most, 6 + p, RNG_TEST, k, i));
             struct token_list ids = encoded(t, bytes, len);
@@ -65,7 +65,7 @@ TEST(decoding_what_was_encoded_gives_any_bytes_back)
     }
 }
 
-TEST(a_copied_tokenizer_is_the_same_one)
+TEST(copied_tokenizer_opens_as_the_same_tokenizer)
 {
     static const char *const paths[] = {"bytes", "tests/tokenizer/data/small.json",
                                         "tests/tokenizer/data/small.model"};
@@ -73,9 +73,9 @@ TEST(a_copied_tokenizer_is_the_same_one)
     for (size_t p = 0; p < 3; p++) {
         struct tokenizer *t, *copy;
         const char *folder = test_folder();
-        CHECK_STATUS(OK, tokenizer_open(&t, paths[p], &usual));
+        CHECK_STATUS(OK, tokenizer_open(&t, paths[p], &defaults));
         CHECK_STATUS(OK, tokenizer_copy(t, folder));
-        CHECK_STATUS(OK, tokenizer_open(&copy, folder, &usual));
+        CHECK_STATUS(OK, tokenizer_open(&copy, folder, &defaults));
         struct token_list a = encoded(t, string, sizeof string);
         struct token_list b = encoded(copy, string, sizeof string);
         CHECK(a.count == b.count && !memcmp(a.ids, b.ids, a.count * sizeof *a.ids));
@@ -91,31 +91,31 @@ TEST(a_copied_tokenizer_is_the_same_one)
     }
 }
 
-TEST(a_folder_is_searched_for_its_tokenizer)
+TEST(tokenizer_open_searches_a_folder)
 {
     struct tokenizer *t;
     struct text json = {0}, model = {0};
     const char *folder = test_folder(), *inner = test_path(folder, "original");
     write_json(&json, &(struct json_parts){0});
     write_tiktoken(&model, (const char *const[]){"ab"}, 1);
-    CHECK_STATUS(MISSING, tokenizer_open(&t, folder, &usual));
+    CHECK_STATUS(MISSING, tokenizer_open(&t, folder, &defaults));
     CHECK(!t);
     CHECK_MESSAGE(folder);
     CHECK(!tokenizer_is_in(folder) && !tokenizer_is_in("/nowhere"));
     CHECK_STATUS(OK, file_make_dirs(inner));
     CHECK_STATUS(OK, file_write(test_path(inner, "tokenizer.model"), model.data, model.len));
     CHECK(tokenizer_is_in(folder));
-    CHECK_STATUS(OK, tokenizer_open(&t, folder, &usual));
+    CHECK_STATUS(OK, tokenizer_open(&t, folder, &defaults));
     CHECK_IDS(t, "ab", 256);
     tokenizer_close(t);
     CHECK_STATUS(OK, file_write(test_path(folder, "tokenizer.json"), json.data, json.len));
-    CHECK_STATUS(OK, tokenizer_open(&t, folder, &usual));
+    CHECK_STATUS(OK, tokenizer_open(&t, folder, &defaults));
     CHECK(!strcmp(tokenizer_kind(t), "byte-level BPE"));
     tokenizer_close(t);
     text_release(&json), text_release(&model);
 }
 
-TEST(a_file_is_known_by_its_content_and_not_by_its_name)
+TEST(tokenizer_format_is_detected_from_the_content)
 {
     struct tokenizer *t;
     struct text json = {0}, model = {0};
@@ -131,10 +131,10 @@ TEST(a_file_is_known_by_its_content_and_not_by_its_name)
     text_release(&json), text_release(&model);
 }
 
-TEST(what_is_no_tokenizer_is_refused)
+TEST(tokenizer_open_rejects_other_files)
 {
     struct tokenizer *t = NULL;
-    CHECK_STATUS(MISSING, tokenizer_open(&t, "/nowhere/tokenizer.json", &usual));
+    CHECK_STATUS(MISSING, tokenizer_open(&t, "/nowhere/tokenizer.json", &defaults));
     CHECK_MESSAGE("/nowhere/tokenizer.json");
     CHECK_STATUS(DATA, opens("tokenizer.model", ""));
     CHECK_MESSAGE("empty");

@@ -8,13 +8,13 @@
 
 enum { MOST_WORDS = 4000, MOST_TOKENS = 400 };
 
-/* The same by the book: all pairs counted anew for each merge. */
+/* The textbook algorithm: recounts all pairs for each merge. */
 struct naive {
     int32_t *words[MOST_WORDS];
     size_t lengths[MOST_WORDS], num_words;
     struct text tokens[MOST_TOKENS];
     int32_t left[MOST_TOKENS], right[MOST_TOKENS], num_tokens;
-    bool passed_over[MOST_TOKENS][MOST_TOKENS];
+    bool skipped[MOST_TOKENS][MOST_TOKENS];
 };
 
 static void naive_add(struct naive *n, const char *string, size_t len)
@@ -38,7 +38,7 @@ static bool is_token(const struct naive *n, const struct text *bytes)
     return false;
 }
 
-/* The most frequent pair, of equals that with the lowest ids; its count. */
+/* Finds the most frequent pair, ties by lowest IDs; returns its count. */
 static int naive_best(const struct naive *n, int32_t *left, int32_t *right)
 {
     static int counts[MOST_TOKENS][MOST_TOKENS];
@@ -48,7 +48,7 @@ static int naive_best(const struct naive *n, int32_t *left, int32_t *right)
         for (size_t i = 0; i + 1 < n->lengths[w]; i++) counts[n->words[w][i]][n->words[w][i + 1]]++;
     for (int32_t a = 0; a < n->num_tokens; a++)
         for (int32_t b = 0; b < n->num_tokens; b++)
-            if (counts[a][b] > best && !n->passed_over[a][b])
+            if (counts[a][b] > best && !n->skipped[a][b])
                 best = counts[a][b], *left = a, *right = b;
     return best;
 }
@@ -78,7 +78,7 @@ static void naive_learn(struct naive *n, int32_t most)
         text_clear(t);
         text_add(t, n->tokens[left].data, n->tokens[left].len);
         text_add(t, n->tokens[right].data, n->tokens[right].len);
-        n->passed_over[left][right] = true;
+        n->skipped[left][right] = true;
         if (is_token(n, t)) continue;
         n->left[id] = left, n->right[id] = right;
         n->num_tokens++;
@@ -93,8 +93,8 @@ static void naive_free(struct naive *n)
     free(n);
 }
 
-static struct text learnt(const char *const *texts, const size_t *lengths, size_t count,
-                          int32_t vocab_size, int32_t *made)
+static struct text trained(const char *const *texts, const size_t *lengths, size_t count,
+                           int32_t vocab_size, int32_t *made)
 {
     struct bpe_trainer *trainer;
     struct text json = {0};
@@ -121,12 +121,12 @@ static void check_against_naive(const char *string, size_t len, int32_t vocab_si
     int32_t made;
     naive_add(n, string, len);
     naive_learn(n, vocab_size - 3);
-    struct text json = learnt(&string, &len, 1, vocab_size, &made);
+    struct text json = trained(&string, &len, 1, vocab_size, &made);
     CHECK(made == n->num_tokens + 3);
     CHECK_STATUS(OK, open_bytes(&t, "tokenizer.json", &json));
     CHECK(tokenizer_vocab_size(t) == made);
     for (int32_t id = 0; id < n->num_tokens; id++) check_token(t, id, &n->tokens[id]);
-    /* the words of the text encode as training left them */
+    /* encoding the text gives the symbols that training ended with */
     struct token_list ids = encoded(t, string, len);
     size_t at = 0;
     for (size_t w = 0; w < n->num_words; w++)
@@ -139,7 +139,7 @@ static void check_against_naive(const char *string, size_t len, int32_t vocab_si
     naive_free(n);
 }
 
-TEST(learning_equals_counting_all_pairs_anew_for_each_merge)
+TEST(training_equals_recounting_all_pairs_for_each_merge)
 {
     struct text page = {0};
     CHECK_STATUS(OK, file_read("CONTRIBUTING.md", 1 << 20, &page));
@@ -148,7 +148,7 @@ TEST(learning_equals_counting_all_pairs_anew_for_each_merge)
     text_release(&page);
 }
 
-TEST(learning_counts_right_where_letters_repeat)
+TEST(training_counts_repeated_letters_correctly)
 {
     const char *runs =
         "aaaa aaa aa aaaaaaa baaab aaaabaaaa abab ababab bbbb bbb aabb aabbaabb abba";
@@ -157,28 +157,28 @@ TEST(learning_counts_right_where_letters_repeat)
     check_against_naive(bytes, strlen(bytes), 300);
 }
 
-TEST(a_vocabulary_is_a_function_of_the_texts_and_not_of_their_order)
+TEST(training_does_not_depend_on_the_order_of_texts)
 {
     static const char *const texts[] = {"the cat sat on the mat", " and then the rat\n",
                                         "it's that hat, it's that\n"};
-    static const char *const turned[] = {"it's that hat, it's that\n", "the cat sat on the mat",
-                                         " and then the rat\n"};
-    size_t lengths[3], turned_lengths[3];
+    static const char *const reordered[] = {"it's that hat, it's that\n", "the cat sat on the mat",
+                                            " and then the rat\n"};
+    size_t lengths[3], reordered_lengths[3];
     int32_t made, again;
     for (int i = 0; i < 3; i++)
-        lengths[i] = strlen(texts[i]), turned_lengths[i] = strlen(turned[i]);
-    struct text a = learnt(texts, lengths, 3, 280, &made);
-    struct text b = learnt(turned, turned_lengths, 3, 280, &again);
+        lengths[i] = strlen(texts[i]), reordered_lengths[i] = strlen(reordered[i]);
+    struct text a = trained(texts, lengths, 3, 280, &made);
+    struct text b = trained(reordered, reordered_lengths, 3, 280, &again);
     CHECK(made == again && a.len == b.len && !memcmp(a.data, b.data, a.len));
     text_release(&a), text_release(&b);
 }
 
-TEST(learning_stops_where_no_pair_occurs_twice)
+TEST(training_stops_when_no_pair_occurs_twice)
 {
     int32_t made;
     struct tokenizer *t;
     const char *string = "ab cd";
-    struct text json = learnt(&string, &(size_t){5}, 1, 1000, &made);
+    struct text json = trained(&string, &(size_t){5}, 1, 1000, &made);
     CHECK(made == 259);
     CHECK_STATUS(OK, open_bytes(&t, "tokenizer.json", &json));
     CHECK(tokenizer_bos(t) == 256 && tokenizer_eos(t) == 257);
@@ -188,14 +188,14 @@ TEST(learning_stops_where_no_pair_occurs_twice)
     text_release(&json);
 }
 
-TEST(a_word_of_any_length_is_learnt_from)
+TEST(training_accepts_words_of_any_length)
 {
     enum { LONG = 100000 };
     struct text string = {0};
     int32_t made;
     struct tokenizer *t;
     for (int i = 0; i < LONG; i++) text_adds(&string, "a");
-    struct text json = learnt((const char *const *)&string.data, &string.len, 1, 262, &made);
+    struct text json = trained((const char *const *)&string.data, &string.len, 1, 262, &made);
     CHECK(made == 262);
     CHECK_STATUS(OK, open_bytes(&t, "tokenizer.json", &json));
     CHECK_IDS(t, "aaaaaaaaaaaaaaa", 258, 257, 256, 'a');
@@ -203,7 +203,7 @@ TEST(a_word_of_any_length_is_learnt_from)
     text_release(&json), text_release(&string);
 }
 
-TEST(learning_needs_a_text_and_a_possible_size)
+TEST(training_requires_text_and_a_valid_vocab_size)
 {
     struct bpe_trainer *trainer;
     struct text json = {0};

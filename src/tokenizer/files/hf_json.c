@@ -1,44 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/kinds.h"
-#include "tokenizer/text/letters.h"
+#include "tokenizer/files/hf_json.h"
+
+#include "base/json.h"
+#include "tokenizer/files/hf_char_bpe.h"
+#include "tokenizer/files/hf_merges.h"
+#include "tokenizer/files/hf_node.h"
+#include "tokenizer/files/hf_pipeline.h"
+#include "tokenizer/text/byte_alphabet.h"
 #include "tokenizer/text/split.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Is this id only that of an added token, so that no merge makes it?  The vocabulary may list them,
- * too, special ones in plain text; others may be tokens as well. */
-static enum status check_added(const struct tokenizer *t, const char *token, int64_t id, bool *is)
+/* Sets *is_special to whether the ID belongs to a special token, which no merge produces.  The
+ * vocabulary may list added tokens, too: special ones in plain text; others may be ordinary tokens
+ * as well. */
+static enum status check_special(const struct tokenizer *t, const char *token, int64_t id,
+                                 bool *is_special)
 {
-    const char *added = specials_text(&t->specials, (int32_t)id);
-    *is = false;
+    const char *added = special_tokens_text(&t->special_tokens, (int32_t)id);
+    *is_special = false;
     if (!added) return STATUS_OK;
     if (strcmp(added, token))
-        FAIL(DATA, "%s: the added token \"%s\" and \"%s\" have the same id", t->path, added, token);
-    for (int32_t i = 0; i < t->added.count; i++)
-        if (t->added.tokens[i].id == id) *is = t->added.tokens[i].special;
+        FAIL(DATA, "%s: the added token \"%s\" and the token \"%s\" have the same ID", t->path,
+             added, token);
+    for (int32_t i = 0; i < t->added_tokens.count; i++)
+        if (t->added_tokens.tokens[i].id == id) *is_special = t->added_tokens.tokens[i].special;
     return STATUS_OK;
 }
 
 static enum status read_vocabulary(struct tokenizer *t, const struct json *vocab)
 {
     struct text bytes = {0};
-    struct letters letters;
+    struct byte_alphabet alphabet;
     enum status st = STATUS_OK;
     if (!json_is_object(vocab)) FAIL(DATA, "%s: model.vocab is not an object", t->path);
-    letters_init(&letters);
+    byte_alphabet_init(&alphabet);
     for (const struct json *v = json_first(vocab); v; v = json_next(v)) {
         int64_t id;
         bool added;
-        if (!json_as_int(v, 0, VOCABULARY_MOST_ID, &id))
-            FAIL_OUT(DATA, "%s: the id of \"%s\" is no whole number between 0 and %d", t->path,
-                     json_key(v), VOCABULARY_MOST_ID);
-        TRY_OUT(check_added(t, json_key(v), id, &added));
+        if (!json_as_int(v, 0, VOCABULARY_MAX_ID, &id))
+            FAIL_OUT(DATA, "%s: the ID of \"%s\" must be an integer between 0 and %d", t->path,
+                     json_key(v), VOCABULARY_MAX_ID);
+        TRY_OUT(check_special(t, json_key(v), id, &added));
         if (added) continue;
-        if (!letters_read(&letters, json_key(v), strlen(json_key(v)), &bytes)) {
-            if (specials_text(&t->specials, (int32_t)id)) continue;
-            FAIL_OUT(UNSUPPORTED, "%s: the token \"%s\" is not spelt in the byte-level alphabet",
-                     t->path, json_key(v));
+        if (!byte_alphabet_decode(&alphabet, json_key(v), strlen(json_key(v)), &bytes)) {
+            if (special_tokens_text(&t->special_tokens, (int32_t)id)) continue;
+            FAIL_OUT(UNSUPPORTED, "%s: the token \"%s\" is not in the byte-level alphabet", t->path,
+                     json_key(v));
         }
         if (vocabulary_add(&t->vocabulary, bytes.data, bytes.len, (int32_t)id))
             FAIL_OUT(DATA, "%s: %s", t->path, status_message());
@@ -49,65 +59,19 @@ out:
     return st;
 }
 
-/* "a b", or ["a", "b"]. */
-static bool merge_parts(const struct json *v, const char *part[2], size_t len[2])
+static enum status decode_byte_level_half(const struct tokenizer *t, const char *text, size_t len,
+                                          struct text *out)
 {
-    if (json_is_string(v)) {
-        part[0] = json_string(v);
-        const char *space = strchr(part[0], ' ');
-        if (!space || strchr(space + 1, ' ')) return false;
-        len[0] = (size_t)(space - part[0]);
-        part[1] = space + 1;
-        len[1] = strlen(part[1]);
-        return true;
-    }
-    const struct json *first = json_first(v), *second = first ? json_next(first) : NULL;
-    if (!json_is_array(v) || !json_is_string(first) || !json_is_string(second) || json_next(second))
-        return false;
-    part[0] = json_string(first), part[1] = json_string(second);
-    len[0] = strlen(part[0]), len[1] = strlen(part[1]);
-    return true;
-}
-
-enum status hf_read_merges(struct tokenizer *t, const struct json *merges, spell_half *spell_it)
-{
-    struct text left = {0}, right = {0};
-    int32_t rank = 0;
-    enum status st = STATUS_OK;
-    if (!json_is_array(merges)) FAIL(DATA, "%s: model.merges is not an array", t->path);
-    for (const struct json *v = json_first(merges); v; v = json_next(v), rank++) {
-        const char *part[2];
-        size_t len[2];
-        if (!merge_parts(v, part, len) || spell_it(t, part[0], len[0], &left) ||
-            spell_it(t, part[1], len[1], &right))
-            FAIL_OUT(DATA, "%s: merge %d is no pair of tokens", t->path, rank);
-        int32_t x = vocabulary_find(&t->vocabulary, left.data, left.len);
-        int32_t y = vocabulary_find(&t->vocabulary, right.data, right.len);
-        text_add(&left, right.data, right.len);
-        int32_t joined = vocabulary_find(&t->vocabulary, left.data, left.len);
-        if (x < 0 || y < 0 || joined < 0)
-            FAIL_OUT(DATA, "%s: merge %d is of tokens that are not in the vocabulary", t->path,
-                     rank);
-        vocabulary_add_pair(&t->vocabulary, x, y, rank, joined);
-    }
-out:
-    text_release(&left), text_release(&right);
-    return st;
-}
-
-static enum status spell_bytes(const struct tokenizer *t, const char *text, size_t len,
-                               struct text *out)
-{
-    struct letters letters;
-    letters_init(&letters);
-    if (!letters_read(&letters, text, len, out))
-        FAIL(DATA, "%s: not spelt in the byte-level alphabet", t->path);
+    struct byte_alphabet alphabet;
+    byte_alphabet_init(&alphabet);
+    if (!byte_alphabet_decode(&alphabet, text, len, out))
+        FAIL(DATA, "%s: not in the byte-level alphabet", t->path);
     return STATUS_OK;
 }
 
-/* Where an added token is looked for in texts, and how. */
-static enum status read_found(struct tokenizer *t, const struct json *root, const struct json *v,
-                              const char *content, int32_t id)
+/* Adds an added token to the stage that matches it: in raw or in normalized text. */
+static enum status add_matched_token(struct tokenizer *t, const struct json *root,
+                                     const struct json *v, const char *content, int32_t id)
 {
     const struct json *special = json_get(v, "special");
     struct added_token token = {id, !special || json_true(special),
@@ -115,16 +79,18 @@ static enum status read_found(struct tokenizer *t, const struct json *root, cons
                                 json_true(json_get(v, "single_word"))};
     bool normalized = json_true(json_get(v, "normalized"));
     struct text normal = {0};
-    if (normalized && hf_is_sentence(root) && !hf_is_nothing(json_get(root, "normalizer"))) {
+    if (normalized && hf_char_bpe_matches(root) && !hf_node_is_noop(json_get(root, "normalizer"))) {
         if (token.special) return STATUS_OK;
-        FAIL(UNSUPPORTED,
-             "%s: the added token \"%s\" is normalized, not special, beside a "
-             "normalizer",
-             t->path, content);
+        FAIL(
+            UNSUPPORTED,
+            "%s: the added token \"%s\": \"normalized\" is not supported with a normalizer, unless "
+            "it is special",
+            t->path, content);
     }
-    bool changed = normalized && unicode_normalize(t->form, (const unsigned char *)content,
+    bool changed = normalized && unicode_normalize(t->normal_form, (const unsigned char *)content,
                                                    strlen(content), &normal);
-    enum status st = added_put(&t->added, normalized, changed ? normal.data : content, token);
+    enum status st =
+        added_tokens_add(&t->added_tokens, normalized, changed ? normal.data : content, token);
     text_release(&normal);
     if (st) FAIL(DATA, "%s: the added token \"%s\": %s", t->path, content, status_message());
     return STATUS_OK;
@@ -137,20 +103,20 @@ static enum status read_added(struct tokenizer *t, const struct json *root)
         const char *content;
         int64_t id;
         if (json_get_string(v, "content", &content) ||
-            json_get_int(v, "id", 0, VOCABULARY_MOST_ID, &id))
-            FAIL(DATA, "%s: an added token: %s", t->path, status_message());
-        specials_add(&t->specials, content, (int32_t)id);
-        TRY(read_found(t, root, v, content, (int32_t)id));
+            json_get_int(v, "id", 0, VOCABULARY_MAX_ID, &id))
+            FAIL(DATA, "%s: added token: %s", t->path, status_message());
+        special_tokens_add(&t->special_tokens, content, (int32_t)id);
+        TRY(add_matched_token(t, root, v, content, (int32_t)id));
         if (id >= t->vocab_size) t->vocab_size = (int32_t)id + 1;
     }
-    specials_sort(&t->specials);
-    for (size_t i = 1; i < t->specials.count; i++)
-        if (t->specials.all[i].id == t->specials.all[i - 1].id)
-            FAIL(DATA, "%s: two added tokens have the id %d", t->path, t->specials.all[i].id);
+    special_tokens_sort(&t->special_tokens);
+    for (size_t i = 1; i < t->special_tokens.count; i++)
+        if (t->special_tokens.all[i].id == t->special_tokens.all[i - 1].id)
+            FAIL(DATA, "%s: two added tokens have the ID %d", t->path, t->special_tokens.all[i].id);
     return STATUS_OK;
 }
 
-/* The special token the template begins with; `last`: ends with. */
+/* The special token with which the post_processor's template begins, or ends if `last`; or NULL. */
 static const char *template_end(const struct json *post, bool last)
 {
     const struct json *single = json_get(post, "single");
@@ -163,51 +129,53 @@ static const char *template_end(const struct json *post, bool last)
     return json_is_string(id) ? json_string(id) : NULL;
 }
 
-static void find_ends(struct tokenizer *t, const struct json *root)
+static void find_bos_and_eos(struct tokenizer *t, const struct json *root)
 {
     static const char *const begins[] = {"<|begin_of_text|>", "<s>", "<|startoftext|>"};
     static const char *const ends[] = {"<|end_of_text|>", "</s>", "<|endoftext|>"};
     const char *bos = template_end(json_get(root, "post_processor"), false);
     const char *eos = template_end(json_get(root, "post_processor"), true);
-    if (bos) t->bos = specials_id(&t->specials, bos);
-    if (eos) t->eos = specials_id(&t->specials, eos);
+    if (bos) t->bos = special_tokens_find(&t->special_tokens, bos);
+    if (eos) t->eos = special_tokens_find(&t->special_tokens, eos);
     for (size_t i = 0; i < 3; i++) {
-        if (t->bos < 0) t->bos = specials_id(&t->specials, begins[i]);
-        if (t->eos < 0) t->eos = specials_id(&t->specials, ends[i]);
+        if (t->bos < 0) t->bos = special_tokens_find(&t->special_tokens, begins[i]);
+        if (t->eos < 0) t->eos = special_tokens_find(&t->special_tokens, ends[i]);
     }
 }
 
-static enum status check_plain(const struct tokenizer *t, const struct json *root)
+static enum status check_model(const struct tokenizer *t, const struct json *root)
 {
-    static const char *const unknown[] = {"dropout", "continuing_subword_prefix",
-                                          "end_of_word_suffix"};
+    static const char *const unsupported[] = {"dropout", "continuing_subword_prefix",
+                                              "end_of_word_suffix"};
     const struct json *model = json_get(root, "model"), *type = json_get(model, "type");
     if (json_is_string(type) && strcmp(json_string(type), "BPE"))
-        FAIL(UNSUPPORTED, "%s: a %s model; only BPE is known", t->path, json_string(type));
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
-        if (!hf_is_nothing(json_get(model, unknown[i])))
-            FAIL(UNSUPPORTED, "%s: a BPE with %s; only plain BPE is known", t->path, unknown[i]);
+        FAIL(UNSUPPORTED, "%s: model type %s is not supported; expected BPE", t->path,
+             json_string(type));
+    for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
+        if (!hf_node_is_noop(json_get(model, unsupported[i])))
+            FAIL(UNSUPPORTED, "%s: BPE with %s is not supported", t->path, unsupported[i]);
     return STATUS_OK;
 }
 
 static enum status read_model(struct tokenizer *t, const struct json *root)
 {
     const struct json *model = json_get(root, "model");
-    TRY(check_plain(t, root));
-    if (!hf_is_sentence(root)) TRY(hf_read_form(t, json_get(root, "normalizer")));
+    TRY(check_model(t, root));
+    if (!hf_char_bpe_matches(root))
+        TRY(hf_pipeline_read_normalizer(t, json_get(root, "normalizer")));
     TRY(read_added(t, root));
-    if (hf_is_sentence(root)) {
-        TRY(hf_sentence_read(t, root));
-        find_ends(t, root);
+    if (hf_char_bpe_matches(root)) {
+        TRY(hf_char_bpe_read(t, root));
+        find_bos_and_eos(t, root);
         return STATUS_OK;
     }
-    t->kind = "byte-level BPE";
-    TRY(hf_read_steps(t, json_get(root, "pre_tokenizer")));
+    t->format = FORMAT_HF_BYTE_LEVEL;
+    TRY(hf_pipeline_read_pre_tokenizer(t, json_get(root, "pre_tokenizer")));
     TRY(read_vocabulary(t, json_get(model, "vocab")));
-    TRY(hf_read_merges(t, json_get(model, "merges"), spell_bytes));
-    t->whole_pieces = json_true(json_get(model, "ignore_merges"));
-    if (t->vocabulary.most > t->vocab_size) t->vocab_size = t->vocabulary.most;
-    find_ends(t, root);
+    TRY(hf_merges_read(t, json_get(model, "merges"), decode_byte_level_half));
+    t->ignore_merges = json_true(json_get(model, "ignore_merges"));
+    if (t->vocabulary.id_limit > t->vocab_size) t->vocab_size = t->vocabulary.id_limit;
+    find_bos_and_eos(t, root);
     return STATUS_OK;
 }
 
@@ -221,14 +189,14 @@ enum status hf_json_read(struct tokenizer *t, const char *bytes, size_t len)
     return st;
 }
 
-static void add_token(struct text *t, const struct vocabulary *v, int32_t id)
+static void append_token(struct text *t, const struct vocabulary *v, int32_t id)
 {
     const struct token_bytes *token = vocabulary_token(v, id);
-    letters_add(t, v->bytes + token->at, token->len, true);
+    byte_alphabet_encode(t, v->bytes + token->at, token->len, true);
 }
 
-void hf_json_write(const struct vocabulary *v, const struct merge *merges, size_t num_merges,
-                   const struct specials *specials, struct text *t)
+void hf_json_write(const struct vocabulary *v, const struct hf_merge *merges, size_t num_merges,
+                   const struct special_tokens *specials, struct text *t)
 {
     text_adds(t, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n"
                  "  \"added_tokens\": [");
@@ -260,15 +228,15 @@ void hf_json_write(const struct vocabulary *v, const struct merge *merges, size_
                  "    \"vocab\": {");
     for (int32_t i = 0; i < v->count; i++) {
         text_adds(t, i ? ",\n      \"" : "\n      \"");
-        add_token(t, v, v->tokens[i].id);
+        append_token(t, v, v->tokens[i].id);
         text_addf(t, "\": %d", v->tokens[i].id);
     }
     text_adds(t, "\n    },\n    \"merges\": [");
     for (size_t i = 0; i < num_merges; i++) {
         text_adds(t, i ? ",\n      [\"" : "\n      [\"");
-        add_token(t, v, merges[i].left);
+        append_token(t, v, merges[i].left);
         text_adds(t, "\", \"");
-        add_token(t, v, merges[i].right);
+        append_token(t, v, merges[i].right);
         text_adds(t, "\"]");
     }
     text_adds(t, "\n    ]\n  }\n}\n");

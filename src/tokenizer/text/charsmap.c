@@ -13,14 +13,14 @@ enum status charsmap_init(struct charsmap *c, const void *blob, size_t len)
     const unsigned char *trie;
     uint32_t trie_bytes;
     *c = (struct charsmap){0};
-    TRY(reader_u32(&r, &trie_bytes, "the size of its trie"));
-    TRY(reader_bytes(&r, trie_bytes, &trie, "its trie"));
+    TRY(reader_u32(&r, &trie_bytes, "the size of the trie"));
+    TRY(reader_bytes(&r, trie_bytes, &trie, "the trie"));
     size_t left = reader_left(&r);
     if (trie_bytes < 4 || trie_bytes % 4)
-        FAIL(DATA, "precompiled_charsmap: a trie of %u bytes is not made of 4-byte units",
+        FAIL(DATA, "precompiled_charsmap: the trie has %u bytes; expected a multiple of 4",
              trie_bytes);
     if (!left || r.at[left - 1])
-        FAIL(DATA, "precompiled_charsmap: its strings do not end in a NUL");
+        FAIL(DATA, "precompiled_charsmap: the strings do not end in a NUL");
     c->num_units = trie_bytes / 4;
     c->units = heap(trie_bytes);
     for (size_t i = 0; i < c->num_units; i++)
@@ -38,19 +38,19 @@ void charsmap_release(struct charsmap *c)
     *c = (struct charsmap){0};
 }
 
-static size_t offset_of(uint32_t unit) { return (size_t)(unit >> 10) << ((unit & 0x200) >> 6); }
+static size_t unit_offset(uint32_t unit) { return (size_t)(unit >> 10) << ((unit & 0x200) >> 6); }
 
 const char *charsmap_find(const struct charsmap *c, const unsigned char *bytes, size_t left,
                           size_t *len)
 {
     const char *found = NULL;
-    size_t node = c->num_units ? offset_of(c->units[0]) : 0;
+    size_t node = c->num_units ? unit_offset(c->units[0]) : 0;
     for (size_t i = 0; i < left; i++) {
         node ^= bytes[i];
         if (node >= c->num_units) break;
         uint32_t unit = c->units[node];
         if ((unit & 0x800000FFu) != bytes[i]) break;
-        node ^= offset_of(unit);
+        node ^= unit_offset(unit);
         if (!(unit & 0x100)) continue;
         size_t value = node < c->num_units ? c->units[node] & 0x7FFFFFFFu : SIZE_MAX;
         if (value >= c->strings_bytes) break;

@@ -1,8 +1,9 @@
-/* charsmap.h -- SentencePiece's precompiled_charsmap: strings and what normalizing makes of them.
+/* charsmap.h -- SentencePiece's precompiled_charsmap: strings and their normalized forms.
  *
- * The blob is u32 bytes of a trie, the trie, and the strings it leads to, each with a NUL.  The
- * trie is a double array of u32: bits 0-7 a label, 8 "a string ends here", 10-30 an offset (times
- * 256 where bit 9 is set); of a unit with bit 31 the others are a value.
+ * Format   A u32 with the trie's size in bytes, the trie, then the normalized strings, each
+ *          NUL-terminated.  The trie is a double array (Darts) of u32 units: bits 0-7 are the
+ *          label, bit 8 marks the end of a key, bits 10-30 are an offset (times 256 if bit 9 is
+ *          set).  In a unit with bit 31, the other bits are a value: an offset into the strings.
  * Memory   A charsmap owns a copy of the blob. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -20,10 +21,11 @@ struct charsmap {
     size_t strings_bytes;
 };
 
-/* DATA: the blob is damaged. */
+/* DATA: the blob is malformed. */
 enum status charsmap_init(struct charsmap *c, const void *blob, size_t len);
 void charsmap_release(struct charsmap *c);
 
-/* What the longest mapped string at bytes[0] becomes, and that string's length; NULL: none. */
+/* Returns the normalized form of the longest mapped string that is a prefix of `bytes`, and that
+ * string's length in *len; NULL if no prefix is mapped. */
 const char *charsmap_find(const struct charsmap *c, const unsigned char *bytes, size_t left,
                           size_t *len);

@@ -1,12 +1,12 @@
-/* pattern.h -- a splitting pattern of tokenizer.json, which is one of Oniguruma's, for PCRE2.
+/* pattern.h -- translates a tokenizer.json pre-tokenizer pattern from Oniguruma to PCRE2 syntax.
  *
- * What the two read alike is copied; the classes of characters are spelt out, as PCRE2's are of an
- * older Unicode; what they read differently is refused. */
+ * Syntax with the same meaning in both libraries is copied.  Character classes are expanded, since
+ * PCRE2 has an older version of Unicode.  Anything else is rejected. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/status.h"
 #include "base/text.h"
 
-/* UNSUPPORTED: where, and what. */
+/* Appends the PCRE2 pattern.  UNSUPPORTED: names the construct and its byte offset. */
 enum status pattern_translate(const char *pattern, struct text *out);

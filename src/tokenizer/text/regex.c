@@ -17,7 +17,7 @@ struct regex_match {
     pcre2_match_data *data;
 };
 
-static enum status compile(pcre2_code **code, const struct text *pattern)
+static enum status compile_translated(pcre2_code **code, const struct text *pattern)
 {
     int error;
     PCRE2_SIZE at;
@@ -30,23 +30,23 @@ static enum status compile(pcre2_code **code, const struct text *pattern)
     if (!*code) {
         PCRE2_UCHAR why[128];
         pcre2_get_error_message(error, why, sizeof why);
-        FAIL(UNSUPPORTED, "the splitting pattern cannot be read: %s (byte %zu of \"%s\")", why,
+        FAIL(UNSUPPORTED, "the splitting pattern does not compile: %s (byte %zu of \"%s\")", why,
              (size_t)at, pattern->data);
     }
     BUG_IF(pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty));
-    if (empty) FAIL(UNSUPPORTED, "the splitting pattern may match nothing at all");
-    pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE); /* without it matching is only slower */
+    if (empty) FAIL(UNSUPPORTED, "the splitting pattern can match the empty string");
+    pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE); /* if this fails, matching is only slower */
     return STATUS_OK;
 }
 
 enum status regex_compile(struct regex **out, const char *pattern)
 {
-    struct text here = {0};
+    struct text translated = {0};
     pcre2_code *code = NULL;
-    text_adds(&here, "");
-    enum status st = pattern_translate(pattern, &here);
-    if (!st) st = compile(&code, &here);
-    text_release(&here);
+    text_adds(&translated, "");
+    enum status st = pattern_translate(pattern, &translated);
+    if (!st) st = compile_translated(&code, &translated);
+    text_release(&translated);
     if (st) {
         pcre2_code_free(code);
         return st;
@@ -80,25 +80,25 @@ enum status regex_find(const struct regex *r, struct regex_match *m, const unsig
                        size_t len, size_t at, size_t *begin, size_t *end)
 {
     int found = pcre2_match(r->code, text, len, at, 0, m->data, NULL);
-    /* compiled matching has a small stack; the other way takes memory as it needs it */
+    /* JIT code has a small fixed stack; the interpreter allocates on demand */
     if (found == PCRE2_ERROR_JIT_STACKLIMIT)
         found = pcre2_match(r->code, text, len, at, PCRE2_NO_JIT, m->data, NULL);
     if (found < 0 && found != PCRE2_ERROR_NOMATCH) {
         PCRE2_UCHAR why[128];
         pcre2_get_error_message(found, why, sizeof why);
-        FAIL(DATA, "the splitting pattern gives up at byte %zu of a text: %s", at, why);
+        FAIL(DATA, "matching the splitting pattern failed at byte %zu of a text: %s", at, why);
     }
-    const PCRE2_SIZE *place = pcre2_get_ovector_pointer(m->data);
-    *begin = found > 0 ? place[0] : len;
-    *end = found > 0 ? place[1] : len;
+    const PCRE2_SIZE *span = pcre2_get_ovector_pointer(m->data);
+    *begin = found > 0 ? span[0] : len;
+    *end = found > 0 ? span[1] : len;
     return STATUS_OK;
 }
 
 void regex_library_version(struct text *version)
 {
-    char words[64] = "";
+    char string[64] = "";
     text_clear(version);
-    if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) <= (int)sizeof words)
-        pcre2_config(PCRE2_CONFIG_VERSION, words);
-    text_adds(version, words);
+    if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) <= (int)sizeof string)
+        pcre2_config(PCRE2_CONFIG_VERSION, string);
+    text_adds(version, string);
 }

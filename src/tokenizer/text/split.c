@@ -14,45 +14,45 @@ const char split_qwen2_pattern[] =
 const char split_gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "
                                   "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/* Text and how far a piece has come. */
-struct cursor {
+/* A text and the end of the piece so far. */
+struct split_cursor {
     const unsigned char *text;
     size_t len, at;
 };
 
-static enum unicode_class peek(const struct cursor *c, int *size)
+static enum unicode_class peek(const struct split_cursor *c, int *size)
 {
     return unicode_next(c->text + c->at, c->len - c->at, size);
 }
 
-/* Steps over at most `most` characters of a class. */
-static void skip(struct cursor *c, enum unicode_class kind, size_t most)
+/* Skips at most `most` characters of a class. */
+static void skip_class(struct split_cursor *c, enum unicode_class kind, size_t most)
 {
     int size;
     while (most-- && c->at < c->len && peek(c, &size) == kind) c->at += (size_t)size;
 }
 
-static bool is_break(unsigned char byte) { return byte == '\r' || byte == '\n'; }
-static unsigned char lower(unsigned char byte)
+static bool is_line_break(unsigned char byte) { return byte == '\r' || byte == '\n'; }
+static unsigned char ascii_lower(unsigned char byte)
 {
     return byte >= 'A' && byte <= 'Z' ? (unsigned char)(byte + 32) : byte;
 }
 
-/* Length of 's 't 'm 'd 're 've 'll, else 0.  Without case, U+017F is an s, too. */
-static size_t contraction(const unsigned char *text, size_t len, bool any_case)
+/* Length of 's 't 'm 'd 're 've 'll at text[0], else 0.  U+017F (long s) folds to s. */
+static size_t contraction_length(const unsigned char *text, size_t len, bool any_case)
 {
     if (len < 2 || text[0] != '\'') return 0;
     if (any_case && len >= 3 && text[1] == 0xC5 && text[2] == 0xBF) return 3;
-    unsigned char a = any_case ? lower(text[1]) : text[1];
+    unsigned char a = any_case ? ascii_lower(text[1]) : text[1];
     if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
     if (len < 3) return 0;
-    unsigned char b = any_case ? lower(text[2]) : text[2];
+    unsigned char b = any_case ? ascii_lower(text[2]) : text[2];
     return ((a == 'r' || a == 'v') && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-/* \s+(?!\S)|\s+ from the start of a run of white space: all of it at the end of the text, else all
- * but its last character, if that leaves any. */
-static size_t spaces(struct cursor c)
+/* Matches \s+(?!\S)|\s+ at the start of a run of white space: the whole run at the end of the text,
+ * otherwise all but its last character, if that leaves any. */
+static size_t whitespace_length(struct split_cursor c)
 {
     int size;
     size_t last = c.at;
@@ -60,73 +60,75 @@ static size_t spaces(struct cursor c)
     return c.at == c.len || last == 0 ? c.at : last;
 }
 
-/* Bytes up to the last line break of the run of white space at the start, 0: there is none. */
-static size_t through_breaks(struct cursor c)
+/* Length of the leading run of white space through its last line break; 0 if it has none. */
+static size_t length_through_last_break(struct split_cursor c)
 {
     int size;
     size_t end = 0;
     while (c.at < c.len && peek(&c, &size) == UNICODE_SPACE) {
-        bool broken = is_break(c.text[c.at]);
+        bool broken = is_line_break(c.text[c.at]);
         c.at += (size_t)size;
         if (broken) end = c.at;
     }
     return end;
 }
 
-/* A run of what is neither letter, number nor space, after the `lead` bytes before it. */
-static size_t symbols(struct cursor c, size_t lead, bool breaks)
+/* Length of `lead` bytes and the run after them of characters that are neither letters, numbers nor
+ * spaces; 0 if that run is empty. */
+static size_t symbol_run_length(struct split_cursor c, size_t lead, bool breaks)
 {
     c.at = lead;
-    skip(&c, UNICODE_OTHER, SIZE_MAX);
+    skip_class(&c, UNICODE_OTHER, SIZE_MAX);
     if (c.at == lead) return 0;
-    while (breaks && c.at < c.len && is_break(c.text[c.at])) c.at++;
+    while (breaks && c.at < c.len && is_line_break(c.text[c.at])) c.at++;
     return c.at;
 }
 
-static size_t split_modern(const unsigned char *text, size_t len, size_t most_digits)
+/* The pattern of OpenAI's cl100k_base, with up to `most_digits` digits in a piece. */
+static size_t split_cl100k(const unsigned char *text, size_t len, size_t most_digits)
 {
-    struct cursor c = {text, len, 0};
+    struct split_cursor c = {text, len, 0};
     int size, next_size;
-    size_t short_form = contraction(text, len, true);
-    if (short_form) return short_form;
+    size_t contraction = contraction_length(text, len, true);
+    if (contraction) return contraction;
     enum unicode_class kind = peek(&c, &size);
     if (kind == UNICODE_NUMBER) {
-        skip(&c, UNICODE_NUMBER, most_digits);
+        skip_class(&c, UNICODE_NUMBER, most_digits);
         return c.at;
     }
-    /* letters, after one character that is no letter, number or line break */
+    /* letters, optionally preceded by one character that is not a letter, number or line break */
     if (kind == UNICODE_LETTER) {
-        skip(&c, UNICODE_LETTER, SIZE_MAX);
+        skip_class(&c, UNICODE_LETTER, SIZE_MAX);
         return c.at;
     }
     c.at = (size_t)size;
-    if (!is_break(text[0]) && c.at < len && peek(&c, &next_size) == UNICODE_LETTER) {
-        skip(&c, UNICODE_LETTER, SIZE_MAX);
+    if (!is_line_break(text[0]) && c.at < len && peek(&c, &next_size) == UNICODE_LETTER) {
+        skip_class(&c, UNICODE_LETTER, SIZE_MAX);
         return c.at;
     }
     c.at = 0;
-    if (kind == UNICODE_OTHER) return symbols(c, 0, true);
-    if (text[0] == ' ' && symbols(c, 1, true)) return symbols(c, 1, true);
-    size_t broken = through_breaks(c);
-    return broken ? broken : spaces(c);
+    if (kind == UNICODE_OTHER) return symbol_run_length(c, 0, true);
+    if (text[0] == ' ' && symbol_run_length(c, 1, true)) return symbol_run_length(c, 1, true);
+    size_t broken = length_through_last_break(c);
+    return broken ? broken : whitespace_length(c);
 }
 
-size_t split_llama3(const unsigned char *text, size_t len) { return split_modern(text, len, 3); }
-size_t split_qwen2(const unsigned char *text, size_t len) { return split_modern(text, len, 1); }
+size_t split_llama3(const unsigned char *text, size_t len) { return split_cl100k(text, len, 3); }
+size_t split_qwen2(const unsigned char *text, size_t len) { return split_cl100k(text, len, 1); }
 
 size_t split_gpt2(const unsigned char *text, size_t len)
 {
-    struct cursor c = {text, len, 0};
+    struct split_cursor c = {text, len, 0};
     int size;
-    size_t short_form = contraction(text, len, false);
-    if (short_form) return short_form;
+    size_t contraction = contraction_length(text, len, false);
+    if (contraction) return contraction;
     size_t lead = text[0] == ' ' && len > 1;
     c.at = lead;
     enum unicode_class kind = peek(&c, &size);
     if (kind == UNICODE_SPACE) {
         c.at = 0;
-        return spaces(c);
+        return whitespace_length(c);
     }
-    skip(&c, kind, SIZE_MAX);
+    skip_class(&c, kind, SIZE_MAX);
     return c.at;
 }

@@ -5,20 +5,20 @@
 
 enum { CLASS_BITS = 3 };
 
-static unsigned entry_of(uint32_t code)
+static unsigned table_entry(uint32_t code)
 {
     return code > 0x10FFFF ? UNICODE_OTHER : unicode_blocks[unicode_index[code >> 7]][code & 127];
 }
 
 enum unicode_class unicode_class_of(uint32_t code)
 {
-    return (enum unicode_class)(entry_of(code) & CLASS_BITS);
+    return (enum unicode_class)(table_entry(code) & CLASS_BITS);
 }
 
-bool unicode_is(uint32_t code, unsigned marks) { return entry_of(code) & marks; }
+bool unicode_has_mark(uint32_t code, unsigned marks) { return table_entry(code) & marks; }
 
-/* Length of the valid sequence here, 0 if there is none. */
-static int valid_length(const unsigned char *at, size_t len)
+/* Length of the valid UTF-8 sequence at at[0]; 0 if it is invalid. */
+static int utf8_sequence_length(const unsigned char *at, size_t len)
 {
     int n = at[0] < 0x80 ? 1 : at[0] < 0xC2 ? 0 : at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : 4;
     if (n == 0 || at[0] > 0xF4 || (size_t)n > len) return 0;
@@ -34,7 +34,7 @@ static int valid_length(const unsigned char *at, size_t len)
 uint32_t unicode_decode(const unsigned char *at, size_t len, int *size)
 {
     static const unsigned char lead[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
-    int n = valid_length(at, len);
+    int n = utf8_sequence_length(at, len);
     *size = n ? n : 1;
     if (n <= 1) return at[0];
     uint32_t code = at[0] & lead[n];
@@ -42,9 +42,9 @@ uint32_t unicode_decode(const unsigned char *at, size_t len, int *size)
     return code;
 }
 
-enum unicode_class unicode_next_wide(const unsigned char *at, size_t len, int *size)
+enum unicode_class unicode_next_multibyte(const unsigned char *at, size_t len, int *size)
 {
-    if (!valid_length(at, len)) {
+    if (!utf8_sequence_length(at, len)) {
         *size = 1;
         return UNICODE_OTHER;
     }

@@ -2,8 +2,9 @@
 #include "tokenizer/rig.h"
 
 #include "base/json.h"
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/hf_json.h"
 #include "tokenizer/text/split.h"
+#include "tokenizer/tokenizer_impl.h"
 
 static const char vocab[] = ", \"ab\": 256, \"bc\": 257, \"abc\": 258, \"\xC4\xA0"
                             "a\": 259";
@@ -31,7 +32,7 @@ static struct tokenizer *open_with(struct json_parts parts)
     return t;
 }
 
-TEST(json_vocabularies_merge_in_the_order_of_their_list)
+TEST(hf_json_merges_in_list_order)
 {
     struct tokenizer *t = open_with((struct json_parts){0});
     CHECK(!strcmp(tokenizer_kind(t), "byte-level BPE") && tokenizer_vocab_size(t) == 260);
@@ -44,7 +45,7 @@ TEST(json_vocabularies_merge_in_the_order_of_their_list)
     tokenizer_close(t);
 }
 
-TEST(json_letters_stand_for_all_256_bytes)
+TEST(hf_json_byte_alphabet_covers_all_256_bytes)
 {
     struct tokenizer *t = open_with((struct json_parts){0});
     char bytes[256];
@@ -56,7 +57,7 @@ TEST(json_letters_stand_for_all_256_bytes)
     tokenizer_close(t);
 }
 
-TEST(json_ignore_merges_takes_a_piece_that_is_a_token)
+TEST(hf_json_ignore_merges_looks_up_whole_pieces)
 {
     const char *lone = ", \"xyz\": 256";
     struct tokenizer *t = open_with((struct json_parts){.vocab = lone});
@@ -80,7 +81,7 @@ static struct tokenizer *open_split(const char *pattern)
                                          .merges = "\"a b\", \"1 \xC4\xA0\""});
 }
 
-TEST(json_split_patterns_cut_before_merging)
+TEST(hf_json_split_patterns_apply_before_merging)
 {
     struct tokenizer *t = open_split(split_llama3_pattern);
     CHECK_IDS(t, "1 ab", '1', ' ', 256);
@@ -96,7 +97,7 @@ TEST(json_split_patterns_cut_before_merging)
     tokenizer_close(t);
 }
 
-TEST(json_without_a_split_takes_a_text_as_one_piece)
+TEST(hf_json_without_a_split_encodes_a_text_as_one_piece)
 {
     const char *pre =
         "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}";
@@ -108,17 +109,17 @@ TEST(json_without_a_split_takes_a_text_as_one_piece)
     tokenizer_close(t);
 }
 
-TEST(json_added_tokens_are_special_and_widen_the_vocabulary)
+TEST(hf_json_added_tokens_are_special_and_extend_the_vocabulary)
 {
     const char *added = "{\"id\": 300, \"content\": \"<|endoftext|>\", \"special\": true},"
                         "{\"id\": 256, \"content\": \"<pad>\"}, {\"id\": 97, \"content\": \"a\"}";
     struct tokenizer *t = NULL;
     struct text back = {0};
-    struct json_parts parts = {.added = added, .vocab = ", \"<pad>\": 256"};
-    CHECK_STATUS(DATA, open_parts(&t, &parts)); /* a byte cannot be special, too */
+    struct json_parts parts = {.added_tokens = added, .vocab = ", \"<pad>\": 256"};
+    CHECK_STATUS(DATA, open_parts(&t, &parts)); /* a single byte cannot be special */
     CHECK_MESSAGE("0x61");
-    parts.added = "{\"id\": 300, \"content\": \"<|endoftext|>\"},"
-                  "{\"id\": 256, \"content\": \"<pad>\"}";
+    parts.added_tokens = "{\"id\": 300, \"content\": \"<|endoftext|>\"},"
+                         "{\"id\": 256, \"content\": \"<pad>\"}";
     CHECK_STATUS(OK, open_parts(&t, &parts));
     CHECK(tokenizer_vocab_size(t) == 301 && tokenizer_eos(t) == 300 && tokenizer_bos(t) == -1);
     CHECK(tokenizer_special(t, "<pad>") == 256 && tokenizer_special(t, "<mask>") == -1);
@@ -131,25 +132,25 @@ TEST(json_added_tokens_are_special_and_widen_the_vocabulary)
     tokenizer_close(t);
 }
 
-TEST(json_names_of_the_ends_are_known_and_a_template_may_say_the_first)
+TEST(hf_json_finds_bos_and_eos_by_name_or_template)
 {
     const char *added = "{\"id\": 300, \"content\": \"<s>\"}, {\"id\": 301, \"content\": \"</s>\"},"
                         "{\"id\": 302, \"content\": \"[START]\"}";
-    struct tokenizer *t = open_with((struct json_parts){.added = added});
+    struct tokenizer *t = open_with((struct json_parts){.added_tokens = added});
     CHECK(tokenizer_bos(t) == 300 && tokenizer_eos(t) == 301);
     tokenizer_close(t);
     const char *template = "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": "
                            "{\"id\": \"[START]\", \"type_id\": 0}}, {\"Sequence\": {}}]}";
     char rest[512];
     snprintf(rest, sizeof rest, "\"post_processor\": %s,", template);
-    t = open_with((struct json_parts){.added = added, .rest = rest});
+    t = open_with((struct json_parts){.added_tokens = added, .rest = rest});
     CHECK(tokenizer_bos(t) == 302);
     tokenizer_close(t);
     snprintf(rest, sizeof rest,
              "\"post_processor\": {\"type\": \"Sequence\", \"processors\": "
              "[{\"type\": \"ByteLevel\"}, %s]},",
              template);
-    t = open_with((struct json_parts){.added = added, .rest = rest});
+    t = open_with((struct json_parts){.added_tokens = added, .rest = rest});
     CHECK(tokenizer_bos(t) == 302 && tokenizer_eos(t) == 301);
     tokenizer_close(t);
 }
@@ -159,7 +160,7 @@ TEST(json_names_of_the_ends_are_known_and_a_template_may_say_the_first)
     "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"a\"}, \"behavior\": \"Isolated\"}"
 #define BYTE_STEP "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}"
 
-TEST(json_of_another_kind_is_refused_and_named)
+TEST(hf_json_rejects_unsupported_components_by_name)
 {
     static const struct {
         struct json_parts parts;
@@ -171,7 +172,7 @@ TEST(json_of_another_kind_is_refused_and_named)
         {{.pre = TWO_STEPS("{\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}, \"behavior\": "
                            "\"Isolated\"}",
                            BYTE_STEP)},
-         "cannot be read"},
+         "does not compile"},
         {{.model = "\"byte_fallback\": true,"}, "byte_fallback"},
         {{.model = "\"dropout\": 0.1,"}, "dropout"},
         {{.model = "\"continuing_subword_prefix\": \"##\","}, "continuing_subword_prefix"},
@@ -192,29 +193,29 @@ TEST(json_of_another_kind_is_refused_and_named)
     CHECK_MESSAGE("Unigram");
 }
 
-TEST(json_tokens_that_are_added_and_not_special_still_merge)
+TEST(hf_json_non_special_added_tokens_still_merge)
 {
     const char *added = "{\"id\": 256, \"content\": \"ab\", \"special\": false, \"single_word\": "
                         "true}";
-    struct tokenizer *t = open_with((struct json_parts){.added = added});
+    struct tokenizer *t = open_with((struct json_parts){.added_tokens = added});
     CHECK_IDS(t, "ab", 256);
     CHECK_IDS(t, "1ab", '1', 256);
     CHECK_IDS(t, "abc", 258);
     tokenizer_close(t);
 }
 
-TEST(json_added_tokens_are_found_in_the_normalized_text)
+TEST(hf_json_matches_normalized_added_tokens_in_normalized_text)
 {
     const char *added = "{\"id\": 300, \"content\": \"\xE2\x84\xAB\", \"special\": false, "
                         "\"normalized\": true}, {\"id\": 301, \"content\": \"A\xCC\x8A\", "
                         "\"special\": false, \"normalized\": false}";
     struct tokenizer *t =
-        open_with((struct json_parts){.added = added, .normalizer = "{\"type\": \"NFC\"}"});
+        open_with((struct json_parts){.added_tokens = added, .normalizer = "{\"type\": \"NFC\"}"});
     CHECK_IDS(t, "\xC3\x85 A\xCC\x8A", 300, ' ', 301);
     tokenizer_close(t);
 }
 
-TEST(json_that_asks_for_nothing_special_is_read)
+TEST(hf_json_accepts_settings_that_do_nothing)
 {
     struct tokenizer *t = open_with((struct json_parts){
         .model = "\"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": \"\","
@@ -223,7 +224,7 @@ TEST(json_that_asks_for_nothing_special_is_read)
     tokenizer_close(t);
 }
 
-TEST(json_that_is_damaged_is_refused_and_named)
+TEST(hf_json_rejects_invalid_values_by_name)
 {
     static const struct {
         struct json_parts parts;
@@ -245,13 +246,14 @@ TEST(json_that_is_damaged_is_refused_and_named)
         {{.vocab = ", \"ab\": 256", .merges = "[\"a\", \"b\", \"c\"]"}, "merge 0"},
         {{.vocab = ", \"ab\": 256", .merges = "[1, 2]"}, "merge 0"},
         {{.vocab = ", \"ab\": 256", .merges = "null"}, "merge 0"},
-        {{.added = "7"}, "added token"},
-        {{.added = "{\"id\": 300}"}, "content"},
-        {{.added = "{\"content\": \"x\"}"}, "id"},
-        {{.added = "{\"id\": -1, \"content\": \"x\"}"}, "id"},
-        {{.added = "{\"id\": 1e9, \"content\": \"x\"}"}, "id"},
-        {{.added = "{\"id\": 97, \"content\": \"x\"}"}, "the same id"},
-        {{.added = "{\"id\": 300, \"content\": \"x\"}, {\"id\": 300, \"content\": \"y\"}"}, "300"},
+        {{.added_tokens = "7"}, "added token"},
+        {{.added_tokens = "{\"id\": 300}"}, "content"},
+        {{.added_tokens = "{\"content\": \"x\"}"}, "id"},
+        {{.added_tokens = "{\"id\": -1, \"content\": \"x\"}"}, "id"},
+        {{.added_tokens = "{\"id\": 1e9, \"content\": \"x\"}"}, "id"},
+        {{.added_tokens = "{\"id\": 97, \"content\": \"x\"}"}, "the same ID"},
+        {{.added_tokens = "{\"id\": 300, \"content\": \"x\"}, {\"id\": 300, \"content\": \"y\"}"},
+         "300"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct tokenizer *t;
@@ -262,7 +264,7 @@ TEST(json_that_is_damaged_is_refused_and_named)
     }
 }
 
-TEST(json_that_lacks_its_parts_is_refused)
+TEST(hf_json_rejects_missing_parts)
 {
     static const char *const files[] = {
         "{",
@@ -281,14 +283,14 @@ TEST(json_that_lacks_its_parts_is_refused)
     }
 }
 
-TEST(json_written_is_read_back_as_the_same_tokenizer)
+TEST(hf_json_round_trips_a_written_tokenizer)
 {
     struct vocabulary v;
     static const char *const words[] = {"\"\\", " \n", "\xC3\xA4", "\xFF\x80"};
-    struct merge list[4];
-    struct special two[] = {{(char[]){"<|begin_of_text|>"}, 260},
-                            {(char[]){"<|end_of_text|>"}, 261}};
-    struct specials specials = {.all = two, .count = 2};
+    struct hf_merge list[4];
+    struct special_token two[] = {{(char[]){"<|begin_of_text|>"}, 260},
+                                  {(char[]){"<|end_of_text|>"}, 261}};
+    struct special_tokens specials = {.all = two, .count = 2};
     struct text json = {0}, again = {0};
     struct tokenizer *t = NULL;
     vocabulary_init(&v);
@@ -296,7 +298,7 @@ TEST(json_written_is_read_back_as_the_same_tokenizer)
         CHECK_STATUS(OK, vocabulary_add(&v, &(unsigned char){(unsigned char)i}, 1, i));
     for (int32_t i = 0; i < 4; i++) {
         CHECK_STATUS(OK, vocabulary_add(&v, words[i], 2, 256 + i));
-        list[i] = (struct merge){(unsigned char)words[i][0], (unsigned char)words[i][1]};
+        list[i] = (struct hf_merge){(unsigned char)words[i][0], (unsigned char)words[i][1]};
     }
     hf_json_write(&v, list, 4, &specials, &json);
     CHECK_STATUS(OK, open_bytes(&t, "tokenizer.json", &json));
@@ -314,7 +316,7 @@ TEST(json_written_is_read_back_as_the_same_tokenizer)
     text_release(&json), text_release(&again);
 }
 
-TEST(json_cut_off_at_any_byte_is_no_tokenizer)
+TEST(hf_json_rejects_files_truncated_at_every_byte)
 {
     struct text file = {0};
     struct tokenizer *t = NULL;

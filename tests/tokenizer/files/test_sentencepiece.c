@@ -39,7 +39,7 @@ static void check_row(const struct tokenizer *t, const struct json *row, int num
         add_hex(&given, json_string(json_get(row, "hex")));
         struct token_list got = encoded(t, given.data, given.len);
         if (!same(got.ids, got.count * sizeof *got.ids, ids.ids, ids.count * sizeof *ids.ids))
-            fail_msg("row %d: other ids than sentencepiece's", number);
+            fail_msg("row %d: IDs differ from sentencepiece's", number);
         token_list_release(&got);
     }
     CHECK_STATUS(OK, json_get_string(row, "text", &text));
@@ -47,12 +47,12 @@ static void check_row(const struct tokenizer *t, const struct json *row, int num
     text_adds(&back, "");
     CHECK_STATUS(OK, tokenizer_decode(t, ids.ids, ids.count, &back));
     if (!same(back.data, back.len, want.data, want.len))
-        fail_msg("row %d: another text than sentencepiece's", number);
+        fail_msg("row %d: the text differs from sentencepiece's", number);
     text_release(&given), text_release(&back), text_release(&want);
     token_list_release(&ids);
 }
 
-/* What tests/oracle/sentences.py had from the library. */
+/* Expected values are from the sentencepiece library, by tests/oracle/sentences.py. */
 static void check_golden(const char *name, int most)
 {
     struct json *root;
@@ -74,17 +74,11 @@ static void check_golden(const char *name, int most)
     tokenizer_close(t);
 }
 
-TEST(models_with_bytes_give_the_ids_and_texts_of_sentencepiece)
-{
-    check_golden("sentence_bytes", 420);
-}
+TEST(byte_fallback_models_match_sentencepiece) { check_golden("sentence_bytes", 420); }
 
-TEST(models_that_map_characters_give_the_ids_and_texts_of_sentencepiece)
-{
-    check_golden("sentence_mapped", 150);
-}
+TEST(models_with_a_charsmap_match_sentencepiece) { check_golden("sentence_mapped", 150); }
 
-TEST(models_with_tokens_of_the_user_give_the_ids_and_texts_of_sentencepiece)
+TEST(models_with_user_defined_symbols_match_sentencepiece)
 {
     check_golden("sentence_defined", 160);
     struct tokenizer *t = open_small("sentence_defined");
@@ -104,20 +98,21 @@ static void add_field(struct text *out, int number, const struct text *message)
     text_add(out, message->data, message->len);
 }
 
-/* A piece: type 0 leaves it out. */
+/* Appends a piece; type 0 omits the type. */
 static void add_piece(struct text *out, const char *name, float score, int type)
 {
-    struct text piece = {0}, spelt = {0};
-    text_adds(&spelt, name);
-    if (spelt.len) add_field(&piece, 1, &spelt);
+    struct text piece = {0}, text = {0};
+    text_adds(&text, name);
+    if (text.len) add_field(&piece, 1, &text);
     text_addf(&piece, "%c", 2 << 3 | 5);
     text_add(&piece, &score, sizeof score);
     if (type) text_addf(&piece, "%c%c", 3 << 3, type);
     add_field(out, 1, &piece);
-    text_release(&piece), text_release(&spelt);
+    text_release(&piece), text_release(&text);
 }
 
-/* trainer_spec.model_type, and without a prefix or squeezed spaces; more fields as they are. */
+/* Appends trainer_spec with this model_type, and normalizer_spec without add_dummy_prefix and
+ * remove_extra_whitespaces; then the extra fields. */
 static void add_specs(struct text *out, int model_type, const char *trainer, const char *normalizer)
 {
     struct text spec = {0};
@@ -153,24 +148,24 @@ static struct tokenizer *open_tiny(void)
     return t;
 }
 
-TEST(merges_go_by_score_and_from_the_left_and_may_begin_with_characters_that_are_no_pieces)
+TEST(sentencepiece_merges_by_score_from_the_left_through_characters_without_a_piece)
 {
     struct tokenizer *t = open_tiny();
     struct text back = {0};
-    CHECK_IDS(t, "abc", 4); /* "ab" first, then "c", which is no piece */
+    CHECK_IDS(t, "abc", 4); /* "ab" first, then "c", which is not a piece */
     CHECK_IDS(t, "bc", 3);
     CHECK_IDS(t, "ba b", 5, 0, 6, 5);
-    CHECK_IDS(t, "acxyb", 0, 5); /* four unknown ones are one */
+    CHECK_IDS(t, "acxyb", 0, 5); /* four unknown characters fuse into one token */
     CHECK_IDS(t, "<s>", 0);
     CHECK(tokenizer_vocab_size(t) == 7 && tokenizer_eos(t) == -1 && tokenizer_bos(t) == 1);
     CHECK_STATUS(DATA, tokenizer_decode(t, &(int32_t){7}, 1, &back));
     CHECK_STATUS(DATA, tokenizer_decode(t, &(int32_t){-1}, 1, &back));
-    CHECK_MESSAGE("no token -1");
+    CHECK_MESSAGE("unknown token ID -1");
     text_release(&back);
     tokenizer_close(t);
 }
 
-TEST(parts_of_a_text_join_to_the_whole)
+TEST(decoded_parts_concatenate_to_the_text)
 {
     struct tokenizer *t = open_small("sentence_bytes");
     struct token_list ids = encoded(t, "a \xE4\xB8\xAD b", 7);
@@ -183,7 +178,7 @@ TEST(parts_of_a_text_join_to_the_whole)
     tokenizer_close(t);
 }
 
-TEST(a_model_cut_at_any_byte_is_refused_and_named)
+TEST(truncated_sentencepiece_models_are_rejected_at_every_byte)
 {
     struct text file = {0};
     write_tiny(&file);
@@ -193,12 +188,12 @@ TEST(a_model_cut_at_any_byte_is_refused_and_named)
         enum status st = open_bytes(&t, "tiny.model", &file);
         if (st != STATUS_DATA) fail_msg("%zu of %zu bytes: %s", file.len, whole, status_name(st));
         CHECK_MESSAGE("tiny.model");
-        if (file.len > 1) CHECK_MESSAGE("cut off or damaged");
+        if (file.len > 1) CHECK_MESSAGE("truncated or corrupt");
     }
     text_release(&file);
 }
 
-TEST(models_that_are_not_read_are_refused_and_named)
+TEST(unsupported_sentencepiece_models_are_rejected_with_the_reason)
 {
     static const struct {
         const char *name;
@@ -210,24 +205,24 @@ TEST(models_that_are_not_read_are_refused_and_named)
         {"x", 0, 1, 0, "", "", "unigram", STATUS_UNSUPPORTED},
         {"x", 0, 1, 1, "", "", "unigram", STATUS_UNSUPPORTED},
         {"x", 0, 1, 3, "", "", "word", STATUS_UNSUPPORTED},
-        {"x", 0, 1, 9, "", "", "only BPE", STATUS_UNSUPPORTED},
+        {"x", 0, 1, 9, "", "", "expected BPE", STATUS_UNSUPPORTED},
         {"x", 0, 5, 2, "", "", "unused", STATUS_UNSUPPORTED},
-        {"x", 0, 7, 2, "", "", "no known type", STATUS_UNSUPPORTED},
+        {"x", 0, 7, 2, "", "", "type of piece 2 is not supported", STATUS_UNSUPPORTED},
         {"x", 0, 1, 2, "\xC0\x01\x01", "", "treat_whitespace_as_suffix", STATUS_UNSUPPORTED},
         {"x", INFINITY, 1, 2, "", "", "not finite", STATUS_DATA},
         {"", 0, 1, 2, "", "", "0 bytes", STATUS_DATA},
         {"\xFF", 0, 1, 2, "", "", "UTF-8", STATUS_DATA},
         {"ab", 0, 1, 2, "", "", "same bytes", STATUS_DATA},
-        {"x", 0, 2, 2, "", "", "both unknown", STATUS_DATA},
+        {"x", 0, 2, 2, "", "", "both of type unknown", STATUS_DATA},
         {"<0x41>", 0, 6, 2, "", "", "byte_fallback is off", STATUS_DATA},
-        {"<0x4a>", 0, 6, 2, "\x98\x02\x01", "", "names none", STATUS_DATA},
+        {"<0x4a>", 0, 6, 2, "\x98\x02\x01", "", "its name is not a byte", STATUS_DATA},
         {"<0x41>", 0, 6, 2, "\x98\x02\x01", "", "0x00", STATUS_DATA},
         {"x", 0, 1, 2, "",
          "\x12\x03"
          "abc",
          "charsmap", STATUS_DATA},
         {"x", 0, 1, 2, "\x0B", "", "wire type 3", STATUS_DATA},
-        {"x", 0, 1, 2, "\x01", "", "no field", STATUS_DATA},
+        {"x", 0, 1, 2, "\x01", "", "invalid field number 0", STATUS_DATA},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct text file = {0};
@@ -248,11 +243,11 @@ TEST(models_that_are_not_read_are_refused_and_named)
     add_piece(&file, "a", 0, 1);
     add_specs(&file, 2, "", "");
     CHECK_STATUS(DATA, open_bytes(&t, "odd.model", &file));
-    CHECK_MESSAGE("unknown one");
+    CHECK_MESSAGE("no piece has type unknown");
     text_release(&file);
 }
 
-TEST(a_model_put_into_a_folder_is_the_same_there)
+TEST(copied_sentencepiece_model_opens_as_the_same_tokenizer)
 {
     struct tokenizer *t = open_small("sentence_bytes"), *again = NULL;
     struct tokenizer_config config = {0};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/rig.h"
 
-#include "tokenizer/kinds.h"
+#include "tokenizer/files/tiktoken.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <ctype.h>
 
@@ -29,7 +30,7 @@ TEST(tiktoken_ranks_are_ids_and_special_ids_follow)
     tokenizer_close(t);
 }
 
-TEST(tiktoken_merges_by_rank_and_takes_whole_pieces_as_they_are)
+TEST(tiktoken_merges_by_rank_and_looks_up_whole_pieces)
 {
     struct tokenizer *t = open_usual();
     CHECK_IDS(t, "abcd", 258, 'd');
@@ -38,7 +39,7 @@ TEST(tiktoken_merges_by_rank_and_takes_whole_pieces_as_they_are)
     tokenizer_close(t);
     static const char *const unreachable[] = {"xy", "zw", "xyzw"};
     struct text file = {0};
-    write_tiktoken(&file, unreachable + 2, 1); /* no two tokens make it */
+    write_tiktoken(&file, unreachable + 2, 1); /* no two tokens concatenate to it */
     CHECK_STATUS(OK, open_bytes(&t, "tokenizer.model", &file));
     CHECK_IDS(t, "xyzw", 256);
     CHECK_IDS(t, "xyzwx", 'x', 'y', 'z', 'w', 'x');
@@ -46,7 +47,7 @@ TEST(tiktoken_merges_by_rank_and_takes_whole_pieces_as_they_are)
     text_release(&file);
 }
 
-TEST(tiktoken_special_tokens_have_the_names_of_llama3)
+TEST(tiktoken_special_tokens_have_llama3_names)
 {
     static const struct {
         const char *name;
@@ -81,12 +82,12 @@ TEST(tiktoken_special_tokens_have_the_names_of_llama3)
     tokenizer_close(t);
 }
 
-TEST(tiktoken_files_may_end_lines_either_way)
+TEST(tiktoken_accepts_either_line_ending)
 {
     struct text file = {0}, other = {0};
     struct tokenizer *t = NULL;
     write_tiktoken(&file, tokens, COUNT);
-    for (size_t i = 0; i + 1 < file.len; i++) /* the last line has no end, and some are empty */
+    for (size_t i = 0; i + 1 < file.len; i++) /* adds empty lines, and drops the last line's end */
         text_addf(&other, file.data[i] == '\n' ? "%s" : "%.0s%c", "\r\n\n", file.data[i]);
     CHECK_STATUS(OK, open_bytes(&t, "tokenizer.model", &other));
     CHECK(tokenizer_vocab_size(t) == FIRST + 256);
@@ -95,8 +96,8 @@ TEST(tiktoken_files_may_end_lines_either_way)
     text_release(&file), text_release(&other);
 }
 
-/* The usual file with one more line: is it refused, and is the line named? */
-static void check_refused(const char *line, const char *why)
+/* Adds a line to the default file and checks that the file is rejected with this message. */
+static void check_rejected(const char *line, const char *why)
 {
     struct text file = {0};
     struct tokenizer *t = NULL;
@@ -108,59 +109,59 @@ static void check_refused(const char *line, const char *why)
     text_release(&file);
 }
 
-TEST(tiktoken_names_the_line_that_is_wrong)
+TEST(tiktoken_errors_name_the_line)
 {
     const char *line = "tokenizer.model:263: ";
-    check_refused("eHg 262", line);                /* three digits of base64 */
-    check_refused("eHg*eHg= 262", line);           /* no digit */
-    check_refused("e=g= 262", line);               /* padding inside */
-    check_refused("==== 262", line);               /* nothing but padding */
-    check_refused("e=== 262", line);               /* six bits */
-    check_refused(" 262", line);                   /* no token */
-    check_refused("eHg=", line);                   /* no rank */
-    check_refused("eHg= ", line);                  /* no rank */
-    check_refused("eHg= -1", line);                /* negative */
-    check_refused("eHg= 2x", line);                /* not a number */
-    check_refused("eHg= 262 ", line);              /* something follows */
-    check_refused("eHg= 99999999999999999", line); /* beyond every bound */
-    check_refused("eHg= 99999999", line);
-    check_refused("YWI= 262", line); /* the bytes of token 256 */
-    check_refused("YWI= 262", "256");
-    check_refused("eHg= 256", line); /* its rank */
-    check_refused("{", line);
+    check_rejected("eHg 262", line);                /* three digits of base64 */
+    check_rejected("eHg*eHg= 262", line);           /* not a base64 digit */
+    check_rejected("e=g= 262", line);               /* padding inside */
+    check_rejected("==== 262", line);               /* only padding */
+    check_rejected("e=== 262", line);               /* six bits */
+    check_rejected(" 262", line);                   /* no token */
+    check_rejected("eHg=", line);                   /* no rank */
+    check_rejected("eHg= ", line);                  /* no rank */
+    check_rejected("eHg= -1", line);                /* negative */
+    check_rejected("eHg= 2x", line);                /* not a number */
+    check_rejected("eHg= 262 ", line);              /* trailing space */
+    check_rejected("eHg= 99999999999999999", line); /* over the largest ID */
+    check_rejected("eHg= 99999999", line);
+    check_rejected("YWI= 262", line); /* the bytes of token 256 */
+    check_rejected("YWI= 262", "256");
+    check_rejected("eHg= 256", line); /* its rank */
+    check_rejected("{", line);
 }
 
-TEST(a_file_that_is_no_tokenizer_is_said_to_be_none)
+TEST(files_of_no_known_format_are_reported_as_such)
 {
     CHECK_STATUS(DATA, opens("tokenizer.model", "<!DOCTYPE html>\n"));
-    CHECK_MESSAGE("tokenizer.model: no tokenizer: ");
+    CHECK_MESSAGE("tokenizer.model: not a tokenizer: ");
     CHECK_STATUS(DATA, opens("tokenizer.model", "version https://git-lfs.github.com/spec/v1\n"));
-    CHECK_MESSAGE("pointer of Git LFS");
-    check_refused("YWI", "cut off or damaged");
+    CHECK_MESSAGE("Git LFS pointer");
+    check_rejected("YWI", "truncated or corrupt");
 }
 
-TEST(tiktoken_ranks_leave_no_gap)
+TEST(tiktoken_rejects_gaps_in_the_ranks)
 {
-    check_refused("eHg= 263", "tokenizer.model: no token has rank 262");
+    check_rejected("eHg= 263", "tokenizer.model: no token has rank 262");
 }
 
-TEST(tiktoken_tokens_cover_every_single_byte)
+TEST(tiktoken_requires_every_single_byte)
 {
     CHECK_STATUS(DATA, opens("tokenizer.model", "YWI= 0\n"));
     CHECK_MESSAGE("tokenizer.model: ");
     CHECK_MESSAGE("0x00");
 }
 
-TEST(tiktoken_tokens_are_not_endless)
+TEST(tiktoken_rejects_overlong_tokens)
 {
     struct text line = {0};
     for (int i = 0; i < 4000; i++) text_adds(&line, "eHh4");
     text_adds(&line, " 262");
-    check_refused(line.data, ":263: ");
+    check_rejected(line.data, ":263: ");
     text_release(&line);
 }
 
-TEST(tiktoken_files_cut_off_at_any_byte_are_refused_or_end_in_a_rank)
+TEST(tiktoken_rejects_truncated_files_unless_they_end_in_a_rank)
 {
     struct text bytes = {0}, file = {0};
     write_tiktoken(&bytes, NULL, 0);

@@ -3,7 +3,7 @@
 
 #include "tokenizer/text/charsmap.h"
 
-/* A trie in which "a" leads to "x" and "ab" to "yz": unit 0 is the root, whose children are at
+/* A trie that maps "a" to "x" and "ab" to "yz": unit 0 is the root, whose children are at
  * 128 ^ letter; those of "a" at (128 ^ 'a') ^ 512 ^ letter. */
 enum { UNITS = 1024, A = 128 ^ 'a', UNDER_A = A ^ 512, AB = UNDER_A ^ 'b', UNDER_AB = AB ^ 128 };
 
@@ -29,7 +29,7 @@ static const char *find(const struct charsmap *c, const char *text, size_t *len)
     return charsmap_find(c, (const unsigned char *)text, strlen(text), len);
 }
 
-TEST(the_longest_mapped_string_is_found)
+TEST(charsmap_finds_the_longest_prefix)
 {
     static unsigned char blob[8192];
     struct charsmap c;
@@ -43,7 +43,7 @@ TEST(the_longest_mapped_string_is_found)
     CHECK(!find(&c, "a", &len));
 }
 
-TEST(a_trie_that_leads_outside_maps_nothing_there)
+TEST(charsmap_ignores_offsets_out_of_range)
 {
     static unsigned char blob[8192];
     struct charsmap c;
@@ -62,7 +62,7 @@ TEST(a_trie_that_leads_outside_maps_nothing_there)
     charsmap_release(&c);
 }
 
-TEST(a_damaged_map_is_refused)
+TEST(charsmap_rejects_a_malformed_blob)
 {
     static unsigned char blob[8192];
     struct charsmap c;
@@ -74,6 +74,6 @@ TEST(a_damaged_map_is_refused)
     }
     blob[0] = 3, blob[1] = 0;
     CHECK_STATUS(DATA, charsmap_init(&c, blob, whole));
-    CHECK_MESSAGE("4-byte units");
+    CHECK_MESSAGE("multiple of 4");
     charsmap_release(&c);
 }

@@ -4,7 +4,7 @@
 #include "tokenizer/text/pattern.h"
 #include "tokenizer/text/regex.h"
 
-TEST(what_both_libraries_read_alike_stays)
+TEST(pattern_keeps_syntax_common_to_both_libraries)
 {
     static const char *const same[] = {
         "",       "a|b ?c+",     "(?i:'s|'t)",         "a{2}b{1,3}c{2,}",
@@ -20,7 +20,7 @@ TEST(what_both_libraries_read_alike_stays)
     text_release(&out);
 }
 
-/* Is the whole text one match? */
+/* Whether the first match is the whole text. */
 static bool matches(const char *pattern, const char *string)
 {
     struct regex *r = NULL;
@@ -34,9 +34,9 @@ static bool matches(const char *pattern, const char *string)
     return begin == 0 && end == strlen(string);
 }
 
-TEST(classes_are_of_the_unicode_of_hugging_faces_library)
+TEST(pattern_classes_use_the_unicode_version_of_tokenizers)
 {
-    CHECK(matches("\\p{L}+", "a\xE4\xB8\xAD\xF0\xB1\x8D\x90")); /* U+31350, of 15.0 */
+    CHECK(matches("\\p{L}+", "a\xE4\xB8\xAD\xF0\xB1\x8D\x90")); /* U+31350, new in 15.0 */
     CHECK(matches("[^\\p{L}]+", "1 \xF0\x9E\x93\xB0"));         /* U+1E4F0 is a digit */
     CHECK(matches("\\d+", "1\xD9\xA1\xF0\x9E\x93\xB0") && !matches("\\d", "a"));
     CHECK(matches("\\P{L}", "1") && matches("\\p{^L}", "1") && matches("[\\P{L}]", "1"));
@@ -46,7 +46,7 @@ TEST(classes_are_of_the_unicode_of_hugging_faces_library)
     CHECK(matches("[^\\S\\n]+", " \t") && !matches("[^\\S\\n]+", "\n"));
 }
 
-TEST(characters_by_number_and_classes_in_classes_are_read)
+TEST(pattern_translates_character_codes_and_nested_classes)
 {
     CHECK(matches("\\u4e2d\\x41\\x{4e2d}", "\xE4\xB8\xAD"
                                            "A\xE4\xB8\xAD"));
@@ -56,7 +56,7 @@ TEST(characters_by_number_and_classes_in_classes_are_read)
     CHECK(matches("a$|b", "a") && matches("[\\u4e00-\\u9fa5]", "\xE4\xB8\xAD"));
 }
 
-TEST(what_they_read_differently_is_refused_with_its_place)
+TEST(pattern_rejects_unsupported_syntax_with_its_offset)
 {
     static const char *const rows[][2] = {
         {"\\w+", "\\w at byte 0"},
@@ -67,16 +67,16 @@ TEST(what_they_read_differently_is_refused_with_its_place)
         {"a\\", "lone backslash"},
         {"\\pL", "without { }"},
         {"\\p{L", "without { }"},
-        {"\\p{}", "no plain name"},
-        {"\\p{L&}", "no plain name"},
-        {"\\xF0", "no character"},
-        {"\\x{}", "by number"},
-        {"\\u12", "by number"},
-        {"\\x4", "by number"},
+        {"\\p{}", "without a plain name"},
+        {"\\p{L&}", "without a plain name"},
+        {"\\xF0", "not a character"},
+        {"\\x{}", "character code"},
+        {"\\u12", "character code"},
+        {"\\x4", "character code"},
         {"[a&&b]", "&&"},
-        {"[[:alpha:]]", "class of its own"},
-        {"[a[^b]]", "class of its own"},
-        {"[a-[b]]", "class of its own"},
+        {"[[:alpha:]]", "nested class"},
+        {"[a[^b]]", "nested class"},
+        {"[a-[b]]", "nested class"},
         {"[]a]", "begins with ]"},
         {"(?m)a", "group"},
         {"a(?i)b", "group"},

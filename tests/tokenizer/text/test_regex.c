@@ -3,7 +3,7 @@
 
 #include "tokenizer/text/regex.h"
 
-/* The matches, and what lies between them, with bars between. */
+/* The matches and the text between them, separated by bars. */
 static enum status pieces(const char *pattern, const char *string, size_t len, struct text *out)
 {
     struct regex *r;
@@ -27,7 +27,7 @@ static enum status pieces(const char *pattern, const char *string, size_t len, s
     return st;
 }
 
-TEST(matches_and_what_lies_between_them_are_pieces)
+TEST(regex_finds_successive_matches)
 {
     static const char *const rows[][3] = {
         {"[0-9]", "ab12 c3", "ab|1|2| c|3"},
@@ -47,15 +47,15 @@ TEST(matches_and_what_lies_between_them_are_pieces)
     text_release(&got);
 }
 
-TEST(a_pattern_that_may_match_nothing_is_refused)
+TEST(regex_rejects_patterns_that_match_the_empty_string)
 {
     struct regex *r = NULL;
     CHECK_STATUS(UNSUPPORTED, regex_compile(&r, "x*"));
-    CHECK_MESSAGE("nothing at all");
+    CHECK_MESSAGE("the empty string");
     CHECK_STATUS(UNSUPPORTED, regex_compile(&r, "(?=b)"));
 }
 
-TEST(lines_begin_and_end_inside_of_a_text)
+TEST(regex_anchors_match_at_line_breaks)
 {
     struct text got = {0};
     CHECK_STATUS(OK, pieces("^a|.$", "ab\nab", 5, &got));
@@ -63,7 +63,7 @@ TEST(lines_begin_and_end_inside_of_a_text)
     text_release(&got);
 }
 
-TEST(bytes_that_are_no_characters_split_and_stay)
+TEST(regex_never_matches_across_invalid_utf8)
 {
     struct text got = {0};
     CHECK_STATUS(OK, pieces("\\p{L}+",
@@ -76,7 +76,7 @@ TEST(bytes_that_are_no_characters_split_and_stay)
     text_release(&got);
 }
 
-TEST(a_pattern_that_cannot_be_read_is_refused_with_its_place)
+TEST(regex_names_the_offset_of_a_syntax_error)
 {
     struct regex *r = NULL;
     CHECK_STATUS(UNSUPPORTED, regex_compile(&r, "ab(c"));
@@ -86,7 +86,7 @@ TEST(a_pattern_that_cannot_be_read_is_refused_with_its_place)
     regex_match_free(NULL);
 }
 
-TEST(a_long_match_needs_no_large_stack)
+TEST(regex_matches_long_text_without_a_large_stack)
 {
     enum { LONG = 300000 };
     struct text string = {0}, got = {0};
@@ -97,7 +97,7 @@ TEST(a_long_match_needs_no_large_stack)
     text_release(&got);
 }
 
-TEST(a_pattern_that_gives_up_is_an_error_and_not_a_piece)
+TEST(regex_match_limit_is_an_error)
 {
     struct text got = {0};
     const char *string = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!";
@@ -106,7 +106,7 @@ TEST(a_pattern_that_gives_up_is_an_error_and_not_a_piece)
     text_release(&got);
 }
 
-TEST(the_library_behind_expressions_says_its_version)
+TEST(regex_reports_the_version_of_pcre2)
 {
     struct text version = {0};
     regex_library_version(&version);

@@ -17,7 +17,7 @@ static void check_pieces(splitter *split, const char *string, const char *want)
         if (at) text_adds(&got, "|");
         text_add(&got, string + at, n);
     }
-    if (strcmp(got.data, want)) fail_msg("\"%s\", wanted \"%s\"", got.data, want);
+    if (strcmp(got.data, want)) fail_msg("\"%s\", expected \"%s\"", got.data, want);
     text_release(&got);
 }
 
@@ -33,14 +33,14 @@ TEST(llama3_keeps_the_character_before_a_word)
     check_pieces(split_llama3, "\U0001f600\u200d\U0001f600x", "\U0001f600\u200d\U0001f600|x");
 }
 
-TEST(llama3_takes_numbers_three_digits_at_a_time)
+TEST(llama3_splits_numbers_into_three_digits)
 {
     check_pieces(split_llama3, "1234567", "123|456|7");
     check_pieces(split_llama3, " 12,345.6", " |12|,|345|.|6");
     check_pieces(split_llama3, "\u0661\u0662\u0663\u0664\u00bd", "\u0661\u0662\u0663|\u0664\u00bd");
 }
 
-TEST(llama3_knows_contractions_in_any_case)
+TEST(llama3_matches_contractions_in_any_case)
 {
     check_pieces(split_llama3, "it's IT'S we'Re I'LL", "it|'s| IT|'S| we|'Re| I|'LL");
     check_pieces(split_llama3, "'sun 'Tis 'll 'l 'x", "'s|un| '|Tis| '|ll| '|l| '|x");
@@ -61,7 +61,7 @@ TEST(llama3_ends_white_space_at_line_breaks_and_before_words)
     check_pieces(split_llama3, " ", " ");
 }
 
-TEST(gpt2_keeps_a_space_before_words_numbers_and_signs)
+TEST(gpt2_keeps_a_space_before_words_numbers_and_symbols)
 {
     check_pieces(split_gpt2, "Hello world 1234567 !!", "Hello| world| 1234567| !!");
     check_pieces(split_gpt2, "(word)\tword", "(|word|)|\t|word");
@@ -71,7 +71,7 @@ TEST(gpt2_keeps_a_space_before_words_numbers_and_signs)
     check_pieces(split_gpt2, "!\nx", "!|\n|x");
 }
 
-TEST(bytes_that_are_no_characters_are_signs)
+TEST(splitters_treat_invalid_utf8_as_symbols)
 {
     check_pieces(split_llama3, "a\xFF\xFE\n!", "a|\xFF\xFE\n|!");
     check_pieces(split_llama3,
@@ -82,7 +82,8 @@ TEST(bytes_that_are_no_characters_are_signs)
     check_pieces(split_gpt2, "a\xFF 1\x80", "a|\xFF| 1|\x80");
 }
 
-/* Characters of every class, and such as the patterns name; all of them old in Unicode. */
+/* Appends a random character.  They cover every class and those that the patterns name, and all are
+ * in old versions of Unicode. */
 static void add_character(struct text *t, uint64_t stream, uint64_t position)
 {
     static const char *const set[] = {
@@ -116,7 +117,7 @@ static void check_against(splitter *split, const char *pattern, uint64_t stream)
     regex_free(r);
 }
 
-TEST(splitting_by_hand_equals_the_patterns_on_random_text)
+TEST(splitters_equal_their_patterns_on_random_text)
 {
     check_against(split_llama3, split_llama3_pattern, 1);
     check_against(split_gpt2, split_gpt2_pattern, 2);

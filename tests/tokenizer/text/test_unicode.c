@@ -12,7 +12,7 @@ static int encode(uint32_t code, unsigned char *out)
     return n;
 }
 
-TEST(characters_have_the_classes_of_unicode)
+TEST(unicode_classes_match_general_categories)
 {
     static const struct {
         enum unicode_class kind;
@@ -30,19 +30,19 @@ TEST(characters_have_the_classes_of_unicode)
                 fail_msg("U+%04X is %d", rows[r].codes[i], unicode_class_of(rows[r].codes[i]));
 }
 
-TEST(every_character_is_read_as_itself)
+TEST(unicode_decodes_every_code_point)
 {
     unsigned char bytes[5] = {0};
     for (uint32_t code = 0; code <= 0x10FFFF; code++) {
         int size, n = encode(code, bytes);
         if (code >= 0xD800 && code <= 0xDFFF) continue;
-        bytes[n] = 0xBF; /* what follows does not matter */
+        bytes[n] = 0xBF; /* the byte after the character must not matter */
         CHECK(unicode_decode(bytes, (size_t)n + 1, &size) == code && size == n);
         CHECK(unicode_next(bytes, (size_t)n, &size) == unicode_class_of(code) && size == n);
     }
 }
 
-TEST(a_byte_that_begins_no_character_stands_for_itself)
+TEST(invalid_utf8_decodes_byte_by_byte)
 {
     static const char *const wrong[] = {
         "\x80",         "\xBFz",        "\xC0\x80",         "\xC1\xBF",         "\xC3",
@@ -58,7 +58,7 @@ TEST(a_byte_that_begins_no_character_stands_for_itself)
     }
 }
 
-TEST(a_character_does_not_reach_past_the_end)
+TEST(unicode_does_not_read_past_the_end)
 {
     unsigned char bytes[4];
     for (uint32_t code = 0x80; code < 0x110000; code += 0x3777) {
@@ -69,15 +69,18 @@ TEST(a_character_does_not_reach_past_the_end)
     }
 }
 
-TEST(characters_have_further_marks)
+TEST(unicode_marks_match_the_tokenizers_library)
 {
-    CHECK(unicode_is('a', UNICODE_WORD) && unicode_is('_', UNICODE_WORD | UNICODE_DIGIT));
-    CHECK(unicode_is(0x301, UNICODE_WORD) && !unicode_is(' ', UNICODE_WORD));
-    CHECK(unicode_is('$', UNICODE_PUNCTUATION) && unicode_is(0x3002, UNICODE_PUNCTUATION));
-    CHECK(!unicode_is(0x20AC, UNICODE_PUNCTUATION) && !unicode_is('a', UNICODE_PUNCTUATION));
-    CHECK(unicode_is('7', UNICODE_DIGIT) && unicode_is(0xB2, UNICODE_DIGIT));
-    CHECK(unicode_is(0x11DE0, UNICODE_DIGIT) && unicode_class_of(0x11DE0) == UNICODE_OTHER);
-    CHECK(!unicode_is(0xE9, UNICODE_NFC) && unicode_is(0xE9, UNICODE_NFD));
-    CHECK(unicode_is(0x301, UNICODE_NFC) && unicode_is(0x212B, UNICODE_NFC));
-    CHECK(!unicode_is(0x110000, 0xFF) && !unicode_is('a', UNICODE_NFC | UNICODE_NFD));
+    CHECK(unicode_has_mark('a', UNICODE_WORD) &&
+          unicode_has_mark('_', UNICODE_WORD | UNICODE_DIGIT));
+    CHECK(unicode_has_mark(0x301, UNICODE_WORD) && !unicode_has_mark(' ', UNICODE_WORD));
+    CHECK(unicode_has_mark('$', UNICODE_PUNCTUATION) &&
+          unicode_has_mark(0x3002, UNICODE_PUNCTUATION));
+    CHECK(!unicode_has_mark(0x20AC, UNICODE_PUNCTUATION) &&
+          !unicode_has_mark('a', UNICODE_PUNCTUATION));
+    CHECK(unicode_has_mark('7', UNICODE_DIGIT) && unicode_has_mark(0xB2, UNICODE_DIGIT));
+    CHECK(unicode_has_mark(0x11DE0, UNICODE_DIGIT) && unicode_class_of(0x11DE0) == UNICODE_OTHER);
+    CHECK(!unicode_has_mark(0xE9, UNICODE_NFC) && unicode_has_mark(0xE9, UNICODE_NFD));
+    CHECK(unicode_has_mark(0x301, UNICODE_NFC) && unicode_has_mark(0x212B, UNICODE_NFC));
+    CHECK(!unicode_has_mark(0x110000, 0xFF) && !unicode_has_mark('a', UNICODE_NFC | UNICODE_NFD));
 }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metrics/derived_metrics.h"
+
+#include <math.h>
+
+static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
+
+struct derived_metrics derived_metrics_compute(const struct metrics_options *o,
+                                               const struct step_metrics *s)
+{
+    struct derived_metrics d = {0};
+    d.tokens_per_second = ratio((double)s->tokens, s->seconds);
+    d.tokens_per_second_per_rank = ratio(d.tokens_per_second, o->num_ranks);
+    double flops = d.tokens_per_second_per_rank * o->flops_per_token;
+    d.tflops_per_rank = flops / 1e12;
+    d.mfu = o->peak_flops > 0 ? flops / o->peak_flops : (double)NAN;
+    d.step_seconds = ratio(s->seconds, (double)s->steps);
+    d.data_seconds = ratio(s->data_seconds, (double)s->steps);
+    d.data_share = ratio(s->data_seconds, s->seconds);
+    d.memory_gib = (double)s->memory_bytes / (1 << 30);
+    d.memory_share = ratio((double)s->memory_bytes, o->memory_total_bytes);
+    return d;
+}
+
+void eta_add(struct eta *e, double seconds, int64_t steps)
+{
+    if (!(seconds > 0) || steps <= 0) return;
+    double weight = e->num_intervals < 2 ? 1 : 0.3;
+    e->step_seconds += weight * (seconds / (double)steps - e->step_seconds);
+    e->num_intervals++;
+}
+
+double eta_remaining_s(const struct eta *e, int64_t step, int64_t last_step)
+{
+    return step < last_step ? e->step_seconds * (double)(last_step - step) : 0;
+}

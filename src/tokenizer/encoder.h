@@ -1,0 +1,24 @@
+/* encoder.h -- encodes text to token IDs; one encoder per thread.
+ *
+ * Memory   An encoder keeps a cache of short pieces and its scratch memory between calls. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/status.h"
+#include "tokenizer/token_list.h"
+
+#include <stddef.h>
+
+struct encoder;
+struct tokenizer;
+
+enum status encoder_make(struct encoder **out, const struct tokenizer *t);
+/* The same with a cache of 2^slot_bits short pieces; slot_bits > 0. */
+enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, int slot_bits);
+void encoder_free(struct encoder *e);
+/* Appends the IDs of the text.  Text that looks like a special token is encoded as plain text, and
+ * neither BOS nor EOS is added.  The text need not be valid UTF-8: invalid bytes are encoded as
+ * they are (SentencePiece models encode them as U+FFFD). DATA: a piece of over 64 MiB that cannot
+ * be split, or a pattern exceeds PCRE2's match limit. */
+enum status encoder_encode(struct encoder *e, const char *bytes, size_t len,
+                           struct token_list *out);

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/files/hf_pipeline.h"
+
+#include "tokenizer/files/hf_node.h"
+#include "tokenizer/text/regex.h"
+#include "tokenizer/text/split.h"
+#include "tokenizer/text/unicode.h"
+#include "tokenizer/tokenizer_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The last form wins: normalizing to NFC gives the same result after NFD, and vice versa. */
+enum status hf_pipeline_read_normalizer(struct tokenizer *t, const struct json *v)
+{
+    if (hf_node_is_noop(v)) return STATUS_OK;
+    if (hf_node_type_is(v, "Sequence")) {
+        for (v = json_first(json_get(v, "normalizers")); v; v = json_next(v))
+            TRY(hf_pipeline_read_normalizer(t, v));
+        return STATUS_OK;
+    }
+    if (!hf_node_type_is(v, "NFC") && !hf_node_type_is(v, "NFD"))
+        FAIL(UNSUPPORTED,
+             "%s: normalizer %s is not supported with byte-level BPE; expected NFC or NFD", t->path,
+             hf_node_type(v));
+    t->normal_form = hf_node_type_is(v, "NFC") ? FORM_NFC : FORM_NFD;
+    return STATUS_OK;
+}
+
+static enum status read_behavior(const struct tokenizer *t, const struct json *v,
+                                 enum split_behavior *behavior)
+{
+    static const char *const names[] = {
+        [SPLIT_ISOLATED] = "Isolated",
+        [SPLIT_REMOVED] = "Removed",
+        [SPLIT_MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
+        [SPLIT_MERGED_WITH_NEXT] = "MergedWithNext",
+        [SPLIT_CONTIGUOUS] = "Contiguous",
+    };
+    const struct json *name = json_get(v, "behavior");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!json_string_is(name, names[i])) continue;
+        *behavior = (enum split_behavior)i;
+        return STATUS_OK;
+    }
+    FAIL(UNSUPPORTED, "%s: pre_tokenizer %s: behavior \"%s\" is not supported", t->path,
+         hf_node_type(v), json_is_string(name) ? json_string(name) : "");
+}
+
+/* Patterns with a hand-written splitter. */
+static const struct {
+    const char *pattern;
+    size_t (*split)(const unsigned char *text, size_t len);
+} known[] = {
+    {split_llama3_pattern, split_llama3},
+    {split_qwen2_pattern, split_qwen2},
+    {split_gpt2_pattern, split_gpt2},
+};
+
+static enum status set_pattern(struct tokenizer *t, struct split_rule *rule, const char *pattern)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(pattern, known[i].pattern)) rule->split = known[i].split;
+    if (!rule->split && regex_compile(&rule->regex, pattern))
+        FAIL(UNSUPPORTED, "%s: %s", t->path, status_message());
+    return STATUS_OK;
+}
+
+static enum status read_split(struct tokenizer *t, const struct json *v, struct split_rule *rule)
+{
+    const struct json *regex = json_get(json_get(v, "pattern"), "Regex");
+    const struct json *string = json_get(json_get(v, "pattern"), "String");
+    rule->invert = json_true(json_get(v, "invert"));
+    TRY(read_behavior(t, v, &rule->behavior));
+    if (json_is_string(regex)) return set_pattern(t, rule, json_string(regex));
+    if (!json_is_string(string) || !json_string(string)[0])
+        FAIL(UNSUPPORTED,
+             "%s: pre_tokenizer Split: the pattern must be a Regex or a String that is not empty",
+             t->path);
+    rule->string = heap_string(json_string(string), strlen(json_string(string)));
+    return STATUS_OK;
+}
+
+static enum status read_digits(struct tokenizer *t, const struct json *v, struct split_rule *rule)
+{
+    (void)t;
+    rule->marks = UNICODE_DIGIT;
+    rule->behavior =
+        json_true(json_get(v, "individual_digits")) ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS;
+    return STATUS_OK;
+}
+
+static enum status read_punctuation(struct tokenizer *t, const struct json *v,
+                                    struct split_rule *rule)
+{
+    rule->marks = UNICODE_PUNCTUATION;
+    return json_get(v, "behavior") ? read_behavior(t, v, &rule->behavior) : STATUS_OK;
+}
+
+static enum status read_byte_level(struct tokenizer *t, const struct json *v,
+                                   struct split_rule *rule)
+{
+    const struct json *prefix = json_get(v, "add_prefix_space");
+    const struct json *regex = json_get(v, "use_regex");
+    if (t->is_byte_level)
+        FAIL(UNSUPPORTED, "%s: only one ByteLevel pre_tokenizer is supported", t->path);
+    t->is_byte_level = true;
+    rule->adds_prefix_space = !prefix || json_true(prefix);
+    if (!regex || json_true(regex)) rule->split = split_gpt2;
+    return STATUS_OK;
+}
+
+static enum status read_rules(struct tokenizer *t, const struct json *v)
+{
+    static const struct {
+        const char *type;
+        enum status (*read)(struct tokenizer *t, const struct json *v, struct split_rule *rule);
+    } kinds[] = {{"Split", read_split},
+                 {"Digits", read_digits},
+                 {"Punctuation", read_punctuation},
+                 {"ByteLevel", read_byte_level}};
+    if (hf_node_type_is(v, "Sequence")) {
+        for (v = json_first(json_get(v, "pretokenizers")); v; v = json_next(v))
+            TRY(read_rules(t, v));
+        return STATUS_OK;
+    }
+    if (t->pre_tokenizer.count == PRE_TOKENIZER_MAX_RULES)
+        FAIL(UNSUPPORTED, "%s: more than %d pre_tokenizers are not supported", t->path,
+             PRE_TOKENIZER_MAX_RULES);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (!hf_node_type_is(v, kinds[i].type)) continue;
+        struct split_rule *rule = &t->pre_tokenizer.rules[t->pre_tokenizer.count++];
+        rule->in_byte_alphabet = t->is_byte_level;
+        TRY(kinds[i].read(t, v, rule));
+        bool is_noop = !rule->split && !rule->regex && !rule->string && !rule->marks &&
+                       !rule->adds_prefix_space;
+        t->pre_tokenizer.count -= is_noop;
+        return STATUS_OK;
+    }
+    FAIL(UNSUPPORTED,
+         "%s: pre_tokenizer %s is not supported with byte-level BPE; expected Split, Digits, "
+         "Punctuation, ByteLevel or a Sequence of them",
+         t->path, hf_node_type(v));
+}
+
+enum status hf_pipeline_read_pre_tokenizer(struct tokenizer *t, const struct json *pre)
+{
+    const struct split_rule *first = t->pre_tokenizer.rules;
+    TRY(read_rules(t, pre));
+    if (!t->is_byte_level)
+        FAIL(UNSUPPORTED,
+             "%s: a ByteLevel pre_tokenizer is required: only byte-level BPE is supported",
+             t->path);
+    bool whole =
+        first->split && !first->adds_prefix_space &&
+        (first->behavior == SPLIT_ISOLATED || (first->behavior == SPLIT_REMOVED && first->invert));
+    if (t->pre_tokenizer.count > 1 || !whole) return STATUS_OK;
+    t->split = first->split; /* the splitter is all there is: call it directly */
+    t->pre_tokenizer.count = 0;
+    return STATUS_OK;
+}

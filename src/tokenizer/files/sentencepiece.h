@@ -1,0 +1,18 @@
+/* sentencepiece.h -- reads SentencePiece .model files: a protocol buffer (ModelProto). */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stddef.h>
+
+struct token_export;
+struct tokenizer;
+
+/* DATA: the model is malformed.  UNSUPPORTED: not a BPE model. */
+enum status sentencepiece_read(struct tokenizer *t, const char *bytes, size_t len);
+/* Appends the tokenizer_config.json that Transformers requires with such a model. */
+void sentencepiece_write_config(const struct tokenizer *t, struct text *json);
+/* Fills in the pieces with their types and scores, read again from t->file. */
+enum status sentencepiece_export(const struct tokenizer *t, struct token_export *e);

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/pre_tokenizer.h"
+
+#include "tokenizer/text/byte_alphabet.h"
+#include "tokenizer/text/regex.h"
+#include "tokenizer/text/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void pre_tokenizer_release(struct pre_tokenizer *p)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        regex_free(p->rules[i].regex);
+        free(p->rules[i].string);
+    }
+    *p = (struct pre_tokenizer){0};
+}
+
+void pre_tokenizer_scratch_init(struct pre_tokenizer_scratch *s, const struct pre_tokenizer *p)
+{
+    *s = (struct pre_tokenizer_scratch){.pre_tokenizer = p};
+    for (size_t i = 0; i < p->count; i++)
+        if (p->rules[i].regex) s->rules[i].match = regex_match_make(p->rules[i].regex);
+}
+
+void pre_tokenizer_scratch_release(struct pre_tokenizer_scratch *s)
+{
+    for (size_t i = 0; i < PRE_TOKENIZER_MAX_RULES; i++) {
+        regex_match_free(s->rules[i].match);
+        text_release(&s->rules[i].text);
+    }
+    *s = (struct pre_tokenizer_scratch){0};
+}
+
+/* The state of applying one rule to one piece. */
+struct rule_run {
+    struct pre_tokenizer_scratch *scratch;
+    size_t index; /* of the rule */
+    piece_callback *emit;
+    void *context;
+    const unsigned char *text, *seen; /* the piece, and the form in which the rule sees it */
+    size_t seen_len;
+    size_t seen_at, text_at;   /* end of the last segment, as an offset into either form */
+    size_t begin, end;         /* the pending piece in `text`, which may still grow */
+    bool has_piece, was_match; /* a piece is pending; the last segment was a match */
+};
+
+static enum status run_rule(struct pre_tokenizer_scratch *s, size_t index,
+                            const unsigned char *text, size_t len, piece_callback *emit,
+                            void *context);
+
+static const struct split_rule *current_rule(const struct rule_run *r)
+{
+    return &r->scratch->pre_tokenizer->rules[r->index];
+}
+
+/* Finds the next match at or after `at` in `seen`; without one, both offsets are its length. */
+static enum status find_match(const struct rule_run *r, size_t at, size_t *begin, size_t *end)
+{
+    const struct split_rule *s = current_rule(r);
+    const unsigned char *text = r->seen;
+    size_t len = r->seen_len;
+    int size;
+    *begin = *end = len;
+    if (s->split) {
+        *begin = at, *end = at + s->split(text + at, len - at);
+    } else if (s->regex) {
+        TRY(regex_find(s->regex, r->scratch->rules[r->index].match, text, len, at, begin, end));
+    } else if (s->string) {
+        const unsigned char *found = memmem(text + at, len - at, s->string, strlen(s->string));
+        if (found) *begin = (size_t)(found - text), *end = *begin + strlen(s->string);
+    } else if (s->marks) {
+        for (; at < len; at += (size_t)size) {
+            uint32_t code = unicode_decode(text + at, len - at, &size);
+            if ((size == 1 && text[at] >= 0x80) || !unicode_has_mark(code, s->marks)) continue;
+            *begin = at, *end = at + (size_t)size;
+            break;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* Passes the pending piece to the next rule. */
+static enum status flush_piece(struct rule_run *r)
+{
+    if (!r->has_piece) return STATUS_OK;
+    r->has_piece = false;
+    return run_rule(r->scratch, r->index + 1, r->text + r->begin, r->end - r->begin, r->emit,
+                    r->context);
+}
+
+/* Adds the segment that ends at seen[end]: a match, or the text between two matches. */
+static enum status add_segment(struct rule_run *r, size_t end, bool match)
+{
+    const struct split_rule *s = current_rule(r);
+    size_t begin = r->text_at;
+    if (!s->in_byte_alphabet)
+        r->text_at = end;
+    else /* one character for each byte */
+        for (size_t i = r->seen_at; i < end; i++) r->text_at += (r->seen[i] & 0xC0) != 0x80;
+    r->seen_at = end;
+    match ^= s->invert;
+    bool joins = (s->behavior == SPLIT_CONTIGUOUS && match == r->was_match) ||
+                 (s->behavior == SPLIT_MERGED_WITH_PREVIOUS && match && !r->was_match) ||
+                 (s->behavior == SPLIT_MERGED_WITH_NEXT && !match && r->was_match);
+    r->was_match = match;
+    if (r->has_piece && joins) {
+        r->end = r->text_at;
+        return STATUS_OK;
+    }
+    TRY(flush_piece(r));
+    r->has_piece = s->behavior != SPLIT_REMOVED || !match;
+    r->begin = begin, r->end = r->text_at;
+    return STATUS_OK;
+}
+
+/* Sets `seen`: the piece itself, with a prefix space, or in the byte-level alphabet. */
+static enum status prepare_text(struct rule_run *r, size_t len)
+{
+    const struct split_rule *s = current_rule(r);
+    struct text *own = &r->scratch->rules[r->index].text;
+    r->seen = r->text;
+    r->seen_len = len;
+    bool adds = s->adds_prefix_space && r->text[0] != ' ';
+    if (!adds && !s->in_byte_alphabet) return STATUS_OK;
+    if (adds) TRY(r->emit(r->context, NULL, 0));
+    text_clear(own);
+    if (adds) {
+        text_adds(own, " ");
+        text_add(own, r->text, len);
+        r->text = (const unsigned char *)own->data;
+    } else {
+        byte_alphabet_encode(own, r->text, len, false);
+    }
+    r->seen = (const unsigned char *)own->data;
+    r->seen_len = own->len;
+    return STATUS_OK;
+}
+
+static enum status run_rule(struct pre_tokenizer_scratch *s, size_t index,
+                            const unsigned char *text, size_t len, piece_callback *emit,
+                            void *context)
+{
+    struct rule_run r = {
+        .scratch = s, .index = index, .emit = emit, .context = context, .text = text};
+    if (!len) return STATUS_OK;
+    if (index == s->pre_tokenizer->count) return emit(context, text, len);
+    TRY(prepare_text(&r, len));
+    for (size_t at = 0, begin, end; at < r.seen_len; at = end) {
+        TRY(find_match(&r, at, &begin, &end));
+        if (begin > at) TRY(add_segment(&r, begin, false));
+        if (end > begin) TRY(add_segment(&r, end, true));
+    }
+    return flush_piece(&r);
+}
+
+enum status pre_tokenizer_run(struct pre_tokenizer_scratch *s, const unsigned char *text,
+                              size_t len, piece_callback *emit, void *context)
+{
+    return run_rule(s, 0, text, len, emit, context);
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/token_table.h"
+
+#include <stdlib.h>
+
+void token_export_release(struct token_export *e)
+{
+    free(e->tokens), free(e->merges);
+    text_release(&e->texts);
+    *e = (struct token_export){0};
+}

@@ -1,0 +1,43 @@
+/* tokenizer_impl.h -- internal to the tokenizer: the fields of struct tokenizer, which the readers
+ * in files/ fill in. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/text.h"
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/special_tokens.h"
+#include "tokenizer/text/unicode_normalize.h"
+#include "tokenizer/vocabulary.h"
+
+#include <stdbool.h>
+
+struct char_bpe;
+
+enum tokenizer_format {
+    FORMAT_BYTES,
+    FORMAT_TIKTOKEN,
+    FORMAT_HF_BYTE_LEVEL,
+    FORMAT_HF_CHAR_BPE,
+    FORMAT_SENTENCEPIECE,
+};
+
+struct tokenizer {
+    enum tokenizer_format format;
+    char *path;            /* of the file it was read from, "" for FORMAT_BYTES */
+    const char *file_name; /* the name under which tokenizer_copy writes it */
+    struct text file;      /* the content of that file */
+    struct vocabulary vocabulary;
+    struct special_tokens special_tokens;
+    struct added_tokens added_tokens; /* empty unless some match text */
+    int32_t vocab_size, bos, eos;
+    /* Byte-level BPE splits text by `split` if the pre_tokenizer is one known splitter; otherwise
+     * by its rules; without rules, a text is one piece. */
+    size_t (*split)(const unsigned char *text, size_t len);
+    struct pre_tokenizer pre_tokenizer;
+    bool is_byte_level; /* a ByteLevel pre_tokenizer was read */
+    enum unicode_form normal_form;
+    struct char_bpe *char_bpe; /* NULL: byte-level */
+    bool ignore_merges;        /* a piece that is a token is that token, without merging */
+    bool meta_cuts;            /* cut long texts as Meta's tokenizer.py does */
+};
