@@ -183,24 +183,96 @@ enum status contract_counts_the_bytes_each_rank_receives(const struct comm *c, v
     return STATUS_OK;
 }
 
-enum status contract_sums_and_takes_the_maximum_over_ranks(const struct comm *c, void *context)
+/* Every kind that takes raw bytes, of lengths that are no multiple of any dtype's. */
+enum status contract_transfers_raw_bytes(const struct comm *c, void *context)
 {
-    double values[2] = {c->rank, 10}, most = c->rank == 1 ? 9 : 4;
+    enum { N = 1021 };
+    size_t size = (size_t)c->size, mine = (size_t)c->rank;
+    int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;
+    unsigned char *x = heap(size * N), root[N], out[N], in[N];
     (void)context;
-    TRY(comm_all_reduce(c, REDUCE_SUM, values, 2));
-    RANK_CHECK(values[0] == 3 && values[1] == 30);
-    TRY(comm_all_reduce(c, REDUCE_MAX, &most, 1));
-    RANK_CHECK(most == 9);
+    memset(x + mine * N, 0x81 + c->rank, N);
+    memset(root, 0xFF - c->rank, N), memset(out, 0xF1 - c->rank, N), memset(in, 0, N);
+    struct transfer t[] = {
+        {TRANSFER_all_gather, .count = N, .x = x, .is_bytes = true},
+        {TRANSFER_broadcast, .count = N, .x = root, .peer = c->size - 1, .is_bytes = true},
+        {TRANSFER_send, .count = N, .x = out, .peer = next, .tag = 3, .is_bytes = true},
+        {TRANSFER_receive, .count = N, .x = in, .peer = before, .tag = 3, .is_bytes = true},
+    };
+    int num = sizeof t / sizeof *t;
+    for (int i = 0; i < num; i++) TRY(comm_start(c, &t[i]));
+    for (int i = 0; i < num; i++) TRY(comm_wait(&t[i]));
+    for (size_t i = 0; i < N; i++) {
+        for (size_t r = 0; r < size; r++) RANK_CHECK(x[r * N + i] == 0x81 + (int)r);
+        RANK_CHECK(root[i] == 0xFF - (c->size - 1) && in[i] == 0xF1 - before);
+    }
+    RANK_CHECK(c->counts->bytes[TRANSFER_all_gather] == (size - 1) * N);
+    RANK_CHECK(c->counts->bytes[TRANSFER_receive] == N);
+    free(x);
     return STATUS_OK;
 }
 
-enum status contract_maximum_does_not_hide_a_nan(const struct comm *c, void *context)
+enum status contract_reduces_doubles(const struct comm *c, void *context)
+{
+    double sums[2] = {c->rank, 10}, max = c->rank == 1 ? 9 : 4, min = c->rank == 1 ? -9 : 4;
+    (void)context;
+    TRY(comm_all_reduce(c, REDUCE_SUM, sums, 2));
+    RANK_CHECK(sums[0] == 3 && sums[1] == 30);
+    TRY(comm_all_reduce(c, REDUCE_MAX, &max, 1));
+    TRY(comm_all_reduce(c, REDUCE_MIN, &min, 1));
+    RANK_CHECK(max == 9 && min == -9);
+    return STATUS_OK;
+}
+
+/* Of sizes that a double would round. */
+enum status contract_reduces_integers_exactly(const struct comm *c, void *context)
+{
+    const int64_t big = (INT64_C(1) << 60) + 1, rank = c->rank, size = c->size;
+    int64_t sums[3] = {c->rank == 1 ? big : 0, rank, -1}, max[2] = {big + rank, -big - rank},
+            min[2] = {big + rank, -big - rank};
+    (void)context;
+    TRY(comm_all_reduce_int64(c, REDUCE_SUM, sums, 3));
+    TRY(comm_all_reduce_int64(c, REDUCE_MAX, max, 2));
+    TRY(comm_all_reduce_int64(c, REDUCE_MIN, min, 2));
+    RANK_CHECK(sums[0] == big && sums[1] == size * (size - 1) / 2 && sums[2] == -size);
+    RANK_CHECK(max[0] == big + size - 1 && max[1] == -big);
+    RANK_CHECK(min[0] == big && min[1] == -big - (size - 1));
+    TRY(comm_all_reduce_int64(c, REDUCE_SUM, NULL, 0));
+    return STATUS_OK;
+}
+
+enum status contract_extremes_propagate_nan(const struct comm *c, void *context)
 {
     for (int bad = 0; bad < c->size; bad++) {
-        double most = c->rank == bad ? (double)NAN : 4;
+        double max = c->rank == bad ? (double)NAN : 4, min = max;
         (void)context;
-        TRY(comm_all_reduce(c, REDUCE_MAX, &most, 1));
-        RANK_CHECK(isnan(most));
+        TRY(comm_all_reduce(c, REDUCE_MAX, &max, 1));
+        TRY(comm_all_reduce(c, REDUCE_MIN, &min, 1));
+        RANK_CHECK(isnan(max) && isnan(min));
+    }
+    return STATUS_OK;
+}
+
+enum status contract_gathers_bytes_of_host_memory(const struct comm *c, void *context)
+{
+    enum { N = 13 };
+    unsigned char *x = heap((size_t)c->size * N);
+    (void)context;
+    memset(x + c->rank * N, 0xC0 + c->rank, N);
+    TRY(comm_all_gather_bytes(c, x, N));
+    for (int i = 0; i < c->size * N; i++) RANK_CHECK(x[i] == 0xC0 + i / N);
+    TRY(comm_all_gather_bytes(c, x, 0));
+    free(x);
+    return STATUS_OK;
+}
+
+enum status contract_broadcasts_bytes_of_host_memory(const struct comm *c, void *context)
+{
+    (void)context;
+    for (int root = 0; root < c->size; root++) {
+        unsigned char x[3] = {0xFF - (unsigned char)c->rank, 1, (unsigned char)c->rank};
+        TRY(comm_broadcast_bytes(c, root, x, sizeof x));
+        RANK_CHECK(x[0] == 0xFF - root && x[1] == 1 && x[2] == root);
     }
     return STATUS_OK;
 }
@@ -238,7 +310,7 @@ static float *filled_with_whole(int r, size_t count)
 /* What is summed in more than one piece, the last of them a short one. */
 enum status contract_sums_more_than_a_piece(const struct comm *c, void *context)
 {
-    size_t size = (size_t)c->size, count = 2 * transfer_piece(SIZE_MAX, c->size) + 5;
+    size_t size = (size_t)c->size, count = 2 * transfer_chunk(SIZE_MAX, c->size) + 5;
     float times = (float)(c->size * (c->size + 1) / 2);
     float *x = filled_with_whole(c->rank, size * count);
     struct transfer t = {TRANSFER_reduce_scatter, F32, count, .x = x, .own = x};

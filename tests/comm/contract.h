@@ -12,9 +12,13 @@
     X(broadcasts_from_any_root, 0)                                                                 \
     X(sends_and_receives_by_tag, 0)                                                                \
     X(sums_have_the_same_bits_however_neighbours_are_grouped, 4)                                   \
+    X(transfers_raw_bytes, 0)                                                                      \
     X(counts_the_bytes_each_rank_receives, 4)                                                      \
-    X(sums_and_takes_the_maximum_over_ranks, 3)                                                    \
-    X(maximum_does_not_hide_a_nan, 3)                                                              \
+    X(reduces_doubles, 3)                                                                          \
+    X(reduces_integers_exactly, 0)                                                                 \
+    X(extremes_propagate_nan, 3)                                                                   \
+    X(gathers_bytes_of_host_memory, 0)                                                             \
+    X(broadcasts_bytes_of_host_memory, 0)                                                          \
     X(tells_every_rank_which_rank_failed_first_and_how, 4)                                         \
     X(sums_more_than_a_piece, 3)                                                                   \
     X(many_transfers_are_under_way_at_once, 4)

@@ -20,7 +20,7 @@ struct lift {
     bool apart; /* own is no part of x */
 };
 
-static size_t own_bytes(const struct transfer *t) { return t->count * dtype_bytes(t->dtype); }
+static size_t own_bytes(const struct transfer *t) { return t->count * transfer_element_bytes(t); }
 
 static enum status start(const struct comm *c, struct transfer *t)
 {
@@ -60,10 +60,10 @@ static enum status wait(struct transfer *t)
     return STATUS_OK;
 }
 
-static enum status reduce(const struct comm *c, enum reduction how, double *values, size_t count)
+static enum status host_group(const struct comm *c, const struct comm **out)
 {
-    const struct comm *wrapped = &((const struct group *)c->group)->wrapped;
-    return wrapped->transport->reduce(wrapped, how, values, count);
+    *out = &((const struct group *)c->group)->wrapped;
+    return STATUS_OK;
 }
 
 static enum status expect(const struct comm *c, const struct message *sends, int num_sends,
@@ -90,8 +90,13 @@ static void release(struct comm *c)
 
 void lifted_wrap(struct comm *c, struct queue *on)
 {
-    static const struct transport lifted = {"lifted", split,  release, start,
-                                            wait,     reduce, expect,  NULL};
+    static const struct transport lifted = {.name = "lifted",
+                                            .split = split,
+                                            .release = release,
+                                            .start = start,
+                                            .wait = wait,
+                                            .host = host_group,
+                                            .expect = expect};
     struct group *g = heap(sizeof *g);
     *g = (struct group){.wrapped = *c, .on = on};
     *c = (struct comm){c->rank, c->size, &lifted, g, c->counts};

@@ -27,6 +27,7 @@ struct post {
 struct group {
     struct post *post;
     uint64_t id, number; /* of the next collective */
+    char *gathered;      /* of gather */
     struct comm_counts counts;
 };
 
@@ -76,7 +77,7 @@ static void *part(void *x, int rank, size_t bytes) { return (char *)x + (size_t)
 /* A part of x to another rank, in the pieces it is summed in. */
 static void put_pieces(const struct transfer *t, struct letter l, size_t begin, size_t count)
 {
-    size_t piece = transfer_piece(count, t->comm->size), each = dtype_bytes(t->dtype);
+    size_t piece = transfer_chunk(count, t->comm->size), each = transfer_element_bytes(t);
     for (size_t at = 0; at < count; at += piece) {
         l.size = (count - at < piece ? count - at : piece) * each;
         put(t->comm, l, (char *)t->x + (begin + at) * each);
@@ -86,7 +87,7 @@ static void put_pieces(const struct transfer *t, struct letter l, size_t begin, 
 static enum status start(const struct comm *c, struct transfer *t)
 {
     struct group *g = c->group;
-    size_t each = dtype_bytes(t->dtype), bytes = t->count * each, begin;
+    size_t each = transfer_element_bytes(t), bytes = t->count * each, begin;
     struct letter l = {.number = g->number, .size = bytes};
     if (t->kind == TRANSFER_send || t->kind == TRANSFER_receive) {
         l.number = (uint64_t)t->tag, l.message = true, l.to = t->peer;
@@ -100,7 +101,7 @@ static enum status start(const struct comm *c, struct transfer *t)
         if (t->kind == TRANSFER_reduce_scatter) put_pieces(t, l, (size_t)l.to * t->count, t->count);
         if (t->kind == TRANSFER_broadcast && c->rank == t->peer) put(c, l, t->x);
         if (t->kind == TRANSFER_all_reduce) {
-            size_t count = transfer_share(t->count, c->size, l.to, &begin);
+            size_t count = transfer_shard(t->count, c->size, l.to, &begin);
             put_pieces(t, l, begin, count);
         }
     }
@@ -111,7 +112,7 @@ static enum status start(const struct comm *c, struct transfer *t)
 static enum status sum(struct transfer *t, struct letter l, char *mine, size_t count, char *out)
 {
     const struct comm *c = t->comm;
-    size_t piece = transfer_piece(count, c->size), each = dtype_bytes(t->dtype);
+    size_t piece = transfer_chunk(count, c->size), each = transfer_element_bytes(t);
     const void **parts = heap((size_t)c->size * sizeof *parts);
     enum status st = STATUS_OK;
     for (size_t at = 0; at < count; at += piece) {
@@ -133,15 +134,15 @@ out:
 static enum status all_reduce(struct transfer *t, struct letter l)
 {
     const struct comm *c = t->comm;
-    size_t each = dtype_bytes(t->dtype), begin;
-    size_t count = transfer_share(t->count, c->size, c->rank, &begin);
+    size_t each = transfer_element_bytes(t), begin;
+    size_t count = transfer_shard(t->count, c->size, c->rank, &begin);
     char *x = t->x, *mine = x + begin * each;
     TRY(sum(t, l, mine, count, mine));
     l.size = count * each;
     for (l.to = 0; l.to < c->size; l.to++)
         if (l.to != c->rank) put(c, l, mine);
     for (l.from = 0; l.from < c->size; l.from++) {
-        l.size = transfer_share(t->count, c->size, l.from, &begin) * each;
+        l.size = transfer_shard(t->count, c->size, l.from, &begin) * each;
         if (l.from != c->rank) TRY(take(c, l, x + begin * each));
     }
     return STATUS_OK;
@@ -150,7 +151,7 @@ static enum status all_reduce(struct transfer *t, struct letter l)
 static enum status wait(struct transfer *t)
 {
     const struct comm *c = t->comm;
-    size_t bytes = t->count * dtype_bytes(t->dtype);
+    size_t bytes = t->count * transfer_element_bytes(t);
     struct letter l = {.number = (uint64_t)(uintptr_t)t->under_way, .size = bytes};
     switch (t->kind) {
     case TRANSFER_receive:
@@ -171,29 +172,18 @@ static enum status wait(struct transfer *t)
     return STATUS_OK;
 }
 
-static enum status gather(const struct comm *c, const double *mine, size_t count, double *rows)
+static enum status gather(const struct comm *c, const void *mine, size_t bytes, const void **all)
 {
     struct group *g = c->group;
-    struct letter l = {.number = g->number++, .size = count * sizeof *mine};
-    memcpy(rows + (size_t)c->rank * count, mine, l.size);
+    struct letter l = {.number = g->number++, .size = bytes};
+    g->gathered = heap_grow(g->gathered, (size_t)c->size * bytes + 1, 1);
+    if (bytes) memcpy(part(g->gathered, c->rank, bytes), mine, bytes);
     for (l.to = 0; l.to < c->size; l.to++)
         if (l.to != c->rank) put(c, l, mine);
     for (l.from = 0; l.from < c->size; l.from++)
-        if (l.from != c->rank) TRY(take(c, l, rows + (size_t)l.from * count));
+        if (l.from != c->rank) TRY(take(c, l, part(g->gathered, l.from, bytes)));
+    *all = g->gathered;
     return STATUS_OK;
-}
-
-static enum status reduce(const struct comm *c, enum reduction how, double *values, size_t count)
-{
-    double *rows = heap((size_t)c->size * count * sizeof *rows);
-    enum status st = STATUS_OK;
-    TRY_OUT(gather(c, values, count, rows));
-    if (how == REDUCE_SUM) comm_sum_doubles(rows, c->size, count, values);
-    for (size_t i = 0; how == REDUCE_MAX && i < (size_t)c->size * count; i++)
-        if (rows[i] > values[i % count]) values[i % count] = rows[i];
-out:
-    free(rows);
-    return st;
 }
 
 static struct comm group_of(struct post *post, uint64_t id, int rank, int size);
@@ -202,28 +192,35 @@ static enum status split(const struct comm *c, int color, int key, struct comm *
 {
     struct group *g = c->group;
     uint64_t id = (g->id * 1000003 + g->number) * 1000003 + (uint64_t)color + 1;
-    double mine[2] = {color, key}, *rows = heap((size_t)c->size * sizeof mine);
+    const int mine[2] = {color, key};
     int rank = 0, size = 0;
-    enum status st = STATUS_OK;
-    TRY_OUT(gather(c, mine, 2, rows));
+    const void *all;
+    TRY(gather(c, mine, sizeof mine, &all));
     for (int r = 0; r < c->size; r++) {
-        const double *row = rows + 2 * r;
-        if ((int)row[0] != color) continue;
+        const int *theirs = (const int *)all + 2 * r;
+        if (theirs[0] != color) continue;
         size++;
-        rank += (int)row[1] < key || ((int)row[1] == key && r < c->rank);
+        rank += theirs[1] < key || (theirs[1] == key && r < c->rank);
     }
     *out = group_of(g->post, id, rank, size);
-out:
-    free(rows);
-    return st;
+    return STATUS_OK;
 }
 
-static void release(struct comm *c) { free(c->group); }
+static void release(struct comm *c)
+{
+    struct group *g = c->group;
+    free(g->gathered);
+    free(g);
+}
 
 static struct comm group_of(struct post *post, uint64_t id, int rank, int size)
 {
-    static const struct transport threads = {"threads", split,  release, start,
-                                             wait,      reduce, NULL,    NULL};
+    static const struct transport threads = {.name = "threads",
+                                             .split = split,
+                                             .release = release,
+                                             .start = start,
+                                             .wait = wait,
+                                             .gather = gather};
     struct group *g = heap(sizeof *g);
     *g = (struct group){.post = post, .id = id};
     return (struct comm){rank, size, &threads, g, &g->counts};

@@ -42,7 +42,8 @@ struct group {
     struct engine *engine;
     MPI_Comm comm;
     unsigned number; /* of the next transfer that is a sum: the same on all ranks */
-    double *rows;    /* of reduce */
+    char *gathered;  /* of gather; gathered_bytes */
+    size_t gathered_bytes;
     struct comm_counts counts;
 };
 
@@ -134,14 +135,14 @@ static enum status send_next(struct move *m, bool *is_over)
 {
     const struct transfer *t = m->t;
     *is_over = m->stage++ > 0;
-    if (!*is_over) TRY(post(m, true, t->peer, t->tag, t->x, t->count * dtype_bytes(t->dtype)));
+    if (!*is_over) TRY(post(m, true, t->peer, t->tag, t->x, t->count * transfer_element_bytes(t)));
     return STATUS_OK;
 }
 
 static enum status receive_next(struct move *m, bool *is_over)
 {
     const struct transfer *t = m->t;
-    size_t bytes = t->count * dtype_bytes(t->dtype), got = 0;
+    size_t bytes = t->count * transfer_element_bytes(t), got = 0;
     if (!m->stage++) {
         TRY(post(m, false, t->peer, t->tag, t->x, bytes));
         return STATUS_OK;
@@ -161,7 +162,7 @@ static enum status receive_next(struct move *m, bool *is_over)
 static enum status broadcast_next(struct move *m, bool *is_over)
 {
     const struct transfer *t = m->t;
-    size_t bytes = t->count * dtype_bytes(t->dtype);
+    size_t bytes = t->count * transfer_element_bytes(t);
     *is_over = m->stage++ > 0;
     for (size_t at = 0; at < bytes && !*is_over; at += MOST_BYTES) {
         int n = (int)(bytes - at < MOST_BYTES ? bytes - at : MOST_BYTES);
@@ -188,7 +189,7 @@ static enum status make_type(const struct move *m, size_t bytes, MPI_Datatype *t
 static enum status all_gather_next(struct move *m, bool *is_over)
 {
     const struct transfer *t = m->t;
-    size_t bytes = t->count * dtype_bytes(t->dtype);
+    size_t bytes = t->count * transfer_element_bytes(t);
     MPI_Comm comm = group_of(m)->comm;
     *is_over = m->stage++ > 0;
     if (*is_over) return STATUS_OK;
@@ -210,7 +211,7 @@ static enum status all_gather_next(struct move *m, bool *is_over)
 static size_t region(const struct move *m, int r, size_t *begin)
 {
     const struct transfer *t = m->t;
-    if (t->kind == TRANSFER_all_reduce) return transfer_share(t->count, m->comm.size, r, begin);
+    if (t->kind == TRANSFER_all_reduce) return transfer_shard(t->count, m->comm.size, r, begin);
     *begin = (size_t)r * t->count;
     return t->count;
 }
@@ -218,7 +219,7 @@ static size_t region(const struct move *m, int r, size_t *begin)
 /* Piece `stage` of what rank r gets: its elements, and where in x they begin. */
 static size_t piece_of(const struct move *m, int r, size_t stage, size_t *begin)
 {
-    size_t count = region(m, r, begin), piece = transfer_piece(count, m->comm.size);
+    size_t count = region(m, r, begin), piece = transfer_chunk(count, m->comm.size);
     size_t at = stage * piece < count ? stage * piece : count;
     *begin += at;
     return count - at < piece ? count - at : piece;
@@ -344,7 +345,7 @@ static enum status start(const struct comm *c, struct transfer *t)
     if (c->size == 1) {
         BUG_IF(t->kind == TRANSFER_send || t->kind == TRANSFER_receive); /* there is nobody */
         if (t->kind == TRANSFER_reduce_scatter && t->own != t->x)
-            memcpy(t->own, t->x, t->count * dtype_bytes(t->dtype));
+            memcpy(t->own, t->x, t->count * transfer_element_bytes(t));
         t->under_way = NULL;
         return STATUS_OK;
     }
@@ -366,18 +367,19 @@ static enum status wait(struct transfer *t)
     return f ? failure_tell(f) : STATUS_OK;
 }
 
-static enum status reduce(const struct comm *c, enum reduction how, double *values, size_t count)
+static enum status gather(const struct comm *c, const void *mine, size_t bytes, const void **all)
 {
     struct group *g = c->group;
-    size_t words = count * (sizeof *values / sizeof(float)), all = (size_t)c->size * count;
-    g->rows = heap_grow(g->rows, all + 1, sizeof *g->rows);
-    if (count) memcpy(g->rows + (size_t)c->rank * count, values, count * sizeof *values);
-    struct transfer t = {TRANSFER_all_gather, F32, words, .x = g->rows};
+    size_t all_bytes = (size_t)c->size * bytes;
+    if (all_bytes >= g->gathered_bytes) {
+        g->gathered_bytes = all_bytes + 1;
+        g->gathered = heap_grow(g->gathered, g->gathered_bytes, 1);
+    }
+    if (bytes) memcpy(g->gathered + (size_t)c->rank * bytes, mine, bytes);
+    struct transfer t = {TRANSFER_all_gather, .count = bytes, .x = g->gathered, .is_bytes = true};
     TRY(start(c, &t));
     TRY(wait(&t));
-    if (how == REDUCE_SUM) comm_sum_doubles(g->rows, c->size, count, values);
-    for (size_t i = 0; how == REDUCE_MAX && i < all; i++)
-        if (g->rows[i] > values[i % count]) values[i % count] = g->rows[i];
+    *all = g->gathered;
     return STATUS_OK;
 }
 
@@ -423,13 +425,18 @@ static void release(struct comm *c)
     struct move *m = take(c, "release", free_next);
     run(m); /* a failure is told by the next transfer */
     put_back(m);
-    free(g->rows);
+    free(g->gathered);
     free(g);
 }
 
 static struct comm group_new(const struct move *m, MPI_Comm comm)
 {
-    static const struct transport mpi = {"mpi", split, release, start, wait, reduce, NULL, NULL};
+    static const struct transport mpi = {.name = "mpi",
+                                         .split = split,
+                                         .release = release,
+                                         .start = start,
+                                         .wait = wait,
+                                         .gather = gather};
     struct group *g = heap(sizeof *g);
     *g = (struct group){.engine = group_of(m)->engine, .comm = comm};
     return (struct comm){m->comm.rank, m->comm.size, &mpi, g, &g->counts};
@@ -506,7 +513,7 @@ void mpi_close(struct comm *world, enum status how)
         run(m); /* what it could say no longer matters */
         put_back(m);
     }
-    free(g->rows);
+    free(g->gathered);
     free(g);
     engine_free(e);
     *world = (struct comm){0};

@@ -5,19 +5,10 @@
 #include "tensor/device.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Multiprocessors that a message holds while it waits for the other rank. */
 enum { MOST_BLOCKS = 4 };
-
-void id_to_numbers(const unsigned char id[LINK_ID_BYTES], double numbers[LINK_ID_BYTES])
-{
-    for (int i = 0; i < LINK_ID_BYTES; i++) numbers[i] = id[i];
-}
-
-void id_from_numbers(const double numbers[LINK_ID_BYTES], unsigned char id[LINK_ID_BYTES])
-{
-    for (int i = 0; i < LINK_ID_BYTES; i++) id[i] = (unsigned char)numbers[i];
-}
 
 static struct channel *find(struct channel *list, enum transfer_kind kind, int peer, int tag)
 {
@@ -31,53 +22,55 @@ struct channel *channel_find(struct channel *list, const struct transfer *t)
     return find(list, t->kind, t->peer, t->tag);
 }
 
-/* --- what each rank sends: to whom, the tag, the channel's id ------------------------------- */
+/* --- what each rank sends: to whom, the tag, the id of the channel's communicator ------------ */
 
-enum { ROW_PEER, ROW_TAG, ROW_ID, ROW = ROW_ID + LINK_ID_BYTES };
-
-struct rows {
-    double *all; /* of rank r from r * most on; owned */
-    size_t most; /* of a rank */
+struct declared_send {
+    int peer, tag; /* peer -1: unused */
+    unsigned char id[LINK_ID_BYTES];
 };
 
-static double *row_of(const struct rows *r, int rank, size_t i)
+/* Every rank's sends: rank r's are all[r * max_sends] on. */
+struct send_table {
+    struct declared_send *all; /* owned */
+    size_t max_sends;
+};
+
+static struct declared_send *sends_of(const struct send_table *t, int rank)
 {
-    return r->all + ((size_t)rank * r->most + i) * ROW;
+    return t->all + (size_t)rank * t->max_sends;
 }
 
-static enum status fill_rows(const struct comm *c, const struct message *sends, int count,
-                             const struct rows *r)
+static enum status fill_own_sends(const struct send_table *t, const struct comm *c,
+                                  const struct messages *m)
 {
-    for (size_t i = 0; i < r->most; i++) row_of(r, c->rank, i)[ROW_PEER] = -1;
-    for (int i = 0; i < count; i++) {
-        unsigned char id[LINK_ID_BYTES];
-        double *row = row_of(r, c->rank, (size_t)i);
-        TRY(link_id(id));
-        row[ROW_PEER] = sends[i].peer, row[ROW_TAG] = sends[i].tag;
-        id_to_numbers(id, row + ROW_ID);
+    struct declared_send *own = sends_of(t, c->rank);
+    for (size_t i = 0; i < t->max_sends; i++) own[i].peer = -1;
+    for (int i = 0; i < m->num_sends; i++) {
+        own[i].peer = m->sends[i].peer, own[i].tag = m->sends[i].tag;
+        TRY(link_id(own[i].id));
     }
     return STATUS_OK;
 }
 
-static enum status share_rows(const struct comm *c, const struct message *sends, int count,
-                              struct rows *r)
+static enum status gather_sends(const struct comm *c, const struct messages *m,
+                                struct send_table *t)
 {
-    double most = count;
-    TRY(comm_all_reduce(c, REDUCE_MAX, &most, 1));
-    r->most = (size_t)most;
-    r->all = heap((size_t)c->size * r->most * ROW * sizeof *r->all + 1);
-    TRY(comm_agree(c, fill_rows(c, sends, count, r)));
-    TRY(comm_all_reduce(c, REDUCE_SUM, r->all, (size_t)c->size * r->most * ROW));
+    int64_t max_sends = m->num_sends;
+    TRY(comm_all_reduce_int64(c, REDUCE_MAX, &max_sends, 1));
+    t->max_sends = (size_t)max_sends;
+    t->all = heap((size_t)c->size * t->max_sends * sizeof *t->all + 1);
+    TRY(comm_agree(c, fill_own_sends(t, c, m)));
+    TRY(comm_all_gather_bytes(c, t->all, t->max_sends * sizeof *t->all));
     return STATUS_OK;
 }
 
-/* Of what `from` sends with that tag to this rank. */
-static const double *find_row(const struct comm *c, const struct rows *r, struct message from)
+/* The send of rank from.peer to this rank with that tag. */
+static const struct declared_send *find_send(const struct send_table *t, const struct comm *c,
+                                             struct message from)
 {
-    for (size_t i = 0; i < r->most; i++) {
-        const double *row = row_of(r, from.peer, i);
-        if ((int)row[ROW_PEER] == c->rank && (int)row[ROW_TAG] == from.tag) return row;
-    }
+    const struct declared_send *theirs = sends_of(t, from.peer);
+    for (size_t i = 0; i < t->max_sends; i++)
+        if (theirs[i].peer == c->rank && theirs[i].tag == from.tag) return &theirs[i];
     return NULL;
 }
 
@@ -88,33 +81,34 @@ struct opening {
     const char *name;
     struct queue *on;
     struct channel *channels; /* new ones */
-    struct link_plan *plans;  /* of them, in the same order; owned */
+    struct link_plan *plans;  /* of them, in the order in which they were added; owned */
     int count;
 };
 
-static void add(struct opening *o, enum transfer_kind kind, struct message m, const double *row)
+static void add_channel(struct opening *o, enum transfer_kind kind, struct message m,
+                        const unsigned char id[LINK_ID_BYTES])
 {
     struct channel *c = heap(sizeof *c);
     *c = (struct channel){.kind = kind, .peer = m.peer, .tag = m.tag, .next = o->channels};
     c->link = (struct link){.name = o->name, .rank = kind == TRANSFER_receive, .size = 2};
     o->channels = c;
     o->plans[o->count].link = &c->link;
-    id_from_numbers(row + ROW_ID, o->plans[o->count++].id);
+    memcpy(o->plans[o->count++].id, id, LINK_ID_BYTES);
 }
 
-static enum status plan(struct opening *o, const struct rows *r, const struct message *sends,
-                        int num_sends, const struct message *receives, int num_receives)
+static enum status add_channels(struct opening *o, const struct send_table *t,
+                                const struct messages *m)
 {
-    for (int i = 0; i < num_sends; i++)
-        add(o, TRANSFER_send, sends[i], row_of(r, o->c->rank, (size_t)i));
-    for (int i = 0; i < num_receives; i++) {
-        const double *row = find_row(o->c, r, receives[i]);
-        if (!row)
+    for (int i = 0; i < m->num_sends; i++)
+        add_channel(o, TRANSFER_send, m->sends[i], sends_of(t, o->c->rank)[i].id);
+    for (int i = 0; i < m->num_receives; i++) {
+        const struct declared_send *send = find_send(t, o->c, m->receives[i]);
+        if (!send)
             FAIL(COMM,
                  "rank %d of the group %s of %d awaits messages with tag %d of rank %d, "
                  "which sends none",
-                 o->c->rank, o->name, o->c->size, receives[i].tag, receives[i].peer);
-        add(o, TRANSFER_receive, receives[i], row);
+                 o->c->rank, o->name, o->c->size, m->receives[i].tag, m->receives[i].peer);
+        add_channel(o, TRANSFER_receive, m->receives[i], send->id);
     }
     return STATUS_OK;
 }
@@ -171,36 +165,37 @@ static void undo(struct opening *o)
     }
 }
 
-/* Those that are not in the list yet; returns how many. */
-static int news(const struct message *all, int count, enum transfer_kind kind, struct channel *list,
-                struct message *fresh)
+/* Copies the messages that have no channel yet; returns how many. */
+static int without_channel(const struct message *all, int count, enum transfer_kind kind,
+                           struct channel *list, struct message *out)
 {
     int n = 0;
     for (int i = 0; i < count; i++)
-        if (!find(list, kind, all[i].peer, all[i].tag)) fresh[n++] = all[i];
+        if (!find(list, kind, all[i].peer, all[i].tag)) out[n++] = all[i];
     return n;
 }
 
-enum status channels_open(const struct comm *c, const char *name, struct queue *on,
-                          const struct message *sends, int num_sends,
-                          const struct message *receives, int num_receives, struct channel **list)
+enum status channels_open(struct channel **list, const struct comm *c, const char *name,
+                          struct queue *on, const struct messages *m)
 {
-    size_t most = (size_t)num_sends + (size_t)num_receives;
+    size_t most = (size_t)m->num_sends + (size_t)m->num_receives;
     struct opening o = {.c = c, .name = name, .on = on};
-    struct message *out = heap(most * sizeof *out + 1), *in = out + num_sends;
-    struct rows rows = {0};
+    struct message *sends = heap(most * sizeof *sends + 1), *receives = sends + m->num_sends;
+    struct messages missing = {.sends = sends, .receives = receives};
+    struct send_table table = {0};
     enum status st = STATUS_OK;
-    num_sends = news(sends, num_sends, TRANSFER_send, *list, out);
-    num_receives = news(receives, num_receives, TRANSFER_receive, *list, in);
+    missing.num_sends = without_channel(m->sends, m->num_sends, TRANSFER_send, *list, sends);
+    missing.num_receives =
+        without_channel(m->receives, m->num_receives, TRANSFER_receive, *list, receives);
     o.plans = heap(most * sizeof *o.plans + 1);
-    TRY_OUT(share_rows(c, out, num_sends, &rows));
-    TRY_OUT(comm_agree(c, plan(&o, &rows, out, num_sends, in, num_receives)));
+    TRY_OUT(gather_sends(c, &missing, &table));
+    TRY_OUT(comm_agree(c, add_channels(&o, &table, &missing)));
     TRY_OUT(comm_agree(c, open_all(&o)));
     struct channel **end = &o.channels;
     while (*end) end = &(*end)->next;
     *end = *list, *list = o.channels;
 out:
     if (st) undo(&o);
-    free(o.plans), free(out), free(rows.all);
+    free(o.plans), free(sends), free(table.all);
     return st;
 }

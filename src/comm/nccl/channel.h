@@ -22,10 +22,9 @@ struct channel *channel_find(struct channel *list, const struct transfer *t);
 /* Opens those that are not in the list yet and puts them before it.  Collective over `c`, of which
  * only the host's numbers are needed; after a failure the list is what it was.  COMM: the library's
  * complaint, or a receive without its send. */
-enum status channels_open(const struct comm *c, const char *name, struct queue *on,
-                          const struct message *sends, int num_sends,
-                          const struct message *receives, int num_receives, struct channel **list);
-
-/* Bytes that one rank has, as numbers that a sum over ranks leaves alone; and the reverse. */
-void id_to_numbers(const unsigned char id[LINK_ID_BYTES], double numbers[LINK_ID_BYTES]);
-void id_from_numbers(const double numbers[LINK_ID_BYTES], unsigned char id[LINK_ID_BYTES]);
+struct messages {
+    const struct message *sends, *receives;
+    int num_sends, num_receives;
+};
+enum status channels_open(struct channel **list, const struct comm *c, const char *name,
+                          struct queue *on, const struct messages *m);

@@ -48,7 +48,7 @@ static enum status look_at(struct guard *g, struct flight *f)
         FAIL(COMM,
              "%s of %zu %s on rank %d of %d of the group %s is not over after %g s: a rank is "
              "gone, or has come to another transfer",
-             transfer_name(f->what.kind), f->what.count, dtype_name(f->what.dtype), l->rank,
+             transfer_name(f->what.kind), f->what.count, transfer_element_name(&f->what), l->rank,
              l->size, l->name, g->most_s);
     return STATUS_OK;
 }

@@ -99,14 +99,14 @@ void link_cut(struct link *l)
 
 static ncclResult_t issue(const struct link *l, const struct transfer *t, int peer)
 {
-    ncclDataType_t type = t->dtype == F32 ? ncclFloat32 : ncclBfloat16;
+    ncclDataType_t type = t->is_bytes ? ncclUint8 : t->dtype == F32 ? ncclFloat32 : ncclBfloat16;
     ncclComm_t comm = comm_of(l);
     size_t n = t->count;
     void *stream = l->lane.stream;
     char *x = t->x;
     switch (t->kind) {
     case TRANSFER_all_gather: {
-        size_t mine = (size_t)l->rank * n * dtype_bytes(t->dtype);
+        size_t mine = (size_t)l->rank * n * transfer_element_bytes(t);
         return ncclAllGather(x + mine, x, n, type, comm, stream);
     }
     case TRANSFER_reduce_scatter:

@@ -145,12 +145,14 @@ static enum status wait(struct transfer *t)
     return st;
 }
 
-static enum status reduce(const struct comm *c, enum reduction how, double *values, size_t count)
+/* After a failure nothing is exchanged on the host either: it may describe data that never came. */
+static enum status host_group(const struct comm *c, const struct comm **out)
 {
     struct group *g = group_of(c);
-    TRY(guard_enter(g->n->guard)); /* what is to be told of what was moved must not be wrong */
+    TRY(guard_enter(g->n->guard));
     TRY(guard_leave(g->n->guard, STATUS_OK));
-    return g->host.transport->reduce(&g->host, how, values, count);
+    *out = &g->host;
+    return STATUS_OK;
 }
 
 /* --- groups -------------------------------------------------------------------------------- */
@@ -234,8 +236,8 @@ static enum status expect(const struct comm *c, const struct message *sends, int
 {
     struct group *g = group_of(c);
     struct channel *before = g->channels;
-    TRY(channels_open(&g->host, g->name, g->n->on, sends, num_sends, receives, num_receives,
-                      &g->channels));
+    struct messages messages = {sends, receives, num_sends, num_receives};
+    TRY(channels_open(&g->channels, &g->host, g->name, g->n->on, &messages));
     for (struct channel *i = g->channels; i != before; i = i->next)
         guard_add(g->n->guard, &i->link);
     return STATUS_OK;
@@ -243,8 +245,14 @@ static enum status expect(const struct comm *c, const struct message *sends, int
 
 static struct comm group_new(const struct comm *host, struct nccl *n, const char *name)
 {
-    static const struct transport nccl = {"nccl", split,  release, start,
-                                          wait,   reduce, expect,  lend};
+    static const struct transport nccl = {.name = "nccl",
+                                          .split = split,
+                                          .release = release,
+                                          .start = start,
+                                          .wait = wait,
+                                          .host = host_group,
+                                          .expect = expect,
+                                          .lend = lend};
     struct group *g = heap(sizeof *g);
     *g = (struct group){.host = *host, .n = n, .name = name};
     g->link = (struct link){.name = name, .rank = host->rank, .size = host->size};
@@ -253,16 +261,12 @@ static struct comm group_new(const struct comm *host, struct nccl *n, const char
 
 enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name)
 {
-    double numbers[LINK_ID_BYTES] = {0};
     struct link_plan plan;
     struct comm wrapped;
     enum status st = STATUS_OK;
     if (c->size > 1) {
-        if (c->rank == 0) st = link_id(plan.id);
-        if (c->rank == 0 && !st) id_to_numbers(plan.id, numbers);
-        TRY(comm_agree(c, st));
-        TRY(comm_all_reduce(c, REDUCE_SUM, numbers, LINK_ID_BYTES));
-        id_from_numbers(numbers, plan.id);
+        TRY(comm_agree(c, c->rank == 0 ? link_id(plan.id) : STATUS_OK));
+        TRY(comm_broadcast_bytes(c, 0, plan.id, sizeof plan.id));
     }
     wrapped = group_new(c, n, name);
     struct group *g = group_of(&wrapped);
@@ -282,29 +286,27 @@ enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name)
 
 /* --- devices ------------------------------------------------------------------------------- */
 
-/* FNV-1a, of the bits that a double holds. */
-static double number_of(const char *name, uint64_t from, uint64_t *hash)
+/* Which device of which host a rank has. */
+struct rank_device {
+    char host[256], device[LANE_DEVICE_NAME];
+};
+
+static bool is_same_device(const struct rank_device *a, const struct rank_device *b)
 {
-    *hash = from;
-    for (; *name; name++) *hash = (*hash ^ (unsigned char)*name) * 0x100000001B3u;
-    return (double)(*hash >> 12);
+    return !strcmp(a->host, b->host) && !strcmp(a->device, b->device);
 }
 
 enum status nccl_same_device(const struct comm *world, struct queue *on, struct nccl_pair *out)
 {
-    char device[LANE_DEVICE_NAME] = "", host[256] = "";
-    double *all = heap((size_t)world->size * sizeof *all);
+    struct rank_device *all = heap((size_t)world->size * sizeof *all), *mine = all + world->rank;
     enum status st = STATUS_OK;
-    uint64_t hash;
     *out = (struct nccl_pair){-1, -1};
-    TRY_OUT(comm_agree(world, lane_device(on, device)));
-    gethostname(host, sizeof host - 1);
-    number_of(host, 0xCBF29CE484222325u, &hash);
-    all[world->rank] = number_of(device, hash, &hash);
-    TRY_OUT(comm_all_reduce(world, REDUCE_SUM, all, (size_t)world->size));
+    TRY_OUT(comm_agree(world, lane_device(on, mine->device)));
+    gethostname(mine->host, sizeof mine->host - 1);
+    TRY_OUT(comm_all_gather_bytes(world, all, sizeof *all));
     for (int i = 0; i < world->size && out->first < 0; i++)
         for (int j = i + 1; j < world->size && out->first < 0; j++)
-            if (!(all[i] < all[j] || all[i] > all[j])) *out = (struct nccl_pair){i, j};
+            if (is_same_device(&all[i], &all[j])) *out = (struct nccl_pair){i, j};
 out:
     free(all);
     return st;

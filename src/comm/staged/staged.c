@@ -25,7 +25,7 @@ struct range {
     size_t begin, bytes;
 };
 
-static size_t part_bytes(const struct transfer *t) { return t->count * dtype_bytes(t->dtype); }
+static size_t part_bytes(const struct transfer *t) { return t->count * transfer_element_bytes(t); }
 
 static size_t x_bytes(const struct comm *c, const struct transfer *t)
 {
@@ -135,10 +135,10 @@ static enum status wait(struct transfer *t)
     return STATUS_OK;
 }
 
-static enum status reduce(const struct comm *c, enum reduction how, double *values, size_t count)
+static enum status host_group(const struct comm *c, const struct comm **out)
 {
-    const struct comm *wrapped = &((const struct group *)c->group)->wrapped;
-    return wrapped->transport->reduce(wrapped, how, values, count);
+    *out = &((const struct group *)c->group)->wrapped;
+    return STATUS_OK;
 }
 
 static enum status split(const struct comm *c, int color, int key, struct comm *out)
@@ -164,8 +164,12 @@ static void release(struct comm *c)
 
 enum status staged_wrap(struct comm *c, struct queue *on)
 {
-    static const struct transport staged = {"staged", split,  release, start,
-                                            wait,     reduce, NULL,    NULL};
+    static const struct transport staged = {.name = "staged",
+                                            .split = split,
+                                            .release = release,
+                                            .start = start,
+                                            .wait = wait,
+                                            .host = host_group};
     struct group *g = heap(sizeof *g);
     *g = (struct group){.wrapped = *c, .on = on};
     *c = (struct comm){c->rank, c->size, &staged, g, c->counts};

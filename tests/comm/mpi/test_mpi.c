@@ -46,7 +46,7 @@ static enum status arrives(const volatile float *x, float value)
 
 RANKS(overlap)
 {
-    size_t count = transfer_piece(SIZE_MAX, world->size) + 1, size = (size_t)world->size;
+    size_t count = transfer_chunk(SIZE_MAX, world->size) + 1, size = (size_t)world->size;
     float *parts = heap(size * count * sizeof *parts), *x = heap(size * count * sizeof *x);
     for (size_t i = 0; i < count; i++) parts[(size_t)world->rank * count + i] = 3;
     for (size_t i = 0; i < size * count; i++) x[i] = 1;
@@ -72,7 +72,7 @@ static float whole(int r, size_t i) { return (float)(r + 1) * (float)(i % 1000);
 RANKS(any_order)
 {
     enum { ROUNDS = 5 };
-    size_t count = (size_t)world->size * (transfer_piece(SIZE_MAX, world->size) + 1);
+    size_t count = (size_t)world->size * (transfer_chunk(SIZE_MAX, world->size) + 1);
     float *x[2], times = (float)(world->size * (world->size + 1) / 2);
     struct comm of[2];
     struct transfer t[2];

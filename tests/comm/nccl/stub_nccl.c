@@ -100,10 +100,15 @@ struct op {
     const void *from;
     void *to;
     size_t count;
-    enum dtype dtype;
+    ncclDataType_t type;
     uint64_t number;
     struct op *next;
 };
+
+static size_t type_bytes(ncclDataType_t type)
+{
+    return type == ncclUint8 ? 1 : type == ncclFloat32 ? 4 : 2;
+}
 
 /* Of one communicator, on one stream, that were issued at once. */
 struct task {
@@ -163,9 +168,10 @@ static void leave(ncclComm_t c, struct meeting *m)
 }
 
 /* In the order of comm.h, which the real one does not promise: so trainings can be compared. */
-static void sum(const struct meeting *m, int size, enum dtype dtype, size_t first, size_t n,
+static void sum(const struct meeting *m, int size, ncclDataType_t type, size_t first, size_t n,
                 void *to)
 {
+    enum dtype dtype = type == ncclFloat32 ? F32 : BF16;
     const void **parts = heap((size_t)size * sizeof *parts);
     for (int r = 0; r < size; r++)
         parts[r] = (const char *)m->brought[r] + first * dtype_bytes(dtype);
@@ -177,7 +183,7 @@ static void sum(const struct meeting *m, int size, enum dtype dtype, size_t firs
 
 static void collect(ncclComm_t c, const struct op *op)
 {
-    size_t size = (size_t)c->s->size, bytes = op->count * dtype_bytes(op->dtype);
+    size_t size = (size_t)c->s->size, bytes = op->count * type_bytes(op->type);
     bool gives = op->kind != BROADCAST || op->peer == c->rank;
     void *brings = gives ? copy_of(op->from, bytes * (op->kind == SCATTER ? size : 1)) : NULL;
     begin();
@@ -186,9 +192,9 @@ static void collect(ncclComm_t c, const struct op *op)
     if (!m) return;
     for (size_t r = 0; r < size && op->kind == GATHER; r++)
         store((char *)op->to + r * bytes, m->brought[r], bytes);
-    if (op->kind == REDUCE) sum(m, c->s->size, op->dtype, 0, op->count, op->to);
+    if (op->kind == REDUCE) sum(m, c->s->size, op->type, 0, op->count, op->to);
     if (op->kind == SCATTER)
-        sum(m, c->s->size, op->dtype, (size_t)c->rank * op->count, op->count, op->to);
+        sum(m, c->s->size, op->type, (size_t)c->rank * op->count, op->count, op->to);
     if (op->kind == BROADCAST) store(op->to, m->brought[op->peer], bytes);
     begin();
     leave(c, m);
@@ -199,7 +205,7 @@ static struct letter *post(ncclComm_t c, const struct op *op)
 {
     struct letter *l = heap(sizeof *l), **at = &c->s->letters;
     *l = (struct letter){.from = c->rank, .to = op->peer};
-    l->size = op->count * dtype_bytes(op->dtype);
+    l->size = op->count * type_bytes(op->type);
     l->bytes = copy_of(op->from, l->size);
     begin();
     while (*at) at = &(*at)->next;
@@ -218,7 +224,7 @@ static void receive(ncclComm_t c, const struct op *op)
         if (!l && !c->is_aborted) await();
     } while (!l && !c->is_aborted);
     if (l) {
-        BUG_IF(l->size != op->count * dtype_bytes(op->dtype));
+        BUG_IF(l->size != op->count * type_bytes(op->type));
         store(op->to, l->bytes, l->size);
         l->is_taken = true, counts.messages++;
     }
@@ -499,44 +505,40 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
     return ncclSuccess;
 }
 
-static enum dtype dtype_of(ncclDataType_t type) { return type == ncclFloat32 ? F32 : BF16; }
-
 ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream)
 {
-    return issue(comm, stream, (struct op){GATHER, 0, from, to, count, dtype_of(type), 0, NULL});
+    return issue(comm, stream, (struct op){GATHER, 0, from, to, count, type, 0, NULL});
 }
 
 ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type,
                                ncclRedOp_t how, ncclComm_t comm, cudaStream_t stream)
 {
     BUG_IF(how != ncclSum);
-    return issue(comm, stream, (struct op){SCATTER, 0, from, to, count, dtype_of(type), 0, NULL});
+    return issue(comm, stream, (struct op){SCATTER, 0, from, to, count, type, 0, NULL});
 }
 
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
                            ncclRedOp_t how, ncclComm_t comm, cudaStream_t stream)
 {
     BUG_IF(how != ncclSum);
-    return issue(comm, stream, (struct op){REDUCE, 0, from, to, count, dtype_of(type), 0, NULL});
+    return issue(comm, stream, (struct op){REDUCE, 0, from, to, count, type, 0, NULL});
 }
 
 ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream)
 {
-    return issue(comm, stream,
-                 (struct op){BROADCAST, root, from, to, count, dtype_of(type), 0, NULL});
+    return issue(comm, stream, (struct op){BROADCAST, root, from, to, count, type, 0, NULL});
 }
 
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream)
 {
-    return issue(comm, stream, (struct op){SEND, peer, from, NULL, count, dtype_of(type), 0, NULL});
+    return issue(comm, stream, (struct op){SEND, peer, from, NULL, count, type, 0, NULL});
 }
 
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream)
 {
-    return issue(comm, stream,
-                 (struct op){RECEIVE, peer, NULL, to, count, dtype_of(type), 0, NULL});
+    return issue(comm, stream, (struct op){RECEIVE, peer, NULL, to, count, type, 0, NULL});
 }

@@ -5,16 +5,6 @@
 #include "comm/ranks.h"
 #include "test.h"
 
-TEST(ids_survive_being_numbers)
-{
-    unsigned char id[LINK_ID_BYTES], back[LINK_ID_BYTES];
-    double numbers[LINK_ID_BYTES];
-    for (int i = 0; i < LINK_ID_BYTES; i++) id[i] = (unsigned char)(255 - 2 * i);
-    id_to_numbers(id, numbers);
-    id_from_numbers(numbers, back);
-    CHECK(!memcmp(id, back, sizeof id));
-}
-
 static void close_all(struct channel *list)
 {
     for (struct channel *next; list; list = next) {
@@ -30,9 +20,10 @@ static enum status opens_a_chain(const struct comm *world, void *context)
     struct queue on = {.num_threads = 1};
     struct message out = {world->rank + 1, 4}, in = {world->rank - 1, 4};
     bool sends = world->rank<world->size - 1, receives = world->rank> 0;
+    struct messages messages = {&out, &in, sends, receives};
     struct channel *list = NULL;
     (void)context;
-    TRY(channels_open(world, "pp", &on, &out, sends, &in, receives, &list));
+    TRY(channels_open(&list, world, "pp", &on, &messages));
     struct channel *first = list;
     struct transfer send = {.kind = TRANSFER_send, .peer = world->rank + 1, .tag = 4};
     struct transfer receive = {.kind = TRANSFER_receive, .peer = world->rank - 1, .tag = 4};
@@ -42,7 +33,7 @@ static enum status opens_a_chain(const struct comm *world, void *context)
     RANK_CHECK(!back || (back->link.rank == 1 && !strcmp(back->link.name, "pp")));
     send.tag = 5;
     RANK_CHECK(!channel_find(list, &send));
-    TRY(channels_open(world, "pp", &on, &out, sends, &in, receives, &list));
+    TRY(channels_open(&list, world, "pp", &on, &messages));
     RANK_CHECK(list == first); /* they are there already */
     close_all(list);
     return STATUS_OK;
@@ -58,9 +49,10 @@ static enum status awaits_itself(const struct comm *world, void *context)
 {
     struct queue on = {.num_threads = 1};
     struct message out = {1 - world->rank, 1}, in = {1 - world->rank, 1 + world->rank};
+    struct messages messages = {&out, &in, 1, 1};
     struct channel *list = NULL;
     (void)context;
-    enum status st = channels_open(world, "cp", &on, &out, 1, &in, 1, &list);
+    enum status st = channels_open(&list, world, "cp", &on, &messages);
     RANK_CHECK(st == STATUS_COMM && !list);
     if (world->rank == 1)
         RANK_CHECK(strstr(status_message(), "rank 1 of the group cp of 2 awaits messages with tag "

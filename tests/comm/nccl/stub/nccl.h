@@ -23,7 +23,7 @@ typedef enum {
     ncclRemoteError,
     ncclInProgress
 } ncclResult_t;
-typedef enum { ncclFloat32 = 7, ncclBfloat16 = 9 } ncclDataType_t;
+typedef enum { ncclUint8 = 1, ncclFloat32 = 7, ncclBfloat16 = 9 } ncclDataType_t;
 typedef enum { ncclSum } ncclRedOp_t;
 
 typedef struct {
