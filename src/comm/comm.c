@@ -72,15 +72,15 @@ void comm_release(struct comm *c)
 enum status comm_expect(const struct comm *c, const struct message *sends, int num_sends,
                         const struct message *receives, int num_receives)
 {
-    if (c->size == 1 || !c->transport || !c->transport->expect) return STATUS_OK;
-    TRY(c->transport->expect(c, sends, num_sends, receives, num_receives));
+    if (c->size == 1 || !c->transport || !c->transport->declare_p2p) return STATUS_OK;
+    TRY(c->transport->declare_p2p(c, sends, num_sends, receives, num_receives));
     return STATUS_OK;
 }
 
 enum status comm_lend(const struct comm *c, void *at, size_t bytes)
 {
-    if (!at || c->size == 1 || !c->transport || !c->transport->lend) return STATUS_OK;
-    TRY(c->transport->lend(c, at, bytes));
+    if (!at || c->size == 1 || !c->transport || !c->transport->register_memory) return STATUS_OK;
+    TRY(c->transport->register_memory(c, at, bytes));
     return STATUS_OK;
 }
 

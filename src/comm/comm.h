@@ -56,10 +56,10 @@ struct transport {
      * that is valid until its next call.  Not called where `host` is set. */
     enum status (*gather)(const struct comm *c, const void *mine, size_t bytes, const void **all);
     /* NULL: messages need no preparation. */
-    enum status (*expect)(const struct comm *c, const struct message *sends, int num_sends,
-                          const struct message *receives, int num_receives);
+    enum status (*declare_p2p)(const struct comm *c, const struct message *sends, int num_sends,
+                               const struct message *receives, int num_receives);
     /* NULL: memory needs no registration. */
-    enum status (*lend)(const struct comm *c, void *at, size_t bytes);
+    enum status (*register_memory)(const struct comm *c, void *at, size_t bytes);
 };
 
 struct comm {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Element i of what rank r contributes: sums of few of them show in which order they were added. */
+/* Element i of rank r's contribution; the bits of a sum depend on the order of addition. */
 static float value(int r, size_t i) { return sinf((float)(r * 1009 + (int)i * 31 + 1)) * 3; }
 
 static void *filled(enum dtype dtype, int r, size_t first, size_t n)
@@ -32,7 +32,7 @@ struct sizes {
     size_t count;
 };
 
-static enum status gathers(const struct comm *c, const struct sizes *s)
+static enum status all_gather(const struct comm *c, const struct sizes *s)
 {
     size_t bytes = s->count * dtype_bytes(s->dtype);
     char *x = heap((size_t)c->size * bytes + 1);
@@ -48,7 +48,7 @@ static enum status gathers(const struct comm *c, const struct sizes *s)
     return STATUS_OK;
 }
 
-static enum status sums_parts(const struct comm *c, const struct sizes *s)
+static enum status reduce_scatter(const struct comm *c, const struct sizes *s)
 {
     size_t size = (size_t)c->size, first = (size_t)c->rank * s->count;
     void *x = filled(s->dtype, c->rank, 0, size * s->count);
@@ -69,7 +69,7 @@ static enum status sums_parts(const struct comm *c, const struct sizes *s)
     return STATUS_OK;
 }
 
-static enum status sums_all(const struct comm *c, const struct sizes *s)
+static enum status all_reduce(const struct comm *c, const struct sizes *s)
 {
     void *x = filled(s->dtype, c->rank, 0, s->count);
     struct transfer t = {TRANSFER_all_reduce, s->dtype, s->count, .x = x};
@@ -88,7 +88,7 @@ static enum status sums_all(const struct comm *c, const struct sizes *s)
     return STATUS_OK;
 }
 
-static enum status broadcasts(const struct comm *c, const struct sizes *s)
+static enum status broadcast(const struct comm *c, const struct sizes *s)
 {
     for (int root = 0; root < c->size; root++) {
         void *x = filled(s->dtype, c->rank, 0, s->count),
@@ -101,25 +101,25 @@ static enum status broadcasts(const struct comm *c, const struct sizes *s)
     return STATUS_OK;
 }
 
-/* Everybody to the next, with another message overtaking it by its tag. */
-static enum status passes_on(const struct comm *c, const struct sizes *s)
+/* Each rank sends to the next; a second message with another tag is received first. */
+static enum status sends_to_next(const struct comm *c, const struct sizes *s)
 {
     if (c->size == 1) return STATUS_OK;
     int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;
     void *x = filled(s->dtype, c->rank, 0, s->count), *want = filled(s->dtype, before, 0, s->count);
     void *got = heap(s->count * sizeof(float) + 1);
-    float told = (float)c->rank, heard = -1;
+    float sent = (float)c->rank, received = -1;
     struct transfer out = {TRANSFER_send, s->dtype, s->count, .x = x, .peer = next, .tag = 1};
-    struct transfer also = {TRANSFER_send, F32, 1, .x = &told, .peer = next, .tag = 2};
+    struct transfer also = {TRANSFER_send, F32, 1, .x = &sent, .peer = next, .tag = 2};
     TRY(comm_start(c, &out));
     TRY(comm_start(c, &also));
     TRY(comm_run(
-        c, &(struct transfer){TRANSFER_receive, F32, 1, .x = &heard, .peer = before, .tag = 2}));
+        c, &(struct transfer){TRANSFER_receive, F32, 1, .x = &received, .peer = before, .tag = 2}));
     TRY(comm_run(c, &(struct transfer){TRANSFER_receive, s->dtype, s->count, .x = got,
                                        .peer = before, .tag = 1}));
     TRY(comm_wait(&also));
     TRY(comm_wait(&out));
-    RANK_CHECK(heard == (float)before);
+    RANK_CHECK(received == (float)before);
     RANK_CHECK(!memcmp(got, want, s->count * dtype_bytes(s->dtype)));
     free(x), free(want), free(got);
     return STATUS_OK;
@@ -141,15 +141,14 @@ static enum status with_every_size(const struct comm *c,
         TRY(with_every_size(c, body));                                                             \
         return STATUS_OK;                                                                          \
     }
-WITH_EVERY_SIZE(gathers_every_ranks_part, gathers)
-WITH_EVERY_SIZE(sums_each_ranks_part, sums_parts)
-WITH_EVERY_SIZE(sums_over_all_ranks, sums_all)
-WITH_EVERY_SIZE(broadcasts_from_any_root, broadcasts)
-WITH_EVERY_SIZE(sends_and_receives_by_tag, passes_on)
+WITH_EVERY_SIZE(all_gathers_every_part, all_gather)
+WITH_EVERY_SIZE(reduce_scatters_sums, reduce_scatter)
+WITH_EVERY_SIZE(all_reduces_sums, all_reduce)
+WITH_EVERY_SIZE(broadcasts_from_any_root, broadcast)
+WITH_EVERY_SIZE(sends_and_receives_by_tag, sends_to_next)
 
-/* Two pairs, and then the pairs' sums, against all four at once. */
-enum status contract_sums_have_the_same_bits_however_neighbours_are_grouped(const struct comm *c,
-                                                                            void *context)
+/* Sums over pairs and then across pairs, compared with one sum over all four ranks. */
+enum status contract_nested_sums_have_the_same_bits(const struct comm *c, void *context)
 {
     enum { N = 999 };
     struct comm pair, across;
@@ -277,42 +276,41 @@ enum status contract_broadcasts_bytes_of_host_memory(const struct comm *c, void 
     return STATUS_OK;
 }
 
-/* Ranks 2 and 3 fail; what each rank is told. */
-enum status contract_tells_every_rank_which_rank_failed_first_and_how(const struct comm *c,
-                                                                      void *context)
+/* Ranks 2 and 3 fail. */
+enum status contract_agrees_on_the_lowest_failed_rank(const struct comm *c, void *context)
 {
     TRY(comm_agree(c, STATUS_OK));
     for (int kind = 1; kind < STATUS_COUNT; kind++) {
-        enum status mine = STATUS_OK, told;
+        enum status mine = STATUS_OK, agreed;
         if (c->rank == 2) mine = status_fail((enum status)kind, "x.c", 1, "the seventh row is bad");
         if (c->rank == 3) mine = status_fail(STATUS_DEVICE, "x.c", 1, "this one too");
-        told = comm_agree(c, mine);
+        agreed = comm_agree(c, mine);
         const char *want = "rank 2 failed: ";
         if (c->rank == 2) want = "the seventh row is bad";
         if (c->rank == 3) RANK_CHECK(comm_failed_elsewhere());
-        RANK_CHECK(told == (c->rank == 3 ? STATUS_DEVICE : (enum status)kind));
+        RANK_CHECK(agreed == (c->rank == 3 ? STATUS_DEVICE : (enum status)kind));
         RANK_CHECK(strstr(status_message(), want) != NULL);
     }
     (void)context;
     return STATUS_OK;
 }
 
-/* A whole number, which sums of few of them keep as it is. */
-static float whole(int r, size_t i) { return (float)(r + 1) * (float)(i % 1000); }
+/* Integers, so that sums over a few ranks are exact. */
+static float integer(int r, size_t i) { return (float)(r + 1) * (float)(i % 1000); }
 
-static float *filled_with_whole(int r, size_t count)
+static float *filled_with_integers(int r, size_t count)
 {
     float *x = heap(count * sizeof *x);
-    for (size_t i = 0; i < count; i++) x[i] = whole(r, i);
+    for (size_t i = 0; i < count; i++) x[i] = integer(r, i);
     return x;
 }
 
-/* What is summed in more than one piece, the last of them a short one. */
-enum status contract_sums_more_than_a_piece(const struct comm *c, void *context)
+/* Sums of several chunks, the last one short. */
+enum status contract_sums_more_than_a_chunk(const struct comm *c, void *context)
 {
     size_t size = (size_t)c->size, count = 2 * transfer_chunk(SIZE_MAX, c->size) + 5;
     float times = (float)(c->size * (c->size + 1) / 2);
-    float *x = filled_with_whole(c->rank, size * count);
+    float *x = filled_with_integers(c->rank, size * count);
     struct transfer t = {TRANSFER_reduce_scatter, F32, count, .x = x, .own = x};
     (void)context;
     t.own = x + (size_t)c->rank * count;
@@ -320,19 +318,20 @@ enum status contract_sums_more_than_a_piece(const struct comm *c, void *context)
     TRY(comm_run(c, &t));
     for (size_t i = 0; i < count; i++) {
         size_t at = (size_t)c->rank * count + i;
-        RANK_CHECK(x[at] == times * whole(0, at));
+        RANK_CHECK(x[at] == times * integer(0, at));
     }
-    for (size_t i = 0; i < size * count; i++) x[i] = whole(c->rank, i);
+    for (size_t i = 0; i < size * count; i++) x[i] = integer(c->rank, i);
     t = (struct transfer){TRANSFER_all_reduce, F32, size * count - 3, .x = x, .work = t.work};
     TRY(comm_run(c, &t));
-    for (size_t i = 0; i < size * count - 3; i++) RANK_CHECK(x[i] == times * whole(0, i));
-    for (size_t i = size * count - 3; i < size * count; i++) RANK_CHECK(x[i] == whole(c->rank, i));
+    for (size_t i = 0; i < size * count - 3; i++) RANK_CHECK(x[i] == times * integer(0, i));
+    for (size_t i = size * count - 3; i < size * count; i++)
+        RANK_CHECK(x[i] == integer(c->rank, i));
     free(t.work), free(x);
     return STATUS_OK;
 }
 
-/* All kinds at once, many times over, waited for in another order than they were started. */
-enum status contract_many_transfers_are_under_way_at_once(const struct comm *c, void *context)
+/* All kinds at once, waited for in the reverse order of their starts. */
+enum status contract_many_transfers_are_in_flight_at_once(const struct comm *c, void *context)
 {
     enum { ROUNDS = 100, N = 257 };
     size_t size = (size_t)c->size;
@@ -342,17 +341,17 @@ enum status contract_many_transfers_are_under_way_at_once(const struct comm *c, 
     float *work[2] = {heap(size * N * sizeof *sums), heap(size * N * sizeof *sums)};
     (void)context;
     for (int round = 0; round < ROUNDS; round++) {
-        float mine = (float)(c->rank + 1), own[N], all[N], out[N], in[N], told[N];
+        float mine = (float)(c->rank + 1), own[N], all[N], out[N], in[N], root[N];
         for (size_t i = 0; i < N; i++) {
             parts[(size_t)c->rank * N + i] = mine + (float)round;
-            all[i] = out[i] = told[i] = mine * (float)(round + 1);
+            all[i] = out[i] = root[i] = mine * (float)(round + 1);
         }
         for (size_t i = 0; i < size * N; i++) sums[i] = mine * (float)(round + 2);
         struct transfer t[] = {
             {TRANSFER_all_gather, F32, N, .x = parts},
             {TRANSFER_reduce_scatter, F32, N, .x = sums, .own = own, .work = work[0]},
             {TRANSFER_all_reduce, F32, N, .x = all, .work = work[1]},
-            {TRANSFER_broadcast, F32, N, .x = told, .peer = round % c->size},
+            {TRANSFER_broadcast, F32, N, .x = root, .peer = round % c->size},
             {TRANSFER_send, F32, N, .x = out, .peer = next, .tag = round},
             {TRANSFER_receive, F32, N, .x = in, .peer = before, .tag = round},
         };
@@ -364,7 +363,7 @@ enum status contract_many_transfers_are_under_way_at_once(const struct comm *c, 
                 RANK_CHECK(parts[r * N + i] == (float)r + 1 + (float)round);
             RANK_CHECK(own[i] == sum * (float)(round + 2));
             RANK_CHECK(all[i] == sum * (float)(round + 1));
-            RANK_CHECK(told[i] == (float)((round % c->size + 1) * (round + 1)));
+            RANK_CHECK(root[i] == (float)((round % c->size + 1) * (round + 1)));
             RANK_CHECK(in[i] == (float)((before + 1) * (round + 1)));
         }
     }
@@ -379,7 +378,7 @@ const struct contract contract[] = {
         {NULL, 0, NULL},
 };
 
-enum status contract_hold(const struct comm *world)
+enum status contract_run(const struct comm *world)
 {
     for (const struct contract *k = contract; k->name; k++)
         for (int size = k->ranks ? k->ranks : 2; size <= (k->ranks ? k->ranks : world->size);

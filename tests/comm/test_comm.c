@@ -3,12 +3,12 @@
 #include "comm/ranks.h"
 #include "test.h"
 
-enum { MOST_RANKS = 5 };
+enum { MAX_RANKS = 5 };
 
 #define X(name, ranks)                                                                             \
     TEST(comm_##name)                                                                              \
     {                                                                                              \
-        for (int size = ranks ? ranks : 2; size <= (ranks ? ranks : MOST_RANKS); size++)           \
+        for (int size = ranks ? ranks : 2; size <= (ranks ? ranks : MAX_RANKS); size++)            \
             CHECK_STATUS(OK, ranks_run(size, contract_##name, NULL));                              \
     }
 CONTRACT_LIST(X)
@@ -28,38 +28,38 @@ TEST(comm_agree_reports_a_rank_that_is_gone)
     CHECK_MESSAGE("the disk is gone");
 }
 
-struct watching {
-    struct comm_watch watch; /* first: what it tells gets a struct comm_watch * */
+struct counting_observer {
+    struct comm_watch watch; /* first: callbacks cast it to this */
     int started, waited;
     size_t bytes;
 };
 
-static void see_start(struct comm_watch *w, const struct comm *c, const struct transfer *t,
-                      size_t bytes)
+static void count_start(struct comm_watch *w, const struct comm *c, const struct transfer *t,
+                        size_t bytes)
 {
-    struct watching *seen = (struct watching *)w;
+    struct counting_observer *seen = (struct counting_observer *)w;
     CHECK(c->size == 4 && t->kind == TRANSFER_all_gather);
     seen->started++;
     seen->bytes += bytes;
 }
 
-static void see_wait(struct comm_watch *w, const struct transfer *t)
+static void count_wait(struct comm_watch *w, const struct transfer *t)
 {
-    struct watching *seen = (struct watching *)w;
+    struct counting_observer *seen = (struct counting_observer *)w;
     CHECK(t->kind == TRANSFER_all_gather && seen->waited < seen->started);
     seen->waited++;
 }
 
-TEST(comm_tells_who_watches_a_plan_of_every_transfer)
+TEST(comm_reports_simulated_transfers_to_the_observer)
 {
-    struct watching seen = {.watch = {see_start, see_wait}};
+    struct counting_observer seen = {.watch = {count_start, count_wait}};
     struct comm_counts counts = {.watch = &seen.watch};
-    struct comm planned = {.rank = 1, .size = 4, .counts = &counts};
+    struct comm simulated = {.rank = 1, .size = 4, .counts = &counts};
     struct transfer t = {.kind = TRANSFER_all_gather, .dtype = BF16, .count = 10};
-    CHECK_STATUS(OK, comm_start(&planned, &t));
+    CHECK_STATUS(OK, comm_start(&simulated, &t));
     CHECK(seen.started == 1 && seen.waited == 0);
     CHECK_STATUS(OK, comm_wait(&t));
-    CHECK_STATUS(OK, comm_run(&planned, &t));
+    CHECK_STATUS(OK, comm_run(&simulated, &t));
     CHECK(seen.started == 2 && seen.waited == 2);
     CHECK(seen.bytes == 2 * 3 * 10 * 2 && counts.bytes[TRANSFER_all_gather] == seen.bytes);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/nccl/channel.h"
+#include "comm/nccl/p2p_channel.h"
 
 #include "base/text.h"
 #include "tensor/device.h"
@@ -7,26 +7,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Multiprocessors that a message holds while it waits for the other rank. */
-enum { MOST_BLOCKS = 4 };
+/* Streaming multiprocessors that a message occupies while it waits for the other rank. */
+enum { MAX_BLOCKS = 4 };
 
-static struct channel *find(struct channel *list, enum transfer_kind kind, int peer, int tag)
+static struct p2p_channel *find_channel(struct p2p_channel *list, enum transfer_kind kind, int peer,
+                                        int tag)
 {
     while (list && (list->kind != kind || list->peer != peer || list->tag != tag))
         list = list->next;
     return list;
 }
 
-struct channel *channel_find(struct channel *list, const struct transfer *t)
+struct p2p_channel *p2p_channel_find(struct p2p_channel *list, const struct transfer *t)
 {
-    return find(list, t->kind, t->peer, t->tag);
+    return find_channel(list, t->kind, t->peer, t->tag);
 }
 
 /* --- what each rank sends: to whom, the tag, the id of the channel's communicator ------------ */
 
 struct declared_send {
     int peer, tag; /* peer -1: unused */
-    unsigned char id[LINK_ID_BYTES];
+    unsigned char id[COMMUNICATOR_ID_BYTES];
 };
 
 /* Every rank's sends: rank r's are all[r * max_sends] on. */
@@ -41,18 +42,18 @@ static struct declared_send *sends_of(const struct send_table *t, int rank)
 }
 
 static enum status fill_own_sends(const struct send_table *t, const struct comm *c,
-                                  const struct messages *m)
+                                  const struct p2p_messages *m)
 {
     struct declared_send *own = sends_of(t, c->rank);
     for (size_t i = 0; i < t->max_sends; i++) own[i].peer = -1;
     for (int i = 0; i < m->num_sends; i++) {
         own[i].peer = m->sends[i].peer, own[i].tag = m->sends[i].tag;
-        TRY(link_id(own[i].id));
+        TRY(communicator_id(own[i].id));
     }
     return STATUS_OK;
 }
 
-static enum status gather_sends(const struct comm *c, const struct messages *m,
+static enum status gather_sends(const struct comm *c, const struct p2p_messages *m,
                                 struct send_table *t)
 {
     int64_t max_sends = m->num_sends;
@@ -79,25 +80,26 @@ static const struct declared_send *find_send(const struct send_table *t, const s
 struct opening {
     const struct comm *c;
     const char *name;
-    struct queue *on;
-    struct channel *channels; /* new ones */
-    struct link_plan *plans;  /* of them, in the order in which they were added; owned */
+    struct queue *queue;
+    struct p2p_channel *channels;    /* new ones */
+    struct communicator_init *inits; /* of them, in the order in which they were added; owned */
     int count;
 };
 
 static void add_channel(struct opening *o, enum transfer_kind kind, struct message m,
-                        const unsigned char id[LINK_ID_BYTES])
+                        const unsigned char id[COMMUNICATOR_ID_BYTES])
 {
-    struct channel *c = heap(sizeof *c);
-    *c = (struct channel){.kind = kind, .peer = m.peer, .tag = m.tag, .next = o->channels};
-    c->link = (struct link){.name = o->name, .rank = kind == TRANSFER_receive, .size = 2};
+    struct p2p_channel *c = heap(sizeof *c);
+    *c = (struct p2p_channel){.kind = kind, .peer = m.peer, .tag = m.tag, .next = o->channels};
+    c->communicator =
+        (struct communicator){.name = o->name, .rank = kind == TRANSFER_receive, .size = 2};
     o->channels = c;
-    o->plans[o->count].link = &c->link;
-    memcpy(o->plans[o->count++].id, id, LINK_ID_BYTES);
+    o->inits[o->count].communicator = &c->communicator;
+    memcpy(o->inits[o->count++].id, id, COMMUNICATOR_ID_BYTES);
 }
 
 static enum status add_channels(struct opening *o, const struct send_table *t,
-                                const struct messages *m)
+                                const struct p2p_messages *m)
 {
     for (int i = 0; i < m->num_sends; i++)
         add_channel(o, TRANSFER_send, m->sends[i], sends_of(t, o->c->rank)[i].id);
@@ -105,97 +107,97 @@ static enum status add_channels(struct opening *o, const struct send_table *t,
         const struct declared_send *send = find_send(t, o->c, m->receives[i]);
         if (!send)
             FAIL(COMM,
-                 "rank %d of the group %s of %d awaits messages with tag %d of rank %d, "
-                 "which sends none",
+                 "rank %d in group %s of %d expects messages with tag %d from rank %d, which "
+                 "declared no such send",
                  o->c->rank, o->name, o->c->size, m->receives[i].tag, m->receives[i].peer);
         add_channel(o, TRANSFER_receive, m->receives[i], send->id);
     }
     return STATUS_OK;
 }
 
-/* One number over every channel at once. */
-static enum status greet(const struct opening *o, struct arena *memory)
+/* Sends one element over every channel at once. */
+static enum status send_first_messages(const struct opening *o, struct arena *memory)
 {
     enum status st = STATUS_OK;
-    TRY(link_issue_begin());
-    for (struct channel *c = o->channels; c && !st; c = c->next) {
-        struct transfer hello = {.kind = c->kind, .count = 1};
-        hello.x = arena_take(memory, 1, sizeof(float));
-        st = lane_follow(&c->link.lane);
-        if (!st) st = link_issue(&c->link, &hello, c->kind == TRANSFER_send);
+    TRY(communicator_group_start());
+    for (struct p2p_channel *c = o->channels; c && !st; c = c->next) {
+        struct transfer first = {.kind = c->kind, .count = 1};
+        first.x = arena_take(memory, 1, sizeof(float));
+        st = side_stream_wait_queue(&c->communicator.stream);
+        if (!st) st = communicator_issue(&c->communicator, &first, c->kind == TRANSFER_send);
     }
-    enum status ended = link_issue_end();
+    enum status ended = communicator_group_end();
     return st ? st : ended;
 }
 
-/* The first message of a channel holds up the host until the other rank is there, too: so that is
- * done with now, before any rank waits for anything else. */
-static enum status greet_all(const struct opening *o)
+/* NCCL connects two ranks at their first message, and the host waits until the other rank does so
+ * too.  So that happens here, before any rank waits for something else. */
+static enum status connect_all(const struct opening *o)
 {
     struct arena memory;
-    struct lane_mark done = {0};
+    struct side_stream_event done = {0};
     enum status st = STATUS_OK;
-    TRY(arena_init(&memory, (size_t)o->count * ARENA_ALIGN, queue_memory(o->on)));
-    TRY_OUT(lane_mark_open(&done));
-    TRY_OUT(greet(o, &memory));
-    for (struct channel *c = o->channels; c; c = c->next) {
-        TRY_OUT(lane_set(&c->link.lane, &done));
-        TRY_OUT(lane_wait(&done));
+    TRY(arena_init(&memory, (size_t)o->count * ARENA_ALIGN, queue_memory(o->queue)));
+    TRY_OUT(side_stream_event_open(&done));
+    TRY_OUT(send_first_messages(o, &memory));
+    for (struct p2p_channel *c = o->channels; c; c = c->next) {
+        TRY_OUT(side_stream_record(&c->communicator.stream, &done));
+        TRY_OUT(side_stream_synchronize(&done));
     }
 out:
-    lane_mark_close(&done);
+    side_stream_event_close(&done);
     arena_release(&memory);
     return st;
 }
 
 static enum status open_all(const struct opening *o)
 {
-    TRY(link_open(o->plans, o->count, MOST_BLOCKS, o->on));
-    if (o->count) TRY(greet_all(o));
+    TRY(communicator_open(o->inits, o->count, MAX_BLOCKS, o->queue));
+    if (o->count) TRY(connect_all(o));
     return STATUS_OK;
 }
 
-static void undo(struct opening *o)
+static void close_new_channels(struct opening *o)
 {
-    for (struct channel *c = o->channels, *next; c; c = next) {
+    for (struct p2p_channel *c = o->channels, *next; c; c = next) {
         next = c->next;
-        link_cut(&c->link);
-        link_close(&c->link);
+        communicator_abort(&c->communicator);
+        communicator_close(&c->communicator);
         free(c);
     }
 }
 
 /* Copies the messages that have no channel yet; returns how many. */
 static int without_channel(const struct message *all, int count, enum transfer_kind kind,
-                           struct channel *list, struct message *out)
+                           struct p2p_channel *list, struct message *out)
 {
     int n = 0;
     for (int i = 0; i < count; i++)
-        if (!find(list, kind, all[i].peer, all[i].tag)) out[n++] = all[i];
+        if (!find_channel(list, kind, all[i].peer, all[i].tag)) out[n++] = all[i];
     return n;
 }
 
-enum status channels_open(struct channel **list, const struct comm *c, const char *name,
-                          struct queue *on, const struct messages *m)
+enum status p2p_channel_open(struct p2p_channel **list, const struct comm *c, const char *name,
+                             struct queue *queue, const struct p2p_messages *m)
 {
     size_t most = (size_t)m->num_sends + (size_t)m->num_receives;
-    struct opening o = {.c = c, .name = name, .on = on};
+    struct opening o = {.c = c, .name = name, .queue = queue};
     struct message *sends = heap(most * sizeof *sends + 1), *receives = sends + m->num_sends;
-    struct messages missing = {.sends = sends, .receives = receives};
+    struct p2p_messages missing = {.sends = sends, .receives = receives};
     struct send_table table = {0};
     enum status st = STATUS_OK;
     missing.num_sends = without_channel(m->sends, m->num_sends, TRANSFER_send, *list, sends);
     missing.num_receives =
         without_channel(m->receives, m->num_receives, TRANSFER_receive, *list, receives);
-    o.plans = heap(most * sizeof *o.plans + 1);
+    o.inits = heap(most * sizeof *o.inits + 1);
     TRY_OUT(gather_sends(c, &missing, &table));
     TRY_OUT(comm_agree(c, add_channels(&o, &table, &missing)));
     TRY_OUT(comm_agree(c, open_all(&o)));
-    struct channel **end = &o.channels;
+    struct p2p_channel **end = &o.channels;
     while (*end) end = &(*end)->next;
     *end = *list, *list = o.channels;
 out:
-    if (st) undo(&o);
-    free(o.plans), free(sends), free(table.all);
+    if (st) close_new_channels(&o);
+    free(o.inits), free(sends), free(table.all);
     return st;
 }
