@@ -116,9 +116,9 @@ emulated = $(GPU_SHARED:%.c=$(B)/%.emu$(1).o) $(GPU_KERNELS:%.cu=$(B)/%.emu$(1).
 EMULATED_GPU := $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) $(call emulated,64)
 EMULATED := $(call kernels,amx_emulated) $(EMULATED_GPU)
 ROOMS   := $(filter-out $(B)/src/app/main.o,$(OBJECTS))
-# In tests comm/nccl is over a library and lanes of their own, which need no device.
+# The tests link comm/nccl with stubs of NCCL and of streams, which need no device.
 STUBBED := $(B)/src/comm/nccl/%.o
-STUB    := $(patsubst %.c,$(B)/%.stub.o,$(filter-out %/lane.c,$(wildcard src/comm/nccl/*.c)))
+STUB    := $(patsubst %.c,$(B)/%.stub.o,$(filter-out %/side_stream.c,$(wildcard src/comm/nccl/*.c)))
 # So is what calls cuBLASLt, where there is none.
 STUB    += $(if $(filter cuda,$(GPU)),,\
                $(patsubst %.c,$(B)/%.stub.o,$(filter %_cublaslt.c,$(GPU_ROOM))))
@@ -292,7 +292,7 @@ test: ## run the tests; T=word: those of that name
 # what a launcher starts is tested.
 test-mpich: $(B)/llamero $(B)/tests/run ## run the tests of launched ranks with MPICH; T=word
 	@mkdir -p $(B)/mpich && cp -pru $(B)/flags $(B)/gpu-flags $(B)/src $(B)/tests $(B)/mpich
-	@for t in $(or $(T),test_launched test_mpi test_watch); do \
+	@for t in $(or $(T),test_launched test_mpi test_heartbeat); do \
 	    $(MAKE) test T=$$t B=$(B)/mpich MPICC=mpicc.mpich || exit 1; done
 
 test-slurm: $(B)/llamero ## train under a Slurm cluster of namespaces (root): minutes

@@ -38,7 +38,7 @@ struct checkpoint_state {
     const struct layout *layout; /* the whole model's: names and shapes of its tensors */
     const struct pieces *pieces; /* what of them lies where in this rank's flat buffers; no element
                                     twice */
-    const struct comm *world;    /* the ranks that load; NULL: this one alone.  Saving has the
+    const struct comm *world;    /* the ranks that load.  Saving has the
                                     checkpointer's */
     void *weights, *exp_avg, *exp_avg_sq; /* flat; moments NULL: model only */
     uint16_t *low;                        /* NULL: weights are f32; else bf16, exact with these */
@@ -69,7 +69,7 @@ struct checkpointer_options {
     int keep_latest_k;
     bool async;
     void *staging;            /* async: checkpoint_staging_bytes, borrowed until close */
-    const struct comm *world; /* the ranks that save; NULL: this one alone.  A group of the
+    const struct comm *world; /* the ranks that save.  A group of the
                                  checkpointer's own is made of it, so the exchange of a save under
                                  way never mixes with what else the ranks do.  Async: transfers on
                                  that group start in the thread that writes */

@@ -2,7 +2,6 @@
 #include "checkpoint/content.h"
 
 #include "base/file.h"
-#include "checkpoint/common.h"
 #include "checkpoint/interop/hf_config.h"
 
 #include <stdlib.h>
@@ -94,9 +93,9 @@ out:
 
 enum status content_write(const struct content *c, struct manifest *m)
 {
-    bool leads = common_leads(c->ranks);
-    TRY(common_agree(c->ranks, leads ? write_tokenizer(c->tokenizer, m) : STATUS_OK));
+    bool leads = c->ranks->rank == 0;
+    TRY(comm_agree(c->ranks, leads ? write_tokenizer(c->tokenizer, m) : STATUS_OK));
     TRY(write_tensors(c, m));
-    TRY(common_agree(c->ranks, leads ? content_write_texts(c, m) : STATUS_OK));
+    TRY(comm_agree(c->ranks, leads ? content_write_texts(c, m) : STATUS_OK));
     return STATUS_OK;
 }

@@ -83,7 +83,7 @@ static enum status open_origin(struct origin *o, const struct conversion *c)
         c->config ? heap_string(c->config, strlen(c->config)) : file_join(beside, "config.json");
     bool ours;
     enum status st = STATUS_OK;
-    TRY_OUT(checkpoint_origin(folder, NULL, &ours));
+    TRY_OUT(checkpoint_origin(folder, comm_self(), &ours));
     TRY_OUT(c->config ? hf_config_read(config, &o->shape)
                       : checkpoint_read_shape(folder, &o->shape));
     if (c->sets_rope) set_rope(&o->shape.scaling, c->rope_factor);
@@ -273,6 +273,7 @@ static enum status write_folder(const struct conversion *c, struct origin *o, co
         .shape = &o->shape,
         .layout = &o->layout,
         .pieces = &o->pieces,
+        .ranks = comm_self(),
         .weights = source_of(o, PATCH_WEIGHT),
         .shard_bytes = c->shard_bytes,
         .plain = c->target != CONVERT_NATIVE,

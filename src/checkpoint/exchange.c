@@ -2,7 +2,6 @@
 #include "checkpoint/exchange.h"
 
 #include "base/text.h"
-#include "checkpoint/common.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,13 +91,11 @@ static void choose_senders(struct exchange *x, size_t size)
 
 static enum status gather_prints(struct exchange *x)
 {
-    size_t size = (size_t)common_size(x->ranks), n = (size_t)x->layout->num_tensors;
+    size_t size = (size_t)x->ranks->size, n = (size_t)x->layout->num_tensors;
     x->prints = heap(size * n * sizeof *x->prints);
     x->sends = heap(size * n * sizeof *x->sends);
-    print_tensors(x, x->prints + (size_t)common_rank(x->ranks) * n);
-    struct transfer all = {
-        .kind = TRANSFER_all_gather, .dtype = F32, .count = 2 * n, .x = x->prints};
-    if (size > 1) TRY(comm_run(x->ranks, &all));
+    print_tensors(x, x->prints + (size_t)x->ranks->rank * n);
+    TRY(comm_all_gather_bytes(x->ranks, x->prints, n * sizeof *x->prints));
     choose_senders(x, size);
     return STATUS_OK;
 }
@@ -216,7 +213,7 @@ static enum status pack(struct exchange *x, const struct block *b, int to, uint3
     for (size_t s = 0; s < b->count; s++) {
         const struct span *span = &b->spans[s];
         struct span run;
-        if (!moves(x, common_rank(x->ranks), to, span->tensor)) continue;
+        if (!moves(x, x->ranks->rank, to, span->tensor)) continue;
         for (size_t i = first_piece(x, span); run_at(x, span, i, &run); i++) {
             const float *values;
             TRY(run.source->read(run.source->context, &x->pieces[i], run.first, run.count,
@@ -245,10 +242,9 @@ static void unpack(struct exchange *x, size_t count, enum safetensors_dtype dtyp
 static enum status swap(const struct exchange *x, int to, uint32_t *out, size_t out_count, int from,
                         uint32_t *in, size_t in_count)
 {
-    struct transfer send = {.kind = TRANSFER_send, .dtype = F32, .count = out_count};
-    struct transfer receive = {.kind = TRANSFER_receive, .dtype = F32, .count = in_count};
-    send.x = out, send.peer = to;
-    receive.x = in, receive.peer = from;
+    struct transfer send = {.kind = TRANSFER_send, .x = out, .peer = to, .is_bytes = true};
+    struct transfer receive = {.kind = TRANSFER_receive, .x = in, .peer = from, .is_bytes = true};
+    send.count = out_count * sizeof *out, receive.count = in_count * sizeof *in;
     bool sends = to >= 0 && out_count, receives = from >= 0 && in_count;
     if (receives) TRY(comm_start(x->ranks, &receive));
     if (sends) TRY(comm_start(x->ranks, &send));
@@ -260,7 +256,7 @@ static enum status swap(const struct exchange *x, int to, uint32_t *out, size_t 
 enum status exchange_fill(struct exchange *x, const struct block *blocks,
                           enum safetensors_dtype dtype, void *bytes)
 {
-    int size = common_size(x->ranks), rank = common_rank(x->ranks);
+    int size = x->ranks->size, rank = x->ranks->rank;
     const struct block *mine = &blocks[rank];
     struct failure first = {0};
     memset(x->held, 0, EXCHANGE_ELEMENTS);

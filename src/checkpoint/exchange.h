@@ -45,8 +45,8 @@ struct block {
 
 struct exchange {
     const struct layout *layout;
-    const struct comm *ranks; /* NULL: this one alone */
-    struct piece *pieces;     /* this rank's, by tensor and place; owned */
+    const struct comm *ranks;
+    struct piece *pieces; /* this rank's, by tensor and place; owned */
     size_t num_pieces;
     uint64_t *prints; /* of the runs that each rank holds of each tensor, 0: none; owned */
     bool *sends;      /* no lower rank holds the same of that tensor; owned */

@@ -2,7 +2,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/common.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/interop/dcp.h"
 #include "checkpoint/interop/model_files.h"
@@ -65,9 +64,9 @@ static enum status share_found(const char *folder, const struct comm *world, enu
                                char **found)
 {
     int64_t step = *found ? strtoll(strrchr(*found, '-') + 1, NULL, 10) : -1;
-    st = common_agree(world, st);
-    if (!st) st = common_number(world, &step);
-    if (!common_leads(world) && !st && step >= 0) *found = step_path(folder, step);
+    st = comm_agree(world, st);
+    if (!st) st = comm_broadcast_bytes(world, 0, &step, sizeof step);
+    if (world->rank > 0 && !st && step >= 0) *found = step_path(folder, step);
     if (!st) return STATUS_OK;
     free(*found);
     *found = NULL;
@@ -78,7 +77,7 @@ enum status checkpoint_find_step(const char *folder, int64_t step, const struct 
                                  char **found)
 {
     *found = NULL;
-    enum status st = common_leads(world) ? find_step(folder, step, found) : STATUS_OK;
+    enum status st = world->rank == 0 ? find_step(folder, step, found) : STATUS_OK;
     TRY(share_found(folder, world, st, found));
     return STATUS_OK;
 }
@@ -87,7 +86,7 @@ enum status checkpoint_find(const char *folder, int64_t limit, const struct comm
                             char **found)
 {
     *found = NULL;
-    enum status st = common_leads(world) ? find_newest(folder, limit, find_step, found) : STATUS_OK;
+    enum status st = world->rank == 0 ? find_newest(folder, limit, find_step, found) : STATUS_OK;
     TRY(share_found(folder, world, st, found));
     return STATUS_OK;
 }
@@ -99,7 +98,7 @@ static enum status find_either(const char *folder, int64_t step, const struct co
 {
     *found = NULL;
     enum status st = STATUS_OK;
-    if (common_leads(world))
+    if (world->rank == 0)
         st = step < 0 ? find_newest(folder, INT64_MAX, find_any, found)
                       : find_any(folder, step, found);
     TRY(share_found(folder, world, st, found));
@@ -144,8 +143,8 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
 {
     int64_t place = HERE;
     *folder = NULL;
-    TRY(common_agree(world, common_leads(world) ? look(path, step, &place) : STATUS_OK));
-    TRY(common_number(world, &place));
+    TRY(comm_agree(world, world->rank == 0 ? look(path, step, &place) : STATUS_OK));
+    TRY(comm_broadcast_bytes(world, 0, &place, sizeof place));
     if (place == HERE) {
         *folder = heap_string(path, strlen(path));
         return STATUS_OK;
@@ -154,6 +153,6 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
     enum status st = find_either(steps, step, world, folder);
     free(steps);
     TRY(st);
-    TRY(common_agree(world, *folder || !common_leads(world) ? STATUS_OK : none_there(path)));
+    TRY(comm_agree(world, *folder || world->rank > 0 ? STATUS_OK : none_there(path)));
     return STATUS_OK;
 }

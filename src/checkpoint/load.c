@@ -2,7 +2,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/common.h"
 #include "checkpoint/interop/hf_config.h"
 #include "checkpoint/interop/model_files.h"
 #include "checkpoint/interop/nxdt.h"
@@ -126,13 +125,13 @@ out:
 enum status checkpoint_origin(const char *folder, const struct comm *world, bool *ours)
 {
     int64_t answer = 0;
-    enum status st = common_leads(world) ? look_at(folder, &answer) : STATUS_OK;
-    TRY(common_agree(world, st));
-    TRY(common_number(world, &answer));
+    enum status st = world->rank == 0 ? look_at(folder, &answer) : STATUS_OK;
+    TRY(comm_agree(world, st));
+    TRY(comm_broadcast_bytes(world, 0, &answer, sizeof answer));
     *ours = answer;
     if (!*ours) return STATUS_OK;
-    st = manifest_verify_part(folder, common_rank(world), common_size(world));
-    TRY(common_agree(world, st));
+    st = manifest_verify_part(folder, world->rank, world->size);
+    TRY(comm_agree(world, st));
     return STATUS_OK;
 }
 
@@ -157,7 +156,7 @@ static enum status compare_shapes(const char *folder, const struct checkpoint_st
              "%s: its model has %d heads of %d, %d for keys and values; the model here has %d of "
              "%d, and %d",
              folder, has.H, has.K, has.G, model->H, model->K, model->G);
-    if (!common_leads(s->world)) return STATUS_OK; /* one warning is enough */
+    if (s->world->rank > 0) return STATUS_OK; /* one warning is enough */
     const struct rope_scaling *a = &has.scaling, *b = &model->scaling;
     if (has.rope_theta < model->rope_theta || has.rope_theta > model->rope_theta ||
         !same_scaling(a, b))
@@ -205,7 +204,7 @@ static enum status load_rest(const char *folder, const struct checkpoint_state *
     found->has_moments = !model_files_are_empty(&moments);
     if (!ours && !found->has_moments) goto out;
     TRY_OUT(load_state(folder, &torch, found));
-    if (!ours && common_leads(state->world)) torch_state_tell(&torch, folder);
+    if (!ours && state->world->rank == 0) torch_state_tell(&torch, folder);
     if (state->exp_avg && found->has_moments && !is_excluded(exclude, "optimizer"))
         TRY_OUT(load_moments(&moments, state, exclude));
 out:
@@ -237,7 +236,7 @@ enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
     bool ours;
     *found = (struct checkpoint_found){0};
     TRY(checkpoint_origin(folder, state->world, &ours));
-    enum status st = common_agree(state->world, load_all(folder, state, ours, exclude, found));
+    enum status st = comm_agree(state->world, load_all(folder, state, ours, exclude, found));
     if (!st) return STATUS_OK;
     json_free(found->state);
     *found = (struct checkpoint_found){0};
@@ -263,7 +262,7 @@ enum status checkpoint_load_weights(const char *folder, const struct checkpoint_
                                     enum dtype dtype, void *weights)
 {
     TRY(checkpoint_origin(folder, state->world, &(bool){false}));
-    TRY(common_agree(state->world, load_weights(folder, state, dtype, weights)));
+    TRY(comm_agree(state->world, load_weights(folder, state, dtype, weights)));
     return STATUS_OK;
 }
 

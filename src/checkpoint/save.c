@@ -4,7 +4,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "checkpoint/common.h"
 #include "checkpoint/content.h"
 #include "checkpoint/folder.h"
 
@@ -18,7 +17,7 @@ struct checkpointer {
     int keep_latest_k, lock;
     bool async;
     float *staging;    /* borrowed: weights, then both moments */
-    struct comm ranks; /* those that save; of a size of 0 where there is one */
+    struct comm ranks; /* those that save */
     /* A save under way: the thread owns these until it is joined. */
     bool running;
     pthread_t thread;
@@ -36,11 +35,6 @@ size_t checkpoint_save_bytes(int ranks)
 
 size_t checkpoint_staging_bytes(const struct pieces *p) { return 3 * p->elements * sizeof(float); }
 
-static const struct comm *ranks_of(const struct checkpointer *c)
-{
-    return c->ranks.size ? &c->ranks : NULL;
-}
-
 enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o)
 {
     struct checkpointer *c = heap(sizeof *c);
@@ -51,9 +45,9 @@ enum status checkpointer_open(struct checkpointer **out, const struct checkpoint
     c->lock = -1;
     *out = c;
     enum status st = STATUS_OK;
-    if (o->world) TRY_OUT(comm_split(o->world, 0, o->world->rank, &c->ranks));
-    if (common_leads(ranks_of(c))) st = folder_lock(c->folder, &c->lock);
-    TRY_OUT(common_agree(ranks_of(c), st));
+    TRY_OUT(comm_split(o->world, 0, o->world->rank, &c->ranks));
+    if (c->ranks.rank == 0) st = folder_lock(c->folder, &c->lock);
+    TRY_OUT(comm_agree(&c->ranks, st));
 out:
     if (st) {
         checkpointer_close(c);
@@ -119,8 +113,8 @@ static enum status finish(struct manifest *m, const char *folder, int64_t step, 
 /* The whole save, in this thread. */
 static enum status write_checkpoint(const struct checkpointer *c, const struct checkpoint_state *s)
 {
-    const struct comm *ranks = ranks_of(c);
-    bool leads = common_leads(ranks);
+    const struct comm *ranks = &c->ranks;
+    bool leads = ranks->rank == 0;
     char *final = step_path(c->folder, s->step);
     struct text temporary = {0};
     text_addf(&temporary, "%s.tmp", final);
@@ -128,10 +122,10 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
     struct sources sources = {0};
     struct content content = content_of(s, &sources, ranks);
     enum status st = STATUS_OK;
-    TRY_OUT(common_agree(ranks, leads ? make_empty(temporary.data) : STATUS_OK));
+    TRY_OUT(comm_agree(ranks, leads ? make_empty(temporary.data) : STATUS_OK));
     TRY_OUT(content_write(&content, &m));
     if (leads) st = finish(&m, c->folder, s->step, c->keep_latest_k);
-    TRY_OUT(common_agree(ranks, st));
+    TRY_OUT(comm_agree(ranks, st));
 out:
     if (st && leads) { /* nothing of it stays; the failure that is told is the first one */
         struct failure first = {0};
@@ -182,7 +176,7 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
 {
     int64_t previous = c->state.step;
     bool lost = checkpointer_wait(c); /* that one is; this one need not be */
-    if (lost && common_leads(ranks_of(c)))
+    if (lost && c->ranks.rank == 0)
         log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s", (long long)previous,
                  status_message());
     if (!c->async) return write_checkpoint(c, s);

@@ -2,7 +2,6 @@
 #include "checkpoint/shards.h"
 
 #include "base/json.h"
-#include "checkpoint/common.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +86,7 @@ static void find_spans(const struct shard_file *f, size_t each, uint64_t from, u
 /* The block of every rank that begins with `begin`, this rank's written; a failure is its own. */
 static enum status write_round(const struct shards *s, struct shard_file *f, uint64_t begin)
 {
-    int size = common_size(s->exchange->ranks), rank = common_rank(s->exchange->ranks);
+    int size = s->exchange->ranks->size, rank = s->exchange->ranks->rank;
     size_t each = safetensors_dtype_bytes(s->dtype);
     for (int r = 0; r < size; r++) {
         uint64_t from = begin + (uint64_t)r * f->block_bytes;
@@ -117,18 +116,29 @@ static uint64_t block_bytes(uint64_t file_bytes, size_t each, int ranks)
 static enum status open_file(struct shard_file *f, const char *name, struct manifest *m,
                              const struct comm *ranks)
 {
-    bool leads = common_leads(ranks);
-    TRY(common_agree(ranks, leads ? sealed_open(&f->sealed, m, name) : STATUS_OK));
-    TRY(common_agree(ranks, leads ? STATUS_OK : sealed_join(&f->sealed, m, name)));
+    bool leads = ranks->rank == 0;
+    TRY(comm_agree(ranks, leads ? sealed_open(&f->sealed, m, name) : STATUS_OK));
+    TRY(comm_agree(ranks, leads ? STATUS_OK : sealed_join(&f->sealed, m, name)));
     sealed_set_size(&f->sealed, f->size);
     return STATUS_OK;
+}
+
+/* Each chunk has been written, and its checksum set, by one rank; on the others it is 0. */
+static enum status combine_checksums(const struct comm *ranks, uint32_t *sums, size_t count)
+{
+    int64_t *values = heap(count * sizeof *values + 1);
+    for (size_t i = 0; i < count; i++) values[i] = sums[i];
+    enum status st = comm_all_reduce_int64(ranks, REDUCE_SUM, values, count);
+    for (size_t i = 0; i < count && !st; i++) sums[i] = (uint32_t)values[i];
+    free(values);
+    return st;
 }
 
 static enum status write_file(const struct shards *s, struct shard_tensor *tensors, size_t count,
                               const char *name, struct manifest *m, uint64_t *total)
 {
     const struct comm *ranks = s->exchange->ranks;
-    size_t size = (size_t)common_size(ranks), each = safetensors_dtype_bytes(s->dtype);
+    size_t size = (size_t)ranks->size, each = safetensors_dtype_bytes(s->dtype);
     struct shard_file f = {.tensors = tensors, .count = count, .sealed = {.fd = -1}};
     struct safetensors_tensor *described = heap(count * sizeof *described);
     uint64_t bytes;
@@ -144,9 +154,9 @@ static enum status write_file(const struct shards *s, struct shard_tensor *tenso
     f.bytes = heap(f.block_bytes);
     TRY_OUT(open_file(&f, name, m, ranks));
     for (uint64_t at = 0; at < f.size; at += size * f.block_bytes)
-        TRY_OUT(common_agree(ranks, write_round(s, &f, at)));
-    TRY_OUT(common_agree(ranks, sealed_sync(&f.sealed)));
-    TRY_OUT(common_values(ranks, f.sealed.sums, f.sealed.num_sums));
+        TRY_OUT(comm_agree(ranks, write_round(s, &f, at)));
+    TRY_OUT(comm_agree(ranks, sealed_sync(&f.sealed)));
+    TRY_OUT(combine_checksums(ranks, f.sealed.sums, f.sealed.num_sums));
     TRY_OUT(sealed_close(&f.sealed));
 out:
     sealed_abandon(&f.sealed);
@@ -194,8 +204,8 @@ enum status shards_write(const struct shards *s, struct manifest *m)
         begin = end;
     }
     bool index = s->index == SHARDS_INDEX || (s->index == SHARDS_INDEX_IF_MANY && files > 1);
-    if (index && common_leads(ranks)) st = write_index(s, all, count, files, total, m);
-    TRY_OUT(common_agree(ranks, st));
+    if (index && ranks->rank == 0) st = write_index(s, all, count, files, total, m);
+    TRY_OUT(comm_agree(ranks, st));
 out:
     for (size_t i = 0; i < count; i++) free(all[i].tensor.name);
     free(all);

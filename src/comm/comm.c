@@ -5,40 +5,57 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
-const char *transfer_name(enum transfer_kind k)
+/* --- the group of one ---------------------------------------------------------------------- */
+
+static enum status self_split(const struct comm *c, int color, int key, struct comm *out)
 {
-    static const char *const names[] = {
-#define X(name, text) #name,
-        TRANSFER_LIST(X)
-#undef X
+    (void)c, (void)color, (void)key;
+    *out = *comm_self();
+    return STATUS_OK;
+}
+
+static void self_release(struct comm *c) { (void)c; }
+
+static enum status self_start(const struct comm *c, struct transfer *t)
+{
+    (void)c;
+    BUG_IF(t->kind == TRANSFER_send || t->kind == TRANSFER_receive); /* there is no other rank */
+    if (t->kind == TRANSFER_reduce_scatter && t->own != t->x)
+        memcpy(t->own, t->x, t->count * transfer_element_bytes(t));
+    return STATUS_OK;
+}
+
+static enum status self_wait(struct transfer *t)
+{
+    (void)t;
+    return STATUS_OK;
+}
+
+static enum status self_gather(const struct comm *c, const void *mine, size_t bytes,
+                               const void **all)
+{
+    (void)c, (void)bytes;
+    *all = mine;
+    return STATUS_OK;
+}
+
+const struct comm *comm_self(void)
+{
+    static const struct transport transport = {
+        .name = "self",
+        .split = self_split,
+        .release = self_release,
+        .start = self_start,
+        .wait = self_wait,
+        .gather = self_gather,
     };
-    return names[k];
+    static const struct comm self = {.rank = 0, .size = 1, .transport = &transport};
+    return &self;
 }
 
-enum { PIECES = 1 << 22, LEAST_PIECE = 1 << 14 }; /* elements of all ranks' pieces; of one */
-
-size_t transfer_piece(size_t count, int size)
-{
-    size_t piece = PIECES / (size_t)size;
-    if (piece < LEAST_PIECE) piece = LEAST_PIECE;
-    return count < piece ? count : piece;
-}
-
-size_t transfer_share(size_t count, int size, int rank, size_t *begin)
-{
-    size_t each = (count + (size_t)size - 1) / (size_t)size, first = (size_t)rank * each;
-    *begin = first < count ? first : count;
-    return count - *begin < each ? count - *begin : each;
-}
-
-size_t transfer_work_bytes(enum transfer_kind kind, enum dtype dtype, size_t count, int size)
-{
-    size_t begin;
-    if (size == 1 || (kind != TRANSFER_reduce_scatter && kind != TRANSFER_all_reduce)) return 0;
-    if (kind == TRANSFER_all_reduce) count = transfer_share(count, size, 0, &begin);
-    return transfer_piece(count, size) * (size_t)size * dtype_bytes(dtype);
-}
+/* --- groups and transfers ------------------------------------------------------------------ */
 
 enum status comm_split(const struct comm *c, int color, int key, struct comm *out)
 {
@@ -55,27 +72,27 @@ void comm_release(struct comm *c)
 enum status comm_expect(const struct comm *c, const struct message *sends, int num_sends,
                         const struct message *receives, int num_receives)
 {
-    if (c->size == 1 || !c->transport || !c->transport->expect) return STATUS_OK;
-    TRY(c->transport->expect(c, sends, num_sends, receives, num_receives));
+    if (c->size == 1 || !c->transport || !c->transport->declare_p2p) return STATUS_OK;
+    TRY(c->transport->declare_p2p(c, sends, num_sends, receives, num_receives));
     return STATUS_OK;
 }
 
 enum status comm_lend(const struct comm *c, void *at, size_t bytes)
 {
-    if (!at || c->size == 1 || !c->transport || !c->transport->lend) return STATUS_OK;
-    TRY(c->transport->lend(c, at, bytes));
+    if (!at || c->size == 1 || !c->transport || !c->transport->register_memory) return STATUS_OK;
+    TRY(c->transport->register_memory(c, at, bytes));
     return STATUS_OK;
 }
 
-/* Bytes this rank receives from others. */
+/* Bytes that this rank receives from others. */
 static size_t bytes_received(const struct comm *c, const struct transfer *t)
 {
-    size_t others = (size_t)c->size - 1, each = dtype_bytes(t->dtype), bytes = t->count * each;
-    size_t begin, share = transfer_share(t->count, c->size, c->rank, &begin);
+    size_t others = (size_t)c->size - 1, each = transfer_element_bytes(t), bytes = t->count * each;
+    size_t begin, shard = transfer_shard(t->count, c->size, c->rank, &begin);
     switch (t->kind) {
     case TRANSFER_all_gather:
     case TRANSFER_reduce_scatter: return others * bytes;
-    case TRANSFER_all_reduce: return others * share * each + bytes - share * each;
+    case TRANSFER_all_reduce: return others * shard * each + bytes - shard * each;
     case TRANSFER_broadcast: return c->rank == t->peer ? 0 : bytes;
     case TRANSFER_receive: return bytes;
     case TRANSFER_send:
@@ -86,6 +103,7 @@ static size_t bytes_received(const struct comm *c, const struct transfer *t)
 
 enum status comm_start(const struct comm *c, struct transfer *t)
 {
+    BUG_IF(t->is_bytes && (t->kind == TRANSFER_reduce_scatter || t->kind == TRANSFER_all_reduce));
     t->comm = c, t->under_way = NULL;
     t->began_s = t->over_s = 0;
     if (c->counts) {
@@ -115,44 +133,113 @@ enum status comm_run(const struct comm *c, struct transfer *t)
     return STATUS_OK;
 }
 
+/* --- collectives of host memory ------------------------------------------------------------ */
+
+static enum status host_group(const struct comm *c, const struct comm **host)
+{
+    for (*host = c; (*host)->transport->host;) TRY((*host)->transport->host(*host, host));
+    return STATUS_OK;
+}
+
+static enum status gather(const struct comm *c, const void *mine, size_t bytes, const void **all)
+{
+    const struct comm *host;
+    TRY(host_group(c, &host));
+    TRY(host->transport->gather(host, mine, bytes, all));
+    return STATUS_OK;
+}
+
+/* Host memory, on a transport that carries it; uncounted, since it is not the model's traffic. */
+static enum status run_uncounted(const struct comm *host, struct transfer *t)
+{
+    t->comm = host;
+    TRY(host->transport->start(host, t));
+    TRY(host->transport->wait(t));
+    return STATUS_OK;
+}
+
+static double reduce_double(enum reduction how, double a, double b)
+{
+    if (isnan(a) || isnan(b)) return (double)NAN;
+    return (how == REDUCE_MAX ? b > a : b < a) ? b : a;
+}
+
 enum status comm_all_reduce(const struct comm *c, enum reduction how, double *values, size_t count)
 {
+    const void *all;
+    TRY(gather(c, values, count * sizeof *values, &all));
     if (how == REDUCE_SUM) {
-        TRY(c->transport->reduce(c, REDUCE_SUM, values, count));
+        comm_sum_doubles(all, c->size, count, values);
         return STATUS_OK;
     }
-    /* Transports differ in what the maximum of a NaN is, so it travels on its own. */
-    enum { PIECE_VALUES = 64 };
-    for (size_t at = 0; at < count; at += PIECE_VALUES) {
-        double pairs[PIECE_VALUES][2];
-        size_t n = count - at < PIECE_VALUES ? count - at : PIECE_VALUES;
-        for (size_t i = 0; i < n; i++) {
-            bool is_nan = isnan(values[at + i]);
-            pairs[i][0] = is_nan ? -INFINITY : values[at + i], pairs[i][1] = is_nan;
-        }
-        TRY(c->transport->reduce(c, REDUCE_MAX, pairs[0], 2 * n));
-        for (size_t i = 0; i < n; i++) values[at + i] = pairs[i][1] > 0 ? (double)NAN : pairs[i][0];
+    for (size_t i = 0; i < count; i++) {
+        const double *column = (const double *)all + i;
+        double reduced = column[0];
+        for (int r = 0; r < c->size; r++)
+            reduced = reduce_double(how, reduced, column[(size_t)r * count]);
+        values[i] = reduced;
     }
     return STATUS_OK;
 }
 
-static const char news[] = "rank %d failed: ";
+static int64_t reduce_int64(enum reduction how, int64_t a, int64_t b)
+{
+    int64_t sum;
+    if (how == REDUCE_MAX) return a > b ? a : b;
+    if (how == REDUCE_MIN) return a < b ? a : b;
+    BUG_IF(__builtin_add_overflow(a, b, &sum));
+    return sum;
+}
+
+enum status comm_all_reduce_int64(const struct comm *c, enum reduction how, int64_t *values,
+                                  size_t count)
+{
+    const void *all;
+    TRY(gather(c, values, count * sizeof *values, &all));
+    for (size_t i = 0; i < count; i++) {
+        const int64_t *column = (const int64_t *)all + i;
+        int64_t reduced = column[0];
+        for (int r = 1; r < c->size; r++)
+            reduced = reduce_int64(how, reduced, column[(size_t)r * count]);
+        values[i] = reduced;
+    }
+    return STATUS_OK;
+}
+
+enum status comm_all_gather_bytes(const struct comm *c, void *x, size_t bytes)
+{
+    const struct comm *host;
+    struct transfer t = {TRANSFER_all_gather, .count = bytes, .x = x, .is_bytes = true};
+    TRY(host_group(c, &host));
+    TRY(run_uncounted(host, &t));
+    return STATUS_OK;
+}
+
+enum status comm_broadcast_bytes(const struct comm *c, int root, void *x, size_t bytes)
+{
+    const struct comm *host;
+    struct transfer t = {TRANSFER_broadcast, .count = bytes, .x = x, .peer = root,
+                         .is_bytes = true};
+    TRY(host_group(c, &host));
+    TRY(run_uncounted(host, &t));
+    return STATUS_OK;
+}
+
+/* --- agreement on failures ----------------------------------------------------------------- */
 
 enum status comm_agree(const struct comm *c, enum status mine)
 {
-    /* The largest is the lowest failed rank's: its distance from the end first, then its status. */
-    double worst = mine ? (double)(c->size - c->rank) * STATUS_COUNT + (double)mine : 0;
-    enum status st = c->transport->reduce(c, REDUCE_MAX, &worst, 1);
+    /* The maximum is the lowest failed rank's: its distance from the end first, then its status. */
+    int64_t code = mine ? (int64_t)(c->size - c->rank) * STATUS_COUNT + (int64_t)mine : 0;
+    enum status st = comm_all_reduce_int64(c, REDUCE_MAX, &code, 1);
     if (st) return mine ? mine : st;
-    if (!(worst > 0)) return STATUS_OK;
-    int first = c->size - (int)worst / STATUS_COUNT;
-    enum status theirs = (enum status)((int)worst % STATUS_COUNT);
-    char text[64];
-    snprintf(text, sizeof text, news, first);
-    enum status told = mine ? mine : theirs;
-    if (first != c->rank) status_fail(told, __FILE__, __LINE__, "%s%s", text, status_text(theirs));
+    if (!code) return STATUS_OK;
+    int first = c->size - (int)(code / STATUS_COUNT);
+    enum status theirs = (enum status)(code % STATUS_COUNT), result = mine ? mine : theirs;
+    if (first != c->rank)
+        status_fail(result, __FILE__, __LINE__, "rank %d failed: %s", first, status_text(theirs));
     if (c->size > 1) status_share();
-    return told;
+    return result;
 }
 
 bool comm_failed_elsewhere(void)
@@ -160,6 +247,8 @@ bool comm_failed_elsewhere(void)
     int rank, end = 0;
     return sscanf(status_message(), "rank %d failed: %n", &rank, &end) == 1 && end > 0;
 }
+
+/* --- sums in the order of comm.h ------------------------------------------------------------ */
 
 /* The largest power of two below n. */
 static int half_of(int n)
@@ -169,30 +258,37 @@ static int half_of(int n)
     return half;
 }
 
-enum { PIECE = 512, DEEPEST = 32 }; /* elements summed at a time; halvings of any int */
+enum { SUM_BLOCK = 512, MAX_DEPTH = 32 }; /* elements summed at a time; halvings of any int */
 
-/* sum[depth] = the sum of parts[0..size) from element `at` on; deeper rows are working memory. */
-static void sum_piece(enum dtype dtype, const void *const *parts, int size, size_t at, size_t n,
-                      float sum[][PIECE])
+/* Elements [at, at + n) of each part. */
+struct sum_block {
+    enum dtype dtype;
+    size_t at, n;
+};
+
+/* sum[0] = the sum of the block over parts[0..size); the rows after it are working memory. */
+static void sum_parts(const struct sum_block *b, const void *const *parts, int size,
+                      float sum[][SUM_BLOCK])
 {
     if (size == 1) {
-        const float *f32 = (const float *)parts[0] + at;
-        const bf16 *half = (const bf16 *)parts[0] + at;
-        for (size_t i = 0; i < n; i++) sum[0][i] = dtype == F32 ? f32[i] : bf16_to_f32(half[i]);
+        const float *f32 = (const float *)parts[0] + b->at;
+        const bf16 *half = (const bf16 *)parts[0] + b->at;
+        for (size_t i = 0; i < b->n; i++)
+            sum[0][i] = b->dtype == F32 ? f32[i] : bf16_to_f32(half[i]);
         return;
     }
     int half = half_of(size);
-    sum_piece(dtype, parts, half, at, n, sum);
-    sum_piece(dtype, parts + half, size - half, at, n, sum + 1);
-    for (size_t i = 0; i < n; i++) sum[0][i] += sum[1][i];
+    sum_parts(b, parts, half, sum);
+    sum_parts(b, parts + half, size - half, sum + 1);
+    for (size_t i = 0; i < b->n; i++) sum[0][i] += sum[1][i];
 }
 
 void comm_sum(enum dtype dtype, const void *const *parts, int size, size_t count, void *out)
 {
-    float sum[DEEPEST][PIECE];
-    for (size_t at = 0; at < count; at += PIECE) {
-        size_t n = count - at < PIECE ? count - at : PIECE;
-        sum_piece(dtype, parts, size, at, n, sum);
+    float sum[MAX_DEPTH][SUM_BLOCK];
+    for (size_t at = 0; at < count; at += SUM_BLOCK) {
+        size_t n = count - at < SUM_BLOCK ? count - at : SUM_BLOCK;
+        sum_parts(&(struct sum_block){dtype, at, n}, parts, size, sum);
         for (size_t i = 0; i < n; i++)
             if (dtype == F32)
                 ((float *)out)[at + i] = sum[0][i];

@@ -1,148 +1,120 @@
-/* comm.h -- a group of ranks and what it can do together.
+/* comm.h -- a communicator: a group of ranks, and the transfers and collectives among them.
  *
- * Filled in by transports: comm/self (one rank), comm/mpi; and, of a device's memory, by
- * comm/staged and comm/nccl.
- * Ranks    Every function is collective, save sending and receiving: all ranks of the group call
- *          it, in the same order, with the same kind and sizes.
- * Order    A sum is taken over pairs of neighbours, then over pairs of pairs, and so on.  So it has
- *          the same bits on all ranks and run after run; and a sum over groups of 2^n neighbours,
- *          then over those groups' sums, has the bits of the sum over all ranks at once.
- * Memory   The caller's: a transfer under way holds no memory but what it was given.  It is the
- *          host's, or a device's where the transport says so. */
+ * Transports implement it: comm/mpi for host memory; comm/staged and comm/nccl for device memory.
+ * comm_self is the group of one.
+ * Ranks    Every function is collective except send and receive: all ranks of the group call it in
+ *          the same order, with the same kind and sizes.
+ * Order    Sums of floating-point numbers are taken over pairs of neighbouring ranks, then over
+ *          pairs of pairs, and so on.  So all ranks get the same bits, run after run, and reducing
+ *          over groups of 2^n neighbours and then over those groups gives the bits of reducing
+ *          over all ranks at once.
+ * Memory   Transfers use only the caller's buffers.  Those are host memory, or device memory if
+ *          the transport says so.  The functions that are not transfers always take host memory.
+ * Errors   COMM: a rank is gone, or the library reports an error. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/status.h"
-#include "tensor/dtype.h"
+#include "comm/transfer.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum reduction { REDUCE_SUM, REDUCE_MAX };
+enum reduction { REDUCE_SUM, REDUCE_MAX, REDUCE_MIN };
 
-/* name, what arrives */
-#define TRANSFER_LIST(X)                                                                           \
-    X(all_gather, "every rank's part, everywhere")                                                 \
-    X(reduce_scatter, "the sum over ranks of one's own part")                                      \
-    X(all_reduce, "the sum over ranks")                                                            \
-    X(broadcast, "what the root has")                                                              \
-    X(send, "nothing")                                                                             \
-    X(receive, "what a peer sends")
-
-enum transfer_kind {
-#define X(name, text) TRANSFER_##name,
-    TRANSFER_LIST(X)
-#undef X
-        TRANSFER_COUNT
-};
-const char *transfer_name(enum transfer_kind k);
-
-struct comm;
-
-/* One thing to move.  Buffers stay the transfer's from comm_start to comm_wait. */
-struct transfer {
-    enum transfer_kind kind;
-    enum dtype dtype;
-    size_t count; /* elements of a part (all_gather, reduce_scatter), else of x */
-    void *x;      /* all_gather: size parts, one's own in its place; reduce_scatter: size parts */
-    void *own;    /* reduce_scatter: one's part of the sum; may be its place in x */
-    int peer;     /* broadcast: root; send, receive: the other rank */
-    int tag;      /* send, receive: tells messages between two ranks apart, below 2^15 */
-    void *work;   /* transfer_work_bytes, or NULL where those are 0 */
-    /* The transport's while the transfer is under way. */
-    const struct comm *comm;
-    void *under_way;
-    /* By clock_monotonic_s, where the group is watched: when it was started, and when it was over,
-     * which may be long before it was waited for; 0: the transport does not say. */
-    double began_s, over_s;
-};
-
-/* A message's other end, and its tag. */
+/* One end of a point-to-point message: the other rank, and the tag. */
 struct message {
     int peer, tag;
 };
 
-/* Elements of each rank's part that are summed at once, so that working memory is bounded. */
-size_t transfer_piece(size_t count, int size);
-/* Bytes of working memory a transfer of this kind needs: a piece of every rank. */
-size_t transfer_work_bytes(enum transfer_kind kind, enum dtype dtype, size_t count, int size);
-/* An all_reduce sums share r of x on rank r: where that begins, and its elements. */
-size_t transfer_share(size_t count, int size, int rank, size_t *begin);
-
-/* Who wants to know of every transfer as it starts and when it has been waited for; `bytes` are
- * those this rank receives from others. */
+/* Is called for every transfer when it starts and when it has been waited for; `bytes` are those
+ * that this rank receives from others. */
 struct comm_watch {
     void (*start)(struct comm_watch *w, const struct comm *c, const struct transfer *t,
                   size_t bytes);
     void (*wait)(struct comm_watch *w, const struct transfer *t);
 };
 
-/* What went over a group, seen from this rank: bytes that it received from others. */
+/* Traffic of a group as this rank sees it: transfers, and bytes received from other ranks. */
 struct comm_counts {
     uint64_t calls[TRANSFER_COUNT], bytes[TRANSFER_COUNT];
-    struct comm_watch *watch; /* borrowed; NULL: nobody */
+    struct comm_watch *watch; /* borrowed; NULL: none */
 };
 
 struct transport {
     const char *name;
-    /* Ranks that give the same color make a group, ordered by key; `out` is to be released. */
+    /* Ranks that pass the same color form a group, ordered by key.  The caller releases `out`. */
     enum status (*split)(const struct comm *c, int color, int key, struct comm *out);
     void (*release)(struct comm *c);
-    /* Starts; the transfer goes on while the caller computes. */
+    /* Starts the transfer and returns; it proceeds while the caller computes. */
     enum status (*start)(const struct comm *c, struct transfer *t);
     enum status (*wait)(struct transfer *t);
-    /* values[i] becomes the reduction of all ranks' values[i]; in the order above. */
-    enum status (*reduce)(const struct comm *c, enum reduction how, double *values, size_t count);
-    /* NULL: messages need nothing. */
-    enum status (*expect)(const struct comm *c, const struct message *sends, int num_sends,
-                          const struct message *receives, int num_receives);
-    /* NULL: memory needs nothing. */
-    enum status (*lend)(const struct comm *c, void *at, size_t bytes);
+    /* The group of the same ranks that carries host memory; NULL: this one does. */
+    enum status (*host)(const struct comm *c, const struct comm **out);
+    /* All-gather of host memory: `size` parts of `bytes`, by rank, in a buffer of the transport
+     * that is valid until its next call.  Not called where `host` is set. */
+    enum status (*gather)(const struct comm *c, const void *mine, size_t bytes, const void **all);
+    /* NULL: messages need no preparation. */
+    enum status (*declare_p2p)(const struct comm *c, const struct message *sends, int num_sends,
+                               const struct message *receives, int num_receives);
+    /* NULL: memory needs no registration. */
+    enum status (*register_memory)(const struct comm *c, void *at, size_t bytes);
 };
 
 struct comm {
     int rank, size;
-    const struct transport
-        *transport;             /* NULL: only planned; transfers are counted and move nothing */
-    void *group;                /* the transport's */
-    struct comm_counts *counts; /* owned by the group; NULL: nobody counts */
+    const struct transport *transport; /* NULL: simulated; transfers are counted, nothing moves */
+    void *group;                       /* the transport's */
+    struct comm_counts *counts;        /* owned by the group; NULL: not counted */
 };
+
+/* The group of one rank, as MPI_COMM_SELF.  Never NULL; a copy of it needs no release. */
+const struct comm *comm_self(void);
 
 enum status comm_split(const struct comm *c, int color, int key, struct comm *out);
 void comm_release(struct comm *c);
 
-/* This rank will often send and receive such messages: a transport may make ways for them, which
- * others do without.  Those of one pair and tag are received in the order in which they are sent,
- * and each receive has its send on another rank.  Collective; may be said again. */
+/* Declares messages that this rank will send and receive often, so that the transport can set up a
+ * channel for each.  Messages of one pair and tag are received in the order in which they are sent;
+ * each receive must have its send on the other rank.  Collective; repeating it is fine. */
 enum status comm_expect(const struct comm *c, const struct message *sends, int num_sends,
                         const struct message *receives, int num_receives);
 
-/* Much that is moved will be in this memory: a transport may prepare it, so that nothing is copied
- * on the way.  Before it is given back, bytes 0 ends that. */
+/* Registers memory that many transfers will use, so that the transport need not copy it.  bytes 0
+ * deregisters it, which must happen before the memory is freed. */
 enum status comm_lend(const struct comm *c, void *at, size_t bytes);
 
-/* Starts t on the group.  In a group of one nothing moves, and the sum is what there is. */
+/* Starts t on the group.  In a group of one nothing moves, and the sum is the rank's own data. */
 enum status comm_start(const struct comm *c, struct transfer *t);
-/* The transfer is over; its buffers are the caller's again.  COMM: a rank is gone. */
+/* Returns when the transfer is complete; its buffers are the caller's again. */
 enum status comm_wait(struct transfer *t);
-/* Both. */
+/* Starts and waits. */
 enum status comm_run(const struct comm *c, struct transfer *t);
 
-/* values[i] becomes the reduction of all ranks' values[i].  NaN anywhere gives NaN everywhere, also
- * for the maximum.  COMM: a rank is gone. */
-enum status comm_all_reduce(const struct comm *c, enum reduction how, double *values, size_t count);
+/* Collectives of host memory, whatever memory the group's transfers use: for a few numbers.  They
+ * block, and are not counted as traffic. */
 
-/* Makes a failure common: every rank passes what it has and all go on only if all are fine.  A rank
- * that failed gets its own status back.  The lowest of them keeps its message and trace; the others
- * get one that names that rank, and its status where they have none.  The failure is then shared.
- */
+/* values[i] becomes the reduction over ranks of values[i].  A NaN on any rank gives NaN on all. */
+enum status comm_all_reduce(const struct comm *c, enum reduction how, double *values, size_t count);
+/* The same for integers, exactly.  A sum must fit in an int64_t. */
+enum status comm_all_reduce_int64(const struct comm *c, enum reduction how, int64_t *values,
+                                  size_t count);
+/* x is `size` parts of `bytes` each, by rank; each rank has set its own. */
+enum status comm_all_gather_bytes(const struct comm *c, void *x, size_t bytes);
+/* x becomes the root's. */
+enum status comm_broadcast_bytes(const struct comm *c, int root, void *x, size_t bytes);
+
+/* Agrees on whether any rank has failed (as ULFM's MPIX_Comm_agree): returns OK only if all ranks
+ * pass OK.  A rank that failed gets its own status back; the others get the status of the lowest
+ * rank that failed, and a message that names it.  That rank keeps its message and trace.  The
+ * failure then counts as shared (status_is_shared). */
 enum status comm_agree(const struct comm *c, enum status mine);
-/* This thread's last failure is but the news of another rank's, which tells it itself. */
+/* Whether this thread's last failure only repeats another rank's, which reports it itself. */
 bool comm_failed_elsewhere(void);
 
-/* out[i] = sum of parts[0..size) [i], in the order above, in f32; for transports.  `out` may be one
- * of the parts. */
+/* For transports: out[i] = the sum of parts[0..size)[i], accumulated in f32 in the order above.
+ * `out` may be one of the parts. */
 void comm_sum(enum dtype dtype, const void *const *parts, int size, size_t count, void *out);
-/* The same for doubles, which lie as size rows of `count`. */
+/* The same for doubles: `size` rows of `count`. */
 void comm_sum_doubles(const double *rows, int size, size_t count, double *out);

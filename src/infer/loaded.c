@@ -4,7 +4,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/common.h"
 #include "hub/hub.h"
 #include "parallel/fit.h"
 #include "tensor/device.h"
@@ -16,8 +15,9 @@ enum status loaded_step(const char *path, int64_t step, const struct comm *world
 {
     char *local = NULL;
     *folder = NULL;
+    if (!world) world = comm_self();
     TRY(hub_fetch(path, HUB_WEIGHTS, world));
-    enum status st = common_agree(world, hub_find(path, &local));
+    enum status st = comm_agree(world, hub_find(path, &local));
     if (!st) st = checkpoint_locate(local, step, world, folder);
     free(local);
     return st;

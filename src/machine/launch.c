@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "machine/launch.h"
 
-#include "comm/self/self.h"
 #if LLAMERO_MPI
 #include "comm/mpi/mpi.h"
 #endif
@@ -81,7 +80,7 @@ void launch_abort(int exit_code) { (void)exit_code; }
 enum status launch_open(struct comm *world)
 {
     struct launch l = launch_find();
-    *world = comm_self();
+    *world = *comm_self();
     if (l.size > 1) TRY(open_all(world, l));
     return STATUS_OK;
 }

@@ -5,7 +5,6 @@
 #include "backends/cpu/peak.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "comm/self/self.h"
 #include "machine/gpu.h"
 #include "machine/launch.h"
 #include "machine/node.h"
@@ -19,7 +18,7 @@
 
 enum status machine_alone(struct machine *m)
 {
-    m->world = comm_self();
+    m->world = *comm_self();
     m->mesh = mesh_alone();
     TRY(groups_open(&m->groups, &m->mesh, &m->world));
     return STATUS_OK;

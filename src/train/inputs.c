@@ -16,7 +16,8 @@ static char *find_beside(const struct config *c)
     char *path = NULL, *model = NULL, *folder = NULL;
     if (!c->checkpoint.initial_load_path[0]) return NULL;
     if (!hub_find(c->checkpoint.initial_load_path, &path))
-        folder = torch_files_folder(checkpoint_locate(path, -1, NULL, &model) ? path : model);
+        folder =
+            torch_files_folder(checkpoint_locate(path, -1, comm_self(), &model) ? path : model);
     if (folder && !tokenizer_is_in(folder)) {
         free(folder);
         folder = NULL;

@@ -69,6 +69,7 @@ static inline struct checkpoint_state saved_state(const struct saved *s, int64_t
     return (struct checkpoint_state){.shape = &s->shape,
                                      .layout = &s->layout,
                                      .pieces = &s->pieces,
+                                     .world = comm_self(),
                                      .weights = s->weights,
                                      .exp_avg = s->exp_avg,
                                      .exp_avg_sq = s->exp_avg_sq,
@@ -83,6 +84,7 @@ static inline struct checkpointer *checkpointer_of(const char *folder, int keep)
 {
     struct checkpointer *c;
     CHECK_STATUS(OK, checkpointer_open(&c, &(struct checkpointer_options){.folder = folder,
+                                                                          .world = comm_self(),
                                                                           .keep_latest_k = keep}));
     return c;
 }
@@ -122,6 +124,7 @@ static inline enum status load_into(struct loaded_state *l, const struct saved *
     l->state = (struct checkpoint_state){.shape = &s->shape,
                                          .layout = &s->layout,
                                          .pieces = &s->pieces,
+                                         .world = comm_self(),
                                          .weights = l->buffers[0],
                                          .exp_avg = l->buffers[1],
                                          .exp_avg_sq = l->buffers[2]};

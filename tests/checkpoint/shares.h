@@ -164,9 +164,9 @@ static inline enum status shares_save_body(const struct comm *world, void *conte
     struct model_shape shape = shares_shape(saving->tied);
     struct share s;
     struct checkpointer *c;
-    share_open(&s, saving->how, saving->tied, world ? world->rank : 0, world ? world->size : 1);
+    share_open(&s, saving->how, saving->tied, world->rank, world->size);
     share_fill(&s);
-    int rank = world ? world->rank : 0;
+    int rank = world->rank;
     void *staging = heap(checkpoint_staging_bytes(&s.pieces));
     struct checkpointer_options o = {
         .folder = saving->folder, .async = saving->async, .staging = staging, .world = world};
@@ -182,7 +182,7 @@ static inline enum status shares_save_body(const struct comm *world, void *conte
         if (!saving->async) continue;
         /* The caller goes on at once, and talks to the others meanwhile. */
         for (int b = 0; b < 3; b++) memset(s.buffers[b], 7, s.pieces.elements * sizeof(float));
-        for (double x = 1; world && x < 100; x++) {
+        for (double x = 1; x < 100; x++) {
             double sum = x;
             if ((st = comm_all_reduce(world, REDUCE_SUM, &sum, 1))) break;
             if (sum < x * world->size || sum > x * world->size) st = STATUS_DATA;
@@ -196,11 +196,11 @@ static inline enum status shares_save_body(const struct comm *world, void *conte
     return st;
 }
 
-/* On so many ranks; 0: on one that knows of no group. */
+/* On so many ranks; 0: on comm_self. */
 static inline void shares_save(struct shared_saving *s, int size)
 {
     if (size)
         CHECK_STATUS(OK, ranks_run(size, shares_save_body, s));
     else
-        CHECK_STATUS(OK, shares_save_body(NULL, s));
+        CHECK_STATUS(OK, shares_save_body(comm_self(), s));
 }

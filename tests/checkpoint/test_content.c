@@ -15,7 +15,7 @@ static const char *write_content(struct content c, const char *folder, const cha
     layout_init(&layout, &shape, 1);
     pieces_init(&pieces, &layout, 0, 1);
     float *zeros = heap(layout.elements * sizeof *zeros);
-    c.shape = &shape, c.layout = &layout, c.pieces = &pieces;
+    c.shape = &shape, c.layout = &layout, c.pieces = &pieces, c.ranks = comm_self();
     c.weights = tensor_source_flat(zeros);
     CHECK_STATUS(OK, file_make_dirs(path));
     CHECK_STATUS(OK, content_write(&c, &m));

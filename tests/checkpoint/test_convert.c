@@ -15,11 +15,15 @@ static char *write_model(const char *folder, bool tied, float **weights)
     struct pieces all;
     pieces_init(&all, &layout, 0, 1);
     CHECK_STATUS(OK, params_start(&layout, &all, &shape, 7, *weights, NULL));
-    struct checkpointer_options o = {.folder = folder};
+    struct checkpointer_options o = {.folder = folder, .world = comm_self()};
     struct checkpointer *c;
     CHECK_STATUS(OK, checkpointer_open(&c, &o));
-    struct checkpoint_state s = {
-        .shape = &shape, .layout = &layout, .pieces = &all, .weights = *weights, .step = 3};
+    struct checkpoint_state s = {.shape = &shape,
+                                 .world = comm_self(),
+                                 .layout = &layout,
+                                 .pieces = &all,
+                                 .weights = *weights,
+                                 .step = 3};
     s.dtype = SAFETENSORS_F32;
     CHECK_STATUS(OK, checkpointer_save(c, &s));
     CHECK_STATUS(OK, checkpointer_close(c));
@@ -39,7 +43,7 @@ static void check_weights(const char *folder, bool tied, const float *want, floa
     struct pieces all;
     pieces_init(&all, &layout, 0, 1);
     struct checkpoint_state s = {
-        .shape = &shape, .layout = &layout, .pieces = &all, .weights = got};
+        .shape = &shape, .world = comm_self(), .layout = &layout, .pieces = &all, .weights = got};
     struct checkpoint_found found;
     CHECK_STATUS(OK, checkpoint_load(folder, &s, &(struct option_list){0}, &found));
     for (size_t i = 0; i < layout.elements; i++)
@@ -107,7 +111,7 @@ static void check_blocks(const char *folder, bool tied, const float *want)
     pieces_init(&pieces, &other, 0, 1);
     float *got = heap(other.elements * sizeof *got);
     struct checkpoint_state s = {
-        .shape = &shape, .layout = &other, .pieces = &pieces, .weights = got};
+        .shape = &shape, .world = comm_self(), .layout = &other, .pieces = &pieces, .weights = got};
     CHECK_STATUS(DATA, checkpoint_load(folder, &s, NULL, &found));
     CHECK_MESSAGE("model.embed_tokens.weight");
     for (size_t i = 0; i < other.elements; i++) got[i] = -77;
@@ -217,8 +221,11 @@ static void check_loaded(const struct saved *s, const char *from, const struct o
     size_t n = s->layout.elements;
     float *got = heap(n * sizeof *got);
     struct checkpoint_found found;
-    struct checkpoint_state state = {
-        .shape = &s->shape, .layout = &s->layout, .pieces = &s->pieces, .weights = got};
+    struct checkpoint_state state = {.shape = &s->shape,
+                                     .world = comm_self(),
+                                     .layout = &s->layout,
+                                     .pieces = &s->pieces,
+                                     .weights = got};
     for (size_t i = 0; i < n; i++) got[i] = -77;
     CHECK_STATUS(OK, checkpoint_load(from, &state, exclude, &found));
     for (int i = 0; i < s->layout.num_tensors; i++) {

@@ -103,7 +103,7 @@ TEST(numbers_are_converted_on_their_way)
     struct tensor_source source = tensor_source_flat(s.buffers[0]);
     struct span spans[2] = {{.first = 5, .count = 4, .source = &source},
                             {.tensor = 2, .first = 70, .count = 3, .at = 4, .source = &source}};
-    CHECK_STATUS(OK, exchange_open(&x, &s.layout, &s.pieces, NULL));
+    CHECK_STATUS(OK, exchange_open(&x, &s.layout, &s.pieces, comm_self()));
     CHECK_STATUS(OK, exchange_fill(&x, &(struct block){spans, 2}, SAFETENSORS_BF16, got));
     for (size_t i = 0; i < 7; i++)
         CHECK(got[i] ==

@@ -6,7 +6,7 @@
 static int64_t found_step(const char *folder, int64_t limit)
 {
     char *path;
-    CHECK_STATUS(OK, checkpoint_find(folder, limit, NULL, &path));
+    CHECK_STATUS(OK, checkpoint_find(folder, limit, comm_self(), &path));
     int64_t step = path ? strtoll(strrchr(path, '-') + 1, NULL, 10) : -1;
     free(path);
     return step;
@@ -56,17 +56,17 @@ TEST(one_step_is_found_or_said_to_be_missing_or_damaged)
     char *path;
     saved_open(&s, false);
     const char *folder = saved_folder(&s, STEPS(1, 2));
-    CHECK_STATUS(OK, checkpoint_find_step(folder, 2, NULL, &path));
+    CHECK_STATUS(OK, checkpoint_find_step(folder, 2, comm_self(), &path));
     CHECK(!strcmp(path, test_path(folder, "step-2")));
     free(path);
-    CHECK_STATUS(MISSING, checkpoint_find_step(folder, 3, NULL, &path));
+    CHECK_STATUS(MISSING, checkpoint_find_step(folder, 3, comm_self(), &path));
     CHECK(path == NULL);
     CHECK(rename(test_path(folder, "step-2"), test_path(folder, "step-3")) == 0);
-    CHECK_STATUS(DATA, checkpoint_find_step(folder, 3, NULL, &path));
+    CHECK_STATUS(DATA, checkpoint_find_step(folder, 3, comm_self(), &path));
     CHECK_MESSAGE("its manifest is that of step 2");
     CHECK(found_step(folder, INT64_MAX) == 1);
     CHECK_STATUS(OK, file_remove_tree(test_path(folder, "step-1/manifest.json")));
-    CHECK_STATUS(DATA, checkpoint_find_step(folder, 1, NULL, &path));
+    CHECK_STATUS(DATA, checkpoint_find_step(folder, 1, comm_self(), &path));
     CHECK_MESSAGE("never finished");
     saved_close(&s);
 }
@@ -117,7 +117,7 @@ TEST(ranks_find_the_same_checkpoint)
 static char *located(const char *path, int64_t step)
 {
     char *folder;
-    CHECK_STATUS(OK, checkpoint_locate(path, step, NULL, &folder));
+    CHECK_STATUS(OK, checkpoint_locate(path, step, comm_self(), &folder));
     return folder;
 }
 
@@ -137,7 +137,7 @@ TEST(a_path_means_a_model_or_the_newest_checkpoint_of_a_run_ours_or_torchs)
     const char *folder = saved_folder(&s, STEPS(3, 9)), *run = test_path(folder, "..");
     const char *step = test_path(folder, "step-3");
     CHECK(is_at(step, -1, step)); /* a model means itself */
-    CHECK_STATUS(CONFIG, checkpoint_locate(step, 3, NULL, &none));
+    CHECK_STATUS(CONFIG, checkpoint_locate(step, 3, comm_self(), &none));
     CHECK_MESSAGE("one model, not a folder of steps");
     CHECK(!none);
     CHECK(is_at(folder, -1, test_path(folder, "step-9")));
@@ -149,9 +149,9 @@ TEST(a_path_means_a_model_or_the_newest_checkpoint_of_a_run_ours_or_torchs)
     CHECK_STATUS(OK, file_write(test_path(run, "config.json"), "{}", 2));
     CHECK(is_at(run, -1, test_path(run, "checkpoint/step-12")));
     CHECK(is_at(run, 3, test_path(run, "checkpoint/step-3")));
-    CHECK_STATUS(MISSING, checkpoint_locate(run, 4, NULL, &none));
+    CHECK_STATUS(MISSING, checkpoint_locate(run, 4, comm_self(), &none));
     CHECK(!none);
-    CHECK_STATUS(DATA, checkpoint_locate(folder, 20, NULL, &none));
+    CHECK_STATUS(DATA, checkpoint_locate(folder, 20, comm_self(), &none));
     CHECK_MESSAGE("never finished");
     saved_close(&s);
 }
@@ -160,9 +160,9 @@ TEST(a_path_that_means_no_model_is_named)
 {
     const char *empty = test_folder(), *away = test_path(empty, "away");
     char *none;
-    CHECK_STATUS(MISSING, checkpoint_locate(empty, -1, NULL, &none));
+    CHECK_STATUS(MISSING, checkpoint_locate(empty, -1, comm_self(), &none));
     CHECK_MESSAGE("a checkpoint nor a run with one");
-    CHECK_STATUS(MISSING, checkpoint_locate(away, -1, NULL, &none));
+    CHECK_STATUS(MISSING, checkpoint_locate(away, -1, comm_self(), &none));
     CHECK_MESSAGE("away: no such folder");
     CHECK(!none);
 }

@@ -12,7 +12,8 @@ static struct checkpointer *open_async(const char *folder, const struct saved *s
 {
     struct checkpointer *c;
     *staging = heap(checkpoint_staging_bytes(&s->pieces));
-    struct checkpointer_options o = {.folder = folder, .async = true, .staging = *staging};
+    struct checkpointer_options o = {
+        .folder = folder, .world = comm_self(), .async = true, .staging = *staging};
     CHECK_STATUS(OK, checkpointer_open(&c, &o));
     return c;
 }
@@ -186,7 +187,7 @@ TEST(a_folder_has_one_writer_at_a_time)
     saved_open(&s, false);
     const char *folder = test_path(test_folder(), "checkpoint");
     struct checkpointer *first = checkpointer_of(folder, 0), *second;
-    struct checkpointer_options o = {.folder = folder};
+    struct checkpointer_options o = {.folder = folder, .world = comm_self()};
     CHECK_STATUS(CONFIG, checkpointer_open(&second, &o));
     CHECK(second == NULL);
     CHECK_MESSAGE("another run is writing its checkpoints there");
@@ -204,7 +205,8 @@ static int save_with_little_room(const char *folder, const struct saved *s, rlim
     CHECK(child >= 0);
     if (!child) {
         void *staging = heap(checkpoint_staging_bytes(&s->pieces));
-        struct checkpointer_options o = {.folder = folder, .async = async, .staging = staging};
+        struct checkpointer_options o = {
+            .folder = folder, .world = comm_self(), .async = async, .staging = staging};
         struct checkpointer *c;
         signal(SIGXFSZ, SIG_IGN);
         setrlimit(RLIMIT_FSIZE, &(struct rlimit){most, most});
@@ -274,8 +276,11 @@ static void save_until_killed(const char *folder, struct saved *s, int first, bo
 {
     struct checkpointer *c;
     void *staging = heap(checkpoint_staging_bytes(&s->pieces));
-    struct checkpointer_options o = {
-        .folder = folder, .keep_latest_k = 2, .async = async, .staging = staging};
+    struct checkpointer_options o = {.folder = folder,
+                                     .world = comm_self(),
+                                     .keep_latest_k = 2,
+                                     .async = async,
+                                     .staging = staging};
     if (checkpointer_open(&c, &o)) _exit(1);
     for (int step = first;; step++) {
         saved_fill(s, (uint64_t)step);
@@ -300,7 +305,7 @@ TEST(a_save_killed_at_any_moment_leaves_a_checkpoint_that_loads)
         kill(child, SIGKILL);
         CHECK(waitpid(child, &code, 0) == child && WIFSIGNALED(code));
         char *found;
-        CHECK_STATUS(OK, checkpoint_find(folder, INT64_MAX, NULL, &found));
+        CHECK_STATUS(OK, checkpoint_find(folder, INT64_MAX, comm_self(), &found));
         CHECK(found);
         int64_t step = strtoll(strrchr(found, '-') + 1, NULL, 10);
         CHECK(step >= newest);

@@ -23,7 +23,7 @@ static size_t cut(const struct saved *s, uint64_t most, enum safetensors_dtype d
                          .exchange = &x};
     struct file_list names;
     size_t files = 0;
-    CHECK_STATUS(OK, exchange_open(&x, &s->layout, &s->pieces, NULL));
+    CHECK_STATUS(OK, exchange_open(&x, &s->layout, &s->pieces, comm_self()));
     CHECK_STATUS(OK, shards_write(&how, &m));
     exchange_close(&x);
     manifest_release(&m);
@@ -115,7 +115,7 @@ TEST(a_source_that_fails_ends_the_writing)
                          .most_bytes = 1 << 20,
                          .index = SHARDS_NO_INDEX,
                          .exchange = &x};
-    CHECK_STATUS(OK, exchange_open(&x, &s.layout, &s.pieces, NULL));
+    CHECK_STATUS(OK, exchange_open(&x, &s.layout, &s.pieces, comm_self()));
     CHECK_STATUS(DEVICE, shards_write(&how, &m));
     CHECK_MESSAGE("are gone");
     exchange_close(&x);

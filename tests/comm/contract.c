@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Element i of what rank r contributes: sums of few of them show in which order they were added. */
+/* Element i of rank r's contribution; the bits of a sum depend on the order of addition. */
 static float value(int r, size_t i) { return sinf((float)(r * 1009 + (int)i * 31 + 1)) * 3; }
 
 static void *filled(enum dtype dtype, int r, size_t first, size_t n)
@@ -32,7 +32,7 @@ struct sizes {
     size_t count;
 };
 
-static enum status gathers(const struct comm *c, const struct sizes *s)
+static enum status all_gather(const struct comm *c, const struct sizes *s)
 {
     size_t bytes = s->count * dtype_bytes(s->dtype);
     char *x = heap((size_t)c->size * bytes + 1);
@@ -48,7 +48,7 @@ static enum status gathers(const struct comm *c, const struct sizes *s)
     return STATUS_OK;
 }
 
-static enum status sums_parts(const struct comm *c, const struct sizes *s)
+static enum status reduce_scatter(const struct comm *c, const struct sizes *s)
 {
     size_t size = (size_t)c->size, first = (size_t)c->rank * s->count;
     void *x = filled(s->dtype, c->rank, 0, size * s->count);
@@ -69,7 +69,7 @@ static enum status sums_parts(const struct comm *c, const struct sizes *s)
     return STATUS_OK;
 }
 
-static enum status sums_all(const struct comm *c, const struct sizes *s)
+static enum status all_reduce(const struct comm *c, const struct sizes *s)
 {
     void *x = filled(s->dtype, c->rank, 0, s->count);
     struct transfer t = {TRANSFER_all_reduce, s->dtype, s->count, .x = x};
@@ -88,7 +88,7 @@ static enum status sums_all(const struct comm *c, const struct sizes *s)
     return STATUS_OK;
 }
 
-static enum status broadcasts(const struct comm *c, const struct sizes *s)
+static enum status broadcast(const struct comm *c, const struct sizes *s)
 {
     for (int root = 0; root < c->size; root++) {
         void *x = filled(s->dtype, c->rank, 0, s->count),
@@ -101,25 +101,25 @@ static enum status broadcasts(const struct comm *c, const struct sizes *s)
     return STATUS_OK;
 }
 
-/* Everybody to the next, with another message overtaking it by its tag. */
-static enum status passes_on(const struct comm *c, const struct sizes *s)
+/* Each rank sends to the next; a second message with another tag is received first. */
+static enum status sends_to_next(const struct comm *c, const struct sizes *s)
 {
     if (c->size == 1) return STATUS_OK;
     int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;
     void *x = filled(s->dtype, c->rank, 0, s->count), *want = filled(s->dtype, before, 0, s->count);
     void *got = heap(s->count * sizeof(float) + 1);
-    float told = (float)c->rank, heard = -1;
+    float sent = (float)c->rank, received = -1;
     struct transfer out = {TRANSFER_send, s->dtype, s->count, .x = x, .peer = next, .tag = 1};
-    struct transfer also = {TRANSFER_send, F32, 1, .x = &told, .peer = next, .tag = 2};
+    struct transfer also = {TRANSFER_send, F32, 1, .x = &sent, .peer = next, .tag = 2};
     TRY(comm_start(c, &out));
     TRY(comm_start(c, &also));
     TRY(comm_run(
-        c, &(struct transfer){TRANSFER_receive, F32, 1, .x = &heard, .peer = before, .tag = 2}));
+        c, &(struct transfer){TRANSFER_receive, F32, 1, .x = &received, .peer = before, .tag = 2}));
     TRY(comm_run(c, &(struct transfer){TRANSFER_receive, s->dtype, s->count, .x = got,
                                        .peer = before, .tag = 1}));
     TRY(comm_wait(&also));
     TRY(comm_wait(&out));
-    RANK_CHECK(heard == (float)before);
+    RANK_CHECK(received == (float)before);
     RANK_CHECK(!memcmp(got, want, s->count * dtype_bytes(s->dtype)));
     free(x), free(want), free(got);
     return STATUS_OK;
@@ -141,15 +141,14 @@ static enum status with_every_size(const struct comm *c,
         TRY(with_every_size(c, body));                                                             \
         return STATUS_OK;                                                                          \
     }
-WITH_EVERY_SIZE(gathers_every_ranks_part, gathers)
-WITH_EVERY_SIZE(sums_each_ranks_part, sums_parts)
-WITH_EVERY_SIZE(sums_over_all_ranks, sums_all)
-WITH_EVERY_SIZE(broadcasts_from_any_root, broadcasts)
-WITH_EVERY_SIZE(sends_and_receives_by_tag, passes_on)
+WITH_EVERY_SIZE(all_gathers_every_part, all_gather)
+WITH_EVERY_SIZE(reduce_scatters_sums, reduce_scatter)
+WITH_EVERY_SIZE(all_reduces_sums, all_reduce)
+WITH_EVERY_SIZE(broadcasts_from_any_root, broadcast)
+WITH_EVERY_SIZE(sends_and_receives_by_tag, sends_to_next)
 
-/* Two pairs, and then the pairs' sums, against all four at once. */
-enum status contract_sums_have_the_same_bits_however_neighbours_are_grouped(const struct comm *c,
-                                                                            void *context)
+/* Sums over pairs and then across pairs, compared with one sum over all four ranks. */
+enum status contract_nested_sums_have_the_same_bits(const struct comm *c, void *context)
 {
     enum { N = 999 };
     struct comm pair, across;
@@ -183,64 +182,135 @@ enum status contract_counts_the_bytes_each_rank_receives(const struct comm *c, v
     return STATUS_OK;
 }
 
-enum status contract_sums_and_takes_the_maximum_over_ranks(const struct comm *c, void *context)
+/* Every kind that takes raw bytes, of lengths that are no multiple of any dtype's. */
+enum status contract_transfers_raw_bytes(const struct comm *c, void *context)
 {
-    double values[2] = {c->rank, 10}, most = c->rank == 1 ? 9 : 4;
+    enum { N = 1021 };
+    size_t size = (size_t)c->size, mine = (size_t)c->rank;
+    int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;
+    unsigned char *x = heap(size * N), root[N], out[N], in[N];
     (void)context;
-    TRY(comm_all_reduce(c, REDUCE_SUM, values, 2));
-    RANK_CHECK(values[0] == 3 && values[1] == 30);
-    TRY(comm_all_reduce(c, REDUCE_MAX, &most, 1));
-    RANK_CHECK(most == 9);
+    memset(x + mine * N, 0x81 + c->rank, N);
+    memset(root, 0xFF - c->rank, N), memset(out, 0xF1 - c->rank, N), memset(in, 0, N);
+    struct transfer t[] = {
+        {TRANSFER_all_gather, .count = N, .x = x, .is_bytes = true},
+        {TRANSFER_broadcast, .count = N, .x = root, .peer = c->size - 1, .is_bytes = true},
+        {TRANSFER_send, .count = N, .x = out, .peer = next, .tag = 3, .is_bytes = true},
+        {TRANSFER_receive, .count = N, .x = in, .peer = before, .tag = 3, .is_bytes = true},
+    };
+    int num = sizeof t / sizeof *t;
+    for (int i = 0; i < num; i++) TRY(comm_start(c, &t[i]));
+    for (int i = 0; i < num; i++) TRY(comm_wait(&t[i]));
+    for (size_t i = 0; i < N; i++) {
+        for (size_t r = 0; r < size; r++) RANK_CHECK(x[r * N + i] == 0x81 + (int)r);
+        RANK_CHECK(root[i] == 0xFF - (c->size - 1) && in[i] == 0xF1 - before);
+    }
+    RANK_CHECK(c->counts->bytes[TRANSFER_all_gather] == (size - 1) * N);
+    RANK_CHECK(c->counts->bytes[TRANSFER_receive] == N);
+    free(x);
     return STATUS_OK;
 }
 
-enum status contract_maximum_does_not_hide_a_nan(const struct comm *c, void *context)
+enum status contract_reduces_doubles(const struct comm *c, void *context)
+{
+    double sums[2] = {c->rank, 10}, max = c->rank == 1 ? 9 : 4, min = c->rank == 1 ? -9 : 4;
+    (void)context;
+    TRY(comm_all_reduce(c, REDUCE_SUM, sums, 2));
+    RANK_CHECK(sums[0] == 3 && sums[1] == 30);
+    TRY(comm_all_reduce(c, REDUCE_MAX, &max, 1));
+    TRY(comm_all_reduce(c, REDUCE_MIN, &min, 1));
+    RANK_CHECK(max == 9 && min == -9);
+    return STATUS_OK;
+}
+
+/* Of sizes that a double would round. */
+enum status contract_reduces_integers_exactly(const struct comm *c, void *context)
+{
+    const int64_t big = (INT64_C(1) << 60) + 1, rank = c->rank, size = c->size;
+    int64_t sums[3] = {c->rank == 1 ? big : 0, rank, -1}, max[2] = {big + rank, -big - rank},
+            min[2] = {big + rank, -big - rank};
+    (void)context;
+    TRY(comm_all_reduce_int64(c, REDUCE_SUM, sums, 3));
+    TRY(comm_all_reduce_int64(c, REDUCE_MAX, max, 2));
+    TRY(comm_all_reduce_int64(c, REDUCE_MIN, min, 2));
+    RANK_CHECK(sums[0] == big && sums[1] == size * (size - 1) / 2 && sums[2] == -size);
+    RANK_CHECK(max[0] == big + size - 1 && max[1] == -big);
+    RANK_CHECK(min[0] == big && min[1] == -big - (size - 1));
+    TRY(comm_all_reduce_int64(c, REDUCE_SUM, NULL, 0));
+    return STATUS_OK;
+}
+
+enum status contract_extremes_propagate_nan(const struct comm *c, void *context)
 {
     for (int bad = 0; bad < c->size; bad++) {
-        double most = c->rank == bad ? (double)NAN : 4;
+        double max = c->rank == bad ? (double)NAN : 4, min = max;
         (void)context;
-        TRY(comm_all_reduce(c, REDUCE_MAX, &most, 1));
-        RANK_CHECK(isnan(most));
+        TRY(comm_all_reduce(c, REDUCE_MAX, &max, 1));
+        TRY(comm_all_reduce(c, REDUCE_MIN, &min, 1));
+        RANK_CHECK(isnan(max) && isnan(min));
     }
     return STATUS_OK;
 }
 
-/* Ranks 2 and 3 fail; what each rank is told. */
-enum status contract_tells_every_rank_which_rank_failed_first_and_how(const struct comm *c,
-                                                                      void *context)
+enum status contract_gathers_bytes_of_host_memory(const struct comm *c, void *context)
+{
+    enum { N = 13 };
+    unsigned char *x = heap((size_t)c->size * N);
+    (void)context;
+    memset(x + c->rank * N, 0xC0 + c->rank, N);
+    TRY(comm_all_gather_bytes(c, x, N));
+    for (int i = 0; i < c->size * N; i++) RANK_CHECK(x[i] == 0xC0 + i / N);
+    TRY(comm_all_gather_bytes(c, x, 0));
+    free(x);
+    return STATUS_OK;
+}
+
+enum status contract_broadcasts_bytes_of_host_memory(const struct comm *c, void *context)
+{
+    (void)context;
+    for (int root = 0; root < c->size; root++) {
+        unsigned char x[3] = {0xFF - (unsigned char)c->rank, 1, (unsigned char)c->rank};
+        TRY(comm_broadcast_bytes(c, root, x, sizeof x));
+        RANK_CHECK(x[0] == 0xFF - root && x[1] == 1 && x[2] == root);
+    }
+    return STATUS_OK;
+}
+
+/* Ranks 2 and 3 fail. */
+enum status contract_agrees_on_the_lowest_failed_rank(const struct comm *c, void *context)
 {
     TRY(comm_agree(c, STATUS_OK));
     for (int kind = 1; kind < STATUS_COUNT; kind++) {
-        enum status mine = STATUS_OK, told;
+        enum status mine = STATUS_OK, agreed;
         if (c->rank == 2) mine = status_fail((enum status)kind, "x.c", 1, "the seventh row is bad");
         if (c->rank == 3) mine = status_fail(STATUS_DEVICE, "x.c", 1, "this one too");
-        told = comm_agree(c, mine);
+        agreed = comm_agree(c, mine);
         const char *want = "rank 2 failed: ";
         if (c->rank == 2) want = "the seventh row is bad";
         if (c->rank == 3) RANK_CHECK(comm_failed_elsewhere());
-        RANK_CHECK(told == (c->rank == 3 ? STATUS_DEVICE : (enum status)kind));
+        RANK_CHECK(agreed == (c->rank == 3 ? STATUS_DEVICE : (enum status)kind));
         RANK_CHECK(strstr(status_message(), want) != NULL);
     }
     (void)context;
     return STATUS_OK;
 }
 
-/* A whole number, which sums of few of them keep as it is. */
-static float whole(int r, size_t i) { return (float)(r + 1) * (float)(i % 1000); }
+/* Integers, so that sums over a few ranks are exact. */
+static float integer(int r, size_t i) { return (float)(r + 1) * (float)(i % 1000); }
 
-static float *filled_with_whole(int r, size_t count)
+static float *filled_with_integers(int r, size_t count)
 {
     float *x = heap(count * sizeof *x);
-    for (size_t i = 0; i < count; i++) x[i] = whole(r, i);
+    for (size_t i = 0; i < count; i++) x[i] = integer(r, i);
     return x;
 }
 
-/* What is summed in more than one piece, the last of them a short one. */
-enum status contract_sums_more_than_a_piece(const struct comm *c, void *context)
+/* Sums of several chunks, the last one short. */
+enum status contract_sums_more_than_a_chunk(const struct comm *c, void *context)
 {
-    size_t size = (size_t)c->size, count = 2 * transfer_piece(SIZE_MAX, c->size) + 5;
+    size_t size = (size_t)c->size, count = 2 * transfer_chunk(SIZE_MAX, c->size) + 5;
     float times = (float)(c->size * (c->size + 1) / 2);
-    float *x = filled_with_whole(c->rank, size * count);
+    float *x = filled_with_integers(c->rank, size * count);
     struct transfer t = {TRANSFER_reduce_scatter, F32, count, .x = x, .own = x};
     (void)context;
     t.own = x + (size_t)c->rank * count;
@@ -248,19 +318,20 @@ enum status contract_sums_more_than_a_piece(const struct comm *c, void *context)
     TRY(comm_run(c, &t));
     for (size_t i = 0; i < count; i++) {
         size_t at = (size_t)c->rank * count + i;
-        RANK_CHECK(x[at] == times * whole(0, at));
+        RANK_CHECK(x[at] == times * integer(0, at));
     }
-    for (size_t i = 0; i < size * count; i++) x[i] = whole(c->rank, i);
+    for (size_t i = 0; i < size * count; i++) x[i] = integer(c->rank, i);
     t = (struct transfer){TRANSFER_all_reduce, F32, size * count - 3, .x = x, .work = t.work};
     TRY(comm_run(c, &t));
-    for (size_t i = 0; i < size * count - 3; i++) RANK_CHECK(x[i] == times * whole(0, i));
-    for (size_t i = size * count - 3; i < size * count; i++) RANK_CHECK(x[i] == whole(c->rank, i));
+    for (size_t i = 0; i < size * count - 3; i++) RANK_CHECK(x[i] == times * integer(0, i));
+    for (size_t i = size * count - 3; i < size * count; i++)
+        RANK_CHECK(x[i] == integer(c->rank, i));
     free(t.work), free(x);
     return STATUS_OK;
 }
 
-/* All kinds at once, many times over, waited for in another order than they were started. */
-enum status contract_many_transfers_are_under_way_at_once(const struct comm *c, void *context)
+/* All kinds at once, waited for in the reverse order of their starts. */
+enum status contract_many_transfers_are_in_flight_at_once(const struct comm *c, void *context)
 {
     enum { ROUNDS = 100, N = 257 };
     size_t size = (size_t)c->size;
@@ -270,17 +341,17 @@ enum status contract_many_transfers_are_under_way_at_once(const struct comm *c, 
     float *work[2] = {heap(size * N * sizeof *sums), heap(size * N * sizeof *sums)};
     (void)context;
     for (int round = 0; round < ROUNDS; round++) {
-        float mine = (float)(c->rank + 1), own[N], all[N], out[N], in[N], told[N];
+        float mine = (float)(c->rank + 1), own[N], all[N], out[N], in[N], root[N];
         for (size_t i = 0; i < N; i++) {
             parts[(size_t)c->rank * N + i] = mine + (float)round;
-            all[i] = out[i] = told[i] = mine * (float)(round + 1);
+            all[i] = out[i] = root[i] = mine * (float)(round + 1);
         }
         for (size_t i = 0; i < size * N; i++) sums[i] = mine * (float)(round + 2);
         struct transfer t[] = {
             {TRANSFER_all_gather, F32, N, .x = parts},
             {TRANSFER_reduce_scatter, F32, N, .x = sums, .own = own, .work = work[0]},
             {TRANSFER_all_reduce, F32, N, .x = all, .work = work[1]},
-            {TRANSFER_broadcast, F32, N, .x = told, .peer = round % c->size},
+            {TRANSFER_broadcast, F32, N, .x = root, .peer = round % c->size},
             {TRANSFER_send, F32, N, .x = out, .peer = next, .tag = round},
             {TRANSFER_receive, F32, N, .x = in, .peer = before, .tag = round},
         };
@@ -292,7 +363,7 @@ enum status contract_many_transfers_are_under_way_at_once(const struct comm *c, 
                 RANK_CHECK(parts[r * N + i] == (float)r + 1 + (float)round);
             RANK_CHECK(own[i] == sum * (float)(round + 2));
             RANK_CHECK(all[i] == sum * (float)(round + 1));
-            RANK_CHECK(told[i] == (float)((round % c->size + 1) * (round + 1)));
+            RANK_CHECK(root[i] == (float)((round % c->size + 1) * (round + 1)));
             RANK_CHECK(in[i] == (float)((before + 1) * (round + 1)));
         }
     }
@@ -307,7 +378,7 @@ const struct contract contract[] = {
         {NULL, 0, NULL},
 };
 
-enum status contract_hold(const struct comm *world)
+enum status contract_run(const struct comm *world)
 {
     for (const struct contract *k = contract; k->name; k++)
         for (int size = k->ranks ? k->ranks : 2; size <= (k->ranks ? k->ranks : world->size);

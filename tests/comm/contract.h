@@ -1,23 +1,27 @@
-/* contract.h (tests) -- what comm.h promises, for any transport. */
+/* contract.h (tests) -- the contract of comm.h, as tests for any transport. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "comm/comm.h"
 
-/* name, how many ranks it is about; 0: any number from two on */
+/* name, number of ranks it needs; 0: any number from two on */
 #define CONTRACT_LIST(X)                                                                           \
-    X(gathers_every_ranks_part, 0)                                                                 \
-    X(sums_each_ranks_part, 0)                                                                     \
-    X(sums_over_all_ranks, 0)                                                                      \
+    X(all_gathers_every_part, 0)                                                                   \
+    X(reduce_scatters_sums, 0)                                                                     \
+    X(all_reduces_sums, 0)                                                                         \
     X(broadcasts_from_any_root, 0)                                                                 \
     X(sends_and_receives_by_tag, 0)                                                                \
-    X(sums_have_the_same_bits_however_neighbours_are_grouped, 4)                                   \
+    X(nested_sums_have_the_same_bits, 4)                                                           \
+    X(transfers_raw_bytes, 0)                                                                      \
     X(counts_the_bytes_each_rank_receives, 4)                                                      \
-    X(sums_and_takes_the_maximum_over_ranks, 3)                                                    \
-    X(maximum_does_not_hide_a_nan, 3)                                                              \
-    X(tells_every_rank_which_rank_failed_first_and_how, 4)                                         \
-    X(sums_more_than_a_piece, 3)                                                                   \
-    X(many_transfers_are_under_way_at_once, 4)
+    X(reduces_doubles, 3)                                                                          \
+    X(reduces_integers_exactly, 0)                                                                 \
+    X(extremes_propagate_nan, 3)                                                                   \
+    X(gathers_bytes_of_host_memory, 0)                                                             \
+    X(broadcasts_bytes_of_host_memory, 0)                                                          \
+    X(agrees_on_the_lowest_failed_rank, 4)                                                         \
+    X(sums_more_than_a_chunk, 3)                                                                   \
+    X(many_transfers_are_in_flight_at_once, 4)
 
 #define X(name, ranks) enum status contract_##name(const struct comm *world, void *context);
 CONTRACT_LIST(X)
@@ -28,7 +32,7 @@ struct contract {
     int ranks;
     enum status (*body)(const struct comm *world, void *context);
 };
-extern const struct contract contract[]; /* ends with a name that is NULL */
+extern const struct contract contract[]; /* the last name is NULL */
 
-/* Every line of it, on as many of these ranks as it needs, as far as there are so many. */
-enum status contract_hold(const struct comm *world);
+/* Runs every test that needs at most `world->size` ranks. */
+enum status contract_run(const struct comm *world);

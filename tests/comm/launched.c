@@ -36,7 +36,7 @@ int launched_main(const char *name)
 
 int launched_command(int size, const char *const *command, struct text *out, struct text *err)
 {
-    enum { MOST = 60 };
+    enum { MAX_WORDS = 60 };
     /* Read by Open MPI: tests may run as root, in a container, on fewer cores than ranks. */
     static const char *const settings[][2] = {
         {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
@@ -49,18 +49,18 @@ int launched_command(int size, const char *const *command, struct text *out, str
     const char *launcher = getenv("LLAMERO_MPIRUN");
     if (!launcher) launcher = "mpirun";
     if (test_run((const char *const[]){"which", launcher, NULL}, NULL, NULL)) {
-        print_message("there is no %s here\n", launcher);
+        print_message("%s is not installed\n", launcher);
         return -1;
     }
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         setenv(settings[i][0], settings[i][1], 1);
     snprintf(number, sizeof number, "%d", size);
-    /* MPI's libraries keep memory, and unload the plugins that took it: leaks of ranks are looked
-     * for where they are threads. */
-    const char *words[MOST + 1] = {"timeout", "300", "env", "ASAN_OPTIONS=detect_leaks=0",
-                                   launcher,  "-n",  number};
+    /* MPI libraries keep memory of plugins that they unload.  Leaks of ranks are checked where
+     * ranks are threads. */
+    const char *words[MAX_WORDS + 1] = {"timeout", "300", "env", "ASAN_OPTIONS=detect_leaks=0",
+                                        launcher,  "-n",  number};
     for (int n = 7; *command; n++) {
-        CHECK(n < MOST);
+        CHECK(n < MAX_WORDS);
         words[n] = *command++;
     }
     return test_run(words, out, err);

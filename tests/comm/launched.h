@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "comm/comm.h"
 
-/* RANKS(name) { ... } is what every rank does; it returns a status. */
+/* RANKS(name) { ... } defines what every rank does; it returns a status. */
 #define RANKS(name)                                                                                \
     static enum status ranks_##name(const struct comm *world);                                     \
     __attribute__((constructor)) static void register_ranks_##name(void)                           \
@@ -16,11 +16,11 @@
     static enum status ranks_##name(const struct comm *world)
 void launched_register(const char *name, enum status (*body)(const struct comm *world));
 
-/* What main returns for --ranks NAME. */
+/* Runs RANKS(name) on this rank; main returns its result. */
 int launched_main(const char *name);
 
-/* Runs RANKS(name) on `size` ranks of a launcher, which is given a minute, and returns its exit
- * code; -1, with a word about it: there is no launcher here. */
+/* Runs RANKS(name) on `size` ranks under a launcher, for at most 300 s, and returns its exit code;
+ * -1, with a message: no launcher is installed. */
 int launched_run(int size, const char *name, struct text *err);
-/* The same of any command, whose words end with NULL. */
+/* The same for any command, whose words end with NULL. */
 int launched_command(int size, const char *const *command, struct text *out, struct text *err);

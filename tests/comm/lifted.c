@@ -9,18 +9,18 @@
 
 struct group {
     struct comm wrapped;
-    struct queue *on;
+    struct queue *queue;
 };
 
-/* The transfer on the device. */
+/* A transfer in device memory. */
 struct lift {
     struct transfer inner;
     struct arena memory;
     size_t x_bytes;
-    bool apart; /* own is no part of x */
+    bool separate; /* own is not part of x */
 };
 
-static size_t own_bytes(const struct transfer *t) { return t->count * dtype_bytes(t->dtype); }
+static size_t own_bytes(const struct transfer *t) { return t->count * transfer_element_bytes(t); }
 
 static enum status start(const struct comm *c, struct transfer *t)
 {
@@ -33,15 +33,15 @@ static enum status start(const struct comm *c, struct transfer *t)
     l->x_bytes = own_bytes(t) * (parts ? (size_t)c->size : 1);
     arena_take(&sizes, l->x_bytes, 1), arena_take(&sizes, own_bytes(t), 1);
     arena_take(&sizes, work, 1);
-    TRY(arena_init(&l->memory, sizes.peak + 1, queue_memory(g->on)));
+    TRY(arena_init(&l->memory, sizes.peak + 1, queue_memory(g->queue)));
     l->inner = *t;
     l->inner.x = arena_take(&l->memory, l->x_bytes, 1);
-    l->apart = own && (own < x || own > x + l->x_bytes);
+    l->separate = own && (own < x || own > x + l->x_bytes);
     l->inner.own = arena_take(&l->memory, own_bytes(t), 1);
-    if (own && !l->apart) l->inner.own = (char *)l->inner.x + (own - x);
+    if (own && !l->separate) l->inner.own = (char *)l->inner.x + (own - x);
     l->inner.work = arena_take(&l->memory, work, 1);
-    if (t->kind != TRANSFER_receive) TRY(queue_copy(g->on, l->inner.x, x, l->x_bytes));
-    l->inner.comm = &g->wrapped; /* it counts once */
+    if (t->kind != TRANSFER_receive) TRY(queue_copy(g->queue, l->inner.x, x, l->x_bytes));
+    l->inner.comm = &g->wrapped; /* not counted again */
     TRY(g->wrapped.transport->start(&g->wrapped, &l->inner));
     t->under_way = l;
     return STATUS_OK;
@@ -52,22 +52,22 @@ static enum status wait(struct transfer *t)
     struct group *g = t->comm->group;
     struct lift *l = t->under_way;
     TRY(g->wrapped.transport->wait(&l->inner));
-    if (t->kind != TRANSFER_send) TRY(queue_copy(g->on, t->x, l->inner.x, l->x_bytes));
-    if (l->apart) TRY(queue_copy(g->on, t->own, l->inner.own, own_bytes(t)));
-    TRY(queue_wait(g->on));
+    if (t->kind != TRANSFER_send) TRY(queue_copy(g->queue, t->x, l->inner.x, l->x_bytes));
+    if (l->separate) TRY(queue_copy(g->queue, t->own, l->inner.own, own_bytes(t)));
+    TRY(queue_wait(g->queue));
     arena_release(&l->memory);
     free(l);
     return STATUS_OK;
 }
 
-static enum status reduce(const struct comm *c, enum reduction how, double *values, size_t count)
+static enum status host_group(const struct comm *c, const struct comm **out)
 {
-    const struct comm *wrapped = &((const struct group *)c->group)->wrapped;
-    return wrapped->transport->reduce(wrapped, how, values, count);
+    *out = &((const struct group *)c->group)->wrapped;
+    return STATUS_OK;
 }
 
-static enum status expect(const struct comm *c, const struct message *sends, int num_sends,
-                          const struct message *receives, int num_receives)
+static enum status declare_p2p(const struct comm *c, const struct message *sends, int num_sends,
+                               const struct message *receives, int num_receives)
 {
     const struct group *g = c->group;
     return comm_expect(&g->wrapped, sends, num_sends, receives, num_receives);
@@ -77,7 +77,7 @@ static enum status split(const struct comm *c, int color, int key, struct comm *
 {
     const struct group *g = c->group;
     TRY(comm_split(&g->wrapped, color, key, out));
-    lifted_wrap(out, g->on);
+    lifted_wrap(out, g->queue);
     return STATUS_OK;
 }
 
@@ -88,11 +88,16 @@ static void release(struct comm *c)
     free(g);
 }
 
-void lifted_wrap(struct comm *c, struct queue *on)
+void lifted_wrap(struct comm *c, struct queue *queue)
 {
-    static const struct transport lifted = {"lifted", split,  release, start,
-                                            wait,     reduce, expect,  NULL};
+    static const struct transport lifted = {.name = "lifted",
+                                            .split = split,
+                                            .release = release,
+                                            .start = start,
+                                            .wait = wait,
+                                            .host = host_group,
+                                            .declare_p2p = declare_p2p};
     struct group *g = heap(sizeof *g);
-    *g = (struct group){.wrapped = *c, .on = on};
+    *g = (struct group){.wrapped = *c, .queue = queue};
     *c = (struct comm){c->rank, c->size, &lifted, g, c->counts};
 }

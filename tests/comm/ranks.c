@@ -7,30 +7,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Everything moves as letters, which are copies: nobody ever waits in order to send. */
+/* Messages are copies, so a send never blocks. */
 struct letter {
     uint64_t group, number; /* of a collective, or the tag of a message */
     int from, to;
-    bool message;
+    bool is_p2p;
     size_t size;
     void *bytes;
     struct letter *next;
 };
 
-struct post {
+struct post_office {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct letter *letters; /* oldest first */
-    bool failed;            /* a rank has given up: nobody is to wait for it */
+    bool failed;            /* a rank has failed: nobody waits for it any longer */
 };
 
 struct group {
-    struct post *post;
+    struct post_office *post;
     uint64_t id, number; /* of the next collective */
+    char *gathered;      /* of gather */
     struct comm_counts counts;
 };
 
-static void put(const struct comm *c, struct letter l, const void *bytes)
+static void send_letter(const struct comm *c, struct letter l, const void *bytes)
 {
     struct group *g = c->group;
     struct letter *kept = heap(sizeof *kept), **end = &g->post->letters;
@@ -45,8 +46,8 @@ static void put(const struct comm *c, struct letter l, const void *bytes)
     pthread_mutex_unlock(&g->post->lock);
 }
 
-/* The letter like l from l.from, of l.size bytes. */
-static enum status take(const struct comm *c, struct letter l, void *bytes)
+/* Receives the letter that matches l, of l.size bytes, from l.from. */
+static enum status receive_letter(const struct comm *c, struct letter l, void *bytes)
 {
     struct group *g = c->group;
     struct letter *found = NULL;
@@ -55,7 +56,7 @@ static enum status take(const struct comm *c, struct letter l, void *bytes)
         struct letter **at = &g->post->letters;
         for (; *at; at = &(*at)->next)
             if ((*at)->group == g->id && (*at)->number == l.number && (*at)->from == l.from &&
-                (*at)->to == c->rank && (*at)->message == l.message)
+                (*at)->to == c->rank && (*at)->is_p2p == l.is_p2p)
                 break;
         found = *at;
         if (found) *at = found->next;
@@ -63,65 +64,66 @@ static enum status take(const struct comm *c, struct letter l, void *bytes)
         pthread_cond_wait(&g->post->changed, &g->post->lock);
     }
     pthread_mutex_unlock(&g->post->lock);
-    if (!found) FAIL(COMM, "a rank has given up");
+    if (!found) FAIL(COMM, "a rank has failed");
     bool fits = found->size == l.size;
     if (fits) memcpy(bytes, found->bytes, l.size);
     free(found->bytes), free(found);
-    if (!fits) FAIL(COMM, "rank %d sent something else than %zu bytes", l.from, l.size);
+    if (!fits) FAIL(COMM, "rank %d did not send %zu bytes", l.from, l.size);
     return STATUS_OK;
 }
 
 static void *part(void *x, int rank, size_t bytes) { return (char *)x + (size_t)rank * bytes; }
 
-/* A part of x to another rank, in the pieces it is summed in. */
-static void put_pieces(const struct transfer *t, struct letter l, size_t begin, size_t count)
+/* Sends a part of x to another rank, in the chunks that it is summed in. */
+static void send_chunks(const struct transfer *t, struct letter l, size_t begin, size_t count)
 {
-    size_t piece = transfer_piece(count, t->comm->size), each = dtype_bytes(t->dtype);
-    for (size_t at = 0; at < count; at += piece) {
-        l.size = (count - at < piece ? count - at : piece) * each;
-        put(t->comm, l, (char *)t->x + (begin + at) * each);
+    size_t chunk = transfer_chunk(count, t->comm->size), each = transfer_element_bytes(t);
+    for (size_t at = 0; at < count; at += chunk) {
+        l.size = (count - at < chunk ? count - at : chunk) * each;
+        send_letter(t->comm, l, (char *)t->x + (begin + at) * each);
     }
 }
 
 static enum status start(const struct comm *c, struct transfer *t)
 {
     struct group *g = c->group;
-    size_t each = dtype_bytes(t->dtype), bytes = t->count * each, begin;
+    size_t each = transfer_element_bytes(t), bytes = t->count * each, begin;
     struct letter l = {.number = g->number, .size = bytes};
     if (t->kind == TRANSFER_send || t->kind == TRANSFER_receive) {
-        l.number = (uint64_t)t->tag, l.message = true, l.to = t->peer;
-        if (t->kind == TRANSFER_send) put(c, l, t->x);
+        l.number = (uint64_t)t->tag, l.is_p2p = true, l.to = t->peer;
+        if (t->kind == TRANSFER_send) send_letter(c, l, t->x);
         return STATUS_OK;
     }
     t->under_way = (void *)(uintptr_t)g->number++;
     for (l.to = 0; l.to < c->size; l.to++) {
         if (l.to == c->rank) continue;
-        if (t->kind == TRANSFER_all_gather) put(c, l, part(t->x, c->rank, bytes));
-        if (t->kind == TRANSFER_reduce_scatter) put_pieces(t, l, (size_t)l.to * t->count, t->count);
-        if (t->kind == TRANSFER_broadcast && c->rank == t->peer) put(c, l, t->x);
+        if (t->kind == TRANSFER_all_gather) send_letter(c, l, part(t->x, c->rank, bytes));
+        if (t->kind == TRANSFER_reduce_scatter)
+            send_chunks(t, l, (size_t)l.to * t->count, t->count);
+        if (t->kind == TRANSFER_broadcast && c->rank == t->peer) send_letter(c, l, t->x);
         if (t->kind == TRANSFER_all_reduce) {
-            size_t count = transfer_share(t->count, c->size, l.to, &begin);
-            put_pieces(t, l, begin, count);
+            size_t count = transfer_shard(t->count, c->size, l.to, &begin);
+            send_chunks(t, l, begin, count);
         }
     }
     return STATUS_OK;
 }
 
-/* Every rank's `count` elements for this one, which has `mine`, summed into `out`. */
+/* out = the sum over ranks of their `count` elements for this one; `mine` are its own. */
 static enum status sum(struct transfer *t, struct letter l, char *mine, size_t count, char *out)
 {
     const struct comm *c = t->comm;
-    size_t piece = transfer_piece(count, c->size), each = dtype_bytes(t->dtype);
+    size_t chunk = transfer_chunk(count, c->size), each = transfer_element_bytes(t);
     const void **parts = heap((size_t)c->size * sizeof *parts);
     enum status st = STATUS_OK;
-    for (size_t at = 0; at < count; at += piece) {
-        size_t n = count - at < piece ? count - at : piece;
+    for (size_t at = 0; at < count; at += chunk) {
+        size_t n = count - at < chunk ? count - at : chunk;
         l.size = n * each;
         for (l.from = 0; l.from < c->size; l.from++) {
             bool own = l.from == c->rank;
             void *to = part(t->work, l.from, l.size);
             parts[l.from] = own ? mine + at * each : to;
-            if (!own) TRY_OUT(take(c, l, to));
+            if (!own) TRY_OUT(receive_letter(c, l, to));
         }
         comm_sum(t->dtype, parts, c->size, n, out + at * each);
     }
@@ -133,16 +135,16 @@ out:
 static enum status all_reduce(struct transfer *t, struct letter l)
 {
     const struct comm *c = t->comm;
-    size_t each = dtype_bytes(t->dtype), begin;
-    size_t count = transfer_share(t->count, c->size, c->rank, &begin);
+    size_t each = transfer_element_bytes(t), begin;
+    size_t count = transfer_shard(t->count, c->size, c->rank, &begin);
     char *x = t->x, *mine = x + begin * each;
     TRY(sum(t, l, mine, count, mine));
     l.size = count * each;
     for (l.to = 0; l.to < c->size; l.to++)
-        if (l.to != c->rank) put(c, l, mine);
+        if (l.to != c->rank) send_letter(c, l, mine);
     for (l.from = 0; l.from < c->size; l.from++) {
-        l.size = transfer_share(t->count, c->size, l.from, &begin) * each;
-        if (l.from != c->rank) TRY(take(c, l, x + begin * each));
+        l.size = transfer_shard(t->count, c->size, l.from, &begin) * each;
+        if (l.from != c->rank) TRY(receive_letter(c, l, x + begin * each));
     }
     return STATUS_OK;
 }
@@ -150,20 +152,20 @@ static enum status all_reduce(struct transfer *t, struct letter l)
 static enum status wait(struct transfer *t)
 {
     const struct comm *c = t->comm;
-    size_t bytes = t->count * dtype_bytes(t->dtype);
+    size_t bytes = t->count * transfer_element_bytes(t);
     struct letter l = {.number = (uint64_t)(uintptr_t)t->under_way, .size = bytes};
     switch (t->kind) {
     case TRANSFER_receive:
-        l.number = (uint64_t)t->tag, l.message = true, l.from = t->peer;
-        return take(c, l, t->x);
+        l.number = (uint64_t)t->tag, l.is_p2p = true, l.from = t->peer;
+        return receive_letter(c, l, t->x);
     case TRANSFER_broadcast:
         l.from = t->peer;
-        return c->rank == t->peer ? STATUS_OK : take(c, l, t->x);
+        return c->rank == t->peer ? STATUS_OK : receive_letter(c, l, t->x);
     case TRANSFER_reduce_scatter: return sum(t, l, part(t->x, c->rank, bytes), t->count, t->own);
     case TRANSFER_all_reduce: return all_reduce(t, l);
     case TRANSFER_all_gather:
         for (l.from = 0; l.from < c->size; l.from++)
-            if (l.from != c->rank) TRY(take(c, l, part(t->x, l.from, bytes)));
+            if (l.from != c->rank) TRY(receive_letter(c, l, part(t->x, l.from, bytes)));
         return STATUS_OK;
     case TRANSFER_send:
     case TRANSFER_COUNT: break;
@@ -171,59 +173,55 @@ static enum status wait(struct transfer *t)
     return STATUS_OK;
 }
 
-static enum status gather(const struct comm *c, const double *mine, size_t count, double *rows)
+static enum status gather(const struct comm *c, const void *mine, size_t bytes, const void **all)
 {
     struct group *g = c->group;
-    struct letter l = {.number = g->number++, .size = count * sizeof *mine};
-    memcpy(rows + (size_t)c->rank * count, mine, l.size);
+    struct letter l = {.number = g->number++, .size = bytes};
+    g->gathered = heap_grow(g->gathered, (size_t)c->size * bytes + 1, 1);
+    if (bytes) memcpy(part(g->gathered, c->rank, bytes), mine, bytes);
     for (l.to = 0; l.to < c->size; l.to++)
-        if (l.to != c->rank) put(c, l, mine);
+        if (l.to != c->rank) send_letter(c, l, mine);
     for (l.from = 0; l.from < c->size; l.from++)
-        if (l.from != c->rank) TRY(take(c, l, rows + (size_t)l.from * count));
+        if (l.from != c->rank) TRY(receive_letter(c, l, part(g->gathered, l.from, bytes)));
+    *all = g->gathered;
     return STATUS_OK;
 }
 
-static enum status reduce(const struct comm *c, enum reduction how, double *values, size_t count)
-{
-    double *rows = heap((size_t)c->size * count * sizeof *rows);
-    enum status st = STATUS_OK;
-    TRY_OUT(gather(c, values, count, rows));
-    if (how == REDUCE_SUM) comm_sum_doubles(rows, c->size, count, values);
-    for (size_t i = 0; how == REDUCE_MAX && i < (size_t)c->size * count; i++)
-        if (rows[i] > values[i % count]) values[i % count] = rows[i];
-out:
-    free(rows);
-    return st;
-}
-
-static struct comm group_of(struct post *post, uint64_t id, int rank, int size);
+static struct comm group_of(struct post_office *post, uint64_t id, int rank, int size);
 
 static enum status split(const struct comm *c, int color, int key, struct comm *out)
 {
     struct group *g = c->group;
     uint64_t id = (g->id * 1000003 + g->number) * 1000003 + (uint64_t)color + 1;
-    double mine[2] = {color, key}, *rows = heap((size_t)c->size * sizeof mine);
+    const int mine[2] = {color, key};
     int rank = 0, size = 0;
-    enum status st = STATUS_OK;
-    TRY_OUT(gather(c, mine, 2, rows));
+    const void *all;
+    TRY(gather(c, mine, sizeof mine, &all));
     for (int r = 0; r < c->size; r++) {
-        const double *row = rows + 2 * r;
-        if ((int)row[0] != color) continue;
+        const int *theirs = (const int *)all + 2 * r;
+        if (theirs[0] != color) continue;
         size++;
-        rank += (int)row[1] < key || ((int)row[1] == key && r < c->rank);
+        rank += theirs[1] < key || (theirs[1] == key && r < c->rank);
     }
     *out = group_of(g->post, id, rank, size);
-out:
-    free(rows);
-    return st;
+    return STATUS_OK;
 }
 
-static void release(struct comm *c) { free(c->group); }
-
-static struct comm group_of(struct post *post, uint64_t id, int rank, int size)
+static void release(struct comm *c)
 {
-    static const struct transport threads = {"threads", split,  release, start,
-                                             wait,      reduce, NULL,    NULL};
+    struct group *g = c->group;
+    free(g->gathered);
+    free(g);
+}
+
+static struct comm group_of(struct post_office *post, uint64_t id, int rank, int size)
+{
+    static const struct transport threads = {.name = "threads",
+                                             .split = split,
+                                             .release = release,
+                                             .start = start,
+                                             .wait = wait,
+                                             .gather = gather};
     struct group *g = heap(sizeof *g);
     *g = (struct group){.post = post, .id = id};
     return (struct comm){rank, size, &threads, g, &g->counts};
@@ -232,13 +230,13 @@ static struct comm group_of(struct post *post, uint64_t id, int rank, int size)
 struct rank {
     pthread_t thread;
     struct comm world;
-    struct post *post;
+    struct post_office *post;
     enum status (*body)(const struct comm *world, void *context);
     void *context;
     struct failure failure;
 };
 
-static void *run(void *context)
+static void *run_rank(void *context)
 {
     struct rank *r = context;
     if (failure_keep(&r->failure, r->body(&r->world, r->context)) == STATUS_OK) return NULL;
@@ -252,7 +250,7 @@ static void *run(void *context)
 enum status ranks_run(int size, enum status (*body)(const struct comm *world, void *context),
                       void *context)
 {
-    struct post post = {.letters = NULL};
+    struct post_office post = {.letters = NULL};
     struct rank *ranks = heap((size_t)size * sizeof *ranks);
     struct failure first = {0};
     pthread_mutex_init(&post.lock, NULL);
@@ -260,10 +258,10 @@ enum status ranks_run(int size, enum status (*body)(const struct comm *world, vo
     for (int r = 0; r < size; r++) {
         ranks[r] = (struct rank){
             .world = group_of(&post, 1, r, size), .post = &post, .body = body, .context = context};
-        BUG_IF(pthread_create(&ranks[r].thread, NULL, run, &ranks[r]));
+        BUG_IF(pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]));
     }
     for (int r = 0; r < size; r++) pthread_join(ranks[r].thread, NULL);
-    for (int r = 0; r < size; r++) { /* a rank that only missed another one is not the cause */
+    for (int r = 0; r < size; r++) { /* COMM only follows from another failure */
         bool cause = ranks[r].failure.status && ranks[r].failure.status != STATUS_COMM;
         if (cause && !first.status) first = ranks[r].failure;
         comm_release(&ranks[r].world);

@@ -3,12 +3,12 @@
 #include "comm/ranks.h"
 #include "test.h"
 
-enum { MOST_RANKS = 5 };
+enum { MAX_RANKS = 5 };
 
 #define X(name, ranks)                                                                             \
     TEST(comm_##name)                                                                              \
     {                                                                                              \
-        for (int size = ranks ? ranks : 2; size <= (ranks ? ranks : MOST_RANKS); size++)           \
+        for (int size = ranks ? ranks : 2; size <= (ranks ? ranks : MAX_RANKS); size++)            \
             CHECK_STATUS(OK, ranks_run(size, contract_##name, NULL));                              \
     }
 CONTRACT_LIST(X)
@@ -28,38 +28,77 @@ TEST(comm_agree_reports_a_rank_that_is_gone)
     CHECK_MESSAGE("the disk is gone");
 }
 
-struct watching {
-    struct comm_watch watch; /* first: what it tells gets a struct comm_watch * */
+struct counting_observer {
+    struct comm_watch watch; /* first: callbacks cast it to this */
     int started, waited;
     size_t bytes;
 };
 
-static void see_start(struct comm_watch *w, const struct comm *c, const struct transfer *t,
-                      size_t bytes)
+static void count_start(struct comm_watch *w, const struct comm *c, const struct transfer *t,
+                        size_t bytes)
 {
-    struct watching *seen = (struct watching *)w;
+    struct counting_observer *seen = (struct counting_observer *)w;
     CHECK(c->size == 4 && t->kind == TRANSFER_all_gather);
     seen->started++;
     seen->bytes += bytes;
 }
 
-static void see_wait(struct comm_watch *w, const struct transfer *t)
+static void count_wait(struct comm_watch *w, const struct transfer *t)
 {
-    struct watching *seen = (struct watching *)w;
+    struct counting_observer *seen = (struct counting_observer *)w;
     CHECK(t->kind == TRANSFER_all_gather && seen->waited < seen->started);
     seen->waited++;
 }
 
-TEST(comm_tells_who_watches_a_plan_of_every_transfer)
+TEST(comm_reports_simulated_transfers_to_the_observer)
 {
-    struct watching seen = {.watch = {see_start, see_wait}};
+    struct counting_observer seen = {.watch = {count_start, count_wait}};
     struct comm_counts counts = {.watch = &seen.watch};
-    struct comm planned = {.rank = 1, .size = 4, .counts = &counts};
+    struct comm simulated = {.rank = 1, .size = 4, .counts = &counts};
     struct transfer t = {.kind = TRANSFER_all_gather, .dtype = BF16, .count = 10};
-    CHECK_STATUS(OK, comm_start(&planned, &t));
+    CHECK_STATUS(OK, comm_start(&simulated, &t));
     CHECK(seen.started == 1 && seen.waited == 0);
     CHECK_STATUS(OK, comm_wait(&t));
-    CHECK_STATUS(OK, comm_run(&planned, &t));
+    CHECK_STATUS(OK, comm_run(&simulated, &t));
     CHECK(seen.started == 2 && seen.waited == 2);
     CHECK(seen.bytes == 2 * 3 * 10 * 2 && counts.bytes[TRANSFER_all_gather] == seen.bytes);
+}
+
+TEST(comm_self_is_rank_0_of_1_and_keeps_its_values)
+{
+    const struct comm *self = comm_self();
+    double values[3] = {1.5, -2, NAN};
+    int64_t integer = INT64_MAX;
+    unsigned char bytes[2] = {7, 9};
+    CHECK(self->rank == 0 && self->size == 1);
+    CHECK_STATUS(OK, comm_all_reduce(self, REDUCE_SUM, values, 3));
+    CHECK_STATUS(OK, comm_all_reduce(self, REDUCE_MAX, values, 3));
+    CHECK_STATUS(OK, comm_all_reduce(self, REDUCE_MIN, values, 3));
+    CHECK(values[0] == 1.5 && values[1] == -2 && isnan(values[2]));
+    CHECK_STATUS(OK, comm_all_reduce_int64(self, REDUCE_SUM, &integer, 1));
+    CHECK_STATUS(OK, comm_all_gather_bytes(self, bytes, sizeof bytes));
+    CHECK_STATUS(OK, comm_broadcast_bytes(self, 0, bytes, sizeof bytes));
+    CHECK(integer == INT64_MAX && bytes[0] == 7 && bytes[1] == 9);
+}
+
+TEST(comm_self_agrees_with_itself)
+{
+    CHECK_STATUS(OK, comm_agree(comm_self(), STATUS_OK));
+    CHECK_STATUS(SHAPE, comm_agree(comm_self(), status_fail(STATUS_SHAPE, "x.c", 1, "mine")));
+    CHECK_MESSAGE("mine");
+}
+
+TEST(comm_self_transfers_its_own_data)
+{
+    struct comm part;
+    float x[3] = {1, 2, 3}, own[3] = {0};
+    CHECK_STATUS(OK, comm_split(comm_self(), 7, 0, &part));
+    CHECK(part.rank == 0 && part.size == 1);
+    CHECK_STATUS(OK, comm_run(&part, &(struct transfer){TRANSFER_all_gather, F32, 3, .x = x}));
+    CHECK_STATUS(OK, comm_run(&part, &(struct transfer){TRANSFER_all_reduce, F32, 3, .x = x}));
+    CHECK_STATUS(OK, comm_run(&part, &(struct transfer){TRANSFER_broadcast, F32, 3, .x = x}));
+    CHECK_STATUS(OK, comm_run(&part, &(struct transfer){TRANSFER_reduce_scatter, F32, 3, .x = x,
+                                                        .own = own}));
+    CHECK(x[0] == 1 && x[2] == 3 && !memcmp(x, own, sizeof x));
+    comm_release(&part);
 }

@@ -38,8 +38,11 @@ static void load_rig(struct rig *r, const struct ops *ops, const char *from, int
     r->ops = *ops;
     struct pieces whole;
     pieces_init(&whole, &r->m.layout, 0, 1);
-    struct checkpoint_state state = {
-        .shape = &r->m.shape, .layout = &r->m.layout, .pieces = &whole, .weights = r->weights};
+    struct checkpoint_state state = {.shape = &r->m.shape,
+                                     .world = comm_self(),
+                                     .layout = &r->m.layout,
+                                     .pieces = &whole,
+                                     .weights = r->weights};
     CHECK_STATUS(OK, checkpoint_load(from, &state, NULL, &found));
     json_free(found.state);
     pieces_release(&whole);

@@ -3,7 +3,6 @@
 #include "model/rig.h"
 #include "test.h"
 
-#include "comm/self/self.h"
 #include "parallel/fsdp.h"
 
 /* A model that ranks share out against the same model whole, micro-batch by micro-batch. */
@@ -161,7 +160,7 @@ TEST(a_rank_holds_its_part_of_the_units_and_slots_for_whole_ones)
     struct model_shape s = rig_shape();
     struct layout l;
     layout_init(&l, &s, 4);
-    struct comm four = {.size = 4}, one = comm_self();
+    struct comm four = {.size = 4}, one = *comm_self();
     struct fsdp f = {.layout = &l, .shard = &four, .replicate = &one};
     struct arena run = {0};
     CHECK(fsdp_elements(&f) == l.elements / 4);

@@ -33,6 +33,6 @@ TEST(a_run_over_nccl_has_the_bits_of_one_over_the_host)
         CHECK(stub_counts().messages - messages >= runs[i].messages);
         device_run_check_same(test_path(host, "checkpoint/step-3"),
                               test_path(device, "checkpoint/step-3"));
-        CHECK(!stub_counts().comms && !stub_counts().lanes && !stub_counts().marks);
+        CHECK(!stub_counts().comms && !stub_counts().streams && !stub_counts().events);
     }
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/training.h"
 
-#include "comm/self/self.h"
-
 #include "system/runs.h"
 #include "train/run.h"
 
@@ -48,7 +46,7 @@ void training_open(struct training *t, const char *const *settings)
     snprintf(path, sizeof path, "training.dataset_path=%s/corpus.txt", test_folder());
     runs_write_corpus(strchr(path, '=') + 1, 60000);
     all[n++] = path;
-    struct comm self = comm_self();
+    struct comm self = *comm_self();
     CHECK_STATUS(OK, training_open_rank(t, &self, all, n));
 }
 

@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "comm/mpi/heartbeat.h"
 #include "comm/mpi/progress.h"
-#include "comm/mpi/watch.h"
 
 #include <limits.h>
 #include <mpi.h>
@@ -26,446 +26,473 @@ const char mpi_launchers[] = "MPICH's mpirun, or `srun --mpi=pmi2`";
 bool mpi_knows_launcher(void) { return getenv("PMI_RANK") != NULL; }
 #endif
 
-/* Bytes that one message holds at most: MPI counts in int. */
-enum { MOST_BYTES = 1 << 30, BLOCK_BYTES = 1 << 20 };
-/* Tags above those of send and receive tell the pieces of different sums apart. */
-enum { FIRST_OWN_TAG = 1 << 15, OWN_TAGS = 1 << 15 };
+/* MPI counts elements in int, so longer messages are split; see byte_type for all-gathers. */
+enum { MAX_MESSAGE_BYTES = 1 << 30, BLOCK_BYTES = 1 << 20 };
+/* Tags above those of send and receive keep the messages of different sums apart. */
+enum { FIRST_SUM_TAG = 1 << 15, NUM_SUM_TAGS = 1 << 15 };
 
-struct engine {
-    struct progress *progress;
-    struct watch *watch;
-    pthread_mutex_t lock; /* of spare */
-    struct move *spare;
+/* What all groups of this process share. */
+struct mpi_engine {
+    struct progress_thread *progress;
+    struct heartbeat *heartbeat;
+    pthread_mutex_t lock; /* protects spare */
+    struct mpi_operation *spare;
 };
 
-struct group {
-    struct engine *engine;
+struct mpi_group {
+    struct mpi_engine *engine;
     MPI_Comm comm;
-    unsigned number; /* of the next transfer that is a sum: the same on all ranks */
-    double *rows;    /* of reduce */
+    unsigned num_sums; /* started so far, the same on all ranks: gives each its tag */
+    char *gathered;    /* the buffer of gather; gathered_bytes */
+    size_t gathered_bytes;
     struct comm_counts counts;
 };
 
-/* A transfer, or something else that the thread does; kept for the next when it is over. */
-struct move {
-    struct job job; /* first: a step is given this */
-    /* Called when all that was posted has arrived: ends that stage and posts the next. */
-    enum status (*next)(struct move *m, bool *is_over);
+/* A job of the progress thread: a transfer, a split, ...  It runs in stages, each of which posts
+ * requests and ends when all of them are complete.  Reused when it is over. */
+struct mpi_operation {
+    struct progress_job job; /* first: step casts its job to this */
+    /* Called when all requests are complete: ends that stage and posts the next one's requests. */
+    enum status (*next)(struct mpi_operation *op, bool *is_over);
     const char *what;
     struct comm comm; /* the group it is on */
     struct transfer *t;
     int tag;
-    size_t stage; /* that is to be posted next */
+    size_t stage; /* to be posted next */
     MPI_Request *requests;
     MPI_Status *statuses;
     const void **parts;
-    int num_requests, num_tested, room, parts_room;
+    int num_requests, num_completed, max_requests, max_parts;
     /* Of a split. */
     int color, key;
     MPI_Comm out;
-    struct move *spare;
+    struct mpi_operation *spare;
 };
 
-static struct group *group_of(const struct move *m) { return m->comm.group; }
+static struct mpi_group *group_of(const struct mpi_operation *op) { return op->comm.group; }
 
-static enum status check(const struct move *m, int code)
+static enum status check(const struct mpi_operation *op, int code)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length;
     if (code == MPI_SUCCESS) return STATUS_OK;
     MPI_Error_string(code, text, &length);
-    FAIL(COMM, "%s on rank %d of a group of %d: %s says: %s", m->what, m->comm.rank, m->comm.size,
-         mpi_library, text);
+    FAIL(COMM, "%s on rank %d in a group of %d: %s error: %s", op->what, op->comm.rank,
+         op->comm.size, mpi_library, text);
 }
 
-/* Whether all that was posted has arrived. */
-static enum status test(struct move *m, int *all)
+/* Whether all requests are complete. */
+static enum status test_requests(struct mpi_operation *op, int *all)
 {
-    int code = MPI_Testall(m->num_requests, m->requests, all, m->statuses);
-    for (int i = 0; code == MPI_ERR_IN_STATUS && i < m->num_requests; i++) {
-        int own = m->statuses[i].MPI_ERROR;
+    int code = MPI_Testall(op->num_requests, op->requests, all, op->statuses);
+    for (int i = 0; code == MPI_ERR_IN_STATUS && i < op->num_requests; i++) {
+        int own = op->statuses[i].MPI_ERROR;
         if (own != MPI_SUCCESS && own != MPI_ERR_PENDING) code = own;
     }
-    TRY(check(m, code));
+    TRY(check(op, code));
     return STATUS_OK;
 }
 
-static enum status step(struct job *job, bool *is_over)
+static enum status step(struct progress_job *job, bool *is_over)
 {
-    struct move *m = (struct move *)job;
+    struct mpi_operation *op = (struct mpi_operation *)job;
     int all = 1;
-    if (m->num_requests) TRY(test(m, &all));
+    if (op->num_requests) TRY(test_requests(op, &all));
     if (!all) return STATUS_OK;
-    do { /* a stage may have nothing to move */
-        m->num_tested = m->num_requests, m->num_requests = 0;
-        TRY(m->next(m, is_over));
-    } while (!*is_over && !m->num_requests);
-    if (*is_over && m->t && m->t->began_s > 0) m->t->over_s = clock_monotonic_s();
+    do { /* a stage may have no requests */
+        op->num_completed = op->num_requests, op->num_requests = 0;
+        TRY(op->next(op, is_over));
+    } while (!*is_over && !op->num_requests);
+    if (*is_over && op->t && op->t->began_s > 0) op->t->over_s = clock_monotonic_s();
     return STATUS_OK;
 }
 
-static MPI_Request *request(struct move *m)
+static MPI_Request *new_request(struct mpi_operation *op)
 {
-    if (m->num_requests == m->room) {
-        m->room = 2 * m->room + 4;
-        m->requests = heap_grow(m->requests, (size_t)m->room, sizeof *m->requests);
-        m->statuses = heap_grow(m->statuses, (size_t)m->room, sizeof *m->statuses);
+    if (op->num_requests == op->max_requests) {
+        op->max_requests = 2 * op->max_requests + 4;
+        op->requests = heap_grow(op->requests, (size_t)op->max_requests, sizeof *op->requests);
+        op->statuses = heap_grow(op->statuses, (size_t)op->max_requests, sizeof *op->statuses);
     }
-    m->requests[m->num_requests] = MPI_REQUEST_NULL;
-    return &m->requests[m->num_requests++];
+    op->requests[op->num_requests] = MPI_REQUEST_NULL;
+    return &op->requests[op->num_requests++];
 }
 
-/* As several messages, if there is too much for one; both ends cut alike. */
-static enum status post(struct move *m, bool sends, int peer, int tag, char *x, size_t bytes)
+/* One end of a message; x is read if the operation sends. */
+struct mpi_message {
+    bool is_send;
+    int peer, tag;
+    char *x;
+    size_t bytes;
+};
+
+/* Posts as many requests as MAX_MESSAGE_BYTES demands; both ends split alike. */
+static enum status post(struct mpi_operation *op, struct mpi_message m)
 {
-    MPI_Comm comm = group_of(m)->comm;
-    for (size_t at = 0; at < bytes || !at; at += MOST_BYTES) {
-        int n = (int)(bytes - at < MOST_BYTES ? bytes - at : MOST_BYTES);
-        MPI_Request *r = request(m);
-        if (sends)
-            TRY(check(m, MPI_Isend(x + at, n, MPI_BYTE, peer, tag, comm, r)));
+    MPI_Comm comm = group_of(op)->comm;
+    for (size_t at = 0; at < m.bytes || !at; at += MAX_MESSAGE_BYTES) {
+        size_t left = m.bytes - at;
+        int n = (int)(left < MAX_MESSAGE_BYTES ? left : MAX_MESSAGE_BYTES);
+        MPI_Request *r = new_request(op);
+        if (m.is_send)
+            TRY(check(op, MPI_Isend(m.x + at, n, MPI_BYTE, m.peer, m.tag, comm, r)));
         else
-            TRY(check(m, MPI_Irecv(x + at, n, MPI_BYTE, peer, tag, comm, r)));
+            TRY(check(op, MPI_Irecv(m.x + at, n, MPI_BYTE, m.peer, m.tag, comm, r)));
     }
     return STATUS_OK;
 }
 
-static enum status send_next(struct move *m, bool *is_over)
+static enum status send_next(struct mpi_operation *op, bool *is_over)
 {
-    const struct transfer *t = m->t;
-    *is_over = m->stage++ > 0;
-    if (!*is_over) TRY(post(m, true, t->peer, t->tag, t->x, t->count * dtype_bytes(t->dtype)));
+    const struct transfer *t = op->t;
+    size_t bytes = t->count * transfer_element_bytes(t);
+    *is_over = op->stage++ > 0;
+    if (!*is_over) TRY(post(op, (struct mpi_message){true, t->peer, t->tag, t->x, bytes}));
     return STATUS_OK;
 }
 
-static enum status receive_next(struct move *m, bool *is_over)
+static enum status receive_next(struct mpi_operation *op, bool *is_over)
 {
-    const struct transfer *t = m->t;
-    size_t bytes = t->count * dtype_bytes(t->dtype), got = 0;
-    if (!m->stage++) {
-        TRY(post(m, false, t->peer, t->tag, t->x, bytes));
+    const struct transfer *t = op->t;
+    size_t bytes = t->count * transfer_element_bytes(t), received = 0;
+    if (!op->stage++) {
+        TRY(post(op, (struct mpi_message){false, t->peer, t->tag, t->x, bytes}));
         return STATUS_OK;
     }
     *is_over = true;
-    for (int i = 0; i < m->num_tested; i++) {
+    for (int i = 0; i < op->num_completed; i++) {
         int n;
-        TRY(check(m, MPI_Get_count(&m->statuses[i], MPI_BYTE, &n)));
-        got += (size_t)n;
+        TRY(check(op, MPI_Get_count(&op->statuses[i], MPI_BYTE, &n)));
+        received += (size_t)n;
     }
-    if (got != bytes)
-        FAIL(COMM, "rank %d of a group of %d sent %zu bytes with tag %d, not %zu", t->peer,
-             m->comm.size, got, t->tag, bytes);
+    if (received != bytes)
+        FAIL(COMM, "rank %d in a group of %d sent %zu bytes with tag %d; rank %d expects %zu",
+             t->peer, op->comm.size, received, t->tag, op->comm.rank, bytes);
     return STATUS_OK;
 }
 
-static enum status broadcast_next(struct move *m, bool *is_over)
+static enum status broadcast_next(struct mpi_operation *op, bool *is_over)
 {
-    const struct transfer *t = m->t;
-    size_t bytes = t->count * dtype_bytes(t->dtype);
-    *is_over = m->stage++ > 0;
-    for (size_t at = 0; at < bytes && !*is_over; at += MOST_BYTES) {
-        int n = (int)(bytes - at < MOST_BYTES ? bytes - at : MOST_BYTES);
-        TRY(check(
-            m, MPI_Ibcast((char *)t->x + at, n, MPI_BYTE, t->peer, group_of(m)->comm, request(m))));
+    const struct transfer *t = op->t;
+    size_t bytes = t->count * transfer_element_bytes(t);
+    *is_over = op->stage++ > 0;
+    for (size_t at = 0; at < bytes && !*is_over; at += MAX_MESSAGE_BYTES) {
+        int n = (int)(bytes - at < MAX_MESSAGE_BYTES ? bytes - at : MAX_MESSAGE_BYTES);
+        TRY(check(op, MPI_Ibcast((char *)t->x + at, n, MPI_BYTE, t->peer, group_of(op)->comm,
+                                 new_request(op))));
     }
     return STATUS_OK;
 }
 
-/* One element of that many bytes. */
-static enum status make_type(const struct move *m, size_t bytes, MPI_Datatype *type)
+/* A datatype of which one element has that many bytes. */
+static enum status byte_type(const struct mpi_operation *op, size_t bytes, MPI_Datatype *type)
 {
     MPI_Datatype block, kinds[2];
     int lengths[2] = {(int)(bytes / BLOCK_BYTES), (int)(bytes % BLOCK_BYTES)};
     MPI_Aint starts[2] = {0, (MPI_Aint)(bytes - bytes % BLOCK_BYTES)};
-    TRY(check(m, MPI_Type_contiguous(BLOCK_BYTES, MPI_BYTE, &block)));
+    TRY(check(op, MPI_Type_contiguous(BLOCK_BYTES, MPI_BYTE, &block)));
     kinds[0] = block, kinds[1] = MPI_BYTE;
-    TRY(check(m, MPI_Type_create_struct(2, lengths, starts, kinds, type)));
-    TRY(check(m, MPI_Type_commit(type)));
-    TRY(check(m, MPI_Type_free(&block)));
+    TRY(check(op, MPI_Type_create_struct(2, lengths, starts, kinds, type)));
+    TRY(check(op, MPI_Type_commit(type)));
+    TRY(check(op, MPI_Type_free(&block)));
     return STATUS_OK;
 }
 
-static enum status all_gather_next(struct move *m, bool *is_over)
+static enum status all_gather_next(struct mpi_operation *op, bool *is_over)
 {
-    const struct transfer *t = m->t;
-    size_t bytes = t->count * dtype_bytes(t->dtype);
-    MPI_Comm comm = group_of(m)->comm;
-    *is_over = m->stage++ > 0;
+    const struct transfer *t = op->t;
+    size_t bytes = t->count * transfer_element_bytes(t);
+    MPI_Comm comm = group_of(op)->comm;
+    *is_over = op->stage++ > 0;
     if (*is_over) return STATUS_OK;
-    if (bytes <= INT_MAX / (size_t)m->comm.size) {
-        TRY(check(m, MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, t->x, (int)bytes, MPI_BYTE,
-                                    comm, request(m))));
+    if (bytes <= INT_MAX / (size_t)op->comm.size) {
+        TRY(check(op, MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, t->x, (int)bytes, MPI_BYTE,
+                                     comm, new_request(op))));
         return STATUS_OK;
     }
-    /* Libraries multiply counts by ranks in int, so a part becomes one element. */
+    /* Libraries multiply counts by ranks in int, so each part is one element. */
     MPI_Datatype part;
-    TRY(make_type(m, bytes, &part));
-    TRY(check(m,
-              MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, t->x, 1, part, comm, request(m))));
-    TRY(check(m, MPI_Type_free(&part))); /* when it is no longer in use */
+    TRY(byte_type(op, bytes, &part));
+    TRY(check(op, MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, t->x, 1, part, comm,
+                                 new_request(op))));
+    TRY(check(op, MPI_Type_free(&part))); /* MPI keeps it until the request is complete */
     return STATUS_OK;
 }
 
-/* Elements of x whose sum rank r gets, and where they begin. */
-static size_t region(const struct move *m, int r, size_t *begin)
+/* The elements of x that rank r sums, and the first of them. */
+static size_t shard_of(const struct mpi_operation *op, int r, size_t *begin)
 {
-    const struct transfer *t = m->t;
-    if (t->kind == TRANSFER_all_reduce) return transfer_share(t->count, m->comm.size, r, begin);
+    const struct transfer *t = op->t;
+    if (t->kind == TRANSFER_all_reduce) return transfer_shard(t->count, op->comm.size, r, begin);
     *begin = (size_t)r * t->count;
     return t->count;
 }
 
-/* Piece `stage` of what rank r gets: its elements, and where in x they begin. */
-static size_t piece_of(const struct move *m, int r, size_t stage, size_t *begin)
+/* Chunk `stage` of the elements that rank r sums, and the first of them in x. */
+static size_t chunk_of(const struct mpi_operation *op, int r, size_t stage, size_t *begin)
 {
-    size_t count = region(m, r, begin), piece = transfer_piece(count, m->comm.size);
-    size_t at = stage * piece < count ? stage * piece : count;
+    size_t count = shard_of(op, r, begin), chunk = transfer_chunk(count, op->comm.size);
+    size_t at = stage * chunk < count ? stage * chunk : count;
     *begin += at;
-    return count - at < piece ? count - at : piece;
+    return count - at < chunk ? count - at : chunk;
 }
 
-/* Everybody's numbers for this rank go into work, a piece at a time. */
-static enum status post_piece(struct move *m)
+/* Receives every rank's part of this rank's chunk into `work`, and sends the other ranks theirs. */
+static enum status post_chunk(struct mpi_operation *op)
 {
-    const struct transfer *t = m->t;
-    int rank = m->comm.rank, size = m->comm.size;
-    size_t each = dtype_bytes(t->dtype), begin, mine = piece_of(m, rank, m->stage, &begin);
-    for (int i = 1; i < size; i++) { /* everybody begins with another peer */
+    const struct transfer *t = op->t;
+    int rank = op->comm.rank, size = op->comm.size;
+    size_t each = dtype_bytes(t->dtype), begin, mine = chunk_of(op, rank, op->stage, &begin);
+    for (int i = 1; i < size; i++) { /* each rank begins with a different peer */
         int from = (rank + size - i) % size, to = (rank + i) % size;
-        size_t theirs = piece_of(m, to, m->stage, &begin);
-        char *into = (char *)t->work + (size_t)from * mine * each;
-        if (mine) TRY(post(m, false, from, m->tag, into, mine * each));
-        if (theirs) TRY(post(m, true, to, m->tag, (char *)t->x + begin * each, theirs * each));
+        size_t theirs = chunk_of(op, to, op->stage, &begin);
+        struct mpi_message in = {false, from, op->tag, t->work, mine * each};
+        struct mpi_message out = {true, to, op->tag, t->x, theirs * each};
+        in.x += (size_t)from * mine * each, out.x += begin * each;
+        if (mine) TRY(post(op, in));
+        if (theirs) TRY(post(op, out));
     }
-    m->stage++;
+    op->stage++;
     return STATUS_OK;
 }
 
-static void sum_piece(struct move *m)
+static void sum_chunk(struct mpi_operation *op)
 {
-    const struct transfer *t = m->t;
+    const struct transfer *t = op->t;
     size_t each = dtype_bytes(t->dtype), begin, first;
-    size_t n = piece_of(m, m->comm.rank, m->stage - 1, &begin);
-    region(m, m->comm.rank, &first);
+    size_t n = chunk_of(op, op->comm.rank, op->stage - 1, &begin);
+    shard_of(op, op->comm.rank, &first);
     char *own = t->kind == TRANSFER_all_reduce ? (char *)t->x + first * each : t->own;
-    if (m->parts_room < m->comm.size) {
-        m->parts_room = m->comm.size;
-        m->parts = heap_grow(m->parts, (size_t)m->parts_room, sizeof *m->parts);
+    if (op->max_parts < op->comm.size) {
+        op->max_parts = op->comm.size;
+        op->parts = heap_grow(op->parts, (size_t)op->max_parts, sizeof *op->parts);
     }
-    for (int r = 0; r < m->comm.size; r++) m->parts[r] = (char *)t->work + (size_t)r * n * each;
-    m->parts[m->comm.rank] = (char *)t->x + begin * each;
-    comm_sum(t->dtype, m->parts, m->comm.size, n, own + (begin - first) * each);
+    for (int r = 0; r < op->comm.size; r++) op->parts[r] = (char *)t->work + (size_t)r * n * each;
+    op->parts[op->comm.rank] = (char *)t->x + begin * each;
+    comm_sum(t->dtype, op->parts, op->comm.size, n, own + (begin - first) * each);
 }
 
-/* Ends a stage; true: there is another.  Rank 0 gets as many pieces as any. */
-static bool sums_on(struct move *m)
+/* Ends a stage; returns whether another follows.  No rank has more chunks than rank 0. */
+static bool finish_chunk(struct mpi_operation *op)
 {
     size_t begin;
-    if (m->stage > 0) sum_piece(m);
-    return piece_of(m, 0, m->stage, &begin) > 0;
+    if (op->stage > 0) sum_chunk(op);
+    return chunk_of(op, 0, op->stage, &begin) > 0;
 }
 
-static enum status reduce_scatter_next(struct move *m, bool *is_over)
+static enum status reduce_scatter_next(struct mpi_operation *op, bool *is_over)
 {
-    *is_over = !sums_on(m);
-    if (!*is_over) TRY(post_piece(m));
+    *is_over = !finish_chunk(op);
+    if (!*is_over) TRY(post_chunk(op));
     return STATUS_OK;
 }
 
-static enum status shares_next(struct move *m, bool *is_over)
+static enum status exchange_shards_next(struct mpi_operation *op, bool *is_over)
 {
-    (void)m;
+    (void)op;
     *is_over = true;
     return STATUS_OK;
 }
 
-static enum status all_reduce_next(struct move *m, bool *is_over)
+static enum status all_reduce_next(struct mpi_operation *op, bool *is_over)
 {
-    const struct transfer *t = m->t;
-    int rank = m->comm.rank, size = m->comm.size;
+    const struct transfer *t = op->t;
+    int rank = op->comm.rank, size = op->comm.size;
     size_t each = dtype_bytes(t->dtype), begin, begin_mine;
     (void)is_over;
-    if (sums_on(m)) {
-        TRY(post_piece(m));
+    if (finish_chunk(op)) {
+        TRY(post_chunk(op));
         return STATUS_OK;
     }
-    /* Its own sum to everybody; shares differ in size, and the last may be empty. */
-    size_t mine = region(m, rank, &begin_mine);
+    /* Then all ranks exchange their sums.  Shards differ in size, and the last may be empty. */
+    size_t mine = shard_of(op, rank, &begin_mine);
     for (int i = 1; i < size; i++) {
         int from = (rank + size - i) % size, to = (rank + i) % size;
-        size_t theirs = region(m, from, &begin);
-        if (theirs) TRY(post(m, false, from, m->tag, (char *)t->x + begin * each, theirs * each));
-        if (mine) TRY(post(m, true, to, m->tag, (char *)t->x + begin_mine * each, mine * each));
+        size_t theirs = shard_of(op, from, &begin);
+        struct mpi_message in = {false, from, op->tag, t->x, theirs * each};
+        struct mpi_message out = {true, to, op->tag, t->x, mine * each};
+        in.x += begin * each, out.x += begin_mine * each;
+        if (theirs) TRY(post(op, in));
+        if (mine) TRY(post(op, out));
     }
-    m->next = shares_next;
+    op->next = exchange_shards_next;
     return STATUS_OK;
 }
 
-static struct move *take(const struct comm *c, const char *what,
-                         enum status (*next)(struct move *, bool *))
+static struct mpi_operation *operation_acquire(const struct comm *c, const char *what,
+                                               enum status (*next)(struct mpi_operation *, bool *))
 {
-    struct engine *e = ((struct group *)c->group)->engine;
+    struct mpi_engine *e = ((struct mpi_group *)c->group)->engine;
     pthread_mutex_lock(&e->lock);
-    struct move *m = e->spare;
-    if (m) e->spare = m->spare;
+    struct mpi_operation *op = e->spare;
+    if (op) e->spare = op->spare;
     pthread_mutex_unlock(&e->lock);
-    if (!m) m = heap(sizeof *m);
-    m->job.step = step;
-    m->next = next, m->what = what, m->comm = *c, m->t = NULL;
-    m->stage = 0, m->num_requests = 0;
-    return m;
+    if (!op) op = heap(sizeof *op);
+    op->job.step = step;
+    op->next = next, op->what = what, op->comm = *c, op->t = NULL;
+    op->stage = 0, op->num_requests = 0;
+    return op;
 }
 
-static void put_back(struct move *m)
+static void operation_recycle(struct mpi_operation *op)
 {
-    struct engine *e = group_of(m)->engine;
+    struct mpi_engine *e = group_of(op)->engine;
     pthread_mutex_lock(&e->lock);
-    m->spare = e->spare, e->spare = m;
+    op->spare = e->spare, e->spare = op;
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Of what is no transfer; the failure is not told. */
-static const struct failure *run(struct move *m)
+/* Runs an operation that is not a transfer; NULL: it succeeded. */
+static const struct failure *operation_run(struct mpi_operation *op)
 {
-    struct progress *p = group_of(m)->engine->progress;
-    progress_start(p, &m->job);
-    return progress_wait(p, &m->job);
+    struct progress_thread *p = group_of(op)->engine->progress;
+    progress_start(p, &op->job);
+    return progress_wait(p, &op->job);
 }
 
 static enum status start(const struct comm *c, struct transfer *t)
 {
-    static enum status (*const next[TRANSFER_COUNT])(struct move *, bool *) = {
+    static enum status (*const next[TRANSFER_COUNT])(struct mpi_operation *, bool *) = {
 #define X(name, text) [TRANSFER_##name] = name##_next,
         TRANSFER_LIST(X)
 #undef X
     };
-    struct group *g = c->group;
+    struct mpi_group *g = c->group;
     t->comm = c;
     if (c->size == 1) {
-        BUG_IF(t->kind == TRANSFER_send || t->kind == TRANSFER_receive); /* there is nobody */
+        BUG_IF(t->kind == TRANSFER_send ||
+               t->kind == TRANSFER_receive); /* there is no other rank */
         if (t->kind == TRANSFER_reduce_scatter && t->own != t->x)
-            memcpy(t->own, t->x, t->count * dtype_bytes(t->dtype));
+            memcpy(t->own, t->x, t->count * transfer_element_bytes(t));
         t->under_way = NULL;
         return STATUS_OK;
     }
-    struct move *m = take(c, transfer_name(t->kind), next[t->kind]);
-    m->t = t;
+    struct mpi_operation *op = operation_acquire(c, transfer_name(t->kind), next[t->kind]);
+    op->t = t;
     if (t->kind == TRANSFER_reduce_scatter || t->kind == TRANSFER_all_reduce)
-        m->tag = FIRST_OWN_TAG + (int)(g->number++ % OWN_TAGS);
-    t->under_way = m;
-    progress_start(g->engine->progress, &m->job);
+        op->tag = FIRST_SUM_TAG + (int)(g->num_sums++ % NUM_SUM_TAGS);
+    t->under_way = op;
+    progress_start(g->engine->progress, &op->job);
     return STATUS_OK;
 }
 
 static enum status wait(struct transfer *t)
 {
-    struct move *m = t->under_way;
-    if (!m) return STATUS_OK;
-    const struct failure *f = progress_wait(group_of(m)->engine->progress, &m->job);
-    put_back(m);
+    struct mpi_operation *op = t->under_way;
+    if (!op) return STATUS_OK;
+    const struct failure *f = progress_wait(group_of(op)->engine->progress, &op->job);
+    operation_recycle(op);
     return f ? failure_tell(f) : STATUS_OK;
 }
 
-static enum status reduce(const struct comm *c, enum reduction how, double *values, size_t count)
+static enum status gather(const struct comm *c, const void *mine, size_t bytes, const void **all)
 {
-    struct group *g = c->group;
-    size_t words = count * (sizeof *values / sizeof(float)), all = (size_t)c->size * count;
-    g->rows = heap_grow(g->rows, all + 1, sizeof *g->rows);
-    if (count) memcpy(g->rows + (size_t)c->rank * count, values, count * sizeof *values);
-    struct transfer t = {TRANSFER_all_gather, F32, words, .x = g->rows};
+    struct mpi_group *g = c->group;
+    size_t all_bytes = (size_t)c->size * bytes;
+    if (all_bytes >= g->gathered_bytes) {
+        g->gathered_bytes = all_bytes + 1;
+        g->gathered = heap_grow(g->gathered, g->gathered_bytes, 1);
+    }
+    if (bytes) memcpy(g->gathered + (size_t)c->rank * bytes, mine, bytes);
+    struct transfer t = {TRANSFER_all_gather, .count = bytes, .x = g->gathered, .is_bytes = true};
     TRY(start(c, &t));
     TRY(wait(&t));
-    if (how == REDUCE_SUM) comm_sum_doubles(g->rows, c->size, count, values);
-    for (size_t i = 0; how == REDUCE_MAX && i < all; i++)
-        if (g->rows[i] > values[i % count]) values[i % count] = g->rows[i];
+    *all = g->gathered;
     return STATUS_OK;
 }
 
-/* MPI_Comm_split waits, and so holds up all else on this rank.  Therefore it is called when every
- * rank of the group has come to it, and waits for nothing but the message that says so. */
-static enum status split_next(struct move *m, bool *is_over)
+/* MPI_Comm_split blocks the progress thread, and so all other operations of this rank.  Therefore a
+ * nonblocking barrier comes first: when that completes, every rank of the group is at the split. */
+static enum status split_next(struct mpi_operation *op, bool *is_over)
 {
-    MPI_Comm comm = group_of(m)->comm;
-    *is_over = m->stage++ > 0;
+    MPI_Comm comm = group_of(op)->comm;
+    *is_over = op->stage++ > 0;
     if (!*is_over) {
-        TRY(check(m, MPI_Ibarrier(comm, request(m))));
+        TRY(check(op, MPI_Ibarrier(comm, new_request(op))));
         return STATUS_OK;
     }
-    TRY(check(m, MPI_Comm_split(comm, m->color, m->key, &m->out)));
-    TRY(check(m, MPI_Comm_set_errhandler(m->out, MPI_ERRORS_RETURN)));
-    TRY(check(m, MPI_Comm_rank(m->out, &m->comm.rank)));
-    TRY(check(m, MPI_Comm_size(m->out, &m->comm.size)));
+    TRY(check(op, MPI_Comm_split(comm, op->color, op->key, &op->out)));
+    TRY(check(op, MPI_Comm_set_errhandler(op->out, MPI_ERRORS_RETURN)));
+    TRY(check(op, MPI_Comm_rank(op->out, &op->comm.rank)));
+    TRY(check(op, MPI_Comm_size(op->out, &op->comm.size)));
     return STATUS_OK;
 }
 
-static struct comm group_new(const struct move *m, MPI_Comm comm);
+static struct comm group_new(const struct mpi_operation *op, MPI_Comm comm);
 
 static enum status split(const struct comm *c, int color, int key, struct comm *out)
 {
-    struct move *m = take(c, "split", split_next);
-    m->color = color, m->key = key;
-    const struct failure *f = run(m);
-    if (!f) *out = group_new(m, m->out);
-    put_back(m);
+    struct mpi_operation *op = operation_acquire(c, "split", split_next);
+    op->color = color, op->key = key;
+    const struct failure *f = operation_run(op);
+    if (!f) *out = group_new(op, op->out);
+    operation_recycle(op);
     return f ? failure_tell(f) : STATUS_OK;
 }
 
-static enum status free_next(struct move *m, bool *is_over)
+static enum status free_next(struct mpi_operation *op, bool *is_over)
 {
     *is_over = true;
-    TRY(check(m, MPI_Comm_free(&group_of(m)->comm)));
+    TRY(check(op, MPI_Comm_free(&group_of(op)->comm)));
     return STATUS_OK;
 }
 
 static void release(struct comm *c)
 {
-    struct group *g = c->group;
-    struct move *m = take(c, "release", free_next);
-    run(m); /* a failure is told by the next transfer */
-    put_back(m);
-    free(g->rows);
+    struct mpi_group *g = c->group;
+    struct mpi_operation *op = operation_acquire(c, "release", free_next);
+    operation_run(op); /* the next transfer reports a failure */
+    operation_recycle(op);
+    free(g->gathered);
     free(g);
 }
 
-static struct comm group_new(const struct move *m, MPI_Comm comm)
+static struct comm group_new(const struct mpi_operation *op, MPI_Comm comm)
 {
-    static const struct transport mpi = {"mpi", split, release, start, wait, reduce, NULL, NULL};
-    struct group *g = heap(sizeof *g);
-    *g = (struct group){.engine = group_of(m)->engine, .comm = comm};
-    return (struct comm){m->comm.rank, m->comm.size, &mpi, g, &g->counts};
+    static const struct transport mpi = {.name = "mpi",
+                                         .split = split,
+                                         .release = release,
+                                         .start = start,
+                                         .wait = wait,
+                                         .gather = gather};
+    struct mpi_group *g = heap(sizeof *g);
+    *g = (struct mpi_group){.engine = group_of(op)->engine, .comm = comm};
+    return (struct comm){op->comm.rank, op->comm.size, &mpi, g, &g->counts};
 }
 
-static enum status open_next(struct move *m, bool *is_over)
+static enum status open_next(struct mpi_operation *op, bool *is_over)
 {
     int level;
     *is_over = true;
-    TRY(check(m, MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level)));
+    TRY(check(op, MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level)));
     if (level < MPI_THREAD_SERIALIZED)
-        FAIL(COMM, "this %s was built without threads (it gives thread level %d)", mpi_library,
-             level);
-    TRY(check(m, MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)));
-    TRY(check(m, MPI_Comm_dup(MPI_COMM_WORLD, &m->out)));
-    TRY(check(m, MPI_Comm_rank(m->out, &m->comm.rank)));
-    TRY(check(m, MPI_Comm_size(m->out, &m->comm.size)));
-    TRY(watch_make(MPI_Comm_c2f(m->out), &group_of(m)->engine->watch));
+        FAIL(COMM,
+             "this %s was built without thread support: MPI_THREAD_SERIALIZED is required, it "
+             "provides level %d",
+             mpi_library, level);
+    TRY(check(op, MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)));
+    TRY(check(op, MPI_Comm_dup(MPI_COMM_WORLD, &op->out)));
+    TRY(check(op, MPI_Comm_rank(op->out, &op->comm.rank)));
+    TRY(check(op, MPI_Comm_size(op->out, &op->comm.size)));
+    TRY(heartbeat_make(MPI_Comm_c2f(op->out), &group_of(op)->engine->heartbeat));
     return STATUS_OK;
 }
 
-static enum status close_next(struct move *m, bool *is_over)
+static enum status close_next(struct mpi_operation *op, bool *is_over)
 {
     *is_over = true;
-    TRY(check(m, MPI_Comm_free(&group_of(m)->comm)));
-    TRY(check(m, MPI_Finalize()));
+    TRY(check(op, MPI_Comm_free(&group_of(op)->comm)));
+    TRY(check(op, MPI_Finalize()));
     return STATUS_OK;
 }
 
-static void engine_free(struct engine *e)
+static void engine_free(struct mpi_engine *e)
 {
     progress_close(e->progress);
-    watch_free(e->watch);
-    for (struct move *m = e->spare, *next; m; m = next) {
-        next = m->spare;
-        free(m->requests), free(m->statuses), free(m->parts), free(m);
+    heartbeat_free(e->heartbeat);
+    for (struct mpi_operation *op = e->spare, *next; op; op = next) {
+        next = op->spare;
+        free(op->requests), free(op->statuses), free(op->parts), free(op);
     }
     pthread_mutex_destroy(&e->lock);
     free(e);
@@ -473,19 +500,19 @@ static void engine_free(struct engine *e)
 
 enum status mpi_open(struct comm *world)
 {
-    struct engine *e = heap(sizeof *e);
-    struct group none = {.engine = e};
-    struct comm nobody = {.size = 1, .group = &none};
+    struct mpi_engine *e = heap(sizeof *e);
+    struct mpi_group no_group = {.engine = e};
+    struct comm no_comm = {.size = 1, .group = &no_group};
     enum status st = STATUS_OK;
     *world = (struct comm){0};
     pthread_mutex_init(&e->lock, NULL);
     TRY_OUT(progress_open(&e->progress));
-    struct move *m = take(&nobody, "opening", open_next);
-    const struct failure *f = run(m);
-    if (!f) *world = group_new(m, m->out);
-    put_back(m);
+    struct mpi_operation *op = operation_acquire(&no_comm, "opening", open_next);
+    const struct failure *f = operation_run(op);
+    if (!f) *world = group_new(op, op->out);
+    operation_recycle(op);
     if (!f) {
-        progress_start(e->progress, watch_job(e->watch));
+        progress_start(e->progress, heartbeat_job(e->heartbeat));
         return STATUS_OK;
     }
     st = failure_tell(f);
@@ -497,38 +524,39 @@ out:
 void mpi_close(struct comm *world, enum status how)
 {
     if (!world->group) return;
-    struct group *g = world->group;
-    struct engine *e = g->engine;
+    struct mpi_group *g = world->group;
+    struct mpi_engine *e = g->engine;
     if (how == STATUS_OK || how == STATUS_REQUEUE) {
-        watch_leave(e->watch);
-        progress_wait(e->progress, watch_job(e->watch));
-        struct move *m = take(world, "closing", close_next);
-        run(m); /* what it could say no longer matters */
-        put_back(m);
+        heartbeat_leave(e->heartbeat);
+        progress_wait(e->progress, heartbeat_job(e->heartbeat));
+        struct mpi_operation *op = operation_acquire(world, "closing", close_next);
+        operation_run(op); /* a failure no longer matters */
+        operation_recycle(op);
     }
-    free(g->rows);
+    free(g->gathered);
     free(g);
     engine_free(e);
     *world = (struct comm){0};
 }
 
-/* A launcher may drop what it has not read yet of the ranks it ends. */
-static void wait_till_read(int fd)
+/* Waits until the launcher has read this rank's output; it may drop what is left when it ends
+ * ranks. */
+static void wait_until_read(int fd)
 {
-    enum { MOST_MS = 1000 };
+    enum { MAX_MS = 1000 };
     const struct timespec ms = {.tv_nsec = 1000000};
     struct stat s;
     int unread = 0;
     if (fstat(fd, &s) || !S_ISFIFO(s.st_mode)) return;
-    for (int n = 0; n < MOST_MS && !ioctl(fd, FIONREAD, &unread) && unread; n++)
+    for (int n = 0; n < MAX_MS && !ioctl(fd, FIONREAD, &unread) && unread; n++)
         nanosleep(&ms, NULL);
 }
 
 void mpi_abort(int exit_code)
 {
-    int is_open = 0, is_closed = 0;
-    wait_till_read(STDERR_FILENO);
-    MPI_Initialized(&is_open);
-    MPI_Finalized(&is_closed);
-    if (is_open && !is_closed) MPI_Abort(MPI_COMM_WORLD, exit_code);
+    int is_initialized = 0, is_finalized = 0;
+    wait_until_read(STDERR_FILENO);
+    MPI_Initialized(&is_initialized);
+    MPI_Finalized(&is_finalized);
+    if (is_initialized && !is_finalized) MPI_Abort(MPI_COMM_WORLD, exit_code);
 }

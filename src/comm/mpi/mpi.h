@@ -1,23 +1,26 @@
-/* mpi.h (comm/mpi) -- ranks that MPI carries tensors between.
+/* mpi.h (comm/mpi) -- groups of ranks that exchange host memory by MPI.
  *
- * Order    Every call of MPI is made by one thread of its own, which moves all transfers on while
- *          the program computes (progress.h).
- * Ranks    A run on many ranks has one of these; it is opened and closed by all of them. */
+ * Threads  A progress thread makes every call of MPI, so transfers proceed while the program
+ *          computes (progress.h).
+ * Ranks    A process opens it at most once; opening is collective.
+ * Errors   COMM: MPI reports an error, or a rank's heartbeat has stopped (heartbeat.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "comm/comm.h"
 
-/* The group of all ranks.  COMM: MPI's own complaint. */
+/* Opens the group of all ranks. */
 enum status mpi_open(struct comm *world);
-/* Collective where the run ended well.  Where it did not (`how`), others may be in a transfer with
- * this rank: nothing is waited for, and the program is to end with mpi_abort. */
+/* `how` the run ended.  If it ended well this is collective.  After a failure other ranks may still
+ * be in a transfer with this one: nothing is waited for, and the program must end with mpi_abort.
+ */
 void mpi_close(struct comm *world, enum status how);
-/* Ends every rank of the run, this one with exit_code; returns only if MPI is not there to do so,
- * before mpi_open or after a close that went well. */
+/* MPI_Abort: ends every rank of the run, this one with exit_code.  Returns only if MPI is not
+ * initialized: before mpi_open, or after a run that ended well was closed. */
 void mpi_abort(int exit_code);
 
-/* The library, and how ranks are started that it knows as such. */
+/* The MPI library, and the launchers whose ranks it can join. */
 extern const char mpi_library[], mpi_launchers[];
-/* Whether the library may be opened under what started this process; some end it. */
+/* Whether the library recognizes the launcher of this process.  Under another one some libraries
+ * end the process in MPI_Init. */
 bool mpi_knows_launcher(void);

@@ -9,37 +9,37 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* How the thread spends its time while nothing happens: for somebody who waits it asks again at
- * once, some thousand times; else, and from then on, it sleeps longer and longer. */
-enum { EAGER_ROUNDS = 2000, LEAST_SLEEP_NS = 20000, MOST_SLEEP_NS = 200000 };
-enum { BACKGROUND_SLEEP_NS = 200000000 }; /* with nothing but background jobs */
+/* While no job advances: if a thread waits for one, poll so many rounds without sleeping;
+ * otherwise, and after these, sleep between rounds, twice as long each time. */
+enum { SPIN_ROUNDS = 2000, MIN_SLEEP_NS = 20000, MAX_SLEEP_NS = 200000 };
+enum { BACKGROUND_SLEEP_NS = 200000000 }; /* with background jobs only */
 
-struct progress {
+struct progress_thread {
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t work, over; /* something for the thread to do; a job is over */
-    struct job *started;       /* since the thread last looked; oldest first */
+    pthread_cond_t work, over;    /* there is work for the thread; a job is over */
+    struct progress_job *started; /* not yet taken by the thread; oldest first */
     int num_waiting;
     bool is_closing;
     struct failure failure;
-    /* The thread's own. */
-    struct job *under_way;
-    int rounds; /* without anything happening */
+    /* Used by the thread only. */
+    struct progress_job *pending;
+    int idle_rounds; /* since a job was started or ended */
     long sleep_ns;
 };
 
-static void append(struct job **list, struct job *jobs)
+static void append(struct progress_job **list, struct progress_job *jobs)
 {
     while (*list) list = &(*list)->next;
     *list = jobs;
 }
 
-/* A step of every job; gives the jobs that are over. */
-static struct job *step_all(struct progress *p)
+/* Takes a step of every pending job; returns the jobs that are over. */
+static struct progress_job *step_all(struct progress_thread *p)
 {
-    struct job *over = NULL;
-    for (struct job **at = &p->under_way; *at;) {
-        struct job *job = *at;
+    struct progress_job *over = NULL;
+    for (struct progress_job **at = &p->pending; *at;) {
+        struct progress_job *job = *at;
         bool is_over = false;
         enum status st = p->failure.status;
         if (!st) st = failure_keep(&p->failure, job->step(job, &is_over));
@@ -53,17 +53,17 @@ static struct job *step_all(struct progress *p)
     return over;
 }
 
-static bool is_idle(const struct progress *p)
+static bool has_background_only(const struct progress_thread *p)
 {
-    const struct job *job = p->under_way;
+    const struct progress_job *job = p->pending;
     while (job && job->is_background) job = job->next;
     return !job && !p->num_waiting;
 }
 
-/* With the lock held, and let go meanwhile. */
-static void pause_a_little(struct progress *p)
+/* Called with the lock held; releases it while it waits. */
+static void spin_or_sleep(struct progress_thread *p)
 {
-    if (p->num_waiting && p->rounds++ < EAGER_ROUNDS) {
+    if (p->num_waiting && p->idle_rounds++ < SPIN_ROUNDS) {
         pthread_mutex_unlock(&p->lock);
         sched_yield();
         pthread_mutex_lock(&p->lock);
@@ -71,60 +71,60 @@ static void pause_a_little(struct progress *p)
     }
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += is_idle(p) ? BACKGROUND_SLEEP_NS : p->sleep_ns;
+    until.tv_nsec += has_background_only(p) ? BACKGROUND_SLEEP_NS : p->sleep_ns;
     if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
-    p->sleep_ns = 2 * p->sleep_ns < MOST_SLEEP_NS ? 2 * p->sleep_ns : MOST_SLEEP_NS;
+    p->sleep_ns = 2 * p->sleep_ns < MAX_SLEEP_NS ? 2 * p->sleep_ns : MAX_SLEEP_NS;
     pthread_cond_timedwait(&p->work, &p->lock, &until);
 }
 
-static void *run(void *context)
+static void *advance_jobs(void *context)
 {
-    struct progress *p = context;
-    prctl(PR_SET_TIMERSLACK, 1000UL); /* or every sleep takes 50 us more */
+    struct progress_thread *p = context;
+    prctl(PR_SET_TIMERSLACK, 1000UL); /* the default adds 50 us to every sleep */
     pthread_mutex_lock(&p->lock);
     while (!p->is_closing) {
-        bool is_news = p->started != NULL;
-        append(&p->under_way, p->started);
+        bool has_started = p->started != NULL;
+        append(&p->pending, p->started);
         p->started = NULL;
-        if (!p->under_way) {
+        if (!p->pending) {
             pthread_cond_wait(&p->work, &p->lock);
             continue;
         }
         pthread_mutex_unlock(&p->lock);
-        struct job *over = step_all(p);
+        struct progress_job *over = step_all(p);
         pthread_mutex_lock(&p->lock);
         if (over) pthread_cond_broadcast(&p->over);
-        if (over || is_news) p->rounds = 0, p->sleep_ns = LEAST_SLEEP_NS;
-        for (struct job *next; over; over = next) {
+        if (over || has_started) p->idle_rounds = 0, p->sleep_ns = MIN_SLEEP_NS;
+        for (struct progress_job *next; over; over = next) {
             next = over->next;
             over->has_failed = p->failure.status != STATUS_OK;
-            over->is_over = true; /* from here on it is its starter's */
+            over->is_over = true; /* from here on the job is the waiting thread's */
         }
-        if (p->under_way && !p->started && !p->is_closing) pause_a_little(p);
+        if (p->pending && !p->started && !p->is_closing) spin_or_sleep(p);
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
 }
 
-enum status progress_open(struct progress **out)
+enum status progress_open(struct progress_thread **out)
 {
-    struct progress *p = heap(sizeof *p);
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    struct progress_thread *p = heap(sizeof *p);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->work, &clock);
+    pthread_cond_init(&p->work, &monotonic);
     pthread_cond_init(&p->over, NULL);
-    pthread_condattr_destroy(&clock);
-    p->sleep_ns = LEAST_SLEEP_NS;
-    enum status st = thread_start_equal(&p->thread, run, p);
+    pthread_condattr_destroy(&monotonic);
+    p->sleep_ns = MIN_SLEEP_NS;
+    enum status st = thread_start_equal(&p->thread, advance_jobs, p);
     *out = st ? NULL : p;
     if (st) free(p);
     TRY(st);
     return STATUS_OK;
 }
 
-void progress_close(struct progress *p)
+void progress_close(struct progress_thread *p)
 {
     if (!p) return;
     pthread_mutex_lock(&p->lock);
@@ -138,7 +138,7 @@ void progress_close(struct progress *p)
     free(p);
 }
 
-void progress_start(struct progress *p, struct job *job)
+void progress_start(struct progress_thread *p, struct progress_job *job)
 {
     job->is_over = false, job->next = NULL;
     pthread_mutex_lock(&p->lock);
@@ -147,12 +147,12 @@ void progress_start(struct progress *p, struct job *job)
     pthread_mutex_unlock(&p->lock);
 }
 
-const struct failure *progress_wait(struct progress *p, struct job *job)
+const struct failure *progress_wait(struct progress_thread *p, struct progress_job *job)
 {
     pthread_mutex_lock(&p->lock);
     if (!job->is_over) {
         p->num_waiting++;
-        pthread_cond_signal(&p->work); /* it need not sleep any longer */
+        pthread_cond_signal(&p->work); /* wakes the thread */
         while (!job->is_over) pthread_cond_wait(&p->over, &p->lock);
         p->num_waiting--;
     }

@@ -1,8 +1,8 @@
-/* progress.h (comm/mpi) -- one thread that moves jobs on while others compute.
+/* progress.h (comm/mpi) -- the progress thread: one thread that advances jobs while others compute.
  *
- * Order    First steps are taken in the order in which the jobs were started; then every job under
- *          way gets a step in turn, so none holds up another.
- * Memory   A job is its starter's, from progress_start to progress_wait. */
+ * Order    First steps are taken in the order in which the jobs were started.  After that every
+ *          pending job gets a step in turn, so none delays another.
+ * Memory   A job belongs to the caller, and stays valid from progress_start to progress_wait. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,22 +10,23 @@
 
 #include <stdbool.h>
 
-struct job {
-    /* Does what can be done without waiting for anybody; sets *is_over when nothing is left. */
-    enum status (*step)(struct job *job, bool *is_over);
-    bool is_background;       /* a step now and then will do, while nobody waits */
-    bool is_over, has_failed; /* progress's, like what follows */
-    struct job *next;
+struct progress_job {
+    /* Does what is possible without waiting; sets *is_over when nothing is left to do. */
+    enum status (*step)(struct progress_job *job, bool *is_over);
+    bool is_background; /* an occasional step suffices while nobody waits */
+    /* The progress thread's. */
+    bool is_over, has_failed;
+    struct progress_job *next;
 };
 
-struct progress;
+struct progress_thread;
 
-/* IO: the system gives no thread. */
-enum status progress_open(struct progress **out);
-/* Ends the thread; jobs under way stay as they are. */
-void progress_close(struct progress *p);
+/* IO: no thread. */
+enum status progress_open(struct progress_thread **out);
+/* Ends the thread; pending jobs stay as they are. */
+void progress_close(struct progress_thread *p);
 
-void progress_start(struct progress *p, struct job *job);
-/* Until the job is over.  After the first failure of any job every job is over with that, and gets
- * it here; NULL: there was none. */
-const struct failure *progress_wait(struct progress *p, struct job *job);
+void progress_start(struct progress_thread *p, struct progress_job *job);
+/* Waits until the job is over.  The first failure of any job ends all jobs, now and later, and is
+ * returned for each; NULL: there was none. */
+const struct failure *progress_wait(struct progress_thread *p, struct progress_job *job);

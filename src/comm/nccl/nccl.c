@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "comm/nccl/channel.h"
-#include "comm/nccl/guard.h"
+#include "comm/nccl/p2p_channel.h"
+#include "comm/nccl/watchdog.h"
 #include "comm/staged/staged.h"
 #include "tensor/device.h"
 
@@ -14,32 +14,32 @@
 #include <unistd.h>
 
 struct nccl {
-    struct queue *on;
-    struct guard *guard;
+    struct queue *queue;
+    struct watchdog *watchdog;
 };
 
-/* Memory that the library knows. */
-struct lent {
+/* A user buffer that is registered with the library. */
+struct nccl_buffer {
     void *at, *handle;
-    struct lent *next;
+    struct nccl_buffer *next;
 };
 
-struct group {
-    struct comm host; /* staged, over what was wrapped; owned */
+struct nccl_group {
+    struct comm host; /* comm/staged over the wrapped group; owned */
     struct nccl *n;
     const char *name;
-    struct link link;         /* where there are others */
-    struct channel *channels; /* owned */
-    struct lent *lent;        /* owned */
+    struct communicator communicator; /* not open in a group of one */
+    struct p2p_channel *channels;     /* owned */
+    struct nccl_buffer *buffers;      /* owned */
 };
 
-static struct group *group_of(const struct comm *c) { return c->group; }
+static struct nccl_group *group_of(const struct comm *c) { return c->group; }
 
-enum status nccl_open(struct nccl **out, struct queue *on, double most_s)
+enum status nccl_open(struct nccl **out, struct queue *queue, double timeout_s)
 {
     struct nccl *n = heap(sizeof *n);
-    *n = (struct nccl){.on = on};
-    enum status st = guard_open(&n->guard, on, most_s);
+    *n = (struct nccl){.queue = queue};
+    enum status st = watchdog_open(&n->watchdog, queue, timeout_s);
     if (st) free(n);
     TRY(st);
     *out = n;
@@ -49,262 +49,271 @@ enum status nccl_open(struct nccl **out, struct queue *on, double most_s)
 void nccl_close(struct nccl *n)
 {
     if (!n) return;
-    guard_close(n->guard);
+    watchdog_close(n->watchdog);
     free(n);
 }
 
 /* --- transfers ----------------------------------------------------------------------------- */
 
-/* Where the transfer goes, and its peer there; NULL: no channel is open for it. */
-static struct link *route(struct group *g, const struct transfer *t, int *peer)
+/* The communicator for a transfer, and the peer's rank in it; NULL: a message without a channel. */
+static struct communicator *route(struct nccl_group *g, const struct transfer *t, int *peer)
 {
     *peer = t->peer;
-    if (t->kind != TRANSFER_send && t->kind != TRANSFER_receive) return &g->link;
-    struct channel *c = channel_find(g->channels, t);
-    *peer = t->kind == TRANSFER_send;
-    return c ? &c->link : NULL;
+    if (t->kind != TRANSFER_send && t->kind != TRANSFER_receive) return &g->communicator;
+    struct p2p_channel *c = p2p_channel_find(g->channels, t);
+    *peer = t->kind == TRANSFER_send; /* the receiver is rank 1 of a channel, the sender rank 0 */
+    return c ? &c->communicator : NULL;
 }
 
-static enum status issue(struct flight *f, int peer)
+static enum status track(struct watchdog *w, struct tracked_transfer *tracked)
 {
-    TRY(link_issue(f->link, &f->what, peer));
-    TRY(lane_set(&f->link->lane, &f->done));
+    struct side_stream *stream = &tracked->communicator->stream;
+    TRY(side_stream_wait_queue(stream));
+    TRY(side_stream_record(stream, &tracked->begun));
+    watchdog_track(w, tracked);
     return STATUS_OK;
 }
 
-static enum status watch(struct guard *guard, struct flight *f)
+static enum status issue(struct tracked_transfer *tracked, int peer)
 {
-    TRY(lane_follow(&f->link->lane));
-    TRY(lane_set(&f->link->lane, &f->begun));
-    guard_watch(guard, f);
+    struct communicator *c = tracked->communicator;
+    TRY(communicator_issue(c, &tracked->transfer, peer));
+    TRY(side_stream_record(&c->stream, &tracked->done));
     return STATUS_OK;
 }
 
-/* After a failure the flight is nobody's. */
-static enum status start_on_link(struct guard *guard, struct flight *f, int peer)
+/* On failure the record belongs to the watchdog. */
+static enum status start_on_device(struct watchdog *w, struct tracked_transfer *tracked, int peer)
 {
-    enum status st = guard_enter(guard);
-    if (st) guard_put_back(guard, f);
+    enum status st = watchdog_enter(w);
+    if (st) watchdog_recycle(w, tracked);
     TRY(st);
-    if ((st = watch(guard, f)))
-        guard_put_back(guard, f);
+    if ((st = track(w, tracked)))
+        watchdog_recycle(w, tracked);
     else
-        guard_issued(guard, f, !(st = issue(f, peer)));
-    return guard_leave(guard, st);
+        watchdog_issued(w, tracked, !(st = issue(tracked, peer)));
+    return watchdog_leave(w, st);
 }
 
-static enum status start_by_host(const struct group *g, struct flight *f)
+static enum status start_on_host(const struct nccl_group *g, struct tracked_transfer *tracked)
 {
-    f->what.comm = &g->host;
-    enum status st = g->host.transport->start(&g->host, &f->what);
-    if (st) guard_put_back(g->n->guard, f);
+    tracked->transfer.comm = &g->host;
+    enum status st = g->host.transport->start(&g->host, &tracked->transfer);
+    if (st) watchdog_recycle(g->n->watchdog, tracked);
     return st;
 }
 
 static enum status start(const struct comm *c, struct transfer *t)
 {
-    struct group *g = group_of(c);
-    struct guard *guard = g->n->guard;
-    struct flight *f;
+    struct nccl_group *g = group_of(c);
+    struct watchdog *w = g->n->watchdog;
+    struct tracked_transfer *tracked;
     int peer;
     if (c->size == 1) return g->host.transport->start(&g->host, t);
-    if (!t->count) return STATUS_OK; /* nowhere */
-    TRY(guard_take(guard, &f));
-    f->what = *t;
-    f->link = route(g, t, &peer);
-    TRY(f->link ? start_on_link(guard, f, peer) : start_by_host(g, f));
-    t->under_way = f;
+    if (!t->count) return STATUS_OK;
+    TRY(watchdog_acquire(w, &tracked));
+    tracked->transfer = *t;
+    tracked->communicator = route(g, t, &peer);
+    TRY(tracked->communicator ? start_on_device(w, tracked, peer) : start_on_host(g, tracked));
+    t->under_way = tracked;
     return STATUS_OK;
 }
 
-static enum status wait_on_link(struct guard *guard, struct transfer *t, struct flight *f)
+static enum status wait_on_device(struct watchdog *w, struct transfer *t,
+                                  struct tracked_transfer *tracked)
 {
-    TRY(guard_enter(guard));
-    enum status st = guard_leave(guard, lane_join(&f->link->lane, &f->done));
-    if (!st && t->began_s > 0) {
-        st = lane_wait(&f->done);
+    TRY(watchdog_enter(w));
+    enum status st =
+        watchdog_leave(w, side_stream_join(&tracked->communicator->stream, &tracked->done));
+    if (!st && t->began_s > 0) { /* observed: the host waits too, so that the time is true */
+        st = side_stream_synchronize(&tracked->done);
         t->over_s = clock_monotonic_s();
     }
-    guard_waited(guard, f);
+    watchdog_waited(w, tracked);
     return st;
 }
 
 static enum status wait(struct transfer *t)
 {
-    struct group *g = group_of(t->comm);
-    struct guard *guard = g->n->guard;
-    struct flight *f = t->under_way;
-    if (!f) return STATUS_OK;
-    if (f->link) {
-        TRY(wait_on_link(guard, t, f));
+    struct nccl_group *g = group_of(t->comm);
+    struct tracked_transfer *tracked = t->under_way;
+    if (!tracked) return STATUS_OK;
+    if (tracked->communicator) {
+        TRY(wait_on_device(g->n->watchdog, t, tracked));
         return STATUS_OK;
     }
-    enum status st = g->host.transport->wait(&f->what);
-    t->over_s = f->what.over_s;
-    guard_put_back(guard, f);
+    enum status st = g->host.transport->wait(&tracked->transfer);
+    t->over_s = tracked->transfer.over_s;
+    watchdog_recycle(g->n->watchdog, tracked);
     return st;
 }
 
-static enum status reduce(const struct comm *c, enum reduction how, double *values, size_t count)
+/* Fails after a failure on the device: what ranks tell each other may describe data that never
+ * arrived. */
+static enum status host_group(const struct comm *c, const struct comm **out)
 {
-    struct group *g = group_of(c);
-    TRY(guard_enter(g->n->guard)); /* what is to be told of what was moved must not be wrong */
-    TRY(guard_leave(g->n->guard, STATUS_OK));
-    return g->host.transport->reduce(&g->host, how, values, count);
+    struct nccl_group *g = group_of(c);
+    TRY(watchdog_enter(g->n->watchdog));
+    TRY(watchdog_leave(g->n->watchdog, STATUS_OK));
+    *out = &g->host;
+    return STATUS_OK;
 }
 
 /* --- groups -------------------------------------------------------------------------------- */
 
 static struct comm group_new(const struct comm *host, struct nccl *n, const char *name);
 
-static enum status split_link(struct group *g, int color, int key, struct group *out)
+static enum status split_communicator(struct nccl_group *g, int color, int key,
+                                      struct nccl_group *out)
 {
     if (g->host.size == 1) return STATUS_OK;
-    TRY(guard_enter(g->n->guard));
-    enum status st = link_split(&g->link, out->host.size > 1 ? color : -1, key, &out->link);
-    st = guard_leave(g->n->guard, st);
-    if (st) link_cut(&out->link), link_close(&out->link);
+    TRY(watchdog_enter(g->n->watchdog));
+    enum status st = communicator_split(&g->communicator, out->host.size > 1 ? color : -1, key,
+                                        &out->communicator);
+    st = watchdog_leave(g->n->watchdog, st);
+    if (st) communicator_abort(&out->communicator), communicator_close(&out->communicator);
     TRY(st);
-    if (out->host.size > 1) guard_add(g->n->guard, &out->link);
+    if (out->host.size > 1) watchdog_add(g->n->watchdog, &out->communicator);
     return STATUS_OK;
 }
 
 static enum status split(const struct comm *c, int color, int key, struct comm *out)
 {
-    struct group *g = group_of(c);
+    struct nccl_group *g = group_of(c);
     struct comm host;
     TRY(comm_split(&g->host, color, key, &host));
     *out = group_new(&host, g->n, g->name);
-    enum status st = split_link(g, color, key, group_of(out));
+    enum status st = split_communicator(g, color, key, group_of(out));
     if (st) comm_release(out);
     return st;
 }
 
-static void drop(struct group *g, struct link *l)
+static void close_communicator(struct nccl_group *g, struct communicator *c)
 {
-    if (l->comm || l->lane.stream) {
-        guard_remove(g->n->guard, l);
-        link_close(l);
+    if (c->handle || c->stream.handle) {
+        watchdog_remove(g->n->watchdog, c);
+        communicator_close(c);
     }
 }
 
-static void take_back(struct group *g, struct lent **at)
+static void deregister(struct nccl_group *g, struct nccl_buffer **at)
 {
-    struct lent *gone = *at;
-    *at = gone->next;
-    link_unregister(&g->link, gone->handle);
-    free(gone);
+    struct nccl_buffer *buffer = *at;
+    *at = buffer->next;
+    communicator_deregister(&g->communicator, buffer->handle);
+    free(buffer);
 }
 
-static enum status lend(const struct comm *c, void *at, size_t bytes)
+static enum status register_memory(const struct comm *c, void *at, size_t bytes)
 {
-    struct group *g = group_of(c);
+    struct nccl_group *g = group_of(c);
     void *handle;
-    struct lent **l = &g->lent;
-    while (*l && (*l)->at != at) l = &(*l)->next;
-    if (*l) take_back(g, l);
+    struct nccl_buffer **found = &g->buffers;
+    while (*found && (*found)->at != at) found = &(*found)->next;
+    if (*found) deregister(g, found);
     if (!bytes) return STATUS_OK;
-    TRY(guard_enter(g->n->guard));
-    if (guard_leave(g->n->guard, link_register(&g->link, at, bytes, &handle))) {
-        log_line(LOG_WARN, "%s; transfers copy instead", status_message());
+    TRY(watchdog_enter(g->n->watchdog));
+    enum status st = communicator_register(&g->communicator, at, bytes, &handle);
+    if (watchdog_leave(g->n->watchdog, st)) {
+        log_line(LOG_WARN, "%s; transfers will copy through NCCL's buffers", status_message());
         return STATUS_OK;
     }
-    struct lent *more = heap(sizeof *more);
-    *more = (struct lent){at, handle, g->lent};
-    g->lent = more;
+    struct nccl_buffer *buffer = heap(sizeof *buffer);
+    *buffer = (struct nccl_buffer){at, handle, g->buffers};
+    g->buffers = buffer;
     return STATUS_OK;
 }
 
 static void release(struct comm *c)
 {
-    struct group *g = group_of(c);
-    while (g->lent) take_back(g, &g->lent);
-    for (struct channel *i = g->channels, *next; i; i = next) {
+    struct nccl_group *g = group_of(c);
+    while (g->buffers) deregister(g, &g->buffers);
+    for (struct p2p_channel *i = g->channels, *next; i; i = next) {
         next = i->next;
-        drop(g, &i->link);
+        close_communicator(g, &i->communicator);
         free(i);
     }
-    drop(g, &g->link);
+    close_communicator(g, &g->communicator);
     comm_release(&g->host);
     free(g);
 }
 
-static enum status expect(const struct comm *c, const struct message *sends, int num_sends,
-                          const struct message *receives, int num_receives)
+static enum status declare_p2p(const struct comm *c, const struct message *sends, int num_sends,
+                               const struct message *receives, int num_receives)
 {
-    struct group *g = group_of(c);
-    struct channel *before = g->channels;
-    TRY(channels_open(&g->host, g->name, g->n->on, sends, num_sends, receives, num_receives,
-                      &g->channels));
-    for (struct channel *i = g->channels; i != before; i = i->next)
-        guard_add(g->n->guard, &i->link);
+    struct nccl_group *g = group_of(c);
+    struct p2p_channel *old = g->channels;
+    struct p2p_messages messages = {sends, receives, num_sends, num_receives};
+    TRY(p2p_channel_open(&g->channels, &g->host, g->name, g->n->queue, &messages));
+    for (struct p2p_channel *i = g->channels; i != old; i = i->next)
+        watchdog_add(g->n->watchdog, &i->communicator);
     return STATUS_OK;
 }
 
 static struct comm group_new(const struct comm *host, struct nccl *n, const char *name)
 {
-    static const struct transport nccl = {"nccl", split,  release, start,
-                                          wait,   reduce, expect,  lend};
-    struct group *g = heap(sizeof *g);
-    *g = (struct group){.host = *host, .n = n, .name = name};
-    g->link = (struct link){.name = name, .rank = host->rank, .size = host->size};
+    static const struct transport nccl = {.name = "nccl",
+                                          .split = split,
+                                          .release = release,
+                                          .start = start,
+                                          .wait = wait,
+                                          .host = host_group,
+                                          .declare_p2p = declare_p2p,
+                                          .register_memory = register_memory};
+    struct nccl_group *g = heap(sizeof *g);
+    *g = (struct nccl_group){.host = *host, .n = n, .name = name};
+    g->communicator = (struct communicator){.name = name, .rank = host->rank, .size = host->size};
     return (struct comm){host->rank, host->size, &nccl, g, host->counts};
 }
 
 enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name)
 {
-    double numbers[LINK_ID_BYTES] = {0};
-    struct link_plan plan;
+    struct communicator_init init;
     struct comm wrapped;
     enum status st = STATUS_OK;
     if (c->size > 1) {
-        if (c->rank == 0) st = link_id(plan.id);
-        if (c->rank == 0 && !st) id_to_numbers(plan.id, numbers);
-        TRY(comm_agree(c, st));
-        TRY(comm_all_reduce(c, REDUCE_SUM, numbers, LINK_ID_BYTES));
-        id_from_numbers(numbers, plan.id);
+        TRY(comm_agree(c, c->rank == 0 ? communicator_id(init.id) : STATUS_OK));
+        TRY(comm_broadcast_bytes(c, 0, init.id, sizeof init.id));
     }
     wrapped = group_new(c, n, name);
-    struct group *g = group_of(&wrapped);
-    plan.link = &g->link;
-    if (c->size > 1) st = comm_agree(c, link_open(&plan, 1, 0, n->on));
-    if (st) { /* some ranks have no use for theirs */
-        link_cut(&g->link);
-        link_close(&g->link);
+    struct nccl_group *g = group_of(&wrapped);
+    init.communicator = &g->communicator;
+    if (c->size > 1) st = comm_agree(c, communicator_open(&init, 1, 0, n->queue));
+    if (st) { /* this rank may have opened its own */
+        communicator_abort(&g->communicator);
+        communicator_close(&g->communicator);
         free(g);
     }
     TRY(st);
-    if (c->size > 1) guard_add(n->guard, &g->link);
-    TRY(staged_wrap(&g->host, n->on));
+    if (c->size > 1) watchdog_add(n->watchdog, &g->communicator);
+    TRY(staged_wrap(&g->host, n->queue));
     *c = wrapped;
     return STATUS_OK;
 }
 
 /* --- devices ------------------------------------------------------------------------------- */
 
-/* FNV-1a, of the bits that a double holds. */
-static double number_of(const char *name, uint64_t from, uint64_t *hash)
+/* Which device of which host a rank has. */
+struct rank_device {
+    char host[256], device[SIDE_STREAM_DEVICE_ID_BYTES];
+};
+
+static bool is_same_device(const struct rank_device *a, const struct rank_device *b)
 {
-    *hash = from;
-    for (; *name; name++) *hash = (*hash ^ (unsigned char)*name) * 0x100000001B3u;
-    return (double)(*hash >> 12);
+    return !strcmp(a->host, b->host) && !strcmp(a->device, b->device);
 }
 
-enum status nccl_same_device(const struct comm *world, struct queue *on, struct nccl_pair *out)
+enum status nccl_same_device(const struct comm *world, struct queue *queue, struct nccl_pair *out)
 {
-    char device[LANE_DEVICE_NAME] = "", host[256] = "";
-    double *all = heap((size_t)world->size * sizeof *all);
+    struct rank_device *all = heap((size_t)world->size * sizeof *all), *mine = all + world->rank;
     enum status st = STATUS_OK;
-    uint64_t hash;
     *out = (struct nccl_pair){-1, -1};
-    TRY_OUT(comm_agree(world, lane_device(on, device)));
-    gethostname(host, sizeof host - 1);
-    number_of(host, 0xCBF29CE484222325u, &hash);
-    all[world->rank] = number_of(device, hash, &hash);
-    TRY_OUT(comm_all_reduce(world, REDUCE_SUM, all, (size_t)world->size));
+    TRY_OUT(comm_agree(world, side_stream_device_id(queue, mine->device)));
+    gethostname(mine->host, sizeof mine->host - 1);
+    TRY_OUT(comm_all_gather_bytes(world, all, sizeof *all));
     for (int i = 0; i < world->size && out->first < 0; i++)
         for (int j = i + 1; j < world->size && out->first < 0; j++)
-            if (!(all[i] < all[j] || all[i] > all[j])) *out = (struct nccl_pair){i, j};
+            if (is_same_device(&all[i], &all[j])) *out = (struct nccl_pair){i, j};
 out:
     free(all);
     return st;

@@ -1,19 +1,20 @@
-/* nccl.h (comm/nccl) -- groups whose transfers are of a device's memory, by NCCL or RCCL, beside
- * what the queue computes.
+/* nccl.h (comm/nccl) -- groups whose transfers move device memory, by NCCL or RCCL, on streams of
+ * their own beside the queue's.
  *
- * Order    A transfer begins when what the queue was asked for before comm_start is done, and what
- *          it is asked for after comm_wait begins when the transfer is over: the host waits for
- *          neither, save where the group is watched (comm_watch), so that times are true.
- * Sums     Are taken in the library's order, not in that of comm.h, and those of bf16 are rounded
- *          each time a rank adds to them.  The same ranks on the same nodes get the same bits run
- *          after run, and all ranks of a group the same; other layouts, and the CPU, others.
- * Memory   The library's own, for each group and each channel.  A transfer's `work` is not used.
- * Ranks    One thread, the queue's, makes all calls; every rank has a device of its own: with two
- *          on one the library does not come back.  Groups of one have no communicator.
- * Messages Those that comm_expect was told of go over channels, each of its own stream and
- *          communicator: so none waits for another, and a send holds up nothing but what waits for
- *          it.  Others go by way of the host (comm/staged).
- * Errors   COMM: see guard.h; every call from then on has it, comm_all_reduce too. */
+ * Order    A transfer begins when the work that the queue had at comm_start is done, and work that
+ *          the queue gets after comm_wait begins when the transfer is over.  The host waits for
+ *          neither, except where the group has an observer, so that times are true.
+ * Sums     Use the library's order, not that of comm.h; a sum of bf16 is rounded each time a rank
+ *          adds to it.  All ranks of a group get the same bits, and the same ranks on the same
+ *          nodes get them run after run; another layout, or the CPU, gets others.
+ * Memory   The library allocates its own for each group and channel.  transfer.work is unused.
+ * Ranks    One thread, the queue's, makes all calls.  Every rank needs a device of its own: with
+ *          two ranks on one device NCCL hangs.  A group of one has no communicator.
+ * Messages A declared message (comm_declare_p2p) has a channel, with its own stream and
+ *          communicator, so a send delays nothing but the receive that matches it.  Other messages
+ *          are staged through the host (comm/staged).
+ * Errors   COMM: a timeout or an error of the library (watchdog.h).  After the first, every call
+ *          fails with it, the collectives of host memory too. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,21 +23,21 @@
 
 struct nccl;
 
-/* What the groups of a rank share.  A transfer may take most_s, reckoned from when the device comes
- * to it.  IO: the system gives no thread. */
-enum status nccl_open(struct nccl **out, struct queue *on, double most_s);
-/* After all its groups have been released.  NULL is fine. */
+/* The state that a rank's groups share.  timeout_s: time limit of a transfer, from when the device
+ * begins it.  IO: no thread. */
+enum status nccl_open(struct nccl **out, struct queue *queue, double timeout_s);
+/* All its groups have been released.  NULL is fine. */
 void nccl_close(struct nccl *n);
 
-/* *c, which carries the host's memory, becomes such a group, and so do those split from it; it owns
- * what *c was and counts as that did.  Numbers of the host (comm_all_reduce, comm_agree) go to it
- * as they are.  `name` is for messages and outlives the group.  Collective; after a failure *c is
- * what it was. */
+/* Turns *c, a group that carries host memory, into such a group, and so all groups split from it.
+ * It owns the wrapped group, and keeps its counts.  Collectives of host memory go to the wrapped
+ * group.  `name` appears in messages and must outlive the group.  Collective.  On failure *c is
+ * unchanged. */
 enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name);
 
-/* Two ranks that have the same device: the first such pair; -1, -1: each has its own.  Collective
- * over a group of the host's. */
+/* The first two ranks that share a device; -1, -1: each rank has its own.  Collective over a group
+ * that carries host memory. */
 struct nccl_pair {
     int first, second;
 };
-enum status nccl_same_device(const struct comm *world, struct queue *on, struct nccl_pair *out);
+enum status nccl_same_device(const struct comm *world, struct queue *queue, struct nccl_pair *out);

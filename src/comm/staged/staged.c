@@ -6,26 +6,26 @@
 
 #include <stdlib.h>
 
-/* A transfer in the host's memory, kept for the next one when it is over. */
-struct flight {
+/* A transfer of the wrapped group, and its staging buffer; reused when the transfer is over. */
+struct staged_transfer {
     struct transfer inner;
     struct arena memory; /* x, then work */
-    bool under_way;
-    struct flight *next;
+    bool in_flight;
+    struct staged_transfer *next;
 };
 
-struct group {
+struct staged_group {
     struct comm wrapped; /* owned */
-    struct queue *on;
-    struct flight *flights; /* owned */
+    struct queue *queue;
+    struct staged_transfer *transfers; /* owned */
 };
 
-/* Bytes from `begin` on of a transfer's x. */
-struct range {
+/* A range of bytes of a transfer's x. */
+struct staged_range {
     size_t begin, bytes;
 };
 
-static size_t part_bytes(const struct transfer *t) { return t->count * dtype_bytes(t->dtype); }
+static size_t part_bytes(const struct transfer *t) { return t->count * transfer_element_bytes(t); }
 
 static size_t x_bytes(const struct comm *c, const struct transfer *t)
 {
@@ -33,64 +33,66 @@ static size_t x_bytes(const struct comm *c, const struct transfer *t)
     return part_bytes(t) * (parts ? (size_t)c->size : 1);
 }
 
-/* What this rank gives. */
-static struct range given(const struct comm *c, const struct transfer *t)
+/* The part of x that other ranks read. */
+static struct staged_range range_to_send(const struct comm *c, const struct transfer *t)
 {
     size_t part = part_bytes(t);
     switch (t->kind) {
-    case TRANSFER_all_gather: return (struct range){(size_t)c->rank * part, part};
-    case TRANSFER_broadcast: return (struct range){0, c->rank == t->peer ? part : 0};
-    case TRANSFER_receive: return (struct range){0, 0};
+    case TRANSFER_all_gather: return (struct staged_range){(size_t)c->rank * part, part};
+    case TRANSFER_broadcast: return (struct staged_range){0, c->rank == t->peer ? part : 0};
+    case TRANSFER_receive: return (struct staged_range){0, 0};
     case TRANSFER_reduce_scatter:
     case TRANSFER_all_reduce:
     case TRANSFER_send:
     case TRANSFER_COUNT: break;
     }
-    return (struct range){0, x_bytes(c, t)};
+    return (struct staged_range){0, x_bytes(c, t)};
 }
 
-static enum status to_host(const struct group *g, const struct transfer *t, char *host)
+static enum status copy_to_host(const struct staged_group *g, const struct transfer *t, char *host)
 {
-    struct range r = given(&g->wrapped, t);
-    TRY(queue_copy(g->on, host + r.begin, (const char *)t->x + r.begin, r.bytes));
+    struct staged_range r = range_to_send(&g->wrapped, t);
+    TRY(queue_copy(g->queue, host + r.begin, (const char *)t->x + r.begin, r.bytes));
     return STATUS_OK;
 }
 
-static enum status to_device(const struct group *g, const struct transfer *t, const char *host)
+static enum status copy_to_device(const struct staged_group *g, const struct transfer *t,
+                                  const char *host)
 {
     size_t part = part_bytes(t), mine = (size_t)g->wrapped.rank * part;
     char *x = t->x;
     switch (t->kind) {
-    case TRANSFER_all_gather: /* the others' parts */
-        TRY(queue_copy(g->on, x, host, mine));
-        TRY(queue_copy(g->on, x + mine + part, host + mine + part,
+    case TRANSFER_all_gather: /* the other ranks' parts */
+        TRY(queue_copy(g->queue, x, host, mine));
+        TRY(queue_copy(g->queue, x + mine + part, host + mine + part,
                        x_bytes(&g->wrapped, t) - mine - part));
         break;
-    case TRANSFER_reduce_scatter: TRY(queue_copy(g->on, t->own, host + mine, part)); break;
+    case TRANSFER_reduce_scatter: TRY(queue_copy(g->queue, t->own, host + mine, part)); break;
     case TRANSFER_broadcast:
-        if (g->wrapped.rank != t->peer) TRY(queue_copy(g->on, x, host, part));
+        if (g->wrapped.rank != t->peer) TRY(queue_copy(g->queue, x, host, part));
         break;
     case TRANSFER_all_reduce:
-    case TRANSFER_receive: TRY(queue_copy(g->on, x, host, part)); break;
+    case TRANSFER_receive: TRY(queue_copy(g->queue, x, host, part)); break;
     case TRANSFER_send:
     case TRANSFER_COUNT: break;
     }
     return STATUS_OK;
 }
 
-/* One that is free and large enough, or else one that is made so. */
-static enum status flight_take(struct group *g, size_t bytes, struct flight **out)
+/* A free record with a buffer of at least `bytes`: any free one, grown if necessary, or a new one.
+ */
+static enum status acquire(struct staged_group *g, size_t bytes, struct staged_transfer **out)
 {
-    struct flight *best = NULL;
-    for (struct flight *f = g->flights; f; f = f->next)
-        if (!f->under_way && (!best || best->memory.size < bytes)) best = f;
+    struct staged_transfer *best = NULL;
+    for (struct staged_transfer *s = g->transfers; s; s = s->next)
+        if (!s->in_flight && (!best || best->memory.size < bytes)) best = s;
     if (!best) {
         best = heap(sizeof *best);
-        best->next = g->flights, g->flights = best;
+        best->next = g->transfers, g->transfers = best;
     }
     if (best->memory.size < bytes) {
         arena_release(&best->memory);
-        TRY(arena_init(&best->memory, bytes, queue_shared(g->on)));
+        TRY(arena_init(&best->memory, bytes, queue_shared(g->queue)));
     }
     arena_reset(&best->memory, 0);
     *out = best;
@@ -99,75 +101,79 @@ static enum status flight_take(struct group *g, size_t bytes, struct flight **ou
 
 static enum status start(const struct comm *c, struct transfer *t)
 {
-    struct group *g = c->group;
+    struct staged_group *g = c->group;
     size_t bytes = x_bytes(c, t), part = part_bytes(t);
     size_t work = transfer_work_bytes(t->kind, t->dtype, t->count, c->size);
     struct arena sizes = {0};
-    struct flight *f;
+    struct staged_transfer *s;
     if (c->size == 1) {
         bool moves = t->kind == TRANSFER_reduce_scatter && t->own != t->x;
-        if (moves) TRY(queue_copy(g->on, t->own, t->x, part));
+        if (moves) TRY(queue_copy(g->queue, t->own, t->x, part));
         return STATUS_OK;
     }
     arena_take(&sizes, bytes, 1), arena_take(&sizes, work, 1);
-    TRY(flight_take(g, sizes.peak + 1, &f)); /* nothing, too, has a place */
-    char *host = arena_take(&f->memory, bytes, 1);
-    TRY(to_host(g, t, host));
-    f->inner = *t;
-    f->inner.comm = &g->wrapped, f->inner.x = host;
-    f->inner.work = work ? arena_take(&f->memory, work, 1) : NULL;
-    if (t->kind == TRANSFER_reduce_scatter) f->inner.own = host + (size_t)c->rank * part;
-    TRY(g->wrapped.transport->start(&g->wrapped, &f->inner));
-    f->under_way = true;
-    t->under_way = f;
+    TRY(acquire(g, sizes.peak + 1, &s)); /* an empty transfer needs an address, too */
+    char *host = arena_take(&s->memory, bytes, 1);
+    TRY(copy_to_host(g, t, host));
+    s->inner = *t;
+    s->inner.comm = &g->wrapped, s->inner.x = host;
+    s->inner.work = work ? arena_take(&s->memory, work, 1) : NULL;
+    if (t->kind == TRANSFER_reduce_scatter) s->inner.own = host + (size_t)c->rank * part;
+    TRY(g->wrapped.transport->start(&g->wrapped, &s->inner));
+    s->in_flight = true;
+    t->under_way = s;
     return STATUS_OK;
 }
 
 static enum status wait(struct transfer *t)
 {
-    struct flight *f = t->under_way;
-    const struct group *g = t->comm->group;
-    if (!f) return STATUS_OK;
-    f->under_way = false;
-    TRY(g->wrapped.transport->wait(&f->inner));
-    t->over_s = f->inner.over_s;
-    TRY(to_device(g, t, f->inner.x));
+    struct staged_transfer *s = t->under_way;
+    const struct staged_group *g = t->comm->group;
+    if (!s) return STATUS_OK;
+    s->in_flight = false;
+    TRY(g->wrapped.transport->wait(&s->inner));
+    t->over_s = s->inner.over_s;
+    TRY(copy_to_device(g, t, s->inner.x));
     return STATUS_OK;
 }
 
-static enum status reduce(const struct comm *c, enum reduction how, double *values, size_t count)
+static enum status host_group(const struct comm *c, const struct comm **out)
 {
-    const struct comm *wrapped = &((const struct group *)c->group)->wrapped;
-    return wrapped->transport->reduce(wrapped, how, values, count);
+    *out = &((const struct staged_group *)c->group)->wrapped;
+    return STATUS_OK;
 }
 
 static enum status split(const struct comm *c, int color, int key, struct comm *out)
 {
-    const struct group *g = c->group;
+    const struct staged_group *g = c->group;
     TRY(comm_split(&g->wrapped, color, key, out));
-    TRY(staged_wrap(out, g->on));
+    TRY(staged_wrap(out, g->queue));
     return STATUS_OK;
 }
 
 static void release(struct comm *c)
 {
-    struct group *g = c->group;
-    for (struct flight *f = g->flights, *next; f; f = next) {
-        next = f->next;
-        if (f->under_way) continue; /* others may still write there */
-        arena_release(&f->memory);
-        free(f);
+    struct staged_group *g = c->group;
+    for (struct staged_transfer *s = g->transfers, *next; s; s = next) {
+        next = s->next;
+        if (s->in_flight) continue; /* other ranks may still write to it */
+        arena_release(&s->memory);
+        free(s);
     }
     comm_release(&g->wrapped);
     free(g);
 }
 
-enum status staged_wrap(struct comm *c, struct queue *on)
+enum status staged_wrap(struct comm *c, struct queue *queue)
 {
-    static const struct transport staged = {"staged", split,  release, start,
-                                            wait,     reduce, NULL,    NULL};
-    struct group *g = heap(sizeof *g);
-    *g = (struct group){.wrapped = *c, .on = on};
+    static const struct transport staged = {.name = "staged",
+                                            .split = split,
+                                            .release = release,
+                                            .start = start,
+                                            .wait = wait,
+                                            .host = host_group};
+    struct staged_group *g = heap(sizeof *g);
+    *g = (struct staged_group){.wrapped = *c, .queue = queue};
     *c = (struct comm){c->rank, c->size, &staged, g, c->counts};
     return STATUS_OK;
 }

@@ -74,8 +74,11 @@ static float *load_weights(const char *path, const struct model_shape *shape, si
     layout_init(&layout, shape, 1);
     pieces_init(&pieces, &layout, 0, 1);
     float *weights = heap(layout.elements * sizeof *weights);
-    struct checkpoint_state state = {
-        .shape = shape, .layout = &layout, .pieces = &pieces, .weights = weights};
+    struct checkpoint_state state = {.shape = shape,
+                                     .world = comm_self(),
+                                     .layout = &layout,
+                                     .pieces = &pieces,
+                                     .weights = weights};
     CHECK_STATUS(OK, checkpoint_load(path, &state, NULL, &found));
     CHECK(!found.state && !found.has_moments);
     *elements = layout.elements;

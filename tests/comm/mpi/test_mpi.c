@@ -12,7 +12,7 @@
 
 enum { RANKS_OF_A_TEST = 4, TIMED_OUT = 124 };
 
-/* The whole of it on real ranks. */
+/* Runs RANKS(name) under a launcher. */
 static void launch(const char *name)
 {
     struct text err = {0};
@@ -26,19 +26,19 @@ static void launch(const char *name)
 RANKS(contract)
 {
     RANK_CHECK(world->size == RANKS_OF_A_TEST);
-    TRY(contract_hold(world));
+    TRY(contract_run(world));
     return STATUS_OK;
 }
 
-TEST(mpi_holds_the_contract_of_comm) { launch("contract"); }
+TEST(mpi_fulfills_the_contract_of_comm) { launch("contract"); }
 
-/* Nobody waits for it before it is there. */
+/* Polls memory instead of waiting for the transfer. */
 static enum status arrives(const volatile float *x, float value)
 {
-    enum { LONG_ENOUGH_S = 40 };
+    enum { TIMEOUT_S = 40 };
     double begin = clock_monotonic_s();
     while (*x != value) {
-        RANK_CHECK(clock_monotonic_s() - begin < LONG_ENOUGH_S);
+        RANK_CHECK(clock_monotonic_s() - begin < TIMEOUT_S);
         sched_yield();
     }
     return STATUS_OK;
@@ -46,7 +46,7 @@ static enum status arrives(const volatile float *x, float value)
 
 RANKS(overlap)
 {
-    size_t count = transfer_piece(SIZE_MAX, world->size) + 1, size = (size_t)world->size;
+    size_t count = transfer_chunk(SIZE_MAX, world->size) + 1, size = (size_t)world->size;
     float *parts = heap(size * count * sizeof *parts), *x = heap(size * count * sizeof *x);
     for (size_t i = 0; i < count; i++) parts[(size_t)world->rank * count + i] = 3;
     for (size_t i = 0; i < size * count; i++) x[i] = 1;
@@ -63,16 +63,16 @@ RANKS(overlap)
     return STATUS_OK;
 }
 
-TEST(mpi_moves_transfers_on_while_the_program_computes) { launch("overlap"); }
+TEST(mpi_transfers_proceed_while_the_program_computes) { launch("overlap"); }
 
-/* A whole number, of which sums of few stay exact. */
+/* Integers, so that sums over a few ranks are exact. */
 static float whole(int r, size_t i) { return (float)(r + 1) * (float)(i % 1000); }
 
-/* Two groups of the same ranks; every other rank starts and ends with the other one. */
+/* Two groups of the same ranks; odd ranks start, and wait for, the second one first. */
 RANKS(any_order)
 {
     enum { ROUNDS = 5 };
-    size_t count = (size_t)world->size * (transfer_piece(SIZE_MAX, world->size) + 1);
+    size_t count = (size_t)world->size * (transfer_chunk(SIZE_MAX, world->size) + 1);
     float *x[2], times = (float)(world->size * (world->size + 1) / 2);
     struct comm of[2];
     struct transfer t[2];
@@ -96,7 +96,7 @@ RANKS(any_order)
     return STATUS_OK;
 }
 
-TEST(mpi_lets_ranks_use_two_groups_in_different_orders) { launch("any_order"); }
+TEST(mpi_allows_two_groups_to_be_used_in_different_orders) { launch("any_order"); }
 
 RANKS(failure)
 {
@@ -137,12 +137,12 @@ RANKS(stopped)
 {
     double x = 0;
     TRY(comm_all_reduce(world, REDUCE_SUM, &x, 1));
-    if (world->rank == 2) raise(SIGSTOP); /* as a host that is gone: no launcher sees it */
+    if (world->rank == 2) raise(SIGSTOP); /* like a host that is gone: no launcher notices */
     TRY(comm_all_reduce(world, REDUCE_SUM, &x, 1));
     return STATUS_OK;
 }
 
-TEST(mpi_ends_all_ranks_when_one_is_not_heard_of_any_longer)
+TEST(mpi_ends_all_ranks_when_heartbeats_stop)
 {
     struct text err = {0};
     int code = launched_run(RANKS_OF_A_TEST, "stopped", &err);
@@ -163,12 +163,12 @@ RANKS(truncated)
     return STATUS_OK;
 }
 
-TEST(mpi_notices_a_message_of_another_size)
+TEST(mpi_reports_a_message_of_the_wrong_size)
 {
     struct text err = {0};
     int code = launched_run(RANKS_OF_A_TEST, "truncated", &err);
     if (code < 0) skip();
     CHECK(code == status_exit_code(STATUS_COMM));
-    CHECK(strstr(err.data, "rank 0 of a group of 4 sent 16 bytes with tag 7, not 32"));
+    CHECK(strstr(err.data, "rank 0 in a group of 4 sent 16 bytes with tag 7; rank 1 expects 32"));
     text_release(&err);
 }

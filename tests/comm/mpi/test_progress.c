@@ -9,31 +9,31 @@
 
 enum { JOBS = 50, STEPS = 20 };
 
-/* Takes a number of steps, and remembers when its first was. */
-struct count {
-    struct job job;
-    atomic_int *clock; /* ticks at every first step */
+/* A job of STEPS steps, which notes when it took its first. */
+struct counting_job {
+    struct progress_job job;
+    atomic_int *clock; /* counts first steps */
     int at, steps;
-    enum status fails;
+    enum status failure; /* of its last step */
 };
 
-static enum status count_step(struct job *job, bool *is_over)
+static enum status count_step(struct progress_job *job, bool *is_over)
 {
-    struct count *c = (struct count *)job;
+    struct counting_job *c = (struct counting_job *)job;
     if (!c->steps) c->at = atomic_fetch_add(c->clock, 1);
     *is_over = ++c->steps == STEPS;
-    if (*is_over && c->fails) FAIL(COMM, "job %d has failed", c->at);
+    if (*is_over && c->failure) FAIL(COMM, "job %d failed", c->at);
     return STATUS_OK;
 }
 
-TEST(progress_takes_first_steps_in_the_order_of_starts)
+TEST(progress_takes_first_steps_in_start_order)
 {
-    struct progress *p;
-    struct count c[JOBS];
+    struct progress_thread *p;
+    struct counting_job c[JOBS];
     atomic_int clock = 0;
     CHECK_STATUS(OK, progress_open(&p));
     for (int i = 0; i < JOBS; i++) {
-        c[i] = (struct count){.job.step = count_step, .clock = &clock};
+        c[i] = (struct counting_job){.job.step = count_step, .clock = &clock};
         progress_start(p, &c[i].job);
     }
     for (int i = JOBS; i-- > 0;) CHECK(progress_wait(p, &c[i].job) == NULL);
@@ -41,70 +41,70 @@ TEST(progress_takes_first_steps_in_the_order_of_starts)
     progress_close(p);
 }
 
-/* Goes on until it is let go. */
-struct held {
-    struct job job;
-    atomic_bool let_go;
+/* A job that is pending until it is released. */
+struct held_job {
+    struct progress_job job;
+    atomic_bool is_released;
     atomic_int steps;
 };
 
-static enum status held_step(struct job *job, bool *is_over)
+static enum status held_step(struct progress_job *job, bool *is_over)
 {
-    struct held *h = (struct held *)job;
+    struct held_job *h = (struct held_job *)job;
     atomic_fetch_add(&h->steps, 1);
-    *is_over = atomic_load(&h->let_go);
+    *is_over = atomic_load(&h->is_released);
     return STATUS_OK;
 }
 
-TEST(progress_ends_a_job_while_another_is_held_up)
+TEST(progress_completes_a_job_while_another_is_pending)
 {
-    struct progress *p;
-    struct held held = {.job.step = held_step};
+    struct progress_thread *p;
+    struct held_job held = {.job.step = held_step};
     atomic_int clock = 0;
-    struct count c = {.job.step = count_step, .clock = &clock};
+    struct counting_job c = {.job.step = count_step, .clock = &clock};
     CHECK_STATUS(OK, progress_open(&p));
     progress_start(p, &held.job);
     progress_start(p, &c.job);
     CHECK(progress_wait(p, &c.job) == NULL);
-    atomic_store(&held.let_go, true);
+    atomic_store(&held.is_released, true);
     CHECK(progress_wait(p, &held.job) == NULL);
     progress_close(p);
 }
 
-TEST(progress_goes_on_while_nobody_waits)
+TEST(progress_advances_jobs_while_nobody_waits)
 {
-    struct progress *p;
-    struct held held = {.job.step = held_step};
+    struct progress_thread *p;
+    struct held_job held = {.job.step = held_step};
     CHECK_STATUS(OK, progress_open(&p));
     progress_start(p, &held.job);
     while (atomic_load(&held.steps) < STEPS) nanosleep(&(struct timespec){0, 100000}, NULL);
-    atomic_store(&held.let_go, true);
+    atomic_store(&held.is_released, true);
     CHECK(progress_wait(p, &held.job) == NULL);
     progress_close(p);
 }
 
-TEST(progress_tells_every_job_of_the_first_failure)
+TEST(progress_fails_every_job_after_the_first_failure)
 {
-    struct progress *p;
-    struct held held = {.job.step = held_step};
+    struct progress_thread *p;
+    struct held_job held = {.job.step = held_step};
     atomic_int clock = 0;
-    struct count c = {.job.step = count_step, .clock = &clock, .fails = STATUS_COMM}, late;
+    struct counting_job c = {.job.step = count_step, .clock = &clock, .failure = STATUS_COMM}, late;
     CHECK_STATUS(OK, progress_open(&p));
     progress_start(p, &held.job);
     progress_start(p, &c.job);
     const struct failure *f = progress_wait(p, &held.job);
-    CHECK(f && f->status == STATUS_COMM && !strcmp(f->message, "job 0 has failed"));
+    CHECK(f && f->status == STATUS_COMM && !strcmp(f->message, "job 0 failed"));
     CHECK(progress_wait(p, &c.job) == f);
-    late = (struct count){.job.step = count_step, .clock = &clock};
+    late = (struct counting_job){.job.step = count_step, .clock = &clock};
     progress_start(p, &late.job);
     CHECK(progress_wait(p, &late.job) == f && !late.steps);
     progress_close(p);
 }
 
-TEST(progress_can_be_closed_with_a_job_under_way)
+TEST(progress_can_be_closed_with_a_job_pending)
 {
-    struct progress *p;
-    struct held held = {.job.step = held_step};
+    struct progress_thread *p;
+    struct held_job held = {.job.step = held_step};
     CHECK_STATUS(OK, progress_open(&p));
     progress_start(p, &held.job);
     progress_close(p);

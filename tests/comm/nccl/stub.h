@@ -1,25 +1,24 @@
-/* stub.h (tests) -- a device and a library for tests of comm/nccl: lanes are threads, ranks of a
- * communicator meet in this process, and both behave as the real ones where it is awkward: work of
- * a lane is done when its turn comes, a send lasts until it is received, a call that is the first
- * of its communicator holds up the host until the others make theirs, and nobody is told that a
- * rank is gone. */
+/* stub.h (tests) -- stand-ins for a device and for NCCL: streams are threads, and the ranks of a
+ * communicator meet in this process.  They have the real ones' awkward properties: work of a stream
+ * runs in order, a send lasts until it is received, the first call on a communicator blocks the
+ * host until all ranks make theirs, and no rank learns that another is gone. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <stdbool.h>
 
-/* Puts work behind what the stream has. */
+/* Enqueues work on the stream. */
 void stub_push(void *stream, void (*run)(void *work), void *work);
 
-/* The device that the calling thread's rank has. */
+/* Sets the PCI bus id of the calling rank's device. */
 void stub_device(const char *name);
 
-/* From here on (but for NULL) communicators of this rank report this when asked. */
+/* From here on communicators of this rank report this asynchronous error; NULL: none any longer. */
 void stub_break(int rank, const char *error);
-/* What is open now: communicators, registered memory, lanes, marks. */
+/* Open now: communicators, registered buffers, streams, events. */
 struct stub_counts {
-    int comms, registered, lanes, marks;
-    int aborted, messages; /* ever */
+    int comms, registered, streams, events;
+    int aborted, messages; /* in total */
 };
 struct stub_counts stub_counts(void);
-void stub_count_lane(int by), stub_count_mark(int by);
+void stub_count_stream(int by), stub_count_event(int by);

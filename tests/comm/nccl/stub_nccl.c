@@ -11,24 +11,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What ranks bring to their nth collective; freed by the last that leaves. */
+/* The ranks' contributions to one collective; freed by the last rank that leaves. */
 struct meeting {
     uint64_t number;
     int kind, arrived, left;
     size_t count;
-    void **brought; /* by rank; owned */
+    void **contributions; /* by rank; owned */
     struct meeting *next;
 };
 
 struct letter {
     int from, to;
     size_t size;
-    bool is_taken;
+    bool is_received;
     void *bytes;
     struct letter *next;
 };
 
-/* What the ranks of a communicator have in common. */
+/* What the ranks of a communicator share. */
 struct shared {
     uint64_t id;
     int size, joined, connected, users;
@@ -39,7 +39,7 @@ struct shared {
 
 struct ncclComm {
     struct shared *s;
-    int rank, pending; /* tasks that lanes have */
+    int rank, pending; /* tasks enqueued on streams */
     uint64_t number;   /* of the next collective */
     bool is_connected, is_aborted;
 };
@@ -50,11 +50,11 @@ static struct shared *all_shared;
 static uint64_t last_id;
 static struct stub_counts counts;
 static int broken_rank = -1;
-static const char *broken = "";
+static const char *broken_error = "";
 
-static void begin(void) { pthread_mutex_lock(&lock); }
+static void lock_stub(void) { pthread_mutex_lock(&lock); }
 
-static void end(void)
+static void unlock_stub(void)
 {
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
@@ -64,34 +64,34 @@ static void await(void) { pthread_cond_wait(&changed, &lock); }
 
 struct stub_counts stub_counts(void)
 {
-    begin();
+    lock_stub();
     struct stub_counts now = counts;
-    end();
+    unlock_stub();
     return now;
 }
 
-void stub_count_lane(int by)
+void stub_count_stream(int by)
 {
-    begin();
-    counts.lanes += by;
-    end();
+    lock_stub();
+    counts.streams += by;
+    unlock_stub();
 }
 
-void stub_count_mark(int by)
+void stub_count_event(int by)
 {
-    begin();
-    counts.marks += by;
-    end();
+    lock_stub();
+    counts.events += by;
+    unlock_stub();
 }
 
 void stub_break(int rank, const char *error)
 {
-    begin();
-    broken_rank = error ? rank : -1, broken = error ? error : "";
-    end();
+    lock_stub();
+    broken_rank = error ? rank : -1, broken_error = error ? error : "";
+    unlock_stub();
 }
 
-/* --- collectives, on a lane's thread ------------------------------------------------------- */
+/* --- collectives, on a stream's thread ----------------------------------------------------- */
 
 enum { GATHER, SCATTER, REDUCE, BROADCAST, SEND, RECEIVE, SPLIT };
 
@@ -100,12 +100,17 @@ struct op {
     const void *from;
     void *to;
     size_t count;
-    enum dtype dtype;
+    ncclDataType_t type;
     uint64_t number;
     struct op *next;
 };
 
-/* Of one communicator, on one stream, that were issued at once. */
+static size_t type_bytes(ncclDataType_t type)
+{
+    return type == ncclUint8 ? 1 : type == ncclFloat32 ? 4 : 2;
+}
+
+/* Operations of one communicator on one stream that were issued together. */
 struct task {
     ncclComm_t comm;
     void *stream;
@@ -129,19 +134,19 @@ static void store(void *to, const void *from, size_t bytes)
     strict_reach(to, -1);
 }
 
-/* The meeting with everybody there; NULL: this rank was called off. */
-static struct meeting *meet(ncclComm_t c, const struct op *op, void *brings)
+/* Waits until all ranks have arrived; NULL: this rank was aborted. */
+static struct meeting *meet(ncclComm_t c, const struct op *op, void *contribution)
 {
     struct meeting **at = &c->s->meetings, *m;
     while (*at && (*at)->number != op->number) at = &(*at)->next;
     if (!*at) {
         m = *at = heap(sizeof *m);
         *m = (struct meeting){.number = op->number, .kind = op->kind, .count = op->count};
-        m->brought = heap((size_t)c->s->size * sizeof *m->brought);
+        m->contributions = heap((size_t)c->s->size * sizeof *m->contributions);
     }
     m = *at;
-    BUG_IF(m->kind != op->kind || m->count != op->count); /* the real one would hang, or worse */
-    m->brought[c->rank] = brings, m->arrived++;
+    BUG_IF(m->kind != op->kind || m->count != op->count); /* NCCL would hang, or worse */
+    m->contributions[c->rank] = contribution, m->arrived++;
     pthread_cond_broadcast(&changed);
     while (m->arrived < c->s->size && !c->is_aborted) await();
     return m->arrived < c->s->size ? NULL : m;
@@ -149,8 +154,8 @@ static struct meeting *meet(ncclComm_t c, const struct op *op, void *brings)
 
 static void free_meeting(const struct shared *s, struct meeting *m)
 {
-    for (int r = 0; r < s->size; r++) free(m->brought[r]);
-    free(m->brought), free(m);
+    for (int r = 0; r < s->size; r++) free(m->contributions[r]);
+    free(m->contributions), free(m);
 }
 
 static void leave(ncclComm_t c, struct meeting *m)
@@ -162,103 +167,104 @@ static void leave(ncclComm_t c, struct meeting *m)
     free_meeting(c->s, m);
 }
 
-/* In the order of comm.h, which the real one does not promise: so trainings can be compared. */
-static void sum(const struct meeting *m, int size, enum dtype dtype, size_t first, size_t n,
+/* In the order of comm.h, which NCCL does not promise, so that runs can be compared. */
+static void sum(const struct meeting *m, int size, ncclDataType_t type, size_t first, size_t n,
                 void *to)
 {
+    enum dtype dtype = type == ncclFloat32 ? F32 : BF16;
     const void **parts = heap((size_t)size * sizeof *parts);
     for (int r = 0; r < size; r++)
-        parts[r] = (const char *)m->brought[r] + first * dtype_bytes(dtype);
+        parts[r] = (const char *)m->contributions[r] + first * dtype_bytes(dtype);
     strict_reach(to, 1);
     comm_sum(dtype, parts, size, n, to);
     strict_reach(to, -1);
     free(parts);
 }
 
-static void collect(ncclComm_t c, const struct op *op)
+static void run_collective(ncclComm_t c, const struct op *op)
 {
-    size_t size = (size_t)c->s->size, bytes = op->count * dtype_bytes(op->dtype);
+    size_t size = (size_t)c->s->size, bytes = op->count * type_bytes(op->type);
     bool gives = op->kind != BROADCAST || op->peer == c->rank;
-    void *brings = gives ? copy_of(op->from, bytes * (op->kind == SCATTER ? size : 1)) : NULL;
-    begin();
-    struct meeting *m = meet(c, op, brings);
+    void *contribution = gives ? copy_of(op->from, bytes * (op->kind == SCATTER ? size : 1)) : NULL;
+    lock_stub();
+    struct meeting *m = meet(c, op, contribution);
     pthread_mutex_unlock(&lock);
     if (!m) return;
     for (size_t r = 0; r < size && op->kind == GATHER; r++)
-        store((char *)op->to + r * bytes, m->brought[r], bytes);
-    if (op->kind == REDUCE) sum(m, c->s->size, op->dtype, 0, op->count, op->to);
+        store((char *)op->to + r * bytes, m->contributions[r], bytes);
+    if (op->kind == REDUCE) sum(m, c->s->size, op->type, 0, op->count, op->to);
     if (op->kind == SCATTER)
-        sum(m, c->s->size, op->dtype, (size_t)c->rank * op->count, op->count, op->to);
-    if (op->kind == BROADCAST) store(op->to, m->brought[op->peer], bytes);
-    begin();
+        sum(m, c->s->size, op->type, (size_t)c->rank * op->count, op->count, op->to);
+    if (op->kind == BROADCAST) store(op->to, m->contributions[op->peer], bytes);
+    lock_stub();
     leave(c, m);
-    end();
+    unlock_stub();
 }
 
 static struct letter *post(ncclComm_t c, const struct op *op)
 {
     struct letter *l = heap(sizeof *l), **at = &c->s->letters;
     *l = (struct letter){.from = c->rank, .to = op->peer};
-    l->size = op->count * dtype_bytes(op->dtype);
+    l->size = op->count * type_bytes(op->type);
     l->bytes = copy_of(op->from, l->size);
-    begin();
+    lock_stub();
     while (*at) at = &(*at)->next;
     *at = l;
-    end();
+    unlock_stub();
     return l;
 }
 
 static void receive(ncclComm_t c, const struct op *op)
 {
     struct letter *l;
-    begin();
+    lock_stub();
     do {
         for (l = c->s->letters; l; l = l->next)
-            if (l->from == op->peer && l->to == c->rank && !l->is_taken) break;
+            if (l->from == op->peer && l->to == c->rank && !l->is_received) break;
         if (!l && !c->is_aborted) await();
     } while (!l && !c->is_aborted);
     if (l) {
-        BUG_IF(l->size != op->count * dtype_bytes(op->dtype));
+        BUG_IF(l->size != op->count * type_bytes(op->type));
         store(op->to, l->bytes, l->size);
-        l->is_taken = true, counts.messages++;
+        l->is_received = true, counts.messages++;
     }
-    end();
+    unlock_stub();
 }
 
-/* A letter is its sender's again when it has been taken. */
-static void await_taken(ncclComm_t c, struct letter *l)
+/* A send is over when its letter has been received. */
+static void await_received(ncclComm_t c, struct letter *l)
 {
-    begin();
-    while (!l->is_taken && !c->is_aborted) await();
+    lock_stub();
+    while (!l->is_received && !c->is_aborted) await();
     struct letter **at = &c->s->letters;
     while (*at != l) at = &(*at)->next;
     *at = l->next;
-    end();
+    unlock_stub();
     free(l->bytes), free(l);
 }
 
 static void run_task(void *what)
 {
-    enum { MOST = 64 };
+    enum { MAX_SENDS = 64 };
     struct task *t = what;
     ncclComm_t c = t->comm;
-    struct letter *sent[MOST];
+    struct letter *sent[MAX_SENDS];
     int num_sent = 0;
     for (struct op *op = t->ops; op; op = op->next) {
-        BUG_IF(num_sent == MOST);
+        BUG_IF(num_sent == MAX_SENDS);
         if (op->kind == SEND) sent[num_sent++] = post(c, op);
     }
     for (struct op *op = t->ops, *next; op; op = next) {
         next = op->next;
         if (op->kind == RECEIVE) receive(c, op);
-        if (op->kind != SEND && op->kind != RECEIVE) collect(c, op);
+        if (op->kind != SEND && op->kind != RECEIVE) run_collective(c, op);
         free(op);
     }
-    for (int i = 0; i < num_sent; i++) await_taken(c, sent[i]);
+    for (int i = 0; i < num_sent; i++) await_received(c, sent[i]);
     free(t);
-    begin();
+    lock_stub();
     c->pending--;
-    end();
+    unlock_stub();
 }
 
 /* --- calls --------------------------------------------------------------------------------- */
@@ -270,7 +276,7 @@ struct joining {
     struct joining *next;
 };
 
-/* What the calling thread has put off till ncclGroupEnd. */
+/* What the calling thread has deferred to ncclGroupEnd. */
 static __thread struct {
     int depth;
     struct task *tasks;
@@ -300,7 +306,7 @@ static ncclComm_t join(uint64_t id, int rank, int size)
 
 static void join_all(void)
 {
-    begin();
+    lock_stub();
     for (struct joining *j = group.joinings; j; j = j->next)
         *j->out = join(j->id, j->rank, j->size);
     pthread_cond_broadcast(&changed);
@@ -310,13 +316,13 @@ static void join_all(void)
         free(j);
     }
     group.joinings = NULL;
-    end();
+    unlock_stub();
 }
 
 static bool connect_all(void)
 {
     bool fine = true;
-    begin();
+    lock_stub();
     for (struct task *t = group.tasks; t; t = t->next) {
         t->comm->pending++;
         if (!t->comm->is_connected) t->comm->is_connected = true, t->comm->s->connected++;
@@ -326,7 +332,7 @@ static bool connect_all(void)
         while (t->comm->s->connected < t->comm->s->size && !t->comm->is_aborted) await();
         fine = fine && !t->comm->is_aborted;
     }
-    end();
+    unlock_stub();
     return fine;
 }
 
@@ -374,10 +380,10 @@ ncclResult_t ncclGroupEnd(void)
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
-    memset(id, 0xA5, sizeof *id); /* every byte counts */
-    begin();
+    memset(id, 0xA5, sizeof *id); /* tests that every byte arrives */
+    lock_stub();
     uint64_t made = ++last_id;
-    end();
+    unlock_stub();
     memcpy(id->internal + 7, &made, sizeof made);
     return ncclSuccess;
 }
@@ -393,7 +399,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
     return flush();
 }
 
-struct place {
+struct split_args {
     int color, key;
 };
 
@@ -401,14 +407,14 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
                            ncclConfig_t *config)
 {
     struct op op = {.kind = SPLIT, .number = comm->number++};
-    struct place *mine = heap(sizeof *mine);
+    struct split_args *mine = heap(sizeof *mine);
     int rank = 0, size = 0;
-    *mine = (struct place){color, key};
+    *mine = (struct split_args){color, key};
     BUG_IF(config->splitShare != 0);
-    begin();
+    lock_stub();
     struct meeting *m = meet(comm, &op, mine);
     for (int r = 0; m && r < comm->s->size; r++) {
-        const struct place *p = m->brought[r];
+        const struct split_args *p = m->contributions[r];
         if (p->color != color) continue;
         size++;
         rank += p->key < key || (p->key == key && r < comm->rank);
@@ -418,12 +424,12 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
         *out = join((comm->s->id * 1000003 + op.number) * 1000003 + (uint64_t)color + 1000000, rank,
                     size);
     if (m) leave(comm, m);
-    end();
+    unlock_stub();
     return m ? ncclSuccess : ncclRemoteError;
 }
 
-/* With the lock held. */
-static void drop(ncclComm_t c)
+/* Called with the lock held. */
+static void release_comm(ncclComm_t c)
 {
     struct shared *s = c->s, **at = &all_shared;
     counts.comms--;
@@ -440,29 +446,29 @@ static void drop(ncclComm_t c)
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
-    begin();
-    while (comm->pending) await(); /* as the real one */
-    drop(comm);
-    end();
+    lock_stub();
+    while (comm->pending) await(); /* as NCCL does */
+    release_comm(comm);
+    unlock_stub();
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    begin();
+    lock_stub();
     comm->is_aborted = true, counts.aborted++;
     pthread_cond_broadcast(&changed);
     while (comm->pending) await();
-    drop(comm);
-    end();
+    release_comm(comm);
+    unlock_stub();
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
-    begin();
+    lock_stub();
     *error = comm->rank == broken_rank ? ncclRemoteError : ncclSuccess;
-    end();
+    unlock_stub();
     return ncclSuccess;
 }
 
@@ -474,18 +480,18 @@ const char *ncclGetErrorString(ncclResult_t result)
 
 const char *ncclGetLastError(ncclComm_t comm)
 {
-    begin();
-    const char *text = comm->rank == broken_rank ? broken : "";
-    end();
+    lock_stub();
+    const char *text = comm->rank == broken_rank ? broken_error : "";
+    unlock_stub();
     return text;
 }
 
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *at, size_t bytes, void **handle)
 {
     BUG_IF(!comm || !bytes);
-    begin();
+    lock_stub();
     counts.registered++;
-    end();
+    unlock_stub();
     *handle = at;
     return ncclSuccess;
 }
@@ -493,50 +499,46 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *at, size_t bytes, voi
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
     BUG_IF(!comm || !handle);
-    begin();
+    lock_stub();
     counts.registered--;
-    end();
+    unlock_stub();
     return ncclSuccess;
 }
-
-static enum dtype dtype_of(ncclDataType_t type) { return type == ncclFloat32 ? F32 : BF16; }
 
 ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream)
 {
-    return issue(comm, stream, (struct op){GATHER, 0, from, to, count, dtype_of(type), 0, NULL});
+    return issue(comm, stream, (struct op){GATHER, 0, from, to, count, type, 0, NULL});
 }
 
 ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type,
                                ncclRedOp_t how, ncclComm_t comm, cudaStream_t stream)
 {
     BUG_IF(how != ncclSum);
-    return issue(comm, stream, (struct op){SCATTER, 0, from, to, count, dtype_of(type), 0, NULL});
+    return issue(comm, stream, (struct op){SCATTER, 0, from, to, count, type, 0, NULL});
 }
 
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
                            ncclRedOp_t how, ncclComm_t comm, cudaStream_t stream)
 {
     BUG_IF(how != ncclSum);
-    return issue(comm, stream, (struct op){REDUCE, 0, from, to, count, dtype_of(type), 0, NULL});
+    return issue(comm, stream, (struct op){REDUCE, 0, from, to, count, type, 0, NULL});
 }
 
 ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream)
 {
-    return issue(comm, stream,
-                 (struct op){BROADCAST, root, from, to, count, dtype_of(type), 0, NULL});
+    return issue(comm, stream, (struct op){BROADCAST, root, from, to, count, type, 0, NULL});
 }
 
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream)
 {
-    return issue(comm, stream, (struct op){SEND, peer, from, NULL, count, dtype_of(type), 0, NULL});
+    return issue(comm, stream, (struct op){SEND, peer, from, NULL, count, type, 0, NULL});
 }
 
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream)
 {
-    return issue(comm, stream,
-                 (struct op){RECEIVE, peer, NULL, to, count, dtype_of(type), 0, NULL});
+    return issue(comm, stream, (struct op){RECEIVE, peer, NULL, to, count, type, 0, NULL});
 }

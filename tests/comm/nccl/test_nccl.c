@@ -1,4 +1,4 @@
-/* What comm.h promises, of a device's memory and over a library that only does as the real one. */
+/* The contract of comm.h, for device memory and over the stub of NCCL (stub.h). */
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl/nccl.h"
 
@@ -15,14 +15,14 @@
 /* A rank with a device and a library: both are open while `body` runs. */
 struct with_nccl {
     bool late, lifted, channels;
-    double most_s; /* 0: a long time */
-    enum status (*body)(const struct comm *c, struct queue *on);
-    enum status (*hold)(const struct comm *c, void *context);
+    double timeout_s; /* 0: a long time */
+    enum status (*body)(const struct comm *c, struct queue *queue);
+    enum status (*contract)(const struct comm *c, void *context);
 };
 
 enum { CONTRACT_TAGS = 100 };
 
-/* Those of the contract's messages that have tags 1 and 2, and some of the others. */
+/* Declares the contract's messages with tags 1 and 2, and some of the others. */
 static enum status open_channels(const struct comm *c)
 {
     struct message sends[] = {
@@ -33,69 +33,69 @@ static enum status open_channels(const struct comm *c)
     return STATUS_OK;
 }
 
-static enum status on_library(struct comm *c, struct queue *on, struct nccl *n,
+static enum status on_library(struct comm *c, struct queue *queue, struct nccl *n,
                               const struct with_nccl *w)
 {
     TRY(nccl_wrap(c, n, "shard"));
     if (w->channels) TRY(open_channels(c));
-    if (w->lifted) lifted_wrap(c, on);
+    if (w->lifted) lifted_wrap(c, queue);
     if (w->body)
-        TRY(w->body(c, on));
+        TRY(w->body(c, queue));
     else
-        TRY(w->hold(c, NULL));
+        TRY(w->contract(c, NULL));
     return STATUS_OK;
 }
 
-static __thread struct arena left; /* what a body leaves to be released after its groups */
+static __thread struct arena left; /* of a body, to be released after its groups */
 
 static enum status run_with_nccl(const struct comm *world, void *context)
 {
     const struct with_nccl *w = context;
-    struct queue *on;
+    struct queue *queue;
     struct nccl *n;
     struct comm c;
-    TRY(cpu_queue_open(&on, 1, 0));
-    strict_open(on, &ops_cpu_reference, w->late);
-    TRY(nccl_open(&n, on, w->most_s > 0 ? w->most_s : 1000));
+    TRY(cpu_queue_open(&queue, 1, 0));
+    strict_open(queue, &ops_cpu_reference, w->late);
+    TRY(nccl_open(&n, queue, w->timeout_s > 0 ? w->timeout_s : 1000));
     TRY(comm_split(world, 0, world->rank, &c));
-    enum status st = on_library(&c, on, n, w);
+    enum status st = on_library(&c, queue, n, w);
     struct failure failure = {0};
     failure_keep(&failure, st);
     comm_release(&c);
     nccl_close(n);
     arena_release(&left);
-    strict_close(on);
-    cpu_queue_close(on);
+    strict_close(queue);
+    cpu_queue_close(queue);
     return failure_tell(&failure);
 }
 
 static void check_nothing_is_open(void)
 {
     struct stub_counts n = stub_counts();
-    CHECK(!n.comms && !n.registered && !n.lanes && !n.marks);
+    CHECK(!n.comms && !n.registered && !n.streams && !n.events);
 }
 
-static void hold(const struct contract *line, bool channels)
+static void fulfill(const struct contract *line, bool channels)
 {
-    enum { MOST_RANKS = 4 };
-    struct with_nccl w = {.lifted = true, .channels = channels, .hold = line->body};
-    int least = line->ranks ? line->ranks : 2, most = line->ranks ? line->ranks : MOST_RANKS;
+    enum { MAX_RANKS = 4 };
+    struct with_nccl w = {.lifted = true, .channels = channels, .contract = line->body};
+    int least = line->ranks ? line->ranks : 2, most = line->ranks ? line->ranks : MAX_RANKS;
     for (int size = least; size <= most; size++)
         CHECK_STATUS(OK, ranks_run(size, run_with_nccl, &w));
     check_nothing_is_open();
 }
 
-/* The order of sums is none of its promises, whatever the stub does. */
-TEST(nccl_keeps_what_comm_promises_save_the_order_of_sums)
+/* NCCL does not promise the order of sums, though the stub has it. */
+TEST(nccl_fulfills_the_contract_of_comm_except_the_order_of_sums)
 {
     for (const struct contract *line = contract; line->name; line++)
-        if (!strstr(line->name, "same_bits")) hold(line, false);
+        if (!strstr(line->name, "same_bits")) fulfill(line, false);
 }
 
-TEST(nccl_keeps_it_where_messages_have_channels)
+TEST(nccl_fulfills_the_contract_with_channels)
 {
     for (const struct contract *line = contract; line->name; line++)
-        if (strstr(line->name, "sends") || strstr(line->name, "under_way")) hold(line, true);
+        if (strstr(line->name, "sends") || strstr(line->name, "in_flight")) fulfill(line, true);
 }
 
 static enum status run_on(int size, struct with_nccl w)
@@ -110,19 +110,19 @@ static enum status run_on(int size, struct with_nccl w)
 enum { N = 1000 };
 
 /* x on the device, filled with `value`. */
-static enum status filled(struct queue *on, float value, struct arena *own)
+static enum status filled(struct queue *queue, float value, struct arena *own)
 {
     float host[N];
     for (int i = 0; i < N; i++) host[i] = value;
-    TRY(arena_init(own, sizeof host, queue_memory(on)));
-    TRY(queue_copy(on, own->base, host, sizeof host));
+    TRY(arena_init(own, sizeof host, queue_memory(queue)));
+    TRY(queue_copy(queue, own->base, host, sizeof host));
     return STATUS_OK;
 }
 
-static enum status holds(struct queue *on, const struct arena *own, float value)
+static enum status holds(struct queue *queue, const struct arena *own, float value)
 {
     float host[N];
-    TRY(queue_copy(on, host, own->base, sizeof host));
+    TRY(queue_copy(queue, host, own->base, sizeof host));
     for (int i = 0; i < N; i++) RANK_CHECK(host[i] == value);
     return STATUS_OK;
 }
@@ -132,77 +132,77 @@ static struct transfer sum_of(const struct arena *own)
     return (struct transfer){TRANSFER_all_reduce, F32, N, .x = own->base};
 }
 
-static enum status sums_in_split_groups(const struct comm *c, struct queue *on)
+static enum status sums_in_split_groups(const struct comm *c, struct queue *queue)
 {
     struct comm pair, across;
     struct arena own;
-    TRY(filled(on, (float)(1 << c->rank), &own));
+    TRY(filled(queue, (float)(1 << c->rank), &own));
     struct transfer first = sum_of(&own), second = first;
     TRY(comm_split(c, c->rank / 2, -c->rank, &pair));
     TRY(comm_split(c, c->rank % 2, c->rank, &across));
     RANK_CHECK(pair.size == (c->rank == 4 ? 1 : 2) && across.size == (c->rank % 2 ? 2 : 3));
     RANK_CHECK(pair.rank == (c->rank == 4 ? 0 : 1 - c->rank % 2));
     TRY(comm_run(&pair, &first));
-    TRY(holds(on, &own, (const float[]){3, 12, 16}[c->rank / 2]));
+    TRY(holds(queue, &own, (const float[]){3, 12, 16}[c->rank / 2]));
     TRY(comm_run(&across, &second));
-    TRY(holds(on, &own, c->rank % 2 ? 15 : 31));
+    TRY(holds(queue, &own, c->rank % 2 ? 15 : 31));
     comm_release(&across), comm_release(&pair);
     arena_release(&own);
     return STATUS_OK;
 }
 
-TEST(nccl_groups_are_split_into_groups_and_into_ranks_alone)
+TEST(nccl_groups_split_into_groups_of_many_and_of_one)
 {
     CHECK_STATUS(OK, run_on(5, (struct with_nccl){.body = sums_in_split_groups}));
 }
 
-static enum status joins_kernels(const struct comm *c, struct queue *on)
+static enum status sums_between_kernels(const struct comm *c, struct queue *queue)
 {
     struct arena x, y, z;
-    TRY(filled(on, (float)(c->rank + 1), &x));
-    TRY(filled(on, 0, &y));
-    TRY(filled(on, 0, &z));
+    TRY(filled(queue, (float)(c->rank + 1), &x));
+    TRY(filled(queue, 0, &y));
+    TRY(filled(queue, 0, &z));
     for (int round = 0; round < 3; round++) {
         struct transfer t = sum_of(&y);
-        TRY(cast(&strict_ops, &(struct cast){.n = N}, &(struct cast_io){x.base, y.base}, on));
+        TRY(cast(&strict_ops, &(struct cast){.n = N}, &(struct cast_io){x.base, y.base}, queue));
         TRY(comm_run(c, &t));
         TRY(cast(&strict_ops, &(struct cast){.n = N, .accumulate = true},
-                 &(struct cast_io){y.base, z.base}, on));
+                 &(struct cast_io){y.base, z.base}, queue));
     }
-    TRY(holds(on, &z, 3 * 6));
+    TRY(holds(queue, &z, 3 * 6));
     arena_release(&x), arena_release(&y), arena_release(&z);
     return STATUS_OK;
 }
 
-TEST(nccl_transfers_wait_for_kernels_before_them_and_kernels_after_them_for_them)
+TEST(nccl_transfers_are_ordered_with_kernels)
 {
-    CHECK_STATUS(OK, run_on(3, (struct with_nccl){.late = true, .body = joins_kernels}));
+    CHECK_STATUS(OK, run_on(3, (struct with_nccl){.late = true, .body = sums_between_kernels}));
 }
 
-struct seen {
-    struct comm_watch watch; /* first: what it tells gets a struct comm_watch * */
+struct counting_observer {
+    struct comm_watch watch; /* first: callbacks cast it to this */
     int started, waited;
     double over_s;
 };
 
-static void see_start(struct comm_watch *w, const struct comm *c, const struct transfer *t,
-                      size_t bytes)
+static void count_start(struct comm_watch *w, const struct comm *c, const struct transfer *t,
+                        size_t bytes)
 {
     (void)c, (void)t, (void)bytes;
-    ((struct seen *)w)->started++;
+    ((struct counting_observer *)w)->started++;
 }
 
-static void see_wait(struct comm_watch *w, const struct transfer *t)
+static void count_wait(struct comm_watch *w, const struct transfer *t)
 {
-    ((struct seen *)w)->waited++;
-    ((struct seen *)w)->over_s = t->over_s;
+    ((struct counting_observer *)w)->waited++;
+    ((struct counting_observer *)w)->over_s = t->over_s;
 }
 
-static enum status is_watched(const struct comm *c, struct queue *on)
+static enum status is_watched(const struct comm *c, struct queue *queue)
 {
-    struct seen seen = {.watch = {see_start, see_wait}};
+    struct counting_observer seen = {.watch = {count_start, count_wait}};
     struct arena own;
-    TRY(filled(on, 1, &own));
+    TRY(filled(queue, 1, &own));
     struct transfer t = sum_of(&own);
     double begin_s = clock_monotonic_s();
     c->counts->watch = &seen.watch;
@@ -214,39 +214,39 @@ static enum status is_watched(const struct comm *c, struct queue *on)
     return STATUS_OK;
 }
 
-TEST(nccl_transfers_are_counted_once_and_those_who_watch_learn_when_they_were_over)
+TEST(nccl_transfers_are_counted_once_and_observed_with_their_end)
 {
     CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = is_watched}));
 }
 
-/* Rank 1 does not come to the second sum; what rank 0 is told, then and later.  Where all is slow,
- * already the first one takes too long. */
-static enum status misses_a_sum(const struct comm *c, struct queue *on)
+/* Rank 1 does not take part in the second sum.  On a slow machine the first may already time out.
+ */
+static enum status misses_a_sum(const struct comm *c, struct queue *queue)
 {
     struct arena own;
     double one = 1;
-    TRY(filled(on, 1, &own));
+    TRY(filled(queue, 1, &own));
     struct transfer t = sum_of(&own), again = t;
-    enum status told = comm_run(c, &t);
+    enum status st = comm_run(c, &t);
     if (c->rank == 0) {
-        if (!told) told = comm_run(c, &again);
-        if (!told) told = comm_all_reduce(c, REDUCE_SUM, &one, 1);
-        RANK_CHECK(told == STATUS_COMM);
-        RANK_CHECK(strstr(status_message(), "all_reduce of 1000 float32 on rank 0 of 2 of the "
-                                            "group shard is not over after 0.1 s"));
+        if (!st) st = comm_run(c, &again);
+        if (!st) st = comm_all_reduce(c, REDUCE_SUM, &one, 1);
+        RANK_CHECK(st == STATUS_COMM);
+        RANK_CHECK(strstr(status_message(), "all_reduce of 1000 float32 on rank 0 of 2 in group "
+                                            "shard timed out after 0.1 s"));
         RANK_CHECK(comm_start(c, &t) == STATUS_COMM);
         RANK_CHECK(comm_all_reduce(c, REDUCE_SUM, &one, 1) == STATUS_COMM);
-        RANK_CHECK(strstr(status_message(), "is not over") != NULL);
+        RANK_CHECK(strstr(status_message(), "timed out") != NULL);
     }
     arena_release(&own);
     return STATUS_OK;
 }
 
-static enum status misses_the_first_sum(const struct comm *c, struct queue *on)
+static enum status misses_the_first_sum(const struct comm *c, struct queue *queue)
 {
     struct arena own;
     enum status st = STATUS_OK;
-    TRY(filled(on, 1, &own));
+    TRY(filled(queue, 1, &own));
     struct transfer t = sum_of(&own);
     if (c->rank == 0) st = comm_start(c, &t);
     arena_release(&own);
@@ -254,23 +254,23 @@ static enum status misses_the_first_sum(const struct comm *c, struct queue *on)
     return STATUS_OK;
 }
 
-TEST(nccl_cuts_off_a_call_that_waits_for_a_rank_that_does_not_come)
+TEST(nccl_aborts_a_call_that_waits_for_a_missing_rank)
 {
-    struct with_nccl w = {.most_s = 0.1, .body = misses_the_first_sum};
+    struct with_nccl w = {.timeout_s = 0.1, .body = misses_the_first_sum};
     CHECK_STATUS(OK, run_on(2, w));
 }
 
-TEST(nccl_cuts_off_a_transfer_that_a_rank_does_not_come_to)
+TEST(nccl_aborts_a_transfer_that_a_rank_misses)
 {
-    CHECK_STATUS(OK, run_on(2, (struct with_nccl){.most_s = 0.1, .body = misses_a_sum}));
+    CHECK_STATUS(OK, run_on(2, (struct with_nccl){.timeout_s = 0.1, .body = misses_a_sum}));
 }
 
-/* Each rank's library complains while it is in use. */
-static enum status is_broken(const struct comm *c, struct queue *on)
+/* Sums until the library reports an error. */
+static enum status sums_until_failure(const struct comm *c, struct queue *queue)
 {
     enum status st = STATUS_OK;
     struct arena own;
-    TRY(filled(on, 1, &own));
+    TRY(filled(queue, 1, &own));
     while (!st) {
         struct transfer t = sum_of(&own);
         st = comm_run(c, &t);
@@ -279,70 +279,70 @@ static enum status is_broken(const struct comm *c, struct queue *on)
     return st;
 }
 
-TEST(nccl_tells_what_the_library_complains_of_and_ends_all_that_is_under_way)
+TEST(nccl_aborts_all_transfers_when_the_library_reports_an_error)
 {
     stub_break(1, "the cable is out");
-    enum status st = run_on(3, (struct with_nccl){.most_s = 0.2, .body = is_broken});
+    enum status st = run_on(3, (struct with_nccl){.timeout_s = 0.2, .body = sums_until_failure});
     stub_break(0, NULL);
     CHECK(st == STATUS_COMM);
 }
 
-static enum status reports(const struct comm *c, struct queue *on)
+static enum status reports(const struct comm *c, struct queue *queue)
 {
-    enum status st = c->rank == 1 ? is_broken(c, on) : STATUS_OK;
+    enum status st = c->rank == 1 ? sums_until_failure(c, queue) : STATUS_OK;
     RANK_CHECK(st == (c->rank == 1 ? STATUS_COMM : STATUS_OK));
     if (c->rank == 1)
-        RANK_CHECK(strstr(status_message(), "rank 1 of 2 of the group shard") &&
+        RANK_CHECK(strstr(status_message(), "rank 1 of 2 in group shard") &&
                    strstr(status_message(), "the cable is out"));
     return STATUS_OK;
 }
 
-TEST(nccl_names_the_group_and_the_librarys_own_words)
+TEST(nccl_errors_name_the_group_and_quote_the_library)
 {
     stub_break(1, "the cable is out");
-    enum status st = run_on(2, (struct with_nccl){.most_s = 0.1, .body = reports});
+    enum status st = run_on(2, (struct with_nccl){.timeout_s = 0.1, .body = reports});
     struct failure failure = {0};
     failure_keep(&failure, st);
     stub_break(0, NULL);
     CHECK_STATUS(OK, failure_tell(&failure));
 }
 
-static enum status leaves_one_under_way(const struct comm *c, struct queue *on)
+static enum status leaves_one_in_flight(const struct comm *c, struct queue *queue)
 {
-    TRY(filled(on, 1, &left));
+    TRY(filled(queue, 1, &left));
     struct transfer t = sum_of(&left), alone = t;
     TRY(comm_run(c, &t));
     if (c->rank == 0) TRY(comm_start(c, &alone));
     return STATUS_OK;
 }
 
-TEST(nccl_groups_can_be_released_while_a_transfer_waits_for_nobody)
+TEST(nccl_groups_can_be_released_with_a_transfer_in_flight)
 {
-    CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = leaves_one_under_way}));
+    CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = leaves_one_in_flight}));
     CHECK(stub_counts().aborted > 0);
 }
 
-static enum status registers(const struct comm *c, struct queue *on)
+static enum status registers(const struct comm *c, struct queue *queue)
 {
     struct arena own;
-    TRY(filled(on, 1, &own));
+    TRY(filled(queue, 1, &own));
     for (int round = 0; round < 2; round++) TRY(comm_lend(c, own.base, own.size));
     RANK_CHECK(stub_counts().registered > 0 && stub_counts().registered <= 2);
     struct transfer t = sum_of(&own);
     TRY(comm_run(c, &t));
-    TRY(holds(on, &own, 2));
-    if (c->rank == 0) TRY(comm_lend(c, own.base, 0)); /* else the group's end does that */
+    TRY(holds(queue, &own, 2));
+    if (c->rank == 0) TRY(comm_lend(c, own.base, 0)); /* otherwise releasing the group does that */
     arena_release(&own);
     return STATUS_OK;
 }
 
-TEST(nccl_knows_memory_that_is_lent_until_it_is_taken_back_or_the_group_ends)
+TEST(nccl_registers_memory_until_it_is_deregistered_or_the_group_released)
 {
     CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = registers}));
 }
 
-/* Every rank to both neighbours, all at once and much of it, received in another order. */
-static enum status exchanges(const struct comm *c, struct queue *on)
+/* Every rank sends to both neighbours at once, and receives in another order. */
+static enum status exchanges(const struct comm *c, struct queue *queue)
 {
     int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;
     const struct message sends[] = {{next, 3}, {before, 3}, {next, 4}};
@@ -351,8 +351,8 @@ static enum status exchanges(const struct comm *c, struct queue *on)
     struct transfer out[3], in[3];
     TRY(comm_expect(c, sends, 2, receives + 1, 2));
     TRY(comm_expect(c, sends, 3, receives, 3)); /* two of them again */
-    TRY(filled(on, (float)c->rank, &mine));
-    for (int i = 0; i < 3; i++) TRY(filled(on, -1, &got[i]));
+    TRY(filled(queue, (float)c->rank, &mine));
+    for (int i = 0; i < 3; i++) TRY(filled(queue, -1, &got[i]));
     for (int round = 0; round < 20; round++) {
         for (int i = 0; i < 3; i++) {
             out[i] = (struct transfer){
@@ -365,37 +365,37 @@ static enum status exchanges(const struct comm *c, struct queue *on)
         for (int i = 0; i < 3; i++) TRY(comm_start(c, &in[i]));
         for (int i = 3; i-- > 0;) TRY(comm_wait(&in[i]));
         for (int i = 0; i < 3; i++) TRY(comm_wait(&out[i]));
-        for (int i = 0; i < 3; i++) TRY(holds(on, &got[i], (float)receives[i].peer));
+        for (int i = 0; i < 3; i++) TRY(holds(queue, &got[i], (float)receives[i].peer));
     }
     arena_release(&mine);
     for (int i = 0; i < 3; i++) arena_release(&got[i]);
     return STATUS_OK;
 }
 
-TEST(nccl_channels_carry_each_way_at_once_whatever_waits_for_what)
+TEST(nccl_channels_do_not_delay_each_other)
 {
     CHECK_STATUS(OK, run_on(3, (struct with_nccl){.late = true, .body = exchanges}));
     CHECK_STATUS(OK, run_on(4, (struct with_nccl){.body = exchanges}));
 }
 
-static enum status awaits_what_nobody_sends(const struct comm *c, struct queue *on)
+static enum status expects_an_undeclared_send(const struct comm *c, struct queue *queue)
 {
     const struct message send = {0, 5}, receive = {1, 6};
-    (void)on;
+    (void)queue;
     TRY(comm_expect(c, &send, c->rank == 1, &receive, c->rank == 0));
     return STATUS_OK;
 }
 
-TEST(nccl_channels_need_a_send_for_each_receive)
+TEST(nccl_channels_require_a_send_for_each_receive)
 {
-    CHECK_STATUS(COMM, run_on(2, (struct with_nccl){.body = awaits_what_nobody_sends}));
-    CHECK_MESSAGE("awaits messages with tag 6 of rank 1");
+    CHECK_STATUS(COMM, run_on(2, (struct with_nccl){.body = expects_an_undeclared_send}));
+    CHECK_MESSAGE("expects messages with tag 6 from rank 1");
 }
 
 static enum status compares_devices(const struct comm *world, void *context)
 {
     static const char *const names[] = {"0000:01:00.0", "0000:02:00.0", "0000:03:00.0"};
-    const int *shared = context; /* the rank that has the device of rank 1; 0: none */
+    const int *shared = context; /* the rank that has the same device as rank 1 */
     struct nccl_pair pair;
     stub_device(names[*shared == world->rank ? 1 : world->rank]);
     TRY(nccl_same_device(world, NULL, &pair));
@@ -404,9 +404,9 @@ static enum status compares_devices(const struct comm *world, void *context)
     return STATUS_OK;
 }
 
-TEST(nccl_finds_two_ranks_that_have_the_same_device)
+TEST(nccl_finds_two_ranks_with_the_same_device)
 {
-    int shared = 1; /* itself */
+    int shared = 1; /* rank 1 itself */
     CHECK_STATUS(OK, ranks_run(3, compares_devices, &shared));
     shared = 2;
     CHECK_STATUS(OK, ranks_run(3, compares_devices, &shared));

@@ -1,4 +1,4 @@
-/* What comm.h promises, of memory that only a device's kernels touch. */
+/* The contract of comm.h, for device memory that the host must not touch (strict_device.h). */
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/staged/staged.h"
 
@@ -6,7 +6,6 @@
 #include "comm/contract.h"
 #include "comm/lifted.h"
 #include "comm/ranks.h"
-#include "comm/self/self.h"
 #include "ops/update.h"
 #include "tensor/strict_device.h"
 #include "test.h"
@@ -14,43 +13,43 @@
 /* A rank with a device: its queue is open while `body` runs. */
 struct with_device {
     bool late, lifted;
-    enum status (*body)(const struct comm *c, struct queue *on);
-    enum status (*hold)(const struct comm *c, void *context);
+    enum status (*body)(const struct comm *c, struct queue *queue);
+    enum status (*contract)(const struct comm *c, void *context);
 };
 
-static enum status on_device(struct comm *c, struct queue *on, const struct with_device *w)
+static enum status on_device(struct comm *c, struct queue *queue, const struct with_device *w)
 {
-    TRY(staged_wrap(c, on));
-    if (w->lifted) lifted_wrap(c, on);
+    TRY(staged_wrap(c, queue));
+    if (w->lifted) lifted_wrap(c, queue);
     if (w->body)
-        TRY(w->body(c, on));
+        TRY(w->body(c, queue));
     else
-        TRY(w->hold(c, NULL));
+        TRY(w->contract(c, NULL));
     return STATUS_OK;
 }
 
 static enum status run_with_device(const struct comm *world, void *context)
 {
     const struct with_device *w = context;
-    struct queue *on;
+    struct queue *queue;
     struct comm c;
-    TRY(cpu_queue_open(&on, 1, 0));
-    strict_open(on, &ops_cpu_reference, w->late);
+    TRY(cpu_queue_open(&queue, 1, 0));
+    strict_open(queue, &ops_cpu_reference, w->late);
     TRY(comm_split(world, 0, world->rank, &c));
-    enum status st = on_device(&c, on, w);
+    enum status st = on_device(&c, queue, w);
     comm_release(&c);
-    strict_close(on);
-    cpu_queue_close(on);
+    strict_close(queue);
+    cpu_queue_close(queue);
     return st;
 }
 
-enum { MOST_RANKS = 4 };
+enum { MAX_RANKS = 4 };
 
 #define X(name, ranks)                                                                             \
     TEST(staged_##name)                                                                            \
     {                                                                                              \
-        struct with_device w = {.lifted = true, .hold = contract_##name};                          \
-        for (int size = ranks ? ranks : 2; size <= (ranks ? ranks : MOST_RANKS); size++)           \
+        struct with_device w = {.lifted = true, .contract = contract_##name};                          \
+        for (int size = ranks ? ranks : 2; size <= (ranks ? ranks : MAX_RANKS); size++)            \
             CHECK_STATUS(OK, ranks_run(size, run_with_device, &w));                                \
     }
 CONTRACT_LIST(X)
@@ -58,60 +57,60 @@ CONTRACT_LIST(X)
 
 enum { N = 1000 };
 
-/* Kernels before and after, and nobody waits but the group. */
-static enum status joins_kernels(const struct comm *c, struct queue *on)
+/* Kernels before and after, ordered by the transfer alone. */
+static enum status sums_between_kernels(const struct comm *c, struct queue *queue)
 {
     struct arena own;
     float mine[N], sum[N], *x, *y, *z;
-    TRY(arena_init(&own, 1 << 15, queue_memory(on)));
+    TRY(arena_init(&own, 1 << 15, queue_memory(queue)));
     x = arena_take(&own, N, sizeof *x), y = arena_take(&own, N, sizeof *y);
     z = arena_take(&own, N, sizeof *z);
     for (int i = 0; i < N; i++) mine[i] = (float)(c->rank + 1) * (float)i;
-    TRY(queue_copy(on, x, mine, sizeof mine));
+    TRY(queue_copy(queue, x, mine, sizeof mine));
     for (int round = 0; round < 3; round++) {
         struct transfer t = {TRANSFER_all_reduce, F32, N, .x = y};
-        TRY(cast(&strict_ops, &(struct cast){.n = N}, &(struct cast_io){x, y}, on));
+        TRY(cast(&strict_ops, &(struct cast){.n = N}, &(struct cast_io){x, y}, queue));
         TRY(comm_run(c, &t));
         TRY(cast(&strict_ops, &(struct cast){.n = N, .accumulate = round > 0},
-                 &(struct cast_io){y, z}, on));
+                 &(struct cast_io){y, z}, queue));
     }
-    TRY(queue_copy(on, sum, z, sizeof sum));
+    TRY(queue_copy(queue, sum, z, sizeof sum));
     for (int i = 0; i < N; i++) RANK_CHECK(sum[i] == 3 * 6 * (float)i);
     arena_release(&own);
     return STATUS_OK;
 }
 
-TEST(staged_transfers_wait_for_kernels_before_them_and_kernels_after_them_for_them)
+TEST(staged_transfers_are_ordered_with_kernels)
 {
-    struct with_device w = {.late = true, .body = joins_kernels};
+    struct with_device w = {.late = true, .body = sums_between_kernels};
     CHECK_STATUS(OK, ranks_run(3, run_with_device, &w));
 }
 
-struct seen {
-    struct comm_watch watch; /* first: what it tells gets a struct comm_watch * */
+struct counting_observer {
+    struct comm_watch watch; /* first: callbacks cast it to this */
     size_t bytes;
     int started, waited;
 };
 
-static void see_start(struct comm_watch *w, const struct comm *c, const struct transfer *t,
-                      size_t bytes)
+static void count_start(struct comm_watch *w, const struct comm *c, const struct transfer *t,
+                        size_t bytes)
 {
     (void)c, (void)t;
-    ((struct seen *)w)->bytes += bytes;
-    ((struct seen *)w)->started++;
+    ((struct counting_observer *)w)->bytes += bytes;
+    ((struct counting_observer *)w)->started++;
 }
 
-static void see_wait(struct comm_watch *w, const struct transfer *t)
+static void count_wait(struct comm_watch *w, const struct transfer *t)
 {
     (void)t;
-    ((struct seen *)w)->waited++;
+    ((struct counting_observer *)w)->waited++;
 }
 
-static enum status counts_once(const struct comm *c, struct queue *on)
+static enum status counts_once(const struct comm *c, struct queue *queue)
 {
-    struct seen seen = {.watch = {see_start, see_wait}};
+    struct counting_observer seen = {.watch = {count_start, count_wait}};
     struct arena own;
-    TRY(arena_init(&own, N * sizeof(float), queue_memory(on)));
+    TRY(arena_init(&own, N * sizeof(float), queue_memory(queue)));
     struct transfer t = {TRANSFER_all_gather, F32, N / 2, .x = own.base};
     c->counts->watch = &seen.watch;
     TRY(comm_run(c, &t));
@@ -123,41 +122,41 @@ static enum status counts_once(const struct comm *c, struct queue *on)
     return STATUS_OK;
 }
 
-TEST(staged_transfers_are_counted_and_watched_once)
+TEST(staged_transfers_are_counted_and_observed_once)
 {
     struct with_device w = {.body = counts_once};
     CHECK_STATUS(OK, ranks_run(2, run_with_device, &w));
 }
 
-TEST(staged_alone_has_its_own_sum)
+TEST(staged_group_of_one_keeps_its_own_data)
 {
-    struct comm c = comm_self();
-    struct queue *on;
+    struct comm c = *comm_self();
+    struct queue *queue;
     struct arena own;
     float host[4] = {1, 2, 3, 4};
-    CHECK_STATUS(OK, cpu_queue_open(&on, 1, 0));
-    strict_open(on, &ops_cpu_reference, true);
-    CHECK_STATUS(OK, staged_wrap(&c, on));
-    CHECK_STATUS(OK, arena_init(&own, 2 * ARENA_ALIGN, queue_memory(on)));
+    CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 0));
+    strict_open(queue, &ops_cpu_reference, true);
+    CHECK_STATUS(OK, staged_wrap(&c, queue));
+    CHECK_STATUS(OK, arena_init(&own, 2 * ARENA_ALIGN, queue_memory(queue)));
     float *x = arena_take(&own, 4, sizeof *x), *sum = arena_take(&own, 4, sizeof *x);
-    CHECK_STATUS(OK, queue_copy(on, x, host, sizeof host));
+    CHECK_STATUS(OK, queue_copy(queue, x, host, sizeof host));
     CHECK_STATUS(OK, comm_run(&c, &(struct transfer){TRANSFER_all_gather, F32, 4, .x = x}));
     CHECK_STATUS(OK, comm_run(&c, &(struct transfer){TRANSFER_all_reduce, F32, 4, .x = x}));
     CHECK_STATUS(
         OK, comm_run(&c, &(struct transfer){TRANSFER_reduce_scatter, F32, 4, .x = x, .own = sum}));
     memset(host, 0, sizeof host);
-    CHECK_STATUS(OK, queue_copy(on, host, sum, sizeof host));
+    CHECK_STATUS(OK, queue_copy(queue, host, sum, sizeof host));
     CHECK(host[0] == 1 && host[3] == 4);
     comm_release(&c);
     arena_release(&own);
-    strict_close(on);
-    cpu_queue_close(on);
+    strict_close(queue);
+    cpu_queue_close(queue);
 }
 
-static enum status loses_a_rank(const struct comm *c, struct queue *on)
+static enum status loses_a_rank(const struct comm *c, struct queue *queue)
 {
     struct arena own;
-    TRY(arena_init(&own, N * sizeof(float), queue_memory(on)));
+    TRY(arena_init(&own, N * sizeof(float), queue_memory(queue)));
     struct transfer t = {TRANSFER_all_reduce, F32, N, .x = own.base};
     enum status st = STATUS_OK;
     if (c->rank == 1) FAIL_OUT(IO, "the disk is gone");
@@ -167,7 +166,7 @@ out:
     return st;
 }
 
-TEST(staged_transfers_fail_where_a_rank_is_gone)
+TEST(staged_transfers_fail_when_a_rank_is_gone)
 {
     struct with_device w = {.body = loses_a_rank};
     CHECK_STATUS(IO, ranks_run(2, run_with_device, &w));

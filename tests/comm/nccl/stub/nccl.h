@@ -1,5 +1,5 @@
-/* nccl.h (tests) -- as much of NCCL's interface as comm/nccl calls, for tests without a device:
- * stub_nccl.c carries between ranks that are threads. */
+/* nccl.h (tests) -- the part of NCCL's interface that comm/nccl uses, for tests without a device;
+ * stub_nccl.c implements it for ranks that are threads. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,7 +23,7 @@ typedef enum {
     ncclRemoteError,
     ncclInProgress
 } ncclResult_t;
-typedef enum { ncclFloat32 = 7, ncclBfloat16 = 9 } ncclDataType_t;
+typedef enum { ncclUint8 = 1, ncclFloat32 = 7, ncclBfloat16 = 9 } ncclDataType_t;
 typedef enum { ncclSum } ncclRedOp_t;
 
 typedef struct {

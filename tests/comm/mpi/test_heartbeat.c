@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-/* Others wait with their goodbye, and are heard of all the while. */
+/* Rank 1 leaves a second later; the others keep sending heartbeats meanwhile. */
 RANKS(late)
 {
     double x = 1;
@@ -15,7 +15,7 @@ RANKS(late)
     return STATUS_OK;
 }
 
-TEST(watch_lets_ranks_leave_one_after_the_other)
+TEST(heartbeat_lets_ranks_leave_one_after_the_other)
 {
     struct text err = {0};
     int code = launched_run(3, "late", &err);

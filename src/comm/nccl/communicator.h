@@ -1,0 +1,54 @@
+/* communicator.h (comm/nccl) -- a communicator of NCCL or RCCL, and the side stream it works on.
+ *
+ * Ranks    Opening and splitting are collective.  Communicators share no resources of the library
+ *          (splitShare = 0), so work on one never waits for work on another.
+ * Errors   COMM: the library reports an error; the message has its text.  DEVICE: see
+ *          side_stream.h. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "comm/comm.h"
+#include "comm/nccl/side_stream.h"
+
+enum { COMMUNICATOR_ID_BYTES = 128 };
+
+struct communicator {
+    const char *name; /* of its group, for messages */
+    int rank, size;
+    void *handle; /* ncclComm_t; owned; NULL: closed or aborted */
+    struct side_stream stream;
+};
+
+extern const char communicator_library[]; /* "NCCL", "RCCL" */
+
+/* A unique id for a new communicator: one rank makes it, and all ranks need it to open. */
+enum status communicator_id(unsigned char id[COMMUNICATOR_ID_BYTES]);
+
+/* Opens several at once; other ranks may list theirs in another order.  max_blocks: streaming
+ * multiprocessors that one transfer may occupy; 0: the library's default. */
+struct communicator_init {
+    struct communicator *communicator; /* name, rank and size are set */
+    unsigned char id[COMMUNICATOR_ID_BYTES];
+};
+enum status communicator_open(struct communicator_init *inits, int count, int max_blocks,
+                              struct queue *queue);
+/* Ranks of the same color form a communicator, ordered by key; color < 0: this rank joins none.
+ * out: name, rank and size are set. */
+enum status communicator_split(struct communicator *c, int color, int key,
+                               struct communicator *out);
+/* Waits for the transfers that were issued, unless the communicator was aborted. */
+void communicator_close(struct communicator *c);
+/* Ends all its transfers, whatever the other ranks do. */
+void communicator_abort(struct communicator *c);
+
+/* Enqueues the transfer on the side stream.  `peer` is a rank of the communicator. */
+enum status communicator_issue(struct communicator *c, const struct transfer *t, int peer);
+/* Group calls: transfers issued in between start together, so that none that waits for another
+ * rank holds up the others. */
+enum status communicator_group_start(void), communicator_group_end(void);
+/* An error that occurred since, in the background. */
+enum status communicator_async_error(const struct communicator *c);
+
+/* User buffer registration: the library moves data in this memory without copying it. */
+enum status communicator_register(struct communicator *c, void *at, size_t bytes, void **handle);
+void communicator_deregister(struct communicator *c, void *handle);

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/nccl/watchdog.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "base/thread.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+
+static const double poll_s = 0.05;
+/* After a failure, how long a call of the library may take to return; and how long transfers in
+ * flight may take to end when their communicator is removed.  Never more than a transfer's own time
+ * limit. */
+static const double grace_s = 5;
+
+struct watched_communicator {
+    struct communicator *communicator;
+    struct watched_communicator *next;
+};
+
+struct watchdog {
+    struct queue *queue;
+    double timeout_s;
+    bool has_given_up; /* used by the queue's thread only: a rank is gone */
+    pthread_t thread;
+    pthread_mutex_t calls; /* held during calls of the library; locked before `lock` */
+    pthread_mutex_t lock;  /* protects the fields below */
+    pthread_cond_t closing;
+    bool is_closing;
+    struct failure failure; /* the first; never changes afterwards */
+    struct watched_communicator *communicators;
+    struct tracked_transfer *in_flight, *spare;
+};
+
+static enum status check_transfer(struct watchdog *w, struct tracked_transfer *t)
+{
+    const struct communicator *c = t->communicator;
+    bool begun = true;
+    if (t->is_over) return STATUS_OK;
+    if (t->is_issued) TRY(side_stream_query(&t->done, &t->is_over));
+    if (t->is_over) return STATUS_OK;
+    if (!(t->begun_s > 0)) TRY(side_stream_query(&t->begun, &begun));
+    if (!begun) return STATUS_OK;
+    double now = clock_monotonic_s();
+    if (!(t->begun_s > 0)) t->begun_s = now;
+    if (now - t->begun_s > w->timeout_s)
+        FAIL(COMM,
+             "%s of %zu %s on rank %d of %d in group %s timed out after %g s: a rank is gone, or "
+             "has started another transfer",
+             transfer_name(t->transfer.kind), t->transfer.count,
+             transfer_element_name(&t->transfer), c->rank, c->size, c->name, w->timeout_s);
+    return STATUS_OK;
+}
+
+/* Called with the lock held. */
+static enum status check_all(struct watchdog *w)
+{
+    for (struct tracked_transfer **at = &w->in_flight; *at;) {
+        struct tracked_transfer *t = *at;
+        TRY(check_transfer(w, t));
+        if (!t->is_over || !t->is_waited_for) {
+            at = &t->next;
+            continue;
+        }
+        *at = t->next;
+        t->next = w->spare, w->spare = t;
+    }
+    for (const struct watched_communicator *i = w->communicators; i; i = i->next)
+        TRY(communicator_async_error(i->communicator));
+    return STATUS_OK;
+}
+
+static struct timespec time_after(int clock, double s)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    t.tv_sec += (time_t)s, t.tv_nsec += (long)((s - floor(s)) * 1e9);
+    if (t.tv_nsec >= 1000000000) t.tv_nsec -= 1000000000, t.tv_sec++;
+    return t;
+}
+
+/* `failure` is set, so no new call of the library begins. */
+static void abort_all(struct watchdog *w)
+{
+    struct timespec deadline = time_after(CLOCK_REALTIME, fmin(grace_s, w->timeout_s));
+    bool locked = pthread_mutex_timedlock(&w->calls, &deadline) == 0;
+    pthread_mutex_lock(&w->lock);
+    for (const struct watched_communicator *i = w->communicators; i; i = i->next)
+        communicator_abort(i->communicator);
+    pthread_mutex_unlock(&w->lock);
+    if (locked) pthread_mutex_unlock(&w->calls);
+}
+
+static void *watch(void *context)
+{
+    struct watchdog *w = context;
+    enum status st = side_stream_set_device(w->queue);
+    pthread_mutex_lock(&w->lock);
+    while (!st && !w->is_closing) {
+        st = check_all(w);
+        struct timespec next = time_after(CLOCK_MONOTONIC, poll_s);
+        if (!st) pthread_cond_timedwait(&w->closing, &w->lock, &next);
+    }
+    failure_keep(&w->failure, st);
+    pthread_mutex_unlock(&w->lock);
+    if (st) abort_all(w);
+    return NULL;
+}
+
+enum status watchdog_open(struct watchdog **out, struct queue *queue, double timeout_s)
+{
+    struct watchdog *w = heap(sizeof *w);
+    pthread_condattr_t monotonic;
+    *w = (struct watchdog){.queue = queue, .timeout_s = timeout_s};
+    pthread_mutex_init(&w->calls, NULL);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->closing, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    enum status st = thread_start_equal(&w->thread, watch, w);
+    if (st) free(w);
+    TRY(st);
+    *out = w;
+    return STATUS_OK;
+}
+
+static void free_all(struct tracked_transfer *t)
+{
+    for (struct tracked_transfer *next; t; t = next) {
+        next = t->next;
+        side_stream_event_close(&t->begun), side_stream_event_close(&t->done);
+        free(t);
+    }
+}
+
+void watchdog_close(struct watchdog *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->is_closing = true;
+    pthread_cond_signal(&w->closing);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    BUG_IF(w->communicators);
+    free_all(w->in_flight), free_all(w->spare);
+    pthread_cond_destroy(&w->closing);
+    pthread_mutex_destroy(&w->calls), pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
+void watchdog_add(struct watchdog *w, struct communicator *c)
+{
+    struct watched_communicator *i = heap(sizeof *i);
+    pthread_mutex_lock(&w->lock);
+    *i = (struct watched_communicator){c, w->communicators};
+    w->communicators = i;
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* The next transfer in flight on the communicator, each only once. */
+static struct tracked_transfer *next_unsettled(struct watchdog *w, const struct communicator *c)
+{
+    pthread_mutex_lock(&w->lock);
+    struct tracked_transfer *t = w->in_flight;
+    while (t && (t->communicator != c || t->is_settled)) t = t->next;
+    if (t) t->is_settled = true;
+    pthread_mutex_unlock(&w->lock);
+    return t;
+}
+
+static bool ends_soon(const struct watchdog *w, const struct tracked_transfer *t)
+{
+    const struct timespec ms = {.tv_nsec = 1000000};
+    double until = clock_monotonic_s() + fmin(grace_s, w->timeout_s);
+    bool over = false;
+    while (!side_stream_query(&t->done, &over) && !over && clock_monotonic_s() < until)
+        nanosleep(&ms, NULL);
+    return over;
+}
+
+void watchdog_remove(struct watchdog *w, struct communicator *c)
+{
+    bool ok = !w->has_given_up;
+    for (struct tracked_transfer *t; (t = next_unsettled(w, c));) {
+        ok = ok && t->is_waited_for; /* only this thread writes it */
+        if (ok) ok = ends_soon(w, t);
+        if (t->is_waited_for && !ok) w->has_given_up = true;
+    }
+    pthread_mutex_lock(&w->lock);
+    if (!ok || w->failure.status) communicator_abort(c);
+    for (struct tracked_transfer *t = w->in_flight; t; t = t->next)
+        if (t->communicator == c) t->is_over = t->is_waited_for = true;
+    struct watched_communicator **at = &w->communicators;
+    while ((*at)->communicator != c) at = &(*at)->next;
+    struct watched_communicator *removed = *at;
+    *at = removed->next;
+    pthread_mutex_unlock(&w->lock);
+    free(removed);
+}
+
+/* Why the transfers were aborted; OK: they were not. */
+static enum status failure_of(struct watchdog *w)
+{
+    pthread_mutex_lock(&w->lock);
+    bool failed = w->failure.status != STATUS_OK;
+    pthread_mutex_unlock(&w->lock);
+    return failed ? failure_tell(&w->failure) : STATUS_OK;
+}
+
+enum status watchdog_enter(struct watchdog *w)
+{
+    pthread_mutex_lock(&w->calls);
+    enum status st = failure_of(w);
+    if (st) pthread_mutex_unlock(&w->calls);
+    return st;
+}
+
+enum status watchdog_leave(struct watchdog *w, enum status status)
+{
+    pthread_mutex_unlock(&w->calls);
+    enum status st = failure_of(w);
+    return st ? st : status;
+}
+
+static enum status make_transfer(struct tracked_transfer **out)
+{
+    struct tracked_transfer *t = heap(sizeof *t);
+    enum status st = STATUS_OK;
+    TRY_OUT(side_stream_event_open(&t->begun));
+    TRY_OUT(side_stream_event_open(&t->done));
+    *out = t;
+    return STATUS_OK;
+out:
+    free_all(t);
+    return st;
+}
+
+enum status watchdog_acquire(struct watchdog *w, struct tracked_transfer **out)
+{
+    pthread_mutex_lock(&w->lock);
+    struct tracked_transfer *t = w->spare;
+    if (t) w->spare = t->next;
+    pthread_mutex_unlock(&w->lock);
+    if (!t) TRY(make_transfer(&t));
+    *t = (struct tracked_transfer){.begun = t->begun, .done = t->done};
+    *out = t;
+    return STATUS_OK;
+}
+
+void watchdog_recycle(struct watchdog *w, struct tracked_transfer *t)
+{
+    pthread_mutex_lock(&w->lock);
+    t->next = w->spare, w->spare = t;
+    pthread_mutex_unlock(&w->lock);
+}
+
+void watchdog_track(struct watchdog *w, struct tracked_transfer *t)
+{
+    pthread_mutex_lock(&w->lock);
+    t->next = w->in_flight, w->in_flight = t;
+    pthread_mutex_unlock(&w->lock);
+}
+
+void watchdog_issued(struct watchdog *w, struct tracked_transfer *t, bool succeeded)
+{
+    pthread_mutex_lock(&w->lock);
+    t->is_issued = succeeded;
+    t->is_over = t->is_waited_for = !succeeded;
+    pthread_mutex_unlock(&w->lock);
+}
+
+void watchdog_waited(struct watchdog *w, struct tracked_transfer *t)
+{
+    pthread_mutex_lock(&w->lock);
+    t->is_waited_for = true;
+    pthread_mutex_unlock(&w->lock);
+}

@@ -1,0 +1,52 @@
+/* watchdog.h (comm/nccl) -- a thread that watches transfers in flight for timeouts and errors.
+ *
+ * If a rank is gone, a device that waits for it waits forever, and so does a host that waits for
+ * the device.
+ * Errors   If the library reports an error, or a transfer takes longer than its time limit, the
+ *          watchdog aborts all communicators, which ends every wait.  From then on watchdog_enter
+ *          and watchdog_leave return COMM with the reason.  Data of transfers that had not ended
+ *          is undefined.
+ * Threads  All functions are called by the queue's thread. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "comm/nccl/communicator.h"
+
+/* A transfer in flight. */
+struct tracked_transfer {
+    struct communicator *communicator;
+    struct transfer transfer; /* a copy, also for messages */
+    /* The caller records `begun` before watchdog_track, and `done` before watchdog_issued. */
+    struct side_stream_event begun, done;
+    /* The watchdog's. */
+    double begun_s; /* when it first saw that the device had begun it; 0: not yet */
+    bool is_issued, is_over, is_waited_for, is_settled;
+    struct tracked_transfer *next;
+};
+
+struct watchdog;
+
+/* timeout_s: time limit of a transfer, from when the device begins it.  IO: no thread. */
+enum status watchdog_open(struct watchdog **out, struct queue *queue, double timeout_s);
+/* All communicators have been removed. */
+void watchdog_close(struct watchdog *w);
+
+void watchdog_add(struct watchdog *w, struct communicator *c);
+/* Waits a few seconds for transfers in flight, then stops watching the communicator.  Aborts it if
+ * they do not end, if nobody waited for one, or after a failure. */
+void watchdog_remove(struct watchdog *w, struct communicator *c);
+
+/* Calls of the library are made between these two.  watchdog_leave returns `status`, that of the
+ * calls, or the reason for which they were aborted. */
+enum status watchdog_enter(struct watchdog *w);
+enum status watchdog_leave(struct watchdog *w, enum status status);
+
+/* A record for the caller to fill in, and then track or recycle. */
+enum status watchdog_acquire(struct watchdog *w, struct tracked_transfer **out);
+void watchdog_recycle(struct watchdog *w, struct tracked_transfer *t);
+/* Before and after the library's call, which itself may wait for other ranks.  If it failed, the
+ * record is dropped. */
+void watchdog_track(struct watchdog *w, struct tracked_transfer *t);
+void watchdog_issued(struct watchdog *w, struct tracked_transfer *t, bool succeeded);
+/* The queue now waits for the transfer; from here on its record is the watchdog's. */
+void watchdog_waited(struct watchdog *w, struct tracked_transfer *t);

@@ -1,0 +1,59 @@
+/* transfer.h -- one collective or point-to-point message: what is moved, and from where to where.
+ *
+ * comm.h starts transfers and waits for them; the transports under comm/ carry them.
+ * Memory   The caller's.  The buffers belong to the transfer from comm_start to comm_wait. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tensor/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* name, what a rank receives */
+#define TRANSFER_LIST(X)                                                                           \
+    X(all_gather, "every rank's part")                                                             \
+    X(reduce_scatter, "its own part of the sum over ranks")                                        \
+    X(all_reduce, "the sum over ranks")                                                            \
+    X(broadcast, "the root's data")                                                                \
+    X(send, "nothing")                                                                             \
+    X(receive, "a peer's message")
+
+enum transfer_kind {
+#define X(name, text) TRANSFER_##name,
+    TRANSFER_LIST(X)
+#undef X
+        TRANSFER_COUNT
+};
+const char *transfer_name(enum transfer_kind k);
+
+struct comm;
+
+struct transfer {
+    enum transfer_kind kind;
+    enum dtype dtype;
+    size_t count;  /* elements of one rank's part (all_gather, reduce_scatter), else of x */
+    void *x;       /* all_gather, reduce_scatter: `size` parts, by rank; all_gather reads its own */
+    void *own;     /* reduce_scatter: receives this rank's sum; may be this rank's part of x */
+    int peer;      /* broadcast: root; send, receive: the other rank */
+    int tag;       /* send, receive: matches the receive to its send; below 2^15 */
+    void *work;    /* transfer_work_bytes; NULL where those are 0 */
+    bool is_bytes; /* elements are raw bytes and dtype is ignored; not for sums */
+    /* Set by comm_start and the transport. */
+    const struct comm *comm;
+    void *under_way; /* the transport's record of the transfer */
+    /* clock_monotonic_s of the start and the end, only where the group has an observer.  The
+     * transfer may end long before comm_wait; over_s 0: the transport does not know. */
+    double began_s, over_s;
+};
+
+size_t transfer_element_bytes(const struct transfer *t);
+const char *transfer_element_name(const struct transfer *t); /* "float32", "bytes" */
+
+/* Sums go through working memory in chunks of so many elements of each rank's part, which bounds
+ * that memory. */
+size_t transfer_chunk(size_t count, int size);
+/* Working memory of one transfer: a chunk from every rank; 0 for kinds that do not sum. */
+size_t transfer_work_bytes(enum transfer_kind kind, enum dtype dtype, size_t count, int size);
+/* The elements of x that `rank` sums in an all_reduce, and the first of them. */
+size_t transfer_shard(size_t count, int size, int rank, size_t *begin);

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/nccl/p2p_channel.h"
+
+#include "comm/nccl/stub.h"
+#include "comm/ranks.h"
+#include "test.h"
+
+static void close_all(struct p2p_channel *list)
+{
+    for (struct p2p_channel *next; list; list = next) {
+        next = list->next;
+        communicator_close(&list->communicator);
+        free(list);
+    }
+}
+
+/* Every rank sends to the next one, except the last. */
+static enum status opens_a_chain(const struct comm *world, void *context)
+{
+    struct queue queue = {.num_threads = 1};
+    struct message out = {world->rank + 1, 4}, in = {world->rank - 1, 4};
+    bool sends = world->rank<world->size - 1, receives = world->rank> 0;
+    struct p2p_messages messages = {&out, &in, sends, receives};
+    struct p2p_channel *list = NULL;
+    (void)context;
+    TRY(p2p_channel_open(&list, world, "pp", &queue, &messages));
+    struct p2p_channel *first = list;
+    struct transfer send = {.kind = TRANSFER_send, .peer = world->rank + 1, .tag = 4};
+    struct transfer receive = {.kind = TRANSFER_receive, .peer = world->rank - 1, .tag = 4};
+    const struct p2p_channel *there = p2p_channel_find(list, &send),
+                             *back = p2p_channel_find(list, &receive);
+    RANK_CHECK((there != NULL) == sends && (back != NULL) == receives);
+    RANK_CHECK(!there || (there->communicator.rank == 0 && there->communicator.size == 2));
+    RANK_CHECK(!back || (back->communicator.rank == 1 && !strcmp(back->communicator.name, "pp")));
+    send.tag = 5;
+    RANK_CHECK(!p2p_channel_find(list, &send));
+    TRY(p2p_channel_open(&list, world, "pp", &queue, &messages));
+    RANK_CHECK(list == first); /* already open */
+    close_all(list);
+    return STATUS_OK;
+}
+
+TEST(p2p_channel_is_opened_once_for_each_message)
+{
+    CHECK_STATUS(OK, ranks_run(4, opens_a_chain, NULL));
+    CHECK(!stub_counts().comms && !stub_counts().streams && !stub_counts().events);
+}
+
+static enum status expects_an_undeclared_send(const struct comm *world, void *context)
+{
+    struct queue queue = {.num_threads = 1};
+    struct message out = {1 - world->rank, 1}, in = {1 - world->rank, 1 + world->rank};
+    struct p2p_messages messages = {&out, &in, 1, 1};
+    struct p2p_channel *list = NULL;
+    (void)context;
+    enum status st = p2p_channel_open(&list, world, "cp", &queue, &messages);
+    RANK_CHECK(st == STATUS_COMM && !list);
+    if (world->rank == 1)
+        RANK_CHECK(strstr(status_message(), "rank 1 in group cp of 2 expects messages with tag 2 "
+                                            "from rank 0, which declared no such send"));
+    return STATUS_OK;
+}
+
+TEST(p2p_channels_open_on_no_rank_if_a_receive_has_no_send)
+{
+    CHECK_STATUS(OK, ranks_run(2, expects_an_undeclared_send, NULL));
+    CHECK(!stub_counts().comms && !stub_counts().streams);
+}
