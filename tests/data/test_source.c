@@ -38,19 +38,20 @@ static void reading_release(struct reading *r)
     token_list_release(&r->ids);
 }
 
-/* Appends the documents of a share as text: < begins, > ends, | stands between. */
-static enum status read_share(struct source *s, uint64_t share, uint64_t shares, struct text *out)
+/* Appends the documents of a part as text: < is BOS, > is EOS, | ends a document. */
+static enum status read_part(struct source *s, uint64_t part, uint64_t num_parts, struct text *out)
 {
     struct source_reader reader = {0};
     struct reading r;
-    struct found f = {0};
-    uint64_t place = s->places * share / shares, end = s->places * (share + 1) / shares;
+    struct source_document f = {0};
+    uint64_t position = s->num_positions * part / num_parts,
+             end = s->num_positions * (part + 1) / num_parts;
     bool none = false;
     enum status st = STATUS_OK;
     reading_init(&r);
     text_adds(out, "");
     for (;;) {
-        TRY_OUT(source_find(s, &reader, share, shares, &place, end, &f, &none));
+        TRY_OUT(source_find(s, &reader, part, num_parts, &position, end, &f, &none));
         if (none) break;
         r.ids.count = 0;
         TRY_OUT(source_read(s, &f, &r.tokens, &r.ids));
@@ -72,7 +73,7 @@ static void check_documents(const char *path, const char *want)
     struct source_config c = config_of(path);
     struct source s = opened(&c);
     struct text got = {0};
-    CHECK_STATUS(OK, read_share(&s, 0, 1, &got));
+    CHECK_STATUS(OK, read_part(&s, 0, 1, &got));
     if (strcmp(got.data, want)) fail_msg("%s: %s", path, got.data);
     text_release(&got);
     source_close(&s);
@@ -83,14 +84,14 @@ static void check_unreadable(const char *path, const char *why)
     struct source_config c = config_of(path);
     struct source s = opened(&c);
     struct text got = {0};
-    CHECK_STATUS(DATA, read_share(&s, 0, 1, &got));
+    CHECK_STATUS(DATA, read_part(&s, 0, 1, &got));
     CHECK_MESSAGE(path);
     CHECK_MESSAGE(why);
     text_release(&got);
     source_close(&s);
 }
 
-static const char *packed(const char *folder, const char *name, const char *text)
+static const char *compressed(const char *folder, const char *name, const char *text)
 {
     struct text out = {0};
     if (strstr(name, ".gz"))
@@ -105,24 +106,24 @@ static const char *packed(const char *folder, const char *name, const char *text
 static const char lines_text[] =
     "{\"text\": \"one\"}\r\n\r\n  \n\n{\"text\": \"\"}\n{\"text\": \"two\"}";
 
-TEST(source_documents_of_jsonl_are_its_lines_that_are_not_blank)
+TEST(source_reads_the_non_blank_lines_of_jsonl)
 {
     const char *folder = test_folder();
     check_documents(rig_text(folder, "a.jsonl", lines_text), "<one>||<two>|");
-    check_documents(packed(folder, "a.jsonl.gz", lines_text), "<one>||<two>|");
-    check_documents(packed(folder, "a.json.gz", lines_text), "<one>||<two>|");
-    check_documents(packed(folder, "a.jsonl.zst", lines_text), "<one>||<two>|");
+    check_documents(compressed(folder, "a.jsonl.gz", lines_text), "<one>||<two>|");
+    check_documents(compressed(folder, "a.json.gz", lines_text), "<one>||<two>|");
+    check_documents(compressed(folder, "a.jsonl.zst", lines_text), "<one>||<two>|");
     check_documents(rig_text(folder, "b.jsonl", "\xEF\xBB\xBF{\"text\": \"one\"}\n"), "<one>|");
 }
 
-TEST(source_documents_of_packed_text_are_its_lines)
+TEST(source_reads_the_lines_of_compressed_text)
 {
     const char *folder = test_folder();
-    check_documents(packed(folder, "a.txt.gz", "one\n\ntwo\n"), "<one>|<two>|");
-    check_documents(packed(folder, "a.txt.zst", "one\n\ntwo"), "<one>|<two>|");
+    check_documents(compressed(folder, "a.txt.gz", "one\n\ntwo\n"), "<one>|<two>|");
+    check_documents(compressed(folder, "a.txt.zst", "one\n\ntwo"), "<one>|<two>|");
 }
 
-TEST(source_reads_the_files_of_a_pattern_in_the_order_of_their_names)
+TEST(source_reads_matching_files_in_name_order)
 {
     const char *folder = test_folder();
     rig_text(folder, "b.jsonl", "{\"text\": \"2\"}");
@@ -130,13 +131,13 @@ TEST(source_reads_the_files_of_a_pattern_in_the_order_of_their_names)
     rig_text(folder, "a.jsonl", "{\"text\": \"0\"}\n{\"text\": \"1\"}\n");
     rig_text(folder, "d.jsonl", "{\"text\": \"3\"}\n");
     check_documents(test_path(folder, "*.jsonl"), "<0>|<1>|<2>|<3>|");
-    packed(folder, "2.jsonl.gz", "{\"text\": \"b\"}");
-    packed(folder, "1.jsonl.gz", "{\"text\": \"a\"}");
-    packed(folder, "3.jsonl.gz", "\n");
+    compressed(folder, "2.jsonl.gz", "{\"text\": \"b\"}");
+    compressed(folder, "1.jsonl.gz", "{\"text\": \"a\"}");
+    compressed(folder, "3.jsonl.gz", "\n");
     check_documents(test_path(folder, "*.jsonl.gz"), "<a>|<b>|");
 }
 
-TEST(source_takes_each_pair_of_token_files_once)
+TEST(source_reads_each_pair_of_token_files_once)
 {
     const char *folder = test_folder();
     rig_tokens(folder, "a", (int[]){1}, 1, 'a');
@@ -149,7 +150,7 @@ TEST(source_takes_each_pair_of_token_files_once)
     check_documents(test_path(folder, "a.bin"), "a|");
 }
 
-TEST(source_prefers_the_file_of_the_very_name_to_a_pair_of_that_prefix)
+TEST(source_prefers_an_exact_file_name_to_a_prefix)
 {
     const char *folder = test_folder();
     const char *path = rig_text(folder, "a.jsonl", "{\"text\": \"line\"}");
@@ -157,20 +158,20 @@ TEST(source_prefers_the_file_of_the_very_name_to_a_pair_of_that_prefix)
     check_documents(path, "<line>|");
 }
 
-TEST(source_documents_of_an_array_are_its_rows_or_pieces_of_16384_tokens)
+TEST(source_reads_rows_of_a_2d_array_or_16384_tokens_of_a_1d_array)
 {
     const char *folder = test_folder();
     struct source_config c = config_of(rig_array(folder, "a.npy", 3, 5));
     struct source s = opened(&c);
     struct source_tokens t = {.vocab_size = 250};
     struct token_list ids = {0};
-    struct found f = {0};
-    uint64_t place = 1;
+    struct source_document f = {0};
+    uint64_t position = 1;
     bool none;
-    CHECK(s.holds_ids && s.places == 3);
-    CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &place, s.places, &f, &none));
+    CHECK(s.holds_ids && s.num_positions == 3);
+    CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &position, s.num_positions, &f, &none));
     CHECK_STATUS(OK, source_read(&s, &f, &t, &ids));
-    CHECK(!none && place == 2 && ids.count == 5 && ids.ids[0] == 5 && ids.ids[4] == 9);
+    CHECK(!none && position == 2 && ids.count == 5 && ids.ids[0] == 5 && ids.ids[4] == 9);
     source_close(&s);
     c = config_of(rig_array(folder, "b.npy", 0, 2 * 16384 + 3));
     rig_array(folder, "c.npy", 0, 1);
@@ -178,27 +179,27 @@ TEST(source_documents_of_an_array_are_its_rows_or_pieces_of_16384_tokens)
     c.path = test_path(folder, "[b-d].npy");
     s = opened(&c);
     static const uint64_t lengths[] = {16384, 16384, 3, 1};
-    CHECK(s.places == 4);
-    place = 0;
+    CHECK(s.num_positions == 4);
+    position = 0;
     for (uint64_t i = 0; i < 4; i++) {
-        CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &place, s.places, &f, &none));
+        CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &position, s.num_positions, &f, &none));
         ids.count = 0;
         CHECK_STATUS(OK, source_read(&s, &f, &t, &ids));
         CHECK(!none && ids.count == lengths[i]);
         for (uint64_t k = 0; k < ids.count; k++)
             CHECK(ids.ids[k] == (int32_t)((i == 3 ? k : i * 16384 + k) % 250));
     }
-    CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &place, s.places, &f, &none));
+    CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &position, s.num_positions, &f, &none));
     CHECK(none);
-    t.vocab_size = 249, place = 0, ids.count = 0;
-    CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &place, s.places, &f, &none));
+    t.vocab_size = 249, position = 0, ids.count = 0;
+    CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &position, s.num_positions, &f, &none));
     CHECK_STATUS(DATA, source_read(&s, &f, &t, &ids));
     CHECK_MESSAGE("number 249 is 249; ids are 0 to 248");
     source_close(&s);
     token_list_release(&ids);
 }
 
-/* Lines of all lengths up to 6000 bytes, so that some span a chunk and some end at its edge. */
+/* Lines of up to 6000 bytes, so that some span a chunk and some end at its boundary. */
 static void write_prose(struct text *t)
 {
     for (int i = 0; t->len < 100000; i++) {
@@ -208,13 +209,13 @@ static void write_prose(struct text *t)
     }
 }
 
-TEST(source_chunks_of_text_join_to_the_file_and_begin_and_end_it_once)
+TEST(source_text_chunks_concatenate_to_the_file_with_one_bos_and_eos)
 {
     struct text prose = {0}, got = {0};
     write_prose(&prose);
     struct source_config c = config_of(rig_text(test_folder(), "a.txt", prose.data));
     struct source s = opened(&c);
-    CHECK_STATUS(OK, read_share(&s, 0, 1, &got));
+    CHECK_STATUS(OK, read_part(&s, 0, 1, &got));
     size_t n = 0, chunks = 0, begins = 0, ends = 0, longest = 0, begin = 0;
     for (size_t i = 0; i < got.len; i++) {
         begins += got.data[i] == '<', ends += got.data[i] == '>';
@@ -232,7 +233,7 @@ TEST(source_chunks_of_text_join_to_the_file_and_begin_and_end_it_once)
     text_release(&prose), text_release(&got);
 }
 
-TEST(source_text_without_line_ends_is_cut_between_words_or_characters)
+TEST(source_splits_text_without_line_breaks_at_words_or_characters)
 {
     struct text plain = {0};
     for (int spaces = 0; spaces < 2; spaces++) {
@@ -242,7 +243,7 @@ TEST(source_text_without_line_ends_is_cut_between_words_or_characters)
         while (plain.len < 20000) text_adds(&plain, spaces ? "\xE2\x82\xAC " : "\xE2\x82\xAC");
         struct source_config c = config_of(rig_text(test_folder(), "a.txt", plain.data));
         struct source s = opened(&c);
-        CHECK_STATUS(OK, read_share(&s, 0, 1, &got)); /* refuses what is not UTF-8 */
+        CHECK_STATUS(OK, read_part(&s, 0, 1, &got)); /* fails on invalid UTF-8 */
         size_t chunks = 0;
         for (size_t i = 0; i < got.len; i++) {
             if (got.data[i] != '|') continue;
@@ -261,7 +262,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The documents between bars, sorted. */
+/* Splits at the bars and sorts the documents. */
 static size_t cut(struct text *t, char **documents)
 {
     size_t n = 0;
@@ -273,9 +274,9 @@ static size_t cut(struct text *t, char **documents)
     return n;
 }
 
-TEST(source_shares_hold_every_document_once_whatever_their_number)
+TEST(source_parts_contain_every_document_once)
 {
-    enum { MOST = 300 };
+    enum { MAX_DOCUMENTS = 300 };
     const char *folder = test_folder();
     struct text lines = {0};
     char what[32];
@@ -283,31 +284,31 @@ TEST(source_shares_hold_every_document_once_whatever_their_number)
     rig_lines(&lines, "doc", 100);
     for (int i = 0; i < 50; i++) lengths[i] = i % 3 ? 1 + i % 5 : 0;
     rig_tokens(folder, "tokens", lengths, 50, '0');
-    for (int part = 0; part < 5; part++) { /* of several compressed files, one without a document */
+    for (int part = 0; part < 5; part++) { /* several compressed files, one without a document */
         struct text some = {0};
         char name[32];
         snprintf(name, sizeof name, "part-%d.jsonl.gz", part);
         snprintf(what, sizeof what, "part %d,", part);
         rig_lines(&some, what, part == 3 ? 0 : 13 + part);
-        packed(folder, name, part == 3 ? "\n" : some.data);
+        compressed(folder, name, part == 3 ? "\n" : some.data);
         text_release(&some);
     }
     const char *paths[] = {rig_text(folder, "a.jsonl", lines.data),
-                           packed(folder, "a.jsonl.gz", lines.data), test_path(folder, "tokens"),
-                           rig_text(folder, "a.txt", lines.data),
+                           compressed(folder, "a.jsonl.gz", lines.data),
+                           test_path(folder, "tokens"), rig_text(folder, "a.txt", lines.data),
                            test_path(folder, "part-*.jsonl.gz")};
-    static const uint64_t shares[] = {2, 3, 7, 64, 200};
+    static const uint64_t part_counts[] = {2, 3, 7, 64, 200};
     for (size_t k = 0; k < 5; k++) {
         struct source_config c = config_of(paths[k]);
         struct source s = opened(&c);
         struct text want = {0};
-        char *wanted[MOST], *found[MOST];
-        CHECK_STATUS(OK, read_share(&s, 0, 1, &want));
+        char *wanted[MAX_DOCUMENTS], *found[MAX_DOCUMENTS];
+        CHECK_STATUS(OK, read_part(&s, 0, 1, &want));
         size_t count = cut(&want, wanted);
-        for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        for (size_t i = 0; i < sizeof part_counts / sizeof *part_counts; i++) {
             struct text got = {0};
-            for (uint64_t n = 0; n < shares[i]; n++)
-                CHECK_STATUS(OK, read_share(&s, n, shares[i], &got));
+            for (uint64_t n = 0; n < part_counts[i]; n++)
+                CHECK_STATUS(OK, read_part(&s, n, part_counts[i], &got));
             CHECK(cut(&got, found) == count);
             for (size_t d = 0; d < count; d++) CHECK(!strcmp(found[d], wanted[d]));
             text_release(&got);
@@ -318,18 +319,20 @@ TEST(source_shares_hold_every_document_once_whatever_their_number)
     text_release(&lines);
 }
 
-TEST(source_says_where_a_document_is_damaged)
+TEST(source_reports_where_a_document_is_damaged)
 {
     const char *folder = test_folder();
     check_unreadable(rig_text(folder, "a.jsonl", "{\"text\": \"one\"}\n{\"text\": 2}\n"),
                      "from byte 16: the value of \"text\" is not a string");
-    check_unreadable(packed(folder, "a.jsonl.gz", "\n{\"text\": \"one\"}\n\n{\"txt\": \"2\"}\n"),
-                     "line 4: the line has no key \"text\"");
+    check_unreadable(
+        compressed(folder, "a.jsonl.gz", "\n{\"text\": \"one\"}\n\n{\"txt\": \"2\"}\n"),
+        "line 4: the line has no key \"text\"");
     check_unreadable(rig_text(folder, "a.txt", "abc\xFF"), "from byte 0: the text is not UTF-8");
-    check_unreadable(packed(folder, "a.txt.zst", "abc\n\xC3\n"), "line 2: the text is not UTF-8");
+    check_unreadable(compressed(folder, "a.txt.zst", "abc\n\xC3\n"),
+                     "line 2: the text is not UTF-8");
 }
 
-TEST(source_refuses_what_it_cannot_read)
+TEST(source_rejects_paths_it_cannot_read)
 {
     const char *folder = test_folder();
     struct source s;
@@ -338,22 +341,22 @@ TEST(source_refuses_what_it_cannot_read)
     CHECK_MESSAGE("none*.jsonl");
     c.path = rig_text(folder, "a.orc", "ORC");
     CHECK_STATUS(CONFIG, source_open(&s, &c));
-    CHECK_MESSAGE("a.orc: unknown kind of data");
+    CHECK_MESSAGE("a.orc: unknown file type");
     c.path = folder;
     CHECK_STATUS(CONFIG, source_open(&s, &c));
-    CHECK_MESSAGE("a folder; name files");
+    CHECK_MESSAGE("is a folder; name its files");
     c.path = rig_text(folder, "empty.jsonl", "");
     CHECK_STATUS(DATA, source_open(&s, &c));
-    CHECK_MESSAGE("empty.jsonl: there is nothing in it");
+    CHECK_MESSAGE("empty.jsonl: the source is empty");
     rig_text(folder, "x1.jsonl", "{\"text\": \"a\"}");
     rig_text(folder, "x2.txt", "a");
     c.path = test_path(folder, "x*");
     CHECK_STATUS(CONFIG, source_open(&s, &c));
-    CHECK_MESSAGE("x2.txt: the files of a source must be of one kind");
+    CHECK_MESSAGE("x2.txt: all files of a source must have the same type");
     CHECK(!s.files && !s.num_files);
 }
 
-TEST(source_fingerprints_tell_changed_files_and_settings)
+TEST(source_fingerprint_changes_with_files_and_settings)
 {
     const char *folder = test_folder();
     struct source_config c = config_of(test_path(folder, "*.jsonl"));
@@ -382,12 +385,12 @@ TEST(source_fingerprints_tell_changed_files_and_settings)
 
 static const char parquet[] = "tests/oracle/data/parquet/documents.parquet";
 
-TEST(rows_of_parquet_are_documents_but_for_those_of_nothing)
+TEST(source_reads_the_non_empty_rows_of_parquet)
 {
     check_documents(parquet, "<one>|<f\xC3\xBCr>|<last>|");
 }
 
-TEST(a_folder_that_datasets_saved_is_its_files)
+TEST(source_reads_a_dataset_saved_to_disk)
 {
     check_documents("tests/oracle/data/arrow/saved", "<one>|<two>|<three>|<four>|<five>|");
     check_documents("tests/oracle/data/arrow/saved/*1-of*.arrow", "<four>|<five>|");
@@ -396,7 +399,7 @@ TEST(a_folder_that_datasets_saved_is_its_files)
     struct source s;
     rig_text(folder, "dataset_dict.json", "{\"splits\": [\"train\"]}");
     CHECK_STATUS(CONFIG, source_open(&s, &c));
-    CHECK_MESSAGE("a folder of splits");
+    CHECK_MESSAGE("is a folder of splits");
     c.path = folder = test_folder();
     rig_text(folder, "state.json", "{\"_data_files\": [{\"filename\": \"../x.arrow\"}]}");
     CHECK_STATUS(DATA, source_open(&s, &c));
@@ -408,69 +411,69 @@ TEST(a_folder_that_datasets_saved_is_its_files)
     CHECK_MESSAGE("_data_files");
 }
 
-TEST(shares_of_parquet_are_its_rows_in_order)
+TEST(source_parts_of_parquet_keep_row_order)
 {
     struct source_config c = config_of("tests/oracle/data/parquet/pyarrow-*.parquet");
     struct source s = opened(&c);
     struct text whole = {0}, parts = {0};
-    CHECK_STATUS(OK, read_share(&s, 0, 1, &whole));
-    for (uint64_t n = 0; n < 17; n++) CHECK_STATUS(OK, read_share(&s, n, 17, &parts));
+    CHECK_STATUS(OK, read_part(&s, 0, 1, &whole));
+    for (uint64_t n = 0; n < 17; n++) CHECK_STATUS(OK, read_part(&s, n, 17, &parts));
     CHECK(whole.len > 5000 && whole.len == parts.len && !memcmp(whole.data, parts.data, parts.len));
     text_release(&whole), text_release(&parts);
     source_close(&s);
 }
 
-TEST(ids_of_parquet_need_no_tokenizer_and_must_be_of_the_vocabulary)
+TEST(source_reads_parquet_ids_without_tokenizer_and_checks_the_vocabulary)
 {
     struct source_config c = {.path = parquet, .column = "input_ids", .weight = 1};
     struct source s = opened(&c);
     struct source_reader reader = {0};
     struct source_tokens t = {.vocab_size = 8};
-    struct found f = {0};
+    struct source_document f = {0};
     struct token_list ids = {0};
-    uint64_t place = 0;
+    uint64_t position = 0;
     bool none;
-    CHECK(s.holds_ids && s.places == 5);
-    CHECK_STATUS(OK, source_find(&s, &reader, 0, 1, &place, 4, &f, &none));
-    CHECK(!none && f.len == 3 && place == 1);
+    CHECK(s.holds_ids && s.num_positions == 5);
+    CHECK_STATUS(OK, source_find(&s, &reader, 0, 1, &position, 4, &f, &none));
+    CHECK(!none && f.len == 3 && position == 1);
     CHECK_STATUS(OK, source_read(&s, &f, &t, &ids));
     CHECK(ids.count == 3 && ids.ids[2] == 7);
     t.vocab_size = 7;
     CHECK_STATUS(DATA, source_read(&s, &f, &t, &ids));
-    CHECK_MESSAGE("row 0 holds the id 7");
-    source_reader_rest(&reader);
-    CHECK_STATUS(OK, source_find(&s, &reader, 0, 1, &place, 4, &f, &none));
-    CHECK(!none && f.at == 3 && f.len == 1 && place == 4);
+    CHECK_MESSAGE("row 0 has the token ID 7");
+    source_reader_trim(&reader);
+    CHECK_STATUS(OK, source_find(&s, &reader, 0, 1, &position, 4, &f, &none));
+    CHECK(!none && f.at == 3 && f.len == 1 && position == 4);
     token_list_release(&ids);
     text_release(&f.text);
     source_reader_close(&reader);
     source_close(&s);
 }
 
-TEST(parquet_text_that_is_not_utf8_is_an_error_that_names_the_row)
+TEST(source_reports_the_parquet_row_that_is_not_utf8)
 {
     struct source_config c = {.path = parquet, .column = "not_utf8", .weight = 1};
     struct source s = opened(&c);
     struct text out = {0};
-    CHECK_STATUS(DATA, read_share(&s, 0, 1, &out));
+    CHECK_STATUS(DATA, read_part(&s, 0, 1, &out));
     CHECK_MESSAGE("row 0: the text is not UTF-8");
     text_release(&out);
     source_close(&s);
 }
 
-/* Megatron's mock document d: 1, 2, 3, ..., and at last the end of text. */
-TEST(mock_data_count_from_one_to_the_end_of_text)
+/* A document of Megatron's mock data is 1, 2, 3, ... and the end-of-text token. */
+TEST(source_mock_documents_count_up_to_end_of_text)
 {
     struct source_config c = config_of("mock");
     struct source s = opened(&c);
     struct reading r;
-    struct found f = {0};
+    struct source_document f = {0};
     bool none = false;
     int documents = 0;
     reading_init(&r);
-    CHECK(s.places == 100000 && source_num_sequences(&s) == 100000);
-    for (uint64_t place = 99990; !none; documents += !none) {
-        CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &place, s.places, &f, &none));
+    CHECK(s.num_positions == 100000 && source_num_sequences(&s) == 100000);
+    for (uint64_t position = 99990; !none; documents += !none) {
+        CHECK_STATUS(OK, source_find(&s, NULL, 0, 1, &position, s.num_positions, &f, &none));
         if (none) break;
         uint64_t length = source_sequence_length(&s, f.at);
         CHECK(f.at == 99990 + (uint64_t)documents && f.len == length && length < 4096);
@@ -486,12 +489,12 @@ TEST(mock_data_count_from_one_to_the_end_of_text)
     CHECK(documents == 10);
     const struct source_tokens unknown = {0};
     CHECK_STATUS(CONFIG, source_read_sequence(&s, 0, 0, 1, &unknown, r.ids.ids));
-    CHECK_MESSAGE("mock data needs a tokenizer or model.vocab_size");
+    CHECK_MESSAGE("mock data requires a tokenizer or model.vocab_size");
     reading_release(&r);
     source_close(&s);
 }
 
-TEST(sequences_are_those_of_one_pair_of_token_files)
+TEST(source_has_sequences_for_a_single_token_file_pair_only)
 {
     const char *folder = test_folder();
     rig_tokens(folder, "t", (int[]){3, 0, 4}, 3, 20);
@@ -508,7 +511,7 @@ TEST(sequences_are_those_of_one_pair_of_token_files)
     CHECK_STATUS(DATA, source_read_sequence(&s, 2, 2, 2, &tokens, ids));
     CHECK_MESSAGE("sequence 2 holds the id 26");
     source_close(&s);
-    for (int i = 0; i < 2; i++) { /* nor of two, nor of text */
+    for (int i = 0; i < 2; i++) { /* none for two pairs, none for text */
         c = config_of(test_path(folder, i ? "a.txt" : "*.idx"));
         s = opened(&c);
         CHECK(source_num_sequences(&s) == 0);

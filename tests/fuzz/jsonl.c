@@ -1,6 +1,6 @@
-/* jsonl.c -- any bytes as the lines of a .jsonl file: texts or clear refusals.
+/* jsonl.c -- any bytes as the lines of a .jsonl file must give texts or a clean error.
  *
- * What JSON's own reader takes, the scanner must take, too, and pull out the same string. */
+ * The scanner must accept what the JSON parser accepts, and extract the same string. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/jsonl.h"
 
@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-/* cJSON takes any of these for white space. */
+/* cJSON treats any of these as whitespace. */
 static bool has_controls(const char *line, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -26,27 +26,28 @@ static void compare(const char *line, size_t len, struct text *out)
     struct json *root = NULL;
     enum status st = jsonl_text(line, len, "text", "fuzz", out);
     char why[STATUS_TEXT];
-    snprintf(why, sizeof why, "%s", status_message()); /* json_parse's comes over it */
+    snprintf(why, sizeof why, "%s", status_message()); /* json_parse overwrites it */
     BUG_IF(!st && !utf8_valid(out->data, out->len));
     if (has_controls(line, len) || json_parse(line, len, "fuzz", &root)) return;
     const struct json *value = json_is_object(root) ? json_get(root, "text") : NULL;
     bool string = json_is_string(value),
-         stricter = st && (strstr(why, "too deep") || strstr(why, "hex digits"));
+         stricter = st && (strstr(why, "too deeply") || strstr(why, "hex digits"));
     BUG_IF(!st != string && !stricter);
     if (!st) BUG_IF(strcmp(json_string(value), out->data) || strlen(out->data) != out->len);
     json_free(root);
 }
 
-/* The documents of a source whose one file is these bytes, in so many shares. */
-static size_t walk(struct source *s, uint64_t shares, struct text *out)
+/* Counts the documents of a source with one file, read in `num_parts` parts. */
+static size_t walk(struct source *s, uint64_t num_parts, struct text *out)
 {
-    struct found f = {0};
+    struct source_document f = {0};
     size_t documents = 0;
-    for (uint64_t n = 0; n < shares; n++) {
-        uint64_t place = s->places * n / shares, end = s->places * (n + 1) / shares;
+    for (uint64_t n = 0; n < num_parts; n++) {
+        uint64_t position = s->num_positions * n / num_parts,
+                 end = s->num_positions * (n + 1) / num_parts;
         for (bool none = false;; documents++) {
-            if (source_find(s, NULL, n, shares, &place, end, &f, &none) || none) break;
-            BUG_IF(!f.len || f.at + f.len > s->places ||
+            if (source_find(s, NULL, n, num_parts, &position, end, &f, &none) || none) break;
+            BUG_IF(!f.len || f.at + f.len > s->num_positions ||
                    memchr(s->files[0].map.data + f.at, '\n', f.len));
             compare((const char *)s->files[0].map.data + f.at, f.len, out);
         }
@@ -58,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct text out = {0};
     struct source_file file = {.map = {bytes, len}};
-    struct source s = {.kind = SOURCE_LINES, .files = &file, .num_files = 1, .places = len};
+    struct source s = {.kind = SOURCE_JSONL, .files = &file, .num_files = 1, .num_positions = len};
     if (len) BUG_IF(walk(&s, 1, &out) != walk(&s, 3, &out));
     text_release(&out);
     return 0;

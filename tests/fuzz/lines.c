@@ -1,9 +1,9 @@
-/* lines.c -- any bytes as a packed file: lines, or a clear refusal.
+/* lines.c -- any bytes as a compressed file must give lines or a clean error.
  *
- * The first byte says whether of zstd or of gzip, or of gzip with the rest as the text of two
- * members, whose checksums no fuzzer would find. */
+ * The first byte selects zstd, gzip, or gzip with the remaining bytes stored in two valid members,
+ * because a fuzzer would not find their checksums. */
 // SPDX-License-Identifier: Apache-2.0
-#include "data/lines.h"
+#include "data/line_reader.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,10 +12,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-/* Bytes and lines that are read: a few packed bytes may be any number of them. */
-enum { ENOUGH = 1 << 17, MOST_LINES = 256, KINDS = 3 };
+/* Limits on bytes and lines read: a few compressed bytes may expand to any number of them. */
+enum { ENOUGH = 1 << 17, MOST_LINES = 256, NUM_KINDS = 3 };
 
-/* A member of one stored block. */
+/* Appends a gzip member of one stored block. */
 static void add_member(struct text *packed, const uint8_t *bytes, size_t len)
 {
     static const unsigned char head[] = {0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255, 1};
@@ -28,25 +28,25 @@ static void add_member(struct text *packed, const uint8_t *bytes, size_t len)
     text_add(packed, tail, sizeof tail);
 }
 
-/* How many lines there are, up to `most`; *st: why there are no more. */
+/* Counts the lines, up to `most`; *st is the status of the last read. */
 static size_t walk(const void *bytes, size_t len, const char *name, size_t most, enum status *st)
 {
-    struct lines *l;
+    struct line_reader *l;
     const char *line;
     size_t line_len, total = 0, count = 0;
     bool end = false;
     FILE *file = fmemopen((void *)(uintptr_t)bytes, len, "rb");
     BUG_IF(!file);
-    *st = lines_take(&l, file, name);
+    *st = line_reader_from_file(&l, file, name);
     BUG_IF(*st);
     while (total < ENOUGH && count < most) {
-        *st = lines_next(l, &line, &line_len, &end);
+        *st = line_reader_next(l, &line, &line_len, &end);
         if (*st || end) break;
         count++;
         BUG_IF(memchr(line, '\n', line_len));
         total += line_len + 1;
     }
-    lines_close(l);
+    line_reader_close(l);
     return count;
 }
 
@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     enum status st;
     if (!len) return 0;
-    int kind = bytes[0] % KINDS;
+    int kind = bytes[0] % NUM_KINDS;
     size_t rest = len - 1;
     const uint8_t *text = bytes + 1;
     if (kind < 2) {

@@ -1,4 +1,4 @@
-/* motifs.c -- any bytes as a map of motifs: ids below its mark, or a clear refusal. */
+/* motifs.c -- any bytes as a motif file must give IDs up to its separator, or a clean error. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/motifs.h"
 
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     BUG_IF(out.len != motifs_length(m, &s) * sizeof(int32_t));
     for (size_t i = 0; i < out.len / sizeof(int32_t); i++) {
         int32_t id = ((const int32_t *)(const void *)out.data)[i];
-        BUG_IF(id < 0 || id > motifs_mark(m));
+        BUG_IF(id < 0 || id > motifs_separator(m));
     }
     text_release(&out);
     motifs_close(m);
