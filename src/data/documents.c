@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/documents.h"
 
+#include "data/source_kind.h"
+
 /* State that is kept across sources. */
 struct document_walk {
     struct source_tokens tokens;
@@ -11,7 +13,7 @@ struct document_walk {
 
 static bool holds_spikes(const struct source *s)
 {
-    return s->kind == SOURCE_TABLE && s->files[0].table.kind == TABLE_COUNTS && !s->motifs;
+    return s->kind == &source_table && s->files[0].table.kind == TABLE_COUNTS && !s->motifs;
 }
 
 static enum status walk_source(struct document_walk *w, const struct source *s,
@@ -19,8 +21,9 @@ static enum status walk_source(struct document_walk *w, const struct source *s,
                                enum status (*take)(void *, const struct document *), void *context)
 {
     bool none = false;
-    for (uint64_t position = 0; w->left;) {
-        TRY(source_find(s, reader, 0, 1, &position, s->num_positions, &w->found, &none));
+    struct source_cursor cursor = source_part(s, 0, 1);
+    while (w->left) {
+        TRY(source_find(s, reader, &cursor, &w->found, &none));
         if (none) break;
         w->ids.count = 0;
         TRY(source_read(s, &w->found, &w->tokens, &w->ids));
@@ -75,8 +78,9 @@ static enum status read_session(const struct source *s, uint64_t row, struct sou
     if (!holds_spikes(s))
         FAIL(CONFIG, "%s: column \"%s\" does not hold spike counts (lists of lists of bytes)",
              s->config->path, s->config->column);
-    uint64_t position = row;
-    if (!none) TRY(source_find(s, reader, 0, 1, &position, s->num_positions, f, &none));
+    struct source_cursor cursor = source_part(s, 0, 1);
+    cursor.position = row;
+    if (!none) TRY(source_find(s, reader, &cursor, f, &none));
     if (none)
         FAIL(CONFIG, "%s: no session at or after row %llu; the source has %llu rows",
              s->config->path, (unsigned long long)row, (unsigned long long)s->num_positions);

@@ -4,6 +4,7 @@
 #include "data/blend.h"
 #include "data/gpt_index.h"
 #include "data/order.h"
+#include "data/source_kind.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,10 +45,10 @@ static enum status megatron_order_row(struct order *o, uint64_t number, struct s
     for (int n = 0; n < need; at.document++, at.offset = 0) {
         uint64_t sequence = x->document_index[at.document], room = (uint64_t)(need - n);
         uint64_t left = source_sequence_length(from, sequence) - at.offset;
-        uint64_t count = left < room ? left : room;
-        TRY(source_read_sequence(from, sequence, at.offset, count, t, ids + n));
-        if (count && !at.offset) begins[n] = 1;
-        n += (int)count;
+        struct source_span span = {sequence, at.offset, left < room ? left : room};
+        TRY(source_read_sequence(from, &span, t, ids + n));
+        if (span.count && !at.offset) begins[n] = 1;
+        n += (int)span.count;
     }
     *filled = need;
     return STATUS_OK;
@@ -95,7 +96,7 @@ static enum status build_index(struct megatron_order *s, size_t i, uint64_t num_
 {
     const struct loader_options *o = s->setup.options;
     const struct source *from = &s->setup.sources[i];
-    const char *split = from->kind == SOURCE_MOCK ? "1,1,1" : o->data->split;
+    const char *split = from->kind == &source_mock ? "1,1,1" : o->data->split;
     uint64_t all = source_num_sequences(from), begin, end;
     if (!all)
         FAIL(CONFIG,

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
 #include "data/order.h"
+#include "data/source_kind.h"
 #include "data/stream.h"
 
 #include <stdlib.h>
@@ -67,18 +68,17 @@ static int64_t stream_order_memory_bytes(const struct order *o)
     const struct stream_order *all = (const struct stream_order *)o;
     const struct stream_rules *r = &all->rules;
     int64_t stream = 0, longest = DOCUMENT;
-    bool compressed = false;
-    for (size_t i = 0; i < r->num_sources; i++)
-        compressed |= r->sources[i].kind == SOURCE_COMPRESSED || r->sources[i].kind == SOURCE_TABLE;
+    bool copies = false;
+    for (size_t i = 0; i < r->num_sources; i++) copies |= r->sources[i].kind->copies_text;
     for (size_t i = 0; i < r->num_sources; i++) {
         const struct source *s = &r->sources[i];
-        bool rows = s->kind == SOURCE_TABLE && s->num_files;
+        bool rows = s->kind == &source_table && s->num_files;
         int64_t mean = rows ? (int64_t)table_mean_bytes(&s->files[0].table) : 0;
         if (mean < DOCUMENT) mean = DOCUMENT;
         if (mean > longest) longest = mean;
         stream += (int64_t)r->window * (int64_t)(sizeof(struct source_document) + 4);
         /* the window keeps documents as found; a table also decodes one row of counts */
-        if (compressed) stream += (int64_t)r->window * mean + UNPACKING + (rows ? mean / 4 : 0);
+        if (copies) stream += (int64_t)r->window * mean + UNPACKING + (rows ? mean / 4 : 0);
     }
     return (int64_t)all->num_own * (stream + longest) +
            (int64_t)(r->num_streams * o->cursor_ints) * 8;
@@ -114,8 +114,7 @@ static enum status choose_num_streams(struct stream_order *s, int num_shares)
     uint64_t requested = s->rules.once ? 1 : (uint64_t)s->data->streams, V = requested;
     bool compressed = false;
     for (size_t i = 0; i < s->rules.num_sources; i++) {
-        compressed |= s->rules.sources[i].kind == SOURCE_COMPRESSED &&
-                      s->rules.sources[i].num_files < requested;
+        compressed |= !s->rules.sources[i].kind->seeks && s->rules.sources[i].num_files < requested;
         if (!s->rules.once) TRY(lower_to_fit(s, i, &V));
     }
     if (V < requested)

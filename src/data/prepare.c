@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "data/source.h"
+#include "data/source_kind.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,8 +22,8 @@ enum { GROUP_BYTES = 1 << 20, GROUPS_PER_THREAD = 4, JOURNAL_SECONDS = 5 };
 /* The unit of work of one encoding thread: a range of positions, in which it finds the documents
  * itself; or, for a compressed source that only one thread can read, documents already found. */
 struct prepare_group {
-    uint64_t position, end;
-    size_t first, count;
+    struct source_cursor range;
+    size_t first, count, next; /* of the batch's documents; next: to be encoded */
     uint64_t text_bytes;
     struct token_list ids; /* of all its documents; narrowed to token_bytes after encoding */
     int32_t *lengths;      /* of the non-empty documents */
@@ -100,9 +100,9 @@ static enum status open_sources(struct prepare_state *p)
     p->sources = heap(r->num_sources * sizeof *p->sources);
     for (size_t i = 0; i < r->num_sources; i++) {
         TRY(source_open(&p->sources[i], &r->sources[i]));
-        is_known &= p->sources[i].kind == SOURCE_JSONL || p->sources[i].kind == SOURCE_TEXT;
-        for (size_t f = 0; f < p->sources[i].num_files; f++)
-            p->done.text_total += p->sources[i].files[f].map.size;
+        uint64_t bytes = source_text_bytes(&p->sources[i]);
+        is_known &= bytes > 0;
+        p->done.text_total += bytes;
     }
     if (!is_known) p->done.text_total = 0;
     return STATUS_OK;
@@ -129,17 +129,17 @@ static enum status read_journal(struct prepare_state *p)
 {
     struct json *j = NULL;
     int64_t fingerprint, source, position, documents, tokens, text;
-    const int64_t most = INT64_C(1) << 53;
+    const int64_t max = INT64_C(1) << 53;
     uint64_t bin_bytes, idx_bytes;
     enum status st = STATUS_OK;
     if (p->request->force || !file_exists(p->journal)) return STATUS_OK;
     TRY_OUT(json_read(p->journal, 1 << 16, &j));
     TRY_OUT(json_get_int(j, "fingerprint", 0, UINT32_MAX, &fingerprint));
     TRY_OUT(json_get_int(j, "source", 0, (int64_t)p->request->num_sources, &source));
-    TRY_OUT(json_get_int(j, "place", 0, most, &position));
-    TRY_OUT(json_get_int(j, "documents", 0, most, &documents));
-    TRY_OUT(json_get_int(j, "tokens", 0, most, &tokens));
-    TRY_OUT(json_get_int(j, "text_bytes", 0, most, &text));
+    TRY_OUT(json_get_int(j, "place", 0, max, &position));
+    TRY_OUT(json_get_int(j, "documents", 0, max, &documents));
+    TRY_OUT(json_get_int(j, "tokens", 0, max, &tokens));
+    TRY_OUT(json_get_int(j, "text_bytes", 0, max, &text));
     TRY_OUT(file_size(p->bin_part, &bin_bytes));
     TRY_OUT(file_size(p->idx_part, &idx_bytes));
     if (fingerprint != p->fingerprint)
@@ -213,30 +213,35 @@ static struct prepare_group *add_group(struct prepare_batch *b)
         memset(b->groups + old, 0, (b->groups_capacity - old) * sizeof *b->groups);
     }
     struct prepare_group *g = &b->groups[b->num_groups++];
-    g->position = g->end = 0;
-    g->first = b->count, g->count = 0;
+    g->range = (struct source_cursor){0};
+    g->first = b->count, g->count = g->next = 0;
     return g;
 }
 
-/* Splits the next `most` bytes into ranges of positions, without reading them. */
-static void plan_position_ranges(struct prepare_state *p, struct prepare_batch *b, uint64_t most)
+/* Splits the next `max_bytes` bytes into ranges of positions, without reading them. */
+static void plan_position_ranges(struct prepare_state *p, struct prepare_batch *b,
+                                 uint64_t max_bytes)
 {
     const struct source *s = &p->sources[p->source];
-    for (uint64_t planned = 0, bytes; planned < most && p->position < s->num_positions;
+    for (uint64_t planned = 0, bytes; planned < max_bytes && p->position < s->num_positions;
          planned += bytes) {
         struct prepare_group *g = add_group(b);
         bytes = GROUP_BYTES;
-        g->position = p->position;
-        g->end = p->position = source_range_end(s, &p->reader, p->position, &bytes);
+        g->range = source_part(s, 0, 1);
+        g->range.position = p->position;
+        g->range.end = p->position = source_range_end(s, &p->reader, p->position, &bytes);
     }
 }
 
-/* Reads the next `most` bytes of documents of a compressed source. */
-static enum status find_documents(struct prepare_state *p, struct prepare_batch *b, uint64_t most)
+/* Reads the next `max_bytes` bytes of documents of a compressed source. */
+static enum status find_documents(struct prepare_state *p, struct prepare_batch *b,
+                                  uint64_t max_bytes)
 {
     const struct source *s = &p->sources[p->source];
     struct prepare_group *g = NULL;
-    for (uint64_t bytes = 0, in_group = 0; bytes < most;) {
+    struct source_cursor cursor = source_part(s, 0, 1);
+    cursor.position = p->position;
+    for (uint64_t bytes = 0, in_group = 0; bytes < max_bytes;) {
         if (b->count == b->capacity) {
             size_t old = b->capacity;
             b->capacity = 2 * old + 64;
@@ -245,7 +250,8 @@ static enum status find_documents(struct prepare_state *p, struct prepare_batch 
         }
         struct source_document *f = &b->documents[b->count];
         bool none;
-        TRY(source_find(s, &p->reader, 0, 1, &p->position, s->num_positions, f, &none));
+        TRY(source_find(s, &p->reader, &cursor, f, &none));
+        p->position = cursor.position;
         if (none) break;
         if (!g || in_group + f->len > GROUP_BYTES) g = add_group(b), in_group = 0;
         b->count++, g->count++;
@@ -257,13 +263,13 @@ static enum status find_documents(struct prepare_state *p, struct prepare_batch 
 /* Fills the next batch from one source; without groups at the end of all sources. */
 static enum status read_batch(struct prepare_state *p, struct prepare_batch *b)
 {
-    uint64_t most = (uint64_t)p->threads * GROUPS_PER_THREAD * GROUP_BYTES;
+    uint64_t max_bytes = (uint64_t)p->threads * GROUPS_PER_THREAD * GROUP_BYTES;
     b->count = b->num_groups = 0;
     while (!b->num_groups && p->source < p->request->num_sources) {
-        if (p->sources[p->source].kind == SOURCE_COMPRESSED)
-            TRY(find_documents(p, b, most));
+        if (!p->sources[p->source].kind->seeks)
+            TRY(find_documents(p, b, max_bytes));
         else
-            plan_position_ranges(p, b, most);
+            plan_position_ranges(p, b, max_bytes);
         b->source = p->source, b->next_position = p->position;
         if (b->num_groups) break;
         source_reader_close(&p->reader);
@@ -283,18 +289,17 @@ static void narrow_ids(struct prepare_group *g, int token_bytes)
     }
 }
 
-/* Document `i` of a group; NULL: the group has no more. */
+/* The next document of a group; NULL: it has no more. */
 static enum status next_document(const struct prepare_state *p, struct prepare_worker *w,
-                                 const struct prepare_batch *b, struct prepare_group *g, size_t i,
+                                 const struct prepare_batch *b, struct prepare_group *g,
                                  const struct source_document **out)
 {
     bool none;
-    *out = i < g->count ? &b->documents[g->first + i] : NULL;
-    if (g->position >= g->end) return STATUS_OK;
+    *out = g->next < g->count ? &b->documents[g->first + g->next++] : NULL;
+    if (g->range.position >= g->range.end) return STATUS_OK;
     if (w->source != b->source) source_reader_close(&w->reader);
     w->source = b->source;
-    TRY(source_find(&p->sources[b->source], &w->reader, 0, 1, &g->position, g->end, &w->found,
-                    &none));
+    TRY(source_find(&p->sources[b->source], &w->reader, &g->range, &w->found, &none));
     if (!none) *out = &w->found;
     return STATUS_OK;
 }
@@ -316,8 +321,8 @@ static enum status encode_group(const struct prepare_state *p, struct prepare_wo
     const struct source_document *f;
     g->ids.count = g->num_lengths = 0;
     g->text_bytes = 0;
-    for (size_t i = 0;; i++) {
-        TRY(next_document(p, w, b, g, i, &f));
+    for (;;) {
+        TRY(next_document(p, w, b, g, &f));
         if (!f) break;
         size_t before = g->ids.count;
         TRY(source_read(s, f, &w->tokens, &g->ids));

@@ -1,6 +1,6 @@
 /* source.h -- one source of the mixture: numbered positions, at some of which documents begin.
  *
- * Kinds    What a document and its position are:
+ * Kinds    Each kind of file is a table of functions (source_kind.h).  A document and its position:
  *          .jsonl            a line; a byte offset in the concatenated files.
  *          .txt              a chunk of about 4 KiB, cut at line breaks; the chunk's number.
  *          .bin/.idx         a document of the index; its number.
@@ -22,33 +22,26 @@
 #include "formats/npy.h"
 #include "tokenizer/tokenizer.h"
 
-enum source_kind {
-    SOURCE_JSONL,
-    SOURCE_TEXT,
-    SOURCE_MEGATRON,
-    SOURCE_COMPRESSED,
-    SOURCE_TABLE,
-    SOURCE_NPY,
-    SOURCE_MOCK
-};
+struct source_kind; /* source_kind.h */
 
 struct source_file {
     char *path;
-    struct file_map map;
-    struct megatron tokens;
-    struct table table;
-    struct npy array;
     uint64_t first_position; /* of the file */
+    union {                  /* by kind */
+        struct file_map map; /* .jsonl, .txt */
+        struct megatron tokens;
+        struct table table;
+        struct npy array;
+    };
 };
 
 struct source {
     const struct source_config *config; /* borrowed */
-    enum source_kind kind;
-    bool lines_are_text; /* SOURCE_COMPRESSED: lines of text, not of JSON */
-    bool holds_ids;      /* token IDs: needs no tokenizer */
+    const struct source_kind *kind;
+    bool holds_ids; /* token IDs: needs no tokenizer */
     struct source_file *files;
     size_t num_files;
-    int32_t *mock_lengths;  /* SOURCE_MOCK */
+    int32_t *mock_lengths;  /* mock data only */
     struct motifs *motifs;  /* owned; NULL: none */
     uint64_t num_positions; /* 0 if unknown (compressed) */
     uint32_t fingerprint;   /* of file names and sizes, .idx files, column and weight */
@@ -57,6 +50,17 @@ struct source {
 /* MISSING, DATA, CONFIG: no file matches the path, its kind is unknown, a file is damaged. */
 enum status source_open(struct source *s, const struct source_config *config);
 void source_close(struct source *s);
+
+/* What remains to be read: the documents at positions from `position` to `end`; of a compressed
+ * source those of one part. */
+struct source_cursor {
+    uint64_t position, end;
+    uint64_t part, num_parts;
+};
+/* The cursor of a part.  The whole source is part 0 of 1. */
+struct source_cursor source_part(const struct source *s, uint64_t part, uint64_t num_parts);
+/* The part that owns a position of a compressed source. */
+uint64_t source_compressed_part(const struct source *s, uint64_t position, uint64_t num_parts);
 
 /* A document that was found but not yet tokenized.  For compressed files and tables `text` holds
  * its content: bytes, or IDs (int32_t) if the source holds IDs.  Otherwise it is still in the
@@ -81,20 +85,16 @@ void source_reader_close(struct source_reader *r);
 /* Frees large buffers; the next read fills them again. */
 void source_reader_trim(struct source_reader *r);
 
-/* Finds the first document at or after *position and before `end` (compressed: of this part) and
- * advances *position past it.  *none: there are no more. */
-enum status source_find(const struct source *s, struct source_reader *r, uint64_t part,
-                        uint64_t num_parts, uint64_t *position, uint64_t end,
-                        struct source_document *f, bool *none);
+/* Finds the next document of the cursor and advances its position past it.  *none: no more. */
+enum status source_find(const struct source *s, struct source_reader *r, struct source_cursor *c,
+                        struct source_document *d, bool *none);
 
 /* Splits off a range for one reader: the end of a range that begins at `position` and has about
  * *bytes, which becomes about how many it has.  Ranges end where another reader can start without
  * decoding a page twice.  Not for compressed files. */
 uint64_t source_range_end(const struct source *s, struct source_reader *r, uint64_t position,
                           uint64_t *bytes);
-
-/* The part that owns a position of a compressed source. */
-uint64_t source_compressed_part(const struct source *s, uint64_t position, uint64_t num_parts);
+uint64_t source_text_bytes(const struct source *s); /* of all documents; 0: unknown */
 
 /* How documents become token IDs.  A NULL encoder or tokenizer requires a source of IDs. */
 struct source_tokens {
@@ -105,13 +105,19 @@ struct source_tokens {
     struct text text; /* scratch */
 };
 /* Appends the document's token IDs, with BOS and EOS where the text begins and ends. */
-enum status source_read(const struct source *s, const struct source_document *f,
+enum status source_read(const struct source *s, const struct source_document *d,
                         struct source_tokens *t, struct token_list *out);
 
 /* Sequences as Megatron's datasets count them, of a single .bin/.idx pair or of mock data; other
- * sources have 0.  source_read_sequence reads `count` IDs of an existing sequence from token
- * `from` on. */
+ * sources have 0. */
 uint64_t source_num_sequences(const struct source *s);
 uint64_t source_sequence_length(const struct source *s, uint64_t sequence);
-enum status source_read_sequence(const struct source *s, uint64_t sequence, uint64_t from,
-                                 uint64_t count, const struct source_tokens *t, int32_t *ids);
+/* Tokens from, from + 1, ... of an existing sequence. */
+struct source_span {
+    uint64_t sequence, from, count;
+};
+enum status source_read_sequence(const struct source *s, const struct source_span *span,
+                                 const struct source_tokens *t, int32_t *ids);
+
+/* The file that a position belongs to. */
+size_t source_file_at(const struct source *s, uint64_t position);

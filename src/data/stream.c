@@ -2,20 +2,12 @@
 #include "data/stream.h"
 
 #include "base/rng.h"
+#include "data/source_kind.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_KEPT_IDS = 1 << 18 }; /* IDs: larger buffers are freed between documents */
-
-static void partition_bounds(const struct stream_rules *r, size_t source, uint64_t number,
-                             uint64_t streams, uint64_t *begin, uint64_t *end)
-{
-    __extension__ typedef unsigned __int128 wide;
-    wide num_positions = r->sources[source].num_positions;
-    *begin = (uint64_t)(num_positions * number / streams);
-    *end = (uint64_t)(num_positions * (number + 1) / streams);
-}
 
 void stream_init(struct stream *s, const struct stream_rules *rules, uint64_t number)
 {
@@ -23,8 +15,8 @@ void stream_init(struct stream *s, const struct stream_rules *rules, uint64_t nu
     s->partitions = heap(rules->num_sources * sizeof *s->partitions);
     for (size_t i = 0; i < rules->num_sources; i++) {
         struct partition *h = &s->partitions[i];
-        partition_bounds(rules, i, number, rules->num_streams, &h->begin, &h->end);
-        h->window_begin = h->begin;
+        h->range = source_part(&rules->sources[i], number, rules->num_streams);
+        h->window_begin = h->range.position;
     }
 }
 
@@ -58,26 +50,42 @@ static bool is_held_out(const struct stream_rules *r, size_t source, uint64_t po
            rng_uniform(0, RNG_VALIDATION, source, position) < r->validation_share;
 }
 
-/* Counts the partitions that have a document.  A file that cannot seek is read once, from its
- * start, for all of its partitions. */
-static enum status count_filled_compressed(const struct stream_rules *r, size_t source,
-                                           uint64_t streams, struct source_reader *reader,
-                                           struct source_document *f, uint64_t *filled)
+/* A scan for documents that the rules let the streams read. */
+struct document_scan {
+    const struct stream_rules *rules;
+    size_t source;
+    struct source_reader reader;
+    struct source_document found;
+};
+
+static enum status find_allowed(struct document_scan *scan, struct source_cursor *c, bool *none)
 {
-    const struct source *s = &r->sources[source];
+    const struct stream_rules *r = scan->rules;
+    const struct source *s = &r->sources[scan->source];
+    do {
+        TRY(source_find(s, &scan->reader, c, &scan->found, none));
+    } while (!*none && is_held_out(r, scan->source, scan->found.position) != r->held_out);
+    return STATUS_OK;
+}
+
+/* Counts the partitions of a compressed source that have a document: reads each file once, from its
+ * start, for all of its partitions. */
+static enum status count_compressed(struct document_scan *scan, uint64_t streams, uint64_t *filled)
+{
+    const struct source *s = &scan->rules->sources[scan->source];
     unsigned char *seen = heap(streams);
     uint64_t groups = s->num_files < streams ? s->num_files : streams;
     enum status st = STATUS_OK;
     *filled = 0;
-    for (uint64_t group = 0, position = 0; group < groups; group++, position = 0) {
+    for (uint64_t group = 0; group < groups; group++) {
+        struct source_cursor cursor = source_part(s, group, groups);
         uint64_t left = (streams - group + groups - 1) / groups;
         for (bool none = false; left;) {
-            TRY_OUT(source_find(s, reader, group, groups, &position, 0, f, &none));
+            TRY_OUT(find_allowed(scan, &cursor, &none));
             if (none) goto out; /* one partition is empty: the answer is known */
-            if (is_held_out(r, source, f->position) != r->held_out) continue;
-            uint64_t partition = source_compressed_part(s, f->position, streams);
-            left -= !seen[partition], *filled += !seen[partition];
-            seen[partition] = 1;
+            uint64_t part = source_compressed_part(s, scan->found.position, streams);
+            left -= !seen[part], *filled += !seen[part];
+            seen[part] = 1;
         }
     }
 out:
@@ -85,17 +93,14 @@ out:
     return st;
 }
 
-static enum status count_filled_seekable(const struct stream_rules *r, size_t source,
-                                         uint64_t streams, struct source_reader *reader,
-                                         struct source_document *f, uint64_t *filled)
+/* Counts the partitions before the first one that has no document. */
+static enum status count_seekable(struct document_scan *scan, uint64_t streams, uint64_t *filled)
 {
+    const struct source *s = &scan->rules->sources[scan->source];
     bool none = false;
     for (*filled = 0; *filled < streams; ++*filled) {
-        uint64_t position, end;
-        partition_bounds(r, source, *filled, streams, &position, &end);
-        do {
-            TRY(source_find(&r->sources[source], reader, 0, 1, &position, end, f, &none));
-        } while (!none && is_held_out(r, source, f->position) != r->held_out);
+        struct source_cursor cursor = source_part(s, *filled, streams);
+        TRY(find_allowed(scan, &cursor, &none));
         if (none) break;
     }
     return STATUS_OK;
@@ -104,18 +109,13 @@ static enum status count_filled_seekable(const struct stream_rules *r, size_t so
 enum status stream_can_partition(const struct stream_rules *r, size_t source, uint64_t streams,
                                  bool *can)
 {
-    struct source_reader reader = {0};
-    struct source_document f = {0};
+    struct document_scan scan = {.rules = r, .source = source};
     uint64_t filled = 0;
-    enum status st = STATUS_OK;
-    if (r->sources[source].kind == SOURCE_COMPRESSED)
-        TRY_OUT(count_filled_compressed(r, source, streams, &reader, &f, &filled));
-    else
-        TRY_OUT(count_filled_seekable(r, source, streams, &reader, &f, &filled));
-    *can = filled == streams;
-out:
-    source_reader_close(&reader);
-    text_release(&f.text);
+    bool seeks = r->sources[source].kind->seeks;
+    enum status st = (seeks ? count_seekable : count_compressed)(&scan, streams, &filled);
+    if (!st) *can = filled == streams;
+    source_reader_close(&scan.reader);
+    text_release(&scan.found.text);
     return st;
 }
 
@@ -143,14 +143,15 @@ static enum status load_window(struct stream *s, size_t source, struct partition
         h->window = heap(r->window * sizeof *h->window);
         h->order = heap(r->window * sizeof *h->order);
     }
-    h->after = h->window_begin;
+    struct source_cursor cursor = h->range;
+    cursor.position = h->window_begin;
     for (h->count = 0; h->count < r->window;) {
         struct source_document *f = &h->window[h->count];
-        TRY(source_find(&r->sources[source], &h->reader, s->number, r->num_streams, &h->after,
-                        h->end, f, &none));
+        TRY(source_find(&r->sources[source], &h->reader, &cursor, f, &none));
         if (none) break;
         h->count += is_held_out(r, source, f->position) == r->held_out;
     }
+    h->after = cursor.position;
     source_reader_trim(&h->reader);
     shuffle(s, source, h);
     h->loaded = true;
@@ -175,7 +176,7 @@ static enum status next_window(struct stream *s, size_t source, struct partition
              r->sources[source].config->path, (unsigned long long)s->number,
              (unsigned long long)r->num_streams);
     h->epoch++;
-    h->window_begin = h->begin;
+    h->window_begin = h->range.position;
     return load_window(s, source, h);
 }
 
@@ -289,7 +290,7 @@ enum status stream_load(struct stream *s, const int64_t *ints)
         h->epoch = (uint64_t)partition[0], h->window_begin = (uint64_t)partition[1];
         h->used = (uint64_t)partition[2];
         h->loaded = false;
-        good &= h->window_begin >= h->begin;
+        good &= h->window_begin >= h->range.position;
     }
     if (!good)
         FAIL(DATA, "the data position of stream %llu is damaged", (unsigned long long)s->number);

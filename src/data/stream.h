@@ -14,7 +14,7 @@
 
 /* The documents of one source that belong to one stream. */
 struct partition {
-    uint64_t begin, end; /* positions; compressed: 0 and no end */
+    struct source_cursor range;
     uint64_t epoch, window_begin;
     uint64_t used; /* documents drawn from the window */
     /* Derived from these: */

@@ -73,18 +73,18 @@ TEST(prepare_writes_the_ids_that_training_would_read)
     struct source_tokens how = {.tokenizer = t, .vocab_size = 259, .eos = true};
     struct token_list want = {0}, got = {0};
     struct source_document f = {0}, g = {0};
-    uint64_t position = 0, prepared_position = 0, documents = 0;
+    uint64_t documents = 0;
     CHECK_STATUS(OK, encoder_make(&how.encoder, t));
     CHECK_STATUS(OK, source_open(&raw, &raw_config));
     CHECK_STATUS(OK, source_open(&tokens, &tokens_config));
+    struct source_cursor raw_cursor = source_part(&raw, 0, 1), cursor = source_part(&tokens, 0, 1);
     for (bool none = false;;) {
-        CHECK_STATUS(OK, source_find(&raw, NULL, 0, 1, &position, raw.num_positions, &f, &none));
+        CHECK_STATUS(OK, source_find(&raw, NULL, &raw_cursor, &f, &none));
         if (none) break;
         want.count = got.count = 0;
         CHECK_STATUS(OK, source_read(&raw, &f, &how, &want));
         if (!want.count) continue; /* an empty text */
-        CHECK_STATUS(OK, source_find(&tokens, NULL, 0, 1, &prepared_position, tokens.num_positions,
-                                     &g, &none));
+        CHECK_STATUS(OK, source_find(&tokens, NULL, &cursor, &g, &none));
         CHECK(!none);
         CHECK_STATUS(OK, source_read(&tokens, &g, &how, &got));
         CHECK(got.count == want.count && !memcmp(got.ids, want.ids, got.count * sizeof *got.ids));

@@ -171,7 +171,7 @@ TEST(stream_draws_from_sources_by_weight)
     bench_init(&b, 1, 8);
     for (int i = 0; i < 4; i++) bench_add_documents(&b, 100 * i, 10 + i, weights[i]);
     stream_init(&s, &b.rules, 0);
-    for (int i = 0; i < 4; i++) CHECK(s.partitions[i].end == (uint64_t)(10 + i));
+    for (int i = 0; i < 4; i++) CHECK(s.partitions[i].range.end == (uint64_t)(10 + i));
     b.rules.overlap = false;
     for (int n = 0; n < DRAWS;) {
         int32_t id;

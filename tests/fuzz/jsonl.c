@@ -5,7 +5,7 @@
 #include "data/jsonl.h"
 
 #include "base/json.h"
-#include "data/source.h"
+#include "data/source_kind.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,10 +43,9 @@ static size_t walk(struct source *s, uint64_t num_parts, struct text *out)
     struct source_document f = {0};
     size_t documents = 0;
     for (uint64_t n = 0; n < num_parts; n++) {
-        uint64_t position = s->num_positions * n / num_parts,
-                 end = s->num_positions * (n + 1) / num_parts;
+        struct source_cursor cursor = source_part(s, n, num_parts);
         for (bool none = false;; documents++) {
-            if (source_find(s, NULL, n, num_parts, &position, end, &f, &none) || none) break;
+            if (source_find(s, NULL, &cursor, &f, &none) || none) break;
             BUG_IF(!f.len || f.at + f.len > s->num_positions ||
                    memchr(s->files[0].map.data + f.at, '\n', f.len));
             compare((const char *)s->files[0].map.data + f.at, f.len, out);
@@ -59,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct text out = {0};
     struct source_file file = {.map = {bytes, len}};
-    struct source s = {.kind = SOURCE_JSONL, .files = &file, .num_files = 1, .num_positions = len};
+    struct source s = {.kind = &source_jsonl, .files = &file, .num_files = 1, .num_positions = len};
     if (len) BUG_IF(walk(&s, 1, &out) != walk(&s, 3, &out));
     text_release(&out);
     return 0;
