@@ -67,17 +67,16 @@ static void build_shuffle_index(struct gpt_index *x, uint64_t tokens, uint64_t L
     numpy_shuffle(random, x->shuffle_index + first_part, x->num_samples - first_part);
 }
 
-enum status gpt_index_build(struct gpt_index *x, const int32_t *lengths, uint64_t count,
-                            uint64_t first, uint64_t min_samples, uint64_t L, uint32_t seed)
+enum status gpt_index_build(struct gpt_index *x, const struct gpt_index_spec *spec)
 {
-    uint64_t tokens = 0;
+    uint64_t tokens = 0, count = spec->count, first = spec->first, L = spec->seq_len;
     struct numpy_random random;
     *x = (struct gpt_index){0};
-    for (uint64_t i = 0; i < count; i++) tokens += (uint64_t)lengths[i];
-    if (tokens < 2 || (!min_samples && tokens <= L))
+    for (uint64_t i = 0; i < count; i++) tokens += (uint64_t)spec->lengths[i];
+    if (tokens < 2 || (!spec->min_samples && tokens <= L))
         FAIL(DATA, "%llu tokens in %llu sequences are fewer than one sample of %llu + 1 tokens",
              (unsigned long long)tokens, (unsigned long long)count, (unsigned long long)L);
-    TRY(count_epochs(x, tokens, min_samples, L));
+    TRY(count_epochs(x, tokens, spec->min_samples, L));
     if (__builtin_mul_overflow(x->epochs, count, &x->num_documents) ||
         x->num_documents > INT32_MAX || x->num_samples >= UINT32_MAX - 1)
         FAIL(UNSUPPORTED, "%llu epochs of %llu sequences with %llu samples exceed 32-bit indices",
@@ -92,9 +91,9 @@ enum status gpt_index_build(struct gpt_index *x, const int32_t *lengths, uint64_
         FAIL(MEMORY, "not enough memory for the data order: %llu bytes required",
              (unsigned long long)bytes);
     }
-    numpy_random_init(&random, seed);
+    numpy_random_init(&random, spec->seed);
     build_document_index(x, count, first, &random);
-    build_sample_index(x, lengths, first, L);
+    build_sample_index(x, spec->lengths, first, L);
     build_shuffle_index(x, tokens, L, &random);
     return STATUS_OK;
 }

@@ -27,11 +27,16 @@ struct gpt_index {
     uint32_t *shuffle_index;
 };
 
-/* Indexes the sequences first, first + 1, ... with these lengths for at least `min_samples` samples
- * of seq_len + 1 tokens; 0: one epoch.  DATA: fewer tokens than one sample.  UNSUPPORTED: the index
- * exceeds 32 bits.  MEMORY. */
-enum status gpt_index_build(struct gpt_index *x, const int32_t *lengths, uint64_t count,
-                            uint64_t first, uint64_t min_samples, uint64_t seq_len, uint32_t seed);
+/* The sequences first, first + 1, ..., first + count - 1, in samples of seq_len + 1 tokens. */
+struct gpt_index_spec {
+    const int32_t *lengths; /* [count] */
+    uint64_t count, first;
+    uint64_t min_samples; /* 0: one epoch */
+    uint64_t seq_len;
+    uint32_t seed;
+};
+/* DATA: fewer tokens than one sample.  UNSUPPORTED: the index exceeds 32 bits.  MEMORY. */
+enum status gpt_index_build(struct gpt_index *x, const struct gpt_index_spec *spec);
 void gpt_index_release(struct gpt_index *x);
 uint64_t gpt_index_bytes(const struct gpt_index *x);
 

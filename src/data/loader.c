@@ -106,9 +106,10 @@ static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
     uint64_t number = row_number(l, k);
     struct order *o = l->order;
     int64_t max_rows = l->options.most_rows;
-    int filled = 0, need = l->options.seq_len + !l->masked;
-    if (!max_rows || number < (uint64_t)max_rows)
-        TRY(o->kind->row(o, number, &l->tokens, need, l->raw, l->begins, &filled));
+    struct token_row tokens = {
+        .need = l->options.seq_len + !l->masked, .ids = l->raw, .begins = l->begins};
+    if (!max_rows || number < (uint64_t)max_rows) TRY(o->kind->row(o, number, &l->tokens, &tokens));
+    int filled = tokens.filled;
     /* a row with only the overlapping token counts as empty */
     r->empty = filled <= (!l->masked);
     if (l->masked)

@@ -7,16 +7,15 @@
 #pragma once
 
 #include "data/data.h"
-#include "data/source.h"
+#include "data/stream.h"
 
 struct order;
 
 struct order_kind {
     void (*close)(struct order *o);
-    /* Row `number`: `need` tokens, fewer only at the end of a single pass.  begins[i] is set where
-     * token i begins a document. */
-    enum status (*row)(struct order *o, uint64_t number, struct source_tokens *t, int need,
-                       int32_t *ids, unsigned char *begins, int *filled);
+    /* Reads row `number`. */
+    enum status (*row)(struct order *o, uint64_t number, struct source_tokens *t,
+                       struct token_row *row);
     void (*save)(const struct order *o, uint64_t stream, int64_t *cursor_ints);
     enum status (*load)(struct order *o, uint64_t stream, const int64_t *cursor_ints,
                         int64_t vocab_size);

@@ -28,10 +28,10 @@ static void megatron_order_close(struct order *o)
 }
 
 static enum status megatron_order_row(struct order *o, uint64_t number, struct source_tokens *t,
-                                      int need, int32_t *ids, unsigned char *begins, int *filled)
+                                      struct token_row *row)
 {
     const struct megatron_order *s = (const struct megatron_order *)o;
-    *filled = 0;
+    row->filled = 0;
     if (number >= s->rows && s->setup.options->once) return STATUS_OK;
     if (number >= s->rows)
         FAIL(DATA, "row %llu is past the end of an order of %llu samples: increase data.samples",
@@ -41,16 +41,16 @@ static enum status megatron_order_row(struct order *o, uint64_t number, struct s
     const struct gpt_index *x = &s->index[i];
     const struct source *from = &s->setup.sources[i];
     struct gpt_sample at = gpt_index_at(x, mixed ? s->blend.sample[number] : number);
-    memset(begins, 0, (size_t)need);
-    for (int n = 0; n < need; at.document++, at.offset = 0) {
-        uint64_t sequence = x->document_index[at.document], room = (uint64_t)(need - n);
+    memset(row->begins, 0, (size_t)row->need);
+    for (int n = 0; n < row->need; at.document++, at.offset = 0) {
+        uint64_t sequence = x->document_index[at.document], room = (uint64_t)(row->need - n);
         uint64_t left = source_sequence_length(from, sequence) - at.offset;
         struct source_span span = {sequence, at.offset, left < room ? left : room};
-        TRY(source_read_sequence(from, &span, t, ids + n));
-        if (span.count && !at.offset) begins[n] = 1;
+        TRY(source_read_sequence(from, &span, t, row->ids + n));
+        if (span.count && !at.offset) row->begins[n] = 1;
         n += (int)span.count;
     }
-    *filled = need;
+    row->filled = row->need;
     return STATUS_OK;
 }
 
@@ -110,9 +110,15 @@ static enum status build_index(struct megatron_order *s, size_t i, uint64_t num_
     int32_t *lengths = heap((end - begin) * sizeof *lengths);
     for (uint64_t d = begin; d < end; d++)
         lengths[d - begin] = (int32_t)source_sequence_length(from, d);
-    enum status st =
-        gpt_index_build(&s->index[i], lengths, end - begin, begin, num_requested,
-                        (uint64_t)o->seq_len, (uint32_t)(o->data->seed < 0 ? 0 : o->data->seed));
+    const struct gpt_index_spec spec = {
+        .lengths = lengths,
+        .count = end - begin,
+        .first = begin,
+        .min_samples = num_requested,
+        .seq_len = (uint64_t)o->seq_len,
+        .seed = (uint32_t)(o->data->seed < 0 ? 0 : o->data->seed),
+    };
+    enum status st = gpt_index_build(&s->index[i], &spec);
     free(lengths);
     if (st) return status_where(st, "%s", from->config->path);
     return STATUS_OK;

@@ -27,15 +27,15 @@ static void stream_order_close(struct order *o)
 
 /* A single pass has one stream for all readers: rows of other readers are skipped. */
 static enum status stream_order_row(struct order *o, uint64_t number, struct source_tokens *t,
-                                    int need, int32_t *ids, unsigned char *begins, int *filled)
+                                    struct token_row *row)
 {
     struct stream_order *all = (struct stream_order *)o;
     struct stream *s = &all->streams[number % all->rules.num_streams];
     bool once = all->rules.once;
     do {
-        TRY(stream_row(s, t, need, ids, begins, filled));
-    } while (once && *filled == need && (uint64_t)s->rows <= number);
-    if (once && (uint64_t)s->rows <= number) *filled = 0;
+        TRY(stream_row(s, t, row));
+    } while (once && row->filled == row->need && (uint64_t)s->rows <= number);
+    if (once && (uint64_t)s->rows <= number) row->filled = 0;
     return STATUS_OK;
 }
 

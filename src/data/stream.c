@@ -238,28 +238,27 @@ static enum status draw_document(struct stream *s, struct source_tokens *t)
     return STATUS_OK;
 }
 
-enum status stream_row(struct stream *s, struct source_tokens *t, int need, int32_t *ids,
-                       unsigned char *begins, int *filled)
+enum status stream_row(struct stream *s, struct source_tokens *t, struct token_row *row)
 {
-    int n = 0;
-    memset(begins, 0, (size_t)need);
+    int n = 0, need = row->need;
+    memset(row->begins, 0, (size_t)need);
     if (s->needs_reread) TRY(read_document(s, t));
-    if (s->rules->overlap && s->carry >= 0) ids[n++] = (int32_t)s->carry;
+    if (s->rules->overlap && s->carry >= 0) row->ids[n++] = (int32_t)s->carry;
     while (n < need) {
         if ((size_t)s->offset >= s->tokens.count) {
             TRY(draw_document(s, t));
             if (s->ended) break;
-            begins[n] = 1;
+            row->begins[n] = 1;
         }
         size_t left = s->tokens.count - (size_t)s->offset, room = (size_t)(need - n);
         size_t count = left < room ? left : room;
-        memcpy(ids + n, s->tokens.ids + s->offset, count * sizeof *ids);
+        memcpy(row->ids + n, s->tokens.ids + s->offset, count * sizeof *row->ids);
         n += (int)count;
         s->offset += (int64_t)count;
     }
-    if (n == need && s->rules->overlap) s->carry = ids[need - 1];
+    if (n == need && s->rules->overlap) s->carry = row->ids[need - 1];
     s->rows++;
-    *filled = n;
+    row->filled = n;
     return STATUS_OK;
 }
 

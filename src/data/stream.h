@@ -56,11 +56,15 @@ void stream_release(struct stream *s);
 enum status stream_can_partition(const struct stream_rules *rules, size_t source, uint64_t streams,
                                  bool *can);
 
-/* The next `need` tokens.  begins[i] is set where token i begins a document.  *filled is less than
- * `need` only at the end of a single pass.  DATA: a damaged document, or a partition with empty
- * documents only. */
-enum status stream_row(struct stream *s, struct source_tokens *t, int need, int32_t *ids,
-                       unsigned char *begins, int *filled);
+/* The tokens of a row; the caller owns the arrays of `need` elements. */
+struct token_row {
+    int need;
+    int32_t *ids;
+    unsigned char *begins; /* set where a token begins a document */
+    int filled;            /* result: less than `need` only at the end of a single pass */
+};
+/* Reads the next row.  DATA: a damaged document, or a partition with empty documents only. */
+enum status stream_row(struct stream *s, struct source_tokens *t, struct token_row *row);
 
 /* The cursor: STREAM_INTS + PARTITION_INTS * sources integers. */
 void stream_save(const struct stream *s, int64_t *ints);

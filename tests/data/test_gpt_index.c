@@ -61,7 +61,8 @@ TEST(gpt_index_matches_megatron)
     for (size_t c = 0; c < sizeof goldens / sizeof *goldens; c++) {
         const struct golden *g = &goldens[c];
         struct gpt_index x;
-        CHECK_STATUS(OK, gpt_index_build(&x, lengths, 10, 0, g->wanted, L, SEED));
+        CHECK_STATUS(
+            OK, gpt_index_build(&x, &(struct gpt_index_spec){lengths, 10, 0, g->wanted, L, SEED}));
         CHECK(x.epochs == g->epochs && x.num_samples == g->num_samples &&
               x.separate_final_epoch == g->separate_final_epoch);
         CHECK(x.num_documents == 10 * g->epochs);
@@ -81,8 +82,10 @@ TEST(gpt_index_matches_megatron)
 TEST(gpt_index_offsets_sequence_numbers_by_the_first)
 {
     struct gpt_index whole, part;
-    CHECK_STATUS(OK, gpt_index_build(&whole, lengths, 10, 0, 40, L, SEED));
-    CHECK_STATUS(OK, gpt_index_build(&part, lengths, 10, 700, 40, L, SEED));
+    CHECK_STATUS(OK,
+                 gpt_index_build(&whole, &(struct gpt_index_spec){lengths, 10, 0, 40, L, SEED}));
+    CHECK_STATUS(OK,
+                 gpt_index_build(&part, &(struct gpt_index_spec){lengths, 10, 700, 40, L, SEED}));
     for (uint64_t i = 0; i < whole.num_documents; i++)
         CHECK(part.document_index[i] == 700 + whole.document_index[i]);
     for (uint64_t k = 0; k < whole.num_samples; k++) {
@@ -97,7 +100,7 @@ TEST(gpt_index_packs_sequences_end_to_end)
 {
     static const int32_t with_empty[7] = {0, 3, 0, 0, 9, 1, 0};
     struct gpt_index x;
-    CHECK_STATUS(OK, gpt_index_build(&x, with_empty, 7, 0, 0, 3, 5));
+    CHECK_STATUS(OK, gpt_index_build(&x, &(struct gpt_index_spec){with_empty, 7, 0, 0, 3, 5}));
     CHECK(x.num_samples == 4);
     uint64_t at = 0, document = 0;
     for (uint64_t i = 0; i <= x.num_samples; i++) {
@@ -111,7 +114,8 @@ TEST(gpt_index_packs_sequences_end_to_end)
 TEST(gpt_index_repeats_data_that_is_shorter_than_a_sample)
 {
     struct gpt_index x;
-    CHECK_STATUS(OK, gpt_index_build(&x, (int32_t[]){2, 1}, 2, 0, 2, 8, 5));
+    CHECK_STATUS(OK,
+                 gpt_index_build(&x, &(struct gpt_index_spec){(int32_t[]){2, 1}, 2, 0, 2, 8, 5}));
     CHECK(x.epochs == 6 && x.num_samples == 2 && x.num_documents == 12);
     gpt_index_release(&x);
 }
@@ -119,11 +123,13 @@ TEST(gpt_index_repeats_data_that_is_shorter_than_a_sample)
 TEST(gpt_index_rejects_what_it_cannot_index)
 {
     struct gpt_index x;
-    CHECK_STATUS(DATA, gpt_index_build(&x, lengths, 10, 0, 0, 55, SEED));
+    CHECK_STATUS(DATA, gpt_index_build(&x, &(struct gpt_index_spec){lengths, 10, 0, 0, 55, SEED}));
     CHECK_MESSAGE("55 tokens in 10 sequences are fewer than one sample of 55 + 1");
-    CHECK_STATUS(DATA, gpt_index_build(&x, lengths, 0, 0, 3, L, SEED));
-    CHECK_STATUS(UNSUPPORTED, gpt_index_build(&x, lengths, 10, 0, UINT64_C(1) << 62, L, SEED));
-    CHECK_STATUS(UNSUPPORTED, gpt_index_build(&x, lengths, 10, 0, UINT64_C(1) << 33, 1, SEED));
+    CHECK_STATUS(DATA, gpt_index_build(&x, &(struct gpt_index_spec){lengths, 0, 0, 3, L, SEED}));
+    CHECK_STATUS(UNSUPPORTED, gpt_index_build(&x, &(struct gpt_index_spec){
+                                                      lengths, 10, 0, UINT64_C(1) << 62, L, SEED}));
+    CHECK_STATUS(UNSUPPORTED, gpt_index_build(&x, &(struct gpt_index_spec){
+                                                      lengths, 10, 0, UINT64_C(1) << 33, 1, SEED}));
     CHECK_MESSAGE("exceed 32-bit indices");
     CHECK(!x.document_index && !x.sample_index && !x.shuffle_index);
 }

@@ -40,17 +40,17 @@ TEST(order_streams_gives_each_stream_its_own_documents_and_cursor)
     for (uint64_t g = 0; g < ROWS * STREAMS; g++) {
         int32_t ids[NEED], same[NEED];
         unsigned char begins[NEED];
-        int filled;
+        struct token_row row = {NEED, ids, begins, 0}, same_row = {NEED, same, begins, 0};
         int64_t *cursor = heap(o->cursor_ints * sizeof *cursor);
         o->kind->save(o, g % STREAMS, cursor);
         CHECK_STATUS(OK, again->kind->load(again, g % STREAMS, cursor, 280));
-        CHECK_STATUS(OK, o->kind->row(o, g, &tokens, NEED, ids, begins, &filled));
-        CHECK(filled == NEED);
+        CHECK_STATUS(OK, o->kind->row(o, g, &tokens, &row));
+        CHECK(row.filled == NEED);
         for (int i = 0; i < NEED; i++) {
             CHECK((uint64_t)ids[i] / 70 == g % STREAMS); /* a quarter of the documents per stream */
             if (i) CHECK(begins[i] == (ids[i] % 7 == 0));
         }
-        CHECK_STATUS(OK, again->kind->row(again, g, &tokens, NEED, same, begins, &filled));
+        CHECK_STATUS(OK, again->kind->row(again, g, &tokens, &same_row));
         CHECK(!memcmp(ids, same, sizeof ids));
         free(cursor);
     }

@@ -66,6 +66,15 @@ static void bench_release(struct bench *b)
     text_release(&b->tokens.text);
 }
 
+static enum status read_row(struct stream *s, struct source_tokens *t, int need, int32_t *ids,
+                            unsigned char *begins, int *filled)
+{
+    struct token_row row = {.need = need, .ids = ids, .begins = begins};
+    enum status st = stream_row(s, t, &row);
+    *filled = row.filled;
+    return st;
+}
+
 /* Reads the next `count` documents of a stream, checks that they are complete and returns their
  * numbers. */
 static void draw_documents(struct bench *b, struct stream *s, int *documents, int count)
@@ -75,7 +84,7 @@ static void draw_documents(struct bench *b, struct stream *s, int *documents, in
     int filled, n = -1, within = 0;
     b->rules.overlap = false;
     while (n < count) {
-        CHECK_STATUS(OK, stream_row(s, &b->tokens, 1, &id, &begins, &filled));
+        CHECK_STATUS(OK, read_row(s, &b->tokens, 1, &id, &begins, &filled));
         CHECK(filled == 1);
         if (begins) {
             CHECK(n < 0 || within == 1 + documents[n] % 1000 * 7 % 5);
@@ -177,7 +186,7 @@ TEST(stream_draws_from_sources_by_weight)
         int32_t id;
         unsigned char begins;
         int filled;
-        CHECK_STATUS(OK, stream_row(&s, &b.tokens, 1, &id, &begins, &filled));
+        CHECK_STATUS(OK, read_row(&s, &b.tokens, 1, &id, &begins, &filled));
         counts[id / 100000] += begins;
         n += begins;
     }
@@ -204,13 +213,13 @@ TEST(stream_rows_continue_with_one_overlapping_token_or_none)
         for (int r = 0; r < ROWS; r++) {
             int32_t last = ids[NEED - 1];
             b.rules.overlap = overlap;
-            CHECK_STATUS(OK, stream_row(&rows, &b.tokens, NEED, ids, begins, &filled));
+            CHECK_STATUS(OK, read_row(&rows, &b.tokens, NEED, ids, begins, &filled));
             CHECK(filled == NEED);
             b.rules.overlap = false;
             int i = overlap && r > 0;
             CHECK(!i || (ids[0] == last && !begins[0]));
             for (; i < NEED; i++) {
-                CHECK_STATUS(OK, stream_row(&one, &b.tokens, 1, &id, &begin, &filled));
+                CHECK_STATUS(OK, read_row(&one, &b.tokens, 1, &id, &begin, &filled));
                 CHECK(ids[i] == id && begins[i] == begin);
             }
         }
@@ -232,10 +241,10 @@ TEST(stream_in_a_single_pass_reads_sources_in_turn_and_ends)
     bench_add_documents(&b, 0, 20, 1);
     bench_add_documents(&b, 20, 5, 7);
     stream_init(&s, &b.rules, 0);
-    CHECK_STATUS(OK, stream_row(&s, &b.tokens, NEED, ids, begins, &filled));
+    CHECK_STATUS(OK, read_row(&s, &b.tokens, NEED, ids, begins, &filled));
     for (int i = 0; i < filled; i++) CHECK(!begins[i] || ids[i] == 1000 * n++);
     CHECK(n == 25 && filled < NEED && s.ended);
-    CHECK_STATUS(OK, stream_row(&s, &b.tokens, NEED, ids, begins, &filled));
+    CHECK_STATUS(OK, read_row(&s, &b.tokens, NEED, ids, begins, &filled));
     CHECK(filled == 0 && s.ended);
     stream_release(&s);
     bench_release(&b);
@@ -257,8 +266,7 @@ TEST(stream_of_empty_documents_fails)
         bench_add(&b, rig_text(folder, "empty.jsonl", empty), 1);
         if (mixed) bench_add(&b, rig_text(folder, "a.jsonl", "{\"text\": \"a\"}\n"), 1);
         stream_init(&s, &b.rules, 0);
-        for (int r = 0; r < 100 && !st; r++)
-            st = stream_row(&s, &b.tokens, 8, ids, begins, &filled);
+        for (int r = 0; r < 100 && !st; r++) st = read_row(&s, &b.tokens, 8, ids, begins, &filled);
         CHECK(st == STATUS_DATA);
         CHECK_MESSAGE("empty.jsonl: all documents of stream 0 of 1 are empty");
         stream_release(&s);
@@ -277,7 +285,7 @@ TEST(stream_skips_empty_documents)
     bench_read_text(&b);
     bench_add(&b, rig_text(test_folder(), "a.jsonl", "{\"text\": \"\"}\n{\"text\": \"a\"}\n"), 1);
     stream_init(&s, &b.rules, 0);
-    CHECK_STATUS(OK, stream_row(&s, &b.tokens, 60, ids, begins, &filled));
+    CHECK_STATUS(OK, read_row(&s, &b.tokens, 60, ids, begins, &filled));
     for (int i = 0; i < 60; i++) CHECK(ids[i] == 'a' && begins[i]);
     stream_release(&s);
     bench_release(&b);
@@ -336,7 +344,7 @@ TEST(stream_load_rejects_integers_that_stream_save_cannot_write)
     stream_init(&s, &b.rules, 1);
     stream_save(&s, good);
     CHECK_STATUS(OK, stream_load(&s, good));
-    CHECK_STATUS(OK, stream_row(&s, &b.tokens, 9, ids, begins, &filled));
+    CHECK_STATUS(OK, read_row(&s, &b.tokens, 9, ids, begins, &filled));
     stream_save(&s, good);
     static const struct {
         int at;
@@ -351,7 +359,7 @@ TEST(stream_load_rejects_integers_that_stream_save_cannot_write)
     }
     good[7] = 5; /* of a window of 4 */
     CHECK_STATUS(OK, stream_load(&s, good));
-    CHECK_STATUS(DATA, stream_row(&s, &b.tokens, 9, ids, begins, &filled));
+    CHECK_STATUS(DATA, read_row(&s, &b.tokens, 9, ids, begins, &filled));
     CHECK_MESSAGE("the data position points outside its shuffle window");
     stream_release(&s);
     bench_release(&b);
@@ -372,9 +380,9 @@ TEST(stream_frees_the_memory_of_a_long_document)
     rig_tokens(folder, "t", lengths, 3, 0);
     bench_add(&b, test_path(folder, "t"), 1);
     stream_init(&s, &b.rules, 0);
-    CHECK_STATUS(OK, stream_row(&s, &b.tokens, 10 + 1, ids, begins, &filled));
+    CHECK_STATUS(OK, read_row(&s, &b.tokens, 10 + 1, ids, begins, &filled));
     CHECK(s.draws == 2 && s.tokens.capacity >= LONG);
-    CHECK_STATUS(OK, stream_row(&s, &b.tokens, LONG, ids, begins, &filled));
+    CHECK_STATUS(OK, read_row(&s, &b.tokens, LONG, ids, begins, &filled));
     CHECK(s.draws == 3 && s.tokens.capacity < 1000);
     CHECK(ids[LONG - 2] == 10 + LONG - 1 && ids[LONG - 1] == 10 + LONG && begins[LONG - 1]);
     stream_release(&s);
