@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum status read_split(const char *split, double parts[BLEND_PARTS])
+static enum status parse_split(const char *split, double parts[BLEND_PARTS])
 {
     static const char digits[] = ".0123456789";
     const char *at = split + strcspn(split, digits);
@@ -17,33 +17,35 @@ static enum status read_split(const char *split, double parts[BLEND_PARTS])
         char *end;
         size_t len = strspn(at, digits);
         if (n == BLEND_PARTS)
-            FAIL(CONFIG, "data.split = \"%s\": three numbers at most, such as 969, 30, 1", split);
+            FAIL(CONFIG,
+                 "data.split = \"%s\": expected at most three numbers, such as \"969, 30, 1\"",
+                 split);
         char *number = heap_string(at, len);
         parts[n] = strtod(number, &end);
         bool whole = !*end && end != number && isfinite(parts[n]);
         free(number);
-        if (!whole) FAIL(CONFIG, "data.split = \"%s\": %.*s is no number", split, (int)len, at);
+        if (!whole) FAIL(CONFIG, "data.split = \"%s\": %.*s is not a number", split, (int)len, at);
         at += len;
         at += strcspn(at, digits);
     }
     return STATUS_OK;
 }
 
-enum status blend_split(const char *split, enum blend_part part, uint64_t count, uint64_t *begin,
-                        uint64_t *end)
+enum status blend_split_range(const char *split, enum blend_part part, uint64_t count,
+                              uint64_t *begin, uint64_t *end)
 {
-    static const char *const names[] = {"training", "validation", "testing"};
+    static const char *const names[] = {"training", "validation", "test"};
     double parts[BLEND_PARTS], bounds[BLEND_PARTS + 1] = {0};
-    TRY(read_split(split, parts));
+    TRY(parse_split(split, parts));
     if (!(numpy_sum(parts, BLEND_PARTS) > 0))
-        FAIL(CONFIG, "data.split = \"%s\": the parts are all 0", split);
+        FAIL(CONFIG, "data.split = \"%s\": all parts are 0", split);
     blend_normalize(parts, BLEND_PARTS);
     for (int i = 0; i < BLEND_PARTS; i++) bounds[i + 1] = bounds[i] + parts[i];
     if (bounds[part + 1] <= bounds[part])
-        FAIL(CONFIG, "data.split = \"%s\" leaves nothing for %s", split, names[part]);
-    *begin = (uint64_t)nearbyint(bounds[part] * (double)count); /* halves to the even one */
+        FAIL(CONFIG, "data.split = \"%s\" leaves no data for %s", split, names[part]);
+    *begin = (uint64_t)nearbyint(bounds[part] * (double)count); /* half to even */
     *end = (uint64_t)nearbyint(bounds[part + 1] * (double)count);
-    if (*end > count) *end = count; /* the sum of the parts may be above 1 by rounding */
+    if (*end > count) *end = count; /* rounding can make the parts sum to more than 1 */
     return STATUS_OK;
 }
 
@@ -58,7 +60,7 @@ uint64_t blend_target(uint64_t samples, double weight)
     return (uint64_t)ceil((double)samples * weight);
 }
 
-uint64_t blend_with_surplus(uint64_t target) { return (uint64_t)ceil((double)target * 1.005); }
+uint64_t blend_add_margin(uint64_t target) { return (uint64_t)ceil((double)target * 1.005); }
 
 static enum status blend_init(struct blend *b, uint64_t size)
 {
@@ -67,45 +69,45 @@ static enum status blend_init(struct blend *b, uint64_t size)
     b->sample = size > UINT32_MAX ? NULL : calloc(size + 1, sizeof *b->sample);
     if (b->source && b->sample) return STATUS_OK;
     blend_release(b);
-    FAIL(MEMORY, "an order of %llu samples does not fit", (unsigned long long)size);
+    FAIL(MEMORY, "not enough memory to blend %llu samples", (unsigned long long)size);
 }
 
-/* Each row is of the source that is farthest behind its weight, the first of several; with sizes,
- * among those that have samples left. */
-static void fill(struct blend *b, const double *weights, const uint64_t *sizes, size_t count)
+/* Gives each row to the source that is furthest behind its weight, the first one of a tie; with
+ * `sizes`, only to sources that have samples left. */
+static void assign_rows(struct blend *b, const double *weights, const uint64_t *sizes, size_t count)
 {
-    uint64_t *given = heap(count * sizeof *given);
+    uint64_t *taken = heap(count * sizeof *taken);
     for (uint64_t g = 0; g < b->size; g++) {
-        double at = g ? (double)g : 1, most = -INFINITY;
+        double scale = g ? (double)g : 1, largest = -INFINITY;
         size_t best = 0;
         for (size_t i = 0; i < count; i++) {
-            if (sizes && given[i] == sizes[i]) continue;
-            /* rounded before the difference is taken, as where there is no fused multiply-add */
-            volatile double wanted = weights[i] * at;
-            double behind = wanted - (double)given[i];
-            if (behind > most) most = behind, best = i;
+            if (sizes && taken[i] == sizes[i]) continue;
+            /* volatile: round the product, as Megatron does; a fused multiply-add would not */
+            volatile double target = weights[i] * scale;
+            double deficit = target - (double)taken[i];
+            if (deficit > largest) largest = deficit, best = i;
         }
         b->source[g] = (uint16_t)best;
-        b->sample[g] = (uint32_t)given[best]++;
+        b->sample[g] = (uint32_t)taken[best]++;
     }
-    free(given);
+    free(taken);
 }
 
 enum status blend_weighted(struct blend *b, const double *weights, size_t count, uint64_t size)
 {
     TRY(blend_init(b, size));
-    fill(b, weights, NULL, count);
+    assign_rows(b, weights, NULL, count);
     return STATUS_OK;
 }
 
-enum status blend_whole(struct blend *b, const uint64_t *sizes, size_t count)
+enum status blend_exhaustive(struct blend *b, const uint64_t *sizes, size_t count)
 {
     uint64_t size = 0;
     for (size_t i = 0; i < count; i++) size += sizes[i];
     TRY(blend_init(b, size));
     double *weights = heap(count * sizeof *weights);
     for (size_t i = 0; i < count; i++) weights[i] = (double)sizes[i] / (double)size;
-    fill(b, weights, sizes, count);
+    assign_rows(b, weights, sizes, count);
     free(weights);
     return STATUS_OK;
 }

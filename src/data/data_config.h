@@ -1,4 +1,4 @@
-/* data_config.h -- what [data], [[data.source]] and [objective] say. */
+/* data_config.h -- the options of [data], [[data.source]] and [objective]. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@ struct source_config {
 };
 struct data_config {
 #include "data/data.opts"
-    struct source_config *sources; /* [[data.source]], in the order of the file; borrowed */
+    struct source_config *sources; /* [[data.source]], in file order; borrowed */
     size_t num_sources;
 };
 struct objective_config {

@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/documents.h"
 
-/* What goes on from source to source. */
-struct walk {
+#include "data/source_kind.h"
+
+/* State that is kept across sources. */
+struct document_walk {
     struct source_tokens tokens;
     struct token_list ids;
-    struct found found;
+    struct source_document found;
     uint64_t left;
 };
 
 static bool holds_spikes(const struct source *s)
 {
-    return s->kind == SOURCE_ROWS && s->files[0].table.kind == TABLE_COUNTS && !s->motifs;
+    return s->kind == &source_table && s->files[0].table.kind == TABLE_COUNTS && !s->motifs;
 }
 
-static enum status walk_source(struct walk *w, const struct source *s, struct source_reader *reader,
+static enum status walk_source(struct document_walk *w, const struct source *s,
+                               struct source_reader *reader,
                                enum status (*take)(void *, const struct document *), void *context)
 {
     bool none = false;
-    for (uint64_t place = 0; w->left;) {
-        TRY(source_find(s, reader, 0, 1, &place, s->places, &w->found, &none));
+    struct source_cursor cursor = source_part(s, 0, 1);
+    while (w->left) {
+        TRY(source_find(s, reader, &cursor, &w->found, &none));
         if (none) break;
         w->ids.count = 0;
         TRY(source_read(s, &w->found, &w->tokens, &w->ids));
@@ -36,7 +40,7 @@ enum status documents_each(const struct documents *d,
                            enum status (*take)(void *context, const struct document *one),
                            void *context)
 {
-    struct walk w = {.left = d->most ? d->most : UINT64_MAX};
+    struct document_walk w = {.left = d->most ? d->most : UINT64_MAX};
     w.tokens = (struct source_tokens){
         .tokenizer = d->tokenizer, .vocab_size = d->vocab_size, .bos = d->bos, .eos = d->eos};
     enum status st = STATUS_OK;
@@ -67,18 +71,19 @@ enum status documents_are_spikes(const struct source_config *source, bool *are)
 }
 
 static enum status read_session(const struct source *s, uint64_t row, struct source_reader *reader,
-                                struct found *f, struct token_list *ids)
+                                struct source_document *f, struct token_list *ids)
 {
     struct source_tokens tokens = {.vocab_size = TABLE_BIN + 1};
-    bool none = row >= s->places;
+    bool none = row >= s->num_positions;
     if (!holds_spikes(s))
-        FAIL(CONFIG, "%s: column \"%s\" does not hold lists of lists of spike counts",
+        FAIL(CONFIG, "%s: column \"%s\" does not hold spike counts (lists of lists of bytes)",
              s->config->path, s->config->column);
-    uint64_t place = row;
-    if (!none) TRY(source_find(s, reader, 0, 1, &place, s->places, f, &none));
+    struct source_cursor cursor = source_part(s, 0, 1);
+    cursor.position = row;
+    if (!none) TRY(source_find(s, reader, &cursor, f, &none));
     if (none)
-        FAIL(CONFIG, "%s: there is no session from row %llu on; it has %llu rows", s->config->path,
-             (unsigned long long)row, (unsigned long long)s->places);
+        FAIL(CONFIG, "%s: no session at or after row %llu; the source has %llu rows",
+             s->config->path, (unsigned long long)row, (unsigned long long)s->num_positions);
     TRY(source_read(s, f, &tokens, ids));
     return STATUS_OK;
 }
@@ -88,7 +93,7 @@ enum status documents_session(const struct source_config *source, uint64_t row,
 {
     struct source s;
     struct source_reader reader = {0};
-    struct found f = {0};
+    struct source_document f = {0};
     TRY(source_open(&s, source));
     enum status st = read_session(&s, row, &reader, &f, ids);
     if (!st) *neurons = table_reader_neurons(reader.table);

@@ -1,38 +1,39 @@
-/* documents.h -- the documents of sources in turn, once, as token ids: for what counts tokens and
- * needs no rows.
+/* corpus.h -- every document of some sources, once and in order, as token IDs: for counting tokens
+ * and n-grams, where rows are not needed.
  *
- * Order    As a single pass of the loader has them, so that its labels are all these ids but the
- *          very first. */
+ * Order    That of the loader in a single pass, so the loader's labels are all these IDs except the
+ *          very first one. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "data/source.h"
 
 struct document {
-    const int32_t *ids; /* the callee's only while it runs */
+    const int32_t *ids; /* valid during the callback only */
     size_t count;
-    size_t within;  /* those of them that are among the first `most` of all */
-    size_t neurons; /* of spike counts: ids of a bin, but for its mark; else 0 */
+    size_t within;  /* how many of them are among the first `most` IDs of the corpus */
+    size_t neurons; /* spike counts: IDs of a bin without its separator; otherwise 0 */
 };
 
 struct documents {
     const struct source_config *sources;
     size_t num_sources;
-    const struct tokenizer *tokenizer; /* NULL: all sources hold ids */
-    int64_t vocab_size;                /* ids must be below it */
+    const struct tokenizer *tokenizer; /* NULL: all sources hold IDs */
+    int64_t vocab_size;                /* exclusive bound of the IDs */
     bool bos, eos;
-    uint64_t most; /* no document that begins behind so many ids; 0: all */
+    uint64_t most; /* stop before a document that begins after this many IDs; 0: read all */
 };
 
-/* MISSING, DATA, CONFIG: as loader_open and loader_next; or what `take` fails with. */
+/* Calls `take` for each document.  MISSING, DATA, CONFIG: as loader_open and loader_next; or the
+ * status that `take` returns. */
 enum status documents_each(const struct documents *d,
                            enum status (*take)(void *context, const struct document *one),
                            void *context);
 
-/* Ids and neurons of the first session of spike counts from this row on.  CONFIG: there are none in
- * it, or not so many rows. */
+/* Reads the first non-empty session of spike counts at or after `row`: its IDs and its number of
+ * neurons.  CONFIG: the source holds no spike counts, or no such row. */
 enum status documents_session(const struct source_config *source, uint64_t row,
                               struct token_list *ids, size_t *neurons);
 
-/* Is it a file, or files, of spike counts? */
+/* Does the source hold spike counts? */
 enum status documents_are_spikes(const struct source_config *source, bool *are);

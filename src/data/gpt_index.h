@@ -1,9 +1,11 @@
-/* gpt_index.h -- Megatron's GPTDataset: which tokens of a set of sequences sample k holds.
+/* gpt_index.h -- the indices of Megatron-LM's GPTDataset: which tokens of which sequences sample k
+ * consists of.
  *
- * The sequences, as often as there are epochs, are shuffled and laid end to end; sample i begins
- * L tokens behind sample i - 1 and has L + 1 of them; then the samples are shuffled.  The last
- * epoch stays apart in both shuffles where less than 80 % of it is wanted. Memory   4 bytes for
- * each sequence of each epoch, 12 for each sample. */
+ * Order    The document index repeats the sequences once per epoch and shuffles them.  The sample
+ *          index packs them end to end: sample i begins L tokens after sample i - 1 and has L + 1
+ *          tokens.  The shuffle index permutes the samples.  Both shuffles keep the last epoch
+ *          separate if less than 80 % of it is used (separate_final_epoch).
+ * Memory   4 bytes per sequence and epoch, 12 per sample. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,28 +14,34 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct gpt_place {
-    uint32_t document, offset; /* entry of documents, token in it */
+/* Where a sample begins. */
+struct gpt_sample {
+    uint32_t document, offset; /* entry of the document index, token within that sequence */
 };
 
 struct gpt_index {
     uint64_t num_samples, num_documents, epochs;
-    bool apart;                /* the last epoch is */
-    uint32_t *documents;       /* numbers of sequences */
-    struct gpt_place *samples; /* num_samples + 1 */
-    uint32_t *shuffle;
+    bool separate_final_epoch;
+    uint32_t *document_index;        /* sequence numbers */
+    struct gpt_sample *sample_index; /* num_samples + 1 */
+    uint32_t *shuffle_index;
 };
 
-/* Of the sequences first, first + 1, ..., whose lengths these are; `wanted` samples at least, 0:
- * one epoch.  DATA: there is not one sample in them.  UNSUPPORTED: an index beyond 32 bits. MEMORY.
- */
-enum status gpt_index_build(struct gpt_index *x, const int32_t *lengths, uint64_t count,
-                            uint64_t first, uint64_t wanted, uint64_t seq_len, uint32_t seed);
+/* The sequences first, first + 1, ..., first + count - 1, in samples of seq_len + 1 tokens. */
+struct gpt_index_spec {
+    const int32_t *lengths; /* [count] */
+    uint64_t count, first;
+    uint64_t min_samples; /* 0: one epoch */
+    uint64_t seq_len;
+    uint32_t seed;
+};
+/* DATA: fewer tokens than one sample.  UNSUPPORTED: the index exceeds 32 bits.  MEMORY. */
+enum status gpt_index_build(struct gpt_index *x, const struct gpt_index_spec *spec);
 void gpt_index_release(struct gpt_index *x);
 uint64_t gpt_index_bytes(const struct gpt_index *x);
 
 /* Where sample k begins. */
-static inline struct gpt_place gpt_index_at(const struct gpt_index *x, uint64_t k)
+static inline struct gpt_sample gpt_index_at(const struct gpt_index *x, uint64_t k)
 {
-    return x->samples[x->shuffle[k]];
+    return x->sample_index[x->shuffle_index[k]];
 }

@@ -5,13 +5,13 @@
 
 #include <string.h>
 
-enum { MOST_DEEP = 200 };
+enum { MAX_DEPTH = 200 };
 
 struct scanner {
     const char *begin, *at, *end, *where;
 };
 
-static enum status wrong(const struct scanner *s, const char *what)
+static enum status fail_here(const struct scanner *s, const char *what)
 {
     FAIL(DATA, "%s: byte %zu of the line: %s", s->where, (size_t)(s->at - s->begin), what);
 }
@@ -24,13 +24,14 @@ static void skip_space(struct scanner *s)
         s->at++;
 }
 
-/* From after the opening quote to after the closing one; *raw_len excludes it. */
+/* Moves past the closing quote of a string whose opening quote was read; *raw_len is the length
+ * between the quotes. */
 static enum status skip_string(struct scanner *s, size_t *raw_len)
 {
     const char *begin = s->at;
     for (;;) {
         const char *quote = memchr(s->at, '"', (size_t)(s->end - s->at));
-        if (!quote) return wrong(s, "a string has no end");
+        if (!quote) return fail_here(s, "unterminated string");
         const char *back = quote;
         while (back > begin && back[-1] == '\\') back--;
         s->at = quote + 1;
@@ -40,7 +41,7 @@ static enum status skip_string(struct scanner *s, size_t *raw_len)
     }
 }
 
-/* Steps over a value of any kind; brackets are counted, strings stepped over. */
+/* Skips a value of any type: counts brackets and skips strings. */
 static enum status skip_value(struct scanner *s)
 {
     int depth = 0;
@@ -48,7 +49,7 @@ static enum status skip_value(struct scanner *s)
     do {
         skip_space(s);
         int c = peek(s);
-        if (c < 0) return wrong(s, "the line ends early");
+        if (c < 0) return fail_here(s, "unexpected end of line");
         s->at++;
         if (c == '"')
             TRY(skip_string(s, &raw));
@@ -57,12 +58,12 @@ static enum status skip_value(struct scanner *s)
         else if (c == '}' || c == ']')
             depth--;
         else if (c == ',' || c == ':') {
-            if (!depth) return wrong(s, "a value is missing");
+            if (!depth) return fail_here(s, "expected a value");
         } else {
             while (s->at < s->end && !strchr(",:]} \t\r\n", *s->at)) s->at++;
         }
-        if (depth > MOST_DEEP) return wrong(s, "nested too deep");
-        if (depth < 0) return wrong(s, "a value is missing");
+        if (depth > MAX_DEPTH) return fail_here(s, "nested too deeply");
+        if (depth < 0) return fail_here(s, "expected a value");
     } while (depth);
     return STATUS_OK;
 }
@@ -82,7 +83,7 @@ static int hex4(const char *at, const char *end)
     return code;
 }
 
-static char *put_utf8(char *to, uint32_t code)
+static char *append_utf8(char *to, uint32_t code)
 {
     if (code < 0x80) {
         *to++ = (char)code;
@@ -95,7 +96,7 @@ static char *put_utf8(char *to, uint32_t code)
     return to;
 }
 
-/* \uXXXX, and the second half of a pair; *from stands after the u. */
+/* Decodes \uXXXX, or both halves of a surrogate pair; *from points after the first u. */
 static bool unescape_unicode(const char **from, const char *end, char **to)
 {
     int code = hex4(*from, end);
@@ -111,32 +112,33 @@ static bool unescape_unicode(const char **from, const char *end, char **to)
         }
     }
     if (whole >= 0xD800 && whole <= 0xDFFF) whole = 0xFFFD;
-    *to = put_utf8(*to, whole);
+    *to = append_utf8(*to, whole);
     return true;
 }
 
-/* Adds the string to `out`. */
+/* Appends the unescaped string to `out`. */
 static enum status unescape(struct scanner *s, const char *raw, size_t len, struct text *out)
 {
     static const char from_escape[] = "\"\\/bfnrt", to_escape[] = "\"\\/\b\f\n\r\t";
     size_t before = out->len;
     text_reserve(out, len); /* unescaped text is never longer */
     char *to = out->data + before;
-    s->at = raw; /* where an error is told */
+    s->at = raw; /* where an error is reported */
     for (const char *end = raw + len; s->at < end;) {
         const char *stop = memchr(s->at, '\\', (size_t)(end - s->at));
         size_t plain = (size_t)((stop ? stop : end) - s->at);
         memcpy(to, s->at, plain);
         to += plain, s->at += plain;
         if (!stop) break;
-        const char *after = stop + 2; /* the string ended at a quote that no \ escapes */
+        const char *after = stop + 2; /* exists: an unescaped quote ends the string */
         const char *found = strchr(from_escape, stop[1]);
         if (stop[1] == 'u') {
-            if (!unescape_unicode(&after, end, &to)) return wrong(s, "\\u needs four hex digits");
+            if (!unescape_unicode(&after, end, &to))
+                return fail_here(s, "expected four hex digits after \\u");
         } else if (found && stop[1]) {
             *to++ = to_escape[found - from_escape];
         } else {
-            return wrong(s, "no such escape");
+            return fail_here(s, "unknown escape");
         }
         s->at = after;
     }
@@ -144,61 +146,62 @@ static enum status unescape(struct scanner *s, const char *raw, size_t len, stru
     *to = 0;
     s->at = raw;
     if (!utf8_valid(out->data + before, out->len - before))
-        return wrong(s, "the string is not UTF-8");
+        return fail_here(s, "the string is not UTF-8");
     return STATUS_OK;
 }
 
-/* A key and its colon; *same: it is the wanted one, escaped or not. */
-static enum status read_key(struct scanner *s, const char *key, size_t key_len, struct text *work,
-                            bool *same)
+/* Reads a key and its colon; *is_match: the key equals `key` after unescaping. */
+static enum status read_key(struct scanner *s, const char *key, size_t key_len,
+                            struct text *scratch, bool *is_match)
 {
     size_t raw = 0;
-    if (peek(s) != '"') return wrong(s, "expected a key");
+    if (peek(s) != '"') return fail_here(s, "expected a key");
     const char *name = ++s->at;
     TRY(skip_string(s, &raw));
     if (memchr(name, '\\', raw)) {
         const char *after = s->at;
-        text_clear(work);
-        TRY(unescape(s, name, raw, work));
+        text_clear(scratch);
+        TRY(unescape(s, name, raw, scratch));
         s->at = after;
-        name = work->data, raw = work->len;
+        name = scratch->data, raw = scratch->len;
     }
-    *same = raw == key_len && !memcmp(name, key, raw);
+    *is_match = raw == key_len && !memcmp(name, key, raw);
     skip_space(s);
-    if (peek(s) != ':') return wrong(s, "expected : after a key");
+    if (peek(s) != ':') return fail_here(s, "expected : after a key");
     s->at++;
     skip_space(s);
     return STATUS_OK;
 }
 
-/* Steps over an object; `value` is the named member's, whole; NULL where there is none. */
+/* Skips an object; `value` becomes the raw value of member `key`, with value->at NULL if there is
+ * no such member. */
 static enum status find_member(struct scanner *s, const char *key, size_t key_len,
-                               struct text *work, struct scanner *value)
+                               struct text *scratch, struct scanner *value)
 {
     *value = (struct scanner){.begin = s->begin, .where = s->where};
-    if (peek(s) != '{') return wrong(s, "not a JSON object");
+    if (peek(s) != '{') return fail_here(s, "not a JSON object");
     s->at++;
     skip_space(s);
     for (bool more = peek(s) != '}'; more;) {
-        bool wanted = false;
-        TRY(read_key(s, key, key_len, work, &wanted));
-        if (wanted && value->at)
-            FAIL(DATA, "%s: the line names \"%.*s\" twice", s->where, (int)key_len, key);
+        bool is_match = false;
+        TRY(read_key(s, key, key_len, scratch, &is_match));
+        if (is_match && value->at)
+            FAIL(DATA, "%s: duplicate key \"%.*s\"", s->where, (int)key_len, key);
         const char *begin = s->at;
         TRY(skip_value(s));
-        if (wanted) value->at = begin, value->end = s->at;
+        if (is_match) value->at = begin, value->end = s->at;
         skip_space(s);
         more = peek(s) == ',';
         s->at += more;
         skip_space(s);
     }
-    if (peek(s) != '}') return wrong(s, "expected , or }");
+    if (peek(s) != '}') return fail_here(s, "expected , or }");
     s->at++;
     return STATUS_OK;
 }
 
-/* Adds the string that the value is. */
-static enum status add_string(struct scanner *value, const char *path, struct text *out)
+/* Appends a value, which must be a string. */
+static enum status append_string(struct scanner *value, const char *path, struct text *out)
 {
     const char *begin = value->at, *where = value->where;
     if (!begin) FAIL(DATA, "%s: the line has no key \"%s\"", where, path);
@@ -206,27 +209,27 @@ static enum status add_string(struct scanner *value, const char *path, struct te
     return unescape(value, begin + 1, (size_t)(value->end - begin) - 2, out);
 }
 
-/* Adds what `path` names in each object of a list, each behind two line ends. */
-static enum status add_strings(struct scanner *list, const char *path, const char *rest,
-                               struct text *work, struct text *out)
+/* Appends member `rest` of each object in a list, each after two line breaks. */
+static enum status append_strings(struct scanner *list, const char *path, const char *rest,
+                                  struct text *scratch, struct text *out)
 {
-    if (!list->at) FAIL(DATA, "%s: the line has no list for \"%s\"", list->where, path);
-    if (*list->at != '[') FAIL(DATA, "%s: what \"%s\" names is not a list", list->where, path);
+    if (!list->at) FAIL(DATA, "%s: the line has no list \"%s\"", list->where, path);
+    if (*list->at != '[') FAIL(DATA, "%s: the value of \"%s\" is not a list", list->where, path);
     list->at++;
     skip_space(list);
     for (bool more = peek(list) != ']'; more;) {
         struct scanner value;
-        TRY(find_member(list, rest, strlen(rest), work, &value));
+        TRY(find_member(list, rest, strlen(rest), scratch, &value));
         size_t len = value.at ? (size_t)(value.end - value.at) : 0;
         bool null = !value.at || (len == 4 && !memcmp(value.at, "null", 4));
         if (!null) text_adds(out, "\n\n");
-        if (!null) TRY(add_string(&value, path, out));
+        if (!null) TRY(append_string(&value, path, out));
         skip_space(list);
         more = peek(list) == ',';
         list->at += more;
         skip_space(list);
     }
-    if (peek(list) != ']') return wrong(list, "expected , or ]");
+    if (peek(list) != ']') return fail_here(list, "expected , or ]");
     return STATUS_OK;
 }
 
@@ -236,19 +239,20 @@ enum status jsonl_text(const char *line, size_t len, const char *path, const cha
     struct scanner s = {line, line, line + len, where};
     struct scanner value;
     const char *list = strstr(path, "[]."), *rest = list ? list + 3 : NULL;
-    struct text work = {0};
+    struct text scratch = {0};
     enum status st = STATUS_OK;
     text_clear(out);
     if (len >= 3 && !memcmp(line, "\xEF\xBB\xBF", 3)) s.at += 3; /* a byte order mark */
     skip_space(&s);
-    TRY_OUT(find_member(&s, path, list ? (size_t)(list - path) : strlen(path), &work, &value));
+    TRY_OUT(find_member(&s, path, list ? (size_t)(list - path) : strlen(path), &scratch, &value));
     skip_space(&s);
     if (s.at < s.end) {
-        st = wrong(&s, "there is more after the object");
+        st = fail_here(&s, "unexpected text after the object");
         goto out;
     }
-    TRY_OUT(list ? add_strings(&value, path, rest, &work, out) : add_string(&value, path, out));
+    TRY_OUT(list ? append_strings(&value, path, rest, &scratch, out)
+                 : append_string(&value, path, out));
 out:
-    text_release(&work);
+    text_release(&scratch);
     return st;
 }

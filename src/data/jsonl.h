@@ -1,18 +1,19 @@
-/* jsonl.h -- the string of one key in a line of JSON, or of a list's objects, without building a
- * tree.
+/* jsonl.h -- extracts the text of one key from a line of JSON, or of each object in a list, without
+ * building a tree.
  *
- * The line must be one object, after a byte order mark at most.  Other members are stepped over,
- * nested or not: their strings and brackets must close, and that is all that is asked of them. */
+ * The line must be a single object, optionally after a byte order mark.  Other members are skipped,
+ * nested or not: only their strings and brackets must be balanced. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/status.h"
 #include "base/text.h"
 
-/* Replaces `out` by the value of `path`, a key, unescaped (lone surrogates become U+FFFD).  As
- * files[].text it is a key within a list of objects, as of a repository's files: all of them, each
- * behind two line ends, as columns of a table are joined; what is null or absent is left out.
- * DATA: not an object or more than one, no such key or twice, not a string, not UTF-8; `where` and
- * the byte within the line are told. */
+/* Replaces `out` with the unescaped value of `path` (lone surrogates become U+FFFD).  `path` is a
+ * key, or KEY[].KEY, as files[].text for the files of a repository: then `out` is the strings of
+ * all objects in that list, each after two line breaks, as table.h joins lists of text; null or
+ * missing ones are skipped.
+ * DATA: not exactly one object, key missing or duplicate, not a string, not UTF-8.  The message
+ * begins with `where` and gives the byte within the line. */
 enum status jsonl_text(const char *line, size_t len, const char *path, const char *where,
                        struct text *out);

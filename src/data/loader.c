@@ -1,11 +1,10 @@
-/* loader.c -- rows of all streams in their global order, read ahead by a thread, masked, counted.
- */
 // SPDX-License-Identifier: Apache-2.0
+#include "data/data.h"
+
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/thread.h"
-#include "data/data.h"
 #include "data/order.h"
 #include "ops/cross_entropy.h"
 
@@ -14,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One row, and its lane's cursor behind it. */
-struct row {
+/* A slot of the prefetch ring: one row, and its stream's cursor after the row. */
+struct loader_row {
     int32_t *ids, *labels, *start, *end;
     int64_t valid, bytes;
     int64_t *cursor;
-    bool empty; /* a single pass is over */
+    bool empty; /* a single pass has ended */
 };
 
 struct loader {
@@ -31,16 +30,16 @@ struct loader {
     struct source_tokens tokens;
     bool masked;
     int32_t mask_id;
-    int32_t silent_id;       /* no loss where it is the input; -1: none */
-    unsigned char *bytes_of; /* of each id's text; NULL without a tokenizer */
-    int32_t *raw;            /* seq_len + 1 tokens of the row being made */
+    int32_t eod_id;             /* data.eod_mask_loss: no loss where this is the input; -1: off */
+    unsigned char *bytes_of_id; /* length of each ID's text; NULL without a tokenizer */
+    int32_t *raw;               /* seq_len + 1 tokens of the row being built */
     unsigned char *begins;
-    int64_t *cursors;    /* of all lanes, as of the rows handed out */
-    uint64_t first;      /* row of all shares where these begin */
-    uint64_t handed_out; /* rows since, of this share */
-    /* the ring: rows made - rows handed out <= num_slots */
-    struct row *slots;
-    uint64_t num_slots, made;
+    int64_t *cursors;       /* of all streams, after the rows delivered */
+    uint64_t first_row;     /* global row number where this loader began */
+    uint64_t num_delivered; /* rows of this reader since then */
+    /* The prefetch ring: num_built - num_delivered <= num_slots. */
+    struct loader_row *slots;
+    uint64_t num_slots, num_built;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -48,7 +47,7 @@ struct loader {
     struct failure failure;
 };
 
-static void row_init(struct row *r, int T, size_t cursor_ints)
+static void loader_row_init(struct loader_row *r, int T, size_t cursor_ints)
 {
     size_t bytes = (size_t)T * sizeof(int32_t);
     r->ids = heap(bytes), r->labels = heap(bytes);
@@ -56,13 +55,13 @@ static void row_init(struct row *r, int T, size_t cursor_ints)
     r->cursor = heap(cursor_ints * sizeof *r->cursor);
 }
 
-static void row_release(struct row *r)
+static void loader_row_release(struct loader_row *r)
 {
     free(r->ids), free(r->labels), free(r->start), free(r->end), free(r->cursor);
 }
 
-/* start and end of each token's document within the row. */
-static void mark_documents(const struct loader *l, int filled, struct row *r)
+/* Sets the bounds of each token's document within the row. */
+static void set_document_bounds(const struct loader *l, int filled, struct loader_row *r)
 {
     int T = l->options.seq_len, start = 0;
     for (int i = 0; i <= T; i++) {
@@ -73,7 +72,8 @@ static void mark_documents(const struct loader *l, int filled, struct row *r)
     }
 }
 
-static void label_masked(const struct loader *l, uint64_t number, int filled, struct row *r)
+static void build_masked_row(const struct loader *l, uint64_t number, int filled,
+                             struct loader_row *r)
 {
     const struct objective_config *o = l->options.objective;
     for (int i = 0; i < l->options.seq_len; i++) {
@@ -84,78 +84,79 @@ static void label_masked(const struct loader *l, uint64_t number, int filled, st
     }
 }
 
-static void label_next(const struct loader *l, int filled, struct row *r)
+static void build_causal_row(const struct loader *l, int filled, struct loader_row *r)
 {
     for (int i = 0; i < l->options.seq_len; i++) {
         r->ids[i] = i < filled ? l->raw[i] : 0;
-        bool counts = i + 1 < filled && l->raw[i] != l->silent_id;
+        bool counts = i + 1 < filled && l->raw[i] != l->eod_id;
         r->labels[i] = counts ? l->raw[i + 1] : LABEL_IGNORED;
     }
 }
 
-/* The number of this share's row k: shares take blocks in turn. */
+/* The global number of this reader's row k: readers take blocks in turn. */
 static uint64_t row_number(const struct loader *l, uint64_t k)
 {
     uint64_t share = (uint64_t)l->options.share, shares = (uint64_t)l->options.num_shares;
     uint64_t block = l->order->block;
-    return l->first + (k / block * shares + share) * block + k % block;
+    return l->first_row + (k / block * shares + share) * block + k % block;
 }
 
-static enum status make_row(struct loader *l, uint64_t k, struct row *r)
+static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
 {
     uint64_t number = row_number(l, k);
     struct order *o = l->order;
-    int64_t most = l->options.most_rows;
-    int filled = 0, need = l->options.seq_len + !l->masked;
-    if (!most || number < (uint64_t)most)
-        TRY(o->kind->row(o, number, &l->tokens, need, l->raw, l->begins, &filled));
-    /* what overlaps only is no row */
+    int64_t max_rows = l->options.most_rows;
+    struct token_row tokens = {
+        .need = l->options.seq_len + !l->masked, .ids = l->raw, .begins = l->begins};
+    if (!max_rows || number < (uint64_t)max_rows) TRY(o->kind->row(o, number, &l->tokens, &tokens));
+    int filled = tokens.filled;
+    /* a row with only the overlapping token counts as empty */
     r->empty = filled <= (!l->masked);
     if (l->masked)
-        label_masked(l, number, filled, r);
+        build_masked_row(l, number, filled, r);
     else
-        label_next(l, filled, r);
-    mark_documents(l, filled, r);
+        build_causal_row(l, filled, r);
+    set_document_bounds(l, filled, r);
     r->valid = r->bytes = 0;
     for (int i = 0; i < l->options.seq_len; i++) {
         if (r->labels[i] == LABEL_IGNORED) continue;
         r->valid++;
-        if (l->bytes_of) r->bytes += l->bytes_of[r->labels[i]];
+        if (l->bytes_of_id) r->bytes += l->bytes_of_id[r->labels[i]];
     }
-    o->kind->save(o, number % o->lanes, r->cursor);
+    o->kind->save(o, number % o->num_streams, r->cursor);
     return STATUS_OK;
 }
 
-static void *read_ahead(void *context)
+static void *prefetch_rows(void *context)
 {
     struct loader *l = context;
     pthread_mutex_lock(&l->lock);
     while (!l->stop && !l->failure.status) {
-        if (l->made - l->handed_out >= l->num_slots) {
+        if (l->num_built - l->num_delivered >= l->num_slots) {
             pthread_cond_wait(&l->changed, &l->lock);
             continue;
         }
-        uint64_t k = l->made;
+        uint64_t k = l->num_built;
         pthread_mutex_unlock(&l->lock);
-        enum status st = make_row(l, k, &l->slots[k % l->num_slots]);
+        enum status st = build_row(l, k, &l->slots[k % l->num_slots]);
         pthread_mutex_lock(&l->lock);
-        if (!failure_keep(&l->failure, st)) l->made++;
+        if (!failure_keep(&l->failure, st)) l->num_built++;
         pthread_cond_broadcast(&l->changed);
     }
     pthread_mutex_unlock(&l->lock);
     return NULL;
 }
 
-static enum status start_thread(struct loader *l)
+static enum status start_prefetch(struct loader *l)
 {
     if (!l->options.rows_ahead || l->running) return STATUS_OK;
     l->stop = false;
-    TRY(thread_start(&l->thread, read_ahead, l));
+    TRY(thread_start(&l->thread, prefetch_rows, l));
     l->running = true;
     return STATUS_OK;
 }
 
-static void stop_thread(struct loader *l)
+static void stop_prefetch(struct loader *l)
 {
     if (!l->running) return;
     pthread_mutex_lock(&l->lock);
@@ -166,37 +167,37 @@ static void stop_thread(struct loader *l)
     l->running = false;
 }
 
-/* Row k of this share, waiting for the thread where there is one. */
-static enum status wait_row(struct loader *l, uint64_t k, struct row **row)
+/* Row k of this reader, from the prefetch thread if it runs. */
+static enum status wait_row(struct loader *l, uint64_t k, struct loader_row **row)
 {
     *row = &l->slots[k % l->num_slots];
     if (!l->running) {
-        TRY(make_row(l, k, *row));
-        l->made = k + 1;
+        TRY(build_row(l, k, *row));
+        l->num_built = k + 1;
         return STATUS_OK;
     }
     pthread_mutex_lock(&l->lock);
-    while (l->made <= k && !l->failure.status) pthread_cond_wait(&l->changed, &l->lock);
-    bool failed = l->made <= k;
+    while (l->num_built <= k && !l->failure.status) pthread_cond_wait(&l->changed, &l->lock);
+    bool failed = l->num_built <= k;
     pthread_mutex_unlock(&l->lock);
     if (failed) return failure_tell(&l->failure);
     return STATUS_OK;
 }
 
-static void hand_out(struct loader *l, uint64_t k)
+static void deliver_row(struct loader *l, uint64_t k)
 {
-    const struct row *r = &l->slots[k % l->num_slots];
-    size_t lane = row_number(l, k) % l->order->lanes, ints = l->order->ints;
-    memcpy(l->cursors + lane * ints, r->cursor, ints * sizeof *l->cursors);
+    const struct loader_row *r = &l->slots[k % l->num_slots];
+    size_t stream = row_number(l, k) % l->order->num_streams, ints = l->order->cursor_ints;
+    memcpy(l->cursors + stream * ints, r->cursor, ints * sizeof *l->cursors);
     if (l->running) pthread_mutex_lock(&l->lock);
-    l->handed_out = k + 1;
+    l->num_delivered = k + 1;
     if (l->running) {
         pthread_cond_broadcast(&l->changed);
         pthread_mutex_unlock(&l->lock);
     }
 }
 
-static void copy_row(const struct row *r, int i, struct batch *b)
+static void copy_row(const struct loader_row *r, int i, struct batch *b)
 {
     size_t at = (size_t)i * (size_t)b->T, bytes = (size_t)b->T * sizeof(int32_t);
     memcpy(b->ids_BT + at, r->ids, bytes), memcpy(b->labels_BT + at, r->labels, bytes);
@@ -204,7 +205,7 @@ static void copy_row(const struct row *r, int i, struct batch *b)
     b->valid += r->valid, b->bytes += r->bytes;
 }
 
-/* A row without labels, to fill up the last batch of a single pass. */
+/* Pads the last batch of a single pass with a row without labels. */
 static void blank_row(int i, struct batch *b)
 {
     for (int t = 0; t < b->T; t++) {
@@ -217,18 +218,18 @@ static void blank_row(int i, struct batch *b)
 enum status loader_next(struct loader *l, struct batch *b, int *rows)
 {
     BUG_IF(b->T != l->options.seq_len);
-    TRY(start_thread(l));
+    TRY(start_prefetch(l));
     b->valid = b->bytes = 0;
     *rows = 0;
     for (int i = 0; i < b->B; i++) {
-        struct row *r;
-        TRY(wait_row(l, l->handed_out, &r));
+        struct loader_row *r;
+        TRY(wait_row(l, l->num_delivered, &r));
         if (r->empty) {
             blank_row(i, b);
             continue;
         }
         copy_row(r, i, b);
-        hand_out(l, l->handed_out);
+        deliver_row(l, l->num_delivered);
         ++*rows;
     }
     return STATUS_OK;
@@ -237,7 +238,7 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows)
 static enum status open_sources(struct loader *l)
 {
     const struct data_config *c = l->options.data;
-    if (!c->num_sources) FAIL(CONFIG, "there is no [[data.source]] to read");
+    if (!c->num_sources) FAIL(CONFIG, "no [[data.source]] is configured");
     l->sources = heap(c->num_sources * sizeof *l->sources);
     for (size_t i = 0; i < c->num_sources; i++) {
         TRY(source_open(&l->sources[i], &c->sources[i]));
@@ -257,25 +258,26 @@ static enum status open_tokens(struct loader *l)
                                        .eos = o->data->eos};
     l->masked = !strcmp(o->objective->name, "masked");
     if (o->vocab_size && size > o->vocab_size)
-        FAIL(CONFIG, "the tokenizer has %d tokens, model.vocab_size is %d", size, o->vocab_size);
-    if (l->masked && !t) FAIL(CONFIG, "objective.name = \"masked\" needs data.tokenizer");
+        FAIL(CONFIG, "the tokenizer has %d tokens, more than model.vocab_size = %d", size,
+             o->vocab_size);
+    if (l->masked && !t) FAIL(CONFIG, "objective.name = \"masked\" requires data.tokenizer");
     if (l->masked) {
         l->mask_id = tokenizer_special(t, o->objective->mask_token);
         if (l->mask_id < 0)
-            FAIL(CONFIG, "objective.mask_token = \"%s\": the tokenizer has no such special token",
+            FAIL(CONFIG, "objective.mask_token = \"%s\": not a special token of the tokenizer",
                  o->objective->mask_token);
     }
-    l->silent_id = o->data->eod_mask_loss && t ? tokenizer_eos(t) : -1;
-    if (o->data->eod_mask_loss && l->silent_id < 0)
-        FAIL(CONFIG, "data.eod_mask_loss = true needs a tokenizer with an end-of-text token");
+    l->eod_id = o->data->eod_mask_loss && t ? tokenizer_eos(t) : -1;
+    if (o->data->eod_mask_loss && l->eod_id < 0)
+        FAIL(CONFIG, "data.eod_mask_loss = true requires a tokenizer with an end-of-text token");
     if (!t) return STATUS_OK;
     struct text bytes = {0};
     int64_t ids = l->tokens.vocab_size > size ? l->tokens.vocab_size : size;
-    l->bytes_of = heap((size_t)ids);
+    l->bytes_of_id = heap((size_t)ids);
     for (int32_t id = 0; id < size; id++) {
         text_clear(&bytes);
         if (tokenizer_special_name(t, id) || tokenizer_decode_part(t, &id, 1, &bytes)) continue;
-        l->bytes_of[id] = (unsigned char)(bytes.len < 255 ? bytes.len : 255);
+        l->bytes_of_id[id] = (unsigned char)(bytes.len < 255 ? bytes.len : 255);
     }
     text_release(&bytes);
     TRY(encoder_make(&l->tokens.encoder, t));
@@ -294,9 +296,9 @@ static enum status open_order(struct loader *l)
     return (megatron ? order_megatron_open : order_streams_open)(&l->order, &setup);
 }
 
-static size_t num_cursors(const struct loader *l)
+static size_t num_cursor_ints(const struct loader *l)
 {
-    return (size_t)l->order->lanes * l->order->ints;
+    return (size_t)l->order->num_streams * l->order->cursor_ints;
 }
 
 static enum status open_loader(struct loader *l)
@@ -305,14 +307,15 @@ static enum status open_loader(struct loader *l)
     TRY(open_sources(l));
     TRY(open_tokens(l));
     TRY(open_order(l));
-    l->cursors = heap(num_cursors(l) * sizeof *l->cursors);
-    for (uint64_t lane = 0; lane < l->order->lanes; lane++)
-        l->order->kind->save(l->order, lane, l->cursors + lane * l->order->ints);
+    l->cursors = heap(num_cursor_ints(l) * sizeof *l->cursors);
+    for (uint64_t stream = 0; stream < l->order->num_streams; stream++)
+        l->order->kind->save(l->order, stream, l->cursors + stream * l->order->cursor_ints);
     l->raw = heap(((size_t)o->seq_len + 1) * sizeof *l->raw);
     l->begins = heap((size_t)o->seq_len + 1);
     l->num_slots = o->rows_ahead ? (uint64_t)o->rows_ahead : 1;
     l->slots = heap(l->num_slots * sizeof *l->slots);
-    for (uint64_t i = 0; i < l->num_slots; i++) row_init(&l->slots[i], o->seq_len, l->order->ints);
+    for (uint64_t i = 0; i < l->num_slots; i++)
+        loader_row_init(&l->slots[i], o->seq_len, l->order->cursor_ints);
     return STATUS_OK;
 }
 
@@ -331,20 +334,20 @@ enum status loader_open(struct loader **out, const struct loader_options *option
 void loader_close(struct loader *l)
 {
     if (!l) return;
-    stop_thread(l);
+    stop_prefetch(l);
     if (l->order) l->order->kind->close(l->order);
-    for (uint64_t i = 0; l->slots && i < l->num_slots; i++) row_release(&l->slots[i]);
+    for (uint64_t i = 0; l->slots && i < l->num_slots; i++) loader_row_release(&l->slots[i]);
     for (size_t i = 0; i < l->num_sources; i++) source_close(&l->sources[i]);
     encoder_free(l->tokens.encoder);
     text_release(&l->tokens.text);
     free(l->slots), free(l->sources), free(l->cursors);
-    free(l->bytes_of), free(l->raw), free(l->begins);
+    free(l->bytes_of_id), free(l->raw), free(l->begins);
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->changed);
     free(l);
 }
 
-/* What must be the same for a cursor to mean the same rows. */
+/* A cursor is valid only for the settings it was saved with. */
 static uint32_t settings_fingerprint(const struct loader *l)
 {
     const struct loader_options *o = &l->options;
@@ -360,17 +363,19 @@ static uint32_t settings_fingerprint(const struct loader *l)
     return sum;
 }
 
-static bool is_own(const struct loader *l, size_t cursor)
+static bool is_own_stream(const struct loader *l, size_t cursor)
 {
-    return cursor / l->order->ints % (uint64_t)l->options.num_shares == (uint64_t)l->options.share;
+    return cursor / l->order->cursor_ints % (uint64_t)l->options.num_shares ==
+           (uint64_t)l->options.share;
 }
 
-/* The sum over all shares, of which each adds its own streams' integers and 0 for the others. */
+/* An all-reduce (sum), in which each reader contributes its own streams' integers and 0 for the
+ * others. */
 enum status loader_gather(struct loader *l, const struct comm *readers)
 {
-    size_t count = num_cursors(l);
+    size_t count = num_cursor_ints(l);
     double *numbers = heap((count + 1) * sizeof *numbers);
-    for (size_t i = 0; i < count; i++) numbers[i] = is_own(l, i) ? (double)l->cursors[i] : 0;
+    for (size_t i = 0; i < count; i++) numbers[i] = is_own_stream(l, i) ? (double)l->cursors[i] : 0;
     enum status st = comm_all_reduce(readers, REDUCE_SUM, numbers, count);
     for (size_t i = 0; i < count && !st; i++) l->cursors[i] = (int64_t)numbers[i];
     free(numbers);
@@ -379,14 +384,14 @@ enum status loader_gather(struct loader *l, const struct comm *readers)
 
 enum status loader_save(const struct loader *l, struct text *json)
 {
-    uint64_t next = l->first + l->handed_out * (uint64_t)l->options.num_shares;
+    uint64_t next = l->first_row + l->num_delivered * (uint64_t)l->options.num_shares;
     text_addf(json, "{\"format\": 1, \"next_row\": %llu, \"settings\": %u, \"sources\": [",
               (unsigned long long)next, settings_fingerprint(l));
     for (size_t i = 0; i < l->num_sources; i++)
         text_addf(json, "%s%u", i ? ", " : "", l->sources[i].fingerprint);
     text_adds(json, "], \"streams\": [");
-    size_t ints = l->order->ints;
-    for (uint64_t s = 0; s < l->order->lanes; s++) {
+    size_t ints = l->order->cursor_ints;
+    for (uint64_t s = 0; s < l->order->num_streams; s++) {
         text_adds(json, s ? ",\n[" : "\n[");
         for (size_t i = 0; i < ints; i++)
             text_addf(json, "%s%lld", i ? "," : "", (long long)l->cursors[s * ints + i]);
@@ -396,61 +401,61 @@ enum status loader_save(const struct loader *l, struct text *json)
     return STATUS_OK;
 }
 
-#define ELSE_ANEW                                                                                  \
-    "checkpoint.exclude_from_loading = [\"dataloader\"] begins with the first row again"
+#define OR_RESTART "checkpoint.exclude_from_loading = [\"dataloader\"] restarts from the first row"
 
-static enum status check_origin(const struct loader *l, const struct json *cursor)
+static enum status check_cursor(const struct loader *l, const struct json *cursor)
 {
     int64_t sum;
     const struct json *sources = json_get(cursor, "sources"), *v = json_first(sources);
     TRY(json_get_int(cursor, "settings", 0, UINT32_MAX, &sum));
     if (sum != settings_fingerprint(l))
-        FAIL(CONFIG, "the checkpoint's data cursor is of other settings of the data (order, seed, "
-                     "seq_len, shuffle_window, bos, eos, row_overlap, validation_share; split, "
-                     "blend, samples; tokenizer, objective); " ELSE_ANEW);
+        FAIL(CONFIG,
+             "the data position was saved with different data settings (order, seed, seq_len, "
+             "shuffle_window, bos, eos, row_overlap, validation_share; split, blend, "
+             "samples; tokenizer, objective); " OR_RESTART);
     if (json_count(sources) != l->num_sources)
-        FAIL(CONFIG, "the checkpoint's data cursor is of %zu sources; there are %zu; " ELSE_ANEW,
+        FAIL(CONFIG, "the data position was saved with %zu sources; configured: %zu; " OR_RESTART,
              json_count(sources), l->num_sources);
     for (size_t i = 0; i < l->num_sources; i++, v = json_next(v))
         if (!json_as_int(v, 0, UINT32_MAX, &sum) || sum != l->sources[i].fingerprint)
             FAIL(CONFIG,
-                 "%s is not what the checkpoint's data cursor was made with: its files, "
-                 "column or weight have changed; " ELSE_ANEW,
+                 "%s: the data position was saved with other files, another column or another "
+                 "weight of this source; " OR_RESTART,
                  l->sources[i].config->path);
     return STATUS_OK;
 }
 
 enum status loader_load(struct loader *l, const struct json *cursor)
 {
-    int64_t next, most = INT64_C(1) << 53;
-    BUG_IF(l->running || l->handed_out);
-    if (!json_is_object(cursor)) FAIL(DATA, "the checkpoint has no data cursor");
-    TRY(check_origin(l, cursor));
-    TRY(json_get_int(cursor, "next_row", 0, most, &next));
+    int64_t next, max = INT64_C(1) << 53;
+    BUG_IF(l->running || l->num_delivered);
+    if (!json_is_object(cursor)) FAIL(DATA, "the checkpoint has no data position");
+    TRY(check_cursor(l, cursor));
+    TRY(json_get_int(cursor, "next_row", 0, max, &next));
     const struct json *streams = json_get(cursor, "streams"), *s = json_first(streams);
-    if (!json_is_array(streams)) FAIL(DATA, "the data cursor has no streams");
-    if (json_count(streams) != l->order->lanes)
-        FAIL(CONFIG, "the checkpoint's data cursor is of %zu streams; there are %llu; " ELSE_ANEW,
-             json_count(streams), (unsigned long long)l->order->lanes);
-    if (l->order->ints && next % l->options.num_shares)
-        FAIL(CONFIG, "row %lld is not where %d ranks could begin", (long long)next,
-             l->options.num_shares);
-    for (uint64_t i = 0; i < l->order->lanes; i++, s = json_next(s)) {
-        int64_t *ints = l->cursors + i * l->order->ints;
+    if (!json_is_array(streams)) FAIL(DATA, "the data position has no streams");
+    if (json_count(streams) != l->order->num_streams)
+        FAIL(CONFIG, "the data position was saved with %zu streams; configured: %llu; " OR_RESTART,
+             json_count(streams), (unsigned long long)l->order->num_streams);
+    if (l->order->cursor_ints && next % l->options.num_shares)
+        FAIL(CONFIG, "the data position, row %lld, is not a multiple of %d data-parallel ranks",
+             (long long)next, l->options.num_shares);
+    for (uint64_t i = 0; i < l->order->num_streams; i++, s = json_next(s)) {
+        int64_t *ints = l->cursors + i * l->order->cursor_ints;
         const struct json *v = json_first(s);
-        for (size_t j = 0; j < l->order->ints; j++, v = json_next(v))
-            if (!v || !json_as_int(v, -1, most, &ints[j]))
-                FAIL(DATA, "the data cursor of stream %llu is damaged", (unsigned long long)i);
+        for (size_t j = 0; j < l->order->cursor_ints; j++, v = json_next(v))
+            if (!v || !json_as_int(v, -1, max, &ints[j]))
+                FAIL(DATA, "the data position of stream %llu is damaged", (unsigned long long)i);
         TRY(l->order->kind->load(l->order, i, ints, l->tokens.vocab_size));
     }
-    l->first = (uint64_t)next;
+    l->first_row = (uint64_t)next;
     return STATUS_OK;
 }
 
 int64_t loader_memory_bytes(const struct loader *l)
 {
     enum { ENCODER = 5 << 20 };
-    int64_t row = (int64_t)l->options.seq_len * 16 + (int64_t)l->order->ints * 8;
+    int64_t row = (int64_t)l->options.seq_len * 16 + (int64_t)l->order->cursor_ints * 8;
     return (int64_t)l->num_slots * row + l->order->kind->memory_bytes(l->order) +
            (l->tokens.encoder ? ENCODER : 0);
 }

@@ -6,20 +6,20 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct slot {
-    uint64_t key, count; /* of none: 0 */
+struct ngram_slot {
+    uint64_t key, count; /* key 0: empty */
 };
 
-/* Open addressing, at most half full. */
-struct counts {
-    struct slot *slots;
-    size_t used, room;
+/* A hash table with open addressing, at most half full. */
+struct ngram_table {
+    struct ngram_slot *slots;
+    size_t used, capacity;
 };
 
 struct ngram {
     int n;
     int64_t vocab_size;
-    struct counts grams, contexts;
+    struct ngram_table grams, contexts;
 };
 
 struct ngram *ngram_make(int n, int64_t vocab_size)
@@ -38,48 +38,48 @@ void ngram_free(struct ngram *g)
 }
 
 /* SplitMix64's finalizer (Steele et al. 2014). */
-static uint64_t mix(uint64_t x)
+static uint64_t mix_bits(uint64_t x)
 {
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
     x = (x ^ x >> 27) * 0x94D049BB133111EBu;
     return x ^ x >> 31;
 }
 
-static uint64_t key_of(const int32_t *ids, int n)
+static uint64_t hash_ids(const int32_t *ids, int n)
 {
     uint64_t key = 1;
-    for (int i = 0; i < n; i++) key = mix(key + 0x9E3779B97F4A7C15u + (uint64_t)ids[i]);
+    for (int i = 0; i < n; i++) key = mix_bits(key + 0x9E3779B97F4A7C15u + (uint64_t)ids[i]);
     return key ? key : 1;
 }
 
-/* Where the key is, or would be. */
-static struct slot *place_of(const struct counts *c, uint64_t key)
+/* The key's slot, or the empty one where it would go. */
+static struct ngram_slot *find_slot(const struct ngram_table *c, uint64_t key)
 {
-    size_t at = (size_t)key & (c->room - 1);
-    while (c->slots[at].key && c->slots[at].key != key) at = (at + 1) & (c->room - 1);
+    size_t at = (size_t)key & (c->capacity - 1);
+    while (c->slots[at].key && c->slots[at].key != key) at = (at + 1) & (c->capacity - 1);
     return &c->slots[at];
 }
 
-static uint64_t count_of(const struct counts *c, uint64_t key)
+static uint64_t count_of(const struct ngram_table *c, uint64_t key)
 {
-    return c->room ? place_of(c, key)->count : 0;
+    return c->capacity ? find_slot(c, key)->count : 0;
 }
 
-static void grow(struct counts *c)
+static void grow_table(struct ngram_table *c)
 {
-    struct counts wider = {.room = c->room ? 2 * c->room : 1 << 12};
-    wider.slots = heap(wider.room * sizeof *wider.slots);
-    for (size_t i = 0; i < c->room; i++)
-        if (c->slots[i].key) *place_of(&wider, c->slots[i].key) = c->slots[i];
+    struct ngram_table wider = {.capacity = c->capacity ? 2 * c->capacity : 1 << 12};
+    wider.slots = heap(wider.capacity * sizeof *wider.slots);
+    for (size_t i = 0; i < c->capacity; i++)
+        if (c->slots[i].key) *find_slot(&wider, c->slots[i].key) = c->slots[i];
     wider.used = c->used;
     free(c->slots);
     *c = wider;
 }
 
-static void add(struct counts *c, uint64_t key)
+static void count_key(struct ngram_table *c, uint64_t key)
 {
-    if (2 * c->used >= c->room) grow(c);
-    struct slot *s = place_of(c, key);
+    if (2 * c->used >= c->capacity) grow_table(c);
+    struct ngram_slot *s = find_slot(c, key);
     c->used += !s->key;
     s->key = key;
     s->count++;
@@ -88,16 +88,16 @@ static void add(struct counts *c, uint64_t key)
 void ngram_learn(struct ngram *g, const int32_t *ids, size_t count)
 {
     for (size_t i = 0; i + (size_t)g->n <= count; i++) {
-        add(&g->grams, key_of(ids + i, g->n));
-        add(&g->contexts, key_of(ids + i, g->n - 1));
+        count_key(&g->grams, hash_ids(ids + i, g->n));
+        count_key(&g->contexts, hash_ids(ids + i, g->n - 1));
     }
 }
 
 void ngram_measure(const struct ngram *g, const int32_t *ids, size_t count, struct ngram_score *s)
 {
     for (size_t i = 0; i + (size_t)g->n <= count; i++) {
-        double here = (double)count_of(&g->grams, key_of(ids + i, g->n));
-        double all = (double)count_of(&g->contexts, key_of(ids + i, g->n - 1));
+        double here = (double)count_of(&g->grams, hash_ids(ids + i, g->n));
+        double all = (double)count_of(&g->contexts, hash_ids(ids + i, g->n - 1));
         s->loss_sum -= log((here + 1) / (all + (double)g->vocab_size));
         s->tokens++;
     }

@@ -1,9 +1,10 @@
-/* ngram.h -- the n-gram model that gpt-neuro holds its models against, for any token ids.
+/* ngram.h -- the n-gram baseline that gpt-neuro compares its models with, for any token IDs.
  *
- *     p(id | n-1 ids before) = (count of the n ids + 1) / (count of the n-1 ids + vocab_size)
+ *     p(id | previous n-1 ids) = (count of the n ids + 1) / (count of the n-1 ids + vocab_size)
  *
- * which is Laplace's rule.  Contexts stay within a document, whose first n-1 ids are not predicted.
- * Memory   About 64 bytes a different n-gram; they are told apart by 64-bit fingerprints. */
+ * with add-one (Laplace) smoothing.  Contexts stay within a document, whose first n-1 IDs are not
+ * predicted.
+ * Memory   About 64 bytes per distinct n-gram; n-grams are identified by 64-bit hashes. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,5 +23,5 @@ struct ngram_score {
     double loss_sum; /* nats */
     int64_t tokens;
 };
-/* Adds what the ids of a document cost. */
+/* Adds the negative log-likelihood of a document's IDs to *s. */
 void ngram_measure(const struct ngram *g, const int32_t *ids, size_t count, struct ngram_score *s);

@@ -11,7 +11,7 @@ void numpy_random_init(struct numpy_random *r, uint32_t seed)
     r->used = WORDS;
 }
 
-static uint32_t next_word(struct numpy_random *r)
+static uint32_t next_u32(struct numpy_random *r)
 {
     uint32_t *x = r->state;
     if (r->used == WORDS) {
@@ -28,21 +28,21 @@ static uint32_t next_word(struct numpy_random *r)
     return y ^ y >> 18;
 }
 
-/* Uniform in [0, most], by drawing until it fits; nothing is drawn for 0. */
-static uint32_t interval(struct numpy_random *r, uint32_t most)
+/* NumPy's legacy random_interval: uniform in [0, max] by masked rejection; draws nothing for 0. */
+static uint32_t random_interval(struct numpy_random *r, uint32_t max)
 {
-    if (!most) return 0;
-    uint32_t mask = UINT32_MAX >> __builtin_clz(most), value;
+    if (!max) return 0;
+    uint32_t mask = UINT32_MAX >> __builtin_clz(max), value;
     do {
-        value = next_word(r) & mask;
-    } while (value > most);
+        value = next_u32(r) & mask;
+    } while (value > max);
     return value;
 }
 
 void numpy_shuffle(struct numpy_random *r, uint32_t *values, uint64_t count)
 {
     for (uint64_t i = count; i > 1; i--) {
-        uint32_t j = interval(r, (uint32_t)(i - 1)), kept = values[i - 1];
+        uint32_t j = random_interval(r, (uint32_t)(i - 1)), kept = values[i - 1];
         values[i - 1] = values[j];
         values[j] = kept;
     }
@@ -57,8 +57,8 @@ static uint64_t pcg64_next(wide *state)
     const wide step = WIDE(4723672219303484034u, 6377435431028945833u); /* of seed 0 */
     *state = *state * factor + step;
     uint64_t x = (uint64_t)(*state >> 64) ^ (uint64_t)*state;
-    int turn = (int)(*state >> 122);
-    return x >> turn | x << (-turn & 63);
+    int rotation = (int)(*state >> 122);
+    return x >> rotation | x << (-rotation & 63);
 }
 
 void numpy_mock_lengths(int32_t *lengths, size_t count)
@@ -76,17 +76,17 @@ void numpy_mock_lengths(int32_t *lengths, size_t count)
 
 double numpy_sum(const double *values, size_t count)
 {
-    enum { ACROSS = 8, BLOCK = 128 };
+    enum { LANES = 8, BLOCK = 128 };
     if (count > BLOCK) {
-        size_t half = count / 2 / ACROSS * ACROSS;
+        size_t half = count / 2 / LANES * LANES;
         return numpy_sum(values, half) + numpy_sum(values + half, count - half);
     }
-    double sum = 0, s[ACROSS];
+    double sum = 0, s[LANES];
     size_t i = 0;
-    if (count >= ACROSS) {
-        for (; i < ACROSS; i++) s[i] = values[i];
-        for (; i + ACROSS <= count; i += ACROSS)
-            for (size_t j = 0; j < ACROSS; j++) s[j] += values[i + j];
+    if (count >= LANES) {
+        for (; i < LANES; i++) s[i] = values[i];
+        for (; i + LANES <= count; i += LANES)
+            for (size_t j = 0; j < LANES; j++) s[j] += values[i + j];
         sum = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
     }
     for (; i < count; i++) sum += values[i];

@@ -1,4 +1,4 @@
-/* numpy.h -- the few things of numpy whose every bit Megatron's data order depends on. */
+/* numpy.h -- bit-exact versions of the NumPy functions that Megatron-LM's data order depends on. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,11 +12,11 @@ struct numpy_random {
 };
 void numpy_random_init(struct numpy_random *r, uint32_t seed);
 
-/* RandomState.shuffle of words; at most 2^32 of them. */
+/* RandomState.shuffle of at most 2^32 words. */
 void numpy_shuffle(struct numpy_random *r, uint32_t *values, uint64_t count);
 
 /* numpy.random.default_rng(0).integers(1, 4096, size=count, dtype=int32): PCG64 (O'Neill, 2014). */
 void numpy_mock_lengths(int32_t *lengths, size_t count);
 
-/* numpy.sum of doubles, by its own order of adding. */
+/* numpy.sum of doubles, with NumPy's pairwise summation order. */
 double numpy_sum(const double *values, size_t count);

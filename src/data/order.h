@@ -1,33 +1,35 @@
-/* order.h -- which tokens row g of the run holds: the kinds of data.order, for the loader.
+/* order.h -- which tokens row g of the run consists of: the implementations of data.order.
  *
- * Lanes    Row g belongs to lane g mod lanes.  The rows of a lane are asked for in their order; its
- *          cursor is `ints` integers, those after the row that came last. */
+ * Streams  Row g belongs to stream g mod num_streams.  The rows of a stream must be requested in
+ *          order.  The cursor of a stream is `cursor_ints` integers, its state after its last row.
+ */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "data/data.h"
-#include "data/source.h"
+#include "data/stream.h"
 
 struct order;
 
 struct order_kind {
     void (*close)(struct order *o);
-    /* Row `number`: `need` tokens, fewer only where a single pass ends; begins[i] is set where
-     * token i begins a document. */
-    enum status (*row)(struct order *o, uint64_t number, struct source_tokens *t, int need,
-                       int32_t *ids, unsigned char *begins, int *filled);
-    void (*save)(const struct order *o, uint64_t lane, int64_t *ints);
-    enum status (*load)(struct order *o, uint64_t lane, const int64_t *ints, int64_t vocab_size);
-    void (*settings)(const struct order *o, struct text *out); /* that a cursor depends on */
+    /* Reads row `number`. */
+    enum status (*row)(struct order *o, uint64_t number, struct source_tokens *t,
+                       struct token_row *row);
+    void (*save)(const struct order *o, uint64_t stream, int64_t *cursor_ints);
+    enum status (*load)(struct order *o, uint64_t stream, const int64_t *cursor_ints,
+                        int64_t vocab_size);
+    /* Appends the settings that a cursor depends on. */
+    void (*settings)(const struct order *o, struct text *out);
     int64_t (*memory_bytes)(const struct order *o);
 };
 
-/* What every kind's own state begins with. */
+/* The first member of every implementation's state. */
 struct order {
     const struct order_kind *kind;
-    uint64_t lanes;
-    size_t ints;
-    uint64_t block; /* rows in a row that one share reads */
+    uint64_t num_streams;
+    size_t cursor_ints;
+    uint64_t block; /* consecutive rows that one reader takes */
 };
 
 struct order_setup {
@@ -35,9 +37,9 @@ struct order_setup {
     const struct source *sources; /* borrowed */
     size_t num_sources;
     const struct source_tokens *tokens;
-    bool masked; /* a row is seq_len tokens, else one more */
+    bool masked; /* a row is seq_len tokens instead of seq_len + 1 */
 };
 
-/* DATA, CONFIG: the sources cannot be read in this order, and why. */
+/* DATA, CONFIG: the sources cannot be read in this order (the message says why). */
 enum status order_streams_open(struct order **out, const struct order_setup *setup);
 enum status order_megatron_open(struct order **out, const struct order_setup *setup);

@@ -1,186 +1,197 @@
-/* order_megatron.c -- data.order = "megatron": row g is sample g of Megatron's (blended) data set,
- * so the next row's number is the whole cursor. */
+/* order_megatron.c -- data.order = "megatron": row g is sample g of Megatron-LM's GPTDataset or
+ * BlendedDataset, so the number of the next row is the whole cursor. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/blend.h"
 #include "data/gpt_index.h"
 #include "data/order.h"
+#include "data/source_kind.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct samples {
+struct megatron_order {
     struct order order;
     struct order_setup setup;
-    uint64_t wanted;         /* rows the order is made for; 0: one epoch */
-    struct gpt_index *index; /* of each source */
-    struct blend blend;      /* none where there is one source alone */
+    uint64_t num_requested;  /* rows the order is built for; 0: one epoch */
+    struct gpt_index *index; /* per source */
+    struct blend blend;      /* empty for a single source without weights */
     uint64_t rows;
 };
 
-static void samples_close(struct order *o)
+static void megatron_order_close(struct order *o)
 {
-    struct samples *s = (struct samples *)o;
+    struct megatron_order *s = (struct megatron_order *)o;
     for (size_t i = 0; i < s->setup.num_sources; i++) gpt_index_release(&s->index[i]);
     blend_release(&s->blend);
     free(s->index);
     free(s);
 }
 
-static enum status samples_row(struct order *o, uint64_t number, struct source_tokens *t, int need,
-                               int32_t *ids, unsigned char *begins, int *filled)
+static enum status megatron_order_row(struct order *o, uint64_t number, struct source_tokens *t,
+                                      struct token_row *row)
 {
-    const struct samples *s = (const struct samples *)o;
-    *filled = 0;
+    const struct megatron_order *s = (const struct megatron_order *)o;
+    row->filled = 0;
     if (number >= s->rows && s->setup.options->once) return STATUS_OK;
     if (number >= s->rows)
-        FAIL(DATA, "row %llu is wanted of an order of %llu samples: data.samples is how many",
+        FAIL(DATA, "row %llu is past the end of an order of %llu samples: increase data.samples",
              (unsigned long long)number, (unsigned long long)s->rows);
     bool mixed = s->blend.size > 0;
     size_t i = mixed ? s->blend.source[number] : 0;
     const struct gpt_index *x = &s->index[i];
     const struct source *from = &s->setup.sources[i];
-    struct gpt_place at = gpt_index_at(x, mixed ? s->blend.sample[number] : number);
-    memset(begins, 0, (size_t)need);
-    for (int n = 0; n < need; at.document++, at.offset = 0) {
-        uint64_t sequence = x->documents[at.document], room = (uint64_t)(need - n);
+    struct gpt_sample at = gpt_index_at(x, mixed ? s->blend.sample[number] : number);
+    memset(row->begins, 0, (size_t)row->need);
+    for (int n = 0; n < row->need; at.document++, at.offset = 0) {
+        uint64_t sequence = x->document_index[at.document], room = (uint64_t)(row->need - n);
         uint64_t left = source_sequence_length(from, sequence) - at.offset;
-        uint64_t count = left < room ? left : room;
-        TRY(source_read_sequence(from, sequence, at.offset, count, t, ids + n));
-        if (count && !at.offset) begins[n] = 1;
-        n += (int)count;
+        struct source_span span = {sequence, at.offset, left < room ? left : room};
+        TRY(source_read_sequence(from, &span, t, row->ids + n));
+        if (span.count && !at.offset) row->begins[n] = 1;
+        n += (int)span.count;
     }
-    *filled = need;
+    row->filled = row->need;
     return STATUS_OK;
 }
 
-static void samples_save(const struct order *o, uint64_t lane, int64_t *ints)
+static void megatron_order_save(const struct order *o, uint64_t stream, int64_t *cursor_ints)
 {
-    BUG_IF(o->ints || lane || !ints);
+    BUG_IF(o->cursor_ints || stream || !cursor_ints);
 }
 
-static enum status samples_load(struct order *o, uint64_t lane, const int64_t *ints,
-                                int64_t vocab_size)
+static enum status megatron_order_load(struct order *o, uint64_t stream, const int64_t *cursor_ints,
+                                       int64_t vocab_size)
 {
-    BUG_IF(o->ints || lane || !ints || vocab_size < 0);
+    BUG_IF(o->cursor_ints || stream || !cursor_ints || vocab_size < 0);
     return STATUS_OK;
 }
 
-static void samples_settings(const struct order *o, struct text *out)
+static void megatron_order_settings(const struct order *o, struct text *out)
 {
-    const struct samples *s = (const struct samples *)o;
+    const struct megatron_order *s = (const struct megatron_order *)o;
     const struct data_config *d = s->setup.options->data;
-    text_addf(out, "megatron %s %s %llu", d->split, d->blend, (unsigned long long)s->wanted);
+    text_addf(out, "megatron %s %s %llu", d->split, d->blend, (unsigned long long)s->num_requested);
 }
 
-static int64_t samples_memory_bytes(const struct order *o)
+static int64_t megatron_order_memory_bytes(const struct order *o)
 {
-    const struct samples *s = (const struct samples *)o;
+    const struct megatron_order *s = (const struct megatron_order *)o;
     size_t each = sizeof *s->blend.source + sizeof *s->blend.sample;
     uint64_t bytes = s->blend.size * each;
     for (size_t i = 0; i < s->setup.num_sources; i++) bytes += gpt_index_bytes(&s->index[i]);
     return (int64_t)bytes;
 }
 
-static const struct order_kind samples_kind = {
-    .close = samples_close,
-    .row = samples_row,
-    .save = samples_save,
-    .load = samples_load,
-    .settings = samples_settings,
-    .memory_bytes = samples_memory_bytes,
+static const struct order_kind megatron_order_kind = {
+    .close = megatron_order_close,
+    .row = megatron_order_row,
+    .save = megatron_order_save,
+    .load = megatron_order_load,
+    .settings = megatron_order_settings,
+    .memory_bytes = megatron_order_memory_bytes,
 };
 
-/* The index of the part of source i that this loader reads. */
-static enum status build(struct samples *s, size_t i, uint64_t wanted)
+/* Builds the index of the split of source i that this loader reads. */
+static enum status build_index(struct megatron_order *s, size_t i, uint64_t num_requested)
 {
     const struct loader_options *o = s->setup.options;
     const struct source *from = &s->setup.sources[i];
-    const char *split = from->kind == SOURCE_MOCK ? "1,1,1" : o->data->split;
+    const char *split = from->kind == &source_mock ? "1,1,1" : o->data->split;
     uint64_t all = source_num_sequences(from), begin, end;
     if (!all)
         FAIL(CONFIG,
-             "%s: data.order = \"megatron\" reads a prefix of .bin/.idx files in each "
-             "source, or mock; `llamero prepare` makes them of text",
+             "%s: data.order = \"megatron\" requires a .bin/.idx prefix or \"mock\" in each "
+             "source; `llamero prepare` creates such files from text",
              from->config->path);
     if (all > INT32_MAX)
-        FAIL(UNSUPPORTED, "%s: %llu sequences, Megatron numbers them in 31 bits",
+        FAIL(UNSUPPORTED, "%s: %llu sequences exceed the 31-bit sequence numbers of Megatron",
              from->config->path, (unsigned long long)all);
-    TRY(blend_split(split, o->validation ? BLEND_VALID : BLEND_TRAIN, all, &begin, &end));
+    TRY(blend_split_range(split, o->validation ? BLEND_VALID : BLEND_TRAIN, all, &begin, &end));
     int32_t *lengths = heap((end - begin) * sizeof *lengths);
     for (uint64_t d = begin; d < end; d++)
         lengths[d - begin] = (int32_t)source_sequence_length(from, d);
-    enum status st =
-        gpt_index_build(&s->index[i], lengths, end - begin, begin, wanted, (uint64_t)o->seq_len,
-                        (uint32_t)(o->data->seed < 0 ? 0 : o->data->seed));
+    const struct gpt_index_spec spec = {
+        .lengths = lengths,
+        .count = end - begin,
+        .first = begin,
+        .min_samples = num_requested,
+        .seq_len = (uint64_t)o->seq_len,
+        .seed = (uint32_t)(o->data->seed < 0 ? 0 : o->data->seed),
+    };
+    enum status st = gpt_index_build(&s->index[i], &spec);
     free(lengths);
     if (st) return status_where(st, "%s", from->config->path);
     return STATUS_OK;
 }
 
-/* No more of a source than its index has. */
-static enum status check_blend(const struct samples *s)
+/* The margin can be too small: a blend must not exceed the index of any source. */
+static enum status check_blend(const struct megatron_order *s)
 {
     for (uint64_t g = 0; g < s->blend.size; g++) {
         const size_t i = s->blend.source[g];
         if (s->blend.sample[g] >= s->index[i].num_samples)
-            FAIL(DATA, "%s: the blend takes more than the %llu samples its index has been made for",
+            FAIL(DATA,
+                 "%s: the blend needs more than the %llu samples that its index was built for",
                  s->setup.sources[i].config->path, (unsigned long long)s->index[i].num_samples);
     }
     return STATUS_OK;
 }
 
-static enum status blend_by_weights(struct samples *s, double *weights)
+static enum status blend_by_weights(struct megatron_order *s, double *weights)
 {
     size_t n = s->setup.num_sources;
     uint64_t size = 0;
     for (size_t i = 0; i < n; i++) {
         const struct source_config *c = s->setup.sources[i].config;
-        if (!(c->weight > 0)) FAIL(CONFIG, "%s: weight = %g: above 0", c->path, c->weight);
+        if (!(c->weight > 0))
+            FAIL(CONFIG, "%s: weight = %g: must be greater than 0", c->path, c->weight);
         weights[i] = c->weight;
     }
     blend_normalize(weights, n);
     for (size_t i = 0; i < n; i++) {
-        uint64_t target = blend_target(s->wanted, weights[i]);
-        TRY(build(s, i, blend_with_surplus(target)));
+        uint64_t target = blend_target(s->num_requested, weights[i]);
+        TRY(build_index(s, i, blend_add_margin(target)));
         size += target;
     }
-    blend_normalize(weights, n); /* twice, as there: the last bits may change */
+    blend_normalize(weights, n); /* again, as Megatron does: the last bits may change */
     return blend_weighted(&s->blend, weights, n, size);
 }
 
-/* One epoch of each, as much of every source as of the others. */
-static enum status blend_by_lengths(struct samples *s, double *weights)
+/* One epoch of each source, weighted by their numbers of samples. */
+static enum status blend_by_lengths(struct megatron_order *s, double *weights)
 {
     size_t n = s->setup.num_sources;
     uint64_t size = 0;
     for (size_t i = 0; i < n; i++) {
-        TRY(build(s, i, 0));
+        TRY(build_index(s, i, 0));
         size += s->index[i].num_samples;
         weights[i] = (double)s->index[i].num_samples;
     }
-    if (s->wanted) {
+    if (s->num_requested) {
         blend_normalize(weights, n);
-        return blend_weighted(&s->blend, weights, n, s->wanted < size ? s->wanted : size);
+        return blend_weighted(&s->blend, weights, n,
+                              s->num_requested < size ? s->num_requested : size);
     }
     uint64_t *sizes = heap(n * sizeof *sizes);
     for (size_t i = 0; i < n; i++) sizes[i] = s->index[i].num_samples;
-    enum status st = blend_whole(&s->blend, sizes, n);
+    enum status st = blend_exhaustive(&s->blend, sizes, n);
     free(sizes);
     return st;
 }
 
-static enum status build_all(struct samples *s)
+static enum status build_indices(struct megatron_order *s)
 {
     const char *blend = s->setup.options->data->blend;
     size_t n = s->setup.num_sources;
-    bool by_weights = s->wanted && (!strcmp(blend, "weights") || (n > 1 && !strcmp(blend, "auto")));
+    bool by_weights =
+        s->num_requested && (!strcmp(blend, "weights") || (n > 1 && !strcmp(blend, "auto")));
     if (n == 1 && !by_weights) {
-        TRY(build(s, 0, s->wanted));
+        TRY(build_index(s, 0, s->num_requested));
         s->rows = s->index[0].num_samples;
         return STATUS_OK;
     }
     if (n > BLEND_SOURCES)
-        FAIL(CONFIG, "%zu sources; Megatron blends %d at most", n, BLEND_SOURCES);
+        FAIL(CONFIG, "%zu sources exceed Megatron's limit of %d in a blend", n, BLEND_SOURCES);
     double *weights = heap(n * sizeof *weights);
     enum status st = by_weights ? blend_by_weights(s, weights) : blend_by_lengths(s, weights);
     free(weights);
@@ -192,15 +203,16 @@ static enum status build_all(struct samples *s)
 enum status order_megatron_open(struct order **out, const struct order_setup *setup)
 {
     const struct loader_options *o = setup->options;
-    struct samples *s = heap(sizeof *s);
+    struct megatron_order *s = heap(sizeof *s);
     *out = &s->order;
-    s->order = (struct order){.kind = &samples_kind, .lanes = 1, .block = 1};
+    s->order = (struct order){.kind = &megatron_order_kind, .num_streams = 1, .block = 1};
     if (o->block > 1) s->order.block = (uint64_t)o->block;
     s->setup = *setup;
     s->index = heap(setup->num_sources * sizeof *s->index);
     if (o->data->seed > UINT32_MAX)
-        FAIL(CONFIG, "data.seed = %lld: Megatron's are below 2^32", (long long)o->data->seed);
-    int64_t wanted = o->data->samples ? o->data->samples : o->run_rows;
-    if (!o->once) s->wanted = wanted > 0 ? (uint64_t)wanted : 1;
-    return build_all(s);
+        FAIL(CONFIG, "data.seed = %lld: must be less than 2^32 for data.order = \"megatron\"",
+             (long long)o->data->seed);
+    int64_t num_requested = o->data->samples ? o->data->samples : o->run_rows;
+    if (!o->once) s->num_requested = num_requested > 0 ? (uint64_t)num_requested : 1;
+    return build_indices(s);
 }

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "data/source.h"
+#include "data/source_kind.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,52 +19,52 @@
 
 enum { GROUP_BYTES = 1 << 20, GROUPS_PER_THREAD = 4, JOURNAL_SECONDS = 5 };
 
-/* Documents that one thread encodes at a time: those of a range of places, which it finds itself,
- * or of a packed source, which only one can read, documents that were found. */
-struct group {
-    uint64_t place, end;
-    size_t first, count;
+/* The unit of work of one encoding thread: a range of positions, in which it finds the documents
+ * itself; or, for a compressed source that only one thread can read, documents already found. */
+struct prepare_group {
+    struct source_cursor range;
+    size_t first, count, next; /* of the batch's documents; next: to be encoded */
     uint64_t text_bytes;
-    struct token_list ids; /* of all its documents; packed to token_bytes once they are encoded */
-    int32_t *lengths;      /* of the documents that are not empty */
+    struct token_list ids; /* of all its documents; narrowed to token_bytes after encoding */
+    int32_t *lengths;      /* of the non-empty documents */
     size_t num_lengths, lengths_capacity;
 };
 
-/* What is read, then encoded, then written. */
-struct batch {
-    size_t source;  /* all of it is of one source */
-    uint64_t after; /* the place behind it */
-    struct found *documents;
+/* The unit that passes through the pipeline: read, encode, write. */
+struct prepare_batch {
+    size_t source;          /* the only source in it */
+    uint64_t next_position; /* position after the batch */
+    struct source_document *documents;
     size_t count, capacity;
-    struct group *groups;
-    size_t num_groups, most_groups;
+    struct prepare_group *groups;
+    size_t num_groups, groups_capacity;
 };
 
-/* One a thread. */
-struct worker {
+/* Per thread. */
+struct prepare_worker {
     struct source_tokens tokens;
     struct source_reader reader;
-    size_t source; /* that it reads */
-    struct found found;
+    size_t source; /* that `reader` is open on */
+    struct source_document found;
 };
 
-struct preparing {
+struct prepare_state {
     const struct prepare *request;
     struct source *sources;
     int threads;
-    struct worker *workers;
-    uint32_t fingerprint; /* of all that decides about the output's bytes */
+    struct prepare_worker *workers;
+    uint32_t fingerprint; /* of everything that determines the output */
     char *bin, *bin_part, *idx, *idx_part, *journal;
     int bin_fd, idx_fd;
-    /* the reader's place */
+    /* how far reading has come */
     size_t source;
-    uint64_t place;
+    uint64_t position;
     struct source_reader reader;
-    /* what is written */
+    /* how far writing has come */
     struct prepared done;
     size_t written_source;
-    uint64_t written_place;
-    double journal_s; /* when it was written last */
+    uint64_t written_position;
+    double journal_s; /* time of its last write */
 };
 
 static char *with_suffix(const char *prefix, const char *suffix)
@@ -74,8 +74,8 @@ static char *with_suffix(const char *prefix, const char *suffix)
     return t.data;
 }
 
-/* Sources, tokenizer and settings: another request does not go on with this one's files. */
-static enum status take_fingerprint(struct preparing *p)
+/* Hashes sources, tokenizer and settings: a run may resume only its own request's files. */
+static enum status compute_fingerprint(struct prepare_state *p)
 {
     const struct prepare *r = p->request;
     const char *path = tokenizer_path(r->tokenizer);
@@ -93,22 +93,22 @@ static enum status take_fingerprint(struct preparing *p)
     return STATUS_OK;
 }
 
-static enum status open_sources(struct preparing *p)
+static enum status open_sources(struct prepare_state *p)
 {
     const struct prepare *r = p->request;
     bool is_known = true;
     p->sources = heap(r->num_sources * sizeof *p->sources);
     for (size_t i = 0; i < r->num_sources; i++) {
         TRY(source_open(&p->sources[i], &r->sources[i]));
-        is_known &= p->sources[i].kind == SOURCE_LINES || p->sources[i].kind == SOURCE_CHUNKS;
-        for (size_t f = 0; f < p->sources[i].num_files; f++)
-            p->done.text_total += p->sources[i].files[f].map.size;
+        uint64_t bytes = source_text_bytes(&p->sources[i]);
+        is_known &= bytes > 0;
+        p->done.text_total += bytes;
     }
     if (!is_known) p->done.text_total = 0;
     return STATUS_OK;
 }
 
-static enum status open_workers(struct preparing *p)
+static enum status open_workers(struct prepare_state *p)
 {
     const struct prepare *r = p->request;
     p->threads = r->threads > 0 ? r->threads : omp_get_max_threads();
@@ -124,58 +124,59 @@ static enum status open_workers(struct preparing *p)
     return STATUS_OK;
 }
 
-/* How far an earlier run came; everything stays zero where there is none that fits. */
-static enum status read_journal(struct preparing *p)
+/* Restores the progress of an earlier run; without a valid journal everything stays zero. */
+static enum status read_journal(struct prepare_state *p)
 {
     struct json *j = NULL;
-    int64_t fingerprint, source, place, documents, tokens, text;
-    const int64_t most = INT64_C(1) << 53;
+    int64_t fingerprint, source, position, documents, tokens, text;
+    const int64_t max = INT64_C(1) << 53;
     uint64_t bin_bytes, idx_bytes;
     enum status st = STATUS_OK;
     if (p->request->force || !file_exists(p->journal)) return STATUS_OK;
     TRY_OUT(json_read(p->journal, 1 << 16, &j));
     TRY_OUT(json_get_int(j, "fingerprint", 0, UINT32_MAX, &fingerprint));
     TRY_OUT(json_get_int(j, "source", 0, (int64_t)p->request->num_sources, &source));
-    TRY_OUT(json_get_int(j, "place", 0, most, &place));
-    TRY_OUT(json_get_int(j, "documents", 0, most, &documents));
-    TRY_OUT(json_get_int(j, "tokens", 0, most, &tokens));
-    TRY_OUT(json_get_int(j, "text_bytes", 0, most, &text));
+    TRY_OUT(json_get_int(j, "place", 0, max, &position));
+    TRY_OUT(json_get_int(j, "documents", 0, max, &documents));
+    TRY_OUT(json_get_int(j, "tokens", 0, max, &tokens));
+    TRY_OUT(json_get_int(j, "text_bytes", 0, max, &text));
     TRY_OUT(file_size(p->bin_part, &bin_bytes));
     TRY_OUT(file_size(p->idx_part, &idx_bytes));
     if (fingerprint != p->fingerprint)
-        FAIL_OUT(DATA, "it is of other sources, another tokenizer or other settings");
+        FAIL_OUT(DATA, "was written with other sources, another tokenizer or other settings");
     if (bin_bytes < (uint64_t)tokens * (uint64_t)p->done.token_bytes ||
         idx_bytes < (uint64_t)documents * sizeof(int32_t))
-        FAIL_OUT(DATA, "%s and %s are shorter than it says", p->bin_part, p->idx_part);
+        FAIL_OUT(DATA, "%s and %s are shorter than it records", p->bin_part, p->idx_part);
     p->source = p->written_source = (size_t)source;
-    p->place = p->written_place = (uint64_t)place;
+    p->position = p->written_position = (uint64_t)position;
     p->done.documents = (uint64_t)documents, p->done.tokens = (uint64_t)tokens;
     p->done.text_bytes = p->done.text_resumed = (uint64_t)text;
-    log_line(LOG_INFO, "going on after %lld documents of %s", (long long)documents, p->journal);
+    log_line(LOG_INFO, "resuming after %lld documents recorded in %s", (long long)documents,
+             p->journal);
 out:
-    if (st) log_line(LOG_WARN, "%s: %s; starting anew", p->journal, status_message());
+    if (st) log_line(LOG_WARN, "%s: %s; starting over", p->journal, status_message());
     json_free(j);
     return STATUS_OK;
 }
 
-static enum status refuse_existing(const struct preparing *p)
+static enum status check_no_output(const struct prepare_state *p)
 {
-    const char *there = file_exists(p->idx) ? p->idx : file_exists(p->bin) ? p->bin : NULL;
-    bool unfinished = there == p->bin && file_exists(p->journal);
-    if (there && !unfinished && !p->request->force)
-        FAIL(CONFIG, "%s is there; --force replaces it", there);
+    const char *existing = file_exists(p->idx) ? p->idx : file_exists(p->bin) ? p->bin : NULL;
+    bool unfinished = existing == p->bin && file_exists(p->journal);
+    if (existing && !unfinished && !p->request->force)
+        FAIL(CONFIG, "%s already exists; use --force to overwrite it", existing);
     return STATUS_OK;
 }
 
-/* Both parts, cut to what the journal vouches for; the .bin's is locked. */
-static enum status open_parts(struct preparing *p)
+/* Opens both .part files, truncates them to what the journal records, and locks the .bin.part. */
+static enum status open_parts(struct prepare_state *p)
 {
-    TRY(refuse_existing(p));
+    TRY(check_no_output(p));
     p->bin_fd = open(p->bin_part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (p->bin_fd < 0) FAIL(IO, "%s: %s", p->bin_part, strerror(errno));
     if (flock(p->bin_fd, LOCK_EX | LOCK_NB))
         FAIL(CONFIG, "%s: another process is writing it", p->bin_part);
-    TRY(refuse_existing(p)); /* it may have been finished while this waited to be let in */
+    TRY(check_no_output(p)); /* another run may have finished before the lock */
     p->idx_fd = open(p->idx_part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (p->idx_fd < 0) FAIL(IO, "%s: %s", p->idx_part, strerror(errno));
     TRY(read_journal(p));
@@ -185,8 +186,8 @@ static enum status open_parts(struct preparing *p)
     return STATUS_OK;
 }
 
-/* Everything written so far becomes what a next run may build on. */
-static enum status write_journal(struct preparing *p)
+/* Records what has been written, after syncing it, for a later run to resume from. */
+static enum status write_journal(struct prepare_state *p)
 {
     struct text t = {0};
     if (fdatasync(p->bin_fd) || fdatasync(p->idx_fd))
@@ -194,7 +195,7 @@ static enum status write_journal(struct preparing *p)
     text_addf(&t,
               "{\"fingerprint\": %u, \"source\": %zu, \"place\": %llu, \"documents\": %llu, "
               "\"tokens\": %llu, \"text_bytes\": %llu}\n",
-              p->fingerprint, p->written_source, (unsigned long long)p->written_place,
+              p->fingerprint, p->written_source, (unsigned long long)p->written_position,
               (unsigned long long)p->done.documents, (unsigned long long)p->done.tokens,
               (unsigned long long)p->done.text_bytes);
     enum status st = file_write(p->journal, t.data, t.len);
@@ -203,75 +204,82 @@ static enum status write_journal(struct preparing *p)
     return st;
 }
 
-static struct group *next_group(struct batch *b)
+static struct prepare_group *add_group(struct prepare_batch *b)
 {
-    if (b->num_groups == b->most_groups) {
-        b->most_groups = 2 * b->most_groups + 4;
+    if (b->num_groups == b->groups_capacity) {
+        b->groups_capacity = 2 * b->groups_capacity + 4;
         size_t old = b->num_groups;
-        b->groups = heap_grow(b->groups, b->most_groups, sizeof *b->groups);
-        memset(b->groups + old, 0, (b->most_groups - old) * sizeof *b->groups);
+        b->groups = heap_grow(b->groups, b->groups_capacity, sizeof *b->groups);
+        memset(b->groups + old, 0, (b->groups_capacity - old) * sizeof *b->groups);
     }
-    struct group *g = &b->groups[b->num_groups++];
-    g->place = g->end = 0;
-    g->first = b->count, g->count = 0;
+    struct prepare_group *g = &b->groups[b->num_groups++];
+    g->range = (struct source_cursor){0};
+    g->first = b->count, g->count = g->next = 0;
     return g;
 }
 
-/* Ranges of places: nothing of them is read here. */
-static void plan_ranges(struct preparing *p, struct batch *b, uint64_t most)
+/* Splits the next `max_bytes` bytes into ranges of positions, without reading them. */
+static void plan_position_ranges(struct prepare_state *p, struct prepare_batch *b,
+                                 uint64_t max_bytes)
 {
     const struct source *s = &p->sources[p->source];
-    for (uint64_t planned = 0, bytes; planned < most && p->place < s->places; planned += bytes) {
-        struct group *g = next_group(b);
+    for (uint64_t planned = 0, bytes; planned < max_bytes && p->position < s->num_positions;
+         planned += bytes) {
+        struct prepare_group *g = add_group(b);
         bytes = GROUP_BYTES;
-        g->place = p->place;
-        g->end = p->place = source_ahead(s, &p->reader, p->place, &bytes);
+        g->range = source_part(s, 0, 1);
+        g->range.position = p->position;
+        g->range.end = p->position = source_range_end(s, &p->reader, p->position, &bytes);
     }
 }
 
-/* The documents themselves, of a source that only one can read. */
-static enum status find_documents(struct preparing *p, struct batch *b, uint64_t most)
+/* Reads the next `max_bytes` bytes of documents of a compressed source. */
+static enum status find_documents(struct prepare_state *p, struct prepare_batch *b,
+                                  uint64_t max_bytes)
 {
     const struct source *s = &p->sources[p->source];
-    struct group *g = NULL;
-    for (uint64_t bytes = 0, in_group = 0; bytes < most;) {
+    struct prepare_group *g = NULL;
+    struct source_cursor cursor = source_part(s, 0, 1);
+    cursor.position = p->position;
+    for (uint64_t bytes = 0, in_group = 0; bytes < max_bytes;) {
         if (b->count == b->capacity) {
             size_t old = b->capacity;
             b->capacity = 2 * old + 64;
             b->documents = heap_grow(b->documents, b->capacity, sizeof *b->documents);
             memset(b->documents + old, 0, (b->capacity - old) * sizeof *b->documents);
         }
-        struct found *f = &b->documents[b->count];
+        struct source_document *f = &b->documents[b->count];
         bool none;
-        TRY(source_find(s, &p->reader, 0, 1, &p->place, s->places, f, &none));
+        TRY(source_find(s, &p->reader, &cursor, f, &none));
+        p->position = cursor.position;
         if (none) break;
-        if (!g || in_group + f->len > GROUP_BYTES) g = next_group(b), in_group = 0;
+        if (!g || in_group + f->len > GROUP_BYTES) g = add_group(b), in_group = 0;
         b->count++, g->count++;
         in_group += f->len, bytes += f->len;
     }
     return STATUS_OK;
 }
 
-/* The next batch's bytes of a source, or what is left of it; nothing is left: no groups. */
-static enum status read_batch(struct preparing *p, struct batch *b)
+/* Fills the next batch from one source; without groups at the end of all sources. */
+static enum status read_batch(struct prepare_state *p, struct prepare_batch *b)
 {
-    uint64_t most = (uint64_t)p->threads * GROUPS_PER_THREAD * GROUP_BYTES;
+    uint64_t max_bytes = (uint64_t)p->threads * GROUPS_PER_THREAD * GROUP_BYTES;
     b->count = b->num_groups = 0;
     while (!b->num_groups && p->source < p->request->num_sources) {
-        if (p->sources[p->source].kind == SOURCE_PACKED)
-            TRY(find_documents(p, b, most));
+        if (!p->sources[p->source].kind->seeks)
+            TRY(find_documents(p, b, max_bytes));
         else
-            plan_ranges(p, b, most);
-        b->source = p->source, b->after = p->place;
+            plan_position_ranges(p, b, max_bytes);
+        b->source = p->source, b->next_position = p->position;
         if (b->num_groups) break;
         source_reader_close(&p->reader);
-        p->source++, p->place = 0;
+        p->source++, p->position = 0;
     }
     return STATUS_OK;
 }
 
-/* Ids as the file has them, in the place of the list. */
-static void pack(struct group *g, int token_bytes)
+/* Converts the IDs in place to the width of the file. */
+static void narrow_ids(struct prepare_group *g, int token_bytes)
 {
     if (token_bytes != 2) return;
     unsigned char *to = (unsigned char *)g->ids.ids;
@@ -281,21 +289,22 @@ static void pack(struct group *g, int token_bytes)
     }
 }
 
-/* Document `i` of a group; NULL: there is none. */
-static enum status next_document(const struct preparing *p, struct worker *w, const struct batch *b,
-                                 struct group *g, size_t i, const struct found **out)
+/* The next document of a group; NULL: it has no more. */
+static enum status next_document(const struct prepare_state *p, struct prepare_worker *w,
+                                 const struct prepare_batch *b, struct prepare_group *g,
+                                 const struct source_document **out)
 {
     bool none;
-    *out = i < g->count ? &b->documents[g->first + i] : NULL;
-    if (g->place >= g->end) return STATUS_OK;
+    *out = g->next < g->count ? &b->documents[g->first + g->next++] : NULL;
+    if (g->range.position >= g->range.end) return STATUS_OK;
     if (w->source != b->source) source_reader_close(&w->reader);
     w->source = b->source;
-    TRY(source_find(&p->sources[b->source], &w->reader, 0, 1, &g->place, g->end, &w->found, &none));
+    TRY(source_find(&p->sources[b->source], &w->reader, &g->range, &w->found, &none));
     if (!none) *out = &w->found;
     return STATUS_OK;
 }
 
-static void add_length(struct group *g, size_t length)
+static void append_length(struct prepare_group *g, size_t length)
 {
     if (!length) return;
     if (g->num_lengths == g->lengths_capacity) {
@@ -305,35 +314,35 @@ static void add_length(struct group *g, size_t length)
     g->lengths[g->num_lengths++] = (int32_t)length;
 }
 
-static enum status encode_group(const struct preparing *p, struct worker *w, const struct batch *b,
-                                struct group *g)
+static enum status encode_group(const struct prepare_state *p, struct prepare_worker *w,
+                                const struct prepare_batch *b, struct prepare_group *g)
 {
     const struct source *s = &p->sources[b->source];
-    const struct found *f;
+    const struct source_document *f;
     g->ids.count = g->num_lengths = 0;
     g->text_bytes = 0;
-    for (size_t i = 0;; i++) {
-        TRY(next_document(p, w, b, g, i, &f));
+    for (;;) {
+        TRY(next_document(p, w, b, g, &f));
         if (!f) break;
         size_t before = g->ids.count;
         TRY(source_read(s, f, &w->tokens, &g->ids));
         size_t length = g->ids.count - before;
         if (length > INT32_MAX)
-            FAIL(DATA, "%s: a document of %zu tokens; the index has room for %d", s->config->path,
+            FAIL(DATA, "%s: a document has %zu tokens; the index format allows %d", s->config->path,
                  length, INT32_MAX);
-        add_length(g, length);
+        append_length(g, length);
         g->text_bytes += f->len * (s->holds_ids ? sizeof(int32_t) : 1);
     }
-    pack(g, p->done.token_bytes);
+    narrow_ids(g, p->done.token_bytes);
     return STATUS_OK;
 }
 
-static enum status write_batch(struct preparing *p, const struct batch *b)
+static enum status write_batch(struct prepare_state *p, const struct prepare_batch *b)
 {
     uint64_t each = (uint64_t)p->done.token_bytes;
     if (!b->num_groups) return STATUS_OK;
     for (size_t i = 0; i < b->num_groups; i++) {
-        const struct group *g = &b->groups[i];
+        const struct prepare_group *g = &b->groups[i];
         TRY(file_write_at(p->bin_fd, p->bin_part, g->ids.ids, g->ids.count * each,
                           p->done.tokens * each));
         TRY(file_write_at(p->idx_fd, p->idx_part, g->lengths, g->num_lengths * sizeof *g->lengths,
@@ -342,16 +351,15 @@ static enum status write_batch(struct preparing *p, const struct batch *b)
         p->done.documents += g->num_lengths;
         p->done.text_bytes += g->text_bytes;
     }
-    p->written_source = b->source, p->written_place = b->after;
+    p->written_source = b->source, p->written_position = b->next_position;
     if (clock_monotonic_s() - p->journal_s > JOURNAL_SECONDS) TRY(write_journal(p));
     if (p->request->progress) p->request->progress(p->request->context, &p->done);
     return STATUS_OK;
 }
 
-/* One thread writes the batch before and plans or reads the next while the others encode this one.
- */
-static enum status turn(struct preparing *p, struct batch *next, struct batch *now,
-                        const struct batch *before)
+/* One thread writes the previous batch and reads the next one while the others encode this one. */
+static enum status run_pipeline_step(struct prepare_state *p, struct prepare_batch *next,
+                                     struct prepare_batch *now, const struct prepare_batch *before)
 {
     struct failure *group_failures = heap((now->num_groups + 1) * sizeof *group_failures);
     struct failure outer = {0};
@@ -367,15 +375,16 @@ static enum status turn(struct preparing *p, struct batch *next, struct batch *n
             failure_keep(&group_failures[i],
                          encode_group(p, &p->workers[omp_get_thread_num()], now, &now->groups[i]));
     }
-    for (size_t i = 0; i < now->num_groups && !outer.status; i++) /* the first in the data */
+    for (size_t i = 0; i < now->num_groups && !outer.status;
+         i++) /* report the first one in data order */
         if (group_failures[i].status) outer = group_failures[i];
     free(group_failures);
     return failure_tell(&outer);
 }
 
-static void release_batch(struct batch *b)
+static void batch_free(struct prepare_batch *b)
 {
-    for (size_t i = 0; i < b->most_groups; i++) {
+    for (size_t i = 0; i < b->groups_capacity; i++) {
         token_list_release(&b->groups[i].ids);
         free(b->groups[i].lengths);
     }
@@ -384,42 +393,43 @@ static void release_batch(struct batch *b)
     free(b->documents);
 }
 
-static enum status write_tokens(struct preparing *p)
+static enum status write_tokens(struct prepare_state *p)
 {
-    struct batch batches[3] = {0};
+    struct prepare_batch batches[3] = {0};
     enum status st = STATUS_OK;
     p->journal_s = clock_monotonic_s();
     TRY_OUT(read_batch(p, &batches[0]));
     for (size_t k = 0; batches[k % 3].num_groups || batches[(k + 2) % 3].num_groups; k++)
-        TRY_OUT(turn(p, &batches[(k + 1) % 3], &batches[k % 3], &batches[(k + 2) % 3]));
+        TRY_OUT(
+            run_pipeline_step(p, &batches[(k + 1) % 3], &batches[k % 3], &batches[(k + 2) % 3]));
 out:
-    for (size_t i = 0; i < 3; i++) release_batch(&batches[i]);
+    for (size_t i = 0; i < 3; i++) batch_free(&batches[i]);
     struct failure failure = {0};
     if (failure_keep(&failure, st) && p->done.documents) {
-        write_journal(p); /* what was whole before the failure stays so */
+        write_journal(p); /* keep what was complete before the failure */
         failure_tell(&failure);
     }
     return st;
 }
 
-/* Lengths are in the part already; pointers and documents follow from them. */
-static enum status write_index(struct preparing *p, const char *temporary)
+/* Writes the .idx from the lengths in the .part: pointers and document indices follow from them. */
+static enum status write_index(struct prepare_state *p, const char *temporary)
 {
-    enum { PIECE = 1 << 16 };
+    enum { BATCH_ENTRIES = 1 << 16 };
     uint64_t n = p->done.documents, at = MEGATRON_HEAD, pointer = 0;
     uint64_t each = (uint64_t)p->done.token_bytes;
-    int32_t *lengths = heap(PIECE * sizeof *lengths);
-    int64_t *values = heap(PIECE * sizeof *values);
+    int32_t *lengths = heap(BATCH_ENTRIES * sizeof *lengths);
+    int64_t *values = heap(BATCH_ENTRIES * sizeof *values);
     unsigned char head[MEGATRON_HEAD];
     enum status st = STATUS_OK;
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) FAIL_OUT(IO, "%s: %s", temporary, strerror(errno));
     megatron_head(p->done.token_bytes == 2 ? MEGATRON_U16 : MEGATRON_I32, n, head);
     TRY_OUT(file_write_at(fd, temporary, head, sizeof head, 0));
-    for (int array = 0; array < 3; array++) { /* lengths, pointers, documents and the end */
+    for (int array = 0; array < 3; array++) { /* lengths; pointers; documents and end */
         uint64_t items = array == 2 ? n + 1 : n;
-        for (uint64_t i = 0; i < items; i += PIECE) {
-            size_t count = items - i < PIECE ? (size_t)(items - i) : PIECE;
+        for (uint64_t i = 0; i < items; i += BATCH_ENTRIES) {
+            size_t count = items - i < BATCH_ENTRIES ? (size_t)(items - i) : BATCH_ENTRIES;
             size_t bytes = count * (array ? sizeof *values : sizeof *lengths);
             if (array < 2)
                 TRY_OUT(file_read_at(p->idx_fd, p->idx_part, lengths, count * sizeof *lengths,
@@ -445,18 +455,19 @@ static enum status rename_to(const char *from, const char *to)
     return STATUS_OK;
 }
 
-/* Parts to the final names, the index last: with it the pair is there. */
-static enum status finish(struct preparing *p)
+/* Renames to the final names, the index last: its presence marks a complete pair. */
+static enum status publish(struct prepare_state *p)
 {
     char *temporary = with_suffix(p->request->prefix, ".idx.tmp");
     char *slash = strrchr(p->bin, '/');
     char *folder = slash ? heap_string(p->bin, (size_t)(slash - p->bin) + 1) : heap_string(".", 1);
     enum status st = STATUS_OK;
-    if (!p->done.documents) FAIL_OUT(DATA, "there is no document in %s", p->request->sources->path);
-    p->written_source = p->request->num_sources, p->written_place = 0;
+    if (!p->done.documents)
+        FAIL_OUT(DATA, "%s: the source has no document", p->request->sources->path);
+    p->written_source = p->request->num_sources, p->written_position = 0;
     TRY_OUT(write_journal(p));
     TRY_OUT(write_index(p, temporary));
-    unlink(p->idx); /* an old index does not fit the new .bin */
+    unlink(p->idx); /* an old index would not match the new .bin */
     TRY_OUT(rename_to(p->bin_part, p->bin));
     TRY_OUT(rename_to(temporary, p->idx));
     TRY_OUT(file_sync_dir(folder));
@@ -469,7 +480,7 @@ out:
 
 enum status prepare(const struct prepare *request, struct prepared *done)
 {
-    struct preparing p = {.request = request, .bin_fd = -1, .idx_fd = -1};
+    struct prepare_state p = {.request = request, .bin_fd = -1, .idx_fd = -1};
     const char *prefix = request->prefix;
     enum status st = STATUS_OK;
     p.done.token_bytes = tokenizer_vocab_size(request->tokenizer) < 65500 ? 2 : 4;
@@ -478,10 +489,10 @@ enum status prepare(const struct prepare *request, struct prepared *done)
     p.journal = with_suffix(prefix, ".prepare.json");
     TRY_OUT(open_sources(&p));
     TRY_OUT(open_workers(&p));
-    TRY_OUT(take_fingerprint(&p));
+    TRY_OUT(compute_fingerprint(&p));
     TRY_OUT(open_parts(&p));
     TRY_OUT(write_tokens(&p));
-    TRY_OUT(finish(&p));
+    TRY_OUT(publish(&p));
     *done = p.done;
 out:
     source_reader_close(&p.reader);

@@ -1,15 +1,16 @@
-/* prepare.h -- sources of text, or of token ids, into one pair of token files, PREFIX.bin and
- * PREFIX.idx, by all cores.
+/* prepare.h -- tokenizes sources with all cores into one pair of Megatron-LM token files,
+ * PREFIX.bin and PREFIX.idx.
  *
- * Order    Documents in the order of the sources, their files and lines, whatever the threads do.
- *          A document of the index is one that training would have read from the text: same ids.
- *          Empty ones are left out.
- *          Ids go in as they are, if the tokenizer has them.
- * Threads  Each reads what it encodes: pages of a .parquet file, batches of an .arrow file.  Only
- *          a compressed file is read by one thread, for all the others.
- * Memory   The ids of three batches of 4 MiB of text a thread; of compressed files their text, too.
- * Resume   PREFIX.prepare.json says up to where PREFIX.bin.part and PREFIX.idx.part are whole; the
- *          same request goes on from there, and gives the same bytes.  PREFIX.idx appears last. */
+ * Order    Documents appear in the order of the sources, their files and lines, regardless of the
+ *          threads.  A document has the IDs that training would get from the text; empty ones are
+ *          skipped.  Sources of IDs are copied, after a check against the tokenizer's vocabulary.
+ * Threads  Each thread reads the documents it encodes: pages of a .parquet file, record batches of
+ *          an .arrow file.  Only a compressed file is read by one thread for all others.
+ * Memory   The IDs of three batches of 4 MiB of text per thread; for compressed files their text as
+ *          well.
+ * Resume   PREFIX.prepare.json is a journal: up to which document PREFIX.bin.part and
+ *          PREFIX.idx.part are complete.  The same request resumes there and produces the same
+ *          bytes.  PREFIX.idx appears last. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,10 +22,10 @@
 
 struct prepared {
     uint64_t documents, tokens;
-    uint64_t text_bytes, text_total; /* read, of how many; total 0: unknown (compressed, rows); an
-                                        id counts as 4 */
-    uint64_t text_resumed;           /* of text_bytes, read by an earlier run */
-    int token_bytes;                 /* 2 where the vocabulary has less than 65,500 ids, else 4 */
+    uint64_t text_bytes, text_total; /* read so far, and in total; total 0: unknown (compressed
+                                        files, tables); an ID counts as 4 bytes */
+    uint64_t text_resumed;           /* the part of text_bytes that an earlier run read */
+    int token_bytes;                 /* 2 for vocabularies of fewer than 65,500 IDs, else 4 */
 };
 
 struct prepare {
@@ -33,12 +34,12 @@ struct prepare {
     const struct tokenizer *tokenizer;
     const char *prefix;
     bool bos, eos;
-    bool force;  /* replace what is there, and start anew */
+    bool force;  /* overwrite existing output, and do not resume */
     int threads; /* 0: all */
     void (*progress)(void *context, const struct prepared *so_far); /* after each batch; or NULL */
     void *context;
 };
 
-/* CONFIG: the output is there, or another process writes it.  DATA: which document is damaged,
- * or holds an id that the tokenizer does not have.  IO. */
+/* CONFIG: the output exists, or another process is writing it.  DATA: a document is damaged or
+ * contains an ID that the tokenizer does not have (the message says which).  IO. */
 enum status prepare(const struct prepare *p, struct prepared *done);

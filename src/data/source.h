@@ -1,115 +1,123 @@
-/* source.h -- one source of the mixture as numbered places where documents begin.
+/* source.h -- one source of the mixture: numbered positions, at some of which documents begin.
  *
- * Kinds    A .jsonl file's documents are its lines; a place is a byte of the files laid end to end.
- *          A .txt file is cut into chunks of about 4 KiB at line ends; a place is a chunk's number.
- *          A .bin/.idx document's place is its number, a .parquet or .arrow file's the row's.
- *          So is a row of a .npy array of two axes; one of one axis is cut into documents of
- *          16,384 tokens.
- *          In .gz and .zst files, which cannot seek, documents are the lines, of text too, and a
- *          place is file << 32 | number of the line.  Lines of nothing but white space are no
- *          documents and have no number.  The path "mock" is Megatron-LM's mock data: 100,000
- *          documents that count 1, 2, 3, ... and end.
- * Shares   Stream s of V owns the places [s*P/V, (s+1)*P/V); compressed files
- *          are dealt out one by one, and where they are fewer than V their lines are, too. */
+ * Kinds    Each kind of file is a table of functions (source_kind.h).  A document and its position:
+ *          .jsonl            a line; a byte offset in the concatenated files.
+ *          .txt              a chunk of about 4 KiB, cut at line breaks; the chunk's number.
+ *          .bin/.idx         a document of the index; its number.
+ *          .parquet, .arrow  a row; its number.
+ *          .npy              a row of a 2-D array, or 16,384 tokens of a 1-D array; its number.
+ *          .gz, .zst         a line, also of text, since these files cannot seek;
+ *                            file << 32 | number of the line in it.
+ *          "mock"            Megatron-LM's mock data: 100,000 documents that count 1, 2, 3, ...
+ *          Blank lines are no documents, and compressed files do not number them.
+ * Parts    Part i of V owns the positions [i*P/V, (i+1)*P/V).  Compressed files are assigned to
+ *          the parts round robin; with fewer files than parts, so are the lines of a file. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "data/data_config.h"
-#include "data/lines.h"
+#include "data/line_reader.h"
 #include "data/table.h"
 #include "formats/megatron.h"
 #include "formats/npy.h"
 #include "tokenizer/tokenizer.h"
 
-enum source_kind {
-    SOURCE_LINES,
-    SOURCE_CHUNKS,
-    SOURCE_TOKENS,
-    SOURCE_PACKED,
-    SOURCE_ROWS,
-    SOURCE_ARRAY,
-    SOURCE_MOCK
-};
+struct source_kind; /* source_kind.h */
 
 struct source_file {
     char *path;
-    struct file_map map;
-    struct megatron tokens;
-    struct table table;
-    struct npy array;
-    uint64_t first; /* place where the file begins */
+    uint64_t first_position; /* of the file */
+    union {                  /* by kind */
+        struct file_map map; /* .jsonl, .txt */
+        struct megatron tokens;
+        struct table table;
+        struct npy array;
+    };
 };
 
 struct source {
     const struct source_config *config; /* borrowed */
-    enum source_kind kind;
-    bool packed_text; /* SOURCE_PACKED of .txt: a line is a document */
-    bool holds_ids;   /* needs no tokenizer */
+    const struct source_kind *kind;
+    bool holds_ids; /* token IDs: needs no tokenizer */
     struct source_file *files;
     size_t num_files;
-    int32_t *mock_lengths; /* SOURCE_MOCK */
-    struct motifs *motifs; /* owned; NULL: none */
-    uint64_t places;       /* end of the places; 0 where it is unknown (packed) */
-    uint32_t fingerprint;  /* of the files' names and sizes, .idx files, column and weight */
+    int32_t *mock_lengths;  /* mock data only */
+    struct motifs *motifs;  /* owned; NULL: none */
+    uint64_t num_positions; /* 0 if unknown (compressed) */
+    uint32_t fingerprint;   /* of file names and sizes, .idx files, column and weight */
 };
 
-/* MISSING, DATA, CONFIG: the path matches nothing, the kind is unknown, a file is damaged. */
+/* MISSING, DATA, CONFIG: no file matches the path, its kind is unknown, a file is damaged. */
 enum status source_open(struct source *s, const struct source_config *config);
 void source_close(struct source *s);
 
-/* A document found, not yet read.  Of packed sources and rows `text` holds it, as ids (int32_t) if
- * the source does; else it lies in the file. */
-struct found {
-    uint64_t place;
+/* What remains to be read: the documents at positions from `position` to `end`; of a compressed
+ * source those of one part. */
+struct source_cursor {
+    uint64_t position, end;
+    uint64_t part, num_parts;
+};
+/* The cursor of a part.  The whole source is part 0 of 1. */
+struct source_cursor source_part(const struct source *s, uint64_t part, uint64_t num_parts);
+/* The part that owns a position of a compressed source. */
+uint64_t source_compressed_part(const struct source *s, uint64_t position, uint64_t num_parts);
+
+/* A document that was found but not yet tokenized.  For compressed files and tables `text` holds
+ * its content: bytes, or IDs (int32_t) if the source holds IDs.  Otherwise it is still in the
+ * file. */
+struct source_document {
+    uint64_t position;
     size_t file;
-    uint64_t at;  /* byte in the file, number of the document or row, or of the line from 1 */
+    uint64_t at;  /* byte offset in the file, number of the document or row, or line from 1 */
     uint64_t len; /* bytes, or tokens */
     struct text text;
 };
 
-/* A reader's own state over a packed source: which line comes next; over rows: the page it is in.
- */
+/* State of a sequential reader: of a compressed file the next line, of a table the current page. */
 struct source_reader {
-    struct lines *lines;
+    struct line_reader *lines;
     struct table_reader *table;
     uint64_t file;
     uint64_t line; /* lines read of it */
     uint64_t next; /* the next document's number in it */
 };
 void source_reader_close(struct source_reader *r);
-/* Lets go of what is large, to be read again when needed. */
-void source_reader_rest(struct source_reader *r);
+/* Frees large buffers; the next read fills them again. */
+void source_reader_trim(struct source_reader *r);
 
-/* The first document at or after *place and before `end` (packed: of the share); *place moves
- * behind it.  *none: there is no further one. */
-enum status source_find(const struct source *s, struct source_reader *r, uint64_t share,
-                        uint64_t shares, uint64_t *place, uint64_t end, struct found *f,
-                        bool *none);
+/* Finds the next document of the cursor and advances its position past it.  *none: no more. */
+enum status source_find(const struct source *s, struct source_reader *r, struct source_cursor *c,
+                        struct source_document *d, bool *none);
 
-/* The end of a range from `place` on that another reader may go on behind, as cheaply as one that
- * comes from there: of about *bytes, which becomes about how many they are.  Not of packed sources.
- */
-uint64_t source_ahead(const struct source *s, struct source_reader *r, uint64_t place,
-                      uint64_t *bytes);
+/* Splits off a range for one reader: the end of a range that begins at `position` and has about
+ * *bytes, which becomes about how many it has.  Ranges end where another reader can start without
+ * decoding a page twice.  Not for compressed files. */
+uint64_t source_range_end(const struct source *s, struct source_reader *r, uint64_t position,
+                          uint64_t *bytes);
+uint64_t source_text_bytes(const struct source *s); /* of all documents; 0: unknown */
 
-/* The share that owns a place of a packed source. */
-uint64_t source_packed_share(const struct source *s, uint64_t place, uint64_t shares);
-
-/* Its token ids, BOS and EOS included where the text begins and ends.  `text` is working memory.
- * With neither encoder nor tokenizer the source must hold ids. */
+/* How documents become token IDs.  A NULL encoder or tokenizer requires a source of IDs. */
 struct source_tokens {
     const struct tokenizer *tokenizer;
     struct encoder *encoder;
     int64_t vocab_size;
     bool bos, eos;
-    struct text text;
+    struct text text; /* scratch */
 };
-enum status source_read(const struct source *s, const struct found *f, struct source_tokens *t,
-                        struct token_list *out);
+/* Appends the document's token IDs, with BOS and EOS where the text begins and ends. */
+enum status source_read(const struct source *s, const struct source_document *d,
+                        struct source_tokens *t, struct token_list *out);
 
-/* Sequences, as Megatron's data sets count them: of one .bin/.idx pair or of mock data; 0: of no
- * other source.  A part of one, which it must have, as token ids. */
+/* Sequences as Megatron's datasets count them, of a single .bin/.idx pair or of mock data; other
+ * sources have 0. */
 uint64_t source_num_sequences(const struct source *s);
 uint64_t source_sequence_length(const struct source *s, uint64_t sequence);
-enum status source_read_sequence(const struct source *s, uint64_t sequence, uint64_t from,
-                                 uint64_t count, const struct source_tokens *t, int32_t *ids);
+/* Tokens from, from + 1, ... of an existing sequence. */
+struct source_span {
+    uint64_t sequence, from, count;
+};
+enum status source_read_sequence(const struct source *s, const struct source_span *span,
+                                 const struct source_tokens *t, int32_t *ids);
+
+/* The file that a position belongs to. */
+size_t source_file_at(const struct source *s, uint64_t position);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* lgamma writes a global; counts are few. */
+/* lgamma writes the global signgam, so it is not thread-safe; a table of 255 entries suffices. */
 static void fill_factorials(double log_factorial[TABLE_BIN])
 {
     log_factorial[0] = 0;

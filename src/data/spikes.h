@@ -1,19 +1,19 @@
-/* spikes.h -- how likely neurons of constant rates make the spike counts of sessions.
+/* spikes.h -- the likelihood of spike counts under neurons that fire at constant rates.
  *
- * The homogeneous-rate baseline: each neuron of a session is a Poisson process whose rate is its
- * own mean count a bin, over all bins of the session (as the null model of Pei et al. 2021, Neural
- * Latents Benchmark, eq. 1, takes the mean of the spikes that are evaluated):
+ * The homogeneous Poisson baseline: each neuron of a session is a Poisson process whose rate is its
+ * own mean count per bin, over all bins of the session (as the null model of Pei et al. 2021,
+ * Neural Latents Benchmark, eq. 1, uses the mean of the evaluated spikes):
  *
  *     log p(c) = sum of  c log(rate) - rate - log(c!)    over neurons and bins, in nats
  *
- * log(c!) stays, since what it is compared with is a probability of the count, too: a model's
- * softmax over 0..255.  Bits/spike (Pillow et al. 2008) are
+ * log(c!) is kept because the model's softmax over 0..255 is a probability of the count as well.
+ * Bits per spike (Pillow et al. 2008) are
  *
  *     (log p_model - log p_homogeneous) / (spikes log 2)
  *
- * Marks of 255 are no counts and are left out of both; so are counts of 255, which look the same.
- * A model pays at counts for what it gives to the mark, and the process for what it gives to counts
- * beyond 254: next to nothing. */
+ * Both leave out the separators of 255, and counts of 255, which look the same.  Neither
+ * distribution is renormalized: the model loses the mass it gives to the separator, the Poisson
+ * process that of counts above 254; both are negligible. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,5 +24,5 @@ struct spikes {
     int64_t counts, spikes;
 };
 
-/* Of the ids of d->sources among the first d->most: all are spike counts. */
+/* Over the first d->most IDs of d->sources, which must hold spike counts. */
 enum status spikes_homogeneous(const struct documents *d, struct spikes *out);

@@ -2,33 +2,25 @@
 #include "data/stream.h"
 
 #include "base/rng.h"
+#include "data/source_kind.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT = 1 << 18 }; /* ids a stream keeps room for between documents */
-
-static void share_bounds(const struct stream_rules *r, size_t source, uint64_t number,
-                         uint64_t streams, uint64_t *begin, uint64_t *end)
-{
-    __extension__ typedef unsigned __int128 wide;
-    wide places = r->sources[source].places;
-    *begin = (uint64_t)(places * number / streams);
-    *end = (uint64_t)(places * (number + 1) / streams);
-}
+enum { MAX_KEPT_IDS = 1 << 18 }; /* IDs: larger buffers are freed between documents */
 
 void stream_init(struct stream *s, const struct stream_rules *rules, uint64_t number)
 {
     *s = (struct stream){.rules = rules, .number = number, .source = -1, .carry = -1};
-    s->shares = heap(rules->num_sources * sizeof *s->shares);
+    s->partitions = heap(rules->num_sources * sizeof *s->partitions);
     for (size_t i = 0; i < rules->num_sources; i++) {
-        struct share *h = &s->shares[i];
-        share_bounds(rules, i, number, rules->num_streams, &h->begin, &h->end);
-        h->window_at = h->begin;
+        struct partition *h = &s->partitions[i];
+        h->range = source_part(&rules->sources[i], number, rules->num_streams);
+        h->window_begin = h->range.position;
     }
 }
 
-static void share_release(struct share *h, uint64_t window)
+static void partition_release(struct partition *h, uint64_t window)
 {
     for (uint64_t i = 0; h->window && i < window; i++) text_release(&h->window[i].text);
     source_reader_close(&h->reader);
@@ -38,13 +30,13 @@ static void share_release(struct share *h, uint64_t window)
 
 void stream_release(struct stream *s)
 {
-    for (size_t i = 0; s->shares && i < s->rules->num_sources; i++)
-        share_release(&s->shares[i], s->rules->window);
-    free(s->shares);
+    for (size_t i = 0; s->partitions && i < s->rules->num_sources; i++)
+        partition_release(&s->partitions[i], s->rules->window);
+    free(s->partitions);
     token_list_release(&s->tokens);
 }
 
-static uint64_t mix(uint64_t x)
+static uint64_t mix_bits(uint64_t x)
 {
     x += 0x9E3779B97F4A7C15u;
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
@@ -52,30 +44,48 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-static bool is_held_out(const struct stream_rules *r, size_t source, uint64_t place)
+static bool is_held_out(const struct stream_rules *r, size_t source, uint64_t position)
 {
     return r->validation_share > 0 &&
-           rng_uniform(0, RNG_VALIDATION, source, place) < r->validation_share;
+           rng_uniform(0, RNG_VALIDATION, source, position) < r->validation_share;
 }
 
-/* The shares of a file that cannot seek are told apart in one reading of it, from its start. */
-static enum status count_packed(const struct stream_rules *r, size_t source, uint64_t streams,
-                                struct source_reader *reader, struct found *f, uint64_t *filled)
+/* A scan for documents that the rules let the streams read. */
+struct document_scan {
+    const struct stream_rules *rules;
+    size_t source;
+    struct source_reader reader;
+    struct source_document found;
+};
+
+static enum status find_allowed(struct document_scan *scan, struct source_cursor *c, bool *none)
 {
-    const struct source *s = &r->sources[source];
+    const struct stream_rules *r = scan->rules;
+    const struct source *s = &r->sources[scan->source];
+    do {
+        TRY(source_find(s, &scan->reader, c, &scan->found, none));
+    } while (!*none && is_held_out(r, scan->source, scan->found.position) != r->held_out);
+    return STATUS_OK;
+}
+
+/* Counts the partitions of a compressed source that have a document: reads each file once, from its
+ * start, for all of its partitions. */
+static enum status count_compressed(struct document_scan *scan, uint64_t streams, uint64_t *filled)
+{
+    const struct source *s = &scan->rules->sources[scan->source];
     unsigned char *seen = heap(streams);
     uint64_t groups = s->num_files < streams ? s->num_files : streams;
     enum status st = STATUS_OK;
     *filled = 0;
-    for (uint64_t group = 0, place = 0; group < groups; group++, place = 0) {
+    for (uint64_t group = 0; group < groups; group++) {
+        struct source_cursor cursor = source_part(s, group, groups);
         uint64_t left = (streams - group + groups - 1) / groups;
         for (bool none = false; left;) {
-            TRY_OUT(source_find(s, reader, group, groups, &place, 0, f, &none));
-            if (none) goto out; /* a stream without a document is enough to know */
-            if (is_held_out(r, source, f->place) != r->held_out) continue;
-            uint64_t share = source_packed_share(s, f->place, streams);
-            left -= !seen[share], *filled += !seen[share];
-            seen[share] = 1;
+            TRY_OUT(find_allowed(scan, &cursor, &none));
+            if (none) goto out; /* one partition is empty: the answer is known */
+            uint64_t part = source_compressed_part(s, scan->found.position, streams);
+            left -= !seen[part], *filled += !seen[part];
+            seen[part] = 1;
         }
     }
 out:
@@ -83,45 +93,38 @@ out:
     return st;
 }
 
-static enum status count_seekable(const struct stream_rules *r, size_t source, uint64_t streams,
-                                  struct source_reader *reader, struct found *f, uint64_t *filled)
+/* Counts the partitions before the first one that has no document. */
+static enum status count_seekable(struct document_scan *scan, uint64_t streams, uint64_t *filled)
 {
+    const struct source *s = &scan->rules->sources[scan->source];
     bool none = false;
     for (*filled = 0; *filled < streams; ++*filled) {
-        uint64_t place, end;
-        share_bounds(r, source, *filled, streams, &place, &end);
-        do {
-            TRY(source_find(&r->sources[source], reader, 0, 1, &place, end, f, &none));
-        } while (!none && is_held_out(r, source, f->place) != r->held_out);
+        struct source_cursor cursor = source_part(s, *filled, streams);
+        TRY(find_allowed(scan, &cursor, &none));
         if (none) break;
     }
     return STATUS_OK;
 }
 
-enum status stream_can_share(const struct stream_rules *r, size_t source, uint64_t streams,
-                             bool *can)
+enum status stream_can_partition(const struct stream_rules *r, size_t source, uint64_t streams,
+                                 bool *can)
 {
-    struct source_reader reader = {0};
-    struct found f = {0};
+    struct document_scan scan = {.rules = r, .source = source};
     uint64_t filled = 0;
-    enum status st = STATUS_OK;
-    if (r->sources[source].kind == SOURCE_PACKED)
-        TRY_OUT(count_packed(r, source, streams, &reader, &f, &filled));
-    else
-        TRY_OUT(count_seekable(r, source, streams, &reader, &f, &filled));
-    *can = filled == streams;
-out:
-    source_reader_close(&reader);
-    text_release(&f.text);
+    bool seeks = r->sources[source].kind->seeks;
+    enum status st = (seeks ? count_seekable : count_compressed)(&scan, streams, &filled);
+    if (!st) *can = filled == streams;
+    source_reader_close(&scan.reader);
+    text_release(&scan.found.text);
     return st;
 }
 
-/* Fisher and Yates, drawn by counter. */
-static void shuffle(const struct stream *s, size_t source, struct share *h)
+/* Fisher-Yates, with counter-based random numbers. */
+static void shuffle(const struct stream *s, size_t source, struct partition *h)
 {
     const struct stream_rules *r = s->rules;
     uint64_t step = (s->number * r->num_sources + source) & 0xFFFFFFFFFF;
-    uint64_t key = mix(h->epoch ^ mix(h->window_at));
+    uint64_t key = mix_bits(h->epoch ^ mix_bits(h->window_begin));
     for (uint64_t i = 0; i < h->count; i++) h->order[i] = (uint32_t)i;
     for (uint64_t i = h->count; i > 1 && !r->once; i--) {
         uint64_t j = rng_below(i, r->seed, RNG_SHUFFLE, step, key + i);
@@ -131,8 +134,8 @@ static void shuffle(const struct stream *s, size_t source, struct share *h)
     }
 }
 
-/* Finds the documents of the window at h->window_at. */
-static enum status load_window(struct stream *s, size_t source, struct share *h)
+/* Finds the documents of the window at h->window_begin. */
+static enum status load_window(struct stream *s, size_t source, struct partition *h)
 {
     const struct stream_rules *r = s->rules;
     bool none = false;
@@ -140,42 +143,44 @@ static enum status load_window(struct stream *s, size_t source, struct share *h)
         h->window = heap(r->window * sizeof *h->window);
         h->order = heap(r->window * sizeof *h->order);
     }
-    h->after = h->window_at;
+    struct source_cursor cursor = h->range;
+    cursor.position = h->window_begin;
     for (h->count = 0; h->count < r->window;) {
-        struct found *f = &h->window[h->count];
-        TRY(source_find(&r->sources[source], &h->reader, s->number, r->num_streams, &h->after,
-                        h->end, f, &none));
+        struct source_document *f = &h->window[h->count];
+        TRY(source_find(&r->sources[source], &h->reader, &cursor, f, &none));
         if (none) break;
-        h->count += is_held_out(r, source, f->place) == r->held_out;
+        h->count += is_held_out(r, source, f->position) == r->held_out;
     }
-    source_reader_rest(&h->reader);
+    h->after = cursor.position;
+    source_reader_trim(&h->reader);
     shuffle(s, source, h);
     h->loaded = true;
     return STATUS_OK;
 }
 
-/* The next window, or the first of the next epoch; *none in a single pass: the share is over. */
-static enum status next_window(struct stream *s, size_t source, struct share *h, bool *none)
+/* The next window, or the first one of the next epoch; in a single pass *none is set at the end of
+ * the partition. */
+static enum status next_window(struct stream *s, size_t source, struct partition *h, bool *none)
 {
     const struct stream_rules *r = s->rules;
-    h->window_at = h->after;
+    h->window_begin = h->after;
     h->used = 0;
     TRY(load_window(s, source, h));
     *none = false;
     if (h->count) return STATUS_OK;
     *none = r->once;
     if (r->once) return STATUS_OK;
-    /* The first epoch may have begun before this process; a second one without a token is whole. */
-    if (h->fruitless++)
+    /* The first empty epoch may be partial, after a resume; the second one is complete. */
+    if (h->empty_epochs++)
         FAIL(DATA, "%s: all documents of stream %llu of %llu are empty; lower data.streams",
              r->sources[source].config->path, (unsigned long long)s->number,
              (unsigned long long)r->num_streams);
     h->epoch++;
-    h->window_at = h->begin;
+    h->window_begin = h->range.position;
     return load_window(s, source, h);
 }
 
-static size_t choose(const struct stream *s)
+static size_t choose_source(const struct stream *s)
 {
     const struct stream_rules *r = s->rules;
     double total = 0, at = rng_uniform(r->seed, RNG_SOURCE, s->number, (uint64_t)s->draws);
@@ -188,24 +193,24 @@ static size_t choose(const struct stream *s)
     return r->num_sources - 1;
 }
 
-static enum status read_current(struct stream *s, struct source_tokens *t)
+static enum status read_document(struct stream *s, struct source_tokens *t)
 {
-    struct share *h = &s->shares[s->source];
+    struct partition *h = &s->partitions[s->source];
     if (!h->loaded) TRY(load_window(s, (size_t)s->source, h));
-    if (s->tokens.capacity > KEPT) token_list_release(&s->tokens);
+    if (s->tokens.capacity > MAX_KEPT_IDS) token_list_release(&s->tokens);
     s->tokens.count = 0;
-    s->restored = false;
+    s->needs_reread = false;
     if (h->used < 1 || h->used > h->count)
-        FAIL(DATA, "%s: the cursor points beyond its window; the data has changed",
+        FAIL(DATA, "%s: the data position points outside its shuffle window: the data has changed",
              s->rules->sources[s->source].config->path);
     TRY(source_read(&s->rules->sources[s->source], &h->window[h->order[h->used - 1]], t,
                     &s->tokens));
-    if (s->tokens.count) h->fruitless = 0;
+    if (s->tokens.count) h->empty_epochs = 0;
     return STATUS_OK;
 }
 
-/* Draws documents until one has tokens. */
-static enum status draw(struct stream *s, struct source_tokens *t)
+/* Draws documents until one has tokens, or a single pass ends. */
+static enum status draw_document(struct stream *s, struct source_tokens *t)
 {
     const struct stream_rules *r = s->rules;
     for (s->tokens.count = 0; !s->tokens.count;) {
@@ -213,8 +218,8 @@ static enum status draw(struct stream *s, struct source_tokens *t)
         if (r->once)
             s->source = s->source < 0 ? 0 : s->source;
         else
-            s->source = (int64_t)choose(s);
-        struct share *h = &s->shares[s->source];
+            s->source = (int64_t)choose_source(s);
+        struct partition *h = &s->partitions[s->source];
         if (!h->loaded) TRY(load_window(s, (size_t)s->source, h));
         if (h->used == h->count) TRY(next_window(s, (size_t)s->source, h, &none));
         if (none && s->source + 1 == (int64_t)r->num_sources) {
@@ -228,33 +233,32 @@ static enum status draw(struct stream *s, struct source_tokens *t)
         h->used++;
         s->draws++;
         s->offset = 0;
-        TRY(read_current(s, t));
+        TRY(read_document(s, t));
     }
     return STATUS_OK;
 }
 
-enum status stream_row(struct stream *s, struct source_tokens *t, int need, int32_t *ids,
-                       unsigned char *begins, int *filled)
+enum status stream_row(struct stream *s, struct source_tokens *t, struct token_row *row)
 {
-    int n = 0;
-    memset(begins, 0, (size_t)need);
-    if (s->restored) TRY(read_current(s, t));
-    if (s->rules->overlap && s->carry >= 0) ids[n++] = (int32_t)s->carry;
+    int n = 0, need = row->need;
+    memset(row->begins, 0, (size_t)need);
+    if (s->needs_reread) TRY(read_document(s, t));
+    if (s->rules->overlap && s->carry >= 0) row->ids[n++] = (int32_t)s->carry;
     while (n < need) {
         if ((size_t)s->offset >= s->tokens.count) {
-            TRY(draw(s, t));
+            TRY(draw_document(s, t));
             if (s->ended) break;
-            begins[n] = 1;
+            row->begins[n] = 1;
         }
         size_t left = s->tokens.count - (size_t)s->offset, room = (size_t)(need - n);
         size_t count = left < room ? left : room;
-        memcpy(ids + n, s->tokens.ids + s->offset, count * sizeof *ids);
+        memcpy(row->ids + n, s->tokens.ids + s->offset, count * sizeof *row->ids);
         n += (int)count;
         s->offset += (int64_t)count;
     }
-    if (n == need && s->rules->overlap) s->carry = ids[need - 1];
+    if (n == need && s->rules->overlap) s->carry = row->ids[need - 1];
     s->rows++;
-    *filled = n;
+    row->filled = n;
     return STATUS_OK;
 }
 
@@ -263,10 +267,10 @@ void stream_save(const struct stream *s, int64_t *ints)
     const int64_t own[STREAM_INTS] = {s->rows, s->draws, s->source, s->offset, s->carry};
     memcpy(ints, own, sizeof own);
     for (size_t i = 0; i < s->rules->num_sources; i++) {
-        const struct share *h = &s->shares[i];
-        const int64_t share[SHARE_INTS] = {(int64_t)h->epoch, (int64_t)h->window_at,
-                                           (int64_t)h->used};
-        memcpy(ints + STREAM_INTS + SHARE_INTS * i, share, sizeof share);
+        const struct partition *h = &s->partitions[i];
+        const int64_t partition[PARTITION_INTS] = {(int64_t)h->epoch, (int64_t)h->window_begin,
+                                                   (int64_t)h->used};
+        memcpy(ints + STREAM_INTS + PARTITION_INTS * i, partition, sizeof partition);
     }
 }
 
@@ -274,23 +278,23 @@ enum status stream_load(struct stream *s, const int64_t *ints)
 {
     const struct stream_rules *r = s->rules;
     bool good = true;
-    for (size_t i = 0; i < STREAM_INTS + SHARE_INTS * r->num_sources; i++)
+    for (size_t i = 0; i < STREAM_INTS + PARTITION_INTS * r->num_sources; i++)
         good &= ints[i] >= (i == 2 || i == 4 ? -1 : 0);
     s->rows = ints[0], s->draws = ints[1], s->source = ints[2];
     s->offset = ints[3], s->carry = ints[4];
     good &= s->source < (int64_t)r->num_sources && (s->source >= 0 || !s->draws);
     for (size_t i = 0; i < r->num_sources; i++) {
-        const int64_t *share = ints + STREAM_INTS + SHARE_INTS * i;
-        struct share *h = &s->shares[i];
-        h->epoch = (uint64_t)share[0], h->window_at = (uint64_t)share[1];
-        h->used = (uint64_t)share[2];
+        const int64_t *partition = ints + STREAM_INTS + PARTITION_INTS * i;
+        struct partition *h = &s->partitions[i];
+        h->epoch = (uint64_t)partition[0], h->window_begin = (uint64_t)partition[1];
+        h->used = (uint64_t)partition[2];
         h->loaded = false;
-        good &= h->window_at >= h->begin;
+        good &= h->window_begin >= h->range.position;
     }
     if (!good)
-        FAIL(DATA, "the data cursor of stream %llu is damaged", (unsigned long long)s->number);
+        FAIL(DATA, "the data position of stream %llu is damaged", (unsigned long long)s->number);
     s->tokens.count = 0;
-    /* `used` is 0 where a single pass has come to its end */
-    s->restored = s->draws > 0 && s->shares[s->source].used > 0;
+    /* `used` is 0 at the end of a single pass */
+    s->needs_reread = s->draws > 0 && s->partitions[s->source].used > 0;
     return STATUS_OK;
 }

@@ -1,27 +1,29 @@
-/* stream.h -- one virtual stream: documents of the mixture, shuffled in windows, as rows of tokens.
+/* stream.h -- one virtual stream: draws documents of the mixture, shuffles them in windows and
+ * packs them into rows of tokens.
  *
- * Order    Draw n takes source i with probability weight i / sum, by (seed, RNG_SOURCE, stream, n).
- *          Each source of a stream goes through its share in windows of K documents, each window in
- *          an order that is a function of (seed, stream, source, epoch, window); after the last one
- *          the next epoch begins.
- * Resume   stream_save's integers say it all: a restored stream finds its windows again and
- *          re-reads the document it was in. */
+ * Order    Draw n picks source i with probability weight i / sum, by (seed, RNG_SOURCE, stream, n).
+ *          In each source the stream reads its own partition in windows of K documents.  The
+ *          order within a window is a function of (seed, stream, source, epoch, window); after
+ *          the last window the next epoch begins.
+ * Resume   The integers of stream_save are the whole state: a restored stream finds its windows
+ *          again and re-reads the document it was in. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "data/source.h"
 
-struct share {
-    uint64_t begin, end;       /* places; packed: 0 and no end */
-    uint64_t epoch, window_at; /* the window begins there */
-    uint64_t used;             /* documents of the window that were drawn */
-    /* what follows from these */
+/* The documents of one source that belong to one stream. */
+struct partition {
+    struct source_cursor range;
+    uint64_t epoch, window_begin;
+    uint64_t used; /* documents drawn from the window */
+    /* Derived from these: */
     struct source_reader reader;
-    struct found *window;  /* in reading order */
-    uint32_t *order;       /* the shuffle */
-    uint64_t count, after; /* documents in it; the place behind it */
+    struct source_document *window; /* in file order */
+    uint32_t *order;                /* the shuffle */
+    uint64_t count, after;          /* documents in the window; the position after it */
     bool loaded;
-    uint64_t fruitless; /* epochs ended since a document had tokens */
+    uint64_t empty_epochs; /* since a document had tokens */
 };
 
 struct stream_rules {
@@ -29,38 +31,42 @@ struct stream_rules {
     size_t num_sources;
     uint64_t seed, num_streams;
     uint64_t window;         /* documents */
-    double validation_share; /* of the documents is held out */
+    double validation_share; /* fraction of the documents that is held out */
     bool held_out;           /* read these instead of the others */
-    bool once;               /* sources in turn, one pass, no shuffling */
-    bool overlap;            /* the last token of a row begins the next */
+    bool once;               /* one pass over the sources in turn, without shuffling */
+    bool overlap;            /* the last token of a row begins the next row */
 };
 
 struct stream {
     const struct stream_rules *rules; /* borrowed */
     uint64_t number;
-    int64_t rows, draws, source, offset, carry; /* carry -1: none */
-    bool ended;                                 /* once: nothing is left */
-    struct share *shares;
-    struct token_list tokens; /* of the document under way */
-    bool restored;            /* tokens are still to be read again */
+    int64_t rows, draws, source, offset, carry; /* carry: overlapping token, -1: none */
+    bool ended;                                 /* once: the sources are exhausted */
+    struct partition *partitions;               /* one per source */
+    struct token_list tokens;                   /* of the current document */
+    bool needs_reread;                          /* `tokens` must be read again after a restore */
 };
 
-enum { STREAM_INTS = 5, SHARE_INTS = 3 };
+enum { STREAM_INTS = 5, PARTITION_INTS = 3 };
 
 void stream_init(struct stream *s, const struct stream_rules *rules, uint64_t number);
 void stream_release(struct stream *s);
 
-/* Has each of so many streams a document of the source that the rules let it read? */
-enum status stream_can_share(const struct stream_rules *rules, size_t source, uint64_t streams,
-                             bool *can);
+/* *can: with `streams` streams, each has a document of the source that the rules let it read. */
+enum status stream_can_partition(const struct stream_rules *rules, size_t source, uint64_t streams,
+                                 bool *can);
 
-/* The next `need` tokens.  begins[i] is set where token i begins a document.  *filled is less than
- * `need` only at the end of a single pass.  DATA: a damaged document, or all of a share are empty.
- */
-enum status stream_row(struct stream *s, struct source_tokens *t, int need, int32_t *ids,
-                       unsigned char *begins, int *filled);
+/* The tokens of a row; the caller owns the arrays of `need` elements. */
+struct token_row {
+    int need;
+    int32_t *ids;
+    unsigned char *begins; /* set where a token begins a document */
+    int filled;            /* result: less than `need` only at the end of a single pass */
+};
+/* Reads the next row.  DATA: a damaged document, or a partition with empty documents only. */
+enum status stream_row(struct stream *s, struct source_tokens *t, struct token_row *row);
 
-/* STREAM_INTS + SHARE_INTS * sources integers. */
+/* The cursor: STREAM_INTS + PARTITION_INTS * sources integers. */
 void stream_save(const struct stream *s, int64_t *ints);
-/* DATA: they cannot be what stream_save gave. */
+/* DATA: stream_save cannot have written these. */
 enum status stream_load(struct stream *s, const int64_t *ints);

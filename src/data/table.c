@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST = 1 << 30 };
+enum { MAX_DOCUMENT_BYTES = 1 << 30 };
 
 struct table_reader {
     const struct table *table;
     struct parquet_column column, ahead;
     struct arrow_reader arrow;
-    uint64_t next; /* the row the column stands at, if `placed` */
-    bool placed;
-    struct text counts; /* of a row, neuron by neuron */
+    uint64_t next_row; /* the row that `column` is at, if is_positioned */
+    bool is_positioned;
+    struct text counts; /* of one row, neuron by neuron */
     size_t neurons;
 };
 
@@ -21,19 +21,19 @@ static const char *path_of(const struct table *t)
     return t->is_arrow ? t->arrow.path : t->file.path;
 }
 
-static enum status refuse_column(const struct table *t, const char *column)
+static enum status fail_column_type(const struct table *t, const char *column)
 {
-    struct text there = {0};
+    struct text columns = {0};
     if (t->is_arrow)
-        text_adds(&there, t->arrow.columns.data);
+        text_adds(&columns, t->arrow.columns.data);
     else
-        parquet_columns(&t->file, &there);
+        parquet_columns(&t->file, &columns);
     enum status st = status_fail(
         STATUS_CONFIG, __FILE__, __LINE__,
-        "%s: column \"%s\" holds neither text, nor lists of whole numbers, nor lists of lists of "
-        "unsigned bytes; there are %s",
-        path_of(t), column, there.data);
-    text_release(&there);
+        "%s: column \"%s\": expected text, lists of text, lists of integers or lists of lists of "
+        "uint8; the columns are %s",
+        path_of(t), column, columns.data);
+    text_release(&columns);
     return st;
 }
 
@@ -52,11 +52,11 @@ static enum status choose_kind(struct table *t, const char *column)
     else if (u8 && lists == 2)
         t->kind = TABLE_COUNTS;
     else
-        return refuse_column(t, column);
+        return fail_column_type(t, column);
     return STATUS_OK;
 }
 
-static bool ends_in(const char *path, const char *suffix)
+static bool has_suffix(const char *path, const char *suffix)
 {
     size_t n = strlen(path), m = strlen(suffix);
     return n > m && !strcmp(path + n - m, suffix);
@@ -64,7 +64,7 @@ static bool ends_in(const char *path, const char *suffix)
 
 enum status table_open(struct table *t, const char *path, const char *column)
 {
-    *t = (struct table){.is_arrow = ends_in(path, ".arrow")};
+    *t = (struct table){.is_arrow = has_suffix(path, ".arrow")};
     enum status st = STATUS_OK;
     if (t->is_arrow) {
         TRY_OUT(arrow_open(&t->arrow, path, column));
@@ -111,7 +111,7 @@ size_t table_reader_bytes(const struct table_reader *r)
     return parquet_column_bytes(&r->column) + arrow_reader_bytes(&r->arrow) + r->counts.capacity;
 }
 
-uint64_t table_ahead(struct table_reader *r, uint64_t row, uint64_t *bytes)
+uint64_t table_range_end(struct table_reader *r, uint64_t row, uint64_t *bytes)
 {
     if (r->table->is_arrow) return arrow_ahead(&r->table->arrow, row, bytes);
     return parquet_column_ahead(&r->ahead, row, bytes);
@@ -128,32 +128,32 @@ uint64_t table_mean_bytes(const struct table *t)
 
 size_t table_reader_neurons(const struct table_reader *r) { return r->neurons; }
 
-static void add_id(struct text *out, int32_t id) { text_add(out, &id, sizeof id); }
+static void append_id(struct text *out, int32_t id) { text_add(out, &id, sizeof id); }
 
-static enum status add_entry(struct table_reader *r, uint64_t row, const struct parquet_entry *e,
-                             struct text *out)
+static enum status append_entry(struct table_reader *r, uint64_t row, const struct parquet_entry *e,
+                                struct text *out)
 {
     const char *path = path_of(r->table);
     if (!e->has_value) return STATUS_OK;
-    if (out->len + r->counts.len + e->bytes.len > LONGEST)
-        FAIL(DATA, "%s, row %llu: a document of more than %d bytes", path, (unsigned long long)row,
-             LONGEST);
+    if (out->len + r->counts.len + e->bytes.len > MAX_DOCUMENT_BYTES)
+        FAIL(DATA, "%s, row %llu: the document is larger than %d bytes", path,
+             (unsigned long long)row, MAX_DOCUMENT_BYTES);
     switch (r->table->kind) {
     case TABLE_JOINED: text_adds(out, "\n\n"); /* fall through */
     case TABLE_TEXT: text_add(out, e->bytes.data, e->bytes.len); break;
     case TABLE_IDS:
         if (e->number < 0 || e->number > INT32_MAX)
-            FAIL(DATA, "%s, row %llu: the id %lld", path, (unsigned long long)row,
+            FAIL(DATA, "%s, row %llu: token ID %lld is out of range", path, (unsigned long long)row,
                  (long long)e->number);
-        add_id(out, (int32_t)e->number);
+        append_id(out, (int32_t)e->number);
         break;
     case TABLE_COUNTS: text_add(&r->counts, &(char){(char)e->number}, 1); break;
     }
     return STATUS_OK;
 }
 
-static enum status add_motifs(const struct table_reader *r, uint64_t row, size_t neurons,
-                              size_t bins, struct text *out)
+static enum status append_motifs(const struct table_reader *r, uint64_t row, size_t neurons,
+                                 size_t bins, struct text *out)
 {
     const struct table *t = r->table;
     struct motif_session s = {.counts = (const unsigned char *)r->counts.data,
@@ -161,86 +161,88 @@ static enum status add_motifs(const struct table_reader *r, uint64_t row, size_t
                               .bins = bins,
                               .width = t->motif_neurons,
                               .number = row};
-    if (motifs_length(t->motifs, &s) > LONGEST / sizeof(int32_t))
-        FAIL(DATA, "%s, row %llu: %zu bins as motifs of %zu neurons are too many", path_of(t),
+    if (motifs_length(t->motifs, &s) > MAX_DOCUMENT_BYTES / sizeof(int32_t))
+        FAIL(DATA, "%s, row %llu: %zu bins as motifs of %zu neurons exceed 1 GiB", path_of(t),
              (unsigned long long)row, bins, s.width);
     motifs_encode(t->motifs, &s, out);
     return STATUS_OK;
 }
 
-/* Counts of `neurons` of equally many bins each, turned round. */
-static enum status add_bins(const struct table_reader *r, uint64_t row, size_t neurons,
-                            struct text *out)
+/* Transposes the counts from [neuron][bin] to bins, each after a separator. */
+static enum status append_bins(const struct table_reader *r, uint64_t row, size_t neurons,
+                               struct text *out)
 {
     const unsigned char *counts = (const unsigned char *)r->counts.data;
     size_t bins = neurons ? r->counts.len / neurons : 0;
-    if (r->table->motifs && bins) return add_motifs(r, row, neurons, bins, out);
-    if ((neurons + 1) * bins > LONGEST / sizeof(int32_t))
-        FAIL(DATA, "%s, row %llu: %zu neurons of %zu bins are too many", path_of(r->table),
+    if (r->table->motifs && bins) return append_motifs(r, row, neurons, bins, out);
+    if ((neurons + 1) * bins > MAX_DOCUMENT_BYTES / sizeof(int32_t))
+        FAIL(DATA, "%s, row %llu: %zu neurons of %zu bins exceed 1 GiB", path_of(r->table),
              (unsigned long long)row, neurons, bins);
     text_reserve(out, (neurons + 1) * bins * sizeof(int32_t));
     for (size_t b = 0; b < bins; b++) {
-        add_id(out, TABLE_BIN);
-        for (size_t n = 0; n < neurons; n++) add_id(out, counts[n * bins + b]);
+        append_id(out, TABLE_BIN);
+        for (size_t n = 0; n < neurons; n++) append_id(out, counts[n * bins + b]);
     }
     return STATUS_OK;
 }
 
-/* A row under way; lists within it must all be as long as the first. */
-struct row {
+/* Collects the entries of a row; its inner lists must all have the length of the first. */
+struct row_builder {
     struct table_reader *reader;
     uint64_t number;
     struct text *out;
-    size_t lists, first, here; /* begun; values of the first and of this one */
+    size_t lists, first_length,
+        list_length; /* lists begun; values of the first and the current one */
     bool uneven;
 };
 
-static void next_list(struct row *r)
+static void next_list(struct row_builder *r)
 {
-    if (r->lists == 1) r->first = r->here;
-    if (r->lists > 1 && r->here != r->first) r->uneven = true;
-    r->here = 0;
+    if (r->lists == 1) r->first_length = r->list_length;
+    if (r->lists > 1 && r->list_length != r->first_length) r->uneven = true;
+    r->list_length = 0;
     r->lists++;
 }
 
-static enum status take_entry(void *context, const struct parquet_entry *e)
+static enum status on_entry(void *context, const struct parquet_entry *e)
 {
-    struct row *r = context;
+    struct row_builder *r = context;
     if (e->rep < 2) next_list(r);
-    r->here += e->has_value;
-    return add_entry(r->reader, r->number, e, r->out);
+    r->list_length += e->has_value;
+    return append_entry(r->reader, r->number, e, r->out);
 }
 
-static enum status read_parquet(struct table_reader *r, struct row *row)
+static enum status read_parquet(struct table_reader *r, struct row_builder *row)
 {
     struct parquet_entry e;
-    if (!r->placed || r->next != row->number) TRY(parquet_column_seek(&r->column, row->number));
-    r->placed = false; /* after a failure it stands anywhere */
+    if (!r->is_positioned || r->next_row != row->number)
+        TRY(parquet_column_seek(&r->column, row->number));
+    r->is_positioned = false; /* a failure leaves it anywhere */
     for (bool more = true; more;) {
         TRY(parquet_column_next(&r->column, &e));
-        TRY(take_entry(row, &e));
+        TRY(on_entry(row, &e));
         TRY(parquet_column_goes_on(&r->column, &more));
     }
-    r->placed = true;
-    r->next = row->number + 1;
+    r->is_positioned = true;
+    r->next_row = row->number + 1;
     return STATUS_OK;
 }
 
 enum status table_read(struct table_reader *r, uint64_t number, struct text *out)
 {
-    struct row row = {.reader = r, .number = number, .out = out};
+    struct row_builder row = {.reader = r, .number = number, .out = out};
     text_clear(out);
     text_clear(&r->counts);
     if (r->table->is_arrow)
-        TRY(arrow_reader_row(&r->arrow, number, take_entry, &row));
+        TRY(arrow_reader_row(&r->arrow, number, on_entry, &row));
     else
         TRY(read_parquet(r, &row));
     if (r->table->kind != TABLE_COUNTS) return STATUS_OK;
     size_t neurons = row.lists;
     next_list(&row);
     if (row.uneven)
-        FAIL(DATA, "%s, row %llu: its lists are not of one length", path_of(r->table),
+        FAIL(DATA, "%s, row %llu: its lists differ in length", path_of(r->table),
              (unsigned long long)number);
     r->neurons = neurons;
-    return add_bins(r, number, neurons, out);
+    return append_bins(r, number, neurons, out);
 }

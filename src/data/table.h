@@ -1,9 +1,11 @@
-/* table.h -- the rows of a .parquet or .arrow file, one column of them, as documents.
+/* table.h -- one column of a .parquet or .arrow file, a document per row.
  *
- * Documents  A column of text: a row's text.  A list of texts, as files[].text: all of the row,
- * each behind two line ends.  A list of whole numbers: token ids.  A list of lists of u8, as spike
- * counts [neuron][bin] are: ids bin by bin, 255 before each bin; or their motifs. What is null is
- * left out; a row of nothing is no document. */
+ * Documents  Text: the row's text.
+ *            List of text, as files[].text: all texts of the row, each after two line breaks.
+ *            List of integers: token IDs.
+ *            List of lists of u8, spike counts [neuron][bin]: IDs bin by bin, with the separator
+ *            255 before each bin; or their motifs.
+ *            Nulls are skipped; an empty row is no document. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,38 +14,40 @@
 #include "formats/parquet_column.h"
 
 enum table_kind { TABLE_TEXT, TABLE_JOINED, TABLE_IDS, TABLE_COUNTS };
-enum { TABLE_BIN = 255 }; /* begins a bin */
+enum { TABLE_BIN = 255 }; /* separator: begins a bin of spike counts */
 
 struct table {
-    struct parquet file; /* of a .parquet file; */
+    struct parquet file; /* of a .parquet file */
     size_t leaf;
     bool is_arrow;
     struct arrow arrow; /* of an .arrow file */
     enum table_kind kind;
     uint64_t num_rows, size; /* bytes of the file */
-    const struct motifs
-        *motifs;          /* of counts: ids are these; NULL: the counts.  Set by the caller, */
-    size_t motif_neurons; /* with this; borrowed */
+    /* Set by the caller, borrowed: encode spike counts as motifs of this many neurons; NULL: as
+     * single counts. */
+    const struct motifs *motifs;
+    size_t motif_neurons;
 };
 
-/* CONFIG: there is no such column, or one of other things.  Else as parquet_open. */
+/* CONFIG: no such column, or its type is not supported.  Otherwise as parquet_open, arrow_open. */
 enum status table_open(struct table *r, const char *path, const char *column);
 void table_close(struct table *r);
 static inline bool table_holds_ids(const struct table *r) { return r->kind >= TABLE_IDS; }
 
-/* Replaces `out` by the document of this row: its bytes, or its ids as int32_t; rows in turn are
- * cheap.  DATA: it is damaged, an id is beyond int32_t, a bin lacks a neuron; a document beyond
- * 1 GiB. */
+/* Reads rows; reading them in ascending order is cheap. */
 struct table_reader;
 void table_reader_open(struct table_reader **out, const struct table *r);
 void table_reader_close(struct table_reader *r);
+/* Replaces `out` with the document of this row: its bytes, or its IDs as int32_t.  DATA: the row is
+ * damaged, an ID exceeds int32_t, neurons differ in their number of bins, or the document is larger
+ * than 1 GiB. */
 enum status table_read(struct table_reader *r, uint64_t row, struct text *out);
-/* The end of a range of rows from `row` on that other readers may go on behind, as cheaply: of
- * about *bytes, which becomes about how many they are. */
-uint64_t table_ahead(struct table_reader *r, uint64_t row, uint64_t *bytes);
-/* Bytes of a row's ids, on average; 0: it holds text, or does not say. */
+/* Splits off a range of rows for one reader, as source_range_end: it begins at `row` and has about
+ * *bytes, which becomes about how many it has.  It ends at a page or record batch. */
+uint64_t table_range_end(struct table_reader *r, uint64_t row, uint64_t *bytes);
+/* Mean bytes of a row's IDs; 0: the column holds text, or the file does not record it. */
 uint64_t table_mean_bytes(const struct table *t);
-/* Of the spike counts of the row read last: neurons, so many counts a bin. */
+/* Of the spike counts read last: neurons, which is the number of counts per bin. */
 size_t table_reader_neurons(const struct table_reader *r);
-/* Bytes it holds: pages of others can be of any size. */
+/* Memory it holds, which depends on the file's page sizes. */
 size_t table_reader_bytes(const struct table_reader *r);

@@ -1,13 +1,15 @@
-/* client.h -- asks the Hub for something until it is there: redirects, waiting, asking again.
+/* client.h -- gets a resource of the Hub: follows redirects and retries with backoff.
  *
- * Token    Goes to the endpoint itself and to nowhere it redirects to.
- * Again    429, 5xx, broken connections and refusals of a host redirected to (signed addresses grow
- *          old) are asked again, 5 times without a byte gained, with rising pauses. */
+ * Token    Sent to the configured endpoint only, never to hosts that it redirects to.
+ * Retries  408, 416, 429, 5xx, broken connections, and a 403 from a host redirected to, whose
+ *          signed URL may have expired: up to 5 attempts without progress, with Retry-After or
+ *          exponential backoff between them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/text.h"
 #include "hub/http.h"
-#include "hub/place.h"
+#include "hub/hub_settings.h"
 
 #include <stdint.h>
 
@@ -20,25 +22,16 @@ struct client {
 enum status client_open(struct client *c, const struct hub_settings *settings);
 void client_close(struct client *c);
 
-/* Where the bytes go.  Each try asks for those behind `have`. */
+/* Receives the body.  Each attempt requests the bytes from `have` on. */
 struct sink {
     uint64_t have;
-    /* Starts over: have becomes 0. */
-    enum status (*restart)(struct sink *s);
-    /* Adds to have. */
-    enum status (*add)(struct sink *s, const void *bytes, size_t len);
+    enum status (*restart)(struct sink *s); /* discards everything and sets `have` to 0 */
+    enum status (*append)(struct sink *s, const void *bytes, size_t len); /* advances `have` */
 };
 
-/* `what` is for messages: the hf:// path, and what of it.  next (or NULL) becomes the Link header's
- * rel="next", or empty.  MISSING: 404.  CONFIG: 401, 403.  IO: no answer, or another one.  DATA:
- * what is no answer of the Hub.  REQUEUE: asked to stop.  What add returns. */
+/* `what` is for messages: the hf:// path and the file.  `next`, unless NULL, becomes the URL of the
+ * next page from the Link header, or empty.  MISSING: 404.  CONFIG: 401, 403.  IO: no response, or
+ * another status.  DATA: an invalid response.  REQUEUE: interrupted by a signal.  Errors of
+ * sink->append. */
 enum status client_get(struct client *c, const char *url, const char *what, struct sink *sink,
                        struct text *next);
-
-/* Adds the text as part of a URL: all but letters, digits, -._~ and, where `slashes`, / become
- * %XX. */
-void url_add(struct text *url, const char *text, bool slashes);
-/* A Link header's address of rel="next"; false: there is none. */
-bool link_next(const char *link, struct text *url);
-/* Where a redirect from `url` leads.  DATA: not to http or https, or from https to http. */
-enum status url_redirect(const char *url, const char *location, struct text *out);

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint32_t left(uint32_t x, int n) { return x << n | x >> (32 - n); }
-static uint32_t right(uint32_t x, int n) { return x >> n | x << (32 - n); }
+static uint32_t rotate_left(uint32_t x, int n) { return x << n | x >> (32 - n); }
+static uint32_t rotate_right(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
-static uint32_t big(const unsigned char *at)
+static uint32_t load_be32(const unsigned char *at)
 {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
@@ -15,8 +15,9 @@ static uint32_t big(const unsigned char *at)
 static void sha1(uint32_t h[5], const unsigned char *block)
 {
     uint32_t w[80], a = h[0], b = h[1], c = h[2], d = h[3], e = h[4];
-    for (int i = 0; i < 16; i++) w[i] = big(block + 4 * i);
-    for (int i = 16; i < 80; i++) w[i] = left(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
+    for (int i = 0; i < 16; i++) w[i] = load_be32(block + 4 * i);
+    for (int i = 16; i < 80; i++)
+        w[i] = rotate_left(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
     for (int i = 0; i < 80; i++) {
         uint32_t f, k;
         if (i < 20)
@@ -27,8 +28,8 @@ static void sha1(uint32_t h[5], const unsigned char *block)
             f = (b & c) | (b & d) | (c & d), k = 0x8f1bbcdc;
         else
             f = b ^ c ^ d, k = 0xca62c1d6;
-        uint32_t next = left(a, 5) + f + e + k + w[i];
-        e = d, d = c, c = left(b, 30), b = a, a = next;
+        uint32_t next = rotate_left(a, 5) + f + e + k + w[i];
+        e = d, d = c, c = rotate_left(b, 30), b = a, a = next;
     }
     h[0] += a, h[1] += b, h[2] += c, h[3] += d, h[4] += e;
 }
@@ -48,18 +49,18 @@ static void sha256(uint32_t h[8], const unsigned char *block)
         0xc67178f2};
     uint32_t w[64], s[8];
     memcpy(s, h, sizeof s);
-    for (int i = 0; i < 16; i++) w[i] = big(block + 4 * i);
+    for (int i = 0; i < 16; i++) w[i] = load_be32(block + 4 * i);
     for (int i = 16; i < 64; i++) {
         uint32_t x = w[i - 15], y = w[i - 2];
-        w[i] = w[i - 16] + (right(x, 7) ^ right(x, 18) ^ x >> 3) + w[i - 7] +
-               (right(y, 17) ^ right(y, 19) ^ y >> 10);
+        w[i] = w[i - 16] + (rotate_right(x, 7) ^ rotate_right(x, 18) ^ x >> 3) + w[i - 7] +
+               (rotate_right(y, 17) ^ rotate_right(y, 19) ^ y >> 10);
     }
     for (int i = 0; i < 64; i++) {
         uint32_t a = s[0], e = s[4];
-        uint32_t t = s[7] + (right(e, 6) ^ right(e, 11) ^ right(e, 25)) +
+        uint32_t t = s[7] + (rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25)) +
                      ((e & s[5]) ^ (~e & s[6])) + k[i] + w[i];
-        uint32_t u =
-            (right(a, 2) ^ right(a, 13) ^ right(a, 22)) + ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
+        uint32_t u = (rotate_right(a, 2) ^ rotate_right(a, 13) ^ rotate_right(a, 22)) +
+                     ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
         memmove(s + 1, s, 7 * sizeof *s);
         s[4] += t, s[0] = t + u;
     }
@@ -76,7 +77,7 @@ void digest_init(struct digest *d, enum digest_kind kind)
     memcpy(d->state, start[kind], sizeof d->state);
 }
 
-static void take(struct digest *d, const unsigned char *block)
+static void hash_block(struct digest *d, const unsigned char *block)
 {
     if (d->kind == DIGEST_SHA1)
         sha1(d->state, block);
@@ -87,17 +88,17 @@ static void take(struct digest *d, const unsigned char *block)
 void digest_add(struct digest *d, const void *bytes, size_t len)
 {
     const unsigned char *at = bytes;
-    size_t held = d->bytes % 64;
+    size_t buffered = d->bytes % 64;
     d->bytes += len;
     while (len) {
-        size_t n = 64 - held < len ? 64 - held : len;
+        size_t n = 64 - buffered < len ? 64 - buffered : len;
         if (n == 64) {
-            take(d, at);
+            hash_block(d, at);
         } else {
-            memcpy(d->block + held, at, n);
-            held += n;
-            if (held == 64) take(d, d->block);
-            held %= 64;
+            memcpy(d->block + buffered, at, n);
+            buffered += n;
+            if (buffered == 64) hash_block(d, d->block);
+            buffered %= 64;
         }
         at += n, len -= n;
     }
@@ -113,4 +114,9 @@ void digest_hex(struct digest *d, char hex[DIGEST_HEX])
     digest_add(d, length, sizeof length);
     for (int i = 0; i < (d->kind == DIGEST_SHA1 ? 5 : 8); i++)
         snprintf(hex + (size_t)i * 8, 9, "%08x", d->state[i]);
+}
+
+bool digest_is_hex(const char *text, size_t digits)
+{
+    return strspn(text, "0123456789abcdef") == digits && !text[digits];
 }

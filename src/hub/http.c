@@ -10,21 +10,21 @@
 #include <string.h>
 #include <strings.h>
 
-enum { DROPPED = 1 << 20, CONNECT_S = 30, STALLED_S = 60 };
+enum { MAX_DISCARDED = 1 << 20, CONNECT_S = 30, STALLED_S = 60 };
 
 struct http {
     CURL *curl;
 };
 
-struct exchange {
+struct http_transfer {
     const struct http_request *request;
-    struct http_answer *answer;
-    enum status st; /* of take, or of being stopped */
-    size_t dropped;
+    struct http_response *response;
+    enum status st; /* of on_body, or REQUEUE after a signal */
+    size_t discarded;
 };
 
-/* A header's value, without what is no plain text. */
-static void keep(char *to, size_t room, const char *value, size_t len)
+/* Copies a header's value without unprintable characters. */
+static void copy_printable(char *to, size_t room, const char *value, size_t len)
 {
     size_t n = 0;
     for (size_t i = 0; i < len && n + 1 < room; i++)
@@ -32,14 +32,14 @@ static void keep(char *to, size_t room, const char *value, size_t len)
     to[n] = 0;
 }
 
-static bool is_named(const char *line, size_t len, const char *name)
+static bool is_header(const char *line, size_t len, const char *name)
 {
     size_t n = strlen(name);
     return len > n && line[n] == ':' && !strncasecmp(line, name, n);
 }
 
-/* Below 0: it says none. */
-static double seconds_of(const char *value)
+/* Below 0: not a number of seconds. */
+static double parse_seconds(const char *value)
 {
     char *end;
     double seconds = strtod(value, &end);
@@ -48,7 +48,7 @@ static double seconds_of(const char *value)
 
 static size_t on_header(char *line, size_t one, size_t len, void *context)
 {
-    struct http_answer *a = ((struct exchange *)context)->answer;
+    struct http_response *a = ((struct http_transfer *)context)->response;
     const struct {
         const char *name;
         char *to;
@@ -61,51 +61,52 @@ static size_t on_header(char *line, size_t one, size_t len, void *context)
     (void)one;
     if (len > 5 && !strncmp(line, "HTTP/", 5)) {
         const char *space = memchr(line, ' ', len);
-        keep(value, sizeof value, space ? space : "", space ? len - (size_t)(space - line) : 0);
-        *a = (struct http_answer){.status = (int)strtol(value, NULL, 10), .retry_s = -1};
+        copy_printable(value, sizeof value, space ? space : "",
+                       space ? len - (size_t)(space - line) : 0);
+        *a = (struct http_response){.status = (int)strtol(value, NULL, 10), .retry_s = -1};
         return len;
     }
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         size_t n = strlen(texts[i].name) + 1;
-        if (!is_named(line, len, texts[i].name)) continue;
+        if (!is_header(line, len, texts[i].name)) continue;
         while (n < len && line[n] == ' ') n++;
-        keep(texts[i].to, texts[i].room, line + n, len - n);
+        copy_printable(texts[i].to, texts[i].room, line + n, len - n);
     }
-    if (is_named(line, len, "Retry-After")) {
-        keep(value, sizeof value, line + 12, len - 12);
-        a->retry_s = seconds_of(value);
+    if (is_header(line, len, "Retry-After")) {
+        copy_printable(value, sizeof value, line + 12, len - 12);
+        a->retry_s = parse_seconds(value);
     }
-    if (is_named(line, len, "RateLimit") && a->status == 429 && a->retry_s < 0) {
-        keep(value, sizeof value, line + 10, len - 10); /* "api";r=0;t=55 */
+    if (is_header(line, len, "RateLimit") && a->status == 429 && a->retry_s < 0) {
+        copy_printable(value, sizeof value, line + 10, len - 10); /* "api";r=0;t=55 */
         const char *time = strstr(value, ";t=");
-        if (time) a->retry_s = seconds_of(time + 3);
+        if (time) a->retry_s = parse_seconds(time + 3);
     }
-    if (is_named(line, len, "Content-Range")) {
-        keep(value, sizeof value, line + 14, len - 14);
+    if (is_header(line, len, "Content-Range")) {
+        copy_printable(value, sizeof value, line + 14, len - 14);
         const char *number = strstr(value, "bytes ");
         if (number) a->begin = strtoull(number + 6, NULL, 10);
     }
     return len;
 }
 
-static size_t on_body(char *bytes, size_t one, size_t len, void *context)
+static size_t receive_body(char *bytes, size_t one, size_t len, void *context)
 {
-    struct exchange *e = context;
+    struct http_transfer *e = context;
     (void)one;
-    if (e->answer->status == 200 || e->answer->status == 206) {
-        e->st = e->request->take(e->request->context, e->answer, bytes, len);
+    if (e->response->status == 200 || e->response->status == 206) {
+        e->st = e->request->on_body(e->request->context, e->response, bytes, len);
         return e->st ? 0 : len;
     }
-    e->dropped += len;
-    return e->dropped > DROPPED ? 0 : len;
+    e->discarded += len;
+    return e->discarded > MAX_DISCARDED ? 0 : len;
 }
 
 static int on_progress(void *context, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
-    struct exchange *e = context;
+    struct http_transfer *e = context;
     (void)a, (void)b, (void)c, (void)d;
     if (!signals_pending()) return 0;
-    e->st = status_fail(STATUS_REQUEUE, __FILE__, __LINE__, "stopped by %s while fetching",
+    e->st = status_fail(STATUS_REQUEUE, __FILE__, __LINE__, "interrupted by %s during a download",
                         signals_name(signals_pending()));
     return 1;
 }
@@ -117,7 +118,7 @@ enum status http_open(struct http **out)
     if ((*out)->curl) return STATUS_OK;
     http_close(*out);
     *out = NULL;
-    FAIL(IO, "libcurl does not start");
+    FAIL(IO, "cannot initialize libcurl");
 }
 
 void http_close(struct http *h)
@@ -127,8 +128,9 @@ void http_close(struct http *h)
     free(h);
 }
 
-/* Only what libcurl has known for long may fail silently: the protocols and the token may not. */
-static bool prepare(CURL *c, struct exchange *e, char *error)
+/* Options that affect correctness or security must succeed: URL, redirects, protocols, range and
+ * token. */
+static bool set_options(CURL *c, struct http_transfer *e, char *error)
 {
     const struct http_request *r = e->request;
     char range[32];
@@ -145,32 +147,33 @@ static bool prepare(CURL *c, struct exchange *e, char *error)
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, error);
     curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(c, CURLOPT_HEADERDATA, e);
-    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, receive_body);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, e);
     curl_easy_setopt(c, CURLOPT_USERAGENT, "llamero/" LLAMERO_VERSION);
-    bool good = !curl_easy_setopt(c, CURLOPT_URL, r->url);
-    good &= !curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
-    good &= !curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
-    if (r->from) good &= !curl_easy_setopt(c, CURLOPT_RANGE, range);
+    bool ok = !curl_easy_setopt(c, CURLOPT_URL, r->url);
+    ok &= !curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
+    ok &= !curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    if (r->from) ok &= !curl_easy_setopt(c, CURLOPT_RANGE, range);
     if (r->token[0]) {
-        good &= !curl_easy_setopt(c, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
-        good &= !curl_easy_setopt(c, CURLOPT_XOAUTH2_BEARER, r->token);
+        ok &= !curl_easy_setopt(c, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+        ok &= !curl_easy_setopt(c, CURLOPT_XOAUTH2_BEARER, r->token);
     }
-    return good;
+    return ok;
 }
 
-enum status http_get(struct http *h, const struct http_request *r, struct http_answer *a)
+enum status http_get(struct http *h, const struct http_request *r, struct http_response *a)
 {
-    struct exchange e = {.request = r, .answer = a};
+    struct http_transfer e = {.request = r, .response = a};
     char error[CURL_ERROR_SIZE] = "";
-    *a = (struct http_answer){.retry_s = -1};
-    if (!prepare(h->curl, &e, error)) FAIL(IO, "%s: libcurl refuses this", r->url);
+    *a = (struct http_response){.retry_s = -1};
+    if (!set_options(h->curl, &e, error))
+        FAIL(IO, "%s: libcurl does not support this URL or request", r->url);
     CURLcode code = curl_easy_perform(h->curl);
     if (e.st) return e.st;
     if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL ||
         code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
         FAIL(IO, "%s: %s", r->url, error[0] ? error : curl_easy_strerror(code));
-    a->broken = code != CURLE_OK && e.dropped <= DROPPED;
+    a->broken = code != CURLE_OK && e.discarded <= MAX_DISCARDED;
     if (a->broken)
         snprintf(a->error, sizeof a->error, "%s", error[0] ? error : curl_easy_strerror(code));
     return STATUS_OK;

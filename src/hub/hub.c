@@ -4,21 +4,21 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "hub/download.h"
+#include "hub/snapshot.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOLD_EVERY_S = 10, LIST_BYTES = 1 << 30 };
+enum { LOG_EVERY_S = 10, MAX_LIST_BYTES = 1 << 30 };
 
-/* What a folder's files must be called. */
+/* File names by selection. */
 static const struct {
     const char *pattern;
-    enum hub_what least; /* for this and what comes behind it */
-    bool older;          /* only where there are no weights otherwise */
-} wanted[] = {
+    enum hub_selection selected_by; /* by this selection and the later ones */
+    bool fallback;                  /* only if there are no other weights */
+} selections[] = {
     {"tokenizer.json", HUB_TOKENIZER, false},
     {"tokenizer.model", HUB_TOKENIZER, false},
     {"tokenizer_config.json", HUB_TOKENIZER, false},
@@ -40,8 +40,8 @@ static bool matches(const char *pattern, const char *path)
     return !strcmp(pattern, path) || !fnmatch(pattern, path, FNM_PATHNAME | FNM_PERIOD);
 }
 
-/* A pair's two files go together, whichever of them, or their prefix, is named. */
-static bool is_data(const char *pattern, const char *path)
+/* Both files of a .bin/.idx pair match if the pattern matches either of them or their prefix. */
+static bool matches_data(const char *pattern, const char *path)
 {
     size_t n = strlen(path);
     if (matches(pattern, path)) return true;
@@ -55,38 +55,36 @@ static bool is_data(const char *pattern, const char *path)
     return is;
 }
 
-static bool is_of_folder(enum hub_what what, bool older, const char *folder, const char *path)
+static bool is_selected(enum hub_selection selection, bool fallback, const char *folder,
+                        const char *path)
 {
     size_t n = strlen(folder);
     if (n && (strncmp(path, folder, n) || path[n] != '/')) return false;
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-        if (what >= wanted[i].least && older == wanted[i].older &&
-            !fnmatch(wanted[i].pattern, path + n + (n > 0), 0))
+    for (size_t i = 0; i < sizeof selections / sizeof *selections; i++)
+        if (selection >= selections[i].selected_by && fallback == selections[i].fallback &&
+            !fnmatch(selections[i].pattern, path + n + (n > 0), 0))
             return true;
     return false;
 }
 
-/* What must be asked for: the folder before the first wildcard, with those below where there are
- * wildcards for folders, too. */
-struct asked {
-    char *folder;
-    bool deep;
-};
-
-static struct asked asked_for(const char *pattern)
+/* The smallest tree request that covers a pattern: returns the folder before the first wildcard
+ * (heap); *recursive if folders have wildcards as well. */
+static char *tree_folder_of(const char *pattern, bool *recursive)
 {
     size_t literal = strcspn(pattern, "*?[\\"), n = 0;
     for (size_t i = 0; i < literal; i++)
         if (pattern[i] == '/') n = i;
-    return (struct asked){heap_string(pattern, n), strchr(pattern + literal, '/') != NULL};
+    *recursive = strchr(pattern + literal, '/') != NULL;
+    return heap_string(pattern, n);
 }
 
-static void take_folder(const struct listing *all, enum hub_what what, bool older,
-                        const char *folder, struct listing *out)
+static void select_from_folder(const struct listing *all, enum hub_selection selection,
+                               bool fallback, const char *folder, struct listing *out)
 {
     for (size_t i = 0; i < all->count; i++)
-        if (!all->files[i].is_folder && is_of_folder(what, older, folder, all->files[i].path))
-            listing_put(out, &all->files[i]);
+        if (!all->files[i].is_folder &&
+            is_selected(selection, fallback, folder, all->files[i].path))
+            listing_append(out, &all->files[i]);
 }
 
 static bool has_weights(const struct listing *l)
@@ -98,72 +96,80 @@ static bool has_weights(const struct listing *l)
     return false;
 }
 
-static enum status choose(struct client *c, const struct place *p, enum hub_what what,
-                          const char *commit, struct listing *out)
+static enum status select_files(struct client *c, const struct hub_path *p,
+                                enum hub_selection selection, const char *commit,
+                                struct listing *out)
 {
-    struct asked asked = asked_for(p->path);
+    struct tree_query query;
+    char *root = tree_folder_of(p->path, &query.recursive);
     struct listing all = {0};
     const char *folder = p->path[0] ? NULL : "";
     enum status st = STATUS_OK;
+    query.folder = root;
     if (strstr(p->path, "**"))
-        FAIL_OUT(CONFIG, "%s: ** is not understood; name the folders between as */*", p->name);
-    TRY_OUT(listing_read(c, p, commit, asked.folder, asked.deep, &all));
+        FAIL_OUT(CONFIG, "%s: ** is not supported; write one * per folder level, as in */*",
+                 p->name);
+    TRY_OUT(listing_fetch_tree(c, p, commit, &query, &all));
     for (size_t i = 0; i < all.count; i++)
-        if (what != HUB_DATA && all.files[i].is_folder && !strcmp(all.files[i].path, p->path))
+        if (selection != HUB_DATA && all.files[i].is_folder && !strcmp(all.files[i].path, p->path))
             folder = p->path;
-    if (folder && folder[0]) TRY_OUT(listing_read(c, p, commit, folder, false, &all));
-    if (folder) take_folder(&all, what, false, folder, out);
-    if (folder && !has_weights(out)) take_folder(&all, what, true, folder, out);
+    query = (struct tree_query){.folder = folder};
+    if (folder && folder[0]) TRY_OUT(listing_fetch_tree(c, p, commit, &query, &all));
+    if (folder) select_from_folder(&all, selection, false, folder, out);
+    if (folder && !has_weights(out)) select_from_folder(&all, selection, true, folder, out);
     for (size_t i = 0; i < all.count && !folder; i++)
-        if (!all.files[i].is_folder && is_data(p->path, all.files[i].path))
-            listing_put(out, &all.files[i]);
+        if (!all.files[i].is_folder && matches_data(p->path, all.files[i].path))
+            listing_append(out, &all.files[i]);
     if (!out->count)
-        FAIL_OUT(MISSING, "%s: none of the %zu files that are there at %.12s is meant by it",
-                 p->name, all.count, commit);
+        FAIL_OUT(MISSING, "%s: matches none of the %zu files of commit %.12s", p->name, all.count,
+                 commit);
 out:
-    free(asked.folder);
+    free(root);
     listing_release(&all);
     return st;
 }
 
-/* Says how far it has come. */
-struct progress {
-    struct download_watch watch; /* first */
+/* Logs progress. */
+struct download_progress {
+    struct download_observer observer; /* first */
     uint64_t bytes, total;
-    double begin_s, told_s;
+    double begin_s, logged_s;
 };
 
-static void tell(struct download_watch *w, const struct hub_file *f, uint64_t have, size_t len)
+static void log_progress(struct download_observer *w, const struct hub_file *f, uint64_t have,
+                         size_t len)
 {
-    struct progress *p = (struct progress *)w;
+    struct download_progress *p = (struct download_progress *)w;
     double now = clock_monotonic_s();
     p->bytes += len;
-    if (now - p->told_s < TOLD_EVERY_S) return;
-    p->told_s = now;
-    log_line(LOG_INFO, "%s: %.1f of %.1f MB; of all, %.1f of %.1f MB, %.1f MB/s", f->path,
+    if (now - p->logged_s < LOG_EVERY_S) return;
+    p->logged_s = now;
+    log_line(LOG_INFO, "%s: %.1f of %.1f MB; total %.1f of %.1f MB, %.1f MB/s", f->path,
              (double)have / 1e6, (double)f->size / 1e6, (double)p->bytes / 1e6,
              (double)p->total / 1e6, (double)p->bytes / 1e6 / (now - p->begin_s));
 }
 
-/* Fetches those of the listing that are not there. */
-static enum status fetch_files(const struct snapshot *s, struct client *c, const struct listing *l)
+/* Downloads the listed files that the cache does not have. */
+static enum status download_files(const struct snapshot *s, struct client *c,
+                                  const struct listing *l)
 {
-    struct progress p = {.watch = {tell}, .begin_s = clock_monotonic_s()};
-    size_t absent = 0;
-    p.told_s = p.begin_s;
+    struct download_progress p = {.observer = {log_progress}, .begin_s = clock_monotonic_s()};
+    size_t missing = 0;
+    p.logged_s = p.begin_s;
     for (size_t i = 0; i < l->count; i++)
-        if (!snapshot_has(s, &l->files[i])) absent++, p.total += l->files[i].size;
-    if (absent)
-        log_line(LOG_INFO, "%s: fetching %zu file%s at %.12s, %.1f MB, into %s", s->place->name,
-                 absent, absent == 1 ? "" : "s", s->commit, (double)p.total / 1e6, s->folder);
-    for (size_t i = 0; i < l->count; i++) TRY(snapshot_fetch(s, c, &l->files[i], &p.watch));
-    TRY(snapshot_note(s));
+        if (!snapshot_has(s, &l->files[i])) missing++, p.total += l->files[i].size;
+    if (missing)
+        log_line(LOG_INFO, "%s: fetching %zu file%s of commit %.12s, %.1f MB, into %s",
+                 s->path->name, missing, missing == 1 ? "" : "s", s->commit, (double)p.total / 1e6,
+                 s->folder);
+    for (size_t i = 0; i < l->count; i++) TRY(snapshot_download(s, c, &l->files[i], &p.observer));
+    TRY(snapshot_write_ref(s));
     return STATUS_OK;
 }
 
-/* Rank 0's part: asks and fetches; `told` gets what the others must have, too. */
-static enum status lead(const struct hub_settings *settings, const struct place *p,
-                        enum hub_what what, struct text *told)
+/* Lists and downloads; `manifest` becomes the commit and the files that the other ranks need. */
+static enum status download_as_rank_0(const struct hub_settings *settings, const struct hub_path *p,
+                                      enum hub_selection selection, struct text *manifest)
 {
     struct client c = {0};
     struct listing l = {0};
@@ -171,12 +177,12 @@ static enum status lead(const struct hub_settings *settings, const struct place 
     char commit[COMMIT_HEX];
     enum status st = STATUS_OK;
     TRY_OUT(client_open(&c, settings));
-    TRY_OUT(listing_commit(&c, p, commit));
-    TRY_OUT(choose(&c, p, what, commit, &l));
+    TRY_OUT(listing_fetch_commit(&c, p, commit));
+    TRY_OUT(select_files(&c, p, selection, commit, &l));
     snapshot_init(&s, p, settings->cache, commit);
-    TRY_OUT(fetch_files(&s, &c, &l));
-    text_addf(told, "%s\n", commit);
-    listing_write(&l, told);
+    TRY_OUT(download_files(&s, &c, &l));
+    text_addf(manifest, "%s\n", commit);
+    listing_write(&l, manifest);
 out:
     snapshot_release(&s);
     listing_release(&l);
@@ -184,9 +190,9 @@ out:
     return st;
 }
 
-/* Another rank's part: it may be on another node, which does not see rank 0's cache. */
-static enum status follow(const struct hub_settings *settings, const struct place *p,
-                          const char *told)
+/* Downloads the manifest's files if this rank, on another node, does not see rank 0's cache. */
+static enum status download_as_other_rank(const struct hub_settings *settings,
+                                          const struct hub_path *p, const char *manifest)
 {
     struct client c = {0};
     struct listing l = {0};
@@ -194,14 +200,16 @@ static enum status follow(const struct hub_settings *settings, const struct plac
     char commit[COMMIT_HEX], known[COMMIT_HEX];
     enum status st = STATUS_OK;
     bool all = true;
-    snprintf(commit, sizeof commit, "%.40s", told);
-    if (!is_hex(commit, COMMIT_HEX - 1)) FAIL_OUT(DATA, "%s: no commit from rank 0", p->name);
+    snprintf(commit, sizeof commit, "%.40s", manifest);
+    if (!digest_is_hex(commit, COMMIT_HEX - 1))
+        FAIL_OUT(DATA, "%s: invalid commit hash from rank 0", p->name);
     snapshot_init(&s, p, settings->cache, commit);
-    TRY_OUT(listing_parse(&l, told + COMMIT_HEX));
+    TRY_OUT(listing_parse(&l, manifest + COMMIT_HEX));
     for (size_t i = 0; i < l.count; i++) all = all && snapshot_has(&s, &l.files[i]);
-    if (all && !place_commit(p, settings->cache, known) && !strcmp(known, commit)) goto out;
+    if (all && !hub_path_cached_commit(p, settings->cache, known) && !strcmp(known, commit))
+        goto out;
     TRY_OUT(client_open(&c, settings));
-    TRY_OUT(fetch_files(&s, &c, &l));
+    TRY_OUT(download_files(&s, &c, &l));
 out:
     snapshot_release(&s);
     listing_release(&l);
@@ -209,24 +217,25 @@ out:
     return st;
 }
 
-/* Every rank gets rank 0's text, which travels as the bits of floats. */
-static enum status spread(const struct comm *world, struct text *told)
+/* Broadcasts rank 0's text, transferred as if it were floats. */
+static enum status broadcast_text(const struct comm *world, struct text *text)
 {
-    double size = world->rank == 0 ? (double)told->len : 0;
+    double size = world->rank == 0 ? (double)text->len : 0;
     TRY(comm_all_reduce(world, REDUCE_SUM, &size, 1));
-    if (size > LIST_BYTES) FAIL(CONFIG, "a list of files of %g bytes", size);
+    if (size > MAX_LIST_BYTES)
+        FAIL(CONFIG, "the list of files has %g bytes, which exceeds the limit", size);
     size_t bytes = (size_t)size, words = bytes / sizeof(float) + 1;
     float *x = heap(words * sizeof *x);
-    if (world->rank == 0) memcpy(x, told->data, bytes);
+    if (world->rank == 0) memcpy(x, text->data, bytes);
     struct transfer t = {.kind = TRANSFER_broadcast, .dtype = F32, .count = words, .x = x};
     enum status st = comm_run(world, &t);
-    text_clear(told);
-    if (!st) text_add(told, x, bytes);
+    text_clear(text);
+    if (!st) text_add(text, x, bytes);
     free(x);
     return st;
 }
 
-static enum status use_cache(const struct hub_settings *s, const struct place *p)
+static enum status check_cache(const struct hub_settings *s, const struct hub_path *p)
 {
     char *local;
     TRY(hub_find_with(s, p->name, &local));
@@ -234,58 +243,58 @@ static enum status use_cache(const struct hub_settings *s, const struct place *p
     return STATUS_OK;
 }
 
-static enum status fetch(const struct hub_settings *s, const struct place *p, enum hub_what what,
-                         const struct comm *world)
+static enum status fetch_path(const struct hub_settings *s, const struct hub_path *p,
+                              enum hub_selection selection, const struct comm *world)
 {
     bool alone = !world || world->size == 1;
-    struct text told = {0};
+    struct text manifest = {0};
     enum status st = STATUS_OK;
     if (s->offline) {
-        st = use_cache(s, p);
+        st = check_cache(s, p);
         if (!alone) st = comm_agree(world, st);
         goto out;
     }
     bool leads = alone || world->rank == 0;
-    if (leads) st = lead(s, p, what, &told);
+    if (leads) st = download_as_rank_0(s, p, selection, &manifest);
     if (alone) goto out;
     TRY_OUT(comm_agree(world, st));
-    TRY_OUT(spread(world, &told));
-    TRY_OUT(comm_agree(world, leads ? STATUS_OK : follow(s, p, told.data)));
+    TRY_OUT(broadcast_text(world, &manifest));
+    TRY_OUT(comm_agree(world, leads ? STATUS_OK : download_as_other_rank(s, p, manifest.data)));
 out:
-    text_release(&told);
+    text_release(&manifest);
     return st;
 }
 
-enum status hub_fetch_with(const struct hub_settings *s, const char *path, enum hub_what what,
-                           const struct comm *world)
+enum status hub_fetch_with(const struct hub_settings *s, const char *path,
+                           enum hub_selection selection, const struct comm *world)
 {
-    struct place p;
+    struct hub_path p;
     struct hub_settings same = *s;
     double offline = s->offline;
     if (!hub_is_path(path)) return STATUS_OK;
-    TRY(place_read(&p, path));
-    /* Launchers do not hand every variable on: what one rank has been told holds for all. */
+    TRY(hub_path_parse(&p, path));
+    /* Launchers may not pass on all environment variables: one offline rank makes all offline. */
     enum status st = STATUS_OK;
     if (world && world->size > 1) st = comm_all_reduce(world, REDUCE_MAX, &offline, 1);
     same.offline = offline > 0;
-    if (!st) st = fetch(&same, &p, what, world);
-    place_release(&p);
+    if (!st) st = fetch_path(&same, &p, selection, world);
+    hub_path_release(&p);
     return st;
 }
 
-enum status hub_fetch(const char *path, enum hub_what what, const struct comm *world)
+enum status hub_fetch(const char *path, enum hub_selection selection, const struct comm *world)
 {
     struct hub_settings s;
     bool alone = !world || world->size == 1;
     if (!hub_is_path(path)) return STATUS_OK;
     enum status st = hub_settings_read(&s);
     if (!alone) st = comm_agree(world, st);
-    if (!st) st = hub_fetch_with(&s, path, what, world);
+    if (!st) st = hub_fetch_with(&s, path, selection, world);
     hub_settings_release(&s);
     return st;
 }
 
-/* A pattern that means the folder's name itself. */
+/* Escapes a folder name that becomes part of a glob pattern. */
 static void add_literal(struct text *t, const char *name)
 {
     for (; *name; name++) {
@@ -294,18 +303,21 @@ static void add_literal(struct text *t, const char *name)
     }
 }
 
-static enum status find(const struct hub_settings *settings, const struct place *p, char **local)
+static enum status find_path(const struct hub_settings *settings, const struct hub_path *p,
+                             char **local)
 {
     struct snapshot s = {0};
     struct text t = {0};
     char commit[COMMIT_HEX], *folder = NULL;
     enum status st = STATUS_OK;
-    if (place_commit(p, settings->cache, commit))
-        FAIL_OUT(MISSING, "%s: the cache %s has nothing of it%s (%s)", p->name, settings->cache,
-                 settings->offline ? ", and HF_HUB_OFFLINE forbids asking" : "", status_message());
+    if (hub_path_cached_commit(p, settings->cache, commit))
+        FAIL_OUT(MISSING, "%s: not in the cache %s%s (%s)", p->name, settings->cache,
+                 settings->offline ? ", and HF_HUB_OFFLINE forbids downloading" : "",
+                 status_message());
     snapshot_init(&s, p, settings->cache, commit);
     folder = snapshot_path(&s, "");
-    if (!file_is_dir(folder)) FAIL_OUT(MISSING, "%s: %s is not in the cache", p->name, folder);
+    if (!file_is_dir(folder))
+        FAIL_OUT(MISSING, "%s: %s is missing from the cache", p->name, folder);
     if (strpbrk(p->path, "*?[\\"))
         add_literal(&t, folder);
     else
@@ -321,15 +333,15 @@ out:
 
 enum status hub_find_with(const struct hub_settings *s, const char *path, char **local)
 {
-    struct place p;
+    struct hub_path p;
     *local = NULL;
     if (!hub_is_path(path)) {
         *local = heap_string(path, strlen(path));
         return STATUS_OK;
     }
-    TRY(place_read(&p, path));
-    enum status st = find(s, &p, local);
-    place_release(&p);
+    TRY(hub_path_parse(&p, path));
+    enum status st = find_path(s, &p, local);
+    hub_path_release(&p);
     return st;
 }
 

@@ -1,28 +1,30 @@
-/* hub.h -- paths of the Hugging Face Hub (place.h has their grammar): fetched first, then local.
+/* hub.h -- hf:// paths of the Hugging Face Hub (hub_path.h has their syntax) as local files.
  *
- * hub_fetch asks the Hub and fills the cache; hub_find asks nobody and says where a path then is.
- * Paths that do not begin with hf:// go through both as they are.
- * Offline  With HF_HUB_OFFLINE=1 nothing is asked, and what the cache has is used. */
+ * hub_fetch downloads what a path refers to into the cache; hub_find returns its local path without
+ * any request.  Both leave paths that do not begin with hf:// unchanged.
+ * Offline  With HF_HUB_OFFLINE=1 no requests are made; hub_fetch only checks the cache. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "comm/comm.h"
-#include "hub/place.h"
+#include "hub/hub_path.h"
+#include "hub/hub_settings.h"
 
-/* name, which files a path means that names a repository or a folder in it; data: only those its
- * pattern matches (for X.idx and a prefix X the .bin and .idx, too) */
-enum hub_what { HUB_DATA, HUB_TOKENIZER, HUB_WEIGHTS };
+/* Which files to download: those that match a path's pattern (for X.idx, X.bin or the prefix X both
+ * files of the pair); or, for the path of a repository or a folder, its tokenizer, or its weights
+ * and tokenizer. */
+enum hub_selection { HUB_DATA, HUB_TOKENIZER, HUB_WEIGHTS };
 
 bool hub_is_path(const char *path);
 
-/* Collective: rank 0 asks what there is and fetches it, then those who do not see its files do.
- * NULL: a rank alone.  The statuses of client_get; MISSING: nothing there matches; UNSUPPORTED:
- * built without libcurl. */
-enum status hub_fetch(const char *path, enum hub_what what, const struct comm *world);
-/* The same with settings that are not the environment's. */
-enum status hub_fetch_with(const struct hub_settings *s, const char *path, enum hub_what what,
-                           const struct comm *world);
+/* Collective: rank 0 lists and downloads the files, then the ranks that do not share its cache
+ * download them as well.  NULL: a single rank.  Errors of client_get; MISSING: no file matches;
+ * UNSUPPORTED: built without libcurl. */
+enum status hub_fetch(const char *path, enum hub_selection selection, const struct comm *world);
+/* The same with explicit settings instead of the environment's. */
+enum status hub_fetch_with(const struct hub_settings *s, const char *path,
+                           enum hub_selection selection, const struct comm *world);
 
-/* The local path, or pattern; heap.  MISSING: it was not fetched. */
+/* The local path, or pattern; heap.  MISSING: not in the cache. */
 enum status hub_find(const char *path, char **local);
 enum status hub_find_with(const struct hub_settings *s, const char *path, char **local);

@@ -3,11 +3,12 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "hub/url.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_FILES = 1 << 20, MOST_PAGES = 1 << 14, PAGE_BYTES = 64 << 20 };
+enum { MAX_FILES = 1 << 20, MAX_PAGES = 1 << 14, MAX_PAGE_BYTES = 64 << 20 };
 
 void listing_release(struct listing *l)
 {
@@ -16,7 +17,7 @@ void listing_release(struct listing *l)
     *l = (struct listing){0};
 }
 
-void listing_put(struct listing *l, const struct hub_file *file)
+void listing_append(struct listing *l, const struct hub_file *file)
 {
     if ((l->count & (l->count - 1)) == 0)
         l->files = heap_grow(l->files, l->count ? 2 * l->count : 1, sizeof *l->files);
@@ -27,13 +28,13 @@ void listing_put(struct listing *l, const struct hub_file *file)
 static enum status set_hash(struct hub_file *f, enum digest_kind kind, const char *hash)
 {
     f->kind = kind;
-    if (!is_hex(hash, kind == DIGEST_SHA1 ? 40 : 64))
-        FAIL(DATA, "%s: its hash is \"%.80s\"", f->path, hash);
+    if (!digest_is_hex(hash, kind == DIGEST_SHA1 ? 40 : 64))
+        FAIL(DATA, "%s: invalid hash \"%.80s\"", f->path, hash);
     memcpy(f->hash, hash, strlen(hash) + 1);
     return STATUS_OK;
 }
 
-static enum status read_file(const struct json *v, struct hub_file *f)
+static enum status parse_entry(const struct json *v, struct hub_file *f)
 {
     const struct json *lfs = json_get(v, "lfs");
     const char *path, *type, *hash;
@@ -41,8 +42,8 @@ static enum status read_file(const struct json *v, struct hub_file *f)
     *f = (struct hub_file){0};
     TRY(json_get_string(v, "path", &path));
     TRY(json_get_string(v, "type", &type));
-    if (!is_inside(path)) FAIL(DATA, "a file named \"%.200s\", which is refused", path);
-    f->path = heap_string(path, strlen(path)); /* the caller frees it, also where this fails */
+    if (!hub_path_is_contained(path)) FAIL(DATA, "invalid file path \"%.200s\"", path);
+    f->path = heap_string(path, strlen(path)); /* the caller frees it, even on failure */
     f->is_folder = strcmp(type, "file") != 0;
     if (f->is_folder) return STATUS_OK;
     TRY(json_get_int(v, "size", 0, INT64_C(1) << 50, &size));
@@ -53,21 +54,21 @@ static enum status read_file(const struct json *v, struct hub_file *f)
     return STATUS_OK;
 }
 
-enum status listing_add(struct listing *l, const char *json, size_t len, const char *what)
+enum status listing_add_page(struct listing *l, const char *json, size_t len, const char *what)
 {
     struct json *root;
     enum status st = STATUS_OK;
     TRY(json_parse(json, len, what, &root));
-    if (!json_is_array(root)) FAIL_OUT(DATA, "%s: the list of files is not an array", what);
+    if (!json_is_array(root)) FAIL_OUT(DATA, "%s: list of files: expected a JSON array", what);
     for (const struct json *v = json_first(root); v; v = json_next(v)) {
         struct hub_file f = {0};
-        st = l->count < MOST_FILES
-                 ? read_file(v, &f)
-                 : status_fail(STATUS_DATA, __FILE__, __LINE__, "more than %d files", MOST_FILES);
-        if (!st) listing_put(l, &f);
+        st = l->count < MAX_FILES
+                 ? parse_entry(v, &f)
+                 : status_fail(STATUS_DATA, __FILE__, __LINE__, "more than %d files", MAX_FILES);
+        if (!st) listing_append(l, &f);
         free(f.path);
         if (st) {
-            status_where(st, "%s: the list of files", what);
+            status_where(st, "%s: list of files", what);
             goto out;
         }
     }
@@ -76,53 +77,56 @@ out:
     return st;
 }
 
-/* A page of text, of bounded length. */
-struct page {
+/* A sink for one JSON response of bounded size. */
+struct json_page {
     struct sink sink; /* first */
     struct text text;
 };
 
 static enum status restart_page(struct sink *s)
 {
-    text_clear(&((struct page *)s)->text);
+    text_clear(&((struct json_page *)s)->text);
     s->have = 0;
     return STATUS_OK;
 }
 
-static enum status add_page(struct sink *s, const void *bytes, size_t len)
+static enum status append_page(struct sink *s, const void *bytes, size_t len)
 {
-    struct text *t = &((struct page *)s)->text;
-    if (len > PAGE_BYTES - t->len) FAIL(DATA, "an answer of more than %d bytes", PAGE_BYTES);
+    struct text *t = &((struct json_page *)s)->text;
+    if (len > MAX_PAGE_BYTES - t->len)
+        FAIL(DATA, "the response is larger than %d bytes", MAX_PAGE_BYTES);
     text_add(t, bytes, len);
     s->have += len;
     return STATUS_OK;
 }
 
-static void start_url(const struct client *c, const struct place *p, const char *verb,
+static void begin_url(const struct client *c, const struct hub_path *p, const char *verb,
                       const char *revision, struct text *url)
 {
     text_addf(url, "%s/api/%s/%s/%s/", c->settings->endpoint, p->is_dataset ? "datasets" : "models",
               p->repo, verb);
-    url_add(url, revision, false);
+    url_append_escaped(url, revision, false);
 }
 
-enum status listing_commit(struct client *c, const struct place *p, char commit[COMMIT_HEX])
+enum status listing_fetch_commit(struct client *c, const struct hub_path *p,
+                                 char commit[COMMIT_HEX])
 {
-    struct page page = {.sink = {.restart = restart_page, .add = add_page}};
+    struct json_page page = {.sink = {.restart = restart_page, .append = append_page}};
     struct text url = {0};
     struct json *root = NULL;
     const char *sha;
     enum status st = STATUS_OK;
-    if (is_hex(p->revision, COMMIT_HEX - 1)) {
+    if (digest_is_hex(p->revision, COMMIT_HEX - 1)) {
         memcpy(commit, p->revision, COMMIT_HEX);
         return STATUS_OK;
     }
-    start_url(c, p, "revision", p->revision, &url);
+    begin_url(c, p, "revision", p->revision, &url);
     text_adds(&url, "?expand=sha");
     TRY_OUT(client_get(c, url.data, p->name, &page.sink, NULL));
     TRY_OUT(json_parse(page.text.data, page.text.len, url.data, &root));
     TRY_OUT(json_get_string(root, "sha", &sha));
-    if (!is_hex(sha, COMMIT_HEX - 1)) FAIL_OUT(DATA, "%s: \"%.80s\" is no commit", url.data, sha);
+    if (!digest_is_hex(sha, COMMIT_HEX - 1))
+        FAIL_OUT(DATA, "%s: \"%.80s\" is not a commit hash", url.data, sha);
     memcpy(commit, sha, COMMIT_HEX);
 out:
     json_free(root);
@@ -131,21 +135,21 @@ out:
     return st;
 }
 
-enum status listing_read(struct client *c, const struct place *p, const char *commit,
-                         const char *folder, bool deep, struct listing *l)
+enum status listing_fetch_tree(struct client *c, const struct hub_path *p, const char *commit,
+                               const struct tree_query *q, struct listing *l)
 {
-    struct page page = {.sink = {.restart = restart_page, .add = add_page}};
+    struct json_page page = {.sink = {.restart = restart_page, .append = append_page}};
     struct text url = {0}, next = {0};
     enum status st = STATUS_OK;
-    start_url(c, p, "tree", commit, &url);
-    if (folder[0]) text_adds(&url, "/");
-    url_add(&url, folder, true);
-    text_addf(&url, "?recursive=%s", deep ? "true" : "false");
+    begin_url(c, p, "tree", commit, &url);
+    if (q->folder[0]) text_adds(&url, "/");
+    url_append_escaped(&url, q->folder, true);
+    text_addf(&url, "?recursive=%s", q->recursive ? "true" : "false");
     for (int pages = 0; url.len; pages++) {
-        if (pages == MOST_PAGES) FAIL_OUT(DATA, "%s: the list of files does not end", p->name);
+        if (pages == MAX_PAGES) FAIL_OUT(DATA, "%s: the list of files has too many pages", p->name);
         restart_page(&page.sink);
         TRY_OUT(client_get(c, url.data, p->name, &page.sink, &next));
-        TRY_OUT(listing_add(l, page.text.data ? page.text.data : "", page.text.len, p->name));
+        TRY_OUT(listing_add_page(l, page.text.data ? page.text.data : "", page.text.len, p->name));
         text_clear(&url);
         text_add(&url, next.data ? next.data : "", next.len);
     }
@@ -169,13 +173,14 @@ enum status listing_parse(struct listing *l, const char *lines)
         struct hub_file f = {0};
         size_t hash = strcspn(lines, " "), n = strcspn(lines, "\n");
         char *end;
-        if (hash >= DIGEST_HEX || lines[hash] != ' ') FAIL(DATA, "a list of files: its hash");
+        if (hash >= DIGEST_HEX || lines[hash] != ' ')
+            FAIL(DATA, "list of files from rank 0: invalid hash");
         memcpy(f.hash, lines, hash);
         f.kind = hash == 40 ? DIGEST_SHA1 : DIGEST_SHA256;
         f.size = strtoull(lines + hash, &end, 10);
-        if (*end != ' ' || end >= lines + n) FAIL(DATA, "a list of files: its size");
+        if (*end != ' ' || end >= lines + n) FAIL(DATA, "list of files from rank 0: invalid size");
         f.path = heap_string(end + 1, (size_t)(lines + n - end - 1));
-        if (is_inside(f.path)) listing_put(l, &f);
+        if (hub_path_is_contained(f.path)) listing_append(l, &f);
         free(f.path);
         lines += n + (lines[n] == '\n');
     }

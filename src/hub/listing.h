@@ -1,16 +1,17 @@
-/* listing.h -- the files of a repository at one commit, as the Hub tells them. */
+/* listing.h -- the files of a repository at one commit, from the Hub's tree API. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "hub/client.h"
 #include "hub/digest.h"
+#include "hub/hub_path.h"
 
 struct hub_file {
-    char *path; /* below the repository; stays inside, see is_inside */
+    char *path; /* within the repository; see hub_path_is_contained */
     uint64_t size;
     bool is_folder;
-    enum digest_kind kind; /* SHA256: of its bytes (LFS); SHA1: of git's blob */
-    char hash[DIGEST_HEX]; /* also the name of its blob in the cache */
+    enum digest_kind kind; /* SHA256: of an LFS file's bytes; SHA1: of a Git blob */
+    char hash[DIGEST_HEX]; /* the ETag, which is also the name of its blob in the cache */
 };
 
 struct listing {
@@ -19,16 +20,23 @@ struct listing {
 };
 void listing_release(struct listing *l);
 
-/* Adds a page of the tree API.  DATA: it is not one; a name that leaves the folder; too many. */
-enum status listing_add(struct listing *l, const char *json, size_t len, const char *what);
-void listing_put(struct listing *l, const struct hub_file *file); /* the path is copied */
+/* Adds a page of the tree API's response.  DATA: malformed; a path that leaves the folder; too many
+ * files. */
+enum status listing_add_page(struct listing *l, const char *json, size_t len, const char *what);
+void listing_append(struct listing *l, const struct hub_file *file); /* copies the path */
 
-/* The commit of the place's revision, as the Hub says now. */
-enum status listing_commit(struct client *c, const struct place *p, char commit[COMMIT_HEX]);
-/* Adds what is in a folder ("": the top), with `deep` also below that. */
-enum status listing_read(struct client *c, const struct place *p, const char *commit,
-                         const char *folder, bool deep, struct listing *l);
+/* Resolves the revision to a commit hash on the Hub. */
+enum status listing_fetch_commit(struct client *c, const struct hub_path *p,
+                                 char commit[COMMIT_HEX]);
 
-/* The same as lines of text, which ranks send each other. */
+struct tree_query {
+    const char *folder; /* "": the root */
+    bool recursive;     /* with the entries of its subfolders */
+};
+/* Adds the entries of a folder. */
+enum status listing_fetch_tree(struct client *c, const struct hub_path *p, const char *commit,
+                               const struct tree_query *q, struct listing *l);
+
+/* Serializes to lines of text, which ranks send to each other, and back. */
 void listing_write(const struct listing *l, struct text *out);
 enum status listing_parse(struct listing *l, const char *lines);

@@ -60,7 +60,7 @@ TEST(check_counts_the_tokens_of_a_step_and_the_streams_over_the_ranks_that_read)
     struct text out = {0}, err = {0};
     /* A text file is one document. */
     CHECK(LLAMERO(NULL, &err, "check", p.config, "--ranks", "2") == 78);
-    CHECK(strstr(err.data, "1 streams are not shared out evenly by 2 ranks"));
+    CHECK(strstr(err.data, "1 streams are not a multiple of 2 data-parallel ranks"));
     p.corpus = test_path(test_folder(), "corpus.jsonl");
     runs_write_corpus(p.corpus, 3000);
     runs_write_config(p.config, p.corpus);

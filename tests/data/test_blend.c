@@ -12,7 +12,7 @@ static void check_rows(const struct blend *b, const int *source, const int *samp
     }
 }
 
-TEST(blend_takes_the_source_that_is_farthest_behind)
+TEST(blend_picks_the_source_furthest_behind_its_weight)
 {
     struct blend b;
     CHECK_STATUS(OK, blend_weighted(&b, (double[]){.3, .7}, 2, 10));
@@ -25,34 +25,34 @@ TEST(blend_takes_the_source_that_is_farthest_behind)
     blend_release(&b);
 }
 
-TEST(blend_of_whole_sources_takes_every_sample_once)
+TEST(blend_exhaustive_takes_every_sample_once)
 {
     struct blend b;
-    CHECK_STATUS(OK, blend_whole(&b, (uint64_t[]){3, 7}, 2));
+    CHECK_STATUS(OK, blend_exhaustive(&b, (uint64_t[]){3, 7}, 2));
     check_rows(&b, (int[]){1, 0, 1, 1, 0, 1, 1, 0, 1, 1}, (int[]){0, 0, 1, 2, 1, 3, 4, 2, 5, 6},
                10);
     blend_release(&b);
-    CHECK_STATUS(OK, blend_whole(&b, (uint64_t[]){0, 2}, 2));
+    CHECK_STATUS(OK, blend_exhaustive(&b, (uint64_t[]){0, 2}, 2));
     check_rows(&b, (int[]){1, 1}, (int[]){0, 1}, 2);
     blend_release(&b);
 }
 
-TEST(blend_refuses_more_rows_than_memory)
+TEST(blend_fails_when_memory_is_insufficient)
 {
     struct blend b;
     CHECK_STATUS(MEMORY, blend_weighted(&b, (double[]){1}, 1, UINT64_C(1) << 40));
     CHECK(!b.source && !b.sample);
 }
 
-TEST(blend_targets_are_rounded_up_twice)
+TEST(blend_targets_and_margins_round_up)
 {
     CHECK(blend_target(1000, .3) == 300 && blend_target(1001, .3) == 301);
-    CHECK(blend_with_surplus(300) == 302 && blend_with_surplus(200) == 201);
-    CHECK(blend_with_surplus(1) == 2 && blend_with_surplus(0) == 0);
+    CHECK(blend_add_margin(300) == 302 && blend_add_margin(200) == 201);
+    CHECK(blend_add_margin(1) == 2 && blend_add_margin(0) == 0);
 }
 
-/* Bounds of training, validation and testing, as megatron-core 0.16.1 has them. */
-TEST(blend_split_is_that_of_megatron)
+/* Bounds of the training, validation and test ranges from megatron-core 0.16.1. */
+TEST(blend_split_range_matches_megatron)
 {
     static const struct {
         const char *split;
@@ -62,32 +62,32 @@ TEST(blend_split_is_that_of_megatron)
                  {"969, 30, 1", 12345, {0, 11962, 12333, 12345}},
                  {"99990,8,2", 12345, {0, 12344, 12345, 12345}},
                  {"[1/1/1]", 100000, {0, 33333, 66667, 100000}},
-                 {"1 1 2", 2, {0, 0, 1, 2}}, /* a half goes to the even one */
+                 {"1 1 2", 2, {0, 0, 1, 2}}, /* rounds half to even */
                  {".5,.5,0.25", 10, {0, 4, 8, 10}}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         for (int part = BLEND_TRAIN; part < BLEND_PARTS; part++) {
             uint64_t begin, end;
-            CHECK_STATUS(OK, blend_split(cases[c].split, (enum blend_part)part, cases[c].count,
-                                         &begin, &end));
+            CHECK_STATUS(OK, blend_split_range(cases[c].split, (enum blend_part)part,
+                                               cases[c].count, &begin, &end));
             CHECK(begin == cases[c].bounds[part] && end == cases[c].bounds[part + 1]);
         }
 }
 
-TEST(blend_split_says_what_is_wrong_with_it)
+TEST(blend_split_range_rejects_malformed_splits)
 {
     static const struct {
         const char *split, *message;
-    } cases[] = {{"1,2,3,4", "three numbers at most"},
-                 {"1.2.3", "1.2.3 is no number"},
-                 {".", ". is no number"},
-                 {"", "the parts are all 0"},
-                 {"0,0", "the parts are all 0"},
-                 {"0,1", "leaves nothing for training"}};
+    } cases[] = {{"1,2,3,4", "expected at most three numbers"},
+                 {"1.2.3", "1.2.3 is not a number"},
+                 {".", ". is not a number"},
+                 {"", "all parts are 0"},
+                 {"0,0", "all parts are 0"},
+                 {"0,1", "leaves no data for training"}};
     uint64_t begin, end;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        CHECK_STATUS(CONFIG, blend_split(cases[c].split, BLEND_TRAIN, 10, &begin, &end));
+        CHECK_STATUS(CONFIG, blend_split_range(cases[c].split, BLEND_TRAIN, 10, &begin, &end));
         CHECK_MESSAGE(cases[c].message);
     }
-    CHECK_STATUS(CONFIG, blend_split("1", BLEND_VALID, 10, &begin, &end));
-    CHECK_MESSAGE("leaves nothing for validation");
+    CHECK_STATUS(CONFIG, blend_split_range("1", BLEND_VALID, 10, &begin, &end));
+    CHECK_MESSAGE("leaves no data for validation");
 }

@@ -27,7 +27,7 @@ static enum status walk(const struct source_config *sources, size_t num, uint64_
     return documents_each(&d, look, seen);
 }
 
-TEST(documents_come_source_after_source)
+TEST(corpus_reads_source_after_source)
 {
     const char *folder = test_folder();
     rig_tokens(folder, "a", (const int[]){3, 4}, 2, 0);
@@ -44,7 +44,7 @@ TEST(documents_come_source_after_source)
     CHECK(seen.count == 2 && seen.within == 7);
 }
 
-TEST(texts_are_encoded_as_the_loader_has_them)
+TEST(corpus_tokenizes_text_like_the_loader)
 {
     struct tokenizer *t;
     const char *path = rig_text(test_folder(), "a.txt", "abc\n");
@@ -52,7 +52,7 @@ TEST(texts_are_encoded_as_the_loader_has_them)
     struct documents d = {.sources = &source, .num_sources = 1, .vocab_size = 259};
     struct seen seen = {0};
     CHECK_STATUS(CONFIG, documents_each(&d, look, &seen));
-    CHECK_MESSAGE("data.tokenizer says how to read it");
+    CHECK_MESSAGE("is text: data.tokenizer is required");
     CHECK_STATUS(OK, tokenizer_open(&t, "bytes", &(struct tokenizer_config){0}));
     d.tokenizer = t, d.bos = d.eos = true;
     CHECK_STATUS(OK, documents_each(&d, look, &seen));
@@ -60,7 +60,7 @@ TEST(texts_are_encoded_as_the_loader_has_them)
     tokenizer_close(t);
 }
 
-TEST(sessions_of_spike_counts_say_how_many_neurons_they_have)
+TEST(corpus_reports_the_neurons_of_spike_count_sessions)
 {
     const struct source_config spikes = {.path = parquet, .column = "spike_counts"},
                                ids = {.path = parquet, .column = "input_ids"};
@@ -68,7 +68,7 @@ TEST(sessions_of_spike_counts_say_how_many_neurons_they_have)
     bool are;
     CHECK_STATUS(OK, walk(&spikes, 1, 9, &seen));
     CHECK(seen.count == 1 && seen.ids == 9 && seen.neurons[0] == 2 && seen.last == 255);
-    CHECK_STATUS(DATA, walk(&spikes, 1, 0, &seen)); /* row 4 is uneven */
+    CHECK_STATUS(DATA, walk(&spikes, 1, 0, &seen)); /* the lists of row 4 differ in length */
     CHECK(seen.count == 2 && seen.neurons[1] == 1);
     CHECK_STATUS(OK, documents_are_spikes(&spikes, &are));
     CHECK(are);
@@ -78,7 +78,7 @@ TEST(sessions_of_spike_counts_say_how_many_neurons_they_have)
                              &(struct source_config){.path = parquet, .column = "none"}, &are));
 }
 
-TEST(a_session_is_found_by_its_row)
+TEST(corpus_finds_a_session_by_its_row)
 {
     const struct source_config spikes = {.path = parquet, .column = "spike_counts"},
                                ids = {.path = parquet, .column = "input_ids"};
@@ -90,8 +90,8 @@ TEST(a_session_is_found_by_its_row)
     CHECK_STATUS(OK, documents_session(&spikes, 1, &l, &neurons));
     CHECK(l.count == 2 && neurons == 1 && l.ids[1] == 9);
     CHECK_STATUS(CONFIG, documents_session(&spikes, 5, &l, &neurons));
-    CHECK_MESSAGE("there is no session from row 5 on; it has 5 rows");
+    CHECK_MESSAGE("no session at or after row 5; the source has 5 rows");
     CHECK_STATUS(CONFIG, documents_session(&ids, 0, &l, &neurons));
-    CHECK_MESSAGE("does not hold lists of lists of spike counts");
+    CHECK_MESSAGE("does not hold spike counts");
     token_list_release(&l);
 }

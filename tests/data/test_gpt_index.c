@@ -6,11 +6,11 @@
 enum { L = 4, SEED = 1234 };
 static const int32_t lengths[10] = {5, 3, 8, 2, 7, 4, 6, 9, 1, 10}; /* 55 */
 
-/* What megatron-core and numpy make of them; (document, offset) of samples, pairs in turn. */
+/* Results of megatron-core and NumPy; sample_index is pairs of (document, offset). */
 struct golden {
-    uint64_t wanted, epochs, samples;
-    bool apart;
-    uint32_t documents[30], places[2 * 42], shuffle[41];
+    uint64_t wanted, epochs, num_samples;
+    bool separate_final_epoch;
+    uint32_t document_index[30], sample_index[2 * 42], shuffle_index[41];
 };
 static const struct golden goldens[] = {
     {13,
@@ -56,71 +56,80 @@ static const struct golden goldens[] = {
       29, 32, 25, 31, 5, 38, 0,  20, 13, 23, 35, 28, 7,  14, 17, 11, 1, 12, 19, 2}},
 };
 
-TEST(gpt_index_is_that_of_megatron)
+TEST(gpt_index_matches_megatron)
 {
     for (size_t c = 0; c < sizeof goldens / sizeof *goldens; c++) {
         const struct golden *g = &goldens[c];
         struct gpt_index x;
-        CHECK_STATUS(OK, gpt_index_build(&x, lengths, 10, 0, g->wanted, L, SEED));
-        CHECK(x.epochs == g->epochs && x.num_samples == g->samples && x.apart == g->apart);
+        CHECK_STATUS(
+            OK, gpt_index_build(&x, &(struct gpt_index_spec){lengths, 10, 0, g->wanted, L, SEED}));
+        CHECK(x.epochs == g->epochs && x.num_samples == g->num_samples &&
+              x.separate_final_epoch == g->separate_final_epoch);
         CHECK(x.num_documents == 10 * g->epochs);
-        for (uint64_t i = 0; i < x.num_documents; i++) CHECK(x.documents[i] == g->documents[i]);
-        for (uint64_t i = 0; i < x.num_samples; i++) CHECK(x.shuffle[i] == g->shuffle[i]);
-        for (uint64_t i = 0; g->places[2] + g->places[3] && i <= x.num_samples; i++) {
-            CHECK(x.samples[i].document == g->places[2 * i]);
-            CHECK(x.samples[i].offset == g->places[2 * i + 1]);
+        for (uint64_t i = 0; i < x.num_documents; i++)
+            CHECK(x.document_index[i] == g->document_index[i]);
+        for (uint64_t i = 0; i < x.num_samples; i++)
+            CHECK(x.shuffle_index[i] == g->shuffle_index[i]);
+        for (uint64_t i = 0; g->sample_index[2] + g->sample_index[3] && i <= x.num_samples; i++) {
+            CHECK(x.sample_index[i].document == g->sample_index[2 * i]);
+            CHECK(x.sample_index[i].offset == g->sample_index[2 * i + 1]);
         }
-        CHECK(gpt_index_bytes(&x) == 40 * g->epochs + 12 * g->samples + 8);
+        CHECK(gpt_index_bytes(&x) == 40 * g->epochs + 12 * g->num_samples + 8);
         gpt_index_release(&x);
     }
 }
 
-TEST(gpt_index_numbers_sequences_from_the_first_of_its_part)
+TEST(gpt_index_offsets_sequence_numbers_by_the_first)
 {
     struct gpt_index whole, part;
-    CHECK_STATUS(OK, gpt_index_build(&whole, lengths, 10, 0, 40, L, SEED));
-    CHECK_STATUS(OK, gpt_index_build(&part, lengths, 10, 700, 40, L, SEED));
+    CHECK_STATUS(OK,
+                 gpt_index_build(&whole, &(struct gpt_index_spec){lengths, 10, 0, 40, L, SEED}));
+    CHECK_STATUS(OK,
+                 gpt_index_build(&part, &(struct gpt_index_spec){lengths, 10, 700, 40, L, SEED}));
     for (uint64_t i = 0; i < whole.num_documents; i++)
-        CHECK(part.documents[i] == 700 + whole.documents[i]);
+        CHECK(part.document_index[i] == 700 + whole.document_index[i]);
     for (uint64_t k = 0; k < whole.num_samples; k++) {
-        struct gpt_place a = gpt_index_at(&whole, k), b = gpt_index_at(&part, k);
+        struct gpt_sample a = gpt_index_at(&whole, k), b = gpt_index_at(&part, k);
         CHECK(a.document == b.document && a.offset == b.offset);
     }
     gpt_index_release(&whole), gpt_index_release(&part);
 }
 
-/* Of empty sequences, too, each token but the first is predicted at most once an epoch. */
-TEST(gpt_index_cuts_the_sequences_end_to_end)
+/* With empty sequences as well, each token except the first is predicted at most once per epoch. */
+TEST(gpt_index_packs_sequences_end_to_end)
 {
     static const int32_t with_empty[7] = {0, 3, 0, 0, 9, 1, 0};
     struct gpt_index x;
-    CHECK_STATUS(OK, gpt_index_build(&x, with_empty, 7, 0, 0, 3, 5));
+    CHECK_STATUS(OK, gpt_index_build(&x, &(struct gpt_index_spec){with_empty, 7, 0, 0, 3, 5}));
     CHECK(x.num_samples == 4);
     uint64_t at = 0, document = 0;
     for (uint64_t i = 0; i <= x.num_samples; i++) {
-        for (; document < x.samples[i].document; document++)
-            at += (uint64_t)with_empty[x.documents[document]];
-        CHECK(at + x.samples[i].offset == 3 * i);
+        for (; document < x.sample_index[i].document; document++)
+            at += (uint64_t)with_empty[x.document_index[document]];
+        CHECK(at + x.sample_index[i].offset == 3 * i);
     }
     gpt_index_release(&x);
 }
 
-TEST(gpt_index_repeats_data_shorter_than_a_sample)
+TEST(gpt_index_repeats_data_that_is_shorter_than_a_sample)
 {
     struct gpt_index x;
-    CHECK_STATUS(OK, gpt_index_build(&x, (int32_t[]){2, 1}, 2, 0, 2, 8, 5));
+    CHECK_STATUS(OK,
+                 gpt_index_build(&x, &(struct gpt_index_spec){(int32_t[]){2, 1}, 2, 0, 2, 8, 5}));
     CHECK(x.epochs == 6 && x.num_samples == 2 && x.num_documents == 12);
     gpt_index_release(&x);
 }
 
-TEST(gpt_index_says_what_cannot_be_indexed)
+TEST(gpt_index_rejects_what_it_cannot_index)
 {
     struct gpt_index x;
-    CHECK_STATUS(DATA, gpt_index_build(&x, lengths, 10, 0, 0, 55, SEED));
-    CHECK_MESSAGE("55 tokens in 10 sequences are less than one sample of 55 + 1");
-    CHECK_STATUS(DATA, gpt_index_build(&x, lengths, 0, 0, 3, L, SEED));
-    CHECK_STATUS(UNSUPPORTED, gpt_index_build(&x, lengths, 10, 0, UINT64_C(1) << 62, L, SEED));
-    CHECK_STATUS(UNSUPPORTED, gpt_index_build(&x, lengths, 10, 0, UINT64_C(1) << 33, 1, SEED));
-    CHECK_MESSAGE("more than 32-bit indices hold");
-    CHECK(!x.documents && !x.samples && !x.shuffle);
+    CHECK_STATUS(DATA, gpt_index_build(&x, &(struct gpt_index_spec){lengths, 10, 0, 0, 55, SEED}));
+    CHECK_MESSAGE("55 tokens in 10 sequences are fewer than one sample of 55 + 1");
+    CHECK_STATUS(DATA, gpt_index_build(&x, &(struct gpt_index_spec){lengths, 0, 0, 3, L, SEED}));
+    CHECK_STATUS(UNSUPPORTED, gpt_index_build(&x, &(struct gpt_index_spec){
+                                                      lengths, 10, 0, UINT64_C(1) << 62, L, SEED}));
+    CHECK_STATUS(UNSUPPORTED, gpt_index_build(&x, &(struct gpt_index_spec){
+                                                      lengths, 10, 0, UINT64_C(1) << 33, 1, SEED}));
+    CHECK_MESSAGE("exceed 32-bit indices");
+    CHECK(!x.document_index && !x.sample_index && !x.shuffle_index);
 }

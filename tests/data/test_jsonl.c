@@ -16,7 +16,7 @@ static void check_text(const char *line, const char *want)
     text_release(&t);
 }
 
-static void check_refused(const char *line, const char *why)
+static void check_rejected(const char *line, const char *why)
 {
     struct text t = {0};
     CHECK_STATUS(DATA, pull(line, "text", &t));
@@ -25,7 +25,7 @@ static void check_refused(const char *line, const char *why)
     text_release(&t);
 }
 
-TEST(jsonl_finds_the_key_among_members_of_any_kind)
+TEST(jsonl_finds_the_key_among_members_of_any_type)
 {
     check_text("{\"text\":\"a\"}", "a");
     check_text(" \t{ \"text\" : \"a b\" } \r", "a b");
@@ -38,7 +38,7 @@ TEST(jsonl_finds_the_key_among_members_of_any_kind)
     check_text("\xEF\xBB\xBF{\"text\": \"a\"}", "a");
 }
 
-TEST(jsonl_compares_keys_as_they_read_not_as_they_are_written)
+TEST(jsonl_compares_keys_after_unescaping)
 {
     struct text t = {0};
     check_text("{\"t\\u0065xt\": \"a\"}", "a");
@@ -48,7 +48,7 @@ TEST(jsonl_compares_keys_as_they_read_not_as_they_are_written)
     text_release(&t);
 }
 
-TEST(jsonl_unescapes_everything_json_can_escape)
+TEST(jsonl_decodes_every_json_escape)
 {
     check_text("{\"text\": \"\\\"\\\\\\/\\b\\f\\n\\r\\t.\"}", "\"\\/\b\f\n\r\t.");
     check_text("{\"text\": \"\\u0041\\u00e9\\u20AC\\uD83D\\uDE00\"}",
@@ -62,7 +62,7 @@ TEST(jsonl_unescapes_everything_json_can_escape)
     text_release(&t);
 }
 
-TEST(jsonl_replaces_halves_of_surrogate_pairs)
+TEST(jsonl_replaces_lone_surrogates)
 {
     check_text("{\"text\": \"\\ud83d\"}", "\xEF\xBF\xBD");
     check_text("{\"text\": \"\\ud83dx\"}", "\xEF\xBF\xBDx");
@@ -73,19 +73,19 @@ TEST(jsonl_replaces_halves_of_surrogate_pairs)
     check_text("{\"text\": \"\\ud83d\\n\"}", "\xEF\xBF\xBD\n");
 }
 
-TEST(jsonl_refuses_bad_escapes_and_bytes_and_says_where)
+TEST(jsonl_reports_the_byte_of_a_bad_escape_or_encoding)
 {
-    check_refused("{\"text\": \"\\x41\"}", "byte 10 of the line: no such escape");
-    check_refused("{\"text\": \"abc\\u12g4\"}", "byte 13 of the line: \\u needs four hex digits");
-    check_refused("{\"text\": \"\\u12\"}", "four hex digits");
-    check_refused("{\"text\": \"\\ud83d\\u12\"}", "four hex digits");
-    check_refused("{\"text\": \"\xFF\"}", "not UTF-8");
-    check_refused("{\"text\": \"\xC0\x80\"}", "not UTF-8");
-    check_refused("{\"text\": \"\xED\xA0\x80\"}", "not UTF-8");
-    check_refused("{\"text\": \"cut \xE2\x82\"}", "not UTF-8");
+    check_rejected("{\"text\": \"\\x41\"}", "byte 10 of the line: unknown escape");
+    check_rejected("{\"text\": \"abc\\u12g4\"}", "byte 13 of the line: expected four hex digits");
+    check_rejected("{\"text\": \"\\u12\"}", "four hex digits");
+    check_rejected("{\"text\": \"\\ud83d\\u12\"}", "four hex digits");
+    check_rejected("{\"text\": \"\xFF\"}", "not UTF-8");
+    check_rejected("{\"text\": \"\xC0\x80\"}", "not UTF-8");
+    check_rejected("{\"text\": \"\xED\xA0\x80\"}", "not UTF-8");
+    check_rejected("{\"text\": \"cut \xE2\x82\"}", "not UTF-8");
 }
 
-TEST(jsonl_refuses_lines_that_are_not_one_object)
+TEST(jsonl_rejects_lines_that_are_not_a_single_object)
 {
     static const struct {
         const char *line, *why;
@@ -96,39 +96,39 @@ TEST(jsonl_refuses_lines_that_are_not_one_object)
         {"\"text\"", "not a JSON object"},
         {"{", "expected a key"},
         {"{text: 1}", "expected a key"},
-        {"{\"text", "a string has no end"},
+        {"{\"text", "unterminated string"},
         {"{\"text\"", "expected :"},
-        {"{\"text\": ", "the line ends early"},
-        {"{\"text\": \"a", "a string has no end"},
-        {"{\"text\": \"a\\\"}", "a string has no end"},
+        {"{\"text\": ", "unexpected end of line"},
+        {"{\"text\": \"a", "unterminated string"},
+        {"{\"text\": \"a\\\"}", "unterminated string"},
         {"{\"text\": \"a\"", "expected , or }"},
         {"{\"text\": \"a\",}", "expected a key"},
         {"{\"text\": \"a\" \"b\"}", "expected , or }"},
-        {"{\"text\": \"a\"} x", "there is more after the object"},
-        {"{\"text\": \"a\"}{\"text\": \"b\"}", "there is more after the object"},
-        {"{\"a\": , \"text\": \"b\"}", "a value is missing"},
-        {"{\"a\": }", "a value is missing"},
-        {"{\"a\": [1, ", "the line ends early"},
+        {"{\"text\": \"a\"} x", "unexpected text after the object"},
+        {"{\"text\": \"a\"}{\"text\": \"b\"}", "unexpected text after the object"},
+        {"{\"a\": , \"text\": \"b\"}", "expected a value"},
+        {"{\"a\": }", "expected a value"},
+        {"{\"a\": [1, ", "unexpected end of line"},
         {"{\"a\": 1 2, \"text\": \"b\"}", "expected , or }"},
         {"{}", "no key \"text\""},
         {"{\"a\": {\"text\": \"b\"}}", "no key \"text\""},
-        {"{\"text\": \"a\", \"text\": \"b\"}", "names \"text\" twice"},
+        {"{\"text\": \"a\", \"text\": \"b\"}", "duplicate key \"text\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        check_refused(cases[i].line, cases[i].why);
+        check_rejected(cases[i].line, cases[i].why);
 }
 
-TEST(jsonl_refuses_values_that_are_not_strings)
+TEST(jsonl_rejects_values_that_are_not_strings)
 {
     static const char *const values[] = {"1", "null", "true", "[\"a\"]", "{\"text\": \"a\"}"};
     char line[64];
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         snprintf(line, sizeof line, "{\"text\": %s}", values[i]);
-        check_refused(line, "the value of \"text\" is not a string");
+        check_rejected(line, "the value of \"text\" is not a string");
     }
 }
 
-TEST(jsonl_bounds_the_depth_and_not_the_length)
+TEST(jsonl_limits_nesting_depth_but_not_length)
 {
     enum { DEEP = 1000000 };
     struct text line = {0}, t = {0};
@@ -141,12 +141,12 @@ TEST(jsonl_bounds_the_depth_and_not_the_length)
         if (depth == 200)
             check_text(line.data, "x");
         else
-            check_refused(line.data, "nested too deep");
+            check_rejected(line.data, "nested too deeply");
     }
     text_clear(&line);
     text_adds(&line, "{\"a\": ");
     for (int i = 0; i < DEEP; i++) text_adds(&line, "{");
-    check_refused(line.data, "nested too deep");
+    check_rejected(line.data, "nested too deeply");
     text_clear(&line);
     text_adds(&line, "{\"text\": \"");
     for (int i = 0; i < DEEP; i++) text_adds(&line, "\\\\");
@@ -156,7 +156,7 @@ TEST(jsonl_bounds_the_depth_and_not_the_length)
     text_release(&line), text_release(&t);
 }
 
-TEST(jsonl_reads_no_further_than_the_line)
+TEST(jsonl_never_reads_past_the_line)
 {
     static const char whole[] = "{\"a\": [1, \"\\u00e9\"], \"text\": \"x\\ud83d\\ude00\"}";
     struct text t = {0};
@@ -178,7 +178,7 @@ static void check_joined(const char *line, const char *want)
     text_release(&t);
 }
 
-TEST(jsonl_joins_the_strings_of_a_list_as_the_files_of_a_repository)
+TEST(jsonl_joins_the_strings_of_a_list)
 {
     struct text t = {0};
     check_joined("{\"files\": [{\"text\": \"a\\n\"}, {\"path\": \"x\", \"text\": \"b\"}]}",
@@ -192,7 +192,7 @@ TEST(jsonl_joins_the_strings_of_a_list_as_the_files_of_a_repository)
         {"{\"files\": {\"text\": \"a\"}}", "is not a list"},
         {"{\"files\": [\"a\"]}", "not a JSON object"},
         {"{\"files\": [{\"text\": 1}]}", "is not a string"},
-        {"{\"files\": [{\"text\": \"a\", \"text\": \"b\"}]}", "twice"},
+        {"{\"files\": [{\"text\": \"a\", \"text\": \"b\"}]}", "duplicate key"},
         {"{\"text\": \"a\"}", "no list"},
         {"{\"files\": [{\"text\": \"a\"} {}]}", "expected , or ]"},
         {"{\"files\": [{\"text\": \"a\"},]}", "not a JSON object"},

@@ -9,8 +9,8 @@
 
 enum { BOS = 256, EOS, MASK };
 
-/* `documents` of the lengths 1, 2, ..., 9, 1, ...; ids count from 0.  Returns how many there are.
- */
+/* Documents of lengths 1, 2, ..., 9, 1, ... with consecutive IDs from 0.  Returns the number of
+ * IDs. */
 static int add_tokens(struct rig *r, int documents)
 {
     int lengths[200], total = 0;
@@ -21,7 +21,7 @@ static int add_tokens(struct rig *r, int documents)
     return total;
 }
 
-TEST(loader_predicts_every_token_once_an_epoch)
+TEST(loader_predicts_every_token_once_per_epoch)
 {
     enum { T = 6, V = 4, DOCUMENTS = 48, EPOCHS = 3 };
     struct rig r;
@@ -32,7 +32,7 @@ TEST(loader_predicts_every_token_once_an_epoch)
     for (int s = 0; s < V; s++) {
         int share = 0, n = 0;
         for (int d = s * DOCUMENTS / V; d < (s + 1) * DOCUMENTS / V; d++) share += 1 + d % 9;
-        /* what the stream gives: its first input, then every label */
+        /* the tokens of the stream: its first input, then every label */
         for (int64_t at = (int64_t)s * T, i = -1; n < EPOCHS * share; n++) {
             int32_t id = i < 0 ? rows.ids[at] : rows.labels[at + i];
             CHECK(id >= 0 && id < total && seen[id]++ == n / share);
@@ -45,7 +45,7 @@ TEST(loader_predicts_every_token_once_an_epoch)
     rig_release(&r);
 }
 
-TEST(loader_labels_are_the_next_inputs_also_across_rows)
+TEST(loader_labels_are_the_next_inputs_even_across_rows)
 {
     enum { T = 5, V = 3 };
     for (int overlap = 0; overlap < 2; overlap++) {
@@ -60,7 +60,7 @@ TEST(loader_labels_are_the_next_inputs_also_across_rows)
         for (int64_t g = 0; g < rows.count; g++) {
             const int32_t *ids = rows.ids + g * T, *labels = rows.labels + g * T;
             for (int t = 0; t < T; t++) CHECK(labels[t] == ids[t] + 1);
-            /* torchtitan's rows begin behind the label of the last one's end */
+            /* torchtitan's rows begin after the last label of the previous row */
             if (g >= V) CHECK(ids[0] == (ids - V * T)[0] + T + !overlap);
             if (g < V) CHECK(ids[0] <= total * g / V);
         }
@@ -69,7 +69,7 @@ TEST(loader_labels_are_the_next_inputs_also_across_rows)
     }
 }
 
-TEST(loader_puts_the_ends_of_text_around_documents)
+TEST(loader_adds_bos_and_eos_to_documents)
 {
     static const char lines[] = "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n";
     static const int32_t want[4][8] = {{'a', 'b', 'c', 'a', 'b', 'c', 'a', 'b'},
@@ -90,7 +90,7 @@ TEST(loader_puts_the_ends_of_text_around_documents)
     }
 }
 
-TEST(loader_marks_the_documents_of_a_row)
+TEST(loader_sets_document_bounds_within_a_row)
 {
     enum { T = 8 };
     static const char lines[] = "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n";
@@ -101,7 +101,7 @@ TEST(loader_marks_the_documents_of_a_row)
     r.data.streams = r.data.shuffle_window = 1;
     rig_add(&r, rig_text(test_folder(), "a.jsonl", lines), 1);
     struct rows rows = rows_of(&r, 1, 2);
-    /* [<ab>] [<c>] [<, then |ab>| goes on: the row begins within a document */
+    /* [<ab>] [<c>] [<, and then ab>]: the second row begins within a document */
     CHECK(!memcmp(rows.start, starts, sizeof starts));
     CHECK(!memcmp(rows.end, ends, sizeof ends));
     CHECK(rows.ids[T] == 'a' && rows.start[T] == 0 && rows.end[T] == 3);
@@ -110,7 +110,7 @@ TEST(loader_marks_the_documents_of_a_row)
     rig_release(&r);
 }
 
-TEST(loader_counts_the_bytes_of_what_is_predicted)
+TEST(loader_counts_the_bytes_of_predicted_text)
 {
     struct rig r;
     rig_init(&r, "bytes", 8);
@@ -122,7 +122,7 @@ TEST(loader_counts_the_bytes_of_what_is_predicted)
     rig_release(&r);
 }
 
-TEST(loader_masks_as_the_reference_does)
+TEST(loader_masks_tokens_by_position_dependent_random_numbers)
 {
     enum { T = 64, V = 4, ROWS = 400 };
     struct rig plain, r;
@@ -133,7 +133,7 @@ TEST(loader_masks_as_the_reference_does)
     rig_add_kind(&r, folder, 1);
     plain.data.row_overlap = false;
     r.objective.name = "masked";
-    /* rows of T tokens end to end, nothing overlaps and nothing is left out */
+    /* rows of T tokens end to end, without overlap or gaps */
     plain.options.seq_len = T - 1;
     struct rows rows = rows_of(&r, 5, ROWS), raw = rows_of(&plain, 5, ROWS);
     int64_t masked = 0, ends = 0;
@@ -154,7 +154,7 @@ TEST(loader_masks_as_the_reference_does)
     rig_release(&plain), rig_release(&r);
 }
 
-TEST(loader_masks_all_or_nothing_at_the_ends_of_the_probability)
+TEST(loader_masks_nothing_or_everything_at_probability_0_and_1)
 {
     for (int p = 0; p < 2; p++) {
         struct rig r;
@@ -170,7 +170,7 @@ TEST(loader_masks_all_or_nothing_at_the_ends_of_the_probability)
     }
 }
 
-TEST(loader_rows_are_the_same_for_any_number_of_loaders_and_any_prefetch)
+TEST(loader_rows_do_not_depend_on_readers_or_prefetch)
 {
     enum { T = 12, V = 8, ROWS = 96 };
     static const struct {
@@ -200,7 +200,7 @@ TEST(loader_rows_are_the_same_for_any_number_of_loaders_and_any_prefetch)
     }
 }
 
-TEST(loader_of_a_single_pass_covers_everything_and_ends)
+TEST(loader_in_a_single_pass_reads_everything_and_ends)
 {
     enum { T = 7, DOCUMENTS = 31 };
     static const int batches[] = {1, 4, 100};
@@ -216,7 +216,7 @@ TEST(loader_of_a_single_pass_covers_everything_and_ends)
         CHECK(rows.count == (total - 1 + T - 1) / T && rows.valid == total - 1);
         for (int n = 0; n < total - 1; n++) CHECK(rows.ids[n] == n && rows.labels[n] == n + 1);
         for (int64_t n = total - 1; n < rows.count * T; n++) CHECK(rows.labels[n] == LABEL_IGNORED);
-        rows_read(&rows, l, T, 2, 2); /* the end stays the end */
+        rows_read(&rows, l, T, 2, 2); /* still at the end */
         CHECK(rows.count == (total - 1 + T - 1) / T && rows.valid == total - 1);
         loader_close(l);
         rows_release(&rows);
@@ -224,7 +224,7 @@ TEST(loader_of_a_single_pass_covers_everything_and_ends)
     }
 }
 
-/* Marks the ids a single pass gives. */
+/* Marks the IDs that a single pass yields. */
 static void mark_ids(struct rig *r, int by, unsigned char *seen)
 {
     r->options.once = true;
@@ -234,7 +234,7 @@ static void mark_ids(struct rig *r, int by, unsigned char *seen)
     rows_release(&rows);
 }
 
-TEST(loader_holds_documents_out_so_that_both_parts_are_the_whole)
+TEST(loader_splits_documents_into_training_and_validation)
 {
     enum { DOCUMENTS = 180 };
     struct rig r;
@@ -252,7 +252,7 @@ TEST(loader_holds_documents_out_so_that_both_parts_are_the_whole)
         id += 1 + d % 9;
     }
     CHECK(held > DOCUMENTS / 8 && held < DOCUMENTS / 2);
-    /* the training rows, shuffled and in streams, hold none of the others */
+    /* shuffled training rows contain no held-out document */
     r.options.once = r.options.validation = false;
     struct rows rows = rows_of(&r, 4, 300);
     for (int64_t i = 0; i < rows.count * rows.T; i++) CHECK(seen[rows.ids[i]] == 1);
@@ -261,7 +261,7 @@ TEST(loader_holds_documents_out_so_that_both_parts_are_the_whole)
     rig_release(&r);
 }
 
-TEST(loader_lowers_the_streams_to_what_the_documents_are)
+TEST(loader_lowers_the_streams_if_documents_are_few)
 {
     struct text lines = {0}, packed = {0};
     const char *folder = test_folder();
@@ -275,7 +275,7 @@ TEST(loader_lowers_the_streams_to_what_the_documents_are)
                            rig_text(folder, "one.jsonl", "{\"text\": \"y\"}")};
     for (int i = 0; i < 4; i++) {
         struct rig r;
-        rig_init(&r, "bytes", 64); /* longer than the tiny ones */
+        rig_init(&r, "bytes", 64); /* longer than the smallest sources */
         r.data.streams = 256;
         rig_add(&r, paths[i], 1);
         struct rows rows = rows_of(&r, 8, 40);
@@ -286,7 +286,7 @@ TEST(loader_lowers_the_streams_to_what_the_documents_are)
     text_release(&lines), text_release(&packed);
 }
 
-static void check_unopened(struct rig *r, enum status want, const char *why)
+static void check_open_fails(struct rig *r, enum status want, const char *why)
 {
     struct loader *l = NULL;
     r->data.sources = r->sources;
@@ -299,30 +299,30 @@ static void check_unopened(struct rig *r, enum status want, const char *why)
     r->data.num_sources = 0;
 }
 
-TEST(loader_refuses_sources_without_documents)
+TEST(loader_rejects_sources_without_documents)
 {
     struct rig r;
     struct text packed = {0};
     const char *folder = test_folder();
     rig_init(&r, "bytes", 8);
-    check_unopened(&r, STATUS_CONFIG, "no [[data.source]]");
+    check_open_fails(&r, STATUS_CONFIG, "no [[data.source]]");
     rig_add(&r, test_path(folder, "none.jsonl"), 1);
-    check_unopened(&r, STATUS_MISSING, "none.jsonl: no such file");
+    check_open_fails(&r, STATUS_MISSING, "none.jsonl: no such file");
     rig_add(&r, rig_text(folder, "empty.txt", ""), 1);
-    check_unopened(&r, STATUS_DATA, "empty.txt: there is nothing in it");
+    check_open_fails(&r, STATUS_DATA, "empty.txt: the source is empty");
     rig_add(&r, rig_text(folder, "blank.jsonl", "\n\r\n  \n"), 1);
-    check_unopened(&r, STATUS_DATA, "blank.jsonl: there is no document in it");
+    check_open_fails(&r, STATUS_DATA, "blank.jsonl: the source has no document");
     rig_zstd(&packed, "\n\n", 2);
     rig_add(&r, rig_bytes(folder, "blank.jsonl.zst", packed.data, packed.len), 1);
-    check_unopened(&r, STATUS_DATA, "blank.jsonl.zst: there is no document in it");
+    check_open_fails(&r, STATUS_DATA, "blank.jsonl.zst: the source has no document");
     rig_tokens(folder, "t", (int[]){0, 0}, 2, 0);
     rig_add(&r, test_path(folder, "t"), 1);
-    check_unopened(&r, STATUS_DATA, "t: there is no document in it");
+    check_open_fails(&r, STATUS_DATA, "t: the source has no document");
     text_release(&packed);
     rig_release(&r);
 }
 
-TEST(loader_refuses_settings_that_do_not_fit)
+TEST(loader_rejects_conflicting_settings)
 {
     struct rig r;
     const char *folder = test_folder();
@@ -330,22 +330,23 @@ TEST(loader_refuses_settings_that_do_not_fit)
     rig_init(&r, "bytes", 8);
     rig_add(&r, path, 1);
     r.options.vocab_size = 258;
-    check_unopened(&r, STATUS_CONFIG, "the tokenizer has 259 tokens, model.vocab_size is 258");
+    check_open_fails(&r, STATUS_CONFIG,
+                     "the tokenizer has 259 tokens, more than model.vocab_size = 258");
     r.options.vocab_size = 0;
     rig_add(&r, path, 1);
     r.objective.name = "masked", r.objective.mask_token = "<|none|>";
-    check_unopened(&r, STATUS_CONFIG, "objective.mask_token = \"<|none|>\"");
+    check_open_fails(&r, STATUS_CONFIG, "objective.mask_token = \"<|none|>\"");
     rig_add(&r, path, 1);
     r.objective.mask_token = "<|mask|>", r.options.num_shares = 3;
-    check_unopened(&r, STATUS_CONFIG, "2 streams are not shared out evenly by 3 ranks");
+    check_open_fails(&r, STATUS_CONFIG, "2 streams are not a multiple of 3 data-parallel ranks");
     rig_release(&r);
     rig_init(&r, NULL, 8);
     add_tokens(&r, 4);
     r.objective.name = "masked";
-    check_unopened(&r, STATUS_CONFIG, "objective.name = \"masked\" needs data.tokenizer");
+    check_open_fails(&r, STATUS_CONFIG, "objective.name = \"masked\" requires data.tokenizer");
 }
 
-TEST(loader_passes_on_what_went_wrong_in_its_thread)
+TEST(loader_reports_failures_of_its_prefetch_thread)
 {
     enum { T = 4 };
     struct text lines = {0};
@@ -376,7 +377,7 @@ TEST(loader_passes_on_what_went_wrong_in_its_thread)
         CHECK(st == STATUS_DATA);
         CHECK_MESSAGE("the value of \"text\" is not a string");
         CHECK(strstr(status_stack(), "stream_row"));
-        if (ahead) CHECK_STATUS(DATA, loader_next(l, &b, &rows)); /* and says so again */
+        if (ahead) CHECK_STATUS(DATA, loader_next(l, &b, &rows)); /* and on every later call */
         loader_close(l);
         rig_release(&r);
     }
@@ -394,7 +395,7 @@ static int open_files(void)
     return n;
 }
 
-TEST(loader_closes_its_files_and_thread_at_any_moment)
+TEST(loader_closes_its_files_and_thread_at_any_time)
 {
     int before = open_files();
     const char *folder = test_folder();
@@ -415,7 +416,7 @@ TEST(loader_closes_its_files_and_thread_at_any_moment)
     CHECK(open_files() == before);
 }
 
-/* Opens the loader at a cursor. */
+/* Opens a loader and restores the cursor. */
 static struct loader *resumed(struct rig *r, const struct text *cursor)
 {
     struct json *root = NULL;
@@ -426,9 +427,9 @@ static struct loader *resumed(struct rig *r, const struct text *cursor)
     return l;
 }
 
-TEST(loader_resumes_at_every_row_of_every_kind_with_the_same_rows)
+TEST(loader_resumes_at_every_row_of_every_source_kind)
 {
-    enum { T = 300, V = 8, ROWS = 60, AFTER = 2 * V + 3 }; /* more than an epoch of most */
+    enum { T = 300, V = 8, ROWS = 60, AFTER = 2 * V + 3 }; /* more than one epoch of most kinds */
     for (int kind = 0; kind < RIG_KINDS; kind++) {
         struct rig r;
         struct text cursors[ROWS] = {{0}}, again = {0};
@@ -466,7 +467,7 @@ TEST(loader_resumes_at_every_row_of_every_kind_with_the_same_rows)
     }
 }
 
-static void check_refused(struct rig *r, const char *cursor, enum status how, const char *why)
+static void check_rejected(struct rig *r, const char *cursor, enum status how, const char *why)
 {
     struct json *root = NULL;
     struct loader *l = rig_open(r);
@@ -492,11 +493,11 @@ static void start_cursor(struct rig *r, const char *folder, struct text *cursor)
     rows_release(&rows);
 }
 
-TEST(loader_refuses_a_cursor_of_other_data_or_settings)
+TEST(loader_rejects_a_cursor_of_other_data_or_settings)
 {
     struct text cursor = {0};
-    const char *folder = test_folder(), *settings = "is of other settings";
-    const char *files = "*.jsonl is not what the checkpoint's data cursor was made with";
+    const char *folder = test_folder(), *settings = "saved with different data settings";
+    const char *files = "*.jsonl: the data position was saved with other files";
     rig_text(folder, "a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
     for (int k = 0; k < 12; k++) {
         struct rig r;
@@ -511,21 +512,21 @@ TEST(loader_refuses_a_cursor_of_other_data_or_settings)
         case 5: r.data.row_overlap = false; break;
         case 6: r.objective.name = "masked"; break;
         case 7: r.data.validation_share = 0.01; break;
-        case 8: r.data.streams = 2, why = "is of 1 streams; there are 2"; break;
+        case 8: r.data.streams = 2, why = "saved with 1 streams; configured: 2"; break;
         case 9:
             rig_add(&r, test_path(folder, "*.jsonl"), 1);
-            why = "is of 1 sources; there are 2";
+            why = "saved with 1 sources; configured: 2";
             break;
         case 10: r.sources[0].weight = 2, why = files; break;
         default: rig_text(folder, "b.jsonl", "{\"text\": \"more\"}\n"); why = files;
         }
-        check_refused(&r, cursor.data, STATUS_CONFIG, why);
+        check_rejected(&r, cursor.data, STATUS_CONFIG, why);
         rig_release(&r);
     }
     text_release(&cursor);
 }
 
-TEST(loader_refuses_a_damaged_cursor)
+TEST(loader_rejects_a_damaged_cursor)
 {
     static const struct {
         const char *from, *to, *why;
@@ -550,20 +551,20 @@ TEST(loader_refuses_a_damaged_cursor)
         text_clear(&bad);
         text_add(&bad, cursor.data, (size_t)(at - cursor.data));
         text_addf(&bad, "%s%s", cases[i].to, at + strlen(cases[i].from));
-        check_refused(&r, bad.data, STATUS_DATA, cases[i].why);
+        check_rejected(&r, bad.data, STATUS_DATA, cases[i].why);
     }
-    check_refused(&r, "[]", STATUS_DATA, "no data cursor");
+    check_rejected(&r, "[]", STATUS_DATA, "no data position");
     char *carry = strstr(cursor.data, "\n[");
     for (int i = 0; i < 4; i++) carry = strchr(carry + 1, ',');
     text_clear(&bad);
     text_add(&bad, cursor.data, (size_t)(carry - cursor.data));
     text_addf(&bad, ",259%s", strchr(carry + 1, ','));
-    check_refused(&r, bad.data, STATUS_DATA, "holds the id 259; the vocabulary has 259");
+    check_rejected(&r, bad.data, STATUS_DATA, "has the token ID 259; the vocabulary has 259");
     text_release(&cursor), text_release(&bad);
     rig_release(&r);
 }
 
-TEST(loader_of_a_single_pass_resumes_at_every_row)
+TEST(loader_in_a_single_pass_resumes_at_every_row)
 {
     enum { T = 7 };
     struct rig r;

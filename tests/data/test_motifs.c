@@ -17,15 +17,15 @@ static void check_ids(const struct motifs *m, struct motif_session s, const int3
     text_release(&out);
 }
 
-/* The ids are those of tests/oracle/motifs.py. */
-TEST(counts_become_motifs_time_after_time_behind_a_mark)
+/* The IDs come from tests/oracle/motifs.py. */
+TEST(motifs_encode_each_time_step_after_a_separator)
 {
     static const unsigned char three[] = {0, 1, 2, 2, 0, 1, 1, 1, 0, 0, 2, 2, 2, 0, 7};
     static const unsigned char one[] = {0, 0, 0, 1, 1, 1};
     for (int i = 0; i < 3; i++) {
         struct motifs *m;
         CHECK_STATUS(OK, motifs_open(&m, paths[i]));
-        CHECK(motifs_mark(m) == 9 && motifs_bins(m) == 3);
+        CHECK(motifs_separator(m) == 9 && motifs_bins(m) == 3);
         check_ids(m, (struct motif_session){three, 3, 5, 4, 0},
                   (const int32_t[]){9, 5, 8, 0, 5, 9, 8, 0, 0, 8}, 10);
         check_ids(m, (struct motif_session){one, 1, 6, 4, 0},
@@ -36,8 +36,8 @@ TEST(counts_become_motifs_time_after_time_behind_a_mark)
     }
 }
 
-/* Neuron n of 30 says n in the one patch that is known: which are read? */
-TEST(of_many_neurons_a_block_of_neighbours_is_read_which_is_the_sessions_own)
+/* Each neuron's count identifies it modulo 4, so that the IDs show which block was drawn. */
+TEST(motifs_draw_a_contiguous_block_of_neurons_per_session)
 {
     enum { NEURONS = 30, WIDTH = 4 };
     static const unsigned char pickle[] = "\x80\x04}(\x8c\x09index_map}(C\x01\0K\0C\x01\1K\1C\x01\2"
@@ -64,34 +64,36 @@ TEST(of_many_neurons_a_block_of_neighbours_is_read_which_is_the_sessions_own)
     motifs_close(m);
 }
 
-static void refuse(const char *bytes, size_t len, const char *part)
+static void check_rejected(const char *bytes, size_t len, const char *part)
 {
     struct motifs *m;
     CHECK_STATUS(DATA, motifs_parse(&m, (const unsigned char *)bytes, len, "made"));
     CHECK(!m);
     CHECK_MESSAGE(part);
 }
-#define REFUSE(bytes, part) refuse(bytes, sizeof bytes - 1, part)
+#define CHECK_REJECTED(bytes, part) check_rejected(bytes, sizeof bytes - 1, part)
 
-TEST(what_is_no_map_of_motifs_is_refused)
+TEST(motifs_reject_malformed_files)
 {
     struct motifs *m;
-    REFUSE("\x80\x04]\x2e", "not a dictionary");
-    REFUSE("\x80\x04}.", "patch_size is not (1, bins)");
-    REFUSE("\x80\x04}(\x8c\x0apatch_sizeK\2K\1\x86u.", "patch_size");
-    REFUSE("\x80\x04}(\x8c\x0apatch_sizeK\1K\0\x86u.", "patch_size");
-    REFUSE("\x80\x04}(\x8c\x0apatch_sizeK\1K\1\x86u.", "k_limit is not a number");
-    REFUSE("\x80\x04}(\x8c\x0apatch_sizeK\1K\1\x86\x8c\x07k_limitK\1u.", "index_map is not");
-    REFUSE("\x80\x04}(\x8c\x0apatch_sizeK\1K\1\x86\x8c\x07k_limitK\1\x8c\x09index_map}(C\2ab"
-           "K\0uu.",
-           "entry 0: the key is not 1 bytes");
-    REFUSE("\x80\x04}(\x8c\x0apatch_sizeK\1K\1\x86\x8c\x07k_limitK\1\x8c\x09index_map}(C\1a"
-           "K\2uu.",
-           "entry 0: the value is not an id of 0..1");
+    CHECK_REJECTED("\x80\x04]\x2e", "expected a dictionary");
+    CHECK_REJECTED("\x80\x04}.", "patch_size must be (1, bins)");
+    CHECK_REJECTED("\x80\x04}(\x8c\x0apatch_sizeK\2K\1\x86u.", "patch_size");
+    CHECK_REJECTED("\x80\x04}(\x8c\x0apatch_sizeK\1K\0\x86u.", "patch_size");
+    CHECK_REJECTED("\x80\x04}(\x8c\x0apatch_sizeK\1K\1\x86u.", "k_limit must be an integer");
+    CHECK_REJECTED("\x80\x04}(\x8c\x0apatch_sizeK\1K\1\x86\x8c\x07k_limitK\1u.",
+                   "index_map must be");
+    CHECK_REJECTED(
+        "\x80\x04}(\x8c\x0apatch_sizeK\1K\1\x86\x8c\x07k_limitK\1\x8c\x09index_map}(C\2ab"
+        "K\0uu.",
+        "entry 0: the key is not 1 bytes");
+    CHECK_REJECTED("\x80\x04}(\x8c\x0apatch_sizeK\1K\1\x86\x8c\x07k_limitK\1\x8c\x09index_map}(C\1a"
+                   "K\2uu.",
+                   "entry 0: the value is not an ID from 0 to 1");
     CHECK_STATUS(MISSING, motifs_open(&m, "/nowhere.pkl"));
 }
 
-TEST(a_map_that_is_cut_off_anywhere_is_refused)
+TEST(motifs_reject_a_file_truncated_anywhere)
 {
     struct text bytes = {0};
     CHECK_STATUS(OK, file_read(paths[1], 1 << 20, &bytes));
@@ -102,9 +104,9 @@ TEST(a_map_that_is_cut_off_anywhere_is_refused)
     text_release(&bytes);
 }
 
-/* Rows of documents.parquet: [[1, 2, 3], [4, 5, 255]], none, none, [[9]], and one that is uneven.
- */
-TEST(a_source_of_spike_counts_is_read_as_motifs)
+/* Rows of documents.parquet: [[1, 2, 3], [4, 5, 255]], two empty ones, [[9]], and one whose lists
+ * differ in length. */
+TEST(loader_reads_spike_counts_as_motifs)
 {
     struct rig r;
     rig_init(&r, NULL, 7);
@@ -118,7 +120,7 @@ TEST(a_source_of_spike_counts_is_read_as_motifs)
     int32_t ids[7], labels[7], start[7], end[7];
     b.ids_BT = ids, b.labels_BT = labels, b.start_BT = start, b.end_BT = end;
     int rows;
-    /* {1, 2, 3} and {4, 5, 255} are unknown: 0; so is {9, 0, 0} */
+    /* {1, 2, 3}, {4, 5, 255} and {9, 0, 0} are unknown patches: 0 */
     static const int32_t want[] = {9, 0, 0, 0, 9, 0, 0};
     CHECK_STATUS(OK, loader_next(l, &b, &rows));
     CHECK(rows == 1 && !memcmp(ids, want, sizeof want) && labels[3] == 9);
@@ -128,7 +130,7 @@ TEST(a_source_of_spike_counts_is_read_as_motifs)
     rig_release(&r);
 }
 
-TEST(motifs_of_what_is_no_spike_counts_are_refused)
+TEST(motifs_require_spike_counts)
 {
     struct source s;
     const struct source_config ids = {.path = "tests/oracle/data/parquet/documents.parquet",
@@ -136,12 +138,12 @@ TEST(motifs_of_what_is_no_spike_counts_are_refused)
                                       .motifs = paths[1],
                                       .motif_neurons = 4};
     CHECK_STATUS(CONFIG, source_open(&s, &ids));
-    CHECK_MESSAGE("motifs are of spike counts");
+    CHECK_MESSAGE("data.source.motifs requires spike counts");
     const char *text = rig_text(test_folder(), "a.txt", "abc\n");
     struct source_config lines = ids;
     lines.path = text;
     CHECK_STATUS(CONFIG, source_open(&s, &lines));
-    CHECK_MESSAGE("motifs are of spike counts");
+    CHECK_MESSAGE("data.source.motifs requires spike counts");
     lines.motifs = "/nowhere.pkl";
     CHECK_STATUS(MISSING, source_open(&s, &lines));
 }

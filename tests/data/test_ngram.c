@@ -15,24 +15,24 @@ static double loss(int n, const int32_t *learnt, size_t count, const int32_t *id
     return s.loss_sum;
 }
 
-TEST(an_ngram_is_as_likely_as_its_counts_and_one_more_say)
+TEST(ngram_probability_is_the_smoothed_ratio_of_counts)
 {
     const int32_t learnt[] = {1, 2, 1, 2, 1, 3}, ids[] = {1, 2, 9};
     int64_t tokens;
-    /* 1: three of six, 2: two, 9: none */
+    /* of six: 1 three times, 2 twice, 9 never */
     double want = -log(4.0 / 262) - log(3.0 / 262) - log(1.0 / 262);
     CHECK_NEAR(loss(1, learnt, 6, ids, 3, &tokens), want, 1e-12);
     CHECK(tokens == 3);
-    /* behind 1: 2 twice and 3 once; behind 2: 1 twice, never 9 */
+    /* after 1: 2 twice and 3 once; after 2: 1 twice, 9 never */
     want = -log(3.0 / 259) - log(1.0 / 258);
     CHECK_NEAR(loss(2, learnt, 6, ids, 3, &tokens), want, 1e-12);
     CHECK(tokens == 2);
-    /* 1 2 came twice, 9 never behind it */
+    /* 1 2 twice, never followed by 9 */
     CHECK_NEAR(loss(3, learnt, 6, ids, 3, &tokens), -log(1.0 / 258), 1e-12);
     CHECK(tokens == 1);
 }
 
-TEST(an_unknown_context_leaves_all_ids_equally_likely)
+TEST(ngram_with_an_unknown_context_is_uniform)
 {
     const int32_t ids[] = {7, 8, 9, 10};
     int64_t tokens;
@@ -43,7 +43,7 @@ TEST(an_unknown_context_leaves_all_ids_equally_likely)
     }
 }
 
-TEST(many_ngrams_are_kept_apart)
+TEST(ngram_distinguishes_many_ngrams)
 {
     enum { COUNT = 100000 };
     int32_t *ids = heap(COUNT * sizeof *ids);

@@ -4,7 +4,7 @@
 #include "test.h"
 
 /* numpy 2.4.6: x = arange(n, dtype=uint32); RandomState(seed).shuffle(x) */
-TEST(numpy_shuffle_is_that_of_its_random_state)
+TEST(numpy_shuffle_matches_random_state)
 {
     static const uint32_t want[10] = {7, 2, 9, 1, 0, 8, 4, 5, 6, 3};
     uint32_t x[10];
@@ -15,9 +15,9 @@ TEST(numpy_shuffle_is_that_of_its_random_state)
     CHECK(!memcmp(x, want, sizeof want));
 }
 
-TEST(numpy_shuffle_goes_on_from_one_array_to_the_next)
+TEST(numpy_shuffle_keeps_its_state_between_arrays)
 {
-    /* of 2000: more than one generation of words; sums of i * x[i] of the first and the second */
+    /* 2000 values need the state refilled; sums of i * x[i] after the first and second shuffle */
     static const struct {
         uint32_t seed;
         uint64_t first, second;
@@ -38,7 +38,7 @@ TEST(numpy_shuffle_goes_on_from_one_array_to_the_next)
     }
 }
 
-TEST(numpy_shuffle_draws_nothing_for_one_value_or_none)
+TEST(numpy_shuffle_draws_nothing_for_fewer_than_two_values)
 {
     struct numpy_random random;
     uint32_t one = 5;
@@ -49,7 +49,7 @@ TEST(numpy_shuffle_draws_nothing_for_one_value_or_none)
     CHECK(one == 5 && random.used == used);
 }
 
-TEST(numpy_mock_lengths_are_those_of_its_default_generator)
+TEST(numpy_mock_lengths_match_default_rng)
 {
     static const int32_t want[10] = {3484, 2609, 2094, 1105, 1261, 168, 309, 68, 718, 3331};
     int32_t *lengths = calloc(100000, sizeof *lengths);
@@ -63,7 +63,7 @@ TEST(numpy_mock_lengths_are_those_of_its_default_generator)
 }
 
 /* numpy 2.4.6: sum(1 / (i + 1) for i < n) as float.hex of numpy.sum */
-TEST(numpy_sum_adds_in_its_order)
+TEST(numpy_sum_adds_in_numpy_order)
 {
     static const struct {
         size_t count;

@@ -6,8 +6,8 @@
 
 #include <zlib.h>
 
-/* What tests/oracle/megatron_order.py writes: three data sets of short sequences, some empty; or
- * the first part of them. */
+/* The datasets of tests/oracle/megatron_order.py: three sets of short sequences, some empty. Writes
+ * the first 1/part of each. */
 enum { SOURCES = 3 };
 static const char *const names[SOURCES] = {"a", "b", "c"};
 
@@ -34,7 +34,7 @@ static void megatron_rig(struct rig *r, int seq_len, const char *split, int64_t 
     r->options.run_rows = samples;
 }
 
-/* CRC-32 of the tokens of up to `rows` rows, seq_len + 1 each; *got: how many there were. */
+/* CRC-32 of the tokens of up to `rows` rows of seq_len + 1; *got: number of rows read. */
 static uint32_t crc_of(struct rig *r, int64_t rows, int64_t *got)
 {
     enum { B = 500 };
@@ -67,7 +67,7 @@ static void add_blend(struct rig *r, const char *folder)
     for (int s = 0; s < SOURCES; s++) rig_add(r, test_path(folder, names[s]), weights[s]);
 }
 
-TEST(order_megatron_is_that_of_megatron_core_for_a_million_blended_samples_of_three_epochs)
+TEST(order_megatron_matches_megatron_core_for_a_million_blended_samples)
 {
     struct rig r;
     int64_t rows;
@@ -78,7 +78,7 @@ TEST(order_megatron_is_that_of_megatron_core_for_a_million_blended_samples_of_th
     rig_release(&r);
 }
 
-TEST(order_megatron_is_that_of_megatron_core_for_one_source_and_for_lengths)
+TEST(order_megatron_matches_megatron_core_for_one_source_and_for_lengths)
 {
     static const struct {
         const char *split, *blend;
@@ -103,7 +103,7 @@ TEST(order_megatron_is_that_of_megatron_core_for_one_source_and_for_lengths)
         CHECK(crc_of(&r, cases[c].rows, &rows) == cases[c].crc && rows == cases[c].rows);
         struct loader *l = rig_open(&r);
         struct rows all = {0};
-        if (cases[c].held_out) { /* and there it ends */
+        if (cases[c].held_out) { /* where the split ends */
             rows_read(&all, l, cases[c].seq_len, 7, cases[c].rows + 10);
             CHECK(all.count == cases[c].rows);
         }
@@ -113,8 +113,8 @@ TEST(order_megatron_is_that_of_megatron_core_for_one_source_and_for_lengths)
     }
 }
 
-/* So many that numpy adds their weights in another order than one by one. */
-TEST(order_megatron_is_that_of_megatron_core_for_twenty_sources)
+/* With this many sources NumPy sums the weights pairwise. */
+TEST(order_megatron_matches_megatron_core_for_twenty_sources)
 {
     enum { MANY = 20 };
     const char *folder = write_sources(1);
@@ -142,7 +142,7 @@ TEST(order_megatron_is_that_of_megatron_core_for_twenty_sources)
     rig_release(&r);
 }
 
-TEST(order_megatron_mock_data_are_those_of_megatron_core)
+TEST(order_megatron_mock_data_matches_megatron_core)
 {
     struct rig r;
     int64_t rows;
@@ -153,8 +153,8 @@ TEST(order_megatron_mock_data_are_those_of_megatron_core)
     rig_release(&r);
 }
 
-/* Rank i of 3 gets rows 6 j + 2 i and 6 j + 2 i + 1 where it computes two at a time. */
-TEST(order_megatron_deals_blocks_of_rows_out_to_the_ranks)
+/* With blocks of two, reader i of 3 gets rows 6 j + 2 i and 6 j + 2 i + 1. */
+TEST(order_megatron_assigns_blocks_of_rows_to_readers)
 {
     enum { T = 8, BLOCK = 2, SHARES = 3, ROWS = 48 };
     struct rig r;
@@ -174,7 +174,7 @@ TEST(order_megatron_deals_blocks_of_rows_out_to_the_ranks)
     rig_release(&r);
 }
 
-TEST(order_megatron_resumes_at_any_row_with_any_number_of_ranks)
+TEST(order_megatron_resumes_at_any_row_with_any_number_of_readers)
 {
     enum { T = 8, ROWS = 60 };
     struct rig r;
@@ -221,7 +221,7 @@ TEST(order_megatron_resumes_at_any_row_with_any_number_of_ranks)
     rig_release(&r);
 }
 
-TEST(order_megatron_refuses_a_cursor_of_another_order)
+TEST(order_megatron_rejects_a_cursor_of_another_order)
 {
     struct rig r;
     struct text cursor = {0};
@@ -242,7 +242,7 @@ TEST(order_megatron_refuses_a_cursor_of_another_order)
         if (change == 5) r.data.order = "streams";
         l = rig_open(&r);
         CHECK(loader_load(l, json) == (change ? STATUS_CONFIG : STATUS_OK));
-        if (change) CHECK_MESSAGE("other settings of the data");
+        if (change) CHECK_MESSAGE("different data settings");
         loader_close(l);
         r.data = kept;
     }
@@ -256,7 +256,7 @@ TEST(order_megatron_refuses_a_cursor_of_another_order)
     rig_release(&r);
 }
 
-TEST(order_megatron_documents_end_where_sequences_do)
+TEST(order_megatron_ends_documents_where_sequences_end)
 {
     enum { T = 12 };
     struct rig r;
@@ -279,7 +279,7 @@ TEST(order_megatron_documents_end_where_sequences_do)
     rig_release(&r);
 }
 
-TEST(order_megatron_says_how_many_samples_there_are)
+TEST(order_megatron_fails_past_its_last_sample)
 {
     enum { T = 4 };
     struct rig r;
@@ -295,7 +295,7 @@ TEST(order_megatron_says_how_many_samples_there_are)
         CHECK_STATUS(OK, loader_next(l, &b, &rows));
         CHECK_STATUS(OK, loader_next(l, &b, &rows));
         CHECK_STATUS(DATA, loader_next(l, &b, &rows));
-        CHECK_MESSAGE("row 2 is wanted of an order of 2 samples: data.samples");
+        CHECK_MESSAGE("row 2 is past the end of an order of 2 samples: increase data.samples");
         loader_close(l);
     }
     rig_release(&r);
@@ -322,7 +322,7 @@ TEST(order_megatron_counts_the_memory_of_its_indices)
     rig_release(&r);
 }
 
-TEST(order_megatron_says_what_it_cannot_read)
+TEST(order_megatron_rejects_what_it_cannot_read)
 {
     const char *folder = test_folder();
     struct rig r;
@@ -330,12 +330,13 @@ TEST(order_megatron_says_what_it_cannot_read)
     rig_text(folder, "a.jsonl", "{\"text\": \"a\"}\n");
     rig_tokens(folder, "t", (int[]){9}, 1, 0);
     for (int wrong = 0; wrong < 6; wrong++) {
-        static const char *const messages[] = {"reads a prefix of .bin/.idx files in each source",
-                                               "less than one sample",
-                                               "data.seed = 4294967296: Megatron's are below 2^32",
-                                               "leaves nothing for training",
-                                               "weight = 0: above 0",
-                                               "leaves nothing for validation"};
+        static const char *const messages[] = {
+            "requires a .bin/.idx prefix or \"mock\" in each source",
+            "fewer than one sample",
+            "data.seed = 4294967296: must be less than 2^32",
+            "leaves no data for training",
+            "weight = 0: must be greater than 0",
+            "leaves no data for validation"};
         megatron_rig(&r, 8, wrong == 3 ? "0,1" : "1", 10);
         rig_add(&r, test_path(folder, wrong ? "t" : "a.jsonl"), 1);
         if (wrong == 1) r.options.seq_len = 9, r.options.once = true;
@@ -352,7 +353,7 @@ TEST(order_megatron_says_what_it_cannot_read)
     }
 }
 
-TEST(loader_takes_no_loss_behind_an_end_of_text_where_it_is_told_so)
+TEST(loader_masks_the_loss_after_end_of_text_with_eod_mask_loss)
 {
     enum { EOS = 257 };
     static const int32_t want[8] = {'b', EOS, LABEL_IGNORED, EOS, LABEL_IGNORED, 'b', EOS};
@@ -368,6 +369,6 @@ TEST(loader_takes_no_loss_behind_an_end_of_text_where_it_is_told_so)
     struct loader *l = NULL;
     r.options.tokenizer = NULL;
     CHECK_STATUS(CONFIG, loader_open(&l, &r.options));
-    CHECK_MESSAGE("data.eod_mask_loss = true needs a tokenizer");
+    CHECK_MESSAGE("data.eod_mask_loss = true requires a tokenizer");
     rig_release(&r);
 }

@@ -3,7 +3,7 @@
 
 #include "data/order.h"
 
-/* Ids 0, 1, 2, ... in 40 documents of 7. */
+/* IDs 0, 1, 2, ... in 40 documents of 7. */
 static void open_ids(struct rig *r, struct source *source, struct source_tokens *tokens)
 {
     const char *folder = test_folder();
@@ -28,29 +28,29 @@ static struct order *open_order(const struct rig *r, const struct source *source
     return o;
 }
 
-TEST(order_streams_gives_each_lane_its_own_documents_and_cursor)
+TEST(order_streams_gives_each_stream_its_own_documents_and_cursor)
 {
-    enum { NEED = 6, LANES = 4, ROWS = 3 };
+    enum { NEED = 6, STREAMS = 4, ROWS = 3 };
     struct rig r;
     struct source source;
     struct source_tokens tokens;
     open_ids(&r, &source, &tokens);
     struct order *o = open_order(&r, &source, &tokens), *again = open_order(&r, &source, &tokens);
-    CHECK(o->lanes == LANES && o->block == 1 && o->ints > 0);
-    for (uint64_t g = 0; g < ROWS * LANES; g++) {
+    CHECK(o->num_streams == STREAMS && o->block == 1 && o->cursor_ints > 0);
+    for (uint64_t g = 0; g < ROWS * STREAMS; g++) {
         int32_t ids[NEED], same[NEED];
         unsigned char begins[NEED];
-        int filled;
-        int64_t *cursor = heap(o->ints * sizeof *cursor);
-        o->kind->save(o, g % LANES, cursor);
-        CHECK_STATUS(OK, again->kind->load(again, g % LANES, cursor, 280));
-        CHECK_STATUS(OK, o->kind->row(o, g, &tokens, NEED, ids, begins, &filled));
-        CHECK(filled == NEED);
+        struct token_row row = {NEED, ids, begins, 0}, same_row = {NEED, same, begins, 0};
+        int64_t *cursor = heap(o->cursor_ints * sizeof *cursor);
+        o->kind->save(o, g % STREAMS, cursor);
+        CHECK_STATUS(OK, again->kind->load(again, g % STREAMS, cursor, 280));
+        CHECK_STATUS(OK, o->kind->row(o, g, &tokens, &row));
+        CHECK(row.filled == NEED);
         for (int i = 0; i < NEED; i++) {
-            CHECK((uint64_t)ids[i] / 70 == g % LANES); /* a quarter of the documents each */
+            CHECK((uint64_t)ids[i] / 70 == g % STREAMS); /* a quarter of the documents per stream */
             if (i) CHECK(begins[i] == (ids[i] % 7 == 0));
         }
-        CHECK_STATUS(OK, again->kind->row(again, g, &tokens, NEED, same, begins, &filled));
+        CHECK_STATUS(OK, again->kind->row(again, g, &tokens, &same_row));
         CHECK(!memcmp(ids, same, sizeof ids));
         free(cursor);
     }
@@ -59,27 +59,27 @@ TEST(order_streams_gives_each_lane_its_own_documents_and_cursor)
     rig_release(&r);
 }
 
-TEST(order_streams_refuses_a_cursor_with_an_id_beyond_the_vocabulary)
+TEST(order_streams_rejects_a_cursor_with_an_id_outside_the_vocabulary)
 {
     struct rig r;
     struct source source;
     struct source_tokens tokens;
     open_ids(&r, &source, &tokens);
     struct order *o = open_order(&r, &source, &tokens);
-    int64_t *cursor = heap(o->ints * sizeof *cursor);
+    int64_t *cursor = heap(o->cursor_ints * sizeof *cursor);
     o->kind->save(o, 2, cursor);
     cursor[4] = 279;
     CHECK_STATUS(OK, o->kind->load(o, 2, cursor, 280));
     cursor[4] = 280;
     CHECK_STATUS(DATA, o->kind->load(o, 2, cursor, 280));
-    CHECK_MESSAGE("stream 2 holds the id 280; the vocabulary has 280");
+    CHECK_MESSAGE("stream 2 has the token ID 280; the vocabulary has 280");
     free(cursor);
     o->kind->close(o);
     source_close(&source);
     rig_release(&r);
 }
 
-TEST(a_share_holds_the_documents_of_its_own_streams_alone)
+TEST(order_streams_counts_memory_for_own_streams_only)
 {
     enum { STREAMS = 4, NUMBERS = STREAMS * 8 };
     struct rig r;
@@ -90,7 +90,7 @@ TEST(a_share_holds_the_documents_of_its_own_streams_alone)
     for (int i = 0; i < 2; i++) {
         r.options.num_shares = i ? STREAMS : 1;
         struct order *o = open_order(&r, &source, &tokens);
-        CHECK(o->lanes == STREAMS && o->ints == NUMBERS / STREAMS);
+        CHECK(o->num_streams == STREAMS && o->cursor_ints == NUMBERS / STREAMS);
         bytes[i] = o->kind->memory_bytes(o) - NUMBERS * 8;
         o->kind->close(o);
     }

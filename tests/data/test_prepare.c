@@ -13,7 +13,7 @@ static struct tokenizer *bytes_tokenizer(void)
     return t;
 }
 
-/* n documents of 0 to 299 letters, a line each. */
+/* n lines with texts of 0 to 299 letters. */
 static void write_lines(const char *path, int n)
 {
     struct text t = {0};
@@ -58,7 +58,7 @@ static void check_same(const char *a, const char *b)
     }
 }
 
-TEST(prepare_writes_every_document_as_training_would_read_it)
+TEST(prepare_writes_the_ids_that_training_would_read)
 {
     const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
     const char *prefix = test_path(folder, "a");
@@ -72,25 +72,25 @@ TEST(prepare_writes_every_document_as_training_would_read_it)
     struct source_config tokens_config = {.path = prefix, .column = "text", .weight = 1};
     struct source_tokens how = {.tokenizer = t, .vocab_size = 259, .eos = true};
     struct token_list want = {0}, got = {0};
-    struct found f = {0}, g = {0};
-    uint64_t place = 0, prepared_place = 0, documents = 0;
+    struct source_document f = {0}, g = {0};
+    uint64_t documents = 0;
     CHECK_STATUS(OK, encoder_make(&how.encoder, t));
     CHECK_STATUS(OK, source_open(&raw, &raw_config));
     CHECK_STATUS(OK, source_open(&tokens, &tokens_config));
+    struct source_cursor raw_cursor = source_part(&raw, 0, 1), cursor = source_part(&tokens, 0, 1);
     for (bool none = false;;) {
-        CHECK_STATUS(OK, source_find(&raw, NULL, 0, 1, &place, raw.places, &f, &none));
+        CHECK_STATUS(OK, source_find(&raw, NULL, &raw_cursor, &f, &none));
         if (none) break;
         want.count = got.count = 0;
         CHECK_STATUS(OK, source_read(&raw, &f, &how, &want));
         if (!want.count) continue; /* an empty text */
-        CHECK_STATUS(OK,
-                     source_find(&tokens, NULL, 0, 1, &prepared_place, tokens.places, &g, &none));
+        CHECK_STATUS(OK, source_find(&tokens, NULL, &cursor, &g, &none));
         CHECK(!none);
         CHECK_STATUS(OK, source_read(&tokens, &g, &how, &got));
         CHECK(got.count == want.count && !memcmp(got.ids, want.ids, got.count * sizeof *got.ids));
         documents++;
     }
-    CHECK(documents > 900 && documents == done.documents && documents == tokens.places);
+    CHECK(documents > 900 && documents == done.documents && documents == tokens.num_positions);
     CHECK(done.token_bytes == 2);
     source_close(&raw), source_close(&tokens);
     encoder_free(how.encoder);
@@ -99,19 +99,19 @@ TEST(prepare_writes_every_document_as_training_would_read_it)
     tokenizer_close(t);
 }
 
-TEST(prepare_gives_the_same_bytes_whatever_the_threads)
+TEST(prepare_output_does_not_depend_on_threads)
 {
     const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
     const char *one = test_path(folder, "one"), *five = test_path(folder, "five");
     struct prepared done;
-    write_lines(text, 40000); /* several batches of one thread */
+    write_lines(text, 40000); /* several batches for one thread */
     CHECK_STATUS(OK, run(text, one, 1, false, &done));
     CHECK_STATUS(OK, run(text, five, 5, false, &done));
-    CHECK(done.text_total - done.text_bytes == 40000); /* line ends */
+    CHECK(done.text_total - done.text_bytes == 40000); /* line breaks */
     check_same(one, five);
 }
 
-TEST(prepare_goes_on_where_it_was_stopped)
+TEST(prepare_resumes_an_interrupted_run)
 {
     const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
     const char *straight = test_path(folder, "straight"), *resumed = test_path(folder, "resumed");
@@ -136,13 +136,13 @@ TEST(prepare_goes_on_where_it_was_stopped)
     text_release(&bytes);
 }
 
-TEST(prepare_starts_anew_when_the_sources_or_the_parts_are_others)
+TEST(prepare_starts_over_if_the_journal_does_not_match)
 {
     const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
     const char *prefix = test_path(folder, "p");
     struct prepared done;
     write_lines(text, 10);
-    CHECK_STATUS(OK, file_write(test_path(folder, "p.bin.part"), "rubbish", 7));
+    CHECK_STATUS(OK, file_write(test_path(folder, "p.bin.part"), "garbage", 7));
     CHECK_STATUS(OK, file_write(test_path(folder, "p.prepare.json"), "{\"tokens\": 99}", 14));
     CHECK_STATUS(OK, run(text, prefix, 1, false, &done));
     CHECK(done.text_resumed == 0 && done.documents > 0);
@@ -151,7 +151,7 @@ TEST(prepare_starts_anew_when_the_sources_or_the_parts_are_others)
     CHECK(size == 2 * done.tokens);
 }
 
-TEST(prepare_replaces_nothing_unless_forced_to)
+TEST(prepare_overwrites_only_with_force)
 {
     const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
     const char *prefix = test_path(folder, "p");
@@ -165,7 +165,7 @@ TEST(prepare_replaces_nothing_unless_forced_to)
     CHECK(second.documents > first.documents);
 }
 
-/* Documents of a pair of token files, one behind the other. */
+/* Checks the documents of a pair of token files. */
 static void check_documents(const char *prefix, const int32_t *want, const uint64_t *lengths,
                             uint64_t documents)
 {
@@ -199,7 +199,7 @@ static enum status run_column(const char *source, const char *column, const char
     return st;
 }
 
-TEST(prepare_takes_token_ids_as_they_are)
+TEST(prepare_copies_token_ids)
 {
     const char *folder = test_folder(), *prefix = test_path(folder, "ids");
     static const char *const paths[] = {"tests/oracle/data/parquet/documents.parquet",
@@ -207,9 +207,9 @@ TEST(prepare_takes_token_ids_as_they_are)
     struct prepared done;
     for (int i = 0; i < 2; i++) { /* the fifth row is damaged */
         CHECK_STATUS(DATA, run_column(paths[i], "spike_counts", prefix, &done));
-        CHECK_MESSAGE("row 4: its lists are not of one length");
+        CHECK_MESSAGE("row 4: its lists differ in length");
         CHECK_STATUS(DATA, run_column(paths[i], "input_ids", prefix, &done));
-        CHECK_MESSAGE("row 4: the id 2147483648");
+        CHECK_MESSAGE("row 4: token ID 2147483648 is out of range");
     }
     const int32_t want[] = {5, 6, 7, 0};
     CHECK_STATUS(OK, run_column("tests/oracle/data/arrow/ids.arrow", "input_ids", prefix, &done));
@@ -220,10 +220,10 @@ TEST(prepare_takes_token_ids_as_they_are)
                  run_column("tests/oracle/data/arrow/ids.arrow", "spike_counts", prefix, &done));
     check_documents(prefix, counts, (uint64_t[]){9, 2}, 2);
     CHECK_STATUS(DATA, run_column("tests/oracle/data/arrow/ids.arrow", "large", prefix, &done));
-    CHECK_MESSAGE("row 0 holds the id 259; the vocabulary has 259");
+    CHECK_MESSAGE("row 0 has the token ID 259; the vocabulary has 259");
 }
 
-TEST(prepare_of_prepared_files_gives_the_same_bytes)
+TEST(prepare_of_its_own_output_is_the_same)
 {
     const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
     const char *first = test_path(folder, "first"), *again = test_path(folder, "again");
@@ -234,7 +234,7 @@ TEST(prepare_of_prepared_files_gives_the_same_bytes)
     check_same(first, again);
 }
 
-TEST(prepare_reads_rows_in_their_order_whatever_the_threads)
+TEST(prepare_keeps_row_order_with_any_number_of_threads)
 {
     const char *folder = test_folder();
     const char *one = test_path(folder, "one"), *five = test_path(folder, "five");

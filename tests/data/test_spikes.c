@@ -12,8 +12,8 @@ static struct spikes measure(const char *path, uint64_t most)
     return s;
 }
 
-/* Counts 1 2 3 and 4 5 255: the last is none. */
-TEST(constant_rates_are_each_neurons_mean_over_its_session)
+/* Counts 1 2 3 and 4 5 255, of which the last looks like a separator. */
+TEST(spikes_homogeneous_uses_each_neurons_mean_rate_in_its_session)
 {
     const char path[] = "tests/oracle/data/parquet/documents.parquet";
     const double first[] = {1, 2, 3}, second[] = {4, 5};
@@ -23,15 +23,15 @@ TEST(constant_rates_are_each_neurons_mean_over_its_session)
     struct spikes s = measure(path, 9);
     CHECK(s.counts == 5 && s.spikes == 15);
     CHECK_NEAR(s.loss_sum, want, 1e-12);
-    /* Of the first bin and the mark behind it, still by the rates of the whole session. */
+    /* The first bin and the next separator, still with the rates of the whole session. */
     s = measure(path, 4);
     want = 2 - log(2) + 4.5 - 4 * log(4.5) + lgamma(5);
     CHECK(s.counts == 2 && s.spikes == 5);
     CHECK_NEAR(s.loss_sum, want, 1e-12);
 }
 
-/* What NumPy and math.lgamma make of the same file. */
-TEST(constant_rates_of_a_small_pile_are_as_likely_as_elsewhere)
+/* The reference was computed with NumPy and math.lgamma. */
+TEST(spikes_homogeneous_matches_numpy)
 {
     struct spikes s = measure("tests/data/spikes/rodent/test-00000-of-00001.parquet", 0);
     CHECK(s.counts == 1020 && s.spikes == 1040);

@@ -6,7 +6,7 @@
 
 enum { MOST_SOURCES = 4 };
 
-/* Streams over sources of ids. */
+/* Streams over sources of IDs. */
 struct bench {
     struct source_config configs[MOST_SOURCES];
     struct source sources[MOST_SOURCES];
@@ -31,7 +31,7 @@ static void bench_add(struct bench *b, const char *path, double weight)
     CHECK_STATUS(OK, source_open(&b->sources[i], &b->configs[i]));
 }
 
-/* `documents` of 1 to 5 ids; the first of document d is 1000 * (first + d), the next ones count. */
+/* Documents of 1 to 5 IDs; document d counts up from 1000 * (first + d). */
 static void bench_add_documents(struct bench *b, int first, int documents, double weight)
 {
     struct text bytes = {0};
@@ -66,7 +66,17 @@ static void bench_release(struct bench *b)
     text_release(&b->tokens.text);
 }
 
-/* The numbers of the next `count` documents that a stream draws, each checked to be whole. */
+static enum status read_row(struct stream *s, struct source_tokens *t, int need, int32_t *ids,
+                            unsigned char *begins, int *filled)
+{
+    struct token_row row = {.need = need, .ids = ids, .begins = begins};
+    enum status st = stream_row(s, t, &row);
+    *filled = row.filled;
+    return st;
+}
+
+/* Reads the next `count` documents of a stream, checks that they are complete and returns their
+ * numbers. */
 static void draw_documents(struct bench *b, struct stream *s, int *documents, int count)
 {
     int32_t id;
@@ -74,7 +84,7 @@ static void draw_documents(struct bench *b, struct stream *s, int *documents, in
     int filled, n = -1, within = 0;
     b->rules.overlap = false;
     while (n < count) {
-        CHECK_STATUS(OK, stream_row(s, &b->tokens, 1, &id, &begins, &filled));
+        CHECK_STATUS(OK, read_row(s, &b->tokens, 1, &id, &begins, &filled));
         CHECK(filled == 1);
         if (begins) {
             CHECK(n < 0 || within == 1 + documents[n] % 1000 * 7 % 5);
@@ -87,7 +97,7 @@ static void draw_documents(struct bench *b, struct stream *s, int *documents, in
     }
 }
 
-TEST(stream_reads_each_document_of_its_share_once_an_epoch_and_whole)
+TEST(stream_reads_each_document_of_its_partition_once_per_epoch)
 {
     enum { DOCUMENTS = 37, STREAMS = 3, EPOCHS = 4 };
     struct bench b;
@@ -116,7 +126,7 @@ TEST(stream_reads_each_document_of_its_share_once_an_epoch_and_whole)
     bench_release(&b);
 }
 
-TEST(stream_shuffles_within_a_window_and_not_beyond)
+TEST(stream_shuffles_within_windows_only)
 {
     enum { DOCUMENTS = 60 };
     static const int windows[] = {1, 2, 7, 60, 1000};
@@ -138,7 +148,7 @@ TEST(stream_shuffles_within_a_window_and_not_beyond)
     }
 }
 
-TEST(stream_order_depends_on_the_seed_the_stream_and_nothing_else)
+TEST(stream_order_depends_only_on_seed_and_stream)
 {
     enum { DOCUMENTS = 40, DRAWS = 60 };
     struct bench b;
@@ -160,7 +170,7 @@ TEST(stream_order_depends_on_the_seed_the_stream_and_nothing_else)
     bench_release(&b);
 }
 
-TEST(stream_draws_from_the_sources_by_their_weights)
+TEST(stream_draws_from_sources_by_weight)
 {
     enum { DRAWS = 8000 };
     static const double weights[] = {1, 0, 0.5, 2.5};
@@ -170,13 +180,13 @@ TEST(stream_draws_from_the_sources_by_their_weights)
     bench_init(&b, 1, 8);
     for (int i = 0; i < 4; i++) bench_add_documents(&b, 100 * i, 10 + i, weights[i]);
     stream_init(&s, &b.rules, 0);
-    for (int i = 0; i < 4; i++) CHECK(s.shares[i].end == (uint64_t)(10 + i));
+    for (int i = 0; i < 4; i++) CHECK(s.partitions[i].range.end == (uint64_t)(10 + i));
     b.rules.overlap = false;
     for (int n = 0; n < DRAWS;) {
         int32_t id;
         unsigned char begins;
         int filled;
-        CHECK_STATUS(OK, stream_row(&s, &b.tokens, 1, &id, &begins, &filled));
+        CHECK_STATUS(OK, read_row(&s, &b.tokens, 1, &id, &begins, &filled));
         counts[id / 100000] += begins;
         n += begins;
     }
@@ -187,7 +197,7 @@ TEST(stream_draws_from_the_sources_by_their_weights)
     free(documents);
 }
 
-TEST(stream_rows_run_on_with_one_token_of_overlap_or_none)
+TEST(stream_rows_continue_with_one_overlapping_token_or_none)
 {
     enum { NEED = 7, ROWS = 30 };
     for (int overlap = 0; overlap < 2; overlap++) {
@@ -203,13 +213,13 @@ TEST(stream_rows_run_on_with_one_token_of_overlap_or_none)
         for (int r = 0; r < ROWS; r++) {
             int32_t last = ids[NEED - 1];
             b.rules.overlap = overlap;
-            CHECK_STATUS(OK, stream_row(&rows, &b.tokens, NEED, ids, begins, &filled));
+            CHECK_STATUS(OK, read_row(&rows, &b.tokens, NEED, ids, begins, &filled));
             CHECK(filled == NEED);
             b.rules.overlap = false;
             int i = overlap && r > 0;
             CHECK(!i || (ids[0] == last && !begins[0]));
             for (; i < NEED; i++) {
-                CHECK_STATUS(OK, stream_row(&one, &b.tokens, 1, &id, &begin, &filled));
+                CHECK_STATUS(OK, read_row(&one, &b.tokens, 1, &id, &begin, &filled));
                 CHECK(ids[i] == id && begins[i] == begin);
             }
         }
@@ -218,7 +228,7 @@ TEST(stream_rows_run_on_with_one_token_of_overlap_or_none)
     }
 }
 
-TEST(stream_of_a_single_pass_reads_the_sources_in_turn_and_ends)
+TEST(stream_in_a_single_pass_reads_sources_in_turn_and_ends)
 {
     enum { NEED = 1000 };
     struct bench b;
@@ -231,16 +241,16 @@ TEST(stream_of_a_single_pass_reads_the_sources_in_turn_and_ends)
     bench_add_documents(&b, 0, 20, 1);
     bench_add_documents(&b, 20, 5, 7);
     stream_init(&s, &b.rules, 0);
-    CHECK_STATUS(OK, stream_row(&s, &b.tokens, NEED, ids, begins, &filled));
+    CHECK_STATUS(OK, read_row(&s, &b.tokens, NEED, ids, begins, &filled));
     for (int i = 0; i < filled; i++) CHECK(!begins[i] || ids[i] == 1000 * n++);
     CHECK(n == 25 && filled < NEED && s.ended);
-    CHECK_STATUS(OK, stream_row(&s, &b.tokens, NEED, ids, begins, &filled));
+    CHECK_STATUS(OK, read_row(&s, &b.tokens, NEED, ids, begins, &filled));
     CHECK(filled == 0 && s.ended);
     stream_release(&s);
     bench_release(&b);
 }
 
-TEST(stream_of_empty_documents_ends_with_an_error)
+TEST(stream_of_empty_documents_fails)
 {
     static const char empty[] = "{\"text\": \"\"}\n{\"text\": \"\"}\n";
     const char *folder = test_folder();
@@ -256,8 +266,7 @@ TEST(stream_of_empty_documents_ends_with_an_error)
         bench_add(&b, rig_text(folder, "empty.jsonl", empty), 1);
         if (mixed) bench_add(&b, rig_text(folder, "a.jsonl", "{\"text\": \"a\"}\n"), 1);
         stream_init(&s, &b.rules, 0);
-        for (int r = 0; r < 100 && !st; r++)
-            st = stream_row(&s, &b.tokens, 8, ids, begins, &filled);
+        for (int r = 0; r < 100 && !st; r++) st = read_row(&s, &b.tokens, 8, ids, begins, &filled);
         CHECK(st == STATUS_DATA);
         CHECK_MESSAGE("empty.jsonl: all documents of stream 0 of 1 are empty");
         stream_release(&s);
@@ -265,7 +274,7 @@ TEST(stream_of_empty_documents_ends_with_an_error)
     }
 }
 
-TEST(stream_passes_over_empty_documents)
+TEST(stream_skips_empty_documents)
 {
     struct bench b;
     struct stream s;
@@ -276,25 +285,25 @@ TEST(stream_passes_over_empty_documents)
     bench_read_text(&b);
     bench_add(&b, rig_text(test_folder(), "a.jsonl", "{\"text\": \"\"}\n{\"text\": \"a\"}\n"), 1);
     stream_init(&s, &b.rules, 0);
-    CHECK_STATUS(OK, stream_row(&s, &b.tokens, 60, ids, begins, &filled));
+    CHECK_STATUS(OK, read_row(&s, &b.tokens, 60, ids, begins, &filled));
     for (int i = 0; i < 60; i++) CHECK(ids[i] == 'a' && begins[i]);
     stream_release(&s);
     bench_release(&b);
 }
 
-static bool can_share(const char *path, uint64_t streams, double validation_share)
+static bool can_partition(const char *path, uint64_t streams, double validation_share)
 {
     struct bench b;
     bool can = false;
     bench_init(&b, streams, 1);
     bench_add(&b, path, 1);
     b.rules.validation_share = validation_share;
-    CHECK_STATUS(OK, stream_can_share(&b.rules, 0, streams, &can));
+    CHECK_STATUS(OK, stream_can_partition(&b.rules, 0, streams, &can));
     bench_release(&b);
     return can;
 }
 
-TEST(stream_can_share_a_source_that_has_a_document_for_each)
+TEST(stream_can_partition_a_source_with_a_document_for_each_stream)
 {
     const char *folder = test_folder();
     struct text even = {0}, uneven = {0}, blank = {0}, packed = {0};
@@ -312,18 +321,18 @@ TEST(stream_can_share_a_source_that_has_a_document_for_each)
     const char *c = rig_bytes(folder, "c.jsonl.gz", packed.data, packed.len);
     rig_tokens(folder, "d", (int[]){1, 0, 2, 0}, 4, 0);
     const char *d = test_path(folder, "d");
-    CHECK(can_share(a, 1, 0) && can_share(a, 64, 0) && !can_share(a, 65, 0));
-    CHECK(can_share(b, 1, 0) && !can_share(b, 8, 0));
-    CHECK(can_share(c, 64, 0) && !can_share(c, 65, 0));
-    CHECK(can_share(d, 2, 0) && !can_share(d, 4, 0));
-    CHECK(can_share(a, 4, 0.5) && !can_share(a, 64, 0.5));
-    CHECK(can_share(c, 4, 0.5) && !can_share(c, 64, 0.5));
+    CHECK(can_partition(a, 1, 0) && can_partition(a, 64, 0) && !can_partition(a, 65, 0));
+    CHECK(can_partition(b, 1, 0) && !can_partition(b, 8, 0));
+    CHECK(can_partition(c, 64, 0) && !can_partition(c, 65, 0));
+    CHECK(can_partition(d, 2, 0) && !can_partition(d, 4, 0));
+    CHECK(can_partition(a, 4, 0.5) && !can_partition(a, 64, 0.5));
+    CHECK(can_partition(c, 4, 0.5) && !can_partition(c, 64, 0.5));
     text_release(&even), text_release(&uneven), text_release(&blank), text_release(&packed);
 }
 
-TEST(stream_refuses_integers_that_it_never_saved)
+TEST(stream_load_rejects_integers_that_stream_save_cannot_write)
 {
-    enum { INTS = STREAM_INTS + SHARE_INTS };
+    enum { INTS = STREAM_INTS + PARTITION_INTS };
     struct bench b;
     struct stream s;
     int64_t good[INTS], bad[INTS];
@@ -335,7 +344,7 @@ TEST(stream_refuses_integers_that_it_never_saved)
     stream_init(&s, &b.rules, 1);
     stream_save(&s, good);
     CHECK_STATUS(OK, stream_load(&s, good));
-    CHECK_STATUS(OK, stream_row(&s, &b.tokens, 9, ids, begins, &filled));
+    CHECK_STATUS(OK, read_row(&s, &b.tokens, 9, ids, begins, &filled));
     stream_save(&s, good);
     static const struct {
         int at;
@@ -346,17 +355,17 @@ TEST(stream_refuses_integers_that_it_never_saved)
         memcpy(bad, good, sizeof bad);
         bad[cases[i].at] = cases[i].value;
         CHECK_STATUS(DATA, stream_load(&s, bad));
-        CHECK_MESSAGE("the data cursor of stream 1 is damaged");
+        CHECK_MESSAGE("the data position of stream 1 is damaged");
     }
     good[7] = 5; /* of a window of 4 */
     CHECK_STATUS(OK, stream_load(&s, good));
-    CHECK_STATUS(DATA, stream_row(&s, &b.tokens, 9, ids, begins, &filled));
-    CHECK_MESSAGE("the cursor points beyond its window");
+    CHECK_STATUS(DATA, read_row(&s, &b.tokens, 9, ids, begins, &filled));
+    CHECK_MESSAGE("the data position points outside its shuffle window");
     stream_release(&s);
     bench_release(&b);
 }
 
-TEST(stream_gives_back_the_memory_of_a_long_document)
+TEST(stream_frees_the_memory_of_a_long_document)
 {
     enum { LONG = 1000000 };
     int lengths[] = {10, LONG, 10};
@@ -371,9 +380,9 @@ TEST(stream_gives_back_the_memory_of_a_long_document)
     rig_tokens(folder, "t", lengths, 3, 0);
     bench_add(&b, test_path(folder, "t"), 1);
     stream_init(&s, &b.rules, 0);
-    CHECK_STATUS(OK, stream_row(&s, &b.tokens, 10 + 1, ids, begins, &filled));
+    CHECK_STATUS(OK, read_row(&s, &b.tokens, 10 + 1, ids, begins, &filled));
     CHECK(s.draws == 2 && s.tokens.capacity >= LONG);
-    CHECK_STATUS(OK, stream_row(&s, &b.tokens, LONG, ids, begins, &filled));
+    CHECK_STATUS(OK, read_row(&s, &b.tokens, LONG, ids, begins, &filled));
     CHECK(s.draws == 3 && s.tokens.capacity < 1000);
     CHECK(ids[LONG - 2] == 10 + LONG - 1 && ids[LONG - 1] == 10 + LONG && begins[LONG - 1]);
     stream_release(&s);

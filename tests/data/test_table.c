@@ -3,7 +3,7 @@
 
 #include "data/table.h"
 
-/* Its rows are known: tests/oracle/parquet.py, documents(). */
+/* The rows come from documents() of tests/oracle/parquet.py. */
 static const char *const paths[] = {
     "tests/oracle/data/parquet/documents.parquet", "tests/oracle/data/arrow/stream.arrow",
     "tests/oracle/data/arrow/large.arrow",         "tests/oracle/data/arrow/packed.arrow",
@@ -31,13 +31,13 @@ static void check_texts(const char *path, const char *column, enum table_kind ki
     text_release(&t);
 }
 
-TEST(a_text_column_is_its_rows)
+TEST(table_reads_a_text_column)
 {
     const char *const want[] = {"one", "", "", "f\xC3\xBCr", "last"};
     for (int i = 0; i < PATHS; i++) check_texts(paths[i], "text", TABLE_TEXT, want);
 }
 
-TEST(texts_of_a_list_are_joined_behind_two_line_ends_each)
+TEST(table_joins_the_texts_of_a_list)
 {
     const char *const want[] = {"\n\na\n\nb", "", "", "", "\n\nc"};
     for (int i = 0; i < PATHS; i++) check_texts(paths[i], "files[].text", TABLE_JOINED, want);
@@ -67,10 +67,10 @@ static void check_ids(const char *path)
     CHECK_STATUS(OK, read_ids(path, "input_ids", 2, NULL, 0));
     CHECK_STATUS(OK, read_ids(path, "input_ids", 3, (const int32_t[]){0}, 1));
     CHECK_STATUS(DATA, read_ids(path, "input_ids", 4, NULL, 0));
-    CHECK_MESSAGE("row 4: the id 2147483648");
+    CHECK_MESSAGE("row 4: token ID 2147483648 is out of range");
 }
 
-TEST(a_list_of_whole_numbers_is_ids)
+TEST(table_reads_lists_of_integers_as_ids)
 {
     for (int i = 0; i < PATHS; i++) check_ids(paths[i]);
 }
@@ -83,15 +83,15 @@ static void check_counts(const char *path)
     CHECK_STATUS(OK, read_ids(path, "spike_counts", 2, NULL, 0));
     CHECK_STATUS(OK, read_ids(path, "spike_counts", 3, (const int32_t[]){255, 9}, 2));
     CHECK_STATUS(DATA, read_ids(path, "spike_counts", 4, NULL, 0));
-    CHECK_MESSAGE("row 4: its lists are not of one length");
+    CHECK_MESSAGE("row 4: its lists differ in length");
 }
 
-TEST(spike_counts_go_bin_by_bin_behind_255)
+TEST(table_reads_spike_counts_bin_by_bin_after_a_separator)
 {
     for (int i = 0; i < PATHS; i++) check_counts(paths[i]);
 }
 
-TEST(spike_counts_say_how_many_neurons_a_row_has)
+TEST(table_reports_the_neurons_of_a_row)
 {
     for (int i = 0; i < PATHS; i++) {
         static const size_t want[] = {2, 0, 0, 1};
@@ -110,26 +110,26 @@ TEST(spike_counts_say_how_many_neurons_a_row_has)
     }
 }
 
-TEST(a_column_of_other_things_is_an_error)
+TEST(table_rejects_columns_of_other_types)
 {
     struct table r;
     for (int i = 0; i < PATHS; i++) {
         const char *path = paths[i];
         CHECK_STATUS(CONFIG, table_open(&r, path, "number"));
-        CHECK_MESSAGE("holds neither text");
-        CHECK_MESSAGE("there are number, text, files");
+        CHECK_MESSAGE("expected text");
+        CHECK_MESSAGE("the columns are number, text, files");
         CHECK_STATUS(CONFIG, table_open(&r, path, "words"));
-        CHECK_MESSAGE("the columns are: number, text, files");
+        CHECK_MESSAGE("number, text, files");
     }
     CHECK_STATUS(MISSING, table_open(&r, "absent.parquet", "text"));
 }
 
-TEST(ids_of_a_row_are_so_many_bytes_on_average)
+TEST(table_estimates_the_mean_bytes_of_a_row)
 {
     struct table t;
     CHECK_STATUS(OK, table_open(&t, "tests/data/spikes/rodent/train-00000-of-00001.parquet",
                                 "spike_counts"));
-    CHECK(table_mean_bytes(&t) == 4 * 4080 / 12); /* 4800 ids, 720 of them marks */
+    CHECK(table_mean_bytes(&t) == 4 * 4080 / 12); /* 4800 IDs, 720 of them separators */
     table_close(&t);
     CHECK_STATUS(OK, table_open(&t, paths[0], "text"));
     CHECK(table_mean_bytes(&t) == 0);

@@ -1,11 +1,11 @@
-/* jsonl.c -- fuzzes the .jsonl scanner: every line must yield a text or a clean error.
+/* jsonl.c -- any bytes as the lines of a .jsonl file must give texts or a clean error.
  *
- * Any line that the JSON parser accepts must be accepted by the scanner, with the same string. */
+ * The scanner must accept what the JSON parser accepts, and extract the same string. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/jsonl.h"
 
 #include "base/json.h"
-#include "data/source.h"
+#include "data/source_kind.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-/* cJSON accepts control characters as white space. */
+/* cJSON treats any of these as whitespace. */
 static bool has_controls(const char *line, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -25,28 +25,28 @@ static void compare(const char *line, size_t len, struct text *out)
 {
     struct json *root = NULL;
     enum status st = jsonl_text(line, len, "text", "fuzz", out);
-    char message[STATUS_TEXT];
-    snprintf(message, sizeof message, "%s", status_message()); /* json_parse overwrites it */
+    char why[STATUS_TEXT];
+    snprintf(why, sizeof why, "%s", status_message()); /* json_parse overwrites it */
     BUG_IF(!st && !utf8_valid(out->data, out->len));
     if (has_controls(line, len) || json_parse(line, len, "fuzz", &root)) return;
     const struct json *value = json_is_object(root) ? json_get(root, "text") : NULL;
     bool string = json_is_string(value),
-         stricter = st && (strstr(message, "too deep") || strstr(message, "hex digits"));
+         stricter = st && (strstr(why, "too deeply") || strstr(why, "hex digits"));
     BUG_IF(!st != string && !stricter);
     if (!st) BUG_IF(strcmp(json_string(value), out->data) || strlen(out->data) != out->len);
     json_free(root);
 }
 
-/* Counts the documents of a source with one file, split among `num_readers` readers. */
-static size_t walk(struct source *s, uint64_t num_readers, struct text *out)
+/* Counts the documents of a source with one file, read in `num_parts` parts. */
+static size_t walk(struct source *s, uint64_t num_parts, struct text *out)
 {
-    struct found f = {0};
+    struct source_document f = {0};
     size_t documents = 0;
-    for (uint64_t n = 0; n < num_readers; n++) {
-        uint64_t place = s->places * n / num_readers, end = s->places * (n + 1) / num_readers;
+    for (uint64_t n = 0; n < num_parts; n++) {
+        struct source_cursor cursor = source_part(s, n, num_parts);
         for (bool none = false;; documents++) {
-            if (source_find(s, NULL, n, num_readers, &place, end, &f, &none) || none) break;
-            BUG_IF(!f.len || f.at + f.len > s->places ||
+            if (source_find(s, NULL, &cursor, &f, &none) || none) break;
+            BUG_IF(!f.len || f.at + f.len > s->num_positions ||
                    memchr(s->files[0].map.data + f.at, '\n', f.len));
             compare((const char *)s->files[0].map.data + f.at, f.len, out);
         }
@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct text out = {0};
     struct source_file file = {.map = {bytes, len}};
-    struct source s = {.kind = SOURCE_LINES, .files = &file, .num_files = 1, .places = len};
+    struct source s = {.kind = &source_jsonl, .files = &file, .num_files = 1, .num_positions = len};
     if (len) BUG_IF(walk(&s, 1, &out) != walk(&s, 3, &out));
     text_release(&out);
     return 0;

@@ -1,5 +1,4 @@
-/* motifs.c -- fuzzes the motif map reader: any bytes must yield a map whose IDs are at most its
- * mark, or a clean error. */
+/* motifs.c -- any bytes as a motif file must give IDs up to its separator, or a clean error. */
 // SPDX-License-Identifier: Apache-2.0
 #include "data/motifs.h"
 
@@ -16,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     BUG_IF(out.len != motifs_length(m, &s) * sizeof(int32_t));
     for (size_t i = 0; i < out.len / sizeof(int32_t); i++) {
         int32_t id = ((const int32_t *)(const void *)out.data)[i];
-        BUG_IF(id < 0 || id > motifs_mark(m));
+        BUG_IF(id < 0 || id > motifs_separator(m));
     }
     text_release(&out);
     motifs_close(m);

@@ -43,20 +43,20 @@ static void answer(int fd, int status, const char *headers, const char *body, si
     text_release(&t);
 }
 
-/* The answers that are the same whatever is asked for; true: that was it. */
-static bool misbehave(int fd, enum fault fault, const char *url)
+/* Sends the response of a fault that does not depend on the request; false: it does. */
+static bool send_fault(int fd, enum fault fault, const char *url)
 {
     struct text t = {0};
     text_addf(&t, "Location: %s\r\n", url);
     switch (fault) {
-    case FAULT_BUSY: answer(fd, 429, "Retry-After: 7\r\n", "slow", 4); break;
-    case FAULT_LIMITED: answer(fd, 429, "RateLimit: \"api\";r=0;t=9\r\n", "slow", 4); break;
-    case FAULT_SICK: answer(fd, 503, "", "sick", 4); break;
+    case FAULT_RETRY_AFTER: answer(fd, 429, "Retry-After: 7\r\n", "slow", 4); break;
+    case FAULT_RATE_LIMIT: answer(fd, 429, "RateLimit: \"api\";r=0;t=9\r\n", "slow", 4); break;
+    case FAULT_UNAVAILABLE: answer(fd, 503, "", "sick", 4); break;
     case FAULT_DROP: break;
     case FAULT_NO_RANGE: answer(fd, 416, "", "", 0); break;
-    case FAULT_DENIED: answer(fd, 403, "", "old", 3); break;
+    case FAULT_FORBIDDEN: answer(fd, 403, "", "old", 3); break;
     case FAULT_LOOP: answer(fd, 302, t.data, "", 0); break;
-    case FAULT_RUBBISH: answer(fd, 200, "", "[{", 2); break;
+    case FAULT_MALFORMED: answer(fd, 200, "", "[{", 2); break;
     default: text_release(&t); return false;
     }
     text_release(&t);
@@ -70,15 +70,15 @@ static void send_file(struct server *s, int fd, const struct server_file *f, con
     struct text body = {0}, head = {0}, loop = {0};
     const char *range = strstr(request, "Range: bytes=");
     size_t len = strlen(f->bytes), from = range ? strtoul(range + 13, NULL, 10) : 0;
-    if (fault == FAULT_WHOLE) from = 0;
+    if (fault == FAULT_IGNORES_RANGE) from = 0;
     text_adds(&body, f->bytes);
     text_addf(&loop, "/blob/%s", f->path);
     if (fault == FAULT_LONG) text_adds(&body, "more");
     if (fault == FAULT_SHORT) body.data[body.len = len / 2] = 0;
-    if (fault == FAULT_WRONG) body.data[len - 1] ^= 1;
+    if (fault == FAULT_CORRUPT) body.data[len - 1] ^= 1;
     if (from > len) from = len;
     if (from) text_addf(&head, "Content-Range: bytes %zu-%zu/%zu\r\n", from, len - 1, len);
-    if (fault == FAULT_CUT) {
+    if (fault == FAULT_DISCONNECT) {
         text_addf(&head, "HTTP/1.1 %d X\r\nContent-Length: %zu\r\n\r\n", from ? 206 : 200,
                   body.len - from);
         if (from) {
@@ -90,7 +90,7 @@ static void send_file(struct server *s, int fd, const struct server_file *f, con
         }
         send_all(fd, head.data, head.len);
         send_all(fd, body.data + from, (body.len - from) / 2);
-    } else if (!misbehave(fd, fault, loop.data)) {
+    } else if (!send_fault(fd, fault, loop.data)) {
         answer(fd, from ? 206 : 200, head.data ? head.data : "", body.data + from, body.len - from);
     }
     text_release(&loop);
@@ -98,7 +98,7 @@ static void send_file(struct server *s, int fd, const struct server_file *f, con
     text_release(&head);
 }
 
-static void describe(const struct server *s, const struct server_file *f, struct text *t)
+static void append_file_entry(const struct server *s, const struct server_file *f, struct text *t)
 {
     char hash[DIGEST_HEX], head[64];
     struct digest d;
@@ -119,16 +119,18 @@ static void describe(const struct server *s, const struct server_file *f, struct
         text_addf(t, ",\"oid\":\"%s\",\"size\":%zu}", hash, len);
 }
 
-/* One entry of the tree below `folder`; empty: it has none that is not told of yet. */
-static void entry(const struct server *s, int i, const char *folder, bool deep, struct text *t)
+/* Appends file i, or the subfolder it is in, as an entry of `folder`; nothing if it is elsewhere or
+ * the subfolder was listed before. */
+static void append_entry(const struct server *s, int i, const char *folder, bool recursive,
+                         struct text *t)
 {
     const char *path = s->files[i].path, *below = path;
     size_t n = strlen(folder);
     if (n && (strncmp(path, folder, n) || path[n] != '/')) return;
     if (n) below += n + 1;
     size_t end = strcspn(below, "/");
-    if (deep || !below[end]) {
-        describe(s, &s->files[i], t);
+    if (recursive || !below[end]) {
+        append_file_entry(s, &s->files[i], t);
         return;
     }
     size_t whole = (size_t)(below - path) + end;
@@ -142,27 +144,27 @@ static void send_tree(struct server *s, int fd, char *target)
 {
     struct text body = {0}, head = {0}, one = {0};
     char *query = strchr(target, '?'), *folder = strchr(target, '/');
-    bool deep = query && strstr(query, "recursive=true");
+    bool recursive = query && strstr(query, "recursive=true");
     const char *cursor = query ? strstr(query, "cursor=") : NULL;
-    int skip = cursor ? atoi(cursor + 7) : 0, seen = 0, told = 0;
+    int skip = cursor ? atoi(cursor + 7) : 0, seen = 0, listed = 0;
     if (query) *query = 0;
     text_adds(&body, "[");
     for (int i = 0; i < s->num_files; i++) {
         text_clear(&one);
-        entry(s, i, folder ? folder + 1 : "", deep, &one);
+        append_entry(s, i, folder ? folder + 1 : "", recursive, &one);
         if (!one.len || seen++ < skip) continue;
-        if (s->page && told == s->page) {
+        if (s->page && listed == s->page) {
             text_addf(&head,
                       "Link: <%s/x>; rel=\"first\", <%s/api/%s/tree/%s?recursive=%s&cursor=%d>; "
                       "rel=\"next\"\r\n",
-                      s->endpoint, s->endpoint, s->repo, target, deep ? "true" : "false",
-                      skip + told);
+                      s->endpoint, s->endpoint, s->repo, target, recursive ? "true" : "false",
+                      skip + listed);
             break;
         }
-        text_addf(&body, "%s%s", told++ ? "," : "", one.data);
+        text_addf(&body, "%s%s", listed++ ? "," : "", one.data);
     }
     text_adds(&body, "]");
-    bool absent = folder && folder[1] && !told;
+    bool absent = folder && folder[1] && !listed;
     answer(fd, absent ? 404 : 200,
            absent      ? "X-Error-Code: EntryNotFound\r\n"
            : head.data ? head.data
@@ -177,7 +179,7 @@ static void send_api(struct server *s, int fd, char *target)
 {
     int number = atomic_fetch_add(&s->num_apis, 1);
     struct text t = {0};
-    if (misbehave(fd, number < SERVER_FAULTS ? s->apis[number] : FAULT_NONE, target)) return;
+    if (send_fault(fd, number < SERVER_FAULTS ? s->apis[number] : FAULT_NONE, target)) return;
     char *rest = target + 5 + strlen(s->repo);
     if (strncmp(target + 5, s->repo, strlen(s->repo)) || *rest != '/') {
         answer(fd, 404, "X-Error-Code: RepoNotFound\r\n", "", 0);
@@ -193,7 +195,7 @@ static void send_api(struct server *s, int fd, char *target)
     text_release(&t);
 }
 
-/* The file a URL means, by what its path ends with. */
+/* The file that a URL refers to. */
 static const struct server_file *file_of(const struct server *s, const char *url)
 {
     char path[512];
@@ -217,7 +219,7 @@ static void send_resolve(struct server *s, int fd, const char *target, const cha
     text_addf(&want, "/%s/resolve/%s/", data ? s->repo : s->repo + 7, s->commit);
     bool right = !strncmp(target, want.data, want.len);
     const struct server_file *f = right ? file_of(s, target + want.len) : NULL;
-    text_addf(&head, "X-Repo-Commit: %s\r\nLocation: %s/blob/%s?signed=1\r\n", s->commit, s->large,
+    text_addf(&head, "X-Repo-Commit: %s\r\nLocation: %s/blob/%s?signed=1\r\n", s->commit, s->cdn,
               right ? target + want.len : "");
     if (!f)
         answer(fd, 404, "X-Error-Code: EntryNotFound\r\n", "", 0);
@@ -229,7 +231,7 @@ static void send_resolve(struct server *s, int fd, const char *target, const cha
     text_release(&head);
 }
 
-static void serve(struct server *s, int fd, bool large)
+static void serve(struct server *s, int fd, bool cdn)
 {
     char request[REQUEST] = "", target[4096] = "", want[256];
     size_t len = 0;
@@ -242,9 +244,9 @@ static void serve(struct server *s, int fd, bool large)
     const char *token = strstr(request, "Authorization: ");
     if (space) snprintf(target, sizeof target, "%.*s", (int)strcspn(space + 1, " "), space + 1);
     atomic_fetch_add(&s->num_requests, 1);
-    text_addf(&s->log, "%s %s %.*s\n", large ? "large" : "hub", target,
+    text_addf(&s->log, "%s %s %.*s\n", cdn ? "large" : "hub", target,
               range ? (int)strcspn(range, "\r") : 0, range ? range : "");
-    if (large) {
+    if (cdn) {
         const struct server_file *f = strncmp(target, "/blob/", 6) ? NULL : file_of(s, target + 6);
         if (token) atomic_store(&s->leaked, true);
         if (f)
@@ -264,7 +266,7 @@ static void serve(struct server *s, int fd, bool large)
         send_resolve(s, fd, target, request);
 }
 
-static void *run(void *context)
+static void *serve_connections(void *context)
 {
     struct server *s = context;
     for (;;) {
@@ -278,7 +280,7 @@ static void *run(void *context)
             if (fd < 0) continue;
             serve(s, fd, i == 1);
             shutdown(fd, SHUT_WR);
-            char rest[256]; /* a close with bytes unread would take back what was sent */
+            char rest[256]; /* closing with unread bytes would reset the connection */
             while (recv(fd, rest, sizeof rest, 0) > 0) {
             }
             close(fd);
@@ -293,10 +295,10 @@ void server_start(struct server *s)
     if (!s->repo) s->repo = "datasets/org/name";
     while (s->num_files < SERVER_FILES && s->files[s->num_files].path) s->num_files++;
     s->listening[0] = listen_anywhere(s->endpoint, sizeof s->endpoint);
-    s->listening[1] = listen_anywhere(s->large, sizeof s->large);
+    s->listening[1] = listen_anywhere(s->cdn, sizeof s->cdn);
     CHECK(s->listening[0] >= 0 && s->listening[1] >= 0);
     CHECK(pipe(s->stop) == 0);
-    CHECK(pthread_create(&s->thread, NULL, run, s) == 0);
+    CHECK(pthread_create(&s->thread, NULL, serve_connections, s) == 0);
 }
 
 void server_stop(struct server *s)

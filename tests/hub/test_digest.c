@@ -11,12 +11,12 @@ static void check(enum digest_kind kind, const char *bytes, size_t len, size_t p
     for (size_t at = 0; at < len; at += piece)
         digest_add(&d, bytes + at, len - at < piece ? len - at : piece);
     digest_hex(&d, hex);
-    if (strcmp(hex, want)) print_error("%s, wanted %s\n", hex, want);
+    if (strcmp(hex, want)) print_error("%s, expected %s\n", hex, want);
     CHECK(!strcmp(hex, want));
 }
 
 /* The examples of FIPS 180-4. */
-TEST(digests_are_those_of_the_standard)
+TEST(digest_matches_the_standard)
 {
     static const char two[] = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
     check(DIGEST_SHA1, "", 0, 1, "da39a3ee5e6b4b0d3255bfef95601890afd80709");
@@ -30,7 +30,7 @@ TEST(digests_are_those_of_the_standard)
           "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
 }
 
-TEST(digests_do_not_depend_on_how_the_bytes_are_cut)
+TEST(digest_does_not_depend_on_chunking)
 {
     enum { MILLION = 1000000 };
     char *many = heap(MILLION);

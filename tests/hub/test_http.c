@@ -3,7 +3,7 @@
 #include "hub/server.h"
 #include "test.h"
 
-static enum status collect(void *context, const struct http_answer *a, const void *bytes,
+static enum status collect(void *context, const struct http_response *a, const void *bytes,
                            size_t len)
 {
     (void)a;
@@ -11,23 +11,24 @@ static enum status collect(void *context, const struct http_answer *a, const voi
     return STATUS_OK;
 }
 
-static enum status refuse(void *context, const struct http_answer *a, const void *bytes, size_t len)
+static enum status reject_body(void *context, const struct http_response *a, const void *bytes,
+                               size_t len)
 {
     (void)context, (void)a, (void)bytes, (void)len;
     FAIL(DATA, "not this");
 }
 
-TEST(http_gives_the_answer_as_it_is)
+TEST(http_returns_the_response_unprocessed)
 {
     if (!http_is_there()) skip();
     struct server s = {.files = {{"a", "small", false}, {"b", "large", true}}};
     struct http *h;
-    struct http_answer a;
+    struct http_response a;
     struct text url = {0}, body = {0};
     server_start(&s);
     CHECK_STATUS(OK, http_open(&h));
     text_addf(&url, "%s/datasets/org/name/resolve/%s/a", s.endpoint, s.commit);
-    struct http_request r = {.url = url.data, .token = "", .take = collect, .context = &body};
+    struct http_request r = {.url = url.data, .token = "", .on_body = collect, .context = &body};
     CHECK_STATUS(OK, http_get(h, &r, &a));
     CHECK(a.status == 200 && !a.broken && a.retry_s < 0 && !a.location[0]);
     CHECK(!strcmp(body.data, "small"));
@@ -40,14 +41,14 @@ TEST(http_gives_the_answer_as_it_is)
     url.data[url.len - 1] = 'b'; /* a redirect is not followed */
     text_clear(&body);
     CHECK_STATUS(OK, http_get(h, &r, &a));
-    CHECK(a.status == 302 && strstr(a.location, s.large) && !body.len);
+    CHECK(a.status == 302 && strstr(a.location, s.cdn) && !body.len);
 
     url.data[url.len - 1] = 'c';
     CHECK_STATUS(OK, http_get(h, &r, &a));
     CHECK(a.status == 404 && !strcmp(a.code, "EntryNotFound") && !body.len);
 
     url.data[url.len - 1] = 'a';
-    r.take = refuse;
+    r.on_body = reject_body;
     CHECK_STATUS(DATA, http_get(h, &r, &a));
     CHECK_MESSAGE("not this");
     http_close(h);
@@ -57,23 +58,24 @@ TEST(http_gives_the_answer_as_it_is)
     text_release(&s.log);
 }
 
-TEST(http_tells_of_connections_that_break)
+TEST(http_reports_broken_connections)
 {
     if (!http_is_there()) skip();
-    struct server s = {.files = {{"a", "0123456789", false}}, .bodies = {FAULT_DROP, FAULT_CUT}};
+    struct server s = {.files = {{"a", "0123456789", false}},
+                       .bodies = {FAULT_DROP, FAULT_DISCONNECT}};
     struct http *h;
-    struct http_answer a;
+    struct http_response a;
     struct text url = {0}, body = {0};
     server_start(&s);
     CHECK_STATUS(OK, http_open(&h));
     text_addf(&url, "%s/datasets/org/name/resolve/%s/a", s.endpoint, s.commit);
-    struct http_request r = {.url = url.data, .token = "", .take = collect, .context = &body};
+    struct http_request r = {.url = url.data, .token = "", .on_body = collect, .context = &body};
     CHECK_STATUS(OK, http_get(h, &r, &a));
     CHECK(a.broken && a.status == 0 && a.error[0]);
     CHECK_STATUS(OK, http_get(h, &r, &a));
     CHECK(a.broken && a.status == 200 && !strcmp(body.data, "01234"));
     server_stop(&s);
-    CHECK_STATUS(OK, http_get(h, &r, &a)); /* nobody listens there now */
+    CHECK_STATUS(OK, http_get(h, &r, &a)); /* the port is closed now */
     CHECK(a.broken && a.status == 0 && a.error[0]);
     r.url = "file:///etc/hostname";
     CHECK_STATUS(IO, http_get(h, &r, &a));

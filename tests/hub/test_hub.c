@@ -33,13 +33,13 @@ static const struct server_file model_files[] = {
     {"tokenizer.json", "{\"z\":1}", true},
 };
 
-struct hubbing {
+struct hub_test {
     struct server server;
     struct hub_settings settings;
     double waited;
 };
 
-static void begin(struct hubbing *h, bool model)
+static void begin(struct hub_test *h, bool model)
 {
     if (model)
         memcpy(h->server.files, model_files, sizeof model_files);
@@ -50,18 +50,18 @@ static void begin(struct hubbing *h, bool model)
     h->settings = server_settings(&h->server, "", &h->waited);
 }
 
-static void end(struct hubbing *h)
+static void end(struct hub_test *h)
 {
     server_stop(&h->server);
     hub_settings_release(&h->settings);
     text_release(&h->server.log);
 }
 
-/* Fetches a path into an empty cache; then exactly `count` files are in it. */
-static void check_fetches(const char *path, enum hub_what what, int count)
+/* Fetches a path into an empty cache and checks that exactly `count` files are in it then. */
+static void check_fetches(const char *path, enum hub_selection what, int count)
 {
-    struct hubbing h = {0};
-    int there = 0;
+    struct hub_test h = {0};
+    int num_cached = 0;
     begin(&h, strncmp(path, "hf://datasets/", 14) != 0);
     CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, what, NULL));
     for (int i = 0; i < h.server.num_files; i++) {
@@ -72,20 +72,20 @@ static void check_fetches(const char *path, enum hub_what what, int count)
         CHECK_STATUS(OK, hub_find_with(&h.settings, whole.data, &at));
         if (file_exists(at)) {
             server_check(&h.settings, whole.data, h.server.files[i].bytes);
-            there++;
+            num_cached++;
         }
         free(at);
         text_release(&whole);
     }
-    if (there != count) print_error("%s: %d files, wanted %d\n", path, there, count);
-    CHECK(there == count);
+    if (num_cached != count) print_error("%s: %d files, expected %d\n", path, num_cached, count);
+    CHECK(num_cached == count);
     CHECK(h.server.num_bodies == count);
     CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, what, NULL));
-    CHECK(h.server.num_bodies == count); /* nothing is fetched twice */
+    CHECK(h.server.num_bodies == count); /* not fetched twice */
     end(&h);
 }
 
-TEST(hub_fetches_what_a_path_means_and_no_more)
+TEST(hub_fetches_exactly_the_files_of_a_path)
 {
     if (!http_is_there()) skip();
     check_fetches("hf://datasets/org/name/data/*.jsonl", HUB_DATA, 2);
@@ -105,10 +105,10 @@ TEST(hub_fetches_what_a_path_means_and_no_more)
     check_fetches("hf://org/name/original/tokenizer.model", HUB_TOKENIZER, 1);
 }
 
-TEST(hub_finds_patterns_that_the_file_system_understands)
+TEST(hub_find_returns_patterns_for_glob)
 {
     if (!http_is_there()) skip();
-    struct hubbing h = {0};
+    struct hub_test h = {0};
     struct file_list list;
     char *local;
     begin(&h, false);
@@ -122,10 +122,10 @@ TEST(hub_finds_patterns_that_the_file_system_understands)
     end(&h);
 }
 
-TEST(hub_says_what_is_not_there)
+TEST(hub_reports_what_does_not_exist)
 {
     if (!http_is_there()) skip();
-    struct hubbing h = {0};
+    struct hub_test h = {0};
     begin(&h, false);
     CHECK_STATUS(MISSING, hub_fetch_with(&h.settings, "hf://datasets/org/name/data/*.parquet",
                                          HUB_DATA, NULL));
@@ -141,12 +141,12 @@ TEST(hub_says_what_is_not_there)
     end(&h);
 }
 
-TEST(hub_refuses_answers_that_are_none)
+TEST(hub_rejects_malformed_responses)
 {
     if (!http_is_there()) skip();
     for (int i = 0; i < 2; i++) { /* the revision, the list of files */
-        struct hubbing h = {0};
-        h.server.apis[i] = FAULT_RUBBISH;
+        struct hub_test h = {0};
+        h.server.apis[i] = FAULT_MALFORMED;
         begin(&h, false);
         CHECK_STATUS(DATA,
                      hub_fetch_with(&h.settings, "hf://datasets/org/name/data/*", HUB_DATA, NULL));
@@ -154,10 +154,10 @@ TEST(hub_refuses_answers_that_are_none)
     }
 }
 
-TEST(hub_asks_nobody_when_offline)
+TEST(hub_makes_no_requests_when_offline)
 {
     if (!http_is_there()) skip();
-    struct hubbing h = {0};
+    struct hub_test h = {0};
     const char *path = "hf://datasets/org/name/data/a.jsonl";
     begin(&h, false);
     h.settings.offline = true;
@@ -174,7 +174,7 @@ TEST(hub_asks_nobody_when_offline)
 }
 
 struct ranked {
-    struct hubbing hub;
+    struct hub_test hub;
     char *caches[4];
     const char *path;
 };
@@ -187,13 +187,13 @@ static enum status fetch_as_rank(const struct comm *world, void *context)
     s.cache = r->caches[world->rank];
     TRY(hub_fetch_with(&s, r->path, HUB_DATA, world));
     TRY(hub_find_with(&s, r->path, &local));
-    bool there = file_exists(local);
+    bool exists = file_exists(local);
     free(local);
-    RANK_CHECK(there);
+    RANK_CHECK(exists);
     return STATUS_OK;
 }
 
-TEST(hub_fetches_once_for_ranks_that_share_a_cache_and_once_for_each_that_does_not)
+TEST(hub_fetches_once_per_cache)
 {
     if (!http_is_there()) skip();
     struct ranked r = {.path = "hf://datasets/org/name/data/a.jsonl"};
@@ -202,7 +202,7 @@ TEST(hub_fetches_once_for_ranks_that_share_a_cache_and_once_for_each_that_does_n
     for (int i = 0; i < 4; i++) r.caches[i] = i < 2 ? r.hub.settings.cache : other;
     CHECK_STATUS(OK, ranks_run(4, fetch_as_rank, &r));
     CHECK(r.hub.server.num_bodies == 2); /* two caches */
-    CHECK(r.hub.server.num_apis == 2);   /* only rank 0 asks what there is */
+    CHECK(r.hub.server.num_apis == 2);   /* only rank 0 lists the files */
     end(&r.hub);
     free(other);
 }
@@ -216,7 +216,7 @@ static enum status fetch_when_one_is_offline(const struct comm *world, void *con
     return STATUS_OK;
 }
 
-TEST(hub_is_offline_for_all_ranks_where_one_was_told_so)
+TEST(hub_is_offline_for_all_ranks_if_one_is)
 {
     if (!http_is_there()) skip();
     struct ranked r = {.path = "hf://datasets/org/name/data/a.jsonl"};
@@ -226,7 +226,7 @@ TEST(hub_is_offline_for_all_ranks_where_one_was_told_so)
     end(&r.hub);
 }
 
-TEST(hub_failures_of_one_rank_are_those_of_all)
+TEST(hub_failure_of_one_rank_fails_all)
 {
     if (!http_is_there()) skip();
     struct ranked r = {.path = "hf://datasets/org/name/none"};
@@ -237,7 +237,7 @@ TEST(hub_failures_of_one_rank_are_those_of_all)
     end(&r.hub);
 }
 
-TEST(hub_leaves_other_paths_as_they_are)
+TEST(hub_leaves_other_paths_unchanged)
 {
     char *local;
     CHECK(!hub_is_path("data/hf://x") && hub_is_path("hf://x"));

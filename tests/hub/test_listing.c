@@ -8,10 +8,10 @@
 
 static enum status add(struct listing *l, const char *json)
 {
-    return listing_add(l, json, strlen(json), "here");
+    return listing_add_page(l, json, strlen(json), "here");
 }
 
-TEST(listings_hold_what_the_hub_tells)
+TEST(listing_parses_the_tree_api)
 {
     struct listing l = {0};
     CHECK_STATUS(OK,
@@ -30,7 +30,7 @@ TEST(listings_hold_what_the_hub_tells)
 
     struct text lines = {0};
     struct listing again = {0};
-    l.files[1].path[0] = '/'; /* what leaves the folder is refused there, too */
+    l.files[1].path[0] = '/'; /* paths that leave the folder are skipped here too */
     memcpy(l.files[1].hash, SHA, sizeof SHA);
     listing_write(&l, &lines);
     CHECK_STATUS(OK, listing_parse(&again, lines.data));
@@ -45,7 +45,7 @@ TEST(listings_hold_what_the_hub_tells)
     text_release(&lines);
 }
 
-TEST(listings_that_are_wrong_are_refused_at_every_byte)
+TEST(listing_rejects_malformed_or_truncated_json)
 {
     static const char good[] =
         "[{\"type\":\"file\",\"path\":\"a\",\"size\":7,\"oid\":\"" SHA "\"}]";
@@ -73,12 +73,12 @@ TEST(listings_that_are_wrong_are_refused_at_every_byte)
         CHECK(!l.count);
     }
     for (size_t n = 0; n + 1 < sizeof good; n++)
-        CHECK_STATUS(DATA, listing_add(&l, good, n, "here"));
+        CHECK_STATUS(DATA, listing_add_page(&l, good, n, "here"));
     CHECK_STATUS(OK, add(&l, good));
     listing_release(&l);
 }
 
-TEST(listings_come_page_by_page)
+TEST(listing_fetch_tree_follows_pages)
 {
     if (!http_is_there()) skip();
     struct server s = {
@@ -88,35 +88,36 @@ TEST(listings_come_page_by_page)
                   {"f", "4", true},
                   {"g h", "5", false}},
         .page = 2,
-        .apis = {FAULT_NONE, FAULT_SICK, FAULT_NONE, FAULT_DROP},
+        .apis = {FAULT_NONE, FAULT_UNAVAILABLE, FAULT_NONE, FAULT_DROP},
     };
     struct client c;
-    struct place p;
+    struct hub_path p;
     struct listing l = {0};
     double waited;
     char commit[COMMIT_HEX];
     server_start(&s);
     struct hub_settings settings = server_settings(&s, "", &waited);
     CHECK_STATUS(OK, client_open(&c, &settings));
-    CHECK_STATUS(OK, place_read(&p, "hf://datasets/org/name/*"));
-    CHECK_STATUS(OK, listing_commit(&c, &p, commit));
+    CHECK_STATUS(OK, hub_path_parse(&p, "hf://datasets/org/name/*"));
+    CHECK_STATUS(OK, listing_fetch_commit(&c, &p, commit));
     CHECK(!strcmp(commit, s.commit));
-    CHECK_STATUS(OK, listing_read(&c, &p, commit, "", true, &l));
+    CHECK_STATUS(OK, listing_fetch_tree(&c, &p, commit, &(struct tree_query){"", true}, &l));
     CHECK(l.count == 5 && waited == 2);
     for (size_t i = 0; i < 5; i++) CHECK(!strcmp(l.files[i].path, s.files[i].path));
     listing_release(&l);
-    CHECK_STATUS(OK, listing_read(&c, &p, commit, "", false, &l));
+    CHECK_STATUS(OK, listing_fetch_tree(&c, &p, commit, &(struct tree_query){"", false}, &l));
     CHECK(l.count == 4 && l.files[0].is_folder && !strcmp(l.files[0].path, "a"));
     listing_release(&l);
-    CHECK_STATUS(OK, listing_read(&c, &p, commit, "a", false, &l));
+    CHECK_STATUS(OK, listing_fetch_tree(&c, &p, commit, &(struct tree_query){"a", false}, &l));
     CHECK(l.count == 2 && !strcmp(l.files[1].path, "a/d"));
     listing_release(&l);
-    CHECK_STATUS(MISSING, listing_read(&c, &p, commit, "none", false, &l));
-    place_release(&p);
-    CHECK_STATUS(OK, place_read(&p, "hf://datasets/org/name@none/*"));
-    CHECK_STATUS(MISSING, listing_commit(&c, &p, commit));
+    CHECK_STATUS(MISSING,
+                 listing_fetch_tree(&c, &p, commit, &(struct tree_query){"none", false}, &l));
+    hub_path_release(&p);
+    CHECK_STATUS(OK, hub_path_parse(&p, "hf://datasets/org/name@none/*"));
+    CHECK_STATUS(MISSING, listing_fetch_commit(&c, &p, commit));
     CHECK_MESSAGE("hf://datasets/org/name@none/*: HTTP 404 (RevisionNotFound)");
-    place_release(&p);
+    hub_path_release(&p);
     client_close(&c);
     server_stop(&s);
     hub_settings_release(&settings);

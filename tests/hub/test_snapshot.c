@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hub/download.h"
 #include "hub/server.h"
+#include "hub/snapshot.h"
 #include "test.h"
 
 #include "base/file.h"
@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A server with one file, data/f, and the cache it is fetched into. */
-struct fetching {
+/* A server with one file, data/f, and a cache. */
+struct download_test {
     struct server server;
     struct hub_settings settings;
-    struct place place;
+    struct hub_path place;
     struct snapshot snapshot;
     struct listing listing;
     struct client client;
@@ -21,50 +21,51 @@ struct fetching {
 
 static const char bytes[] = "0123456789abcdef";
 
-static void begin(struct fetching *f, bool lfs)
+static void begin(struct download_test *f, bool lfs)
 {
     char commit[COMMIT_HEX];
     f->server.files[0] = (struct server_file){"data/f", bytes, lfs};
     server_start(&f->server);
     f->settings = server_settings(&f->server, "", &f->waited);
     CHECK_STATUS(OK, client_open(&f->client, &f->settings));
-    CHECK_STATUS(OK, place_read(&f->place, "hf://datasets/org/name/data/f"));
-    CHECK_STATUS(OK, listing_commit(&f->client, &f->place, commit));
+    CHECK_STATUS(OK, hub_path_parse(&f->place, "hf://datasets/org/name/data/f"));
+    CHECK_STATUS(OK, listing_fetch_commit(&f->client, &f->place, commit));
 
-    CHECK_STATUS(OK, listing_read(&f->client, &f->place, commit, "data", false, &f->listing));
+    CHECK_STATUS(OK, listing_fetch_tree(&f->client, &f->place, commit,
+                                        &(struct tree_query){"data", false}, &f->listing));
     CHECK(f->listing.count == 1);
     snapshot_init(&f->snapshot, &f->place, f->settings.cache, commit);
-    CHECK_STATUS(OK, snapshot_note(&f->snapshot));
+    CHECK_STATUS(OK, snapshot_write_ref(&f->snapshot));
 }
 
-static enum status fetch(struct fetching *f)
+static enum status fetch(struct download_test *f)
 {
-    return snapshot_fetch(&f->snapshot, &f->client, &f->listing.files[0], NULL);
+    return snapshot_download(&f->snapshot, &f->client, &f->listing.files[0], NULL);
 }
 
-static const char *blob(const struct fetching *f, const char *suffix)
+static const char *blob(const struct download_test *f, const char *suffix)
 {
     char name[128];
     snprintf(name, sizeof name, "blobs/%s%s", f->listing.files[0].hash, suffix);
     return test_path(f->snapshot.folder, name);
 }
 
-static void end(struct fetching *f)
+static void end(struct download_test *f)
 {
     client_close(&f->client);
     server_stop(&f->server);
     listing_release(&f->listing);
     snapshot_release(&f->snapshot);
-    place_release(&f->place);
+    hub_path_release(&f->place);
     hub_settings_release(&f->settings);
     text_release(&f->server.log);
 }
 
-TEST(downloads_lie_in_the_cache_as_other_tools_have_them)
+TEST(snapshot_download_uses_the_cache_layout_of_huggingface_hub)
 {
     if (!http_is_there()) skip();
     for (int lfs = 0; lfs < 2; lfs++) {
-        struct fetching f = {0};
+        struct download_test f = {0};
         char target[256] = "";
         struct stat link;
         begin(&f, lfs);
@@ -79,20 +80,20 @@ TEST(downloads_lie_in_the_cache_as_other_tools_have_them)
         CHECK(strlen(target + 15) == (lfs ? 64 : 40));
         CHECK(file_exists(blob(&f, "")) && !file_exists(blob(&f, ".incomplete")));
         int requests = f.server.num_requests;
-        CHECK_STATUS(OK, fetch(&f)); /* it is there */
+        CHECK_STATUS(OK, fetch(&f)); /* in the cache */
         CHECK(f.server.num_requests == requests);
         unlink(path);
-        CHECK_STATUS(OK, fetch(&f)); /* so is its blob */
+        CHECK_STATUS(OK, fetch(&f)); /* the blob still is */
         CHECK(f.server.num_requests == requests && file_exists(path));
         free(path);
         end(&f);
     }
 }
 
-TEST(downloads_go_on_from_what_an_earlier_one_left)
+TEST(snapshot_download_resumes_a_partial_file)
 {
     if (!http_is_there()) skip();
-    struct fetching f = {0};
+    struct download_test f = {0};
     begin(&f, true);
     CHECK_STATUS(OK, file_make_dirs(test_path(f.snapshot.folder, "blobs")));
     CHECK_STATUS(OK, file_write(blob(&f, ".incomplete"), bytes, 5));
@@ -102,12 +103,12 @@ TEST(downloads_go_on_from_what_an_earlier_one_left)
     end(&f);
 }
 
-TEST(downloads_with_a_wrong_beginning_are_made_anew)
+TEST(snapshot_download_starts_over_if_the_partial_file_is_damaged)
 {
     if (!http_is_there()) skip();
     static const char *const left[] = {"01x34", "0123456789abcdeX", "0123456789abcdefgh"};
     for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
-        struct fetching f = {0};
+        struct download_test f = {0};
         begin(&f, true);
         CHECK_STATUS(OK, file_make_dirs(test_path(f.snapshot.folder, "blobs")));
         CHECK_STATUS(OK, file_write(blob(&f, ".incomplete"), left[i], strlen(left[i])));
@@ -117,13 +118,15 @@ TEST(downloads_with_a_wrong_beginning_are_made_anew)
     }
 }
 
-TEST(downloads_survive_what_networks_do)
+TEST(snapshot_download_survives_network_faults)
 {
     if (!http_is_there()) skip();
-    static const enum fault faults[] = {FAULT_BUSY, FAULT_SICK, FAULT_DROP, FAULT_CUT};
+    static const enum fault faults[] = {FAULT_RETRY_AFTER, FAULT_UNAVAILABLE, FAULT_DROP,
+                                        FAULT_DISCONNECT};
     for (int lfs = 0; lfs < 2; lfs++)
         for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-            struct fetching f = {.server = {.bodies = {faults[i], FAULT_CUT, FAULT_WHOLE}}};
+            struct download_test f = {
+                .server = {.bodies = {faults[i], FAULT_DISCONNECT, FAULT_IGNORES_RANGE}}};
             begin(&f, lfs);
             CHECK_STATUS(OK, fetch(&f));
             server_check(&f.settings, "hf://datasets/org/name/data/f", bytes);
@@ -132,37 +135,37 @@ TEST(downloads_survive_what_networks_do)
         }
 }
 
-/* What is wrong is not in the cache, and not taken up either. */
-static void check_refused(enum fault fault, bool lfs, const char *hash, const char *message)
+/* A damaged download is not in the cache and is not resumed either. */
+static void check_rejected(enum fault fault, bool lfs, const char *hash, const char *message)
 {
-    struct fetching f = {.server = {.bodies = {fault}, .hash = hash}};
+    struct download_test f = {.server = {.bodies = {fault}, .hash = hash}};
     begin(&f, lfs);
     CHECK_STATUS(DATA, fetch(&f));
     CHECK_MESSAGE(message);
     CHECK_MESSAGE("hf://datasets/org/name/data/f");
     CHECK(!snapshot_has(&f.snapshot, &f.listing.files[0]));
     CHECK(!file_exists(blob(&f, "")) && !file_exists(blob(&f, ".incomplete")));
-    if (!hash) CHECK_STATUS(OK, fetch(&f)); /* the server is well again */
+    if (!hash) CHECK_STATUS(OK, fetch(&f)); /* without the fault */
     end(&f);
 }
 
-TEST(downloads_of_a_wrong_size_or_hash_are_refused)
+TEST(snapshot_download_rejects_a_wrong_size_or_hash)
 {
     if (!http_is_there()) skip();
     for (int lfs = 0; lfs < 2; lfs++) {
-        check_refused(FAULT_SHORT, lfs, NULL, "8 bytes came of 16");
-        check_refused(FAULT_LONG, lfs, NULL, "more came than the 16 bytes");
-        check_refused(FAULT_WRONG, lfs, NULL, "what came has the hash");
+        check_rejected(FAULT_SHORT, lfs, NULL, "got 8 of 16 bytes");
+        check_rejected(FAULT_LONG, lfs, NULL, "got more than the expected 16 bytes");
+        check_rejected(FAULT_CORRUPT, lfs, NULL, "hash mismatch");
     }
-    check_refused(FAULT_NONE, true,
-                  "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-                  "the Hub says 0123456789abcdef");
+    check_rejected(FAULT_NONE, true,
+                   "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+                   "expected 0123456789abcdef");
 }
 
-TEST(downloads_that_end_early_leave_what_came)
+TEST(snapshot_download_keeps_a_partial_file_on_failure)
 {
     if (!http_is_there()) skip();
-    struct fetching f = {.server = {.bodies = {FAULT_CUT, FAULT_DENIED}}};
+    struct download_test f = {.server = {.bodies = {FAULT_DISCONNECT, FAULT_FORBIDDEN}}};
     uint64_t size;
     begin(&f, false);
     CHECK_STATUS(CONFIG, fetch(&f));

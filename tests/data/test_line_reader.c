@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/rig.h"
 
-#include "data/lines.h"
+#include "data/line_reader.h"
 
 typedef void pack(struct text *out, const void *bytes, size_t len);
 static const struct {
     const char *name;
     pack *pack;
 } kinds[] = {{"a.gz", rig_gzip}, {"a.zst", rig_zstd}};
-enum { KINDS = 2 };
+enum { NUM_KINDS = 2 };
 
-/* All lines, each between brackets, or the failure. */
+/* All lines, each in brackets. */
 static enum status read_all(const char *path, struct text *out)
 {
-    struct lines *l = NULL;
+    struct line_reader *l = NULL;
     enum status st = STATUS_OK;
     bool end = false;
     text_clear(out);
     text_adds(out, "");
-    TRY(lines_open(&l, path));
+    TRY(line_reader_open(&l, path));
     for (;;) {
         const char *line;
         size_t len;
-        TRY_OUT(lines_next(l, &line, &len, &end));
+        TRY_OUT(line_reader_next(l, &line, &len, &end));
         if (end) break;
         text_adds(out, "[");
         text_add(out, line, len);
         text_adds(out, "]");
     }
 out:
-    lines_close(l);
+    line_reader_close(l);
     return st;
 }
 
@@ -42,7 +42,7 @@ static void check_lines(int kind, const struct text *packed, const char *want)
     text_release(&got);
 }
 
-TEST(lines_come_without_their_breaks_the_last_one_with_or_without_it)
+TEST(line_reader_strips_line_breaks)
 {
     static const struct {
         const char *text, *want;
@@ -50,7 +50,7 @@ TEST(lines_come_without_their_breaks_the_last_one_with_or_without_it)
                  {"one\ntwo", "[one][two]"},
                  {"\n\none\r\n\n", "[][][one\r][]"},
                  {"", ""}};
-    for (int k = 0; k < KINDS; k++) {
+    for (int k = 0; k < NUM_KINDS; k++) {
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             struct text packed = {0};
             kinds[k].pack(&packed, cases[i].text, strlen(cases[i].text));
@@ -60,9 +60,9 @@ TEST(lines_come_without_their_breaks_the_last_one_with_or_without_it)
     }
 }
 
-TEST(lines_run_on_from_member_to_member)
+TEST(line_reader_reads_concatenated_members_as_one_text)
 {
-    for (int k = 0; k < KINDS; k++) {
+    for (int k = 0; k < NUM_KINDS; k++) {
         struct text packed = {0};
         kinds[k].pack(&packed, "one\ntw", 6);
         kinds[k].pack(&packed, "", 0);
@@ -72,10 +72,10 @@ TEST(lines_run_on_from_member_to_member)
     }
 }
 
-TEST(lines_may_be_longer_than_any_buffer)
+TEST(line_reader_reads_lines_longer_than_its_buffer)
 {
     static const size_t lens[] = {65535, 65536, 65537, 100000, 131072, 3000000};
-    for (int k = 0; k < KINDS; k++) {
+    for (int k = 0; k < NUM_KINDS; k++) {
         for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
             struct text packed = {0}, plain = {0}, got = {0};
             text_reserve(&plain, lens[i] + 4);
@@ -90,9 +90,9 @@ TEST(lines_may_be_longer_than_any_buffer)
     }
 }
 
-TEST(lines_of_a_file_cut_anywhere_are_refused)
+TEST(line_reader_rejects_a_file_truncated_anywhere)
 {
-    for (int k = 0; k < KINDS; k++) {
+    for (int k = 0; k < NUM_KINDS; k++) {
         struct text packed = {0}, got = {0};
         const char *folder = test_folder(), *text = "one\ntwo and more\n";
         kinds[k].pack(&packed, text, strlen(text));
@@ -100,15 +100,15 @@ TEST(lines_of_a_file_cut_anywhere_are_refused)
             const char *path = rig_bytes(folder, kinds[k].name, packed.data, len);
             CHECK_STATUS(DATA, read_all(path, &got));
             CHECK_MESSAGE(path);
-            CHECK_MESSAGE("the file is cut off");
+            CHECK_MESSAGE("the file is truncated");
         }
         text_release(&packed), text_release(&got);
     }
 }
 
-TEST(lines_of_a_damaged_file_are_refused)
+TEST(line_reader_rejects_a_damaged_file)
 {
-    for (int k = 0; k < KINDS; k++) {
+    for (int k = 0; k < NUM_KINDS; k++) {
         struct text packed = {0}, got = {0};
         const char *folder = test_folder();
         kinds[k].pack(&packed, "one\ntwo\n", 8);
@@ -127,30 +127,31 @@ TEST(lines_of_a_damaged_file_are_refused)
     }
 }
 
-TEST(lines_know_packed_files_by_their_names)
+TEST(line_reader_recognizes_compressed_files_by_name)
 {
-    CHECK(lines_is_compressed("a.jsonl.gz") && lines_is_compressed("a.txt.zst"));
-    CHECK(!lines_is_compressed("a.jsonl") && !lines_is_compressed("gz"));
-    struct lines *l = NULL;
-    CHECK_STATUS(IO, lines_open(&l, test_path(test_folder(), "none.gz")));
+    CHECK(line_reader_handles("a.jsonl.gz") && line_reader_handles("a.txt.zst"));
+    CHECK(!line_reader_handles("a.jsonl") && !line_reader_handles("gz"));
+    struct line_reader *l = NULL;
+    CHECK_STATUS(IO, line_reader_open(&l, test_path(test_folder(), "none.gz")));
     CHECK(!l);
 }
 
-TEST(lines_are_taken_from_files_that_are_open)
+TEST(line_reader_reads_an_open_file)
 {
-    for (int k = 0; k < KINDS; k++) {
+    for (int k = 0; k < NUM_KINDS; k++) {
         struct text packed = {0};
-        struct lines *l;
+        struct line_reader *l;
         const char *line;
         size_t len;
         bool end;
         kinds[k].pack(&packed, "one", 3);
-        CHECK_STATUS(OK, lines_take(&l, fmemopen(packed.data, packed.len, "rb"), kinds[k].name));
-        CHECK_STATUS(OK, lines_next(l, &line, &len, &end));
+        CHECK_STATUS(
+            OK, line_reader_from_file(&l, fmemopen(packed.data, packed.len, "rb"), kinds[k].name));
+        CHECK_STATUS(OK, line_reader_next(l, &line, &len, &end));
         CHECK(!end && len == 3 && !memcmp(line, "one", 3));
-        CHECK_STATUS(OK, lines_next(l, &line, &len, &end));
+        CHECK_STATUS(OK, line_reader_next(l, &line, &len, &end));
         CHECK(end);
-        lines_close(l);
+        line_reader_close(l);
         text_release(&packed);
     }
 }

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/line_reader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+#include <zstd.h>
+
+enum {
+    BUFFER_BYTES = 1 << 16,
+    MAX_LINE = 1 << 30,
+    GZIP_WINDOW_BITS = 15 + 16 /* 15, and 16 to expect a gzip header */
+};
+
+struct line_reader {
+    char *path;
+    FILE *file;
+    bool gzip; /* else zstd */
+    z_stream gz;
+    ZSTD_DStream *zstd;
+    unsigned char *input; /* compressed; [input_used, input_size) is pending */
+    size_t input_used, input_size;
+    bool in_frame;    /* a gzip member or zstd frame has begun but not ended */
+    bool output_full; /* the decompressor filled its output and may hold more */
+    struct text plain;
+    size_t at; /* in plain */
+    bool at_eof;
+};
+
+static bool has_suffix(const char *path, const char *suffix)
+{
+    size_t n = strlen(path), m = strlen(suffix);
+    return n > m && !strcmp(path + n - m, suffix);
+}
+
+bool line_reader_handles(const char *path)
+{
+    return has_suffix(path, ".gz") || has_suffix(path, ".zst");
+}
+
+enum status line_reader_open(struct line_reader **out, const char *path)
+{
+    *out = NULL;
+    FILE *file = fopen(path, "rbe");
+    if (!file) FAIL(IO, "%s: %s", path, strerror(errno));
+    return line_reader_from_file(out, file, path);
+}
+
+enum status line_reader_from_file(struct line_reader **out, FILE *file, const char *path)
+{
+    struct line_reader *l = *out = heap(sizeof *l);
+    l->file = file;
+    l->path = heap_string(path, strlen(path));
+    l->input = heap(BUFFER_BYTES);
+    l->in_frame = true; /* an empty file is truncated */
+    enum status st = STATUS_OK;
+    if (has_suffix(path, ".gz")) {
+        l->gzip = inflateInit2(&l->gz, GZIP_WINDOW_BITS) == Z_OK;
+        if (!l->gzip) FAIL_OUT(MEMORY, "%s: cannot initialize zlib", path);
+    } else {
+        l->zstd = ZSTD_createDStream();
+        if (!l->zstd) FAIL_OUT(MEMORY, "%s: cannot initialize zstd", path);
+    }
+    return STATUS_OK;
+out:
+    line_reader_close(l);
+    *out = NULL;
+    return st;
+}
+
+void line_reader_close(struct line_reader *l)
+{
+    if (!l) return;
+    if (l->gzip) inflateEnd(&l->gz);
+    if (l->file) fclose(l->file);
+    ZSTD_freeDStream(l->zstd);
+    text_release(&l->plain);
+    free(l->input);
+    free(l->path);
+    free(l);
+}
+
+/* Decompresses into the BUFFER_BYTES at `to`. */
+static enum status inflate_gzip(struct line_reader *l, char *to, size_t *produced)
+{
+    if (!l->in_frame) inflateReset(&l->gz); /* the next of concatenated members */
+    l->gz.next_in = l->input + l->input_used,
+    l->gz.avail_in = (uInt)(l->input_size - l->input_used);
+    l->gz.next_out = (unsigned char *)to, l->gz.avail_out = BUFFER_BYTES;
+    int result = inflate(&l->gz, Z_NO_FLUSH);
+    if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
+        FAIL(DATA, "%s: %s", l->path, l->gz.msg ? l->gz.msg : zError(result));
+    l->input_used = l->input_size - l->gz.avail_in;
+    l->in_frame = result != Z_STREAM_END;
+    *produced = BUFFER_BYTES - l->gz.avail_out;
+    return STATUS_OK;
+}
+
+static enum status inflate_zstd(struct line_reader *l, char *to, size_t *produced)
+{
+    ZSTD_inBuffer in = {l->input, l->input_size, l->input_used};
+    ZSTD_outBuffer out = {to, BUFFER_BYTES, 0};
+    size_t pending = ZSTD_decompressStream(l->zstd, &out, &in);
+    if (ZSTD_isError(pending)) FAIL(DATA, "%s: %s", l->path, ZSTD_getErrorName(pending));
+    l->input_used = in.pos;
+    l->in_frame = pending != 0;
+    *produced = out.pos;
+    return STATUS_OK;
+}
+
+static enum status read_input(struct line_reader *l)
+{
+    l->input_used = 0;
+    l->input_size = fread(l->input, 1, BUFFER_BYTES, l->file);
+    if (ferror(l->file)) FAIL(IO, "%s: %s", l->path, strerror(errno));
+    l->at_eof = !l->input_size;
+    if (l->at_eof && l->in_frame) FAIL(DATA, "%s: the file is truncated", l->path);
+    return STATUS_OK;
+}
+
+static enum status decompress_more(struct line_reader *l)
+{
+    memmove(l->plain.data, l->plain.data + l->at, l->plain.len - l->at);
+    l->plain.len -= l->at;
+    l->at = 0;
+    if (l->plain.len > MAX_LINE)
+        FAIL(DATA, "%s: a line is longer than %d bytes", l->path, MAX_LINE);
+    text_reserve(&l->plain, BUFFER_BYTES);
+    if (l->input_used == l->input_size && !l->output_full) TRY(read_input(l));
+    if (l->at_eof) return STATUS_OK;
+    size_t produced = 0;
+    char *to = l->plain.data + l->plain.len;
+    TRY(l->gzip ? inflate_gzip(l, to, &produced) : inflate_zstd(l, to, &produced));
+    l->output_full = l->in_frame && produced == BUFFER_BYTES;
+    l->plain.len += produced;
+    return STATUS_OK;
+}
+
+enum status line_reader_next(struct line_reader *l, const char **line, size_t *len, bool *end)
+{
+    size_t searched = 0;
+    text_reserve(&l->plain, BUFFER_BYTES);
+    for (;;) {
+        const char *begin = l->plain.data + l->at, *stop = NULL;
+        size_t available = l->plain.len - l->at;
+        stop = memchr(begin + searched, '\n', available - searched);
+        *end = l->at_eof && !available;
+        if (*end) return STATUS_OK;
+        if (stop || l->at_eof) {
+            *line = begin;
+            *len = stop ? (size_t)(stop - begin) : available;
+            l->at += *len + (stop != NULL);
+            return STATUS_OK;
+        }
+        searched = available;
+        TRY(decompress_more(l));
+    }
+}

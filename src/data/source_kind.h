@@ -1,0 +1,72 @@
+/* source_kind.h -- the interface between source.c and the kinds of sources, a file each:
+ * source_jsonl.c, source_text.c, ... */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "data/source.h"
+
+/* A document's text, borrowed.  Of a document that is part of a longer text only the first begins
+ * it and only the last ends it. */
+struct document_text {
+    const char *bytes;
+    size_t len;
+    bool begins, ends;
+};
+
+enum { SOURCE_SUFFIXES = 6 };
+
+struct source_kind {
+    const char *suffixes[SOURCE_SUFFIXES]; /* of file names; the rest is NULL */
+    const char *unit;        /* what source_document.at counts, for messages; text only */
+    bool seeks;              /* finds the document at any position without reading from the start */
+    bool copies_text;        /* `find` copies the document into source_document.text */
+    uint64_t position_bytes; /* text bytes per position; 0: they vary */
+
+    /* Opens f->path, adds its positions to the source and sets *size for the fingerprint. */
+    enum status (*open)(struct source *s, struct source_file *f, uint64_t *size);
+    void (*close)(struct source_file *f);
+    /* As source_find. */
+    enum status (*find)(const struct source *s, struct source_reader *r, struct source_cursor *c,
+                        struct source_document *d, bool *none);
+    /* As source_range_end; NULL: from the lengths of the documents, or position_bytes. */
+    uint64_t (*range_end)(const struct source *s, struct source_reader *r, uint64_t position,
+                          uint64_t *bytes);
+    /* Sources of text: decodes the document, if need be into t->text. */
+    enum status (*text)(const struct source *s, const struct source_document *d,
+                        struct source_tokens *t, struct document_text *out);
+    /* Sources of IDs: writes the d->len IDs of the document. */
+    enum status (*ids)(const struct source *s, const struct source_document *d,
+                       const struct source_tokens *t, int32_t *ids);
+    /* As source_num_sequences etc.; NULL: it has no sequences. */
+    uint64_t (*num_sequences)(const struct source *s);
+    uint64_t (*sequence_length)(const struct source *s, uint64_t sequence);
+    enum status (*read_sequence)(const struct source *s, const struct source_span *span,
+                                 const struct source_tokens *t, int32_t *ids);
+};
+
+extern const struct source_kind source_jsonl, source_text, source_compressed_jsonl,
+    source_compressed_text, source_table, source_megatron, source_npy, source_mock;
+
+/* "FILE, UNIT N": where a document is, for messages. */
+enum { SOURCE_WHERE = 512 };
+void source_kind_where(const struct source *s, const struct source_document *d,
+                       char where[SOURCE_WHERE]);
+/* A text that needs no decoding.  DATA: not UTF-8. */
+enum status source_kind_plain_text(const struct source *s, const struct source_document *d,
+                                   struct document_text *out);
+
+/* Blank lines are no documents. */
+static inline bool source_kind_is_blank(const void *line, size_t len)
+{
+    const char *at = line, *end = at + len;
+    while (at < end && (*at == ' ' || *at == '\t' || *at == '\r')) at++;
+    return at == end;
+}
+
+/* Clears a text for the next document, without keeping the buffer of a long one. */
+static inline void source_kind_clear(struct text *t)
+{
+    enum { MAX_KEPT_BYTES = 1 << 20 };
+    if (t->capacity > MAX_KEPT_BYTES) text_release(t);
+    text_clear(t);
+}

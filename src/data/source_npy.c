@@ -1,0 +1,56 @@
+/* source_npy.c -- .npy arrays of token IDs: a document per row of a 2-D array, or per 16,384 tokens
+ * of a 1-D array, at its number. */
+// SPDX-License-Identifier: Apache-2.0
+#include "data/source_kind.h"
+
+enum { DOCUMENT_TOKENS = 1 << 14 }; /* of a 1-D array */
+
+static enum status array_open(struct source *s, struct source_file *f, uint64_t *size)
+{
+    const struct npy *n = &f->array;
+    TRY(npy_open(&f->array, f->path));
+    if (n->num_axes == 1)
+        s->num_positions += n->columns / DOCUMENT_TOKENS + (n->columns % DOCUMENT_TOKENS != 0);
+    else if (n->columns)
+        s->num_positions += n->rows;
+    s->holds_ids = true;
+    *size = n->map.size;
+    return STATUS_OK;
+}
+
+static void array_close(struct source_file *f) { npy_close(&f->array); }
+
+static enum status array_find(const struct source *s, struct source_reader *r,
+                              struct source_cursor *c, struct source_document *d, bool *none)
+{
+    (void)r;
+    *none = c->position >= c->end;
+    if (*none) return STATUS_OK;
+    size_t i = source_file_at(s, c->position);
+    const struct npy *n = &s->files[i].array;
+    uint64_t row = c->position - s->files[i].first_position, len = n->columns;
+    if (n->num_axes == 1) {
+        len -= row * DOCUMENT_TOKENS;
+        if (len > DOCUMENT_TOKENS) len = DOCUMENT_TOKENS;
+    }
+    *d = (struct source_document){c->position, i, row, len, d->text};
+    ++c->position;
+    return STATUS_OK;
+}
+
+static enum status array_ids(const struct source *s, const struct source_document *d,
+                             const struct source_tokens *t, int32_t *ids)
+{
+    const struct npy *n = &s->files[d->file].array;
+    uint64_t each = n->num_axes == 1 ? DOCUMENT_TOKENS : n->columns;
+    return npy_read(n, d->at * each, d->len, t->vocab_size, ids);
+}
+
+const struct source_kind source_npy = {
+    .suffixes = {".npy"},
+    .seeks = true,
+    .open = array_open,
+    .close = array_close,
+    .find = array_find,
+    .ids = array_ids,
+};

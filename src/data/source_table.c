@@ -1,0 +1,90 @@
+/* source_table.c -- .parquet and .arrow files: a document per row of one column, at the row's
+ * number (table.h). */
+// SPDX-License-Identifier: Apache-2.0
+#include "data/source_kind.h"
+
+#include <string.h>
+
+static enum status rows_open(struct source *s, struct source_file *f, uint64_t *size)
+{
+    const char *column = s->config->column;
+    TRY(table_open(&f->table, f->path, column));
+    if (s->num_files > 1 && s->holds_ids != table_holds_ids(&f->table))
+        FAIL(CONFIG, "%s: the files of a source must all hold text or all hold token IDs", f->path);
+    s->holds_ids = table_holds_ids(&f->table);
+    if (s->motifs && f->table.kind != TABLE_COUNTS)
+        FAIL(CONFIG, "%s: data.source.motifs requires spike counts, but column \"%s\" holds none",
+             f->path, column);
+    f->table.motifs = s->motifs, f->table.motif_neurons = (size_t)s->config->motif_neurons;
+    s->num_positions += f->table.num_rows;
+    *size = f->table.size;
+    return STATUS_OK;
+}
+
+static void rows_close(struct source_file *f) { table_close(&f->table); }
+
+static void open_reader(const struct source *s, struct source_reader *r, size_t file)
+{
+    if (r->table && r->file == file) return;
+    source_reader_close(r);
+    r->file = file;
+    table_reader_open(&r->table, &s->files[file].table);
+}
+
+static enum status rows_find(const struct source *s, struct source_reader *r,
+                             struct source_cursor *c, struct source_document *d, bool *none)
+{
+    for (*none = true; *none && c->position < c->end; ++c->position) {
+        size_t i = source_file_at(s, c->position);
+        uint64_t row = c->position - s->files[i].first_position;
+        open_reader(s, r, i);
+        source_kind_clear(&d->text);
+        TRY(table_read(r->table, row, &d->text));
+        *d = (struct source_document){c->position, i, row, d->text.len, d->text};
+        if (s->holds_ids) d->len /= sizeof(int32_t);
+        *none = !d->len;
+    }
+    return STATUS_OK;
+}
+
+static uint64_t rows_range_end(const struct source *s, struct source_reader *r, uint64_t position,
+                               uint64_t *bytes)
+{
+    size_t i = source_file_at(s, position);
+    uint64_t first = s->files[i].first_position;
+    open_reader(s, r, i);
+    return first + table_range_end(r->table, position - first, bytes);
+}
+
+static enum status rows_text(const struct source *s, const struct source_document *d,
+                             struct source_tokens *t, struct document_text *out)
+{
+    (void)t;
+    *out = (struct document_text){d->text.data, d->text.len, true, true};
+    return source_kind_plain_text(s, d, out);
+}
+
+static enum status rows_ids(const struct source *s, const struct source_document *d,
+                            const struct source_tokens *t, int32_t *ids)
+{
+    memcpy(ids, d->text.data, d->len * sizeof *ids);
+    for (uint64_t i = 0; i < d->len; i++)
+        if (t->vocab_size && ids[i] >= t->vocab_size)
+            FAIL(DATA, "%s: row %llu has the token ID %d; the vocabulary has %lld",
+                 s->files[d->file].path, (unsigned long long)d->at, ids[i],
+                 (long long)t->vocab_size);
+    return STATUS_OK;
+}
+
+const struct source_kind source_table = {
+    .suffixes = {".parquet", ".arrow"},
+    .unit = "row",
+    .seeks = true,
+    .copies_text = true,
+    .open = rows_open,
+    .close = rows_close,
+    .find = rows_find,
+    .range_end = rows_range_end,
+    .text = rows_text,
+    .ids = rows_ids,
+};

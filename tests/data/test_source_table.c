@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/source_rig.h"
+
+static const char parquet[] = "tests/oracle/data/parquet/documents.parquet";
+
+TEST(source_reads_the_non_empty_rows_of_parquet)
+{
+    source_rig_check(parquet, "<one>|<f\xC3\xBCr>|<last>|");
+}
+
+TEST(source_parts_of_parquet_keep_row_order)
+{
+    struct source_config c = source_rig_config("tests/oracle/data/parquet/pyarrow-*.parquet");
+    struct source s = source_rig_open(&c);
+    struct text whole = {0}, parts = {0};
+    CHECK_STATUS(OK, source_rig_read_part(&s, 0, 1, &whole));
+    for (uint64_t n = 0; n < 17; n++) CHECK_STATUS(OK, source_rig_read_part(&s, n, 17, &parts));
+    CHECK(whole.len > 5000 && whole.len == parts.len && !memcmp(whole.data, parts.data, parts.len));
+    text_release(&whole), text_release(&parts);
+    source_close(&s);
+}
+
+TEST(source_reads_parquet_ids_without_tokenizer_and_checks_the_vocabulary)
+{
+    struct source_config c = {.path = parquet, .column = "input_ids", .weight = 1};
+    struct source s = source_rig_open(&c);
+    struct source_reader reader = {0};
+    struct source_tokens t = {.vocab_size = 8};
+    struct source_document f = {0};
+    struct token_list ids = {0};
+    struct source_cursor cursor = {.end = 4, .num_parts = 1};
+    bool none;
+    CHECK(s.holds_ids && s.num_positions == 5);
+    CHECK_STATUS(OK, source_find(&s, &reader, &cursor, &f, &none));
+    CHECK(!none && f.len == 3 && cursor.position == 1);
+    CHECK_STATUS(OK, source_read(&s, &f, &t, &ids));
+    CHECK(ids.count == 3 && ids.ids[2] == 7);
+    t.vocab_size = 7;
+    CHECK_STATUS(DATA, source_read(&s, &f, &t, &ids));
+    CHECK_MESSAGE("row 0 has the token ID 7");
+    source_reader_trim(&reader);
+    CHECK_STATUS(OK, source_find(&s, &reader, &cursor, &f, &none));
+    CHECK(!none && f.at == 3 && f.len == 1 && cursor.position == 4);
+    token_list_release(&ids);
+    text_release(&f.text);
+    source_reader_close(&reader);
+    source_close(&s);
+}
+
+TEST(source_reports_the_parquet_row_that_is_not_utf8)
+{
+    struct source_config c = {.path = parquet, .column = "not_utf8", .weight = 1};
+    struct source s = source_rig_open(&c);
+    struct text out = {0};
+    CHECK_STATUS(DATA, source_rig_read_part(&s, 0, 1, &out));
+    CHECK_MESSAGE("row 0: the text is not UTF-8");
+    text_release(&out);
+    source_close(&s);
+}
