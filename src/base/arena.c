@@ -25,17 +25,17 @@ static const struct memory host = {host_alloc, host_free};
 
 enum status arena_init(struct arena *a, size_t size, const struct memory *allocator)
 {
-    *a = (struct arena){.size = size, .allocator = allocator ? allocator : &host};
+    *a = (struct arena){.size = size, .memory = allocator ? allocator : &host};
     if (!size) return STATUS_OK;
     void *base;
-    TRY(a->allocator->take(size, &base));
+    TRY(a->memory->take(size, &base));
     a->base = base;
     return STATUS_OK;
 }
 
 void arena_release(struct arena *a)
 {
-    if (a->base) a->allocator->give(a->base, a->size);
+    if (a->base) a->memory->give(a->base, a->size);
     *a = (struct arena){0};
 }
 

@@ -22,9 +22,9 @@ struct memory {
 };
 
 struct arena {
-    unsigned char *base;            /* NULL in a sizing arena */
-    const struct memory *allocator; /* borrowed; NULL: host memory */
-    size_t size;                    /* bytes mapped; 0 in a sizing arena */
+    unsigned char *base;         /* NULL in a sizing arena */
+    const struct memory *memory; /* borrowed; NULL: host memory */
+    size_t size;                 /* bytes mapped; 0 in a sizing arena */
     size_t used, peak;
     bool overflow; /* a sizing arena's total does not fit size_t */
 };
