@@ -7,7 +7,7 @@ static enum status check(const struct ops *ops, const struct attention *a)
         FAIL(SHAPE, "attention: B %d, T %d, H %d, G %d, K %d: each must be at least 1", a->B, a->T,
              a->H, a->G, a->K);
     if (a->H % a->G)
-        FAIL(SHAPE, "attention: %d query heads must be a multiple of %d key/value heads", a->H,
+        FAIL(SHAPE, "attention: %d query heads are not a multiple of %d key/value heads", a->H,
              a->G);
     if (a->S < 1 || (a->causal && a->S < a->T))
         FAIL(SHAPE,
