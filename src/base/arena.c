@@ -4,28 +4,28 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static enum status host_take(size_t size, void **out)
+static enum status host_alloc(size_t size, void **out)
 {
     void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
-        FAIL(MEMORY, "the system has no %.2f GiB for this run; `plan` shows what needs them",
+        FAIL(MEMORY, "not enough memory: %.2f GiB required; `plan` lists what needs it",
              (double)size / (1 << 30));
-    madvise(p, size, MADV_HUGEPAGE); /* a wish: fewer faults now, fewer misses later */
-    enum { PIECE = 1 << 22, LARGE = 1 << 28 };
+    madvise(p, size, MADV_HUGEPAGE); /* best effort: fewer page faults and TLB misses */
+    enum { CHUNK = 1 << 22, LARGE = 1 << 28 };
 #pragma omp parallel for schedule(static) if (size > LARGE)
-    for (size_t at = 0; at < size; at += PIECE)
-        memset((unsigned char *)p + at, 0, size - at < PIECE ? size - at : PIECE);
+    for (size_t at = 0; at < size; at += CHUNK)
+        memset((unsigned char *)p + at, 0, size - at < CHUNK ? size - at : CHUNK);
     *out = p;
     return STATUS_OK;
 }
 
-static void host_give(void *at, size_t size) { munmap(at, size); }
+static void host_free(void *at, size_t size) { munmap(at, size); }
 
-static const struct memory host = {host_take, host_give};
+static const struct memory host = {host_alloc, host_free};
 
-enum status arena_init(struct arena *a, size_t size, const struct memory *memory)
+enum status arena_init(struct arena *a, size_t size, const struct memory *allocator)
 {
-    *a = (struct arena){.size = size, .memory = memory ? memory : &host};
+    *a = (struct arena){.size = size, .memory = allocator ? allocator : &host};
     if (!size) return STATUS_OK;
     void *base;
     TRY(a->memory->take(size, &base));

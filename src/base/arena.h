@@ -1,10 +1,10 @@
-/* arena.h -- memory that is counted before it is used.
+/* arena.h -- bump allocation from one block whose size is computed before it is mapped.
  *
- * An arena without memory measures: arena_take returns NULL and only adds up.  The same code run
- * a second time over a filled arena takes exactly those bytes, so a plan is exact by construction.
- * Units    Bytes.  Every piece starts on a 64-byte boundary.
- * Memory   arena_init maps and touches all of it, so no page faults come later; arena_release
- *          gives it back.  Pieces are never freed singly: arena_mark / arena_reset unwind. */
+ * A zeroed arena is a sizing arena: arena_alloc returns NULL and only adds up sizes.  The same code
+ * then runs over an arena of that size and allocates exactly those bytes.
+ * Units    Bytes.  Every allocation is aligned to 64 bytes.
+ * Memory   arena_init maps and touches all pages, so none fault later; arena_release unmaps them.
+ *          Allocations are not freed one by one: arena_mark and arena_reset unwind, as a stack. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,27 +15,26 @@
 
 enum { ARENA_ALIGN = 64 };
 
-/* Where the memory of arenas comes from. */
+/* Where an arena gets its block: host memory, or memory of a device. */
 struct memory {
     enum status (*take)(size_t size, void **out); /* zeroed */
     void (*give)(void *at, size_t size);
 };
 
 struct arena {
-    unsigned char *base;         /* NULL while measuring */
-    const struct memory *memory; /* NULL: the host's */
-    size_t size;                 /* bytes mapped; 0 while measuring */
+    unsigned char *base;         /* NULL in a sizing arena */
+    const struct memory *memory; /* borrowed; NULL: host memory */
+    size_t size;                 /* bytes mapped; 0 in a sizing arena */
     size_t used, peak;
-    bool overflow; /* a size was beyond size_t while measuring */
+    bool overflow; /* a sizing arena's total does not fit size_t */
 };
 
-/* Takes `size` bytes, zeroed and touched; `memory` NULL: the host's.  MEMORY: there are not so
- * many.
+/* Maps `size` bytes, zeroed and touched, from `allocator` (NULL: host memory).  MEMORY: not enough.
  */
-enum status arena_init(struct arena *a, size_t size, const struct memory *memory);
+enum status arena_init(struct arena *a, size_t size, const struct memory *allocator);
 void arena_release(struct arena *a);
 
-/* Next `count` * `each` bytes; NULL while measuring.  Taking more than was measured is a BUG. */
+/* The next `count` * `each` bytes; NULL from a sizing arena.  Running past the end is a BUG. */
 void *arena_take(struct arena *a, size_t count, size_t each);
 static inline size_t arena_mark(const struct arena *a) { return a->used; }
 static inline void arena_reset(struct arena *a, size_t mark) { a->used = mark; }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Continues from `crc` (0 to begin), so pieces can be fed one after the other. */
+/* Continues from `crc`, 0 to begin, so that data can be fed in chunks. */
 uint32_t checksum_crc32c(uint32_t crc, const void *bytes, size_t len);
-/* The same without the processor's help. */
+/* The same in portable C, without the CRC instructions of the CPU. */
 uint32_t checksum_crc32c_portable(uint32_t crc, const void *bytes, size_t len);

@@ -32,7 +32,7 @@ bool file_is_in(const char *folder, const char *name)
     return is;
 }
 
-/* Opens a regular file for reading and tells its size: no FIFO, device or folder. */
+/* Opens a regular file for reading, but no FIFO, device or folder, and gets its size. */
 static enum status open_regular(const char *path, int *fd, uint64_t *size)
 {
     struct stat s;
@@ -104,7 +104,7 @@ enum status file_sync_dir(const char *path)
     int bad = fsync(fd);
     int why = errno;
     close(fd);
-    /* Some network file systems cannot sync a folder; they say EINVAL and need none. */
+    /* Some network file systems cannot fsync a folder, and do not need to: they return EINVAL. */
     if (bad && why != EINVAL) FAIL(IO, "%s: fsync: %s", path, strerror(why));
     return STATUS_OK;
 }
@@ -199,12 +199,12 @@ void file_map_close(struct file_map *m)
     *m = (struct file_map){0};
 }
 
-/* Touching a page maps its neighbours along with it, of a large folio all of them: what lies before
- * has left once already, and would stay then. */
+/* A fault also maps neighbouring pages, up to a whole large folio, so pages before `begin` that
+ * were dropped once may be mapped again: drop 2 MiB before, too. */
 void file_map_forget(const struct file_map *m, uint64_t begin, uint64_t end)
 {
-    enum { ALONG = 2 << 20 };
-    begin = begin < end && begin > ALONG ? begin - ALONG : begin < end ? 0 : begin;
+    enum { FOLIO = 2 << 20 };
+    begin = begin < end && begin > FOLIO ? begin - FOLIO : begin < end ? 0 : begin;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t first = (begin + page - 1) / page * page, last = end / page * page;
     if (end > m->size || first >= last) return;
@@ -216,7 +216,7 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void append(struct file_list *l, const char *path)
+static void append_path(struct file_list *l, const char *path)
 {
     l->paths = heap_grow(l->paths, l->count + 1, sizeof *l->paths);
     l->paths[l->count++] = heap_string(path, strlen(path));
@@ -226,15 +226,15 @@ enum status file_glob(struct file_list *l, const char *pattern)
 {
     glob_t found;
     *l = (struct file_list){0};
-    if (file_exists(pattern)) { /* "text [1].jsonl" is a name, too */
-        append(l, pattern);
+    if (file_exists(pattern)) { /* "text [1].jsonl" may be a file name */
+        append_path(l, pattern);
         return STATUS_OK;
     }
     int bad = glob(pattern, GLOB_NOSORT | GLOB_BRACE, NULL, &found);
-    for (size_t i = 0; !bad && i < found.gl_pathc; i++) append(l, found.gl_pathv[i]);
+    for (size_t i = 0; !bad && i < found.gl_pathc; i++) append_path(l, found.gl_pathv[i]);
     globfree(&found);
     if (bad == GLOB_NOMATCH) FAIL(MISSING, "%s: no such file", pattern);
-    if (bad) FAIL(IO, "%s: the folder cannot be read", pattern);
+    if (bad) FAIL(IO, "%s: cannot read the folder", pattern);
     qsort(l->paths, l->count, sizeof *l->paths, by_bytes);
     return STATUS_OK;
 }
@@ -246,7 +246,7 @@ enum status file_list_dir(struct file_list *l, const char *path)
     if (!d && errno == ENOENT) FAIL(MISSING, "%s: no such folder", path);
     if (!d) FAIL(IO, "%s: %s", path, strerror(errno));
     for (struct dirent *e; (e = readdir(d));)
-        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) append(l, e->d_name);
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) append_path(l, e->d_name);
     closedir(d);
     if (l->count) qsort(l->paths, l->count, sizeof *l->paths, by_bytes);
     return STATUS_OK;
@@ -268,54 +268,4 @@ char *file_join(const char *base, const char *name)
     }
     text_adds(&t, name);
     return t.data;
-}
-
-enum status reader_bytes(struct reader *r, size_t len, const unsigned char **out, const char *what)
-{
-    if (len > reader_left(r))
-        FAIL(DATA, "%s: %s needs %zu bytes but %zu are left", r->name, what, len, reader_left(r));
-    *out = r->at;
-    r->at += len;
-    return STATUS_OK;
-}
-
-/* Little-endian by definition, whatever the machine. */
-static uint64_t little(const unsigned char *at, int bytes)
-{
-    uint64_t value = 0;
-    for (int i = 0; i < bytes; i++) value |= (uint64_t)at[i] << (8 * i);
-    return value;
-}
-
-enum status reader_u8(struct reader *r, uint8_t *out, const char *what)
-{
-    const unsigned char *at;
-    TRY(reader_bytes(r, 1, &at, what));
-    *out = *at;
-    return STATUS_OK;
-}
-
-enum status reader_u32(struct reader *r, uint32_t *out, const char *what)
-{
-    const unsigned char *at;
-    TRY(reader_bytes(r, 4, &at, what));
-    *out = (uint32_t)little(at, 4);
-    return STATUS_OK;
-}
-
-enum status reader_u64(struct reader *r, uint64_t *out, const char *what)
-{
-    const unsigned char *at;
-    TRY(reader_bytes(r, 8, &at, what));
-    *out = little(at, 8);
-    return STATUS_OK;
-}
-
-enum status reader_count(struct reader *r, uint64_t count, size_t each, size_t *bytes,
-                         const char *what)
-{
-    if (__builtin_mul_overflow(count, each, bytes) || *bytes > reader_left(r))
-        FAIL(DATA, "%s: %s claims %llu items of %zu bytes but %zu bytes are left", r->name, what,
-             (unsigned long long)count, each, reader_left(r));
-    return STATUS_OK;
 }

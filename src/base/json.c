@@ -9,45 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* struct json is never defined: its pointers are cJSON's. */
-static const cJSON *in(const struct json *v) { return (const cJSON *)v; }
-static const struct json *outward(const cJSON *v) { return (const struct json *)v; }
-
-/* Bytes of the character at `at`; 0: what is there is none. */
-static size_t character(const unsigned char *at, const unsigned char *end)
-{
-    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
-    if (*at < 0x80) return 1;
-    int more = *at >= 0xF0 ? 3 : *at >= 0xE0 ? 2 : *at >= 0xC2 ? 1 : 0;
-    if (!more || *at > 0xF4 || end - at <= more) return 0;
-    uint32_t code = *at & (0x3Fu >> more);
-    for (int i = 1; i <= more; i++) {
-        if ((at[i] & 0xC0) != 0x80) return 0;
-        code = code << 6 | (at[i] & 0x3F);
-    }
-    bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-    return code < least[more] || code > 0x10FFFF || surrogate ? 0 : (size_t)more + 1;
-}
-
-bool utf8_valid(const char *bytes, size_t len)
-{
-    const unsigned char *at = (const unsigned char *)bytes, *end = at + len;
-    for (size_t n; at < end; at += n)
-        if (!(n = character(at, end))) return false;
-    return true;
-}
+/* struct json is never defined: its pointers are cJSON's, cast. */
+static const cJSON *to_cjson(const struct json *v) { return (const cJSON *)v; }
+static const struct json *from_cjson(const cJSON *v) { return (const struct json *)v; }
 
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* cJSON's own nesting limit (1000) bounds the recursion. */
-static enum status refuse_duplicates(const cJSON *v, const char *name)
+/* cJSON's nesting limit of 1000 bounds the recursion. */
+static enum status check_duplicate_keys(const cJSON *v, const char *name)
 {
     size_t n = 0, i = 0;
     for (const cJSON *c = v->child; c; c = c->next) {
-        if (c->child) TRY(refuse_duplicates(c, name));
+        if (c->child) TRY(check_duplicate_keys(c, name));
         n++;
     }
     if (!cJSON_IsObject(v) || n < 2) return STATUS_OK;
@@ -59,13 +35,12 @@ static enum status refuse_duplicates(const cJSON *v, const char *name)
         if (!strcmp(keys[i - 1], keys[i])) twice = keys[i];
     enum status st = STATUS_OK;
     if (twice)
-        st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: the key \"%s\" appears twice", name,
-                         twice);
+        st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: duplicate key \"%s\"", name, twice);
     free(keys);
     return st;
 }
 
-/* An escaped NUL would silently end a C string. */
+/* \u0000 would silently end a C string; cJSON also accepts some malformed \u escapes. */
 static bool has_bad_escape(const char *bytes, size_t len)
 {
     for (const char *at = bytes, *end = bytes + len; (at = memchr(at, '\\', (size_t)(end - at)));) {
@@ -82,10 +57,9 @@ static bool has_bad_escape(const char *bytes, size_t len)
 enum status json_parse(const char *bytes, size_t len, const char *name, struct json **out)
 {
     *out = NULL;
-    if (!len) FAIL(DATA, "%s: not valid JSON: it is empty", name);
+    if (!len) FAIL(DATA, "%s: not valid JSON: empty", name);
     if (memchr(bytes, 0, len) || !utf8_valid(bytes, len) || has_bad_escape(bytes, len))
-        FAIL(DATA, "%s: not valid JSON: a NUL, a broken \\u escape, or bytes that are not UTF-8",
-             name);
+        FAIL(DATA, "%s: not valid JSON: a NUL, a malformed \\u escape, or invalid UTF-8", name);
     const char *end = NULL;
     cJSON *root = cJSON_ParseWithLengthOpts(bytes, len, &end, 0);
     if (!root)
@@ -93,9 +67,9 @@ enum status json_parse(const char *bytes, size_t len, const char *name, struct j
     while (end < bytes + len && strchr(" \t\r\n", *end)) end++;
     enum status st = STATUS_OK;
     if (end != bytes + len)
-        FAIL_OUT(DATA, "%s: something follows the JSON value at byte %zu", name,
+        FAIL_OUT(DATA, "%s: trailing data after the JSON value at byte %zu", name,
                  (size_t)(end - bytes));
-    TRY_OUT(refuse_duplicates(root, name));
+    TRY_OUT(check_duplicate_keys(root, name));
     *out = (struct json *)root;
     return STATUS_OK;
 out:
@@ -115,22 +89,26 @@ enum status json_read(const char *path, uint64_t limit, struct json **out)
 
 void json_free(struct json *root) { cJSON_Delete((cJSON *)root); }
 
-bool json_is_object(const struct json *v) { return cJSON_IsObject(in(v)); }
-bool json_is_array(const struct json *v) { return cJSON_IsArray(in(v)); }
-bool json_is_string(const struct json *v) { return cJSON_IsString(in(v)); }
-bool json_is_number(const struct json *v) { return cJSON_IsNumber(in(v)); }
-bool json_is_bool(const struct json *v) { return cJSON_IsBool(in(v)); }
-bool json_is_null(const struct json *v) { return cJSON_IsNull(in(v)); }
-bool json_true(const struct json *v) { return cJSON_IsTrue(in(v)); }
+bool json_is_object(const struct json *v) { return cJSON_IsObject(to_cjson(v)); }
+bool json_is_array(const struct json *v) { return cJSON_IsArray(to_cjson(v)); }
+bool json_is_string(const struct json *v) { return cJSON_IsString(to_cjson(v)); }
+bool json_is_number(const struct json *v) { return cJSON_IsNumber(to_cjson(v)); }
+bool json_is_bool(const struct json *v) { return cJSON_IsBool(to_cjson(v)); }
+bool json_is_null(const struct json *v) { return cJSON_IsNull(to_cjson(v)); }
+bool json_true(const struct json *v) { return cJSON_IsTrue(to_cjson(v)); }
 
 const struct json *json_get(const struct json *object, const char *key)
 {
-    return json_is_object(object) ? outward(cJSON_GetObjectItemCaseSensitive(in(object), key))
-                                  : NULL;
+    return json_is_object(object)
+               ? from_cjson(cJSON_GetObjectItemCaseSensitive(to_cjson(object), key))
+               : NULL;
 }
 
-const struct json *json_first(const struct json *v) { return v ? outward(in(v)->child) : NULL; }
-const struct json *json_next(const struct json *v) { return outward(in(v)->next); }
+const struct json *json_first(const struct json *v)
+{
+    return v ? from_cjson(to_cjson(v)->child) : NULL;
+}
+const struct json *json_next(const struct json *v) { return from_cjson(to_cjson(v)->next); }
 
 size_t json_count(const struct json *v)
 {
@@ -139,12 +117,12 @@ size_t json_count(const struct json *v)
     return n;
 }
 
-const char *json_key(const struct json *v) { return in(v)->string; }
+const char *json_key(const struct json *v) { return to_cjson(v)->string; }
 
 const char *json_string(const struct json *v)
 {
     BUG_IF(!json_is_string(v));
-    return in(v)->valuestring;
+    return to_cjson(v)->valuestring;
 }
 
 bool json_string_is(const struct json *v, const char *text)
@@ -155,13 +133,13 @@ bool json_string_is(const struct json *v, const char *text)
 double json_number(const struct json *v)
 {
     BUG_IF(!json_is_number(v));
-    return in(v)->valuedouble;
+    return to_cjson(v)->valuedouble;
 }
 
 bool json_as_int(const struct json *v, int64_t least, int64_t most, int64_t *out)
 {
     if (!json_is_number(v)) return false;
-    double x = in(v)->valuedouble;
+    double x = to_cjson(v)->valuedouble;
     if (!(fabs(x) < 0x1p53) || x != floor(x)) return false;
     if ((int64_t)x < least || (int64_t)x > most) return false;
     *out = (int64_t)x;
@@ -174,7 +152,7 @@ enum status json_get_int(const struct json *object, const char *key, int64_t lea
     const struct json *v = json_get(object, key);
     if (!v) FAIL(DATA, "the key \"%s\" is missing", key);
     if (!json_as_int(v, least, most, out))
-        FAIL(DATA, "\"%s\" is not a whole number between %lld and %lld", key, (long long)least,
+        FAIL(DATA, "\"%s\" must be a whole number from %lld to %lld", key, (long long)least,
              (long long)most);
     return STATUS_OK;
 }
@@ -194,12 +172,12 @@ void json_quote(struct text *t, const char *string)
     const unsigned char *at = (const unsigned char *)string, *end = at + strlen(string);
     text_adds(t, "\"");
     while (at < end) {
-        size_t n = character(at, end);
+        size_t n = text_utf8_length(at, end);
         const char *known = strchr(plain, *at);
         if (known)
             text_addf(t, "\\%c", letters[known - plain]);
         else if (!n)
-            text_adds(t, "\\ufffd"); /* file names may be any bytes; JSON may not */
+            text_adds(t, "\\ufffd"); /* file names need not be UTF-8, JSON must be */
         else if (*at < 0x20)
             text_addf(t, "\\u%04x", *at);
         else
@@ -217,23 +195,23 @@ void json_real(struct text *t, double value)
         text_adds(t, "null");
 }
 
-/* The comma and white space before an element (`ends`: before a closing bracket) of the innermost
- * container. */
+/* The comma and white space before an element of the innermost container, or, with `ends`, before
+ * its closing bracket. */
 static void write_separator(struct json_writer *w, bool ends)
 {
-    struct json_writer_level *in = &w->levels[w->depth - 1];
+    struct json_writer_level *level = &w->levels[w->depth - 1];
     int spaces = w->indent - 1;
-    bool lines = in->layout == JSON_LINES;
-    if (in->has_elements && !ends) text_adds(w->text, ",");
+    bool lines = level->layout == JSON_LINES;
+    if (level->has_elements && !ends) text_adds(w->text, ",");
     if (w->indent || lines)
         text_addf(w->text, "\n%*s", w->indent ? spaces : 2 * (w->depth - ends), "");
-    else if (in->has_elements && !ends && in->layout == JSON_INLINE)
+    else if (level->has_elements && !ends && level->layout == JSON_INLINE)
         text_adds(w->text, " ");
-    in->has_elements = true;
+    level->has_elements = true;
     w->indent = 0;
 }
 
-/* Everything in front of a value. */
+/* Writes the separator, key and colon before a value. */
 static void write_prefix(struct json_writer *w, const char *key)
 {
     if (key) json_write_key(w, key);
@@ -243,7 +221,7 @@ static void write_prefix(struct json_writer *w, const char *key)
         if (!w->levels[w->depth - 1].is_array) BUG("a member of a JSON object needs a key");
         write_separator(w, false);
     } else {
-        if (w->has_root) BUG("a JSON text has one value");
+        if (w->has_root) BUG("more than one JSON root");
         w->has_root = true;
     }
 }
@@ -251,25 +229,26 @@ static void write_prefix(struct json_writer *w, const char *key)
 void json_write_key(struct json_writer *w, const char *key)
 {
     if (!w->depth || w->levels[w->depth - 1].is_array || w->after_key)
-        BUG("only a member of a JSON object has a key");
+        BUG("a JSON key outside an object, or after another key");
     write_separator(w, false);
     json_quote(w->text, key);
     text_adds(w->text, w->levels[w->depth - 1].layout == JSON_COMPACT ? ":" : ": ");
     w->after_key = true;
 }
 
-static void begin(struct json_writer *w, const char *key, enum json_layout layout, bool is_array)
+static void begin_container(struct json_writer *w, const char *key, enum json_layout layout,
+                            bool is_array)
 {
     write_prefix(w, key);
-    if (w->depth == JSON_MAX_DEPTH) BUG("JSON is written too deep");
+    if (w->depth == JSON_MAX_DEPTH) BUG("JSON nested too deep");
     w->levels[w->depth++] = (struct json_writer_level){layout, is_array, false};
     text_adds(w->text, is_array ? "[" : "{");
 }
 
-static void end(struct json_writer *w, bool is_array)
+static void end_container(struct json_writer *w, bool is_array)
 {
     if (!w->depth || w->levels[w->depth - 1].is_array != is_array || w->after_key)
-        BUG("a JSON object or array ends where it must not");
+        BUG("a JSON object or array is closed where none is open");
     write_separator(w, true);
     text_adds(w->text, is_array ? "]" : "}");
     w->depth--;
@@ -277,17 +256,17 @@ static void end(struct json_writer *w, bool is_array)
 
 void json_begin_object(struct json_writer *w, const char *key, enum json_layout layout)
 {
-    begin(w, key, layout, false);
+    begin_container(w, key, layout, false);
 }
 
-void json_end_object(struct json_writer *w) { end(w, false); }
+void json_end_object(struct json_writer *w) { end_container(w, false); }
 
 void json_begin_array(struct json_writer *w, const char *key, enum json_layout layout)
 {
-    begin(w, key, layout, true);
+    begin_container(w, key, layout, true);
 }
 
-void json_end_array(struct json_writer *w) { end(w, true); }
+void json_end_array(struct json_writer *w) { end_container(w, true); }
 
 void json_write_string(struct json_writer *w, const char *key, const char *value)
 {
@@ -334,13 +313,13 @@ void json_write_format(struct json_writer *w, const char *key, const char *fmt, 
 
 void json_newline(struct json_writer *w, int spaces)
 {
-    if (!w->depth || w->after_key) BUG("a line of JSON breaks only between elements");
+    if (!w->depth || w->after_key) BUG("a JSON line break must come before an element");
     w->indent = 1 + spaces;
 }
 
 void json_finish(const struct json_writer *w)
 {
-    if (w->depth || w->after_key || !w->has_root) BUG("JSON is not written to its end");
+    if (w->depth || w->after_key || !w->has_root) BUG("incomplete JSON");
 }
 
 const char *json_library_version(void) { return cJSON_Version(); }

@@ -9,14 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The process's one log: base is the only room that may hold such state. */
+/* The log of the process; only base may have global state. */
 static FILE *file;
-static _Atomic bool hush; /* atomic, as threads may log meanwhile */
+static _Atomic bool is_quiet; /* atomic, as other threads may be logging */
 static _Atomic int own_rank = -1;
 
 void log_rank(int rank) { own_rank = rank; }
 
-void log_quiet(bool quiet) { hush = quiet; }
+void log_quiet(bool quiet) { is_quiet = quiet; }
 
 bool log_colour(void)
 {
@@ -34,8 +34,8 @@ enum status log_open(const char *path)
     return STATUS_OK;
 }
 
-/* Colours are for the terminal: takes the escape sequences "ESC [ ... letter" out of a line. */
-static void unpaint(char *line)
+/* Removes ANSI escape sequences, "ESC [ ... letter", in place. */
+static void strip_colors(char *line)
 {
     char *to = line;
     for (const char *at = line; *at;) {
@@ -64,14 +64,14 @@ void log_line(enum log_level level, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line + len, sizeof line - (size_t)len, fmt, ap);
     va_end(ap);
-    if (level != LOG_INFO || !hush) {
+    if (level != LOG_INFO || !is_quiet) {
         bool paint = level != LOG_INFO && log_colour();
         fprintf(stderr, "%s%s%s%s\n", paint ? colour[level] : "", prefix[level],
                 paint ? "\033[0m" : "", line);
     }
     if (file) {
         char when[32];
-        unpaint(line);
+        strip_colors(line);
         time_t now = time(NULL);
         struct tm local;
         localtime_r(&now, &local);

@@ -1,7 +1,7 @@
-/* log.h -- lines for people, on stderr and in a run's log.txt.
+/* log.h -- messages for people, on stderr and in a run's log.txt.
  *
- * The one log of the process; results that scripts read go to stdout and never through here.
- * Lines are written whole, so threads may log at any time. */
+ * The process has one log.  Results that scripts read go to stdout instead.  Each line is written
+ * at once, so any thread may log at any time. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,15 +11,15 @@
 
 enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR };
 
-void log_rank(int rank); /* of a run of several: warnings and errors say so, and on which host; -1:
-                            they do not */
+/* Prefixes warnings and errors with this rank and its host; -1: no prefix. */
+void log_rank(int rank);
 void log_quiet(bool quiet); /* keeps INFO lines off stderr; log.txt still gets them */
-/* Appends every further line, with date and time and without colours, to `path` too.  NULL closes
- * it. */
+/* Also appends every line to `path`, with date and time and without colors; NULL closes the file.
+ * IO: it cannot be opened. */
 enum status log_open(const char *path);
 void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Tells the user of this thread's last failure, once. */
+/* Logs this thread's last failure, unless it has been reported already. */
 void log_failure(enum status s);
 
-/* Is stderr a terminal that wants colour (and NO_COLOR unset)? */
+/* True if stderr is a terminal and NO_COLOR is not set. */
 bool log_colour(void);

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void number(struct text *out, double x)
+static void write_bound(struct text *out, double x)
 {
     text_addf(out, fabs(x) < 1e15 && x == floor(x) ? "%.0f" : "%g", x);
 }
 
-/* "a|b|c" as "a, b or c" */
-static void words(struct text *out, const char *list)
+/* "a|b|c" as "a, b or c". */
+static void write_words(struct text *out, const char *list)
 {
     for (const char *at = list; *at; at++) {
         if (*at != '|')
@@ -35,16 +35,16 @@ void option_allowed(const struct option *o, struct text *out)
                                         [OPTION_WORD] = "",
                                         [OPTION_LIST] = "an array of strings"};
     text_adds(out, kinds[o->kind]);
-    if (o->kind == OPTION_CHOICE || o->kind == OPTION_WORD) words(out, o->unit);
+    if (o->kind == OPTION_CHOICE || o->kind == OPTION_WORD) write_words(out, o->unit);
     if (o->kind != OPTION_INT && o->kind != OPTION_REAL) return;
     if (o->unit[0]) text_addf(out, " (%s)", o->unit);
     text_adds(out, " from ");
-    number(out, o->least);
+    write_bound(out, o->least);
     text_adds(out, " to ");
-    number(out, o->most);
+    write_bound(out, o->most);
 }
 
-static enum status refuse(const struct option *o)
+static enum status fail_expected(const struct option *o)
 {
     struct text allowed = {0};
     option_allowed(o, &allowed);
@@ -84,8 +84,8 @@ static enum status set_number(const struct option *o, void *field, const struct 
 {
     double x = v->kind == TOML_INTEGER ? (double)v->integer : v->real;
     if (v->kind != TOML_INTEGER && (v->kind != TOML_FLOAT || o->kind == OPTION_INT))
-        return refuse(o);
-    if (!(x >= o->least && x <= o->most)) return refuse(o);
+        return fail_expected(o);
+    if (!(x >= o->least && x <= o->most)) return fail_expected(o);
     if (o->kind == OPTION_INT)
         *(option_INT *)field = v->integer;
     else
@@ -96,9 +96,9 @@ static enum status set_number(const struct option *o, void *field, const struct 
 static enum status set_list(const struct option *o, void *field, const struct toml *v)
 {
     option_LIST list = {0};
-    if (v->kind != TOML_ARRAY) return refuse(o);
+    if (v->kind != TOML_ARRAY) return fail_expected(o);
     for (const struct toml *item = v->first; item; item = item->next)
-        if (item->kind != TOML_STRING || strlen(item->text) != item->len) return refuse(o);
+        if (item->kind != TOML_STRING || strlen(item->text) != item->len) return fail_expected(o);
     list.items = heap(v->count * sizeof *list.items);
     for (const struct toml *item = v->first; item; item = item->next)
         list.items[list.count++] = item->text;
@@ -115,7 +115,7 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
     case OPTION_INT:
     case OPTION_REAL: return set_number(o, field, v);
     case OPTION_BOOL:
-        if (v->kind != TOML_BOOL) return refuse(o);
+        if (v->kind != TOML_BOOL) return fail_expected(o);
         *(option_BOOL *)field = v->truth;
         return STATUS_OK;
     case OPTION_AUTO:
@@ -124,18 +124,18 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
         else if (string && !strcmp(v->text, "auto"))
             *(option_AUTO *)field = AUTO;
         else
-            return refuse(o);
+            return fail_expected(o);
         return STATUS_OK;
     case OPTION_CHOICE:
-        if (!string || word_index(v->text, o->unit) < 0) return refuse(o);
+        if (!string || word_index(v->text, o->unit) < 0) return fail_expected(o);
         *(option_CHOICE *)field = v->text;
         return STATUS_OK;
     case OPTION_WORD:
-        if (!string || word_index(v->text, o->unit) < 0) return refuse(o);
+        if (!string || word_index(v->text, o->unit) < 0) return fail_expected(o);
         *(option_WORD *)field = word_index(v->text, o->unit);
         return STATUS_OK;
     case OPTION_TEXT:
-        if (!string) return refuse(o);
+        if (!string) return fail_expected(o);
         *(option_TEXT *)field = v->text;
         return STATUS_OK;
     case OPTION_LIST: return set_list(o, field, v);
@@ -143,8 +143,8 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
     BUG("unknown kind of option");
 }
 
-/* A bare word as the TOML value the option wants. */
-static void quote(const struct option *o, const char *text, struct text *toml)
+/* Turns a bare word into TOML of the option's type. */
+static void text_to_toml(const struct option *o, const char *text, struct text *toml)
 {
     bool list = o->kind == OPTION_LIST && text[0] != '[';
     bool string = o->kind == OPTION_TEXT || o->kind == OPTION_CHOICE || o->kind == OPTION_WORD ||
@@ -172,10 +172,10 @@ enum status option_set_text(const struct option *o, void *into, const char *text
 {
     struct text toml = {0};
     *keep = NULL;
-    quote(o, text, &toml);
+    text_to_toml(o, text, &toml);
     enum status st = toml_parse_value(toml.data ? toml.data : "", toml.len, "value", keep);
     text_release(&toml);
-    if (st) return refuse(o);
+    if (st) return fail_expected(o);
     return option_set(o, into, *keep);
 }
 
@@ -205,7 +205,8 @@ void option_quote(struct text *out, const char *string)
 static void write_real(struct text *out, double x)
 {
     char digits[40];
-    for (int precision = 1; precision <= 17; precision++) { /* the shortest that reads back */
+    for (int precision = 1; precision <= 17;
+         precision++) { /* the shortest that reads back exactly */
         snprintf(digits, sizeof digits, "%.*g", precision, x);
         if (strtod(digits, NULL) == x) break;
     }

@@ -1,12 +1,15 @@
-/* option.h -- one row per option: field, default, bounds, unit, help.
+/* option.h -- tables of options: one row has field, default, bounds, unit and help.
  *
- * Each room owns room.opts, a list of
+ * Each room owns .opts files, lists of
  *     OPT(kind, name, default, least, most, unit, help)
- * which gives a struct's fields (OPT_FIELD), the parser, --help, docs/options.md and the
- * config.toml of a run.  In an ENUM the unit column lists the allowed words, from which OPT_ENUM
- * declares the field's type: (objective, OBJECTIVE, causal, masked) gives enum objective with
- * OBJECTIVE_causal.  A WORD is an index into words that another list has: "cpu|h100".
- * Memory   TEXT and LIST values are borrowed from the configuration that set them. */
+ * from which follow the fields of a struct (OPT_FIELD), the parser, `config explain`,
+ * docs/options.md and a run's config.toml.
+ *
+ * An ENUM row lists its words in the unit column: from (objective, OBJECTIVE, causal, masked)
+ * OPT_ENUM declares enum objective with OBJECTIVE_causal and OBJECTIVE_masked, and
+ * objective_word(). A WORD row is for words from another list, as a string "cpu|h100"; the field is
+ * an index into it. Memory   TEXT and LIST values are borrowed from the configuration that set
+ * them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,14 +21,14 @@
 #include <stdint.h>
 
 enum option_kind {
-    OPTION_INT,    /* whole number */
-    OPTION_REAL,   /* number */
-    OPTION_BOOL,   /* true or false */
-    OPTION_AUTO,   /* true, false or "auto" */
-    OPTION_TEXT,   /* string */
-    OPTION_CHOICE, /* one of the words in `unit`, kept as a string; being replaced by ENUM */
-    OPTION_WORD,   /* one of the words in `unit`, kept as its index */
-    OPTION_ENUM = OPTION_WORD, /* the same; the row declares an enum of its words */
+    OPTION_INT,                /* whole number */
+    OPTION_REAL,               /* number */
+    OPTION_BOOL,               /* true or false */
+    OPTION_AUTO,               /* true, false or "auto" */
+    OPTION_TEXT,               /* string */
+    OPTION_CHOICE,             /* one of the words in `unit`, as a string; use ENUM in new rows */
+    OPTION_WORD,               /* one of the words in `unit`, as its index */
+    OPTION_ENUM = OPTION_WORD, /* the same, as an enum declared from the row */
     OPTION_LIST,               /* array of strings */
 };
 
@@ -56,7 +59,7 @@ typedef struct option_list option_LIST;
 #define OPT_TYPE_ENUM(unit)                                    enum OPT_TAG unit
 #define OPT_TYPE_LIST(unit)                                    option_LIST
 
-/* Before the struct of a table with ENUM rows: for (tag, PREFIX, a, b) in the unit column,
+/* Expands the ENUM rows of a table, before its struct: (tag, PREFIX, a, b) becomes
  * enum tag { PREFIX_a, PREFIX_b } and const char *tag_word(enum tag). */
 #define OPT_ENUM(kind, name, preset, least, most, unit, help) OPT_ENUM_##kind(unit)
 #define OPT_ENUM_INT(unit)
@@ -82,7 +85,7 @@ typedef struct option_list option_LIST;
 #define OPT_WORD(prefix, word)      "|" #word
 #define OPT_WORDS(tag, prefix, ...) (&("" OPT_EACH(OPT_WORD, prefix, __VA_ARGS__))[1])
 
-/* m(prefix, word) of each word, eight at most. */
+/* Expands m(prefix, word) for each of up to eight words. */
 #define OPT_EACH(m, prefix, ...)                                                                   \
     OPT_NINTH(__VA_ARGS__, OPT_8, OPT_7, OPT_6, OPT_5, OPT_4, OPT_3, OPT_2, OPT_1, 0)              \
     (m, prefix, __VA_ARGS__)
@@ -96,14 +99,14 @@ typedef struct option_list option_LIST;
 #define OPT_7(m, prefix, word, ...)                   m(prefix, word) OPT_6(m, prefix, __VA_ARGS__)
 #define OPT_8(m, prefix, word, ...)                   m(prefix, word) OPT_7(m, prefix, __VA_ARGS__)
 
-/* One row of a table: what OPT says, with the place of the field. */
+/* A row of a table at run time. */
 struct option {
     const char *name;
     enum option_kind kind;
-    size_t offset;
-    const char *preset; /* the default, as text */
-    double least, most; /* bounds, both allowed; for numbers */
-    const char *unit, *help;
+    size_t offset;           /* of the field in its struct */
+    const char *preset;      /* the default, as text */
+    double least, most;      /* inclusive bounds of numbers */
+    const char *unit, *help; /* unit: the words "a|b" of a CHOICE, WORD or ENUM */
 };
 
 #define OPT_ROW(type, kind, name, preset, least, most, unit, help)                                 \
@@ -130,20 +133,21 @@ struct option {
 
 struct toml;
 
-/* Sets the field in `into`.  TEXT borrows the value's string; LIST takes an array that
- * option_release frees.  CONFIG: wrong type, out of bounds, not one of the words; the message says
- * what is allowed, without key and place. */
+/* Sets the field in the struct `into`.  TEXT borrows the value's string; LIST allocates an array
+ * that option_release frees.  CONFIG: wrong type, out of bounds or an unknown word; the message
+ * says what was expected, and the caller adds key and position. */
 enum status option_set(const struct option *o, void *into, const struct toml *value);
-/* The same from the text of a default or of a command line: strings need no quotes there.  What
- * TEXT borrows from is put into *keep, which the caller frees after the configuration (or NULL). */
+/* The same from a default or the command line, where strings need no quotes.  *keep owns the
+ * strings that TEXT and LIST borrow: the caller frees it after the configuration.  It may be NULL.
+ */
 enum status option_set_text(const struct option *o, void *into, const char *text,
                             struct toml **keep);
 void option_release(const struct option *o, void *from);
 
-/* A string in quotes, as TOML. */
+/* Appends a string in quotes, as TOML. */
 void option_quote(struct text *out, const char *string);
 
-/* The field's value as TOML. */
+/* Appends the field's value as TOML. */
 void option_write(const struct option *o, const void *from, struct text *out);
-/* "a whole number of tokens from 1 to 1024", "causal or masked". */
+/* Appends what the row allows: "a whole number (tokens) from 1 to 1024", "causal or masked". */
 void option_allowed(const struct option *o, struct text *out);

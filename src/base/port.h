@@ -1,4 +1,4 @@
-/* port.h -- what differs between processors and compilers, and only that. */
+/* port.h -- code that depends on the CPU or the compiler. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,8 +25,8 @@ enum { PORT_OPTIMIZED = 0 };
 #define PORT_PROCESSOR "another processor"
 #endif
 
-/* CRC-32C by the processor's own instruction, over the inverted remainder.  False: it has none, and
- * nothing is done. */
+/* CRC-32C with the CPU's own instruction, over the inverted remainder.  False: the CPU has none,
+ * and *crc is unchanged. */
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -57,8 +57,8 @@ static inline bool port_crc32c(uint32_t *crc, const unsigned char *at, size_t le
 }
 #endif
 
-/* Zeros to memory that is not read soon: past the caches, which would read it first.  `to` is at a
- * multiple of 16 bytes, and `bytes` are one. */
+/* Zeroes memory with non-temporal (NT) stores, which do not read it into the caches first: for
+ * memory that is not used soon.  `to` and `bytes` must be multiples of 16. */
 static inline void port_zero(void *to, size_t bytes)
 {
 #if defined(__x86_64__)

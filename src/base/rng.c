@@ -22,7 +22,7 @@ struct rng_block rng_philox(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2,
 
 struct rng_block rng_bits(uint64_t seed, enum rng_purpose purpose, uint64_t step, uint64_t position)
 {
-    /* The purpose goes into the high byte of the step's upper word: steps stay below 2^56. */
+    /* The purpose is in the high byte of the step's upper word, so steps must be below 2^56. */
     return rng_philox(seed, (uint32_t)position, (uint32_t)(position >> 32), (uint32_t)step,
                       (uint32_t)(step >> 32) ^ ((uint32_t)purpose << 24));
 }

@@ -1,15 +1,15 @@
 /* rng.h -- counter-based random numbers: (seed, purpose, step, position) -> bits.
  *
- * Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).  There is
- * no state: the same four integers give the same bits on any rank, in any order, after any resume.
+ * Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).  It is
+ * stateless: the same four integers give the same bits on any rank, in any order, after any resume.
  */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <stdint.h>
 
-/* What the numbers are for; streams of two purposes never meet.  The values are part of the
- * checkpoint's meaning: add at the end, never renumber. */
+/* What the numbers are used for: each purpose has its own stream.  Checkpoints depend on the
+ * values: add at the end, never renumber. */
 enum rng_purpose {
     RNG_INIT = 1,   /* initial weights */
     RNG_SOURCE,     /* which source of the mixture comes next */
@@ -19,7 +19,7 @@ enum rng_purpose {
     RNG_SAMPLE,     /* generation */
     RNG_TEST,
     RNG_NEURONS, /* which neurons of a session are read */
-    RNG_MOMENTS, /* second moments that are rounded */
+    RNG_MOMENTS, /* stochastic rounding of second moments */
 };
 
 struct rng_block {

@@ -4,15 +4,16 @@
 #include <signal.h>
 #include <string.h>
 
-/* A handler can reach nothing but statics: base is the room that may hold them. */
+/* A signal handler can reach only statics; only base may have global state. */
 static volatile sig_atomic_t pending;
 
-static void note(int signal) { pending = signal; }
+static void set_pending(int signal) { pending = signal; }
 
 void signals_catch(void)
 {
-    /* RESETHAND puts the default action back, so a second signal is final. */
-    struct sigaction action = {.sa_handler = note, .sa_flags = (int)(SA_RESTART | SA_RESETHAND)};
+    /* SA_RESETHAND restores the default action, so a second signal ends the process. */
+    struct sigaction action = {.sa_handler = set_pending,
+                               .sa_flags = (int)(SA_RESTART | SA_RESETHAND)};
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
     sigaction(SIGINT, &action, NULL);

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One failure at a time per thread; the only writable state of this file. */
+/* Each thread's last failure. */
 static _Thread_local char message[STATUS_TEXT];
 static _Thread_local char stack[STATUS_TEXT];
-static _Thread_local bool shared, told;
+static _Thread_local bool shared, reported;
 
 static const struct {
     const char *name, *text;
@@ -27,8 +27,8 @@ const char *status_message(void) { return message; }
 const char *status_stack(void) { return stack; }
 void status_share(void) { shared = true; }
 bool status_is_shared(void) { return shared; }
-void status_tell(void) { told = true; }
-bool status_is_told(void) { return told; }
+void status_tell(void) { reported = true; }
+bool status_is_told(void) { return reported; }
 
 enum status status_fail(enum status s, const char *file, int line, const char *fmt, ...)
 {
@@ -39,7 +39,7 @@ enum status status_fail(enum status s, const char *file, int line, const char *f
     vsnprintf(fresh, sizeof fresh, fmt, ap);
     va_end(ap);
     memcpy(message, fresh, sizeof message);
-    shared = told = false;
+    shared = reported = false;
     snprintf(stack, sizeof stack, "  at %s:%d\n", file, line);
     return s;
 }
@@ -76,7 +76,7 @@ enum status failure_keep(struct failure *f, enum status s)
 enum status failure_tell(const struct failure *f)
 {
     if (!f->status) return STATUS_OK;
-    told = false;
+    reported = false;
     snprintf(message, sizeof message, "%s", f->message);
     snprintf(stack, sizeof stack, "%s", f->stack);
     return f->status;

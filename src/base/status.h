@@ -1,19 +1,19 @@
-/* status.h -- how functions fail.
+/* status.h -- error handling.
  *
- * A function that can fail returns enum status; zero is success.  FAIL states the cause once,
- * where it is known; TRY passes it up and adds one trace line per caller.  BUG and BUG_IF are
- * for what only a wrong program can cause: they print and abort.
- * Memory   The message lives in thread-local storage until this thread's next FAIL. */
+ * A function that can fail returns enum status; zero is success.  FAIL states the cause once, where
+ * it is known; TRY returns it to the caller and adds a line to the trace.  BUG and BUG_IF report
+ * programming errors: they print and abort.
+ * Memory   The message is thread-local and valid until this thread's next FAIL. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <stdbool.h>
 
-/* name, exit code of the process, what it means */
+/* name, exit code of the process, meaning */
 #define STATUS_LIST(X)                                                                             \
     X(OK, 0, "ok")                                                                                 \
     X(USAGE, 64, "wrong use of the command line")                                                  \
-    X(DATA, 65, "the data is damaged or not what it should be")                                    \
+    X(DATA, 65, "the data is damaged or malformed")                                                \
     X(MISSING, 66, "an input does not exist")                                                      \
     X(IO, 74, "reading or writing failed")                                                         \
     X(REQUEUE, 75, "stopped on request; the checkpoint is written")                                \
@@ -22,7 +22,7 @@
     X(UNSUPPORTED, 78, "no kernel or backend for this request")                                    \
     X(MEMORY, 78, "out of memory")                                                                 \
     X(DIVERGED, 80, "loss or gradient is not finite")                                              \
-    X(COMM, 81, "a rank is gone or a collective failed")                                           \
+    X(COMM, 81, "a rank was lost or a collective failed")                                          \
     X(DEVICE, 83, "the device reported an error")
 
 enum status {
@@ -36,30 +36,31 @@ const char *status_name(enum status s); /* "CONFIG" */
 const char *status_text(enum status s); /* "the configuration is wrong" */
 int status_exit_code(enum status s);
 
-const char *status_message(void); /* cause of this thread's last failure, without the trace */
-const char *status_stack(void);   /* its trace: where it failed and through which calls */
+const char *status_message(void); /* of this thread's last failure, without the trace */
+const char *status_stack(void);   /* the trace: where it failed, and its callers */
 
-enum { STATUS_TEXT = 2048 }; /* bytes of a message, at most */
+enum { STATUS_TEXT = 2048 }; /* bytes of a message with its NUL, at most */
 
-/* Puts where it happened before the message of this thread's last failure; returns its status. */
+/* Prefixes the message of this thread's last failure with "context: "; returns s. */
 enum status status_where(enum status s, const char *fmt, ...)
     __attribute__((format(printf, 2, 3), cold));
 
-/* Every rank of the run knows of this thread's last failure, so none need be ended for it. */
+/* Marks this thread's last failure as known to every rank of the run, so that all ranks can exit in
+ * an orderly way and none must be killed. */
 void status_share(void);
 bool status_is_shared(void);
-/* The user has been told of this thread's last failure. */
+/* Marks this thread's last failure as reported to the user. */
 void status_tell(void);
 bool status_is_told(void);
 
-/* A failure kept for later, or for another thread, past this thread's next FAIL. */
+/* A saved failure: for later, past this thread's next FAIL, or for another thread. */
 struct failure {
     enum status status;
     char message[STATUS_TEXT], stack[STATUS_TEXT];
 };
-/* Keeps `s`, this thread's last failure, unless `f` holds one already; returns what `f` holds. */
+/* Saves `s`, this thread's last failure, unless `f` has one already; returns the saved status. */
 enum status failure_keep(struct failure *f, enum status s);
-/* Makes it this thread's last failure, and returns its status; OK where there is none. */
+/* Makes a saved failure this thread's last one and returns its status, OK if none was saved. */
 enum status failure_tell(const struct failure *f);
 
 enum status status_fail(enum status s, const char *file, int line, const char *fmt, ...)
@@ -68,7 +69,7 @@ enum status status_trace(enum status s, const char *file, int line, const char *
     __attribute__((cold));
 void status_bug(const char *file, int line, const char *what) __attribute__((noreturn, cold));
 
-/* The constant, not the call's result, is returned: so the compiler sees that it is not zero. */
+/* Returns the constant rather than the call's result, so that the compiler sees it is not zero. */
 #define FAIL(name, ...)                                                                            \
     return (status_fail(STATUS_##name, __FILE__, __LINE__, __VA_ARGS__), STATUS_##name)
 #define TRY(call)                                                                                  \
@@ -77,7 +78,7 @@ void status_bug(const char *file, int line, const char *what) __attribute__((nor
         if (try_) return (status_trace(try_, __FILE__, __LINE__, #call), try_);                    \
     } while (0)
 
-/* For functions that hold resources: they need `enum status st` and the label `out`. */
+/* For functions that release resources at a label `out` and return `enum status st`. */
 #define FAIL_OUT(name, ...)                                                                        \
     do {                                                                                           \
         st = status_fail(STATUS_##name, __FILE__, __LINE__, __VA_ARGS__);                          \

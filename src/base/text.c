@@ -3,32 +3,10 @@
 
 #include "base/status.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-void *heap(size_t bytes)
-{
-    void *p = calloc(1, bytes ? bytes : 1);
-    if (!p) BUG("out of memory for a small table");
-    return p;
-}
-
-void *heap_grow(void *old, size_t count, size_t each)
-{
-    size_t bytes;
-    if (__builtin_mul_overflow(count, each, &bytes)) BUG("a table is larger than memory");
-    void *p = realloc(old, bytes ? bytes : 1);
-    if (!p) BUG("out of memory for a small table");
-    return p;
-}
-
-char *heap_string(const char *string, size_t len)
-{
-    char *copy = heap(len + 1);
-    memcpy(copy, string, len);
-    return copy;
-}
 
 void text_release(struct text *t)
 {
@@ -83,13 +61,37 @@ void text_addf(struct text *t, const char *fmt, ...)
     va_end(ap);
 }
 
-enum { DISTANCE_MOST = 127 };
+size_t text_utf8_length(const unsigned char *at, const unsigned char *end)
+{
+    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
+    if (*at < 0x80) return 1;
+    int more = *at >= 0xF0 ? 3 : *at >= 0xE0 ? 2 : *at >= 0xC2 ? 1 : 0;
+    if (!more || *at > 0xF4 || end - at <= more) return 0;
+    uint32_t code = *at & (0x3Fu >> more);
+    for (int i = 1; i <= more; i++) {
+        if ((at[i] & 0xC0) != 0x80) return 0;
+        code = code << 6 | (at[i] & 0x3F);
+    }
+    bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+    return code < least[more] || code > 0x10FFFF || surrogate ? 0 : (size_t)more + 1;
+}
 
-/* `most` where it is no less; each row of the table has a cell that is on the way to the last. */
+bool utf8_valid(const char *bytes, size_t len)
+{
+    const unsigned char *at = (const unsigned char *)bytes, *end = at + len;
+    for (size_t n; at < end; at += n)
+        if (!(n = text_utf8_length(at, end))) return false;
+    return true;
+}
+
+enum { MAX_DISTANCE = 127 };
+
+/* The edit distance, or `most` if it is not less.  Every path through the table crosses every row,
+ * so a row whose minimum reaches `most` ends the search. */
 static size_t distance_below(const char *a, const char *b, size_t most)
 {
-    size_t row[DISTANCE_MOST + 1], la = strlen(a), lb = strlen(b);
-    if (la > DISTANCE_MOST || lb > DISTANCE_MOST) return most;
+    size_t row[MAX_DISTANCE + 1], la = strlen(a), lb = strlen(b);
+    if (la > MAX_DISTANCE || lb > MAX_DISTANCE) return most;
     if ((la > lb ? la - lb : lb - la) >= most) return most;
     for (size_t j = 0; j <= lb; j++) row[j] = j;
     for (size_t i = 1; i <= la; i++) {
@@ -108,7 +110,7 @@ static size_t distance_below(const char *a, const char *b, size_t most)
     return row[lb] < most ? row[lb] : most;
 }
 
-size_t text_distance(const char *a, const char *b) { return distance_below(a, b, DISTANCE_MOST); }
+size_t text_distance(const char *a, const char *b) { return distance_below(a, b, MAX_DISTANCE); }
 
 bool text_is_nearer(const char *name, const char *word, size_t *best)
 {

@@ -1,10 +1,12 @@
-/* text.h -- a byte string that grows.
+/* text.h -- a growable byte string.
  *
- * Memory   `data` is owned and always ends in a NUL that `len` does not count; { 0 } is an empty
- *          text.  Running out of memory aborts with a message: a text is never large enough for
- *          that to be the user's configuration.  Large buffers belong in an arena. */
+ * Memory   `data` is owned and ends in a NUL that `len` does not count; { 0 } is an empty text,
+ * with data NULL.  Running out of memory aborts: texts are small.  Large buffers belong in an
+ *          arena, which returns STATUS_MEMORY. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include "base/heap.h"
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -17,19 +19,17 @@ struct text {
 
 void text_release(struct text *t);
 void text_clear(struct text *t);                /* keeps the memory */
-void text_reserve(struct text *t, size_t more); /* room for `more` bytes and the NUL */
+void text_reserve(struct text *t, size_t more); /* for `more` bytes and the NUL */
 void text_add(struct text *t, const void *bytes, size_t len);
 void text_adds(struct text *t, const char *string);
 void text_addf(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void text_addv(struct text *t, const char *fmt, va_list args) __attribute__((format(printf, 2, 0)));
 
-/* malloc, calloc and realloc that abort with a message instead of returning NULL; for tables and
- * strings.  What can be large asks an arena, which reports STATUS_MEMORY. */
-void *heap(size_t bytes);                              /* zeroed */
-void *heap_grow(void *old, size_t count, size_t each); /* checked count * each */
-char *heap_string(const char *string, size_t len);
+/* Bytes of the UTF-8 character (RFC 3629) at `at`; 0 if it is invalid. */
+size_t text_utf8_length(const unsigned char *at, const unsigned char *end);
+bool utf8_valid(const char *bytes, size_t len);
 
-/* Edit distance. */
+/* Levenshtein distance. */
 size_t text_distance(const char *a, const char *b);
-/* For "did you mean": is `name` nearer to `word` than *best?  Then *best becomes their distance. */
+/* For "did you mean": if `name` is closer to `word` than *best, lowers *best and returns true. */
 bool text_is_nearer(const char *name, const char *word, size_t *best);

@@ -10,10 +10,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static cpu_set_t given; /* written before main */
-static int num_given;   /* 0: more cores than a cpu_set_t can say; then nothing is pinned */
+static cpu_set_t given; /* the affinity mask at start; written before main */
+static int num_given;   /* 0: the host has more cores than a cpu_set_t; then nothing is pinned */
 
-__attribute__((constructor)) static void remember(void)
+__attribute__((constructor)) static void save_affinity(void)
 {
     if (sched_getaffinity(0, sizeof given, &given) == 0) num_given = CPU_COUNT(&given);
 }
@@ -38,44 +38,44 @@ void thread_pin(int n)
     CPU_ZERO(&one);
     for (int core = 0; n >= 0 && core < CPU_SETSIZE; core++)
         if (CPU_ISSET((size_t)core, &given) && n-- == 0) CPU_SET((size_t)core, &one);
-    /* A wish: a thread that may run anywhere computes the same. */
+    /* Best effort: pinning affects only speed. */
     sched_setaffinity(0, sizeof one, CPU_COUNT(&one) ? &one : &given);
 }
 
-struct start {
+struct thread_start_args {
     void *(*run)(void *);
     void *argument;
-    bool gives_way;
+    bool is_background;
 };
 
-static void *begin(void *context)
+static void *thread_main(void *context)
 {
-    enum { GIVES_WAY = 10 };
-    struct start s = *(struct start *)context;
+    enum { BACKGROUND_NICE = 10 };
+    struct thread_start_args s = *(struct thread_start_args *)context;
     free(context);
-    thread_pin(-1); /* its maker may be pinned */
-    if (s.gives_way) setpriority(PRIO_PROCESS, (id_t)gettid(), GIVES_WAY);
+    thread_pin(-1); /* the creating thread may be pinned */
+    if (s.is_background) setpriority(PRIO_PROCESS, (id_t)gettid(), BACKGROUND_NICE);
     return s.run(s.argument);
 }
 
-static enum status start(pthread_t *thread, struct start what)
+static enum status start_thread(pthread_t *thread, struct thread_start_args args)
 {
-    struct start *s = heap(sizeof *s);
-    *s = what;
-    int bad = pthread_create(thread, NULL, begin, s);
+    struct thread_start_args *s = heap(sizeof *s);
+    *s = args;
+    int bad = pthread_create(thread, NULL, thread_main, s);
     if (!bad) return STATUS_OK;
     free(s);
-    FAIL(IO, "the system gives no thread: %s", strerror(bad));
+    FAIL(IO, "cannot create a thread: %s", strerror(bad));
 }
 
 enum status thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
 {
-    TRY(start(thread, (struct start){run, argument, true}));
+    TRY(start_thread(thread, (struct thread_start_args){run, argument, true}));
     return STATUS_OK;
 }
 
 enum status thread_start_equal(pthread_t *thread, void *(*run)(void *), void *argument)
 {
-    TRY(start(thread, (struct start){run, argument, false}));
+    TRY(start_thread(thread, (struct thread_start_args){run, argument, false}));
     return STATUS_OK;
 }

@@ -1,7 +1,7 @@
-/* thread.h -- the cores of this process, and threads that run beside those that compute.
+/* thread.h -- the cores of this process, and background threads.
  *
- * Computing threads keep to a core each; the others, which read data and write checkpoints, may use
- * every core and give way. */
+ * Compute threads are pinned to a core each.  Background threads, which read data and write
+ * checkpoints, may run on every core at lower priority. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,14 +9,15 @@
 
 #include <pthread.h>
 
-/* Cores that the process was started with: all, or what a cpuset or a launcher left it. */
+/* Cores in the process's affinity mask at start: all, or those a cpuset or a launcher allows. */
 int thread_cores(void);
-/* The same as a set: bit n % 8 of byte n / 8 is core n of the host.  Empty: there are too many. */
+/* The same as a bit mask: bit n % 8 of byte n / 8 is core n of the host.  Empty if the host has
+ * more cores than a cpu_set_t. */
 enum { THREAD_CORE_BYTES = 128 };
 void thread_core_set(unsigned char set[THREAD_CORE_BYTES]);
-/* The calling thread stays on core n of those, counted from 0; n < 0: it may use them all again. */
+/* Pins the calling thread to the nth of those cores, from 0; n < 0: to all of them. */
 void thread_pin(int n);
-/* A thread beside those that compute.  IO: the system gives none. */
+/* Starts a background thread with lower priority.  IO: the system cannot create a thread. */
 enum status thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
-/* The same for a thread that others wait for: it does not give way. */
+/* The same at normal priority, for a thread that others wait for. */
 enum status thread_start_equal(pthread_t *thread, void *(*run)(void *), void *argument);

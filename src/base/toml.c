@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_DEEP = 100, MOST_MEMBERS = 20000 };
+enum { MAX_DEPTH = 100, MAX_MEMBERS = 20000 };
 
-/* How a table came to be decides who may add to it. */
+/* How a table was defined decides what may add to it. */
 enum made_by {
-    BY_PATH,     /* a header went through it: a header of its own may follow */
+    BY_PATH,     /* implicitly, by a longer header: its own header may follow */
     BY_HEADER,   /* [its.name] */
-    BY_DOTS,     /* a dotted key: closed for headers, open for dotted keys of the same section */
-    BY_VALUE,    /* inline table or array: complete */
+    BY_DOTS,     /* by a dotted key: later dotted keys may add to it, headers may not */
+    BY_VALUE,    /* an inline table or array: closed */
     BY_ELEMENTS, /* [[its.name]] */
 };
 
@@ -35,14 +35,14 @@ void toml_free(struct toml *root)
     if (!root) return;
     for (struct toml *c = root->first, *next; c; c = next) {
         next = c->next;
-        toml_free(c); /* MOST_DEEP bounds the recursion */
+        toml_free(c); /* MAX_DEPTH bounds the recursion */
     }
     free(root->key);
     free(root->text);
     free(root);
 }
 
-static struct toml *find(const struct toml *table, const char *key, size_t len)
+static struct toml *find_member(const struct toml *table, const char *key, size_t len)
 {
     for (struct toml *c = table->first; c; c = c->next)
         if (c->key_len == len && !memcmp(c->key, key, len)) return c;
@@ -51,14 +51,14 @@ static struct toml *find(const struct toml *table, const char *key, size_t len)
 
 const struct toml *toml_get(const struct toml *table, const char *key)
 {
-    return table && table->kind == TOML_TABLE ? find(table, key, strlen(key)) : NULL;
+    return table && table->kind == TOML_TABLE ? find_member(table, key, strlen(key)) : NULL;
 }
 
-static enum status add(const struct toml_lexer *l, struct toml *parent, struct toml *child)
+static enum status add_member(const struct toml_lexer *l, struct toml *parent, struct toml *child)
 {
-    if (parent->count >= MOST_MEMBERS) {
+    if (parent->count >= MAX_MEMBERS) {
         toml_free(child);
-        return toml_wrong(l, "more than %d members", MOST_MEMBERS);
+        return toml_lexer_fail(l, "more than %d members", MAX_MEMBERS);
     }
     if (parent->last)
         parent->last->next = child;
@@ -69,58 +69,60 @@ static enum status add(const struct toml_lexer *l, struct toml *parent, struct t
     return STATUS_OK;
 }
 
-static struct toml *node(const struct toml_lexer *l, enum toml_kind kind, int made_by)
+static struct toml *make_node(const struct toml_lexer *l, enum toml_kind kind, int made_by)
 {
     struct toml *n = heap(sizeof *n);
-    *n = (struct toml){.kind = kind, .line = l->line, .column = toml_column(l), .made_by = made_by};
+    *n = (struct toml){
+        .kind = kind, .line = l->line, .column = toml_lexer_column(l), .made_by = made_by};
     return n;
 }
 
 /* One part of a key: bare or quoted. */
 static enum status read_key_part(struct toml_lexer *l, struct text *out)
 {
-    int c = toml_peek(l, 0);
+    int c = toml_lexer_peek(l, 0);
     text_clear(out);
     if (c == '"' || c == '\'') {
-        TRY(toml_read_string(l, false, out));
+        TRY(toml_lexer_read_string(l, false, out));
         return STATUS_OK;
     }
-    while (toml_peek(l, 0) > 0 &&
-           (isalnum(toml_peek(l, 0)) || toml_peek(l, 0) == '_' || toml_peek(l, 0) == '-') &&
-           toml_peek(l, 0) < 0x80)
+    while (toml_lexer_peek(l, 0) > 0 &&
+           (isalnum(toml_lexer_peek(l, 0)) || toml_lexer_peek(l, 0) == '_' ||
+            toml_lexer_peek(l, 0) == '-') &&
+           toml_lexer_peek(l, 0) < 0x80)
         text_add(out, l->at++, 1);
-    if (!out->len) return toml_wrong(l, "expected a key");
+    if (!out->len) return toml_lexer_fail(l, "expected a key");
     return STATUS_OK;
 }
 
 /* The parts of a dotted key. */
-struct path {
-    char *parts[MOST_DEEP];
-    size_t lengths[MOST_DEEP];
+struct toml_path {
+    char *parts[MAX_DEPTH];
+    size_t lengths[MAX_DEPTH];
     int count;
 };
 
-static void path_release(struct path *p)
+static void path_release(struct toml_path *p)
 {
     while (p->count) free(p->parts[--p->count]);
 }
 
-static enum status read_path(struct toml_lexer *l, struct path *p)
+static enum status read_path(struct toml_lexer *l, struct toml_path *p)
 {
     struct text part = {0};
     enum status st = STATUS_OK;
     p->count = 0;
     for (;;) {
-        toml_skip_blanks(l);
+        toml_lexer_skip_blanks(l);
         TRY_OUT(read_key_part(l, &part));
-        if (p->count == MOST_DEEP) {
-            st = toml_wrong(l, "a key of more than %d parts", MOST_DEEP);
+        if (p->count == MAX_DEPTH) {
+            st = toml_lexer_fail(l, "a key of more than %d parts", MAX_DEPTH);
             goto out;
         }
         p->lengths[p->count] = part.len;
         p->parts[p->count++] = heap_string(part.data, part.len);
-        toml_skip_blanks(l);
-        if (toml_peek(l, 0) != '.') break;
+        toml_lexer_skip_blanks(l);
+        if (toml_lexer_peek(l, 0) != '.') break;
         l->at++;
     }
 out:
@@ -128,30 +130,32 @@ out:
     return st;
 }
 
-static void name_it(struct toml *n, const struct path *p, int part)
+static void set_key(struct toml *n, const struct toml_path *p, int part)
 {
     n->key = heap_string(p->parts[part], p->lengths[part]);
     n->key_len = p->lengths[part];
 }
 
-static struct toml *find_part(const struct toml *table, const struct path *p, int part)
+static struct toml *find_part(const struct toml *table, const struct toml_path *p, int part)
 {
-    return find(table, p->parts[part], p->lengths[part]);
+    return find_member(table, p->parts[part], p->lengths[part]);
 }
 
 static enum status read_value(struct toml_lexer *l, int depth, struct toml **out);
 
-/* Goes from `table` through all but the last part, making tables on the way. */
-static enum status descend_dots(struct toml_lexer *l, struct toml **table, const struct path *p)
+/* Descends from `table` through all but the last part of a dotted key, creating missing tables. */
+static enum status descend_dots(struct toml_lexer *l, struct toml **table,
+                                const struct toml_path *p)
 {
     for (int i = 0; i + 1 < p->count; i++) {
         struct toml *next = find_part(*table, p, i);
         if (!next) {
-            next = node(l, TOML_TABLE, BY_DOTS);
-            name_it(next, p, i);
-            TRY(add(l, *table, next));
+            next = make_node(l, TOML_TABLE, BY_DOTS);
+            set_key(next, p, i);
+            TRY(add_member(l, *table, next));
         } else if (next->kind != TOML_TABLE || next->made_by != BY_DOTS) {
-            return toml_wrong(l, "\"%s\" is already defined, on line %d", p->parts[i], next->line);
+            return toml_lexer_fail(l, "\"%s\" is already defined, on line %d", p->parts[i],
+                                   next->line);
         }
         *table = next;
     }
@@ -161,7 +165,7 @@ static enum status descend_dots(struct toml_lexer *l, struct toml **table, const
 /* key = value, into `table`. */
 static enum status read_pair(struct toml_lexer *l, struct toml *table, int depth)
 {
-    struct path p;
+    struct toml_path p;
     struct toml *value = NULL;
     enum status st = read_path(l, &p);
     if (st) goto out;
@@ -169,18 +173,18 @@ static enum status read_pair(struct toml_lexer *l, struct toml *table, int depth
     TRY_OUT(descend_dots(l, &table, &p));
     struct toml *old = find_part(table, &p, p.count - 1);
     if (old) {
-        st = toml_wrong(l, "\"%s\" is already defined, on line %d", key, old->line);
+        st = toml_lexer_fail(l, "\"%s\" is already defined, on line %d", key, old->line);
         goto out;
     }
-    if (toml_peek(l, 0) != '=') {
-        st = toml_wrong(l, "expected = after the key \"%s\"", key);
+    if (toml_lexer_peek(l, 0) != '=') {
+        st = toml_lexer_fail(l, "expected = after the key \"%s\"", key);
         goto out;
     }
     l->at++;
-    toml_skip_blanks(l);
+    toml_lexer_skip_blanks(l);
     TRY_OUT(read_value(l, depth + p.count, &value));
-    name_it(value, &p, p.count - 1);
-    st = add(l, table, value);
+    set_key(value, &p, p.count - 1);
+    st = add_member(l, table, value);
     value = NULL;
 out:
     toml_free(value);
@@ -192,57 +196,58 @@ static enum status read_array(struct toml_lexer *l, int depth, struct toml *arra
 {
     l->at++;
     for (;;) {
-        TRY(toml_skip_lines(l));
-        if (toml_peek(l, 0) == ']') break;
+        TRY(toml_lexer_skip_lines(l));
+        if (toml_lexer_peek(l, 0) == ']') break;
         struct toml *value;
         TRY(read_value(l, depth + 1, &value));
-        TRY(add(l, array, value));
-        TRY(toml_skip_lines(l));
-        if (toml_peek(l, 0) == ']') break;
-        if (toml_peek(l, 0) != ',') return toml_wrong(l, "expected , or ] in the array");
+        TRY(add_member(l, array, value));
+        TRY(toml_lexer_skip_lines(l));
+        if (toml_lexer_peek(l, 0) == ']') break;
+        if (toml_lexer_peek(l, 0) != ',') return toml_lexer_fail(l, "expected , or ] in the array");
         l->at++;
     }
     l->at++;
     return STATUS_OK;
 }
 
-/* Tables that dotted keys made inside an inline table are complete with it. */
-static void seal(struct toml *table)
+/* Closes an inline table with the tables that dotted keys created in it. */
+static void close_table(struct toml *table)
 {
     for (struct toml *c = table->first; c; c = c->next)
-        if (c->kind == TOML_TABLE) seal(c);
+        if (c->kind == TOML_TABLE) close_table(c);
     table->made_by = BY_VALUE;
 }
 
 static enum status read_inline_table(struct toml_lexer *l, int depth, struct toml *table)
 {
     l->at++;
-    toml_skip_blanks(l);
-    if (toml_peek(l, 0) != '}')
+    toml_lexer_skip_blanks(l);
+    if (toml_lexer_peek(l, 0) != '}')
         for (;;) {
             TRY(read_pair(l, table, depth + 1));
-            toml_skip_blanks(l);
-            if (toml_peek(l, 0) == '}') break;
-            if (toml_peek(l, 0) != ',') return toml_wrong(l, "expected , or } in the inline table");
+            toml_lexer_skip_blanks(l);
+            if (toml_lexer_peek(l, 0) == '}') break;
+            if (toml_lexer_peek(l, 0) != ',')
+                return toml_lexer_fail(l, "expected , or } in the inline table");
             l->at++;
-            toml_skip_blanks(l);
+            toml_lexer_skip_blanks(l);
         }
     l->at++;
-    seal(table);
+    close_table(table);
     return STATUS_OK;
 }
 
 static enum status read_value(struct toml_lexer *l, int depth, struct toml **out)
 {
-    int c = toml_peek(l, 0);
-    struct toml *v = node(l, TOML_STRING, BY_VALUE);
+    int c = toml_lexer_peek(l, 0);
+    struct toml *v = make_node(l, TOML_STRING, BY_VALUE);
     enum status st = STATUS_OK;
     *out = NULL;
-    if (depth > MOST_DEEP) {
-        st = toml_wrong(l, "nested more than %d deep", MOST_DEEP);
+    if (depth > MAX_DEPTH) {
+        st = toml_lexer_fail(l, "nested more than %d deep", MAX_DEPTH);
     } else if (c == '"' || c == '\'') {
         struct text t = {0};
-        st = toml_read_string(l, true, &t);
+        st = toml_lexer_read_string(l, true, &t);
         v->text = t.data, v->len = t.len;
     } else if (c == '[') {
         v->kind = TOML_ARRAY;
@@ -251,7 +256,7 @@ static enum status read_value(struct toml_lexer *l, int depth, struct toml **out
         v->kind = TOML_TABLE;
         st = read_inline_table(l, depth, v);
     } else {
-        st = toml_read_scalar(l, v);
+        st = toml_lexer_read_scalar(l, v);
     }
     if (st)
         toml_free(v);
@@ -260,72 +265,75 @@ static enum status read_value(struct toml_lexer *l, int depth, struct toml **out
     return st;
 }
 
-/* One step of a header's path; through an array of tables it goes to the last one. */
-static enum status descend_header(struct toml_lexer *l, struct toml **table, const struct path *p,
-                                  int part)
+/* One step along a header's path; an array of tables stands for its last table. */
+static enum status descend_header(struct toml_lexer *l, struct toml **table,
+                                  const struct toml_path *p, int part)
 {
     struct toml *next = find_part(*table, p, part);
     if (!next) {
-        next = node(l, TOML_TABLE, BY_PATH);
-        name_it(next, p, part);
-        TRY(add(l, *table, next));
+        next = make_node(l, TOML_TABLE, BY_PATH);
+        set_key(next, p, part);
+        TRY(add_member(l, *table, next));
     }
     if (next->kind == TOML_ARRAY && next->made_by == BY_ELEMENTS)
         next = next->last;
     else if (next->kind != TOML_TABLE || next->made_by == BY_VALUE)
-        return toml_wrong(l, "\"%s\" is already defined, on line %d", p->parts[part], next->line);
+        return toml_lexer_fail(l, "\"%s\" is already defined, on line %d", p->parts[part],
+                               next->line);
     *table = next;
     return STATUS_OK;
 }
 
-static enum status open_table(struct toml_lexer *l, struct toml **table, const struct path *p,
+static enum status open_table(struct toml_lexer *l, struct toml **table, const struct toml_path *p,
                               int part)
 {
     struct toml *old = find_part(*table, p, part);
     if (old) {
         if (old->kind != TOML_TABLE || old->made_by != BY_PATH)
-            return toml_wrong(l, "\"%s\" is already defined, on line %d", p->parts[part],
-                              old->line);
+            return toml_lexer_fail(l, "\"%s\" is already defined, on line %d", p->parts[part],
+                                   old->line);
         old->made_by = BY_HEADER;
         old->line = l->line;
         *table = old;
         return STATUS_OK;
     }
-    struct toml *fresh = node(l, TOML_TABLE, BY_HEADER);
-    name_it(fresh, p, part);
-    TRY(add(l, *table, fresh));
+    struct toml *fresh = make_node(l, TOML_TABLE, BY_HEADER);
+    set_key(fresh, p, part);
+    TRY(add_member(l, *table, fresh));
     *table = fresh;
     return STATUS_OK;
 }
 
-static enum status open_element(struct toml_lexer *l, struct toml **table, const struct path *p,
-                                int part)
+static enum status open_element(struct toml_lexer *l, struct toml **table,
+                                const struct toml_path *p, int part)
 {
     struct toml *array = find_part(*table, p, part);
     if (array && (array->kind != TOML_ARRAY || array->made_by != BY_ELEMENTS))
-        return toml_wrong(l, "\"%s\" is already defined, on line %d", p->parts[part], array->line);
+        return toml_lexer_fail(l, "\"%s\" is already defined, on line %d", p->parts[part],
+                               array->line);
     if (!array) {
-        array = node(l, TOML_ARRAY, BY_ELEMENTS);
-        name_it(array, p, part);
-        TRY(add(l, *table, array));
+        array = make_node(l, TOML_ARRAY, BY_ELEMENTS);
+        set_key(array, p, part);
+        TRY(add_member(l, *table, array));
     }
-    struct toml *fresh = node(l, TOML_TABLE, BY_HEADER);
-    TRY(add(l, array, fresh));
+    struct toml *fresh = make_node(l, TOML_TABLE, BY_HEADER);
+    TRY(add_member(l, array, fresh));
     *table = fresh;
     return STATUS_OK;
 }
 
-/* [a.b] or [[a.b]]; *table becomes the one it names. */
+/* [a.b] or [[a.b]]; sets *table to the table it names. */
 static enum status read_header(struct toml_lexer *l, struct toml *root, struct toml **table)
 {
-    struct path p;
+    struct toml_path p;
     enum status st = STATUS_OK;
-    bool element = toml_peek(l, 1) == '[';
+    bool element = toml_lexer_peek(l, 1) == '[';
     l->at += element ? 2 : 1;
     st = read_path(l, &p);
     if (st) goto out;
-    if (toml_peek(l, 0) != ']' || (element && toml_peek(l, 1) != ']')) {
-        st = toml_wrong(l, element ? "expected ]] after the name" : "expected ] after the name");
+    if (toml_lexer_peek(l, 0) != ']' || (element && toml_lexer_peek(l, 1) != ']')) {
+        st = toml_lexer_fail(l,
+                             element ? "expected ]] after the name" : "expected ] after the name");
         goto out;
     }
     *table = root;
@@ -341,20 +349,20 @@ static enum status read_document(struct toml_lexer *l, struct toml *root)
 {
     struct toml *table = root;
     for (;;) {
-        TRY(toml_skip_lines(l));
+        TRY(toml_lexer_skip_lines(l));
         if (l->at == l->end) return STATUS_OK;
-        if (toml_peek(l, 0) == '[')
+        if (toml_lexer_peek(l, 0) == '[')
             TRY(read_header(l, root, &table));
         else
             TRY(read_pair(l, table, 0));
-        TRY(toml_end_line(l));
+        TRY(toml_lexer_end_line(l));
     }
 }
 
-static enum status begin(struct toml_lexer *l, const char *bytes, size_t len, const char *name)
+static enum status init_lexer(struct toml_lexer *l, const char *bytes, size_t len, const char *name)
 {
     *l = (struct toml_lexer){bytes, bytes + len, bytes, name, 1};
-    if (!utf8_valid(bytes, len)) FAIL(DATA, "%s: the file is not UTF-8", name);
+    if (!utf8_valid(bytes, len)) FAIL(DATA, "%s: not valid UTF-8", name);
     if (len >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3)) l->at += 3; /* a byte order mark */
     return STATUS_OK;
 }
@@ -363,8 +371,8 @@ enum status toml_parse(const char *bytes, size_t len, const char *name, struct t
 {
     struct toml_lexer l;
     *out = NULL;
-    TRY(begin(&l, bytes, len, name));
-    struct toml *root = node(&l, TOML_TABLE, BY_HEADER);
+    TRY(init_lexer(&l, bytes, len, name));
+    struct toml *root = make_node(&l, TOML_TABLE, BY_HEADER);
     enum status st = read_document(&l, root);
     if (st)
         toml_free(root);
@@ -377,11 +385,11 @@ enum status toml_parse_value(const char *bytes, size_t len, const char *name, st
 {
     struct toml_lexer l;
     *out = NULL;
-    TRY(begin(&l, bytes, len, name));
-    toml_skip_blanks(&l);
+    TRY(init_lexer(&l, bytes, len, name));
+    toml_lexer_skip_blanks(&l);
     TRY(read_value(&l, 0, out));
-    enum status st = toml_end_line(&l);
-    if (!st && l.at != l.end) st = toml_wrong(&l, "something follows the value");
+    enum status st = toml_lexer_end_line(&l);
+    if (!st && l.at != l.end) st = toml_lexer_fail(&l, "trailing characters after the value");
     if (st) {
         toml_free(*out);
         *out = NULL;

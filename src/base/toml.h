@@ -1,6 +1,6 @@
-/* toml.h -- TOML 1.0 (toml.io/en/v1.0.0), read strictly.
+/* toml.h -- a strict parser for TOML 1.0 (toml.io/en/v1.0.0).
  *
- * Memory   toml_parse gives a tree that toml_free frees; its strings live as long.
+ * Memory   toml_parse returns a tree that toml_free frees; its strings are owned by the tree.
  * Limits   Nesting 100 deep, 20000 members of one table or array. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -16,7 +16,7 @@ enum toml_kind {
     TOML_INTEGER,
     TOML_FLOAT,
     TOML_BOOL,
-    TOML_DATETIME, /* with offset; text is normalised: 'T' between, 'Z' in upper case */
+    TOML_DATETIME, /* with offset; `text` is normalized: 'T' in between, 'Z' in upper case */
     TOML_DATETIME_LOCAL,
     TOML_DATE_LOCAL,
     TOML_TIME_LOCAL,
@@ -26,22 +26,22 @@ enum toml_kind {
 
 struct toml {
     enum toml_kind kind;
-    int line, column; /* of the value; of the header or key for a table; from 1 */
-    char *key;        /* name in its table, or NULL in an array; NUL-terminated */
+    int line, column; /* of the value, or of the header or key of a table; from 1 */
+    char *key;        /* NULL in an array; NUL-terminated */
     size_t key_len;
     char *text; /* string, date or time; NUL-terminated, and `len` bytes long */
     size_t len;
     int64_t integer;
     double real;
     bool truth;
-    struct toml *first, *last, *next; /* members of a table or array; the next sibling */
+    struct toml *first, *last, *next; /* members of a table or array; next sibling */
     size_t count;
-    int made_by; /* the parser's own: how a table came to be */
+    int made_by; /* private to the parser: enum made_by */
 };
 
-/* DATA: not TOML; name:line:column and what is wrong. */
+/* DATA: not TOML; the message has name:line:column and the reason. */
 enum status toml_parse(const char *bytes, size_t len, const char *name, struct toml **out);
-/* One value, as it stands right of an equals sign. */
+/* Parses one value, as on the right of an equals sign. */
 enum status toml_parse_value(const char *bytes, size_t len, const char *name, struct toml **out);
 void toml_free(struct toml *root);
 

@@ -6,9 +6,14 @@ static enum status check(const struct ops *ops, const struct attention *a)
     if (a->B < 1 || a->T < 1 || a->K < 1 || a->G < 1 || a->H < 1)
         FAIL(SHAPE, "attention: B %d, T %d, H %d, G %d, K %d: each must be at least 1", a->B, a->T,
              a->H, a->G, a->K);
-    if (a->H % a->G) FAIL(SHAPE, "attention: %d query heads over %d key/value heads", a->H, a->G);
+    if (a->H % a->G)
+        FAIL(SHAPE, "attention: %d query heads are not a multiple of %d key/value heads", a->H,
+             a->G);
     if (a->S < 1 || (a->causal && a->S < a->T))
-        FAIL(SHAPE, "attention: %d keys for %d queries", a->S, a->T);
+        FAIL(SHAPE,
+             "attention: %d keys for %d queries: need at least 1, and with a causal mask "
+             "at least as many keys as queries",
+             a->S, a->T);
     if (a->q_stride < (size_t)a->H * (size_t)a->K || a->kv_stride < (size_t)a->G * (size_t)a->K)
         FAIL(SHAPE, "attention: strides %zu and %zu are shorter than a row", a->q_stride,
              a->kv_stride);
@@ -22,14 +27,14 @@ bool attention_may_be_private(const struct ops *ops, const struct attention *a)
 }
 
 enum status attention_forward(const struct ops *ops, const struct attention *a,
-                              const struct attention_fwd *io, struct queue *on)
+                              const struct attention_fwd *io, struct queue *queue)
 {
     TRY(check(ops, a));
     OP_RUN(attention_forward);
 }
 
 enum status attention_backward(const struct ops *ops, const struct attention *a,
-                               const struct attention_bwd *io, struct queue *on)
+                               const struct attention_bwd *io, struct queue *queue)
 {
     TRY(check(ops, a));
     OP_RUN(attention_backward);

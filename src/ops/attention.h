@@ -1,23 +1,25 @@
-/* attention.h -- grouped-query attention, forward and backward, never storing T x T.
+/* attention.h -- grouped-query attention (GQA), forward and backward, without storing the T x T
+ * scores or probs, as FlashAttention does.
  *
  * Axes     B sequences, T queries and S keys each, H query heads, G key/value heads, K head size;
- *          head h reads key/value head h / (H/G).
+ *          query head h uses key/value head h / (H/G).
  * Units    scale multiplies q.k (usually 1/sqrt(K)); lse is in nats.
- * Memory   q, k, v have strides (elements) from token to token, so they may lie in one fused row;
- *          out and dout are dense [B, T, H, K].  The caller owns every buffer.
- *          Private: q, k, v are columns of one private tensor of q_stride columns, or of three; and
- *          so are their gradients.
- * Masks    Query t stands at key position t + S - T.  Causal: it sees keys up to its own position.
- *          With start/end it sees only keys in [start_BT, end_BT), the bounds of its document, or
- *          those of it that are here.  A query that sees none gets out 0 and lse -inf.
- * Parts    Where the keys are not all here at once they come part after part: FIRST_KEYS, then
- *          MORE_KEYS.  Then out, lse are those over the keys so far and dq is the sum over them,
- *          with out, dq, dk, dv in f32 and dq as dense as out; dk, dv are the part's own.  Backward
- *          of a part wants out (of dtype) and lse over all keys, and knows nothing of the others.
- *          A key is in one part.
- * Order    Softmax in f32; sums in a fixed order, so bits do not depend on threads.  Of BF16, odds
- *          may be summed as they are rounded for the product with v: out's weights add up to 1 all
- *          the same, and lse is within 0.01. */
+ * Memory   q, k, v have strides in elements from token to token, so they may be slices of a fused
+ *          QKV row; out and dout are dense [B, T, H, K].  The caller owns every buffer.
+ *          Packed: q, k, v are columns of one packed tensor of q_stride columns, or of three
+ *          tensors, and their gradients likewise.
+ * Masks    Query t is at key position t + S - T.  Causal: it attends to keys up to its own
+ * position. Document mask: with start_BT and end_BT it attends only to keys in [start_BT, end_BT),
+ *          the bounds of its document, or of the part of it in these keys.  A query without visible
+ *          keys gets out 0 and lse -inf.
+ * Parts    Keys may come in parts, one call each, as in ring attention: FIRST_KEYS, then MORE_KEYS.
+ *          Each key is in one part.  Forward updates out and lse to cover all keys so far; dq
+ *          accumulates; dk and dv are the part's own.  In parts, out of forward, dq, dk, dv are f32
+ *          and dq is dense like out.  Backward of a part needs out (of `dtype`) and lse over all
+ *          keys.
+ * Order    Softmax in f32; accumulation in a fixed order, so bits do not depend on threads.  With
+ *          BF16, a kernel may sum the probs after rounding them for the GEMM with v: the weights of
+ *          v still add up to 1, and lse is within 0.01. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -33,41 +35,42 @@ enum attention_keys { ALL_KEYS, FIRST_KEYS, MORE_KEYS };
 
 struct attention {
     int B, T, S, H, G, K;
-    size_t q_stride, kv_stride; /* elements from a token to the next; the same for gradients */
+    size_t q_stride, kv_stride; /* elements from one token to the next; also of gradients */
     float scale;
     bool causal;
     enum dtype dtype; /* of q, k, v, out and their gradients */
     enum attention_keys keys;
-    float seen; /* share of all pairs that the bounds leave; only for estimates, 0: not known */
-    bool is_private; /* ops.h: all tensors; only where attention_may_be_private */
-    /* Of private ones: pointers are to where tensors begin, and keys and values begin at these
-     * columns of theirs; queries at 0. */
+    float seen; /* fraction of query-key pairs that are visible; for FLOP estimates only, 0: unknown
+                 */
+    bool is_private; /* all tensors are packed (ops.h); requires attention_can_pack */
+    /* Packed: pointers are to the beginning of tensors, queries are at column 0, and keys and
+     * values at these columns of theirs. */
     size_t k_column, v_column;
 };
 struct attention_fwd {
     const void *q_BTHK, *k_BSGK, *v_BSGK;
-    const int32_t *start_BT, *end_BT; /* both or neither NULL */
+    const int32_t *start_BT, *end_BT; /* document mask; both NULL: none */
     void *out_BTHK;
-    float *lse_BHT; /* log-sum-exp of each row, kept for backward */
+    float *lse_BHT; /* log-sum-exp of each row of scores, for backward */
 };
 struct attention_bwd {
     const void *q_BTHK, *k_BSGK, *v_BSGK, *out_BTHK, *dout_BTHK;
     const int32_t *start_BT, *end_BT;
     const float *lse_BHT;
-    void *dq_BTHK, *dk_BSGK, *dv_BSGK; /* replaced; MORE_KEYS: dq is added to */
+    void *dq_BTHK, *dk_BSGK, *dv_BSGK; /* replaced; MORE_KEYS: dq accumulates */
 };
 
-/* out = softmax(scale q k^T + mask) v.  SHAPE: a size below 1, H not a multiple of G, causal with
- * S < T. */
+/* out = softmax(scale q k^T + mask) v.  SHAPE: a size below 1, H not a multiple of G, S < T with a
+ * causal mask, or strides shorter than a row. */
 enum status attention_forward(const struct ops *, const struct attention *,
                               const struct attention_fwd *, struct queue *);
 enum status attention_backward(const struct ops *, const struct attention *,
                                const struct attention_bwd *, struct queue *);
 
-/* Of these sizes, whatever is_private says. */
+/* True if the backend packs the tensors of attention of these sizes; ignores is_packed. */
 bool attention_may_be_private(const struct ops *, const struct attention *);
 
-/* log(e^a + e^b): of the keys of two parts. */
+/* log(e^a + e^b): merges the log-sum-exp over two parts of the keys. */
 static inline float lse_join(float a, float b)
 {
     float high = a > b ? a : b, low = a > b ? b : a;

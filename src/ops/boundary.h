@@ -1,17 +1,17 @@
-/* boundary.h -- named places where the model hands something over.
+/* boundary.h -- named boundaries in the model where ranks communicate.
  *
- * Model code is written for one device and crosses these places in order.  What happens there --
- * nothing, or a collective -- is the plan's affair; on one rank every crossing is free.
+ * Model code is written for one device and crosses these boundaries in order.  The parallel plan
+ * decides what a crossing does: nothing on one rank, otherwise a collective.
  *
- * Where the matrices of a block are cut over several ranks, the residual stream is cut by tokens:
- * each rank holds the rows of its part.  Into a block (ATTN_IN, MLP_IN, HEAD_IN forward; EMBED_OUT,
- * ATTN_OUT, MLP_OUT backward) every rank gets all rows; out of it (the others) each rank has sums
- * to contribute to all rows, and gets the whole sums of its own.  LOSS: every rank gets what each
- * knows of all tokens.
+ * Tensor parallelism with sequence parallelism: the weight matrices of a block are sharded over
+ * ranks, and the residual stream is sharded by tokens.  Before a sharded matrix (ATTN_IN, MLP_IN,
+ * HEAD_IN forward; EMBED_OUT, ATTN_OUT, MLP_OUT backward) an all-gather gives every rank all rows.
+ * After one (the other crossings) each rank has partial sums of all rows, and a reduce-scatter
+ * gives it the totals of its own rows.  LOSS all-gathers each rank's loss statistics.
  *
- * Where rows are cut over several ranks (context.h), everything but attention is about the tokens
- * that are here alone; attention is to all of their rows.
- * Sources  Shoeybi et al. 2019 (tensor parallelism); Korthikanti et al. 2022, section 4.2 (sequence
+ * Context parallelism (context.h): sequences are sharded over ranks.  All ops are local to the
+ * rank's tokens except attention, which needs the keys and values of whole sequences. Sources
+ * Shoeybi et al. 2019 (tensor parallelism); Korthikanti et al. 2022, section 4.2 (sequence
  *          parallelism) */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -31,7 +31,7 @@ struct attention_fwd;
 struct ops;
 struct queue;
 
-/* A dense activation [rows, columns]; one's own part of the rows lies in its place. */
+/* A dense activation [rows, columns] of all ranks' rows; a rank's own rows are at their offset. */
 struct crossing {
     void *x;
     int rows, columns;
@@ -39,17 +39,18 @@ struct crossing {
 };
 
 struct plan {
-    int parts, part; /* of the matrices, the heads and the vocabulary; 1, 0 where they are whole */
-    bool stream_cut; /* the residual stream is cut into as many parts */
-    int contexts, context; /* ranks that rows are cut over, and which one this is; 0, 0: none */
-    /* Replaces x by what the next piece of the model must see.  Collective. */
+    int parts, part; /* tensor parallelism: ranks that matrices, heads and vocabulary are sharded
+                        over, and which one this is; 1, 0: none */
+    bool stream_cut; /* sequence parallelism: the residual stream is sharded over them, too */
+    int contexts, context; /* context parallelism: ranks that sequences are sharded over, and which
+                              one this is; 0, 0: none */
+    /* Replaces x by the input of the next part of the model.  Collective. */
     enum status (*cross)(const struct plan *, enum boundary, enum direction, struct crossing *x,
                          struct queue *on);
-    /* *x, in memory that the host reaches, too, becomes the largest that any part has.  Collective;
-     * where there are parts. */
+    /* All-reduces the maximum of *x, in shared memory, over the tensor-parallel ranks.  Collective;
+     * NULL without tensor parallelism. */
     enum status (*largest)(const struct plan *, float *x, struct queue *on);
-    /* Where there are contexts, instead of attention_forward and attention_backward.  Collective.
-     */
+    /* Replace attention_forward and attention_backward under context parallelism.  Collective. */
     enum status (*attend)(const struct plan *, const struct ops *, const struct attention *,
                           const struct attention_fwd *, struct queue *);
     enum status (*attend_backward)(const struct plan *, const struct ops *,

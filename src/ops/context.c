@@ -24,21 +24,24 @@ int context_before(const struct context *c, int T, int position)
     return before;
 }
 
-static bool is_part(const struct context *c, const struct context_bounds *a)
+static bool is_valid_part(const struct context *c, const struct context_bounds *a)
 {
     return c->parts >= 0 && c->part >= 0 && c->part < (c->parts ? c->parts : 1) &&
            !(c->zigzag && c->parts > 1 && a->T % 2);
 }
 
 enum status context_bounds(const struct ops *ops, const struct context_bounds *a,
-                           const struct context_bounds_io *io, struct queue *on)
+                           const struct context_bounds_io *io, struct queue *queue)
 {
     int length;
     if (a->B < 1 || a->T < 1 || __builtin_mul_overflow(a->T, a->here.parts, &length))
-        FAIL(SHAPE, "context_bounds: %d rows of %d tokens in %d parts", a->B, a->T, a->here.parts);
-    if (!is_part(&a->here, a) || !is_part(&a->there, a) || a->here.parts != a->there.parts ||
-        a->here.zigzag != a->there.zigzag)
-        FAIL(SHAPE, "context_bounds: queries of part %d of %d, keys of part %d of %d, T %d",
+        FAIL(SHAPE, "context_bounds: %d rows of %d tokens in %d parts: sizes out of range", a->B,
+             a->T, a->here.parts);
+    if (!is_valid_part(&a->here, a) || !is_valid_part(&a->there, a) ||
+        a->here.parts != a->there.parts || a->here.zigzag != a->there.zigzag)
+        FAIL(SHAPE,
+             "context_bounds: queries of part %d of %d and keys of part %d of %d with T %d: parts "
+             "must match, and zigzag needs an even T",
              a->here.part, a->here.parts, a->there.part, a->there.parts, a->T);
     OP_RUN(context_bounds);
 }

@@ -5,25 +5,26 @@
 
 float loss_join(const struct cross_entropy *a, const struct cross_entropy_io *io, size_t n)
 {
-    float top = -INFINITY, best = 0, chosen = -INFINITY, sum = 0;
+    float max = -INFINITY, argmax = 0, label = -INFINITY, sum = 0;
     for (size_t p = 0; p < (size_t)a->parts; p++) {
         const float *s = io->stats_PN4 + (p * (size_t)a->N + n) * LOSS_STATS_COUNT;
-        if (s[STAT_TOP] > top) top = s[STAT_TOP], best = s[STAT_BEST];
-        if (s[STAT_CHOSEN] > chosen) chosen = s[STAT_CHOSEN];
+        if (s[STAT_TOP] > max) max = s[STAT_TOP], argmax = s[STAT_BEST];
+        if (s[STAT_CHOSEN] > label) label = s[STAT_CHOSEN];
     }
     for (size_t p = 0; p < (size_t)a->parts; p++)
-        sum += expf(io->stats_PN4[(p * (size_t)a->N + n) * LOSS_STATS_COUNT + STAT_LSE] - top);
-    float lse = top + logf(sum);
-    if (io->best_N) io->best_N[n] = (int32_t)best;
-    io->loss_N[n] = io->labels_N[n] == LABEL_IGNORED ? 0 : lse - chosen;
+        sum += expf(io->stats_PN4[(p * (size_t)a->N + n) * LOSS_STATS_COUNT + STAT_LSE] - max);
+    float lse = max + logf(sum);
+    if (io->best_N) io->best_N[n] = (int32_t)argmax;
+    io->loss_N[n] = io->labels_N[n] == LABEL_IGNORED ? 0 : lse - label;
     return lse;
 }
 
 enum status cross_entropy(const struct ops *ops, const struct cross_entropy *a,
-                          const struct cross_entropy_io *io, struct queue *on)
+                          const struct cross_entropy_io *io, struct queue *queue)
 {
     if (a->N < 1 || a->V < 1)
         FAIL(SHAPE, "cross_entropy: N %d, V %d: each must be at least 1", a->N, a->V);
-    if (a->step == LOSS_JOINED && a->parts < 1) FAIL(SHAPE, "cross_entropy: of %d parts", a->parts);
+    if (a->step == LOSS_JOINED && a->parts < 1)
+        FAIL(SHAPE, "cross_entropy: %d parts: must be at least 1", a->parts);
     OP_RUN(cross_entropy);
 }

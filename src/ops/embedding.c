@@ -9,14 +9,14 @@ static enum status check(const struct embedding *a)
 }
 
 enum status embedding_forward(const struct ops *ops, const struct embedding *a,
-                              const struct embedding_fwd *io, struct queue *on)
+                              const struct embedding_fwd *io, struct queue *queue)
 {
     TRY(check(a));
     OP_RUN(embedding_forward);
 }
 
 enum status embedding_backward(const struct ops *ops, const struct embedding *a,
-                               const struct embedding_bwd *io, struct queue *on)
+                               const struct embedding_bwd *io, struct queue *queue)
 {
     TRY(check(a));
     OP_RUN(embedding_backward);

@@ -9,21 +9,21 @@ static enum status check(const struct linear *a)
 }
 
 enum status linear_forward(const struct ops *ops, const struct linear *a,
-                           const struct linear_fwd *io, struct queue *on)
+                           const struct linear_fwd *io, struct queue *queue)
 {
     TRY(check(a));
     OP_RUN(linear_forward);
 }
 
 enum status linear_backward_input(const struct ops *ops, const struct linear *a,
-                                  const struct linear_bwd_input *io, struct queue *on)
+                                  const struct linear_bwd_input *io, struct queue *queue)
 {
     TRY(check(a));
     OP_RUN(linear_backward_input);
 }
 
 enum status linear_backward_weight(const struct ops *ops, const struct linear *a,
-                                   const struct linear_bwd_weight *io, struct queue *on)
+                                   const struct linear_bwd_weight *io, struct queue *queue)
 {
     TRY(check(a));
     OP_RUN(linear_backward_weight);

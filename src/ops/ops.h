@@ -1,17 +1,17 @@
-/* ops.h -- the table of kernels a backend fills in.
+/* ops.h -- the dispatch table of kernels that a backend fills in.
  *
- * The model calls x_forward(ops, ...) of ops/x.h, which checks sizes and then goes through this
- * table; it never names a backend.  Tables are immutable and live for the whole run. */
+ * The model calls x_forward(ops, ...) of ops/x.h, which checks sizes and dispatches through this
+ * table; the model does not depend on a backend.  Tables are immutable and live for the whole run.
+ * Packed   A packed tensor has an opaque layout, chosen by the backend (as in oneDNN).  Only ops of
+ * one table access it, always as a whole, and each op is passed is_packed.  The layout depends only
+ * on rows, columns and dtype, and takes no more memory than plain rows.  The gradient of a packed
+ * tensor has the same layout. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "tensor/queue.h"
 
 #include <stdbool.h>
-
-/* A tensor that is private is seen by operations of one table only, whole, and each is told so: it
- * may lie as they agree on, which depends on rows, columns and dtype alone, and takes no more
- * memory than its rows do.  Its gradient lies as it does. */
 
 #define OP(name, what, io)                                                                         \
     struct what;                                                                                   \
@@ -25,18 +25,20 @@ struct ops {
     enum status (*name)(const struct what *, const struct io *, struct queue *);
 #include "ops/ops.def"
 #undef OP
-    bool finds_largest; /* slots fill in `largest` of their results; else amax follows them */
-    /* Whether all tensors of attention may be private, whose kernels then want whole panels of
-     * tokens and of a head's elements.  NULL: never. */
+    bool finds_largest; /* kernels compute `amax` of their results; otherwise a separate amax
+                           follows */
+    /* True if all tensors of attention of these sizes can be packed; kernels may require whole
+     * panels of tokens and of a head's elements.  NULL: never. */
     bool (*attention_keeps)(const struct attention *);
 };
 
-/* In x_forward(ops, a, io, on): calls the slot, and tells the queue's trace; and ends it. */
+/* For x_forward(ops, a, io, queue): OP_CALL calls the kernel and adds a span to the queue's trace;
+ * OP_RUN also returns. */
 #define OP_CALL(slot)                                                                              \
     do {                                                                                           \
-        double begin_ = trace_begin(on->trace);                                                    \
-        TRY(ops->slot(a, io, on));                                                                 \
-        trace_end(on->trace, #slot, begin_);                                                       \
+        double begin_ = trace_begin(queue->trace);                                                 \
+        TRY(ops->slot(a, io, queue));                                                              \
+        trace_end(queue->trace, #slot, begin_);                                                    \
     } while (0)
 #define OP_RUN(slot)                                                                               \
     do {                                                                                           \
@@ -44,8 +46,8 @@ struct ops {
         return STATUS_OK;                                                                          \
     } while (0)
 
-/* base with every slot that `over` fills replaced: cpu_fast over cpu_reference. */
+/* `base` with every slot replaced that `over` fills: fast kernels over the reference. */
 struct ops ops_overlay(struct ops base, const struct ops *over);
 
-/* Name of the first empty slot, or NULL. */
+/* The name of the first empty slot, or NULL. */
 const char *ops_missing(const struct ops *o);

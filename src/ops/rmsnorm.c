@@ -7,20 +7,21 @@ static enum status check(const struct rmsnorm *a)
 {
     if (a->N < 1 || a->D < 1)
         FAIL(SHAPE, "rmsnorm: N %d, D %d: each must be at least 1", a->N, a->D);
-    if (!(a->eps >= 0)) FAIL(SHAPE, "rmsnorm: eps %g is negative", (double)a->eps);
+    if (!(a->eps >= 0)) FAIL(SHAPE, "rmsnorm: eps %g must not be negative", (double)a->eps);
     return STATUS_OK;
 }
 
 enum status rmsnorm_forward(const struct ops *ops, const struct rmsnorm *a,
-                            const struct rmsnorm_fwd *io, struct queue *on)
+                            const struct rmsnorm_fwd *io, struct queue *queue)
 {
     TRY(check(a));
     OP_CALL(rmsnorm_forward);
-    return largest_of_result(ops, (size_t)a->N * (size_t)a->D, a->dtype, io->y_ND, io->largest, on);
+    return largest_of_result(ops, (size_t)a->N * (size_t)a->D, a->dtype, io->y_ND, io->largest,
+                             queue);
 }
 
 enum status rmsnorm_backward(const struct ops *ops, const struct rmsnorm *a,
-                             const struct rmsnorm_bwd *io, struct queue *on)
+                             const struct rmsnorm_bwd *io, struct queue *queue)
 {
     TRY(check(a));
     OP_RUN(rmsnorm_backward);

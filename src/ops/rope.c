@@ -4,17 +4,20 @@
 #include <math.h>
 
 enum status rope(const struct ops *ops, const struct rope *a, const struct rope_io *io,
-                 struct queue *on)
+                 struct queue *queue)
 {
     if (a->B < 1 || a->T < 1 || a->H < 1 || a->K < 2 || a->K % 2)
-        FAIL(SHAPE, "rope: B %d, T %d, H %d, K %d: at least 1, and K even", a->B, a->T, a->H, a->K);
-    if (a->first < 0 || a->stride < (size_t)a->H * (size_t)a->K)
-        FAIL(SHAPE, "rope: first position %d, stride %zu for %d heads of %d", a->first, a->stride,
+        FAIL(SHAPE, "rope: B %d, T %d, H %d, K %d: each must be at least 1, and K even", a->B, a->T,
              a->H, a->K);
+    if (a->first < 0 || a->stride < (size_t)a->H * (size_t)a->K)
+        FAIL(
+            SHAPE,
+            "rope: first position %d must not be negative, and stride %zu not below %d heads of %d",
+            a->first, a->stride, a->H, a->K);
     OP_RUN(rope);
 }
 
-static double stretch(double frequency, const struct rope_scaling *s)
+static double scale_frequency(double frequency, const struct rope_scaling *s)
 {
     double wavelength = 2 * 3.14159265358979323846 / frequency, context = s->original_context;
     if (wavelength < context / s->high_frequency_factor) return frequency;
@@ -27,7 +30,7 @@ static double stretch(double frequency, const struct rope_scaling *s)
 double rope_frequency(int j, int K, double theta, const struct rope_scaling *scaling)
 {
     double frequency = pow(theta, -2.0 * j / K);
-    return scaling && scaling->factor > 0 ? stretch(frequency, scaling) : frequency;
+    return scaling && scaling->factor > 0 ? scale_frequency(frequency, scaling) : frequency;
 }
 
 void rope_table(int T, int K, double theta, const struct rope_scaling *scaling, float *cos_TJ,
@@ -35,7 +38,7 @@ void rope_table(int T, int K, double theta, const struct rope_scaling *scaling, 
 {
     int J = K / 2;
     for (int j = 0; j < J; j++) {
-        /* Positions times an f32 frequency in f32: far positions then turn as Transformers' do. */
+        /* position * f in f32, as in Transformers: it matters for large positions. */
         float f = (float)rope_frequency(j, K, theta, scaling);
         for (int t = 0; t < T; t++) {
             size_t at = (size_t)t * (size_t)J + (size_t)j;

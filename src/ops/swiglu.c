@@ -11,19 +11,19 @@ static enum status check(const struct swiglu *a)
 }
 
 enum status swiglu_forward(const struct ops *ops, const struct swiglu *a,
-                           const struct swiglu_fwd *io, struct queue *on)
+                           const struct swiglu_fwd *io, struct queue *queue)
 {
     TRY(check(a));
     OP_CALL(swiglu_forward);
     return largest_of_result(ops, (size_t)a->N * (size_t)a->F, a->dtype, io->out_NF, io->largest,
-                             on);
+                             queue);
 }
 
 enum status swiglu_backward(const struct ops *ops, const struct swiglu *a,
-                            const struct swiglu_bwd *io, struct queue *on)
+                            const struct swiglu_bwd *io, struct queue *queue)
 {
     TRY(check(a));
     OP_CALL(swiglu_backward);
     return largest_of_result(ops, 2 * (size_t)a->N * (size_t)a->F, a->dtype, io->dgate_up_N2F,
-                             io->largest, on);
+                             io->largest, queue);
 }

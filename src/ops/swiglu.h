@@ -1,7 +1,7 @@
 /* swiglu.h -- out = silu(gate) * up  (Shazeer 2020, eq. 6).
  *
- * Axes     N tokens, F width; gate and up lie in one row of 2F, gate first, as one product with the
- *          stacked weights leaves them.
+ * Axes     N tokens, F width; gate and up are one row of 2F, gate first: the output of one GEMM
+ *          with the stacked weights.
  * Order    In f32, rounded once. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -14,19 +14,20 @@
 struct swiglu {
     int N, F;
     enum dtype dtype;
-    bool is_private; /* ops.h: all of them */
+    bool is_private; /* all tensors are packed (ops.h) */
 };
 struct swiglu_fwd {
     const void *gate_up_N2F;
     void *out_NF;
-    float *largest; /* NULL, or becomes the largest |out|, as amax (float8.h) finds it */
+    float *largest; /* amax of out (float8.h); may be NULL */
 };
 struct swiglu_bwd {
     const void *gate_up_N2F, *dout_NF;
-    void *dgate_up_N2F; /* may be gate_up itself */
-    float *largest;     /* the same of dgate_up */
+    void *dgate_up_N2F; /* may be gate_up: in place */
+    float *largest;     /* amax of dgate_up; may be NULL */
 };
 
+/* SHAPE: N or F below 1. */
 enum status swiglu_forward(const struct ops *, const struct swiglu *, const struct swiglu_fwd *,
                            struct queue *);
 enum status swiglu_backward(const struct ops *, const struct swiglu *, const struct swiglu_bwd *,

@@ -1,7 +1,8 @@
-/* update.h -- what an optimizer step computes, on flat ranges of parameters.
+/* update.h -- the ops of an optimizer step, on flat ranges of parameters.
  *
- * Axes     One: n elements.
- * Order    sum_squares adds in f64 over blocks of a fixed size, then the blocks in order. */
+ * Axes     n elements.
+ * Order    sum_squares accumulates in f64 over blocks of a fixed size, then adds the blocks in
+ * order. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +16,7 @@ struct sum_squares {
 };
 struct sum_squares_io {
     const float *x_n;
-    double *sum; /* replaced; the host's, and there when the call returns */
+    double *sum; /* replaced; in host memory, and complete when the call returns */
 };
 enum status sum_squares(const struct ops *, const struct sum_squares *,
                         const struct sum_squares_io *, struct queue *);
@@ -24,58 +25,59 @@ enum status sum_squares(const struct ops *, const struct sum_squares *,
  *   w *= 1 - lr * decay;  g' = g * scale
  *   m = beta1 m + (1-beta1) g';  v = beta2 v + (1-beta2) g'^2
  *   w -= lr / (1-beta1^step) * m / (sqrt(v) / sqrt(1-beta2^step) + eps)
- * All of that is f32.  Of moments that are kept as BF16, m is rounded to nearest; v at random, as
- * it might otherwise stand still: (1-beta2) of it can be less than half of its last bit.  The bits
- * for it are functions of seed, step, and where an element is in the whole model, so they are the
- * same for any ranks. */
+ * computed in f32.  Moments stored as BF16: m is rounded to nearest; v uses stochastic rounding,
+ * since a change of (1-beta2) v is often less than half of its last bit and would be lost.  The
+ * random bits are a function of seed, step and the element's position in the whole model, so they
+ * do not depend on the parallel layout. */
 struct adamw {
     size_t n;
     double lr, beta1, beta2, eps, decay;
-    double scale; /* of the gradient: the clip factor */
+    double scale; /* of the gradient: the clipping factor */
     int64_t step; /* 1 for the first */
     enum dtype copy_dtype;
     enum dtype moments;
-    bool split;        /* w is copy_n, of BF16, and low_n: split_half */
-    uint64_t seed;     /* moments of BF16: of the bits that round v */
-    uint64_t position; /* of the first element; where run is not 0, so many are one behind the
-                          other, and each run begins `stride` behind the one before */
-    uint64_t run, stride;
+    bool split;    /* w is split into copy_n, in BF16, and low_n (split_half) */
+    uint64_t seed; /* of stochastic rounding */
+    /* Position in the whole model of the first element.  With `run` not 0, elements are runs of
+     * `run` contiguous positions, `stride` apart. */
+    uint64_t position, run, stride;
 };
 struct adamw_io {
-    float *w_n; /* NULL where it is split */
+    float *w_n; /* NULL if split */
     void *m_n, *v_n;
     const float *g_n;
-    void *copy_n; /* the weights the model computes with; NULL: none */
+    void *copy_n; /* copy of the weights for the model to compute with; NULL: none */
     uint16_t *low_n;
 };
-/* Of element i. */
+/* The position of element i in the whole model. */
 static inline uint64_t adamw_position(const struct adamw *a, uint64_t i)
 {
     return a->position + (a->run ? i / a->run * a->stride + i % a->run : i);
 }
-/* Which block of rng_bits(seed, RNG_MOMENTS, step, .) has its bits: four words, each two elements',
- * low halves first. */
+/* Elements per block of random bits: position / ADAMW_BLOCK is the position in
+ * rng_bits(seed, RNG_MOMENTS, step, .), whose four words have 16 bits each for two elements, low
+ * half first. */
 enum { ADAMW_BLOCK = 8 };
-/* SHAPE: the first step is 1; split, the copy is BF16. */
+/* SHAPE: step below 1, or split weights whose copy is not BF16. */
 enum status adamw(const struct ops *, const struct adamw *, const struct adamw_io *,
                   struct queue *);
 
-/* y = x in another type, or a copy where both are the same. */
+/* y = x, converted to another dtype if they differ. */
 struct cast {
     size_t n;
-    enum dtype from, to;           /* `from` left out is F32 */
+    enum dtype from, to;           /* default F32 */
     bool accumulate;               /* y += x */
-    size_t rows;                   /* of n elements each; 0 as 1 */
-    size_t from_stride, to_stride; /* elements from a row to the next, where there are several */
+    size_t rows;                   /* of n elements each; 0: one */
+    size_t from_stride, to_stride; /* elements from one row to the next, if several */
 };
 struct cast_io {
     const void *x_n;
     void *y_n;
 };
-/* SHAPE: strides that are shorter than a row. */
+/* SHAPE: strides shorter than a row. */
 enum status cast(const struct ops *, const struct cast *, const struct cast_io *, struct queue *);
 
-/* y = what split_half has split. */
+/* y = the f32 numbers that split_half has split. */
 struct unsplit {
     size_t n;
 };

@@ -1,4 +1,4 @@
-/* device_config.h -- what [device] says. */
+/* device_config.h -- the options of [device]. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-/* dtype.h -- the types of numbers in memory. */
+/* dtype.h -- number types in memory, and conversions between them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,7 @@
 
 enum dtype { F32, BF16, DTYPE_COUNT };
 
-typedef uint16_t bf16; /* the upper half of an F32 */
+typedef uint16_t bf16; /* the upper half of a float32 */
 
 static inline size_t dtype_bytes(enum dtype d) { return d == F32 ? 4 : 2; }
 static inline const char *dtype_name(enum dtype d) { return d == F32 ? "float32" : "bfloat16"; }
@@ -21,7 +21,7 @@ static inline float bf16_to_f32(bf16 x)
     return y;
 }
 
-/* Rounds to nearest, ties to even; NaN stays NaN. */
+/* Round to nearest, ties to even; NaN stays NaN. */
 static inline bf16 bf16_from_f32(float x)
 {
     uint32_t bits;
@@ -29,7 +29,8 @@ static inline bf16 bf16_from_f32(float x)
     return (bf16)((x != x ? bits | 0x400000u : bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
 }
 
-/* Rounds up as often, over all `random`, as x is near to what is above. */
+/* Stochastic rounding: for a uniform `random`, rounds up with a probability equal to the fraction
+ * of the last bit that is cut off.  NaN stays NaN. */
 static inline bf16 bf16_from_f32_random(float x, uint16_t random)
 {
     uint32_t bits;
@@ -37,11 +38,11 @@ static inline bf16 bf16_from_f32_random(float x, uint16_t random)
     return (bf16)((x != x ? bits | 0x400000u : bits + random) >> 16);
 }
 
-/* An F32 in two halves: what it is as BF16, rounded to nearest, ties away from zero, and its 16 low
- * bits, the highest of which tells whether that was up.  Every number comes back, zeros and
- * infinities with their signs.  A NaN comes back as one, and is one as BF16, with the same bits;
- * but for those that only low bits tell from infinity, which no arithmetic makes: they may come
- * back as other NaNs, and are NaN or infinity as BF16. */
+/* Split storage of an F32: a BF16 half, rounded to nearest with ties away from zero, and the 16 low
+ * bits, whose highest bit records whether the half was rounded up.  Joining restores every number
+ * exactly, with the sign of zeros and infinities.  NaNs keep their bits and are NaN in the half,
+ * too, except NaNs whose payload is only in the low 16 bits, which arithmetic does not produce:
+ * they may become another NaN, and their half may be infinity. */
 static inline bf16 split_half(uint32_t bits)
 {
     uint32_t is_nan = (bits >> 16 & 0x7FFFu) > 0x7F80u;

@@ -22,15 +22,15 @@ struct hardware hardware_of(const struct device_config *c)
 {
     struct hardware h = rows[c->hardware];
     const struct {
-        double said, *of;
-    } over[] = {
+        double value, *field;
+    } overrides[] = {
         {c->peak_flops, &h.bf16_flops},      {c->peak_flops, &h.f32_flops},
         {c->efficiency, &h.efficiency},      {c->memory_bytes, &h.memory_bytes},
         {c->memory_rate, &h.memory_rate},    {(double)c->node_ranks, &h.node_ranks},
         {c->node_rate, &h.node_rate},        {c->network_rate, &h.network_rate},
         {c->transfer_latency, &h.latency_s},
     };
-    for (size_t i = 0; i < sizeof over / sizeof *over; i++)
-        if (over[i].said > 0) *over[i].of = over[i].said;
+    for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++)
+        if (overrides[i].value > 0) *overrides[i].field = overrides[i].value;
     return h;
 }

@@ -1,26 +1,25 @@
-/* hardware.h -- what a rank computes with, in figures: for reckoning time where it is not at hand.
+/* hardware.h -- hardware figures of a rank, for estimating the time of a step on other hardware.
  *
- * Units    FLOP/s, bytes, bytes/s, seconds; of one rank, links and network in one direction.
- * Sources  mi250x (a GCD: half a module): AMD's MI250X data sheet; node and network by OLCF's user
- *          guide of Frontier: 50 to 200 GB/s between two GCDs, four NICs of 25 GB/s a node
- *          mi300x: AMD's data sheet: 7 links of 64 GB/s; a 400 Gb/s NIC a device
- *          h100, h200: NVIDIA's data sheets of the SXM modules; a 400 Gb/s NIC a device
+ * Units    FLOP/s, bytes, bytes/s, seconds; per rank, links and network in one direction.
+ * Sources  mi250x (a GCD: half a module): AMD's MI250X data sheet; node and network from OLCF's
+ *          Frontier user guide: 50 to 200 GB/s between two GCDs, four NICs of 25 GB/s per node
+ *          mi300x: AMD's data sheet: 7 links of 64 GB/s; a 400 Gb/s NIC per device
+ *          h100, h200: NVIDIA's data sheets of the SXM modules; a 400 Gb/s NIC per device
  *          trn1 (a NeuronCore, half a chip), trn2 (a logical core of two, a quarter of a chip):
  *          AWS's Neuron documentation of the chips; trn1.32xlarge has 800 Gb/s, trn2.48xlarge
- *          3.2 Tb/s.  It gives links without a direction; half is taken to go either way
- *          latency, and all that cpu does not measure, are assumed: a cluster of such machines with
- *          a 100 Gb/s network
- *          efficiency: fitted, see docs/estimates.md */
+ *          3.2 Tb/s.  It gives the total of both directions of a link; half is assumed for each
+ *          Latency, and what is not measured for cpu, are assumptions for a cluster of such
+ *          machines with a 100 Gb/s network.  Efficiency is fitted, see docs/estimates.md */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/option.h"
 #include "tensor/dtype.h"
 
-/* Zero: measured here.
- * name, what a rank is, bf16 and f32 FLOP/s, how many times bf16's float8's are, the share
- * of it that large products reach, bytes of memory, bytes/s of it, ranks a node, bytes/s within a
- * node and between nodes, seconds of a step of a collective */
+/* Columns: name, what a rank is, peak bf16 and f32 FLOP/s, FP8 peak as a multiple of bf16's,
+ * fraction of the peak that large GEMMs reach, memory in bytes, memory bandwidth, ranks per node,
+ * bandwidth within a node and between nodes, latency of a step of a collective.  Zero: measured at
+ * run time. */
 #define HARDWARE_LIST(X)                                                                           \
     X(cpu, "this machine", 0, 0, 1, 0, 0, 0, 1, 5e9, 12.5e9, 20e-6)                                \
     X(mi250x, "one die of a module", 191.5e12, 47.9e12, 1, 0.42, 64e9, 1.6e12, 8, 100e9, 12.5e9,   \
@@ -39,14 +38,14 @@ enum hardware_row {
         HARDWARE_COUNT
 };
 
-/* "cpu|mi250x|...", for the table of options. */
+/* "cpu|mi250x|...", the words of device.hardware. */
 #define HARDWARE_WORD(name, ...) "|" #name
 #define HARDWARE_WORDS           (&("" HARDWARE_LIST(HARDWARE_WORD))[1])
 
 struct hardware {
     const char *name, *text;
     double bf16_flops, f32_flops;
-    double float8; /* FLOP/s over bf16's; 1: products of eight bits are made of bf16 */
+    double float8; /* FP8 FLOP/s as a multiple of bf16's; 1: FP8 GEMMs run in bf16 */
     double efficiency;
     double memory_bytes, memory_rate;
     double node_ranks, node_rate, network_rate, latency_s;
@@ -54,8 +53,8 @@ struct hardware {
 
 struct device_config;
 
-/* The row of a device of that name ("NVIDIA H200"); NULL: there is none. */
+/* The row for a device name such as "NVIDIA H200"; NULL: unknown. */
 const struct hardware *hardware_named(const char *device);
 
-/* The row that [device] names, with what else it says. */
+/* The row that device.hardware names, with the other keys of [device] applied. */
 struct hardware hardware_of(const struct device_config *c);

@@ -1,12 +1,13 @@
-/* queue.h -- where a backend's work goes, in order.
+/* queue.h -- an in-order queue of a backend's work: a CPU's threads, or a stream of a GPU.
  *
- * A CPU runs each call at once; a GPU backend puts a stream behind this.  A backend's own queue
- * begins with this struct.
- *
- * A measuring queue computes nothing and touches no buffer (the caller's pointers may be NULL):
- * each op only says how much scratch memory it would need and prepares what it can (chosen
- * algorithms, compiled kernels).  Running a step once over a measuring queue therefore tells
- * exactly what memory the step takes, and leaves nothing to allocate later. */
+ * A CPU queue runs each call at once.  A backend's own queue begins with this struct.
+ * Sizing   A sizing queue computes nothing and touches no buffer, so the caller's pointers may be
+ *          NULL: each op only adds up its scratch memory and prepares what it can, such as compiled
+ *          kernels and chosen algorithms.  Running a step once over a sizing queue therefore gives
+ *          exactly the memory the step needs, and nothing is allocated later.
+ * Order    Work runs in order and may still be in flight when a call returns.  Before the host
+ * reads what a kernel wrote, or overwrites what it reads, it calls queue_wait.  A copy from or to
+ *          host memory is complete when queue_copy returns. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,7 +21,19 @@ struct device;
 struct queue {
     const struct device *device; /* tensor/device.h; NULL: the CPU */
     bool measuring;
-    struct arena scratch; /* one op's working memory; `peak` of a measuring pass is what it needs */
+    struct arena scratch; /* working memory of one op; `peak` after a sizing pass is its size */
     int num_threads;
-    struct trace *trace; /* of the step under way; NULL: none */
+    struct trace *trace; /* of the current step; NULL: tracing is off */
 };
+
+/* Allocators for arena_init, of device memory and of shared memory; NULL on the CPU. */
+const struct memory *queue_memory(const struct queue *queue);
+const struct memory *queue_shared(const struct queue *queue);
+
+/* `queue` NULL: host memory.  No-ops on a sizing queue.  DEVICE: an earlier kernel failed. */
+enum status queue_copy(struct queue *queue, void *to, const void *from, size_t bytes);
+enum status queue_zero(struct queue *queue, void *x, size_t bytes);
+/* Bytes of device memory, and bytes in use by any process.  BUG on the CPU. */
+enum status queue_fill(struct queue *queue, size_t *bytes, size_t *used);
+/* Waits until all work queued so far is done.  DEVICE: a kernel failed. */
+enum status queue_wait(struct queue *queue);

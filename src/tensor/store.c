@@ -6,32 +6,32 @@
 
 #include <stdlib.h>
 
-enum { RUN = 1 << 20 }; /* numbers that go through the host's memory at a time */
+enum { CHUNK = 1 << 20 }; /* elements staged through host memory at a time */
 
 float *store_plain(const struct store *s)
 {
     return s->dtype == F32 && !s->low && !queue_memory(s->on) ? s->x : NULL;
 }
 
-struct store store_f32(float *x, struct queue *on)
+struct store store_f32(float *x, struct queue *queue)
 {
-    return (struct store){.x = x, .dtype = F32, .on = on};
+    return (struct store){.x = x, .dtype = F32, .on = queue};
 }
 
-static void *number_at(const struct store *s, size_t at)
+static void *element_at(const struct store *s, size_t at)
 {
     return (char *)s->x + at * dtype_bytes(s->dtype);
 }
 
 static int threads_of(const struct store *s) { return s->on ? s->on->num_threads : 1; }
 
-static void widen(const bf16 *x, const uint16_t *low, size_t n, float *to, int threads)
+static void to_f32(const bf16 *x, const uint16_t *low, size_t n, float *to, int threads)
 {
 #pragma omp parallel for simd schedule(static) num_threads(threads)
     for (size_t i = 0; i < n; i++) to[i] = low ? split_to_f32(x[i], low[i]) : bf16_to_f32(x[i]);
 }
 
-static void narrow(const float *from, size_t n, bf16 *x, uint16_t *low, int threads)
+static void from_f32(const float *from, size_t n, bf16 *x, uint16_t *low, int threads)
 {
 #pragma omp parallel for simd schedule(static) num_threads(threads)
     for (size_t i = 0; i < n; i++)
@@ -41,50 +41,52 @@ static void narrow(const float *from, size_t n, bf16 *x, uint16_t *low, int thre
             x[i] = bf16_from_f32(from[i]);
 }
 
-static enum status read_run(const struct store *s, size_t at, size_t n, float *to, uint16_t *run)
+static enum status read_chunk(const struct store *s, size_t at, size_t n, float *to,
+                              uint16_t *staging)
 {
-    TRY(queue_copy(s->on, run, number_at(s, at), n * sizeof *run));
-    if (s->low) TRY(queue_copy(s->on, run + RUN, s->low + at, n * sizeof *run));
-    widen(run, s->low ? run + RUN : NULL, n, to, threads_of(s));
+    TRY(queue_copy(s->on, staging, element_at(s, at), n * sizeof *staging));
+    if (s->low) TRY(queue_copy(s->on, staging + CHUNK, s->low + at, n * sizeof *staging));
+    to_f32(staging, s->low ? staging + CHUNK : NULL, n, to, threads_of(s));
     return STATUS_OK;
 }
 
-static enum status write_run(const struct store *s, size_t at, size_t n, const float *from,
-                             uint16_t *run)
+static enum status write_chunk(const struct store *s, size_t at, size_t n, const float *from,
+                               uint16_t *staging)
 {
-    narrow(from, n, run, s->low ? run + RUN : NULL, threads_of(s));
-    TRY(queue_copy(s->on, number_at(s, at), run, n * sizeof *run));
-    if (s->low) TRY(queue_copy(s->on, s->low + at, run + RUN, n * sizeof *run));
+    from_f32(from, n, staging, s->low ? staging + CHUNK : NULL, threads_of(s));
+    TRY(queue_copy(s->on, element_at(s, at), staging, n * sizeof *staging));
+    if (s->low) TRY(queue_copy(s->on, s->low + at, staging + CHUNK, n * sizeof *staging));
     return STATUS_OK;
 }
 
-/* Run after run: one of the two, numbers to be read or to be written, is not NULL. */
-static enum status by_runs(const struct store *s, size_t at, size_t n, float *to, const float *from)
+/* Chunk by chunk; reads if `to` is not NULL, else writes from `from`. */
+static enum status by_chunks(const struct store *s, size_t at, size_t n, float *to,
+                             const float *from)
 {
-    uint16_t *run = heap(2 * RUN * sizeof *run);
+    uint16_t *staging = heap(2 * CHUNK * sizeof *staging);
     enum status st = STATUS_OK;
-    for (size_t done = 0; done < n && !st; done += RUN) {
-        size_t some = n - done < RUN ? n - done : RUN;
-        st = to ? read_run(s, at + done, some, to + done, run)
-                : write_run(s, at + done, some, from + done, run);
+    for (size_t done = 0; done < n && !st; done += CHUNK) {
+        size_t len = n - done < CHUNK ? n - done : CHUNK;
+        st = to ? read_chunk(s, at + done, len, to + done, staging)
+                : write_chunk(s, at + done, len, from + done, staging);
     }
-    free(run);
+    free(staging);
     return st;
 }
 
 enum status store_read(const struct store *s, size_t at, size_t n, float *to)
 {
-    if (s->dtype == F32) return queue_copy(s->on, to, number_at(s, at), n * sizeof *to);
-    if (queue_memory(s->on)) return by_runs(s, at, n, to, NULL);
-    widen(number_at(s, at), s->low ? s->low + at : NULL, n, to, threads_of(s));
+    if (s->dtype == F32) return queue_copy(s->on, to, element_at(s, at), n * sizeof *to);
+    if (queue_memory(s->on)) return by_chunks(s, at, n, to, NULL);
+    to_f32(element_at(s, at), s->low ? s->low + at : NULL, n, to, threads_of(s));
     return STATUS_OK;
 }
 
 enum status store_write(const struct store *s, size_t at, size_t n, const float *from)
 {
-    if (s->dtype == F32) return queue_copy(s->on, number_at(s, at), from, n * sizeof *from);
-    if (queue_memory(s->on)) return by_runs(s, at, n, NULL, from);
-    narrow(from, n, number_at(s, at), s->low ? s->low + at : NULL, threads_of(s));
+    if (s->dtype == F32) return queue_copy(s->on, element_at(s, at), from, n * sizeof *from);
+    if (queue_memory(s->on)) return by_chunks(s, at, n, NULL, from);
+    from_f32(from, n, element_at(s, at), s->low ? s->low + at : NULL, threads_of(s));
     return STATUS_OK;
 }
 

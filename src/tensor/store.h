@@ -1,7 +1,7 @@
-/* store.h -- a flat buffer of numbers in whatever form it keeps them; the host reads and writes
- * f32.
+/* store.h -- storage of parameters or moments as f32, bf16, or split bf16 and low bits, which the
+ * host reads and writes as f32.
  *
- * Memory   Buffers of a device go through a run of the host's. */
+ * Memory   Device buffers are staged through host memory in chunks. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,17 +10,17 @@
 
 struct store {
     void *x;
-    uint16_t *low; /* NULL; else x is BF16, and with these the numbers are exact (split_half) */
+    uint16_t *low; /* NULL, or the low bits of split storage (split_half); x is then BF16 */
     enum dtype dtype;
-    struct queue *on; /* whose memory it is; NULL: the host's */
+    struct queue *on; /* borrowed; owner of the device memory; NULL: host memory */
 };
 
-struct store store_f32(float *x, struct queue *on);
-/* Where the host has them as f32 already; NULL: it does not. */
+struct store store_f32(float *x, struct queue *queue);
+/* The buffer itself if it is plain f32 in host memory, else NULL. */
 float *store_plain(const struct store *s);
 
-/* Numbers [at, at + n).  As BF16 they are rounded to nearest. */
+/* Elements [at, at + n).  Writing to BF16 rounds to nearest even. */
 enum status store_read(const struct store *s, size_t at, size_t n, float *to);
 enum status store_write(const struct store *s, size_t at, size_t n, const float *from);
-/* The first n. */
+/* Zeroes the first n elements. */
 enum status store_zero(const struct store *s, size_t n);

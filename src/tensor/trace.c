@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void add(struct trace *t, struct trace_span span)
+static void add_span(struct trace *t, struct trace_span span)
 {
     if (t->count == t->capacity) {
         t->capacity = 2 * t->capacity + 256;
@@ -18,32 +18,32 @@ static void add(struct trace *t, struct trace_span span)
 
 void trace_add(struct trace *t, const char *name, double begin_s)
 {
-    add(t, (struct trace_span){name, NULL, begin_s, clock_monotonic_s()});
+    add_span(t, (struct trace_span){name, NULL, begin_s, clock_monotonic_s()});
 }
 
 void trace_add_beside(struct trace *t, const char *track, const char *name, double begin_s,
                       double end_s)
 {
-    add(t, (struct trace_span){name, track, begin_s, end_s});
+    add_span(t, (struct trace_span){name, track, begin_s, end_s});
 }
 
-/* Lines of the file: 0 is the computing thread's, each other one shows spans of one track, of which
- * none begins before the last has ended. */
-enum { MOST_LINES = 64 };
-struct lines {
-    const char *track[MOST_LINES];
-    double end_s[MOST_LINES];
+/* Lines (tids) of the file: 0 is the compute thread; each other one has spans of one track that do
+ * not overlap. */
+enum { MAX_LINES = 64 };
+struct trace_lines {
+    const char *track[MAX_LINES];
+    double end_s[MAX_LINES];
     int count;
 };
 
-static int line_of(struct lines *l, const struct trace_span *s)
+static int assign_line(struct trace_lines *l, const struct trace_span *s)
 {
     int line = 1;
     if (!s->track) return 0;
     while (line < l->count &&
            (strcmp(l->track[line], s->track) != 0 || l->end_s[line] > s->begin_s))
         line++;
-    if (line == MOST_LINES) line--;
+    if (line == MAX_LINES) line--;
     if (line == l->count) l->track[l->count++] = s->track;
     l->end_s[line] = s->end_s;
     return line;
@@ -54,7 +54,7 @@ static int by_begin(const void *a, const void *b)
     const struct trace_span *x = *(const struct trace_span *const *)a;
     const struct trace_span *y = *(const struct trace_span *const *)b;
     if (x->begin_s < y->begin_s || x->begin_s > y->begin_s) return x->begin_s < y->begin_s ? -1 : 1;
-    return x->end_s > y->end_s ? -1 : x->end_s < y->end_s; /* the one around it first */
+    return x->end_s > y->end_s ? -1 : x->end_s < y->end_s; /* the enclosing span first */
 }
 
 static void write_span(const struct trace_span *s, double zero, int line, struct json_writer *json)
@@ -88,7 +88,7 @@ enum status trace_write(const struct trace *t, const char *path)
 {
     struct text out = {0};
     struct json_writer json = {.text = &out};
-    struct lines lines = {.count = 1};
+    struct trace_lines lines = {.count = 1};
     const struct trace_span **order = heap((t->count + 1) * sizeof *order);
     for (size_t i = 0; i < t->count; i++) order[i] = &t->spans[i];
     qsort(order, t->count, sizeof *order, by_begin);
@@ -96,7 +96,7 @@ enum status trace_write(const struct trace *t, const char *path)
     json_write_string(&json, "displayTimeUnit", "ms");
     json_begin_array(&json, "traceEvents", JSON_INLINE);
     for (size_t i = 0; i < t->count; i++)
-        write_span(order[i], order[0]->begin_s, line_of(&lines, order[i]), &json);
+        write_span(order[i], order[0]->begin_s, assign_line(&lines, order[i]), &json);
     for (int line = 1; line < lines.count; line++) write_line_name(lines.track[line], line, &json);
     json_newline(&json, 0);
     json_end_array(&json);

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FORMAT = 1, MOST_BYTES = 4 << 20 };
+enum { FORMAT = 1, MAX_BYTES = 4 << 20 };
 
 void tuning_key(struct text *key, const struct tuned_device *d, const struct tuned_product *p)
 {
@@ -31,36 +31,37 @@ char *tuning_usual_path(void)
     return home && home[0] ? file_join(home, ".cache/llamero/gemm.json") : NULL;
 }
 
-static struct tuning_entry *entry(const struct tuning *t, const char *key)
+static struct tuning_entry *find_entry(const struct tuning *t, const char *key)
 {
     for (size_t i = 0; i < t->count; i++)
         if (!strcmp(t->entries[i].key, key)) return &t->entries[i];
     return NULL;
 }
 
-static char *copy(const char *string) { return heap_string(string, strlen(string)); }
+static char *copy_string(const char *string) { return heap_string(string, strlen(string)); }
 
-static void add(struct tuning *t, const char *key, const char *way, bool fresh)
+static void add_entry(struct tuning *t, const char *key, const char *variant, bool is_new)
 {
     t->entries = heap_grow(t->entries, t->count + 1, sizeof *t->entries);
-    t->entries[t->count++] = (struct tuning_entry){copy(key), copy(way), fresh};
+    t->entries[t->count++] = (struct tuning_entry){copy_string(key), copy_string(variant), is_new};
 }
 
-/* Entries that are here stay as they are.  DATA: not such a file. */
+/* Adds the file's entries, except those that are already known.  DATA: not a tuning file. */
 static enum status read_entries(struct tuning *t)
 {
     struct json *root = NULL;
     int64_t format;
     enum status st = STATUS_OK;
-    TRY(json_read(t->path, MOST_BYTES, &root));
+    TRY(json_read(t->path, MAX_BYTES, &root));
     const struct json *products = json_get(root, "products");
     TRY_OUT(json_get_int(root, "format", FORMAT, FORMAT, &format));
-    if (!json_is_object(products)) FAIL_OUT(DATA, "%s: it has no products", t->path);
+    if (!json_is_object(products))
+        FAIL_OUT(DATA, "%s: \"products\" is missing or not an object", t->path);
     for (const struct json *v = json_first(products); v; v = json_next(v))
         if (!json_is_string(v))
-            FAIL_OUT(DATA, "%s: %s: the name of a way is wanted", t->path, json_key(v));
+            FAIL_OUT(DATA, "%s: %s: expected the name of a variant", t->path, json_key(v));
     for (const struct json *v = json_first(products); v; v = json_next(v))
-        if (!entry(t, json_key(v))) add(t, json_key(v), json_string(v), false);
+        if (!find_entry(t, json_key(v))) add_entry(t, json_key(v), json_string(v), false);
 out:
     json_free(root);
     return st;
@@ -68,14 +69,14 @@ out:
 
 void tuning_open(struct tuning *t, const char *path)
 {
-    *t = (struct tuning){.path = copy(path)};
+    *t = (struct tuning){.path = copy_string(path)};
     if (file_exists(path) && read_entries(t))
-        log_line(LOG_WARN, "%s; it is made anew", status_message());
+        log_line(LOG_WARN, "%s; the file will be replaced", status_message());
 }
 
 void tuning_close(struct tuning *t)
 {
-    for (size_t i = 0; i < t->count; i++) free(t->entries[i].key), free(t->entries[i].way);
+    for (size_t i = 0; i < t->count; i++) free(t->entries[i].key), free(t->entries[i].variant);
     free(t->entries);
     free(t->path);
     *t = (struct tuning){0};
@@ -83,31 +84,31 @@ void tuning_close(struct tuning *t)
 
 const char *tuning_find(const struct tuning *t, const char *key)
 {
-    const struct tuning_entry *e = entry(t, key);
-    return e ? e->way : NULL;
+    const struct tuning_entry *e = find_entry(t, key);
+    return e ? e->variant : NULL;
 }
 
-void tuning_put(struct tuning *t, const char *key, const char *way)
+void tuning_put(struct tuning *t, const char *key, const char *variant)
 {
-    struct tuning_entry *e = entry(t, key);
+    struct tuning_entry *e = find_entry(t, key);
     if (!e) {
-        add(t, key, way, true);
+        add_entry(t, key, variant, true);
         return;
     }
-    free(e->way);
-    e->way = copy(way), e->fresh = true;
+    free(e->variant);
+    e->variant = copy_string(variant), e->is_new = true;
 }
 
-static bool has_fresh(const struct tuning *t)
+static bool has_new_entries(const struct tuning *t)
 {
     for (size_t i = 0; i < t->count; i++)
-        if (t->entries[i].fresh) return true;
+        if (t->entries[i].is_new) return true;
     return false;
 }
 
-/* Waits a moment for others; without a lock one of two writers may lose what it found, and finds
- * it again. */
-static int take_lock(const char *path)
+/* Waits up to 2 s for other writers.  Without the lock, one of two may lose entries, and measures
+ * them again in a later run. */
+static int lock_file(const char *path)
 {
     enum { TRIES = 200 };
     const struct timespec pause = {.tv_nsec = 10000000};
@@ -130,7 +131,7 @@ static void write_json(const struct tuning *t, struct text *text)
     json_begin_object(&json, "products", JSON_INLINE);
     for (size_t i = 0; i < t->count; i++) {
         json_newline(&json, 1);
-        json_write_string(&json, t->entries[i].key, t->entries[i].way);
+        json_write_string(&json, t->entries[i].key, t->entries[i].variant);
     }
     json_newline(&json, 0);
     json_end_object(&json);
@@ -145,14 +146,15 @@ enum status tuning_save(struct tuning *t)
     enum status st = STATUS_OK;
     int lock = -1;
     const char *slash = strrchr(t->path, '/');
-    if (!has_fresh(t)) return STATUS_OK;
+    if (!has_new_entries(t)) return STATUS_OK;
     char *folder = heap_string(t->path, slash ? (size_t)(slash - t->path) : 0);
     if (folder[0]) TRY_OUT(file_make_dirs(folder));
-    lock = take_lock(t->path);
-    if (file_exists(t->path)) (void)read_entries(t); /* what others found since; or it is damaged */
+    lock = lock_file(t->path);
+    if (file_exists(t->path))
+        (void)read_entries(t); /* entries others added since; a damaged file is replaced */
     write_json(t, &json);
     TRY_OUT(file_write(t->path, json.data, json.len));
-    for (size_t i = 0; i < t->count; i++) t->entries[i].fresh = false;
+    for (size_t i = 0; i < t->count; i++) t->entries[i].is_new = false;
 out:
     if (lock >= 0) close(lock);
     free(folder);

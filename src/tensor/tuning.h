@@ -1,11 +1,12 @@
-/* tuning.h -- which way of computing a product of matrices was the fastest, kept in a file from run
- * to run.
+/* tuning.h -- GEMM autotuning results: the fastest variant of each matrix multiply, kept in a file
+ * across runs.
  *
- * File     JSON: {"format": 1, "products": {KEY: WAY, ...}}.  A key says the backend and its
- *          kernels, the processor, the threads, and the product: its kind, sizes, types, and
- *          whether it adds to what is there.  A way is a name of the backend's.
- * Ranks    Each keeps what it found; entries of others stay.  Ways have the same bits, so ranks
- *          need not agree. */
+ * File     JSON: {"format": 1, "products": {KEY: VARIANT, ...}}.  A key has the backend and its
+ *          kernels, the processor, the threads, and the matrix multiply: transposes, sizes, dtypes,
+ *          and whether it accumulates.  A variant is a name of the backend's: a tile configuration
+ *          or an algorithm of a library.
+ * Ranks    Each rank saves what it measured and keeps the entries of others.  On `cpu` all variants
+ *          give the same bits, so ranks need not agree. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,7 +20,7 @@ struct tuned_device {
     const char *backend, *processor; /* "cpu avx512", "AMD EPYC 9B45" */
     int threads;
 };
-/* C[M, N] = A[M, K] B[K, N], or C +=; a transposed operand is stored the other way round. */
+/* C[M, N] = A[M, K] B[K, N], or C +=; a transposed operand is stored as its transpose. */
 struct tuned_product {
     int M, N, K;
     bool transpose_a, transpose_b, accumulate;
@@ -30,20 +31,20 @@ void tuning_key(struct text *key, const struct tuned_device *d, const struct tun
 struct tuning {
     char *path;
     struct tuning_entry {
-        char *key, *way;
-        bool fresh; /* the file does not have it yet */
+        char *key, *variant;
+        bool is_new; /* not in the file yet */
     } * entries;
     size_t count;
 };
 
-/* $XDG_CACHE_HOME/llamero/gemm.json, or ~/.cache/llamero/gemm.json; heap, NULL: neither is known.
- */
+/* $XDG_CACHE_HOME/llamero/gemm.json or ~/.cache/llamero/gemm.json, on the heap; NULL if neither
+ * variable is set. */
 char *tuning_usual_path(void);
-/* Reads the file; one that is damaged is warned of, and counts as empty. */
+/* Reads the file if it exists; a damaged one is replaced, with a warning. */
 void tuning_open(struct tuning *t, const char *path);
 void tuning_close(struct tuning *t);
 const char *tuning_find(const struct tuning *t, const char *key); /* NULL: absent */
-void tuning_put(struct tuning *t, const char *key, const char *way);
-/* Adds what is fresh to what the file has by now, and replaces it at once or not at all.  IO: it
- * cannot be written. */
+void tuning_put(struct tuning *t, const char *key, const char *variant);
+/* Merges new entries with those now in the file and replaces it atomically; does nothing without
+ * new entries.  IO: it cannot be written. */
 enum status tuning_save(struct tuning *t);

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static unsigned char *take_some(struct arena *a)
+static unsigned char *allocate_some(struct arena *a)
 {
     arena_take(a, 3, 7);
     size_t mark = arena_mark(a);
@@ -16,20 +16,20 @@ static unsigned char *take_some(struct arena *a)
     return arena_take(a, 5, 4);
 }
 
-TEST(arena_without_memory_counts_what_the_same_calls_take_later)
+TEST(sizing_arena_adds_up_what_the_same_calls_allocate_later)
 {
     struct arena a = {0};
-    CHECK(take_some(&a) == NULL);
+    CHECK(allocate_some(&a) == NULL);
     CHECK(a.used == 128 && a.peak == 64 + 8000 && !a.overflow);
     size_t bytes = a.peak;
     CHECK_STATUS(OK, arena_init(&a, bytes, NULL));
-    unsigned char *last = take_some(&a);
+    unsigned char *last = allocate_some(&a);
     CHECK(last == a.base + 64 && a.peak == bytes);
     arena_release(&a);
     CHECK(!a.base && !a.size && !a.used);
 }
 
-TEST(arena_pieces_are_aligned_zeroed_and_apart)
+TEST(arena_allocations_are_aligned_zeroed_and_disjoint)
 {
     struct arena a;
     CHECK_STATUS(OK, arena_init(&a, 1 << 16, NULL));
@@ -44,7 +44,7 @@ TEST(arena_pieces_are_aligned_zeroed_and_apart)
     arena_release(&a);
 }
 
-TEST(arena_notices_sizes_beyond_memory_while_measuring)
+TEST(sizing_arena_detects_size_overflow)
 {
     struct arena a = {0};
     arena_take(&a, SIZE_MAX / 2, 3);
@@ -55,7 +55,7 @@ TEST(arena_notices_sizes_beyond_memory_while_measuring)
     CHECK(a.overflow);
 }
 
-TEST(arena_says_how_much_memory_the_system_refused)
+TEST(arena_failure_names_the_size_required)
 {
     struct arena a;
     CHECK_STATUS(MEMORY, arena_init(&a, (size_t)1 << 62, NULL));
@@ -63,7 +63,7 @@ TEST(arena_says_how_much_memory_the_system_refused)
     CHECK(!a.base);
 }
 
-TEST(arena_taking_more_than_was_measured_is_a_bug)
+TEST(arena_allocation_past_the_end_is_a_bug)
 {
     pid_t child = fork();
     if (!child) {

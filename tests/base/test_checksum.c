@@ -3,7 +3,7 @@
 
 #include "base/checksum.h"
 
-TEST(checksum_gives_the_published_values)
+TEST(checksum_matches_published_values)
 {
     unsigned char zeros[32] = {0}, ones[32], up[32];
     memset(ones, 0xFF, sizeof ones);
@@ -16,7 +16,7 @@ TEST(checksum_gives_the_published_values)
     CHECK(checksum_crc32c(0, "", 0) == 0);
 }
 
-TEST(checksum_of_pieces_is_that_of_the_whole)
+TEST(checksum_of_chunks_equals_that_of_the_whole)
 {
     unsigned char bytes[257];
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i * i + 7 * i);
@@ -27,7 +27,7 @@ TEST(checksum_of_pieces_is_that_of_the_whole)
     }
 }
 
-TEST(checksum_sees_every_flipped_bit)
+TEST(checksum_detects_every_flipped_bit)
 {
     unsigned char bytes[40] = "a short text, and each of its bits";
     uint32_t good = checksum_crc32c(0, bytes, sizeof bytes);
@@ -38,7 +38,7 @@ TEST(checksum_sees_every_flipped_bit)
     }
 }
 
-TEST(checksum_is_the_same_with_and_without_the_processors_help)
+TEST(checksum_is_the_same_with_and_without_cpu_instructions)
 {
     unsigned char bytes[100];
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i * i * i + 5);

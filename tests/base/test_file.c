@@ -10,7 +10,7 @@
 
 static char *in_folder(const char *name) { return file_join(test_folder(), name); }
 
-TEST(file_written_is_the_file_read)
+TEST(file_reads_back_what_was_written)
 {
     char *path = in_folder("a.bin");
     struct text got = {0};
@@ -27,7 +27,7 @@ TEST(file_written_is_the_file_read)
     free(path);
 }
 
-TEST(file_write_leaves_nothing_half_done)
+TEST(file_write_is_atomic)
 {
     const char *folder = test_folder();
     char *target = file_join(folder, "taken"), *absent = file_join(folder, "no/file");
@@ -42,7 +42,7 @@ TEST(file_write_leaves_nothing_half_done)
     free(absent);
 }
 
-TEST(file_reading_wants_a_regular_file)
+TEST(file_read_requires_a_regular_file)
 {
     char *absent = in_folder("absent"), *fifo = in_folder("fifo");
     struct text got = {0};
@@ -58,7 +58,7 @@ TEST(file_reading_wants_a_regular_file)
     free(fifo);
 }
 
-TEST(file_reads_and_writes_at_an_offset_are_whole_or_fail)
+TEST(file_read_at_and_write_at_are_complete_or_fail)
 {
     char *path = in_folder("at"), bytes[4] = "";
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -75,7 +75,7 @@ TEST(file_reads_and_writes_at_an_offset_are_whole_or_fail)
     free(path);
 }
 
-TEST(file_trees_are_made_and_removed_but_links_are_not_followed)
+TEST(file_remove_tree_does_not_follow_links)
 {
     char *top = in_folder("t"), *deep = file_join(top, "a//b/c/"), *link = file_join(top, "a/link");
     char *kept = in_folder("kept");
@@ -95,7 +95,7 @@ TEST(file_trees_are_made_and_removed_but_links_are_not_followed)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-TEST(file_map_shows_the_bytes_and_an_empty_file_has_none)
+TEST(file_map_has_the_bytes_and_an_empty_file_has_none)
 {
     char *path = in_folder("m");
     struct file_map map;
@@ -111,7 +111,7 @@ TEST(file_map_shows_the_bytes_and_an_empty_file_has_none)
     free(path);
 }
 
-TEST(file_map_that_is_forgotten_is_read_again_when_touched)
+TEST(evicted_pages_of_a_file_map_are_read_again)
 {
     enum { SIZE = 5 << 20 };
     char *path = in_folder("f"), *bytes = heap(SIZE);
@@ -124,13 +124,13 @@ TEST(file_map_that_is_forgotten_is_read_again_when_touched)
     file_map_forget(&map, 1, SIZE - 1);
     CHECK(before - memory_resident_bytes() > SIZE / 2);
     CHECK(!memcmp(map.data, bytes, SIZE));
-    file_map_forget(&map, SIZE, SIZE + 4096); /* none of it */
+    file_map_forget(&map, SIZE, SIZE + 4096); /* past the end: ignored */
     file_map_close(&map);
     file_map_forget(&map, 0, 0);
     free(path), free(bytes);
 }
 
-TEST(file_patterns_give_sorted_paths)
+TEST(file_glob_returns_sorted_paths)
 {
     const char *folder = test_folder();
     static const char *const names[] = {"b.txt", "a.txt", "B.txt", "c.bin"};
@@ -162,39 +162,7 @@ TEST(file_join_keeps_absolute_names_and_adds_one_slash)
     }
 }
 
-TEST(reader_takes_little_endian_values_and_stops_at_the_end)
-{
-    static const unsigned char bytes[] = {7, 1, 2, 3, 4, 8, 7, 6, 5, 4, 3, 2, 1, 9};
-    struct reader r = {.at = bytes, .end = bytes + sizeof bytes, .name = "f"};
-    uint8_t one;
-    uint32_t four;
-    uint64_t eight;
-    const unsigned char *at;
-    CHECK_STATUS(OK, reader_u8(&r, &one, "a"));
-    CHECK_STATUS(OK, reader_u32(&r, &four, "b"));
-    CHECK_STATUS(OK, reader_u64(&r, &eight, "c"));
-    CHECK(one == 7 && four == 0x04030201 && eight == 0x0102030405060708);
-    CHECK_STATUS(DATA, reader_u32(&r, &four, "the tail"));
-    CHECK_MESSAGE("f: the tail needs 4 bytes but 1 are left");
-    CHECK(reader_left(&r) == 1);
-    CHECK_STATUS(OK, reader_bytes(&r, 1, &at, "d"));
-    CHECK(*at == 9 && reader_left(&r) == 0);
-    CHECK_STATUS(OK, reader_bytes(&r, 0, &at, "e"));
-}
-
-TEST(reader_counts_are_held_against_what_is_left)
-{
-    static const unsigned char bytes[64];
-    struct reader r = {.at = bytes, .end = bytes + sizeof bytes, .name = "f"};
-    size_t total = 0;
-    CHECK_STATUS(OK, reader_count(&r, 8, 8, &total, "x"));
-    CHECK(total == 64);
-    CHECK_STATUS(DATA, reader_count(&r, 9, 8, &total, "x"));
-    CHECK_STATUS(DATA, reader_count(&r, UINT64_MAX / 4, 8, &total, "offsets"));
-    CHECK_MESSAGE("offsets claims");
-}
-
-TEST(file_is_in_a_folder_whether_file_or_folder)
+TEST(file_exists_in_finds_files_and_folders)
 {
     const char *folder = test_folder(), *path = test_path(folder, "a.txt");
     CHECK_STATUS(OK, file_write(path, "", 0));
@@ -203,13 +171,13 @@ TEST(file_is_in_a_folder_whether_file_or_folder)
     CHECK(!file_is_in(folder, "a") && !file_is_in(path, "a.txt"));
 }
 
-TEST(file_named_like_a_pattern_is_found_as_it_is)
+TEST(file_glob_prefers_a_file_of_that_exact_name)
 {
     const char *folder = test_folder();
     char *odd = file_join(folder, "text [1].txt"), *other = file_join(folder, "text 1.txt");
     struct file_list l;
     CHECK_STATUS(OK, file_write(other, "", 0));
-    CHECK_STATUS(OK, file_glob(&l, odd)); /* nothing of that name: it is a pattern */
+    CHECK_STATUS(OK, file_glob(&l, odd)); /* no file of that name, so it is a pattern */
     CHECK(l.count == 1 && !strcmp(l.paths[0], other));
     file_list_release(&l);
     CHECK_STATUS(OK, file_write(odd, "", 0));

@@ -31,7 +31,7 @@ TEST(json_members_are_found_by_name_and_in_order)
     json_free(root);
 }
 
-TEST(json_refuses_what_is_not_strict_json)
+TEST(json_parse_rejects_what_is_not_strict_json)
 {
     static const char *const wrong[] = {
         "",
@@ -61,13 +61,14 @@ TEST(json_refuses_what_is_not_strict_json)
     CHECK_STATUS(DATA, json_parse("[1\0]", 4, "bad.json", &root));
 }
 
-TEST(json_cut_off_at_any_byte_is_refused)
+TEST(json_truncated_at_any_byte_is_rejected)
 {
     static const char whole[] = "{\"a\": [1, -2.5e3, \"\\u00e9\\n\"], \"b\": {\"c\": null}, "
                                 "\"d\": true}";
     struct json *root;
     for (size_t len = 0; len < sizeof whole - 1; len++) {
-        char *cut = heap_grow(NULL, len + !len, 1); /* exactly so long, for the sanitizer */
+        char *cut =
+            heap_grow(NULL, len + !len, 1); /* of exact length, so the sanitizer sees overreads */
         memcpy(cut, whole, len);
         CHECK_STATUS(DATA, json_parse(cut, len, "cut.json", &root));
         CHECK_MESSAGE("cut.json: not valid JSON");
@@ -75,7 +76,7 @@ TEST(json_cut_off_at_any_byte_is_refused)
     }
 }
 
-TEST(json_nests_only_so_deep)
+TEST(json_nesting_depth_is_limited)
 {
     enum { DEEP = 100000 };
     char *text = heap(DEEP + 1);
@@ -85,7 +86,7 @@ TEST(json_nests_only_so_deep)
     free(text);
 }
 
-TEST(json_integers_are_exact_and_in_bounds_or_refused)
+TEST(json_integers_are_exact_and_in_bounds_or_rejected)
 {
     struct json *root =
         parse("{\"big\": 9007199254740991, \"bigger\": 9007199254740993, \"half\": 1.5,"
@@ -97,7 +98,7 @@ TEST(json_integers_are_exact_and_in_bounds_or_refused)
     CHECK_STATUS(DATA, json_get_int(root, "half", 0, 9, &x));
     CHECK_STATUS(DATA, json_get_int(root, "word", 0, 9, &x));
     CHECK_STATUS(DATA, json_get_int(root, "less", 0, 9, &x));
-    CHECK_MESSAGE("\"less\" is not a whole number between 0 and 9");
+    CHECK_MESSAGE("\"less\" must be a whole number from 0 to 9");
     CHECK_STATUS(DATA, json_get_int(root, "none", 0, 9, &x));
     CHECK_MESSAGE("\"none\" is missing");
     const char *word = NULL;
@@ -136,7 +137,7 @@ TEST(json_reals_read_back_to_the_same_bits)
     text_release(&t);
 }
 
-TEST(json_files_are_read_up_to_a_limit)
+TEST(json_read_enforces_a_size_limit)
 {
     struct json *root = NULL;
     char *path = file_join(test_folder(), "x.json");
@@ -149,7 +150,7 @@ TEST(json_files_are_read_up_to_a_limit)
     free(path);
 }
 
-TEST(json_strings_are_compared_and_other_values_are_none_of_them)
+TEST(json_string_is_compares_strings_and_is_false_for_other_values)
 {
     struct json *root = parse("{\"a\": \"x\", \"b\": 1}");
     CHECK(json_string_is(json_get(root, "a"), "x") && !json_string_is(json_get(root, "a"), "xy"));
@@ -157,18 +158,7 @@ TEST(json_strings_are_compared_and_other_values_are_none_of_them)
     json_free(root);
 }
 
-TEST(utf8_is_judged_as_rfc_3629_says)
-{
-    CHECK(utf8_valid("", 0) && utf8_valid("a\xc3\xa9\xe2\x82\xac\xf0\x9f\xa6\x99", 10));
-    CHECK(utf8_valid("\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf", 10));
-    static const char *const wrong[] = {"\x80",         "\xc1\xbf",         "\xc3",
-                                        "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xf5\x80\x80\x80",
-                                        "\xe2\x82",     "\xed\xbf\xbf",     "a\xff"};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        CHECK(!utf8_valid(wrong[i], strlen(wrong[i])));
-}
-
-TEST(json_quotes_bytes_that_are_not_utf8_as_the_replacement_character)
+TEST(json_quote_replaces_invalid_utf8)
 {
     struct text t = {0};
     json_quote(&t, "a\xff\xc3\xa9\xe2\x82z");
@@ -178,8 +168,7 @@ TEST(json_quotes_bytes_that_are_not_utf8_as_the_replacement_character)
     text_release(&t);
 }
 
-/* Any bytes at all can be quoted, and any double written, and both are read back. */
-TEST(json_written_from_random_bytes_is_json)
+TEST(json_quote_and_json_real_round_trip_random_input)
 {
     for (uint64_t round = 0; round < 3000; round++) {
         char bytes[65] = "";
@@ -208,8 +197,6 @@ TEST(json_written_from_random_bytes_is_json)
     }
 }
 
-/* The layouts of the files we write: one line, compact, a line per element, and line breaks where
- * the writer asks for them. */
 static void write_layouts(struct json_writer *w, enum json_layout layout)
 {
     json_begin_object(w, NULL, layout);
@@ -249,7 +236,7 @@ TEST(json_writer_places_commas_and_white_space_by_layout)
                              "  \"h\": [\n  ]\n}");
 }
 
-TEST(json_writer_breaks_lines_where_it_is_asked_to)
+TEST(json_newline_breaks_the_line_before_the_next_element)
 {
     struct text t = {0};
     struct json_writer w = {.text = &t};
@@ -326,7 +313,7 @@ static void unfinished(struct json_writer *w)
 
 static void nothing_written(struct json_writer *w) { json_finish(w); }
 
-TEST(json_writer_misused_is_a_bug)
+TEST(json_writer_misuse_is_a_bug)
 {
     static void (*const misuses[])(struct json_writer *) = {
         value_without_key, key_in_array, key_without_value, two_keys,   wrong_end,
@@ -346,7 +333,7 @@ TEST(json_writer_misused_is_a_bug)
     }
 }
 
-TEST(the_library_behind_json_says_its_version)
+TEST(json_library_has_a_version)
 {
     CHECK(json_library_version()[0] >= '1' && strchr(json_library_version(), '.'));
 }

@@ -7,8 +7,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* What is logged by `run` to stderr, in `out`. */
-static void caught(void (*run)(void), struct text *out)
+/* Captures in `out` what `run` writes to stderr. */
+static void capture_stderr(void (*run)(void), struct text *out)
 {
     char *path = file_join(test_folder(), "stderr");
     fflush(stderr);
@@ -40,17 +40,17 @@ static void three_quiet_lines(void)
 TEST(log_lines_go_to_stderr_with_their_level)
 {
     struct text got = {0};
-    caught(three_lines, &got);
+    capture_stderr(three_lines, &got);
     CHECK(!strcmp(got.data, "step 5\nwarning: slow disk\nerror: no file\n"));
     text_release(&got);
 }
 
-TEST(log_keeps_quiet_lines_for_the_file)
+TEST(log_quiet_lines_still_go_to_the_file)
 {
     struct text got = {0}, kept = {0};
     char *path = file_join(test_folder(), "log.txt");
     CHECK_STATUS(OK, log_open(path));
-    caught(three_quiet_lines, &got);
+    capture_stderr(three_quiet_lines, &got);
     CHECK_STATUS(OK, log_open(NULL));
     CHECK(!strcmp(got.data, "warning: slow disk\nerror: no file\n"));
     CHECK_STATUS(OK, file_read(path, 1 << 20, &kept));
@@ -61,7 +61,7 @@ TEST(log_keeps_quiet_lines_for_the_file)
     text_release(&kept);
 }
 
-TEST(log_says_why_a_file_cannot_be_opened)
+TEST(log_open_failure_names_the_file)
 {
     char *path = file_join(test_folder(), "no/such/folder/log.txt");
     CHECK_STATUS(IO, log_open(path));
@@ -69,7 +69,7 @@ TEST(log_says_why_a_file_cannot_be_opened)
     free(path);
 }
 
-TEST(log_has_no_colour_where_nobody_looks)
+TEST(log_has_no_color_unless_stderr_is_a_terminal)
 {
     int old = dup(STDERR_FILENO), fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
     CHECK(old >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
@@ -80,14 +80,17 @@ TEST(log_has_no_colour_where_nobody_looks)
     CHECK(!colour);
 }
 
-static void painted_line(void) { log_line(LOG_INFO, "%s", "\033[31mred\033[0m \033[1;32mno\033["); }
+static void log_colored_line(void)
+{
+    log_line(LOG_INFO, "%s", "\033[31mred\033[0m \033[1;32mno\033[");
+}
 
-TEST(log_keeps_colours_out_of_the_file)
+TEST(log_file_has_no_color_codes)
 {
     struct text got = {0}, kept = {0};
     char *path = file_join(test_folder(), "log.txt");
     CHECK_STATUS(OK, log_open(path));
-    caught(painted_line, &got);
+    capture_stderr(log_colored_line, &got);
     CHECK_STATUS(OK, log_open(NULL));
     CHECK(strstr(got.data, "\033[31mred"));
     CHECK_STATUS(OK, file_read(path, 1 << 20, &kept));
@@ -104,12 +107,12 @@ static void failing_twice(void)
     log_failure(STATUS_IO);
 }
 
-TEST(log_tells_of_a_failure_once)
+TEST(log_failure_reports_a_failure_once)
 {
     struct text got = {0};
-    caught(failing_twice, &got);
-    const char *said = strstr(got.data, "error: the disk is full\n");
-    CHECK(said && !strstr(said + 1, "error:") && status_is_told());
+    capture_stderr(failing_twice, &got);
+    const char *reported = strstr(got.data, "error: the disk is full\n");
+    CHECK(reported && !strstr(reported + 1, "error:") && status_is_told());
     status_fail(STATUS_IO, "x.c", 1, "another");
     CHECK(!status_is_told());
     text_release(&got);

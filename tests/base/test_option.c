@@ -52,7 +52,7 @@ static enum status set(int row, struct sample *s, const char *text)
     return st;
 }
 
-TEST(options_take_values_of_their_kind_and_refuse_others)
+TEST(options_accept_values_of_their_kind_only)
 {
     static const struct {
         int row;
@@ -77,7 +77,7 @@ TEST(options_take_values_of_their_kind_and_refuse_others)
     }
 }
 
-TEST(options_say_what_they_allow)
+TEST(option_allowed_lists_bounds_and_words)
 {
     struct text t = {0};
     option_allowed(&rows[0], &t);
@@ -91,7 +91,7 @@ TEST(options_say_what_they_allow)
     text_release(&t);
 }
 
-TEST(words_of_an_enum_row_are_constants_in_the_same_order)
+TEST(enum_rows_declare_constants_in_the_order_of_the_words)
 {
     static const char *const words[] = {"none", "half", "2x", "auto"};
     CHECK(SHADE_none == 0 && SHADE_half == 1 && SHADE_2x == 2 && SHADE_auto == 3);
@@ -100,7 +100,7 @@ TEST(words_of_an_enum_row_are_constants_in_the_same_order)
         struct text t = {0};
         struct toml *keep;
         CHECK_STATUS(OK, option_set_text(&rows[8], &s, words[i], &keep));
-        toml_free(keep); /* the value borrows nothing */
+        toml_free(keep); /* the value does not borrow from it */
         CHECK((int)s.shade == i && !strcmp(shade_word(s.shade), words[i]));
         option_write(&rows[8], &s, &t);
         CHECK(t.data[0] == '"' && !strncmp(t.data + 1, words[i], strlen(words[i])));
@@ -109,7 +109,7 @@ TEST(words_of_an_enum_row_are_constants_in_the_same_order)
     }
 }
 
-TEST(a_word_is_kept_as_its_index)
+TEST(word_rows_store_the_index)
 {
     struct sample s = {0};
     struct toml *keep;
@@ -118,7 +118,7 @@ TEST(a_word_is_kept_as_its_index)
     toml_free(keep);
 }
 
-TEST(reals_are_written_so_that_they_read_back)
+TEST(reals_round_trip)
 {
     static const double values[] = {0.1, 1e-8, 3, 1.0 / 3, 6.02e23, 5e-324};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {

@@ -4,7 +4,7 @@
 #include "base/rng.h"
 
 /* Known answers published with Random123 for philox4x32-10. */
-TEST(philox_gives_the_published_bits)
+TEST(philox_matches_published_bits)
 {
     struct rng_block zero = rng_philox(0, 0, 0, 0, 0);
     CHECK(zero.bits[0] == 0x6627e8d5 && zero.bits[1] == 0xe169c58d);
@@ -14,7 +14,7 @@ TEST(philox_gives_the_published_bits)
     CHECK(ones.bits[2] == 0xa20bc7c6 && ones.bits[3] == 0x6d5451fd);
 }
 
-TEST(rng_draws_have_the_right_moments)
+TEST(rng_draws_have_the_expected_mean_and_variance)
 {
     double sum = 0, squares = 0, uniform = 0;
     enum { N = 100000 };

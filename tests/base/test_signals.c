@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* In a child, since a pending signal stays pending. */
-TEST(the_first_signal_is_noted_and_the_second_ends_the_process)
+/* In a child process, as a pending signal cannot be reset. */
+TEST(first_signal_is_pending_and_second_ends_the_process)
 {
     int code;
     pid_t child = fork();

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static enum status fails(int value) { FAIL(DATA, "file.bin: got %d, wanted 3", value); }
+static enum status fails(int value) { FAIL(DATA, "file.bin: got %d, expected 3", value); }
 
 static enum status passes_up(int value)
 {
@@ -25,16 +25,16 @@ out:
     return st;
 }
 
-TEST(status_names_the_cause_and_the_way_it_took)
+TEST(status_has_the_cause_and_the_call_trace)
 {
     bool released = false;
     CHECK(holds(&released) == STATUS_DATA && released);
-    CHECK(!strcmp(status_message(), "file.bin: got 4, wanted 3"));
+    CHECK(!strcmp(status_message(), "file.bin: got 4, expected 3"));
     CHECK(strstr(status_stack(), "in fails(value)"));
     CHECK(strstr(status_stack(), "in passes_up(4)"));
 }
 
-TEST(status_every_kind_has_a_name_a_text_and_the_promised_exit_code)
+TEST(every_status_has_a_name_a_text_and_its_documented_exit_code)
 {
     for (int s = 0; s < STATUS_COUNT; s++) {
         CHECK(status_name((enum status)s)[0] && status_text((enum status)s)[0]);
@@ -47,14 +47,14 @@ TEST(status_every_kind_has_a_name_a_text_and_the_promised_exit_code)
     CHECK(status_exit_code(STATUS_DEVICE) == 83);
 }
 
-TEST(status_a_message_may_quote_the_one_before)
+TEST(status_message_may_include_the_previous_one)
 {
     fails(1);
     status_fail(STATUS_IO, "x.c", 1, "again: %s", status_message());
-    CHECK(!strcmp(status_message(), "again: file.bin: got 1, wanted 3"));
+    CHECK(!strcmp(status_message(), "again: file.bin: got 1, expected 3"));
 }
 
-TEST(status_cuts_messages_that_are_too_long)
+TEST(status_truncates_long_messages)
 {
     char *word = heap(100000);
     memset(word, 'x', 99999);
@@ -72,7 +72,7 @@ static void *fails_elsewhere(void *kept)
     return NULL;
 }
 
-TEST(status_of_one_thread_does_not_touch_another_until_it_is_told)
+TEST(status_is_per_thread_until_a_saved_failure_is_restored)
 {
     struct failure kept = {0};
     pthread_t thread;
@@ -85,7 +85,7 @@ TEST(status_of_one_thread_does_not_touch_another_until_it_is_told)
     CHECK(strstr(status_stack(), "test_status.c"));
 }
 
-TEST(status_nothing_kept_is_nothing_told)
+TEST(restoring_an_empty_failure_changes_nothing)
 {
     struct failure kept = {0};
     fails(7);
@@ -94,7 +94,7 @@ TEST(status_nothing_kept_is_nothing_told)
     CHECK_MESSAGE("got 7");
 }
 
-TEST(status_a_bug_ends_the_program_and_says_where)
+TEST(bug_aborts_and_prints_where)
 {
     int ends[2], code = 0;
     CHECK(pipe(ends) == 0);
@@ -105,23 +105,23 @@ TEST(status_a_bug_ends_the_program_and_says_where)
         BUG_IF(1 + 1 == 2);
         _exit(0);
     }
-    char said[256] = "";
+    char printed[256] = "";
     close(ends[1]);
-    CHECK(read(ends[0], said, sizeof said - 1) > 0);
+    CHECK(read(ends[0], printed, sizeof printed - 1) > 0);
     close(ends[0]);
     CHECK(child > 0 && waitpid(child, &code, 0) == child);
     CHECK(WIFSIGNALED(code) && WTERMSIG(code) == SIGABRT);
-    CHECK(strstr(said, "test_status.c") && strstr(said, "1 + 1 == 2"));
+    CHECK(strstr(printed, "test_status.c") && strstr(printed, "1 + 1 == 2"));
 }
 
-TEST(where_a_failure_happened_comes_before_its_message)
+TEST(status_prefix_goes_before_the_message)
 {
     status_fail(STATUS_IO, "x.c", 1, "the disk is full");
     CHECK(status_where(STATUS_IO, "step %d", 7) == STATUS_IO);
     CHECK(!strcmp(status_message(), "step 7: the disk is full"));
 }
 
-TEST(a_failure_is_shared_until_the_next_one)
+TEST(failure_is_marked_shared_until_the_next_one)
 {
     status_fail(STATUS_IO, "x.c", 1, "the disk is full");
     CHECK(!status_is_shared());

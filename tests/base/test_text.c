@@ -18,7 +18,7 @@ TEST(text_grows_and_stays_terminated)
     CHECK(!t.data && !t.len && !t.capacity);
 }
 
-TEST(text_takes_bytes_of_any_value)
+TEST(text_may_contain_any_bytes)
 {
     struct text t = {0};
     text_add(&t, "a\0b", 3);
@@ -28,7 +28,7 @@ TEST(text_takes_bytes_of_any_value)
     text_release(&t);
 }
 
-TEST(text_reserve_leaves_room_for_the_bytes_and_their_end)
+TEST(text_reserve_makes_room_for_the_bytes_and_a_nul)
 {
     struct text t = {0};
     text_reserve(&t, 0);
@@ -50,7 +50,7 @@ TEST(text_distance_counts_edits)
     CHECK(text_distance(endless, "x") > 100);
 }
 
-TEST(text_is_nearer_says_what_the_distance_does)
+TEST(text_is_closer_agrees_with_the_distance)
 {
     const char *const words[] = {"",     "a",     "steps",  "step",        "stpes",
                                  "sets", "lr",    "kitten", "sitting",     "training.steps",
@@ -64,14 +64,13 @@ TEST(text_is_nearer_says_what_the_distance_does)
     }
 }
 
-TEST(heap_memory_is_zeroed_and_strings_are_cut_where_asked)
+TEST(utf8_validity_follows_rfc_3629)
 {
-    unsigned char *p = heap(300);
-    for (int i = 0; i < 300; i++) CHECK(p[i] == 0);
-    free(p);
-    char *word = heap_string("train CONFIG", 5);
-    CHECK(!strcmp(word, "train"));
-    word = heap_grow(word, 100, 1);
-    CHECK(!strcmp(word, "train"));
-    free(word);
+    CHECK(utf8_valid("", 0) && utf8_valid("a\xc3\xa9\xe2\x82\xac\xf0\x9f\xa6\x99", 10));
+    CHECK(utf8_valid("\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf", 10));
+    static const char *const wrong[] = {"\x80",         "\xc1\xbf",         "\xc3",
+                                        "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xf5\x80\x80\x80",
+                                        "\xe2\x82",     "\xed\xbf\xbf",     "a\xff"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        CHECK(!utf8_valid(wrong[i], strlen(wrong[i])));
 }

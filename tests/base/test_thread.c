@@ -14,7 +14,7 @@ static int cores_now(void)
     return CPU_COUNT(&set);
 }
 
-TEST(a_pinned_thread_has_one_core_and_gets_all_back)
+TEST(pinned_thread_has_one_core_until_it_is_unpinned)
 {
     CHECK(thread_cores() == cores_now());
     for (int n = 0; n < thread_cores(); n++) {
@@ -24,28 +24,28 @@ TEST(a_pinned_thread_has_one_core_and_gets_all_back)
     }
     thread_pin(-1);
     CHECK(cores_now() == thread_cores());
-    thread_pin(thread_cores()); /* there is no such core */
+    thread_pin(thread_cores()); /* past the last core: unpins */
     CHECK(cores_now() == thread_cores());
 }
 
-struct seen {
+struct observation {
     int cores, priority;
 };
 
-static void *look(void *context)
+static void *observe(void *context)
 {
-    struct seen *s = context;
+    struct observation *s = context;
     s->cores = cores_now(), s->priority = getpriority(PRIO_PROCESS, (id_t)gettid());
     return context;
 }
 
-TEST(a_thread_of_a_pinned_thread_may_use_every_core_and_gives_way)
+TEST(background_thread_may_use_every_core_at_lower_priority)
 {
     pthread_t thread;
-    struct seen seen = {0};
+    struct observation seen = {0};
     void *result;
     thread_pin(0);
-    enum status st = thread_start(&thread, look, &seen);
+    enum status st = thread_start(&thread, observe, &seen);
     thread_pin(-1);
     CHECK_STATUS(OK, st);
     CHECK(pthread_join(thread, &result) == 0 && result == &seen);
@@ -53,11 +53,11 @@ TEST(a_thread_of_a_pinned_thread_may_use_every_core_and_gives_way)
     CHECK(seen.priority > getpriority(PRIO_PROCESS, 0) || seen.priority == 19);
 }
 
-TEST(a_thread_that_others_wait_for_keeps_its_makers_priority)
+TEST(foreground_thread_keeps_the_priority_of_its_creator)
 {
     pthread_t thread;
-    struct seen seen = {0};
-    CHECK_STATUS(OK, thread_start_equal(&thread, look, &seen));
+    struct observation seen = {0};
+    CHECK_STATUS(OK, thread_start_equal(&thread, observe, &seen));
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(seen.cores == thread_cores());
     CHECK(seen.priority == getpriority(PRIO_PROCESS, 0));

@@ -6,13 +6,13 @@
 #include "backends/gpu/gpu.h"
 #include "base/rng.h"
 
-static struct queue *queue, *device_queue; /* of the kernels whose turn it is, one is open */
+static struct queue *cpu_queue, *device_queue; /* device_queue: of the current backend, if a GPU */
 static const struct ops *fast;
 
 const struct ops *rig_fast(void) { return fast; }
 
-/* The kernels of a GPU with waves of that width. */
-static void run_emulated(int wave, void (*test)(void))
+/* Runs the test on the emulated GPU with warps of `wave` threads. */
+static void run_emulated_gpu(int wave, void (*test)(void))
 {
     CHECK_STATUS(OK,
                  wave == 32 ? gpu_emu32_open(&device_queue, 0) : gpu_emu64_open(&device_queue, 0));
@@ -29,7 +29,7 @@ static void run_emulated(int wave, void (*test)(void))
 void rig_each_cpu_set(void (*test)(void))
 {
     extern const struct cpu_set amx_emulated_set;
-    device_queue = NULL; /* of a test that failed */
+    device_queue = NULL; /* left over from a failed test */
     for (int i = 0; cpu_set_at(i); i++)
         if (cpu_set_runs(cpu_set_at(i))) {
             fast = &cpu_set_at(i)->ops;
@@ -42,32 +42,32 @@ void rig_each_cpu_set(void (*test)(void))
 void rig_each_set(void (*test)(void))
 {
     rig_each_cpu_set(test);
-    run_emulated(32, test);
-    run_emulated(64, test);
+    run_emulated_gpu(32, test);
+    run_emulated_gpu(64, test);
 }
 
 __attribute__((destructor)) static void close_queue(void)
 {
-    if (queue) cpu_queue_close(queue);
+    if (cpu_queue) cpu_queue_close(cpu_queue);
 }
 
 struct queue *rig_queue(void)
 {
     if (device_queue) return device_queue;
-    if (!queue) CHECK_STATUS(OK, cpu_queue_open(&queue, 2, 0));
-    return queue;
+    if (!cpu_queue) CHECK_STATUS(OK, cpu_queue_open(&cpu_queue, 2, 0));
+    return cpu_queue;
 }
 
 void rig_measuring(bool measuring)
 {
-    struct queue *on = rig_queue();
-    size_t bytes = on->scratch.peak;
-    arena_release(&on->scratch);
-    on->measuring = measuring;
-    if (!measuring) CHECK_STATUS(OK, arena_init(&on->scratch, bytes, NULL));
+    struct queue *queue = rig_queue();
+    size_t bytes = queue->scratch.peak;
+    arena_release(&queue->scratch);
+    queue->measuring = measuring;
+    if (!measuring) CHECK_STATUS(OK, arena_init(&queue->scratch, bytes, NULL));
 }
 
-static float get(const void *x, size_t i, enum dtype dtype)
+static float to_float(const void *x, size_t i, enum dtype dtype)
 {
     return dtype == F32 ? ((const float *)x)[i] : bf16_to_f32(((const bf16 *)x)[i]);
 }
@@ -99,7 +99,7 @@ void rig_check_close(const char *what, const void *x, const void *y, size_t n, e
 {
     double off = 0, size = 0;
     for (size_t i = 0; i < n; i++) {
-        double a = (double)get(x, i, dtype), b = (double)get(y, i, dtype);
+        double a = (double)to_float(x, i, dtype), b = (double)to_float(y, i, dtype);
         off += (a - b) * (a - b), size += b * b;
     }
     if (!(sqrt(off) <= tolerance * sqrt(size)))

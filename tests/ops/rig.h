@@ -1,6 +1,7 @@
-/* rig.h -- what tests of operations share: buffers of either dtype, comparisons, differences.
+/* rig.h (tests) -- helpers for tests of ops: buffers of either dtype, comparisons, numerical
+ * gradients.
  *
- * Every comparison runs the fast kernels beside the reference, in f32 and bf16. */
+ * Fast kernels are compared with the reference, in f32 and bf16. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,14 +10,14 @@
 #include "backends/cpu/cpu.h"
 #include "tensor/dtype.h"
 
-/* A test that runs once for the kernels of each instruction set this processor has, and for AMX
- * emulated; rig_fast() are the kernels whose turn it is. */
+/* A test that runs once for the kernels of each ISA of this processor, for emulated AMX, and for
+ * the emulated GPU; rig_fast() is the current backend. */
 #define OPS_TEST(name)                                                                             \
     static void name##_of_a_set(void);                                                             \
     TEST(name) { rig_each_set(name##_of_a_set); }                                                  \
     static void name##_of_a_set(void)
 void rig_each_set(void (*test)(void));
-/* The same without the GPU's, whose calls want rig_queue(). */
+/* The same without the GPU.  Ops of the GPU must run on rig_queue(). */
 #define CPU_SETS_TEST(name)                                                                        \
     static void name##_of_a_set(void);                                                             \
     TEST(name) { rig_each_cpu_set(name##_of_a_set); }                                              \
@@ -24,10 +25,10 @@ void rig_each_set(void (*test)(void));
 void rig_each_cpu_set(void (*test)(void));
 const struct ops *rig_fast(void);
 
-/* A queue of two threads, open until the runner ends. */
+/* The queue of the current backend; on the CPU it has two threads. */
 struct queue *rig_queue(void);
 
-/* Runs a call on a measuring queue, gives the queue the scratch it asked for, runs it. */
+/* Runs a call on a sizing queue, then allocates the scratch memory it needs and runs it. */
 #define RIG_RUN(call)                                                                              \
     do {                                                                                           \
         rig_measuring(true);                                                                       \
@@ -37,20 +38,20 @@ struct queue *rig_queue(void);
     } while (0)
 void rig_measuring(bool measuring);
 
-/* n numbers of about unit size, a function of `seed`; rounded to bf16 where that is the dtype. */
+/* n standard normal numbers, a function of `seed`, rounded to the dtype. */
 void *rig_random(uint64_t seed, size_t n, enum dtype dtype);
 void *rig_zeros(size_t n, enum dtype dtype);
 void *rig_copy(const void *x, size_t n, enum dtype dtype);
 
-/* |x - y| <= tolerance * |y|, as Euclidean norms over all n. */
+/* Checks |x - y| <= tolerance * |y| in the L2 norm over all n. */
 void rig_check_close(const char *what, const void *x, const void *y, size_t n, enum dtype dtype,
                      double tolerance);
 #define RIG_CLOSE(x, y, n, dtype) rig_check_close(#x, x, y, n, dtype, (dtype) == F32 ? 1e-5 : 1e-2)
-/* The lse of attention of a dtype, whose odds may be summed as they are rounded. */
+/* For the lse of attention, which may sum probs after rounding them to the dtype. */
 #define RIG_CLOSE_LSE(x, y, n, dtype)                                                              \
     rig_check_close(#x, x, y, n, F32, (dtype) == F32 ? 1e-5 : 5e-4)
 
-/* dx against central differences of loss(context), which reads x. */
+/* Compares dx with central differences of loss(context), which reads x. */
 void rig_check_gradient(const char *what, float *x, size_t n, const float *dx,
                         double (*loss)(void *context), void *context);
 

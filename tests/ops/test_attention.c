@@ -6,7 +6,7 @@
 #include "ops/linear.h"
 #include "ops/rope.h"
 
-/* q, k, v in one fused row, as the model has them; documents of `document` tokens, 0: none. */
+/* q, k, v in one fused row, as in the model; a mask of documents of `document` tokens, 0: none. */
 struct problem {
     struct attention a;
     size_t C; /* fused row */
@@ -73,22 +73,22 @@ static void run_backward(const struct ops *ops, struct problem *p)
     RIG_RUN(attention_backward(ops, &p->a, &io, rig_queue()));
 }
 
-/* What the reference, which is slow, has said once for the kernels of all sets. */
-static const struct problem *wanted;
+/* Results of the reference, which is slow: computed once for the kernels of all backends. */
+static const struct problem *expected;
 
-static void compare_a_set(void)
+static void compare_backend(void)
 {
-    struct problem fast = *wanted;
+    struct problem fast = *expected;
     enum dtype dtype = fast.a.dtype;
     size_t rows = (size_t)fast.a.B * (size_t)fast.a.T, Q = (size_t)fast.a.H * (size_t)fast.a.K;
     fast.out = rig_zeros(rows * Q, dtype), fast.dqkv = rig_zeros(rows * fast.C, dtype);
     fast.lse = rig_zeros(rows * (size_t)fast.a.H, F32);
     run_forward(rig_fast(), &fast);
-    RIG_CLOSE(fast.out, wanted->out, rows * Q, dtype);
-    RIG_CLOSE_LSE(fast.lse, wanted->lse, rows * (size_t)fast.a.H, dtype);
-    memcpy(fast.out, wanted->out, rows * Q * dtype_bytes(dtype));
+    RIG_CLOSE(fast.out, expected->out, rows * Q, dtype);
+    RIG_CLOSE_LSE(fast.lse, expected->lse, rows * (size_t)fast.a.H, dtype);
+    memcpy(fast.out, expected->out, rows * Q * dtype_bytes(dtype));
     run_backward(rig_fast(), &fast);
-    RIG_CLOSE(fast.dqkv, wanted->dqkv, rows * fast.C, dtype);
+    RIG_CLOSE(fast.dqkv, expected->dqkv, rows * fast.C, dtype);
     free(fast.out), free(fast.dqkv), free(fast.lse);
 }
 
@@ -97,9 +97,9 @@ static void compare(int B, int T, int H, int G, int K, bool causal, int document
     struct problem plain = problem_make(B, T, H, G, K, causal, document, dtype);
     run_forward(&ops_cpu_reference, &plain);
     run_backward(&ops_cpu_reference, &plain);
-    wanted = &plain;
-    rig_each_set(compare_a_set);
-    wanted = NULL;
+    expected = &plain;
+    rig_each_set(compare_backend);
+    expected = NULL;
     problem_release(&plain);
 }
 
@@ -131,25 +131,25 @@ OPS_TEST(attention_has_the_same_bits_on_one_thread_and_two)
     problem_release(&one), problem_release(&two);
 }
 
-/* What attention in a block comes to, from x to y and back. */
+/* Results of the attention half of a block: y forward, gradients backward. */
 struct half_block {
     size_t x_n, wide_n, narrow_n;
     void *y, *dx;
     float *lse, *dwide, *dnarrow;
 };
 
-/* All that lies between x and y is private, or nothing is. */
+/* Tensors between x and y are all packed, or none. */
 static struct half_block half_block_of(const struct ops *ops, struct attention a, int d,
-                                       bool is_private)
+                                       bool packed)
 {
     size_t N = (size_t)(a.B * a.T), D = (size_t)d, C = a.q_stride, Q = (size_t)(a.H * a.K);
     size_t angles = (size_t)(a.T * a.K / 2);
     enum dtype dtype = a.dtype;
     struct half_block h = {.x_n = N * D, .wide_n = C * D, .narrow_n = Q * D};
-    struct linear in = {(int)N, d, (int)C, dtype, false, false, false, is_private};
-    struct linear out = {(int)N, (int)Q, d, dtype, false, false, is_private, false};
-    struct rope turn = {a.B, a.T, a.H + a.G, a.K, 0, C, dtype, false, is_private}, back = turn;
-    back.inverse = true, a.is_private = is_private;
+    struct linear in = {(int)N, d, (int)C, dtype, false, false, false, packed};
+    struct linear out = {(int)N, (int)Q, d, dtype, false, false, packed, false};
+    struct rope rotate = {a.B, a.T, a.H + a.G, a.K, 0, C, dtype, false, packed}, back = rotate;
+    back.inverse = true, a.is_private = packed;
     float *c = rig_zeros(angles, F32), *s = rig_zeros(angles, F32);
     void *x = rig_random(1, N * D, dtype), *dy = rig_random(2, N * D, dtype);
     void *wide = rig_random(3, C * D, dtype), *narrow = rig_random(4, Q * D, dtype);
@@ -159,7 +159,7 @@ static struct half_block half_block_of(const struct ops *ops, struct attention a
     h.lse = rig_zeros(N * (size_t)a.H, F32);
     h.dwide = rig_zeros(C * D, F32), h.dnarrow = rig_zeros(Q * D, F32);
     rope_table(a.T, a.K, 10000, NULL, c, s);
-    size_t k = is_private ? 0 : a.k_column, v = is_private ? 0 : a.v_column;
+    size_t k = packed ? 0 : a.k_column, v = packed ? 0 : a.v_column;
     struct attention_fwd forward = {.q_BTHK = qkv,
                                     .k_BSGK = at(qkv, k, dtype),
                                     .v_BSGK = at(qkv, v, dtype),
@@ -180,17 +180,17 @@ static struct half_block half_block_of(const struct ops *ops, struct attention a
     struct linear_bwd_input to_x = {.dy_NF = dqkv, .w_FD = wide, .dx_ND = h.dx};
     struct linear_bwd_weight to_narrow = {.dy_NF = dy, .x_ND = seen, .dw_FD = h.dnarrow};
     struct linear_bwd_weight to_wide = {.dy_NF = dqkv, .x_ND = x, .dw_FD = h.dwide};
-    struct queue *on = rig_queue();
-    RIG_RUN(linear_forward(ops, &in, &to_qkv, on));
-    CHECK_STATUS(OK, rope(ops, &turn, &(struct rope_io){qkv, c, s}, on));
-    RIG_RUN(attention_forward(ops, &a, &forward, on));
-    RIG_RUN(linear_forward(ops, &out, &to_y, on));
-    RIG_RUN(linear_backward_input(ops, &out, &to_seen, on));
-    RIG_RUN(linear_backward_weight(ops, &out, &to_narrow, on));
-    RIG_RUN(attention_backward(ops, &a, &backward, on));
-    CHECK_STATUS(OK, rope(ops, &back, &(struct rope_io){dqkv, c, s}, on));
-    RIG_RUN(linear_backward_input(ops, &in, &to_x, on));
-    RIG_RUN(linear_backward_weight(ops, &in, &to_wide, on));
+    struct queue *queue = rig_queue();
+    RIG_RUN(linear_forward(ops, &in, &to_qkv, queue));
+    CHECK_STATUS(OK, rope(ops, &rotate, &(struct rope_io){qkv, c, s}, queue));
+    RIG_RUN(attention_forward(ops, &a, &forward, queue));
+    RIG_RUN(linear_forward(ops, &out, &to_y, queue));
+    RIG_RUN(linear_backward_input(ops, &out, &to_seen, queue));
+    RIG_RUN(linear_backward_weight(ops, &out, &to_narrow, queue));
+    RIG_RUN(attention_backward(ops, &a, &backward, queue));
+    CHECK_STATUS(OK, rope(ops, &back, &(struct rope_io){dqkv, c, s}, queue));
+    RIG_RUN(linear_backward_input(ops, &in, &to_x, queue));
+    RIG_RUN(linear_backward_weight(ops, &in, &to_wide, queue));
     free(c), free(s), free(x), free(dy), free(wide), free(narrow);
     free(qkv), free(dqkv), free(seen), free(dseen);
     return h;
@@ -201,11 +201,10 @@ static void half_block_release(struct half_block *h)
     free(h->y), free(h->dx), free(h->lse), free(h->dwide), free(h->dnarrow);
 }
 
-/* However they lie, their numbers are the same; and there are kernels that want them so. */
-OPS_TEST(private_tensors_of_attention_change_no_bit)
+OPS_TEST(packed_tensors_of_attention_change_no_bit)
 {
     static const struct {
-        int B, T, H, G, K, d, keeps;
+        int B, T, H, G, K, d, can_pack;
     } sizes[] = {{1, 32, 1, 1, 32, 32, 1}, {2, 64, 2, 1, 64, 48, 1},  {1, 320, 3, 3, 64, 32, 1},
                  {2, 96, 4, 2, 96, 96, 1}, {1, 288, 2, 1, 128, 7, 1}, {2, 48, 2, 1, 64, 32, 0},
                  {1, 64, 2, 2, 80, 64, 0}, {4, 16, 4, 2, 32, 32, 0}};
@@ -217,9 +216,9 @@ OPS_TEST(private_tensors_of_attention_change_no_bit)
             struct attention a = {.B = B, .T = T, .S = T, .H = H, .G = G, .K = K};
             a.q_stride = a.kv_stride = C, a.k_column = Q, a.v_column = Q + (size_t)(G * K);
             a.scale = 1 / sqrtf((float)K), a.causal = i % 2 == 0, a.dtype = (enum dtype)d;
-            bool keeps = attention_may_be_private(rig_fast(), &a);
-            CHECK(keeps == (tiles && a.dtype == BF16 && sizes[i].keeps));
-            if (!keeps) continue;
+            bool can_pack = attention_may_be_private(rig_fast(), &a);
+            CHECK(can_pack == (tiles && a.dtype == BF16 && sizes[i].can_pack));
+            if (!can_pack) continue;
             struct half_block h[2];
             for (int k = 0; k < 2; k++) h[k] = half_block_of(rig_fast(), a, sizes[i].d, k);
             CHECK(!memcmp(h[0].y, h[1].y, h[0].x_n * sizeof(bf16)));
@@ -251,7 +250,7 @@ OPS_TEST(attention_ignores_later_tokens_and_other_documents)
     }
 }
 
-OPS_TEST(attention_of_the_last_queries_is_the_end_of_attention_of_all)
+OPS_TEST(attention_of_the_last_queries_matches_attention_of_all)
 {
     for (int table = 0; table < 2; table++) {
         const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
@@ -281,7 +280,7 @@ static double loss(void *context)
                    (size_t)p->a.B * (size_t)p->a.T * (size_t)p->a.H * (size_t)p->a.K);
 }
 
-TEST(attention_gradients_are_the_differences)
+TEST(attention_gradients_match_finite_differences)
 {
     for (int variant = 0; variant < 4; variant++) {
         struct problem p = problem_make(1, 6, 4, 2, 4, variant & 1, variant & 2 ? 4 : 0, F32);
@@ -292,13 +291,13 @@ TEST(attention_gradients_are_the_differences)
     }
 }
 
-TEST(attention_refuses_what_does_not_divide_or_fit)
+TEST(attention_rejects_invalid_sizes_and_strides)
 {
     const struct attention fine = {1, 2, 2, 2, 2, 8, 16, 16, 1, true, F32, .keys = ALL_KEYS};
     struct attention heads = fine, keys = fine, none = fine, stride = fine;
     heads.H = 4, heads.G = 3, heads.q_stride = 32, heads.kv_stride = 24;
     CHECK_STATUS(SHAPE, attention_forward(&ops_cpu_reference, &heads, NULL, rig_queue()));
-    CHECK_MESSAGE("4 query heads over 3");
+    CHECK_MESSAGE("4 query heads are not a multiple of 3");
     keys.T = 3;
     CHECK_STATUS(SHAPE, attention_forward(&ops_cpu_reference, &keys, NULL, rig_queue()));
     CHECK_STATUS(SHAPE, attention_backward(&ops_cpu_reference, &keys, NULL, rig_queue()));
@@ -308,9 +307,7 @@ TEST(attention_refuses_what_does_not_divide_or_fit)
     CHECK_STATUS(SHAPE, attention_forward(&ops_cpu_reference, &stride, NULL, rig_queue()));
 }
 
-/* ---- parts ---- */
-
-/* Queries with bounds of their own: some see nothing.  Keys and values side by side. */
+/* Queries with random key bounds, some of them empty.  Keys and values are columns of one row. */
 struct sparse {
     struct attention a;
     size_t Q, P;
@@ -386,7 +383,7 @@ static void sparse_backward(const struct ops *ops, const struct attention *a, st
     RIG_RUN(attention_backward(ops, a, &io, rig_queue()));
 }
 
-/* Keys [first, first + count) of every row, and each query's bounds among them. */
+/* Keys [first, first + count) of every row, and each query's bounds within them. */
 struct part {
     int first, count;
     void *kv;
@@ -412,7 +409,7 @@ static struct part part_make(const struct sparse *p, int first, int count)
 
 static void part_release(struct part *c) { free(c->kv), free(c->start), free(c->end); }
 
-/* f32, as the dtype would have it, to `to`. */
+/* Converts f32 to the dtype. */
 static void narrow(const float *x, size_t n, enum dtype dtype, void *to)
 {
     for (size_t i = 0; i < n; i++)
@@ -422,7 +419,8 @@ static void narrow(const float *x, size_t n, enum dtype dtype, void *to)
             ((bf16 *)to)[i] = bf16_from_f32(x[i]);
 }
 
-/* All at once by the reference, then in up to three parts, of which the last comes first. */
+/* Compares attention to all keys by the reference with attention in up to three parts, last first.
+ */
 static void compare_parts(const struct ops *ops, int T, int S, enum dtype dtype)
 {
     struct sparse want = sparse_make(T, S, dtype), got = sparse_make(T, S, dtype);
@@ -463,7 +461,8 @@ static void compare_parts(const struct ops *ops, int T, int S, enum dtype dtype)
         free(here), part_release(&c);
     }
     narrow(dq, n, dtype, dq_narrow), narrow(dkv, keys, dtype, dkv_narrow);
-    for (size_t i = 0; i < queries_of(&want); i++) /* whole rows have a stride, parts have none */
+    for (size_t i = 0; i < queries_of(&want);
+         i++) /* dq of whole rows has a stride, that of parts is dense */
         memmove((char *)want.dq + i * want.Q * dtype_bytes(dtype),
                 (char *)want.dq + i * stride * dtype_bytes(dtype), want.Q * dtype_bytes(dtype));
     RIG_CLOSE(dq_narrow, (void *)want.dq, n, dtype);
@@ -480,11 +479,14 @@ static void compare_all_parts(const struct ops *ops)
             compare_parts(ops, sizes[i][0], sizes[i][1], (enum dtype)d);
 }
 
-TEST(the_reference_attends_in_parts_as_to_all_keys) { compare_all_parts(&ops_cpu_reference); }
+TEST(reference_attention_in_parts_matches_attention_to_all_keys)
+{
+    compare_all_parts(&ops_cpu_reference);
+}
 
-OPS_TEST(attention_in_parts_is_attention_to_all_keys) { compare_all_parts(rig_fast()); }
+OPS_TEST(attention_in_parts_matches_attention_to_all_keys) { compare_all_parts(rig_fast()); }
 
-OPS_TEST(attention_of_other_than_as_many_queries_agrees_with_the_reference)
+OPS_TEST(attention_with_fewer_queries_than_keys_agrees_with_the_reference)
 {
     for (int d = 0; d < DTYPE_COUNT; d++) {
         enum dtype dtype = (enum dtype)d;
@@ -503,7 +505,7 @@ OPS_TEST(attention_of_other_than_as_many_queries_agrees_with_the_reference)
     }
 }
 
-OPS_TEST(a_query_that_sees_no_key_gets_nothing_and_one_that_is_not_a_number_stays_so)
+OPS_TEST(query_without_visible_keys_gets_zero_and_nan_propagates)
 {
     for (int table = 0; table < 2; table++) {
         const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;

@@ -3,7 +3,7 @@
 
 #include "ops/update.h"
 
-OPS_TEST(cast_rounds_to_nearest_even_and_widens_back)
+OPS_TEST(cast_rounds_to_nearest_even_and_converts_back)
 {
     float x[4] = {1.00390625f, 1.01171875f, -3.5f, INFINITY}, back[4];
     bf16 y[4];
@@ -16,7 +16,7 @@ OPS_TEST(cast_rounds_to_nearest_even_and_widens_back)
     }
 }
 
-OPS_TEST(cast_takes_rows_out_of_wider_ones)
+OPS_TEST(cast_copies_strided_rows)
 {
     for (int table = 0; table < 2; table++) {
         const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
@@ -63,13 +63,13 @@ OPS_TEST(cast_agrees_with_the_reference_at_odd_sizes)
         }
 }
 
-TEST(cast_refuses_rows_that_overlap)
+TEST(cast_rejects_overlapping_rows)
 {
     struct cast rows = {.n = 3, .rows = 2, .from_stride = 3, .to_stride = 2};
     CHECK_STATUS(SHAPE, cast(&ops_cpu_reference, &rows, NULL, rig_queue()));
 }
 
-OPS_TEST(cast_adds_to_what_is_there_where_it_is_told_to)
+OPS_TEST(cast_accumulates_on_request)
 {
     for (int table = 0; table < 2; table++) {
         const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;

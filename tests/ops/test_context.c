@@ -3,7 +3,7 @@
 
 #include "ops/context.h"
 
-TEST(every_token_of_a_row_is_in_one_part)
+TEST(every_token_of_a_sequence_is_in_exactly_one_part)
 {
     for (int zigzag = 0; zigzag < 2; zigzag++)
         for (int parts = 1; parts <= 5; parts++) {
@@ -24,7 +24,7 @@ TEST(every_token_of_a_row_is_in_one_part)
         }
 }
 
-TEST(parts_of_a_zigzag_see_as_many_keys_as_each_other)
+TEST(zigzag_balances_causal_attention)
 {
     enum { T = 8, PARTS = 3 };
     for (int part = 0; part < PARTS; part++) {
@@ -40,7 +40,7 @@ TEST(parts_of_a_zigzag_see_as_many_keys_as_each_other)
     CHECK(runs[0].first == 5 && runs[1].first == 30 && runs[1].at == 5 && runs[1].count == 5);
 }
 
-TEST(tokens_before_a_position_are_counted)
+TEST(context_before_counts_tokens_before_a_position)
 {
     for (int zigzag = 0; zigzag < 2; zigzag++)
         for (int part = 0; part < 3; part++) {
@@ -68,7 +68,7 @@ static void positions_of(const struct context *c, int positions[TOKENS])
         for (int k = 0; k < runs[i].count; k++) positions[at++] = runs[i].first + k;
 }
 
-/* Of the keys there, those from begin to close - 1 are seen, and no others. */
+/* Checks that exactly the keys [begin, close) of the part are visible. */
 static void check_seen(const struct context_bounds *a, const struct context_bounds_io *io)
 {
     int here[TOKENS], there[TOKENS];
@@ -83,7 +83,7 @@ static void check_seen(const struct context_bounds *a, const struct context_boun
         }
 }
 
-OPS_TEST(bounds_are_the_keys_of_a_part_that_a_query_of_another_sees)
+OPS_TEST(context_bounds_are_the_keys_of_a_part_that_a_query_sees)
 {
     for (int kind = 0; kind < 2 * 2 * 2 * PARTS * PARTS; kind++) {
         bool zigzag = kind & 1, causal = kind & 2, documents = kind & 4;
@@ -91,7 +91,7 @@ OPS_TEST(bounds_are_the_keys_of_a_part_that_a_query_of_another_sees)
         struct context_bounds a = {ROWS, TOKENS, {PARTS, pair / PARTS, zigzag}, {0}, causal};
         a.there = (struct context){PARTS, pair % PARTS, zigzag};
         positions_of(&a.here, here);
-        for (int at = 0; at < ROWS * TOKENS; at++) { /* documents of 7 and 13 tokens, in turn */
+        for (int at = 0; at < ROWS * TOKENS; at++) { /* alternating documents of 7 and 13 tokens */
             int in = (here[at % TOKENS] + at / TOKENS) % 20, first = here[at % TOKENS] - in;
             start[at] = first + (in < 7 ? 0 : 7), end[at] = first + (in < 7 ? 7 : 20);
             if (start[at] < 0) start[at] = 0;
@@ -106,7 +106,7 @@ OPS_TEST(bounds_are_the_keys_of_a_part_that_a_query_of_another_sees)
     }
 }
 
-OPS_TEST(bounds_agree_with_the_reference_where_rows_are_whole_or_one_token_long)
+OPS_TEST(context_bounds_agree_with_the_reference_for_whole_and_one_token_rows)
 {
     static const struct context_bounds kinds[] = {
         {ROWS, TOKENS, {0, 0, true}, {0, 0, true}, true},
@@ -130,7 +130,7 @@ OPS_TEST(bounds_agree_with_the_reference_where_rows_are_whole_or_one_token_long)
     }
 }
 
-TEST(bounds_are_not_of_parts_that_do_not_fit)
+TEST(context_bounds_rejects_invalid_parts)
 {
     const struct context_bounds good = {1, 4, {2, 0, true}, {2, 1, true}, true};
     struct context_bounds bad[8];

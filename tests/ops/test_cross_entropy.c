@@ -38,7 +38,7 @@ OPS_TEST(cross_entropy_agrees_with_the_reference_at_odd_sizes)
     }
 }
 
-OPS_TEST(equal_logits_cost_the_logarithm_of_the_vocabulary)
+OPS_TEST(loss_of_equal_logits_is_log_of_the_vocabulary)
 {
     enum { V = 50 };
     for (int i = 0; i < 2; i++) {
@@ -70,7 +70,7 @@ static double loss(void *context)
     return (double)k->scale * ((double)losses[0] + (double)losses[1] + (double)losses[2]);
 }
 
-TEST(cross_entropy_gradient_is_the_difference)
+TEST(cross_entropy_gradient_matches_finite_differences)
 {
     struct entropy_loss k = {.labels = {5, LABEL_IGNORED, 0}, .scale = 0.5f};
     struct cross_entropy c = {.N = 3, .V = 6, .scale = k.scale, .gradient = true};
@@ -83,8 +83,8 @@ TEST(cross_entropy_gradient_is_the_difference)
     free(k.x), free(dx);
 }
 
-/* The vocabulary in three parts, of which each sees its own logits only. */
-OPS_TEST(cross_entropy_of_a_cut_vocabulary_is_that_of_the_whole)
+/* The vocabulary in three parts, each with its own logits only. */
+OPS_TEST(vocab_parallel_cross_entropy_matches_the_whole_vocabulary)
 {
     enum { N = 9, V = 21, PARTS = 3, EACH = V / PARTS };
     for (int table = 0; table < 2; table++)
@@ -130,24 +130,24 @@ OPS_TEST(cross_entropy_of_a_cut_vocabulary_is_that_of_the_whole)
         }
 }
 
-/* What the head of a model comes to, whose logits are private, or not. */
+/* Results of the head of a model with packed logits or plain ones. */
 struct head {
     void *dx;
     float *dw, *loss, *stats;
     int32_t *best;
 };
 
-static struct head head_of(int n, int d, int v, float size, bool is_private)
+static struct head head_of(int n, int d, int v, float size, bool packed)
 {
     size_t N = (size_t)n, D = (size_t)d, V = (size_t)v;
-    struct linear l = {.N = n, .D = d, .F = v, .dtype = BF16, .y_private = is_private};
+    struct linear l = {.N = n, .D = d, .F = v, .dtype = BF16, .y_private = packed};
     struct cross_entropy c = {.N = n,
                               .V = v,
                               .dtype = BF16,
                               .scale = 0.25f,
                               .gradient = true,
                               .step = LOSS_STATS,
-                              .is_private = is_private};
+                              .is_private = packed};
     bf16 *x = rig_random(1, N * D, BF16), *w = rig_random(2, V * D, BF16);
     bf16 *logits = rig_zeros(N * V, BF16);
     int32_t *labels = heap(N * sizeof *labels);
@@ -156,21 +156,21 @@ static struct head head_of(int n, int d, int v, float size, bool is_private)
     for (size_t i = 0; i < N; i++) labels[i] = i % 5 == 3 ? LABEL_IGNORED : (int)(i * 37 % V);
     for (size_t i = V / 2 * D; i < V / 2 * D + D; i++) w[i] = bf16_from_f32(size);
     struct cross_entropy_io io = {logits, labels, h.loss, h.best, h.stats};
-    struct queue *on = rig_queue();
+    struct queue *queue = rig_queue();
     RIG_RUN(linear_forward(rig_fast(), &l,
-                           &(struct linear_fwd){.x_ND = x, .w_FD = w, .y_NF = logits}, on));
-    RIG_RUN(cross_entropy(rig_fast(), &c, &io, on));
+                           &(struct linear_fwd){.x_ND = x, .w_FD = w, .y_NF = logits}, queue));
+    RIG_RUN(cross_entropy(rig_fast(), &c, &io, queue));
     c.step = LOSS_WHOLE, io.stats_PN4 = NULL;
-    RIG_RUN(cross_entropy(rig_fast(), &c, &io, on));
+    RIG_RUN(cross_entropy(rig_fast(), &c, &io, queue));
     struct linear_bwd_input to_x = {.dy_NF = logits, .w_FD = w, .dx_ND = h.dx};
     struct linear_bwd_weight to_w = {.dy_NF = logits, .x_ND = x, .dw_FD = h.dw};
-    RIG_RUN(linear_backward_input(rig_fast(), &l, &to_x, on));
-    RIG_RUN(linear_backward_weight(rig_fast(), &l, &to_w, on));
+    RIG_RUN(linear_backward_input(rig_fast(), &l, &to_x, queue));
+    RIG_RUN(linear_backward_weight(rig_fast(), &l, &to_w, queue));
     free(x), free(w), free(logits), free(labels);
     return h;
 }
 
-OPS_TEST(private_logits_change_no_bit)
+OPS_TEST(packed_logits_change_no_bit)
 {
     static const int sizes[][3] = {{64, 32, 96}, {32, 8, 1376}, {96, 16, 544}, {33, 8, 64}};
     for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
@@ -187,7 +187,7 @@ OPS_TEST(private_logits_change_no_bit)
     }
 }
 
-TEST(cross_entropy_refuses_empty_sizes)
+TEST(cross_entropy_rejects_empty_sizes)
 {
     struct cross_entropy c = {.N = 1};
     CHECK_STATUS(SHAPE, cross_entropy(&ops_cpu_reference, &c, NULL, rig_queue()));
@@ -201,8 +201,8 @@ static void put(void *x, size_t i, enum dtype dtype, float value)
         ((bf16 *)x)[i] = bf16_from_f32(value);
 }
 
-/* Rows at any place: those of an odd vocabulary begin at any multiple of an element. */
-OPS_TEST(cross_entropy_of_rows_that_lie_anywhere_agrees_with_the_reference)
+/* Unaligned rows: with an odd vocabulary they begin at any element. */
+OPS_TEST(cross_entropy_of_unaligned_rows_agrees_with_the_reference)
 {
     enum { N = 5 };
     static const int widths[] = {1, 2, 3, 8, 9, 31, 257, 2048, 2051};
@@ -229,7 +229,7 @@ OPS_TEST(cross_entropy_of_rows_that_lie_anywhere_agrees_with_the_reference)
         }
 }
 
-OPS_TEST(logits_of_minus_infinity_take_no_part_and_the_lowest_of_equal_ones_is_best)
+OPS_TEST(logits_of_minus_infinity_are_ignored_and_argmax_is_the_lowest_id_on_ties)
 {
     enum { V = 3001 };
     for (int table = 0; table < 2; table++)
@@ -254,7 +254,7 @@ OPS_TEST(logits_of_minus_infinity_take_no_part_and_the_lowest_of_equal_ones_is_b
         }
 }
 
-OPS_TEST(a_logit_that_is_no_number_shows_in_the_loss)
+OPS_TEST(nan_logit_propagates_to_the_loss)
 {
     enum { V = 300 };
     for (int table = 0; table < 2; table++)
@@ -269,7 +269,7 @@ OPS_TEST(a_logit_that_is_no_number_shows_in_the_loss)
         }
 }
 
-OPS_TEST(a_logit_far_above_those_in_front_of_it_is_as_exact)
+OPS_TEST(online_softmax_is_exact_when_the_max_rises_late)
 {
     enum { V = 2050 };
     for (int d = 0; d < DTYPE_COUNT; d++)

@@ -3,7 +3,7 @@
 
 #include "ops/embedding.h"
 
-OPS_TEST(embedding_agrees_with_the_reference_and_repeats_add_up)
+OPS_TEST(embedding_agrees_with_the_reference_and_repeated_ids_accumulate)
 {
     enum { N = 37, V = 11, D = 131 };
     int32_t ids[N];
@@ -27,8 +27,8 @@ OPS_TEST(embedding_agrees_with_the_reference_and_repeats_add_up)
     }
 }
 
-/* A table in two parts: what the parts give adds up to what the whole gives. */
-OPS_TEST(embedding_of_a_part_of_the_table_gives_zeros_for_other_ids)
+/* A table in two shards: their results add up to that of the whole table. */
+OPS_TEST(embedding_shard_gives_zeros_for_other_ids)
 {
     enum { N = 9, V = 8, D = 5 };
     int32_t ids[N];
@@ -68,7 +68,7 @@ static double loss(void *context)
     return rig_dot(c->y, c->weight, 12);
 }
 
-TEST(embedding_gradient_is_the_difference)
+TEST(embedding_gradient_matches_finite_differences)
 {
     struct embedding_loss c = {.e = {4, 5, 3, F32, 0}, .ids = {2, 0, 2, 4}};
     float dw[15] = {0};
@@ -79,14 +79,14 @@ TEST(embedding_gradient_is_the_difference)
     free(c.w), free(c.y), free(c.weight);
 }
 
-TEST(embedding_refuses_empty_sizes)
+TEST(embedding_rejects_empty_sizes)
 {
     struct embedding e = {1, 0, 1, F32, 0};
     CHECK_STATUS(SHAPE, embedding_forward(&ops_cpu_reference, &e, NULL, rig_queue()));
     CHECK_STATUS(SHAPE, embedding_backward(&ops_cpu_reference, &e, NULL, rig_queue()));
 }
 
-/* Half of the tokens have one id, and some have one that is not of this part. */
+/* Half of the tokens have the same id, and some ids are not in this shard. */
 static void check_many(int N, int V, int first, int D, enum dtype dtype)
 {
     struct embedding e = {N, V, D, dtype, first};
@@ -109,7 +109,7 @@ static void check_many(int N, int V, int first, int D, enum dtype dtype)
     free(w), free(dy), free(ids);
 }
 
-OPS_TEST(gradients_of_many_tokens_and_large_tables_add_up_in_token_order)
+OPS_TEST(embedding_gradients_accumulate_in_token_order)
 {
     check_many(1, 1, 0, 1, F32);
     check_many(2500, 1027, 0, 3, BF16);

@@ -15,7 +15,7 @@ static float from_bits(uint32_t bits)
     return x;
 }
 
-/* The bits of what comes out, NaN as 7fc0. */
+/* The bits of the result, with every NaN as 7fc0. */
 static void round_all(const struct ops *ops, struct quantize what, float scale, const void *x,
                       bf16 *y)
 {
@@ -30,7 +30,7 @@ struct inputs {
     float *sweep;
 };
 
-/* A line of tests/oracle/float8.py's. */
+/* A line of the output of tests/oracle/float8.py. */
 static void check_line(const struct ops *ops, const struct inputs *in, const char *line)
 {
     char kind[16], format[16];
@@ -51,7 +51,7 @@ static void check_line(const struct ops *ops, const struct inputs *in, const cha
     if (got != want) fail_msg("%s of %s: %08x", line, ops->backend, got);
 }
 
-OPS_TEST(rounding_has_the_bits_of_an_oracle)
+OPS_TEST(quantize_matches_the_bits_of_ml_dtypes)
 {
     struct inputs in = {heap(EVERY * sizeof(bf16)), heap(SWEEP * sizeof(bf16)),
                         heap(SWEEP * sizeof(float))};
@@ -71,7 +71,7 @@ OPS_TEST(rounding_has_the_bits_of_an_oracle)
     free(in.every), free(in.y), free(in.sweep);
 }
 
-OPS_TEST(every_number_of_the_format_stays_as_it_is)
+OPS_TEST(quantize_keeps_every_value_of_the_format)
 {
     for (enum float8 to = 0; to < FLOAT8_COUNT; to++) {
         bf16 x[2] = {bf16_from_f32(float8_largest(to)), bf16_from_f32(-float8_largest(to))}, y[2];
@@ -82,7 +82,7 @@ OPS_TEST(every_number_of_the_format_stays_as_it_is)
     }
 }
 
-OPS_TEST(amax_is_the_largest_size_on_any_number_of_threads)
+OPS_TEST(amax_is_the_maximum_on_any_number_of_threads)
 {
     static const size_t sizes[] = {1, 2, 63, 4096, 4097, 100003};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -106,7 +106,7 @@ OPS_TEST(amax_is_the_largest_size_on_any_number_of_threads)
         }
 }
 
-OPS_TEST(amax_tells_of_numbers_that_are_none)
+OPS_TEST(amax_propagates_nan)
 {
     for (int table = 0; table < 2; table++) {
         const struct ops *ops = table ? rig_fast() : &ops_cpu_reference;
@@ -121,7 +121,7 @@ OPS_TEST(amax_tells_of_numbers_that_are_none)
     }
 }
 
-/* `found` is what amax finds in x, NaN or not. */
+/* Checks that `found` is the amax of x, NaN included. */
 static void check_largest(size_t n, enum dtype dtype, const void *x, float found)
 {
     float want = -1;
@@ -130,7 +130,7 @@ static void check_largest(size_t n, enum dtype dtype, const void *x, float found
     CHECK(isnan(want) ? isnan(found) : found == want);
 }
 
-OPS_TEST(results_come_with_their_largest_number)
+OPS_TEST(ops_return_the_amax_of_their_results)
 {
     static const int sizes[][2] = {{1, 1}, {3, 7}, {5, 64}, {2, 1030}, {70, 24}};
     for (size_t k = 0; k < 4 * sizeof sizes / sizeof *sizes; k++) {
@@ -159,12 +159,12 @@ OPS_TEST(results_come_with_their_largest_number)
     }
 }
 
-TEST(amax_refuses_nothing)
+TEST(amax_rejects_an_empty_tensor)
 {
     CHECK_STATUS(SHAPE, amax(&ops_cpu_reference, &(struct amax){0}, NULL, rig_queue()));
 }
 
-OPS_TEST(a_scale_comes_from_the_largest_number_or_from_the_steps_before)
+OPS_TEST(scale_is_current_or_delayed)
 {
     const struct ops *const tables[] = {&ops_cpu_reference, rig_fast()};
     for (size_t i = 0; i < 2; i++)
@@ -190,7 +190,7 @@ OPS_TEST(a_scale_comes_from_the_largest_number_or_from_the_steps_before)
         }
 }
 
-OPS_TEST(numbers_of_any_length_are_met_and_rounded_wherever_they_begin)
+OPS_TEST(amax_and_quantize_take_any_length_and_alignment)
 {
     enum { ALL = 4200, MARK = 0x1234 };
     static const size_t lengths[] = {1, 7, 8, 9, 2047, 4099};

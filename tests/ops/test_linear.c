@@ -18,7 +18,7 @@ static void compare(struct linear l)
          *dx[2], *dw[2], *add = rig_random(4, y_n, l.dtype);
     for (int i = 0; i < 2; i++) {
         const struct ops *ops = i ? rig_fast() : &ops_cpu_reference;
-        bool apart = (l.N + i) % 2; /* what is added is not y */
+        bool apart = (l.N + i) % 2; /* add_NF is another buffer than y_NF */
         y[i] = rig_random(apart ? 7 : 4, y_n, l.dtype), dx[i] = rig_random(5, x_n, l.dtype);
         dw[i] = rig_random(6, w_n, F32);
         struct linear_fwd forward = {x, w, y[i], &one, &other, apart ? add : NULL};
@@ -48,7 +48,7 @@ OPS_TEST(linear_agrees_with_the_reference_at_odd_and_real_sizes)
                                     .accumulate = variant & 2});
 }
 
-OPS_TEST(linear_of_rounded_numbers_scales_its_sums)
+OPS_TEST(linear_of_fp8_operands_scales_the_accumulators)
 {
     static const int sizes[][3] = {{3, 33, 17}, {67, 65, 31}, {128, 96, 64}, {9, 33000, 8}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -61,8 +61,8 @@ OPS_TEST(linear_of_rounded_numbers_scales_its_sums)
                                     .float8 = true});
 }
 
-/* Whole numbers: the sums are exact, and what is left is one rounding. */
-OPS_TEST(linear_multiplies_the_scale_before_it_adds)
+/* Integers, so that accumulation is exact and only the final rounding remains. */
+OPS_TEST(linear_scales_before_it_accumulates)
 {
     enum { N = 40, D = 64, F = 48 };
     bf16 x[N * D], w[F * D], y[N * F];
@@ -97,7 +97,7 @@ static double loss(void *context)
     return rig_dot(c->y, c->weight, (size_t)c->l.N * (size_t)c->l.F);
 }
 
-TEST(linear_gradients_are_the_differences)
+TEST(linear_gradients_match_finite_differences)
 {
     struct linear_loss c = {.l = {.N = 3, .D = 5, .F = 4, .dtype = F32}};
     float dx[15], dw[20];
@@ -112,7 +112,7 @@ TEST(linear_gradients_are_the_differences)
     free(c.x), free(c.w), free(c.y), free(c.weight);
 }
 
-TEST(linear_refuses_empty_sizes)
+TEST(linear_rejects_empty_sizes)
 {
     struct linear l = {.N = 0, .D = 1, .F = 1};
     CHECK_STATUS(SHAPE, linear_forward(&ops_cpu_reference, &l, NULL, rig_queue()));

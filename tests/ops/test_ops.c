@@ -3,13 +3,13 @@
 #include "ops/rig.h"
 #include "ops/update.h"
 
-static enum status other_cast(const struct cast *a, const struct cast_io *io, struct queue *on)
+static enum status other_cast(const struct cast *a, const struct cast_io *io, struct queue *queue)
 {
-    (void)a, (void)io, (void)on;
+    (void)a, (void)io, (void)queue;
     FAIL(DEVICE, "the other cast");
 }
 
-TEST(an_overlay_replaces_the_slots_it_fills_and_keeps_the_others)
+TEST(overlay_replaces_filled_slots_and_keeps_the_others)
 {
     struct ops over = {.backend = "other", .cast = other_cast};
     struct ops both = ops_overlay(ops_cpu_reference, &over);
@@ -17,7 +17,7 @@ TEST(an_overlay_replaces_the_slots_it_fills_and_keeps_the_others)
     CHECK(both.rope == ops_cpu_reference.rope && both.adamw == ops_cpu_reference.adamw);
 }
 
-TEST(an_empty_slot_is_named)
+TEST(ops_missing_names_an_empty_slot)
 {
     struct ops some = ops_cpu_reference;
     CHECK(!ops_missing(&some));
@@ -25,19 +25,19 @@ TEST(an_empty_slot_is_named)
     CHECK(!strcmp(ops_missing(&some), "rmsnorm_backward"));
 }
 
-TEST(a_call_passes_its_failure_up_and_a_traced_one_leaves_a_span)
+TEST(op_call_returns_failures_and_adds_a_trace_span)
 {
     float x[4] = {1, 2, 3, 4}, y[4] = {0};
     struct ops broken = ops_overlay(ops_cpu_reference, &(struct ops){.cast = other_cast});
     struct cast how = {.n = 4, .to = F32};
     struct cast_io io = {x, y};
     struct trace trace = {0};
-    struct queue *on = rig_queue();
-    CHECK_STATUS(OK, cast(&ops_cpu_reference, &how, &io, on));
-    on->trace = &trace;
-    CHECK_STATUS(DEVICE, cast(&broken, &how, &io, on));
-    CHECK_STATUS(OK, cast(&ops_cpu_reference, &how, &io, on));
-    on->trace = NULL;
+    struct queue *queue = rig_queue();
+    CHECK_STATUS(OK, cast(&ops_cpu_reference, &how, &io, queue));
+    queue->trace = &trace;
+    CHECK_STATUS(DEVICE, cast(&broken, &how, &io, queue));
+    CHECK_STATUS(OK, cast(&ops_cpu_reference, &how, &io, queue));
+    queue->trace = NULL;
     CHECK(trace.count == 1 && !strcmp(trace.spans[0].name, "cast"));
     CHECK(y[3] == 4);
     trace_release(&trace);

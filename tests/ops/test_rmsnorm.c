@@ -22,7 +22,7 @@ static void compare(int N, int D, enum dtype dtype, bool accumulate)
     RIG_CLOSE(y[1], y[0], n, dtype);
     RIG_CLOSE(dx[1], dx[0], n, dtype);
     RIG_CLOSE(rstd[1], rstd[0], (size_t)N, F32);
-    /* a last bit of rstd may turn the rounding of a bf16 x * rstd */
+    /* the last bit of rstd may flip the rounding of x * rstd to bf16 */
     rig_check_close("dw", dw[1], dw[0], (size_t)D, F32, dtype == F32 ? 1e-5 : 1e-3);
     for (int i = 0; i < 2; i++) free(y[i]), free(dx[i]), free(rstd[i]), free(dw[i]);
     free(x), free(w), free(dy);
@@ -36,7 +36,7 @@ OPS_TEST(rmsnorm_agrees_with_the_reference_at_odd_sizes)
             compare(sizes[i][0], sizes[i][1], variant & 1 ? BF16 : F32, variant & 2);
 }
 
-TEST(rmsnorm_of_a_row_has_the_weights_as_its_root_mean_square)
+TEST(rmsnorm_output_has_the_weight_as_its_rms)
 {
     enum { D = 64 };
     float *x = rig_random(1, D, F32), y[D], w[D], rstd, squares = 0;
@@ -62,7 +62,7 @@ static double loss(void *context)
     return rig_dot(c->y, c->weight, 21);
 }
 
-TEST(rmsnorm_gradients_are_the_differences)
+TEST(rmsnorm_gradients_match_finite_differences)
 {
     struct rmsnorm_loss c = {.r = {3, 7, 1e-5f, F32, false, false}};
     float dx[21], dw[7] = {0};
@@ -76,7 +76,7 @@ TEST(rmsnorm_gradients_are_the_differences)
     free(c.x), free(c.w), free(c.y), free(c.weight);
 }
 
-TEST(rmsnorm_refuses_empty_sizes_and_a_negative_eps)
+TEST(rmsnorm_rejects_empty_sizes_and_a_negative_eps)
 {
     struct rmsnorm r = {.N = 1}, negative = {.N = 1, .D = 1, .eps = -1};
     CHECK_STATUS(SHAPE, rmsnorm_forward(&ops_cpu_reference, &r, NULL, rig_queue()));

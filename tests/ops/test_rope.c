@@ -24,7 +24,7 @@ static void compare(struct rope r)
     free(before), free(x[0]), free(x[1]), free(c), free(s);
 }
 
-OPS_TEST(rope_agrees_with_the_reference_and_its_inverse_undoes_it)
+OPS_TEST(rope_agrees_with_the_reference_and_inverse_restores_the_input)
 {
     for (int variant = 0; variant < 4; variant++) {
         enum dtype dtype = variant & 1 ? BF16 : F32;
@@ -37,7 +37,7 @@ OPS_TEST(rope_agrees_with_the_reference_and_its_inverse_undoes_it)
     }
 }
 
-TEST(rope_depends_on_the_distance_only)
+TEST(rope_depends_only_on_relative_position)
 {
     enum { T = 40, K = 16 };
     float c[T * K / 2], s[T * K / 2], dots[2];
@@ -54,7 +54,7 @@ TEST(rope_depends_on_the_distance_only)
     CHECK_NEAR((double)dots[0], (double)dots[1], 1e-5);
 }
 
-TEST(rope_scaling_leaves_short_waves_and_stretches_long_ones)
+TEST(rope_scaling_keeps_short_wavelengths_and_stretches_long_ones)
 {
     enum { K = 64, J = K / 2 };
     struct rope_scaling llama3 = {8, 1, 4, 8192};
@@ -81,7 +81,7 @@ static double loss(void *context)
     return rig_dot(k->y, k->weight, 24);
 }
 
-TEST(rope_gradient_is_the_difference)
+TEST(rope_gradient_matches_finite_differences)
 {
     struct rope_loss k = {.r = {1, 2, 2, 6, 0, 12, F32, false}};
     rope_table(2, 6, 100, NULL, k.c, k.s);
@@ -95,7 +95,7 @@ TEST(rope_gradient_is_the_difference)
     free(k.x), free(k.y), free(k.weight), free(dx);
 }
 
-TEST(rope_refuses_odd_heads_and_short_strides)
+TEST(rope_rejects_odd_head_sizes_and_short_strides)
 {
     struct rope odd = {1, 1, 1, 3, 0, 3, .dtype = F32}, close = {1, 1, 2, 4, 0, 7, .dtype = F32};
     CHECK_STATUS(SHAPE, rope(&ops_cpu_reference, &odd, NULL, rig_queue()));

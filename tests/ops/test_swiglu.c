@@ -29,7 +29,7 @@ OPS_TEST(swiglu_agrees_with_the_reference_at_odd_sizes)
     }
 }
 
-OPS_TEST(swiglu_of_large_gates_is_up_times_gate_or_nothing)
+OPS_TEST(swiglu_of_large_gates_saturates)
 {
     float x[4] = {100, -100, 3, 3}, y[2];
     struct swiglu s = {1, 2, F32, false};
@@ -41,27 +41,26 @@ OPS_TEST(swiglu_of_large_gates_is_up_times_gate_or_nothing)
     }
 }
 
-/* What a feed-forward layer and its backward come to: norm, up, gate, down, and all the way back.
- */
+/* Results of a feed-forward layer, forward and backward: norm, up and gate, down. */
 struct layer {
     size_t y_n, dw_n;
-    void *y, *dx;                      /* rows */
-    float *dnorm, *dup, *ddown, *rstd; /* of weights */
+    void *y, *dx;                      /* activations */
+    float *dnorm, *dup, *ddown, *rstd; /* of weights; rstd: of the norm */
 };
 
-/* All that lies between x and y is private, or nothing is. */
+/* Tensors between x and y are all packed, or none. */
 static struct layer layer_of(const struct ops *ops, int n, int d, int f, struct linear how,
-                             bool is_private)
+                             bool packed)
 {
     size_t N = (size_t)n, D = (size_t)d, F = (size_t)f;
     enum dtype dtype = how.dtype;
     struct float8_scale s = {2, 0.5f};
     struct layer l = {.y_n = N * D, .dw_n = F * D};
-    struct rmsnorm norm = {n, d, 1e-5f, dtype, true, is_private};
+    struct rmsnorm norm = {n, d, 1e-5f, dtype, true, packed};
     struct linear up = how, down = how;
-    struct swiglu gate = {n, f, dtype, is_private};
+    struct swiglu gate = {n, f, dtype, packed};
     up.N = down.N = n, up.D = down.F = d, up.F = 2 * f, down.D = f;
-    up.x_private = up.y_private = down.x_private = is_private;
+    up.x_private = up.y_private = down.x_private = packed;
     void *x = rig_random(1, N * D, dtype), *w = rig_random(2, D, dtype);
     void *w_up = rig_random(3, 2 * F * D, dtype), *w_down = rig_random(4, F * D, dtype);
     void *dy = rig_random(5, N * D, dtype), *normed = rig_zeros(N * D, dtype);
@@ -72,12 +71,12 @@ static struct layer layer_of(const struct ops *ops, int n, int d, int f, struct 
     l.dup = rig_zeros(2 * F * D, F32), l.ddown = rig_zeros(F * D, F32);
     struct linear_fwd to_gate = {normed, w_up, gate_up, &s, &s, NULL};
     struct linear_fwd to_y = {hidden, w_down, l.y, &s, &s, NULL};
-    struct queue *on = rig_queue();
-    RIG_RUN(rmsnorm_forward(ops, &norm, &(struct rmsnorm_fwd){x, w, normed, l.rstd, NULL}, on));
-    RIG_RUN(linear_forward(ops, &up, &to_gate, on));
-    RIG_RUN(swiglu_forward(ops, &gate, &(struct swiglu_fwd){gate_up, hidden, NULL}, on));
+    struct queue *queue = rig_queue();
+    RIG_RUN(rmsnorm_forward(ops, &norm, &(struct rmsnorm_fwd){x, w, normed, l.rstd, NULL}, queue));
+    RIG_RUN(linear_forward(ops, &up, &to_gate, queue));
+    RIG_RUN(swiglu_forward(ops, &gate, &(struct swiglu_fwd){gate_up, hidden, NULL}, queue));
     down.accumulate = true;
-    RIG_RUN(linear_forward(ops, &down, &to_y, on));
+    RIG_RUN(linear_forward(ops, &down, &to_y, queue));
     down.accumulate = false;
     struct linear_bwd_input to_hidden = {dy, w_down, dhidden, &s, &s};
     struct linear_bwd_weight to_down = {dy, hidden, l.ddown, &s, &s};
@@ -85,19 +84,18 @@ static struct layer layer_of(const struct ops *ops, int n, int d, int f, struct 
     struct linear_bwd_input to_norm = {gate_up, w_up, dnormed, &s, &s};
     struct linear_bwd_weight to_up = {gate_up, normed, l.dup, &s, &s};
     struct rmsnorm_bwd to_x = {dnormed, x, w, l.rstd, l.dx, l.dnorm};
-    RIG_RUN(linear_backward_input(ops, &down, &to_hidden, on));
-    RIG_RUN(linear_backward_weight(ops, &down, &to_down, on));
-    RIG_RUN(swiglu_backward(ops, &gate, &to_gate_up, on));
-    RIG_RUN(linear_backward_input(ops, &up, &to_norm, on));
-    RIG_RUN(linear_backward_weight(ops, &up, &to_up, on));
-    RIG_RUN(rmsnorm_backward(ops, &norm, &to_x, on));
+    RIG_RUN(linear_backward_input(ops, &down, &to_hidden, queue));
+    RIG_RUN(linear_backward_weight(ops, &down, &to_down, queue));
+    RIG_RUN(swiglu_backward(ops, &gate, &to_gate_up, queue));
+    RIG_RUN(linear_backward_input(ops, &up, &to_norm, queue));
+    RIG_RUN(linear_backward_weight(ops, &up, &to_up, queue));
+    RIG_RUN(rmsnorm_backward(ops, &norm, &to_x, queue));
     free(x), free(w), free(w_up), free(w_down), free(dy), free(normed), free(gate_up);
     free(hidden), free(dhidden), free(dnormed);
     return l;
 }
 
-/* However they lie, their numbers are the same. */
-OPS_TEST(private_tensors_of_a_layer_change_no_bit)
+OPS_TEST(packed_tensors_of_a_feed_forward_layer_change_no_bit)
 {
     static const int sizes[][3] = {{64, 32, 64},  {32, 96, 48},   {33, 64, 32},  {160, 64, 520},
                                    {64, 32, 704}, {96, 1408, 32}, {32, 800, 32}, {7, 32, 32}};
@@ -132,7 +130,7 @@ static double loss(void *context)
     return rig_dot(c->y, c->weight, 15);
 }
 
-TEST(swiglu_gradient_is_the_difference)
+TEST(swiglu_gradient_matches_finite_differences)
 {
     struct swiglu_loss c = {.s = {3, 5, F32, false}};
     float dx[30];
@@ -143,7 +141,7 @@ TEST(swiglu_gradient_is_the_difference)
     free(c.x), free(c.y), free(c.weight);
 }
 
-TEST(swiglu_refuses_empty_sizes)
+TEST(swiglu_rejects_empty_sizes)
 {
     struct swiglu s = {.N = 1};
     CHECK_STATUS(SHAPE, swiglu_forward(&ops_cpu_reference, &s, NULL, rig_queue()));

@@ -5,7 +5,7 @@
 
 enum { SIZE = 10007 };
 
-OPS_TEST(sum_squares_is_the_sum_on_any_number_of_threads)
+OPS_TEST(sum_squares_has_the_same_bits_on_any_number_of_threads)
 {
     float *x = rig_random(1, SIZE, F32);
     double want = 0, got[2];
@@ -68,7 +68,7 @@ OPS_TEST(adamw_follows_the_formula_and_writes_the_copy)
     }
 }
 
-TEST(adamw_refuses_step_zero_and_halves_of_float32)
+TEST(adamw_rejects_step_zero_and_split_weights_with_a_float32_copy)
 {
     struct adamw a = {.n = 1};
     CHECK_STATUS(SHAPE, adamw(&ops_cpu_reference, &a, NULL, rig_queue()));
@@ -76,7 +76,7 @@ TEST(adamw_refuses_step_zero_and_halves_of_float32)
     CHECK_STATUS(SHAPE, adamw(&ops_cpu_reference, &a, NULL, rig_queue()));
 }
 
-OPS_TEST(sums_of_squares_of_any_length_begin_anywhere)
+OPS_TEST(sum_squares_takes_any_length_and_alignment)
 {
     static const size_t lengths[] = {0, 1, 2, 4095, 4096, 16384, 16385, 49157};
     float *x = rig_random(1, 49160, F32);
@@ -97,7 +97,7 @@ OPS_TEST(adamw_of_any_range_agrees_with_the_reference)
     static const size_t lengths[] = {0, 1, 7, 8, 1003};
     enum { ALL = 1010 };
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-        for (int kind = 0; kind < 6; kind++) { /* ranges that begin anywhere; kinds of copies */
+        for (int kind = 0; kind < 6; kind++) { /* ranges of any alignment; kinds of copies */
             size_t n = lengths[i], at = (size_t)kind % 2;
             enum dtype dtype = kind / 2 == 1 ? BF16 : F32;
             float *w[2], *m[2], *v[2], *g = rig_random(4, ALL, F32);
@@ -123,11 +123,11 @@ OPS_TEST(adamw_of_any_range_agrees_with_the_reference)
         }
 }
 
-/* Odd sizes of ranges that begin where vectors do, and elsewhere. */
+/* Odd sizes of aligned and unaligned ranges. */
 static const size_t ranges[][2] = {{0, 0}, {0, 1}, {0, 8}, {8, 1003}, {1, 1000}, {16, 4104}};
 enum { RANGES = sizeof ranges / sizeof *ranges, ROOM = 5000 };
 
-OPS_TEST(split_weights_are_the_float32_masters_bit_for_bit)
+OPS_TEST(split_weights_match_float32_masters_bit_for_bit)
 {
     for (size_t i = 0; i < 2 * RANGES; i++) {
         size_t at = ranges[i / 2][0], n = ranges[i / 2][1];
@@ -155,13 +155,13 @@ OPS_TEST(split_weights_are_the_float32_masters_bit_for_bit)
         CHECK(!memcmp(back, w, ROOM * sizeof *w));
         CHECK(!memcmp(m[0], m[1], ROOM * sizeof *w) && !memcmp(v[0], v[1], ROOM * sizeof *w));
         for (size_t k = at; k < at + n; k++)
-            CHECK(half[k] == copy[k] || low[k] == 0x8000u); /* only ties round otherwise */
+            CHECK(half[k] == copy[k] || low[k] == 0x8000u); /* only ties round differently */
         free(w), free(back), free(copy), free(half), free(low);
         for (int k = 0; k < 2; k++) free(m[k]), free(v[k]);
     }
 }
 
-OPS_TEST(moments_of_bfloat16_agree_with_the_reference)
+OPS_TEST(bfloat16_moments_agree_with_the_reference)
 {
     for (size_t i = 0; i < 2 * RANGES; i++) {
         size_t at = ranges[i / 2][0], n = ranges[i / 2][1];
@@ -184,8 +184,8 @@ OPS_TEST(moments_of_bfloat16_agree_with_the_reference)
     }
 }
 
-/* Without a gradient v' = beta2 v is exact to the last bit of f32 whoever computes it, so its
- * rounding is, too.  `run` 0: all elements lie one behind the other in the model. */
+/* Without a gradient v' = beta2 v is the same in f32 on every backend, and so is its rounding.
+ * `run` 0: elements are contiguous in the model. */
 static void round_seconds(const struct ops *ops, size_t n, size_t at, uint64_t run, bf16 *v)
 {
     float *w = rig_zeros(ROOM, F32);
@@ -198,7 +198,7 @@ static void round_seconds(const struct ops *ops, size_t n, size_t at, uint64_t r
     free(w), free(m);
 }
 
-OPS_TEST(second_moments_are_rounded_by_where_they_are_in_the_model)
+OPS_TEST(stochastic_rounding_depends_on_the_position_in_the_model)
 {
     bf16 *want = rig_zeros(ROOM, BF16), *got = rig_zeros(ROOM, BF16);
     for (uint64_t run = 0; run < 40; run += 13) {
@@ -213,7 +213,8 @@ OPS_TEST(second_moments_are_rounded_by_where_they_are_in_the_model)
         }
         CHECK(!memcmp(want, got, ROOM * sizeof *want));
         for (int i = 0; i < ROOM; i++) sum += (double)bf16_to_f32(got[i]);
-        /* To nearest, all would stay 1.5.  Of the mean, a deviation is 3.4e-5. */
+        /* Rounding to nearest would keep all at 1.5.  The standard deviation of the mean is 3.4e-5.
+         */
         CHECK(fabs(sum / ROOM - 1.5 * 0.9995) < 2e-4);
         for (int i = 0; i < ROOM; i++) want[i] = got[i] = bf16_from_f32(1.5f);
     }

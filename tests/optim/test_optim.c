@@ -41,7 +41,7 @@ static void open(struct rig *r)
                           .exp_avg_sq = r->buffers + 2 * n,
                           .copy = r->copy,
                           .copy_dtype = BF16};
-    for (int i = 0; i < r->layout.num_tensors; i++) /* gaps stay 0, as the model leaves them */
+    for (int i = 0; i < r->layout.num_tensors; i++) /* padding stays 0, as in the model */
         for (size_t j = 0; j < r->layout.tensors[i].elements; j++) {
             size_t at = r->layout.tensors[i].offset + j;
             r->buffers[at] = 1 + (float)(at % 5);
@@ -57,7 +57,7 @@ static void close(struct rig *r)
     cpu_queue_close(r->on);
 }
 
-TEST(the_gradient_norm_is_over_all_weights)
+TEST(gradient_norm_is_over_all_weights)
 {
     struct rig r;
     double squares = 0, sum = 0;
@@ -68,13 +68,13 @@ TEST(the_gradient_norm_is_over_all_weights)
     close(&r);
 }
 
-TEST(clipping_scales_down_and_never_up)
+TEST(clip_factor_scales_down_and_never_up)
 {
     CHECK(optim_clip_factor(0.5, 1) == 1 && optim_clip_factor(7, 0) == 1);
     CHECK(optim_clip_factor(4, 1) == 1 / (4 + 1e-6) && optim_clip_factor(0, 1) == 1);
 }
 
-/* The first step of AdamW moves by lr against the sign of the gradient, after the decay. */
+/* AdamW's first step: decay, then lr against the sign of the gradient. */
 static void check_first_step(bool decay_norms)
 {
     struct rig r;
@@ -98,15 +98,15 @@ static void check_first_step(bool decay_norms)
     CHECK(seen == (size_t)r.layout.parameters);
     double sum = 0;
     for (size_t i = 0; i < r.layout.elements; i++) sum += r.o.weights[i] != 0;
-    CHECK(sum == (double)seen); /* nothing was written into the gaps */
+    CHECK(sum == (double)seen); /* padding is not written */
     free(before);
     close(&r);
 }
 
-TEST(a_step_decays_every_weight) { check_first_step(true); }
-TEST(a_step_may_leave_norms_undecayed) { check_first_step(false); }
+TEST(optim_step_decays_every_weight) { check_first_step(true); }
+TEST(optim_step_may_exclude_norms_from_weight_decay) { check_first_step(false); }
 
-/* Buffers of some pieces, of which each element is what it is in the whole model's. */
+/* Buffers of a shard: each element has the value it has in the whole model. */
 struct part {
     float *weights, *gradients;
     bf16 *first, *second;
@@ -145,7 +145,7 @@ static void part_release(struct part *b)
     free(b->weights), free(b->gradients), free(b->first), free(b->second);
 }
 
-TEST(moments_of_bfloat16_have_the_same_bits_however_the_model_is_cut)
+TEST(bfloat16_moments_do_not_depend_on_sharding)
 {
     struct rig r;
     struct pieces whole;

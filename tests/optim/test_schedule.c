@@ -27,10 +27,10 @@ TEST(torchtitan_warms_up_then_decays_to_one_step_above_the_end)
     CHECK(at(&c, 11) == 0 && at(&c, 100) == 0);
     c.min_lr_factor = 0.1;
     CHECK_NEAR(at(&c, 10), 0.1 + 0.9 / 8, 1e-15);
-    CHECK_NEAR(at(&c, 1), 0.5, 1e-15); /* warmup starts from zero, not from the least rate */
+    CHECK_NEAR(at(&c, 1), 0.5, 1e-15); /* warmup starts from zero, not from the minimum rate */
 }
 
-TEST(torchtitan_decay_may_be_a_root_or_a_cosine_after_a_plateau)
+TEST(torchtitan_decays_by_sqrt_or_cosine_after_a_plateau)
 {
     struct lr_scheduler_config c = config(LR_FORMULA_torchtitan, 2, 0.4, LR_DECAY_sqrt, 0);
     for (int step = 2; step <= 7; step++) CHECK(at(&c, step) == 1);
@@ -56,7 +56,7 @@ TEST(torchtitan_shortens_warmup_and_decay_that_do_not_fit)
     CHECK(at(&c, 10) == 1 && at(&c, 12) == 1);
 }
 
-TEST(frontier_warms_up_by_one_more_than_its_steps)
+TEST(frontier_warms_up_over_one_more_step)
 {
     struct lr_scheduler_config c = config(LR_FORMULA_frontier, 4, -1, LR_DECAY_linear, 0);
     static const double want[] = {1 / 5., 2 / 5., 3 / 5., 4 / 5., 1,
@@ -65,27 +65,27 @@ TEST(frontier_warms_up_by_one_more_than_its_steps)
     CHECK(at(&c, 11) == 0 && at(&c, 50) == 0);
 }
 
-TEST(nxdt_cosine_has_the_published_first_rate)
+TEST(nxdt_cosine_starts_at_the_published_rate)
 {
     struct lr_scheduler_config c =
         config(LR_FORMULA_nxdt, 2000, -1, LR_DECAY_cosine, 1e-6 / 1.5e-5);
     CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 1024, 1) / 7.496251874e-9, 1, 1e-9);
     CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 1024, 2001) / 1.5e-5, 1, 1e-12);
-    CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 1024, 6001) / 8e-6, 1, 1e-12); /* half way */
+    CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 1024, 6001) / 8e-6, 1, 1e-12); /* halfway */
     CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 1024, 10001) / 1e-6, 1, 1e-9);
     CHECK_NEAR(schedule_lr(&c, 1.5e-5, 10000, 1024, 99999) / 1e-6, 1, 1e-9);
     c.warmup_steps = 0;
     CHECK(schedule_lr(&c, 1, 10000, 1024, 1) == 1);
 }
 
-TEST(the_schedule_may_be_longer_than_the_run)
+TEST(schedule_may_be_longer_than_the_run)
 {
     struct lr_scheduler_config c = config(LR_FORMULA_torchtitan, 2, -1, LR_DECAY_linear, 0);
     c.total_steps = 100;
     CHECK_NEAR(at(&c, 10), 1 - 7 / 98., 1e-15);
 }
 
-TEST(megatron_starts_at_zero_and_ends_at_the_least_rate)
+TEST(megatron_starts_at_zero_and_ends_at_the_minimum_rate)
 {
     struct lr_scheduler_config c = config(LR_FORMULA_megatron, 4, -1, LR_DECAY_linear, 0.1);
     static const double want[] = {0, 0.25, 0.5, 0.75, 1};
@@ -103,10 +103,10 @@ TEST(megatron_starts_at_zero_and_ends_at_the_least_rate)
     CHECK_NEAR(schedule_lr(&c, 1.5e-4, 5000, 64, 2506), 1.5e-4 * 2495 / 4990, 1e-16);
 }
 
-TEST(megatron_counts_samples_where_they_are_given)
+TEST(megatron_counts_samples_if_set)
 {
     struct lr_scheduler_config c = config(LR_FORMULA_megatron, 0, -1, LR_DECAY_cosine, 0);
-    c.warmup_samples = 10, c.total_samples = 50; /* 4 a step: 2.5 and 12.5 steps */
+    c.warmup_samples = 10, c.total_samples = 50; /* 4 per step: 2.5 and 12.5 steps */
     CHECK_NEAR(at(&c, 3), 0.8, 1e-15);
     CHECK_NEAR(at(&c, 4), 0.5 * (1 + cos(3.14159265358979 * 2 / 40)), 1e-12);
     CHECK(at(&c, 14) == 0 && at(&c, 13) > 0);
@@ -115,7 +115,7 @@ TEST(megatron_counts_samples_where_they_are_given)
     CHECK_NEAR(schedule_lr(&c, 1.5e-4, 1, 128, 30518), 1.5e-4 * 30517 * 128 / 3906252, 1e-15);
 }
 
-TEST(megatron_decays_late_as_a_root_or_not_at_all)
+TEST(megatron_decays_late_by_sqrt_or_not_at_all)
 {
     struct lr_scheduler_config c = config(LR_FORMULA_megatron, 2, 0.4, LR_DECAY_sqrt, 0);
     for (int step = 3; step <= 7; step++) CHECK(at(&c, step) == 1);

@@ -18,67 +18,65 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* --- memory -------------------------------------------------------------------------------- */
-
-struct block {
+struct strict_block {
     char *at;
     size_t size;
     pthread_t owner;
-    int open; /* how many are at work on it */
-    struct block *next;
+    int open; /* users that can access it */
+    struct strict_block *next;
 };
-static struct block *blocks;
+static struct strict_block *blocks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static enum status map(size_t size, int rights, void **out)
 {
     *out = mmap(NULL, size, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (*out == MAP_FAILED) FAIL(MEMORY, "the system has no %zu bytes", size);
+    if (*out == MAP_FAILED) FAIL(MEMORY, "cannot map %zu bytes", size);
     return STATUS_OK;
 }
 
-static enum status take_own(size_t size, void **out)
+static enum status alloc_own(size_t size, void **out)
 {
     TRY(map(size, PROT_NONE, out));
-    struct block *b = heap(sizeof *b);
+    struct strict_block *b = heap(sizeof *b);
     pthread_mutex_lock(&lock);
-    *b = (struct block){.at = *out, .size = size, .owner = pthread_self(), .next = blocks};
+    *b = (struct strict_block){.at = *out, .size = size, .owner = pthread_self(), .next = blocks};
     blocks = b;
     pthread_mutex_unlock(&lock);
     return STATUS_OK;
 }
 
-static void give_own(void *at, size_t size)
+static void free_own(void *at, size_t size)
 {
     pthread_mutex_lock(&lock);
-    struct block **b = &blocks;
+    struct strict_block **b = &blocks;
     while ((*b)->at != at) b = &(*b)->next;
-    struct block *gone = *b;
-    *b = gone->next;
+    struct strict_block *removed = *b;
+    *b = removed->next;
     pthread_mutex_unlock(&lock);
-    BUG_IF(gone->open || gone->size != size);
-    free(gone);
+    BUG_IF(removed->open || removed->size != size);
+    free(removed);
     munmap(at, size);
 }
 
-static enum status take_shared(size_t size, void **out)
+static enum status alloc_shared(size_t size, void **out)
 {
     return map(size, PROT_READ | PROT_WRITE, out);
 }
 
-static void give_shared(void *at, size_t size) { munmap(at, size); }
+static void free_shared(void *at, size_t size) { munmap(at, size); }
 
-static enum status fill(struct queue *on, size_t *bytes, size_t *used)
+static enum status get_memory_info(struct queue *queue, size_t *bytes, size_t *used)
 {
-    (void)on;
+    (void)queue;
     *bytes = 1 << 30, *used = 0;
     pthread_mutex_lock(&lock);
-    for (const struct block *b = blocks; b; b = b->next) *used += b->size;
+    for (const struct strict_block *b = blocks; b; b = b->next) *used += b->size;
     pthread_mutex_unlock(&lock);
     return STATUS_OK;
 }
 
-static bool holds(const struct block *b, const void *x)
+static bool contains(const struct strict_block *b, const void *x)
 {
     return (const char *)x >= b->at && (const char *)x < b->at + b->size;
 }
@@ -87,23 +85,23 @@ bool strict_owns(const void *x)
 {
     bool found = false;
     pthread_mutex_lock(&lock);
-    for (const struct block *b = blocks; b; b = b->next) found = found || holds(b, x);
+    for (const struct strict_block *b = blocks; b; b = b->next) found = found || contains(b, x);
     pthread_mutex_unlock(&lock);
     return found;
 }
 
-static void open_block(struct block *b, int by)
+static void open_block(struct strict_block *b, int by)
 {
     b->open += by;
-    if (b->open == (by > 0)) /* the first, or the last */
+    if (b->open == (by > 0)) /* the first user came, or the last left */
         BUG_IF(mprotect(b->at, b->size, b->open ? PROT_READ | PROT_WRITE : PROT_NONE));
 }
 
-/* What this thread has can be touched from +1 to -1. */
+/* Makes this thread's memory accessible between +1 and -1. */
 static void open_mine(int by)
 {
     pthread_mutex_lock(&lock);
-    for (struct block *b = blocks; b; b = b->next)
+    for (struct strict_block *b = blocks; b; b = b->next)
         if (pthread_equal(b->owner, pthread_self())) open_block(b, by);
     pthread_mutex_unlock(&lock);
 }
@@ -111,92 +109,95 @@ static void open_mine(int by)
 void strict_reach(const void *x, int by)
 {
     pthread_mutex_lock(&lock);
-    for (struct block *b = blocks; b; b = b->next)
-        if (holds(b, x)) open_block(b, by);
+    for (struct strict_block *b = blocks; b; b = b->next)
+        if (contains(b, x)) open_block(b, by);
     pthread_mutex_unlock(&lock);
 }
 
-/* --- work ---------------------------------------------------------------------------------- */
-
-struct task {
-    enum status (*run)(struct queue *on, const struct task *t);
+struct strict_task {
+    enum status (*run)(struct queue *queue, const struct strict_task *t);
     void *what, *io; /* owned */
     void *to;
     const void *from;
-    size_t bytes, scratch; /* where the scratch of the call begins */
-    struct task *next;
+    size_t bytes, scratch; /* scratch: offset of the call's scratch memory */
+    struct strict_task *next;
 };
 
 struct strict {
     struct device device; /* first: the queue points here */
     const struct ops *base;
     bool late;
-    struct task *first, **end;
+    struct strict_task *first, **end;
 };
 
-static struct strict *strict_of(const struct queue *on) { return (struct strict *)on->device; }
-
-static void task_free(struct task *t) { free(t->what), free(t->io), free(t); }
-
-/* All that was asked for so far; after a failure, the rest is dropped. */
-static enum status do_all(struct queue *on)
+static struct strict *strict_of(const struct queue *queue)
 {
-    struct strict *s = strict_of(on);
-    size_t mark = arena_mark(&on->scratch);
+    return (struct strict *)queue->device;
+}
+
+static void task_free(struct strict_task *t) { free(t->what), free(t->io), free(t); }
+
+/* Runs all pending tasks; after a failure the rest is dropped. */
+static enum status run_pending(struct queue *queue)
+{
+    struct strict *s = strict_of(queue);
+    size_t mark = arena_mark(&queue->scratch);
     enum status st = STATUS_OK;
     if (!s->first) return STATUS_OK;
     open_mine(+1);
     while (s->first) {
-        struct task *t = s->first;
+        struct strict_task *t = s->first;
         s->first = t->next;
-        arena_reset(&on->scratch, t->scratch);
-        if (!st) st = t->run(on, t);
+        arena_reset(&queue->scratch, t->scratch);
+        if (!st) st = t->run(queue, t);
         task_free(t);
     }
     open_mine(-1);
     s->end = &s->first;
-    arena_reset(&on->scratch, mark);
+    arena_reset(&queue->scratch, mark);
     return st;
 }
 
-static enum status ask(struct queue *on, struct task task, bool now)
+static enum status enqueue(struct queue *queue, struct strict_task task, bool now)
 {
-    struct strict *s = strict_of(on);
-    struct task *t = heap(sizeof *t);
+    struct strict *s = strict_of(queue);
+    struct strict_task *t = heap(sizeof *t);
     *t = task;
-    t->scratch = arena_mark(&on->scratch);
+    t->scratch = arena_mark(&queue->scratch);
     *s->end = t, s->end = &t->next;
-    return now || !s->late ? do_all(on) : STATUS_OK;
+    return now || !s->late ? run_pending(queue) : STATUS_OK;
 }
 
-static enum status run_copy(struct queue *on, const struct task *t)
+static enum status run_copy(struct queue *queue, const struct strict_task *t)
 {
-    (void)on;
+    (void)queue;
     memmove(t->to, t->from, t->bytes);
     return STATUS_OK;
 }
 
-static enum status run_zero(struct queue *on, const struct task *t)
+static enum status run_zero(struct queue *queue, const struct strict_task *t)
 {
-    (void)on;
+    (void)queue;
     memset(t->to, 0, t->bytes);
     return STATUS_OK;
 }
 
-static enum status copy(struct queue *on, void *to, const void *from, size_t bytes)
+static enum status copy(struct queue *queue, void *to, const void *from, size_t bytes)
 {
     bool within = strict_owns(to) && strict_owns(from);
-    TRY(ask(on, (struct task){.run = run_copy, .to = to, .from = from, .bytes = bytes}, !within));
+    TRY(enqueue(queue,
+                (struct strict_task){.run = run_copy, .to = to, .from = from, .bytes = bytes},
+                !within));
     return STATUS_OK;
 }
 
-static enum status zero(struct queue *on, void *x, size_t bytes)
+static enum status zero(struct queue *queue, void *x, size_t bytes)
 {
-    TRY(ask(on, (struct task){.run = run_zero, .to = x, .bytes = bytes}, false));
+    TRY(enqueue(queue, (struct strict_task){.run = run_zero, .to = x, .bytes = bytes}, false));
     return STATUS_OK;
 }
 
-static void *kept(const void *x, size_t bytes)
+static void *duplicate(const void *x, size_t bytes)
 {
     void *y = heap(bytes);
     memcpy(y, x, bytes);
@@ -204,16 +205,18 @@ static void *kept(const void *x, size_t bytes)
 }
 
 #define OP(name, what_, io_)                                                                       \
-    static enum status run_##name(struct queue *on, const struct task *t)                          \
+    static enum status run_##name(struct queue *queue, const struct strict_task *t)                \
     {                                                                                              \
-        return strict_of(on)->base->name(t->what, t->io, on);                                      \
+        return strict_of(queue)->base->name(t->what, t->io, queue);                                \
     }                                                                                              \
-    static enum status slot_##name(const struct what_ *a, const struct io_ *io, struct queue *on)  \
+    static enum status slot_##name(const struct what_ *a, const struct io_ *io,                    \
+                                   struct queue *queue)                                            \
     {                                                                                              \
-        if (on->measuring) return strict_of(on)->base->name(a, io, on);                            \
-        struct task t = {.run = run_##name};                                                       \
-        t.what = kept(a, sizeof *a), t.io = kept(io, sizeof *io);                                  \
-        return ask(on, t, !strcmp(#name, "sum_squares")); /* its sum is read at once */            \
+        if (queue->measuring) return strict_of(queue)->base->name(a, io, queue);                   \
+        struct strict_task t = {.run = run_##name};                                                \
+        t.what = duplicate(a, sizeof *a), t.io = duplicate(io, sizeof *io);                        \
+        return enqueue(queue, t,                                                                   \
+                       !strcmp(#name, "sum_squares")); /* the caller reads its sum at once */      \
     }
 #include "ops/ops.def"
 #undef OP
@@ -225,24 +228,28 @@ const struct ops strict_ops = {
 #undef OP
 };
 
-void strict_open(struct queue *on, const struct ops *base, bool late)
+void strict_open(struct queue *queue, const struct ops *base, bool late)
 {
     struct strict *s = heap(sizeof *s);
-    *s = (struct strict){
-        .device = {{take_own, give_own}, {take_shared, give_shared}, copy, zero, do_all, fill},
-        .base = base,
-        .late = late,
-        .end = &s->first};
-    on->device = &s->device;
+    *s = (struct strict){.device = {{alloc_own, free_own},
+                                    {alloc_shared, free_shared},
+                                    copy,
+                                    zero,
+                                    run_pending,
+                                    get_memory_info},
+                         .base = base,
+                         .late = late,
+                         .end = &s->first};
+    queue->device = &s->device;
 }
 
-void strict_close(struct queue *on)
+void strict_close(struct queue *queue)
 {
-    struct strict *s = strict_of(on);
-    for (struct task *t = s->first, *next; t; t = next) {
+    struct strict *s = strict_of(queue);
+    for (struct strict_task *t = s->first, *next; t; t = next) {
         next = t->next;
         task_free(t);
     }
     free(s);
-    on->device = NULL;
+    queue->device = NULL;
 }

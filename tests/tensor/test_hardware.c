@@ -3,7 +3,7 @@
 
 #include "tensor/device_config.h"
 
-TEST(hardware_is_the_row_that_is_named_with_what_else_is_said)
+TEST(hardware_is_the_named_row_with_overrides)
 {
     struct device_config c = {.hardware = HARDWARE_h200};
     struct hardware h = hardware_of(&c);
@@ -16,7 +16,7 @@ TEST(hardware_is_the_row_that_is_named_with_what_else_is_said)
     CHECK(other.network_rate == h.network_rate && other.efficiency == h.efficiency);
 }
 
-TEST(a_devices_own_name_finds_its_row)
+TEST(hardware_row_is_found_by_device_name)
 {
     CHECK(!strcmp(hardware_named("NVIDIA H200")->name, "h200"));
     CHECK(!strcmp(hardware_named("NVIDIA H100 80GB HBM3")->name, "h100"));
@@ -24,7 +24,7 @@ TEST(a_devices_own_name_finds_its_row)
     CHECK(!hardware_named("NVIDIA GeForce RTX 4090") && !hardware_named("a cpu"));
 }
 
-TEST(hardware_has_every_word_that_device_hardware_may_be)
+TEST(hardware_has_a_row_for_every_word_of_the_option)
 {
     const char *word = HARDWARE_WORDS;
     int count = 0;
@@ -38,7 +38,7 @@ TEST(hardware_has_every_word_that_device_hardware_may_be)
     CHECK(count == 7 && count == HARDWARE_COUNT);
 }
 
-TEST(hardware_that_is_not_measured_has_every_figure)
+TEST(hardware_rows_other_than_cpu_have_every_figure)
 {
     for (int i = HARDWARE_cpu + 1; i < HARDWARE_COUNT; i++) {
         struct device_config c = {.hardware = i};

@@ -1,4 +1,3 @@
-/* A number comes back from either half of it, and from every form of buffer. */
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/store.h"
 
@@ -15,7 +14,7 @@ static float f32_of(uint32_t bits)
     return x;
 }
 
-/* With every low half; returns how many NaNs came back as others. */
+/* Splits and joins `high` with every low half; returns how many NaNs became another NaN. */
 static int check_high(uint32_t high)
 {
     int others = 0;
@@ -33,13 +32,13 @@ static int check_high(uint32_t high)
             continue;
         }
         CHECK(back == bits);
-        /* A tie goes away from zero. */
+        /* Ties round away from zero. */
         CHECK(low == 0x8000 ? half == high + 1 : half == want);
     }
     return others;
 }
 
-TEST(halves_of_a_number_are_it_rounded_and_give_it_back)
+TEST(split_numbers_are_rounded_and_join_exactly)
 {
     static const uint32_t special[] = {0,      1,      0x8000, 0x8001, 0x007F, 0x0080, 0x3F80,
                                        0x7F7E, 0x7F7F, 0xFF7F, 0xBF80, 0x3F7F, 0x807F, 0x8080};
@@ -48,17 +47,17 @@ TEST(halves_of_a_number_are_it_rounded_and_give_it_back)
         check_high((uint32_t)rng_below(0x10000, 3, RNG_TEST, 0, i) & 0xFF7F); /* finite */
 }
 
-TEST(halves_of_a_nan_are_nan_and_give_it_back)
+TEST(split_nans_stay_nan)
 {
     static const uint32_t nans[] = {0x7FC0, 0xFFC0, 0x7FFF, 0xFFFF, 0x7F81, 0xFF81, 0x7FBF};
     for (size_t i = 0; i < sizeof nans / sizeof *nans; i++) CHECK(check_high(nans[i]) == 0);
-    /* Infinity, and NaNs that only low bits tell from it. */
+    /* Infinity, and NaNs whose payload is only in the low bits. */
     CHECK(check_high(0x7F80) == 0x8000 && check_high(0xFF80) == 0x8000);
     CHECK(split_to_f32(0x7F80, 0) == INFINITY && split_to_f32(0xFF80, 0) == -INFINITY);
     CHECK(signbit(split_to_f32(0x8000, 0)) && split_to_f32(0x8000, 0) == 0);
 }
 
-TEST(random_rounding_goes_up_as_often_as_a_number_is_near_to_it)
+TEST(stochastic_rounding_is_unbiased)
 {
     float x = f32_of(0x3F803000);
     int up = 0;
@@ -73,7 +72,7 @@ TEST(random_rounding_goes_up_as_often_as_a_number_is_near_to_it)
     CHECK(up == 0x3000);
 }
 
-enum { N = (1 << 20) + 77, AT = 5 }; /* more than goes through the host at a time */
+enum { N = (1 << 20) + 77, AT = 5 }; /* more than one staging chunk */
 
 static void check_store(const struct store *s, bool exact)
 {
@@ -89,43 +88,43 @@ static void check_store(const struct store *s, bool exact)
     free(x), free(back);
 }
 
-static void check_forms(struct arena *a, struct queue *on)
+static void check_forms(struct arena *a, struct queue *queue)
 {
     float *whole = arena_take(a, N + 2 * AT, sizeof *whole);
     bf16 *half = arena_take(a, N + 2 * AT, sizeof *half);
     uint16_t *low = arena_take(a, N + 2 * AT, sizeof *low);
-    struct store f32 = store_f32(whole, on), split = {half, low, BF16, on};
-    struct store narrow = {half, NULL, BF16, on};
+    struct store f32 = store_f32(whole, queue), split = {half, low, BF16, queue};
+    struct store narrow = {half, NULL, BF16, queue};
     check_store(&f32, true);
     check_store(&split, true);
     check_store(&narrow, false);
 }
 
-TEST(every_form_of_buffer_gives_back_what_was_written)
+TEST(stores_of_every_form_read_back_what_was_written)
 {
-    struct queue *on;
+    struct queue *queue;
     struct arena a;
-    CHECK_STATUS(OK, cpu_queue_open(&on, 2, 0));
+    CHECK_STATUS(OK, cpu_queue_open(&queue, 2, 0));
     CHECK_STATUS(OK, arena_init(&a, 9 << 20, NULL));
-    check_forms(&a, on);
+    check_forms(&a, queue);
     arena_release(&a);
-    cpu_queue_close(on);
+    cpu_queue_close(queue);
 }
 
-TEST(a_devices_buffers_are_read_and_written_by_copies)
+TEST(device_stores_are_read_and_written_by_copies)
 {
-    struct queue *on;
+    struct queue *queue;
     struct arena a;
-    CHECK_STATUS(OK, cpu_queue_open(&on, 1, 0));
-    strict_open(on, &ops_cpu_reference, true);
-    CHECK_STATUS(OK, arena_init(&a, 9 << 20, queue_memory(on)));
-    check_forms(&a, on);
+    CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 0));
+    strict_open(queue, &ops_cpu_reference, true);
+    CHECK_STATUS(OK, arena_init(&a, 9 << 20, queue_memory(queue)));
+    check_forms(&a, queue);
     arena_release(&a);
-    strict_close(on);
-    cpu_queue_close(on);
+    strict_close(queue);
+    cpu_queue_close(queue);
 }
 
-TEST(a_store_is_plain_where_the_host_has_its_f32)
+TEST(store_plain_is_the_buffer_of_host_f32_only)
 {
     float x[2];
     uint16_t low[2];

@@ -3,7 +3,7 @@
 #include "tensor/trace.h"
 #include "test.h"
 
-TEST(a_trace_is_json_with_every_span_inside_the_one_around_it)
+TEST(trace_nests_spans_within_the_enclosing_one)
 {
     struct trace t = {0};
     const char *path = test_path(test_folder(), "trace.json");
@@ -22,7 +22,7 @@ TEST(a_trace_is_json_with_every_span_inside_the_one_around_it)
     CHECK(!strcmp(json_string(json_get(outermost, "name")), "outer"));
     for (const struct json *e = outermost; e; e = json_next(e)) {
         double ts = json_number(json_get(e, "ts")), dur = json_number(json_get(e, "dur"));
-        CHECK(ts >= 0 && dur >= 0 && ts + dur <= end + 0.01); /* microseconds of three digits */
+        CHECK(ts >= 0 && dur >= 0 && ts + dur <= end + 0.01); /* microseconds with three digits */
         CHECK(json_number(json_get(e, "tid")) == 0);
     }
     json_free(root);
@@ -43,13 +43,13 @@ static int line_of(const struct json *events, const char *name, const char **tra
     return line;
 }
 
-TEST(spans_beside_the_computing_have_lines_on_which_none_overlaps)
+TEST(concurrent_spans_of_a_track_are_on_separate_lines)
 {
     static const struct {
         const char *track, *name;
         double begin, end;
     } spans[] = {
-        /* in the order they are waited for */
+        /* in the order the compute thread waits for them */
         {"shard", "second", 2, 5}, {"shard", "first", 1, 3},  {"tp", "other", 1.5, 4},
         {"shard", "third", 3, 4},  {"shard", "fourth", 6, 7},
     };

@@ -6,7 +6,7 @@
 
 #include <sys/stat.h>
 
-TEST(a_key_tells_processors_threads_and_products_apart)
+TEST(key_distinguishes_processors_threads_and_matmuls)
 {
     const struct tuned_device devices[] = {
         {"cpu avx2", "P", 2}, {"cpu avx512", "P", 2}, {"cpu avx2", "Q", 2}, {"cpu avx2", "P", 3}};
@@ -25,7 +25,7 @@ TEST(a_key_tells_processors_threads_and_products_apart)
     for (int i = 0; i < D * P; i++) text_release(&keys[i]);
 }
 
-TEST(what_is_put_is_found_and_kept_beside_what_others_kept)
+TEST(saved_entries_are_merged_with_those_of_others)
 {
     const char *path = test_path(test_folder(), "cache/deep/gemm.json");
     struct tuning one, other, later;
@@ -44,12 +44,12 @@ TEST(what_is_put_is_found_and_kept_beside_what_others_kept)
     CHECK(!strcmp(tuning_find(&later, "a"), "wide"));
     CHECK(!strcmp(tuning_find(&later, "b \"quoted\""), "near"));
     CHECK(!strcmp(tuning_find(&later, "both"), "near"));
-    tuning_put(&later, "a", "far"); /* in the place of the old one */
+    tuning_put(&later, "a", "far"); /* replaces the old one */
     CHECK(later.count == 3 && !strcmp(tuning_find(&later, "a"), "far"));
     tuning_close(&one), tuning_close(&other), tuning_close(&later);
 }
 
-TEST(a_file_with_nothing_new_is_not_written)
+TEST(file_is_not_written_without_new_entries)
 {
     const char *path = test_path(test_folder(), "gemm.json");
     struct tuning t;
@@ -64,7 +64,7 @@ TEST(a_file_with_nothing_new_is_not_written)
     tuning_close(&t);
 }
 
-TEST(a_damaged_file_is_empty_and_made_anew)
+TEST(damaged_file_is_ignored_and_replaced)
 {
     static const char *const damaged[] = {
         "",
@@ -91,7 +91,7 @@ TEST(a_damaged_file_is_empty_and_made_anew)
     }
 }
 
-TEST(a_file_cut_at_any_byte_is_empty_or_whole)
+TEST(truncated_file_is_ignored_or_complete)
 {
     const char *folder = test_folder(), *path = test_path(folder, "gemm.json");
     struct text bytes = {0};
@@ -105,13 +105,13 @@ TEST(a_file_cut_at_any_byte_is_empty_or_whole)
     for (size_t len = 0; len <= bytes.len; len++) {
         CHECK_STATUS(OK, file_write(path, bytes.data, len));
         tuning_open(&t, path);
-        CHECK(t.count == (len + 1 >= bytes.len ? 2 : 0)); /* the last byte ends the line */
+        CHECK(t.count == (len + 1 >= bytes.len ? 2 : 0)); /* the last byte is the newline */
         tuning_close(&t);
     }
     text_release(&bytes);
 }
 
-TEST(a_folder_that_cannot_be_made_is_an_error)
+TEST(save_fails_if_the_folder_cannot_be_created)
 {
     const char *folder = test_folder(), *file = test_path(folder, "file");
     struct tuning t;
@@ -123,7 +123,7 @@ TEST(a_folder_that_cannot_be_made_is_an_error)
     tuning_close(&t);
 }
 
-TEST(the_usual_place_is_a_folder_of_the_users_cache)
+TEST(default_path_is_in_the_user_cache)
 {
     const char *names[] = {"XDG_CACHE_HOME", "HOME"};
     char *old[2];
@@ -135,7 +135,7 @@ TEST(the_usual_place_is_a_folder_of_the_users_cache)
     char *path = tuning_usual_path();
     CHECK(!strcmp(path, "/caches/llamero/gemm.json"));
     free(path);
-    setenv("XDG_CACHE_HOME", "relative", 1); /* to be ignored, as its specification says */
+    setenv("XDG_CACHE_HOME", "relative", 1); /* must be ignored by the XDG specification */
     path = tuning_usual_path();
     CHECK(!strcmp(path, "/home/u/.cache/llamero/gemm.json"));
     free(path);

@@ -1,6 +1,5 @@
-/* Without a device the queue's memory is the host's; with one that is strict, its own. */
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include "backends/cpu/cpu.h"
 #include "ops/update.h"
@@ -11,46 +10,46 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-TEST(a_queue_without_a_device_copies_and_zeroes_in_the_hosts_memory)
+TEST(queue_without_a_device_copies_and_zeroes_host_memory)
 {
-    struct queue on = {.num_threads = 2};
+    struct queue queue = {.num_threads = 2};
     char from[] = "numbers", to[sizeof from];
-    CHECK(!queue_memory(&on));
+    CHECK(!queue_memory(&queue));
     CHECK(!queue_shared(NULL));
-    CHECK_STATUS(OK, queue_copy(&on, to, from, sizeof from));
+    CHECK_STATUS(OK, queue_copy(&queue, to, from, sizeof from));
     CHECK(!strcmp(to, from));
-    CHECK_STATUS(OK, queue_zero(&on, to, 3));
+    CHECK_STATUS(OK, queue_zero(&queue, to, 3));
     CHECK(!memcmp(to, "\0\0\0bers", sizeof to));
     CHECK_STATUS(OK, queue_copy(NULL, to, from, 2));
     CHECK(!memcmp(to, "nu\0bers", sizeof to));
-    CHECK_STATUS(OK, queue_wait(&on));
+    CHECK_STATUS(OK, queue_wait(&queue));
 }
 
-TEST(much_is_zeroed_from_wherever_it_lies_to_its_last_byte)
+TEST(queue_zero_clears_exactly_the_range_at_any_alignment)
 {
     enum { MANY = (3 << 20) + 5 };
-    struct queue on = {.num_threads = 2};
+    struct queue queue = {.num_threads = 2};
     char *x = heap(MANY + 32);
     for (size_t at = 1; at <= 16; at += 15) {
         size_t left = 0;
         memset(x, 1, MANY + 32);
-        CHECK_STATUS(OK, queue_zero(&on, x + at, MANY));
+        CHECK_STATUS(OK, queue_zero(&queue, x + at, MANY));
         for (size_t i = 0; i < MANY + 32; i++) left += x[i] != 0;
         CHECK(left == 32 && x[at - 1] && !x[at] && !x[at + MANY - 1] && x[at + MANY]);
     }
     free(x);
 }
 
-TEST(nothing_is_copied_while_a_queue_measures)
+TEST(sizing_queue_copies_nothing)
 {
-    struct queue on = {.measuring = true};
+    struct queue queue = {.measuring = true};
     char x[] = "x";
-    CHECK_STATUS(OK, queue_copy(&on, NULL, NULL, 8));
-    CHECK_STATUS(OK, queue_zero(&on, x, 1));
+    CHECK_STATUS(OK, queue_copy(&queue, NULL, NULL, 8));
+    CHECK_STATUS(OK, queue_zero(&queue, x, 1));
     CHECK(x[0] == 'x');
 }
 
-/* Tests rely on a device that tells on them: so it is tested, too. */
+/* Other tests rely on the strict device, so it is tested, too. */
 enum { N = 1000 };
 
 struct strict_rig {
@@ -92,7 +91,7 @@ static enum status fill_and_sum(struct strict_rig *r)
     return STATUS_OK;
 }
 
-TEST(a_strict_device_computes_in_memory_of_its_own)
+TEST(strict_device_computes_in_device_memory)
 {
     struct strict_rig r = rig_open(false);
     float back[N];
@@ -105,12 +104,12 @@ TEST(a_strict_device_computes_in_memory_of_its_own)
     rig_close(&r);
 }
 
-TEST(a_late_device_has_done_nothing_until_it_is_waited_for)
+TEST(late_device_does_nothing_until_queue_wait)
 {
     struct strict_rig r = rig_open(true);
     float *seen = (float *)(void *)r.sum;
     CHECK_STATUS(OK, fill_and_sum(&r));
-    CHECK(*r.sum == 4.0 * N); /* which is read when the call returns */
+    CHECK(*r.sum == 4.0 * N); /* sum_squares is complete when it returns */
     *seen = 0;
     CHECK_STATUS(OK, cast(&strict_ops, &(struct cast){.n = 1}, &(struct cast_io){r.y, seen}, r.on));
     CHECK(*seen == 0);
@@ -119,8 +118,8 @@ TEST(a_late_device_has_done_nothing_until_it_is_waited_for)
     rig_close(&r);
 }
 
-/* Another process, which the fault ends. */
-static int ends_with(const struct strict_rig *r, bool writes)
+/* The signal that ends a child process that accesses r->x. */
+static int access_signal(const struct strict_rig *r, bool writes)
 {
     int how;
     pid_t child = fork();
@@ -134,11 +133,11 @@ static int ends_with(const struct strict_rig *r, bool writes)
     return WIFSIGNALED(how) ? WTERMSIG(how) : 0;
 }
 
-TEST(host_code_that_touches_a_strict_devices_memory_ends_with_a_fault)
+TEST(host_access_to_strict_device_memory_faults)
 {
     struct strict_rig r = rig_open(false);
     CHECK_STATUS(OK, fill_and_sum(&r));
-    CHECK(ends_with(&r, false) == SIGSEGV);
-    CHECK(ends_with(&r, true) == SIGSEGV);
+    CHECK(access_signal(&r, false) == SIGSEGV);
+    CHECK(access_signal(&r, true) == SIGSEGV);
     rig_close(&r);
 }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/queue.h"
+
+#include "base/port.h"
+#include "tensor/device.h"
+
+#include <string.h>
+
+static const struct device *device_of(const struct queue *queue)
+{
+    return queue ? queue->device : NULL;
+}
+
+const struct memory *queue_memory(const struct queue *queue)
+{
+    return device_of(queue) ? &queue->device->own : NULL;
+}
+
+const struct memory *queue_shared(const struct queue *queue)
+{
+    return device_of(queue) ? &queue->device->shared : NULL;
+}
+
+static bool is_skipped(const struct queue *queue, size_t bytes)
+{
+    return !bytes || (queue && queue->measuring);
+}
+
+enum { CHUNK = 1 << 20 }; /* bytes a thread zeroes at a time */
+
+enum status queue_copy(struct queue *queue, void *to, const void *from, size_t bytes)
+{
+    if (is_skipped(queue, bytes)) return STATUS_OK;
+    if (device_of(queue)) return queue->device->copy(queue, to, from, bytes);
+    memcpy(to, from, bytes);
+    return STATUS_OK;
+}
+
+enum status queue_zero(struct queue *queue, void *x, size_t bytes)
+{
+    if (is_skipped(queue, bytes)) return STATUS_OK;
+    if (device_of(queue)) return queue->device->zero(queue, x, bytes);
+#pragma omp parallel for schedule(static) num_threads(queue ? queue->num_threads : 1)
+    for (size_t at = 0; at < bytes; at += CHUNK)
+        if (bytes - at >= CHUNK && (uintptr_t)x % 16 == 0)
+            port_zero((char *)x + at, CHUNK);
+        else
+            memset((char *)x + at, 0, bytes - at < CHUNK ? bytes - at : CHUNK);
+    return STATUS_OK;
+}
+
+enum status queue_fill(struct queue *queue, size_t *bytes, size_t *used)
+{
+    BUG_IF(!device_of(queue));
+    return queue->device->fill(queue, bytes, used);
+}
+
+enum status queue_wait(struct queue *queue)
+{
+    if (!device_of(queue) || queue->measuring) return STATUS_OK;
+    return queue->device->wait(queue);
+}
