@@ -6,21 +6,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "formats/parquet.h"
-
-struct parquet_bytes {
-    const unsigned char *data;
-    size_t len;
-};
-
-/* Decoded values: `bytes` for BYTES, FIXED and I96, else `numbers`, which hold the bits of floats.
- */
-struct parquet_values {
-    struct parquet_bytes *bytes;
-    int64_t *numbers;
-    size_t count, capacity;
-    struct text storage; /* what `bytes` point to if the encoding does not store values whole */
-};
+#include "formats/column_entry.h"
+#include "formats/parquet_values.h"
 
 struct parquet_column {
     const struct parquet *file; /* borrowed */
@@ -38,17 +25,10 @@ struct parquet_column {
     bool started;           /* `group` is valid */
 };
 
-struct parquet_entry {
-    int rep, def;
-    bool has_value;             /* def == max_def */
-    struct parquet_bytes bytes; /* valid until the next call */
-    int64_t number;
-};
-
 void parquet_column_init(struct parquet_column *c, const struct parquet *file, size_t leaf);
 void parquet_column_release(struct parquet_column *c);
 
-/* Makes the first entry of `row`, which must exist, the next one.  Errors as
+/* Makes the first entry of `row`, which must exist, the next one.  Errors as in
  * parquet_column_next. */
 enum status parquet_column_seek(struct parquet_column *c, uint64_t row);
 /* Reads the next entry.  DATA: a page is corrupt or fails its checksum, or the row group has more
