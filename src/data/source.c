@@ -554,7 +554,8 @@ enum status source_read_sequence(const struct source *s, uint64_t sequence, uint
                                  uint64_t count, const struct source_tokens *t, int32_t *ids)
 {
     if (s->kind == SOURCE_MOCK) return read_mock(s, sequence, from, count, t, ids);
-    return megatron_read_sequence(&s->files->tokens, sequence, from, count, t->vocab_size, ids);
+    const struct megatron_range range = {sequence, from, count};
+    return megatron_read_sequence(&s->files->tokens, range, t->vocab_size, ids);
 }
 
 enum status source_read(const struct source *s, const struct found *f, struct source_tokens *t,

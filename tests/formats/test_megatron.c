@@ -79,7 +79,8 @@ TEST(megatron_reads_any_part_of_a_sequence)
         for (uint64_t from = 0; from <= x.lengths[s]; from++)
             for (uint64_t count = 0; from + count <= x.lengths[s]; count++) {
                 int32_t ids[4] = {-7, -7, -7, -7};
-                CHECK_STATUS(OK, megatron_read_sequence(&m, s, from, count, 0, ids));
+                CHECK_STATUS(OK, megatron_read_sequence(&m, (struct megatron_range){s, from, count},
+                                                        0, ids));
                 for (uint64_t i = 0; i < count; i++) CHECK(ids[i] == five[first + from + i]);
                 CHECK(ids[count] == -7);
             }

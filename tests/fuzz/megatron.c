@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 static void read(const struct megatron *m, uint64_t s, uint64_t from, uint64_t count)
 {
     int32_t *ids = heap(count * sizeof *ids);
-    enum status st = megatron_read_sequence(m, s, from, count, 0, ids);
+    enum status st = megatron_read_sequence(m, (struct megatron_range){s, from, count}, 0, ids);
     BUG_IF(st && st != STATUS_DATA);
     for (uint64_t i = 0; !st && i < count; i++) BUG_IF(ids[i] < 0);
     free(ids);
