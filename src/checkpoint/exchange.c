@@ -175,7 +175,7 @@ static void put(struct exchange *x, size_t at, size_t count, const float *values
                 enum safetensors_dtype dtype, void *bytes)
 {
     BUG_IF(at > EXCHANGE_ELEMENTS || count > EXCHANGE_ELEMENTS - at);
-    safetensors_convert(values, count, dtype, (char *)bytes + at * safetensors_dtype_bytes(dtype));
+    safetensors_from_f32(values, count, dtype, (char *)bytes + at * safetensors_dtype_bytes(dtype));
     memset(x->held + at, 1, count);
 }
 

@@ -143,9 +143,9 @@ static enum status write_file(const struct shards *s, struct shard_tensor *tenso
     struct safetensors_tensor *described = heap(count * sizeof *described);
     uint64_t bytes;
     enum status st = STATUS_OK;
-    qsort(tensors, count, sizeof *tensors, safetensors_by_name);
+    qsort(tensors, count, sizeof *tensors, safetensors_compare_names);
     for (size_t i = 0; i < count; i++) described[i] = tensors[i].tensor;
-    safetensors_header(described, count, &f.header, &bytes);
+    safetensors_build_header(described, count, &f.header, &bytes);
     for (size_t i = 0; i < count; i++) tensors[i].tensor = described[i];
     *total += bytes;
     f.size = f.header.len + bytes;

@@ -33,7 +33,7 @@ static uint32_t *find_slot(const struct motifs *m, const unsigned char *patch)
 static enum status add_motif(struct motifs *m, const struct pickle_value *patch,
                              const struct pickle_value *id, const char *name)
 {
-    if (patch->kind != PICKLE_IS_TEXT || patch->len != m->bins)
+    if (patch->kind != PICKLE_IS_STRING || patch->len != m->bins)
         FAIL(DATA, "%s: index_map, entry %zu: the key is not %zu bytes", name, m->count, m->bins);
     if (id->kind != PICKLE_IS_INT || id->integer < 0 || id->integer >= m->separator)
         FAIL(DATA, "%s: index_map, entry %zu: the value is not an ID from 0 to %d", name, m->count,
@@ -55,7 +55,7 @@ static enum status read_sizes(struct motifs *m, const struct pickle_value *root,
     int64_t size[2];
     if (!root || root->kind != PICKLE_IS_DICT)
         FAIL(DATA, "%s: expected a dictionary with index_map, patch_size and k_limit", name);
-    if (pickle_integers(pickle_get(root, "patch_size"), 2, size) != 2 || size[0] != 1 ||
+    if (pickle_int_tuple(pickle_get(root, "patch_size"), 2, size) != 2 || size[0] != 1 ||
         size[1] < 1 || size[1] > MAX_BINS)
         FAIL(DATA, "%s: patch_size must be (1, bins) with 1 to %d bins", name, MAX_BINS);
     if (!limit || limit->kind != PICKLE_IS_INT || limit->integer < 0 || limit->integer > MAX_IDS)

@@ -416,15 +416,15 @@ out:
 static enum status write_index(struct prepare_state *p, const char *temporary)
 {
     enum { BATCH_ENTRIES = 1 << 16 };
-    uint64_t n = p->done.documents, at = MEGATRON_HEAD, pointer = 0;
+    uint64_t n = p->done.documents, at = MEGATRON_HEADER_BYTES, pointer = 0;
     uint64_t each = (uint64_t)p->done.token_bytes;
     int32_t *lengths = heap(BATCH_ENTRIES * sizeof *lengths);
     int64_t *values = heap(BATCH_ENTRIES * sizeof *values);
-    unsigned char head[MEGATRON_HEAD];
+    unsigned char head[MEGATRON_HEADER_BYTES];
     enum status st = STATUS_OK;
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) FAIL_OUT(IO, "%s: %s", temporary, strerror(errno));
-    megatron_head(p->done.token_bytes == 2 ? MEGATRON_U16 : MEGATRON_I32, n, head);
+    megatron_build_header(p->done.token_bytes == 2 ? MEGATRON_U16 : MEGATRON_I32, n, head);
     TRY_OUT(file_write_at(fd, temporary, head, sizeof head, 0));
     for (int array = 0; array < 3; array++) { /* lengths; pointers; documents and end */
         uint64_t items = array == 2 ? n + 1 : n;

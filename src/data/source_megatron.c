@@ -24,7 +24,7 @@ static enum status pair_find(const struct source *s, struct source_reader *r,
     for (*none = true; *none && c->position < c->end; ++c->position) {
         size_t i = source_file_at(s, c->position);
         uint64_t n = c->position - s->files[i].first_position;
-        uint64_t len = megatron_length(&s->files[i].tokens, n);
+        uint64_t len = megatron_document_length(&s->files[i].tokens, n);
         *d = (struct source_document){c->position, i, n, len, d->text};
         *none = !len;
     }
@@ -34,7 +34,7 @@ static enum status pair_find(const struct source *s, struct source_reader *r,
 static enum status pair_ids(const struct source *s, const struct source_document *d,
                             const struct source_tokens *t, int32_t *ids)
 {
-    return megatron_read(&s->files[d->file].tokens, d->at, t->vocab_size, ids);
+    return megatron_read_document(&s->files[d->file].tokens, d->at, t->vocab_size, ids);
 }
 
 static uint64_t pair_num_sequences(const struct source *s)
@@ -50,7 +50,8 @@ static uint64_t pair_sequence_length(const struct source *s, uint64_t sequence)
 static enum status pair_read_sequence(const struct source *s, const struct source_span *span,
                                       const struct source_tokens *t, int32_t *ids)
 {
-    return megatron_read_sequence(&s->files->tokens, span->sequence, span->from, span->count,
+    return megatron_read_sequence(&s->files->tokens,
+                                  (struct megatron_range){span->sequence, span->from, span->count},
                                   t->vocab_size, ids);
 }
 

@@ -27,7 +27,7 @@ static enum status fail_column_type(const struct table *t, const char *column)
     if (t->is_arrow)
         text_adds(&columns, t->arrow.columns.data);
     else
-        parquet_columns(&t->file, &columns);
+        parquet_list_columns(&t->file, &columns);
     enum status st = status_fail(
         STATUS_CONFIG, __FILE__, __LINE__,
         "%s: column \"%s\": expected text, lists of text, lists of integers or lists of lists of "
@@ -113,8 +113,8 @@ size_t table_reader_bytes(const struct table_reader *r)
 
 uint64_t table_range_end(struct table_reader *r, uint64_t row, uint64_t *bytes)
 {
-    if (r->table->is_arrow) return arrow_ahead(&r->table->arrow, row, bytes);
-    return parquet_column_ahead(&r->ahead, row, bytes);
+    if (r->table->is_arrow) return arrow_range_end(&r->table->arrow, row, bytes);
+    return parquet_column_range_end(&r->ahead, row, bytes);
 }
 
 uint64_t table_mean_bytes(const struct table *t)
@@ -130,7 +130,7 @@ size_t table_reader_neurons(const struct table_reader *r) { return r->neurons; }
 
 static void append_id(struct text *out, int32_t id) { text_add(out, &id, sizeof id); }
 
-static enum status append_entry(struct table_reader *r, uint64_t row, const struct parquet_entry *e,
+static enum status append_entry(struct table_reader *r, uint64_t row, const struct column_entry *e,
                                 struct text *out)
 {
     const char *path = path_of(r->table);
@@ -204,7 +204,7 @@ static void next_list(struct row_builder *r)
     r->lists++;
 }
 
-static enum status on_entry(void *context, const struct parquet_entry *e)
+static enum status on_entry(void *context, const struct column_entry *e)
 {
     struct row_builder *r = context;
     if (e->rep < 2) next_list(r);
@@ -214,14 +214,14 @@ static enum status on_entry(void *context, const struct parquet_entry *e)
 
 static enum status read_parquet(struct table_reader *r, struct row_builder *row)
 {
-    struct parquet_entry e;
+    struct column_entry e;
     if (!r->is_positioned || r->next_row != row->number)
         TRY(parquet_column_seek(&r->column, row->number));
     r->is_positioned = false; /* a failure leaves it anywhere */
     for (bool more = true; more;) {
         TRY(parquet_column_next(&r->column, &e));
         TRY(on_entry(row, &e));
-        TRY(parquet_column_goes_on(&r->column, &more));
+        TRY(parquet_column_has_more(&r->column, &more));
     }
     r->is_positioned = true;
     r->next_row = row->number + 1;
@@ -234,7 +234,7 @@ enum status table_read(struct table_reader *r, uint64_t number, struct text *out
     text_clear(out);
     text_clear(&r->counts);
     if (r->table->is_arrow)
-        TRY(arrow_reader_row(&r->arrow, number, on_entry, &row));
+        TRY(arrow_reader_visit_row(&r->arrow, number, on_entry, &row));
     else
         TRY(read_parquet(r, &row));
     if (r->table->kind != TABLE_COUNTS) return STATUS_OK;

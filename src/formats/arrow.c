@@ -71,7 +71,7 @@ static enum status read_record_batch(const struct arrow *a, struct arrow_message
 
 /* Buffer `index` of a batch; it must be inside the message body. */
 static enum status read_buffer(const struct arrow *a, const struct arrow_record *r, uint64_t index,
-                               struct parquet_bytes *out)
+                               struct byte_span *out)
 {
     struct arrow_message *m = r->message;
     if (index >= r->num_buffers) FAIL(DATA, "%s: record batch has too few buffers", a->path);
@@ -81,7 +81,7 @@ static enum status read_buffer(const struct arrow *a, const struct arrow_record 
         FAIL(DATA, "%s: buffer of %llu bytes at offset %llu exceeds the message body of %llu bytes",
              a->path, (unsigned long long)len, (unsigned long long)at,
              (unsigned long long)m->body_bytes);
-    *out = (struct parquet_bytes){m->body + at, len};
+    *out = (struct byte_span){m->body + at, len};
     return STATUS_OK;
 }
 
@@ -154,33 +154,30 @@ static enum status read_row_batch(struct arrow *a, struct arrow_message *m)
     return STATUS_OK;
 }
 
-enum status arrow_decompress(const struct arrow *a, enum codec codec, struct parquet_bytes *buffer,
+enum status arrow_decompress(const struct arrow *a, enum codec codec, struct byte_span *buffer,
                              struct text *storage)
 {
     uint64_t len = 0;
     if (codec == CODEC_NONE || !buffer->len) return STATUS_OK;
     struct reader r = {buffer->data, buffer->data + buffer->len, a->path};
     TRY(reader_u64(&r, &len, "the uncompressed length of a buffer"));
-    size_t compressed_len = reader_left(&r);
     if (len == UINT64_MAX) { /* stored as is: compressing it did not help */
-        *buffer = (struct parquet_bytes){r.at, compressed_len};
+        *buffer = (struct byte_span){r.at, reader_left(&r)};
         return STATUS_OK;
     }
     if (len > ARROW_MAX_BUFFER_BYTES)
         FAIL(UNSUPPORTED, "%s: buffer of %llu bytes: the limit is %d", a->path,
              (unsigned long long)len, ARROW_MAX_BUFFER_BYTES);
-    TRY(codec_check_size(codec, r.at, compressed_len, len, a->path));
+    TRY(codec_check_size(codec, r, len));
     text_clear(storage);
     text_reserve(storage, len);
-    TRY(codec_decompress(codec, r.at, compressed_len, (unsigned char *)storage->data, len,
-                         a->path));
-    *buffer = (struct parquet_bytes){(unsigned char *)storage->data, len};
+    TRY(codec_decompress(codec, r, (unsigned char *)storage->data, len));
+    *buffer = (struct byte_span){(unsigned char *)storage->data, len};
     return STATUS_OK;
 }
 
 /* Decompresses a buffer of a dictionary into memory that lives as long as `a`. */
-static enum status keep_decompressed(struct arrow *a, enum codec codec,
-                                     struct parquet_bytes *buffer)
+static enum status keep_decompressed(struct arrow *a, enum codec codec, struct byte_span *buffer)
 {
     if (codec == CODEC_NONE || !buffer->len) return STATUS_OK;
     a->buffers = heap_grow(a->buffers, a->num_buffers + 1, sizeof *a->buffers);
@@ -329,7 +326,7 @@ const struct arrow_batch *arrow_find_batch(const struct arrow *a, uint64_t row)
 }
 
 /* The decompressed length that a buffer claims. */
-static uint64_t decompressed_length(const struct arrow_batch *b, const struct parquet_bytes *buffer)
+static uint64_t decompressed_length(const struct arrow_batch *b, const struct byte_span *buffer)
 {
     uint64_t len = 0;
     if (b->codec == CODEC_NONE || buffer->len < 8) return buffer->len;
@@ -338,7 +335,7 @@ static uint64_t decompressed_length(const struct arrow_batch *b, const struct pa
     return len > ARROW_MAX_BUFFER_BYTES ? buffer->len : len;
 }
 
-uint64_t arrow_ahead(const struct arrow *a, uint64_t row, uint64_t *bytes)
+uint64_t arrow_range_end(const struct arrow *a, uint64_t row, uint64_t *bytes)
 {
     enum { PARTS = 8 };
     const struct arrow_batch *b = arrow_find_batch(a, row);

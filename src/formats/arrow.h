@@ -10,81 +10,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/file.h"
-#include "formats/parquet_column.h"
-
-enum { ARROW_MAX_DEPTH = 16, ARROW_MAX_BUFFER_BYTES = 1 << 30 /* decompressed */ };
-
-/* The tags of union Type in Schema.fbs. */
-enum arrow_type {
-    ARROW_NULL = 1,
-    ARROW_INT,
-    ARROW_BINARY = 4,
-    ARROW_UTF8,
-    ARROW_LIST = 12,
-    ARROW_STRUCT,
-    ARROW_UNION,
-    ARROW_FIXED_LIST = 16,
-    ARROW_MAP,
-    ARROW_LARGE_BINARY = 19,
-    ARROW_LARGE_UTF8,
-    ARROW_LARGE_LIST,
-    ARROW_BINARY_VIEW = 23,
-    ARROW_UTF8_VIEW,
-    ARROW_LIST_VIEW,
-    ARROW_LARGE_LIST_VIEW,
-    ARROW_TYPES
-};
-static inline bool arrow_is_view(int type)
-{
-    return type == ARROW_BINARY_VIEW || type == ARROW_UTF8_VIEW;
-}
-
-/* One field on the path from the top of the schema to the column: a list, a struct, or the leaf. */
-struct arrow_level {
-    int type;
-    int bits; /* of integers */
-    bool is_signed;
-    uint64_t list_size;  /* of ARROW_FIXED_LIST */
-    size_t node, buffer; /* index of its first FieldNode and Buffer in every record batch */
-    size_t variadic;     /* index into variadicBufferCounts */
-};
-
-/* The array of one level in one batch: a FieldNode and the buffers that its type has.  The sizes
- * of a list view, and the 16-byte views of a binary or UTF-8 view, are in `data`. */
-struct arrow_array {
-    uint64_t length, nulls;
-    struct parquet_bytes validity, offsets, data;
-};
-
-/* A record batch, or a dictionary batch, of the column. */
-struct arrow_batch {
-    uint64_t first_row, num_rows;
-    enum codec codec;               /* of all its buffers */
-    struct parquet_bytes *variadic; /* the data buffers that views point into */
-    size_t num_variadic;
-    size_t dictionary_begin, dictionary_end; /* its dictionary: these of `dictionary_batches` */
-    struct arrow_array arrays[];             /* one per level */
-};
-
-struct arrow {
-    char *path;
-    struct file_map map;
-    struct arrow_level levels[ARROW_MAX_DEPTH];
-    int num_levels, num_lists; /* of the column */
-    bool is_text, is_integer, is_u8;
-    bool is_dictionary_encoded; /* the last level holds indices into a dictionary: */
-    int64_t dictionary_id;
-    struct arrow_level dictionary_values;
-    struct arrow_batch **batches, **dictionary_batches;
-    size_t num_batches, capacity, num_dictionary_batches, dictionary_capacity;
-    size_t dictionary_begin; /* first batch of the current dictionary */
-    uint64_t num_rows;
-    struct text columns;  /* the names of all columns, for messages */
-    struct text *buffers; /* decompressed buffers of dictionary batches */
-    size_t num_buffers;
-    uint64_t buffer_bytes; /* their total size */
-};
+#include "formats/arrow_types.h"
 
 /* Opens the file and finds the column by name, with the syntax of parquet_find.  CONFIG: unknown
  * column.  DATA: corrupt or truncated.  UNSUPPORTED: big-endian data, or a union in the schema. */
@@ -100,10 +26,10 @@ const struct arrow_batch *arrow_find_batch(const struct arrow *a, uint64_t row);
 
 /* Decompresses a buffer into `storage` and points *buffer at the result.  A buffer that is stored
  * uncompressed stays where it is.  DATA, UNSUPPORTED. */
-enum status arrow_decompress(const struct arrow *a, enum codec codec, struct parquet_bytes *buffer,
+enum status arrow_decompress(const struct arrow *a, enum codec codec, struct byte_span *buffer,
                              struct text *storage);
 
 /* Splits a batch into ranges of rows.  Returns the end of a range that begins at `row` and holds
  * about *bytes of the column, and sets *bytes to the estimated size.  The range ends at its batch
  * or before; if the batch is compressed, it has at least an eighth of the batch's rows. */
-uint64_t arrow_ahead(const struct arrow *a, uint64_t row, uint64_t *bytes);
+uint64_t arrow_range_end(const struct arrow *a, uint64_t row, uint64_t *bytes);

@@ -80,8 +80,7 @@ static enum status offset_out_of_range(const struct descent *d)
 }
 
 /* Item `index` of a buffer of little-endian integers, zero-extended. */
-static bool read_integer(const struct parquet_bytes *b, uint64_t index, unsigned bytes,
-                         uint64_t *out)
+static bool read_integer(const struct byte_span *b, uint64_t index, unsigned bytes, uint64_t *out)
 {
     *out = 0;
     if (index >= b->len / bytes) return false;
@@ -89,44 +88,51 @@ static bool read_integer(const struct parquet_bytes *b, uint64_t index, unsigned
     return true;
 }
 
-/* Sets [*begin, *end) to the range of child items that belong to item `index`; false if it is not
- * within `limit`. */
-static bool item_bounds(const struct arrow_level *l, const struct arrow_array *array,
-                        uint64_t index, uint64_t limit, uint64_t *begin, uint64_t *end)
+struct item_range {
+    uint64_t begin, end;
+};
+
+/* Sets *out to the range of child items that belong to item `index`; false if it exceeds `limit`.
+ */
+static bool read_range(const struct arrow_level *l, const struct arrow_array *array, uint64_t index,
+                       uint64_t limit, struct item_range *out)
 {
     unsigned width = l->type >= ARROW_LARGE_BINARY && l->type != ARROW_LIST_VIEW ? 8 : 4;
     if (l->type == ARROW_FIXED_LIST) {
-        bool overflows = __builtin_mul_overflow(index, l->list_size, begin) ||
-                         __builtin_add_overflow(*begin, l->list_size, end);
-        return !overflows && *end <= limit;
+        bool overflows = __builtin_mul_overflow(index, l->list_size, &out->begin) ||
+                         __builtin_add_overflow(out->begin, l->list_size, &out->end);
+        return !overflows && out->end <= limit;
     }
-    if (l->type == ARROW_LIST_VIEW || l->type == ARROW_LARGE_LIST_VIEW)
-        return read_integer(&array->offsets, index, width, begin) &&
-               read_integer(&array->data, index, width, end) && *begin <= limit &&
-               *end <= limit - *begin && (*end += *begin, true);
-    return read_integer(&array->offsets, index, width, begin) &&
-           read_integer(&array->offsets, index + 1, width, end) && *begin <= *end && *end <= limit;
+    if (!read_integer(&array->offsets, index, width, &out->begin)) return false;
+    if (l->type == ARROW_LIST_VIEW || l->type == ARROW_LARGE_LIST_VIEW) {
+        uint64_t size;
+        if (!read_integer(&array->data, index, width, &size)) return false;
+        out->end = out->begin + size;
+        return out->begin <= limit && size <= limit - out->begin;
+    }
+    return read_integer(&array->offsets, index + 1, width, &out->end) && out->begin <= out->end &&
+           out->end <= limit;
 }
 
 /* A view has 16 bytes: the length, then up to 12 inline bytes; or a 4-byte prefix, the index of the
  * variadic buffer, and the offset in it. */
 static bool read_view(const struct arrow_batch *b, const struct arrow_array *array, uint64_t index,
-                      struct parquet_bytes *out)
+                      struct byte_span *out)
 {
     enum { VIEW = 16, MAX_INLINE = 12 };
     uint64_t len, buffer, at;
     if (index >= array->data.len / VIEW) return false;
-    const struct parquet_bytes view = {array->data.data + VIEW * index, VIEW};
+    const struct byte_span view = {array->data.data + VIEW * index, VIEW};
     read_integer(&view, 0, 4, &len), read_integer(&view, 2, 4, &buffer),
         read_integer(&view, 3, 4, &at);
     if (len <= MAX_INLINE) {
-        *out = (struct parquet_bytes){view.data + 4, len};
+        *out = (struct byte_span){view.data + 4, len};
         return true;
     }
     if (buffer >= b->num_variadic || at > b->variadic[buffer].len ||
         len > b->variadic[buffer].len - at)
         return false;
-    *out = (struct parquet_bytes){b->variadic[buffer].data + at, len};
+    *out = (struct byte_span){b->variadic[buffer].data + at, len};
     return true;
 }
 
@@ -141,14 +147,14 @@ static bool read_value_int(const struct arrow_level *l, const struct arrow_array
 }
 
 static bool read_value(const struct arrow_batch *b, const struct arrow_level *l,
-                       const struct arrow_array *array, uint64_t index, struct parquet_entry *e)
+                       const struct arrow_array *array, uint64_t index, struct column_entry *e)
 {
-    uint64_t begin, end;
+    struct item_range range;
     e->has_value = true;
     if (l->type == ARROW_INT) return read_value_int(l, array, index, &e->number);
     if (arrow_is_view(l->type)) return read_view(b, array, index, &e->bytes);
-    if (!item_bounds(l, array, index, array->data.len, &begin, &end)) return false;
-    e->bytes = (struct parquet_bytes){array->data.data + begin, end - begin};
+    if (!read_range(l, array, index, array->data.len, &range)) return false;
+    e->bytes = (struct byte_span){array->data.data + range.begin, range.end - range.begin};
     return true;
 }
 
@@ -165,7 +171,7 @@ static bool in_bounds(const struct arrow_array *array, uint64_t index)
 
 /* Reads the dictionary value that the index stands for. */
 static bool read_from_dictionary(const struct descent *d, const struct arrow_array *array,
-                                 uint64_t index, struct parquet_entry *e)
+                                 uint64_t index, struct column_entry *e)
 {
     const struct arrow *a = d->arrow;
     int64_t signed_index;
@@ -188,8 +194,8 @@ static enum status descend(const struct descent *d, int depth, uint64_t index, i
 {
     const struct arrow_level *l = &d->arrow->levels[depth];
     const struct arrow_array *array = &d->batch->arrays[depth];
-    struct parquet_entry e = {.rep = rep};
-    uint64_t begin = index, end = index + 1;
+    struct column_entry e = {.rep = rep};
+    struct item_range range = {index, index + 1};
     if (!in_bounds(array, index)) return offset_out_of_range(d);
     bool null = is_null(array, index), is_leaf = depth + 1 == d->arrow->num_levels;
     if (is_leaf && !null) {
@@ -198,18 +204,18 @@ static enum status descend(const struct descent *d, int depth, uint64_t index, i
         if (!good) return offset_out_of_range(d);
     }
     if (!is_leaf && !null && l->type != ARROW_STRUCT) {
-        if (!item_bounds(l, array, index, d->batch->arrays[depth + 1].length, &begin, &end))
+        if (!read_range(l, array, index, d->batch->arrays[depth + 1].length, &range))
             return offset_out_of_range(d);
         lists++;
     }
-    if (is_leaf || null || begin == end) return d->visit(d->context, &e);
-    for (uint64_t i = begin; i < end; i++)
-        TRY(descend(d, depth + 1, i, i == begin ? rep : lists, lists));
+    if (is_leaf || null || range.begin == range.end) return d->visit(d->context, &e);
+    for (uint64_t i = range.begin; i < range.end; i++)
+        TRY(descend(d, depth + 1, i, i == range.begin ? rep : lists, lists));
     return STATUS_OK;
 }
 
-enum status arrow_reader_row(struct arrow_reader *r, uint64_t row, arrow_visit *visit,
-                             void *context)
+enum status arrow_reader_visit_row(struct arrow_reader *r, uint64_t row, arrow_visit *visit,
+                                   void *context)
 {
     const struct arrow *a = r->arrow;
     const struct arrow_batch *b = arrow_find_batch(a, row);

@@ -21,8 +21,8 @@ void arrow_reader_release(struct arrow_reader *r);
  * levels that parquet_column_next gives; def is 0.  DATA: an offset points outside of its buffer,
  * or a buffer is corrupt.  UNSUPPORTED: the column holds neither text nor integers.  Else what
  * `visit` returns. */
-typedef enum status arrow_visit(void *context, const struct parquet_entry *e);
-enum status arrow_reader_row(struct arrow_reader *r, uint64_t row, arrow_visit *visit,
-                             void *context);
+typedef enum status arrow_visit(void *context, const struct column_entry *e);
+enum status arrow_reader_visit_row(struct arrow_reader *r, uint64_t row, arrow_visit *visit,
+                                   void *context);
 /* Bytes of memory that the reader holds. */
 size_t arrow_reader_bytes(const struct arrow_reader *r);

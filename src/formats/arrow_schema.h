@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "formats/arrow.h"
+#include "formats/arrow_types.h"
 #include "formats/flatbuffer.h"
 
 /* Reads the Schema table at `table`.  Stores the levels of the column with this name, and the names

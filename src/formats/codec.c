@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/codec.h"
 
-#include "base/file.h"
-
 #include <brotli/decode.h>
 #include <limits.h>
 #include <lz4.h>
@@ -162,17 +160,17 @@ static size_t codec_index(enum codec codec)
     BUG("unknown codec");
 }
 
-static enum status fail_corrupt(enum codec codec, size_t in_len, size_t out_len, const char *where)
+static enum status fail_corrupt(enum codec codec, struct reader in, size_t out_len)
 {
-    FAIL(DATA, "%s: %zu bytes are not a valid %s block that decompresses to %zu bytes", where,
-         in_len, codecs[codec_index(codec)].word, out_len);
+    FAIL(DATA, "%s: %zu bytes are not a valid %s block that decompresses to %zu bytes", in.name,
+         reader_left(&in), codecs[codec_index(codec)].word, out_len);
 }
 
-enum status codec_decompress(enum codec codec, const unsigned char *in, size_t in_len,
-                             unsigned char *out, size_t out_len, const char *where)
+enum status codec_decompress(enum codec codec, struct reader in, unsigned char *out, size_t out_len)
 {
-    if (codecs[codec_index(codec)].decompress(in, in_len, out, out_len)) return STATUS_OK;
-    return fail_corrupt(codec, in_len, out_len, where);
+    if (codecs[codec_index(codec)].decompress(in.at, reader_left(&in), out, out_len))
+        return STATUS_OK;
+    return fail_corrupt(codec, in, out_len);
 }
 
 /* Brotli's expansion is unbounded, so decompress into a scratch buffer and count the bytes. */
@@ -193,12 +191,11 @@ static bool brotli_yields(const unsigned char *in, size_t in_len, size_t out_len
     return result == BROTLI_DECODER_RESULT_SUCCESS && total == out_len;
 }
 
-enum status codec_check_size(enum codec codec, const unsigned char *in, size_t in_len,
-                             size_t out_len, const char *where)
+enum status codec_check_size(enum codec codec, struct reader in, size_t out_len)
 {
     enum { DEFAULT_EXPANSION = 1024, HEADER = 16 };
-    size_t max_expansion = codecs[codec_index(codec)].max_expansion;
+    size_t in_len = reader_left(&in), max_expansion = codecs[codec_index(codec)].max_expansion;
     bool good = out_len / (max_expansion ? max_expansion : DEFAULT_EXPANSION) <= in_len + HEADER;
-    if (good || (!max_expansion && brotli_yields(in, in_len, out_len))) return STATUS_OK;
-    return fail_corrupt(codec, in_len, out_len, where);
+    if (good || (!max_expansion && brotli_yields(in.at, in_len, out_len))) return STATUS_OK;
+    return fail_corrupt(codec, in, out_len);
 }

@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/status.h"
-
-#include <stddef.h>
+#include "base/file.h"
 
 /* Name, name in messages, CompressionCodec number in Parquet, and the largest possible expansion:
  * how many bytes one compressed byte can yield (0: unbounded).  Parquet's deprecated LZ4 is
@@ -27,15 +25,14 @@ enum codec {
 };
 
 /* The codec with this number in Parquet.  UNSUPPORTED: any other number.  `where` begins the
- * message. */
+ * message, as the name of `in` does below. */
 enum status codec_from_parquet(long long number, const char *where, enum codec *out);
 
-/* Decompresses in_len bytes to exactly out_len bytes.  DATA: the input is corrupt, or decompresses
- * to another length. */
-enum status codec_decompress(enum codec codec, const unsigned char *in, size_t in_len,
-                             unsigned char *out, size_t out_len, const char *where);
+/* Decompresses `in` to exactly out_len bytes.  DATA: the input is corrupt, or decompresses to
+ * another length. */
+enum status codec_decompress(enum codec codec, struct reader in, unsigned char *out,
+                             size_t out_len);
 
-/* Can in_len bytes decompress to out_len?  Call this before you allocate the output, because a
+/* Can `in` decompress to out_len bytes?  Call this before you allocate the output, because a
  * small corrupt block can claim any size.  DATA: they cannot. */
-enum status codec_check_size(enum codec codec, const unsigned char *in, size_t in_len,
-                             size_t out_len, const char *where);
+enum status codec_check_size(enum codec codec, struct reader in, size_t out_len);

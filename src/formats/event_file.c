@@ -81,7 +81,7 @@ static void end_record(struct text *t, size_t start)
     add_le(t, masked_crc(header + RECORD_HEADER, len), 4);
 }
 
-void event_add_version(struct text *t, double wall_s)
+void event_file_add_version(struct text *t, double wall_s)
 {
     static const char version[] = "brain.Event:2";
     size_t start = begin_record(t, wall_s, 0);
@@ -91,7 +91,7 @@ void event_add_version(struct text *t, double wall_s)
     end_record(t, start);
 }
 
-void event_add_start(struct text *t, int64_t step, double wall_s)
+void event_file_add_session_start(struct text *t, int64_t step, double wall_s)
 {
     size_t start = begin_record(t, wall_s, step);
     add_byte(t, EVENT_SESSION_LOG);
@@ -108,8 +108,8 @@ static size_t value_bytes(const struct event_scalar *s)
     return 1 + varint_bytes(len) + len + 1 + 4;
 }
 
-void event_add_scalars(struct text *t, int64_t step, double wall_s, const struct event_scalar *s,
-                       int count)
+void event_file_add_scalars(struct text *t, int64_t step, double wall_s,
+                            const struct event_scalar *s, int count)
 {
     BUG_IF(count <= 0);
     size_t summary = 0, start = begin_record(t, wall_s, step);

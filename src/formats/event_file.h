@@ -18,13 +18,13 @@ struct event_scalar {
 };
 
 /* Appends the record that must open every file: file_version "brain.Event:2". */
-void event_add_version(struct text *t, double wall_s);
+void event_file_add_version(struct text *t, double wall_s);
 /* Appends a SessionLog START record: TensorBoard then discards the events of earlier files from
  * this step on. */
-void event_add_start(struct text *t, int64_t step, double wall_s);
+void event_file_add_session_start(struct text *t, int64_t step, double wall_s);
 /* Appends one record with all of these scalars; count > 0. */
-void event_add_scalars(struct text *t, int64_t step, double wall_s, const struct event_scalar *s,
-                       int count);
+void event_file_add_scalars(struct text *t, int64_t step, double wall_s,
+                            const struct event_scalar *s, int count);
 
 /* Appends events.out.tfevents.<seconds>.<host>.<pid>.<number>. */
 void event_file_name(struct text *t, double wall_s, int number);

@@ -19,60 +19,61 @@ static void add_bytes(struct text *t, const char *bytes, size_t len)
     text_add(t, bytes, len);
 }
 
-static void add_key(struct gguf_keys *k, const char *key, enum gguf_kind kind)
+static void add_key(struct gguf_metadata *k, const char *key, enum gguf_value_type kind)
 {
     add_bytes(&k->bytes, key, strlen(key));
     add_le(&k->bytes, kind, 4);
     k->count++;
 }
 
-void gguf_keys_release(struct gguf_keys *k)
+void gguf_metadata_release(struct gguf_metadata *k)
 {
     text_release(&k->bytes);
-    *k = (struct gguf_keys){0};
+    *k = (struct gguf_metadata){0};
 }
 
-void gguf_item_u32(struct gguf_keys *k, uint32_t value) { add_le(&k->bytes, value, 4); }
+void gguf_add_item_u32(struct gguf_metadata *k, uint32_t value) { add_le(&k->bytes, value, 4); }
 
-void gguf_item_f32(struct gguf_keys *k, float value)
+void gguf_add_item_f32(struct gguf_metadata *k, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     add_le(&k->bytes, bits, 4);
 }
 
-void gguf_item_string(struct gguf_keys *k, const char *bytes, size_t len)
+void gguf_add_item_string(struct gguf_metadata *k, const char *bytes, size_t len)
 {
     add_bytes(&k->bytes, bytes, len);
 }
 
-void gguf_put_u32(struct gguf_keys *k, const char *key, uint32_t value)
+void gguf_add_u32(struct gguf_metadata *k, const char *key, uint32_t value)
 {
-    add_key(k, key, GGUF_KIND_U32);
-    gguf_item_u32(k, value);
+    add_key(k, key, GGUF_VALUE_U32);
+    gguf_add_item_u32(k, value);
 }
 
-void gguf_put_f32(struct gguf_keys *k, const char *key, double value)
+void gguf_add_f32(struct gguf_metadata *k, const char *key, double value)
 {
-    add_key(k, key, GGUF_KIND_F32);
-    gguf_item_f32(k, (float)value);
+    add_key(k, key, GGUF_VALUE_F32);
+    gguf_add_item_f32(k, (float)value);
 }
 
-void gguf_put_bool(struct gguf_keys *k, const char *key, bool value)
+void gguf_add_bool(struct gguf_metadata *k, const char *key, bool value)
 {
-    add_key(k, key, GGUF_KIND_BOOL);
+    add_key(k, key, GGUF_VALUE_BOOL);
     add_le(&k->bytes, value, 1);
 }
 
-void gguf_put_string(struct gguf_keys *k, const char *key, const char *value)
+void gguf_add_string(struct gguf_metadata *k, const char *key, const char *value)
 {
-    add_key(k, key, GGUF_KIND_STRING);
-    gguf_item_string(k, value, strlen(value));
+    add_key(k, key, GGUF_VALUE_STRING);
+    gguf_add_item_string(k, value, strlen(value));
 }
 
-void gguf_begin_array(struct gguf_keys *k, const char *key, enum gguf_kind kind, uint64_t count)
+void gguf_begin_array(struct gguf_metadata *k, const char *key, enum gguf_value_type kind,
+                      uint64_t count)
 {
-    add_key(k, key, GGUF_KIND_ARRAY);
+    add_key(k, key, GGUF_VALUE_ARRAY);
     add_le(&k->bytes, kind, 4);
     add_le(&k->bytes, count, 8);
 }
@@ -88,8 +89,8 @@ uint64_t gguf_padding(uint64_t bytes)
     return (GGUF_ALIGNMENT - bytes % GGUF_ALIGNMENT) % GGUF_ALIGNMENT;
 }
 
-void gguf_head(const struct gguf_keys *k, struct gguf_tensor *tensors, size_t count,
-               struct text *head, uint64_t *total)
+void gguf_build_header(const struct gguf_metadata *k, struct gguf_tensor *tensors, size_t count,
+                       struct text *head, uint64_t *total)
 {
     static const char zeros[GGUF_ALIGNMENT];
     *total = 0;
@@ -126,7 +127,7 @@ static enum status quantize_block(const float *x, unsigned char *out)
     }
     float scale = amax / 127, inverse = scale > 0 ? 1 / scale : 0;
     if (!isfinite(inverse)) inverse = 0; /* the scale underflows to 0 in f16 */
-    safetensors_convert(&scale, 1, SAFETENSORS_F16, out);
+    safetensors_from_f32(&scale, 1, SAFETENSORS_F16, out);
     for (int i = 0; i < GGUF_BLOCK; i++) out[2 + i] = (unsigned char)(int)roundf(x[i] * inverse);
     return STATUS_OK;
 }
@@ -138,10 +139,10 @@ enum status gguf_convert(enum gguf_type type, const float *x, size_t count, unsi
             TRY(quantize_block(x + i * GGUF_BLOCK, out + i * GGUF_BLOCK_BYTES));
         return STATUS_OK;
     }
-    safetensors_convert(x, count,
-                        type == GGUF_F32   ? SAFETENSORS_F32
-                        : type == GGUF_F16 ? SAFETENSORS_F16
-                                           : SAFETENSORS_BF16,
-                        out);
+    safetensors_from_f32(x, count,
+                         type == GGUF_F32   ? SAFETENSORS_F32
+                         : type == GGUF_F16 ? SAFETENSORS_F16
+                                            : SAFETENSORS_BF16,
+                         out);
     return STATUS_OK;
 }

@@ -116,7 +116,7 @@ void megatron_close(struct megatron *m)
     *m = (struct megatron){0};
 }
 
-uint64_t megatron_length(const struct megatron *m, uint64_t d)
+uint64_t megatron_document_length(const struct megatron *m, uint64_t d)
 {
     uint64_t tokens = 0;
     for (int64_t s = document_start(m, d); s < document_start(m, d + 1); s++)
@@ -129,14 +129,15 @@ uint64_t megatron_sequence_length(const struct megatron *m, uint64_t s)
     return (uint64_t)sequence_length(m, s);
 }
 
-enum status megatron_read_sequence(const struct megatron *m, uint64_t s, uint64_t from,
-                                   uint64_t count, int64_t vocab_size, int32_t *ids)
+enum status megatron_read_sequence(const struct megatron *m, struct megatron_range range,
+                                   int64_t vocab_size, int32_t *ids)
 {
     int64_t limit = vocab_size ? vocab_size : INT32_MAX;
+    uint64_t s = range.sequence;
     const unsigned char *at =
-        m->bin.data + sequence_pointer(m, s) + from * (uint64_t)m->token_bytes;
-    BUG_IF(from + count > megatron_sequence_length(m, s));
-    for (uint64_t i = 0; i < count; i++, at += m->token_bytes) {
+        m->bin.data + sequence_pointer(m, s) + range.from * (uint64_t)m->token_bytes;
+    BUG_IF(range.from + range.count > megatron_sequence_length(m, s));
+    for (uint64_t i = 0; i < range.count; i++, at += m->token_bytes) {
         int64_t id = read_integer(at, m->token_bytes);
         if (m->dtype == 2) id = (int8_t)id; /* signed types */
         if (m->dtype == 3) id = (int16_t)id;
@@ -149,21 +150,22 @@ enum status megatron_read_sequence(const struct megatron *m, uint64_t s, uint64_
     return STATUS_OK;
 }
 
-enum status megatron_read(const struct megatron *m, uint64_t d, int64_t vocab_size, int32_t *ids)
+enum status megatron_read_document(const struct megatron *m, uint64_t d, int64_t vocab_size,
+                                   int32_t *ids)
 {
     uint64_t end = (uint64_t)document_start(m, d + 1);
     for (uint64_t s = (uint64_t)document_start(m, d); s < end; s++) {
         uint64_t length = megatron_sequence_length(m, s);
-        TRY(megatron_read_sequence(m, s, 0, length, vocab_size, ids));
+        TRY(megatron_read_sequence(m, (struct megatron_range){s, 0, length}, vocab_size, ids));
         ids += length;
     }
     return STATUS_OK;
 }
 
-void megatron_head(int dtype, uint64_t sequences, unsigned char head[MEGATRON_HEAD])
+void megatron_build_header(int dtype, uint64_t sequences, unsigned char head[MEGATRON_HEADER_BYTES])
 {
     uint64_t values[] = {sequences, sequences + 1};
-    memset(head, 0, MEGATRON_HEAD);
+    memset(head, 0, MEGATRON_HEADER_BYTES);
     memcpy(head, magic, sizeof magic);
     head[9] = 1;
     head[17] = (unsigned char)dtype;

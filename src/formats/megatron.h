@@ -33,18 +33,22 @@ void megatron_close(struct megatron *m);
 enum status megatron_parse(struct megatron *m, const char *name);
 
 /* The number of tokens in a document. */
-uint64_t megatron_length(const struct megatron *m, uint64_t document);
-/* Copies a document's tokens to `ids`.  DATA: an ID is negative, or not below vocab_size (0: do not
- * check). */
-enum status megatron_read(const struct megatron *m, uint64_t document, int64_t vocab_size,
-                          int32_t *ids);
+uint64_t megatron_document_length(const struct megatron *m, uint64_t document);
+/* Copies a document's tokens to `ids`.  DATA: an ID is negative, or not below vocab_size (0:
+ * INT32_MAX). */
+enum status megatron_read_document(const struct megatron *m, uint64_t document, int64_t vocab_size,
+                                   int32_t *ids);
 
-/* The same for a sequence; a document is zero or more sequences.  Tokens `from` to `from` + `count`
- * must be in the sequence. */
+/* `count` tokens of a sequence, which must exist, from token `from` on. */
+struct megatron_range {
+    uint64_t sequence, from, count;
+};
+/* The same for a sequence, and a part of it; a document is zero or more sequences. */
 uint64_t megatron_sequence_length(const struct megatron *m, uint64_t sequence);
-enum status megatron_read_sequence(const struct megatron *m, uint64_t sequence, uint64_t from,
-                                   uint64_t count, int64_t vocab_size, int32_t *ids);
+enum status megatron_read_sequence(const struct megatron *m, struct megatron_range range,
+                                   int64_t vocab_size, int32_t *ids);
 
 /* Builds the header of an .idx: the 34 bytes before the arrays.  dtype: MEGATRON_U16 or _I32. */
-enum { MEGATRON_HEAD = 34, MEGATRON_U16 = 8, MEGATRON_I32 = 4 };
-void megatron_head(int dtype, uint64_t sequences, unsigned char head[MEGATRON_HEAD]);
+enum { MEGATRON_HEADER_BYTES = 34, MEGATRON_U16 = 8, MEGATRON_I32 = 4 };
+void megatron_build_header(int dtype, uint64_t sequences,
+                           unsigned char head[MEGATRON_HEADER_BYTES]);

@@ -30,13 +30,13 @@ static void add_entry(struct npz_writer *w, const char *name, const struct text 
 {
     struct text file = {0}, head = {0};
     text_addf(&file, "%s.npy", name);
-    zip_add(&w->zip, file.data, npy->len, zip_crc(0, npy->data, npy->len), &head);
+    zip_writer_add(&w->zip, file.data, npy->len, zip_crc(0, npy->data, npy->len), &head);
     text_add(&w->bytes, head.data, head.len);
     text_add(&w->bytes, npy->data, npy->len);
     text_release(&file), text_release(&head);
 }
 
-void npz_add_list(struct npz_writer *w, const char *name, const int32_t *values, size_t count)
+void npz_add_array(struct npz_writer *w, const char *name, const int32_t *values, size_t count)
 {
     struct text npy = {0}, shape = {0};
     text_addf(&shape, "%zu,", count);
@@ -46,7 +46,7 @@ void npz_add_list(struct npz_writer *w, const char *name, const int32_t *values,
     text_release(&npy), text_release(&shape);
 }
 
-void npz_add_number(struct npz_writer *w, const char *name, int64_t value)
+void npz_add_scalar(struct npz_writer *w, const char *name, int64_t value)
 {
     struct text npy = {0};
     add_header(&npy, "");
@@ -58,7 +58,7 @@ void npz_add_number(struct npz_writer *w, const char *name, int64_t value)
 enum status npz_close(struct npz_writer *w, const char *path)
 {
     struct text tail = {0};
-    zip_finish(&w->zip, &tail);
+    zip_writer_finish(&w->zip, &tail);
     text_add(&w->bytes, tail.data, tail.len);
     text_release(&tail);
     TRY(file_write(path, w->bytes.data, w->bytes.len));

@@ -15,8 +15,8 @@ struct npz_writer {
 };
 
 /* Add a one-dimensional array, and a scalar (an array of shape ()). */
-void npz_add_list(struct npz_writer *w, const char *name, const int32_t *values, size_t count);
-void npz_add_number(struct npz_writer *w, const char *name, int64_t value);
+void npz_add_array(struct npz_writer *w, const char *name, const int32_t *values, size_t count);
+void npz_add_scalar(struct npz_writer *w, const char *name, int64_t value);
 /* Writes the file atomically.  IO. */
 enum status npz_close(struct npz_writer *w, const char *path);
 void npz_release(struct npz_writer *w); /* allowed after npz_close, too */

@@ -244,7 +244,7 @@ static void add_node_path(const struct parquet *p, size_t node, struct text *out
     text_add(out, p->nodes[node].name, p->nodes[node].name_len);
 }
 
-void parquet_columns(const struct parquet *p, struct text *out)
+void parquet_list_columns(const struct parquet *p, struct text *out)
 {
     enum { MAX_BYTES = 1000 };
     text_clear(out);
@@ -260,7 +260,7 @@ enum status parquet_find(const struct parquet *p, const char *column, size_t *le
     struct text names = {0};
     *leaf = find_below(p, 0, column);
     if (column[0] && *leaf != SIZE_MAX) return STATUS_OK;
-    parquet_columns(p, &names);
+    parquet_list_columns(p, &names);
     enum status st =
         status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s: no column \"%s\"; the columns are: %s",
                     p->path, column, names.data);

@@ -82,4 +82,4 @@ enum status parquet_parse(struct parquet *p, const unsigned char *bytes, uint64_
  * message lists the columns. */
 enum status parquet_find(const struct parquet *p, const char *column, size_t *leaf);
 /* The comma-separated names of the leaves, truncated to fit a message. */
-void parquet_columns(const struct parquet *p, struct text *out);
+void parquet_list_columns(const struct parquet *p, struct text *out);

@@ -2,7 +2,6 @@
 #include "formats/parquet_column.h"
 
 #include "formats/bit_packing.h"
-#include "formats/parquet_values.h"
 #include "formats/thrift.h"
 
 #include <stdlib.h>
@@ -160,11 +159,12 @@ static enum status decompress(const struct parquet_column *c, const struct page_
         out->end += len;
         return STATUS_OK;
     }
-    TRY(codec_check_size(codec, h->bytes + from, in_len, len, c->file->path));
+    const struct reader in = {h->bytes + from, h->bytes + from + in_len, c->file->path};
+    TRY(codec_check_size(codec, in, len));
     text_clear(storage);
     text_reserve(storage, len);
     unsigned char *to = (unsigned char *)storage->data;
-    TRY(codec_decompress(codec, h->bytes + from, in_len, to, len, c->file->path));
+    TRY(codec_decompress(codec, in, to, len));
     out->at = to, out->end = to + len;
     return STATUS_OK;
 }
@@ -175,8 +175,8 @@ static enum status read_dictionary(struct parquet_column *c, const struct page_h
     if (c->has_dictionary) FAIL(DATA, "%s: column chunk with two dictionary pages", c->file->path);
     TRY(check_crc(c, h));
     TRY(decompress(c, h, 0, &c->dictionary_page, &bytes));
-    TRY(parquet_values_read(&c->dictionary, c->leaf, PARQUET_PLAIN, bytes, (size_t)h->values,
-                            NULL));
+    const struct parquet_encoded values = {c->leaf, PARQUET_PLAIN, bytes, (size_t)h->values, NULL};
+    TRY(parquet_values_read(&c->dictionary, &values));
     c->has_dictionary = true;
     return STATUS_OK;
 }
@@ -194,47 +194,55 @@ static void read_bit_packed(const unsigned char *bytes, size_t from, int width, 
     }
 }
 
-/* Decodes repetition or definition levels; *num_max counts those equal to `max`. */
-static enum status read_levels(struct reader bytes, int64_t encoding, int max, uint8_t *out,
-                               size_t count, size_t *num_max)
+/* The encoded repetition or definition levels of a page, and where to decode them to. */
+struct levels {
+    int max;
+    int64_t encoding, v2_bytes;
+    uint8_t *out;
+};
+
+/* Finds the bytes of levels.  Their length precedes them in a v1 page and is in the header of a v2
+ * page; for BIT_PACKED it follows from their number. */
+static enum status find_levels(struct reader *r, const struct page_header *h,
+                               const struct levels *l, struct reader *bytes)
 {
-    uint32_t decoded[BATCH];
-    struct bit_packing h;
-    *num_max = 0;
-    TRY(bit_packing_init(&h, bytes, width_of(max)));
-    for (size_t at = 0; at < count;) {
-        size_t n = count - at < BATCH ? count - at : BATCH;
-        if (encoding == LEVELS_BIT_PACKED)
-            read_bit_packed(bytes.at, at, width_of(max), decoded, n);
-        else
-            TRY(bit_packing_read(&h, decoded, n));
-        for (size_t i = 0; i < n; i++) {
-            if (decoded[i] > (uint32_t)max)
-                FAIL(DATA, "%s: level %u: must be at most %d", bytes.name, decoded[i], max);
-            out[at + i] = (uint8_t)decoded[i];
-            *num_max += decoded[i] == (uint32_t)max;
-        }
-        at += n;
-    }
+    uint32_t len = (uint32_t)l->v2_bytes;
+    bool packed = l->encoding == LEVELS_BIT_PACKED && h->type == PAGE_DATA;
+    if (l->encoding != LEVELS_RLE && !packed)
+        FAIL(UNSUPPORTED, "%s: level encoding %lld is not supported", r->name,
+             (long long)l->encoding);
+    if (packed)
+        len = (uint32_t)((h->values * width_of(l->max) + 7) / 8);
+    else if (h->type == PAGE_DATA)
+        TRY(reader_u32(r, &len, "the length of levels"));
+    *bytes = (struct reader){.name = r->name};
+    TRY(reader_bytes(r, len, &bytes->at, "levels"));
+    bytes->end = bytes->at + len;
     return STATUS_OK;
 }
 
-/* Finds the encoded levels.  Their length precedes them in a v1 page and is in the header of a v2
- * page; for BIT_PACKED it follows from their number. */
-static enum status find_levels(struct reader *r, const struct page_header *h, int64_t v2_bytes,
-                               int64_t encoding, int max, struct reader *out)
+/* Decodes `count` levels; *num_max counts those equal to l->max. */
+static enum status decode_levels(struct reader bytes, const struct levels *l, size_t count,
+                                 size_t *num_max)
 {
-    uint32_t len = (uint32_t)v2_bytes;
-    bool packed = encoding == LEVELS_BIT_PACKED && h->type == PAGE_DATA;
-    if (encoding != LEVELS_RLE && !packed)
-        FAIL(UNSUPPORTED, "%s: level encoding %lld is not supported", r->name, (long long)encoding);
-    if (packed)
-        len = (uint32_t)((h->values * width_of(max) + 7) / 8);
-    else if (h->type == PAGE_DATA)
-        TRY(reader_u32(r, &len, "the length of levels"));
-    *out = (struct reader){.name = r->name};
-    TRY(reader_bytes(r, len, &out->at, "levels"));
-    out->end = out->at + len;
+    uint32_t decoded[BATCH];
+    struct bit_packing b;
+    *num_max = 0;
+    TRY(bit_packing_init(&b, bytes, width_of(l->max)));
+    for (size_t at = 0; at < count;) {
+        size_t n = count - at < BATCH ? count - at : BATCH;
+        if (l->encoding == LEVELS_BIT_PACKED)
+            read_bit_packed(bytes.at, at, width_of(l->max), decoded, n);
+        else
+            TRY(bit_packing_read(&b, decoded, n));
+        for (size_t i = 0; i < n; i++) {
+            if (decoded[i] > (uint32_t)l->max)
+                FAIL(DATA, "%s: level %u: must be at most %d", bytes.name, decoded[i], l->max);
+            l->out[at + i] = (uint8_t)decoded[i];
+            *num_max += decoded[i] == (uint32_t)l->max;
+        }
+        at += n;
+    }
     return STATUS_OK;
 }
 
@@ -261,18 +269,19 @@ static enum status read_page(struct parquet_column *c, const struct page_header 
     struct reader *from = v2 ? &head : &body;
     reserve_levels(c, (size_t)h->values);
     count = c->count;
-    if (leaf->max_rep || (v2 && h->rep_bytes)) {
-        TRY(find_levels(from, h, h->rep_bytes, h->rep_encoding, leaf->max_rep, &part));
-        if (leaf->max_rep)
-            TRY(read_levels(part, h->rep_encoding, leaf->max_rep, c->rep, c->count, &num_max));
+    const struct levels rep = {leaf->max_rep, h->rep_encoding, h->rep_bytes, c->rep};
+    const struct levels def = {leaf->max_def, h->def_encoding, h->def_bytes, c->def};
+    if (rep.max || (v2 && rep.v2_bytes)) {
+        TRY(find_levels(from, h, &rep, &part));
+        if (rep.max) TRY(decode_levels(part, &rep, c->count, &num_max));
     }
-    if (leaf->max_def || (v2 && h->def_bytes)) {
-        TRY(find_levels(from, h, h->def_bytes, h->def_encoding, leaf->max_def, &part));
-        if (leaf->max_def)
-            TRY(read_levels(part, h->def_encoding, leaf->max_def, c->def, c->count, &count));
+    if (def.max || (v2 && def.v2_bytes)) {
+        TRY(find_levels(from, h, &def, &part));
+        if (def.max) TRY(decode_levels(part, &def, c->count, &count));
     }
-    TRY(parquet_values_read(&c->values, leaf, h->encoding, body, count,
-                            c->has_dictionary ? &c->dictionary : NULL));
+    const struct parquet_encoded values = {leaf, h->encoding, body, count,
+                                           c->has_dictionary ? &c->dictionary : NULL};
+    TRY(parquet_values_read(&c->values, &values));
     c->values_read += (uint64_t)h->values;
     c->entry = c->value = 0;
     return STATUS_OK;
@@ -347,12 +356,12 @@ static void advance(struct parquet_column *c)
     c->entry++;
 }
 
-enum status parquet_column_next(struct parquet_column *c, struct parquet_entry *e)
+enum status parquet_column_next(struct parquet_column *c, struct column_entry *e)
 {
     if (c->entry == c->count || starts_row(c, c->entry)) TRY(ensure_row(c));
     size_t i = c->entry, v = c->value;
-    *e = (struct parquet_entry){.rep = c->leaf->max_rep ? c->rep[i] : 0,
-                                .def = c->leaf->max_def ? c->def[i] : 0};
+    *e = (struct column_entry){.rep = c->leaf->max_rep ? c->rep[i] : 0,
+                               .def = c->leaf->max_def ? c->def[i] : 0};
     e->has_value = e->def == c->leaf->max_def;
     advance(c);
     if (!e->has_value) return STATUS_OK;
@@ -363,7 +372,7 @@ enum status parquet_column_next(struct parquet_column *c, struct parquet_entry *
     return STATUS_OK;
 }
 
-enum status parquet_column_goes_on(struct parquet_column *c, bool *more)
+enum status parquet_column_has_more(struct parquet_column *c, bool *more)
 {
     bool at_end;
     *more = false;
@@ -429,7 +438,7 @@ static uint64_t split_group(const struct parquet_column *c, uint64_t row, uint64
     return end;
 }
 
-uint64_t parquet_column_ahead(struct parquet_column *c, uint64_t row, uint64_t *bytes)
+uint64_t parquet_column_range_end(struct parquet_column *c, uint64_t row, uint64_t *bytes)
 {
     uint64_t skipped = 0, target = *bytes;
     size_t group = find_group(c->file, row);

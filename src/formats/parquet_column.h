@@ -6,21 +6,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "formats/parquet.h"
-
-struct parquet_bytes {
-    const unsigned char *data;
-    size_t len;
-};
-
-/* Decoded values: `bytes` for BYTES, FIXED and I96, else `numbers`, which hold the bits of floats.
- */
-struct parquet_values {
-    struct parquet_bytes *bytes;
-    int64_t *numbers;
-    size_t count, capacity;
-    struct text storage; /* what `bytes` point to if the encoding does not store values whole */
-};
+#include "formats/column_entry.h"
+#include "formats/parquet_values.h"
 
 struct parquet_column {
     const struct parquet *file; /* borrowed */
@@ -38,30 +25,23 @@ struct parquet_column {
     bool started;           /* `group` is valid */
 };
 
-struct parquet_entry {
-    int rep, def;
-    bool has_value;             /* def == max_def */
-    struct parquet_bytes bytes; /* valid until the next call */
-    int64_t number;
-};
-
 void parquet_column_init(struct parquet_column *c, const struct parquet *file, size_t leaf);
 void parquet_column_release(struct parquet_column *c);
 
-/* Makes the first entry of `row`, which must exist, the next one.  Errors as
+/* Makes the first entry of `row`, which must exist, the next one.  Errors as in
  * parquet_column_next. */
 enum status parquet_column_seek(struct parquet_column *c, uint64_t row);
 /* Reads the next entry.  DATA: a page is corrupt or fails its checksum, or the row group has more
  * or fewer rows than the footer claims.  UNSUPPORTED: an unknown encoding, or a page of more than
  * 2^26 values. */
-enum status parquet_column_next(struct parquet_column *c, struct parquet_entry *e);
+enum status parquet_column_next(struct parquet_column *c, struct column_entry *e);
 /* Sets *more if the next entry belongs to the same row.  Invalidates the previous entry. */
-enum status parquet_column_goes_on(struct parquet_column *c, bool *more);
+enum status parquet_column_has_more(struct parquet_column *c, bool *more);
 /* Splits a column into ranges of rows for parallel readers.  Returns the end of a range that begins
  * at `row` and holds about *bytes, and sets *bytes to the estimated size.  The end is a page
  * boundary, so that no page is decompressed twice.  Pages of nested lists need not state their
  * rows; a range is then at least an eighth of the row group.  Call it on a column of its own, for
  * consecutive ranges. */
-uint64_t parquet_column_ahead(struct parquet_column *c, uint64_t row, uint64_t *bytes);
+uint64_t parquet_column_range_end(struct parquet_column *c, uint64_t row, uint64_t *bytes);
 /* Bytes of memory that the column holds. */
 size_t parquet_column_bytes(const struct parquet_column *c);

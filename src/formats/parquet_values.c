@@ -7,6 +7,16 @@
 #include <string.h>
 
 enum { BATCH = 1024, MAX_PAGE_BYTES = 1 << 30 };
+/* Encoding in parquet.thrift; PLAIN is PARQUET_PLAIN. */
+enum {
+    PLAIN_DICTIONARY = 2,
+    RLE,
+    DELTA = 5,
+    DELTA_LENGTH,
+    DELTA_BYTE_ARRAY,
+    RLE_DICTIONARY,
+    BYTE_STREAM_SPLIT
+};
 
 static bool is_bytes(const struct parquet_leaf *leaf)
 {
@@ -52,7 +62,7 @@ static void set_fixed(struct parquet_values *out, const struct parquet_leaf *lea
     for (size_t i = 0; i < count; i++, at += width) {
         uint64_t bits = 0;
         if (is_bytes(leaf)) {
-            out->bytes[i] = (struct parquet_bytes){at, width};
+            out->bytes[i] = (struct byte_span){at, width};
             continue;
         }
         for (size_t b = 0; b < width; b++) bits |= (uint64_t)at[b] << (8 * b);
@@ -60,9 +70,11 @@ static void set_fixed(struct parquet_values *out, const struct parquet_leaf *lea
     }
 }
 
-static enum status read_plain(struct parquet_values *out, const struct parquet_leaf *leaf,
-                              struct reader r, size_t count)
+static enum status read_plain(struct parquet_values *out, const struct parquet_encoded *in)
 {
+    const struct parquet_leaf *leaf = in->leaf;
+    struct reader r = in->bytes;
+    size_t count = in->count;
     const unsigned char *at;
     size_t bytes;
     if (leaf->type == PARQUET_BYTES) {
@@ -72,7 +84,7 @@ static enum status read_plain(struct parquet_values *out, const struct parquet_l
             memcpy(&len, r.at, 4);
             r.at += 4;
             if (len > reader_left(&r)) return reader_bytes(&r, len, &at, "a string");
-            out->bytes[i] = (struct parquet_bytes){r.at, len};
+            out->bytes[i] = (struct byte_span){r.at, len};
             r.at += len;
         }
         return STATUS_OK;
@@ -88,10 +100,11 @@ static enum status read_plain(struct parquet_values *out, const struct parquet_l
     return STATUS_OK;
 }
 
-static enum status read_indices(struct parquet_values *out, const struct parquet_leaf *leaf,
-                                struct reader r, size_t count,
-                                const struct parquet_values *dictionary)
+static enum status read_indices(struct parquet_values *out, const struct parquet_encoded *in)
 {
+    const struct parquet_values *dictionary = in->dictionary;
+    struct reader r = in->bytes;
+    size_t count = in->count;
     uint32_t indices[BATCH];
     struct bit_packing h;
     uint8_t width;
@@ -105,7 +118,7 @@ static enum status read_indices(struct parquet_values *out, const struct parquet
             if (indices[i] >= dictionary->count)
                 FAIL(DATA, "%s: dictionary index %u is out of range: the dictionary has %zu values",
                      r.name, indices[i], dictionary->count);
-            if (is_bytes(leaf))
+            if (is_bytes(in->leaf))
                 out->bytes[at + i] = dictionary->bytes[indices[i]];
             else
                 out->numbers[at + i] = dictionary->numbers[indices[i]];
@@ -143,17 +156,19 @@ static enum status read_delta_length_bytes(struct parquet_values *out, struct re
         if (lengths[i] < 0 || (uint64_t)lengths[i] > reader_left(r))
             FAIL(DATA, "%s: string of %lld bytes exceeds the %zu bytes left", r->name,
                  (long long)lengths[i], reader_left(r));
-        out->bytes[i] = (struct parquet_bytes){r->at, (size_t)lengths[i]};
+        out->bytes[i] = (struct byte_span){r->at, (size_t)lengths[i]};
         r->at += lengths[i];
     }
     return STATUS_OK;
 }
 
-/* DELTA_BYTE_ARRAY: the lengths of prefixes shared with the previous value, then the suffixes.
- * `width`: the length of every value, or 0. */
-static enum status read_delta_byte_array(struct parquet_values *out, struct reader r, size_t count,
-                                         size_t width, int64_t *prefixes, int64_t *lengths)
+/* DELTA_BYTE_ARRAY: the lengths of prefixes shared with the previous value, then the suffixes. */
+static enum status read_delta_byte_array(struct parquet_values *out,
+                                         const struct parquet_encoded *in, int64_t *prefixes,
+                                         int64_t *lengths)
 {
+    struct reader r = in->bytes;
+    size_t count = in->count, width = width_of(in->leaf); /* 0: lengths vary */
     size_t total = 0, previous_len = 0;
     TRY(bit_packing_read_deltas(&r, prefixes, count, true));
     TRY(read_delta_length_bytes(out, &r, count, lengths));
@@ -174,28 +189,31 @@ static enum status read_delta_byte_array(struct parquet_values *out, struct read
         size_t prefix = (size_t)prefixes[i], len = out->bytes[i].len;
         memcpy(to, previous, prefix);
         if (len) memcpy(to + prefix, out->bytes[i].data, len);
-        out->bytes[i] = (struct parquet_bytes){(unsigned char *)to, prefix + len};
+        out->bytes[i] = (struct byte_span){(unsigned char *)to, prefix + len};
         previous = to, to += prefix + len;
     }
     return STATUS_OK;
 }
 
-static enum status read_deltas_of_bytes(struct parquet_values *out, const struct parquet_leaf *leaf,
-                                        struct reader r, size_t count, bool with_prefixes)
+static enum status read_deltas_of_bytes(struct parquet_values *out,
+                                        const struct parquet_encoded *in)
 {
-    int64_t *lengths = heap_grow(NULL, 2 * count + 1, sizeof *lengths);
-    enum status st = with_prefixes ? read_delta_byte_array(out, r, count, width_of(leaf), lengths,
-                                                           lengths + count)
-                                   : read_delta_length_bytes(out, &r, count, lengths);
+    int64_t *lengths = heap_grow(NULL, 2 * in->count + 1, sizeof *lengths);
+    struct reader r = in->bytes;
+    enum status st = in->encoding == DELTA_BYTE_ARRAY
+                         ? read_delta_byte_array(out, in, lengths, lengths + in->count)
+                         : read_delta_length_bytes(out, &r, in->count, lengths);
     free(lengths);
     return st;
 }
 
 /* BYTE_STREAM_SPLIT: the first bytes of all values, then the second bytes, and so on. */
 static enum status read_byte_stream_split(struct parquet_values *out,
-                                          const struct parquet_leaf *leaf, struct reader r,
-                                          size_t count)
+                                          const struct parquet_encoded *in)
 {
+    const struct parquet_leaf *leaf = in->leaf;
+    struct reader r = in->bytes;
+    size_t count = in->count;
     const unsigned char *at;
     size_t bytes, width = width_of(leaf);
     TRY(reader_count(&r, count, width, &bytes, "values"));
@@ -209,40 +227,30 @@ static enum status read_byte_stream_split(struct parquet_values *out,
     return STATUS_OK;
 }
 
-enum status parquet_values_read(struct parquet_values *out, const struct parquet_leaf *leaf,
-                                int64_t encoding, struct reader bytes, size_t count,
-                                const struct parquet_values *dictionary)
+enum status parquet_values_read(struct parquet_values *out, const struct parquet_encoded *in)
 {
-    enum {
-        PLAIN_DICTIONARY = 2,
-        RLE,
-        DELTA = 5,
-        DELTA_LENGTH,
-        DELTA_BYTE_ARRAY,
-        RLE_DICTIONARY,
-        BYTE_STREAM_SPLIT
-    };
-    enum parquet_type t = leaf->type;
+    enum parquet_type t = in->leaf->type;
+    int64_t encoding = in->encoding;
+    struct reader r = in->bytes;
+    size_t count = in->count;
     if (count > PARQUET_MAX_PAGE_VALUES)
-        FAIL(UNSUPPORTED, "%s: page of %zu values exceeds the limit of %d", bytes.name, count,
+        FAIL(UNSUPPORTED, "%s: page of %zu values exceeds the limit of %d", r.name, count,
              PARQUET_MAX_PAGE_VALUES);
-    if (encoding == PARQUET_PLAIN && t != PARQUET_FIXED && count / 8 > reader_left(&bytes))
-        FAIL(DATA, "%s: page of %zu values in only %zu bytes", bytes.name, count,
-             reader_left(&bytes));
-    reserve_values(out, is_bytes(leaf), count);
-    if (encoding == PARQUET_PLAIN) return read_plain(out, leaf, bytes, count);
+    if (encoding == PARQUET_PLAIN && t != PARQUET_FIXED && count / 8 > reader_left(&r))
+        FAIL(DATA, "%s: page of %zu values in only %zu bytes", r.name, count, reader_left(&r));
+    reserve_values(out, is_bytes(in->leaf), count);
+    if (encoding == PARQUET_PLAIN) return read_plain(out, in);
     if (encoding == PLAIN_DICTIONARY || encoding == RLE_DICTIONARY)
-        return count ? read_indices(out, leaf, bytes, count, dictionary) : STATUS_OK;
+        return count ? read_indices(out, in) : STATUS_OK;
     if (encoding == RLE && t == PARQUET_BOOL)
-        return count ? read_rle_bools(out, bytes, count) : STATUS_OK;
+        return count ? read_rle_bools(out, r, count) : STATUS_OK;
     if (encoding == DELTA && (t == PARQUET_I32 || t == PARQUET_I64))
-        return bit_packing_read_deltas(&bytes, out->numbers, count, t == PARQUET_I32);
-    if (encoding == DELTA_LENGTH && t == PARQUET_BYTES)
-        return read_deltas_of_bytes(out, leaf, bytes, count, false);
-    if (encoding == DELTA_BYTE_ARRAY && (t == PARQUET_BYTES || t == PARQUET_FIXED))
-        return read_deltas_of_bytes(out, leaf, bytes, count, true);
+        return bit_packing_read_deltas(&r, out->numbers, count, t == PARQUET_I32);
+    if ((encoding == DELTA_LENGTH && t == PARQUET_BYTES) ||
+        (encoding == DELTA_BYTE_ARRAY && (t == PARQUET_BYTES || t == PARQUET_FIXED)))
+        return read_deltas_of_bytes(out, in);
     if (encoding == BYTE_STREAM_SPLIT && t != PARQUET_BOOL && t != PARQUET_BYTES)
-        return read_byte_stream_split(out, leaf, bytes, count);
-    FAIL(UNSUPPORTED, "%s: values of type %d in encoding %lld are not supported", bytes.name, t,
+        return read_byte_stream_split(out, in);
+    FAIL(UNSUPPORTED, "%s: values of type %d in encoding %lld are not supported", r.name, t,
          (long long)encoding);
 }

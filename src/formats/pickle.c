@@ -201,7 +201,7 @@ static enum status run_stack_global(struct unpickler *m)
 {
     TRY(check_depth(m, 2));
     const struct pickle_value *name = m->stack[m->depth - 1], *module = m->stack[m->depth - 2];
-    if (name->kind != PICKLE_IS_TEXT || module->kind != PICKLE_IS_TEXT)
+    if (name->kind != PICKLE_IS_STRING || module->kind != PICKLE_IS_STRING)
         REJECT(m, "STACK_GLOBAL: the name must be a string");
     m->depth -= 2;
     TRY(push_class(m, module->text, module->len, name->text, name->len));
@@ -281,7 +281,7 @@ static enum status run_string(struct unpickler *m, int bytes)
     const unsigned char *at;
     TRY(read_size(m, bytes, &len));
     TRY(reader_bytes(&m->r, len, &at, "a string in the pickle"));
-    struct pickle_value *v = push_new(m, PICKLE_IS_TEXT);
+    struct pickle_value *v = push_new(m, PICKLE_IS_STRING);
     v->text = (const char *)at, v->len = len;
     return STATUS_OK;
 }
@@ -316,7 +316,7 @@ static enum status run_float(struct unpickler *m)
     uint64_t bits = 0;
     TRY(reader_bytes(&m->r, 8, &at, "a number in the pickle"));
     for (int i = 0; i < 8; i++) bits = bits << 8 | at[i];
-    memcpy(&push_new(m, PICKLE_IS_REAL)->real, &bits, 8);
+    memcpy(&push_new(m, PICKLE_IS_FLOAT)->real, &bits, 8);
     return STATUS_OK;
 }
 
@@ -474,9 +474,9 @@ void pickle_release(struct pickle *p)
     *p = (struct pickle){0};
 }
 
-bool pickle_is_text(const struct pickle_value *v, const char *text)
+bool pickle_is_string(const struct pickle_value *v, const char *text)
 {
-    return v && v->kind == PICKLE_IS_TEXT && v->len == strlen(text) &&
+    return v && v->kind == PICKLE_IS_STRING && v->len == strlen(text) &&
            !memcmp(v->text, text, v->len);
 }
 
@@ -490,7 +490,7 @@ const struct pickle_value *pickle_get(const struct pickle_value *dict, const cha
 {
     if (!dict || dict->kind != PICKLE_IS_DICT) return NULL;
     for (size_t i = 0; i < dict->count; i += 2)
-        if (pickle_is_text(dict->items[i], key)) return dict->items[i + 1];
+        if (pickle_is_string(dict->items[i], key)) return dict->items[i + 1];
     return NULL;
 }
 
@@ -508,7 +508,7 @@ const struct pickle_value *pickle_field(const struct pickle_value *v, enum pickl
     return matches ? pickle_get(v->items[1], field) : NULL;
 }
 
-int pickle_integers(const struct pickle_value *v, int max, int64_t *out)
+int pickle_int_tuple(const struct pickle_value *v, int max, int64_t *out)
 {
     if (!v || v->kind != PICKLE_IS_TUPLE || v->count > (size_t)max) return -1;
     for (size_t i = 0; i < v->count; i++) {

@@ -80,8 +80,8 @@ enum pickle_kind {
     PICKLE_IS_NONE,
     PICKLE_IS_BOOL,
     PICKLE_IS_INT,
-    PICKLE_IS_REAL,
-    PICKLE_IS_TEXT,       /* str (UTF-8) or bytes */
+    PICKLE_IS_FLOAT,
+    PICKLE_IS_STRING,     /* str (UTF-8) or bytes */
     PICKLE_IS_TUPLE,      /* items */
     PICKLE_IS_LIST,       /* items; a set, too */
     PICKLE_IS_DICT,       /* alternating keys and values; an OrderedDict, too */
@@ -115,7 +115,7 @@ enum status pickle_parse(struct pickle *p, const unsigned char *bytes, size_t le
 void pickle_release(struct pickle *p);
 
 /* For NULL, or a value of another kind, the functions below return NULL, false or -1. */
-bool pickle_is_text(const struct pickle_value *v, const char *text);
+bool pickle_is_string(const struct pickle_value *v, const char *text);
 const struct pickle_value *pickle_item(const struct pickle_value *v, size_t i);
 /* The value of a dict's string key. */
 const struct pickle_value *pickle_get(const struct pickle_value *dict, const char *key);
@@ -126,4 +126,4 @@ const struct pickle_value *pickle_argument(const struct pickle_value *v, enum pi
 const struct pickle_value *pickle_field(const struct pickle_value *v, enum pickle_class class,
                                         const char *field);
 /* Copies a tuple of at most `max` non-negative integers, and returns their number; else -1. */
-int pickle_integers(const struct pickle_value *v, int max, int64_t *out);
+int pickle_int_tuple(const struct pickle_value *v, int max, int64_t *out);

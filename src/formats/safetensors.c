@@ -84,7 +84,7 @@ static int compare_offsets(const void *a, const void *b)
 
 static int compare_pointed_names(const void *a, const void *b)
 {
-    return safetensors_by_name(*(const void *const *)a, *(const void *const *)b);
+    return safetensors_compare_names(*(const void *const *)a, *(const void *const *)b);
 }
 
 /* The tensors must cover the data without holes or overlaps. */
@@ -203,8 +203,8 @@ static uint16_t f16_from_f32(float x)
     return (uint16_t)(sign | (rounded - 0x38000000) >> 13);
 }
 
-void safetensors_widen(enum safetensors_dtype dtype, const unsigned char *from, uint64_t n,
-                       float *out)
+void safetensors_to_f32(enum safetensors_dtype dtype, const unsigned char *from, uint64_t n,
+                        float *out)
 {
     if (dtype == SAFETENSORS_F32) {
         memcpy(out, from, n * sizeof *out);
@@ -235,7 +235,7 @@ enum status safetensors_read_part(const struct safetensors *s, const struct safe
              t->name, safetensors_dtype_name(t->dtype));
     if (!count) return STATUS_OK;
     const unsigned char *from = s->map.data + s->data + t->begin + first * each;
-    safetensors_widen(t->dtype, from, count, out);
+    safetensors_to_f32(t->dtype, from, count, out);
     return STATUS_OK;
 }
 
@@ -258,7 +258,7 @@ enum status safetensors_read_part_bf16(const struct safetensors *s,
     for (uint64_t at = 0; t->dtype != SAFETENSORS_BF16 && at < count; at += BATCH) {
         uint64_t left = count - at, n = left < BATCH ? left : BATCH;
         TRY(safetensors_read_part(s, t, first + at, n, batch));
-        safetensors_convert(batch, n, SAFETENSORS_BF16, out + at);
+        safetensors_from_f32(batch, n, SAFETENSORS_BF16, out + at);
     }
     return STATUS_OK;
 }
@@ -270,14 +270,14 @@ enum status safetensors_read_bf16(const struct safetensors *s, const struct safe
     return STATUS_OK;
 }
 
-int safetensors_by_name(const void *a, const void *b)
+int safetensors_compare_names(const void *a, const void *b)
 {
     const struct safetensors_tensor *x = a, *y = b;
     return strcmp(x->name, y->name);
 }
 
-void safetensors_header(struct safetensors_tensor *tensors, size_t count, struct text *header,
-                        uint64_t *total)
+void safetensors_build_header(struct safetensors_tensor *tensors, size_t count, struct text *header,
+                              uint64_t *total)
 {
     text_clear(header);
     text_add(header, "\0\0\0\0\0\0\0\0", 8);
@@ -304,7 +304,7 @@ void safetensors_header(struct safetensors_tensor *tensors, size_t count, struct
     for (int i = 0; i < 8; i++) header->data[i] = (char)(len >> (8 * i) & 255);
 }
 
-void safetensors_convert(const float *x, size_t n, enum safetensors_dtype to, void *out)
+void safetensors_from_f32(const float *x, size_t n, enum safetensors_dtype to, void *out)
 {
     BUG_IF(to != SAFETENSORS_F32 && to != SAFETENSORS_BF16 && to != SAFETENSORS_F16);
     if (to == SAFETENSORS_F32) memcpy(out, x, n * sizeof *x);

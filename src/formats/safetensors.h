@@ -93,13 +93,13 @@ enum status safetensors_read_part_bf16(const struct safetensors *s,
 /* Builds the header (length and JSON, padded to 8 bytes) of a file with these tensors in this
  * order, and sets their `begin`, `end` and `elements`.  Callers sort by name first.  *total: bytes
  * of the data. */
-void safetensors_header(struct safetensors_tensor *tensors, size_t count, struct text *header,
-                        uint64_t *total);
-int safetensors_by_name(const void *a, const void *b); /* for qsort */
+void safetensors_build_header(struct safetensors_tensor *tensors, size_t count, struct text *header,
+                              uint64_t *total);
+int safetensors_compare_names(const void *a, const void *b); /* for qsort */
 
 /* Converts n elements of F32, BF16, F16 or F64 to f32.  `from` need not be aligned. */
-void safetensors_widen(enum safetensors_dtype dtype, const unsigned char *from, uint64_t n,
-                       float *out);
+void safetensors_to_f32(enum safetensors_dtype dtype, const unsigned char *from, uint64_t n,
+                        float *out);
 /* Converts n elements from f32 to F32, BF16 or F16, rounding to nearest even.  `out` has
  * n * safetensors_dtype_bytes(to) bytes, and need not be aligned. */
-void safetensors_convert(const float *x, size_t n, enum safetensors_dtype to, void *out);
+void safetensors_from_f32(const float *x, size_t n, enum safetensors_dtype to, void *out);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/torch.h"
 
-#include "formats/pickle_text.h"
+#include "formats/pickle_write.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +83,7 @@ enum status torch_archive_open(struct torch_archive *a, const unsigned char *byt
     if (root->size > MAX_PICKLE)
         FAIL(DATA, "%s: pickle of %llu bytes exceeds the limit of %d", name,
              (unsigned long long)root->size, MAX_PICKLE);
-    if (!zip_entry_is_sound(root)) FAIL(DATA, "%s: data.pkl: checksum mismatch", name);
+    if (!zip_entry_crc_ok(root)) FAIL(DATA, "%s: data.pkl: checksum mismatch", name);
     TRY(pickle_parse(&a->pickle, root->data, root->size, name, &used));
     return STATUS_OK;
 }
@@ -120,8 +120,8 @@ static enum status find_data(const struct torch_archive *a, const struct pickle_
     uint64_t last, bytes;
     bool empty;
     char path[300];
-    if (!pickle_is_text(pickle_item(storage, 0), "storage") || !key ||
-        key->kind != PICKLE_IS_TEXT || key->len > 256 || !first || first->kind != PICKLE_IS_INT ||
+    if (!pickle_is_string(pickle_item(storage, 0), "storage") || !key ||
+        key->kind != PICKLE_IS_STRING || key->len > 256 || !first || first->kind != PICKLE_IS_INT ||
         first->integer < 0)
         FAIL(DATA, "%s: tensor %s: invalid storage", a->name, t->name);
     int len = snprintf(path, sizeof path, "data/%.*s", (int)key->len, key->text);
@@ -160,9 +160,9 @@ static enum status read_tensor(const struct torch_archive *a, const struct pickl
     if (v->class != PICKLE_TENSOR_V3) dtype = pickle_item(storage, 1);
     if (!find_dtype(dtype, &t->dtype))
         FAIL(UNSUPPORTED, "%s: tensor %s: unsupported dtype", a->name, t->name);
-    t->num_dims = pickle_integers(pickle_argument(v, v->class, 2), TORCH_DIMS, t->shape);
+    t->num_dims = pickle_int_tuple(pickle_argument(v, v->class, 2), TORCH_DIMS, t->shape);
     if (t->num_dims < 0 ||
-        pickle_integers(pickle_argument(v, v->class, 3), TORCH_DIMS, t->strides) != t->num_dims)
+        pickle_int_tuple(pickle_argument(v, v->class, 3), TORCH_DIMS, t->strides) != t->num_dims)
         FAIL(DATA, "%s: tensor %s: invalid shape", a->name, t->name);
     TRY(find_data(a, storage, pickle_argument(v, v->class, 1), t));
     return STATUS_OK;
@@ -208,7 +208,7 @@ static enum status walk_dict(struct tensor_walk *w, const struct pickle_value *v
         if (item->kind != PICKLE_IS_DICT && !is_listed(w, item)) continue;
         if (key->kind == PICKLE_IS_INT)
             len = snprintf(path, sizeof path, "%s%s%lld", name, dot, (long long)key->integer);
-        else if (key->kind == PICKLE_IS_TEXT && key->len < sizeof path)
+        else if (key->kind == PICKLE_IS_STRING && key->len < sizeof path)
             len = snprintf(path, sizeof path, "%s%s%.*s", name, dot, (int)key->len, key->text);
         else
             len = sizeof path;
@@ -286,32 +286,32 @@ static void write_tensor(const struct torch_tensor *t, size_t key, struct text *
     int64_t elements = 1, strides[TORCH_DIMS] = {0};
     for (int d = t->num_dims; d-- > 0;) strides[d] = elements, elements *= t->shape[d];
     snprintf(name, sizeof name, "%zu", key);
-    pickle_put_class(out, "torch._utils", "_rebuild_tensor_v2");
-    pickle_put_mark(out), pickle_put_mark(out);
-    pickle_put_text(out, "storage");
-    pickle_put_class(out, "torch", storage_name(t->dtype));
-    pickle_put_text(out, name);
-    pickle_put_text(out, "cpu");
-    pickle_put_integer(out, elements);
-    pickle_put_tuple(out), pickle_put_persistent(out);
-    pickle_put_integer(out, 0);
-    pickle_put_integers(out, t->shape, t->num_dims);
-    pickle_put_integers(out, strides, t->num_dims);
-    pickle_put_bool(out, false);
-    pickle_put_class(out, "collections", "OrderedDict");
-    pickle_put_empty(out), pickle_put_call(out);
-    pickle_put_tuple(out), pickle_put_call(out);
+    pickle_write_global(out, "torch._utils", "_rebuild_tensor_v2");
+    pickle_write_mark(out), pickle_write_mark(out);
+    pickle_write_string(out, "storage");
+    pickle_write_global(out, "torch", storage_name(t->dtype));
+    pickle_write_string(out, name);
+    pickle_write_string(out, "cpu");
+    pickle_write_int(out, elements);
+    pickle_write_tuple(out), pickle_write_persid(out);
+    pickle_write_int(out, 0);
+    pickle_write_int_tuple(out, t->shape, t->num_dims);
+    pickle_write_int_tuple(out, strides, t->num_dims);
+    pickle_write_bool(out, false);
+    pickle_write_global(out, "collections", "OrderedDict");
+    pickle_write_empty_tuple(out), pickle_write_reduce(out);
+    pickle_write_tuple(out), pickle_write_reduce(out);
 }
 
 void torch_write_pickle(const struct torch_tensor *tensors, size_t count, struct text *out)
 {
     bool is_root = count == 1 && !tensors->name[0];
-    pickle_put_begin(out);
-    if (!is_root) pickle_put_dict(out), pickle_put_mark(out);
+    pickle_write_proto(out);
+    if (!is_root) pickle_write_empty_dict(out), pickle_write_mark(out);
     for (size_t i = 0; i < count; i++) {
-        if (!is_root) pickle_put_text(out, tensors[i].name);
+        if (!is_root) pickle_write_string(out, tensors[i].name);
         write_tensor(&tensors[i], i, out);
     }
-    if (!is_root) pickle_put_items(out);
-    pickle_put_end(out);
+    if (!is_root) pickle_write_setitems(out);
+    pickle_write_stop(out);
 }

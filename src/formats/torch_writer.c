@@ -18,7 +18,7 @@ static enum status write_entry(struct torch_writer *w, const char *name, const v
 {
     struct text header = {0};
     uint64_t at = w->base + w->zip.at;
-    zip_add(&w->zip, name, len, zip_crc(0, bytes, len), &header);
+    zip_writer_add(&w->zip, name, len, zip_crc(0, bytes, len), &header);
     enum status st = file_write_at(w->fd, w->path, header.data, header.len, at);
     if (!st) st = file_write_at(w->fd, w->path, bytes, len, at + header.len);
     text_release(&header);
@@ -75,7 +75,7 @@ static enum status end_tensor(struct torch_writer *w)
     struct text header = {0};
     uint64_t at = w->base + w->zip.at;
     entry_name(w->next, name);
-    zip_add(&w->zip, name, tensor_bytes(&w->tensors[w->next]), w->crc, &header);
+    zip_writer_add(&w->zip, name, tensor_bytes(&w->tensors[w->next]), w->crc, &header);
     enum status st = file_write_at(w->fd, w->path, header.data, header.len, at);
     text_release(&header);
     w->next++;
@@ -97,7 +97,7 @@ enum status torch_writer_close(struct torch_writer *w, uint64_t *size)
 {
     struct text tail = {0};
     BUG_IF(w->left);
-    zip_finish(&w->zip, &tail);
+    zip_writer_finish(&w->zip, &tail);
     enum status st = file_write_at(w->fd, w->path, tail.data, tail.len, w->base + w->zip.at);
     *size = w->zip.at + tail.len;
     text_release(&tail);

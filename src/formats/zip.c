@@ -167,7 +167,7 @@ uint32_t zip_crc(uint32_t crc, const void *bytes, size_t len)
     return (uint32_t)crc32_z(crc, bytes, len);
 }
 
-bool zip_entry_is_sound(const struct zip_entry *e)
+bool zip_entry_crc_ok(const struct zip_entry *e)
 {
     return !e->crc || zip_crc(0, e->data, e->size) == e->crc;
 }
@@ -198,7 +198,8 @@ static void add_common_fields(struct text *t, const char *name, uint64_t extra, 
     add_le(t, strlen(name), 2), add_le(t, extra, 2);
 }
 
-void zip_add(struct zip_writer *w, const char *name, uint64_t size, uint32_t crc, struct text *head)
+void zip_writer_add(struct zip_writer *w, const char *name, uint64_t size, uint32_t crc,
+                    struct text *head)
 {
     uint64_t bytes = zip_writer_header_bytes(w, name), extra = bytes - LOCAL_HEADER - strlen(name);
     struct text *d = &w->directory;
@@ -222,7 +223,7 @@ void zip_add(struct zip_writer *w, const char *name, uint64_t size, uint32_t crc
     w->count++;
 }
 
-void zip_finish(struct zip_writer *w, struct text *tail)
+void zip_writer_finish(struct zip_writer *w, struct text *tail)
 {
     uint64_t begin = w->at, size = w->directory.len;
     text_clear(tail);

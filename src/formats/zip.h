@@ -36,7 +36,7 @@ void zip_release(struct zip *z);
 /* Finds an entry by name; NULL if there is none. */
 const struct zip_entry *zip_find(const struct zip *z, const char *name, size_t name_len);
 /* Verifies the entry's CRC-32; true if the CRC is 0. */
-bool zip_entry_is_sound(const struct zip_entry *e);
+bool zip_entry_crc_ok(const struct zip_entry *e);
 
 /* An archive that is being written, entry by entry. */
 struct zip_writer {
@@ -49,12 +49,12 @@ enum { ZIP_ALIGN = 64 };
 
 /* Adds an entry of `size` bytes, and stores its local header in `head` (cleared first).  The header
  * is padded so that the data after it is aligned to ZIP_ALIGN.  The caller then writes both. */
-void zip_add(struct zip_writer *w, const char *name, uint64_t size, uint32_t crc,
-             struct text *head);
+void zip_writer_add(struct zip_writer *w, const char *name, uint64_t size, uint32_t crc,
+                    struct text *head);
 /* The length of that local header. */
 uint64_t zip_writer_header_bytes(const struct zip_writer *w, const char *name);
 /* Stores the central directory and the end records in `tail` (cleared first). */
-void zip_finish(struct zip_writer *w, struct text *tail);
+void zip_writer_finish(struct zip_writer *w, struct text *tail);
 void zip_writer_release(struct zip_writer *w);
 
 /* CRC-32 as in ZIP, continued from `crc` (0 to begin). */

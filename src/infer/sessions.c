@@ -86,10 +86,10 @@ static enum status write_npz(const struct session *s, const struct generation *g
 {
     struct npz_writer w = {0};
     size_t known = s->whole.count < g->ids.count ? s->whole.count : g->ids.count;
-    npz_add_list(&w, "prompt", g->ids.ids, g->num_prompt);
-    npz_add_list(&w, "gen", g->ids.ids + g->num_prompt, g->ids.count - g->num_prompt);
-    npz_add_list(&w, "gt", s->whole.ids, known);
-    npz_add_number(&w, "n_neurons", (int64_t)s->bin - 1);
+    npz_add_array(&w, "prompt", g->ids.ids, g->num_prompt);
+    npz_add_array(&w, "gen", g->ids.ids + g->num_prompt, g->ids.count - g->num_prompt);
+    npz_add_array(&w, "gt", s->whole.ids, known);
+    npz_add_scalar(&w, "n_neurons", (int64_t)s->bin - 1);
     enum status st = npz_close(&w, s->out);
     npz_release(&w);
     return st;

@@ -169,8 +169,8 @@ static enum status open_events(struct metrics *m)
     if (!m->events.path) FAIL_OUT(IO, "%s: no unused name for an event file", folder);
     TRY_OUT(append_file_open(&m->events, O_EXCL));
     text_clear(&m->text);
-    event_add_version(&m->text, now);
-    event_add_start(&m->text, m->options.first_step + 1, now);
+    event_file_add_version(&m->text, now);
+    event_file_add_session_start(&m->text, m->options.first_step + 1, now);
     TRY_OUT(append_file_write(&m->events, &m->text));
 out:
     free(folder);
@@ -245,7 +245,7 @@ static enum status write_events(struct metrics *m, int64_t step, const struct ev
 {
     if (m->events.fd < 0) return STATUS_OK;
     text_clear(&m->text);
-    event_add_scalars(&m->text, step, clock_wall_s(), s, count);
+    event_file_add_scalars(&m->text, step, clock_wall_s(), s, count);
     TRY(append_file_write(&m->events, &m->text));
     return STATUS_OK;
 }

@@ -57,9 +57,9 @@ static void add_number(struct text *t, uint64_t value, int bytes)
 void rig_tokens(const char *folder, const char *name, const int *lengths, int documents, int first)
 {
     struct text bin = {0}, idx = {0}, file = {0};
-    unsigned char head[MEGATRON_HEAD];
+    unsigned char head[MEGATRON_HEADER_BYTES];
     int at = 0;
-    megatron_head(MEGATRON_I32, (uint64_t)documents, head);
+    megatron_build_header(MEGATRON_I32, (uint64_t)documents, head);
     text_add(&idx, head, sizeof head);
     for (int d = 0; d < documents; d++) add_number(&idx, (uint64_t)lengths[d], 4);
     for (int d = 0; d < documents; at += lengths[d++]) add_number(&idx, 4 * (uint64_t)at, 8);

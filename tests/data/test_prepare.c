@@ -174,8 +174,8 @@ static void check_documents(const char *prefix, const int32_t *want, const uint6
     CHECK_STATUS(OK, megatron_open(&m, prefix));
     CHECK(m.num_documents == documents);
     for (uint64_t d = 0; d < documents; want += lengths[d++]) {
-        CHECK(megatron_length(&m, d) == lengths[d]);
-        CHECK_STATUS(OK, megatron_read(&m, d, 0, ids));
+        CHECK(megatron_document_length(&m, d) == lengths[d]);
+        CHECK_STATUS(OK, megatron_read_document(&m, d, 0, ids));
         CHECK(!memcmp(ids, want, lengths[d] * sizeof *ids));
     }
     megatron_close(&m);

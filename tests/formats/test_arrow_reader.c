@@ -6,7 +6,7 @@
 /* tests/oracle/parquet.py wrote the files; tests/data/test_table.c checks their contents, too. */
 static const char *file(const char *name) { return test_path("tests/oracle/data/arrow", name); }
 
-static enum status add_entry(void *context, const struct parquet_entry *e)
+static enum status add_entry(void *context, const struct column_entry *e)
 {
     struct text *out = context;
     if (!e->has_value)
@@ -26,7 +26,7 @@ static void check_rows(const char *name, const char *column, const char *want)
     CHECK_STATUS(OK, arrow_open(&a, file(name), column));
     arrow_reader_init(&r, &a);
     for (uint64_t row = 0; row < a.num_rows; row++) {
-        CHECK_STATUS(OK, arrow_reader_row(&r, row, add_entry, &out));
+        CHECK_STATUS(OK, arrow_reader_visit_row(&r, row, add_entry, &out));
         text_adds(&out, "|");
     }
     if (strcmp(out.data, want) != 0) fail_msg("%s of %s: %s", column, name, out.data);
@@ -114,7 +114,7 @@ static enum status read_all(const void *bytes, size_t len, const char *column)
     enum status st = arrow_parse(&a, copy, len, column);
     arrow_reader_init(&r, &a);
     for (uint64_t row = 0; !st && row < a.num_rows && row < 100; row++)
-        st = arrow_reader_row(&r, row, add_entry, &out);
+        st = arrow_reader_visit_row(&r, row, add_entry, &out);
     arrow_reader_release(&r);
     arrow_close(&a);
     free(copy);

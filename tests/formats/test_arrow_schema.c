@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
+#include "formats/arrow.h"
 #include "formats/arrow_schema.h"
 
 /* tests/oracle/parquet.py wrote the files; tests/data/test_table.c checks their contents. */

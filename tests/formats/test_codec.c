@@ -39,16 +39,22 @@ static const struct {
 };
 enum { CODECS = sizeof compressed / sizeof *compressed };
 
+static struct reader span(const void *bytes, size_t len)
+{
+    return (struct reader){bytes, (const unsigned char *)bytes + len, "x"};
+}
+
 TEST(every_codec_decompresses_what_pyarrow_compressed)
 {
     unsigned char out[LEN];
     for (int i = 0; i < CODECS; i++) {
         memset(out, 0, LEN);
-        CHECK_STATUS(OK, codec_decompress(compressed[i].codec, compressed[i].bytes,
-                                          compressed[i].len, out, LEN, "x"));
+        CHECK_STATUS(OK, codec_decompress(compressed[i].codec,
+                                          span(compressed[i].bytes, compressed[i].len), out, LEN));
         CHECK(!memcmp(out, text, LEN));
     }
-    CHECK_STATUS(OK, codec_decompress(CODEC_NONE, (const unsigned char *)text, LEN, out, LEN, "x"));
+    CHECK_STATUS(OK,
+                 codec_decompress(CODEC_NONE, span((const unsigned char *)text, LEN), out, LEN));
     CHECK(!memcmp(out, text, LEN));
 }
 
@@ -59,14 +65,15 @@ TEST(truncated_blocks_and_wrong_lengths_are_rejected)
         for (size_t len = 0; len < compressed[i].len; len++) {
             unsigned char *in = malloc(len + !len), *out = malloc(LEN);
             memcpy(in, compressed[i].bytes, len);
-            CHECK_STATUS(DATA, codec_decompress(compressed[i].codec, in, len, out, LEN, "x"));
+            CHECK_STATUS(DATA, codec_decompress(compressed[i].codec, span(in, len), out, LEN));
             free(in), free(out);
         }
         for (size_t len = 1; len < LEN + 3; len++) {
             unsigned char *out = malloc(len);
             if (len != LEN)
-                CHECK_STATUS(DATA, codec_decompress(compressed[i].codec, compressed[i].bytes,
-                                                    compressed[i].len, out, len, "x"));
+                CHECK_STATUS(DATA, codec_decompress(compressed[i].codec,
+                                                    span(compressed[i].bytes, compressed[i].len),
+                                                    out, len));
             free(out);
         }
     }
@@ -77,9 +84,9 @@ TEST(matches_before_the_start_of_the_output_are_rejected)
     unsigned char out[8];
     const unsigned char snappy[] = {8, 0, 'a', 7 << 2 | 2, 2, 0}, lz4[] = {0x13, 'a', 2, 0};
     const unsigned char nowhere[] = {8, 0, 'a', 7 << 2 | 2, 0, 0};
-    CHECK_STATUS(DATA, codec_decompress(CODEC_SNAPPY, snappy, sizeof snappy, out, 8, "x"));
-    CHECK_STATUS(DATA, codec_decompress(CODEC_SNAPPY, nowhere, sizeof nowhere, out, 8, "x"));
-    CHECK_STATUS(DATA, codec_decompress(CODEC_LZ4_RAW, lz4, sizeof lz4, out, 8, "x"));
+    CHECK_STATUS(DATA, codec_decompress(CODEC_SNAPPY, span(snappy, sizeof snappy), out, 8));
+    CHECK_STATUS(DATA, codec_decompress(CODEC_SNAPPY, span(nowhere, sizeof nowhere), out, 8));
+    CHECK_STATUS(DATA, codec_decompress(CODEC_LZ4_RAW, span(lz4, sizeof lz4), out, 8));
 }
 
 /* The text twice, by lz4 4.4.5 from PyPI: the second block is a match into the first; with block
@@ -94,7 +101,7 @@ static const unsigned char linked[] = {
 TEST(linked_blocks_of_a_frame_match_into_earlier_blocks)
 {
     unsigned char out[2 * LEN];
-    CHECK_STATUS(OK, codec_decompress(CODEC_LZ4_FRAME, linked, sizeof linked, out, 2 * LEN, "x"));
+    CHECK_STATUS(OK, codec_decompress(CODEC_LZ4_FRAME, span(linked, sizeof linked), out, 2 * LEN));
     CHECK(!memcmp(out, text, LEN) && !memcmp(out + LEN, text, LEN));
 }
 
@@ -104,7 +111,7 @@ TEST(frame_checksums_detect_any_changed_byte)
     for (size_t i = 0; i < sizeof linked; i++) {
         memcpy(in, linked, sizeof linked);
         in[i] ^= 0x10;
-        CHECK_STATUS(DATA, codec_decompress(CODEC_LZ4_FRAME, in, sizeof in, out, 2 * LEN, "x"));
+        CHECK_STATUS(DATA, codec_decompress(CODEC_LZ4_FRAME, span(in, sizeof in), out, 2 * LEN));
     }
 }
 
@@ -115,28 +122,28 @@ TEST(hadoop_framing_has_one_or_more_blocks_per_length)
                                  0,   0,   0, 1, 0, 0, 0,    2,   0x10, 'g'};
     const unsigned char empty[] = {0, 0, 0, 1, 0, 0, 0, 0};
     unsigned char out[7];
-    CHECK_STATUS(OK, codec_decompress(CODEC_LZ4, two, sizeof two, out, 7, "x"));
+    CHECK_STATUS(OK, codec_decompress(CODEC_LZ4, span(two, sizeof two), out, 7));
     CHECK(!memcmp(out, "abcdefg", 7));
-    CHECK_STATUS(DATA, codec_decompress(CODEC_LZ4, empty, sizeof empty, out, 1, "x"));
-    CHECK_STATUS(OK, codec_decompress(CODEC_LZ4, compressed[1].bytes, compressed[1].len,
-                                      (unsigned char[LEN]){0}, LEN, "x"));
+    CHECK_STATUS(DATA, codec_decompress(CODEC_LZ4, span(empty, sizeof empty), out, 1));
+    CHECK_STATUS(OK, codec_decompress(CODEC_LZ4, span(compressed[1].bytes, compressed[1].len),
+                                      (unsigned char[LEN]){0}, LEN));
 }
 
 TEST(concatenated_gzip_members_decompress)
 {
     unsigned char two[82], out[2 * LEN];
     for (int i = 0; i < 2; i++) memcpy(two + 41 * i, compressed[3].bytes, 41);
-    CHECK_STATUS(OK, codec_decompress(CODEC_GZIP, two, 82, out, 2 * LEN, "x"));
+    CHECK_STATUS(OK, codec_decompress(CODEC_GZIP, span(two, 82), out, 2 * LEN));
     CHECK(!memcmp(out, text, LEN) && !memcmp(out + LEN, text, LEN));
 }
 
 TEST(impossible_sizes_are_rejected_before_decompression)
 {
     for (int i = 0; i < CODECS; i++) {
-        CHECK_STATUS(OK, codec_check_size(compressed[i].codec, compressed[i].bytes,
-                                          compressed[i].len, LEN, "x"));
-        CHECK_STATUS(DATA, codec_check_size(compressed[i].codec, compressed[i].bytes,
-                                            compressed[i].len, 1 << 30, "x"));
+        CHECK_STATUS(OK, codec_check_size(compressed[i].codec,
+                                          span(compressed[i].bytes, compressed[i].len), LEN));
+        CHECK_STATUS(DATA, codec_check_size(compressed[i].codec,
+                                            span(compressed[i].bytes, compressed[i].len), 1 << 30));
         CHECK_MESSAGE("that decompresses to 1073741824");
     }
 }
@@ -157,9 +164,9 @@ TEST(brotli_may_expand_a_byte_to_a_million)
         0xe0, 0x9f, 0x00, 0x88, 0xc3, 0x02, 0x00, 0xdd, 0xfb, 0xbf, 0xfc, 0x07, 0xaf, 0xc3, 0x3f,
         0x01, 0x10, 0x87, 0x05, 0x00, 0xba, 0xd8, 0x75};
     const size_t len = 100000000;
-    CHECK_STATUS(OK, codec_check_size(CODEC_BROTLI, zeros, sizeof zeros, len, "x"));
-    CHECK_STATUS(DATA, codec_check_size(CODEC_BROTLI, zeros, sizeof zeros, len - 1, "x"));
-    CHECK_STATUS(DATA, codec_check_size(CODEC_BROTLI, zeros, sizeof zeros - 1, len, "x"));
+    CHECK_STATUS(OK, codec_check_size(CODEC_BROTLI, span(zeros, sizeof zeros), len));
+    CHECK_STATUS(DATA, codec_check_size(CODEC_BROTLI, span(zeros, sizeof zeros), len - 1));
+    CHECK_STATUS(DATA, codec_check_size(CODEC_BROTLI, span(zeros, sizeof zeros - 1), len));
 }
 
 TEST(codecs_have_their_numbers_in_parquet)

@@ -20,7 +20,7 @@ static bool is_hex(const struct text *t, const char *hex)
 TEST(event_file_begins_with_the_version_record)
 {
     struct text t = {0};
-    event_add_version(&t, 1.5);
+    event_file_add_version(&t, 1.5);
     CHECK(is_hex(&t, "1800000000000000a37f4b22"
                      "09000000000000f83f1a0d627261696e2e4576656e743a32"
                      "2a28646c"));
@@ -30,7 +30,7 @@ TEST(event_file_begins_with_the_version_record)
 TEST(event_file_marks_a_session_start)
 {
     struct text t = {0};
-    event_add_start(&t, 300, 1.5);
+    event_file_add_session_start(&t, 300, 1.5);
     CHECK(is_hex(&t, "100000000000000095fbfe18"
                      "09000000000000f83f10ac023a020801"
                      "713b788a"));
@@ -41,7 +41,7 @@ TEST(event_file_stores_several_scalars_in_a_record)
 {
     struct text t = {0};
     struct event_scalar s[] = {{"lr", 0.5}, {"loss_metrics/global_avg_loss", -8.25}};
-    event_add_scalars(&t, 300, 1.5, s, 2);
+    event_file_add_scalars(&t, 300, 1.5, s, 2);
     CHECK(is_hex(&t, "3e00000000000000d9d240e7"
                      "09000000000000f83f10ac022a300a090a026c72150000003f"
                      "0a230a1c6c6f73735f6d6574726963732f676c6f62616c5f6176675f6c6f7373"
@@ -54,10 +54,10 @@ TEST(event_file_records_are_contiguous)
 {
     struct text one = {0}, both = {0};
     struct event_scalar s = {"grad_norm", 1};
-    event_add_version(&both, 2);
+    event_file_add_version(&both, 2);
     size_t first = both.len;
-    event_add_scalars(&both, 7, 3, &s, 1);
-    event_add_scalars(&one, 7, 3, &s, 1);
+    event_file_add_scalars(&both, 7, 3, &s, 1);
+    event_file_add_scalars(&one, 7, 3, &s, 1);
     CHECK(both.len == first + one.len && !memcmp(both.data + first, one.data, one.len));
     text_release(&one);
     text_release(&both);
@@ -71,7 +71,7 @@ TEST(event_file_nested_lengths_add_up_for_long_messages)
     memset(tag, 'a', 200);
     tag[200] = 0;
     struct event_scalar s[3] = {{tag, 1}, {tag, 2}, {tag, 3}};
-    event_add_scalars(&t, 1, 0, s, 3);
+    event_file_add_scalars(&t, 1, 0, s, 3);
     const unsigned char *at = (const unsigned char *)t.data;
     size_t len = (size_t)at[0] + (size_t)at[1] * 256;
     CHECK(t.len == 12 + len + 4);

@@ -20,19 +20,19 @@ TEST(gguf_header_has_magic_version_counts_metadata_and_aligned_offsets)
         32,  0,   0,   0,   0,  0, 0, 0, 2,   0,   0,   0, 0, 0, 0, 0, /* columns first */
         8,   0,   0,   0,   32, 0, 0, 0, 0,   0,   0,   0,             /* q8_0, offset 32 */
     };
-    struct gguf_keys keys = {0};
+    struct gguf_metadata keys = {0};
     struct gguf_tensor t[] = {{.name = "a", .type = GGUF_F32, .num_dims = 1, .dims = {3}},
                               {.name = "b", .type = GGUF_Q8_0, .num_dims = 2, .dims = {32, 2}}};
     struct text head = {0};
     uint64_t total;
-    gguf_put_u32(&keys, "key", 263);
-    gguf_head(&keys, t, 2, &head, &total);
+    gguf_add_u32(&keys, "key", 263);
+    gguf_build_header(&keys, t, 2, &head, &total);
     CHECK(head.len % GGUF_ALIGNMENT == 0 && head.len >= sizeof want &&
           head.len < sizeof want + GGUF_ALIGNMENT);
     CHECK(!memcmp(head.data, want, sizeof want));
     CHECK(t[0].bytes == 12 && t[1].bytes == 68 && t[1].offset == 32 && total == 32 + 96);
     text_release(&head);
-    gguf_keys_release(&keys);
+    gguf_metadata_release(&keys);
 }
 
 TEST(gguf_values_and_arrays_begin_with_their_types)
@@ -43,14 +43,14 @@ TEST(gguf_values_and_arrays_begin_with_their_types)
         1, 0, 0, 0, 0, 0, 0, 0,   'b', 7, 0, 0, 0, 1, 1, 0,    0, 0, 0, 0, 0, 0,   'l', 9,
         0, 0, 0, 8, 0, 0, 0, 1,   0,   0, 0, 0, 0, 0, 0, 1,    0, 0, 0, 0, 0, 0,   0,   'x',
     };
-    struct gguf_keys k = {0};
-    gguf_put_string(&k, "s", "hi");
-    gguf_put_f32(&k, "f", 0.5);
-    gguf_put_bool(&k, "b", true);
-    gguf_begin_array(&k, "l", GGUF_KIND_STRING, 1);
-    gguf_item_string(&k, "x", 1);
+    struct gguf_metadata k = {0};
+    gguf_add_string(&k, "s", "hi");
+    gguf_add_f32(&k, "f", 0.5);
+    gguf_add_bool(&k, "b", true);
+    gguf_begin_array(&k, "l", GGUF_VALUE_STRING, 1);
+    gguf_add_item_string(&k, "x", 1);
     CHECK(k.count == 4 && k.bytes.len == sizeof want && !memcmp(k.bytes.data, want, sizeof want));
-    gguf_keys_release(&k);
+    gguf_metadata_release(&k);
 }
 
 TEST(q8_0_has_an_f16_scale_and_rounds_halves_away_from_zero)

@@ -58,10 +58,10 @@ TEST(megatron_reads_documents_of_every_integer_type)
         write_index(folder, &x);
         CHECK_STATUS(OK, megatron_open(&m, write_tokens(folder, five, types[k].bytes)));
         CHECK(m.num_documents == 2 && m.num_sequences == 3);
-        CHECK(megatron_length(&m, 0) == 2 && megatron_length(&m, 1) == 3);
-        CHECK_STATUS(OK, megatron_read(&m, 0, 0, ids));
+        CHECK(megatron_document_length(&m, 0) == 2 && megatron_document_length(&m, 1) == 3);
+        CHECK_STATUS(OK, megatron_read_document(&m, 0, 0, ids));
         CHECK(ids[0] == 1 && ids[1] == 200);
-        CHECK_STATUS(OK, megatron_read(&m, 1, 128, ids));
+        CHECK_STATUS(OK, megatron_read_document(&m, 1, 128, ids));
         CHECK(ids[0] == 3 && ids[1] == 0 && ids[2] == 127);
         megatron_close(&m);
     }
@@ -79,7 +79,8 @@ TEST(megatron_reads_any_part_of_a_sequence)
         for (uint64_t from = 0; from <= x.lengths[s]; from++)
             for (uint64_t count = 0; from + count <= x.lengths[s]; count++) {
                 int32_t ids[4] = {-7, -7, -7, -7};
-                CHECK_STATUS(OK, megatron_read_sequence(&m, s, from, count, 0, ids));
+                CHECK_STATUS(OK, megatron_read_sequence(&m, (struct megatron_range){s, from, count},
+                                                        0, ids));
                 for (uint64_t i = 0; i < count; i++) CHECK(ids[i] == five[first + from + i]);
                 CHECK(ids[count] == -7);
             }
@@ -98,7 +99,7 @@ TEST(megatron_ignores_sequence_modes)
     put(&idx, 0x010001, 3);
     CHECK_STATUS(OK, file_write(test_path(folder, "d.idx"), idx.data, idx.len));
     CHECK_STATUS(OK, megatron_open(&m, prefix));
-    CHECK_STATUS(OK, megatron_read(&m, 1, 0, ids));
+    CHECK_STATUS(OK, megatron_read_document(&m, 1, 0, ids));
     CHECK(m.num_documents == 2 && ids[0] == 3 && ids[2] == 127);
     megatron_close(&m);
     text_release(&idx);
@@ -145,8 +146,8 @@ TEST(megatron_rejects_ids_outside_the_vocabulary)
         struct megatron m;
         write_index(folder, &x);
         CHECK_STATUS(OK, megatron_open(&m, write_tokens(folder, tokens, cases[k].bytes)));
-        CHECK_STATUS(OK, megatron_read(&m, 0, cases[k].vocab, ids));
-        CHECK_STATUS(DATA, megatron_read(&m, 1, cases[k].vocab, ids));
+        CHECK_STATUS(OK, megatron_read_document(&m, 0, cases[k].vocab, ids));
+        CHECK_STATUS(DATA, megatron_read_document(&m, 1, cases[k].vocab, ids));
         CHECK_MESSAGE("d.bin: sequence 2 ");
         CHECK_MESSAGE(cases[k].why);
         megatron_close(&m);
@@ -222,10 +223,10 @@ TEST(megatron_rejects_truncated_indexes)
 
 TEST(megatron_header_is_what_the_reader_expects)
 {
-    unsigned char head[MEGATRON_HEAD];
-    static const unsigned char want[MEGATRON_HEAD] = {
+    unsigned char head[MEGATRON_HEADER_BYTES];
+    static const unsigned char want[MEGATRON_HEADER_BYTES] = {
         'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
         8,   2,   1,   0,   0,   0,   0,   0, 0, 3, 1, 0, 0, 0, 0, 0, 0};
-    megatron_head(MEGATRON_U16, 258, head);
+    megatron_build_header(MEGATRON_U16, 258, head);
     CHECK(!memcmp(head, want, sizeof want));
 }

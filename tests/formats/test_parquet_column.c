@@ -8,7 +8,7 @@ static const char folder[] = "tests/oracle/data/parquet";
 /* Appends one row as text: levels, and the value or a dash. */
 static enum status add_row(struct parquet_column *c, struct text *out)
 {
-    struct parquet_entry e;
+    struct column_entry e;
     for (bool more = true; more;) {
         TRY(parquet_column_next(c, &e));
         text_addf(out, "%d %d ", e.rep, e.def);
@@ -19,7 +19,7 @@ static enum status add_row(struct parquet_column *c, struct text *out)
         else
             text_addf(out, "%lld", (long long)e.number);
         text_adds(out, "\n");
-        TRY(parquet_column_goes_on(c, &more));
+        TRY(parquet_column_has_more(c, &more));
     }
     return STATUS_OK;
 }
@@ -89,7 +89,7 @@ static int check_ranges(const struct parquet *p, size_t leaf, uint64_t about)
         uint64_t bytes = about;
         struct parquet_column c;
         parquet_column_init(&c, p, leaf);
-        end = parquet_column_ahead(&ahead, begin, &bytes);
+        end = parquet_column_range_end(&ahead, begin, &bytes);
         CHECK(end > begin && end <= p->num_rows);
         CHECK_STATUS(OK, parquet_column_seek(&c, begin));
         for (uint64_t row = begin; row < end; row++) {

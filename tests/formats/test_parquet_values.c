@@ -19,13 +19,14 @@ static enum status read_values(enum parquet_type type, int encoding, const void 
                                size_t count)
 {
     struct parquet_leaf leaf = {.type = type, .type_bytes = 3};
-    struct parquet_bytes words[] = {{(const unsigned char *)"a", 1}, {NULL, 0}};
+    struct byte_span words[] = {{(const unsigned char *)"a", 1}, {NULL, 0}};
     int64_t numbers[] = {7, 8};
     struct parquet_values v = {0}, dictionary = {words, numbers, 2, 2, {0}};
     unsigned char *copy = malloc(len + !len);
     memcpy(copy, bytes, len);
-    struct reader r = {copy, copy + len, "page"};
-    enum status st = parquet_values_read(&v, &leaf, encoding, r, count, &dictionary);
+    const struct parquet_encoded in = {
+        &leaf, encoding, {copy, copy + len, "page"}, count, &dictionary};
+    enum status st = parquet_values_read(&v, &in);
     parquet_values_release(&v);
     free(copy);
     return st;
@@ -64,8 +65,9 @@ TEST(dictionary_indices_out_of_range_are_rejected)
     CHECK_MESSAGE("dictionary index 2 is out of range: the dictionary has 2");
     struct parquet_leaf leaf = {.type = PARQUET_BYTES};
     struct parquet_values v = {0};
-    struct reader r = {third, third + sizeof third, "page"};
-    CHECK_STATUS(DATA, parquet_values_read(&v, &leaf, RLE_DICTIONARY, r, 1, NULL));
+    const struct parquet_encoded in = {
+        &leaf, RLE_DICTIONARY, {third, third + sizeof third, "page"}, 1, NULL};
+    CHECK_STATUS(DATA, parquet_values_read(&v, &in));
     CHECK_MESSAGE("without a dictionary page");
     parquet_values_release(&v);
 }

@@ -33,10 +33,10 @@ TEST(unpickling_yields_the_pickled_values)
     const struct pickle_value *list = pickle_get(p.root, "d");
     CHECK(list->kind == PICKLE_IS_LIST && list->count == 3);
     CHECK(pickle_item(list, 0)->kind == PICKLE_IS_NONE && pickle_item(list, 2)->integer == 1);
-    CHECK(pickle_integers(pickle_get(p.root, "f"), 2, both) == 2 && both[0] == 1 && both[1] == 2);
-    CHECK(pickle_integers(pickle_get(p.root, "f"), 1, both) == -1);
+    CHECK(pickle_int_tuple(pickle_get(p.root, "f"), 2, both) == 2 && both[0] == 1 && both[1] == 2);
+    CHECK(pickle_int_tuple(pickle_get(p.root, "f"), 1, both) == -1);
     CHECK(!pickle_get(p.root, "g") && !pickle_item(list, 3) && !pickle_item(NULL, 0));
-    CHECK(pickle_integers(list, 3, both) == -1);
+    CHECK(pickle_int_tuple(list, 3, both) == -1);
     pickle_release(&p);
 }
 
@@ -46,13 +46,13 @@ TEST(an_object_of_a_known_class_exposes_its_arguments_and_state)
                                 "MetadataIndex\x93)\x81}(X\3\0\0\0fqnX\1\0\0\0wub.";
     struct pickle p;
     CHECK_STATUS(OK, parse(&p, bytes, sizeof bytes - 1));
-    CHECK(pickle_is_text(pickle_field(p.root, PICKLE_METADATA_INDEX, "fqn"), "w"));
+    CHECK(pickle_is_string(pickle_field(p.root, PICKLE_METADATA_INDEX, "fqn"), "w"));
     CHECK(!pickle_field(p.root, PICKLE_METADATA, "fqn"));
     pickle_release(&p);
     static const char sizes[] = "\x80\2ctorch\nSize\nK\2K\3\x86\x85R.";
     int64_t both[2];
     CHECK_STATUS(OK, parse(&p, sizes, sizeof sizes - 1));
-    CHECK(pickle_integers(p.root, 2, both) == 2 && both[1] == 3);
+    CHECK(pickle_int_tuple(p.root, 2, both) == 2 && both[1] == 3);
     pickle_release(&p);
 }
 

@@ -204,7 +204,7 @@ static void read_back_both(enum safetensors_dtype dtype, const void *bytes, size
     const char *path = test_path(test_folder(), "one.safetensors");
     uint64_t total;
     t.shape[0] = (int64_t)n;
-    safetensors_header(&t, 1, &file, &total);
+    safetensors_build_header(&t, 1, &file, &total);
     CHECK(file.len % 8 == 0 && total == n * safetensors_dtype_bytes(dtype));
     text_add(&file, bytes, total);
     CHECK_STATUS(OK, file_write(path, file.data, file.len));
@@ -255,7 +255,7 @@ TEST(safetensors_read_bf16_rounds_f32_and_copies_bf16)
     for (int i = 0; i < N; i++) x[i] = (float)(i - 5000) * 0.37f;
     read_back_both(SAFETENSORS_F32, x, N, NULL, got);
     for (int i = 0; i < N; i++) {
-        safetensors_convert(&x[i], 1, SAFETENSORS_BF16, &want);
+        safetensors_from_f32(&x[i], 1, SAFETENSORS_BF16, &want);
         CHECK(got[i] == want);
     }
     read_back_both(SAFETENSORS_BF16, brain, 4, NULL, got);
@@ -311,7 +311,7 @@ TEST(safetensors_bf16_rounds_to_nearest_even)
         float x;
         uint16_t got;
         memcpy(&x, &cases[i].from, sizeof x);
-        safetensors_convert(&x, 1, SAFETENSORS_BF16, &got);
+        safetensors_from_f32(&x, 1, SAFETENSORS_BF16, &got);
         CHECK(got == cases[i].to);
     }
 }
@@ -338,7 +338,7 @@ TEST(safetensors_f16_rounds_to_nearest_even)
                  {2 - 0x1p-12f, 0x4000}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint16_t got;
-        safetensors_convert(&cases[i].from, 1, SAFETENSORS_F16, &got);
+        safetensors_from_f32(&cases[i].from, 1, SAFETENSORS_F16, &got);
         if (got != cases[i].to) print_error("case %zu: %04x\n", i, got);
         CHECK(got == cases[i].to);
     }

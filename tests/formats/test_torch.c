@@ -141,11 +141,12 @@ static struct text archive(const void *pickle, size_t len, const char *byteorder
                  {"archive/byteorder", byteorder, strlen(byteorder)},
                  {"archive/data/0", "\0\0\x80\x3f\0\0\0\x40", 8}};
     for (int i = 0; i < 3; i++) {
-        zip_add(&w, files[i].name, files[i].len, zip_crc(0, files[i].bytes, files[i].len), &head);
+        zip_writer_add(&w, files[i].name, files[i].len, zip_crc(0, files[i].bytes, files[i].len),
+                       &head);
         text_add(&all, head.data, head.len);
         text_add(&all, files[i].bytes, files[i].len);
     }
-    zip_finish(&w, &head);
+    zip_writer_finish(&w, &head);
     text_add(&all, head.data, head.len);
     text_release(&head);
     zip_writer_release(&w);

@@ -22,7 +22,7 @@ static inline void archive_add(struct zip_writer *w, struct text *archive, const
                                const void *bytes, size_t len)
 {
     struct text head = {0};
-    zip_add(w, name, len, zip_crc(0, bytes, len), &head);
+    zip_writer_add(w, name, len, zip_crc(0, bytes, len), &head);
     text_add(archive, head.data, head.len);
     text_add(archive, bytes, len);
     text_release(&head);
@@ -41,7 +41,7 @@ static inline void archive_build_image(struct archive_image *image)
     archive_add(&w, &image->bytes, "x/data/1", numbers, sizeof numbers / 2);
     archive_add(&w, &image->bytes, "x/data/2", numbers, sizeof numbers / 4);
     image->directory = image->bytes.len;
-    zip_finish(&w, &tail);
+    zip_writer_finish(&w, &tail);
     text_add(&image->bytes, tail.data, tail.len);
     BUG_IF(image->bytes.len != ARCHIVE_BYTES);
     text_release(&tail);

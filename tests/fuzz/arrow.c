@@ -9,7 +9,7 @@ struct sum {
 };
 
 /* Aborts very long rows: lists of nulls take no bytes. */
-static enum status add_entry(void *context, const struct parquet_entry *e)
+static enum status add_entry(void *context, const struct column_entry *e)
 {
     struct sum *s = context;
     if (s->entries++ > 1 << 16) FAIL(DATA, "row too long");
@@ -22,7 +22,7 @@ static enum status add_entry(void *context, const struct parquet_entry *e)
 static void check_ranges(const struct arrow *a)
 {
     for (uint64_t row = 0, ranges = 0; row < a->num_rows && ranges < 64; ranges++) {
-        uint64_t size = 32, end = arrow_ahead(a, row, &size);
+        uint64_t size = 32, end = arrow_range_end(a, row, &size);
         BUG_IF(end <= row || end > a->num_rows);
         row = end;
     }
@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         arrow_reader_init(&r, &a);
         if (!arrow_parse(&a, bytes, len, columns[c])) {
             for (uint64_t row = 0; row < a.num_rows && row < 256; row++)
-                if (arrow_reader_row(&r, row, add_entry, &s)) break;
+                if (arrow_reader_visit_row(&r, row, add_entry, &s)) break;
             check_ranges(&a);
         }
         arrow_reader_release(&r);

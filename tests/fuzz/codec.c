@@ -17,10 +17,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     if (len < 3 || (bytes[0] != 8 && codec_from_parquet(bytes[0], "input", &codec))) return 0;
     size_t out_len = bytes[1] | (size_t)bytes[2] << 8;
     unsigned char *out = heap(out_len + !out_len);
-    enum status st = codec_decompress(codec, bytes + 3, len - 3, out, out_len, "input");
+    const struct reader in = {bytes + 3, bytes + len, "input"};
+    enum status st = codec_decompress(codec, in, out, out_len);
     BUG_IF(st && st != STATUS_DATA);
-    BUG_IF(!st &&
-           codec_check_size(codec, bytes + 3, len - 3, out_len, "input")); /* it was possible */
+    BUG_IF(!st && codec_check_size(codec, in, out_len)); /* it was possible */
     free(out);
     return 0;
 }

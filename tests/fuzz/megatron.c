@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 static void read(const struct megatron *m, uint64_t s, uint64_t from, uint64_t count)
 {
     int32_t *ids = heap(count * sizeof *ids);
-    enum status st = megatron_read_sequence(m, s, from, count, 0, ids);
+    enum status st = megatron_read_sequence(m, (struct megatron_range){s, from, count}, 0, ids);
     BUG_IF(st && st != STATUS_DATA);
     for (uint64_t i = 0; !st && i < count; i++) BUG_IF(ids[i] < 0);
     free(ids);
@@ -27,10 +27,10 @@ static void use(const struct megatron *m)
         read(m, s, length / 3, length - length / 3);
     }
     for (uint64_t d = 0; d < m->num_documents; d++) {
-        uint64_t length = megatron_length(m, d);
+        uint64_t length = megatron_document_length(m, d);
         of_documents += length;
         int32_t *ids = heap(length * sizeof *ids);
-        enum status st = megatron_read(m, d, 0, ids);
+        enum status st = megatron_read_document(m, d, 0, ids);
         BUG_IF(st && st != STATUS_DATA);
         free(ids);
     }

@@ -14,12 +14,12 @@ enum { MAX_ENTRIES = 1 << 16 };
 /* Reads all entries of the next row, and touches their bytes. */
 static enum status read_row(struct parquet_column *c, uint64_t *entries, uint32_t *sum)
 {
-    struct parquet_entry e;
+    struct column_entry e;
     for (bool more = true; more && *entries < MAX_ENTRIES; ++*entries) {
         TRY(parquet_column_next(c, &e));
         *sum = *sum * 31 + (uint32_t)(e.rep + e.def + e.number);
         for (size_t i = 0; i < e.bytes.len; i += 1 + i / 8) *sum = *sum * 31 + e.bytes.data[i];
-        TRY(parquet_column_goes_on(c, &more));
+        TRY(parquet_column_has_more(c, &more));
     }
     return STATUS_OK;
 }
@@ -50,7 +50,7 @@ static void check_ranges(const struct parquet *p, size_t leaf)
     struct parquet_column c;
     parquet_column_init(&c, p, leaf);
     for (uint64_t row = 0, ranges = 0; row < p->num_rows && ranges < 64; ranges++) {
-        uint64_t bytes = 32, end = parquet_column_ahead(&c, row, &bytes);
+        uint64_t bytes = 32, end = parquet_column_range_end(&c, row, &bytes);
         BUG_IF(end <= row || end > p->num_rows);
         row = end;
     }

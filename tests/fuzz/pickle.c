@@ -10,10 +10,10 @@ static size_t use(const struct pickle_value *v)
 {
     int64_t integers[8];
     size_t sum = 0;
-    int count = pickle_integers(v, 8, integers);
+    int count = pickle_int_tuple(v, 8, integers);
     BUG_IF(count > 8);
     for (int i = 0; i < count; i++) BUG_IF(integers[i] < 0);
-    for (size_t i = 0; v->kind == PICKLE_IS_TEXT && i < v->len; i++)
+    for (size_t i = 0; v->kind == PICKLE_IS_STRING && i < v->len; i++)
         sum += (unsigned char)v->text[i];
     for (size_t i = 0; i < v->count; i++) sum += (size_t)v->items[i]->kind;
     for (size_t i = 0; i <= v->count; i++) BUG_IF((i < v->count) < !!pickle_item(v, i));

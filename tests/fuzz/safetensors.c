@@ -35,7 +35,7 @@ static void check_round_trip(const struct safetensors *s)
     struct text file = {0};
     uint64_t total;
     for (size_t i = 0; i < s->count; i++) copies[i] = *s->by_name[i];
-    safetensors_header(copies, s->count, &file, &total);
+    safetensors_build_header(copies, s->count, &file, &total);
     size_t header = file.len;
     if (total > 1 << 20) goto out;
     text_reserve(&file, total);

@@ -102,7 +102,7 @@ static int64_t number_at(const unsigned char *at)
 static const unsigned char *array(const struct zip *z, const char *name, size_t count)
 {
     const struct zip_entry *e = zip_find(z, name, strlen(name));
-    CHECK(e && zip_entry_is_sound(e) && e->size > 8 * count);
+    CHECK(e && zip_entry_crc_ok(e) && e->size > 8 * count);
     return e->data + e->size - 8 * count;
 }
 

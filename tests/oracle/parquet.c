@@ -23,7 +23,7 @@ static uint32_t add_number(uint32_t crc, uint64_t value, size_t bytes)
 
 static enum status digest(struct parquet_column *c, uint64_t *entries, uint32_t *crc)
 {
-    struct parquet_entry e;
+    struct column_entry e;
     for (uint64_t row = 0; row < c->file->num_rows; row++) {
         for (bool more = true; more; ++*entries) {
             TRY(parquet_column_next(c, &e));
@@ -34,7 +34,7 @@ static enum status digest(struct parquet_column *c, uint64_t *entries, uint32_t 
             } else if (e.has_value) {
                 *crc = add_number(*crc, (uint64_t)e.number, 8);
             }
-            TRY(parquet_column_goes_on(c, &more));
+            TRY(parquet_column_has_more(c, &more));
         }
     }
     return STATUS_OK;

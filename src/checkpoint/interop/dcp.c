@@ -22,12 +22,12 @@ struct directory {
 static enum status open_file(struct directory *d, const struct pickle_value *name,
                              const struct file_map **map)
 {
-    if (!name || name->kind != PICKLE_IS_TEXT || !name->len || name->len > 200 ||
+    if (!name || name->kind != PICKLE_IS_STRING || !name->len || name->len > 200 ||
         name->text[0] == '.' || memchr(name->text, '/', name->len) ||
         memchr(name->text, 0, name->len))
         FAIL(DATA, "%s: .metadata names a file that is not in the folder", d->path);
     for (size_t i = d->count; i-- > 0;)
-        if (pickle_is_text(name, d->names[i])) {
+        if (pickle_is_string(name, d->names[i])) {
             *map = d->patches->maps[i];
             return STATUS_OK;
         }
@@ -99,7 +99,7 @@ static enum status put_tensor(struct directory *d, const struct patch_name *name
     struct item item;
     int64_t place[2] = {0};
     int dims = params[name->id].axes[1] ? 2 : 1;
-    if (pickle_integers(offset, 2, place) != dims)
+    if (pickle_int_tuple(offset, 2, place) != dims)
         FAIL(DATA, "%s: %s lies at no place of a tensor of %d dimensions", d->path, called, dims);
     TRY(find_item(d, called, info, &item));
     enum status st = put_archive(d, name, called, &item, place);
@@ -143,7 +143,7 @@ static enum status put_all(struct directory *d, const struct pickle_value *root)
         const struct pickle_value *key = items->items[i];
         const struct pickle_value *fqn = pickle_field(key, PICKLE_METADATA_INDEX, "fqn");
         const struct pickle_value *offset = pickle_field(key, PICKLE_METADATA_INDEX, "offset");
-        if (!fqn || fqn->kind != PICKLE_IS_TEXT || fqn->len >= TORCH_NAME)
+        if (!fqn || fqn->kind != PICKLE_IS_STRING || fqn->len >= TORCH_NAME)
             FAIL(DATA, "%s: .metadata holds something without a name", d->path);
         char *called = heap_string(fqn->text, fqn->len);
         enum status st = put(d, called, offset, items->items[i + 1]);

@@ -2,7 +2,7 @@
 #include "checkpoint/interop/dcp_items.h"
 
 #include "checkpoint/interop/tensor_slices.h"
-#include "formats/pickle_text.h"
+#include "formats/pickle_write.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,38 +46,38 @@ static void add_number(struct dcp_items *items, char *name, enum safetensors_dty
     memcpy(item->number, bytes, safetensors_dtype_bytes(dtype));
 }
 
-/* An object whose pickle the caller puts between this and pickle_put_end. */
+/* An object whose pickle the caller puts between this and pickle_write_stop. */
 static struct text *begin(struct dcp_items *items, char *name)
 {
     struct dcp_item *item = add(items, name);
     item->split = 1;
-    pickle_put_begin(&item->pickle);
+    pickle_write_proto(&item->pickle);
     return &item->pickle;
 }
 
 static void add_real(struct dcp_items *items, char *name, double value)
 {
     struct text *t = begin(items, name);
-    pickle_put_real(t, value), pickle_put_end(t);
+    pickle_write_float(t, value), pickle_write_stop(t);
 }
 
 static void add_bool(struct dcp_items *items, char *name, bool value)
 {
     struct text *t = begin(items, name);
-    pickle_put_bool(t, value), pickle_put_end(t);
+    pickle_write_bool(t, value), pickle_write_stop(t);
 }
 
 static void add_integer(struct dcp_items *items, char *name, int64_t value)
 {
     struct text *t = begin(items, name);
-    pickle_put_integer(t, value), pickle_put_end(t);
+    pickle_write_int(t, value), pickle_write_stop(t);
 }
 
 static void add_reals(struct dcp_items *items, char *name, double value)
 {
     struct text *t = begin(items, name);
-    pickle_put_list(t), pickle_put_mark(t);
-    pickle_put_real(t, value), pickle_put_appends(t), pickle_put_end(t);
+    pickle_write_empty_list(t), pickle_write_mark(t);
+    pickle_write_float(t, value), pickle_write_appends(t), pickle_write_stop(t);
 }
 
 static void add_moments(struct dcp_items *items, size_t weight, const struct dcp_run *run)
@@ -123,8 +123,8 @@ static void add_group(struct dcp_items *items, const char *weight, const struct 
     for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
         add_bool(items, joined(group, switches[i].key, ""), switches[i].value);
     struct text *t = begin(items, joined(group, ".betas", ""));
-    pickle_put_mark(t), pickle_put_real(t, a->beta1), pickle_put_real(t, a->beta2);
-    pickle_put_tuple(t), pickle_put_end(t);
+    pickle_write_mark(t), pickle_write_float(t, a->beta1), pickle_write_float(t, a->beta2);
+    pickle_write_tuple(t), pickle_write_stop(t);
     free(group);
 }
 
@@ -141,8 +141,8 @@ static void add_schedule(struct dcp_items *items, const struct dcp_run *run)
     add_reals(items, named("lr_scheduler.base_lrs"), run->adamw.peak_lr);
     add_reals(items, named("lr_scheduler._last_lr"), run->adamw.lr);
     struct text *t = begin(items, named("lr_scheduler.lr_lambdas"));
-    pickle_put_list(t), pickle_put_mark(t), pickle_put_dict(t);
-    pickle_put_appends(t), pickle_put_end(t);
+    pickle_write_empty_list(t), pickle_write_mark(t), pickle_write_empty_dict(t);
+    pickle_write_appends(t), pickle_write_stop(t);
 }
 
 static void add_train(struct dcp_items *items, const struct dcp_run *run)
@@ -151,7 +151,7 @@ static void add_train(struct dcp_items *items, const struct dcp_run *run)
     add_number(items, named("train_state.step"), SAFETENSORS_I32, &step);
     add_number(items, named("train_state.ntokens_seen"), SAFETENSORS_I64, &run->tokens_seen);
     struct text *t = begin(items, named("llamero.train"));
-    pickle_put_text(t, run->train), pickle_put_end(t);
+    pickle_write_string(t, run->train), pickle_write_stop(t);
 }
 
 void dcp_items_make(struct dcp_items *items, const struct torch_model *m, const struct dcp_run *run)

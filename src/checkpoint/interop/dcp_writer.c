@@ -2,7 +2,7 @@
 #include "checkpoint/interop/dcp_writer.h"
 
 #include "base/file.h"
-#include "formats/pickle_text.h"
+#include "formats/pickle_write.h"
 #include "formats/torch_writer.h"
 
 #include <errno.h>
@@ -106,40 +106,40 @@ out:
 /* An object whose fields, names and values, are then put; end_object closes it. */
 static void begin_object(struct text *t, const char *module, const char *class)
 {
-    pickle_put_class(t, module, class);
-    pickle_put_empty(t), pickle_put_new(t);
-    pickle_put_dict(t), pickle_put_mark(t);
+    pickle_write_global(t, module, class);
+    pickle_write_empty_tuple(t), pickle_write_newobj(t);
+    pickle_write_empty_dict(t), pickle_write_mark(t);
 }
 
-static void end_object(struct text *t) { pickle_put_items(t), pickle_put_build(t); }
+static void end_object(struct text *t) { pickle_write_setitems(t), pickle_write_build(t); }
 
 static void put_size(struct text *t, const int64_t *values, int count)
 {
-    pickle_put_class(t, "torch", "Size");
-    pickle_put_mark(t);
-    pickle_put_integers(t, values, count);
-    pickle_put_tuple(t), pickle_put_call(t);
+    pickle_write_global(t, "torch", "Size");
+    pickle_write_mark(t);
+    pickle_write_int_tuple(t, values, count);
+    pickle_write_tuple(t), pickle_write_reduce(t);
 }
 
 /* Its state is a tuple: dtype, layout, requires_grad, memory format, pin_memory. */
 static void put_properties(struct text *t, enum safetensors_dtype dtype)
 {
-    pickle_put_class(t, CHECKPOINT ".metadata", "TensorProperties");
-    pickle_put_empty(t), pickle_put_new(t), pickle_put_mark(t);
-    pickle_put_class(t, "torch",
-                     dtype == SAFETENSORS_F32    ? "float32"
-                     : dtype == SAFETENSORS_I32  ? "int32"
-                     : dtype == SAFETENSORS_I64  ? "int64"
-                     : dtype == SAFETENSORS_BF16 ? "bfloat16"
-                                                 : "float16");
-    pickle_put_class(t, "torch.serialization", "_get_layout");
-    pickle_put_mark(t), pickle_put_text(t, "torch.strided");
-    pickle_put_tuple(t), pickle_put_call(t);
-    pickle_put_bool(t, false);
-    pickle_put_class(t, CHECKPOINT ".metadata", "_MEM_FORMAT_ENCODING");
-    pickle_put_integers(t, (const int64_t[]){0}, 1), pickle_put_call(t);
-    pickle_put_bool(t, false);
-    pickle_put_tuple(t), pickle_put_build(t);
+    pickle_write_global(t, CHECKPOINT ".metadata", "TensorProperties");
+    pickle_write_empty_tuple(t), pickle_write_newobj(t), pickle_write_mark(t);
+    pickle_write_global(t, "torch",
+                        dtype == SAFETENSORS_F32    ? "float32"
+                        : dtype == SAFETENSORS_I32  ? "int32"
+                        : dtype == SAFETENSORS_I64  ? "int64"
+                        : dtype == SAFETENSORS_BF16 ? "bfloat16"
+                                                    : "float16");
+    pickle_write_global(t, "torch.serialization", "_get_layout");
+    pickle_write_mark(t), pickle_write_string(t, "torch.strided");
+    pickle_write_tuple(t), pickle_write_reduce(t);
+    pickle_write_bool(t, false);
+    pickle_write_global(t, CHECKPOINT ".metadata", "_MEM_FORMAT_ENCODING");
+    pickle_write_int_tuple(t, (const int64_t[]){0}, 1), pickle_write_reduce(t);
+    pickle_write_bool(t, false);
+    pickle_write_tuple(t), pickle_write_build(t);
 }
 
 static const int64_t origin[TORCH_DIMS];
@@ -147,14 +147,14 @@ static const int64_t origin[TORCH_DIMS];
 static void put_tensor(struct text *t, const struct torch_tensor *tensor)
 {
     begin_object(t, CHECKPOINT ".metadata", "TensorStorageMetadata");
-    pickle_put_text(t, "properties"), put_properties(t, tensor->dtype);
-    pickle_put_text(t, "size"), put_size(t, tensor->shape, tensor->num_dims);
-    pickle_put_text(t, "chunks"), pickle_put_list(t), pickle_put_mark(t);
+    pickle_write_string(t, "properties"), put_properties(t, tensor->dtype);
+    pickle_write_string(t, "size"), put_size(t, tensor->shape, tensor->num_dims);
+    pickle_write_string(t, "chunks"), pickle_write_empty_list(t), pickle_write_mark(t);
     begin_object(t, CHECKPOINT ".metadata", "ChunkStorageMetadata");
-    pickle_put_text(t, "offsets"), put_size(t, origin, tensor->num_dims);
-    pickle_put_text(t, "sizes"), put_size(t, tensor->shape, tensor->num_dims);
+    pickle_write_string(t, "offsets"), put_size(t, origin, tensor->num_dims);
+    pickle_write_string(t, "sizes"), put_size(t, tensor->shape, tensor->num_dims);
     end_object(t);
-    pickle_put_appends(t);
+    pickle_write_appends(t);
     end_object(t);
 }
 
@@ -164,22 +164,22 @@ static void put_described(struct text *t, const struct dcp_item *item)
         put_tensor(t, &item->tensor);
         return;
     }
-    pickle_put_class(t, CHECKPOINT ".metadata", "BytesStorageMetadata");
-    pickle_put_empty(t), pickle_put_new(t);
+    pickle_write_global(t, CHECKPOINT ".metadata", "BytesStorageMetadata");
+    pickle_write_empty_tuple(t), pickle_write_newobj(t);
 }
 
 /* The keys that lead to it in the dictionaries that were saved. */
 static void put_keys(struct text *t, const struct dcp_item *item)
 {
     const char *dot = item->split ? strchr(item->name, '.') : NULL;
-    pickle_put_mark(t);
+    pickle_write_mark(t);
     if (dot) {
         char *first = heap_string(item->name, (size_t)(dot - item->name));
-        pickle_put_text(t, first);
+        pickle_write_string(t, first);
         free(first);
     }
-    pickle_put_text(t, dot ? dot + 1 : item->name);
-    pickle_put_tuple(t);
+    pickle_write_string(t, dot ? dot + 1 : item->name);
+    pickle_write_tuple(t);
 }
 
 /* An object has no place in a tensor. */
@@ -188,45 +188,45 @@ static void put_place(struct text *t, const struct dcp_item *item, const struct 
     char name[32];
     file_name(place->file, name);
     begin_object(t, CHECKPOINT ".metadata", "MetadataIndex");
-    pickle_put_text(t, "fqn"), pickle_put_text(t, item->name);
-    pickle_put_text(t, "index");
+    pickle_write_string(t, "fqn"), pickle_write_string(t, item->name);
+    pickle_write_string(t, "index");
     if (item->is_tensor) {
-        pickle_put_integer(t, 0);
-        pickle_put_text(t, "offset"), put_size(t, origin, item->tensor.num_dims);
+        pickle_write_int(t, 0);
+        pickle_write_string(t, "offset"), put_size(t, origin, item->tensor.num_dims);
     } else {
-        pickle_put_none(t);
+        pickle_write_none(t);
     }
     end_object(t);
     begin_object(t, CHECKPOINT ".filesystem", "_StorageInfo");
-    pickle_put_text(t, "relative_path"), pickle_put_text(t, name);
-    pickle_put_text(t, "offset"), pickle_put_integer(t, (int64_t)place->at);
-    pickle_put_text(t, "length"), pickle_put_integer(t, (int64_t)place->size);
+    pickle_write_string(t, "relative_path"), pickle_write_string(t, name);
+    pickle_write_string(t, "offset"), pickle_write_int(t, (int64_t)place->at);
+    pickle_write_string(t, "length"), pickle_write_int(t, (int64_t)place->size);
     end_object(t);
 }
 
 static void put_metadata(const struct directory *d, struct text *t)
 {
-    pickle_put_begin(t);
+    pickle_write_proto(t);
     begin_object(t, CHECKPOINT ".metadata", "Metadata");
-    pickle_put_text(t, "state_dict_metadata"), pickle_put_dict(t), pickle_put_mark(t);
+    pickle_write_string(t, "state_dict_metadata"), pickle_write_empty_dict(t), pickle_write_mark(t);
     for (size_t i = 0; i < d->items.count; i++) {
-        pickle_put_text(t, d->items.all[i].name);
+        pickle_write_string(t, d->items.all[i].name);
         put_described(t, &d->items.all[i]);
     }
-    pickle_put_items(t);
-    pickle_put_text(t, "planner_data"), pickle_put_dict(t), pickle_put_mark(t);
+    pickle_write_setitems(t);
+    pickle_write_string(t, "planner_data"), pickle_write_empty_dict(t), pickle_write_mark(t);
     for (size_t i = 0; i < d->items.count; i++) {
-        pickle_put_text(t, d->items.all[i].name);
+        pickle_write_string(t, d->items.all[i].name);
         put_keys(t, &d->items.all[i]);
     }
-    pickle_put_items(t);
-    pickle_put_text(t, "storage_data"), pickle_put_dict(t), pickle_put_mark(t);
+    pickle_write_setitems(t);
+    pickle_write_string(t, "storage_data"), pickle_write_empty_dict(t), pickle_write_mark(t);
     for (size_t i = 0; i < d->items.count; i++) put_place(t, &d->items.all[i], &d->places[i]);
-    pickle_put_items(t);
-    pickle_put_text(t, "storage_meta"), pickle_put_none(t);
-    pickle_put_text(t, "version"), pickle_put_none(t);
+    pickle_write_setitems(t);
+    pickle_write_string(t, "storage_meta"), pickle_write_none(t);
+    pickle_write_string(t, "version"), pickle_write_none(t);
     end_object(t);
-    pickle_put_end(t);
+    pickle_write_stop(t);
 }
 
 enum status dcp_write(const struct torch_model *m, const struct dcp_run *run, uint64_t file_bytes,

@@ -34,7 +34,7 @@ static uint32_t file_type(enum gguf_type type)
     return 0;
 }
 
-static void put_shape(const struct gguf_model *g, struct gguf_keys *k)
+static void put_shape(const struct gguf_model *g, struct gguf_metadata *k)
 {
     const struct model_shape *s = g->model.shape;
     const struct {
@@ -52,43 +52,43 @@ static void put_shape(const struct gguf_model *g, struct gguf_keys *k)
         {"llama.rope.dimension_count", s->K},
         {"llama.vocab_size", s->V},
     };
-    gguf_put_string(k, "general.architecture", "llama");
-    gguf_put_string(k, "general.type", "model");
-    gguf_put_string(k, "general.name", g->name);
-    gguf_put_u32(k, "general.alignment", GGUF_ALIGNMENT);
-    gguf_put_u32(k, "general.file_type", file_type(g->type));
-    gguf_put_u32(k, "general.quantization_version", 2);
+    gguf_add_string(k, "general.architecture", "llama");
+    gguf_add_string(k, "general.type", "model");
+    gguf_add_string(k, "general.name", g->name);
+    gguf_add_u32(k, "general.alignment", GGUF_ALIGNMENT);
+    gguf_add_u32(k, "general.file_type", file_type(g->type));
+    gguf_add_u32(k, "general.quantization_version", 2);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        gguf_put_u32(k, sizes[i].key, (uint32_t)sizes[i].value);
-    gguf_put_f32(k, "llama.rope.freq_base", s->rope_theta);
-    gguf_put_f32(k, "llama.attention.layer_norm_rms_epsilon", s->norm_eps);
+        gguf_add_u32(k, sizes[i].key, (uint32_t)sizes[i].value);
+    gguf_add_f32(k, "llama.rope.freq_base", s->rope_theta);
+    gguf_add_f32(k, "llama.attention.layer_norm_rms_epsilon", s->norm_eps);
 }
 
 /* Every row of the embedding has a token there: what the tokenizer lacks is unused. */
-static void put_tokens(const struct token_export *e, int32_t rows, struct gguf_keys *k)
+static void put_tokens(const struct token_export *e, int32_t rows, struct gguf_metadata *k)
 {
     const char *texts = e->texts.data;
-    gguf_begin_array(k, "tokenizer.ggml.tokens", GGUF_KIND_STRING, (uint64_t)rows);
+    gguf_begin_array(k, "tokenizer.ggml.tokens", GGUF_VALUE_STRING, (uint64_t)rows);
     for (int32_t id = 0; id < rows; id++) {
         char pad[32];
         int len = snprintf(pad, sizeof pad, "[PAD%d]", id);
         if (id < e->num_tokens)
-            gguf_item_string(k, texts + e->tokens[id].text.at, e->tokens[id].text.len);
+            gguf_add_item_string(k, texts + e->tokens[id].text.at, e->tokens[id].text.len);
         else
-            gguf_item_string(k, pad, (size_t)len);
+            gguf_add_item_string(k, pad, (size_t)len);
     }
-    gguf_begin_array(k, "tokenizer.ggml.token_type", GGUF_KIND_I32, (uint64_t)rows);
+    gguf_begin_array(k, "tokenizer.ggml.token_type", GGUF_VALUE_I32, (uint64_t)rows);
     for (int32_t id = 0; id < rows; id++)
-        gguf_item_u32(k, id < e->num_tokens ? e->tokens[id].kind : TOKEN_UNUSED);
+        gguf_add_item_u32(k, id < e->num_tokens ? e->tokens[id].kind : TOKEN_UNUSED);
     if (e->has_merges) {
-        gguf_begin_array(k, "tokenizer.ggml.merges", GGUF_KIND_STRING, e->num_merges);
+        gguf_begin_array(k, "tokenizer.ggml.merges", GGUF_VALUE_STRING, e->num_merges);
         for (size_t i = 0; i < e->num_merges; i++)
-            gguf_item_string(k, texts + e->merges[i].at, e->merges[i].len);
+            gguf_add_item_string(k, texts + e->merges[i].at, e->merges[i].len);
         return;
     }
-    gguf_begin_array(k, "tokenizer.ggml.scores", GGUF_KIND_F32, (uint64_t)rows);
+    gguf_begin_array(k, "tokenizer.ggml.scores", GGUF_VALUE_F32, (uint64_t)rows);
     for (int32_t id = 0; id < rows; id++)
-        gguf_item_f32(k, id < e->num_tokens ? e->tokens[id].score : -1000);
+        gguf_add_item_f32(k, id < e->num_tokens ? e->tokens[id].score : -1000);
 }
 
 /* llama.cpp knows a splitter by the name of a model that has it.  With llama-bpe a piece that is a
@@ -104,7 +104,7 @@ static const char *splitter_name(const struct token_export *e)
 }
 
 static enum status put_tokenizer(const struct gguf_model *g, const struct tokenizer *t,
-                                 struct gguf_keys *k)
+                                 struct gguf_metadata *k)
 {
     struct token_export e;
     int rows = g->model.shape->V;
@@ -119,15 +119,15 @@ static enum status put_tokenizer(const struct gguf_model *g, const struct tokeni
     if (e.normalizes)
         log_line(LOG_WARN, "%s: it normalizes texts; llama.cpp takes them as they are",
                  tokenizer_path(t));
-    gguf_put_string(k, "tokenizer.ggml.model", e.has_merges ? "gpt2" : "llama");
-    if (e.has_merges) gguf_put_string(k, "tokenizer.ggml.pre", splitter_name(&e));
+    gguf_add_string(k, "tokenizer.ggml.model", e.has_merges ? "gpt2" : "llama");
+    if (e.has_merges) gguf_add_string(k, "tokenizer.ggml.pre", splitter_name(&e));
     put_tokens(&e, rows, k);
-    if (bos >= 0) gguf_put_u32(k, "tokenizer.ggml.bos_token_id", (uint32_t)bos);
-    if (eos >= 0) gguf_put_u32(k, "tokenizer.ggml.eos_token_id", (uint32_t)eos);
-    if (e.unknown >= 0) gguf_put_u32(k, "tokenizer.ggml.unknown_token_id", (uint32_t)e.unknown);
-    gguf_put_bool(k, "tokenizer.ggml.add_bos_token", bos >= 0);
-    gguf_put_bool(k, "tokenizer.ggml.add_eos_token", false);
-    if (!e.has_merges) gguf_put_bool(k, "tokenizer.ggml.add_space_prefix", e.adds_space);
+    if (bos >= 0) gguf_add_u32(k, "tokenizer.ggml.bos_token_id", (uint32_t)bos);
+    if (eos >= 0) gguf_add_u32(k, "tokenizer.ggml.eos_token_id", (uint32_t)eos);
+    if (e.unknown >= 0) gguf_add_u32(k, "tokenizer.ggml.unknown_token_id", (uint32_t)e.unknown);
+    gguf_add_bool(k, "tokenizer.ggml.add_bos_token", bos >= 0);
+    gguf_add_bool(k, "tokenizer.ggml.add_eos_token", false);
+    if (!e.has_merges) gguf_add_bool(k, "tokenizer.ggml.add_space_prefix", e.adds_space);
     token_export_release(&e);
     return STATUS_OK;
 }
@@ -158,7 +158,7 @@ out:
     return st;
 }
 
-static enum status put_keys(const struct gguf_model *g, struct gguf_keys *k)
+static enum status put_keys(const struct gguf_model *g, struct gguf_metadata *k)
 {
     struct tokenizer *t;
     enum status st = open_tokenizer(g->tokenizer, &t);
@@ -167,7 +167,7 @@ static enum status put_keys(const struct gguf_model *g, struct gguf_keys *k)
     if (!st && !t) {
         log_line(LOG_WARN, "%s: no tokenizer.json, no tokenizer.model: the file has no tokenizer",
                  g->tokenizer);
-        gguf_put_string(k, "tokenizer.ggml.model", "no_vocab");
+        gguf_add_string(k, "tokenizer.ggml.model", "no_vocab");
     }
     tokenizer_close(t);
     return st;
@@ -253,20 +253,20 @@ static enum status write_file(const struct gguf_model *g, struct output *o)
 {
     int count = g->model.layout->num_tensors;
     struct gguf_tensor *tensors = heap(((size_t)count + 1) * sizeof *tensors);
-    struct gguf_keys keys = {0};
+    struct gguf_metadata keys = {0};
     struct text head = {0};
     uint64_t total;
     enum status st = STATUS_OK;
     for (int i = 0; i < count; i++) tensors[i] = describe(g, i);
     if (g->model.shape->scaling.factor > 0) describe_rope(g->model.shape, &tensors[count++]);
     TRY_OUT(put_keys(g, &keys));
-    gguf_head(&keys, tensors, (size_t)count, &head, &total);
+    gguf_build_header(&keys, tensors, (size_t)count, &head, &total);
     TRY_OUT(put(o, head.data, head.len));
     TRY_OUT(put_tensors(g, tensors, o));
     BUG_IF(o->at != head.len + total);
     if (fsync(o->fd)) FAIL_OUT(IO, "%s: %s", o->path, strerror(errno));
 out:
-    gguf_keys_release(&keys);
+    gguf_metadata_release(&keys);
     text_release(&head);
     free(tensors);
     return st;

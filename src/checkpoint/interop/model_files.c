@@ -249,7 +249,7 @@ static enum status read_patches(const struct tensor_reader *r, size_t first, siz
     for (size_t at = 0; at < count; at += ROOM) {
         size_t n = count - at < ROOM ? count - at : ROOM;
         TRY(patches_read(r->patches, r->patched, first + at, n, room));
-        safetensors_convert(room, n, SAFETENSORS_BF16, (bf16 *)out + at);
+        safetensors_from_f32(room, n, SAFETENSORS_BF16, (bf16 *)out + at);
     }
     return STATUS_OK;
 }

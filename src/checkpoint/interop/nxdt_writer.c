@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "checkpoint/interop/nxdt.h"
-#include "formats/pickle_text.h"
+#include "formats/pickle_write.h"
 #include "formats/torch_writer.h"
 
 #include <errno.h>
@@ -219,48 +219,48 @@ out:
 /* The dictionary of the tensors, where each is named by its number. */
 static void put_references(const struct writing *w, struct text *t)
 {
-    pickle_put_begin(t);
-    pickle_put_dict(t), pickle_put_mark(t);
+    pickle_write_proto(t);
+    pickle_write_empty_dict(t), pickle_write_mark(t);
     for (size_t i = 0; i < w->count; i++) {
-        pickle_put_text(t, w->items[i].is.name);
-        pickle_put_class(t, "torch_xla.utils.serialization", "TensorReference");
-        pickle_put_empty(t), pickle_put_new(t);
-        pickle_put_dict(t), pickle_put_mark(t);
-        pickle_put_text(t, "tid"), pickle_put_integer(t, (int64_t)i);
-        pickle_put_items(t), pickle_put_build(t);
+        pickle_write_string(t, w->items[i].is.name);
+        pickle_write_global(t, "torch_xla.utils.serialization", "TensorReference");
+        pickle_write_empty_tuple(t), pickle_write_newobj(t);
+        pickle_write_empty_dict(t), pickle_write_mark(t);
+        pickle_write_string(t, "tid"), pickle_write_int(t, (int64_t)i);
+        pickle_write_setitems(t), pickle_write_build(t);
     }
-    pickle_put_items(t);
-    pickle_put_end(t);
+    pickle_write_setitems(t);
+    pickle_write_stop(t);
 }
 
 static void put_shape(struct text *t, const struct torch_tensor *is)
 {
-    pickle_put_class(t, "torch", "Size");
-    pickle_put_mark(t);
-    pickle_put_integers(t, is->shape, is->num_dims);
-    pickle_put_tuple(t), pickle_put_call(t);
+    pickle_write_global(t, "torch", "Size");
+    pickle_write_mark(t);
+    pickle_write_int_tuple(t, is->shape, is->num_dims);
+    pickle_write_tuple(t), pickle_write_reduce(t);
 }
 
 /* What each file has, for ranks that are sent it and do not read it. */
 static void put_info(const struct writing *w, struct text *t)
 {
     enum safetensors_dtype d = w->model->dtype;
-    pickle_put_begin(t);
-    pickle_put_dict(t), pickle_put_mark(t);
+    pickle_write_proto(t);
+    pickle_write_empty_dict(t), pickle_write_mark(t);
     for (size_t i = 0; i < w->count; i++) {
-        pickle_put_integer(t, (int64_t)i);
-        pickle_put_dict(t), pickle_put_mark(t);
-        pickle_put_text(t, "dtype");
-        pickle_put_class(t, "torch",
-                         d == SAFETENSORS_BF16  ? "bfloat16"
-                         : d == SAFETENSORS_F16 ? "float16"
-                                                : "float32");
-        pickle_put_text(t, "shape"), put_shape(t, &w->items[i].is);
-        pickle_put_text(t, "expert_model_parallel"), pickle_put_bool(t, false);
-        pickle_put_items(t);
+        pickle_write_int(t, (int64_t)i);
+        pickle_write_empty_dict(t), pickle_write_mark(t);
+        pickle_write_string(t, "dtype");
+        pickle_write_global(t, "torch",
+                            d == SAFETENSORS_BF16  ? "bfloat16"
+                            : d == SAFETENSORS_F16 ? "float16"
+                                                   : "float32");
+        pickle_write_string(t, "shape"), put_shape(t, &w->items[i].is);
+        pickle_write_string(t, "expert_model_parallel"), pickle_write_bool(t, false);
+        pickle_write_setitems(t);
     }
-    pickle_put_items(t);
-    pickle_put_end(t);
+    pickle_write_setitems(t);
+    pickle_write_stop(t);
 }
 
 static enum status write_pickle(const struct writing *w, const char *path,

@@ -268,11 +268,11 @@ static void read_run(const struct patch *p, int64_t row, int64_t from, int64_t t
         p->data +
         (size_t)((row - p->row) * p->row_stride + (from - p->column) * p->column_stride) * each;
     if (p->column_stride == 1) {
-        safetensors_widen(p->dtype, at, (size_t)(to - from), out);
+        safetensors_to_f32(p->dtype, at, (size_t)(to - from), out);
         return;
     }
     for (int64_t c = from; c < to; c++, at += (size_t)p->column_stride * each)
-        safetensors_widen(p->dtype, at, 1, out++);
+        safetensors_to_f32(p->dtype, at, 1, out++);
 }
 
 /* Columns [from, to) of their row; *hint is the patch that had the last ones. */

@@ -38,7 +38,7 @@ struct stream {
 
 static enum status flush(struct stream *s)
 {
-    safetensors_convert(s->values, s->count, s->dtype, s->bytes);
+    safetensors_from_f32(s->values, s->count, s->dtype, s->bytes);
     size_t len = s->count * safetensors_dtype_bytes(s->dtype);
     s->count = 0;
     if (len) TRY(s->put(s->context, s->bytes, len));

@@ -81,7 +81,7 @@ static bool read_scalar(const struct torch_tensor *t, int64_t *out)
     for (int d = 0; d < t->num_dims; d++)
         if (t->shape[d] != 1) return false;
     if (patches_read_type(t->dtype)) {
-        safetensors_widen(t->dtype, t->data, 1, &real);
+        safetensors_to_f32(t->dtype, t->data, 1, &real);
         return as_count((double)real, out);
     }
     if (t->dtype != SAFETENSORS_I64 && t->dtype != SAFETENSORS_I32) return false;
@@ -100,7 +100,7 @@ static enum status read_number(const struct torch_archive *a, const char *name, 
     if (v->kind == PICKLE_IS_INT) {
         *out = v->integer;
         read = v->integer >= 0 && v->integer <= INT64_C(1) << MOST_NUMBER_BITS;
-    } else if (v->kind == PICKLE_IS_REAL) {
+    } else if (v->kind == PICKLE_IS_FLOAT) {
         read = as_count(v->real, out);
     } else {
         TRY(torch_archive_tensors(a, &t));
@@ -115,7 +115,7 @@ static enum status read_number(const struct torch_archive *a, const char *name, 
 static enum status read_train(struct torch_state *s, const struct pickle_value *v, const char *name)
 {
     struct json *root;
-    if (v->kind != PICKLE_IS_TEXT) FAIL(DATA, "%s is no text", name);
+    if (v->kind != PICKLE_IS_STRING) FAIL(DATA, "%s is no text", name);
     TRY(json_parse(v->text, v->len, name, &root));
     bool fits = json_is_object(root);
     json_free(root);

@@ -22,7 +22,7 @@ static double real_of(const struct dcp_items *items, const char *name)
     CHECK(item && !item->is_tensor && item->split);
     CHECK_STATUS(
         OK, pickle_parse(&p, (unsigned char *)item->pickle.data, item->pickle.len, name, &used));
-    double value = p.root->kind == PICKLE_IS_REAL ? p.root->real : (double)p.root->integer;
+    double value = p.root->kind == PICKLE_IS_FLOAT ? p.root->real : (double)p.root->integer;
     CHECK(used == item->pickle.len);
     pickle_release(&p);
     return value;

@@ -41,13 +41,13 @@ static bool string_is(struct reader *r, const char *want)
 
 static void pass_over(struct reader *r, uint64_t kind)
 {
-    if (kind == GGUF_KIND_STRING) {
+    if (kind == GGUF_VALUE_STRING) {
         string_is(r, "");
-    } else if (kind == GGUF_KIND_ARRAY) {
+    } else if (kind == GGUF_VALUE_ARRAY) {
         uint64_t of = number(r, 4), count = number(r, 8);
         while (count--) pass_over(r, of);
     } else {
-        number(r, kind == GGUF_KIND_BOOL ? 1 : 4);
+        number(r, kind == GGUF_VALUE_BOOL ? 1 : 4);
     }
 }
 
@@ -79,15 +79,15 @@ static uint64_t key_number(const struct seen *s, const char *key)
 {
     int kind;
     struct reader r = find_key(s, key, &kind);
-    CHECK(kind == GGUF_KIND_U32 || kind == GGUF_KIND_F32 || kind == GGUF_KIND_BOOL);
-    return number(&r, kind == GGUF_KIND_BOOL ? 1 : 4);
+    CHECK(kind == GGUF_VALUE_U32 || kind == GGUF_VALUE_F32 || kind == GGUF_VALUE_BOOL);
+    return number(&r, kind == GGUF_VALUE_BOOL ? 1 : 4);
 }
 
 static bool key_is(const struct seen *s, const char *key, const char *want)
 {
     int kind;
     struct reader r = find_key(s, key, &kind);
-    return kind == GGUF_KIND_STRING && string_is(&r, want);
+    return kind == GGUF_VALUE_STRING && string_is(&r, want);
 }
 
 static const unsigned char *find_tensor(const struct seen *s, const char *name,
@@ -269,13 +269,13 @@ TEST(rows_of_32_become_q8_0_beside_a_tokenizer_and_scaled_frequencies)
     CHECK(key_number(&g, "tokenizer.ggml.bos_token_id") == 997);
     CHECK(key_number(&g, "tokenizer.ggml.eos_token_id") == 5);
     struct reader r = find_key(&g, "tokenizer.ggml.tokens", &kind);
-    CHECK(kind == GGUF_KIND_ARRAY && number(&r, 4) == GGUF_KIND_STRING && number(&r, 8) == 1003);
+    CHECK(kind == GGUF_VALUE_ARRAY && number(&r, 4) == GGUF_VALUE_STRING && number(&r, 8) == 1003);
     for (int i = 0; i < 997; i++) string_is(&r, "");
     CHECK(string_is(&r, "<|begin_of_text|>"));
     string_is(&r, ""), string_is(&r, "");
     CHECK(string_is(&r, "[PAD1000]"));
     find_key(&g, "tokenizer.ggml.merges", &kind);
-    CHECK(kind == GGUF_KIND_ARRAY);
+    CHECK(kind == GGUF_VALUE_ARRAY);
     shape.V = 900;
     CHECK_STATUS(DATA, gguf_model_write(&m, path));
     CHECK_MESSAGE("the tokenizer has 1000 tokens, the model 900");

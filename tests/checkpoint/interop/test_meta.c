@@ -155,9 +155,9 @@ TEST(a_pth_that_names_a_function_is_refused_by_that_name)
     struct zip_writer w = {0};
     struct text all = {0}, part = {0};
     struct model_shape shape;
-    zip_add(&w, "archive/data.pkl", sizeof evil - 1, 0, &part);
+    zip_writer_add(&w, "archive/data.pkl", sizeof evil - 1, 0, &part);
     text_add(&all, part.data, part.len), text_add(&all, evil, sizeof evil - 1);
-    zip_finish(&w, &part);
+    zip_writer_finish(&w, &part);
     text_add(&all, part.data, part.len);
     const char *folder = with_file("consolidated.01.pth", all.data, all.len);
     CHECK_STATUS(DATA, checkpoint_read_shape(folder, &shape));

@@ -12,7 +12,7 @@ static void write_one(const char *folder, const char *file, const char *tensor, 
         .name = (char *)(uintptr_t)tensor, .num_dims = 1, .shape = {1}, .dtype = SAFETENSORS_F32};
     struct text bytes = {0};
     uint64_t total;
-    safetensors_header(&t, 1, &bytes, &total);
+    safetensors_build_header(&t, 1, &bytes, &total);
     text_add(&bytes, &value, sizeof value);
     CHECK_STATUS(OK, file_write(test_path(folder, file), bytes.data, bytes.len));
     text_release(&bytes);

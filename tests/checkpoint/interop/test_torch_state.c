@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "formats/pickle_text.h"
+#include "formats/pickle_write.h"
 #include "formats/torch_writer.h"
 #include "test.h"
 
@@ -46,7 +46,7 @@ static enum status take_scalar(struct torch_state *s, const char *name,
 static enum status take_integer(struct torch_state *s, const char *name, int64_t value)
 {
     struct text t = {0};
-    pickle_put_begin(&t), pickle_put_integer(&t, value), pickle_put_end(&t);
+    pickle_write_proto(&t), pickle_write_int(&t, value), pickle_write_stop(&t);
     enum status st = take(s, name, NULL, NULL, &t);
     text_release(&t);
     return st;
@@ -55,7 +55,7 @@ static enum status take_integer(struct torch_state *s, const char *name, int64_t
 static enum status take_text(struct torch_state *s, const char *name, const char *value)
 {
     struct text t = {0};
-    pickle_put_begin(&t), pickle_put_text(&t, value), pickle_put_end(&t);
+    pickle_write_proto(&t), pickle_write_string(&t, value), pickle_write_stop(&t);
     enum status st = take(s, name, NULL, NULL, &t);
     text_release(&t);
     return st;
