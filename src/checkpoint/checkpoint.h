@@ -112,7 +112,7 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
 
 /* Is the folder a checkpoint of ours?  Then its every byte is checked against its manifest, by one
  * rank or another.  DATA: one that is damaged, or was never finished. */
-enum status checkpoint_origin(const char *folder, const struct comm *world, bool *ours);
+enum status checkpoint_check_native(const char *folder, const struct comm *world, bool *ours);
 
 /* What checkpoint_load found beside the tensors. */
 struct checkpoint_found {

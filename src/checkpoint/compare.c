@@ -195,7 +195,7 @@ static enum status open_side(struct side *s, const char *folder)
     enum status st = STATUS_OK;
     torch_state_init(&torch);
     s->folder = folder;
-    if (!model_files_are_safetensors(folder) && torch_files_are_here(folder))
+    if (!model_files_are_safetensors(folder) && torch_files_detect(folder))
         TRY_OUT(checkpoint_read_shape(folder, &s->shape));
     TRY_OUT(model_files_open_any(&s->files, folder, &s->shape));
     TRY_OUT(model_files_open_moments_any(&s->moments, folder, &s->shape, &torch));
@@ -243,7 +243,7 @@ enum status comparison_make(struct comparison *c, const char *first, const char 
         TRY_OUT(compare_files(c, &a.moments, &b.moments, room));
     else if (more_a || more_b)
         append(c, more_a ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND, "optimizer's moments");
-    if ((a.config || !a.files.patches) && (b.config || !b.files.patches))
+    if ((a.config || !a.files.slices) && (b.config || !b.files.slices))
         TRY_OUT(compare_texts(c, &a, a.config, &b, b.config, "config.json"));
     TRY_OUT(compare_texts(c, &a, a.state, &b, b.state, "state.json"));
 out:

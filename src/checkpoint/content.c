@@ -8,38 +8,38 @@
 
 #define SHARD_BYTES UINT64_C(5000000000)
 
-static enum status write_shards(const struct content *c, struct exchange *x, struct manifest *m)
+static enum status write_shards(const struct content *c, struct block_exchange *x, struct manifest *m)
 {
     static const char *const plain[] = {""}, *const moments[] = {".exp_avg", ".exp_avg_sq"};
-    struct shards model = {.stem = "model",
+    struct safetensors_shards model = {.stem = "model",
                            .parts = plain,
                            .sources = &c->weights,
                            .num_parts = 1,
                            .dtype = c->dtype,
                            .most_bytes = c->shard_bytes ? c->shard_bytes : SHARD_BYTES,
-                           .index = c->plain ? SHARDS_INDEX_IF_MANY : SHARDS_INDEX,
+                           .index = c->plain ? INDEX_IF_MANY : INDEX_ALWAYS,
                            .exchange = x};
-    TRY(shards_write(&model, m));
+    TRY(safetensors_shards_write(&model, m));
     if (!c->exp_avg.read) return STATUS_OK;
     struct tensor_source both[] = {c->exp_avg, c->exp_avg_sq};
-    struct shards optimizer = {.stem = "optimizer",
+    struct safetensors_shards optimizer = {.stem = "optimizer",
                                .parts = moments,
                                .sources = both,
                                .num_parts = 2,
                                .dtype = SAFETENSORS_F32,
                                .most_bytes = SHARD_BYTES,
-                               .index = SHARDS_NO_INDEX,
+                               .index = INDEX_NEVER,
                                .exchange = x};
-    TRY(shards_write(&optimizer, m));
+    TRY(safetensors_shards_write(&optimizer, m));
     return STATUS_OK;
 }
 
 static enum status write_tensors(const struct content *c, struct manifest *m)
 {
-    struct exchange x;
-    enum status st = exchange_open(&x, c->layout, c->pieces, c->ranks);
+    struct block_exchange x;
+    enum status st = block_exchange_open(&x, c->layout, c->pieces, c->ranks);
     if (!st) st = write_shards(c, &x, m);
-    exchange_close(&x);
+    block_exchange_close(&x);
     return st;
 }
 
@@ -51,7 +51,7 @@ static enum status seal_existing(struct manifest *m, const char *name)
     enum status st = STATUS_OK;
     TRY_OUT(file_read(path, UINT32_MAX, &bytes));
     TRY_OUT(file_remove_tree(path));
-    TRY_OUT(sealed_put(m, name, bytes.data, bytes.len));
+    TRY_OUT(manifest_write_file(m, name, bytes.data, bytes.len));
 out:
     free(path);
     text_release(&bytes);
@@ -78,14 +78,14 @@ enum status content_write_texts(const struct content *c, struct manifest *m)
                                                        : "float16";
     enum status st = STATUS_OK;
     hf_config_write(c->shape, dtype, c->bos, c->eos, &t);
-    TRY_OUT(sealed_put(m, "config.json", t.data, t.len));
+    TRY_OUT(manifest_write_file(m, "config.json", t.data, t.len));
     if (c->plain) goto out;
     text_clear(&t);
     text_addf(&t, "{\"format\": 1, \"step\": %lld, \"train\": %s}\n", (long long)c->step,
               c->train ? c->train : "null");
-    TRY_OUT(sealed_put(m, "state.json", t.data, t.len));
+    TRY_OUT(manifest_write_file(m, "state.json", t.data, t.len));
     if (c->config_toml)
-        TRY_OUT(sealed_put(m, "config.toml", c->config_toml->data, c->config_toml->len));
+        TRY_OUT(manifest_write_file(m, "config.toml", c->config_toml->data, c->config_toml->len));
 out:
     text_release(&t);
     return st;

@@ -7,7 +7,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "checkpoint/shards.h"
+#include "checkpoint/safetensors_shards.h"
 #include "model/params.h"
 #include "tokenizer/tokenizer.h"
 

@@ -7,7 +7,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/content.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/interop/dcp_writer.h"
+#include "checkpoint/interop/dcp_write.h"
 #include "checkpoint/interop/gguf_model.h"
 #include "checkpoint/interop/hf_config.h"
 #include "checkpoint/interop/meta.h"
@@ -27,7 +27,7 @@ struct origin;
 struct part {
     const struct origin *origin;
     const struct model_files *files;
-    enum patch_part part;
+    enum tensor_kind part;
 };
 
 /* The folder that is read, and some numbers of a tensor of it. */
@@ -52,7 +52,7 @@ static enum status read_piece(void *context, const struct piece *p, size_t first
     struct tensor_reader r;
     char stem[96], name[160];
     tensor_place_name(t, true, stem);
-    snprintf(name, sizeof name, "%s%s", stem, patch_part_suffix(part->part));
+    snprintf(name, sizeof name, "%s%s", stem, tensor_name_suffix(part->part));
     TRY(tensor_reader_open(&r, part->files, t, name));
     TRY(tensor_reader_read(&r, first, count, F32, o->values));
     tensor_reader_close(&r);
@@ -60,9 +60,9 @@ static enum status read_piece(void *context, const struct piece *p, size_t first
     return STATUS_OK;
 }
 
-static struct tensor_source source_of(struct origin *o, enum patch_part part)
+static struct tensor_source source_of(struct origin *o, enum tensor_kind part)
 {
-    o->parts[part] = (struct part){o, part == PATCH_WEIGHT ? &o->files : &o->moments, part};
+    o->parts[part] = (struct part){o, part == TENSOR_WEIGHT ? &o->files : &o->moments, part};
     return (struct tensor_source){read_piece, &o->parts[part]};
 }
 
@@ -83,7 +83,7 @@ static enum status open_origin(struct origin *o, const struct conversion *c)
         c->config ? heap_string(c->config, strlen(c->config)) : file_join(beside, "config.json");
     bool ours;
     enum status st = STATUS_OK;
-    TRY_OUT(checkpoint_origin(folder, comm_self(), &ours));
+    TRY_OUT(checkpoint_check_native(folder, comm_self(), &ours));
     TRY_OUT(c->config ? hf_config_read(config, &o->shape)
                       : checkpoint_read_shape(folder, &o->shape));
     if (c->sets_rope) set_rope(&o->shape.scaling, c->rope_factor);
@@ -142,14 +142,14 @@ static enum status open_run(const struct conversion *c, struct origin *o)
     enum status st = STATUS_OK;
     o->step = -1;
     if (!fits || c->model_only || c->without_io) return STATUS_OK;
-    if (nxdt_has_optimizer(c->from))
+    if (nxdt_files_have_optimizer(c->from))
         log_line(LOG_WARN,
                  "%s: the optimizer's state of NxD Training (ZeRO-1 shards in optim/) is not read: "
                  "the weights alone are taken",
                  c->from);
     TRY_OUT(model_files_open_moments_any(&o->moments, c->from, &o->shape, &torch));
     if (model_files_are_empty(&o->moments)) goto out;
-    if (!o->moments.patches) {
+    if (!o->moments.slices) {
         TRY_OUT(read_state(o, c->from));
         goto out;
     }
@@ -208,7 +208,7 @@ static enum status copy_texts(const char *path, bool with_run, struct manifest *
     for (size_t i = 0; i < count && !st; i++) {
         char *name = file_join(from, names[i]);
         if (file_exists(name)) st = file_read(name, 1 << 30, &bytes);
-        if (file_exists(name) && !st) st = sealed_put(m, names[i], bytes.data, bytes.len);
+        if (file_exists(name) && !st) st = manifest_write_file(m, names[i], bytes.data, bytes.len);
         free(name);
     }
     text_release(&bytes);
@@ -239,8 +239,8 @@ static enum status write_torch(const struct conversion *c, const struct content 
 static enum status describe_run(const struct conversion *c, struct origin *o, struct dcp_run *run)
 {
     struct json *train;
-    *run = (struct dcp_run){.exp_avg = source_of(o, PATCH_EXP_AVG),
-                            .exp_avg_sq = source_of(o, PATCH_EXP_AVG_SQ),
+    *run = (struct dcp_run){.exp_avg = source_of(o, TENSOR_EXP_AVG),
+                            .exp_avg_sq = source_of(o, TENSOR_EXP_AVG_SQ),
                             .step = o->step,
                             .train = o->train.data};
     const struct optimizer_config *a = c->optimizer;
@@ -274,7 +274,7 @@ static enum status write_folder(const struct conversion *c, struct origin *o, co
         .layout = &o->layout,
         .pieces = &o->pieces,
         .ranks = comm_self(),
-        .weights = source_of(o, PATCH_WEIGHT),
+        .weights = source_of(o, TENSOR_WEIGHT),
         .shard_bytes = c->shard_bytes,
         .plain = c->target != CONVERT_NATIVE,
         .bos = o->bos,
@@ -287,8 +287,8 @@ static enum status write_folder(const struct conversion *c, struct origin *o, co
     TRY_OUT(resolve_dtype(c, o, &content.dtype));
     if (with_run && c->target == CONVERT_DCP) TRY_OUT(describe_run(c, o, &run));
     if (with_run && c->target == CONVERT_NATIVE) {
-        content.exp_avg = source_of(o, PATCH_EXP_AVG);
-        content.exp_avg_sq = source_of(o, PATCH_EXP_AVG_SQ);
+        content.exp_avg = source_of(o, TENSOR_EXP_AVG);
+        content.exp_avg_sq = source_of(o, TENSOR_EXP_AVG_SQ);
         content.step = o->step, content.train = o->train.data;
     }
     if (c->without_io) leave_out_io(o);
@@ -341,7 +341,7 @@ static enum status write_gguf(const struct conversion *c, struct origin *o, cons
     char *name = heap_string(stem, dot && dot > stem ? (size_t)(dot - stem) : strlen(stem));
     char *beside = torch_files_folder(c->from);
     const struct gguf_model g = {
-        .model = {&o->shape, &o->layout, &o->pieces, source_of(o, PATCH_WEIGHT), dtype},
+        .model = {&o->shape, &o->layout, &o->pieces, source_of(o, TENSOR_WEIGHT), dtype},
         .type = c->quantized               ? GGUF_Q8_0
                 : dtype == SAFETENSORS_F32 ? GGUF_F32
                 : dtype == SAFETENSORS_F16 ? GGUF_F16

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/status.h"
-#include "checkpoint/interop/nxdt_writer.h"
+#include "checkpoint/interop/nxdt_write.h"
 #include "formats/safetensors.h"
 #include "optim/optim_config.h"
 

@@ -33,7 +33,7 @@ out:
 static enum status find_any(const char *folder, int64_t step, char **found)
 {
     char *path = step_path(folder, step);
-    if (dcp_is_here(path)) {
+    if (dcp_detect(path)) {
         *found = path;
         return STATUS_OK;
     }
@@ -112,7 +112,7 @@ enum { HERE, BELOW, BELOW_CHECKPOINT };
 static enum status look(const char *path, int64_t step, int64_t *place)
 {
     char *config = file_join(path, "config.json"), *below = file_join(path, "checkpoint");
-    bool is_model = model_files_are_here(path);
+    bool is_model = model_files_detect(path);
     struct step_list steps = {0};
     enum status st = STATUS_OK;
     if (!is_model && !file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);

@@ -18,7 +18,7 @@
 enum status checkpoint_read_shape(const char *path, struct model_shape *shape)
 {
     char *config = file_join(path, "config.json");
-    bool foreign = !file_exists(config) && torch_files_are_here(path);
+    bool foreign = !file_exists(config) && torch_files_detect(path);
     enum status st = foreign ? torch_files_shape(path, shape) : hf_config_read(config, shape);
     free(config);
     return st;
@@ -122,7 +122,7 @@ out:
     return st;
 }
 
-enum status checkpoint_origin(const char *folder, const struct comm *world, bool *ours)
+enum status checkpoint_check_native(const char *folder, const struct comm *world, bool *ours)
 {
     int64_t answer = 0;
     enum status st = world->rank == 0 ? look_at(folder, &answer) : STATUS_OK;
@@ -149,7 +149,7 @@ static enum status compare_shapes(const char *folder, const struct checkpoint_st
 {
     const struct model_shape *model = s->shape;
     struct model_shape has;
-    if (torch_files_are_here(folder) && !torch_files_have_shape(folder)) return STATUS_OK;
+    if (torch_files_detect(folder) && !torch_files_have_shape(folder)) return STATUS_OK;
     TRY(checkpoint_read_shape(folder, &has));
     if (has.H != model->H || has.G != model->G || has.K != model->K)
         FAIL(CONFIG,
@@ -195,7 +195,7 @@ static enum status load_rest(const char *folder, const struct checkpoint_state *
     struct torch_state torch;
     enum status st = STATUS_OK;
     torch_state_init(&torch);
-    if (!ours && nxdt_has_optimizer(folder))
+    if (!ours && nxdt_files_have_optimizer(folder))
         FAIL_OUT(UNSUPPORTED,
                  "%s: the optimizer's state of NxD Training (ZeRO-1 shards in optim/) is not read: "
                  "begin from the weights, by checkpoint.initial_load_model_only=true",
@@ -235,7 +235,7 @@ enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
 {
     bool ours;
     *found = (struct checkpoint_found){0};
-    TRY(checkpoint_origin(folder, state->world, &ours));
+    TRY(checkpoint_check_native(folder, state->world, &ours));
     enum status st = comm_agree(state->world, load_all(folder, state, ours, exclude, found));
     if (!st) return STATUS_OK;
     json_free(found->state);
@@ -261,7 +261,7 @@ out:
 enum status checkpoint_load_weights(const char *folder, const struct checkpoint_state *state,
                                     enum dtype dtype, void *weights)
 {
-    TRY(checkpoint_origin(folder, state->world, &(bool){false}));
+    TRY(checkpoint_check_native(folder, state->world, &(bool){false}));
     TRY(comm_agree(state->world, load_weights(folder, state, dtype, weights)));
     return STATUS_OK;
 }

@@ -23,9 +23,9 @@ static uint32_t identity(int64_t step, const char *name, uint64_t chunk)
     return checksum_crc32c(0, text, (size_t)n);
 }
 
-static enum status open_file(struct sealed_file *f, struct manifest *m, const char *name, int how)
+static enum status open_file(struct manifest_file *f, struct manifest *m, const char *name, int how)
 {
-    *f = (struct sealed_file){.manifest = m, .name = heap_string(name, strlen(name))};
+    *f = (struct manifest_file){.manifest = m, .name = heap_string(name, strlen(name))};
     f->path = file_join(m->folder, name);
     f->fd = open(f->path, O_WRONLY | O_CLOEXEC | how, 0666);
     if (f->fd < 0) FAIL(IO, "%s: %s", f->path, strerror(errno));
@@ -33,26 +33,26 @@ static enum status open_file(struct sealed_file *f, struct manifest *m, const ch
     return STATUS_OK;
 }
 
-enum status sealed_open(struct sealed_file *f, struct manifest *m, const char *name)
+enum status manifest_file_open(struct manifest_file *f, struct manifest *m, const char *name)
 {
     TRY(open_file(f, m, name, O_CREAT | O_EXCL));
     return STATUS_OK;
 }
 
-enum status sealed_join(struct sealed_file *f, struct manifest *m, const char *name)
+enum status manifest_file_join(struct manifest_file *f, struct manifest *m, const char *name)
 {
     TRY(open_file(f, m, name, 0));
     return STATUS_OK;
 }
 
-static void end_chunk(struct sealed_file *f)
+static void end_chunk(struct manifest_file *f)
 {
     f->sums = heap_grow(f->sums, f->num_sums + 1, sizeof *f->sums);
     f->sums[f->num_sums++] = f->crc;
     f->crc = identity(f->manifest->step, f->name, f->num_sums);
 }
 
-enum status sealed_write(struct sealed_file *f, const void *bytes, size_t len)
+enum status manifest_file_write(struct manifest_file *f, const void *bytes, size_t len)
 {
     for (const char *at = bytes; len;) {
         size_t room = MANIFEST_CHUNK - f->size % MANIFEST_CHUNK, n = len < room ? len : room;
@@ -64,14 +64,14 @@ enum status sealed_write(struct sealed_file *f, const void *bytes, size_t len)
     return STATUS_OK;
 }
 
-void sealed_set_size(struct sealed_file *f, uint64_t size)
+void manifest_file_set_size(struct manifest_file *f, uint64_t size)
 {
     f->size = size;
     f->num_sums = (size + MANIFEST_CHUNK - 1) / MANIFEST_CHUNK;
     f->sums = heap(f->num_sums * sizeof *f->sums);
 }
 
-enum status sealed_write_at(struct sealed_file *f, const void *bytes, size_t len, uint64_t at)
+enum status manifest_file_write_at(struct manifest_file *f, const void *bytes, size_t len, uint64_t at)
 {
     BUG_IF(at % MANIFEST_CHUNK || at > f->size || len > f->size - at ||
            (len % MANIFEST_CHUNK && at + len != f->size));
@@ -85,16 +85,16 @@ enum status sealed_write_at(struct sealed_file *f, const void *bytes, size_t len
     return STATUS_OK;
 }
 
-void sealed_abandon(struct sealed_file *f)
+void manifest_file_abandon(struct manifest_file *f)
 {
     if (f->path && f->fd >= 0) close(f->fd);
     free(f->name);
     free(f->path);
     free(f->sums);
-    *f = (struct sealed_file){.fd = -1};
+    *f = (struct manifest_file){.fd = -1};
 }
 
-enum status sealed_sync(struct sealed_file *f)
+enum status manifest_file_sync(struct manifest_file *f)
 {
     int fd = f->fd, bad = fsync(fd) ? errno : 0;
     f->fd = -1;
@@ -103,13 +103,13 @@ enum status sealed_sync(struct sealed_file *f)
     return STATUS_OK;
 }
 
-enum status sealed_close(struct sealed_file *f)
+enum status manifest_file_close(struct manifest_file *f)
 {
     enum status st = STATUS_OK;
     struct text *files = &f->manifest->files;
     uint64_t whole = (uint64_t)f->num_sums * MANIFEST_CHUNK;
     if (f->size > whole) end_chunk(f);
-    if (f->fd >= 0) TRY_OUT(sealed_sync(f));
+    if (f->fd >= 0) TRY_OUT(manifest_file_sync(f));
     text_adds(files, files->len ? ",\n{\"name\": " : "{\"name\": ");
     json_quote(files, f->name);
     text_addf(files, ", \"size\": %llu, \"crc32c\": [", (unsigned long long)f->size);
@@ -117,17 +117,17 @@ enum status sealed_close(struct sealed_file *f)
         text_addf(files, "%s\"%08x\"", i ? ", " : "", f->sums[i]);
     text_adds(files, "]}");
 out:
-    sealed_abandon(f);
+    manifest_file_abandon(f);
     return st;
 }
 
-enum status sealed_put(struct manifest *m, const char *name, const void *bytes, size_t len)
+enum status manifest_write_file(struct manifest *m, const char *name, const void *bytes, size_t len)
 {
-    struct sealed_file f;
-    enum status st = sealed_open(&f, m, name);
-    if (!st) st = sealed_write(&f, bytes, len);
-    if (!st) st = sealed_close(&f);
-    sealed_abandon(&f);
+    struct manifest_file f;
+    enum status st = manifest_file_open(&f, m, name);
+    if (!st) st = manifest_file_write(&f, bytes, len);
+    if (!st) st = manifest_file_close(&f);
+    manifest_file_abandon(&f);
     return st;
 }
 

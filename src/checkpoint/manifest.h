@@ -26,7 +26,7 @@ struct manifest {
 
 /* A file being written: from its first byte to its last, or, where several ranks write parts of
  * it, in whole chunks. */
-struct sealed_file {
+struct manifest_file {
     struct manifest *manifest;
     char *name, *path;
     int fd;
@@ -36,22 +36,22 @@ struct sealed_file {
     size_t num_sums;
 };
 
-enum status sealed_open(struct sealed_file *f, struct manifest *m, const char *name);
+enum status manifest_file_open(struct manifest_file *f, struct manifest *m, const char *name);
 /* One that another rank has opened with the function above. */
-enum status sealed_join(struct sealed_file *f, struct manifest *m, const char *name);
+enum status manifest_file_join(struct manifest_file *f, struct manifest *m, const char *name);
 /* The bytes are summed as they are handed over, before they are written. */
-enum status sealed_write(struct sealed_file *f, const void *bytes, size_t len);
-/* The file will be written with sealed_write_at and have this size; its sums are 0 until then. */
-void sealed_set_size(struct sealed_file *f, uint64_t size);
+enum status manifest_file_write(struct manifest_file *f, const void *bytes, size_t len);
+/* The file will be written with manifest_file_write_at and have this size; its sums are 0 until then. */
+void manifest_file_set_size(struct manifest_file *f, uint64_t size);
 /* Whole chunks, the last of which may be the file's. */
-enum status sealed_write_at(struct sealed_file *f, const void *bytes, size_t len, uint64_t at);
+enum status manifest_file_write_at(struct manifest_file *f, const void *bytes, size_t len, uint64_t at);
 /* fsync, and close: nothing more is written. */
-enum status sealed_sync(struct sealed_file *f);
+enum status manifest_file_sync(struct manifest_file *f);
 /* The same, if it was not done, and an entry in the manifest. */
-enum status sealed_close(struct sealed_file *f);
-void sealed_abandon(struct sealed_file *f); /* fine after sealed_close, too */
+enum status manifest_file_close(struct manifest_file *f);
+void manifest_file_abandon(struct manifest_file *f); /* fine after manifest_file_close, too */
 /* A small file at once. */
-enum status sealed_put(struct manifest *m, const char *name, const void *bytes, size_t len);
+enum status manifest_write_file(struct manifest *m, const char *name, const void *bytes, size_t len);
 
 /* Writes manifest.json, durably.  Call it last. */
 enum status manifest_finish(struct manifest *m);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/shares.h"
+#include "checkpoint/sharding.h"
 
 #include "base/log.h"
 #include "checkpoint/convert.h"

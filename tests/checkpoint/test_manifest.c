@@ -23,17 +23,17 @@ static const char *sealed_folder(int64_t step)
 {
     const char *folder = test_folder();
     struct manifest m = {.folder = folder, .step = step};
-    struct sealed_file f;
+    struct manifest_file f;
     char *bytes = noise(LARGE, (uint64_t)step);
-    CHECK_STATUS(OK, sealed_open(&f, &m, "large"));
+    CHECK_STATUS(OK, manifest_file_open(&f, &m, "large"));
     for (size_t at = 0, n = 1; at < LARGE; at += n, n = n * 7 + 3) {
         if (n > LARGE - at) n = LARGE - at;
-        CHECK_STATUS(OK, sealed_write(&f, bytes + at, n));
+        CHECK_STATUS(OK, manifest_file_write(&f, bytes + at, n));
     }
-    CHECK_STATUS(OK, sealed_close(&f));
-    CHECK_STATUS(OK, sealed_put(&m, "chunk", bytes, MANIFEST_CHUNK));
-    CHECK_STATUS(OK, sealed_put(&m, "empty", "", 0));
-    CHECK_STATUS(OK, sealed_put(&m, "a \"quoted\" name", "small", 5));
+    CHECK_STATUS(OK, manifest_file_close(&f));
+    CHECK_STATUS(OK, manifest_write_file(&m, "chunk", bytes, MANIFEST_CHUNK));
+    CHECK_STATUS(OK, manifest_write_file(&m, "empty", "", 0));
+    CHECK_STATUS(OK, manifest_write_file(&m, "a \"quoted\" name", "small", 5));
     CHECK_STATUS(OK, manifest_finish(&m));
     manifest_release(&m);
     free(bytes);
@@ -162,11 +162,11 @@ TEST(the_sum_of_a_chunk_holds_its_step_its_file_and_its_number)
     const char *folder = test_folder();
     struct manifest m = {.folder = folder, .step = 1};
     char *same = heap(2 * MANIFEST_CHUNK);
-    CHECK_STATUS(OK, sealed_put(&m, "a", same, 2 * MANIFEST_CHUNK));
-    CHECK_STATUS(OK, sealed_put(&m, "b", same, MANIFEST_CHUNK));
+    CHECK_STATUS(OK, manifest_write_file(&m, "a", same, 2 * MANIFEST_CHUNK));
+    CHECK_STATUS(OK, manifest_write_file(&m, "b", same, MANIFEST_CHUNK));
     m.step = 2;
-    CHECK_STATUS(OK, sealed_put(&m, "c", same, 1));
-    CHECK_STATUS(OK, sealed_put(&m, "d", same, 1));
+    CHECK_STATUS(OK, manifest_write_file(&m, "c", same, 1));
+    CHECK_STATUS(OK, manifest_write_file(&m, "d", same, 1));
     struct text line = {0};
     uint32_t sums[4] = {
         checksum_crc32c(checksum_crc32c(0, "1/a/0", 5), same, MANIFEST_CHUNK),
@@ -272,11 +272,11 @@ TEST(a_file_is_sealed_only_once)
 {
     const char *folder = test_folder();
     struct manifest m = {.folder = folder, .step = 1};
-    struct sealed_file f;
-    CHECK_STATUS(OK, sealed_put(&m, "a", "x", 1));
-    CHECK_STATUS(IO, sealed_put(&m, "a", "y", 1));
-    CHECK_STATUS(IO, sealed_open(&f, &m, "no/such/folder"));
-    sealed_abandon(&f);
+    struct manifest_file f;
+    CHECK_STATUS(OK, manifest_write_file(&m, "a", "x", 1));
+    CHECK_STATUS(IO, manifest_write_file(&m, "a", "y", 1));
+    CHECK_STATUS(IO, manifest_file_open(&f, &m, "no/such/folder"));
+    manifest_file_abandon(&f);
     manifest_release(&m);
 }
 
@@ -285,23 +285,23 @@ TEST(a_file_written_in_chunks_by_several_has_the_manifest_of_one_written_at_once
 {
     const char *once = test_folder(), *shared = test_folder();
     struct manifest a = {.folder = once, .step = 4}, b = {.folder = shared, .step = 4}, other = b;
-    struct sealed_file first, second;
+    struct manifest_file first, second;
     char *bytes = noise(LARGE, 1);
-    CHECK_STATUS(IO, sealed_join(&first, &b, "large"));
-    sealed_abandon(&first);
-    CHECK_STATUS(OK, sealed_put(&a, "large", bytes, LARGE));
-    CHECK_STATUS(OK, sealed_open(&first, &b, "large"));
-    CHECK_STATUS(OK, sealed_join(&second, &other, "large"));
-    sealed_set_size(&first, LARGE);
-    sealed_set_size(&second, LARGE);
+    CHECK_STATUS(IO, manifest_file_join(&first, &b, "large"));
+    manifest_file_abandon(&first);
+    CHECK_STATUS(OK, manifest_write_file(&a, "large", bytes, LARGE));
+    CHECK_STATUS(OK, manifest_file_open(&first, &b, "large"));
+    CHECK_STATUS(OK, manifest_file_join(&second, &other, "large"));
+    manifest_file_set_size(&first, LARGE);
+    manifest_file_set_size(&second, LARGE);
     uint64_t at = 2 * MANIFEST_CHUNK;
-    CHECK_STATUS(OK, sealed_write_at(&second, bytes + at, LARGE - at, at));
-    CHECK_STATUS(OK, sealed_write_at(&first, bytes, at, 0));
-    CHECK_STATUS(OK, sealed_sync(&second));
+    CHECK_STATUS(OK, manifest_file_write_at(&second, bytes + at, LARGE - at, at));
+    CHECK_STATUS(OK, manifest_file_write_at(&first, bytes, at, 0));
+    CHECK_STATUS(OK, manifest_file_sync(&second));
     CHECK(first.num_sums == 4 && !first.sums[2] && !second.sums[1] && second.sums[3]);
     for (size_t i = 2; i < 4; i++) first.sums[i] = second.sums[i];
-    CHECK_STATUS(OK, sealed_close(&first));
-    sealed_abandon(&second);
+    CHECK_STATUS(OK, manifest_file_close(&first));
+    manifest_file_abandon(&second);
     CHECK(!strcmp(a.files.data, b.files.data));
     CHECK_STATUS(OK, manifest_finish(&b));
     CHECK_STATUS(OK, manifest_verify(shared, NULL));

@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-static void use_moments(const struct patches *p, const struct torch_state *state)
+static void use_moments(const struct tensor_slices *p, const struct torch_state *state)
 {
     struct text json = {0};
     BUG_IF(p->count && state->step < 0);
@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     static const struct model_shape known = {.D = 4, .H = 1, .G = 1, .K = 4};
     const struct model_shape *shape = len & 1 ? &known : NULL;
     unsigned char archive[ARCHIVE_BYTES];
-    struct patches p;
+    struct tensor_slices p;
     struct torch_state state;
     if (len < 2) return 0;
     size_t first = bytes[0] | (size_t)bytes[1] << 8;
@@ -40,11 +40,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
                is_archive ? len - first : sizeof archive);
     if (!dcp_open(&p, folder(), shape)) {
         tensor_slices_use(&p);
-        patches_release(&p);
+        tensor_slices_release(&p);
     }
     if (!dcp_open_moments(&p, folder(), shape, &state)) {
         use_moments(&p, &state);
-        patches_release(&p);
+        tensor_slices_release(&p);
     }
     torch_state_release(&state);
     return 0;

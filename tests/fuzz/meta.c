@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     static int fds[2];
     static const struct model_shape shape = {.G = 2, .K = 4};
     unsigned char archive[ARCHIVE_BYTES];
-    struct patches p;
+    struct tensor_slices p;
     char path[96];
     if (len < 2) return 0;
     size_t first = bytes[0] | (size_t)bytes[1] << 8;
@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     snprintf(path, sizeof path, "%s%s", folder(), is_single ? "/consolidated.00.pth" : "");
     if (!meta_open(&p, path, len & 1 ? &shape : NULL)) {
         tensor_slices_use(&p);
-        patches_release(&p);
+        tensor_slices_release(&p);
     }
     return 0;
 }

@@ -31,12 +31,12 @@ static void read_config(const char *path)
 
 static void read_params(const char *path)
 {
-    static struct patched tensors[] = {
+    static struct sliced_tensor tensors[] = {
         {.name = {.id = PARAM_embed, .layer = -1}, .rows = 32, .columns = 16},
         {.name = {.id = PARAM_mlp_gate, .layer = 0}, .rows = 24, .columns = 16},
         {.name = {.id = PARAM_last_norm, .layer = -1}, .rows = 16, .columns = 1},
         {.name = {.id = PARAM_head, .layer = -1}, .rows = 32, .columns = 16}};
-    const struct patches p = {.path = (char[]){"fuzz"}, .tensors = tensors, .count = 4};
+    const struct tensor_slices p = {.path = (char[]){"fuzz"}, .tensors = tensors, .count = 4};
     struct model_shape shape;
     if (!params_json_read(path, &p, &shape)) {
         struct text again = {0};

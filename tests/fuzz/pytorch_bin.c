@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     static const struct model_shape small = {
         .V = 40, .D = 16, .L = 2, .H = 4, .G = 1, .K = 4, .F = 24};
     struct model_shape shape;
-    struct patches p;
+    struct tensor_slices p;
     if (!is_linked) {
         is_linked = true;
         link_to("f.bin", "pytorch_model.bin");
@@ -53,21 +53,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     char *at = file_join(folder(), "params.json");
     if (!pytorch_bin_open(&p, folder())) {
         tensor_slices_use(&p);
-        patches_release(&p);
+        tensor_slices_release(&p);
     }
     if (!meta_open(&p, folder(), NULL)) {
         params_json_read(at, &p, &shape);
         tensor_slices_use(&p);
-        patches_release(&p);
+        tensor_slices_release(&p);
     }
     if (!nxdt_open(&p, folder(), &small)) {
         tensor_slices_use(&p);
-        patches_release(&p);
+        tensor_slices_release(&p);
     }
     folder_put(&index, INDEX, bytes, first);
     if (!pytorch_bin_open(&p, folder())) {
         tensor_slices_use(&p);
-        patches_release(&p);
+        tensor_slices_release(&p);
     }
     folder_drop(&index, INDEX);
     free(at);

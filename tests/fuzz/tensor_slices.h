@@ -5,18 +5,18 @@
 #include "checkpoint/interop/tensor_slices.h"
 
 /* Reads the first few elements of each tensor, and its last one. */
-static inline void tensor_slices_use(const struct patches *p)
+static inline void tensor_slices_use(const struct tensor_slices *p)
 {
     enum { SOME = 8 };
     float numbers[SOME];
     for (size_t i = 0; i < p->count; i++) {
-        const struct patched *t = &p->tensors[i];
+        const struct sliced_tensor *t = &p->tensors[i];
         size_t all = (size_t)(t->rows * t->columns), some = all < SOME ? all : SOME;
         if (!all) continue;
-        enum status st = patches_read(p, t, 0, some, numbers);
+        enum status st = tensor_slices_read(p, t, 0, some, numbers);
         BUG_IF(st && st != STATUS_DATA);
-        st = patches_read(p, t, all - 1, 1, numbers);
+        st = tensor_slices_read(p, t, all - 1, 1, numbers);
         BUG_IF(st && st != STATUS_DATA);
-        patches_forget(p, t, 0, all);
+        tensor_slices_forget(p, t, 0, all);
     }
 }

@@ -8,11 +8,11 @@
 
 enum { MOST_METADATA = 1 << 30 };
 
-bool dcp_is_here(const char *path) { return file_is_in(path, ".metadata"); }
+bool dcp_detect(const char *path) { return file_is_in(path, ".metadata"); }
 
 /* The files that items were found in; their names are those of the mappings, in order. */
 struct directory {
-    struct patches *patches;
+    struct tensor_slices *slices;
     const char *path;
     char **names;
     size_t count;
@@ -28,13 +28,13 @@ static enum status open_file(struct directory *d, const struct pickle_value *nam
         FAIL(DATA, "%s: .metadata names a file that is not in the folder", d->path);
     for (size_t i = d->count; i-- > 0;)
         if (pickle_is_string(name, d->names[i])) {
-            *map = d->patches->maps[i];
+            *map = d->slices->maps[i];
             return STATUS_OK;
         }
     d->names = heap_grow(d->names, d->count + 1, sizeof *d->names);
     d->names[d->count++] = heap_string(name->text, name->len);
     char *path = file_join(d->path, d->names[d->count - 1]);
-    enum status st = patches_map(d->patches, path, map);
+    enum status st = tensor_slices_map(d->slices, path, map);
     free(path);
     TRY(st);
     return STATUS_OK;
@@ -54,7 +54,7 @@ struct item {
     uint64_t size;
 };
 
-static enum status find_item(struct directory *d, const char *called,
+static enum status find_item(struct directory *d, const char *fqn,
                              const struct pickle_value *info, struct item *item)
 {
     uint64_t at;
@@ -62,74 +62,74 @@ static enum status find_item(struct directory *d, const char *called,
     if (!read_number(pickle_field(info, PICKLE_STORAGE_INFO, "offset"), &at) ||
         !read_number(pickle_field(info, PICKLE_STORAGE_INFO, "length"), &item->size) ||
         at > item->map->size || item->size > item->map->size - at)
-        FAIL(DATA, "%s: a piece of %s is not in the %llu bytes of its file", d->path, called,
+        FAIL(DATA, "%s: a piece of %s is not in the %llu bytes of its file", d->path, fqn,
              (unsigned long long)item->map->size);
     const struct pickle_value *how =
         pickle_field(info, PICKLE_STORAGE_INFO, "transform_descriptors");
     if (how && how->kind != PICKLE_IS_NONE)
-        FAIL(UNSUPPORTED, "%s: %s was transformed when it was saved", d->path, called);
+        FAIL(UNSUPPORTED, "%s: %s was transformed when it was saved", d->path, fqn);
     item->bytes = item->map->data + at;
     return STATUS_OK;
 }
 
 /* One archive of one tensor. */
-static enum status put_archive(struct directory *d, const struct patch_name *name,
-                               const char *called, const struct item *item, const int64_t place[2])
+static enum status put_archive(struct directory *d, const struct tensor_name *name,
+                               const char *fqn, const struct item *item, const int64_t place[2])
 {
     struct torch_archive a = {0};
     struct torch_tensors t = {0};
     enum status st = STATUS_OK;
-    TRY_OUT(torch_archive_open(&a, item->bytes, item->size, called));
+    TRY_OUT(torch_archive_open(&a, item->bytes, item->size, fqn));
     TRY_OUT(torch_archive_tensors(&a, &t));
     if (t.count != 1 || t.all[0].name[0])
         FAIL_OUT(DATA, "its archive holds %zu tensors, not one", t.count);
     free(t.all[0].name);
-    t.all[0].name = heap_string(called, strlen(called));
-    TRY_OUT(patches_put(d->patches, name, &t.all[0], item->map, place[0], place[1]));
+    t.all[0].name = heap_string(fqn, strlen(fqn));
+    TRY_OUT(tensor_slices_add(d->slices, name, &t.all[0], item->map, place[0], place[1]));
 out:
     torch_tensors_release(&t);
     torch_archive_close(&a);
     return st;
 }
 
-static enum status put_tensor(struct directory *d, const struct patch_name *name,
-                              const char *called, const struct pickle_value *offset,
+static enum status put_tensor(struct directory *d, const struct tensor_name *name,
+                              const char *fqn, const struct pickle_value *offset,
                               const struct pickle_value *info)
 {
     struct item item;
     int64_t place[2] = {0};
     int dims = params[name->id].axes[1] ? 2 : 1;
     if (pickle_int_tuple(offset, 2, place) != dims)
-        FAIL(DATA, "%s: %s lies at no place of a tensor of %d dimensions", d->path, called, dims);
-    TRY(find_item(d, called, info, &item));
-    enum status st = put_archive(d, name, called, &item, place);
+        FAIL(DATA, "%s: %s lies at no place of a tensor of %d dimensions", d->path, fqn, dims);
+    TRY(find_item(d, fqn, info, &item));
+    enum status st = put_archive(d, name, fqn, &item, place);
     if (st) return status_where(st, "%s", d->path);
     return STATUS_OK;
 }
 
-static enum status take_state(struct directory *d, const char *called,
+static enum status take_state(struct directory *d, const char *fqn,
                               const struct pickle_value *info)
 {
     struct item item;
-    torch_state_pass(d->state, called);
-    if (!torch_state_reads(called)) return STATUS_OK;
-    TRY(find_item(d, called, info, &item));
-    enum status st = torch_state_take(d->state, called, item.bytes, item.size);
+    torch_state_pass(d->state, fqn);
+    if (!torch_state_reads(fqn)) return STATUS_OK;
+    TRY(find_item(d, fqn, info, &item));
+    enum status st = torch_state_take(d->state, fqn, item.bytes, item.size);
     if (st) return status_where(st, "%s", d->path);
     return STATUS_OK;
 }
 
-static enum status put(struct directory *d, const char *called, const struct pickle_value *offset,
+static enum status put(struct directory *d, const char *fqn, const struct pickle_value *offset,
                        const struct pickle_value *info)
 {
-    struct patch_name name;
+    struct tensor_name name;
     bool bytes = !offset || offset->kind == PICKLE_IS_NONE;
-    bool known = patch_name_read(called, &name);
-    if (!bytes && !known && !patch_name_is_ignored(called))
-        FAIL(DATA, "%s: no Llama has a tensor %s", d->path, called);
-    if (!bytes && known && (name.part != PATCH_WEIGHT) == (d->state != NULL))
-        TRY(put_tensor(d, &name, called, offset, info));
-    if (d->state) TRY(take_state(d, called, info));
+    bool known = tensor_name_parse(fqn, &name);
+    if (!bytes && !known && !tensor_name_is_ignored(fqn))
+        FAIL(DATA, "%s: no Llama has a tensor %s", d->path, fqn);
+    if (!bytes && known && (name.kind != TENSOR_WEIGHT) == (d->state != NULL))
+        TRY(put_tensor(d, &name, fqn, offset, info));
+    if (d->state) TRY(take_state(d, fqn, info));
     return STATUS_OK;
 }
 
@@ -141,50 +141,50 @@ static enum status put_all(struct directory *d, const struct pickle_value *root)
         FAIL(DATA, "%s: .metadata does not say what is where", d->path);
     for (size_t i = 0; i < items->count; i += 2) {
         const struct pickle_value *key = items->items[i];
-        const struct pickle_value *fqn = pickle_field(key, PICKLE_METADATA_INDEX, "fqn");
+        const struct pickle_value *name = pickle_field(key, PICKLE_METADATA_INDEX, "fqn");
         const struct pickle_value *offset = pickle_field(key, PICKLE_METADATA_INDEX, "offset");
         if (!fqn || fqn->kind != PICKLE_IS_STRING || fqn->len >= TORCH_NAME)
             FAIL(DATA, "%s: .metadata holds something without a name", d->path);
-        char *called = heap_string(fqn->text, fqn->len);
-        enum status st = put(d, called, offset, items->items[i + 1]);
-        free(called);
+        char *fqn = heap_string(fqn->text, fqn->len);
+        enum status st = put(d, fqn, offset, items->items[i + 1]);
+        free(fqn);
         TRY(st);
     }
     return STATUS_OK;
 }
 
-static enum status open_directory(struct patches *p, const char *path,
+static enum status open_directory(struct tensor_slices *p, const char *path,
                                   const struct model_shape *shape, struct torch_state *state)
 {
-    struct directory d = {.patches = p, .path = path, .state = state};
+    struct directory d = {.slices = p, .path = path, .state = state};
     struct text metadata = {0};
     struct pickle pickle = {0};
     char *file = file_join(path, ".metadata");
     size_t used;
     enum status st = STATUS_OK;
-    *p = (struct patches){.path = heap_string(path, strlen(path))};
+    *p = (struct tensor_slices){.path = heap_string(path, strlen(path))};
     p->head_dim = shape ? shape->K : 0;
     TRY_OUT(file_read(file, MOST_METADATA, &metadata));
     TRY_OUT(pickle_parse(&pickle, (unsigned char *)metadata.data, metadata.len, file, &used));
     TRY_OUT(put_all(&d, pickle.root));
-    TRY_OUT(patches_finish(p));
+    TRY_OUT(tensor_slices_finish(p));
 out:
     for (size_t i = 0; i < d.count; i++) free(d.names[i]);
     free(d.names);
     pickle_release(&pickle);
     text_release(&metadata);
     free(file);
-    if (st) patches_release(p);
+    if (st) tensor_slices_release(p);
     return st;
 }
 
-enum status dcp_open(struct patches *p, const char *path, const struct model_shape *shape)
+enum status dcp_open(struct tensor_slices *p, const char *path, const struct model_shape *shape)
 {
     TRY(open_directory(p, path, shape, NULL));
     return STATUS_OK;
 }
 
-enum status dcp_open_moments(struct patches *p, const char *path, const struct model_shape *shape,
+enum status dcp_open_moments(struct tensor_slices *p, const char *path, const struct model_shape *shape,
                              struct torch_state *state)
 {
     torch_state_init(state);
@@ -195,6 +195,6 @@ enum status dcp_open_moments(struct patches *p, const char *path, const struct m
                  "not read",
                  path);
     enum status st = p->count ? torch_state_finish(state, path) : STATUS_OK;
-    if (st) patches_release(p);
+    if (st) tensor_slices_release(p);
     return st;
 }

@@ -10,12 +10,12 @@
 #include "checkpoint/interop/tensor_slices.h"
 #include "checkpoint/interop/torch_state.h"
 
-bool dcp_is_here(const char *path);
+bool dcp_detect(const char *path);
 
 /* The model's tensors.  `shape`: which model's; NULL: heads are not known yet.  DATA: what is wrong
  * with .metadata or an archive; a tensor that no Llama has. */
-enum status dcp_open(struct patches *p, const char *path, const struct model_shape *shape);
+enum status dcp_open(struct tensor_slices *p, const char *path, const struct model_shape *shape);
 /* The moments of its optimizer, maybe none; and with them where the run was.  After a failure, too,
  * release the state. */
-enum status dcp_open_moments(struct patches *p, const char *path, const struct model_shape *shape,
+enum status dcp_open_moments(struct tensor_slices *p, const char *path, const struct model_shape *shape,
                              struct torch_state *state);

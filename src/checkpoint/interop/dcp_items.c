@@ -30,7 +30,7 @@ static void add_model(struct dcp_items *items, const struct torch_model *m)
 {
     for (int i = 0; i < m->layout->num_tensors; i++) {
         struct torch_tensor t = torch_model_tensor(m, i);
-        struct dcp_item *item = add(items, patch_name_newest(t.name));
+        struct dcp_item *item = add(items, tensor_name_torchtitan(t.name));
         free(t.name);
         t.name = NULL;
         item->is_tensor = true, item->tensor = t;
@@ -83,11 +83,11 @@ static void add_reals(struct dcp_items *items, char *name, double value)
 static void add_moments(struct dcp_items *items, size_t weight, const struct dcp_run *run)
 {
     const struct tensor_source *sources[] = {&run->exp_avg, &run->exp_avg_sq};
-    const enum patch_part parts[] = {PATCH_EXP_AVG, PATCH_EXP_AVG_SQ};
+    const enum tensor_kind parts[] = {TENSOR_EXP_AVG, TENSOR_EXP_AVG_SQ};
     float step = (float)run->step;
     for (int i = 0; i < 2; i++) {
         struct dcp_item *item = add(items, joined("optimizer.state.", items->all[weight].name,
-                                                  patch_part_suffix(parts[i])));
+                                                  tensor_name_suffix(parts[i])));
         const struct dcp_item *of = &items->all[weight];
         item->split = 1, item->is_tensor = true, item->tensor = of->tensor;
         item->tensor.dtype = SAFETENSORS_F32;

@@ -27,7 +27,7 @@ static enum status list_files(const char *path, struct file_list *files)
     return st;
 }
 
-bool meta_is_here(const char *path)
+bool meta_detect(const char *path)
 {
     struct file_list files;
     if (!file_is_dir(path)) return is_pth(path) && file_exists(path);
@@ -45,7 +45,7 @@ char *meta_folder(const char *path)
 
 /* One of the files, and which of how many. */
 struct shard {
-    struct patches *patches;
+    struct tensor_slices *slices;
     const struct model_shape *shape;
     const struct file_map *map;
     int64_t index, count;
@@ -54,15 +54,15 @@ struct shard {
 
 static int64_t find_width(const struct torch_tensors *t)
 {
-    struct patch_name name;
+    struct tensor_name name;
     for (size_t i = 0; i < t->count; i++)
-        if (patch_name_read(t->all[i].name, &name) && params[name.id].is_norm &&
+        if (tensor_name_parse(t->all[i].name, &name) && params[name.id].is_norm &&
             t->all[i].num_dims == 1)
             return t->all[i].shape[0];
     return 0;
 }
 
-static enum status put_tensor(const struct shard *s, const struct patch_name *name,
+static enum status put_tensor(const struct shard *s, const struct tensor_name *name,
                               const struct torch_tensor *t)
 {
     const struct param *kind = &params[name->id];
@@ -78,8 +78,8 @@ static enum status put_tensor(const struct shard *s, const struct patch_name *na
     }
     bool bad = __builtin_mul_overflow(index, t->num_dims ? t->shape[0] : 0, &row) ||
                __builtin_mul_overflow(index, t->num_dims > 1 ? t->shape[1] : 0, &column);
-    if (bad) FAIL(DATA, "%s: the shape of %s is impossible", s->patches->path, t->name);
-    TRY(patches_put(s->patches, name, t, s->map, across ? 0 : row, across ? column : 0));
+    if (bad) FAIL(DATA, "%s: the shape of %s is impossible", s->slices->path, t->name);
+    TRY(tensor_slices_add(s->slices, name, t, s->map, across ? 0 : row, across ? column : 0));
     return STATUS_OK;
 }
 
@@ -87,12 +87,12 @@ static enum status put_all(struct shard *s, const struct torch_tensors *t)
 {
     s->width = find_width(t);
     for (size_t i = 0; i < t->count; i++) {
-        struct patch_name name;
+        struct tensor_name name;
         const char *called = t->all[i].name;
-        if (patch_name_read(called, &name) && name.part == PATCH_WEIGHT)
+        if (tensor_name_parse(called, &name) && name.kind == TENSOR_WEIGHT)
             TRY(put_tensor(s, &name, &t->all[i]));
-        else if (!patch_name_is_ignored(called))
-            FAIL(DATA, "%s: no Llama has a tensor %s", s->patches->path, called);
+        else if (!tensor_name_is_ignored(called))
+            FAIL(DATA, "%s: no Llama has a tensor %s", s->slices->path, called);
     }
     return STATUS_OK;
 }
@@ -102,7 +102,7 @@ static enum status open_file(struct shard *s, const char *path)
     struct torch_archive a = {0};
     struct torch_tensors tensors = {0};
     enum status st = STATUS_OK;
-    TRY_OUT(patches_map(s->patches, path, &s->map));
+    TRY_OUT(tensor_slices_map(s->slices, path, &s->map));
     TRY_OUT(torch_archive_open(&a, s->map->data, s->map->size, path));
     TRY_OUT(torch_archive_tensors(&a, &tensors));
     TRY_OUT(put_all(s, &tensors));
@@ -112,20 +112,20 @@ out:
     return st;
 }
 
-enum status meta_open(struct patches *p, const char *path, const struct model_shape *shape)
+enum status meta_open(struct tensor_slices *p, const char *path, const struct model_shape *shape)
 {
     struct file_list files = {0};
-    struct shard s = {.patches = p, .shape = shape};
+    struct shard s = {.slices = p, .shape = shape};
     enum status st = STATUS_OK;
-    *p = (struct patches){.path = heap_string(path, strlen(path))};
+    *p = (struct tensor_slices){.path = heap_string(path, strlen(path))};
     p->head_dim = shape ? shape->K : 0;
     TRY_OUT(list_files(path, &files));
     s.count = (int64_t)files.count;
     for (; s.index < s.count; s.index++) TRY_OUT(open_file(&s, files.paths[s.index]));
-    TRY_OUT(patches_finish(p));
+    TRY_OUT(tensor_slices_finish(p));
 out:
     file_list_release(&files);
-    if (st) patches_release(p);
+    if (st) tensor_slices_release(p);
     return st;
 }
 
@@ -153,8 +153,8 @@ static enum status write_tensors(const struct torch_model *m, int fd, const char
     }
     TRY_OUT(torch_writer_open(&w, fd, path, 0, tensors, (size_t)count));
     for (int i = 0; i < m->layout->num_tensors; i++)
-        TRY_OUT(torch_model_stream(m, i, torch_model_put, &w));
-    if (tied >= 0) TRY_OUT(torch_model_stream(m, tied, torch_model_put, &w));
+        TRY_OUT(torch_model_stream(m, i, torch_model_write, &w));
+    if (tied >= 0) TRY_OUT(torch_model_stream(m, tied, torch_model_write, &w));
     TRY_OUT(torch_writer_close(&w, &size));
     if (fsync(fd)) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
 out:

@@ -12,13 +12,13 @@
 #include "checkpoint/interop/torch_model.h"
 
 /* A folder with *.pth in it, or one such file? */
-bool meta_is_here(const char *path);
+bool meta_detect(const char *path);
 /* The folder that its params.json is in; heap. */
 char *meta_folder(const char *path);
 
 /* The tensors.  `shape`: which model's; NULL: heads are not known yet.  DATA: what is wrong with a
  * file; a tensor that no Llama has. */
-enum status meta_open(struct patches *p, const char *path, const struct model_shape *shape);
+enum status meta_open(struct tensor_slices *p, const char *path, const struct model_shape *shape);
 
 /* consolidated.00.pth and params.json, into a folder that is there; synchronized. */
 enum status meta_write(const struct torch_model *m, const char *folder);

@@ -69,23 +69,23 @@ bool model_files_are_safetensors(const char *folder)
            file_is_in(folder, "model.safetensors");
 }
 
-bool model_files_are_here(const char *path)
+bool model_files_detect(const char *path)
 {
     return model_files_are_safetensors(path) || pytorch_bin_is_here(path) ||
-           torch_files_are_here(path);
+           torch_files_detect(path);
 }
 
 enum status model_files_open_any(struct model_files *m, const char *path,
                                  const struct model_shape *shape)
 {
-    if (model_files_are_safetensors(path) || !model_files_are_here(path)) {
+    if (model_files_are_safetensors(path) || !model_files_detect(path)) {
         TRY(model_files_open(m, path));
         return STATUS_OK;
     }
     *m = (struct model_files){.folder = heap_string(path, strlen(path))};
-    m->patches = heap(sizeof *m->patches);
-    enum status st = pytorch_bin_is_here(path) ? pytorch_bin_open(m->patches, path)
-                                               : torch_files_open(m->patches, path, shape);
+    m->slices = heap(sizeof *m->slices);
+    enum status st = pytorch_bin_is_here(path) ? pytorch_bin_open(m->slices, path)
+                                               : torch_files_open(m->slices, path, shape);
     if (st) model_files_close(m);
     return st;
 }
@@ -121,24 +121,24 @@ enum status model_files_open_moments_any(struct model_files *m, const char *path
     }
     *m = (struct model_files){.folder = heap_string(path, strlen(path))};
     if (model_files_are_safetensors(path) || pytorch_bin_is_here(path) ||
-        !torch_files_are_here(path))
+        !torch_files_detect(path))
         return STATUS_OK;
-    m->patches = heap(sizeof *m->patches);
-    enum status st = torch_files_open_moments(m->patches, path, shape, state);
+    m->slices = heap(sizeof *m->slices);
+    enum status st = torch_files_open_moments(m->slices, path, shape, state);
     if (st) model_files_close(m);
     return st;
 }
 
 bool model_files_are_empty(const struct model_files *m)
 {
-    return m->count == 0 && (!m->patches || m->patches->count == 0);
+    return m->count == 0 && (!m->slices || m->slices->count == 0);
 }
 
 void model_files_close(struct model_files *m)
 {
     for (size_t i = 0; i < m->count; i++) safetensors_close(&m->files[i]);
-    if (m->patches) patches_release(m->patches);
-    free(m->patches);
+    if (m->slices) tensor_slices_release(m->slices);
+    free(m->slices);
     free(m->files);
     free(m->folder);
     *m = (struct model_files){0};
@@ -157,9 +157,9 @@ const struct safetensors_tensor *model_files_find(const struct model_files *m, c
     return NULL;
 }
 
-static struct patch_name patch_name_of(const struct tensor_place *t, enum patch_part part)
+static struct tensor_name tensor_name_of(const struct tensor_place *t, enum tensor_kind kind)
 {
-    return (struct patch_name){.id = t->id, .layer = t->layer, .part = part};
+    return (struct tensor_name){.id = t->id, .layer = t->layer, .kind = kind};
 }
 
 bool model_files_dtype(const struct model_files *m, const struct tensor_place *t,
@@ -167,9 +167,9 @@ bool model_files_dtype(const struct model_files *m, const struct tensor_place *t
 {
     const struct safetensors *file;
     char name[96];
-    if (m->patches) {
-        const struct patch_name wanted = patch_name_of(t, PATCH_WEIGHT);
-        const struct patched *p = patches_find(m->patches, &wanted);
+    if (m->slices) {
+        const struct tensor_name wanted = tensor_name_of(t, TENSOR_WEIGHT);
+        const struct sliced_tensor *p = tensor_slices_find(m->slices, &wanted);
         if (p && p->count) *dtype = p->all[0].dtype;
         return p && p->count;
     }
@@ -182,16 +182,16 @@ bool model_files_dtype(const struct model_files *m, const struct tensor_place *t
 static enum status open_patched(struct tensor_reader *r, const struct model_files *m,
                                 const struct tensor_place *t, const char *name)
 {
-    const struct patch_name wanted = patch_name_of(t, patch_part_of(name));
-    const struct patched *have = patches_find(m->patches, &wanted);
+    const struct tensor_name wanted = tensor_name_of(t, tensor_name_kind(name));
+    const struct sliced_tensor *have = tensor_slices_find(m->slices, &wanted);
     if (!have)
         FAIL(DATA, "%s: the tensor %s%s is missing, which is Hugging Face's %s", m->folder,
-             params[t->id].name, patch_part_suffix(wanted.part), name);
+             params[t->id].name, tensor_name_suffix(wanted.kind), name);
     if (have->rows != t->rows || have->columns != t->columns)
         FAIL(DATA, "%s: tensor %s is [%lld, %lld], the model's is [%lld, %lld]", m->folder, name,
              (long long)have->rows, (long long)have->columns, (long long)t->rows,
              (long long)t->columns);
-    *r = (struct tensor_reader){.patches = m->patches, .patched = have};
+    *r = (struct tensor_reader){.slices = m->slices, .sliced = have};
     return STATUS_OK;
 }
 
@@ -199,7 +199,7 @@ enum status tensor_reader_open(struct tensor_reader *r, const struct model_files
                                const struct tensor_place *t, const char *name)
 {
     const struct safetensors *file;
-    if (m->patches) {
+    if (m->slices) {
         TRY(open_patched(r, m, t, name));
         return STATUS_OK;
     }
@@ -218,8 +218,8 @@ enum status tensor_reader_open(struct tensor_reader *r, const struct model_files
 
 void tensor_reader_close(struct tensor_reader *r)
 {
-    if (r->patched) {
-        if (r->end > r->begin) patches_forget(r->patches, r->patched, r->begin, r->end - r->begin);
+    if (r->sliced) {
+        if (r->end > r->begin) tensor_slices_forget(r->slices, r->sliced, r->begin, r->end - r->begin);
         r->begin = r->end = 0;
         return;
     }
@@ -243,12 +243,12 @@ static enum status read_patches(const struct tensor_reader *r, size_t first, siz
     enum { ROOM = 4096 };
     float room[ROOM];
     if (dtype == F32) {
-        TRY(patches_read(r->patches, r->patched, first, count, (float *)out));
+        TRY(tensor_slices_read(r->slices, r->sliced, first, count, (float *)out));
         return STATUS_OK;
     }
     for (size_t at = 0; at < count; at += ROOM) {
         size_t n = count - at < ROOM ? count - at : ROOM;
-        TRY(patches_read(r->patches, r->patched, first + at, n, room));
+        TRY(tensor_slices_read(r->slices, r->sliced, first + at, n, room));
         safetensors_from_f32(room, n, SAFETENSORS_BF16, (bf16 *)out + at);
     }
     return STATUS_OK;
@@ -261,7 +261,7 @@ enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t cou
     for (size_t at = 0; at < count; at += PIECE) {
         size_t begin = first + at, n = count - at < PIECE ? count - at : PIECE, end = begin + n;
         void *to = (char *)out + at * dtype_bytes(dtype);
-        TRY(r->patched ? read_patches(r, begin, n, dtype, to)
+        TRY(r->sliced ? read_patches(r, begin, n, dtype, to)
                        : read_safetensors(r, begin, n, dtype, to));
         if (r->begin == r->end) r->begin = begin, r->end = end;
         if (begin < r->begin) r->begin = begin;
@@ -271,10 +271,10 @@ enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t cou
     return STATUS_OK;
 }
 
-static enum status check_patches(const struct patches *p, const struct layout *l, bool tied)
+static enum status check_patches(const struct tensor_slices *p, const struct layout *l, bool tied)
 {
     for (size_t i = 0; i < p->count; i++) {
-        const struct patch_name *n = &p->tensors[i].name;
+        const struct tensor_name *n = &p->tensors[i].name;
         const struct tensor_place place = {.id = n->id, .layer = n->layer};
         char name[96];
         if (layout_find(l, n->id, n->layer) || (tied && n->id == PARAM_head)) continue;
@@ -286,7 +286,7 @@ static enum status check_patches(const struct patches *p, const struct layout *l
 
 enum status model_files_check(const struct model_files *m, const struct layout *l, bool tied)
 {
-    if (m->patches) TRY(check_patches(m->patches, l, tied));
+    if (m->slices) TRY(check_patches(m->slices, l, tied));
     for (size_t f = 0; f < m->count; f++)
         for (size_t i = 0; i < m->files[f].count; i++) {
             const char *name = m->files[f].tensors[i].name;
@@ -305,15 +305,15 @@ static const char *base_name(const char *path)
 
 size_t model_files_num_files(const struct model_files *m)
 {
-    return m->patches ? m->patches->num_maps : m->count;
+    return m->slices ? m->slices->num_maps : m->count;
 }
 
 struct model_file model_files_file(const struct model_files *m, size_t i)
 {
-    if (!m->patches)
+    if (!m->slices)
         return (struct model_file){base_name(m->files[i].path), m->files[i].map.size,
                                    m->files[i].count};
-    const struct patches *p = m->patches;
+    const struct tensor_slices *p = m->slices;
     struct model_file file = {base_name(p->files[i]), p->maps[i]->size, 0};
     for (size_t t = 0; t < p->count; t++) {
         bool there = false;
@@ -326,21 +326,21 @@ struct model_file model_files_file(const struct model_files *m, size_t i)
 
 size_t model_files_num_tensors(const struct model_files *m)
 {
-    size_t count = m->patches ? m->patches->count : 0;
+    size_t count = m->slices ? m->slices->count : 0;
     for (size_t f = 0; f < m->count; f++) count += m->files[f].count;
     return count;
 }
 
-static struct model_tensor of_patches(const struct patches *p, const struct patched *t)
+static struct model_tensor of_patches(const struct tensor_slices *p, const struct sliced_tensor *t)
 {
     struct model_tensor out = {
-        .is = {.name = t->called,
+        .is = {.name = t->hf_name,
                .dtype = SAFETENSORS_F32,
                .num_dims = t->num_dims,
                .shape = {t->rows, t->columns},
                .elements = (uint64_t)(t->rows * t->columns)},
         .file = "",
-        .reader = {.patches = p, .patched = t},
+        .reader = {.slices = p, .sliced = t},
     };
     if (t->count) out.is.dtype = t->all[0].dtype;
     for (size_t i = 0; t->count && i < p->num_maps; i++)
@@ -358,7 +358,7 @@ static struct model_tensor of_safetensors(const struct safetensors *file,
 struct model_tensor model_files_tensor(const struct model_files *m, size_t i)
 {
     size_t f = 0;
-    if (m->patches) return of_patches(m->patches, &m->patches->tensors[i]);
+    if (m->slices) return of_patches(m->slices, &m->slices->tensors[i]);
     for (; i >= m->files[f].count; f++) i -= m->files[f].count;
     return of_safetensors(&m->files[f], &m->files[f].tensors[i]);
 }
@@ -366,9 +366,9 @@ struct model_tensor model_files_tensor(const struct model_files *m, size_t i)
 bool model_files_named(const struct model_files *m, const char *name, struct model_tensor *t)
 {
     const struct safetensors *file;
-    for (size_t i = 0; m->patches && i < m->patches->count; i++)
-        if (!strcmp(m->patches->tensors[i].called, name)) {
-            *t = of_patches(m->patches, &m->patches->tensors[i]);
+    for (size_t i = 0; m->slices && i < m->slices->count; i++)
+        if (!strcmp(m->slices->tensors[i].hf_name, name)) {
+            *t = of_patches(m->slices, &m->slices->tensors[i]);
             return true;
         }
     const struct safetensors_tensor *have = model_files_find(m, name, &file);

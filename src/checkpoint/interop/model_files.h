@@ -16,7 +16,7 @@ struct model_files {
     char *folder; /* owned */
     struct safetensors *files;
     size_t count;
-    struct patches *patches; /* of files of torch.save; then no others; owned; or NULL */
+    struct tensor_slices *slices; /* of files of torch.save; then no others; owned; or NULL */
 };
 
 /* Has the folder safetensors?  They come before all else. */
@@ -29,7 +29,7 @@ enum status model_files_open(struct model_files *m, const char *folder);
 enum status model_files_open_any(struct model_files *m, const char *path,
                                  const struct model_shape *shape);
 /* Any of those? */
-bool model_files_are_here(const char *path);
+bool model_files_detect(const char *path);
 /* The optimizer's files of a checkpoint: those that its manifest names, maybe none. */
 enum status model_files_open_moments(struct model_files *m, const char *folder);
 /* The same of a folder of any kind: a checkpoint of ours, whose `state` stays empty, or torch's
@@ -59,12 +59,12 @@ struct tensor_reader {
     const struct safetensors *file;
     const struct safetensors_tensor *tensor;
     uint64_t begin, end;           /* elements read since what was read left the mapping */
-    const struct patches *patches; /* of torch's files; then there is no file */
-    const struct patched *patched;
+    const struct tensor_slices *slices; /* of torch's files; then there is no file */
+    const struct sliced_tensor *sliced;
 };
 static inline bool tensor_reader_is_open(const struct tensor_reader *r)
 {
-    return r->file || r->patched;
+    return r->file || r->sliced;
 }
 /* The tensor of that name; t says which shape it must have.  DATA: missing, or another. */
 enum status tensor_reader_open(struct tensor_reader *r, const struct model_files *m,

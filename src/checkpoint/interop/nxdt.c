@@ -30,14 +30,14 @@ int64_t nxdt_key_block(const struct nxdt_heads *h, int64_t rank)
 
 /* What one rank has of one of our tensors. */
 struct share {
-    struct patch_name name;
+    struct tensor_name name;
     struct torch_tensor tensor; /* its name is owned */
     const struct file_map *map;
     int rank; /* of tensor parallelism */
 };
 
 struct reading {
-    struct patches *patches;
+    struct tensor_slices *slices;
     const struct model_shape *shape;
     const struct nxdt_files *files;
     struct share *shares; /* owned, and so is `keys` */
@@ -46,7 +46,7 @@ struct reading {
     struct nxdt_heads heads;
 };
 
-static void add(struct reading *r, struct patch_name name, const struct torch_tensor *t,
+static void add(struct reading *r, struct tensor_name name, const struct torch_tensor *t,
                 const struct file_map *map, int rank)
 {
     if (r->count == r->room) {
@@ -74,14 +74,14 @@ static enum status add_fused(struct reading *r, const struct nxdt_fused *f, int 
     int64_t rows[3], row = 0;
     if (t->num_dims != 2 || !split(r, f, t->shape[0], rows))
         FAIL(DATA, "%s: rank %d of %d: %s has a shape that is not made up of the model's",
-             r->patches->path, rank, r->files->tp, t->name);
+             r->slices->path, rank, r->files->tp, t->name);
     for (int i = 0; i < f->count; row += rows[i++]) {
         struct torch_tensor part = *t;
         part.shape[0] = rows[i];
         /* Inside the tensor, which has been held against its file. */
         if (row && t->shape[1])
             part.data += (size_t)row * (size_t)t->strides[0] * safetensors_dtype_bytes(t->dtype);
-        add(r, (struct patch_name){.id = f->ids[i], .layer = layer}, &part, map, rank);
+        add(r, (struct tensor_name){.id = f->ids[i], .layer = layer}, &part, map, rank);
     }
     return STATUS_OK;
 }
@@ -101,17 +101,17 @@ static enum status add_tensor(struct reading *r, const char *full, const struct 
 {
     struct torch_tensor named = *t;
     const char *name = inner_name(full);
-    struct patch_name known;
+    struct tensor_name known;
     named.name = (char *)(uintptr_t)name;
     for (int i = 0; i < NXDT_FUSED; i++)
-        if (patch_name_has_form(nxdt_fused[i].form, name, &known.layer)) {
+        if (tensor_name_matches(nxdt_fused[i].form, name, &known.layer)) {
             TRY(add_fused(r, &nxdt_fused[i], known.layer, &named, map, rank));
             return STATUS_OK;
         }
-    if (patch_name_read_hf(name, &known))
+    if (tensor_name_parse_hf(name, &known))
         add(r, known, &named, map, rank);
-    else if (!patch_name_is_ignored_hf(name))
-        FAIL(DATA, "%s: no Llama has a tensor %s", r->patches->path, name);
+    else if (!tensor_name_is_ignored_hf(name))
+        FAIL(DATA, "%s: no Llama has a tensor %s", r->slices->path, name);
     return STATUS_OK;
 }
 
@@ -125,7 +125,7 @@ static enum status add_referred(struct reading *r, const char *path, const struc
     const struct file_map *map;
     enum status st = STATUS_OK;
     text_addf(&file, "%s.tensors/tensor_%lld.pt", path, (long long)t->reference);
-    TRY_OUT(patches_map(r->patches, file.data, &map));
+    TRY_OUT(tensor_slices_map(r->slices, file.data, &map));
     TRY_OUT(torch_archive_open(&a, map->data, map->size, file.data));
     TRY_OUT(torch_archive_tensors(&a, &inside));
     if (inside.count != 1 || inside.all[0].name[0])
@@ -144,7 +144,7 @@ static enum status open_file(struct reading *r, const struct nxdt_file *f)
     struct torch_tensors tensors = {0};
     const struct file_map *map;
     enum status st = STATUS_OK;
-    TRY_OUT(patches_map(r->patches, f->path, &map));
+    TRY_OUT(tensor_slices_map(r->slices, f->path, &map));
     TRY_OUT(torch_archive_open(&a, map->data, map->size, f->path));
     TRY_OUT(torch_archive_references(&a, &tensors));
     for (size_t i = 0; i < tensors.count; i++) {
@@ -178,18 +178,18 @@ static enum status count_copies(struct reading *r)
         FAIL(DATA,
              "%s: %s has %lld rows on a rank of %lld; the model has %d key and value heads "
              "of %d rows",
-             r->patches->path, first->tensor.name, (long long)rows, (long long)T, r->shape->G,
+             r->slices->path, first->tensor.name, (long long)rows, (long long)T, r->shape->G,
              r->shape->K);
     if (copies > 1 && copies * r->shape->G != T)
         FAIL(UNSUPPORTED,
              "%s: %lld ranks, and %lld copies of each of %d key and value heads: such are read "
              "that have one of them on each rank",
-             r->patches->path, (long long)T, (long long)copies, r->shape->G);
+             r->slices->path, (long long)T, (long long)copies, r->shape->G);
     r->heads.copies = copies;
     return STATUS_OK;
 }
 
-static struct share **key_place(struct reading *r, const struct patch_name *n, int rank)
+static struct share **key_place(struct reading *r, const struct tensor_name *n, int rank)
 {
     size_t kind = n->id == PARAM_attn_v, T = (size_t)r->files->tp;
     return &r->keys[((size_t)n->layer * 2 + kind) * T + (size_t)rank];
@@ -202,10 +202,10 @@ static enum status index_keys(struct reading *r)
         struct share *s = &r->shares[i];
         if (!is_key(s)) continue;
         if (s->name.layer >= r->shape->L)
-            FAIL(DATA, "%s: %s: the model has %d layers", r->patches->path, s->tensor.name,
+            FAIL(DATA, "%s: %s: the model has %d layers", r->slices->path, s->tensor.name,
                  r->shape->L);
         struct share **at = key_place(r, &s->name, s->rank);
-        if (*at) FAIL(DATA, "%s: rank %d has %s twice", r->patches->path, s->rank, s->tensor.name);
+        if (*at) FAIL(DATA, "%s: rank %d has %s twice", r->slices->path, s->rank, s->tensor.name);
         *at = s;
     }
     return STATUS_OK;
@@ -258,7 +258,7 @@ static enum status find_order(struct reading *r)
             FAIL(DATA,
                  "%s: %s of rank %d is not the same on the other ranks that should have it: each "
                  "of %d key and value heads is on %lld of %lld ranks",
-                 r->patches->path, s->tensor.name, s->rank, r->shape->G, (long long)r->heads.copies,
+                 r->slices->path, s->tensor.name, s->rank, r->shape->G, (long long)r->heads.copies,
                  (long long)r->heads.ranks);
         forget(s);
     }
@@ -285,8 +285,8 @@ static enum status put_share(struct reading *r, const struct share *s)
         block = nxdt_query_block(&r->heads, s->rank);
     if (is_key(s)) block = nxdt_key_block(&r->heads, s->rank);
     if (kind->tp && (t->num_dims != 2 || __builtin_mul_overflow(block, t->shape[across], &at)))
-        FAIL(DATA, "%s: the shape of %s is impossible", r->patches->path, t->name);
-    TRY(patches_put(r->patches, &s->name, t, s->map, across ? 0 : at, across ? at : 0));
+        FAIL(DATA, "%s: the shape of %s is impossible", r->slices->path, t->name);
+    TRY(tensor_slices_add(r->slices, &s->name, t, s->map, across ? 0 : at, across ? at : 0));
     return STATUS_OK;
 }
 
@@ -296,12 +296,12 @@ static void release(struct reading *r)
     free(r->shares), free(r->keys);
 }
 
-enum status nxdt_open(struct patches *p, const char *path, const struct model_shape *shape)
+enum status nxdt_open(struct tensor_slices *p, const char *path, const struct model_shape *shape)
 {
     struct nxdt_files files = {0};
-    struct reading r = {.patches = p, .shape = shape, .files = &files};
+    struct reading r = {.slices = p, .shape = shape, .files = &files};
     enum status st = STATUS_OK;
-    *p = (struct patches){.path = heap_string(path, strlen(path))};
+    *p = (struct tensor_slices){.path = heap_string(path, strlen(path))};
     if (!shape)
         FAIL_OUT(MISSING,
                  "%s: there is no config.json, and the files of NxD Training's ranks do "
@@ -312,10 +312,10 @@ enum status nxdt_open(struct patches *p, const char *path, const struct model_sh
     TRY_OUT(count_copies(&r));
     TRY_OUT(find_order(&r));
     for (size_t i = 0; i < r.count; i++) TRY_OUT(put_share(&r, &r.shares[i]));
-    TRY_OUT(patches_finish(p));
+    TRY_OUT(tensor_slices_finish(p));
 out:
     release(&r);
     nxdt_files_release(&files);
-    if (st) patches_release(p);
+    if (st) tensor_slices_release(p);
     return st;
 }

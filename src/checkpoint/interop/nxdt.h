@@ -36,4 +36,4 @@ extern const struct nxdt_fused nxdt_fused[NXDT_FUSED];
 /* The tensors; `shape`: which model's.  Which order the heads have follows from which ranks'
  * key and value heads are the same.  DATA: what is wrong, and in which file.  UNSUPPORTED: other
  * numbers of copies.  MISSING: `shape` is NULL. */
-enum status nxdt_open(struct patches *p, const char *path, const struct model_shape *shape);
+enum status nxdt_open(struct tensor_slices *p, const char *path, const struct model_shape *shape);

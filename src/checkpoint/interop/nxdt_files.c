@@ -104,7 +104,7 @@ static void find(struct nxdt_files *f, const char *path, char **tag)
     free(model);
 }
 
-bool nxdt_is_here(const char *path)
+bool nxdt_files_detect(const char *path)
 {
     struct nxdt_files f;
     char *tag;
@@ -115,7 +115,7 @@ bool nxdt_is_here(const char *path)
     return is;
 }
 
-bool nxdt_has_optimizer(const char *path)
+bool nxdt_files_have_optimizer(const char *path)
 {
     struct nxdt_files f, moments;
     char *tag;

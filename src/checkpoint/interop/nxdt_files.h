@@ -24,9 +24,9 @@ struct nxdt_files {
 };
 
 /* `path`: a tag's folder, its model/, a folder with checkpoint.pt, or that file. */
-bool nxdt_is_here(const char *path);
+bool nxdt_files_detect(const char *path);
 /* Are there files of its optimizer? */
-bool nxdt_has_optimizer(const char *path);
+bool nxdt_files_have_optimizer(const char *path);
 
 /* DATA: a rank's file is missing, or there is a marker and no `done`.  After a failure, too,
  * release them. */

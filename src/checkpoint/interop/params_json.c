@@ -57,18 +57,18 @@ static enum status read_rope(const struct json *root, struct model_shape *s)
 }
 
 /* Rows of a tensor; 0: it is not there. */
-static int64_t rows_of(const struct patches *p, enum param_id id, int layer)
+static int64_t rows_of(const struct tensor_slices *p, enum param_id id, int layer)
 {
-    const struct patched *t = patches_find(p, &(struct patch_name){.id = id, .layer = layer});
+    const struct sliced_tensor *t = tensor_slices_find(p, &(struct tensor_name){.id = id, .layer = layer});
     return t ? t->rows : 0;
 }
 
 /* Meta's files of a model that has no head of its own may have the embedding under both names. */
-static enum status find_tied(const struct patches *p, bool *tied)
+static enum status find_tied(const struct tensor_slices *p, bool *tied)
 {
     enum { RUN = 1 << 18 };
-    const struct patched *a = patches_find(p, &(struct patch_name){.id = PARAM_embed, .layer = -1});
-    const struct patched *b = patches_find(p, &(struct patch_name){.id = PARAM_head, .layer = -1});
+    const struct sliced_tensor *a = tensor_slices_find(p, &(struct tensor_name){.id = PARAM_embed, .layer = -1});
+    const struct sliced_tensor *b = tensor_slices_find(p, &(struct tensor_name){.id = PARAM_head, .layer = -1});
     enum status st = STATUS_OK;
     *tied = !b;
     if (!a || !b || a->rows != b->rows || a->columns != b->columns) return STATUS_OK;
@@ -79,10 +79,10 @@ static enum status find_tied(const struct patches *p, bool *tied)
     *tied = true;
     for (size_t at = 0, n; at < count && *tied; at += n) {
         n = count - at < RUN ? count - at : RUN;
-        TRY_OUT(patches_read(p, a, at, n, x));
-        TRY_OUT(patches_read(p, b, at, n, y));
-        patches_forget(p, a, at, n);
-        patches_forget(p, b, at, n);
+        TRY_OUT(tensor_slices_read(p, a, at, n, x));
+        TRY_OUT(tensor_slices_read(p, b, at, n, y));
+        tensor_slices_forget(p, a, at, n);
+        tensor_slices_forget(p, b, at, n);
         *tied = !memcmp(x, y, n * sizeof *x);
     }
 out:
@@ -90,7 +90,7 @@ out:
     return st;
 }
 
-static enum status read_shape(const struct json *root, const struct patches *p,
+static enum status read_shape(const struct json *root, const struct tensor_slices *p,
                               struct model_shape *s)
 {
     int64_t V = rows_of(p, PARAM_embed, -1), F = rows_of(p, PARAM_mlp_gate, 0);
@@ -113,7 +113,7 @@ static enum status read_shape(const struct json *root, const struct patches *p,
     return STATUS_OK;
 }
 
-enum status params_json_read(const char *path, const struct patches *p, struct model_shape *shape)
+enum status params_json_read(const char *path, const struct tensor_slices *p, struct model_shape *shape)
 {
     struct json *root;
     TRY(json_read(path, 16 << 20, &root));

@@ -15,28 +15,28 @@ bool pytorch_bin_is_here(const char *folder)
     return file_is_in(folder, SINGLE) || file_is_in(folder, INDEX);
 }
 
-static enum status put_all(struct patches *p, const struct torch_tensors *t,
+static enum status put_all(struct tensor_slices *p, const struct torch_tensors *t,
                            const struct file_map *map, const char *path)
 {
     for (size_t i = 0; i < t->count; i++) {
-        struct patch_name name;
-        if (patch_name_read_hf(t->all[i].name, &name)) {
-            if (patches_find(p, &name)) FAIL(DATA, "%s: %s is there twice", path, t->all[i].name);
-            TRY(patches_put(p, &name, &t->all[i], map, 0, 0));
-        } else if (!patch_name_is_ignored_hf(t->all[i].name)) {
+        struct tensor_name name;
+        if (tensor_name_parse_hf(t->all[i].name, &name)) {
+            if (tensor_slices_find(p, &name)) FAIL(DATA, "%s: %s is there twice", path, t->all[i].name);
+            TRY(tensor_slices_add(p, &name, &t->all[i], map, 0, 0));
+        } else if (!tensor_name_is_ignored_hf(t->all[i].name)) {
             FAIL(DATA, "%s: no Llama has a tensor %s", path, t->all[i].name);
         }
     }
     return STATUS_OK;
 }
 
-static enum status open_file(struct patches *p, const char *path)
+static enum status open_file(struct tensor_slices *p, const char *path)
 {
     struct torch_archive a = {0};
     struct torch_tensors tensors = {0};
     const struct file_map *map;
     enum status st = STATUS_OK;
-    TRY_OUT(patches_map(p, path, &map));
+    TRY_OUT(tensor_slices_map(p, path, &map));
     TRY_OUT(torch_archive_open(&a, map->data, map->size, path));
     TRY_OUT(torch_archive_tensors(&a, &tensors));
     TRY_OUT(put_all(p, &tensors, map, path));
@@ -47,7 +47,7 @@ out:
 }
 
 /* A file of the index, once. */
-static enum status open_named(struct patches *p, const char *folder, const char *name,
+static enum status open_named(struct tensor_slices *p, const char *folder, const char *name,
                               struct file_list *opened)
 {
     for (size_t i = opened->count; i-- > 0;)
@@ -60,7 +60,7 @@ static enum status open_named(struct patches *p, const char *folder, const char 
     return st;
 }
 
-static enum status open_indexed(struct patches *p, const char *folder, const char *index)
+static enum status open_indexed(struct tensor_slices *p, const char *folder, const char *index)
 {
     struct file_list opened = {0};
     struct json *root;
@@ -68,9 +68,9 @@ static enum status open_indexed(struct patches *p, const char *folder, const cha
     enum status st = STATUS_OK;
     TRY(weight_map_read(index, &root, &map));
     for (const struct json *v = json_first(map); v; v = json_next(v)) {
-        struct patch_name name;
+        struct tensor_name name;
         TRY_OUT(open_named(p, folder, json_string(v), &opened));
-        if (patch_name_read_hf(json_key(v), &name) && !patches_find(p, &name))
+        if (tensor_name_parse_hf(json_key(v), &name) && !tensor_slices_find(p, &name))
             FAIL_OUT(DATA, "%s: the index says that %s holds %s", folder, json_string(v),
                      json_key(v));
     }
@@ -80,15 +80,15 @@ out:
     return st;
 }
 
-enum status pytorch_bin_open(struct patches *p, const char *folder)
+enum status pytorch_bin_open(struct tensor_slices *p, const char *folder)
 {
     char *index = file_join(folder, INDEX), *single = file_join(folder, SINGLE);
     enum status st = STATUS_OK;
-    *p = (struct patches){.path = heap_string(folder, strlen(folder))};
+    *p = (struct tensor_slices){.path = heap_string(folder, strlen(folder))};
     TRY_OUT(file_exists(index) ? open_indexed(p, folder, index) : open_file(p, single));
-    TRY_OUT(patches_finish(p));
+    TRY_OUT(tensor_slices_finish(p));
 out:
     free(index), free(single);
-    if (st) patches_release(p);
+    if (st) tensor_slices_release(p);
     return st;
 }

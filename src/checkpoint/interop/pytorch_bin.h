@@ -11,4 +11,4 @@ bool pytorch_bin_is_here(const char *folder);
 
 /* The tensors, whose rows are in our order.  DATA: what is wrong with the index or a file; a tensor
  * that no Llama has.  UNSUPPORTED: a file of before torch 1.6. */
-enum status pytorch_bin_open(struct patches *p, const char *folder);
+enum status pytorch_bin_open(struct tensor_slices *p, const char *folder);

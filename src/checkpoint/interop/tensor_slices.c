@@ -49,7 +49,7 @@ static const char *older(const char *name)
     return name;
 }
 
-char *patch_name_newest(const char *name)
+char *tensor_name_torchtitan(const char *name)
 {
     struct text out = {0};
     for (size_t i = 0; i < GENERATIONS && !out.len; i++)
@@ -61,27 +61,27 @@ char *patch_name_newest(const char *name)
 }
 
 /* What follows a weight's name. */
-static const char *const parts[] = {
-    [PATCH_WEIGHT] = "", [PATCH_EXP_AVG] = ".exp_avg", [PATCH_EXP_AVG_SQ] = ".exp_avg_sq"};
+static const char *const suffixes[] = {
+    [TENSOR_WEIGHT] = "", [TENSOR_EXP_AVG] = ".exp_avg", [TENSOR_EXP_AVG_SQ] = ".exp_avg_sq"};
 
-const char *patch_part_suffix(enum patch_part part) { return parts[part]; }
+const char *tensor_name_suffix(enum tensor_kind kind) { return suffixes[kind]; }
 
-enum patch_part patch_part_of(const char *name)
+enum tensor_kind tensor_name_kind(const char *name)
 {
     for (int p = 1; p < 3; p++)
-        if (is_last(name, parts[p])) return (enum patch_part)p;
-    return PATCH_WEIGHT;
+        if (is_last(name, suffixes[p])) return (enum tensor_kind)p;
+    return TENSOR_WEIGHT;
 }
 
-bool patch_name_read(const char *name, struct patch_name *out)
+bool tensor_name_parse(const char *name, struct tensor_name *out)
 {
     char stem[TORCH_NAME];
     bool moment = strip(&name, "optimizer.state.");
     size_t len = strlen(name);
-    *out = (struct patch_name){.layer = -1};
-    if (moment) out->part = patch_part_of(name);
-    if ((out->part != PATCH_WEIGHT) != moment || len >= sizeof stem) return false;
-    len -= strlen(parts[out->part]);
+    *out = (struct tensor_name){.layer = -1};
+    if (moment) out->kind = tensor_name_kind(name);
+    if ((out->kind != TENSOR_WEIGHT) != moment || len >= sizeof stem) return false;
+    len -= strlen(suffixes[out->kind]);
     memcpy(stem, name, len);
     stem[len] = '\0';
     name = stem;
@@ -98,7 +98,7 @@ bool patch_name_read(const char *name, struct patch_name *out)
     return false;
 }
 
-bool patch_name_is_ignored(const char *name)
+bool tensor_name_is_ignored(const char *name)
 {
     static const char *const prefixes[] = {"optimizer.", "lr_scheduler.", "train_state.",
                                            "dataloader."};
@@ -109,7 +109,7 @@ bool patch_name_is_ignored(const char *name)
            is_last(name, "inner_attention.rope.freqs");
 }
 
-bool patch_name_has_form(const char *form, const char *name, int *layer)
+bool tensor_name_matches(const char *form, const char *name, int *layer)
 {
     const char *number = strstr(form, "%d");
     size_t front = number ? (size_t)(number - form) : 0;
@@ -120,23 +120,23 @@ bool patch_name_has_form(const char *form, const char *name, int *layer)
     return take_layer(&name, layer) && !strcmp(number + 2, name);
 }
 
-bool patch_name_read_hf(const char *name, struct patch_name *out)
+bool tensor_name_parse_hf(const char *name, struct tensor_name *out)
 {
-    *out = (struct patch_name){0};
+    *out = (struct tensor_name){0};
     for (int id = 0; id < PARAM_COUNT; id++)
-        if (patch_name_has_form(params[id].hf_name, name, &out->layer)) {
+        if (tensor_name_matches(params[id].hf_name, name, &out->layer)) {
             out->id = (enum param_id)id;
             return true;
         }
     return false;
 }
 
-bool patch_name_is_ignored_hf(const char *name)
+bool tensor_name_is_ignored_hf(const char *name)
 {
     return strstr(name, "rotary_emb.inv_freq") != NULL;
 }
 
-enum status patches_map(struct patches *p, const char *path, const struct file_map **map)
+enum status tensor_slices_map(struct tensor_slices *p, const char *path, const struct file_map **map)
 {
     p->maps = heap_grow(p->maps, p->num_maps + 1, sizeof *p->maps);
     p->files = heap_grow(p->files, p->num_maps + 1, sizeof *p->files);
@@ -147,51 +147,51 @@ enum status patches_map(struct patches *p, const char *path, const struct file_m
     return STATUS_OK;
 }
 
-static bool same_name(const struct patch_name *a, const struct patch_name *b)
+static bool same_name(const struct tensor_name *a, const struct tensor_name *b)
 {
-    return a->id == b->id && a->layer == b->layer && a->part == b->part;
+    return a->id == b->id && a->layer == b->layer && a->kind == b->kind;
 }
 
 /* From the last one back: pieces of a tensor come one after the other. */
-static struct patched *find(const struct patches *p, const struct patch_name *name)
+static struct sliced_tensor *find(const struct tensor_slices *p, const struct tensor_name *name)
 {
     for (size_t i = p->count; i-- > 0;)
         if (same_name(&p->tensors[i].name, name)) return &p->tensors[i];
     return NULL;
 }
 
-const struct patched *patches_find(const struct patches *p, const struct patch_name *name)
+const struct sliced_tensor *tensor_slices_find(const struct tensor_slices *p, const struct tensor_name *name)
 {
     return find(p, name);
 }
 
-static struct patched *add(struct patches *p, const struct patch_name *name, int num_dims)
+static struct sliced_tensor *add(struct tensor_slices *p, const struct tensor_name *name, int num_dims)
 {
     if (p->count == p->room) {
         p->room = p->room ? 2 * p->room : 64;
         p->tensors = heap_grow(p->tensors, p->room, sizeof *p->tensors);
     }
-    p->tensors[p->count] = (struct patched){.name = *name, .num_dims = num_dims};
+    p->tensors[p->count] = (struct sliced_tensor){.name = *name, .num_dims = num_dims};
     return &p->tensors[p->count++];
 }
 
-bool patches_read_type(enum safetensors_dtype d)
+bool tensor_slices_supports(enum safetensors_dtype d)
 {
     return d == SAFETENSORS_F32 || d == SAFETENSORS_BF16 || d == SAFETENSORS_F16 ||
            d == SAFETENSORS_F64;
 }
 
-enum status patches_put(struct patches *p, const struct patch_name *name,
+enum status tensor_slices_add(struct tensor_slices *p, const struct tensor_name *name,
                         const struct torch_tensor *t, const struct file_map *map, int64_t row,
                         int64_t column)
 {
     int dims = params[name->id].axes[1] ? 2 : 1;
-    if (t->num_dims != dims || !patches_read_type(t->dtype))
+    if (t->num_dims != dims || !tensor_slices_supports(t->dtype))
         FAIL(DATA, "%s: %s has %d dimensions of %s; the model's has %d of F32, BF16, F16 or F64",
              p->path, t->name, t->num_dims, safetensors_dtype_name(t->dtype), dims);
-    struct patched *to = find(p, name);
+    struct sliced_tensor *to = find(p, name);
     if (!to) to = add(p, name, dims);
-    struct patch one = {.map = map,
+    struct tensor_slice one = {.map = map,
                         .data = t->data,
                         .dtype = t->dtype,
                         .row = row,
@@ -216,10 +216,10 @@ enum status patches_put(struct patches *p, const struct patch_name *name,
 }
 
 /* So much of the tensor as there is of it.  Reading sees whether two lie on each other. */
-enum status patches_finish(struct patches *p)
+enum status tensor_slices_finish(struct tensor_slices *p)
 {
     for (size_t i = 0; i < p->count; i++) {
-        struct patched *t = &p->tensors[i];
+        struct sliced_tensor *t = &p->tensors[i];
         const struct tensor_place place = {.id = t->name.id, .layer = t->name.layer};
         int64_t whole, area, sum = 0;
         char name[96];
@@ -230,29 +230,29 @@ enum status patches_finish(struct patches *p)
         tensor_place_name(&place, false, name);
         if (!fits || sum != whole)
             FAIL(DATA, "%s: the %zu pieces of %s%s do not make up a tensor of [%lld, %lld]",
-                 p->path, t->count, name, parts[t->name.part], (long long)t->rows,
+                 p->path, t->count, name, suffixes[t->name.kind], (long long)t->rows,
                  (long long)t->columns);
         struct text called = {0};
         tensor_place_name(&place, true, name);
-        text_addf(&called, "%s%s", name, parts[t->name.part]);
-        t->called = called.data;
+        text_addf(&called, "%s%s", name, suffixes[t->name.kind]);
+        t->hf_name = called.data;
     }
     return STATUS_OK;
 }
 
-void patches_release(struct patches *p)
+void tensor_slices_release(struct tensor_slices *p)
 {
     for (size_t i = 0; i < p->num_maps; i++) {
         file_map_close(p->maps[i]);
         free(p->maps[i]), free(p->files[i]);
     }
-    for (size_t i = 0; i < p->count; i++) free(p->tensors[i].all), free(p->tensors[i].called);
+    for (size_t i = 0; i < p->count; i++) free(p->tensors[i].all), free(p->tensors[i].hf_name);
     free(p->maps), free(p->files), free(p->tensors), free(p->path);
-    *p = (struct patches){0};
+    *p = (struct tensor_slices){0};
 }
 
 /* Their row of ours. */
-static int64_t row_there(const struct patches *p, const struct patched *t, int64_t row)
+static int64_t row_there(const struct tensor_slices *p, const struct sliced_tensor *t, int64_t row)
 {
     int64_t K = p->head_dim;
     if (!K || (t->name.id != PARAM_attn_q && t->name.id != PARAM_attn_k)) return row;
@@ -261,7 +261,7 @@ static int64_t row_there(const struct patches *p, const struct patched *t, int64
 }
 
 /* Columns [from, to) of a row that `p` has, one behind the other. */
-static void read_run(const struct patch *p, int64_t row, int64_t from, int64_t to, float *out)
+static void read_run(const struct tensor_slice *p, int64_t row, int64_t from, int64_t to, float *out)
 {
     size_t each = safetensors_dtype_bytes(p->dtype);
     const unsigned char *at =
@@ -276,13 +276,13 @@ static void read_run(const struct patch *p, int64_t row, int64_t from, int64_t t
 }
 
 /* Columns [from, to) of their row; *hint is the patch that had the last ones. */
-static enum status read_row(const struct patches *p, const struct patched *t, int64_t row,
+static enum status read_row(const struct tensor_slices *p, const struct sliced_tensor *t, int64_t row,
                             int64_t from, int64_t to, size_t *hint, float *out)
 {
     while (from < to) {
-        const struct patch *has = NULL;
+        const struct tensor_slice *has = NULL;
         for (size_t k = 0; k < t->count && !has; k++) {
-            const struct patch *one = &t->all[(*hint + k) % t->count];
+            const struct tensor_slice *one = &t->all[(*hint + k) % t->count];
             if (row < one->row || row - one->row >= one->rows || from < one->column ||
                 from - one->column >= one->columns)
                 continue;
@@ -291,7 +291,7 @@ static enum status read_row(const struct patches *p, const struct patched *t, in
         }
         if (!has)
             FAIL(DATA, "%s: row %lld of a tensor %s%s is in no piece of it", p->path,
-                 (long long)row, params[t->name.id].name, parts[t->name.part]);
+                 (long long)row, params[t->name.id].name, suffixes[t->name.kind]);
         int64_t end = has->column + has->columns < to ? has->column + has->columns : to;
         read_run(has, row, from, end, out);
         out += end - from;
@@ -300,7 +300,7 @@ static enum status read_row(const struct patches *p, const struct patched *t, in
     return STATUS_OK;
 }
 
-enum status patches_read(const struct patches *p, const struct patched *t, size_t first,
+enum status tensor_slices_read(const struct tensor_slices *p, const struct sliced_tensor *t, size_t first,
                          size_t count, float *out)
 {
     size_t hint = 0, columns = (size_t)t->columns;
@@ -314,13 +314,13 @@ enum status patches_read(const struct patches *p, const struct patched *t, size_
 }
 
 /* Whole heads: their rows lie among each other. */
-void patches_forget(const struct patches *p, const struct patched *t, size_t first, size_t count)
+void tensor_slices_forget(const struct tensor_slices *p, const struct sliced_tensor *t, size_t first, size_t count)
 {
     int64_t K = p->head_dim ? p->head_dim : 1;
     int64_t begin = (int64_t)(first / (size_t)t->columns) / K * K;
     int64_t end = ((int64_t)((first + count - 1) / (size_t)t->columns) / K + 1) * K;
     for (size_t k = 0; k < t->count; k++) {
-        const struct patch *one = &t->all[k];
+        const struct tensor_slice *one = &t->all[k];
         int64_t from = begin > one->row ? begin - one->row : 0;
         int64_t to = end - one->row < one->rows ? end - one->row : one->rows;
         if (from >= to) continue;

@@ -12,13 +12,13 @@
 /* A folder of .pth files may have anything else in it. */
 enum torch_kind torch_files_kind(const char *path)
 {
-    if (dcp_is_here(path)) return TORCH_DCP;
-    bool meta = meta_is_here(path);
-    if (!(meta && file_is_dir(path)) && nxdt_is_here(path)) return TORCH_NXDT;
+    if (dcp_detect(path)) return TORCH_DCP;
+    bool meta = meta_detect(path);
+    if (!(meta && file_is_dir(path)) && nxdt_files_detect(path)) return TORCH_NXDT;
     return meta ? TORCH_META : TORCH_NONE;
 }
 
-enum status torch_files_open(struct patches *p, const char *path, const struct model_shape *shape)
+enum status torch_files_open(struct tensor_slices *p, const char *path, const struct model_shape *shape)
 {
     enum torch_kind kind = torch_files_kind(path);
     TRY(kind == TORCH_DCP    ? dcp_open(p, path, shape)
@@ -27,11 +27,11 @@ enum status torch_files_open(struct patches *p, const char *path, const struct m
     return STATUS_OK;
 }
 
-enum status torch_files_open_moments(struct patches *p, const char *path,
+enum status torch_files_open_moments(struct tensor_slices *p, const char *path,
                                      const struct model_shape *shape, struct torch_state *state)
 {
     torch_state_init(state);
-    *p = (struct patches){0};
+    *p = (struct tensor_slices){0};
     if (torch_files_kind(path) == TORCH_DCP) TRY(dcp_open_moments(p, path, shape, state));
     return STATUS_OK;
 }
@@ -68,10 +68,10 @@ bool torch_files_have_shape(const char *path)
 
 static enum status read_params(const char *path, const char *json, struct model_shape *shape)
 {
-    struct patches p;
+    struct tensor_slices p;
     TRY(torch_files_open(&p, path, NULL));
     enum status st = params_json_read(json, &p, shape);
-    patches_release(&p);
+    tensor_slices_release(&p);
     return st;
 }
 

@@ -10,15 +10,15 @@
 enum torch_kind { TORCH_NONE, TORCH_DCP, TORCH_NXDT, TORCH_META };
 /* Of which kind are the files there? */
 enum torch_kind torch_files_kind(const char *path);
-static inline bool torch_files_are_here(const char *path)
+static inline bool torch_files_detect(const char *path)
 {
     return torch_files_kind(path) != TORCH_NONE;
 }
 /* The tensors; `shape`: which model's; NULL: heads are not known yet. */
-enum status torch_files_open(struct patches *p, const char *path, const struct model_shape *shape);
+enum status torch_files_open(struct tensor_slices *p, const char *path, const struct model_shape *shape);
 /* Its optimizer's moments, maybe none (NxD Training's are not read), and the state of the run: see
  * dcp.h. */
-enum status torch_files_open_moments(struct patches *p, const char *path,
+enum status torch_files_open_moments(struct tensor_slices *p, const char *path,
                                      const struct model_shape *shape, struct torch_state *state);
 
 /* The folder of its config.json or params.json: with the files; of a directory of

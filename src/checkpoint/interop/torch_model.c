@@ -99,7 +99,7 @@ static void open_stream(struct stream *s)
 
 static void close_stream(struct stream *s) { free(s->values), free(s->bytes); }
 
-enum status torch_model_put(void *writer, const void *bytes, size_t len)
+enum status torch_model_write(void *writer, const void *bytes, size_t len)
 {
     TRY(torch_writer_put(writer, bytes, len));
     return STATUS_OK;

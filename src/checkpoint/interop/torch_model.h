@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "checkpoint/exchange.h"
+#include "checkpoint/block_exchange.h"
 #include "formats/torch.h"
 
 struct torch_model {
@@ -16,7 +16,7 @@ struct torch_model {
 };
 
 /* A `put` whose context is a struct torch_writer. */
-enum status torch_model_put(void *writer, const void *bytes, size_t len);
+enum status torch_model_write(void *writer, const void *bytes, size_t len);
 
 /* How tensor `i` of the layout is described; its name is the caller's. */
 struct torch_tensor torch_model_tensor(const struct torch_model *m, int i);

@@ -59,9 +59,9 @@ void torch_state_pass(struct torch_state *s, const char *name)
 {
     if (begins(name, "dataloader.")) s->has_data = true;
     if (begins(name, "train_state.global_")) s->has_losses = true;
-    struct patch_name of;
-    if (begins(name, "optimizer") && patch_part_of(name) != PATCH_WEIGHT &&
-        !patch_name_read(name, &of))
+    struct tensor_name of;
+    if (begins(name, "optimizer") && tensor_name_kind(name) != TENSOR_WEIGHT &&
+        !tensor_name_parse(name, &of))
         s->has_other_moments = true;
 }
 
@@ -80,7 +80,7 @@ static bool read_scalar(const struct torch_tensor *t, int64_t *out)
     float real;
     for (int d = 0; d < t->num_dims; d++)
         if (t->shape[d] != 1) return false;
-    if (patches_read_type(t->dtype)) {
+    if (tensor_slices_supports(t->dtype)) {
         safetensors_to_f32(t->dtype, t->data, 1, &real);
         return as_count((double)real, out);
     }

@@ -34,21 +34,21 @@ static void put(const char *path, const char *bytes, size_t len)
 
 TEST(a_directory_of_torch_is_the_tensors_that_its_ranks_saved)
 {
-    const struct patch_name q = {PARAM_attn_q, 1, PATCH_WEIGHT}, no = {PARAM_attn_q, 2, 0};
-    struct patches p;
-    CHECK(dcp_is_here(DCP) && !dcp_is_here("tests/checkpoint/data/tied"));
+    const struct tensor_name q = {PARAM_attn_q, 1, TENSOR_WEIGHT}, no = {PARAM_attn_q, 2, 0};
+    struct tensor_slices p;
+    CHECK(dcp_detect(DCP) && !dcp_detect("tests/checkpoint/data/tied"));
     CHECK_STATUS(OK, dcp_open(&p, DCP, NULL));
-    const struct patched *t = patches_find(&p, &q);
+    const struct sliced_tensor *t = tensor_slices_find(&p, &q);
     CHECK(p.count == 21 && p.num_maps == 2 && t && t->rows == 16 && t->columns == 16);
-    CHECK(t->count == 2 && t->all[0].dtype == SAFETENSORS_BF16 && !patches_find(&p, &no));
-    patches_release(&p);
+    CHECK(t->count == 2 && t->all[0].dtype == SAFETENSORS_BF16 && !tensor_slices_find(&p, &no));
+    tensor_slices_release(&p);
 }
 
 TEST(a_directory_of_torch_whose_metadata_is_cut_off_at_any_byte_is_refused)
 {
     const char *folder = copy(), *path = test_path(folder, ".metadata");
     struct text t = {0};
-    struct patches p;
+    struct tensor_slices p;
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
     for (size_t len = t.len; len-- > 0;) {
         CHECK(!truncate(path, (off_t)len));
@@ -64,20 +64,20 @@ TEST(no_changed_byte_of_a_metadata_leads_out_of_the_files)
     struct text t = {0};
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
     for (size_t i = 0; i < t.len; i += 5) {
-        struct patches p;
+        struct tensor_slices p;
         t.data[i] ^= 1;
         put(path, t.data, t.len);
         t.data[i] ^= 1;
         if (dcp_open(&p, folder, NULL)) continue;
         for (size_t k = 0; k < p.count; k++) {
-            const struct patched *one = &p.tensors[k];
+            const struct sliced_tensor *one = &p.tensors[k];
             size_t elements = (size_t)(one->rows * one->columns);
             float *room = heap((elements ? elements : 1) * sizeof *room);
-            enum status st = patches_read(&p, one, 0, elements, room);
+            enum status st = tensor_slices_read(&p, one, 0, elements, room);
             CHECK(!st || st == STATUS_DATA);
             free(room);
         }
-        patches_release(&p);
+        tensor_slices_release(&p);
     }
     text_release(&t);
 }
@@ -86,7 +86,7 @@ TEST(a_file_of_a_rank_that_is_cut_off_or_gone_is_told)
 {
     const char *folder = copy(), *path = test_path(folder, "__1_0.distcp");
     struct text t = {0};
-    struct patches p;
+    struct tensor_slices p;
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
     for (size_t len = 0; len < t.len; len += 499) {
         CHECK_STATUS(OK, file_write(path, t.data, len));
@@ -102,7 +102,7 @@ TEST(a_metadata_that_names_a_file_elsewhere_or_a_function_is_refused)
 {
     const char *folder = copy(), *path = test_path(folder, ".metadata");
     struct text t = {0};
-    struct patches p;
+    struct tensor_slices p;
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
     char *name = memmem(t.data, t.len, "__0_0.distcp", 12);
     CHECK(name);
@@ -117,21 +117,21 @@ TEST(a_metadata_that_names_a_file_elsewhere_or_a_function_is_refused)
 }
 
 /* The numbers that torch has of a tensor, in Hugging Face's order of rows. */
-static void check_numbers(const struct patches *p, const struct json *root, const char *key,
-                          struct patch_name name)
+static void check_numbers(const struct tensor_slices *p, const struct json *root, const char *key,
+                          struct tensor_name name)
 {
-    const struct patched *t = patches_find(p, &name);
+    const struct sliced_tensor *t = tensor_slices_find(p, &name);
     const struct json *want = json_get(root, key), *v = json_first(want);
     float got[128];
     CHECK(t && json_count(want) == (size_t)(t->rows * t->columns) && json_count(want) <= 128);
-    CHECK_STATUS(OK, patches_read(p, t, 0, json_count(want), got));
+    CHECK_STATUS(OK, tensor_slices_read(p, t, 0, json_count(want), got));
     for (size_t i = 0; v; v = json_next(v), i++) CHECK(got[i] == (float)json_number(v));
 }
 
 TEST(moments_and_steps_of_a_directory_are_those_that_torch_saved)
 {
     const struct model_shape shape = {.V = 11, .D = 8, .L = 1, .H = 2, .G = 1, .K = 4, .F = 8};
-    struct patches weights, moments;
+    struct tensor_slices weights, moments;
     struct torch_state state;
     struct json *root;
     CHECK_STATUS(OK, json_read(RUN "/expected.json", 1 << 20, &root));
@@ -142,27 +142,27 @@ TEST(moments_and_steps_of_a_directory_are_those_that_torch_saved)
     CHECK(state.tokens_seen == (int64_t)json_number(json_get(root, "tokens_seen")));
     CHECK(state.has_data && !state.has_losses && !state.train.len);
     check_numbers(&weights, root, "model.layers.0.self_attn.q_proj.weight",
-                  (struct patch_name){PARAM_attn_q, 0, PATCH_WEIGHT});
+                  (struct tensor_name){PARAM_attn_q, 0, TENSOR_WEIGHT});
     check_numbers(&moments, root, "model.layers.0.self_attn.q_proj.weight.exp_avg",
-                  (struct patch_name){PARAM_attn_q, 0, PATCH_EXP_AVG});
+                  (struct tensor_name){PARAM_attn_q, 0, TENSOR_EXP_AVG});
     check_numbers(&moments, root, "model.layers.0.self_attn.k_proj.weight.exp_avg_sq",
-                  (struct patch_name){PARAM_attn_k, 0, PATCH_EXP_AVG_SQ});
+                  (struct tensor_name){PARAM_attn_k, 0, TENSOR_EXP_AVG_SQ});
     check_numbers(&moments, root, "model.norm.weight.exp_avg",
-                  (struct patch_name){PARAM_last_norm, -1, PATCH_EXP_AVG});
+                  (struct tensor_name){PARAM_last_norm, -1, TENSOR_EXP_AVG});
     check_numbers(&moments, root, "lm_head.weight.exp_avg_sq",
-                  (struct patch_name){PARAM_head, -1, PATCH_EXP_AVG_SQ});
-    patches_release(&weights), patches_release(&moments);
+                  (struct tensor_name){PARAM_head, -1, TENSOR_EXP_AVG_SQ});
+    tensor_slices_release(&weights), tensor_slices_release(&moments);
     torch_state_release(&state);
     json_free(root);
 }
 
 TEST(a_directory_of_a_model_alone_has_no_moments)
 {
-    struct patches p;
+    struct tensor_slices p;
     struct torch_state state;
     CHECK_STATUS(OK, dcp_open_moments(&p, DCP, NULL, &state));
     CHECK(p.count == 0 && state.step == -1 && state.tokens_seen == -1);
-    patches_release(&p);
+    tensor_slices_release(&p);
     torch_state_release(&state);
 }
 
@@ -170,7 +170,7 @@ TEST(moments_whose_metadata_is_cut_off_or_changed_at_any_byte_are_refused_or_wit
 {
     const char *folder = copy_of(RUN), *path = test_path(folder, ".metadata");
     struct text t = {0};
-    struct patches p;
+    struct tensor_slices p;
     struct torch_state state;
     CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
     for (size_t len = 0; len < t.len; len += len < 64 || len + 64 > t.len ? 1 : 37) {
@@ -187,10 +187,10 @@ TEST(moments_whose_metadata_is_cut_off_or_changed_at_any_byte_are_refused_or_wit
             for (size_t k = 0; k < p.count; k++) {
                 size_t elements = (size_t)(p.tensors[k].rows * p.tensors[k].columns);
                 float *room = heap((elements + 1) * sizeof *room);
-                patches_read(&p, &p.tensors[k], 0, elements, room);
+                tensor_slices_read(&p, &p.tensors[k], 0, elements, room);
                 free(room);
             }
-            patches_release(&p);
+            tensor_slices_release(&p);
         }
         torch_state_release(&state);
     }

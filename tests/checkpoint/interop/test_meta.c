@@ -27,9 +27,9 @@ static bool same_files(const char *a, const char *b)
 
 TEST(metas_files_are_seen_where_they_are)
 {
-    CHECK(meta_is_here(LLAMA2) && meta_is_here(LLAMA2 "/consolidated.00.pth"));
-    CHECK(!meta_is_here("tests/checkpoint/data/tied") && !meta_is_here("nothing.pth"));
-    CHECK(!meta_is_here(LLAMA2 "/params.json"));
+    CHECK(meta_detect(LLAMA2) && meta_detect(LLAMA2 "/consolidated.00.pth"));
+    CHECK(!meta_detect("tests/checkpoint/data/tied") && !meta_detect("nothing.pth"));
+    CHECK(!meta_detect(LLAMA2 "/params.json"));
     char *folder = meta_folder(LLAMA2 "/consolidated.00.pth"), *whole = meta_folder(LLAMA2);
     CHECK(!strncmp(folder, LLAMA2, strlen(LLAMA2)) && !strcmp(whole, LLAMA2));
     free(folder), free(whole);
@@ -66,8 +66,8 @@ TEST(a_run_goes_to_metas_files_and_back_without_a_bit_changed)
 TEST(a_model_whose_head_is_the_embedding_has_both_names_in_metas_files)
 {
     struct saved s;
-    struct patches p;
-    const struct patch_name names[] = {{.id = PARAM_embed, .layer = -1},
+    struct tensor_slices p;
+    const struct tensor_name names[] = {{.id = PARAM_embed, .layer = -1},
                                        {.id = PARAM_head, .layer = -1}};
     const char *meta = test_path(test_folder(), "meta");
     saved_open(&s, true);
@@ -76,11 +76,11 @@ TEST(a_model_whose_head_is_the_embedding_has_both_names_in_metas_files)
     CHECK_STATUS(OK, meta_open(&p, meta, &s.shape));
     const struct tensor_place *t = layout_find(&s.layout, PARAM_embed, -1);
     for (int i = 0; i < 2; i++) {
-        const struct patched *has = patches_find(&p, &names[i]);
+        const struct sliced_tensor *has = tensor_slices_find(&p, &names[i]);
         CHECK(has && has->rows == t->rows && has->columns == t->columns);
         CHECK(!memcmp(has->all[0].data, s.weights + t->offset, t->elements * sizeof(float)));
     }
-    patches_release(&p);
+    tensor_slices_release(&p);
     saved_close(&s);
 }
 
@@ -124,7 +124,7 @@ TEST(a_file_of_a_rank_that_is_missing_is_not_passed_over)
     CHECK(shape.G == 2 && shape.scaling.factor == 8 && shape.max_context == 131072);
     const char *folder = test_folder();
     struct text t = {0};
-    struct patches p;
+    struct tensor_slices p;
     for (int i = 0; i < 3; i++) {
         char name[32];
         snprintf(name, sizeof name, "consolidated.%02d.pth", i);
@@ -136,7 +136,7 @@ TEST(a_file_of_a_rank_that_is_missing_is_not_passed_over)
     CHECK_STATUS(DATA, convert(folder, test_path(test_folder(), "to"), CONVERT_HF));
     CHECK_STATUS(OK, meta_open(&p, LLAMA3, &shape));
     CHECK(p.num_maps == 4 && p.head_dim == 4);
-    patches_release(&p);
+    tensor_slices_release(&p);
     text_release(&t);
 }
 

@@ -30,9 +30,9 @@ static void saved_number(struct saved *s)
 
 static enum status open_folder(const char *folder, const struct model_shape *shape)
 {
-    struct patches p;
+    struct tensor_slices p;
     enum status st = nxdt_open(&p, folder, shape);
-    if (!st) patches_release(&p);
+    if (!st) tensor_slices_release(&p);
     return st;
 }
 

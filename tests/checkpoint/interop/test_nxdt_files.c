@@ -22,7 +22,7 @@ static const char *with_files(const char *const *names)
 static void check_found(const char *path, int tp, int pp)
 {
     struct nxdt_files f;
-    CHECK(nxdt_is_here(path));
+    CHECK(nxdt_files_detect(path));
     CHECK_STATUS(OK, nxdt_files_open(&f, path));
     CHECK(f.tp == tp && f.pp == pp && f.count == (size_t)(tp * pp));
     for (size_t i = 0; i < f.count; i++) {
@@ -51,9 +51,9 @@ TEST(the_ranks_files_are_found_by_the_tag_or_its_model_and_what_lies_beside_them
         "checkpoint", "done", "scheduler.pt");
     check_found(folder, 2, 2);
     check_found(test_path(folder, "model"), 2, 2);
-    CHECK(!nxdt_has_optimizer(folder));
-    CHECK(!nxdt_is_here(test_path(folder, "model/notes.txt")));
-    CHECK(!nxdt_is_here(test_path(folder, "none")));
+    CHECK(!nxdt_files_have_optimizer(folder));
+    CHECK(!nxdt_files_detect(test_path(folder, "model/notes.txt")));
+    CHECK(!nxdt_files_detect(test_path(folder, "none")));
 }
 
 TEST(files_of_older_and_of_expert_parallel_checkpoints_and_whole_models_are_found)
@@ -64,8 +64,8 @@ TEST(files_of_older_and_of_expert_parallel_checkpoints_and_whole_models_are_foun
     const char *folder = FILES("tag/model/dp_rank_00_ep_rank_00_tp_rank_00_pp_rank_00.pt",
                                "tag/optim/dp_rank_00_tp_rank_00_pp_rank_00.pt", "checkpoint.pt");
     check_found(test_path(folder, "tag"), 1, 1);
-    CHECK(nxdt_has_optimizer(test_path(folder, "tag")));
-    CHECK(nxdt_has_optimizer(test_path(folder, "tag/model")));
+    CHECK(nxdt_files_have_optimizer(test_path(folder, "tag")));
+    CHECK(nxdt_files_have_optimizer(test_path(folder, "tag/model")));
     check_found(folder, 1, 1);
     check_found(test_path(folder, "checkpoint.pt"), 1, 1);
 }
@@ -101,5 +101,5 @@ TEST(a_checkpoint_of_which_a_file_is_missing_or_that_was_never_finished_is_refus
     folder = FILES("model/dp_rank_00_tp_rank_99999_pp_rank_00.pt",
                    "model/dp_rank_00_tp_rank__pp_rank_00.pt");
     CHECK_STATUS(MISSING, refused(folder));
-    CHECK(!nxdt_is_here(folder));
+    CHECK(!nxdt_files_detect(folder));
 }

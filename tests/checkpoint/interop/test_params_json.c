@@ -11,11 +11,11 @@
 static enum status read_params(const char *json, struct model_shape *s)
 {
     const char *path = test_path(test_folder(), "params.json");
-    struct patches p;
+    struct tensor_slices p;
     CHECK_STATUS(OK, file_write(path, json, strlen(json)));
     CHECK_STATUS(OK, meta_open(&p, FOLDER, NULL));
     enum status st = params_json_read(path, &p, s);
-    patches_release(&p);
+    tensor_slices_release(&p);
     return st;
 }
 
@@ -64,15 +64,15 @@ static enum status read_tied(float *embedding, float *head, const char *json, st
     const char *path = test_path(test_folder(), "params.json");
     float ones[40] = {0};
     struct file_map none = {0};
-    struct patches p = {.path = heap_string("x", 1)};
+    struct tensor_slices p = {.path = heap_string("x", 1)};
     const struct {
-        struct patch_name name;
+        struct tensor_name name;
         float *numbers;
         int64_t rows, columns;
-    } all[] = {{{PARAM_embed, -1, PATCH_WEIGHT}, embedding, 3, 8},
-               {{PARAM_head, -1, PATCH_WEIGHT}, head, 3, 8},
-               {{PARAM_last_norm, -1, PATCH_WEIGHT}, ones, 8, 0},
-               {{PARAM_mlp_gate, 0, PATCH_WEIGHT}, ones, 5, 8}};
+    } all[] = {{{PARAM_embed, -1, TENSOR_WEIGHT}, embedding, 3, 8},
+               {{PARAM_head, -1, TENSOR_WEIGHT}, head, 3, 8},
+               {{PARAM_last_norm, -1, TENSOR_WEIGHT}, ones, 8, 0},
+               {{PARAM_mlp_gate, 0, TENSOR_WEIGHT}, ones, 5, 8}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct torch_tensor t = {.name = (char *)(uintptr_t) "t",
                                  .dtype = SAFETENSORS_F32,
@@ -80,12 +80,12 @@ static enum status read_tied(float *embedding, float *head, const char *json, st
                                  .shape = {all[i].rows, all[i].columns},
                                  .strides = {all[i].columns ? all[i].columns : 1, 1},
                                  .data = (const unsigned char *)all[i].numbers};
-        if (all[i].numbers) CHECK_STATUS(OK, patches_put(&p, &all[i].name, &t, &none, 0, 0));
+        if (all[i].numbers) CHECK_STATUS(OK, tensor_slices_add(&p, &all[i].name, &t, &none, 0, 0));
     }
-    CHECK_STATUS(OK, patches_finish(&p));
+    CHECK_STATUS(OK, tensor_slices_finish(&p));
     CHECK_STATUS(OK, file_write(path, json, strlen(json)));
     enum status st = params_json_read(path, &p, s);
-    patches_release(&p);
+    tensor_slices_release(&p);
     return st;
 }
 
@@ -160,7 +160,7 @@ TEST(a_params_json_cut_off_at_any_byte_is_refused)
                                 "\"use_scaled_rope\": true}";
     const char *path = test_path(test_folder(), "params.json");
     struct model_shape s;
-    struct patches p;
+    struct tensor_slices p;
     CHECK_STATUS(OK, file_write(path, whole, sizeof whole - 1));
     CHECK_STATUS(OK, meta_open(&p, FOLDER, NULL));
     CHECK_STATUS(OK, params_json_read(path, &p, &s));
@@ -169,5 +169,5 @@ TEST(a_params_json_cut_off_at_any_byte_is_refused)
         CHECK_STATUS(DATA, params_json_read(path, &p, &s));
         CHECK_MESSAGE("params.json: not valid JSON");
     }
-    patches_release(&p);
+    tensor_slices_release(&p);
 }

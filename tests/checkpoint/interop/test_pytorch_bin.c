@@ -32,9 +32,9 @@ static const char *with_file(const char *name, const char *bytes, size_t len)
 
 static enum status open_folder(const char *folder)
 {
-    struct patches p;
+    struct tensor_slices p;
     enum status st = pytorch_bin_open(&p, folder);
-    if (!st) patches_release(&p);
+    if (!st) tensor_slices_release(&p);
     return st;
 }
 

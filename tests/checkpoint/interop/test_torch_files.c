@@ -21,13 +21,13 @@ TEST(files_of_torch_of_either_kind_are_opened_as_what_they_are)
                                         DATA_FOLDER "meta-llama2/consolidated.00.pth"};
     static const size_t tensors[] = {21, 21, 20};
     for (int i = 0; i < 3; i++) {
-        struct patches p;
-        CHECK(torch_files_are_here(paths[i]) && torch_files_have_shape(paths[i]));
+        struct tensor_slices p;
+        CHECK(torch_files_detect(paths[i]) && torch_files_have_shape(paths[i]));
         CHECK_STATUS(OK, torch_files_open(&p, paths[i], NULL));
         CHECK(p.count == tensors[i]);
-        patches_release(&p);
+        tensor_slices_release(&p);
     }
-    CHECK(!torch_files_are_here(DATA_FOLDER "tied"));
+    CHECK(!torch_files_detect(DATA_FOLDER "tied"));
 }
 
 TEST(a_directory_of_torch_has_its_configuration_in_it_or_up_to_two_folders_above)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/convert.h"
 #include "checkpoint/interop/dcp.h"
-#include "checkpoint/interop/dcp_writer.h"
+#include "checkpoint/interop/dcp_write.h"
 #include "checkpoint/rig.h"
 
 static enum status convert_run(const char *from, const char *to, enum conversion_target target,
@@ -48,7 +48,7 @@ TEST(a_run_goes_to_a_directory_of_torch_and_back_without_a_bit_changed)
         const char *folder = test_folder(), *dcp = test_path(folder, "dcp");
         saved_open(&s, tied);
         CHECK_STATUS(OK, convert(step_of(&s), dcp, CONVERT_DCP, 0));
-        CHECK(dcp_is_here(dcp) && file_exists(test_path(dcp, "config.json")));
+        CHECK(dcp_detect(dcp) && file_exists(test_path(dcp, "config.json")));
         CHECK(!file_exists(test_path(dcp, "__0_1.distcp")));
         CHECK_STATUS(OK, convert(dcp, test_path(folder, "run"), CONVERT_NATIVE, 0));
         CHECK_STATUS(OK, convert(dcp, test_path(folder, "hf"), CONVERT_HF, 0));
@@ -74,7 +74,7 @@ TEST(a_directory_of_torch_has_todays_names_and_files_of_the_size_that_is_asked_f
 {
     enum { MOST = 5000 };
     struct saved s;
-    struct patches p;
+    struct tensor_slices p;
     struct text t = {0};
     const char *dcp = test_path(test_folder(), "dcp");
     saved_open(&s, false);
@@ -86,13 +86,13 @@ TEST(a_directory_of_torch_has_todays_names_and_files_of_the_size_that_is_asked_f
     CHECK_STATUS(OK, dcp_open(&p, dcp, &s.shape));
     CHECK(p.count == (size_t)s.layout.num_tensors && p.num_maps > 1);
     for (size_t i = 0; i < p.count; i++) {
-        const struct patch *one = p.tensors[i].all;
+        const struct tensor_slice *one = p.tensors[i].all;
         uint64_t bytes = (uint64_t)(p.tensors[i].rows * p.tensors[i].columns) * 4;
         CHECK(p.tensors[i].count == 1 && one->dtype == SAFETENSORS_F32);
         /* its archive and the headers of that are more than the numbers alone */
         CHECK(one->map->size <= MOST + 2000 || one->map->size <= bytes + 2000);
     }
-    patches_release(&p);
+    tensor_slices_release(&p);
     text_release(&t);
     saved_close(&s);
 }

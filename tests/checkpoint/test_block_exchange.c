@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/exchange.h"
+#include "checkpoint/block_exchange.h"
 
-#include "checkpoint/shares.h"
+#include "checkpoint/sharding.h"
 
 /* Blocks of so many elements of the weights' first tensor; as many as there are ranks. */
 enum { BLOCK = 1000 };
@@ -15,22 +15,22 @@ static enum status fill_blocks(const struct comm *world, void *context)
 {
     struct exchanging *e = context;
     struct share s;
-    struct exchange x;
-    struct span spans[4];
-    struct block blocks[4];
+    struct block_exchange x;
+    struct block_span spans[4];
+    struct file_block blocks[4];
     float got[BLOCK];
     enum status st = STATUS_OK;
     share_open(&s, e->how, false, world->rank, world->size);
     share_fill(&s);
     struct tensor_source source = tensor_source_flat(s.buffers[0]);
     for (size_t r = 0; r < (size_t)world->size; r++) {
-        spans[r] = (struct span){.first = 123 + BLOCK * r, .count = BLOCK, .source = &source};
-        blocks[r] = (struct block){&spans[r], 1};
+        spans[r] = (struct block_span){.first = 123 + BLOCK * r, .count = BLOCK, .source = &source};
+        blocks[r] = (struct file_block){&spans[r], 1};
     }
     blocks[world->size - 1].count = 0; /* past the end of the file */
-    TRY_OUT(exchange_open(&x, &s.layout, &s.pieces, world));
+    TRY_OUT(block_exchange_open(&x, &s.layout, &s.pieces, world));
     uint64_t *received = world->counts->bytes, before = received[TRANSFER_receive];
-    TRY_OUT(exchange_fill(&x, blocks, SAFETENSORS_F32, got));
+    TRY_OUT(block_exchange_fill(&x, blocks, SAFETENSORS_F32, got));
     e->received[world->rank] = received[TRANSFER_receive] - before;
     for (size_t i = 0; i < BLOCK && world->rank < world->size - 1; i++) {
         float want = shares_value(0, 0, 123 + BLOCK * (size_t)world->rank + i);
@@ -38,7 +38,7 @@ static enum status fill_blocks(const struct comm *world, void *context)
             FAIL_OUT(DATA, "rank %d: element %zu is %g", world->rank, i, (double)got[i]);
     }
 out:
-    exchange_close(&x);
+    block_exchange_close(&x);
     share_release(&s);
     return st;
 }
@@ -67,23 +67,23 @@ TEST(what_a_rank_has_itself_is_not_sent_to_it)
 static enum status fill_with_hole(const struct comm *world, void *context)
 {
     struct share s;
-    struct exchange x;
+    struct block_exchange x;
     float got[BLOCK];
     enum status st = STATUS_OK;
     (void)context;
     share_open(&s, SHARING_PARTS, false, world->rank, world->size);
     struct tensor_source source = tensor_source_flat(s.buffers[0]);
-    struct span span = {.first = 0, .count = BLOCK, .source = &source};
-    struct block blocks[2] = {{&span, 0}, {&span, 1}};
+    struct block_span span = {.first = 0, .count = BLOCK, .source = &source};
+    struct file_block blocks[2] = {{&span, 0}, {&span, 1}};
     for (size_t i = 0; i < s.pieces.count; i++) /* one is said to be shorter than it is */
         if (s.pieces.all[i].tensor == 0 && s.pieces.all[i].first == 0) s.pieces.all[i].count = 900;
-    TRY_OUT(exchange_open(&x, &s.layout, &s.pieces, world));
-    enum status own = exchange_fill(&x, blocks, SAFETENSORS_F32, got);
+    TRY_OUT(block_exchange_open(&x, &s.layout, &s.pieces, world));
+    enum status own = block_exchange_fill(&x, blocks, SAFETENSORS_F32, got);
     if (own != (world->rank == 1 ? STATUS_SHAPE : STATUS_OK)) FAIL_OUT(DATA, "status %d", own);
     if (own && !strstr(status_message(), "embed_tokens.weight: no rank holds its element 900"))
         FAIL_OUT(DATA, "said: %s", status_message());
 out:
-    exchange_close(&x);
+    block_exchange_close(&x);
     share_release(&s);
     return st;
 }
@@ -96,18 +96,18 @@ TEST(an_element_that_no_rank_holds_is_named)
 TEST(numbers_are_converted_on_their_way)
 {
     struct share s;
-    struct exchange x;
+    struct block_exchange x;
     uint16_t got[8];
     share_open(&s, SHARING_ALL, false, 0, 1);
     share_fill(&s);
     struct tensor_source source = tensor_source_flat(s.buffers[0]);
-    struct span spans[2] = {{.first = 5, .count = 4, .source = &source},
+    struct block_span spans[2] = {{.first = 5, .count = 4, .source = &source},
                             {.tensor = 2, .first = 70, .count = 3, .at = 4, .source = &source}};
-    CHECK_STATUS(OK, exchange_open(&x, &s.layout, &s.pieces, comm_self()));
-    CHECK_STATUS(OK, exchange_fill(&x, &(struct block){spans, 2}, SAFETENSORS_BF16, got));
+    CHECK_STATUS(OK, block_exchange_open(&x, &s.layout, &s.pieces, comm_self()));
+    CHECK_STATUS(OK, block_exchange_fill(&x, &(struct file_block){spans, 2}, SAFETENSORS_BF16, got));
     for (size_t i = 0; i < 7; i++)
         CHECK(got[i] ==
               bf16_from_f32(i < 4 ? shares_value(0, 0, 5 + i) : shares_value(0, 2, 66 + i)));
-    exchange_close(&x);
+    block_exchange_close(&x);
     share_release(&s);
 }

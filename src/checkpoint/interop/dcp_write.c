@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/interop/dcp_writer.h"
+#include "checkpoint/interop/dcp_write.h"
 
 #include "base/file.h"
 #include "formats/pickle_write.h"
@@ -66,7 +66,7 @@ static enum status write_numbers(struct directory *d, const struct dcp_item *ite
         return STATUS_OK;
     }
     m.weights = *item->source, m.dtype = item->tensor.dtype;
-    TRY(torch_model_stream(&m, item->index, torch_model_put, w));
+    TRY(torch_model_stream(&m, item->index, torch_model_write, w));
     return STATUS_OK;
 }
 

@@ -18,7 +18,7 @@ struct nxdt_target {
 };
 
 /* CONFIG: the model cannot be cut so; what does not fit. */
-enum status nxdt_target_check(const struct nxdt_target *t, const struct model_shape *shape);
+enum status nxdt_write_check(const struct nxdt_target *t, const struct model_shape *shape);
 /* Into a folder: model/ and the markers, of which `done` is written last. */
 enum status nxdt_write(const struct torch_model *m, const struct nxdt_target *t,
                        const char *folder);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/shards.h"
+#include "checkpoint/safetensors_shards.h"
 
 #include "checkpoint/interop/model_files.h"
 #include "checkpoint/rig.h"
@@ -11,21 +11,21 @@ static size_t cut(const struct saved *s, uint64_t most, enum safetensors_dtype d
                   const char *folder)
 {
     struct tensor_source source = tensor_source_flat(s->weights);
-    struct exchange x;
+    struct block_exchange x;
     struct manifest m = {.folder = folder, .step = 1};
-    struct shards how = {.stem = "model",
+    struct safetensors_shards how = {.stem = "model",
                          .parts = plain,
                          .sources = &source,
                          .num_parts = 1,
                          .dtype = dtype,
                          .most_bytes = most,
-                         .index = SHARDS_INDEX,
+                         .index = INDEX_ALWAYS,
                          .exchange = &x};
     struct file_list names;
     size_t files = 0;
-    CHECK_STATUS(OK, exchange_open(&x, &s->layout, &s->pieces, comm_self()));
-    CHECK_STATUS(OK, shards_write(&how, &m));
-    exchange_close(&x);
+    CHECK_STATUS(OK, block_exchange_open(&x, &s->layout, &s->pieces, comm_self()));
+    CHECK_STATUS(OK, safetensors_shards_write(&how, &m));
+    block_exchange_close(&x);
     manifest_release(&m);
     CHECK_STATUS(OK, file_list_dir(&names, folder));
     for (size_t i = 0; i < names.count; i++) files += strstr(names.paths[i], "-of-") != NULL;
@@ -103,22 +103,22 @@ static enum status no_tensor(void *context, const struct piece *p, size_t first,
 TEST(a_source_that_fails_ends_the_writing)
 {
     struct saved s;
-    struct exchange x;
+    struct block_exchange x;
     saved_open(&s, false);
     struct manifest m = {.folder = test_folder(), .step = 1};
     struct tensor_source source = {no_tensor, NULL};
-    struct shards how = {.stem = "model",
+    struct safetensors_shards how = {.stem = "model",
                          .parts = plain,
                          .sources = &source,
                          .num_parts = 1,
                          .dtype = SAFETENSORS_F32,
                          .most_bytes = 1 << 20,
-                         .index = SHARDS_NO_INDEX,
+                         .index = INDEX_NEVER,
                          .exchange = &x};
-    CHECK_STATUS(OK, exchange_open(&x, &s.layout, &s.pieces, comm_self()));
-    CHECK_STATUS(DEVICE, shards_write(&how, &m));
+    CHECK_STATUS(OK, block_exchange_open(&x, &s.layout, &s.pieces, comm_self()));
+    CHECK_STATUS(DEVICE, safetensors_shards_write(&how, &m));
     CHECK_MESSAGE("are gone");
-    exchange_close(&x);
+    block_exchange_close(&x);
     manifest_release(&m);
     saved_close(&s);
 }

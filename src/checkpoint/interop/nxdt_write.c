@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/interop/nxdt_writer.h"
+#include "checkpoint/interop/nxdt_write.h"
 
 #include "base/file.h"
 #include "checkpoint/interop/nxdt.h"
@@ -26,7 +26,7 @@ static enum status check_even(const char *what, int have, int ranks)
     FAIL(CONFIG, "--tp-size: %d %s cannot be cut into %d even parts", have, what, ranks);
 }
 
-enum status nxdt_target_check(const struct nxdt_target *t, const struct model_shape *s)
+enum status nxdt_write_check(const struct nxdt_target *t, const struct model_shape *s)
 {
     int T = at_least_one(t->tp_size), m = at_least_one(t->kv_size_multiplier);
     int64_t stages = (int64_t)at_least_one(t->pp_size) * at_least_one(t->virtual_pp_size);
@@ -207,7 +207,7 @@ static enum status write_archive(const struct writing *w, const char *path,
     for (size_t i = 0; i < count; i++)
         for (int b = 0; b < items[i].count; b++)
             TRY_OUT(
-                torch_model_stream_block(w->model, &items[i].blocks[b], torch_model_put, &writer));
+                torch_model_stream_block(w->model, &items[i].blocks[b], torch_model_write, &writer));
     TRY_OUT(torch_writer_close(&writer, &size));
     if (fsync(fd)) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
 out:
@@ -331,7 +331,7 @@ enum status nxdt_write(const struct torch_model *m, const struct nxdt_target *t,
     enum status st = STATUS_OK;
     w.heads = (struct nxdt_heads){at_least_one(t->tp_size), at_least_one(t->kv_size_multiplier),
                                   m->shape->G, t->adjacent};
-    TRY_OUT(nxdt_target_check(t, m->shape));
+    TRY_OUT(nxdt_write_check(t, m->shape));
     TRY_OUT(file_make_dirs(model));
     TRY_OUT(write_marker(folder, "checkpoint"));
     for (; w.tp < w.heads.ranks; w.tp++)

@@ -33,17 +33,17 @@ struct stored_flat {
 struct tensor_source tensor_source_stored(struct stored_flat *f);
 
 /* A run of a tensor's elements, and where it begins in its block. */
-struct span {
+struct block_span {
     int tensor;
     size_t first, count, at;
     const struct tensor_source *source;
 };
-struct block {
-    struct span *spans;
+struct file_block {
+    struct block_span *spans;
     size_t count;
 };
 
-struct exchange {
+struct block_exchange {
     const struct layout *layout;
     const struct comm *ranks;
     struct piece *pieces; /* this rank's, by tensor and place; owned */
@@ -56,12 +56,12 @@ struct exchange {
 };
 
 /* Collective.  `p` names no element twice. */
-enum status exchange_open(struct exchange *x, const struct layout *l, const struct pieces *p,
+enum status block_exchange_open(struct block_exchange *x, const struct layout *l, const struct pieces *p,
                           const struct comm *ranks);
-void exchange_close(struct exchange *x);
+void block_exchange_close(struct block_exchange *x);
 
 /* blocks[r] is the block that rank r puts together; `bytes` gets this rank's, as numbers of
  * `dtype`. Collective; a failure is this rank's own, unless it is COMM.  SHAPE: an element that no
  * rank holds. */
-enum status exchange_fill(struct exchange *x, const struct block *blocks,
+enum status block_exchange_fill(struct block_exchange *x, const struct file_block *blocks,
                           enum safetensors_dtype dtype, void *bytes);

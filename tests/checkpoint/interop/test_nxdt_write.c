@@ -128,7 +128,7 @@ TEST(ranks_that_a_model_cannot_be_cut_for_are_refused)
     saved_open(&s, false);
     s.shape.V = 40;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        CHECK_STATUS(CONFIG, nxdt_target_check(&cases[i].target, &s.shape));
+        CHECK_STATUS(CONFIG, nxdt_write_check(&cases[i].target, &s.shape));
         CHECK_MESSAGE(cases[i].message);
     }
     saved_close(&s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/exchange.h"
+#include "checkpoint/block_exchange.h"
 
 #include "base/text.h"
 
@@ -47,7 +47,7 @@ static uint64_t mix(uint64_t sum, uint64_t x)
 }
 
 /* What tells the runs of a tensor from others; those that touch count as one. */
-static void print_tensors(const struct exchange *x, uint64_t *prints)
+static void print_tensors(const struct block_exchange *x, uint64_t *prints)
 {
     for (size_t i = 0, next; i < x->num_pieces; i = next) {
         const struct piece *p = &x->pieces[i];
@@ -73,7 +73,7 @@ static int by_print(const void *a, const void *b)
 }
 
 /* Of the ranks that hold the same of a tensor, the lowest. */
-static void choose_senders(struct exchange *x, size_t size)
+static void choose_senders(struct block_exchange *x, size_t size)
 {
     size_t n = (size_t)x->layout->num_tensors;
     struct holder *holders = heap(size * sizeof *holders);
@@ -89,7 +89,7 @@ static void choose_senders(struct exchange *x, size_t size)
     free(holders);
 }
 
-static enum status gather_prints(struct exchange *x)
+static enum status gather_prints(struct block_exchange *x)
 {
     size_t size = (size_t)x->ranks->size, n = (size_t)x->layout->num_tensors;
     x->prints = heap(size * n * sizeof *x->prints);
@@ -100,10 +100,10 @@ static enum status gather_prints(struct exchange *x)
     return STATUS_OK;
 }
 
-enum status exchange_open(struct exchange *x, const struct layout *l, const struct pieces *p,
+enum status block_exchange_open(struct block_exchange *x, const struct layout *l, const struct pieces *p,
                           const struct comm *ranks)
 {
-    *x = (struct exchange){.layout = l, .ranks = ranks};
+    *x = (struct block_exchange){.layout = l, .ranks = ranks};
     x->pieces = heap(p->count * sizeof *x->pieces);
     x->held = heap(EXCHANGE_ELEMENTS);
     for (size_t i = 0; i < p->count; i++)
@@ -117,17 +117,17 @@ enum status exchange_open(struct exchange *x, const struct layout *l, const stru
     return STATUS_OK;
 }
 
-void exchange_close(struct exchange *x)
+void block_exchange_close(struct block_exchange *x)
 {
     free(x->pieces);
     free(x->prints), free(x->sends);
     free(x->out), free(x->in);
     free(x->held);
-    *x = (struct exchange){0};
+    *x = (struct block_exchange){0};
 }
 
 /* Does rank `from` send something of this tensor to rank `to`? */
-static bool moves(const struct exchange *x, int from, int to, int tensor)
+static bool moves(const struct block_exchange *x, int from, int to, int tensor)
 {
     size_t n = (size_t)x->layout->num_tensors;
     size_t i = (size_t)from * n + (size_t)tensor, j = (size_t)to * n + (size_t)tensor;
@@ -135,7 +135,7 @@ static bool moves(const struct exchange *x, int from, int to, int tensor)
 }
 
 /* Both ranks see it alike, so where nothing moves there is no message. */
-static bool meet(const struct exchange *x, int from, int to, const struct block *b)
+static bool meet(const struct block_exchange *x, int from, int to, const struct file_block *b)
 {
     for (size_t i = 0; i < b->count; i++)
         if (moves(x, from, to, b->spans[i].tensor)) return true;
@@ -143,7 +143,7 @@ static bool meet(const struct exchange *x, int from, int to, const struct block 
 }
 
 /* The first of this rank's pieces that ends behind the beginning of the span. */
-static size_t first_piece(const struct exchange *x, const struct span *s)
+static size_t first_piece(const struct block_exchange *x, const struct block_span *s)
 {
     size_t low = 0, high = x->num_pieces;
     while (low < high) {
@@ -158,7 +158,7 @@ static size_t first_piece(const struct exchange *x, const struct span *s)
 }
 
 /* What this rank holds of a span: the run in its i-th piece; false: there is none. */
-static bool run_at(const struct exchange *x, const struct span *s, size_t i, struct span *run)
+static bool run_at(const struct block_exchange *x, const struct block_span *s, size_t i, struct block_span *run)
 {
     if (i >= x->num_pieces) return false;
     const struct piece *p = &x->pieces[i];
@@ -171,7 +171,7 @@ static bool run_at(const struct exchange *x, const struct span *s, size_t i, str
     return true;
 }
 
-static void put(struct exchange *x, size_t at, size_t count, const float *values,
+static void put(struct block_exchange *x, size_t at, size_t count, const float *values,
                 enum safetensors_dtype dtype, void *bytes)
 {
     BUG_IF(at > EXCHANGE_ELEMENTS || count > EXCHANGE_ELEMENTS - at);
@@ -180,12 +180,12 @@ static void put(struct exchange *x, size_t at, size_t count, const float *values
 }
 
 /* This rank's own part of its block. */
-static enum status keep(struct exchange *x, const struct block *b, enum safetensors_dtype dtype,
+static enum status keep(struct block_exchange *x, const struct file_block *b, enum safetensors_dtype dtype,
                         void *bytes)
 {
     for (size_t s = 0; s < b->count; s++) {
-        const struct span *span = &b->spans[s];
-        struct span run;
+        const struct block_span *span = &b->spans[s];
+        struct block_span run;
         for (size_t i = first_piece(x, span); run_at(x, span, i, &run); i++) {
             const float *values;
             TRY(run.source->read(run.source->context, &x->pieces[i], run.first, run.count,
@@ -206,13 +206,13 @@ static uint32_t *room(uint32_t **words, size_t *have, size_t want)
 }
 
 /* Runs one behind the other: where it begins in the block, how many, then so many numbers. */
-static enum status pack(struct exchange *x, const struct block *b, int to, uint32_t *count)
+static enum status pack(struct block_exchange *x, const struct file_block *b, int to, uint32_t *count)
 {
     size_t n = 0;
     *count = 0;
     for (size_t s = 0; s < b->count; s++) {
-        const struct span *span = &b->spans[s];
-        struct span run;
+        const struct block_span *span = &b->spans[s];
+        struct block_span run;
         if (!moves(x, x->ranks->rank, to, span->tensor)) continue;
         for (size_t i = first_piece(x, span); run_at(x, span, i, &run); i++) {
             const float *values;
@@ -228,7 +228,7 @@ static enum status pack(struct exchange *x, const struct block *b, int to, uint3
     return STATUS_OK;
 }
 
-static void unpack(struct exchange *x, size_t count, enum safetensors_dtype dtype, void *bytes)
+static void unpack(struct block_exchange *x, size_t count, enum safetensors_dtype dtype, void *bytes)
 {
     for (size_t n = 0; n < count;) {
         const uint32_t *words = x->in + n;
@@ -239,7 +239,7 @@ static void unpack(struct exchange *x, size_t count, enum safetensors_dtype dtyp
 }
 
 /* out_count words to one rank, in_count from another; -1 there: none is met. */
-static enum status swap(const struct exchange *x, int to, uint32_t *out, size_t out_count, int from,
+static enum status swap(const struct block_exchange *x, int to, uint32_t *out, size_t out_count, int from,
                         uint32_t *in, size_t in_count)
 {
     struct transfer send = {.kind = TRANSFER_send, .x = out, .peer = to, .is_bytes = true};
@@ -253,11 +253,11 @@ static enum status swap(const struct exchange *x, int to, uint32_t *out, size_t 
     return STATUS_OK;
 }
 
-enum status exchange_fill(struct exchange *x, const struct block *blocks,
+enum status block_exchange_fill(struct block_exchange *x, const struct file_block *blocks,
                           enum safetensors_dtype dtype, void *bytes)
 {
     int size = x->ranks->size, rank = x->ranks->rank;
-    const struct block *mine = &blocks[rank];
+    const struct file_block *mine = &blocks[rank];
     struct failure first = {0};
     memset(x->held, 0, EXCHANGE_ELEMENTS);
     failure_keep(&first, keep(x, mine, dtype, bytes));
@@ -275,7 +275,7 @@ enum status exchange_fill(struct exchange *x, const struct block *blocks,
     }
     TRY(failure_tell(&first));
     for (size_t s = 0; s < mine->count; s++) {
-        const struct span *span = &mine->spans[s];
+        const struct block_span *span = &mine->spans[s];
         const unsigned char *from = x->held + span->at, *hole = memchr(from, 0, span->count);
         char name[96];
         if (!hole) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/shards.h"
+#include "checkpoint/safetensors_shards.h"
 
 #include "base/json.h"
 
@@ -21,13 +21,13 @@ struct shard_file {
     size_t count;
     struct text header;
     uint64_t size, block_bytes;
-    struct sealed_file sealed;
-    struct block *blocks; /* of one round, one a rank */
+    struct manifest_file sealed;
+    struct file_block *blocks; /* of one round, one a rank */
     void *bytes;          /* of this rank's block */
 };
 
 /* Every tensor in the model's order, and the file it goes to. */
-static struct shard_tensor *cut(const struct shards *s, size_t *count, int *files)
+static struct shard_tensor *cut(const struct safetensors_shards *s, size_t *count, int *files)
 {
     const struct layout *l = s->exchange->layout;
     struct shard_tensor *all = heap((size_t)l->num_tensors * s->num_parts * sizeof *all);
@@ -56,9 +56,9 @@ static struct shard_tensor *cut(const struct shards *s, size_t *count, int *file
     return all;
 }
 
-static void file_name(const struct shards *s, int file, int files, char *name, size_t size)
+static void file_name(const struct safetensors_shards *s, int file, int files, char *name, size_t size)
 {
-    if (files == 1 && s->index == SHARDS_INDEX_IF_MANY)
+    if (files == 1 && s->index == INDEX_IF_MANY)
         snprintf(name, size, "%s.safetensors", s->stem);
     else
         snprintf(name, size, "%s-%05d-of-%05d.safetensors", s->stem, file, files);
@@ -66,7 +66,7 @@ static void file_name(const struct shards *s, int file, int files, char *name, s
 
 /* The part of every tensor that lies in bytes [from, to) of the file. */
 static void find_spans(const struct shard_file *f, size_t each, uint64_t from, uint64_t to,
-                       struct block *b)
+                       struct file_block *b)
 {
     b->count = 0;
     for (size_t i = 0; i < f->count; i++) {
@@ -75,7 +75,7 @@ static void find_spans(const struct shard_file *f, size_t each, uint64_t from, u
         uint64_t first = begin > from ? begin : from, last = end < to ? end : to;
         if (first >= last) continue;
         b->spans = heap_grow(b->spans, b->count + 1, sizeof *b->spans);
-        b->spans[b->count++] = (struct span){.tensor = t->index,
+        b->spans[b->count++] = (struct block_span){.tensor = t->index,
                                              .first = (first - begin) / each,
                                              .count = (last - first) / each,
                                              .at = (first - from) / each,
@@ -84,7 +84,7 @@ static void find_spans(const struct shard_file *f, size_t each, uint64_t from, u
 }
 
 /* The block of every rank that begins with `begin`, this rank's written; a failure is its own. */
-static enum status write_round(const struct shards *s, struct shard_file *f, uint64_t begin)
+static enum status write_round(const struct safetensors_shards *s, struct shard_file *f, uint64_t begin)
 {
     int size = s->exchange->ranks->size, rank = s->exchange->ranks->rank;
     size_t each = safetensors_dtype_bytes(s->dtype);
@@ -92,7 +92,7 @@ static enum status write_round(const struct shards *s, struct shard_file *f, uin
         uint64_t from = begin + (uint64_t)r * f->block_bytes;
         find_spans(f, each, from, from + f->block_bytes, &f->blocks[r]);
     }
-    TRY(exchange_fill(s->exchange, f->blocks, s->dtype, f->bytes));
+    TRY(block_exchange_fill(s->exchange, f->blocks, s->dtype, f->bytes));
     uint64_t from = begin + (uint64_t)rank * f->block_bytes, len = f->block_bytes;
     if (from >= f->size) return STATUS_OK;
     if (len > f->size - from) len = f->size - from;
@@ -100,7 +100,7 @@ static enum status write_round(const struct shards *s, struct shard_file *f, uin
         size_t left = f->header.len - from;
         memcpy(f->bytes, f->header.data + from, left < len ? left : len);
     }
-    TRY(sealed_write_at(&f->sealed, f->bytes, len, from));
+    TRY(manifest_file_write_at(&f->sealed, f->bytes, len, from));
     return STATUS_OK;
 }
 
@@ -117,9 +117,9 @@ static enum status open_file(struct shard_file *f, const char *name, struct mani
                              const struct comm *ranks)
 {
     bool leads = ranks->rank == 0;
-    TRY(comm_agree(ranks, leads ? sealed_open(&f->sealed, m, name) : STATUS_OK));
-    TRY(comm_agree(ranks, leads ? STATUS_OK : sealed_join(&f->sealed, m, name)));
-    sealed_set_size(&f->sealed, f->size);
+    TRY(comm_agree(ranks, leads ? manifest_file_open(&f->sealed, m, name) : STATUS_OK));
+    TRY(comm_agree(ranks, leads ? STATUS_OK : manifest_file_join(&f->sealed, m, name)));
+    manifest_file_set_size(&f->sealed, f->size);
     return STATUS_OK;
 }
 
@@ -134,7 +134,7 @@ static enum status combine_checksums(const struct comm *ranks, uint32_t *sums, s
     return st;
 }
 
-static enum status write_file(const struct shards *s, struct shard_tensor *tensors, size_t count,
+static enum status write_file(const struct safetensors_shards *s, struct shard_tensor *tensors, size_t count,
                               const char *name, struct manifest *m, uint64_t *total)
 {
     const struct comm *ranks = s->exchange->ranks;
@@ -155,11 +155,11 @@ static enum status write_file(const struct shards *s, struct shard_tensor *tenso
     TRY_OUT(open_file(&f, name, m, ranks));
     for (uint64_t at = 0; at < f.size; at += size * f.block_bytes)
         TRY_OUT(comm_agree(ranks, write_round(s, &f, at)));
-    TRY_OUT(comm_agree(ranks, sealed_sync(&f.sealed)));
+    TRY_OUT(comm_agree(ranks, manifest_file_sync(&f.sealed)));
     TRY_OUT(combine_checksums(ranks, f.sealed.sums, f.sealed.num_sums));
-    TRY_OUT(sealed_close(&f.sealed));
+    TRY_OUT(manifest_file_close(&f.sealed));
 out:
-    sealed_abandon(&f.sealed);
+    manifest_file_abandon(&f.sealed);
     for (size_t r = 0; r < size; r++) free(f.blocks[r].spans);
     free(f.blocks), free(f.bytes);
     text_release(&f.header);
@@ -167,7 +167,7 @@ out:
     return st;
 }
 
-static enum status write_index(const struct shards *s, const struct shard_tensor *all, size_t count,
+static enum status write_index(const struct safetensors_shards *s, const struct shard_tensor *all, size_t count,
                                int files, uint64_t total, struct manifest *m)
 {
     struct text t = {0};
@@ -182,12 +182,12 @@ static enum status write_index(const struct shards *s, const struct shard_tensor
     }
     text_adds(&t, "\n}}\n");
     snprintf(name, sizeof name, "%s.safetensors.index.json", s->stem);
-    enum status st = sealed_put(m, name, t.data, t.len);
+    enum status st = manifest_write_file(m, name, t.data, t.len);
     text_release(&t);
     return st;
 }
 
-enum status shards_write(const struct shards *s, struct manifest *m)
+enum status safetensors_shards_write(const struct safetensors_shards *s, struct manifest *m)
 {
     const struct comm *ranks = s->exchange->ranks;
     size_t count, begin = 0;
@@ -203,7 +203,7 @@ enum status shards_write(const struct shards *s, struct manifest *m)
         TRY_OUT(write_file(s, all + begin, end - begin, name, m, &total));
         begin = end;
     }
-    bool index = s->index == SHARDS_INDEX || (s->index == SHARDS_INDEX_IF_MANY && files > 1);
+    bool index = s->index == INDEX_ALWAYS || (s->index == INDEX_IF_MANY && files > 1);
     if (index && ranks->rank == 0) st = write_index(s, all, count, files, total, m);
     TRY_OUT(comm_agree(ranks, st));
 out:

@@ -7,26 +7,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "checkpoint/exchange.h"
+#include "checkpoint/block_exchange.h"
 #include "checkpoint/manifest.h"
 #include "formats/safetensors.h"
 #include "model/params.h"
 
 /* <stem>.safetensors.index.json beside the files; a single file without one is called
  * <stem>.safetensors only if the index is left out for being the only one. */
-enum shards_index { SHARDS_INDEX, SHARDS_INDEX_IF_MANY, SHARDS_NO_INDEX };
+enum shards_index_mode { INDEX_ALWAYS, INDEX_IF_MANY, INDEX_NEVER };
 
-struct shards {
+struct safetensors_shards {
     const char *stem;         /* "model": model-00001-of-00002.safetensors */
     const char *const *parts; /* suffixes of the names, one a source: {""} or {".exp_avg", ...} */
     const struct tensor_source *sources;
     size_t num_parts;
     enum safetensors_dtype dtype;
     uint64_t most_bytes; /* of a file */
-    enum shards_index index;
-    struct exchange *exchange; /* of the ranks that write */
+    enum shards_index_mode index;
+    struct block_exchange *exchange; /* of the ranks that write */
 };
 
 /* Collective over the exchange's ranks.  The manifest gets the files' entries on all of them; the
  * index is written by rank 0.  A failure of one rank is all ranks'. */
-enum status shards_write(const struct shards *s, struct manifest *m);
+enum status safetensors_shards_write(const struct safetensors_shards *s, struct manifest *m);
