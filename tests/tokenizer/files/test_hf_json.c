@@ -236,7 +236,7 @@ TEST(hf_json_rejects_invalid_values_by_name)
         {{.vocab = ", \"ab\": \"x\""}, "\"ab\""},
         {{.vocab = ", \"ab\": 1e300"}, "\"ab\""},
         {{.vocab = ", \"ab\": 2147483647"}, "\"ab\""},
-        {{.vocab = ", \"ab\": 256, \"ab\": 257"}, "twice"},
+        {{.vocab = ", \"ab\": 256, \"ab\": 257"}, "duplicate key"},
         {{.merges = "\"a b\""}, "merge 0"},
         {{.vocab = ", \"ab\": 256", .merges = "\"a b\", \"b a\""}, "merge 1"},
         {{.vocab = ", \"ab\": 256", .merges = "\"ab\""}, "merge 0"},
