@@ -3,11 +3,11 @@
  * A measuring queue takes the scratch of both: which of them a batch goes to depends on its
  * documents. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/attention_flash.h"
+#include "backends/gpu/flash_attention.h"
 #include "backends/gpu/queue.h"
 
 #if defined(GPU_CUDA)
-#include "backends/gpu/attention_cudnn.h"
+#include "backends/gpu/vendor/cudnn_attention.h"
 
 /* cuDNN starts with the first attention that is measured. */
 static enum status open_cudnn(struct queue *on, struct attention_cudnn **out)

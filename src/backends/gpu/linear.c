@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/linear.h"
 
-#include "backends/gpu/eight_bits.h"
+#include "backends/gpu/fp8.h"
 #include "backends/gpu/gemm.h"
 #include "backends/gpu/queue.h"
 

@@ -74,7 +74,7 @@ typedef hipDeviceProp_t gpu_properties;
 #define gpuGetLastError   GPU_CALL(GetLastError)
 #define gpuGetErrorString GPU_CALL(GetErrorString)
 #else
-#include "backends/gpu/emulator.h"
+#include "backends/gpu/emulator/emulator.h"
 #define gpuSuccess           GPU_EMULATOR_OK
 #define gpuGetDeviceCount    gpu_emulator_device_count
 #define gpuSetDevice         gpu_emulator_set_device

@@ -1,6 +1,6 @@
 /* The table over a device's own memory; tests/ops/ holds each slot against the reference. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/emulator.h"
+#include "backends/gpu/emulator/emulator.h"
 #include "backends/gpu/gpu.h"
 #include "ops/rig.h"
 #include "ops/rmsnorm.h"

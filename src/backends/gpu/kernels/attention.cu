@@ -4,10 +4,10 @@
  * Few queries  the heads that share a key head are rows of one tile, and several blocks share the
  *              keys, each with a result of its own, which are joined in order. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/kernels/attention_stage.h"
+#include "backends/gpu/kernels/attention_common.h"
 
 extern "C" {
-#include "backends/gpu/attention_flash.h"
+#include "backends/gpu/flash_attention.h"
 }
 
 /* Rows of queries and of keys that a block has at a time; shared memory is at most 64 KiB where a

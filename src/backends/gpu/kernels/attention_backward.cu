@@ -4,10 +4,10 @@
  *
  * With p = exp(score - lse): dv += p dout; ds = p (dout.v - dout.out); dq += ds k, dk += ds q. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/kernels/attention_stage.h"
+#include "backends/gpu/kernels/attention_common.h"
 
 extern "C" {
-#include "backends/gpu/attention_flash.h"
+#include "backends/gpu/flash_attention.h"
 }
 
 /* Rows of a block's own and of those it meets at a time.  SHARES waves have the same own rows, and

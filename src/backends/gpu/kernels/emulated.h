@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "backends/gpu/emulator.h"
+#include "backends/gpu/emulator/emulator.h"
 
 #include <math.h>
 #include <string.h>

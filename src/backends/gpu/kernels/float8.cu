@@ -4,7 +4,7 @@
 #include "backends/gpu/kernels/kernel.h"
 
 extern "C" {
-#include "backends/gpu/eight_bits.h"
+#include "backends/gpu/fp8.h"
 #include "ops/float8.h"
 }
 

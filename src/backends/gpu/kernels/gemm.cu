@@ -6,7 +6,7 @@
  * by 16, so its bits depend on the sizes alone.  No memory beside A, B and C.
  */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/kernels/eight_bits.h"
+#include "backends/gpu/kernels/fp8.h"
 #include "backends/gpu/kernels/tile.h"
 
 extern "C" {

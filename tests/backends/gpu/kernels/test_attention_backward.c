@@ -1,8 +1,8 @@
 /* Our own attention, forward and backward, on emulated devices of either wave: sizes about those of
  * its tiles, against the definition in double, which keeps all T x S shares. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/attention_flash.h"
-#include "backends/gpu/emulator.h"
+#include "backends/gpu/emulator/emulator.h"
+#include "backends/gpu/flash_attention.h"
 #include "backends/gpu/gpu.h"
 #include "ops/rig.h"
 

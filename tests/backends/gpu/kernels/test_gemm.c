@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rig.h"
 
-#include "backends/gpu/emulator.h"
-#include "backends/gpu/gemm_columns.h"
+#include "backends/gpu/emulator/emulator.h"
 #include "backends/gpu/gpu.h"
+#include "backends/gpu/vendor/column_major.h"
 #include "ops/float8.h"
 
 /* Both widths of a wave have the function. */

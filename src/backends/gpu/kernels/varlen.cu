@@ -1,6 +1,6 @@
 /* documents.cu -- where documents begin, and numbers of heads that lie by heads or by tokens. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/documents.h"
+#include "backends/gpu/varlen.h"
 
 #include "backends/gpu/kernels/kernel.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "backends/gpu/cublaslt.h"
 #include "backends/gpu/gpu.h"
 #include "backends/gpu/queue.h"
+#include "backends/gpu/vendor/cublaslt.h"
 #include "base/file.h"
 #include "tensor/device.h"
 #include "tensor/tuning.h"
@@ -50,7 +50,7 @@ TEST(what_one_run_times_the_next_one_finds)
 }
 
 #if !defined(GPU_CUDA)
-#include "backends/gpu/stub_cublaslt.h"
+#include "backends/gpu/vendor/stub_cublaslt.h"
 
 /* A product after a measuring pass. */
 static void measure_and_run(const char *path)

@@ -2,10 +2,10 @@
  * turns it in shared memory and writes its columns, so x is read once and all is read and written
  * by 16 bytes. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/kernels/eight_bits.h"
+#include "backends/gpu/kernels/fp8.h"
 
 extern "C" {
-#include "backends/gpu/eight_bits.h"
+#include "backends/gpu/fp8.h"
 #include "ops/float8.h"
 }
 

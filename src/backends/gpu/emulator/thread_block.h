@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "backends/gpu/emulator.h"
+#include "backends/gpu/emulator/emulator.h"
 
 /* All blocks of the launch, one after the other.  One caller at a time. */
 void block_run_grid(const struct gpu_emulator_kernel *kernel);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "backends/gpu/attention_graph_cudnn.h"
-#include "backends/gpu/described.h"
+#include "backends/gpu/vendor/cudnn_attention_graph.h"
+#include "backends/gpu/vendor/h200.h"
 
 static struct attention_graph small(bool backward)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "backends/gpu/described.h"
-#include "backends/gpu/graph_cudnn.h"
+#include "backends/gpu/vendor/cudnn_graph.h"
+#include "backends/gpu/vendor/h200.h"
 
 static struct graph_axes axes(int64_t a, int64_t b, int64_t c, int64_t d)
 {

@@ -2,9 +2,9 @@
  * one that reaches none leaves its fiber to the next.  So a kernel without barriers is plain calls.
  */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/block.h"
+#include "backends/gpu/emulator/thread_block.h"
 
-#include "backends/gpu/fiber.h"
+#include "backends/gpu/emulator/fiber.h"
 #include "base/status.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/stub_cublaslt.h"
+#include "backends/gpu/vendor/stub_cublaslt.h"
 
-#include "backends/gpu/emulator.h"
+#include "backends/gpu/emulator/emulator.h"
 #include "base/text.h"
 #include "tensor/dtype.h"
 

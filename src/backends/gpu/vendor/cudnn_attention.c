@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/attention_cudnn.h"
+#include "backends/gpu/vendor/cudnn_attention.h"
 
-#include "backends/gpu/attention_graph_cudnn.h"
-#include "backends/gpu/documents.h"
 #include "backends/gpu/runtime.h"
+#include "backends/gpu/varlen.h"
+#include "backends/gpu/vendor/cudnn_attention_graph.h"
 #include "base/log.h"
 #include "base/text.h"
 

@@ -2,8 +2,8 @@
 #include "test.h"
 
 #include "app/rehearsal.h"
-#include "backends/gpu/attention_cudnn.h"
-#include "backends/gpu/described.h"
+#include "backends/gpu/vendor/cudnn_attention.h"
+#include "backends/gpu/vendor/h200.h"
 #include "base/log.h"
 #include "config/config.h"
 #include "train/trainer.h"

@@ -7,7 +7,7 @@
 /* Its properties; the caller frees them. */
 static inline char *described_h200(size_t *length)
 {
-    FILE *in = fopen("tests/backends/gpu/data/h200.json", "rb");
+    FILE *in = fopen("tests/backends/gpu/vendor/data/h200.json", "rb");
     char *json = heap(4096);
     CHECK(in);
     *length = fread(json, 1, 4095, in);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "backends/gpu/cublaslt.h"
-#include "backends/gpu/gemm_columns.h"
 #include "backends/gpu/gpu.h"
+#include "backends/gpu/vendor/column_major.h"
+#include "backends/gpu/vendor/cublaslt.h"
 #include "base/rng.h"
 #include "ops/float8.h"
 #include "tensor/device.h"
@@ -156,7 +156,7 @@ TEST(the_library_multiplies_eight_bits_as_our_kernels_do)
 }
 
 #if !defined(GPU_CUDA) /* what the library that stands in for cuBLASLt was asked for */
-#include "backends/gpu/stub_cublaslt.h"
+#include "backends/gpu/vendor/stub_cublaslt.h"
 
 static const struct gemm usual = {
     32, 48, 64, .transpose_b = true, .a = GEMM_BF16, .b = GEMM_BF16, .out = BF16};

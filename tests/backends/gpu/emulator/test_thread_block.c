@@ -1,8 +1,8 @@
 /* Kernels here are C: what the words of CUDA's C++ come down to. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/block.h"
+#include "backends/gpu/emulator/thread_block.h"
 
-#include "backends/gpu/ends.h"
+#include "backends/gpu/emulator/death_test.h"
 
 #define HERE __FILE__, __LINE__
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/fiber.h"
+#include "backends/gpu/emulator/fiber.h"
 
 #include "test.h"
 

@@ -10,7 +10,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "backends/gpu/graph_cudnn.h"
+#include "backends/gpu/vendor/cudnn_graph.h"
 
 struct attention_graph {
     int B, T, H, G, K;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/cublaslt.h"
-#include "backends/gpu/gemm_columns.h"
 #include "backends/gpu/queue.h"
+#include "backends/gpu/vendor/column_major.h"
+#include "backends/gpu/vendor/cublaslt.h"
 #include "base/log.h"
 #include "ops/float8.h"
 

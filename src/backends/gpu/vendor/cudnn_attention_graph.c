@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/attention_graph_cudnn.h"
+#include "backends/gpu/vendor/cudnn_attention_graph.h"
 
 /* Tensors that forward and backward have in common. */
 struct parts {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rig.h"
 
-#include "backends/gpu/eight_bits.h"
-#include "backends/gpu/emulator.h"
+#include "backends/gpu/emulator/emulator.h"
+#include "backends/gpu/fp8.h"
 #include "backends/gpu/gpu.h"
 #include "backends/gpu/queue.h"
 #include "ops/float8.h"

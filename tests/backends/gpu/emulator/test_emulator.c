@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/emulator.h"
+#include "backends/gpu/emulator/emulator.h"
 
-#include "backends/gpu/ends.h"
+#include "backends/gpu/emulator/death_test.h"
 
 enum { THREADS = 64 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/graph_cudnn.h"
+#include "backends/gpu/vendor/cudnn_graph.h"
 
 #include "base/text.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/emulator.h"
+#include "backends/gpu/emulator/emulator.h"
 
-#include "backends/gpu/block.h"
+#include "backends/gpu/emulator/thread_block.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/text.h"

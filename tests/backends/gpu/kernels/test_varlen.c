@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/documents.h"
+#include "backends/gpu/varlen.h"
 
 #include "backends/gpu/gpu.h"
 #include "tensor/device.h"

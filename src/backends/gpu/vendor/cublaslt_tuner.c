@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/cublaslt.h"
 #include "backends/gpu/queue.h"
+#include "backends/gpu/vendor/cublaslt.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
