@@ -233,7 +233,7 @@ $(foreach warp,32 64,$(eval $(call compile_emulated,$(warp))))
 # The whole program over an emulated GPU, for tests of its commands.
 GPU_OBJECTS := $(B)/src/backends/gpu/% $(B)/src/comms/nccl/% $(B)/src/backends/launch/gpu.o
 EMULATES := -DLLAMERO_GPU=1 -DLLAMERO_NCCL=0 -DLLAMERO_GPU_NAME=\"cuda\" \
-    -DLLAMERO_GPU_DOOR=gpu_emu32
+    -DLLAMERO_GPU_PREFIX=gpu_emu32
 $(B)/src/backends/launch/gpu.emu32.o: src/backends/launch/gpu.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,cc)
@@ -248,7 +248,7 @@ $(B)/src/backends/gpu/%.o: private OWN := $(GPU_FLAGS)
 $(B)/src/backends/gpu/%.emu32.o $(B)/src/backends/gpu/%.emu64.o: private OWN :=
 GPU_DEPENDENT := $(filter $(B)/src/backends/launch/%,$(OBJECTS))
 $(GPU_DEPENDENT): private OWN += -DLLAMERO_GPU=$(if $(GPU),1,0) -DLLAMERO_NCCL=$(HAS_NCCL) \
-    $(if $(GPU),-DLLAMERO_GPU_NAME=\"$(GPU)\" -DLLAMERO_GPU_DOOR=gpu)
+    $(if $(GPU),-DLLAMERO_GPU_NAME=\"$(GPU)\" -DLLAMERO_GPU_PREFIX=gpu)
 $(GPU_DEPENDENT) $(filter $(B)/src/backends/gpu/% $(B)/src/comms/nccl/%,$(OBJECTS)): $(B)/gpu-flags
 $(filter $(CUBLASLT_TESTS),$(TESTS:%.c=$(B)/%.o)): $(B)/gpu-flags
 gpu-kernels: $(filter $(B)/src/backends/gpu/kernels/%,$(OBJECTS))

@@ -1,7 +1,8 @@
-/* eight_bits.h (gpu) -- tensors of numbers of eight bits, where the device multiplies such numbers
- * (struct gpu_queue has `eight_bits`); where it does not, they are bf16.
+/* fp8.h (gpu) -- quantization to FP8 bytes, for devices whose matrix units multiply FP8 (struct
+ * gpu_queue: native_fp8).  Other devices keep the rounded values as bf16.
  *
- * Memory   Rows, then columns (kernels/eight_bits.h), in the bytes of as many bf16. */
+ * Memory   The row-major bytes, then the column-major ones, in the space of as many bf16
+ *          (kernels/fp8.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,12 +14,12 @@ struct quantize;
 struct quantize_io;
 struct queue;
 
-/* quantize (ops/float8.h), of such numbers. */
-enum status GPU_NAME(eight_bits_quantize)(const struct quantize *a, const struct quantize_io *io,
-                                          struct queue *on);
+/* quantize of ops/float8.h, writing FP8. */
+enum status GPU_NAME(fp8_quantize)(const struct quantize *a, const struct quantize_io *io,
+                                   struct queue *queue);
 
-/* Of what it made: n numbers, column after column; NULL stays NULL. */
-static inline const void *eight_bits_turned(const void *y_n, int rows, int columns)
+/* The column-major bytes of a quantized tensor; NULL stays NULL. */
+static inline const void *fp8_transposed(const void *y_n, int rows, int columns)
 {
     return y_n ? (const unsigned char *)y_n + (size_t)rows * (size_t)columns : NULL;
 }

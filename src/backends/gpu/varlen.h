@@ -1,8 +1,8 @@
-/* documents.h -- the documents of a batch, where they are runs of tokens in its rows.
+/* varlen.h (gpu) -- a batch with a document mask as a packed batch of variable-length sequences
+ * (cuDNN's ragged tensors, FlashAttention's cu_seqlens).
  *
- * cuDNN takes a batch of rows of any length behind each other; that is what documents are, whatever
- * row they stand in.
- * Axes     B rows of T tokens, H heads; a token's number is that in the whole batch. */
+ * Each document becomes a sequence, whichever row of the batch it is in.
+ * Axes     B rows of T tokens, H heads; N = B T tokens, numbered through the whole batch. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,40 +14,48 @@ extern "C" {
 
 #include <stdint.h>
 
-/* As an argument of a kernel it reaches the device with the launch, in no memory that the host has
- * to leave alone afterwards. */
-enum { MOST_DOCUMENTS = 512 };
-struct documents {
+/* Passed to kernels by value: so the launch copies it, and the host may change it afterwards. */
+enum { VARLEN_MAX_SEQUENCES = 512 };
+struct varlen {
     int count;
-    int32_t first[MOST_DOCUMENTS + 1]; /* token of each; behind the last: how many there are */
+    int32_t cu_seqlens[VARLEN_MAX_SEQUENCES + 1]; /* first token of each; the last entry is N */
 };
 
-/* Where each begins in tensors of so many elements a token; lists on the device. */
-enum { DOCUMENT_LISTS = 4 };
-struct document_places {
-    int rows;                       /* documents that there may be; those that are not are empty */
-    int32_t *lengths;               /* [rows], tokens */
-    int64_t *begin[DOCUMENT_LISTS]; /* [rows + 1], elements */
-    int64_t elements[DOCUMENT_LISTS];
+/* Lists in device memory that a ragged cuDNN graph reads. */
+enum { VARLEN_LISTS = 4 };
+struct varlen_offsets {
+    int sequences;                        /* of the graph; those beyond the batch's are empty */
+    int32_t *lengths;                     /* [sequences], tokens */
+    int64_t *offsets[VARLEN_LISTS];       /* [sequences + 1], in elements of one tensor each */
+    int64_t token_elements[VARLEN_LISTS]; /* elements per token of that tensor */
 };
 
-/* find     reads the bounds on the host.  False: they are more than `most`, or not those of runs
- *          that fill the rows.
- * place    fills the lists in.
- * by_head, by_token    [token, H] to [B, H, T], and back. */
-#define DOCUMENTS_DOOR(prefix)                                                                     \
-    bool prefix##_documents_find(const int32_t *start_BT, const int32_t *end_BT, int B, int T,     \
-                                 int most, struct documents *out);                                 \
-    enum status prefix##_documents_place(const struct documents *d,                                \
-                                         const struct document_places *to, struct queue *on);      \
-    enum status prefix##_by_head(const float *from_NH, float *to_BHT, int B, int T, int H,         \
-                                 struct queue *on);                                                \
-    enum status prefix##_by_token(const float *from_BHT, float *to_NH, int B, int T, int H,        \
-                                  struct queue *on);
-DOCUMENTS_DOOR(gpu)
-DOCUMENTS_DOOR(gpu_emu32)
-DOCUMENTS_DOOR(gpu_emu64)
-#undef DOCUMENTS_DOOR
+/* The bounds of the keys that each token sees, in host memory. */
+struct varlen_bounds {
+    const int32_t *start_BT, *end_BT;
+    int B, T;
+};
+
+struct varlen_shape {
+    int B, T, H;
+};
+
+/* find     reads the bounds.  False: they are not contiguous documents that fill the rows, or there
+ *          are more than `max`.
+ * write_offsets    fills in the lists.
+ * to_heads, to_tokens    transposes [N, H] to [B, H, T], and back. */
+#define VARLEN_BACKEND(prefix)                                                                     \
+    bool prefix##_varlen_find(const struct varlen_bounds *bounds, int max, struct varlen *out);    \
+    enum status prefix##_varlen_write_offsets(                                                     \
+        const struct varlen *v, const struct varlen_offsets *to, struct queue *queue);             \
+    enum status prefix##_varlen_to_heads(const float *from_NH, float *to_BHT,                      \
+                                         struct varlen_shape shape, struct queue *queue);          \
+    enum status prefix##_varlen_to_tokens(const float *from_BHT, float *to_NH,                     \
+                                          struct varlen_shape shape, struct queue *queue);
+VARLEN_BACKEND(gpu)
+VARLEN_BACKEND(gpu_emu32)
+VARLEN_BACKEND(gpu_emu64)
+#undef VARLEN_BACKEND
 #if defined(__cplusplus)
 }
 #endif

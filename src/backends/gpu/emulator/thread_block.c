@@ -1,6 +1,6 @@
-/* A thread that reaches a barrier leaves its fiber waiting, and the next thread starts on another;
- * one that reaches none leaves its fiber to the next.  So a kernel without barriers is plain calls.
- */
+/* A thread that reaches a barrier suspends its fiber, and the next thread starts on another one; a
+ * thread that returns without waiting leaves its fiber to the next thread.  So a kernel without
+ * barriers runs as plain calls on one fiber. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/emulator/thread_block.h"
 
@@ -10,206 +10,210 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_THREADS = 1024, MOST_WAVES = MOST_THREADS / 32, MOST_SHARED = 232448 };
+enum { MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, MAX_SHARED_BYTES = 232448 };
 
-/* Where some wait for each other. */
-struct meeting {
+/* Threads of a warp or a block that wait for each other. */
+struct barrier {
     const char *what, *file;
-    int line, arrived, live; /* live: of those who have not returned */
-    int waiting[MOST_THREADS];
+    int line, arrived, live; /* live: threads that have not returned */
+    int waiting[MAX_THREADS];
 };
-struct wave {
-    struct meeting meeting;
+struct warp {
+    struct barrier barrier;
     unsigned phase;
-    uint64_t gave[2]; /* lanes, of this phase and the one before */
-    struct gpu_emulator_slot slots[2][64];
+    uint64_t active[2]; /* lanes that took part, in this phase and the previous one */
+    struct warp_slot slots[2][64];
 };
-struct thread {
-    struct gpu_dim index;
+struct emulated_thread {
+    struct grid_dim index;
     struct fiber *fiber;
-    unsigned seen; /* phase of its last gather */
+    unsigned phase; /* of its last gather */
 };
 
-struct gpu_dim *gpu_emulator_thread, gpu_emulator_block, gpu_emulator_block_size,
-    gpu_emulator_grid_size;
+struct grid_dim *thread_block_thread_idx, thread_block_idx, thread_block_dim, thread_block_grid_dim;
 
-/* Of the block that runs.  A device's own state is no less global: kernels name it. */
-static const struct gpu_emulator_kernel *kernel;
-static struct thread threads[MOST_THREADS];
-static struct wave waves[MOST_WAVES];
-static struct meeting all;
-static int count, started, ready[MOST_THREADS], num_ready, first_ready, now;
-static unsigned char shared[MOST_SHARED] __attribute__((aligned(128)));
-static struct fiber host, fibers[MOST_THREADS], *unused[MOST_THREADS], *running;
-static int num_fibers, num_unused;
+/* State of the running block.  Global because kernels name it, as they do on a device. */
+static const struct kernel_launch *launch;
+static struct emulated_thread threads[MAX_THREADS];
+static struct warp warps[MAX_WARPS];
+static struct barrier block_barrier;
+static int num_threads, num_started, current;
+static int ready[MAX_THREADS], num_ready, first_ready; /* a ring of threads to resume */
+static unsigned char shared[MAX_SHARED_BYTES] __attribute__((aligned(128)));
+static struct fiber host, fibers[MAX_THREADS], *idle[MAX_THREADS], *running;
+static int num_fibers, num_idle;
 
 __attribute__((noreturn)) static void die(const char *file, int line, const char *what,
-                                          const struct meeting *other)
+                                          const struct barrier *other)
 {
     char text[512];
-    struct gpu_dim b = gpu_emulator_block;
-    int end = snprintf(text, sizeof text, "kernel %s, block (%u, %u, %u): %s", kernel->name, b.x,
+    struct grid_dim b = thread_block_idx;
+    int end = snprintf(text, sizeof text, "kernel %s, block (%u, %u, %u): %s", launch->name, b.x,
                        b.y, b.z, what);
     if (other)
-        snprintf(text + end, sizeof text - (size_t)end, "; %d of %d wait in a %s at %s:%d",
+        snprintf(text + end, sizeof text - (size_t)end, "; %d of %d wait at a %s at %s:%d",
                  other->arrived, other->live, other->what, other->file, other->line);
     status_bug(file, line, text);
 }
 
-static void wake(struct meeting *m, int except)
+static void resume_all(struct barrier *b, int except)
 {
-    for (int i = 0; i < m->arrived; i++)
-        if (m->waiting[i] != except)
-            ready[(first_ready + num_ready++) % MOST_THREADS] = m->waiting[i];
-    m->arrived = 0;
+    for (int i = 0; i < b->arrived; i++)
+        if (b->waiting[i] != except)
+            ready[(first_ready + num_ready++) % MAX_THREADS] = b->waiting[i];
+    b->arrived = 0;
 }
 
-static void wake_wave(struct wave *w, int except)
+/* Resumes the warp's lanes and starts its next phase. */
+static void resume_warp(struct warp *w, int except)
 {
-    wake(&w->meeting, except);
-    w->gave[++w->phase & 1] = 0;
+    resume_all(&w->barrier, except);
+    w->active[++w->phase & 1] = 0;
 }
 
-/* Who goes on: one that waits no more, one that has not begun, or, with all done, the host. */
-static struct fiber *choose(void)
+/* The next to run: a thread whose barrier is complete, else a thread that has not started, else,
+ * when all have returned, the host. */
+static struct fiber *next_fiber(void)
 {
     if (num_ready) {
         struct fiber *f = threads[ready[first_ready]].fiber;
-        first_ready = (first_ready + 1) % MOST_THREADS;
+        first_ready = (first_ready + 1) % MAX_THREADS;
         num_ready--;
         return f;
     }
-    if (started < count) {
-        BUG_IF(!num_unused);
-        return unused[--num_unused];
+    if (num_started < num_threads) {
+        BUG_IF(!num_idle);
+        return idle[--num_idle];
     }
-    for (int i = 0; all.live; i++) /* all wait, and not for the same */
-        if (waves[i].meeting.arrived)
-            die(all.file, all.line, "not all of the block come to this barrier", &waves[i].meeting);
+    for (int i = 0; block_barrier.live; i++) /* all wait, at different barriers */
+        if (warps[i].barrier.arrived)
+            die(block_barrier.file, block_barrier.line,
+                "not all threads of the block reach this barrier", &warps[i].barrier);
     return &host;
 }
 
-static void hand_over(struct fiber *to)
+static void switch_to(struct fiber *to)
 {
     struct fiber *from = running;
     running = to;
     fiber_switch(from, to);
 }
 
-static void meet(struct meeting *m, const char *what, const char *file, int line)
+static void arrive(struct barrier *b, const char *what, const char *file, int line)
 {
-    if (!m->arrived) m->what = what, m->file = file, m->line = line;
-    if (m->line != line || m->file != file) die(file, line, "threads are at different barriers", m);
-    m->waiting[m->arrived++] = now;
+    if (!b->arrived) b->what = what, b->file = file, b->line = line;
+    if (b->line != line || b->file != file) die(file, line, "threads are at different barriers", b);
+    b->waiting[b->arrived++] = current;
 }
 
-static void wait_turn(void)
+static void wait_until_resumed(void)
 {
-    int self = now;
-    hand_over(choose());
-    now = self;
-    gpu_emulator_thread = &threads[self].index;
+    int self = current;
+    switch_to(next_fiber());
+    current = self;
+    thread_block_thread_idx = &threads[self].index;
 }
 
-void gpu_emulator_barrier(const char *file, int line)
+void thread_block_barrier(const char *file, int line)
 {
-    meet(&all, "barrier of the block", file, line);
-    if (all.arrived == all.live)
-        wake(&all, now);
+    arrive(&block_barrier, "__syncthreads", file, line);
+    if (block_barrier.arrived == block_barrier.live)
+        resume_all(&block_barrier, current);
     else
-        wait_turn();
+        wait_until_resumed();
 }
 
-const struct gpu_emulator_slot *gpu_emulator_gather(const void *mine, size_t bytes,
-                                                    const char *file, int line)
+const struct warp_slot *thread_block_warp_gather(const void *value, size_t bytes, const char *file,
+                                                 int line)
 {
-    struct wave *w = &waves[now / kernel->wave];
-    int lane = now % kernel->wave;
-    unsigned phase = threads[now].seen = w->phase;
-    BUG_IF(bytes > GPU_EMULATOR_SLOT);
-    meet(&w->meeting, "call of the wave", file, line);
-    memcpy(w->slots[phase & 1][lane].bytes, mine, bytes);
-    w->gave[phase & 1] |= (uint64_t)1 << lane;
-    if (w->meeting.arrived == w->meeting.live)
-        wake_wave(w, now);
+    struct warp *w = &warps[current / launch->warp_size];
+    int lane = current % launch->warp_size;
+    unsigned phase = threads[current].phase = w->phase;
+    BUG_IF(bytes > WARP_SLOT_BYTES);
+    arrive(&w->barrier, "warp-wide call", file, line);
+    memcpy(w->slots[phase & 1][lane].bytes, value, bytes);
+    w->active[phase & 1] |= (uint64_t)1 << lane;
+    if (w->barrier.arrived == w->barrier.live)
+        resume_warp(w, current);
     else
-        wait_turn();
+        wait_until_resumed();
     return w->slots[phase & 1];
 }
 
-void gpu_emulator_check_lane(int lane, const char *file, int line)
+void thread_block_check_lane(int lane, const char *file, int line)
 {
-    const struct wave *w = &waves[now / kernel->wave];
-    if (lane < 0 || lane >= kernel->wave)
-        die(file, line, "a shuffle from a lane that no wave has", NULL);
-    if (!(w->gave[threads[now].seen & 1] >> lane & 1))
-        die(file, line, "a shuffle from a lane that is not there", NULL);
+    const struct warp *w = &warps[current / launch->warp_size];
+    if (lane < 0 || lane >= launch->warp_size)
+        die(file, line, "a shuffle from a lane outside the warp", NULL);
+    if (!(w->active[threads[current].phase & 1] >> lane & 1))
+        die(file, line, "a shuffle from an inactive lane", NULL);
 }
 
-void *gpu_emulator_shared(void) { return shared; }
+void *thread_block_shared(void) { return shared; }
 
-/* One less to wait for. */
-static void leave(void)
+/* Completes the barriers that only waited for this thread. */
+static void thread_returned(void)
 {
-    struct wave *w = &waves[now / kernel->wave];
-    all.live--, w->meeting.live--;
-    if (w->meeting.live && w->meeting.arrived == w->meeting.live) wake_wave(w, -1);
-    if (all.live && all.arrived == all.live) wake(&all, -1);
+    struct warp *w = &warps[current / launch->warp_size];
+    block_barrier.live--, w->barrier.live--;
+    if (w->barrier.live && w->barrier.arrived == w->barrier.live) resume_warp(w, -1);
+    if (block_barrier.live && block_barrier.arrived == block_barrier.live)
+        resume_all(&block_barrier, -1);
 }
 
-/* A fiber's whole life. */
-__attribute__((noreturn)) static void work(void *self)
+/* Runs one thread after another; never returns. */
+__attribute__((noreturn)) static void run_threads(void *self)
 {
     for (;;) {
-        while (started < count) {
-            now = kernel->wave == 64 ? count - 1 - started : started;
-            started++;
-            threads[now].fiber = self;
-            gpu_emulator_thread = &threads[now].index;
-            kernel->body(kernel->closure);
-            leave();
+        while (num_started < num_threads) {
+            current = launch->warp_size == 64 ? num_threads - 1 - num_started : num_started;
+            num_started++;
+            threads[current].fiber = self;
+            thread_block_thread_idx = &threads[current].index;
+            launch->body(launch->closure);
+            thread_returned();
         }
-        unused[num_unused++] = self;
-        hand_over(choose());
+        idle[num_idle++] = self;
+        switch_to(next_fiber());
     }
 }
 
-static void start_block(void)
+static void reset_block(void)
 {
     enum { NAN_BYTE = 0xFF };
-    memset(shared, NAN_BYTE, kernel->shared_bytes);
-    started = num_ready = 0;
-    all.arrived = 0, all.live = count;
-    for (int i = 0; i * kernel->wave < count; i++) {
-        int rest = count - i * kernel->wave;
-        waves[i].meeting.arrived = 0;
-        waves[i].meeting.live = rest < kernel->wave ? rest : kernel->wave;
-        waves[i].gave[0] = waves[i].gave[1] = 0;
+    memset(shared, NAN_BYTE, launch->shared_bytes);
+    num_started = num_ready = 0;
+    block_barrier.arrived = 0, block_barrier.live = num_threads;
+    for (int i = 0; i * launch->warp_size < num_threads; i++) {
+        int rest = num_threads - i * launch->warp_size;
+        warps[i].barrier.arrived = 0;
+        warps[i].barrier.live = rest < launch->warp_size ? rest : launch->warp_size;
+        warps[i].active[0] = warps[i].active[1] = 0;
     }
 }
 
-void block_run_grid(const struct gpu_emulator_kernel *k)
+void thread_block_run_grid(const struct kernel_launch *k)
 {
-    struct gpu_dim g = k->grid, b = k->block;
-    kernel = k;
-    count = (int)(b.x * b.y * b.z);
-    gpu_emulator_block_size = b, gpu_emulator_grid_size = g;
-    for (; num_fibers < count; num_fibers++) {
+    struct grid_dim g = k->grid, b = k->block;
+    launch = k;
+    num_threads = (int)(b.x * b.y * b.z);
+    thread_block_dim = b, thread_block_grid_dim = g;
+    for (; num_fibers < num_threads; num_fibers++) {
         struct fiber *f = &fibers[num_fibers];
-        fiber_make(f, work, f);
-        unused[num_unused++] = f;
+        fiber_make(f, run_threads, f);
+        idle[num_idle++] = f;
     }
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < num_threads; i++) {
         unsigned at = (unsigned)i;
-        threads[i].index = (struct gpu_dim){at % b.x, at / b.x % b.y, at / b.x / b.y};
+        threads[i].index = (struct grid_dim){at % b.x, at / b.x % b.y, at / b.x / b.y};
     }
     uint64_t blocks = (uint64_t)g.x * g.y * g.z;
     for (uint64_t i = 0; i < blocks; i++) {
-        uint64_t at = k->wave == 64 ? blocks - 1 - i : i;
-        gpu_emulator_block = (struct gpu_dim){(unsigned)(at % g.x), (unsigned)(at / g.x % g.y),
-                                              (unsigned)(at / g.x / g.y)};
-        start_block();
+        uint64_t at = k->warp_size == 64 ? blocks - 1 - i : i;
+        thread_block_idx = (struct grid_dim){(unsigned)(at % g.x), (unsigned)(at / g.x % g.y),
+                                             (unsigned)(at / g.x / g.y)};
+        reset_block();
         running = &host;
-        hand_over(choose());
+        switch_to(next_fiber());
     }
 }

@@ -1,9 +1,9 @@
-/* attention_stage.h -- what the kernels of attention share: which keys queries see, rows of tokens
- * on their way to shared memory, products of such rows, and rows of results.
+/* attention_common.h -- what the flash attention kernels share: masks, staging of rows in shared
+ * memory, tile multiplies, and stores of results.
  *
- * Axes     A wave has PANELS x 16 rows of a block's; K is rounded up to KP, with zeros.
- * Masks    A block meets all keys between the first and the last that one of its queries sees;
- *          the mask takes away what a query does not see. */
+ * Axes     A warp owns ROW_TILES x 16 of a block's rows; K is padded to KP with zeros.
+ * Masks    A block visits the keys between the first and the last that any of its queries sees, and
+ *          masks tiles that some query does not see completely. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,10 +16,10 @@ extern "C" {
 #define LOG2_E 1.4426950408889634f
 #define LN_2   0.6931471805599453f
 
-/* Of a block: AMD's LDS; what sm_80 and sm_90 both have. */
-enum { SHARED_MOST = (TILE_WAVE == 64 ? 64 : 163) << 10 };
+/* Shared memory per block: AMD's LDS; what both sm_80 and sm_90 allow. */
+enum { MAX_SHARED_BYTES = (TILE_WARP == 64 ? 64 : 163) << 10 };
 
-/* 2^x: 0 of -inf; what is not a number stays so. */
+/* 2^x; 0 for -inf, NaN for NaN. */
 static __device__ __forceinline__ float exp2_fast(float x)
 {
 #if defined(__CUDA_ARCH__)
@@ -35,281 +35,288 @@ static __device__ __forceinline__ float exp2_fast(float x)
 
 /* ---- masks ---- */
 
-struct keys_seen {
+struct visible_keys {
     int begin, end; /* 0, 0: none */
 };
-/* Keys that any and that every query of some sees. */
-struct sight {
-    int some_begin, some_end, every_begin, every_end;
+/* Of a tile of queries: the keys that any of them sees, and those that all of them see. */
+struct tile_mask {
+    int any_begin, any_end, all_begin, all_end;
 };
-struct bounds {
-    const int32_t *start_BT, *end_BT;
+struct document_bounds {
+    const int32_t *start_BT, *end_BT; /* NULL: no document mask */
 };
 
-static __device__ __forceinline__ struct keys_seen keys_seen_by(const struct attention *a,
-                                                                struct bounds in, int b, int t)
+static __device__ __forceinline__ struct visible_keys
+visible_keys_of(const struct attention *a, struct document_bounds bounds, int b, int t)
 {
-    struct keys_seen r = {0, a->S};
-    if (in.start_BT) {
+    struct visible_keys r = {0, a->S};
+    if (bounds.start_BT) {
         int64_t at = (int64_t)b * a->T + t;
-        r.begin = max(in.start_BT[at], 0), r.end = min(in.end_BT[at], a->S);
+        r.begin = max(bounds.start_BT[at], 0), r.end = min(bounds.end_BT[at], a->S);
     }
     if (a->causal) r.end = min(r.end, t + a->S - a->T + 1);
     if (r.begin >= r.end) r.begin = r.end = 0;
     return r;
 }
 
-/* Of queries [first, last], by a whole wave. */
-static __device__ __forceinline__ struct sight look(const struct attention *a, struct bounds in,
-                                                    int b, int first, int last)
+/* Of queries first to last, inclusive.  All lanes of the warp must call it. */
+static __device__ __forceinline__ struct tile_mask
+make_tile_mask(const struct attention *a, struct document_bounds bounds, int b, int first, int last)
 {
-    struct sight s = {0, a->S, 0, a->S};
-    if (!in.start_BT) {
-        if (a->causal) s.some_end = last + a->S - a->T + 1, s.every_end = first + a->S - a->T + 1;
-        return s;
+    struct tile_mask m = {0, a->S, 0, a->S};
+    if (!bounds.start_BT) {
+        if (a->causal) m.any_end = last + a->S - a->T + 1, m.all_end = first + a->S - a->T + 1;
+        return m;
     }
-    s.some_begin = a->S, s.some_end = 0;
-    for (int t = first + lane_index(); t <= last; t += TILE_WAVE) {
-        struct keys_seen r = keys_seen_by(a, in, b, t);
-        if (r.end) s.some_begin = min(s.some_begin, r.begin), s.some_end = max(s.some_end, r.end);
-        s.every_begin = max(s.every_begin, r.begin), s.every_end = min(s.every_end, r.end);
+    m.any_begin = a->S, m.any_end = 0;
+    for (int t = first + lane_index(); t <= last; t += TILE_WARP) {
+        struct visible_keys r = visible_keys_of(a, bounds, b, t);
+        if (r.end) m.any_begin = min(m.any_begin, r.begin), m.any_end = max(m.any_end, r.end);
+        m.all_begin = max(m.all_begin, r.begin), m.all_end = min(m.all_end, r.end);
     }
-    for (int step = TILE_WAVE / 2; step; step /= 2) {
-        s.some_begin = min(s.some_begin, shuffle_xor(s.some_begin, step));
-        s.some_end = max(s.some_end, shuffle_xor(s.some_end, step));
-        s.every_begin = max(s.every_begin, shuffle_xor(s.every_begin, step));
-        s.every_end = min(s.every_end, shuffle_xor(s.every_end, step));
+    for (int step = TILE_WARP / 2; step; step /= 2) {
+        m.any_begin = min(m.any_begin, shuffle_xor(m.any_begin, step));
+        m.any_end = max(m.any_end, shuffle_xor(m.any_end, step));
+        m.all_begin = max(m.all_begin, shuffle_xor(m.all_begin, step));
+        m.all_end = min(m.all_end, shuffle_xor(m.all_end, step));
     }
-    return s;
+    return m;
 }
 
-static __device__ __forceinline__ bool some_see(struct sight s, int key, int count)
+/* Whether any query sees any of `count` keys from `key` on. */
+static __device__ __forceinline__ bool any_visible(struct tile_mask m, int key, int count)
 {
-    return key < s.some_end && key + count > s.some_begin;
+    return key < m.any_end && key + count > m.any_begin;
 }
 
-static __device__ __forceinline__ bool all_see(struct sight s, int key, int count)
+/* Whether every query sees all of them, so that no mask is needed. */
+static __device__ __forceinline__ bool all_visible(struct tile_mask m, int key, int count)
 {
-    return key >= s.every_begin && key + count <= s.every_end;
+    return key >= m.all_begin && key + count <= m.all_end;
 }
 
-/* ---- rows of tokens ---- */
+/* ---- staging rows of tokens in shared memory ---- */
 
-/* Row r is at (r / per) * stride + (r % per) * K: `per` heads of a token are rows of their own. */
-template <typename T> struct rows {
-    const T *at;
+/* Row r is at (r / heads) * stride + (r % heads) * K: several heads of a token are separate rows.
+ */
+template <typename T> struct token_rows {
+    const T *base;
     int64_t stride;
-    int count, per, K;
-    bool fast; /* they lie on boundaries of 16 bytes, K of them are a multiple */
+    int count, heads, K;
+    bool aligned; /* rows are whole 16-byte vectors, aligned */
 };
 
 template <typename T>
-static __device__ __forceinline__ const T *row_of(const struct rows<T> &from, int r)
+static __device__ __forceinline__ const T *row_pointer(const struct token_rows<T> &rows, int r)
 {
-    if (from.per == 1) return from.at + r * from.stride;
-    return from.at + r / from.per * from.stride + r % from.per * from.K;
+    if (rows.heads == 1) return rows.base + r * rows.stride;
+    return rows.base + r / rows.heads * rows.stride + r % rows.heads * rows.K;
 }
 
-/* 16 bytes to shared memory, or zeros; there after copies_wait and __syncthreads. */
-static __device__ __forceinline__ void copy_16(void *to, const void *from, bool here)
+/* Asynchronously copies 16 bytes to shared memory, or zeros it.  Visible to the block after
+ * cp_async_wait and __syncthreads. */
+static __device__ __forceinline__ void cp_async_16(void *to, const void *from, bool valid)
 {
 #if defined(__CUDA_ARCH__)
-    unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from),
-                 "r"(here ? 16 : 0)
+    unsigned address = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from),
+                 "r"(valid ? 16 : 0)
                  : "memory");
 #else
     uint4 x = {0, 0, 0, 0};
-    if (here) x = *(const uint4 *)from;
+    if (valid) x = *(const uint4 *)from;
     *(uint4 *)to = x;
 #endif
 }
 
-/* Ends a group of copies. */
-static __device__ __forceinline__ void copies_end(void)
+/* Closes a group of copies. */
+static __device__ __forceinline__ void cp_async_commit(void)
 {
 #if defined(__CUDA_ARCH__)
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 
-/* Until at most OPEN groups are under way. */
-template <int OPEN> static __device__ __forceinline__ void copies_wait(void)
+/* Waits until at most PENDING groups are in flight. */
+template <int PENDING> static __device__ __forceinline__ void cp_async_wait(void)
 {
 #if defined(__CUDA_ARCH__)
-    asm volatile("cp.async.wait_group %0;" ::"n"(OPEN) : "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 #endif
 }
 
-/* Shared rows of KP numbers: so long that 8 of them meet every bank once. */
+/* A row of KP elements in shared memory, padded so that 8 consecutive rows hit different banks. */
 template <typename T, int KP> struct shared_row {
-    enum : int { EACH = 16 / sizeof(T), CHUNKS = KP / EACH, LENGTH = KP + EACH };
+    enum : int { VECTOR = 16 / sizeof(T), VECTORS = KP / VECTOR, STRIDE = KP + VECTOR };
 };
 
-/* By all THREADS of a block, as one group of copies; zeros beyond `count` rows and K. */
+/* The block's THREADS copy ROWS rows as one cp.async group, with zeros beyond `count` rows and K.
+ */
 template <typename T, int KP, int ROWS, int THREADS>
-static __device__ __forceinline__ void stage(T *to, const struct rows<T> &from)
+static __device__ __forceinline__ void stage_rows(T *to, const struct token_rows<T> &rows)
 {
     using R = shared_row<T, KP>;
     UNROLL_BY(2)
-    for (int first = 0; first < ROWS * R::CHUNKS; first += THREADS) {
-        int i = first + (int)threadIdx.x, r = i / R::CHUNKS, k = i % R::CHUNKS * R::EACH;
-        if (ROWS * R::CHUNKS % THREADS && i >= ROWS * R::CHUNKS) break;
-        T *at = to + r * R::LENGTH + k;
-        bool here = r < from.count && k < from.K;
-        const T *source = here ? row_of(from, r) + k : from.at;
-        if (from.fast) {
-            copy_16(at, source, here);
+    for (int first = 0; first < ROWS * R::VECTORS; first += THREADS) {
+        int i = first + (int)threadIdx.x, r = i / R::VECTORS, k = i % R::VECTORS * R::VECTOR;
+        if (ROWS * R::VECTORS % THREADS && i >= ROWS * R::VECTORS) break;
+        T *at = to + r * R::STRIDE + k;
+        bool valid = r < rows.count && k < rows.K;
+        const T *source = valid ? row_pointer(rows, r) + k : rows.base;
+        if (rows.aligned) {
+            cp_async_16(at, source, valid);
             continue;
         }
-        for (int e = 0; e < R::EACH; e++) at[e] = here && k + e < from.K ? source[e] : (T)0;
+        for (int e = 0; e < R::VECTOR; e++) at[e] = valid && k + e < rows.K ? source[e] : (T)0;
     }
-    copies_end();
+    cp_async_commit();
 }
 
-/* Left operands: of bf16 they are staged; of f32, where there is less room, read as they are. */
+/* Loads an A operand: bf16 from its staged rows; f32, whose rows would not fit into shared memory,
+ * from global memory. */
 template <int KP>
-static __device__ __forceinline__ void left_load(struct tile_left<bf16> *t, const bf16 *staged,
-                                                 const struct rows<bf16> &, int row, int k)
+static __device__ __forceinline__ void load_a(struct tile_a<bf16> *t, const bf16 *staged,
+                                              const struct token_rows<bf16> &, int row, int k)
 {
-    constexpr int LENGTH = shared_row<bf16, KP>::LENGTH;
-    tile_load(t, staged + row * LENGTH + k, LENGTH);
+    constexpr int STRIDE = shared_row<bf16, KP>::STRIDE;
+    tile_load(t, staged + row * STRIDE + k, STRIDE);
 }
 
 template <int KP>
-static __device__ __forceinline__ void left_load(struct tile_left<float> *t, const float *,
-                                                 const struct rows<float> &from, int row, int k)
+static __device__ __forceinline__ void load_a(struct tile_a<float> *t, const float *,
+                                              const struct token_rows<float> &rows, int row, int k)
 {
     UNROLL
-    for (int r = 0; r < HELD_ROWS; r++) {
+    for (int r = 0; r < ACC_ROWS; r++) {
         int i = row + tile_row(r);
-        const float *at = i < from.count ? row_of(from, i) : from.at;
-        int most = i < from.count ? from.K : 0;
+        const float *at = i < rows.count ? row_pointer(rows, i) : rows.base;
+        int end = i < rows.count ? rows.K : 0;
         UNROLL
-        for (int c = 0; c < TILE; c++) t->x[r][c] = k + c < most ? at[k + c] : 0;
+        for (int c = 0; c < TILE; c++) t->x[r][c] = k + c < end ? at[k + c] : 0;
     }
 }
 
-/* ---- products of rows; N: 16 times so many rows of `right`, or columns ---- */
+/* ---- tile multiplies; N: number of 16-wide tiles of b's rows or columns ---- */
 
-/* s[row][n] = left[row] . right[n] */
-template <typename T, int KP, int PANELS, int N>
-static __device__ __forceinline__ void multiply_rows(struct tile_sums (&s)[PANELS][N],
-                                                     const T *staged, const struct rows<T> &left,
-                                                     int row, const T *right)
+/* s = a b^T: s[row][n] = a[row] . b[n] */
+template <typename T, int KP, int ROW_TILES, int N>
+static __device__ __forceinline__ void
+multiply_abt(struct tile_acc (&s)[ROW_TILES][N], const T *staged_a, const struct token_rows<T> &a,
+             int row, const T *b)
 {
-    constexpr int LENGTH = shared_row<T, KP>::LENGTH;
+    constexpr int STRIDE = shared_row<T, KP>::STRIDE;
     UNROLL
-    for (int p = 0; p < PANELS; p++) {
+    for (int p = 0; p < ROW_TILES; p++) {
         UNROLL
-        for (int n = 0; n < N; n++) s[p][n] = tile_sums{};
+        for (int n = 0; n < N; n++) s[p][n] = tile_acc{};
     }
-    /* Of f32 a step has so many multiplications that more of them fill no gaps. */
+    /* An f32 step has enough multiplies by itself; unrolling it would only cost registers. */
     enum : int { STEPS = sizeof(T) == sizeof(bf16) ? KP / TILE : 1 };
     UNROLL_BY(STEPS)
     for (int k = 0; k < KP; k += TILE) {
-        struct tile_left<T> x[PANELS];
+        struct tile_a<T> x[ROW_TILES];
         UNROLL
-        for (int p = 0; p < PANELS; p++) left_load<KP>(&x[p], staged, left, row + p * TILE, k);
+        for (int p = 0; p < ROW_TILES; p++) load_a<KP>(&x[p], staged_a, a, row + p * TILE, k);
         UNROLL
         for (int n = 0; n < N; n++) {
-            struct tile_right<T> y;
-            tile_load(&y, right + n * TILE * LENGTH + k, LENGTH);
+            struct tile_b<T> y;
+            tile_load(&y, b + n * TILE * STRIDE + k, STRIDE);
             UNROLL
-            for (int p = 0; p < PANELS; p++) tile_multiply(&s[p][n], &x[p], &y);
+            for (int p = 0; p < ROW_TILES; p++) tile_mma(&s[p][n], &x[p], &y);
         }
     }
 }
 
-/* out[row][n] += sum over k of s[row][k] right[k][n] */
-template <typename T, int KP, int PANELS, int S, int N>
-static __device__ __forceinline__ void multiply_sums(struct tile_sums (&out)[PANELS][N],
-                                                     const struct tile_sums (&s)[PANELS][S],
-                                                     const T *right)
+/* out += s b: out[row][n] += sum over k of s[row][k] b[k][n] */
+template <typename T, int KP, int ROW_TILES, int S, int N>
+static __device__ __forceinline__ void multiply_ab(struct tile_acc (&out)[ROW_TILES][N],
+                                                   const struct tile_acc (&s)[ROW_TILES][S],
+                                                   const T *b)
 {
-    constexpr int LENGTH = shared_row<T, KP>::LENGTH;
+    constexpr int STRIDE = shared_row<T, KP>::STRIDE;
     UNROLL
     for (int k = 0; k < S; k++) {
-        struct tile_left<T> x[PANELS];
+        struct tile_a<T> x[ROW_TILES];
         UNROLL
-        for (int p = 0; p < PANELS; p++) tile_of_sums(&x[p], &s[p][k]);
+        for (int p = 0; p < ROW_TILES; p++) tile_from_acc(&x[p], &s[p][k]);
         UNROLL
         for (int n = 0; n < N; n++) {
-            struct tile_right<T> y;
-            tile_load_across(&y, right + k * TILE * LENGTH + n * TILE, LENGTH);
+            struct tile_b<T> y;
+            tile_load_transposed(&y, b + k * TILE * STRIDE + n * TILE, STRIDE);
             UNROLL
-            for (int p = 0; p < PANELS; p++) tile_multiply(&out[p][n], &x[p], &y);
+            for (int p = 0; p < ROW_TILES; p++) tile_mma(&out[p][n], &x[p], &y);
         }
     }
 }
 
 /* ---- results ---- */
 
-/* Where a kernel's result goes; two neighbours at once where they lie on a boundary of both. */
-struct result {
-    void *at;
-    bool wide, pairs; /* f32; may be written in pairs */
+struct attention_output {
+    void *base;
+    bool is_f32, pairs; /* pairs: two neighbouring elements may be stored at once */
 };
 
-static inline struct result result_of(const struct attention *a, void *at, size_t stride)
+static inline struct attention_output make_output(const struct attention *a, void *base,
+                                                  size_t stride)
 {
-    bool wide = a->keys != ALL_KEYS || a->dtype == F32;
-    bool pairs = !(stride % 2) && !(a->K % 2) && !((uintptr_t)at % (wide ? 8 : 4));
-    return {at, wide, pairs};
+    bool is_f32 = a->keys != ALL_KEYS || a->dtype == F32;
+    bool pairs = !(stride % 2) && !(a->K % 2) && !((uintptr_t)base % (is_f32 ? 8 : 4));
+    return {base, is_f32, pairs};
 }
 
-static __device__ __forceinline__ void result_put(const struct result &to, int64_t at, float x,
-                                                  float y, int count)
+/* Stores x, or with count 2 x and y. */
+static __device__ __forceinline__ void store_pair(const struct attention_output &to, int64_t at,
+                                                  float x, float y, int count)
 {
-    float *wide = (float *)to.at + at;
-    bf16 *narrow = (bf16 *)to.at + at;
+    float *f32 = (float *)to.base + at;
+    bf16 *half = (bf16 *)to.base + at;
     if (count == 2 && to.pairs) {
-        if (to.wide)
-            *(float2 *)wide = {x, y};
+        if (to.is_f32)
+            *(float2 *)f32 = {x, y};
         else
-            *(uint32_t *)narrow = tile_pair(x, y);
+            *(uint32_t *)half = pack_bf16x2(x, y);
         return;
     }
     for (int i = 0; i < count; i++)
-        if (to.wide)
-            wide[i] = i ? y : x;
+        if (to.is_f32)
+            f32[i] = i ? y : x;
         else
-            from_f32(i ? y : x, narrow + i);
+            from_f32(i ? y : x, half + i);
 }
 
-/* A row of sums, `factor` times, from column k on; plus `kept` times what is there, if that is not
- * 0. */
+/* Stores row r of a warp's accumulators times `factor` from column k on, plus `keep` times the old
+ * contents (f32 only), which are not read if keep is 0. */
 template <int N>
-static __device__ __forceinline__ void result_row(const struct result &to, int64_t row, int k,
-                                                  int K, const struct tile_sums (&s)[N], int r,
-                                                  float factor, float kept)
+static __device__ __forceinline__ void store_row(const struct attention_output &to, int64_t row,
+                                                 int k, int K, const struct tile_acc (&acc)[N],
+                                                 int r, float factor, float keep)
 {
     UNROLL
     for (int n = 0; n < N; n++) {
         UNROLL
-        for (int c = 0; c < HELD_COLUMNS; c += 2) {
+        for (int c = 0; c < ACC_COLUMNS; c += 2) {
             int column = k + n * TILE + tile_column(c);
-            float x = s[n].x[r][c] * factor, y = s[n].x[r][c + 1] * factor;
+            float x = acc[n].x[r][c] * factor, y = acc[n].x[r][c + 1] * factor;
             if (column >= K) continue;
-            const float *old = (const float *)to.at + row + column;
-            if (kept != 0) x += kept * old[0];
-            if (kept != 0 && column + 1 < K) y += kept * old[1];
-            result_put(to, row + column, x, y, min(K - column, 2));
+            const float *old = (const float *)to.base + row + column;
+            if (keep != 0) x += keep * old[0];
+            if (keep != 0 && column + 1 < K) y += keep * old[1];
+            store_pair(to, row + column, x, y, min(K - column, 2));
         }
     }
 }
 
-/* run<T, KP>(a, io, on) of the type and the head size. */
-#define FLASH_OF(run, a, io, on)                                                                   \
+/* Calls run<T, KP>(a, io, queue) for the dtype and the padded head size. */
+#define FLASH_DISPATCH(run, a, io, queue)                                                          \
     do {                                                                                           \
-        if ((a)->K > FLASH_K_MOST)                                                                 \
+        if ((a)->K > FLASH_ATTENTION_MAX_K)                                                        \
             FAIL(UNSUPPORTED, "attention: heads of %d on a GPU; expected at most %d", (a)->K,      \
-                 (int)FLASH_K_MOST);                                                               \
+                 (int)FLASH_ATTENTION_MAX_K);                                                      \
         int size = (a)->K <= 64 ? 0 : (a)->K <= 128 ? 1 : 2;                                       \
-        decltype(&run<float, 64>) const of[][3] = {                                                \
+        decltype(&run<float, 64>) const table[][3] = {                                             \
             {run<float, 64>, run<float, 128>, run<float, 256>},                                    \
             {run<bf16, 64>, run<bf16, 128>, run<bf16, 256>},                                       \
         };                                                                                         \
-        TRY(of[(a)->dtype][size](a, io, on));                                                      \
+        TRY(table[(a)->dtype][size](a, io, queue));                                                \
         return STATUS_OK;                                                                          \
     } while (0)

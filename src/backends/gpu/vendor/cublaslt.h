@@ -1,5 +1,7 @@
-/* cublaslt.h (gpu) -- what cuBLASLt keeps of a product, and which of its algorithms is the fastest;
- * of gemm_cublaslt.c and tuner_cublaslt.c. */
+/* cublaslt.h -- what cublaslt_gemm.c and cublaslt_tuner.c share: the descriptors and the chosen
+ * algorithm of each GEMM, and autotuning.
+ *
+ * Memory   The queue owns a struct cublaslt (gpu_queue.gemm) with all it has prepared. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,50 +11,63 @@
 
 #include <cublasLt.h>
 
-/* DEVICE, with the library's own words. */
-#define CUBLAS_TRY(call)                                                                           \
+/* Fails with DEVICE and the library's status string. */
+#define CUBLASLT_TRY(call)                                                                         \
     do {                                                                                           \
         cublasStatus_t status_ = (call);                                                           \
         if (status_ != CUBLAS_STATUS_SUCCESS)                                                      \
-            FAIL(DEVICE, "cuBLASLt reports at %s: %s", #call, cublasLtGetStatusString(status_));   \
+            FAIL(DEVICE, "cuBLASLt: %s: %s", #call, cublasLtGetStatusString(status_));             \
     } while (0)
 
 enum {
-    WORKSPACE_ALIGN = 256,
-    WORKSPACE_MOST = 32 << 20, /* bytes; what NVIDIA advises for its newer devices */
-    MOST_ALGORITHMS = 8,
+    CUBLASLT_WORKSPACE_ALIGN = 256,
+    CUBLASLT_MAX_WORKSPACE = 32 << 20, /* bytes; NVIDIA's recommendation for Hopper */
+    CUBLASLT_MAX_CANDIDATES = 8,
 };
 
-struct tuner;
+struct cublaslt_tuner;
 
-struct prepared {
-    struct gemm what;
-    unsigned alignment;           /* bytes; of operands and results */
-    cublasLtMatmulDesc_t product; /* NULL: no algorithm, kernels of our own do it */
+/* One GEMM shape. */
+struct cublaslt_matmul {
+    struct gemm gemm;
+    unsigned alignment;        /* of all operands, bytes */
+    cublasLtMatmulDesc_t desc; /* NULL: no algorithm, our own kernels compute it */
     cublasLtMatrixLayout_t first, second, result;
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace; /* bytes */
 };
 
-struct gemms {
-    cublasLtHandle_t library;
-    struct prepared *prepared; /* owned */
+struct cublaslt {
+    cublasLtHandle_t handle;
+    struct cublaslt_matmul *matmuls; /* owned */
     size_t count;
-    struct tuner *tuner; /* NULL: the first of the library's algorithms */
+    struct cublaslt_tuner *tuner; /* owned; NULL: take the first algorithm of the heuristics */
 };
 
-/* One call of a product with one of its algorithms; `workspace` has the bytes it asks for. */
-enum status cublaslt_run(const struct gemms *s, const struct prepared *p,
-                         const cublasLtMatmulAlgo_t *algorithm, const struct gemm_io *io,
-                         void *workspace, size_t bytes, struct queue *on);
+/* What the heuristics propose, best first. */
+struct cublaslt_candidates {
+    cublasLtMatmulHeuristicResult_t results[CUBLASLT_MAX_CANDIDATES];
+    int count;
+};
 
-/* tuner_cublaslt.c */
-struct tuner *cublaslt_tuner_open(const struct queue *on, const char *path);
-void cublaslt_tuner_close(struct tuner *t); /* keeps what is not kept yet; NULL is fine */
-/* What was timed and found since the last time, in a line and to the file. */
-void cublaslt_tuner_tell(struct tuner *t);
-/* p->algorithm and p->workspace become those of the fastest of `count` that the library proposes;
- * the first, where there is no time or memory left to find out. */
-void cublaslt_tuner_choose(struct tuner *t, const struct gemms *s, struct prepared *p,
-                           const cublasLtMatmulHeuristicResult_t *proposed, int count,
-                           struct queue *on);
+/* Starts one matmul with one algorithm. */
+struct cublaslt_call {
+    const struct cublaslt_matmul *matmul;
+    const cublasLtMatmulAlgo_t *algorithm;
+    const struct gemm_io *io;
+    void *workspace;
+    size_t workspace_bytes;
+};
+enum status cublaslt_run(const struct cublaslt *c, const struct cublaslt_call *call,
+                         struct queue *queue);
+
+/* cublaslt_tuner.c */
+struct cublaslt_tuner *cublaslt_tuner_open(const struct queue *queue, const char *path);
+void cublaslt_tuner_close(struct cublaslt_tuner *t); /* saves new entries; NULL is fine */
+/* Logs how many GEMMs were timed or found in the file since the last report, and saves the file. */
+void cublaslt_tuner_report(struct cublaslt_tuner *t);
+/* Sets the algorithm and workspace of `m` to those of the fastest candidate; leaves the first if
+ * the time budget or the memory does not allow timing. */
+void cublaslt_tuner_choose(struct cublaslt_tuner *t, const struct cublaslt *c,
+                           struct cublaslt_matmul *m, const struct cublaslt_candidates *candidates,
+                           struct queue *queue);

@@ -7,253 +7,265 @@
 
 #include <stdlib.h>
 
-enum { ALIGNMENT = 16 }; /* bytes; all algorithms are for it, and few for less */
+enum { MAX_ALIGNMENT = 16 }; /* bytes; all algorithms accept it, few accept less */
 
-static const cudaDataType_t types[GEMM_NUMBERS] = {[GEMM_F32] = CUDA_R_32F,
-                                                   [GEMM_BF16] = CUDA_R_16BF,
-                                                   [GEMM_E4M3] = CUDA_R_8F_E4M3,
-                                                   [GEMM_E5M2] = CUDA_R_8F_E5M2};
+static const cudaDataType_t types[GEMM_TYPE_COUNT] = {[GEMM_F32] = CUDA_R_32F,
+                                                      [GEMM_BF16] = CUDA_R_16BF,
+                                                      [GEMM_E4M3] = CUDA_R_8F_E4M3,
+                                                      [GEMM_E5M2] = CUDA_R_8F_E5M2};
 
-static bool is_eight_bits(const struct gemm *g) { return g->a >= GEMM_E4M3; }
+static bool is_fp8(const struct gemm *g) { return g->a >= GEMM_E4M3; }
 
-static bool same(const struct gemm *x, const struct gemm *y)
+static bool is_same_gemm(const struct gemm *x, const struct gemm *y)
 {
     return x->M == y->M && x->N == y->N && x->K == y->K && x->transpose_a == y->transpose_a &&
            x->transpose_b == y->transpose_b && x->accumulate == y->accumulate &&
            x->scaled == y->scaled && x->a == y->a && x->b == y->b && x->out == y->out;
 }
 
-/* --- what is prepared ----------------------------------------------------------------------- */
+/* ---- preparing a GEMM ---- */
 
-static enum status open_library(struct queue *on, struct gemms **out)
+static enum status open_library(struct queue *queue, struct cublaslt **out)
 {
-    struct gpu_queue *q = (struct gpu_queue *)on;
+    struct gpu_queue *q = (struct gpu_queue *)queue;
     *out = q->gemm;
     if (*out) return STATUS_OK;
-    struct gemms *s = heap(sizeof *s);
-    cublasStatus_t status = cublasLtCreate(&s->library);
+    struct cublaslt *c = heap(sizeof *c);
+    cublasStatus_t status = cublasLtCreate(&c->handle);
     if (status) {
-        free(s);
-        FAIL(DEVICE, "cuBLASLt cannot begin: %s", cublasLtGetStatusString(status));
+        free(c);
+        FAIL(DEVICE, "cannot create a cuBLASLt handle: %s", cublasLtGetStatusString(status));
     }
-    *out = q->gemm = s;
+    *out = q->gemm = c;
     return STATUS_OK;
 }
 
-static void forget(struct prepared *p)
+static void release_matmul(struct cublaslt_matmul *m)
 {
-    if (p->product) cublasLtMatmulDescDestroy(p->product);
-    if (p->first) cublasLtMatrixLayoutDestroy(p->first);
-    if (p->second) cublasLtMatrixLayoutDestroy(p->second);
-    if (p->result) cublasLtMatrixLayoutDestroy(p->result);
-    p->product = NULL, p->first = p->second = p->result = NULL;
+    if (m->desc) cublasLtMatmulDescDestroy(m->desc);
+    if (m->first) cublasLtMatrixLayoutDestroy(m->first);
+    if (m->second) cublasLtMatrixLayoutDestroy(m->second);
+    if (m->result) cublasLtMatrixLayoutDestroy(m->result);
+    m->desc = NULL, m->first = m->second = m->result = NULL;
 }
 
-#define SET(product, attribute, value)                                                             \
-    CUBLAS_TRY(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_##attribute, &(value), \
-                                              sizeof(value)))
+#define SET_ATTRIBUTE(desc, attribute, value)                                                      \
+    CUBLASLT_TRY(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_##attribute, &(value),  \
+                                                sizeof(value)))
 
-static enum status make_layout(cublasLtMatrixLayout_t *out, cudaDataType_t type,
-                               const struct gemm_stored *s)
+static enum status create_layout(cublasLtMatrixLayout_t *out, cudaDataType_t type,
+                                 const struct column_major_matrix *m)
 {
-    CUBLAS_TRY(
-        cublasLtMatrixLayoutCreate(out, type, (uint64_t)s->rows, (uint64_t)s->columns, s->rows));
+    CUBLASLT_TRY(
+        cublasLtMatrixLayoutCreate(out, type, (uint64_t)m->rows, (uint64_t)m->columns, m->rows));
     return STATUS_OK;
 }
 
-/* bf16 that eight bits made are scaled by alpha, which then is the device's; eight bits by the
- * library itself. */
-static enum status describe(struct prepared *p)
+/* cuBLASLt applies the scales of FP8 operands itself.  Where FP8 values are kept as bf16, alpha is
+ * the product of the inverse scales, and the library reads it from device memory. */
+static enum status create_descriptors(struct cublaslt_matmul *m)
 {
-    const struct gemm *g = &p->what;
-    struct gemm_columns c = gemm_columns(g);
+    const struct gemm *g = &m->gemm;
+    struct column_major c = column_major_gemm(g);
     cublasOperation_t first = c.first.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = c.second.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    int32_t where = CUBLASLT_POINTER_MODE_DEVICE;
-    int8_t fast = g->a == GEMM_E4M3 && g->b == GEMM_E4M3;
-    CUBLAS_TRY(cublasLtMatmulDescCreate(&p->product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    SET(p->product, TRANSA, first);
-    SET(p->product, TRANSB, second);
-    if (is_eight_bits(g)) SET(p->product, FAST_ACCUM, fast);
-    if (g->scaled && !is_eight_bits(g)) SET(p->product, POINTER_MODE, where);
-    TRY(make_layout(&p->first, types[g->b], &c.first));
-    TRY(make_layout(&p->second, types[g->a], &c.second));
-    TRY(make_layout(&p->result, g->out == F32 ? CUDA_R_32F : CUDA_R_16BF, &c.result));
+    int32_t pointer_mode = CUBLASLT_POINTER_MODE_DEVICE;
+    int8_t fast_accumulation = g->a == GEMM_E4M3 && g->b == GEMM_E4M3; /* forward only */
+    CUBLASLT_TRY(cublasLtMatmulDescCreate(&m->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    SET_ATTRIBUTE(m->desc, TRANSA, first);
+    SET_ATTRIBUTE(m->desc, TRANSB, second);
+    if (is_fp8(g)) SET_ATTRIBUTE(m->desc, FAST_ACCUM, fast_accumulation);
+    if (g->scaled && !is_fp8(g)) SET_ATTRIBUTE(m->desc, POINTER_MODE, pointer_mode);
+    TRY(create_layout(&m->first, types[g->b], &c.first));
+    TRY(create_layout(&m->second, types[g->a], &c.second));
+    TRY(create_layout(&m->result, g->out == F32 ? CUDA_R_32F : CUDA_R_16BF, &c.result));
     return STATUS_OK;
 }
 
-/* `most` bytes of workspace. */
-static enum status propose(const struct gemms *s, const struct prepared *p, uint64_t most,
-                           cublasLtMatmulPreference_t wish,
-                           cublasLtMatmulHeuristicResult_t *proposed, int *count)
+static enum status set_preferences(cublasLtMatmulPreference_t preference, uint64_t max_workspace,
+                                   uint32_t alignment)
 {
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    uint32_t alignment = p->alignment;
-    CUBLAS_TRY(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                    &most, sizeof most));
+    CUBLASLT_TRY(cublasLtMatmulPreferenceSetAttribute(preference,
+                                                      CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                      &max_workspace, sizeof max_workspace));
     for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++)
-        CUBLAS_TRY(cublasLtMatmulPreferenceSetAttribute(wish, alignments[i], &alignment,
-                                                        sizeof alignment));
-    cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(s->library, p->product, p->first, p->second, p->result,
-                                       p->result, wish, MOST_ALGORITHMS, proposed, count);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
-        *count = 0; /* there is none for these types and sizes */
-    else
-        CUBLAS_TRY(status);
+        CUBLASLT_TRY(cublasLtMatmulPreferenceSetAttribute(preference, alignments[i], &alignment,
+                                                          sizeof alignment));
     return STATUS_OK;
 }
 
-/* Those that failed are left out. */
-static int sift(cublasLtMatmulHeuristicResult_t *proposed, int count, size_t most)
+/* Drops the candidates that failed or need too much workspace. */
+static int filter(cublasLtMatmulHeuristicResult_t *results, int count, size_t max_workspace)
 {
-    int good = 0;
+    int kept = 0;
     for (int i = 0; i < count; i++)
-        if (proposed[i].state == CUBLAS_STATUS_SUCCESS && proposed[i].workspaceSize <= most)
-            proposed[good++] = proposed[i];
-    return good;
+        if (results[i].state == CUBLAS_STATUS_SUCCESS && results[i].workspaceSize <= max_workspace)
+            results[kept++] = results[i];
+    return kept;
 }
 
-/* A product takes up to so much more of the scratch than its workspace. */
-enum { BESIDE = WORKSPACE_ALIGN + 2 * ARENA_ALIGN };
-
-/* A product that no measuring pass met has no claim to more than is left. */
-static size_t most_workspace(const struct queue *on)
+/* count 0: the library has no algorithm for these types and sizes. */
+static enum status query_heuristics(const struct cublaslt *c, const struct cublaslt_matmul *m,
+                                    size_t max_workspace, struct cublaslt_candidates *out)
 {
-    size_t left = on->scratch.size - on->scratch.used;
-    if (on->measuring) return WORKSPACE_MOST;
-    left = left > BESIDE ? left - BESIDE : 0;
-    return left < WORKSPACE_MOST ? left : WORKSPACE_MOST;
-}
-
-static void tell_of_ours(const struct prepared *p)
-{
-    const struct gemm *g = &p->what;
-    log_line(LOG_INFO,
-             "GPU: cuBLASLt has no algorithm for a product of %d x %d x %d on %u bytes: kernels "
-             "of our own make it",
-             g->M, g->N, g->K, p->alignment);
-}
-
-static enum status prepare(struct gemms *s, const struct gemm *g, unsigned alignment,
-                           struct queue *on, struct prepared *p)
-{
-    cublasLtMatmulPreference_t wish = NULL;
-    cublasLtMatmulHeuristicResult_t proposed[MOST_ALGORITHMS];
-    size_t most = most_workspace(on);
-    int count = 0;
+    cublasLtMatmulPreference_t preference = NULL;
     enum status st = STATUS_OK;
-    *p = (struct prepared){.what = *g, .alignment = alignment};
-    TRY_OUT(describe(p));
-    if (cublasLtMatmulPreferenceCreate(&wish))
-        FAIL_OUT(DEVICE, "cuBLASLt has no memory for what is wished");
-    TRY_OUT(propose(s, p, most, wish, proposed, &count));
-    count = sift(proposed, count, most);
-    if (count) {
-        p->algorithm = proposed[0].algo, p->workspace = proposed[0].workspaceSize;
-        if (s->tuner && on->measuring) cublaslt_tuner_choose(s->tuner, s, p, proposed, count, on);
-    } else {
-        tell_of_ours(p);
-    }
+    out->count = 0;
+    if (cublasLtMatmulPreferenceCreate(&preference))
+        FAIL(DEVICE, "cannot create cuBLASLt preferences: out of memory");
+    TRY_OUT(set_preferences(preference, max_workspace, m->alignment));
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        c->handle, m->desc, m->first, m->second, m->result, m->result, preference,
+        CUBLASLT_MAX_CANDIDATES, out->results, &out->count);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
+        out->count = 0;
+    else if (status)
+        FAIL_OUT(DEVICE, "cuBLASLt: no heuristics: %s", cublasLtGetStatusString(status));
+    out->count = filter(out->results, out->count, max_workspace);
 out:
-    if (wish) cublasLtMatmulPreferenceDestroy(wish);
-    if (st || !count) forget(p);
+    cublasLtMatmulPreferenceDestroy(preference);
     return st;
 }
 
-static enum status find(const struct gemm *g, unsigned alignment, struct queue *on,
-                        struct gemms **s, const struct prepared **out)
+/* Scratch that a GEMM takes in addition to its workspace, at most: alignment and the factors. */
+enum { EXTRA_SCRATCH = CUBLASLT_WORKSPACE_ALIGN + 2 * ARENA_ALIGN };
+
+/* A GEMM that no sizing pass has seen can only use the scratch that is free now. */
+static size_t workspace_limit(const struct queue *queue)
 {
-    TRY(open_library(on, s));
-    struct gemms *all = *s;
-    if (all->tuner && !on->measuring) cublaslt_tuner_tell(all->tuner);
-    for (size_t i = 0; i < all->count; i++)
-        if (all->prepared[i].alignment == alignment && same(&all->prepared[i].what, g)) {
-            *out = &all->prepared[i];
+    size_t left = queue->scratch.size - queue->scratch.used;
+    if (queue->measuring) return CUBLASLT_MAX_WORKSPACE;
+    left = left > EXTRA_SCRATCH ? left - EXTRA_SCRATCH : 0;
+    return left < CUBLASLT_MAX_WORKSPACE ? left : CUBLASLT_MAX_WORKSPACE;
+}
+
+static void log_fallback(const struct cublaslt_matmul *m)
+{
+    const struct gemm *g = &m->gemm;
+    log_line(
+        LOG_INFO,
+        "GPU: cuBLASLt has no algorithm for a %d x %d x %d GEMM aligned to %u bytes: using our "
+        "own kernels",
+        g->M, g->N, g->K, m->alignment);
+}
+
+static enum status prepare_matmul(struct cublaslt *c, struct cublaslt_matmul *m,
+                                  struct queue *queue)
+{
+    struct cublaslt_candidates candidates = {.count = 0};
+    enum status st = STATUS_OK;
+    TRY_OUT(create_descriptors(m));
+    TRY_OUT(query_heuristics(c, m, workspace_limit(queue), &candidates));
+    if (candidates.count) {
+        m->algorithm = candidates.results[0].algo;
+        m->workspace = candidates.results[0].workspaceSize;
+        if (c->tuner && queue->measuring) cublaslt_tuner_choose(c->tuner, c, m, &candidates, queue);
+    } else {
+        log_fallback(m);
+    }
+out:
+    if (st || !candidates.count) release_matmul(m);
+    return st;
+}
+
+static enum status find_matmul(const struct gemm *g, unsigned alignment, struct queue *queue,
+                               struct cublaslt **library, const struct cublaslt_matmul **out)
+{
+    TRY(open_library(queue, library));
+    struct cublaslt *c = *library;
+    if (c->tuner && !queue->measuring) cublaslt_tuner_report(c->tuner);
+    for (size_t i = 0; i < c->count; i++)
+        if (c->matmuls[i].alignment == alignment && is_same_gemm(&c->matmuls[i].gemm, g)) {
+            *out = &c->matmuls[i];
             return STATUS_OK;
         }
-    struct prepared p;
-    TRY(prepare(all, g, alignment, on, &p));
-    all->prepared = heap_grow(all->prepared, all->count + 1, sizeof *all->prepared);
-    all->prepared[all->count] = p;
-    *out = &all->prepared[all->count++];
+    struct cublaslt_matmul m = {.gemm = *g, .alignment = alignment};
+    TRY(prepare_matmul(c, &m, queue));
+    c->matmuls = heap_grow(c->matmuls, c->count + 1, sizeof *c->matmuls);
+    c->matmuls[c->count] = m;
+    *out = &c->matmuls[c->count++];
     return STATUS_OK;
 }
 
-void GPU_NAME(gemm_tune)(struct queue *on, const char *path)
+void GPU_NAME(gemm_tune)(struct queue *queue, const char *path)
 {
-    struct gemms *s;
-    if (open_library(on, &s)) return; /* the first product says so */
-    BUG_IF(s->tuner);
-    s->tuner = cublaslt_tuner_open(on, path);
+    struct cublaslt *c;
+    if (open_library(queue, &c)) return; /* the first GEMM reports the failure */
+    BUG_IF(c->tuner);
+    c->tuner = cublaslt_tuner_open(queue, path);
 }
 
-void GPU_NAME(gemm_close)(struct queue *on)
+void GPU_NAME(gemm_close)(struct queue *queue)
 {
-    struct gpu_queue *q = (struct gpu_queue *)on;
-    struct gemms *s = q->gemm;
-    if (!s) return;
-    cublaslt_tuner_close(s->tuner);
-    for (size_t i = 0; i < s->count; i++) forget(&s->prepared[i]);
-    free(s->prepared);
-    cublasLtDestroy(s->library);
-    free(s);
+    struct gpu_queue *q = (struct gpu_queue *)queue;
+    struct cublaslt *c = q->gemm;
+    if (!c) return;
+    cublaslt_tuner_close(c->tuner);
+    for (size_t i = 0; i < c->count; i++) release_matmul(&c->matmuls[i]);
+    free(c->matmuls);
+    cublasLtDestroy(c->handle);
+    free(c);
     q->gemm = NULL;
 }
 
-/* --- a product ------------------------------------------------------------------------------ */
+/* ---- running a GEMM ---- */
 
-enum status cublaslt_run(const struct gemms *s, const struct prepared *p,
-                         const cublasLtMatmulAlgo_t *algorithm, const struct gemm_io *io,
-                         void *workspace, size_t bytes, struct queue *on)
+enum status cublaslt_run(const struct cublaslt *c, const struct cublaslt_call *call,
+                         struct queue *queue)
 {
-    const struct gemm *g = &p->what;
-    size_t mark = arena_mark(&on->scratch);
-    struct gemm_factors here = {1, g->accumulate ? 1 : 0}, *factors = &here;
-    if (g->scaled && is_eight_bits(g)) {
+    const struct cublaslt_matmul *m = call->matmul;
+    const struct gemm *g = &m->gemm;
+    const struct gemm_io *io = call->io;
+    size_t mark = arena_mark(&queue->scratch);
+    struct gemm_factors on_host = {1, g->accumulate ? 1 : 0}, *factors = &on_host;
+    if (g->scaled && is_fp8(g)) {
         const float *first = &io->b_scale->inverse, *second = &io->a_scale->inverse;
-        SET(p->product, A_SCALE_POINTER, first);
-        SET(p->product, B_SCALE_POINTER, second);
+        SET_ATTRIBUTE(m->desc, A_SCALE_POINTER, first);
+        SET_ATTRIBUTE(m->desc, B_SCALE_POINTER, second);
     } else if (g->scaled) {
-        factors = arena_take(&on->scratch, 1, sizeof *factors);
-        TRY(GPU_NAME(gemm_factors)(g, io, factors, on));
+        factors = arena_take(&queue->scratch, 1, sizeof *factors);
+        TRY(GPU_NAME(gemm_factors)(g, io, factors, queue));
     }
-    CUBLAS_TRY(cublasLtMatmul(s->library, p->product, &factors->alpha, io->b, p->first, io->a,
-                              p->second, &factors->beta, io->d, p->result, io->c, p->result,
-                              algorithm, workspace, bytes, gpu_stream_of(on)));
-    arena_reset(&on->scratch, mark);
+    CUBLASLT_TRY(cublasLtMatmul(c->handle, m->desc, &factors->alpha, io->b, m->first, io->a,
+                                m->second, &factors->beta, io->d, m->result, io->c, m->result,
+                                call->algorithm, call->workspace, call->workspace_bytes,
+                                gpu_stream_of(queue)));
+    arena_reset(&queue->scratch, mark);
     return STATUS_OK;
 }
 
-/* The largest power of two that all begin at a multiple of, up to ALIGNMENT. */
-static unsigned alignment_of(const struct gemm_io *io)
+/* The largest power of two, up to MAX_ALIGNMENT, that divides every operand's address. */
+static unsigned common_alignment(const struct gemm_io *io)
 {
-    uintptr_t all = (uintptr_t)io->a | (uintptr_t)io->b | (uintptr_t)io->c | ALIGNMENT;
-    all |= (uintptr_t)io->d;
-    return (unsigned)(all & -all);
+    uintptr_t bits = (uintptr_t)io->a | (uintptr_t)io->b | (uintptr_t)io->c | MAX_ALIGNMENT;
+    bits |= (uintptr_t)io->d;
+    return (unsigned)(bits & -bits);
 }
 
-enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm_io *io, struct queue *on)
+enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm_io *io, struct queue *queue)
 {
-    struct gemms *s;
-    const struct prepared *p;
-    size_t mark = arena_mark(&on->scratch);
-    TRY(find(g, alignment_of(io), on, &s, &p));
-    bool fits = on->measuring || p->workspace + BESIDE <= on->scratch.size - on->scratch.used;
-    if (!p->product || !fits) {
-        TRY(GPU_NAME(gemm_tiled)(g, io, on));
+    struct cublaslt *c;
+    const struct cublaslt_matmul *m;
+    size_t mark = arena_mark(&queue->scratch);
+    TRY(find_matmul(g, common_alignment(io), queue, &c, &m));
+    bool fits = queue->measuring ||
+                m->workspace + EXTRA_SCRATCH <= queue->scratch.size - queue->scratch.used;
+    if (!m->desc || !fits) {
+        TRY(GPU_NAME(gemm_tiled)(g, io, queue));
         return STATUS_OK;
     }
-    if (on->measuring) {
-        (void)arena_take(&on->scratch, p->workspace + BESIDE, 1);
+    if (queue->measuring) {
+        (void)arena_take(&queue->scratch, m->workspace + EXTRA_SCRATCH, 1);
     } else {
-        unsigned char *at = arena_take(&on->scratch, p->workspace + WORKSPACE_ALIGN, 1);
-        void *workspace = at + (WORKSPACE_ALIGN - (uintptr_t)at % WORKSPACE_ALIGN);
-        TRY(cublaslt_run(s, p, &p->algorithm, io, workspace, p->workspace, on));
-        if (on->trace) GPU_TRY(gpuStreamSynchronize(gpu_stream_of(on)));
+        struct cublaslt_call call = {m, &m->algorithm, io, NULL, m->workspace};
+        unsigned char *at = arena_take(&queue->scratch, m->workspace + CUBLASLT_WORKSPACE_ALIGN, 1);
+        call.workspace = at + (CUBLASLT_WORKSPACE_ALIGN - (uintptr_t)at % CUBLASLT_WORKSPACE_ALIGN);
+        TRY(cublaslt_run(c, &call, queue));
+        if (queue->trace) GPU_TRY(gpuStreamSynchronize(gpu_stream_of(queue)));
     }
-    arena_reset(&on->scratch, mark);
+    arena_reset(&queue->scratch, mark);
     return STATUS_OK;
 }

@@ -1,48 +1,52 @@
-/* attention_cudnn.h -- attention by cuDNN, where it has an engine whose bits do not depend on
- * scheduling and whose memory is within bounds.
+/* cudnn_attention.h -- attention by cuDNN, for shapes that have an engine with the required
+ * determinism and bounded memory.
  *
- * Takes    All keys at once, as many as queries, in bf16; T a multiple of 128, K of 8 up to 256;
- *          bounds, if any, that are documents one behind the other in rows, not too many.
- * Memory   A plan's workspace and our working memory come from the queue's scratch.  Forward takes
- *          next to none.  A reproducible backward stores T x T numbers of two bytes for every head
- *          that it does at once: so it goes by as many rows or key heads as are within
- *          ATTENTION_MOST_BYTES, and there is none where one head is beyond that.
- * Order    Plans are made over a measuring queue and kept: about half a second each. */
+ * Shapes   bf16, all keys in one call (no ring parts), as many keys as queries; T a multiple of
+ *          CUDNN_ATTENTION_TILE, K a multiple of 8 up to 256.  A document mask must be contiguous
+ *          documents, at most VARLEN_MAX_SEQUENCES.
+ * Memory   The plan's workspace and our own buffers come from the queue's scratch.  Forward needs
+ *          almost none.  Deterministic backward stores dS, T x T bf16 per head, so a call covers
+ *          only as many rows or key/value heads as fit CUDNN_ATTENTION_MAX_BYTES; a shape of which
+ *          not even one head fits has no plan.
+ * Order    Sizing passes build the plans, which takes about half a second each; later calls only
+ *          look them up. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "ops/attention.h"
 #include "tensor/queue.h"
 
-enum { ATTENTION_TILE = 128 };                              /* what T is a multiple of */
-static const size_t ATTENTION_MOST_BYTES = (size_t)9 << 28; /* 2.25 GiB */
+enum { CUDNN_ATTENTION_TILE = 128 };
+static const size_t CUDNN_ATTENTION_MAX_BYTES = (size_t)9 << 28; /* 2.25 GiB */
 
-struct attention_cudnn;
+struct cudnn_attention;
 
-/* `stream` of the device that is current.  *out NULL: this cuDNN is older than any that is known to
- * be right.  DEVICE: cuDNN does not start. */
-enum status attention_cudnn_open(struct attention_cudnn **out, void *stream, bool deterministic);
-/* For a device that need not be there, by its properties in cuDNN's JSON: it only makes plans.
- * UNSUPPORTED: cuDNN does not understand them. */
-enum status attention_cudnn_describe(struct attention_cudnn **out, const char *json, size_t length,
-                                     bool deterministic);
-void attention_cudnn_close(struct attention_cudnn *c);
+/* For the current device and a stream of it.  *out NULL: this version of cuDNN has known bugs.
+ * DEVICE: cuDNN cannot create a handle. */
+enum status cudnn_attention_open(struct cudnn_attention **out, void *stream, bool deterministic);
+/* For a device that need not be present, described by its properties in cuDNN's JSON format: builds
+ * plans but cannot run them.  UNSUPPORTED: the description is not valid. */
+enum status cudnn_attention_open_described(struct cudnn_attention **out, const char *json,
+                                           size_t length, bool deterministic);
+void cudnn_attention_close(struct cudnn_attention *c);
 
-/* *done: it was this that computed it.  Over a measuring queue: plans are made, scratch is taken;
- * bounds not NULL mean that there will be documents. */
-enum status attention_cudnn_forward(struct attention_cudnn *c, const struct attention *a,
-                                    const struct attention_fwd *io, struct queue *on, bool *done);
-enum status attention_cudnn_backward(struct attention_cudnn *c, const struct attention *a,
-                                     const struct attention_bwd *io, struct queue *on, bool *done);
+/* *done: whether cuDNN computes it.  During a sizing pass: builds the plan and reserves scratch;
+ * bounds that are not NULL announce a document mask. */
+enum status cudnn_attention_forward(struct cudnn_attention *c, const struct attention *a,
+                                    const struct attention_fwd *io, struct queue *queue,
+                                    bool *done);
+enum status cudnn_attention_backward(struct cudnn_attention *c, const struct attention *a,
+                                     const struct attention_bwd *io, struct queue *queue,
+                                     bool *done);
 
-/* A plan that was made. */
-struct attention_way {
-    struct attention what;
-    bool backward, documents;
-    bool found;             /* there is one: below is what it is */
-    int engine;             /* cuDNN's number */
-    int rows, groups;       /* done at once: rows or documents, and key heads */
-    size_t workspace, work; /* bytes for cuDNN, and beside it */
+/* Describes plan i, the newest first. */
+struct cudnn_attention_plan {
+    struct attention shape;
+    bool backward, varlen;
+    bool found;                /* an engine supports it; the rest is only set then */
+    int engine;                /* cuDNN's global index */
+    int rows, kv_heads;        /* per call: rows or sequences, key/value heads */
+    size_t workspace, scratch; /* bytes: of cuDNN, of our own buffers */
 };
-/* False: there are no more than i. */
-bool attention_cudnn_way(const struct attention_cudnn *c, int i, struct attention_way *out);
+/* False: there are at most i plans. */
+bool cudnn_attention_plan(const struct cudnn_attention *c, int i, struct cudnn_attention_plan *out);

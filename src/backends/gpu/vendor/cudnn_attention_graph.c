@@ -1,273 +1,285 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/vendor/cudnn_attention_graph.h"
 
-/* Tensors that forward and backward have in common. */
-struct parts {
-    const struct attention_graph *a;
-    struct graph *g;
-    struct graph_axes scores, numbers, queries, keys, turned; /* numbers: one a query */
-    struct graph_axes q_row, kv_row, kv_turned, out_row, lse_row;
-    graph_tensor lengths, q_begin, kv_begin, out_begin, lse_begin; /* NULL: no documents */
-    graph_tensor scale, lowest;
+struct sdpa_layout {
+    struct cudnn_dims dims, strides;
+    cudnn_tensor offsets; /* NULL: not ragged */
 };
 
-static graph_tensor place(const struct parts *p, enum attention_tensor id, enum graph_type type,
-                          struct graph_axes dims, struct graph_axes strides, graph_tensor ragged)
+/* What forward and backward share. */
+struct sdpa_builder {
+    const struct cudnn_attention_graph *a;
+    struct cudnn_graph *g;
+    struct sdpa_layout q, kv, kv_transposed, out, lse;
+    struct cudnn_dims scores, row_stats; /* row_stats: one value per query */
+    cudnn_tensor lengths;                /* NULL: not varlen */
+    cudnn_tensor scale, mask_value;
+};
+
+static cudnn_tensor tensor(const struct sdpa_builder *b, enum attention_tensor id,
+                           enum graph_type type, const struct sdpa_layout *layout)
 {
-    struct graph_memory what = {
-        .id = id, .type = type, .dims = dims, .strides = strides, .ragged = ragged};
-    return graph_memory(p->g, &what);
+    struct cudnn_tensor_spec spec = {.id = id,
+                                     .type = type,
+                                     .dims = layout->dims,
+                                     .strides = layout->strides,
+                                     .offsets = layout->offsets};
+    return cudnn_graph_tensor(b->g, &spec);
 }
 
-static graph_tensor value(const struct parts *p, enum attention_tensor id)
+static cudnn_tensor scalar(const struct sdpa_builder *b, enum attention_tensor id)
 {
-    struct graph_memory what = {.id = id,
-                                .type = GRAPH_F32,
-                                .dims = {{1, 1, 1, 1}},
-                                .strides = {{1, 1, 1, 1}},
-                                .is_value = true};
-    return graph_memory(p->g, &what);
+    struct cudnn_tensor_spec spec = {.id = id,
+                                     .type = GRAPH_F32,
+                                     .dims = {{1, 1, 1, 1}},
+                                     .strides = {{1, 1, 1, 1}},
+                                     .by_value = true};
+    return cudnn_graph_tensor(b->g, &spec);
 }
 
-static graph_tensor list(const struct parts *p, enum attention_tensor id, enum graph_type type,
-                         int count)
+static cudnn_tensor list(const struct sdpa_builder *b, enum attention_tensor id,
+                         enum graph_type type, int count)
 {
-    struct graph_axes one = {{1, 1, 1, 1}};
-    return place(p, id, type, (struct graph_axes){{count, 1, 1, 1}}, one, NULL);
+    struct sdpa_layout layout = {{{count, 1, 1, 1}}, {{1, 1, 1, 1}}, NULL};
+    return tensor(b, id, type, &layout);
 }
 
-static void open_parts(struct parts *p, const struct attention_graph *a, struct graph *g)
+static void open_builder(struct sdpa_builder *b, const struct cudnn_attention_graph *a,
+                         struct cudnn_graph *g)
 {
-    int64_t B = a->B, T = a->T, H = a->H, G = a->G, K = a->K, q = a->q_row, kv = a->kv_row;
-    *p = (struct parts){.a = a, .g = g};
-    p->scores = (struct graph_axes){{B, H, T, T}};
-    p->numbers = (struct graph_axes){{B, H, T, 1}};
-    p->queries = (struct graph_axes){{B, H, T, K}};
-    p->keys = (struct graph_axes){{B, G, T, K}};
-    p->turned = (struct graph_axes){{B, G, K, T}};
-    p->q_row = (struct graph_axes){{T * q, K, q, 1}};
-    p->kv_row = (struct graph_axes){{T * kv, K, kv, 1}};
-    p->kv_turned = (struct graph_axes){{T * kv, K, 1, kv}};
-    p->out_row = (struct graph_axes){{T * a->out_row, K, a->out_row, 1}};
-    p->lse_row = a->documents ? (struct graph_axes){{T * H, 1, H, 1}}
-                              : (struct graph_axes){{a->all_heads * T, T, 1, 1}};
-    if (a->documents) {
-        p->lengths = list(p, ATTENTION_LENGTHS, GRAPH_I32, a->B);
-        p->q_begin = list(p, ATTENTION_Q_BEGIN, GRAPH_I64, a->B + 1);
-        p->kv_begin = list(p, ATTENTION_KV_BEGIN, GRAPH_I64, a->B + 1);
-        p->out_begin = list(p, ATTENTION_OUT_BEGIN, GRAPH_I64, a->B + 1);
-        p->lse_begin = list(p, ATTENTION_LSE_BEGIN, GRAPH_I64, a->B + 1);
+    int64_t B = a->B, T = a->T, H = a->H, G = a->G, K = a->K;
+    int64_t q = a->q_stride, kv = a->kv_stride, out = a->out_stride;
+    *b = (struct sdpa_builder){.a = a, .g = g};
+    b->scores = (struct cudnn_dims){{B, H, T, T}};
+    b->row_stats = (struct cudnn_dims){{B, H, T, 1}};
+    b->q = (struct sdpa_layout){{{B, H, T, K}}, {{T * q, K, q, 1}}, NULL};
+    b->kv = (struct sdpa_layout){{{B, G, T, K}}, {{T * kv, K, kv, 1}}, NULL};
+    b->kv_transposed = (struct sdpa_layout){{{B, G, K, T}}, {{T * kv, K, 1, kv}}, NULL};
+    b->out = (struct sdpa_layout){{{B, H, T, K}}, {{T * out, K, out, 1}}, NULL};
+    b->lse = (struct sdpa_layout){b->row_stats, {{a->total_heads * T, T, 1, 1}}, NULL};
+    if (a->varlen) {
+        b->lse.strides = (struct cudnn_dims){{T * H, 1, H, 1}};
+        b->lengths = list(b, ATTENTION_LENGTHS, GRAPH_I32, a->B);
+        b->q.offsets = list(b, ATTENTION_Q_OFFSETS, GRAPH_I64, a->B + 1);
+        b->kv.offsets = list(b, ATTENTION_KV_OFFSETS, GRAPH_I64, a->B + 1);
+        b->kv_transposed.offsets = b->kv.offsets;
+        b->out.offsets = list(b, ATTENTION_OUT_OFFSETS, GRAPH_I64, a->B + 1);
+        b->lse.offsets = list(b, ATTENTION_LSE_OFFSETS, GRAPH_I64, a->B + 1);
     }
-    p->scale = value(p, ATTENTION_SCALE);
-    p->lowest = value(p, ATTENTION_LOWEST);
+    b->scale = scalar(b, ATTENTION_SCALE);
+    b->mask_value = scalar(b, ATTENTION_MASK_VALUE);
 }
 
-/* The size of a result between operations is that of its first operand, or `dims`. */
-static graph_tensor point(const struct parts *p, enum graph_point kind, graph_tensor x,
-                          graph_tensor b, struct graph_axes dims)
+/* A virtual f32 result of size `dims`; an operand may be a scalar or one value per row. */
+static cudnn_tensor pointwise(const struct sdpa_builder *b, enum graph_pointwise mode,
+                              cudnn_tensor x, cudnn_tensor operand, struct cudnn_dims dims)
 {
-    graph_tensor y = graph_between(p->g, GRAPH_F32, dims);
-    graph_points(p->g,
-                 (struct graph_points){.kind = kind, .in = GRAPH_F32, .x = x, .b = b, .y = y});
+    cudnn_tensor y = cudnn_graph_virtual(b->g, GRAPH_F32, dims);
+    cudnn_graph_pointwise(
+        b->g,
+        (struct cudnn_pointwise){.mode = mode, .compute = GRAPH_F32, .x = x, .b = operand, .y = y});
     return y;
 }
 
-static graph_tensor place_of(const struct parts *p, graph_tensor x, int axis, enum graph_type in)
+static void pointwise_into(const struct sdpa_builder *b, enum graph_pointwise mode, cudnn_tensor x,
+                           cudnn_tensor operand, cudnn_tensor y)
 {
-    graph_tensor y = graph_between(p->g, GRAPH_I32, p->scores);
-    graph_points(
-        p->g, (struct graph_points){.kind = GRAPH_INDEX, .in = in, .axis = axis, .x = x, .y = y});
+    cudnn_graph_pointwise(
+        b->g,
+        (struct cudnn_pointwise){.mode = mode, .compute = GRAPH_F32, .x = x, .b = operand, .y = y});
+}
+
+static cudnn_tensor gen_index(const struct sdpa_builder *b, cudnn_tensor x, int axis,
+                              enum graph_type compute)
+{
+    cudnn_tensor y = cudnn_graph_virtual(b->g, GRAPH_I32, b->scores);
+    cudnn_graph_pointwise(
+        b->g, (struct cudnn_pointwise){
+                  .mode = GRAPH_GEN_INDEX, .compute = compute, .axis = axis, .x = x, .y = y});
     return y;
 }
 
-static graph_tensor compare(const struct parts *p, enum graph_point kind, graph_tensor x,
-                            graph_tensor b)
+static cudnn_tensor compare(const struct sdpa_builder *b, enum graph_pointwise mode, cudnn_tensor x,
+                            cudnn_tensor operand)
 {
-    graph_tensor y = graph_between(p->g, GRAPH_BOOL, p->scores);
-    graph_points(p->g,
-                 (struct graph_points){.kind = kind, .in = GRAPH_BOOL, .x = x, .b = b, .y = y});
+    cudnn_tensor y = cudnn_graph_virtual(b->g, GRAPH_BOOL, b->scores);
+    cudnn_graph_pointwise(b->g,
+                          (struct cudnn_pointwise){
+                              .mode = mode, .compute = GRAPH_BOOL, .x = x, .b = operand, .y = y});
     return y;
 }
 
-static graph_tensor choose(const struct parts *p, graph_tensor x, graph_tensor mask)
+static cudnn_tensor apply_mask(const struct sdpa_builder *b, cudnn_tensor x, cudnn_tensor mask)
 {
-    graph_tensor y = graph_between(p->g, GRAPH_F32, p->scores);
-    graph_points(
-        p->g,
-        (struct graph_points){
-            .kind = GRAPH_CHOOSE, .in = GRAPH_F32, .x = x, .b = p->lowest, .mask = mask, .y = y});
+    cudnn_tensor y = cudnn_graph_virtual(b->g, GRAPH_F32, b->scores);
+    cudnn_graph_pointwise(b->g, (struct cudnn_pointwise){.mode = GRAPH_SELECT,
+                                                         .compute = GRAPH_F32,
+                                                         .x = x,
+                                                         .b = b->mask_value,
+                                                         .mask = mask,
+                                                         .y = y});
     return y;
 }
 
-/* Only keys of the document's length are there. */
-static graph_tensor inside(const struct parts *p, graph_tensor x)
+/* Masks everything beyond each sequence's length. */
+static cudnn_tensor padding_mask(const struct sdpa_builder *b, cudnn_tensor x)
 {
-    graph_tensor query = place_of(p, x, 2, GRAPH_I32), key = place_of(p, x, 3, GRAPH_I32);
-    graph_tensor query_is = compare(p, GRAPH_LESS, query, p->lengths);
-    graph_tensor key_is = compare(p, GRAPH_LESS, key, p->lengths);
-    return choose(p, x, compare(p, GRAPH_AND, query_is, key_is));
+    cudnn_tensor query = gen_index(b, x, 2, GRAPH_I32), key = gen_index(b, x, 3, GRAPH_I32);
+    cudnn_tensor query_valid = compare(b, GRAPH_CMP_LT, query, b->lengths);
+    cudnn_tensor key_valid = compare(b, GRAPH_CMP_LT, key, b->lengths);
+    return apply_mask(b, x, compare(b, GRAPH_AND, query_valid, key_valid));
 }
 
-static graph_tensor earlier(const struct parts *p, graph_tensor x)
+static cudnn_tensor causal_mask(const struct sdpa_builder *b, cudnn_tensor x)
 {
-    graph_tensor query = place_of(p, x, 2, GRAPH_F32), key = place_of(p, x, 3, GRAPH_F32);
-    return choose(p, x, compare(p, GRAPH_NOT_LESS, query, key));
+    cudnn_tensor query = gen_index(b, x, 2, GRAPH_F32), key = gen_index(b, x, 3, GRAPH_F32);
+    return apply_mask(b, x, compare(b, GRAPH_CMP_GE, query, key));
 }
 
-/* scale q k^T, with documents' bounds. */
-static graph_tensor score(const struct parts *p, graph_tensor q, graph_tensor k)
+/* scale q k^T, with the padding mask of varlen. */
+static cudnn_tensor build_scores(const struct sdpa_builder *b, cudnn_tensor q, cudnn_tensor k)
 {
-    graph_tensor product = graph_between(p->g, GRAPH_F32, p->scores);
-    graph_multiply(p->g, q, k, product,
-                   (struct graph_lengths){.rows = p->lengths, .columns = p->lengths});
-    graph_tensor x = point(p, GRAPH_MULTIPLY, product, p->scale, p->scores);
-    return p->a->documents ? inside(p, x) : x;
+    cudnn_tensor qk = cudnn_graph_virtual(b->g, GRAPH_F32, b->scores);
+    cudnn_graph_matmul(b->g, q, k, qk, (struct cudnn_lengths){.m = b->lengths, .n = b->lengths});
+    cudnn_tensor x = pointwise(b, GRAPH_MUL, qk, b->scale, b->scores);
+    return b->a->varlen ? padding_mask(b, x) : x;
 }
 
-static void build_forward(const struct parts *p)
+static void build_forward(const struct sdpa_builder *b)
 {
-    graph_tensor q = place(p, ATTENTION_Q, GRAPH_BF16, p->queries, p->q_row, p->q_begin);
-    graph_tensor k = place(p, ATTENTION_K, GRAPH_BF16, p->turned, p->kv_turned, p->kv_begin);
-    graph_tensor v = place(p, ATTENTION_V, GRAPH_BF16, p->keys, p->kv_row, p->kv_begin);
-    graph_tensor out = place(p, ATTENTION_OUT, GRAPH_BF16, p->queries, p->out_row, p->out_begin);
-    graph_tensor lse = place(p, ATTENTION_LSE, GRAPH_F32, p->numbers, p->lse_row, p->lse_begin);
-    graph_tensor x = score(p, q, k);
-    if (p->a->causal) x = earlier(p, x);
-    graph_tensor top = graph_between(p->g, GRAPH_F32, p->numbers);
-    graph_largest(p->g, x, top);
-    graph_tensor e =
-        point(p, GRAPH_EXP, point(p, GRAPH_SUBTRACT, x, top, p->scores), NULL, p->scores);
-    graph_tensor sum = graph_between(p->g, GRAPH_F32, p->numbers);
-    graph_sum(p->g, e, sum);
-    graph_tensor log = point(p, GRAPH_LOG, sum, NULL, p->numbers);
-    graph_points(p->g, (struct graph_points){
-                           .kind = GRAPH_ADD, .in = GRAPH_F32, .x = top, .b = log, .y = lse});
-    graph_tensor share = graph_between(p->g, GRAPH_BF16, p->scores);
-    graph_points(p->g, (struct graph_points){
-                           .kind = GRAPH_DIVIDE, .in = GRAPH_F32, .x = e, .b = sum, .y = share});
-    graph_multiply(p->g, share, v, out,
-                   (struct graph_lengths){.rows = p->lengths, .inner = p->lengths});
+    cudnn_tensor q = tensor(b, ATTENTION_Q, GRAPH_BF16, &b->q);
+    cudnn_tensor k = tensor(b, ATTENTION_K, GRAPH_BF16, &b->kv_transposed);
+    cudnn_tensor v = tensor(b, ATTENTION_V, GRAPH_BF16, &b->kv);
+    cudnn_tensor out = tensor(b, ATTENTION_OUT, GRAPH_BF16, &b->out);
+    cudnn_tensor lse = tensor(b, ATTENTION_LSE, GRAPH_F32, &b->lse);
+    cudnn_tensor x = build_scores(b, q, k);
+    if (b->a->causal) x = causal_mask(b, x);
+    cudnn_tensor max = cudnn_graph_virtual(b->g, GRAPH_F32, b->row_stats);
+    cudnn_graph_reduce_max(b->g, x, max);
+    x = pointwise(b, GRAPH_SUB, x, max, b->scores);
+    cudnn_tensor e = pointwise(b, GRAPH_EXP, x, NULL, b->scores);
+    cudnn_tensor sum = cudnn_graph_virtual(b->g, GRAPH_F32, b->row_stats);
+    cudnn_graph_reduce_sum(b->g, e, sum);
+    cudnn_tensor log = pointwise(b, GRAPH_LOG, sum, NULL, b->row_stats);
+    pointwise_into(b, GRAPH_ADD, max, log, lse);
+    cudnn_tensor probs = cudnn_graph_virtual(b->g, GRAPH_BF16, b->scores);
+    pointwise_into(b, GRAPH_DIV, e, sum, probs);
+    cudnn_graph_matmul(b->g, probs, v, out,
+                       (struct cudnn_lengths){.m = b->lengths, .k = b->lengths});
 }
 
 /* x [.., T, T] as its transpose, in bf16. */
-static graph_tensor transpose(const struct parts *p, graph_tensor x)
+static cudnn_tensor transpose(const struct sdpa_builder *b, cudnn_tensor x)
 {
-    int64_t H = p->a->H, T = p->a->T;
-    struct graph_memory what = {
-        .type = GRAPH_BF16, .dims = p->scores, .strides = {{H * T * T, T * T, 1, T}}};
-    graph_tensor y = graph_memory(p->g, &what);
-    graph_turn(p->g, x, y);
+    int64_t H = b->a->H, T = b->a->T;
+    struct sdpa_layout layout = {b->scores, {{H * T * T, T * T, 1, T}}, NULL};
+    cudnn_tensor y = tensor(b, ATTENTION_NONE, GRAPH_BF16, &layout);
+    cudnn_graph_reshape(b->g, x, y);
     return y;
 }
 
-/* dk or dv: a product for every query head, and the sum of those that share a key's. */
-static void gather(const struct parts *p, graph_tensor weights, graph_tensor rows,
-                   enum attention_tensor result, enum attention_tensor all)
+/* dk or dv: a matmul per query head, summed over the query heads that share a key/value head. */
+static void build_kv_gradient(const struct sdpa_builder *b, cudnn_tensor weights, cudnn_tensor rows,
+                              enum attention_tensor result, enum attention_tensor full)
 {
-    const struct attention_graph *a = p->a;
-    struct graph_lengths lengths = {.rows = p->lengths, .inner = p->lengths};
-    graph_tensor sum = place(p, result, GRAPH_BF16, p->keys, p->kv_row, p->kv_begin);
+    const struct cudnn_attention_graph *a = b->a;
+    struct cudnn_lengths lengths = {.m = b->lengths, .k = b->lengths};
+    cudnn_tensor sum = tensor(b, result, GRAPH_BF16, &b->kv);
     if (a->H == a->G) {
-        graph_multiply(p->g, weights, rows, sum, lengths);
+        cudnn_graph_matmul(b->g, weights, rows, sum, lengths);
         return;
     }
-    int64_t share = a->H / a->G, row = a->kv_row * share;
-    struct graph_axes strides = {{a->T * row, a->K, row, 1}};
-    /* Of a tensor with all query heads cuDNN takes a document's place times H / G. */
-    graph_tensor each = a->documents ? place(p, all, GRAPH_BF16, p->queries, strides, p->kv_begin)
-                                     : graph_between(p->g, GRAPH_BF16, p->queries);
-    graph_multiply(p->g, weights, rows, each, lengths);
-    graph_sum(p->g, each, sum);
+    int64_t heads_per_group = a->H / a->G, row = a->kv_stride * heads_per_group;
+    /* cuDNN multiplies the ragged offsets of a tensor with all query heads by H / G. */
+    struct sdpa_layout layout = {b->q.dims, {{a->T * row, a->K, row, 1}}, b->kv.offsets};
+    cudnn_tensor per_head = a->varlen ? tensor(b, full, GRAPH_BF16, &layout)
+                                      : cudnn_graph_virtual(b->g, GRAPH_BF16, b->q.dims);
+    cudnn_graph_matmul(b->g, weights, rows, per_head, lengths);
+    cudnn_graph_reduce_sum(b->g, per_head, sum);
 }
 
-/* sum of dout out over a head's elements */
-static graph_tensor build_delta(const struct parts *p, graph_tensor dout, graph_tensor out)
+/* delta = rowsum(dout * out) */
+static cudnn_tensor build_delta(const struct sdpa_builder *b, cudnn_tensor dout, cudnn_tensor out)
 {
-    int64_t H = p->a->H, T = p->a->T, K = p->a->K;
-    graph_tensor one = value(p, ATTENTION_ONE);
-    struct graph_memory what = {
-        .type = GRAPH_F32, .dims = p->queries, .strides = {{H * T * K, T * K, H * K, 1}}};
-    graph_tensor product = graph_memory(p->g, &what);
-    graph_points(p->g,
-                 (struct graph_points){
-                     .kind = GRAPH_MULTIPLY, .in = GRAPH_F32, .x = dout, .b = out, .y = product});
-    graph_tensor sum = graph_between(p->g, GRAPH_F32, p->numbers);
-    graph_sum(p->g, product, sum);
-    struct graph_axes row = p->a->documents ? p->lse_row : (struct graph_axes){{H * T, T, 1, 1}};
-    graph_tensor delta = place(p, ATTENTION_DELTA, GRAPH_F32, p->numbers, row, p->lse_begin);
-    graph_points(p->g,
-                 (struct graph_points){
-                     .kind = GRAPH_MULTIPLY, .in = GRAPH_F32, .x = sum, .b = one, .y = delta});
+    int64_t H = b->a->H, T = b->a->T, K = b->a->K;
+    cudnn_tensor one = scalar(b, ATTENTION_ONE);
+    struct sdpa_layout dense = {b->q.dims, {{H * T * K, T * K, H * K, 1}}, NULL};
+    cudnn_tensor product = tensor(b, ATTENTION_NONE, GRAPH_F32, &dense);
+    pointwise_into(b, GRAPH_MUL, dout, out, product);
+    cudnn_tensor sum = cudnn_graph_virtual(b->g, GRAPH_F32, b->row_stats);
+    cudnn_graph_reduce_sum(b->g, product, sum);
+    struct sdpa_layout layout = b->lse;
+    if (!b->a->varlen) layout.strides = (struct cudnn_dims){{H * T, T, 1, 1}};
+    cudnn_tensor delta = tensor(b, ATTENTION_DELTA, GRAPH_F32, &layout);
+    pointwise_into(b, GRAPH_MUL, sum, one, delta);
     return delta;
 }
 
-static void build_dq(const struct parts *p, graph_tensor ds, graph_tensor k)
+static void build_dq(const struct sdpa_builder *b, cudnn_tensor ds, cudnn_tensor k)
 {
-    const struct attention_graph *a = p->a;
-    struct graph_lengths lengths = {.rows = p->lengths, .inner = p->lengths};
-    struct graph_memory what = {
-        .type = GRAPH_BF16, .dims = p->keys, .strides = p->kv_row, .ragged = p->kv_begin};
-    graph_tensor rows = graph_memory(p->g, &what);
-    graph_turn(p->g, k, rows);
-    graph_tensor dq = place(p, ATTENTION_DQ, GRAPH_BF16, p->queries, p->q_row, p->q_begin);
+    const struct cudnn_attention_graph *a = b->a;
+    struct cudnn_lengths lengths = {.m = b->lengths, .k = b->lengths};
+    cudnn_tensor rows = tensor(b, ATTENTION_NONE, GRAPH_BF16, &b->kv);
+    cudnn_graph_reshape(b->g, k, rows);
+    cudnn_tensor dq = tensor(b, ATTENTION_DQ, GRAPH_BF16, &b->q);
     if (a->deterministic) {
-        graph_multiply(p->g, ds, rows, dq, lengths);
+        cudnn_graph_matmul(b->g, ds, rows, dq, lengths);
         return;
     }
     int64_t H = a->H, T = a->T, K = a->K;
-    struct graph_axes dense = {{H * T * K, T * K, K, 1}};
-    graph_tensor sum = place(p, ATTENTION_DQ_SUM, GRAPH_F32, p->queries,
-                             a->documents ? p->q_row : dense, p->q_begin);
-    graph_multiply(p->g, ds, rows, sum, lengths);
-    graph_points(p->g,
-                 (struct graph_points){.kind = GRAPH_COPY, .in = GRAPH_F32, .x = sum, .y = dq});
+    struct sdpa_layout layout = b->q;
+    if (!a->varlen) layout.strides = (struct cudnn_dims){{H * T * K, T * K, K, 1}};
+    cudnn_tensor sum = tensor(b, ATTENTION_DQ_ACCUM, GRAPH_F32, &layout);
+    cudnn_graph_matmul(b->g, ds, rows, sum, lengths);
+    pointwise_into(b, GRAPH_IDENTITY, sum, NULL, dq);
 }
 
-static void build_backward(const struct parts *p)
+static void build_backward(const struct sdpa_builder *b)
 {
-    graph_tensor q = place(p, ATTENTION_Q, GRAPH_BF16, p->queries, p->q_row, p->q_begin);
-    graph_tensor k = place(p, ATTENTION_K, GRAPH_BF16, p->turned, p->kv_turned, p->kv_begin);
-    graph_tensor v = place(p, ATTENTION_V, GRAPH_BF16, p->turned, p->kv_turned, p->kv_begin);
-    graph_tensor out = place(p, ATTENTION_OUT, GRAPH_BF16, p->queries, p->out_row, p->out_begin);
-    graph_tensor dout = place(p, ATTENTION_DOUT, GRAPH_BF16, p->queries, p->out_row, p->out_begin);
-    graph_tensor lse = place(p, ATTENTION_LSE, GRAPH_F32, p->numbers, p->lse_row, p->lse_begin);
-    graph_tensor delta = build_delta(p, dout, out);
+    cudnn_tensor q = tensor(b, ATTENTION_Q, GRAPH_BF16, &b->q);
+    cudnn_tensor k = tensor(b, ATTENTION_K, GRAPH_BF16, &b->kv_transposed);
+    cudnn_tensor v = tensor(b, ATTENTION_V, GRAPH_BF16, &b->kv_transposed);
+    cudnn_tensor out = tensor(b, ATTENTION_OUT, GRAPH_BF16, &b->out);
+    cudnn_tensor dout = tensor(b, ATTENTION_DOUT, GRAPH_BF16, &b->out);
+    cudnn_tensor lse = tensor(b, ATTENTION_LSE, GRAPH_F32, &b->lse);
+    cudnn_tensor delta = build_delta(b, dout, out);
 
-    graph_tensor x = point(p, GRAPH_SUBTRACT, score(p, q, k), lse, p->scores);
-    if (p->a->causal) x = earlier(p, x);
-    graph_tensor share = point(p, GRAPH_EXP, x, NULL, p->scores);
-    gather(p, transpose(p, share), dout, ATTENTION_DV, ATTENTION_DV_ALL);
+    cudnn_tensor x = pointwise(b, GRAPH_SUB, build_scores(b, q, k), lse, b->scores);
+    if (b->a->causal) x = causal_mask(b, x);
+    cudnn_tensor probs = pointwise(b, GRAPH_EXP, x, NULL, b->scores);
+    build_kv_gradient(b, transpose(b, probs), dout, ATTENTION_DV, ATTENTION_DV_FULL);
 
-    graph_tensor dshare = graph_between(p->g, GRAPH_F32, p->scores);
-    graph_multiply(p->g, dout, v, dshare,
-                   (struct graph_lengths){.rows = p->lengths, .columns = p->lengths});
-    graph_tensor ds = point(p, GRAPH_SUBTRACT, dshare, delta, p->scores);
-    ds = point(p, GRAPH_MULTIPLY, ds, share, p->scores);
-    ds = point(p, GRAPH_MULTIPLY, ds, p->scale, p->scores);
-    gather(p, transpose(p, ds), q, ATTENTION_DK, ATTENTION_DK_ALL);
-    build_dq(p, ds, k);
+    cudnn_tensor dprobs = cudnn_graph_virtual(b->g, GRAPH_F32, b->scores);
+    cudnn_graph_matmul(b->g, dout, v, dprobs,
+                       (struct cudnn_lengths){.m = b->lengths, .n = b->lengths});
+    cudnn_tensor ds = pointwise(b, GRAPH_SUB, dprobs, delta, b->scores);
+    ds = pointwise(b, GRAPH_MUL, ds, probs, b->scores);
+    ds = pointwise(b, GRAPH_MUL, ds, b->scale, b->scores);
+    build_kv_gradient(b, transpose(b, ds), q, ATTENTION_DK, ATTENTION_DK_FULL);
+    build_dq(b, ds, k);
 }
 
-void attention_graph_build(const struct attention_graph *a, struct graph *g)
+void cudnn_attention_graph_build(const struct cudnn_attention_graph *a, struct cudnn_graph *g)
 {
-    struct parts p;
-    open_parts(&p, a, g);
+    struct sdpa_builder b;
+    open_builder(&b, a, g);
     if (a->backward)
-        build_backward(&p);
+        build_backward(&b);
     else
-        build_forward(&p);
+        build_forward(&b);
 }
 
-size_t attention_graph_bytes(const struct attention_graph *a, enum attention_tensor which,
-                             size_t tokens)
+size_t cudnn_attention_graph_scratch(const struct cudnn_attention_graph *a,
+                                     enum attention_tensor which, size_t tokens)
 {
-    size_t H = (size_t)a->H, share = H / (size_t)a->G;
+    size_t H = (size_t)a->H, heads_per_group = H / (size_t)a->G;
     if (!a->backward) return 0;
     if (which == ATTENTION_DELTA) return tokens * H * sizeof(float);
-    if (which == ATTENTION_DQ_SUM && !a->deterministic)
-        return tokens * (a->documents ? (size_t)a->q_row : H * (size_t)a->K) * sizeof(float);
-    /* cuDNN's own front end sets aside four bytes for each of these elements of two. */
-    if ((which == ATTENTION_DK_ALL || which == ATTENTION_DV_ALL) && a->documents && share > 1)
-        return tokens * (size_t)a->kv_row * share * sizeof(float);
+    if (which == ATTENTION_DQ_ACCUM && !a->deterministic)
+        return tokens * (a->varlen ? (size_t)a->q_stride : H * (size_t)a->K) * sizeof(float);
+    /* As cuDNN's front end: four bytes for each of these bf16 elements. */
+    if ((which == ATTENTION_DK_FULL || which == ATTENTION_DV_FULL) && a->varlen &&
+        heads_per_group > 1)
+        return tokens * (size_t)a->kv_stride * heads_per_group * sizeof(float);
     return 0;
 }

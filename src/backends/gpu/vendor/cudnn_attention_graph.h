@@ -1,27 +1,28 @@
-/* attention_graph_cudnn.h -- attention, forward and backward, in cuDNN's operations.
+/* cudnn_attention_graph.h -- scaled dot-product attention, forward and backward, as a cuDNN
+ * operation graph: the pattern that cuDNN's own front end builds and its engines recognize.
  *
- * Axes     B rows of T tokens (documents: as many as there may be, each of T at most), H query
- *          heads, G key/value heads, K head size; as many queries as keys.
- * Memory   q, k, v and their gradients are rows of q_row and kv_row elements a token; out and its
- *          gradient of out_row; lse [B, all_heads, T] of which H are here, or with documents
- *          [token, H], all of it in f32.
- * Order    With `deterministic` dq is a product of stored scores' gradients, T x T of them; else it
- *          is added up by whichever block comes first. */
+ * Axes     B rows of T tokens (varlen: B sequences of at most T each), H query heads, G key/value
+ *          heads, K head size; as many keys as queries.
+ * Memory   q, k, v and their gradients have q_stride and kv_stride elements per token, out and its
+ *          gradient out_stride.  lse is f32, [B, total_heads, T], of which the graph covers H
+ *          heads; with varlen, [token, H].
+ * Order    Deterministic: dq is a matmul of dS, which is stored (T x T per head).  Otherwise thread
+ *          blocks add to dq atomically. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "backends/gpu/vendor/cudnn_graph.h"
 
-struct attention_graph {
+struct cudnn_attention_graph {
     int B, T, H, G, K;
-    int64_t q_row, kv_row, out_row;
-    int all_heads;
+    int64_t q_stride, kv_stride, out_stride;
+    int total_heads;
     bool causal;
-    bool documents; /* rows are of any length, behind each other */
+    bool varlen; /* ragged: rows are packed sequences of any length */
     bool backward, deterministic;
 };
 
-/* What the caller has to place. */
+/* Ids of the tensors that the caller binds to memory. */
 enum attention_tensor {
     ATTENTION_NONE,
     ATTENTION_Q,
@@ -33,23 +34,23 @@ enum attention_tensor {
     ATTENTION_DQ,
     ATTENTION_DK,
     ATTENTION_DV,
-    ATTENTION_SCALE,  /* float on the host */
-    ATTENTION_LOWEST, /* float: the score of a pair that is not seen */
-    ATTENTION_ONE,    /* float: 1 */
-    ATTENTION_DELTA,  /* working memory, as lse: sum of dout out */
-    ATTENTION_DQ_SUM, /* working memory, f32: unless deterministic */
-    ATTENTION_DK_ALL, /* working memory of documents, where G < H: of every query head */
-    ATTENTION_DV_ALL,
-    ATTENTION_LENGTHS,   /* int32 [B]: tokens of each document */
-    ATTENTION_Q_BEGIN,   /* int64 [B+1]: where each begins, in elements of q */
-    ATTENTION_KV_BEGIN,  /* of k and v */
-    ATTENTION_OUT_BEGIN, /* of out */
-    ATTENTION_LSE_BEGIN, /* of lse */
+    ATTENTION_SCALE,      /* float in host memory */
+    ATTENTION_MASK_VALUE, /* float in host memory: the score of a masked pair */
+    ATTENTION_ONE,        /* float in host memory: 1 */
+    ATTENTION_DELTA,      /* scratch, laid out as lse: rowsum(dout * out) */
+    ATTENTION_DQ_ACCUM,   /* scratch, f32; unless deterministic */
+    ATTENTION_DK_FULL,    /* scratch with varlen and GQA: dk of every query head */
+    ATTENTION_DV_FULL,
+    ATTENTION_LENGTHS,     /* int32 [B]: tokens of each sequence */
+    ATTENTION_Q_OFFSETS,   /* int64 [B+1]: ragged offsets into q, in elements */
+    ATTENTION_KV_OFFSETS,  /* into k and v */
+    ATTENTION_OUT_OFFSETS, /* into out */
+    ATTENTION_LSE_OFFSETS, /* into lse */
     ATTENTION_TENSOR_COUNT
 };
 
-/* Bytes of working memory, 0: the graph does not have it.  `tokens`: of all rows. */
-size_t attention_graph_bytes(const struct attention_graph *a, enum attention_tensor which,
-                             size_t tokens);
+/* Bytes of scratch for the tensor; 0: the graph does not use it.  `tokens`: of all rows. */
+size_t cudnn_attention_graph_scratch(const struct cudnn_attention_graph *a,
+                                     enum attention_tensor which, size_t tokens);
 
-void attention_graph_build(const struct attention_graph *a, struct graph *g);
+void cudnn_attention_graph_build(const struct cudnn_attention_graph *a, struct cudnn_graph *g);

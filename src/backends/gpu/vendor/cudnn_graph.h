@@ -1,10 +1,10 @@
-/* graph_cudnn.h -- a computation described to cuDNN 9 operation by operation, and the plan that its
- * heuristics make of it.
+/* cudnn_graph.h -- builds cuDNN 9 operation graphs and their execution plans (backend graph API).
  *
- * cuDNN's attention is no call but a pattern of products, sums and point-wise operations, which its
- * engines know again and compile into one kernel.
+ * cuDNN has no call for attention: its engines recognize a pattern of matmul, reduction and
+ * pointwise operations, and compile it into one fused kernel.
  * Axes     Every tensor has four: rows, heads, tokens, and the last one; strides are in elements.
- * Errors   A failure is kept until graph_plan tells it; after one the other calls do nothing. */
+ * Errors   The first failure is kept until cudnn_graph_build_plan returns it; the calls in between
+ *          do nothing. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,86 +16,97 @@
 
 enum graph_type { GRAPH_F32, GRAPH_BF16, GRAPH_I32, GRAPH_I64, GRAPH_BOOL, GRAPH_TYPE_COUNT };
 
-enum graph_point { /* y from x and b, one by one */
-                   GRAPH_ADD,
-                   GRAPH_SUBTRACT,
-                   GRAPH_MULTIPLY,
-                   GRAPH_DIVIDE,
-                   GRAPH_EXP,
-                   GRAPH_LOG,
-                   GRAPH_COPY,
-                   GRAPH_INDEX,    /* of an axis */
-                   GRAPH_LESS,     /* x < b */
-                   GRAPH_NOT_LESS, /* x >= b */
-                   GRAPH_AND,
-                   GRAPH_CHOOSE, /* where `mask`: x, else b */
-                   GRAPH_POINT_COUNT
+/* y from x and b, element by element. */
+enum graph_pointwise {
+    GRAPH_ADD,
+    GRAPH_SUB,
+    GRAPH_MUL,
+    GRAPH_DIV,
+    GRAPH_EXP,
+    GRAPH_LOG,
+    GRAPH_IDENTITY,
+    GRAPH_GEN_INDEX, /* the element's index along an axis */
+    GRAPH_CMP_LT,
+    GRAPH_CMP_GE,
+    GRAPH_AND,
+    GRAPH_SELECT, /* x where `mask`, else b */
+    GRAPH_POINTWISE_COUNT
 };
 
-struct graph_axes {
+struct cudnn_dims {
     int64_t of[4];
 };
 
-/* A tensor of the graph, cuDNN's descriptor. */
-typedef void *graph_tensor;
+/* A tensor descriptor of the graph. */
+typedef void *cudnn_tensor;
 
-struct graph_memory { /* a tensor of the caller's */
-    int64_t id;       /* 1 .. GRAPH_IDS-1; 0: none, it lies between two operations only */
+struct cudnn_tensor_spec {
+    int64_t id; /* 1 .. GRAPH_MAX_ID-1, bound to memory at execution; 0: a virtual tensor */
     enum graph_type type;
-    struct graph_axes dims, strides;
-    bool is_value;       /* one number on the host */
-    graph_tensor ragged; /* where each row begins, in elements; NULL: by the stride */
+    struct cudnn_dims dims, strides;
+    bool by_value;        /* a scalar in host memory */
+    cudnn_tensor offsets; /* ragged offsets of the rows, in elements; NULL: not ragged */
 };
-enum { GRAPH_IDS = 64 };
+enum { GRAPH_MAX_ID = 64 };
 
-/* What plans are made for. */
-struct graph_target {
-    void *handle; /* cuDNN's, or NULL */
-    void *device; /* a described device (graph_describe), or NULL */
+/* What a plan is built for: a handle, or the properties of a device that need not be present. */
+struct cudnn_target {
+    void *handle; /* cudnnHandle_t, or NULL */
+    void *device; /* of cudnn_graph_describe_device, or NULL */
 };
-struct graph_plan {
-    void *plan; /* NULL: no engine takes the graph */
+struct cudnn_plan {
+    void *plan; /* execution plan descriptor; NULL: no engine supports the graph */
     size_t workspace;
-    int num_engines, engine; /* the heuristics' proposals; cuDNN's number of the one taken */
+    int num_engines, engine; /* proposals of the heuristics; global index of the engine in use */
 };
 
-struct graph;
+struct cudnn_graph;
 
-void graph_open(struct graph **out);
-void graph_close(struct graph *g);
+void cudnn_graph_open(struct cudnn_graph **out);
+void cudnn_graph_close(struct cudnn_graph *g);
 
-graph_tensor graph_memory(struct graph *g, const struct graph_memory *what);
-/* A tensor between operations, dense. */
-graph_tensor graph_between(struct graph *g, enum graph_type type, struct graph_axes dims);
+cudnn_tensor cudnn_graph_tensor(struct cudnn_graph *g, const struct cudnn_tensor_spec *spec);
+/* A dense virtual tensor: an intermediate result that is never stored. */
+cudnn_tensor cudnn_graph_virtual(struct cudnn_graph *g, enum graph_type type,
+                                 struct cudnn_dims dims);
 
-struct graph_lengths { /* of each row's products; NULL: as the tensors say */
-    graph_tensor rows, columns, inner;
+/* Sequence lengths that override m, n and k of each row's matmul; NULL: as the tensors' dims. */
+struct cudnn_lengths {
+    cudnn_tensor m, n, k;
 };
-/* c = a b for each row and head; heads of b go round where a has more. */
-void graph_multiply(struct graph *g, graph_tensor a, graph_tensor b, graph_tensor c,
-                    struct graph_lengths lengths);
-struct graph_points {
-    enum graph_point kind;
-    enum graph_type in; /* the type that is computed in */
-    int axis;           /* of GRAPH_INDEX */
-    graph_tensor x, b, mask, y;
+/* c = a b for each row and head; b broadcasts where a has more heads (GQA). */
+void cudnn_graph_matmul(struct cudnn_graph *g, cudnn_tensor a, cudnn_tensor b, cudnn_tensor c,
+                        struct cudnn_lengths lengths);
+struct cudnn_pointwise {
+    enum graph_pointwise mode;
+    enum graph_type compute;
+    int axis; /* of GRAPH_GEN_INDEX */
+    cudnn_tensor x, b, mask, y;
 };
-void graph_points(struct graph *g, struct graph_points p);
-/* y: the sum, or the largest, of x along the axes where y has 1 (or fewer heads). */
-void graph_sum(struct graph *g, graph_tensor x, graph_tensor y);
-void graph_largest(struct graph *g, graph_tensor x, graph_tensor y);
-/* y is x with the sizes and strides that y has. */
-void graph_turn(struct graph *g, graph_tensor x, graph_tensor y);
+void cudnn_graph_pointwise(struct cudnn_graph *g, struct cudnn_pointwise p);
+/* Reduces x along the axes where y's size is 1 (or y has fewer heads). */
+void cudnn_graph_reduce_sum(struct cudnn_graph *g, cudnn_tensor x, cudnn_tensor y);
+void cudnn_graph_reduce_max(struct cudnn_graph *g, cudnn_tensor x, cudnn_tensor y);
+/* y views x with its own dims and strides. */
+void cudnn_graph_reshape(struct cudnn_graph *g, cudnn_tensor x, cudnn_tensor y);
 
-/* The first of the heuristics' engines that can be compiled.  UNSUPPORTED: cuDNN refuses the
- * description. */
-enum status graph_plan(struct graph *g, const struct graph_target *target, struct graph_plan *out);
-void graph_plan_release(struct graph_plan *p);
+/* Compiles the first of the heuristics' engine configs that can be compiled.  UNSUPPORTED: cuDNN
+ * rejects the graph. */
+enum status cudnn_graph_build_plan(struct cudnn_graph *g, const struct cudnn_target *target,
+                                   struct cudnn_plan *out);
+void cudnn_graph_release_plan(struct cudnn_plan *p);
 
-/* Starts the plan on the handle's stream; ids[i] lies at memory[i]. */
-enum status graph_run(const struct graph_plan *p, void *handle, int count, const int64_t *ids,
-                      void *const *memory, void *workspace);
+/* Binds tensors to memory: ids[i] is at pointers[i]. */
+struct cudnn_variant_pack {
+    int count;
+    const int64_t *ids;
+    void *const *pointers;
+    void *workspace;
+};
+/* Launches the plan on the handle's stream. */
+enum status cudnn_graph_execute(const struct cudnn_plan *p, void *handle,
+                                const struct cudnn_variant_pack *pack);
 
-/* A device that need not be there, by its properties in cuDNN's JSON. */
-enum status graph_describe(const char *json, size_t length, void **out);
-void graph_forget(void *device);
+/* A device described by its properties in cuDNN's JSON format.  UNSUPPORTED: not valid. */
+enum status cudnn_graph_describe_device(const char *json, size_t length, void **out);
+void cudnn_graph_free_device(void *device);

@@ -1,4 +1,4 @@
-/* ends.h -- tests of what ends the program, in a child. */
+/* death_test.h -- runs code that must kill the process, in a child. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,15 +8,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* run(context) ends by that signal, and says `words`, which may be NULL. */
-static inline void check_ends(int by, const char *words, void (*run)(void *), void *context)
+/* run(context) dies of the signal and prints `message`, unless that is NULL. */
+static inline void check_dies(int signal_number, const char *message, void (*run)(void *),
+                              void *context)
 {
     int out[2], code;
     char text[1024];
     CHECK(pipe(out) == 0);
     pid_t child = fork();
     if (child == 0) {
-        signal(by, SIG_DFL);
+        signal(signal_number, SIG_DFL);
         dup2(out[1], STDERR_FILENO);
         run(context);
         _exit(0);
@@ -27,7 +28,8 @@ static inline void check_ends(int by, const char *words, void (*run)(void *), vo
     text[used] = '\0';
     close(out[0]);
     CHECK(child > 0 && waitpid(child, &code, 0) == child);
-    if (!WIFSIGNALED(code) || WTERMSIG(code) != by || (words && !strstr(text, words)))
-        fail_msg("wanted signal %d and \"%s\", got code %d and: %s", by, words ? words : "", code,
-                 text);
+    if (!WIFSIGNALED(code) || WTERMSIG(code) != signal_number ||
+        (message && !strstr(text, message)))
+        fail_msg("expected signal %d and \"%s\", got status %d and: %s", signal_number,
+                 message ? message : "", code, text);
 }

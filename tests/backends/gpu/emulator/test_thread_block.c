@@ -1,4 +1,4 @@
-/* Kernels here are C: what the words of CUDA's C++ come down to. */
+/* Kernels in C, over the primitives that emulated.h maps CUDA C++ to. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/emulator/thread_block.h"
 
@@ -8,72 +8,73 @@
 
 enum { THREADS = 192, BLOCKS = 3 };
 
-struct numbers {
-    int *out; /* one a thread of the grid */
-    int wave, mask;
+struct kernel_args {
+    int *out; /* one per thread of the grid */
+    int warp_size, mask;
 };
 
-static int self(void)
+static int global_thread(void)
 {
-    return (int)(gpu_emulator_block.x * gpu_emulator_block_size.x + gpu_emulator_thread->x);
+    return (int)(thread_block_idx.x * thread_block_dim.x + thread_block_thread_idx->x);
 }
 
-static void run(const char *name, void (*body)(const void *), struct numbers *n, unsigned threads)
+static void run_kernel(const char *name, void (*body)(const void *), struct kernel_args *n,
+                       unsigned threads)
 {
-    struct gpu_emulator_kernel k = {
+    struct kernel_launch k = {
         .name = name,
         .grid = {BLOCKS, 1, 1},
         .block = {threads, 1, 1},
         .shared_bytes = THREADS * sizeof(int),
-        .wave = n->wave,
+        .warp_size = n->warp_size,
         .body = body,
         .closure = n,
     };
-    block_run_grid(&k);
+    thread_block_run_grid(&k);
 }
 
 static void shuffle(const void *closure)
 {
-    const struct numbers *n = closure;
-    int mine = self(), lane = (int)gpu_emulator_thread->x % n->wave;
+    const struct kernel_args *n = closure;
+    int value = global_thread(), lane = (int)thread_block_thread_idx->x % n->warp_size;
     for (int round = 0; round < 3; round++) {
-        const struct gpu_emulator_slot *all = gpu_emulator_gather(&mine, sizeof mine, HERE);
-        gpu_emulator_check_lane(lane ^ n->mask, HERE);
-        memcpy(&mine, all[lane ^ n->mask].bytes, sizeof mine);
+        const struct warp_slot *all = thread_block_warp_gather(&value, sizeof value, HERE);
+        thread_block_check_lane(lane ^ n->mask, HERE);
+        memcpy(&value, all[lane ^ n->mask].bytes, sizeof value);
     }
-    n->out[self()] = mine;
+    n->out[global_thread()] = value;
 }
 
-TEST(lanes_of_a_wave_exchange_what_they_have)
+TEST(lanes_of_a_warp_exchange_values)
 {
     int out[THREADS * BLOCKS];
-    for (int wave = 32; wave <= 64; wave *= 2)
-        for (int mask = 1; mask < wave; mask *= 2) {
-            struct numbers n = {out, wave, mask};
-            run("shuffle", shuffle, &n, THREADS);
+    for (int warp = 32; warp <= 64; warp *= 2)
+        for (int mask = 1; mask < warp; mask *= 2) {
+            struct kernel_args n = {out, warp, mask};
+            run_kernel("shuffle", shuffle, &n, THREADS);
             for (int i = 0; i < THREADS * BLOCKS; i++) CHECK(out[i] == (i ^ mask));
         }
 }
 
-/* Each thread reads what another of its block wrote before the barrier. */
+/* Each thread reads what another thread of its block wrote before the barrier. */
 static void reverse(const void *closure)
 {
-    const struct numbers *n = closure;
-    int *shared = gpu_emulator_shared(), at = (int)gpu_emulator_thread->x;
+    const struct kernel_args *n = closure;
+    int *shared = thread_block_shared(), at = (int)thread_block_thread_idx->x;
     for (int round = 1; round <= 2; round++) {
-        shared[at] = self() * round;
-        gpu_emulator_barrier(HERE);
-        n->out[self()] = shared[THREADS - 1 - at];
-        gpu_emulator_barrier(HERE);
+        shared[at] = global_thread() * round;
+        thread_block_barrier(HERE);
+        n->out[global_thread()] = shared[THREADS - 1 - at];
+        thread_block_barrier(HERE);
     }
 }
 
-TEST(a_block_meets_at_a_barrier_and_shares_memory)
+TEST(a_barrier_makes_shared_memory_visible_to_the_block)
 {
     int out[THREADS * BLOCKS];
-    for (int wave = 32; wave <= 64; wave *= 2) {
-        struct numbers n = {.out = out, .wave = wave};
-        run("reverse", reverse, &n, THREADS);
+    for (int warp = 32; warp <= 64; warp *= 2) {
+        struct kernel_args n = {.out = out, .warp_size = warp};
+        run_kernel("reverse", reverse, &n, THREADS);
         for (int i = 0; i < THREADS * BLOCKS; i++)
             CHECK(out[i] == 2 * (i / THREADS * THREADS + THREADS - 1 - i % THREADS));
     }
@@ -81,88 +82,88 @@ TEST(a_block_meets_at_a_barrier_and_shares_memory)
 
 static void some_return(const void *closure)
 {
-    const struct numbers *n = closure;
-    int *shared = gpu_emulator_shared(), at = (int)gpu_emulator_thread->x;
+    const struct kernel_args *n = closure;
+    int *shared = thread_block_shared(), at = (int)thread_block_thread_idx->x;
     shared[at] = 1;
-    n->out[self()] = 0;
+    n->out[global_thread()] = 0;
     if (at % 3 == 1) return;
-    gpu_emulator_gather(&at, sizeof at, HERE);
+    thread_block_warp_gather(&at, sizeof at, HERE);
     shared[at] = 2;
-    gpu_emulator_barrier(HERE);
+    thread_block_barrier(HERE);
     int sum = 0;
-    for (int i = 0; i < (int)gpu_emulator_block_size.x; i++) sum += shared[i];
-    n->out[self()] = sum;
+    for (int i = 0; i < (int)thread_block_dim.x; i++) sum += shared[i];
+    n->out[global_thread()] = sum;
 }
 
-TEST(threads_that_have_returned_are_not_waited_for)
+TEST(barriers_do_not_wait_for_returned_threads)
 {
     int out[THREADS * BLOCKS];
     for (unsigned threads = 1; threads <= THREADS; threads += 47) {
-        struct numbers n = {.out = out, .wave = 32};
-        int gone = (int)(threads + 1) / 3, sum = 2 * (int)threads - gone;
-        run("some_return", some_return, &n, threads);
+        struct kernel_args n = {.out = out, .warp_size = 32};
+        int returned = (int)(threads + 1) / 3, sum = 2 * (int)threads - returned;
+        run_kernel("some_return", some_return, &n, threads);
         for (int i = 0; i < (int)threads; i++) CHECK(out[i] == (i % 3 == 1 ? 0 : sum));
     }
 }
 
 static void order(const void *closure)
 {
-    const struct numbers *n = closure;
-    n->out[n->out[0]++] = self();
+    const struct kernel_args *n = closure;
+    n->out[n->out[0]++] = global_thread();
 }
 
-TEST(a_wave_of_64_runs_backwards)
+TEST(blocks_and_threads_run_in_descending_order_with_warps_of_64)
 {
     int out[THREADS * BLOCKS + 1];
-    struct numbers n = {.out = out, .wave = 32};
+    struct kernel_args n = {.out = out, .warp_size = 32};
     out[0] = 1;
-    run("order", order, &n, THREADS);
+    run_kernel("order", order, &n, THREADS);
     for (int i = 0; i < THREADS * BLOCKS; i++) CHECK(out[i + 1] == i);
-    n.wave = 64, out[0] = 1;
-    run("order", order, &n, THREADS);
+    n.warp_size = 64, out[0] = 1;
+    run_kernel("order", order, &n, THREADS);
     for (int i = 0; i < THREADS * BLOCKS; i++) CHECK(out[i + 1] == THREADS * BLOCKS - 1 - i);
 }
 
-static void half_at_a_barrier(const void *closure)
+static void half_at_the_barrier(const void *closure)
 {
-    int at = (int)gpu_emulator_thread->x;
+    int at = (int)thread_block_thread_idx->x;
     (void)closure;
     if (at < 16)
-        gpu_emulator_barrier(HERE);
+        thread_block_barrier(HERE);
     else
-        gpu_emulator_gather(&at, sizeof at, HERE);
+        thread_block_warp_gather(&at, sizeof at, HERE);
 }
 
 static void two_barriers(const void *closure)
 {
     (void)closure;
-    if (gpu_emulator_thread->x < 16)
-        gpu_emulator_barrier(HERE);
+    if (thread_block_thread_idx->x < 16)
+        thread_block_barrier(HERE);
     else
-        gpu_emulator_barrier(HERE);
+        thread_block_barrier(HERE);
 }
 
-static void absent_lane(const void *closure)
+static void inactive_lane(const void *closure)
 {
-    int at = (int)gpu_emulator_thread->x;
+    int at = (int)thread_block_thread_idx->x;
     (void)closure;
     if (at == 5) return;
-    gpu_emulator_gather(&at, sizeof at, HERE);
-    gpu_emulator_check_lane(at ^ 1, HERE);
+    thread_block_warp_gather(&at, sizeof at, HERE);
+    thread_block_check_lane(at ^ 1, HERE);
 }
 
 static void run_diverging(void *body)
 {
     void (*const *kernel)(const void *) = body;
-    struct numbers n = {.wave = 32};
-    run("diverging", *kernel, &n, 64);
+    struct kernel_args n = {.warp_size = 32};
+    run_kernel("diverging", *kernel, &n, 64);
 }
 
-TEST(a_barrier_that_not_all_reach_ends_the_program_and_says_where)
+TEST(divergent_barriers_abort_and_report_where)
 {
-    void (*kernels[])(const void *) = {half_at_a_barrier, two_barriers, absent_lane};
-    static const char *const words[] = {"kernel diverging, block (0, 0, 0): not all of the block",
-                                        "threads are at different barriers",
-                                        "a shuffle from a lane that is not there"};
-    for (int i = 0; i < 3; i++) check_ends(SIGABRT, words[i], run_diverging, &kernels[i]);
+    void (*kernels[])(const void *) = {half_at_the_barrier, two_barriers, inactive_lane};
+    static const char *const messages[] = {
+        "kernel diverging, block (0, 0, 0): not all threads of the block",
+        "threads are at different barriers", "a shuffle from an inactive lane"};
+    for (int i = 0; i < 3; i++) check_dies(SIGABRT, messages[i], run_diverging, &kernels[i]);
 }

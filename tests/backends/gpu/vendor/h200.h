@@ -1,11 +1,11 @@
-/* described.h -- an H200 that need not be there, for tests of what cuDNN plans. */
+/* h200.h -- the properties of an H200, for which tests build cuDNN plans without a GPU. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "test.h"
 
-/* Its properties; the caller frees them. */
-static inline char *described_h200(size_t *length)
+/* In cuDNN's JSON format; the caller frees them. */
+static inline char *h200_properties(size_t *length)
 {
     FILE *in = fopen("tests/backends/gpu/vendor/data/h200.json", "rb");
     char *json = heap(4096);

@@ -16,32 +16,32 @@ static bool has_device(void)
     return !GPU_NAME(count)(&count) && count > 0;
 }
 
-TEST(a_product_without_a_device_says_what_is_missing)
+TEST(a_gemm_without_a_device_reports_the_missing_library)
 {
-    struct queue on = {.measuring = true};
+    struct queue queue = {.measuring = true};
     struct gemm g = {16, 16, 16, .a = GEMM_BF16, .b = GEMM_BF16, .out = BF16};
     if (has_device()) skip();
-    CHECK_STATUS(DEVICE, GPU_NAME(gemm)(&g, &(struct gemm_io){0}, &on));
-    CHECK_MESSAGE("cuBLASLt cannot begin");
+    CHECK_STATUS(DEVICE, GPU_NAME(gemm)(&g, &(struct gemm_io){0}, &queue));
+    CHECK_MESSAGE("cannot create a cuBLASLt handle");
 }
 
-/* --- on a device ---------------------------------------------------------------------------- */
+/* ---- on a device ---- */
 
-struct rig {
-    struct queue *on;
+struct gemm_rig {
+    struct queue *queue;
     struct arena memory;
     struct gemm g;
     struct gemm_io io;
     size_t bytes[3];
 };
 
-static size_t bytes_of(enum gemm_number x, int rows, int columns)
+static size_t bytes_of(enum gemm_type x, int rows, int columns)
 {
     return (size_t)rows * (size_t)columns * (x == GEMM_F32 ? 4 : x == GEMM_BF16 ? 2 : 1);
 }
 
-/* A random number of each kind; of eight bits one of a size near 1. */
-static void fill(unsigned char *to, size_t bytes, enum gemm_number x)
+/* Random values; FP8 ones have a magnitude near 1. */
+static void fill(unsigned char *to, size_t bytes, enum gemm_type x)
 {
     for (size_t i = 0; i < bytes / (x == GEMM_F32 ? 4 : x == GEMM_BF16 ? 2 : 1); i++) {
         float value = (float)rng_normal(7, RNG_TEST, 0, i);
@@ -53,84 +53,84 @@ static void fill(unsigned char *to, size_t bytes, enum gemm_number x)
     }
 }
 
-static void *put(struct rig *r, size_t bytes, enum gemm_number x)
+static void *upload(struct gemm_rig *r, size_t bytes, enum gemm_type x)
 {
     unsigned char *host = heap(bytes), *at = arena_take(&r->memory, bytes, 1);
     fill(host, bytes, x);
-    CHECK_STATUS(OK, queue_copy(r->on, at, host, bytes));
+    CHECK_STATUS(OK, queue_copy(r->queue, at, host, bytes));
     free(host);
     return at;
 }
 
-static void open_rig(struct rig *r, struct gemm g)
+static void open_rig(struct gemm_rig *r, struct gemm g)
 {
     const struct float8_scale scales[2] = {{4, 0.25f}, {0.5f, 2}};
     struct float8_scale *at;
-    *r = (struct rig){.g = g};
+    *r = (struct gemm_rig){.g = g};
     r->bytes[0] = bytes_of(g.a, g.M, g.K), r->bytes[1] = bytes_of(g.b, g.K, g.N);
     r->bytes[2] = (size_t)g.M * (size_t)g.N * dtype_bytes(g.out);
-    CHECK_STATUS(OK, GPU_NAME(open)(&r->on, 0));
+    CHECK_STATUS(OK, GPU_NAME(open)(&r->queue, 0));
     CHECK_STATUS(OK, arena_init(&r->memory, r->bytes[0] + r->bytes[1] + r->bytes[2] + 1024,
-                                queue_memory(r->on)));
-    r->io.a = put(r, r->bytes[0], g.a), r->io.b = put(r, r->bytes[1], g.b);
-    r->io.d = r->io.c = put(r, r->bytes[2], g.out == F32 ? GEMM_F32 : GEMM_BF16);
+                                queue_memory(r->queue)));
+    r->io.a = upload(r, r->bytes[0], g.a), r->io.b = upload(r, r->bytes[1], g.b);
+    r->io.d = r->io.c = upload(r, r->bytes[2], g.out == F32 ? GEMM_F32 : GEMM_BF16);
     at = arena_take(&r->memory, 2, sizeof *at);
-    CHECK_STATUS(OK, queue_copy(r->on, at, scales, sizeof scales));
+    CHECK_STATUS(OK, queue_copy(r->queue, at, scales, sizeof scales));
     r->io.a_scale = at, r->io.b_scale = at + 1;
 }
 
-static void close_rig(struct rig *r)
+static void close_rig(struct gemm_rig *r)
 {
     arena_release(&r->memory);
-    GPU_NAME(gemm_close)(r->on);
-    GPU_NAME(close)(r->on);
+    GPU_NAME(gemm_close)(r->queue);
+    GPU_NAME(close)(r->queue);
 }
 
-/* What C is afterwards, as f32; before it is what it was. */
-static float *result(struct rig *r, bool tiled)
+/* Returns the resulting C as f32 and restores its old contents. */
+static float *run_gemm(struct gemm_rig *r, bool tiled)
 {
     size_t n = (size_t)r->g.M * (size_t)r->g.N;
     unsigned char *old = heap(r->bytes[2]);
     float *c = heap(n * sizeof *c);
-    CHECK_STATUS(OK, queue_copy(r->on, old, r->io.c, r->bytes[2]));
-    r->on->measuring = true;
-    CHECK_STATUS(OK, GPU_NAME(gemm)(&r->g, &(struct gemm_io){0}, r->on));
-    r->on->measuring = false;
-    size_t scratch = r->on->scratch.peak;
-    CHECK_STATUS(OK, arena_init(&r->on->scratch, scratch, queue_memory(r->on)));
-    CHECK_STATUS(OK, (tiled ? GPU_NAME(gemm_tiled) : GPU_NAME(gemm))(&r->g, &r->io, r->on));
+    CHECK_STATUS(OK, queue_copy(r->queue, old, r->io.c, r->bytes[2]));
+    r->queue->measuring = true;
+    CHECK_STATUS(OK, GPU_NAME(gemm)(&r->g, &(struct gemm_io){0}, r->queue));
+    r->queue->measuring = false;
+    size_t scratch = r->queue->scratch.peak;
+    CHECK_STATUS(OK, arena_init(&r->queue->scratch, scratch, queue_memory(r->queue)));
+    CHECK_STATUS(OK, (tiled ? GPU_NAME(gemm_tiled) : GPU_NAME(gemm))(&r->g, &r->io, r->queue));
     unsigned char *new = heap(r->bytes[2]);
-    CHECK_STATUS(OK, queue_copy(r->on, new, r->io.c, r->bytes[2]));
+    CHECK_STATUS(OK, queue_copy(r->queue, new, r->io.c, r->bytes[2]));
     for (size_t i = 0; i < n; i++)
         c[i] = r->g.out == F32 ? ((float *)new)[i] : bf16_to_f32(((bf16 *)new)[i]);
-    CHECK_STATUS(OK, queue_copy(r->on, r->io.c, old, r->bytes[2]));
-    arena_release(&r->on->scratch);
+    CHECK_STATUS(OK, queue_copy(r->queue, r->io.c, old, r->bytes[2]));
+    arena_release(&r->queue->scratch);
     free(old), free(new);
     return c;
 }
 
 static void compare(struct gemm g)
 {
-    struct rig r;
+    struct gemm_rig r;
     open_rig(&r, g);
-    float *ours = result(&r, true), *theirs = result(&r, false);
-    double off = 0, size = 0;
+    float *tiled = run_gemm(&r, true), *library = run_gemm(&r, false);
+    double error = 0, size = 0;
     for (size_t i = 0; i < (size_t)g.M * (size_t)g.N; i++) {
-        double difference = (double)theirs[i] - (double)ours[i];
-        off += difference * difference, size += (double)ours[i] * (double)ours[i];
+        double difference = (double)library[i] - (double)tiled[i];
+        error += difference * difference, size += (double)tiled[i] * (double)tiled[i];
     }
-    /* Eight bits may be summed with less than f32. */
-    double most = g.a == GEMM_E4M3 ? 5e-3 : g.out == BF16 ? 5e-3 : 1e-5;
-    if (!(sqrt(off) <= most * sqrt(size)))
-        fail_msg("%d x %d x %d of kind %d: off by %g of %g", g.M, g.N, g.K, g.a, sqrt(off),
+    /* FP8 may accumulate in less than f32. */
+    double tolerance = g.a == GEMM_E4M3 ? 5e-3 : g.out == BF16 ? 5e-3 : 1e-5;
+    if (!(sqrt(error) <= tolerance * sqrt(size)))
+        fail_msg("%d x %d x %d of type %d: error %g of %g", g.M, g.N, g.K, g.a, sqrt(error),
                  sqrt(size));
-    free(ours), free(theirs);
+    free(tiled), free(library);
     close_rig(&r);
 }
 
 static const int sizes[][3] = {{64, 128, 32}, {32, 48, 80}, {7, 33, 65}};
 
-TEST(the_library_multiplies_as_our_kernels_do)
+TEST(cublaslt_matches_our_kernels)
 {
     if (!has_device()) skip();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -143,7 +143,7 @@ TEST(the_library_multiplies_as_our_kernels_do)
         }
 }
 
-TEST(the_library_multiplies_eight_bits_as_our_kernels_do)
+TEST(cublaslt_matches_our_kernels_in_fp8)
 {
     if (!has_device()) skip();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -155,85 +155,88 @@ TEST(the_library_multiplies_eight_bits_as_our_kernels_do)
         }
 }
 
-#if !defined(GPU_CUDA) /* what the library that stands in for cuBLASLt was asked for */
+#if !defined(GPU_CUDA) /* calls to the stub of cuBLASLt */
 #include "backends/gpu/vendor/stub_cublaslt.h"
 
 static const struct gemm usual = {
     32, 48, 64, .transpose_b = true, .a = GEMM_BF16, .b = GEMM_BF16, .out = BF16};
 
-TEST(a_product_is_prepared_once_and_everything_is_given_back)
+TEST(a_gemm_is_prepared_once_and_everything_is_freed)
 {
-    struct rig r;
+    struct gemm_rig r;
     open_rig(&r, usual);
     struct stub_cublaslt before = stub_cublaslt;
-    for (int i = 0; i < 3; i++) free(result(&r, false));
-    CHECK(stub_cublaslt.asked == before.asked + 1 && stub_cublaslt.ran[0] == before.ran[0] + 3);
+    for (int i = 0; i < 3; i++) free(run_gemm(&r, false));
+    CHECK(stub_cublaslt.num_heuristics == before.num_heuristics + 1 &&
+          stub_cublaslt.ran[0] == before.ran[0] + 3);
     r.g.accumulate = true;
-    free(result(&r, false));
-    CHECK(stub_cublaslt.asked == before.asked + 2 && stub_cublaslt.products == 2);
-    CHECK(stub_cublaslt.layouts == 6 && stub_cublaslt.libraries == 1);
+    free(run_gemm(&r, false));
+    CHECK(stub_cublaslt.num_heuristics == before.num_heuristics + 2 && stub_cublaslt.matmuls == 2);
+    CHECK(stub_cublaslt.layouts == 6 && stub_cublaslt.handles == 1);
     close_rig(&r);
-    CHECK(!stub_cublaslt.products && !stub_cublaslt.layouts && !stub_cublaslt.libraries);
-    CHECK(!stub_cublaslt.wishes && stub_cublaslt.failed == before.failed);
+    CHECK(!stub_cublaslt.matmuls && !stub_cublaslt.layouts && !stub_cublaslt.handles);
+    CHECK(!stub_cublaslt.preferences && stub_cublaslt.failed == before.failed);
 }
 
-TEST(what_the_library_does_not_know_our_kernels_make)
+TEST(our_kernels_compute_what_cublaslt_does_not_support)
 {
     struct stub_cublaslt before = stub_cublaslt;
     struct gemm g = usual;
-    g.K = STUB_UNKNOWN;
+    g.K = STUB_UNSUPPORTED_K;
     compare(g);
-    CHECK(stub_cublaslt.asked == before.asked + 1 && stub_cublaslt.ran[0] == before.ran[0]);
-    CHECK(!stub_cublaslt.products && !stub_cublaslt.layouts);
+    CHECK(stub_cublaslt.num_heuristics == before.num_heuristics + 1 &&
+          stub_cublaslt.ran[0] == before.ran[0]);
+    CHECK(!stub_cublaslt.matmuls && !stub_cublaslt.layouts);
 }
 
-TEST(operands_off_16_bytes_have_algorithms_of_their_own)
+TEST(unaligned_operands_get_their_own_algorithm)
 {
-    struct rig r;
+    struct gemm_rig r;
     struct stub_cublaslt before = stub_cublaslt;
     open_rig(&r, usual);
-    r.g.M -= 1; /* so that the last row is not read past its end */
+    r.g.M -= 1; /* so that the last row stays within the buffer */
     r.io.a = (const bf16 *)r.io.a + 1;
-    float *ours = result(&r, true), *theirs = result(&r, false);
+    float *tiled = run_gemm(&r, true), *library = run_gemm(&r, false);
     CHECK(stub_cublaslt.ran[0] == before.ran[0] + 1);
-    CHECK(stub_cublaslt.asked == before.asked + 2); /* measured for 16 bytes, run with 2 */
-    for (int i = 0; i < r.g.M * r.g.N; i++) CHECK_NEAR((double)ours[i], (double)theirs[i], 1e-2);
-    free(ours), free(theirs);
+    CHECK(stub_cublaslt.num_heuristics ==
+          before.num_heuristics + 2); /* sized with 16-byte alignment, run with 2 */
+    for (int i = 0; i < r.g.M * r.g.N; i++) CHECK_NEAR((double)tiled[i], (double)library[i], 1e-2);
+    free(tiled), free(library);
     close_rig(&r);
 }
 
-TEST(a_product_that_nobody_measured_takes_nothing_that_is_not_there)
+TEST(a_gemm_that_was_not_sized_uses_no_more_scratch_than_is_free)
 {
-    struct rig r;
+    struct gemm_rig r;
     struct stub_cublaslt before = stub_cublaslt;
     open_rig(&r, usual);
     r.g.scaled = true;
-    CHECK_STATUS(OK, GPU_NAME(gemm)(&r.g, &r.io, r.on));
-    CHECK_STATUS(OK, queue_wait(r.on));
+    CHECK_STATUS(OK, GPU_NAME(gemm)(&r.g, &r.io, r.queue));
+    CHECK_STATUS(OK, queue_wait(r.queue));
     CHECK(stub_cublaslt.ran[0] == before.ran[0] && stub_cublaslt.ran[2] == before.ran[2]);
     close_rig(&r);
 }
 
-TEST(sums_of_less_than_f32_are_for_forward_products_alone)
+TEST(fast_accumulation_is_used_for_forward_gemms_only)
 {
     struct stub_cublaslt before = stub_cublaslt;
     struct gemm g = usual;
     g.a = g.b = GEMM_E4M3, g.scaled = true;
     compare(g);
-    CHECK(stub_cublaslt.fast == before.fast + 1);
+    CHECK(stub_cublaslt.fast_accumulation == before.fast_accumulation + 1);
     g.a = GEMM_E5M2;
     compare(g);
-    CHECK(stub_cublaslt.fast == before.fast + 1);
+    CHECK(stub_cublaslt.fast_accumulation == before.fast_accumulation + 1);
 }
 
-TEST(a_library_that_fails_says_so)
+TEST(a_failure_of_cublaslt_is_reported)
 {
-    struct rig r;
+    struct gemm_rig r;
     open_rig(&r, usual);
-    free(result(&r, false));
-    CHECK_STATUS(OK, arena_init(&r.on->scratch, 1 << 12, queue_memory(r.on)));
+    free(run_gemm(&r, false));
+    CHECK_STATUS(OK, arena_init(&r.queue->scratch, 1 << 12, queue_memory(r.queue)));
     stub_cublaslt_break(true);
-    CHECK_STATUS(DEVICE, GPU_NAME(gemm)(&r.g, &r.io, r.on));
+    CHECK_STATUS(DEVICE, GPU_NAME(gemm)(&r.g, &r.io, r.queue));
     CHECK_MESSAGE("the stub failed");
     stub_cublaslt_break(false);
     close_rig(&r);

@@ -4,94 +4,95 @@
 #include "backends/gpu/vendor/cudnn_attention_graph.h"
 #include "backends/gpu/vendor/h200.h"
 
-static struct attention_graph small(bool backward)
+static struct cudnn_attention_graph small(bool backward)
 {
-    return (struct attention_graph){.B = 2,
-                                    .T = 128,
-                                    .H = 4,
-                                    .G = 2,
-                                    .K = 64,
-                                    .q_row = 8 * 64,
-                                    .kv_row = 8 * 64,
-                                    .out_row = 4 * 64,
-                                    .all_heads = 4,
-                                    .causal = true,
-                                    .backward = backward};
+    return (struct cudnn_attention_graph){.B = 2,
+                                          .T = 128,
+                                          .H = 4,
+                                          .G = 2,
+                                          .K = 64,
+                                          .q_stride = 8 * 64,
+                                          .kv_stride = 8 * 64,
+                                          .out_stride = 4 * 64,
+                                          .total_heads = 4,
+                                          .causal = true,
+                                          .backward = backward};
 }
 
-static struct graph_plan plan_of(const struct attention_graph *a)
+static struct cudnn_plan plan_of(const struct cudnn_attention_graph *a)
 {
     size_t length;
-    char *json = described_h200(&length);
-    struct graph_target target = {0};
-    struct graph_plan plan;
-    struct graph *g;
-    CHECK_STATUS(OK, graph_describe(json, length, &target.device));
-    graph_open(&g);
-    attention_graph_build(a, g);
-    CHECK_STATUS(OK, graph_plan(g, &target, &plan));
-    graph_close(g);
-    graph_forget(target.device);
+    char *json = h200_properties(&length);
+    struct cudnn_target target = {0};
+    struct cudnn_plan plan;
+    struct cudnn_graph *g;
+    CHECK_STATUS(OK, cudnn_graph_describe_device(json, length, &target.device));
+    cudnn_graph_open(&g);
+    cudnn_attention_graph_build(a, g);
+    CHECK_STATUS(OK, cudnn_graph_build_plan(g, &target, &plan));
+    cudnn_graph_close(g);
+    cudnn_graph_free_device(target.device);
     free(json);
     return plan;
 }
 
-static void check_has_plan(const struct attention_graph *a)
+static void check_has_plan(const struct cudnn_attention_graph *a)
 {
-    struct graph_plan plan = plan_of(a);
+    struct cudnn_plan plan = plan_of(a);
     CHECK(plan.plan);
-    graph_plan_release(&plan);
+    cudnn_graph_release_plan(&plan);
 }
 
-TEST(attention_has_plans_with_and_without_later_tokens)
+TEST(attention_has_plans_with_and_without_causal_mask)
 {
     for (int backward = 0; backward < 2; backward++) {
-        struct attention_graph a = small(backward);
+        struct cudnn_attention_graph a = small(backward);
         check_has_plan(&a);
         a.causal = false;
         check_has_plan(&a);
     }
 }
 
-TEST(attention_with_as_many_key_heads_as_queries_has_plans)
+TEST(multi_head_attention_without_gqa_has_plans)
 {
     for (int backward = 0; backward < 2; backward++) {
-        struct attention_graph a = small(backward);
-        a.G = a.H, a.q_row = a.kv_row = 12 * 64;
+        struct cudnn_attention_graph a = small(backward);
+        a.G = a.H, a.q_stride = a.kv_stride = 12 * 64;
         check_has_plan(&a);
     }
 }
 
-TEST(documents_have_plans_of_as_many_as_there_may_be)
+TEST(varlen_has_plans_for_many_sequences)
 {
     for (int backward = 0; backward < 2; backward++) {
-        struct attention_graph a = small(backward);
-        a.documents = true, a.B = 100;
+        struct cudnn_attention_graph a = small(backward);
+        a.varlen = true, a.B = 100;
         check_has_plan(&a);
     }
 }
 
-TEST(a_reproducible_backward_stores_scores_and_the_other_adds_up_dq)
+TEST(deterministic_backward_stores_ds_and_the_other_accumulates_dq)
 {
-    struct attention_graph fast = small(true), same = fast;
-    same.deterministic = true;
-    CHECK(attention_graph_bytes(&fast, ATTENTION_DQ_SUM, 256) == 256 * 4 * 64 * 4);
-    CHECK(!attention_graph_bytes(&same, ATTENTION_DQ_SUM, 256));
-    struct graph_plan of_fast = plan_of(&fast), of_same = plan_of(&same);
+    struct cudnn_attention_graph any_order = small(true), deterministic = any_order;
+    deterministic.deterministic = true;
+    CHECK(cudnn_attention_graph_scratch(&any_order, ATTENTION_DQ_ACCUM, 256) == 256 * 4 * 64 * 4);
+    CHECK(!cudnn_attention_graph_scratch(&deterministic, ATTENTION_DQ_ACCUM, 256));
+    struct cudnn_plan of_any_order = plan_of(&any_order),
+                      of_deterministic = plan_of(&deterministic);
     size_t scores = 2 * 4 * 128 * 128 * 2;
-    CHECK(of_fast.plan && of_fast.workspace < scores + 2 * 256 * 4 * 64 * 2);
-    CHECK(of_same.plan && of_same.workspace >= scores);
-    graph_plan_release(&of_fast), graph_plan_release(&of_same);
+    CHECK(of_any_order.plan && of_any_order.workspace < scores + 2 * 256 * 4 * 64 * 2);
+    CHECK(of_deterministic.plan && of_deterministic.workspace >= scores);
+    cudnn_graph_release_plan(&of_any_order), cudnn_graph_release_plan(&of_deterministic);
 }
 
-TEST(only_backward_has_working_memory)
+TEST(only_backward_needs_scratch)
 {
-    struct attention_graph a = small(false);
+    struct cudnn_attention_graph a = small(false);
     for (int id = 0; id < ATTENTION_TENSOR_COUNT; id++)
-        CHECK(!attention_graph_bytes(&a, (enum attention_tensor)id, 256));
+        CHECK(!cudnn_attention_graph_scratch(&a, (enum attention_tensor)id, 256));
     a = small(true);
-    CHECK(attention_graph_bytes(&a, ATTENTION_DELTA, 256) == 256 * 4 * 4);
-    CHECK(!attention_graph_bytes(&a, ATTENTION_DK_ALL, 256));
-    a.documents = true;
-    CHECK(attention_graph_bytes(&a, ATTENTION_DK_ALL, 256) == 256 * 2 * 8 * 64 * 4);
+    CHECK(cudnn_attention_graph_scratch(&a, ATTENTION_DELTA, 256) == 256 * 4 * 4);
+    CHECK(!cudnn_attention_graph_scratch(&a, ATTENTION_DK_FULL, 256));
+    a.varlen = true;
+    CHECK(cudnn_attention_graph_scratch(&a, ATTENTION_DK_FULL, 256) == 256 * 2 * 8 * 64 * 4);
 }

@@ -1,5 +1,6 @@
-/* A driver without a device, for machines that have CUDA's libraries and no driver: there is no
- * device, yet what cuDNN compiles is taken for loaded.  So plans can be made, and nothing run. */
+/* libcuda.c -- a stub of the CUDA driver, for machines that have the CUDA libraries but no driver.
+ * It reports no device, but pretends to load what cuDNN compiles: so plans can be built, not run.
+ */
 // SPDX-License-Identifier: Apache-2.0
 
 enum { DRIVER_OK = 0, DRIVER_NO_DEVICE = 100 };
@@ -11,7 +12,7 @@ int cuInit(unsigned flags)
     return DRIVER_NO_DEVICE;
 }
 
-/* Calls that give a handle of something loaded. */
+/* Functions that return a handle of a loaded library, module or kernel. */
 #define LOADED(X)                                                                                  \
     X(cuLibraryLoadData)                                                                           \
     X(cuLibraryGetKernel)                                                                          \
@@ -31,7 +32,7 @@ int cuInit(unsigned flags)
 LOADED(X)
 #undef X
 
-/* What cuDNN looks for when it starts, and calls without wanting an answer, or not at all. */
+/* Functions that cuDNN resolves when it starts; it ignores their results or never calls them. */
 #define SILENT(X)                                                                                  \
     X(cuCtxGetCurrent)                                                                             \
     X(cuCtxGetDevice)                                                                              \

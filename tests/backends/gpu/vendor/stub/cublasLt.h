@@ -1,5 +1,5 @@
-/* cublasLt.h (tests) -- as much of cuBLASLt's interface as gemm_cublaslt.c and tuner_cublaslt.c
- * call, for tests without a device: stub_cublaslt.c multiplies on the emulated one. */
+/* cublasLt.h (tests) -- the part of cuBLASLt's interface that cublaslt_gemm.c and cublaslt_tuner.c
+ * use, for tests without CUDA; implemented by stub_cublaslt.c. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -42,9 +42,9 @@ typedef enum {
 } cublasLtMatmulPreferenceAttributes_t;
 
 typedef struct cublasLtContext *cublasLtHandle_t;
-typedef struct stub_product *cublasLtMatmulDesc_t;
+typedef struct stub_matmul *cublasLtMatmulDesc_t;
 typedef struct stub_layout *cublasLtMatrixLayout_t;
-typedef struct stub_wish *cublasLtMatmulPreference_t;
+typedef struct stub_preference *cublasLtMatmulPreference_t;
 typedef struct {
     uint64_t data[8];
 } cublasLtMatmulAlgo_t;
@@ -56,39 +56,38 @@ typedef struct {
     int reserved[4];
 } cublasLtMatmulHeuristicResult_t;
 
-cublasStatus_t cublasLtCreate(cublasLtHandle_t *library);
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t library);
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle);
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle);
 const char *cublasLtGetStatusString(cublasStatus_t status);
 size_t cublasLtGetVersion(void);
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
                                         cudaDataType_t scale);
-cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product);
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t matmul);
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t matmul,
                                               cublasLtMatmulDescAttributes_t what,
                                               const void *value, size_t bytes);
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType_t type,
                                           uint64_t rows, uint64_t columns, int64_t leading);
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout);
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out);
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t wish);
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t wish,
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference);
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
                                                     cublasLtMatmulPreferenceAttributes_t what,
                                                     const void *value, size_t bytes);
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t library,
-                                              cublasLtMatmulDesc_t product,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t matmul,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t wish, int most,
+                                              cublasLtMatmulPreference_t preference, int most,
                                               cublasLtMatmulHeuristicResult_t proposed[],
                                               int *count);
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t library, cublasLtMatmulDesc_t product,
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t matmul,
                                        cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                        cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                        const cublasLtMatmulAlgo_t *algorithm,
-                                       cublasLtMatmulHeuristicResult_t *is);
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t library, cublasLtMatmulDesc_t product,
+                                       cublasLtMatmulHeuristicResult_t *result);
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t matmul,
                               const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
                               const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
                               const void *c, cublasLtMatrixLayout_t c_layout, void *d,
