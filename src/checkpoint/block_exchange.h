@@ -48,11 +48,11 @@ struct block_exchange {
     const struct comm *ranks;
     struct piece *pieces; /* this rank's, by tensor and place; owned */
     size_t num_pieces;
-    uint64_t *prints; /* of the runs that each rank holds of each tensor, 0: none; owned */
+    uint64_t *fingerprints; /* of the runs that each rank holds of each tensor, 0: none; owned */
     bool *sends;      /* no lower rank holds the same of that tensor; owned */
     uint32_t *out, *in;
     size_t out_words, in_words; /* room for so many */
-    unsigned char *held;
+    unsigned char *filled;
 };
 
 /* Collective.  `p` names no element twice. */

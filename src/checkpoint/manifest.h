@@ -32,8 +32,8 @@ struct manifest_file {
     int fd;
     uint64_t size;
     uint32_t crc;   /* of the chunk under way */
-    uint32_t *sums; /* of the chunks; owned */
-    size_t num_sums;
+    uint32_t *checksums; /* of the chunks; owned */
+    size_t num_checksums;
 };
 
 enum status manifest_file_open(struct manifest_file *f, struct manifest *m, const char *name);

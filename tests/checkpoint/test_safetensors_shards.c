@@ -18,7 +18,7 @@ static size_t cut(const struct saved *s, uint64_t most, enum safetensors_dtype d
                          .sources = &source,
                          .num_parts = 1,
                          .dtype = dtype,
-                         .most_bytes = most,
+                         .max_bytes = most,
                          .index = INDEX_ALWAYS,
                          .exchange = &x};
     struct file_list names;
@@ -112,7 +112,7 @@ TEST(a_source_that_fails_ends_the_writing)
                          .sources = &source,
                          .num_parts = 1,
                          .dtype = SAFETENSORS_F32,
-                         .most_bytes = 1 << 20,
+                         .max_bytes = 1 << 20,
                          .index = INDEX_NEVER,
                          .exchange = &x};
     CHECK_STATUS(OK, block_exchange_open(&x, &s.layout, &s.pieces, comm_self()));

@@ -15,7 +15,7 @@ bool pytorch_bin_is_here(const char *folder)
     return file_is_in(folder, SINGLE) || file_is_in(folder, INDEX);
 }
 
-static enum status put_all(struct tensor_slices *p, const struct torch_tensors *t,
+static enum status add_tensors(struct tensor_slices *p, const struct torch_tensors *t,
                            const struct file_map *map, const char *path)
 {
     for (size_t i = 0; i < t->count; i++) {
@@ -39,7 +39,7 @@ static enum status open_file(struct tensor_slices *p, const char *path)
     TRY_OUT(tensor_slices_map(p, path, &map));
     TRY_OUT(torch_archive_open(&a, map->data, map->size, path));
     TRY_OUT(torch_archive_tensors(&a, &tensors));
-    TRY_OUT(put_all(p, &tensors, map, path));
+    TRY_OUT(add_tensors(p, &tensors, map, path));
 out:
     torch_tensors_release(&tensors);
     torch_archive_close(&a);
