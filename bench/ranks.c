@@ -83,7 +83,7 @@ static enum status held_start(const struct comm *c, struct transfer *t)
     double begin = clock_monotonic_s();
     TRY(inner->start(c, t));
     TRY(inner->wait(t));
-    t->under_way = NULL;
+    t->in_flight = NULL;
     held_s += clock_monotonic_s() - begin;
     return STATUS_OK;
 }

@@ -135,7 +135,7 @@ static enum status plan(struct planning *p)
     TRY(machine_open(&p->machine, &c->device));
     groups_close(&p->machine.groups);
     TRY(mesh_resolve(&p->machine.mesh, &c->parallelism, 0, p->ranks));
-    TRY(inputs_fetch_tokenizer(c, NULL));
+    TRY(inputs_fetch_tokenizer(c, comm_self()));
     TRY(inputs_open_tokenizer(c, false, &p->tokenizer));
     TRY(model_shape_resolve(&p->shape, &c->model,
                             p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));

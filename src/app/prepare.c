@@ -103,8 +103,8 @@ enum status command_prepare(int argc, char **argv)
     for (int i = 0; i < a.num_words; i++)
         sources[i] = (struct source_config){.path = a.words[i], .column = column, .weight = 1};
     struct tokenizer_config config = {.meta_cuts = cuts};
-    TRY(hub_fetch(tokenizer, HUB_TOKENIZER, NULL));
-    for (int i = 0; i < a.num_words; i++) TRY(hub_fetch(a.words[i], HUB_DATA, NULL));
+    TRY(hub_fetch(tokenizer, HUB_TOKENIZER, comm_self()));
+    for (int i = 0; i < a.num_words; i++) TRY(hub_fetch(a.words[i], HUB_DATA, comm_self()));
     TRY(tokenizer_open(&t, tokenizer, &config));
     struct progress progress = {.begin_s = clock_monotonic_s(),
                                 .told_s = clock_monotonic_s(),

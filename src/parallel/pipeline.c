@@ -151,7 +151,7 @@ static enum status settle(const struct pipeline *p, struct buffer *b)
 }
 
 static enum status start(const struct pipeline *p, const struct micro_batch *micro,
-                         struct buffer *b, enum transfer_kind kind, struct message m)
+                         struct buffer *b, enum transfer_kind kind, struct p2p_message m)
 {
     if (m.peer < 0 || is_silent(p)) return STATUS_OK;
     b->move = (struct transfer){.kind = kind,
@@ -170,7 +170,7 @@ static enum status prepare(const struct pipeline *p, const struct micro_batch *m
                            const struct action *a)
 {
     struct buffer *in = input_of(p, a);
-    struct message from = schedule_input(&p->schedule, p->group->rank, a);
+    struct p2p_message from = schedule_input(&p->schedule, p->group->rank, a);
     if (from.peer < 0) return STATUS_OK;
     TRY(settle(p, in));
     TRY(start(p, micro, in, TRANSFER_receive, from));
@@ -216,17 +216,18 @@ enum status pipeline_expect(const struct pipeline *p)
 {
     const struct schedule *s = &p->schedule;
     size_t most = (size_t)s->chunks * DIRECTION_COUNT;
-    struct message *sends = heap(most * sizeof *sends), *receives = heap(most * sizeof *receives);
+    struct p2p_message *sends = heap(most * sizeof *sends),
+                       *receives = heap(most * sizeof *receives);
     int num_sends = 0, num_receives = 0;
     for (int chunk = 0; chunk < s->chunks; chunk++)
         for (enum direction way = 0; way < DIRECTION_COUNT; way++) {
             struct action a = {.way = way, .chunk = chunk};
-            struct message out = schedule_output(s, p->group->rank, &a);
-            struct message in = schedule_input(s, p->group->rank, &a);
+            struct p2p_message out = schedule_output(s, p->group->rank, &a);
+            struct p2p_message in = schedule_input(s, p->group->rank, &a);
             if (out.peer >= 0) sends[num_sends++] = out;
             if (in.peer >= 0) receives[num_receives++] = in;
         }
-    enum status st = comm_expect(p->group, sends, num_sends, receives, num_receives);
+    enum status st = comm_declare_p2p(p->group, sends, num_sends, receives, num_receives);
     free(sends), free(receives);
     return st;
 }

@@ -94,12 +94,12 @@ static enum status pass_wait(const struct ring *r, struct transfer *t)
 
 enum status ring_expect(const struct comm *group)
 {
-    struct message sends[TAG_COUNT], receives[TAG_COUNT];
+    struct p2p_message sends[TAG_COUNT], receives[TAG_COUNT];
     for (int tag = 0; tag < TAG_COUNT; tag++) {
-        sends[tag] = (struct message){(group->rank + 1) % group->size, tag};
-        receives[tag] = (struct message){(group->rank + group->size - 1) % group->size, tag};
+        sends[tag] = (struct p2p_message){(group->rank + 1) % group->size, tag};
+        receives[tag] = (struct p2p_message){(group->rank + group->size - 1) % group->size, tag};
     }
-    return comm_expect(group, sends, TAG_COUNT, receives, TAG_COUNT);
+    return comm_declare_p2p(group, sends, TAG_COUNT, receives, TAG_COUNT);
 }
 
 /* The keys at hand go on, and the next ones begin to come. */

@@ -126,21 +126,22 @@ int schedule_buffers(const struct schedule *s)
 }
 
 /* What `receiver` gets, as its sender or the receiver sees it: the stage at the other end. */
-static struct message message(const struct schedule *s, int receiver, int other, enum direction way)
+static struct p2p_message message(const struct schedule *s, int receiver, int other,
+                                  enum direction way)
 {
     int stages = s->pp * s->chunks;
     if (receiver < 0 || receiver >= stages || other < 0 || other >= stages)
-        return (struct message){.peer = -1};
-    return (struct message){.peer = other % s->pp, .tag = 2 * (receiver / s->pp) + (int)way};
+        return (struct p2p_message){.peer = -1};
+    return (struct p2p_message){.peer = other % s->pp, .tag = 2 * (receiver / s->pp) + (int)way};
 }
 
-struct message schedule_input(const struct schedule *s, int rank, const struct action *a)
+struct p2p_message schedule_input(const struct schedule *s, int rank, const struct action *a)
 {
     int stage = schedule_stage(s, rank, a->chunk);
     return message(s, stage, a->way == FORWARD ? stage - 1 : stage + 1, a->way);
 }
 
-struct message schedule_output(const struct schedule *s, int rank, const struct action *a)
+struct p2p_message schedule_output(const struct schedule *s, int rank, const struct action *a)
 {
     int stage = schedule_stage(s, rank, a->chunk), to = a->way == FORWARD ? stage + 1 : stage - 1;
     return message(s, to, to, a->way);

@@ -77,5 +77,5 @@ static inline int schedule_stage(const struct schedule *s, int rank, int chunk)
 
 /* To whom or from whom; peer -1: nobody, as the action begins or ends the pass.  Messages of one
  * pair and tag are sent and received in the same order. */
-struct message schedule_input(const struct schedule *s, int rank, const struct action *a);
-struct message schedule_output(const struct schedule *s, int rank, const struct action *a);
+struct p2p_message schedule_input(const struct schedule *s, int rank, const struct action *a);
+struct p2p_message schedule_output(const struct schedule *s, int rank, const struct action *a);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/traced.h"
 
-static void hear_start(struct comm_watch *w, const struct comm *c, const struct transfer *t,
+static void hear_start(struct comm_observer *w, const struct comm *c, const struct transfer *t,
                        size_t bytes)
 {
     (void)w, (void)c, (void)t, (void)bytes; /* the transfer knows when it began */
 }
 
-static void hear_wait(struct comm_watch *w, const struct transfer *t)
+static void hear_wait(struct comm_observer *w, const struct transfer *t)
 {
     const struct traced_group *g = (const struct traced_group *)w;
-    if (t->comm->size == 1 || !(t->began_s > 0)) return; /* it may have begun before the trace */
-    double over_s = t->over_s > 0 ? t->over_s : clock_monotonic_s();
-    trace_add_beside(g->trace, g->track, transfer_name(t->kind), t->began_s, over_s);
+    if (t->comm->size == 1 || !(t->started_s > 0)) return; /* it may have begun before the trace */
+    double ended_s = t->ended_s > 0 ? t->ended_s : clock_monotonic_s();
+    trace_add_beside(g->trace, g->track, transfer_name(t->kind), t->started_s, ended_s);
 }
 
 static const char *const tracks[] = {
@@ -27,12 +27,12 @@ void traced_begin(struct traced *t, const struct groups *groups, struct trace *t
     for (enum group g = 0; g < GROUP_COUNT; g++) {
         struct comm_counts *counts = groups->of[g].counts;
         t->of[g] = (struct traced_group){{hear_start, hear_wait}, trace, tracks[g]};
-        if (counts) counts->watch = &t->of[g].watch;
+        if (counts) counts->observer = &t->of[g].observer;
     }
 }
 
 void traced_end(struct traced *t)
 {
     for (enum group g = 0; g < GROUP_COUNT; g++)
-        if (t->groups->of[g].counts) t->groups->of[g].counts->watch = NULL;
+        if (t->groups->of[g].counts) t->groups->of[g].counts->observer = NULL;
 }

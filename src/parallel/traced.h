@@ -11,7 +11,7 @@
 struct traced {
     const struct groups *groups; /* borrowed */
     struct traced_group {
-        struct comm_watch watch; /* first: a call is given this */
+        struct comm_observer observer; /* first: a call is given this */
         struct trace *trace;
         const char *track; /* "transfers: " and the group's name */
     } of[GROUP_COUNT];

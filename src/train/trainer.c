@@ -515,8 +515,8 @@ enum status trainer_plan(const struct config *c, const struct model_shape *shape
 /* Weights and gradients, to the groups that gather and sum them. */
 static enum status lend_weights(const struct trainer *t, size_t bytes)
 {
-    TRY(comm_lend(group(t, GROUP_shard), t->run.base, bytes));
-    TRY(comm_lend(group(t, GROUP_replicate), t->run.base, bytes));
+    TRY(comm_register_memory(group(t, GROUP_shard), t->run.base, bytes));
+    TRY(comm_register_memory(group(t, GROUP_replicate), t->run.base, bytes));
     return STATUS_OK;
 }
 

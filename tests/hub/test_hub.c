@@ -63,7 +63,7 @@ static void check_fetches(const char *path, enum hub_selection what, int count)
     struct hub_test h = {0};
     int num_cached = 0;
     begin(&h, strncmp(path, "hf://datasets/", 14) != 0);
-    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, what, NULL));
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, what, comm_self()));
     for (int i = 0; i < h.server.num_files; i++) {
         struct text whole = {0};
         char *at;
@@ -80,7 +80,7 @@ static void check_fetches(const char *path, enum hub_selection what, int count)
     if (num_cached != count) print_error("%s: %d files, expected %d\n", path, num_cached, count);
     CHECK(num_cached == count);
     CHECK(h.server.num_bodies == count);
-    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, what, NULL));
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, what, comm_self()));
     CHECK(h.server.num_bodies == count); /* not fetched twice */
     end(&h);
 }
@@ -113,7 +113,7 @@ TEST(hub_find_returns_patterns_for_glob)
     char *local;
     begin(&h, false);
     const char *path = "hf://datasets/org/name/data/*.jsonl";
-    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, HUB_DATA, NULL));
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, HUB_DATA, comm_self()));
     CHECK_STATUS(OK, hub_find_with(&h.settings, path, &local));
     CHECK_STATUS(OK, file_glob(&list, local));
     CHECK(list.count == 2);
@@ -128,14 +128,15 @@ TEST(hub_reports_what_does_not_exist)
     struct hub_test h = {0};
     begin(&h, false);
     CHECK_STATUS(MISSING, hub_fetch_with(&h.settings, "hf://datasets/org/name/data/*.parquet",
-                                         HUB_DATA, NULL));
+                                         HUB_DATA, comm_self()));
     CHECK_MESSAGE("hf://datasets/org/name/data/*.parquet");
-    CHECK_STATUS(MISSING, hub_fetch_with(&h.settings, "hf://datasets/org/none/*", HUB_DATA, NULL));
-    CHECK_MESSAGE("RepoNotFound");
     CHECK_STATUS(MISSING,
-                 hub_fetch_with(&h.settings, "hf://datasets/org/name/none/*", HUB_DATA, NULL));
+                 hub_fetch_with(&h.settings, "hf://datasets/org/none/*", HUB_DATA, comm_self()));
+    CHECK_MESSAGE("RepoNotFound");
+    CHECK_STATUS(MISSING, hub_fetch_with(&h.settings, "hf://datasets/org/name/none/*", HUB_DATA,
+                                         comm_self()));
     CHECK_STATUS(CONFIG,
-                 hub_fetch_with(&h.settings, "hf://datasets/org/name/**/*", HUB_DATA, NULL));
+                 hub_fetch_with(&h.settings, "hf://datasets/org/name/**/*", HUB_DATA, comm_self()));
     char *local;
     CHECK_STATUS(MISSING, hub_find_with(&h.settings, "hf://datasets/org/name/data/*", &local));
     end(&h);
@@ -148,8 +149,8 @@ TEST(hub_rejects_malformed_responses)
         struct hub_test h = {0};
         h.server.apis[i] = FAULT_MALFORMED;
         begin(&h, false);
-        CHECK_STATUS(DATA,
-                     hub_fetch_with(&h.settings, "hf://datasets/org/name/data/*", HUB_DATA, NULL));
+        CHECK_STATUS(DATA, hub_fetch_with(&h.settings, "hf://datasets/org/name/data/*", HUB_DATA,
+                                          comm_self()));
         end(&h);
     }
 }
@@ -161,13 +162,13 @@ TEST(hub_makes_no_requests_when_offline)
     const char *path = "hf://datasets/org/name/data/a.jsonl";
     begin(&h, false);
     h.settings.offline = true;
-    CHECK_STATUS(MISSING, hub_fetch_with(&h.settings, path, HUB_DATA, NULL));
+    CHECK_STATUS(MISSING, hub_fetch_with(&h.settings, path, HUB_DATA, comm_self()));
     CHECK_MESSAGE("HF_HUB_OFFLINE");
     h.settings.offline = false;
-    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, HUB_DATA, NULL));
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, HUB_DATA, comm_self()));
     int requests = h.server.num_requests;
     h.settings.offline = true;
-    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, HUB_DATA, NULL));
+    CHECK_STATUS(OK, hub_fetch_with(&h.settings, path, HUB_DATA, comm_self()));
     CHECK(h.server.num_requests == requests);
     server_check(&h.settings, path, data_files[1].bytes);
     end(&h);
@@ -241,7 +242,7 @@ TEST(hub_leaves_other_paths_unchanged)
 {
     char *local;
     CHECK(!hub_is_path("data/hf://x") && hub_is_path("hf://x"));
-    CHECK_STATUS(OK, hub_fetch("data/*.txt", HUB_DATA, NULL));
+    CHECK_STATUS(OK, hub_fetch("data/*.txt", HUB_DATA, comm_self()));
     CHECK_STATUS(OK, hub_find("data/*.txt", &local));
     CHECK(!strcmp(local, "data/*.txt"));
     free(local);

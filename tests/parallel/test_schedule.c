@@ -32,7 +32,7 @@ static struct wire *wire(struct pipeline *p, int from, int to, int tag)
 static bool ready(struct pipeline *p, int rank)
 {
     const struct action *a = &p->program[rank][p->at[rank]];
-    struct message in = schedule_input(&p->s, rank, a), out = schedule_output(&p->s, rank, a);
+    struct p2p_message in = schedule_input(&p->s, rank, a), out = schedule_output(&p->s, rank, a);
     if (p->rendezvous && out.peer >= 0) {
         const struct wire *w = wire(p, rank, out.peer, out.tag);
         if (w->num_sent - w->num_received >= p->buffers) return false;
@@ -46,7 +46,7 @@ static void act(struct pipeline *p, int rank)
 {
     const struct action *a = &p->program[rank][p->at[rank]++];
     int stage = schedule_stage(&p->s, rank, a->chunk), stages = p->s.pp * p->s.chunks;
-    struct message in = schedule_input(&p->s, rank, a), out = schedule_output(&p->s, rank, a);
+    struct p2p_message in = schedule_input(&p->s, rank, a), out = schedule_output(&p->s, rank, a);
     CHECK(a->chunk >= 0 && a->chunk < p->s.chunks);
     /* Ascending, without a gap: so each is done once. */
     CHECK(a->micro == (a->way == FORWARD ? p->forward[stage] : p->backward[stage]));

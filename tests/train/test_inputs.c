@@ -27,7 +27,7 @@ TEST(inputs_of_a_run_come_from_the_hub_and_are_read)
     setenv("HF_ENDPOINT", s.endpoint, 1);
     setenv("HF_HUB_CACHE", test_folder(), 1);
     CHECK_STATUS(OK, config_load(&c, NULL, settings, 4));
-    CHECK_STATUS(OK, inputs_fetch(&c, NULL));
+    CHECK_STATUS(OK, inputs_fetch(&c, comm_self()));
     server_stop(&s);
     CHECK(s.num_bodies == 3);
     CHECK_STATUS(OK, hub_find("hf://datasets/org/name/held/c.jsonl", &local));
@@ -47,7 +47,7 @@ TEST(inputs_of_a_run_come_from_the_hub_and_are_read)
     tokenizer_close(t);
 
     setenv("HF_HUB_OFFLINE", "1", 1); /* the server is gone */
-    CHECK_STATUS(OK, inputs_fetch(&c, NULL));
+    CHECK_STATUS(OK, inputs_fetch(&c, comm_self()));
     unsetenv("HF_HUB_OFFLINE");
     unsetenv("HF_HUB_CACHE");
     unsetenv("HF_ENDPOINT");
@@ -71,20 +71,20 @@ TEST(a_tokenizer_that_nobody_names_is_fetched_from_beside_the_weights)
     setenv("HF_ENDPOINT", s.endpoint, 1);
     setenv("HF_HUB_CACHE", test_folder(), 1);
     CHECK_STATUS(OK, config_load(&c, NULL, settings, 2));
-    CHECK_STATUS(OK, inputs_fetch_tokenizer(&c, NULL));
+    CHECK_STATUS(OK, inputs_fetch_tokenizer(&c, comm_self()));
     CHECK(s.num_bodies == 1); /* the weights are not asked for yet */
     CHECK_STATUS(OK, inputs_open_tokenizer(&c, true, &t));
     CHECK(t && strstr(tokenizer_path(t), "tokenizer.json"));
     tokenizer_close(t);
     server_stop(&s);
-    CHECK_STATUS(OK, inputs_fetch_tokenizer(&c, NULL)); /* it is here: nobody is asked */
+    CHECK_STATUS(OK, inputs_fetch_tokenizer(&c, comm_self())); /* it is here: nobody is asked */
     config_release(&c);
 
     /* One that is not to be had is for what needs it to miss. */
     setenv("HF_HUB_CACHE", test_folder(), 1);
     setenv("HF_HUB_OFFLINE", "1", 1);
     CHECK_STATUS(OK, config_load(&c, NULL, settings, 2));
-    CHECK_STATUS(OK, inputs_fetch_tokenizer(&c, NULL));
+    CHECK_STATUS(OK, inputs_fetch_tokenizer(&c, comm_self()));
     CHECK_STATUS(OK, inputs_open_tokenizer(&c, true, &t));
     CHECK(!t);
     config_release(&c);
