@@ -15,8 +15,7 @@
 
 /* A slot of the prefetch ring: one row, and its stream's cursor after the row. */
 struct loader_row {
-    int32_t *ids, *labels, *start, *end;
-    int64_t valid, bytes;
+    struct batch row; /* B = 1 */
     int64_t *cursor;
     bool empty; /* a single pass has ended */
 };
@@ -50,14 +49,17 @@ struct loader {
 static void loader_row_init(struct loader_row *r, int T, size_t cursor_ints)
 {
     size_t bytes = (size_t)T * sizeof(int32_t);
-    r->ids = heap(bytes), r->labels = heap(bytes);
-    r->start = heap(bytes), r->end = heap(bytes);
+    r->row = (struct batch){.B = 1, .T = T};
+    r->row.ids_BT = heap(bytes), r->row.labels_BT = heap(bytes);
+    r->row.start_BT = heap(bytes), r->row.end_BT = heap(bytes);
     r->cursor = heap(cursor_ints * sizeof *r->cursor);
 }
 
 static void loader_row_release(struct loader_row *r)
 {
-    free(r->ids), free(r->labels), free(r->start), free(r->end), free(r->cursor);
+    free(r->row.ids_BT), free(r->row.labels_BT);
+    free(r->row.start_BT), free(r->row.end_BT);
+    free(r->cursor);
 }
 
 /* Sets the bounds of each token's document within the row. */
@@ -67,7 +69,7 @@ static void set_document_bounds(const struct loader *l, int filled, struct loade
     for (int i = 0; i <= T; i++) {
         bool begins = i == T || (i < filled ? l->begins[i] : i == filled);
         if (!begins || i == 0) continue;
-        for (int j = start; j < i; j++) r->start[j] = start, r->end[j] = i;
+        for (int j = start; j < i; j++) r->row.start_BT[j] = start, r->row.end_BT[j] = i;
         start = i;
     }
 }
@@ -79,17 +81,17 @@ static void build_masked_row(const struct loader *l, uint64_t number, int filled
     for (int i = 0; i < l->options.seq_len; i++) {
         bool masked =
             i < filled && rng_uniform(l->seed, RNG_MASK, number, (uint64_t)i) < o->mask_probability;
-        r->labels[i] = masked ? l->raw[i] : LABEL_IGNORED;
-        r->ids[i] = masked ? l->mask_id : i < filled ? l->raw[i] : 0;
+        r->row.labels_BT[i] = masked ? l->raw[i] : LABEL_IGNORED;
+        r->row.ids_BT[i] = masked ? l->mask_id : i < filled ? l->raw[i] : 0;
     }
 }
 
 static void build_causal_row(const struct loader *l, int filled, struct loader_row *r)
 {
     for (int i = 0; i < l->options.seq_len; i++) {
-        r->ids[i] = i < filled ? l->raw[i] : 0;
+        r->row.ids_BT[i] = i < filled ? l->raw[i] : 0;
         bool counts = i + 1 < filled && l->raw[i] != l->eod_id;
-        r->labels[i] = counts ? l->raw[i + 1] : LABEL_IGNORED;
+        r->row.labels_BT[i] = counts ? l->raw[i + 1] : LABEL_IGNORED;
     }
 }
 
@@ -117,11 +119,11 @@ static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
     else
         build_causal_row(l, filled, r);
     set_document_bounds(l, filled, r);
-    r->valid = r->bytes = 0;
+    r->row.valid = r->row.bytes = 0;
     for (int i = 0; i < l->options.seq_len; i++) {
-        if (r->labels[i] == LABEL_IGNORED) continue;
-        r->valid++;
-        if (l->bytes_of_id) r->bytes += l->bytes_of_id[r->labels[i]];
+        if (r->row.labels_BT[i] == LABEL_IGNORED) continue;
+        r->row.valid++;
+        if (l->bytes_of_id) r->row.bytes += l->bytes_of_id[r->row.labels_BT[i]];
     }
     o->kind->save(o, number % o->num_streams, r->cursor);
     return STATUS_OK;
@@ -197,24 +199,6 @@ static void deliver_row(struct loader *l, uint64_t k)
     }
 }
 
-static void copy_row(const struct loader_row *r, int i, struct batch *b)
-{
-    size_t at = (size_t)i * (size_t)b->T, bytes = (size_t)b->T * sizeof(int32_t);
-    memcpy(b->ids_BT + at, r->ids, bytes), memcpy(b->labels_BT + at, r->labels, bytes);
-    memcpy(b->start_BT + at, r->start, bytes), memcpy(b->end_BT + at, r->end, bytes);
-    b->valid += r->valid, b->bytes += r->bytes;
-}
-
-/* Pads the last batch of a single pass with a row without labels. */
-static void blank_row(int i, struct batch *b)
-{
-    for (int t = 0; t < b->T; t++) {
-        size_t at = (size_t)i * (size_t)b->T + (size_t)t;
-        b->ids_BT[at] = 0, b->labels_BT[at] = LABEL_IGNORED;
-        b->start_BT[at] = 0, b->end_BT[at] = b->T;
-    }
-}
-
 enum status loader_next(struct loader *l, struct batch *b, int *rows)
 {
     BUG_IF(b->T != l->options.seq_len);
@@ -225,10 +209,10 @@ enum status loader_next(struct loader *l, struct batch *b, int *rows)
         struct loader_row *r;
         TRY(wait_row(l, l->num_delivered, &r));
         if (r->empty) {
-            blank_row(i, b);
+            batch_pad_row(b, i);
             continue;
         }
-        copy_row(r, i, b);
+        batch_copy_row(b, i, &r->row);
         deliver_row(l, l->num_delivered);
         ++*rows;
     }
