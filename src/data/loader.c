@@ -240,7 +240,7 @@ static enum status open_tokens(struct loader *l)
                                        .vocab_size = o->vocab_size ? o->vocab_size : size,
                                        .bos = o->data->bos,
                                        .eos = o->data->eos};
-    l->masked = !strcmp(o->objective->name, "masked");
+    l->masked = o->objective->name == OBJECTIVE_masked;
     if (o->vocab_size && size > o->vocab_size)
         FAIL(CONFIG, "the tokenizer has %d tokens, more than model.vocab_size = %d", size,
              o->vocab_size);
@@ -270,14 +270,15 @@ static enum status open_tokens(struct loader *l)
 
 static enum status open_order(struct loader *l)
 {
-    bool megatron = !strcmp(l->options.data->order, "megatron");
+    static enum status (*const open[])(struct order **, const struct order_setup *) = {
+        [ORDER_streams] = order_streams_open, [ORDER_megatron] = order_megatron_open};
     const struct order_setup setup = {.options = &l->options,
                                       .sources = l->sources,
                                       .num_sources = l->num_sources,
                                       .tokens = &l->tokens,
                                       .masked = l->masked};
     l->seed = (uint64_t)(l->options.data->seed < 0 ? 0 : l->options.data->seed);
-    return (megatron ? order_megatron_open : order_streams_open)(&l->order, &setup);
+    return open[l->options.data->order](&l->order, &setup);
 }
 
 static size_t num_cursor_ints(const struct loader *l)
@@ -338,7 +339,7 @@ static uint32_t settings_fingerprint(const struct loader *l)
     struct text t = {0};
     text_addf(&t, "%llu %d ", (unsigned long long)l->seed, o->seq_len);
     l->order->kind->settings(l->order, &t);
-    text_addf(&t, " %s %.17g %d %s %lld", o->objective->name,
+    text_addf(&t, " %s %.17g %d %s %lld", objective_kind_word(o->objective->name),
               l->masked ? o->objective->mask_probability : 0, l->masked ? l->mask_id : -1,
               o->tokenizer ? tokenizer_kind(o->tokenizer) : "",
               o->tokenizer ? (long long)tokenizer_vocab_size(o->tokenizer) : 0);

@@ -132,7 +132,7 @@ TEST(loader_masks_tokens_by_position_dependent_random_numbers)
     rig_add_kind(&plain, folder, 1);
     rig_add_kind(&r, folder, 1);
     plain.data.row_overlap = false;
-    r.objective.name = "masked";
+    r.objective.name = OBJECTIVE_masked;
     /* rows of T tokens end to end, without overlap or gaps */
     plain.options.seq_len = T - 1;
     struct rows rows = rows_of(&r, 5, ROWS), raw = rows_of(&plain, 5, ROWS);
@@ -160,7 +160,7 @@ TEST(loader_masks_nothing_or_everything_at_probability_0_and_1)
         struct rig r;
         rig_init(&r, "bytes", 16);
         rig_add_kind(&r, test_folder(), 1);
-        r.objective.name = "masked";
+        r.objective.name = OBJECTIVE_masked;
         r.objective.mask_probability = p;
         struct rows rows = rows_of(&r, 4, 20);
         CHECK(rows.valid == p * 20 * 16);
@@ -180,7 +180,7 @@ TEST(loader_rows_do_not_depend_on_readers_or_prefetch)
         struct rig r;
         rig_init(&r, "bytes", T);
         r.data.streams = V;
-        r.objective.name = kind % 2 ? "causal" : "masked";
+        r.objective.name = kind % 2 ? OBJECTIVE_causal : OBJECTIVE_masked;
         rig_add_kind(&r, test_folder(), kind);
         struct rows want = rows_of(&r, 1, ROWS);
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
@@ -334,7 +334,7 @@ TEST(loader_rejects_conflicting_settings)
                      "the tokenizer has 259 tokens, more than model.vocab_size = 258");
     r.options.vocab_size = 0;
     rig_add(&r, path, 1);
-    r.objective.name = "masked", r.objective.mask_token = "<|none|>";
+    r.objective.name = OBJECTIVE_masked, r.objective.mask_token = "<|none|>";
     check_open_fails(&r, STATUS_CONFIG, "objective.mask_token = \"<|none|>\"");
     rig_add(&r, path, 1);
     r.objective.mask_token = "<|mask|>", r.options.num_shares = 3;
@@ -342,7 +342,7 @@ TEST(loader_rejects_conflicting_settings)
     rig_release(&r);
     rig_init(&r, NULL, 8);
     add_tokens(&r, 4);
-    r.objective.name = "masked";
+    r.objective.name = OBJECTIVE_masked;
     check_open_fails(&r, STATUS_CONFIG, "objective.name = \"masked\" requires data.tokenizer");
 }
 
@@ -438,7 +438,7 @@ TEST(loader_resumes_at_every_row_of_every_source_kind)
         r.data.streams = V;
         r.data.shuffle_window = 3;
         r.data.validation_share = kind == 1 ? 0.3 : 0;
-        r.objective.name = kind == 2 ? "masked" : "causal";
+        r.objective.name = kind == 2 ? OBJECTIVE_masked : OBJECTIVE_causal;
         rig_add_kind(&r, test_folder(), kind);
         r.options.rows_ahead = 10;
         struct loader *l = rig_open(&r);
@@ -510,7 +510,7 @@ TEST(loader_rejects_a_cursor_of_other_data_or_settings)
         case 3: r.data.bos = false; break;
         case 4: r.data.eos = false; break;
         case 5: r.data.row_overlap = false; break;
-        case 6: r.objective.name = "masked"; break;
+        case 6: r.objective.name = OBJECTIVE_masked; break;
         case 7: r.data.validation_share = 0.01; break;
         case 8: r.data.streams = 2, why = "saved with 1 streams; configured: 2"; break;
         case 9:

@@ -28,7 +28,7 @@ static const char *write_sources(int part)
 static void megatron_rig(struct rig *r, int seq_len, const char *split, int64_t samples)
 {
     rig_init(r, NULL, seq_len);
-    r->data.order = "megatron";
+    r->data.order = ORDER_megatron;
     r->data.seed = 1234;
     r->data.split = split;
     r->options.run_rows = samples;
@@ -81,15 +81,16 @@ TEST(order_megatron_matches_megatron_core_for_a_million_blended_samples)
 TEST(order_megatron_matches_megatron_core_for_one_source_and_for_lengths)
 {
     static const struct {
-        const char *split, *blend;
+        const char *split;
+        enum data_blend blend;
         int first, sources, seq_len;
         int64_t seed, samples, rows;
         bool held_out;
         uint32_t crc;
-    } cases[] = {{"969, 30, 1", "lengths", 0, 3, 16, 1234, 50000, 50000, false, 0x97037d1e},
-                 {"80,20", "auto", 0, 3, 16, 1234, 50000, 22646, true, 0x3bda827e},
-                 {"1", "auto", 1, 1, 10, 7, 100000, 119993, false, 0x73b75f70},
-                 {"1", "weights", 1, 1, 10, 7, 100000, 100000, false, 0xca296103}};
+    } cases[] = {{"969, 30, 1", BLEND_BY_lengths, 0, 3, 16, 1234, 50000, 50000, false, 0x97037d1e},
+                 {"80,20", BLEND_BY_auto, 0, 3, 16, 1234, 50000, 22646, true, 0x3bda827e},
+                 {"1", BLEND_BY_auto, 1, 1, 10, 7, 100000, 119993, false, 0x73b75f70},
+                 {"1", BLEND_BY_weights, 1, 1, 10, 7, 100000, 100000, false, 0xca296103}};
     const char *folder = write_sources(1);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct rig r;
@@ -238,8 +239,8 @@ TEST(order_megatron_rejects_a_cursor_of_another_order)
         if (change == 1) r.data.split = "949,51";
         if (change == 2) r.data.samples = 501;
         if (change == 3) r.data.seed = 1235;
-        if (change == 4) r.data.blend = "lengths";
-        if (change == 5) r.data.order = "streams";
+        if (change == 4) r.data.blend = BLEND_BY_lengths;
+        if (change == 5) r.data.order = ORDER_streams;
         l = rig_open(&r);
         CHECK(loader_load(l, json) == (change ? STATUS_CONFIG : STATUS_OK));
         if (change) CHECK_MESSAGE("different data settings");
