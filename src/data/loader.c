@@ -98,9 +98,9 @@ static void build_causal_row(const struct loader *l, int filled, struct loader_r
 /* The global number of this reader's row k: readers take blocks in turn. */
 static uint64_t row_number(const struct loader *l, uint64_t k)
 {
-    uint64_t share = (uint64_t)l->options.share, shares = (uint64_t)l->options.num_shares;
+    uint64_t reader = (uint64_t)l->options.share, readers = (uint64_t)l->options.num_shares;
     uint64_t block = l->order->block;
-    return l->first_row + (k / block * shares + share) * block + k % block;
+    return l->first_row + (k / block * readers + reader) * block + k % block;
 }
 
 static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
@@ -129,7 +129,7 @@ static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
     return STATUS_OK;
 }
 
-static void *prefetch_rows(void *context)
+static void *run_prefetch_thread(void *context)
 {
     struct loader *l = context;
     pthread_mutex_lock(&l->lock);
@@ -153,7 +153,7 @@ static enum status start_prefetch(struct loader *l)
 {
     if (!l->options.rows_ahead || l->running) return STATUS_OK;
     l->stop = false;
-    TRY(thread_start(&l->thread, prefetch_rows, l));
+    TRY(thread_start(&l->thread, run_prefetch_thread, l));
     l->running = true;
     return STATUS_OK;
 }

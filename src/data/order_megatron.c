@@ -158,7 +158,7 @@ static enum status blend_by_weights(struct megatron_order *s, double *weights)
     return blend_weighted(&s->blend, weights, n, size);
 }
 
-/* One epoch of each source, weighted by their numbers of samples. */
+/* One epoch of each source, weighted by its number of samples. */
 static enum status blend_by_lengths(struct megatron_order *s, double *weights)
 {
     size_t n = s->setup.num_sources;

@@ -30,12 +30,12 @@ TEST(loader_predicts_every_token_once_per_epoch)
     int total = add_tokens(&r, DOCUMENTS), *seen = heap((size_t)total * sizeof *seen);
     struct rows rows = rows_of(&r, 3, 2 * EPOCHS * total / T);
     for (int s = 0; s < V; s++) {
-        int share = 0, n = 0;
-        for (int d = s * DOCUMENTS / V; d < (s + 1) * DOCUMENTS / V; d++) share += 1 + d % 9;
+        int num_ids = 0, n = 0;
+        for (int d = s * DOCUMENTS / V; d < (s + 1) * DOCUMENTS / V; d++) num_ids += 1 + d % 9;
         /* the tokens of the stream: its first input, then every label */
-        for (int64_t at = (int64_t)s * T, i = -1; n < EPOCHS * share; n++) {
+        for (int64_t at = (int64_t)s * T, i = -1; n < EPOCHS * num_ids; n++) {
             int32_t id = i < 0 ? rows.ids[at] : rows.labels[at + i];
-            CHECK(id >= 0 && id < total && seen[id]++ == n / share);
+            CHECK(id >= 0 && id < total && seen[id]++ == n / num_ids);
             if (++i == T) i = 0, at += V * T;
         }
     }
@@ -174,7 +174,7 @@ TEST(loader_rows_do_not_depend_on_readers_or_prefetch)
 {
     enum { T = 12, V = 8, ROWS = 96 };
     static const struct {
-        int shares, ahead, B;
+        int readers, ahead, B;
     } cases[] = {{1, 0, 5}, {1, 1, 3}, {1, 7, 4}, {1, 500, 96}, {2, 0, 2}, {4, 3, 6}, {8, 2, 1}};
     for (int kind = 0; kind < RIG_KINDS; kind++) {
         struct rig r;
@@ -184,14 +184,14 @@ TEST(loader_rows_do_not_depend_on_readers_or_prefetch)
         rig_add_kind(&r, test_folder(), kind);
         struct rows want = rows_of(&r, 1, ROWS);
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-            r.options.num_shares = cases[c].shares;
+            r.options.num_shares = cases[c].readers;
             r.options.rows_ahead = cases[c].ahead;
-            for (int share = 0; share < cases[c].shares; share++) {
-                r.options.share = share;
-                struct rows got = rows_of(&r, cases[c].B, ROWS / cases[c].shares);
+            for (int reader = 0; reader < cases[c].readers; reader++) {
+                r.options.share = reader;
+                struct rows got = rows_of(&r, cases[c].B, ROWS / cases[c].readers);
                 for (int64_t k = 0; k < got.count; k++)
-                    rows_check_same(&want, share + k * cases[c].shares, &got, k, 1);
-                CHECK(got.count == ROWS / cases[c].shares);
+                    rows_check_same(&want, reader + k * cases[c].readers, &got, k, 1);
+                CHECK(got.count == ROWS / cases[c].readers);
                 rows_release(&got);
             }
         }
