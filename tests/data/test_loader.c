@@ -559,7 +559,7 @@ TEST(loader_rejects_a_damaged_cursor)
     text_clear(&bad);
     text_add(&bad, cursor.data, (size_t)(carry - cursor.data));
     text_addf(&bad, ",259%s", strchr(carry + 1, ','));
-    check_rejected(&r, bad.data, STATUS_DATA, "has the token ID 259; the vocabulary has 259");
+    check_rejected(&r, bad.data, STATUS_DATA, "has token ID 259; the vocabulary size is 259");
     text_release(&cursor), text_release(&bad);
     rig_release(&r);
 }
