@@ -32,7 +32,7 @@ static enum status open_evaluator(struct evaluating *e, int T)
         .readers = &e->loaded.machine.groups.of[GROUP_data],
         .contexts = &e->loaded.machine.groups.of[GROUP_cp],
         .peers = &e->loaded.machine.groups.of[GROUP_peers],
-        .causal = !strcmp(c->objective.name, "causal"),
+        .causal = c->objective.name == OBJECTIVE_causal,
         .documents = !strcmp(c->model.attn_mask_type, "block_causal"),
         .mark = TABLE_BIN,
     };
@@ -105,7 +105,7 @@ static enum status evaluate_source(struct evaluating *e, struct source_config *s
     data.sources = source;
     data.num_sources = 1;
     data.validation_share = 0;
-    data.order = "streams";
+    data.order = ORDER_streams;
     const struct comm *world = &e->loaded.machine.world;
     struct loader *loader = NULL;
     enum status st = STATUS_OK;

@@ -76,7 +76,7 @@ enum status config_fit(const struct config *c, const struct model_shape *shape,
         .local_batch_size = t->local_batch_size,
         .global_batch_size = t->global_batch_size,
         .micro_batch_size = p.rows ? p.rows : t->local_batch_size,
-        .causal = strcmp(c->objective.name, "masked") != 0,
+        .causal = c->objective.name != OBJECTIVE_masked,
         .stages = p.stages,
         .schedule = p.schedule,
     };
@@ -143,12 +143,12 @@ static enum status check_data(const struct config *c)
              "no training data: set the path of a [[data.source]], or "
              "training.dataset_path (training.dataset = \"%s\" is only a name here)",
              c->training.dataset);
-    if (!strcmp(c->objective.name, "masked") && !c->objective.mask_token[0])
+    if (c->objective.name == OBJECTIVE_masked && !c->objective.mask_token[0])
         FAIL(CONFIG, "objective.name = \"masked\" requires objective.mask_token");
-    if (!strcmp(c->objective.name, "masked") && !(c->objective.mask_probability > 0))
+    if (c->objective.name == OBJECTIVE_masked && !(c->objective.mask_probability > 0))
         FAIL(CONFIG, "objective.mask_probability = 0: must be greater than 0");
     const struct validation_config *v = &c->validation;
-    bool split = !strcmp(c->data.order, "megatron"); /* data.split holds out documents */
+    bool split = c->data.order == ORDER_megatron; /* data.split holds out documents */
     if (v->enable && !v->dataset_path[0] && !(c->data.validation_share > 0) && !split)
         FAIL(CONFIG, "validation.enable = true requires validation.dataset_path or "
                      "data.validation_share");

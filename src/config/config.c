@@ -137,7 +137,7 @@ static enum status resolve_key(struct config *c, const char *key, const struct t
     if (alias && alias->is_fork) c->book->uses_fork = true;
     if (*row) {
         /* the fork's key implies its objective */
-        if (!strcmp(key, "training.mlm_probability")) c->objective.name = "masked";
+        if (!strcmp(key, "training.mlm_probability")) c->objective.name = OBJECTIVE_masked;
         return STATUS_OK;
     }
     if (!ignored) return fail_unknown_key(p, key);

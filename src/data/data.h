@@ -1,7 +1,7 @@
 /* loader.h -- the data loader: reads the configured sources and yields batches of token rows.  The
  * order of the rows is a pure function of (seed, row number).
  *
- * Axes     B rows of a batch, T = seq_len tokens.
+ * Axes     B rows of a batch (batch.h), T = seq_len tokens.
  * Order    data.order = "streams": row g of the run belongs to virtual stream g mod V.  A stream
  *          draws documents from the mixture, shuffles them in windows, packs them into rows, and
  *          is independent of all other streams.  Reader r of R yields the rows g with g mod R == r,
@@ -19,22 +19,12 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "comm/comm.h"
+#include "data/batch.h"
 #include "data/data_config.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* Rows as the model takes them.  The caller owns the arrays; loader_next fills them. */
-struct batch {
-    int B, T;
-    int32_t *ids_BT;            /* inputs */
-    int32_t *labels_BT;         /* LABEL_IGNORED (-100) where no loss is computed */
-    int32_t *start_BT, *end_BT; /* bounds of each token's document within its row */
-    int64_t valid;              /* labels other than LABEL_IGNORED */
-    int64_t bytes;              /* of text that these labels stand for (for bits per byte); 0:
-                                   unknown */
-};
 
 struct loader_options {
     const struct data_config *data;

@@ -49,7 +49,7 @@ static enum status stream_order_load(struct order *o, uint64_t stream, const int
 {
     if (vocab_size && ints[4] >= vocab_size)
         FAIL(DATA,
-             "the data position of stream %llu has the token ID %lld; the vocabulary has %lld",
+             "the data position of stream %llu has token ID %lld; the vocabulary size is %lld",
              (unsigned long long)stream, (long long)ints[4], (long long)vocab_size);
     return stream_load(&((struct stream_order *)o)->streams[stream], ints);
 }

@@ -212,7 +212,7 @@ enum status fill_print(struct loaded *l, const char *text, const struct sampling
     struct filling f = {.l = l, .sampling = *s};
     enum status st = STATUS_OK;
     const struct comm *world = &l->machine.world;
-    if (strcmp(l->config.objective.name, "masked") != 0)
+    if (l->config.objective.name != OBJECTIVE_masked)
         FAIL(CONFIG, "%s was trained to continue text; --fill needs a masked model", l->folder);
     TRY_OUT(comm_agree(world, read_text(&f, text)));
     TRY_OUT(comm_agree(world, open_buffers(&f)));

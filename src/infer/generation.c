@@ -31,7 +31,7 @@ static enum status take(struct generation *g)
 
 enum status generation_open(struct generation *g)
 {
-    if (!strcmp(g->loaded.config.objective.name, "masked"))
+    if (g->loaded.config.objective.name == OBJECTIVE_masked)
         FAIL(CONFIG, "%s was trained to fill in masked tokens: --fill \"a text with <mask>\"",
              g->loaded.folder);
     g->num_prompt = g->ids.count;

@@ -3,46 +3,9 @@
 
 #include "base/signals.h"
 #include "base/text.h"
-#include "ops/context.h"
 #include "tensor/device.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-void batch_take(struct batch *b, int B, int T, struct arena *run)
-{
-    size_t tokens = (size_t)B * (size_t)T;
-    *b = (struct batch){.B = B, .T = T};
-    b->ids_BT = arena_take(run, tokens, sizeof *b->ids_BT);
-    b->labels_BT = arena_take(run, tokens, sizeof *b->labels_BT);
-    b->start_BT = arena_take(run, tokens, sizeof *b->start_BT);
-    b->end_BT = arena_take(run, tokens, sizeof *b->end_BT);
-}
-
-void batch_here_take(const struct batch *whole, const struct comm *contexts, struct batch *here,
-                     struct arena *run)
-{
-    *here = *whole;
-    if (contexts->size > 1) batch_take(here, whole->B, whole->T / contexts->size, run);
-}
-
-void batch_cut(const struct batch *whole, const struct comm *contexts, bool causal,
-               struct batch *here)
-{
-    struct context cut = {contexts->size, contexts->rank, causal};
-    const int32_t *const from[] = {whole->ids_BT, whole->labels_BT, whole->start_BT, whole->end_BT};
-    int32_t *const to[] = {here->ids_BT, here->labels_BT, here->start_BT, here->end_BT};
-    struct token_run runs[MOST_RUNS];
-    int num_runs = context_runs(&cut, here->T, runs);
-    here->valid = whole->valid, here->bytes = whole->bytes;
-    if (contexts->size == 1) return;
-    for (int i = 0; i < 4; i++)
-        for (int b = 0; b < whole->B; b++)
-            for (int r = 0; r < num_runs; r++)
-                memcpy(to[i] + (size_t)b * (size_t)here->T + (size_t)runs[r].at,
-                       from[i] + (size_t)b * (size_t)whole->T + (size_t)runs[r].first,
-                       (size_t)runs[r].count * sizeof *to[i]);
-}
 
 void evaluator_take(struct evaluator *e, int B, int T, struct arena *run)
 {
@@ -88,21 +51,6 @@ static enum status forward(struct evaluator *e, struct arena *step)
 enum status evaluator_measure(struct evaluator *e, struct arena *step)
 {
     TRY(forward(e, step));
-    return STATUS_OK;
-}
-
-enum status batch_share(struct batch *b, const struct comm *peers)
-{
-    int32_t *const arrays[] = {b->ids_BT, b->labels_BT, b->start_BT, b->end_BT};
-    double counts[] = {(double)b->valid, (double)b->bytes};
-    if (peers->size == 1) return STATUS_OK;
-    for (int i = 0; i < 4; i++) { /* numbers of four bytes */
-        struct transfer t = {TRANSFER_broadcast, F32, (size_t)b->B * (size_t)b->T, .x = arrays[i]};
-        TRY(comm_run(peers, &t));
-    }
-    if (peers->rank) counts[0] = counts[1] = 0;
-    TRY(comm_all_reduce(peers, REDUCE_SUM, counts, 2));
-    b->valid = (int64_t)counts[0], b->bytes = (int64_t)counts[1];
     return STATUS_OK;
 }
 

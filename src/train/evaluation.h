@@ -38,19 +38,6 @@ struct evaluation {
     int64_t batches;
 };
 
-/* Arrays of a batch of B rows of T tokens. */
-void batch_take(struct batch *b, int B, int T, struct arena *run);
-/* What rank 0 of the group has read, for all of them. */
-enum status batch_share(struct batch *b, const struct comm *peers);
-
-/* The tokens of whole rows that are here (context.h).  Where rows are not cut they have the same
- * arrays; otherwise batch_here_take takes others and batch_cut fills them.  `valid` and `bytes`
- * stay those of whole rows. */
-void batch_here_take(const struct batch *whole, const struct comm *contexts, struct batch *here,
-                     struct arena *run);
-void batch_cut(const struct batch *whole, const struct comm *contexts, bool causal,
-               struct batch *here);
-
 void evaluator_take(struct evaluator *e, int B, int T, struct arena *run);
 void evaluator_release(struct evaluator *e);
 /* One batch forward, for measuring. */

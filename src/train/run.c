@@ -124,7 +124,7 @@ static enum status validate(struct run *r)
     const char *path = c->validation.dataset_path;
     struct data_config data =
         path[0] ? with_source(c, path, c->validation.column, &r->validation_source) : r->data;
-    if (path[0]) data.validation_share = 0, data.order = "streams";
+    if (path[0]) data.validation_share = 0, data.order = ORDER_streams;
     struct loader_options o =
         run_loader_options(c, &t->machine.mesh, &data, r->tokenizer, t->shape.V);
     o.seq_len = trainer_validation_tokens(c);

@@ -240,7 +240,7 @@ static enum status connect(struct trainer *t)
         .split = optim_splits(&c->optimizer),
         .low = t->low,
     };
-    t->evaluator.causal = !strcmp(c->objective.name, "causal");
+    t->evaluator.causal = c->objective.name == OBJECTIVE_causal;
     t->evaluator.documents = !strcmp(c->model.attn_mask_type, "block_causal");
     return STATUS_OK;
 }

@@ -62,7 +62,7 @@ TEST(files_of_the_older_fork_load_unchanged)
         CHECK(c.parallelism.tensor_parallel_degree == (i == 4 ? 1 : 8));
         CHECK(c.lr_scheduler.warmup_steps >= 160 && c.training.max_norm == 1);
         if (!i) {
-            CHECK(!strcmp(c.objective.name, "masked") && c.objective.mask_probability == 0.3);
+            CHECK(c.objective.name == OBJECTIVE_masked && c.objective.mask_probability == 0.3);
             CHECK(c.training.local_batch_size == 12 && c.training.seq_len == 16384);
             CHECK(!strcmp(c.objective.mask_token, "<|reserved_special_token_100|>"));
         }

@@ -81,10 +81,10 @@ void rig_init(struct rig *r, const char *tokenizer, int seq_len)
                  .bos = true,
                  .eos = true,
                  .row_overlap = true,
-                 .order = "streams",
+                 .order = ORDER_streams,
                  .split = "1",
-                 .blend = "auto"},
-        .objective = {.name = "causal", .mask_probability = 0.3, .mask_token = "<|mask|>"},
+                 .blend = BLEND_BY_auto},
+        .objective = {.name = OBJECTIVE_causal, .mask_probability = 0.3, .mask_token = "<|mask|>"},
         .options = {.seq_len = seq_len, .num_shares = 1},
     };
     if (tokenizer) {

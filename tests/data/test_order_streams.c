@@ -72,7 +72,7 @@ TEST(order_streams_rejects_a_cursor_with_an_id_outside_the_vocabulary)
     CHECK_STATUS(OK, o->kind->load(o, 2, cursor, 280));
     cursor[4] = 280;
     CHECK_STATUS(DATA, o->kind->load(o, 2, cursor, 280));
-    CHECK_MESSAGE("stream 2 has the token ID 280; the vocabulary has 280");
+    CHECK_MESSAGE("stream 2 has token ID 280; the vocabulary size is 280");
     free(cursor);
     o->kind->close(o);
     source_close(&source);

@@ -220,7 +220,7 @@ TEST(prepare_copies_token_ids)
                  run_column("tests/oracle/data/arrow/ids.arrow", "spike_counts", prefix, &done));
     check_documents(prefix, counts, (uint64_t[]){9, 2}, 2);
     CHECK_STATUS(DATA, run_column("tests/oracle/data/arrow/ids.arrow", "large", prefix, &done));
-    CHECK_MESSAGE("row 0 has the token ID 259; the vocabulary has 259");
+    CHECK_MESSAGE("row 0 has token ID 259; the vocabulary size is 259");
 }
 
 TEST(prepare_of_its_own_output_is_the_same)

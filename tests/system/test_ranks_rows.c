@@ -49,7 +49,7 @@ TEST(masks_of_a_single_pass_do_not_depend_on_the_number_of_readers)
     rig_init(&r, "bytes", T);
     rig_add_kind(&r, test_folder(), RIG_KINDS - 1);
     r.options.once = true;
-    r.objective.name = "masked", r.objective.mask_probability = 0.3;
+    r.objective.name = OBJECTIVE_masked, r.objective.mask_probability = 0.3;
     r.objective.mask_token = "<|mask|>";
     struct rows whole = rows_of(&r, 5, 10000);
     CHECK(whole.valid > whole.count);
