@@ -1,9 +1,10 @@
-/* rope.h -- rotary position embedding in place (Su et al. 2021, eq. 34), in Hugging Face's layout:
- * coordinate i of a head is paired with i + K/2.
+/* rope.h -- rotary position embedding in place (Su et al. 2021, eq. 34), in Hugging Face's
+ * layout: coordinate i of a head is paired with i + K/2.
  *
  * Axes     B sequences, T tokens, H heads, K head size (even).
  * Memory   x_BTHK has `stride` elements from one token to the next, so q or k can be rotated in
- * place in a fused QKV row.  cos and sin come from rope_table. Order    In f32, rounded once. */
+ *          place in a fused QKV row.  cos and sin come from rope_table.
+ * Order    In f32, rounded once. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
