@@ -5,9 +5,11 @@
 #include "base/option.h"
 
 /* The words of optimizer.implementation.  Not an ENUM row, as "for-loop" is not a C identifier. */
-#define IMPLEMENTATION_LIST(X)          X(for_loop, "for-loop") X(foreach, "foreach") X(fused, "fused")
+#define IMPLEMENTATION_LIST(X) X(for_loop, "for-loop") X(foreach, "foreach") X(fused, "fused")
+
 #define IMPLEMENTATION_WORD(name, word) "|" word
 #define IMPLEMENTATION_WORDS            (&("" IMPLEMENTATION_LIST(IMPLEMENTATION_WORD))[1])
+
 enum implementation {
 #define X(name, word) IMPLEMENTATION_##name,
     IMPLEMENTATION_LIST(X)

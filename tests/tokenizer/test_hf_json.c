@@ -235,7 +235,7 @@ TEST(json_that_is_damaged_is_refused_and_named)
         {{.vocab = ", \"ab\": \"x\""}, "\"ab\""},
         {{.vocab = ", \"ab\": 1e300"}, "\"ab\""},
         {{.vocab = ", \"ab\": 2147483647"}, "\"ab\""},
-        {{.vocab = ", \"ab\": 256, \"ab\": 257"}, "twice"},
+        {{.vocab = ", \"ab\": 256, \"ab\": 257"}, "duplicate key"},
         {{.merges = "\"a b\""}, "merge 0"},
         {{.vocab = ", \"ab\": 256", .merges = "\"a b\", \"b a\""}, "merge 1"},
         {{.vocab = ", \"ab\": 256", .merges = "\"ab\""}, "merge 0"},
