@@ -40,7 +40,11 @@ struct rope_scaling {
  * old/high gives f; l > old/low gives f/factor; in between, with s = (old/l - low) / (high - low),
  * (1-s) f/factor + s f. */
 double rope_frequency(int j, int K, double theta, const struct rope_scaling *scaling);
+struct rope_angles {
+    int K; /* head size */
+    double theta;
+    const struct rope_scaling *scaling; /* NULL: none */
+};
 /* Fills cos and sin of position * f for positions [0, T), with f rounded to f32 as in Transformers.
  */
-void rope_table(int T, int K, double theta, const struct rope_scaling *scaling, float *cos_TJ,
-                float *sin_TJ);
+void rope_table(int T, const struct rope_angles *angles, float *cos_TJ, float *sin_TJ);

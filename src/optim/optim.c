@@ -36,18 +36,26 @@ static void *element_at(const void *base, size_t offset, size_t each)
     return base ? (char *)(uintptr_t)base + offset * each : NULL;
 }
 
+/* The arguments of optim_step. */
+struct optim_call {
+    const struct optim *o;
+    const struct ops *ops;
+    const float *gradients;
+    struct queue *queue;
+};
+
 /* AdamW on elements [from, to) of the flat buffers. */
-static enum status update_range(const struct optim *o, const struct ops *ops, struct adamw what,
-                                const float *gradients, size_t from, size_t to, struct queue *queue)
+static enum status update_range(const struct optim_call *c, struct adamw a, size_t from, size_t to)
 {
-    what.n = to - from;
+    const struct optim *o = c->o;
+    a.n = to - from;
     struct adamw_io io = {.w_n = element_at(o->weights, from, sizeof *o->weights),
                           .m_n = element_at(o->exp_avg, from, dtype_bytes(o->moments)),
                           .v_n = element_at(o->exp_avg_sq, from, dtype_bytes(o->moments)),
-                          .g_n = element_at(gradients, from, sizeof *gradients),
+                          .g_n = element_at(c->gradients, from, sizeof *c->gradients),
                           .copy_n = element_at(o->copy, from, dtype_bytes(o->copy_dtype)),
                           .low_n = element_at(o->low, from, sizeof *o->low)};
-    TRY(adamw(ops, &what, &io, queue));
+    TRY(adamw(c->ops, &a, &io, c->queue));
     return STATUS_OK;
 }
 
@@ -69,50 +77,50 @@ static size_t count_equal_runs(const struct piece *p, size_t most)
 
 /* With stochastic rounding, an op needs the positions of its elements in the whole model, so each
  * call takes equal runs of one tensor. */
-static enum status update_by_position(const struct optim *o, const struct ops *ops,
-                                      struct adamw what, const float *gradients,
-                                      struct queue *queue)
+static enum status update_by_position(const struct optim_call *c, struct adamw a)
 {
+    const struct optim *o = c->o;
     const struct pieces *p = o->pieces;
-    double decay = what.decay;
+    double decay = a.decay;
     for (size_t i = 0, n; i < p->count; i += n) {
         const struct piece *first = &p->all[i];
         n = count_equal_runs(first, p->count - i);
-        what.decay = is_undecayed(o, first) ? 0 : decay;
-        what.position = o->layout->tensors[first->tensor].offset + first->first;
-        what.run = n > 1 ? first->count : 0;
-        what.stride = n > 1 ? first[1].first - first->first : 0;
-        TRY(update_range(o, ops, what, gradients, first->at, first->at + n * first->count, queue));
+        a.decay = is_undecayed(o, first) ? 0 : decay;
+        a.position = o->layout->tensors[first->tensor].offset + first->first;
+        a.run = n > 1 ? first->count : 0;
+        a.stride = n > 1 ? first[1].first - first->first : 0;
+        TRY(update_range(c, a, first->at, first->at + n * first->count));
     }
     return STATUS_OK;
 }
 
-enum status optim_step(const struct optim *o, const struct ops *ops, const float *gradients,
-                       double lr, double scale, int64_t step, struct queue *queue)
+enum status optim_step(const struct optim *o, const struct ops *ops, const struct optim_update *u,
+                       struct queue *queue)
 {
-    const struct optimizer_config *c = o->config;
-    struct adamw what = {.lr = lr,
-                         .beta1 = c->beta1,
-                         .beta2 = c->beta2,
-                         .eps = c->eps,
-                         .decay = c->weight_decay,
-                         .scale = scale,
-                         .step = step,
-                         .copy_dtype = o->copy_dtype,
-                         .moments = o->moments,
-                         .split = o->split,
-                         .seed = o->seed};
+    const struct optimizer_config *config = o->config;
+    const struct optim_call c = {o, ops, u->gradients, queue};
+    struct adamw a = {.lr = u->lr,
+                      .beta1 = config->beta1,
+                      .beta2 = config->beta2,
+                      .eps = config->eps,
+                      .decay = config->weight_decay,
+                      .scale = u->scale,
+                      .step = u->step,
+                      .copy_dtype = o->copy_dtype,
+                      .moments = o->moments,
+                      .split = o->split,
+                      .seed = o->seed};
     const struct pieces *p = o->pieces;
-    if (o->moments == BF16) return update_by_position(o, ops, what, gradients, queue);
-    if (c->decay_norms) return update_range(o, ops, what, gradients, 0, p->elements, queue);
+    if (o->moments == BF16) return update_by_position(&c, a);
+    if (config->decay_norms) return update_range(&c, a, 0, p->elements);
     /* Calls cover consecutive runs with the same decay, padding included, which stays zero. */
     for (size_t first = 0, next; first < p->count; first = next) {
         bool undecayed = is_undecayed(o, &p->all[first]);
         next = first + 1;
         while (next < p->count && is_undecayed(o, &p->all[next]) == undecayed) next++;
         size_t end = next < p->count ? p->all[next].at : p->elements;
-        what.decay = undecayed ? 0 : c->weight_decay;
-        TRY(update_range(o, ops, what, gradients, p->all[first].at, end, queue));
+        a.decay = undecayed ? 0 : config->weight_decay;
+        TRY(update_range(&c, a, p->all[first].at, end));
     }
     return STATUS_OK;
 }

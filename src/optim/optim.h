@@ -40,7 +40,13 @@ enum dtype optim_moments(const struct optimizer_config *c);
  * gradient norm.  On a sizing queue *squares is unchanged. */
 enum status optim_squares(const struct optim *o, const struct ops *ops, const float *flat,
                           double *squares, struct queue *queue);
-/* One AdamW step on every weight, with the gradient scaled by `scale`, the clipping factor. Weights
- * of norms have no weight decay unless config->decay_norms.  `step` counts from 1. */
-enum status optim_step(const struct optim *o, const struct ops *ops, const float *gradients,
-                       double lr, double scale, int64_t step, struct queue *queue);
+struct optim_update {
+    const float *gradients; /* flat */
+    double lr;
+    double scale; /* of the gradients: the clipping factor */
+    int64_t step; /* 1 for the first */
+};
+/* One AdamW step on every weight.  Weights of norms have no weight decay unless
+ * config->decay_norms. */
+enum status optim_step(const struct optim *o, const struct ops *ops, const struct optim_update *u,
+                       struct queue *queue);
