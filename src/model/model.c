@@ -11,12 +11,13 @@
 static enum status fill_rope(const struct model *m, size_t angles)
 {
     const struct model_shape *s = &m->shape;
+    const struct rope_angles angle = {s->K, s->rope_theta, &s->scaling};
     if (!queue_memory(m->on)) {
-        rope_table(m->max_tokens, s->K, s->rope_theta, &s->scaling, m->rope_cos, m->rope_sin);
+        rope_table(m->max_tokens, &angle, m->rope_cos, m->rope_sin);
         return STATUS_OK;
     }
     float *tables = heap(2 * angles * sizeof *tables);
-    rope_table(m->max_tokens, s->K, s->rope_theta, &s->scaling, tables, tables + angles);
+    rope_table(m->max_tokens, &angle, tables, tables + angles);
     enum status st = queue_copy(m->on, m->rope_cos, tables, angles * sizeof *tables);
     if (!st) st = queue_copy(m->on, m->rope_sin, tables + angles, angles * sizeof *tables);
     free(tables);

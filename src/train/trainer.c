@@ -409,8 +409,8 @@ enum status trainer_learn(struct trainer *t, struct step_result *result)
     } else {
         t->skips = 0;
         double clip = optim_clip_factor(result->grad_norm, c->training.max_norm);
-        TRY(optim_step(&t->optim, t->machine.ops, t->gradients, result->lr, clip, t->steps_done + 1,
-                       t->machine.on));
+        struct optim_update update = {t->gradients, result->lr, clip, t->steps_done + 1};
+        TRY(optim_step(&t->optim, t->machine.ops, &update, t->machine.on));
         fsdp_changed(&t->fsdp);
         TRY(learn_scales(t));
     }
@@ -463,7 +463,8 @@ static enum status rehearse(struct trainer *t)
     TRY_OUT(sum_gradients(t));
     if (t->config->validation.enable) TRY_OUT(evaluator_measure(&t->evaluator, &t->step));
     TRY_OUT(norm_of(t, t->gradients, &norm));
-    TRY_OUT(optim_step(&t->optim, t->machine.ops, t->gradients, 0, 1, 1, on));
+    TRY_OUT(optim_step(&t->optim, t->machine.ops,
+                       &(struct optim_update){t->gradients, .scale = 1, .step = 1}, on));
     TRY_OUT(trainer_sync(t));
 out:
     on->measuring = false;

@@ -137,7 +137,7 @@ TEST(errors_name_position_value_and_allowed_values)
         {"[training\nsteps = 1\n", "expected ] after the name"},
         {"[training]\nsteps 1\n", "expected = after the key"},
         {"[training]\nsteps = \n", "expected a value"},
-        {"[training]\nsteps = 1e\n", "no value"},
+        {"[training]\nsteps = 1e\n", "not a valid TOML value"},
         {"[training]\nbatch_size = 0\n", "training.batch_size = 0"},
         {"[training]\nwarmup_steps = -1\n", "training.warmup_steps = -1"},
         {"[checkpoint]\nenable_checkpoint = \"no\"\n", "true or false"},
