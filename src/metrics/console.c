@@ -74,7 +74,7 @@ static void append_memory(struct text *t, const struct derived_metrics *d, bool 
 }
 
 void console_step(struct text *t, const struct step_metrics *s, const struct derived_metrics *d,
-                  double left_s, double wall_s, bool colour)
+                  const struct run_progress *p, bool colour)
 {
     append_colour(t, colour, RED);
     text_addf(t, "step: %2lld", (long long)s->step);
@@ -93,8 +93,8 @@ void console_step(struct text *t, const struct step_metrics *s, const struct der
         text_adds(t, "  mfu: N/A");
     append_colour(t, colour, PLAIN);
     text_adds(t, "  eta: ");
-    console_duration(t, left_s);
-    append_clock(t, left_s, wall_s);
+    console_duration(t, p->remaining_s);
+    append_clock(t, p->remaining_s, p->wall_s);
 }
 
 void console_validation(struct text *t, int64_t step, double loss, const struct derived_metrics *d,

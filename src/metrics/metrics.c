@@ -10,6 +10,7 @@
 #include "metrics/console_megatron.h"
 #include "metrics/console_nxdt.h"
 #include "metrics/derived_metrics.h"
+#include "metrics/eta.h"
 #include "metrics/history.h"
 
 #include <errno.h>
@@ -48,15 +49,21 @@ struct dialect {
     bool parameter_norm;
 };
 
-static double remaining_s(const struct metrics *m, int64_t step)
+static struct run_progress progress_at(const struct metrics *m, int64_t step)
 {
-    return eta_remaining_s(&m->eta, step, m->options.last_step);
+    return (struct run_progress){
+        .elapsed_s = clock_monotonic_s() - m->begin_s,
+        .remaining_s = eta_remaining_s(&m->eta, step, m->options.last_step),
+        .wall_s = clock_wall_s(),
+        .best_throughput = m->best_throughput,
+    };
 }
 
 static void append_torchtitan_step(struct metrics *m, const struct step_metrics *s,
                                    const struct derived_metrics *d)
 {
-    console_step(&m->text, s, d, remaining_s(m, s->step), clock_wall_s(), m->colour);
+    struct run_progress p = progress_at(m, s->step);
+    console_step(&m->text, s, d, &p, m->colour);
 }
 
 static void append_torchtitan_validation(struct metrics *m, int64_t step, double loss,
@@ -68,7 +75,8 @@ static void append_torchtitan_validation(struct metrics *m, int64_t step, double
 static void append_megatron_step(struct metrics *m, const struct step_metrics *s,
                                  const struct derived_metrics *d)
 {
-    console_megatron_step(&m->text, &m->options, s, d, clock_wall_s());
+    struct run_progress p = progress_at(m, s->step);
+    console_megatron_step(&m->text, &m->options, s, d, &p);
     console_megatron_add(&m->means, &m->options, s, d);
 }
 
@@ -82,8 +90,8 @@ static void append_megatron_validation(struct metrics *m, int64_t step, double l
 static void append_nxdt_step(struct metrics *m, const struct step_metrics *s,
                              const struct derived_metrics *d)
 {
-    console_nxdt_step(&m->text, &m->options, s, d, clock_monotonic_s() - m->begin_s,
-                      remaining_s(m, s->step), m->best_throughput);
+    struct run_progress p = progress_at(m, s->step);
+    console_nxdt_step(&m->text, &m->options, s, d, &p);
     m->best_throughput = fmax(m->best_throughput, console_nxdt_throughput(&m->options, d));
 }
 

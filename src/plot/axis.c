@@ -51,21 +51,22 @@ static void place_log_ticks(struct axis *a, int want)
         }
 }
 
-void axis_fit(struct axis *a, double low, double high, int want, double pad, bool log)
+void axis_fit(struct axis *a, double low, double high, struct axis_style style)
 {
+    bool log = style.log;
     *a = (struct axis){.log = log};
     /* Clamp, so that the arithmetic does not overflow. */
     a->low = fmin(fmax(low, log ? 1e-290 : -1e290), 1e290);
     a->high = fmax(fmin(high, 1e290), a->low);
     if (log)
-        pad_log_range(a, pad);
+        pad_log_range(a, style.padding);
     else
-        pad_range(a, pad);
+        pad_range(a, style.padding);
     /* Within one decade, evenly spaced ticks are denser than 1, 2, 5. */
     if (log && a->high >= 10 * a->low)
-        place_log_ticks(a, want);
+        place_log_ticks(a, style.num_ticks);
     else
-        place_ticks(a, want);
+        place_ticks(a, style.num_ticks);
 }
 
 double axis_position(const struct axis *a, double value)
