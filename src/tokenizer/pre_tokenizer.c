@@ -134,7 +134,7 @@ static enum status prepare_text(struct rule_run *r, size_t len)
         text_add(own, r->text, len);
         r->text = (const unsigned char *)own->data;
     } else {
-        byte_alphabet_encode(own, r->text, len, false);
+        byte_alphabet_encode(own, r->text, len);
     }
     r->seen = (const unsigned char *)own->data;
     r->seen_len = own->len;
