@@ -42,7 +42,6 @@ struct metrics {
 
 /* The format of console lines.  Functions append to m->text. */
 struct dialect {
-    const char *name;
     void (*step)(struct metrics *m, const struct step_metrics *s, const struct derived_metrics *d);
     void (*validation)(struct metrics *m, int64_t step, double loss,
                        const struct derived_metrics *d);
@@ -96,22 +95,15 @@ static void append_nxdt_step(struct metrics *m, const struct step_metrics *s,
 }
 
 static const struct dialect dialects[] = {
-    {"torchtitan", append_torchtitan_step, append_torchtitan_validation, false},
-    {"megatron", append_megatron_step, append_megatron_validation, false},
+    [CONSOLE_torchtitan] = {append_torchtitan_step, append_torchtitan_validation, false},
+    [CONSOLE_megatron] = {append_megatron_step, append_megatron_validation, false},
     /* NxD Training has no validation line */
-    {"nxdt", append_nxdt_step, append_torchtitan_validation, true},
+    [CONSOLE_nxdt] = {append_nxdt_step, append_torchtitan_validation, true},
 };
-
-static const struct dialect *dialect_of(const struct metrics_config *c)
-{
-    for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++)
-        if (c->console && !strcmp(dialects[i].name, c->console)) return &dialects[i];
-    return &dialects[0];
-}
 
 bool metrics_want_parameter_norm(const struct metrics_config *c)
 {
-    return dialect_of(c)->parameter_norm;
+    return dialects[c->console].parameter_norm;
 }
 
 void metrics_end(struct metrics *m)
@@ -191,7 +183,7 @@ enum status metrics_open(struct metrics **out, const struct metrics_options *o)
     enum { ROOM = 1 << 14 }; /* many times the longest record */
     struct metrics *m = heap(sizeof *m);
     m->options = *o;
-    m->dialect = dialect_of(o->config);
+    m->dialect = &dialects[o->config->console];
     m->begin_s = clock_monotonic_s();
     m->colour = log_colour() && !o->config->disable_color_printing;
     m->lines.fd = m->events.fd = -1;
@@ -218,33 +210,52 @@ void metrics_close(struct metrics *m)
     free(m);
 }
 
-static void append_json_number(struct text *t, const char *key, double value)
+/* Nine digits round-trip a float. */
+static void write_number(struct json_writer *w, const char *key, double value)
 {
     if (isfinite(value))
-        text_addf(t, ",\"%s\":%.9g", key, value);
+        json_write_format(w, key, "%.9g", value);
     else
-        text_addf(t, ",\"%s\":null", key);
+        json_write_null(w, key);
 }
 
-static enum status write_json_line(struct metrics *m, const struct step_metrics *s,
+static enum status write_step_line(struct metrics *m, const struct step_metrics *s,
                                    const struct derived_metrics *d)
 {
-    struct text *t = &m->text;
-    text_clear(t);
-    text_addf(t, "{\"step\":%lld", (long long)s->step);
-    append_json_number(t, "loss", s->loss);
-    append_json_number(t, "max_loss", s->max_loss);
-    append_json_number(t, "grad_norm", s->grad_norm);
-    append_json_number(t, "lr", s->lr);
-    text_addf(t, ",\"tokens_seen\":%lld", (long long)s->tokens_seen);
-    append_json_number(t, "tokens_per_second", d->tokens_per_second);
-    append_json_number(t, "tokens_per_second_per_rank", d->tokens_per_second_per_rank);
-    append_json_number(t, "tflops_per_rank", d->tflops_per_rank);
-    append_json_number(t, "mfu", d->mfu);
-    append_json_number(t, "step_seconds", d->step_seconds);
-    append_json_number(t, "data_seconds", d->data_seconds);
-    text_addf(t, ",\"memory_bytes\":%lld}\n", (long long)s->memory_bytes);
-    TRY(append_file_write(&m->lines, t));
+    struct json_writer w = {.text = &m->text};
+    text_clear(&m->text);
+    json_begin_object(&w, NULL, JSON_COMPACT);
+    json_write_int(&w, "step", s->step);
+    write_number(&w, "loss", s->loss);
+    write_number(&w, "max_loss", s->max_loss);
+    write_number(&w, "grad_norm", s->grad_norm);
+    write_number(&w, "lr", s->lr);
+    json_write_int(&w, "tokens_seen", s->tokens_seen);
+    write_number(&w, "tokens_per_second", d->tokens_per_second);
+    write_number(&w, "tokens_per_second_per_rank", d->tokens_per_second_per_rank);
+    write_number(&w, "tflops_per_rank", d->tflops_per_rank);
+    write_number(&w, "mfu", d->mfu);
+    write_number(&w, "step_seconds", d->step_seconds);
+    write_number(&w, "data_seconds", d->data_seconds);
+    json_write_int(&w, "memory_bytes", s->memory_bytes);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(&m->text, "\n");
+    TRY(append_file_write(&m->lines, &m->text));
+    return STATUS_OK;
+}
+
+static enum status write_validation_line(struct metrics *m, int64_t step, double loss)
+{
+    struct json_writer w = {.text = &m->text};
+    text_clear(&m->text);
+    json_begin_object(&w, NULL, JSON_COMPACT);
+    json_write_int(&w, "step", step);
+    write_number(&w, "validation_loss", loss);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(&m->text, "\n");
+    TRY(append_file_write(&m->lines, &m->text));
     return STATUS_OK;
 }
 
@@ -287,7 +298,7 @@ enum status metrics_step(struct metrics *m, const struct step_metrics *s)
     text_clear(&m->text);
     m->dialect->step(m, s, &d);
     log_line(LOG_INFO, "%s", m->text.data);
-    TRY(write_json_line(m, s, &d));
+    TRY(write_step_line(m, s, &d));
     TRY(write_events(m, s->step, scalars, count));
     return STATUS_OK;
 }
@@ -312,11 +323,7 @@ enum status metrics_validation(struct metrics *m, int64_t step, double loss, dou
     text_clear(&m->text);
     m->dialect->validation(m, step, loss, &d);
     log_line(LOG_INFO, "%s", m->text.data);
-    text_clear(&m->text);
-    text_addf(&m->text, "{\"step\":%lld", (long long)step);
-    append_json_number(&m->text, "validation_loss", loss);
-    text_adds(&m->text, "}\n");
-    TRY(append_file_write(&m->lines, &m->text));
+    TRY(write_validation_line(m, step, loss));
     TRY(write_events(m, step, scalars, sizeof scalars / sizeof *scalars));
     return STATUS_OK;
 }
