@@ -19,13 +19,13 @@ static void append_colour(struct text *t, bool colour, enum console_colour p)
 /* Appends a formatted number with a comma between thousands of its integer part. */
 static void append_grouped(struct text *t, const char *number)
 {
-    size_t sign = number[0] == '-', whole = strspn(number + sign, "0123456789");
+    size_t sign = number[0] == '-', num_digits = strspn(number + sign, "0123456789");
     text_add(t, number, sign);
-    for (size_t i = 0; i < whole; i++) {
-        if (i && (whole - i) % 3 == 0) text_adds(t, ",");
+    for (size_t i = 0; i < num_digits; i++) {
+        if (i && (num_digits - i) % 3 == 0) text_adds(t, ",");
         text_add(t, number + sign + i, 1);
     }
-    text_adds(t, number + sign + whole);
+    text_adds(t, number + sign + num_digits);
 }
 
 static void append_number(struct text *t, double value, int decimals)

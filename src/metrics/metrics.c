@@ -180,14 +180,14 @@ out:
 
 enum status metrics_open(struct metrics **out, const struct metrics_options *o)
 {
-    enum { ROOM = 1 << 14 }; /* many times the longest record */
+    enum { RECORD_BYTES = 1 << 14 }; /* many times the longest record */
     struct metrics *m = heap(sizeof *m);
     m->options = *o;
     m->dialect = &dialects[o->config->console];
     m->begin_s = clock_monotonic_s();
     m->colour = log_colour() && !o->config->disable_color_printing;
     m->lines.fd = m->events.fd = -1;
-    text_reserve(&m->text, ROOM);
+    text_reserve(&m->text, RECORD_BYTES);
     tzset(); /* reads the time zone now instead of in a step */
     *out = NULL;
     enum status st = STATUS_OK;

@@ -26,11 +26,11 @@ static void pad_log_range(struct axis *a, double pad)
     a->low = fmax(a->low / more, 1e-300), a->high = fmin(a->high * more, 1e300);
 }
 
-/* Places up to `want` ticks, but at least two. */
-static void place_ticks(struct axis *a, int want)
+/* Places up to `max_ticks` ticks, but at least two. */
+static void place_ticks(struct axis *a, int max_ticks)
 {
-    for (; a->num_ticks < 2 && want < AXIS_TICKS / 2 + 2; want++) {
-        a->tick_step = round_up_125((a->high - a->low) / want);
+    for (; a->num_ticks < 2 && max_ticks < AXIS_TICKS / 2 + 2; max_ticks++) {
+        a->tick_step = round_up_125((a->high - a->low) / max_ticks);
         double from = a->low / a->tick_step, to = a->high / a->tick_step, slack = 1e-6;
         a->num_ticks = 0;
         for (double i = ceil(from - slack); i <= to + slack && a->num_ticks < AXIS_TICKS; i++)
@@ -38,11 +38,11 @@ static void place_ticks(struct axis *a, int want)
     }
 }
 
-static void place_log_ticks(struct axis *a, int want)
+static void place_log_ticks(struct axis *a, int max_ticks)
 {
     static const double leads[] = {1, 2, 5};
-    double decades = log10(a->high) - log10(a->low), every = fmax(1, ceil(decades / want));
-    int num_leads = decades * 3 <= want + 2 ? 3 : 1;
+    double decades = log10(a->high) - log10(a->low), every = fmax(1, ceil(decades / max_ticks));
+    int num_leads = decades * 3 <= max_ticks + 2 ? 3 : 1;
     for (double k = floor(log10(a->low)); k <= ceil(log10(a->high)); k += every)
         for (int i = 0; i < num_leads && a->num_ticks < AXIS_TICKS; i++) {
             double tick = leads[i] * pow(10, k);

@@ -135,16 +135,16 @@ static size_t count_characters(const char *string)
 /* Names and last values, wrapped to the width. */
 static void append_legend(struct text *out, const struct chart *c, int margin, bool paint)
 {
-    size_t used = 0, room = (size_t)(c->width - margin - 1);
+    size_t used = 0, available = (size_t)(c->width - margin - 1);
     for (int i = 0; i < c->num_lines; i++) {
         const struct chart_line *l = &c->lines[i];
         char last[32];
         snprintf(last, sizeof last, "%.5g", l->count ? l->y[l->count - 1] : 0);
         size_t width = count_characters(l->name) + strlen(last) + 4; /* marker and two spaces */
-        bool fresh = !used || used + 3 + width > room;
-        if (fresh && used) text_adds(out, "\n");
-        text_addf(out, "%*s", fresh ? margin + 1 : 3, "");
-        used = fresh ? width : used + 3 + width;
+        bool starts_row = !used || used + 3 + width > available;
+        if (starts_row && used) text_adds(out, "\n");
+        text_addf(out, "%*s", starts_row ? margin + 1 : 3, "");
+        used = starts_row ? width : used + 3 + width;
         append_painted(out, l->marks ? " \u25cf" : "\u28e4\u28e4", l->colour, paint);
         text_addf(out, " %s %s", l->name, last);
     }

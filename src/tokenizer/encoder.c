@@ -54,16 +54,16 @@ void encoder_free(struct encoder *e)
 static enum status encode_uncached(struct encoder *e, const unsigned char *piece, size_t len,
                                    struct token_list *out)
 {
-    enum { LONGEST = 64 << 20 }; /* merging needs 60 bytes of memory per byte */
+    enum { MAX_PIECE_BYTES = 64 << 20 }; /* merging needs 60 bytes of memory per byte */
     const struct tokenizer *t = e->tokenizer;
-    int32_t whole = t->ignore_merges ? vocabulary_find(&t->vocabulary, piece, len) : -1;
-    if (whole >= 0) {
+    int32_t whole_id = t->ignore_merges ? vocabulary_find(&t->vocabulary, piece, len) : -1;
+    if (whole_id >= 0) {
         token_list_reserve(out, 1);
-        out->ids[out->count++] = whole;
+        out->ids[out->count++] = whole_id;
         return STATUS_OK;
     }
-    if (len > LONGEST)
-        FAIL(DATA, "a piece of text has %zu bytes; at most %d are supported", len, LONGEST);
+    if (len > MAX_PIECE_BYTES)
+        FAIL(DATA, "a piece of text has %zu bytes; at most %d are supported", len, MAX_PIECE_BYTES);
     if (t->char_bpe) {
         size_t begin = out->count;
         int32_t *ids = merger_reserve(&e->merger, CHAR_BPE_IDS_PER_BYTE * len + 1);
@@ -107,13 +107,13 @@ static enum status encode_piece(struct encoder *e, const struct cached_piece *p,
         for (int i = 0; i < CACHED_IDS; i++) out->count += r->ids[i] >= 0;
         return STATUS_OK;
     }
-    size_t before = out->count;
+    size_t first = out->count;
     TRY(encode_uncached(e, p->bytes, p->len, out));
-    size_t made = out->count - before;
-    if (made > CACHED_IDS) return STATUS_OK;
+    size_t num_ids = out->count - first;
+    if (num_ids > CACHED_IDS) return STATUS_OK;
     *r = (struct cache_entry){{p->key[0], p->key[1]}, {-1, -1, -1, -1}};
-    if (made)
-        memcpy(r->ids, out->ids + before, made * sizeof *r->ids); /* out->ids may be NULL if 0 */
+    if (num_ids)
+        memcpy(r->ids, out->ids + first, num_ids * sizeof *r->ids); /* out->ids may be NULL if 0 */
     return STATUS_OK;
 }
 
