@@ -128,7 +128,7 @@ static bool contains_word(const struct text *words, const char *word)
 
 enum status history_keys(const char *run, struct text *keys)
 {
-    enum { ENOUGH = 4096 };
+    enum { MAX_KEYS_BYTES = 4096 };
     struct history_reader r;
     struct json *value;
     const char *line;
@@ -139,7 +139,7 @@ enum status history_keys(const char *run, struct text *keys)
     enum status st = reader_open(&r, path);
     free(path);
     TRY(st);
-    while (keys->len < ENOUGH && next_line(&r, &line, &len, &value, &step)) {
+    while (keys->len < MAX_KEYS_BYTES && next_line(&r, &line, &len, &value, &step)) {
         for (const struct json *v = json_first(value); v; v = json_next(v)) {
             if (!json_is_number(v) || !json_key(v)[0] || contains_word(keys, json_key(v))) continue;
             text_addf(keys, "%s%s", keys->len ? " " : "", json_key(v));

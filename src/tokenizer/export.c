@@ -22,7 +22,7 @@ static bool is_user_defined(const struct tokenizer *t, int32_t id)
 static void append_token(const struct tokenizer *t, int32_t id, struct text *out)
 {
     const struct token_bytes *token = vocabulary_token(&t->vocabulary, id);
-    byte_alphabet_encode(out, t->vocabulary.bytes + token->at, token->len, false);
+    byte_alphabet_encode(out, t->vocabulary.bytes + token->at, token->len);
 }
 
 static void add_byte_level_tokens(const struct tokenizer *t, struct token_export *e)

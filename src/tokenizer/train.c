@@ -237,9 +237,9 @@ static void merge_word(struct bpe_trainer *t, int32_t w, struct queued_pair pair
 }
 
 static enum status run_merges(struct bpe_trainer *t, struct vocabulary *v, struct hf_merge *merges,
-                              size_t most, size_t *num_merges)
+                              size_t max_merges, size_t *num_merges)
 {
-    while (t->num_queued && *num_merges < most) {
+    while (t->num_queued && *num_merges < max_merges) {
         struct queued_pair top = queue_pop(t);
         struct counted_pair *p = find_or_add_pair(t, top.left, top.right);
         if (p->count < 2) continue;
@@ -271,7 +271,7 @@ static enum status run_merges(struct bpe_trainer *t, struct vocabulary *v, struc
 }
 
 enum status bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab_size, struct text *json,
-                               int32_t *made)
+                               int32_t *num_tokens)
 {
     enum { MIN_SIZE = 256 + SPECIAL_TOKENS_DEFAULT + 1, MAX_SIZE = 1 << 24 };
     if (vocab_size < MIN_SIZE || vocab_size > MAX_SIZE)
@@ -280,8 +280,8 @@ enum status bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab_size, struct
     if (!t->num_words) FAIL(DATA, "no text to train on");
     struct vocabulary v;
     struct special_tokens specials = {0};
-    size_t most = (size_t)(vocab_size - 256 - SPECIAL_TOKENS_DEFAULT), num_merges = 0;
-    struct hf_merge *merges = heap(most * sizeof *merges);
+    size_t max_merges = (size_t)(vocab_size - 256 - SPECIAL_TOKENS_DEFAULT), num_merges = 0;
+    struct hf_merge *merges = heap(max_merges * sizeof *merges);
     enum status st = STATUS_OK;
     vocabulary_init(&v);
     for (int i = 0; i < 256 && !st; i++) {
@@ -289,10 +289,10 @@ enum status bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab_size, struct
         st = vocabulary_add(&v, &byte, 1, i);
     }
     if (!st) init_merging(t);
-    if (!st) st = run_merges(t, &v, merges, most, &num_merges);
+    if (!st) st = run_merges(t, &v, merges, max_merges, &num_merges);
     special_tokens_add_default(&specials, 256 + (int32_t)num_merges);
     if (!st) hf_json_write(&v, merges, num_merges, &specials, json);
-    *made = 256 + (int32_t)num_merges + SPECIAL_TOKENS_DEFAULT;
+    *num_tokens = 256 + (int32_t)num_merges + SPECIAL_TOKENS_DEFAULT;
     special_tokens_release(&specials);
     vocabulary_release(&v);
     free(merges);

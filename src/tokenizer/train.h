@@ -19,8 +19,8 @@ void bpe_trainer_free(struct bpe_trainer *t);
 void bpe_trainer_add(struct bpe_trainer *t, const char *bytes, size_t len);
 /* Trains, and appends a tokenizer.json with vocab_size tokens to `json`: 256 bytes, the merges,
  * then
- * <|begin_of_text|> <|end_of_text|> <|mask|>.  *made is the number of tokens, smaller than
+ * <|begin_of_text|> <|end_of_text|> <|mask|>.  *num_tokens is the number of tokens, smaller than
  * vocab_size if no pair is left that occurs twice.
  * DATA: no text was added.  CONFIG: vocab_size is below 260. */
 enum status bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab_size, struct text *json,
-                               int32_t *made);
+                               int32_t *num_tokens);
