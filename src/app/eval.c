@@ -34,7 +34,7 @@ static enum status open_evaluator(struct evaluating *e, int T)
         .peers = &e->loaded.machine.groups.of[GROUP_peers],
         .causal = c->objective.name == OBJECTIVE_causal,
         .documents = !strcmp(c->model.attn_mask_type, "block_causal"),
-        .mark = TABLE_BIN,
+        .mark = TABLE_BIN_SEPARATOR,
     };
     evaluator_take(&e->evaluator, e->rows, T, &e->run);
     TRY(loaded_arena(&e->loaded, rehearse, e));
@@ -82,10 +82,10 @@ static enum status open_rows(const struct evaluating *e, const struct data_confi
         .tokenizer = e->loaded.tokenizer,
         .vocab_size = e->loaded.shape.V,
         .seq_len = e->evaluator.batch.T,
-        .share = readers->rank,
-        .num_shares = readers->size,
+        .reader = readers->rank,
+        .num_readers = readers->size,
         .once = true,
-        .most_rows = rows,
+        .max_rows = rows,
     };
     if (e->evaluator.peers->rank == 0) TRY(loader_open(loader, &o));
     return STATUS_OK;

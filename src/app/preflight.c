@@ -18,7 +18,7 @@ enum status preflight(struct preflight *p, const struct config *c, int num_ranks
     TRY_OUT(model_shape_resolve(&p->shape, &c->model, t ? tokenizer_vocab_size(t) : 0));
     TRY_OUT(config_fit(c, &p->shape, &p->mesh));
     struct loader_options o = run_loader_options(c, &p->mesh, &d, t, p->shape.V);
-    o.rows_ahead = 0;
+    o.prefetch_rows = 0;
     TRY_OUT(loader_open(&loader, &o));
     loader_close(loader);
 out:

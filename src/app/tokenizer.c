@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "hub/hub.h"
-#include "tokenizer/train.h"
+#include "tokenizer/bpe_trainer.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-void batch_take(struct batch *b, int B, int T, struct arena *run)
+void batch_alloc(struct batch *b, int B, int T, struct arena *run)
 {
     size_t tokens = (size_t)B * (size_t)T;
     *b = (struct batch){.B = B, .T = T};
@@ -46,7 +46,7 @@ void batch_fill_random(struct batch *b, int V)
     b->valid = (int64_t)tokens;
 }
 
-enum status batch_share(struct batch *b, const struct comm *peers)
+enum status batch_broadcast(struct batch *b, const struct comm *peers)
 {
     int32_t *const arrays[] = {b->ids_BT, b->labels_BT, b->start_BT, b->end_BT};
     double counts[] = {(double)b->valid, (double)b->bytes};
@@ -61,15 +61,15 @@ enum status batch_share(struct batch *b, const struct comm *peers)
     return STATUS_OK;
 }
 
-void batch_here_take(const struct batch *whole, const struct comm *contexts, struct batch *here,
-                     struct arena *run)
+void batch_alloc_part(const struct batch *whole, const struct comm *contexts, struct batch *here,
+                      struct arena *run)
 {
     *here = *whole;
-    if (contexts->size > 1) batch_take(here, whole->B, whole->T / contexts->size, run);
+    if (contexts->size > 1) batch_alloc(here, whole->B, whole->T / contexts->size, run);
 }
 
-void batch_cut(const struct batch *whole, const struct comm *contexts, bool causal,
-               struct batch *here)
+void batch_copy_part(const struct batch *whole, const struct comm *contexts, bool causal,
+                     struct batch *here)
 {
     struct context cut = {contexts->size, contexts->rank, causal};
     const int32_t *const from[] = {whole->ids_BT, whole->labels_BT, whole->start_BT, whole->end_BT};

@@ -24,7 +24,7 @@ struct batch {
 };
 
 /* Allocates the arrays of B rows of T tokens. */
-void batch_take(struct batch *b, int B, int T, struct arena *run);
+void batch_alloc(struct batch *b, int B, int T, struct arena *run);
 
 /* Copies a batch of one row to row i, and adds its `valid` and `bytes`. */
 void batch_copy_row(struct batch *b, int i, const struct batch *row);
@@ -34,13 +34,13 @@ void batch_pad_row(struct batch *b, int i);
 void batch_fill_random(struct batch *b, int V);
 
 /* Collective: broadcasts the batch from rank 0 of `peers`.  Errors of the comm. */
-enum status batch_share(struct batch *b, const struct comm *peers);
+enum status batch_broadcast(struct batch *b, const struct comm *peers);
 
 /* Allocates the batch of this rank's part of the tokens; without context parallelism `here` shares
  * the arrays of `whole`. */
-void batch_here_take(const struct batch *whole, const struct comm *contexts, struct batch *here,
-                     struct arena *run);
+void batch_alloc_part(const struct batch *whole, const struct comm *contexts, struct batch *here,
+                      struct arena *run);
 /* Copies this rank's tokens from complete rows.  `valid` and `bytes` remain those of the complete
  * rows.  `causal` selects the zigzag layout. */
-void batch_cut(const struct batch *whole, const struct comm *contexts, bool causal,
-               struct batch *here);
+void batch_copy_part(const struct batch *whole, const struct comm *contexts, bool causal,
+                     struct batch *here);

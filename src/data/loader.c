@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/data.h"
+#include "data/loader.h"
 
 #include "base/checksum.h"
 #include "base/log.h"
@@ -98,7 +98,7 @@ static void build_causal_row(const struct loader *l, int filled, struct loader_r
 /* The global number of this reader's row k: readers take blocks in turn. */
 static uint64_t row_number(const struct loader *l, uint64_t k)
 {
-    uint64_t reader = (uint64_t)l->options.share, readers = (uint64_t)l->options.num_shares;
+    uint64_t reader = (uint64_t)l->options.reader, readers = (uint64_t)l->options.num_readers;
     uint64_t block = l->order->block;
     return l->first_row + (k / block * readers + reader) * block + k % block;
 }
@@ -107,7 +107,7 @@ static enum status build_row(struct loader *l, uint64_t k, struct loader_row *r)
 {
     uint64_t number = row_number(l, k);
     struct order *o = l->order;
-    int64_t max_rows = l->options.most_rows;
+    int64_t max_rows = l->options.max_rows;
     struct token_row tokens = {
         .need = l->options.seq_len + !l->masked, .ids = l->raw, .begins = l->begins};
     if (!max_rows || number < (uint64_t)max_rows) TRY(o->kind->row(o, number, &l->tokens, &tokens));
@@ -151,7 +151,7 @@ static void *run_prefetch_thread(void *context)
 
 static enum status start_prefetch(struct loader *l)
 {
-    if (!l->options.rows_ahead || l->running) return STATUS_OK;
+    if (!l->options.prefetch_rows || l->running) return STATUS_OK;
     l->stop = false;
     TRY(thread_start(&l->thread, run_prefetch_thread, l));
     l->running = true;
@@ -297,7 +297,7 @@ static enum status open_loader(struct loader *l)
         l->order->kind->save(l->order, stream, l->cursors + stream * l->order->cursor_ints);
     l->raw = heap(((size_t)o->seq_len + 1) * sizeof *l->raw);
     l->begins = heap((size_t)o->seq_len + 1);
-    l->num_slots = o->rows_ahead ? (uint64_t)o->rows_ahead : 1;
+    l->num_slots = o->prefetch_rows ? (uint64_t)o->prefetch_rows : 1;
     l->slots = heap(l->num_slots * sizeof *l->slots);
     for (uint64_t i = 0; i < l->num_slots; i++)
         loader_row_init(&l->slots[i], o->seq_len, l->order->cursor_ints);
@@ -350,13 +350,13 @@ static uint32_t settings_fingerprint(const struct loader *l)
 
 static bool is_own_stream(const struct loader *l, size_t cursor)
 {
-    return cursor / l->order->cursor_ints % (uint64_t)l->options.num_shares ==
-           (uint64_t)l->options.share;
+    return cursor / l->order->cursor_ints % (uint64_t)l->options.num_readers ==
+           (uint64_t)l->options.reader;
 }
 
 /* An all-reduce (sum), in which each reader contributes its own streams' integers and 0 for the
  * others. */
-enum status loader_gather(struct loader *l, const struct comm *readers)
+enum status loader_gather_cursor(struct loader *l, const struct comm *readers)
 {
     size_t count = num_cursor_ints(l);
     double *numbers = heap((count + 1) * sizeof *numbers);
@@ -369,7 +369,7 @@ enum status loader_gather(struct loader *l, const struct comm *readers)
 
 enum status loader_save(const struct loader *l, struct text *json)
 {
-    uint64_t next = l->first_row + l->num_delivered * (uint64_t)l->options.num_shares;
+    uint64_t next = l->first_row + l->num_delivered * (uint64_t)l->options.num_readers;
     text_addf(json, "{\"format\": 1, \"next_row\": %llu, \"settings\": %u, \"sources\": [",
               (unsigned long long)next, settings_fingerprint(l));
     for (size_t i = 0; i < l->num_sources; i++)
@@ -422,9 +422,9 @@ enum status loader_load(struct loader *l, const struct json *cursor)
     if (json_count(streams) != l->order->num_streams)
         FAIL(CONFIG, "the data position was saved with %zu streams; configured: %llu; " OR_RESTART,
              json_count(streams), (unsigned long long)l->order->num_streams);
-    if (l->order->cursor_ints && next % l->options.num_shares)
+    if (l->order->cursor_ints && next % l->options.num_readers)
         FAIL(CONFIG, "the data position, row %lld, is not a multiple of %d data-parallel ranks",
-             (long long)next, l->options.num_shares);
+             (long long)next, l->options.num_readers);
     for (uint64_t i = 0; i < l->order->num_streams; i++, s = json_next(s)) {
         int64_t *ints = l->cursors + i * l->order->cursor_ints;
         const struct json *v = json_first(s);

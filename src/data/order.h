@@ -6,7 +6,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "data/data.h"
+#include "data/loader.h"
 #include "data/stream.h"
 
 struct order;

@@ -101,12 +101,12 @@ static const struct dialect dialects[] = {
     [CONSOLE_nxdt] = {append_nxdt_step, append_torchtitan_validation, true},
 };
 
-bool metrics_want_parameter_norm(const struct metrics_config *c)
+bool metrics_needs_parameter_norm(const struct metrics_config *c)
 {
     return dialects[c->console].parameter_norm;
 }
 
-void metrics_end(struct metrics *m)
+void metrics_summarize(struct metrics *m)
 {
     text_clear(&m->text);
     console_megatron_summary(&m->text, &m->means, &m->options);

@@ -24,9 +24,9 @@ struct metrics;
 enum status metrics_open(struct metrics **out, const struct metrics_options *o);
 void metrics_close(struct metrics *m); /* NULL is fine */
 /* Whether the console dialect prints parameter_norm, so that the caller must compute it. */
-bool metrics_want_parameter_norm(const struct metrics_config *c);
+bool metrics_needs_parameter_norm(const struct metrics_config *c);
 /* Prints the dialect's summary, if it has one, at the end of a run. */
-void metrics_end(struct metrics *m);
+void metrics_summarize(struct metrics *m);
 /* Reports a step or a validation to the console, metrics.jsonl and TensorBoard, each flushed.  Does
  * not allocate.  IO. */
 enum status metrics_step(struct metrics *m, const struct step_metrics *s);

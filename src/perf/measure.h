@@ -8,7 +8,7 @@
 #pragma once
 
 #include "backends/cpu/stream.h"
-#include "data/data.h"
+#include "data/loader.h"
 #include "perf/calls.h"
 #include "train/machine.h"
 

@@ -14,8 +14,8 @@ void evaluator_take(struct evaluator *e, int B, int T, struct arena *run)
     e->pipeline.forward_only = true;
     pipeline_open(&e->pipeline);
     e->micros = heap((size_t)micros * sizeof *e->micros);
-    batch_take(&e->batch, B, T, run);
-    batch_here_take(&e->batch, e->contexts, &e->here, run);
+    batch_alloc(&e->batch, B, T, run);
+    batch_alloc_part(&e->batch, e->contexts, &e->here, run);
     size_t tokens = (size_t)B * (size_t)e->here.T;
     e->loss_BT = arena_take(run, tokens, sizeof *e->loss_BT);
     e->best_BT = arena_take(run, tokens, sizeof *e->best_BT);
@@ -63,8 +63,8 @@ static enum status next_batch(struct evaluator *e, struct loader *loader, bool *
     TRY(comm_agree(e->peers, comm_agree(e->readers, st)));
     TRY(comm_all_reduce(e->peers, REDUCE_MAX, state, 2));
     TRY(comm_all_reduce(e->readers, REDUCE_MAX, state, 2));
-    TRY(batch_share(&e->batch, e->peers));
-    batch_cut(&e->batch, e->contexts, e->causal, &e->here);
+    TRY(batch_broadcast(&e->batch, e->peers));
+    batch_copy_part(&e->batch, e->contexts, e->causal, &e->here);
     *more = state[0] > 0 && !(state[1] > 0);
     return STATUS_OK;
 }

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "comm/comm.h"
-#include "data/data.h"
+#include "data/loader.h"
 #include "parallel/pipeline.h"
 
 /* What is not said to be set by evaluator_take is set by the caller before it. */

@@ -87,10 +87,10 @@ struct loader_options run_loader_options(const struct config *c, const struct me
         .tokenizer = tokenizer,
         .vocab_size = vocab_size,
         .seq_len = (int)c->training.seq_len,
-        .share =
+        .reader =
             mesh->at[AXIS_dp_replicate] * mesh->degree[AXIS_dp_shard] + mesh->at[AXIS_dp_shard],
-        .num_shares = trainer_readers(mesh),
-        .rows_ahead = (int)c->data.prefetch * rows,
+        .num_readers = trainer_readers(mesh),
+        .prefetch_rows = (int)c->data.prefetch * rows,
         .block = mesh->degree[AXIS_pp] > 1 ? (int)c->parallelism.pipeline_parallel_microbatch_size
                                            : (int)t->local_batch_size,
         .run_rows = run_rows,
@@ -128,7 +128,7 @@ static enum status validate(struct run *r)
     struct loader_options o =
         run_loader_options(c, &t->machine.mesh, &data, r->tokenizer, t->shape.V);
     o.seq_len = trainer_validation_tokens(c);
-    o.rows_ahead = 0;
+    o.prefetch_rows = 0;
     o.validation = !path[0];
     o.once = true;
     struct loader *loader = NULL;
@@ -180,7 +180,7 @@ static enum status save_cursor(struct run *r, struct text *json)
         text_adds(json, "null");
         return STATUS_OK;
     }
-    TRY(loader_gather(r->loader, readers));
+    TRY(loader_gather_cursor(r->loader, readers));
     return loader_save(r->loader, json);
 }
 
@@ -476,7 +476,7 @@ static enum status log_step(struct run *r, const struct step_result *s, struct i
     double memory;
     TRY(memory_used(r, &memory));
     m.memory_bytes = (int64_t)memory;
-    if (metrics_want_parameter_norm(&r->config->metrics))
+    if (metrics_needs_parameter_norm(&r->config->metrics))
         TRY(trainer_parameter_norm(t, &m.parameter_norm));
     if (r->leads) TRY(metrics_step(r->metrics, &m));
     *i = (struct interval){.begin_s = clock_monotonic_s()};
@@ -557,7 +557,7 @@ static enum status steps(struct run *r)
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only && t->steps_done >= first)
         TRY(save(r, c->checkpoint.last_save_model_only));
-    if (r->leads) metrics_end(r->metrics);
+    if (r->leads) metrics_summarize(r->metrics);
     return STATUS_OK;
 }
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "config/config.h"
-#include "data/data.h"
+#include "data/loader.h"
 #include "train/machine.h"
 
 /* Path of the tokenizer the configuration names: data.tokenizer, else the older keys; "" if none.

@@ -168,8 +168,8 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
     open_pipelines(t, &pipeline);
     pieces_init_cut(&t->pieces, &t->model.layout, shard->rank, shard->size, &t->whole, tp->rank,
                     tp->size);
-    batch_take(&t->batch, rows, T, shared);
-    batch_here_take(&t->batch, group(t, GROUP_cp), &t->here, shared);
+    batch_alloc(&t->batch, rows, T, shared);
+    batch_alloc_part(&t->batch, group(t, GROUP_cp), &t->here, shared);
     bool has_loss = pipeline_has_loss(&t->pipeline);
     size_t tokens = (size_t)rows * (size_t)t->here.T;
     t->loss_BT = has_loss ? arena_take(shared, tokens, sizeof(float)) : NULL;
@@ -322,7 +322,7 @@ static enum status accumulate(struct trainer *t, struct step_result *result)
     struct trace *trace = t->machine.on->trace;
     const struct comm *readers = group(t, GROUP_data), *contexts = group(t, GROUP_cp);
     double valid = (double)t->batch.valid, loss;
-    batch_cut(&t->batch, contexts, t->evaluator.causal, &t->here);
+    batch_copy_part(&t->batch, contexts, t->evaluator.causal, &t->here);
     TRY(comm_all_reduce(readers, REDUCE_SUM, &valid, 1));
     fsdp_begin(&t->fsdp);
     if (t->has_float8) float8_begin(&t->float8);
@@ -426,7 +426,7 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
     double begin = clock_monotonic_s();
     enum status st = loader ? loader_next(loader, &t->batch, &rows) : STATUS_OK;
     TRY(comm_agree(group(t, GROUP_world), st));
-    TRY(batch_share(&t->batch, group(t, GROUP_peers)));
+    TRY(batch_broadcast(&t->batch, group(t, GROUP_peers)));
     result->data_seconds = clock_monotonic_s() - begin;
     trace_end(t->machine.on->trace, "data", begin);
     TRY(trainer_learn(t, result));

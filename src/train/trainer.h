@@ -8,7 +8,7 @@
 #pragma once
 
 #include "config/config.h"
-#include "data/data.h"
+#include "data/loader.h"
 #include "model/float8.h"
 #include "model/model.h"
 #include "optim/optim.h"

@@ -21,13 +21,13 @@ TEST(batch_part_has_the_tokens_of_this_context_rank)
     struct batch whole, here;
     struct comm contexts = {.rank = 1, .size = PARTS};
     CHECK_STATUS(OK, arena_init(&run, 1 << 12, NULL));
-    batch_take(&whole, 2, T, &run);
+    batch_alloc(&whole, 2, T, &run);
     fill(&whole, 5);
     whole.valid = 20, whole.bytes = 21;
-    batch_here_take(&whole, &contexts, &here, &run);
+    batch_alloc_part(&whole, &contexts, &here, &run);
     for (int causal = 0; causal < 2; causal++) {
         static const int positions[2][T / PARTS] = {{4, 5, 6, 7}, {2, 3, 8, 9}};
-        batch_cut(&whole, &contexts, causal, &here);
+        batch_copy_part(&whole, &contexts, causal, &here);
         CHECK(here.B == 2 && here.T == T / PARTS && here.valid == 20 && here.bytes == 21);
         for (int i = 0; i < 2 * here.T; i++) {
             int token = i / here.T * T + positions[causal][i % here.T];
@@ -44,12 +44,12 @@ TEST(batch_part_without_context_parallelism_is_the_batch)
     struct batch whole, here;
     struct comm alone = {.size = 1};
     CHECK_STATUS(OK, arena_init(&run, 1 << 12, NULL));
-    batch_take(&whole, 2, 5, &run);
+    batch_alloc(&whole, 2, 5, &run);
     size_t used = run.used;
-    batch_here_take(&whole, &alone, &here, &run);
+    batch_alloc_part(&whole, &alone, &here, &run);
     CHECK(run.used == used && here.ids_BT == whole.ids_BT && here.T == 5);
     whole.valid = 9;
-    batch_cut(&whole, &alone, true, &here);
+    batch_copy_part(&whole, &alone, true, &here);
     CHECK(here.valid == 9 && here.end_BT == whole.end_BT);
     arena_release(&run);
 }
@@ -60,8 +60,8 @@ TEST(batch_copies_rows_and_pads_the_others)
     struct arena run = {0};
     struct batch b, row;
     CHECK_STATUS(OK, arena_init(&run, 1 << 12, NULL));
-    batch_take(&b, 2, T, &run);
-    batch_take(&row, 1, T, &run);
+    batch_alloc(&b, 2, T, &run);
+    batch_alloc(&row, 1, T, &run);
     fill(&row, 7);
     row.valid = 3, row.bytes = 5;
     batch_pad_row(&b, 0);
@@ -82,10 +82,10 @@ static enum status broadcast(const struct comm *world, void *context)
     struct batch b;
     (void)context;
     TRY(arena_init(&run, 1 << 12, NULL));
-    batch_take(&b, 2, 3, &run);
+    batch_alloc(&b, 2, 3, &run);
     fill(&b, world->rank ? 100 : 5);
     b.valid = world->rank ? 0 : 6, b.bytes = world->rank ? 0 : 11;
-    enum status st = batch_share(&b, world);
+    enum status st = batch_broadcast(&b, world);
     bool same = b.valid == 6 && b.bytes == 11;
     for (int i = 0; i < 6; i++) same &= b.ids_BT[i] == 5 + i && b.labels_BT[i] == 1005 + i;
     arena_release(&run);
@@ -106,7 +106,7 @@ TEST(batch_fill_random_stays_below_the_vocabulary)
     struct arena run = {0};
     struct batch b;
     CHECK_STATUS(OK, arena_init(&run, 1 << 12, NULL));
-    batch_take(&b, B, T, &run);
+    batch_alloc(&b, B, T, &run);
     batch_fill_random(&b, V);
     CHECK(b.valid == B * T);
     for (int i = 0; i < B * T; i++) {

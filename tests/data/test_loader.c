@@ -184,10 +184,10 @@ TEST(loader_rows_do_not_depend_on_readers_or_prefetch)
         rig_add_kind(&r, test_folder(), kind);
         struct rows want = rows_of(&r, 1, ROWS);
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-            r.options.num_shares = cases[c].readers;
-            r.options.rows_ahead = cases[c].ahead;
+            r.options.num_readers = cases[c].readers;
+            r.options.prefetch_rows = cases[c].ahead;
             for (int reader = 0; reader < cases[c].readers; reader++) {
-                r.options.share = reader;
+                r.options.reader = reader;
                 struct rows got = rows_of(&r, cases[c].B, ROWS / cases[c].readers);
                 for (int64_t k = 0; k < got.count; k++)
                     rows_check_same(&want, reader + k * cases[c].readers, &got, k, 1);
@@ -208,7 +208,7 @@ TEST(loader_in_a_single_pass_reads_everything_and_ends)
         struct rig r;
         rig_init(&r, NULL, T);
         r.options.once = true;
-        r.options.rows_ahead = k * 3;
+        r.options.prefetch_rows = k * 3;
         int total = add_tokens(&r, DOCUMENTS);
         struct loader *l = rig_open(&r);
         struct rows rows = {0};
@@ -337,7 +337,7 @@ TEST(loader_rejects_conflicting_settings)
     r.objective.name = OBJECTIVE_masked, r.objective.mask_token = "<|none|>";
     check_open_fails(&r, STATUS_CONFIG, "objective.mask_token = \"<|none|>\"");
     rig_add(&r, path, 1);
-    r.objective.mask_token = "<|mask|>", r.options.num_shares = 3;
+    r.objective.mask_token = "<|mask|>", r.options.num_readers = 3;
     check_open_fails(&r, STATUS_CONFIG, "2 streams are not a multiple of 3 data-parallel ranks");
     rig_release(&r);
     rig_init(&r, NULL, 8);
@@ -367,7 +367,7 @@ TEST(loader_reports_failures_of_its_prefetch_thread)
         enum status st = STATUS_OK;
         rig_init(&r, "bytes", T);
         r.data.streams = 1;
-        r.options.rows_ahead = ahead * 50;
+        r.options.prefetch_rows = ahead * 50;
         rig_add(&r, path, 1);
         struct loader *l = rig_open(&r);
         for (good[ahead] = 0; !st; good[ahead]++) {
@@ -404,7 +404,7 @@ TEST(loader_closes_its_files_and_thread_at_any_time)
         struct rows rows = {0};
         rig_init(&r, "bytes", 8);
         rig_add_kind(&r, folder, k % RIG_KINDS);
-        r.options.rows_ahead = 1 + k * 10;
+        r.options.prefetch_rows = 1 + k * 10;
         struct loader *l = rig_open(&r);
         rows_read(&rows, l, 8, 1, k / RIG_KINDS);
         CHECK(loader_memory_bytes(l) > 0);
@@ -440,7 +440,7 @@ TEST(loader_resumes_at_every_row_of_every_source_kind)
         r.data.validation_share = kind == 1 ? 0.3 : 0;
         r.objective.name = kind == 2 ? OBJECTIVE_masked : OBJECTIVE_causal;
         rig_add_kind(&r, test_folder(), kind);
-        r.options.rows_ahead = 10;
+        r.options.prefetch_rows = 10;
         struct loader *l = rig_open(&r);
         for (int g = 0; g < ROWS; g++) {
             CHECK_STATUS(OK, loader_save(l, &cursors[g]));
@@ -450,7 +450,7 @@ TEST(loader_resumes_at_every_row_of_every_source_kind)
         loader_close(l);
         for (int g = 0; g < ROWS; g++) {
             struct rows got = {0};
-            r.options.rows_ahead = g % 3;
+            r.options.prefetch_rows = g % 3;
             l = resumed(&r, &cursors[g]);
             text_clear(&again);
             CHECK_STATUS(OK, loader_save(l, &again));

@@ -164,7 +164,7 @@ TEST(order_megatron_assigns_blocks_of_rows_to_readers)
     add_blend(&r, folder);
     struct rows whole = rows_of(&r, 5, ROWS);
     for (int reader = 0; reader < READERS; reader++) {
-        r.options.share = reader, r.options.num_shares = READERS, r.options.block = BLOCK;
+        r.options.reader = reader, r.options.num_readers = READERS, r.options.block = BLOCK;
         struct rows own = rows_of(&r, BLOCK, ROWS / READERS);
         for (int64_t k = 0; k < own.count; k++)
             rows_check_same(&own, k, &whole,
@@ -185,8 +185,10 @@ TEST(order_megatron_resumes_at_any_row_with_any_number_of_readers)
     struct rows whole = rows_of(&r, 5, ROWS);
     for (int stop = 0; stop < 12; stop += 3) {
         for (int readers = 1; readers < 5; readers++) {
-            r.options = (struct loader_options){
-                .seq_len = T, .num_shares = 1, .run_rows = 200000, .rows_ahead = stop % 2 ? 5 : 0};
+            r.options = (struct loader_options){.seq_len = T,
+                                                .num_readers = 1,
+                                                .run_rows = 200000,
+                                                .prefetch_rows = stop % 2 ? 5 : 0};
             struct loader *l = rig_open(&r);
             struct rows before = {0};
             struct text cursor = {0};
@@ -195,10 +197,10 @@ TEST(order_megatron_resumes_at_any_row_with_any_number_of_readers)
             CHECK_STATUS(OK, loader_save(l, &cursor));
             loader_close(l);
             CHECK_STATUS(OK, json_parse(cursor.data, cursor.len, "cursor", &json));
-            r.options.num_shares = readers, r.options.block = 2;
+            r.options.num_readers = readers, r.options.block = 2;
             for (int reader = 0; reader < readers; reader++) {
                 struct rows after = {0};
-                r.options.share = reader;
+                r.options.reader = reader;
                 l = rig_open(&r);
                 CHECK_STATUS(OK, loader_load(l, json));
                 rows_read(&after, l, T, 2, 4);
@@ -291,7 +293,7 @@ TEST(order_megatron_fails_past_its_last_sample)
     const char *folder = test_folder();
     rig_tokens(folder, "t", (int[]){9}, 1, 0);
     rig_add(&r, test_path(folder, "t"), 1);
-    for (r.options.rows_ahead = 0; r.options.rows_ahead < 8; r.options.rows_ahead += 5) {
+    for (r.options.prefetch_rows = 0; r.options.prefetch_rows < 8; r.options.prefetch_rows += 5) {
         struct loader *l = rig_open(&r);
         CHECK_STATUS(OK, loader_next(l, &b, &rows));
         CHECK_STATUS(OK, loader_next(l, &b, &rows));

@@ -88,7 +88,7 @@ TEST(order_streams_counts_memory_for_own_streams_only)
     int64_t bytes[2];
     open_ids(&r, &source, &tokens);
     for (int i = 0; i < 2; i++) {
-        r.options.num_shares = i ? STREAMS : 1;
+        r.options.num_readers = i ? STREAMS : 1;
         struct order *o = open_order(&r, &source, &tokens);
         CHECK(o->num_streams == STREAMS && o->cursor_ints == NUMBERS / STREAMS);
         bytes[i] = o->kind->memory_bytes(o) - NUMBERS * 8;

@@ -87,7 +87,7 @@ static void check_fetches(const char *path, enum hub_selection what, int count)
 
 TEST(hub_fetches_exactly_the_files_of_a_path)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     check_fetches("hf://datasets/org/name/data/*.jsonl", HUB_DATA, 2);
     check_fetches("hf://datasets/org/name/data/a.jsonl", HUB_DATA, 1);
     check_fetches("hf://datasets/org/name/*/*/?.jsonl", HUB_DATA, 1);
@@ -107,7 +107,7 @@ TEST(hub_fetches_exactly_the_files_of_a_path)
 
 TEST(hub_find_returns_patterns_for_glob)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct hub_test h = {0};
     struct file_list list;
     char *local;
@@ -124,7 +124,7 @@ TEST(hub_find_returns_patterns_for_glob)
 
 TEST(hub_reports_what_does_not_exist)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct hub_test h = {0};
     begin(&h, false);
     CHECK_STATUS(MISSING, hub_fetch_with(&h.settings, "hf://datasets/org/name/data/*.parquet",
@@ -144,7 +144,7 @@ TEST(hub_reports_what_does_not_exist)
 
 TEST(hub_rejects_malformed_responses)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     for (int i = 0; i < 2; i++) { /* the revision, the list of files */
         struct hub_test h = {0};
         h.server.apis[i] = FAULT_MALFORMED;
@@ -157,7 +157,7 @@ TEST(hub_rejects_malformed_responses)
 
 TEST(hub_makes_no_requests_when_offline)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct hub_test h = {0};
     const char *path = "hf://datasets/org/name/data/a.jsonl";
     begin(&h, false);
@@ -196,7 +196,7 @@ static enum status fetch_as_rank(const struct comm *world, void *context)
 
 TEST(hub_fetches_once_per_cache)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct ranked r = {.path = "hf://datasets/org/name/data/a.jsonl"};
     begin(&r.hub, false);
     char *other = heap_string(test_folder(), strlen(test_folder()));
@@ -219,7 +219,7 @@ static enum status fetch_when_one_is_offline(const struct comm *world, void *con
 
 TEST(hub_is_offline_for_all_ranks_if_one_is)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct ranked r = {.path = "hf://datasets/org/name/data/a.jsonl"};
     begin(&r.hub, false);
     CHECK_STATUS(MISSING, ranks_run(3, fetch_when_one_is_offline, &r));
@@ -229,7 +229,7 @@ TEST(hub_is_offline_for_all_ranks_if_one_is)
 
 TEST(hub_failure_of_one_rank_fails_all)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct ranked r = {.path = "hf://datasets/org/name/none"};
     begin(&r.hub, false);
     for (int i = 0; i < 4; i++) r.caches[i] = r.hub.settings.cache;

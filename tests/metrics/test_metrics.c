@@ -221,13 +221,13 @@ TEST(metrics_print_the_configured_console_dialect)
         CHECK_STATUS(OK, log_open(log));
         struct metrics *m = start(folder, &c, 0);
         for (int step = 1; step <= 4; step++) log_step(m, step, 2);
-        metrics_end(m);
+        metrics_summarize(m);
         stop(m);
         CHECK_STATUS(OK, log_open(NULL));
         CHECK_STATUS(OK, file_read(log, 1 << 20, &t));
         CHECK(strstr(t.data, lines[i]));
         CHECK(!strstr(t.data, "elapsed time per iteration: 400") == (i != 1));
-        CHECK(metrics_want_parameter_norm(&c) == (i == 2));
+        CHECK(metrics_needs_parameter_norm(&c) == (i == 2));
         text_release(&t);
     }
 }

@@ -77,8 +77,8 @@ static enum status evaluate(struct user *u, const char *corpus, struct evaluatio
                                .tokenizer = u->loaded.tokenizer,
                                .vocab_size = u->loaded.shape.V,
                                .seq_len = 32,
-                               .share = u->evaluator.readers->rank,
-                               .num_shares = u->evaluator.readers->size,
+                               .reader = u->evaluator.readers->rank,
+                               .num_readers = u->evaluator.readers->size,
                                .once = true};
     struct loader *loader = NULL;
     if (!u->evaluator.peers->rank) TRY(loader_open(&loader, &o));

@@ -5,14 +5,14 @@
 #include "train/inputs.h"
 
 #include "base/file.h"
-#include "data/data.h"
+#include "data/loader.h"
 #include "train/run.h"
 
 #include <unistd.h>
 
 TEST(inputs_of_a_run_come_from_the_hub_and_are_read)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct server s = {.files = {{"data/a.jsonl", "{\"text\":\"one\"}\n{\"text\":\"two\"}\n", true},
                                  {"data/b.jsonl", "{\"text\":\"three\"}\n", false},
                                  {"held/c.jsonl", "{\"text\":\"four\"}\n", false},
@@ -57,7 +57,7 @@ TEST(inputs_of_a_run_come_from_the_hub_and_are_read)
 
 TEST(a_tokenizer_that_nobody_names_is_fetched_from_beside_the_weights)
 {
-    if (!http_is_there()) skip();
+    if (!http_available()) skip();
     struct text json = {0};
     CHECK_STATUS(OK, file_read("tests/tokenizer/data/small.json", 1 << 20, &json));
     struct server s = {

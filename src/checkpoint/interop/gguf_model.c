@@ -65,7 +65,7 @@ static void add_shape(const struct gguf_model *g, struct gguf_metadata *k)
 }
 
 /* Every row of the embedding has a token there: what the tokenizer lacks is unused. */
-static void add_tokens(const struct token_export *e, int32_t rows, struct gguf_metadata *k)
+static void add_tokens(const struct token_table *e, int32_t rows, struct gguf_metadata *k)
 {
     const char *texts = e->texts.data;
     gguf_begin_array(k, "tokenizer.ggml.tokens", GGUF_VALUE_STRING, (uint64_t)rows);
@@ -93,27 +93,27 @@ static void add_tokens(const struct token_export *e, int32_t rows, struct gguf_m
 
 /* llama.cpp knows a splitter by the name of a model that has it.  With llama-bpe a piece that is a
  * token is that token; dbrx has the same pattern without that. */
-static const char *pre_tokenizer_name(const struct token_export *e)
+static const char *pre_tokenizer_name(const struct token_table *e)
 {
     static const struct {
         const char *splitter, *name;
     } known[] = {{"qwen2", "qwen2"}, {"digits gpt2", "smollm"}, {"gpt2", "gpt-2"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(e->splitter, known[i].splitter)) return known[i].name;
-    return e->whole_pieces ? "llama-bpe" : "dbrx";
+    return e->ignore_merges ? "llama-bpe" : "dbrx";
 }
 
 static enum status add_tokenizer(const struct gguf_model *g, const struct tokenizer *t,
                                  struct gguf_metadata *k)
 {
-    struct token_export e;
+    struct token_table e;
     int rows = g->model.shape->V;
     int bos = g->bos >= 0 ? g->bos : tokenizer_bos(t),
         eos = g->eos >= 0 ? g->eos : tokenizer_eos(t);
-    TRY(tokenizer_export(t, &e));
+    TRY(export_token_table(t, &e));
     if (e.num_tokens > rows) {
         int32_t has = e.num_tokens;
-        token_export_release(&e);
+        token_table_release(&e);
         FAIL(DATA, "%s: the tokenizer has %d tokens, the model %d", tokenizer_path(t), has, rows);
     }
     if (e.normalizes)
@@ -128,7 +128,7 @@ static enum status add_tokenizer(const struct gguf_model *g, const struct tokeni
     gguf_add_bool(k, "tokenizer.ggml.add_bos_token", bos >= 0);
     gguf_add_bool(k, "tokenizer.ggml.add_eos_token", false);
     if (!e.has_merges) gguf_add_bool(k, "tokenizer.ggml.add_space_prefix", e.adds_space);
-    token_export_release(&e);
+    token_table_release(&e);
     return STATUS_OK;
 }
 
@@ -234,7 +234,7 @@ static enum status write_rope_freqs(const struct model_shape *s, struct gguf_out
 }
 
 static enum status write_tensors(const struct gguf_model *g, const struct gguf_tensor *tensors,
-                               struct gguf_output *o)
+                                 struct gguf_output *o)
 {
     struct torch_model model = g->model;
     model.dtype = SAFETENSORS_F32;
@@ -275,7 +275,7 @@ out:
 enum status gguf_model_write(const struct gguf_model *g, const char *path)
 {
     struct gguf_output o = {.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666),
-                       .path = path};
+                            .path = path};
     if (o.fd < 0) FAIL(IO, "%s: %s", path, strerror(errno));
     o.bytes = heap(EXCHANGE_ELEMENTS * sizeof(float));
     enum status st = write_file(g, &o);

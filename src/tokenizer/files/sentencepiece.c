@@ -393,7 +393,7 @@ enum status sentencepiece_read(struct tokenizer *t, const char *bytes, size_t le
     return st;
 }
 
-enum status sentencepiece_export(const struct tokenizer *t, struct token_export *e)
+enum status sentencepiece_export(const struct tokenizer *t, struct token_table *e)
 {
     struct sp_model m;
     enum status st = parse_model(t->path, t->file.data, t->file.len, &m);

@@ -3,8 +3,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "tokenizer/bpe_trainer.h"
 #include "tokenizer/text/split.h"
-#include "tokenizer/train.h"
 
 enum { MOST_WORDS = 4000, MOST_TOKENS = 400 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/train.h"
+#include "tokenizer/bpe_trainer.h"
 
 #include "tokenizer/files/hf_json.h"
 #include "tokenizer/special_tokens.h"

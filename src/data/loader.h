@@ -32,14 +32,14 @@ struct loader_options {
     const struct tokenizer *tokenizer; /* NULL: all sources hold token IDs */
     int vocab_size;                    /* exclusive bound of the IDs; 0: the tokenizer's size */
     int seq_len;
-    int share, num_shares; /* this data-parallel reader and their number; 0, 1 for a single one */
-    int rows_ahead;        /* rows that a thread prefetches; 0: loader_next reads them itself */
-    int block;             /* data.order = "megatron": consecutive rows per reader; 0: one */
-    int64_t run_rows;      /* megatron: rows of the whole run, over all readers */
-    bool validation;       /* read the held-out documents instead of the training documents */
-    bool once;             /* one pass over every document (validation, eval).  The rows do not
-                              depend on the number of readers; each reader scans all documents. */
-    int64_t most_rows;     /* once: limit over all readers together; 0: no limit */
+    int reader, num_readers; /* this data-parallel reader and their number; 0, 1 for a single one */
+    int prefetch_rows;       /* rows that a thread prefetches; 0: loader_next reads them itself */
+    int block;               /* data.order = "megatron": consecutive rows per reader; 0: one */
+    int64_t run_rows;        /* megatron: rows of the whole run, over all readers */
+    bool validation;         /* read the held-out documents instead of the training documents */
+    bool once;               /* one pass over every document (validation, eval).  The rows do not
+                                depend on the number of readers; each reader scans all documents. */
+    int64_t max_rows;        /* once: limit over all readers together; 0: no limit */
 };
 
 struct loader;
@@ -61,7 +61,7 @@ enum status loader_load(struct loader *l, const struct json *cursor);
 
 /* Completes the cursor before it is saved: each reader knows the state of its own streams only.
  * Collective over `readers`, in which rank r is reader r.  MEMORY, IO: from the comm. */
-enum status loader_gather(struct loader *l, const struct comm *readers);
+enum status loader_gather_cursor(struct loader *l, const struct comm *readers);
 
 /* Estimate of the memory it holds, for documents of 16 KiB and .zst files compressed with the
  * default window size. */

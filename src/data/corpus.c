@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/documents.h"
+#include "data/corpus.h"
 
 #include "data/source_kind.h"
 
@@ -36,11 +36,11 @@ static enum status walk_source(struct document_walk *w, const struct source *s,
     return STATUS_OK;
 }
 
-enum status documents_each(const struct documents *d,
-                           enum status (*take)(void *context, const struct document *one),
-                           void *context)
+enum status corpus_each(const struct corpus *d,
+                        enum status (*take)(void *context, const struct document *one),
+                        void *context)
 {
-    struct document_walk w = {.left = d->most ? d->most : UINT64_MAX};
+    struct document_walk w = {.left = d->max_ids ? d->max_ids : UINT64_MAX};
     w.tokens = (struct source_tokens){
         .tokenizer = d->tokenizer, .vocab_size = d->vocab_size, .bos = d->bos, .eos = d->eos};
     enum status st = STATUS_OK;
@@ -61,7 +61,7 @@ enum status documents_each(const struct documents *d,
     return st;
 }
 
-enum status documents_are_spikes(const struct source_config *source, bool *are)
+enum status corpus_is_spike_counts(const struct source_config *source, bool *are)
 {
     struct source s;
     TRY(source_open(&s, source));
@@ -73,7 +73,7 @@ enum status documents_are_spikes(const struct source_config *source, bool *are)
 static enum status read_session(const struct source *s, uint64_t row, struct source_reader *reader,
                                 struct source_document *f, struct token_list *ids)
 {
-    struct source_tokens tokens = {.vocab_size = TABLE_BIN + 1};
+    struct source_tokens tokens = {.vocab_size = TABLE_BIN_SEPARATOR + 1};
     bool none = row >= s->num_positions;
     if (!holds_spikes(s))
         FAIL(CONFIG, "%s: column \"%s\" does not hold spike counts (lists of lists of bytes)",
@@ -88,8 +88,8 @@ static enum status read_session(const struct source *s, uint64_t row, struct sou
     return STATUS_OK;
 }
 
-enum status documents_session(const struct source_config *source, uint64_t row,
-                              struct token_list *ids, size_t *neurons)
+enum status corpus_read_session(const struct source_config *source, uint64_t row,
+                                struct token_list *ids, size_t *neurons)
 {
     struct source s;
     struct source_reader reader = {0};
