@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/app.h"
+#include "app/arguments.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static void print_help(const struct flag *flags, const char *usage)
     }
 }
 
-static enum status store(const struct flag *f, const char *value)
+static enum status store_value(const struct flag *f, const char *value)
 {
     char *end = NULL;
     errno = 0;
@@ -35,21 +35,21 @@ static enum status store(const struct flag *f, const char *value)
         *(double *)f->into = strtod(value, &end);
     bool finite = f->kind == FLAG_INT || isfinite(*(double *)f->into);
     if (end == value || *end || errno || !finite)
-        FAIL(USAGE, "--%s: \"%s\" is not a number", f->name, value);
+        FAIL(USAGE, "--%s: \"%s\": expected a number", f->name, value);
     return STATUS_OK;
 }
 
 static enum status unknown_flag(const struct flag *flags, const char *name)
 {
-    const char *nearest = NULL;
-    size_t best = 4;
+    const char *suggestion = NULL;
+    size_t distance = 4;
     for (const struct flag *f = flags; f->name; f++)
-        if (text_is_nearer(f->name, name, &best)) nearest = f->name;
-    if (nearest) FAIL(USAGE, "unknown flag --%s; did you mean --%s?", name, nearest);
+        if (text_is_nearer(f->name, name, &distance)) suggestion = f->name;
+    if (suggestion) FAIL(USAGE, "unknown flag --%s; did you mean --%s?", name, suggestion);
     FAIL(USAGE, "unknown flag --%s; see --help", name);
 }
 
-/* Takes argv[*at], and the value after it where the flag needs one. */
+/* Parses the flag argv[*at], and its value if that is the next argument. */
 static enum status read_flag(const struct flag *flags, int argc, char **argv, int *at)
 {
     const char *name = argv[*at] + 2, *equals = strchr(name, '=');
@@ -57,12 +57,12 @@ static enum status read_flag(const struct flag *flags, int argc, char **argv, in
     for (const struct flag *f = flags; f->name; f++) {
         if (strlen(f->name) != len || strncmp(f->name, name, len)) continue;
         if (f->kind == FLAG_SWITCH) {
-            if (equals) FAIL(USAGE, "--%s takes no value", f->name);
+            if (equals) FAIL(USAGE, "--%s does not take a value", f->name);
             *(bool *)f->into = true;
             return STATUS_OK;
         }
-        if (!equals && *at + 1 >= argc) FAIL(USAGE, "--%s needs a value", f->name);
-        return store(f, equals ? equals + 1 : argv[++*at]);
+        if (!equals && *at + 1 >= argc) FAIL(USAGE, "--%s requires a value", f->name);
+        return store_value(f, equals ? equals + 1 : argv[++*at]);
     }
     char *word = heap_string(name, len);
     enum status st = unknown_flag(flags, word);
@@ -70,7 +70,7 @@ static enum status read_flag(const struct flag *flags, int argc, char **argv, in
     return st;
 }
 
-/* section.key=value: a dot before the equals sign, and no slash, so that paths stay words. */
+/* section.key=value: a dot and no slash before the equals sign, so that paths remain words. */
 static bool is_setting(const char *word)
 {
     const char *equals = strchr(word, '='), *dot = strchr(word, '.');
@@ -78,33 +78,37 @@ static bool is_setting(const char *word)
     return equals && dot && dot < equals && dot != word && !(slash && slash < equals);
 }
 
-enum status arguments_read(struct arguments *a, const struct flag *flags, const char *usage,
-                           int least, int most, int argc, char **argv)
+enum status arguments_read(struct arguments *a, const struct arguments_spec *spec, int argc,
+                           char **argv)
 {
-    enum { MOST = sizeof a->words / sizeof *a->words };
+    enum { MAX_WORDS = sizeof a->words / sizeof *a->words };
+    int least = spec->min_words, most = spec->max_words;
     bool plain = false; /* after "--" */
     *a = (struct arguments){0};
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
         if (!plain && (!strcmp(word, "--help") || !strcmp(word, "-h"))) {
-            print_help(flags, usage);
+            print_help(spec->flags, spec->usage);
             a->help = true;
             return STATUS_OK;
         }
         if (!plain && !strcmp(word, "--")) {
             plain = true;
         } else if (!plain && !strncmp(word, "--", 2)) {
-            TRY(read_flag(flags, argc, argv, &i));
+            TRY(read_flag(spec->flags, argc, argv, &i));
         } else if (!plain && is_setting(word)) {
-            if (a->num_settings == MOST) FAIL(USAGE, "more than %d settings", MOST);
+            if (a->num_settings == MAX_WORDS)
+                FAIL(USAGE, "too many settings: at most %d are supported", MAX_WORDS);
             a->settings[a->num_settings++] = word;
         } else {
-            if (a->num_words == MOST) FAIL(USAGE, "more than %d arguments", MOST);
+            if (a->num_words == MAX_WORDS)
+                FAIL(USAGE, "too many arguments: at most %d are supported", MAX_WORDS);
             a->words[a->num_words++] = word;
         }
     }
-    if (a->num_words < least || a->num_words > most)
-        FAIL(USAGE, "%s: %d arguments where %d to %d are wanted\nusage: llamero %.*s", argv[0],
-             a->num_words, least, most, (int)strcspn(usage, "\n"), usage);
-    return STATUS_OK;
+    if (a->num_words >= least && a->num_words <= most) return STATUS_OK;
+    char range[32] = "";
+    if (most > least) snprintf(range, sizeof range, " to %d", most);
+    FAIL(USAGE, "%s: expected %d%s argument%s, got %d\nusage: llamero %.*s", argv[0], least, range,
+         most == 1 ? "" : "s", a->num_words, (int)strcspn(spec->usage, "\n"), spec->usage);
 }

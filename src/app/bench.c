@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
+#include "app/arguments.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "machine/machine.h"
 #include "machine/node.h"
 #include "metrics/memory.h"
-#include "perf/bench_device.h"
-#include "perf/measure.h"
+#include "perf/cpu_bench.h"
+#include "perf/device_bench.h"
 #include "tensor/device.h"
 #include "train/inputs.h"
 #include "train/run.h"
@@ -18,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The model that is measured where no CONFIG is given: 124.7M parameters. */
-static const char *const usual[] = {
+/* The model that is measured without CONFIG: 124.7M parameters. */
+static const char *const default_settings[] = {
     "model.dim=768",
     "model.n_layers=12",
     "model.n_heads=12",
@@ -31,15 +32,15 @@ static const char *const usual[] = {
     "training.seq_len=1024",
     "activation_checkpoint.mode=none",
 };
-enum { USUAL = sizeof usual / sizeof *usual };
+enum { NUM_DEFAULTS = sizeof default_settings / sizeof *default_settings };
 
-struct benching {
+struct bench {
     struct config *config;
     struct machine machine;
     struct model_shape shape;
     int64_t parameters;
     struct ceilings ceilings;
-    struct call_list calls;
+    struct op_calls calls;
     struct call_timing *timings; /* of calls.calls */
     struct step_timing step;
     struct part {
@@ -63,8 +64,8 @@ static int by_seconds(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* What a step's time goes to: each operation, the gradients' zeros, and the rest. */
-static void make_parts(struct benching *b)
+/* Breaks a step's time down into each operation, zeroing of gradients, and the rest. */
+static void make_parts(struct bench *b)
 {
     struct part *zero = &b->parts[OP_COUNT], *rest = &b->parts[OP_COUNT + 1];
     for (enum op_id op = 0; op < OP_COUNT; op++) b->parts[op].name = op_name(op);
@@ -76,7 +77,7 @@ static void make_parts(struct benching *b)
     qsort(b->parts, (size_t)b->num_parts, sizeof *b->parts, by_seconds);
 }
 
-static enum status open_model(struct benching *b)
+static enum status open_model(struct bench *b)
 {
     const struct config *c = b->config;
     struct tokenizer *t = NULL;
@@ -93,48 +94,54 @@ static enum status open_model(struct benching *b)
     return STATUS_OK;
 }
 
-/* Threads that share a core with others wait for each other, and every figure tells of that. */
-static void warn_of_others(const struct benching *b)
+/* Warns if threads scale badly: then they share cores with other processes or hyperthreads. */
+static void warn_if_cores_are_shared(const struct bench *b)
 {
-    double threads = b->machine.on->num_threads, times = threads;
+    double threads = b->machine.on->num_threads, speedup = threads;
     for (enum ceiling i = 0; i < CEILING_COUNT; i++) {
         const double *flops = b->ceilings.flops[i];
-        if (flops[THREADS_ALL] < times * flops[THREADS_ONE])
-            times = flops[THREADS_ALL] / flops[THREADS_ONE];
+        if (flops[THREADS_ALL] < speedup * flops[THREADS_ONE])
+            speedup = flops[THREADS_ALL] / flops[THREADS_ONE];
     }
-    if (times < 0.7 * threads)
-        log_line(LOG_WARN,
-                 "%.0f threads do %.2f times what one does: other programs use these cores, or "
-                 "they share units; the figures below are low",
-                 threads, times);
+    if (speedup < 0.7 * threads)
+        log_line(
+            LOG_WARN,
+            "%.0f threads are only %.2f times as fast as one: other processes use these cores, "
+            "or they are hyperthreads; the figures below are too low",
+            threads, speedup);
 }
 
-static enum status measure(struct benching *b, size_t megabytes, int rounds)
+static enum status measure(struct bench *b, size_t megabytes, int rounds)
 {
     struct arena memory = {0};
     enum status st = STATUS_OK;
-    TRY_OUT(calls_of_step(&b->calls, b->config, &b->shape, b->machine.ops));
+    TRY_OUT(op_calls_record_step(&b->calls, b->config, &b->shape, b->machine.ops));
     b->timings = heap(b->calls.count * sizeof *b->timings);
     TRY_OUT(arena_init(&memory, megabytes << 20, NULL));
-    log_line(LOG_INFO, "the ceilings of this machine ...");
+    log_line(LOG_INFO, "measuring the ceilings of this machine ...");
     TRY_OUT(ceilings_measure(&b->ceilings, b->machine.on, memory.base, memory.size));
-    warn_of_others(b);
+    warn_if_cores_are_shared(b);
     machine_tune(&b->machine, &b->config->device);
-    TRY_OUT(operations_prepare(&b->calls, &b->machine));
-    log_line(LOG_INFO, "%zu operations of a step, each alone ...", b->calls.count);
-    TRY_OUT(operations_measure(b->timings, &b->calls, &b->machine, memory.base, memory.size, rounds,
-                               b->config->device.tune_gemm));
+    const struct cpu_bench c = {.config = b->config,
+                                .machine = &b->machine,
+                                .shape = &b->shape,
+                                .calls = &b->calls,
+                                .memory = memory.base,
+                                .size = memory.size,
+                                .rounds = rounds};
+    TRY_OUT(cpu_bench_autotune(&c));
+    log_line(LOG_INFO, "measuring %zu operations of a step, each alone ...", b->calls.count);
+    TRY_OUT(cpu_bench_operations(&c, b->timings));
     arena_release(&memory);
-    log_line(LOG_INFO, "%d + 1 whole steps ...", rounds);
-    TRY_OUT(
-        step_measure(&b->step, b->timings, &b->calls, b->config, &b->shape, &b->machine, rounds));
+    log_line(LOG_INFO, "measuring %d + 1 whole steps ...", rounds);
+    TRY_OUT(cpu_bench_step(&c, b->timings, &b->step));
     make_parts(b);
 out:
     arena_release(&memory);
     return st;
 }
 
-static void print_ceilings(const struct benching *b)
+static void print_ceilings(const struct bench *b)
 {
     const struct ceilings *c = &b->ceilings;
     printf("%-26s %10s %7d threads\n", "ceilings", "1 thread", b->machine.on->num_threads);
@@ -146,23 +153,24 @@ static void print_ceilings(const struct benching *b)
                c->bytes[i][THREADS_ONE] / 1e9, c->bytes[i][THREADS_ALL] / 1e9);
 }
 
-struct line {
-    const struct call *call;
+struct timed_line {
+    const struct step_call *call;
     const struct call_timing *timing;
 };
 
 static int by_step_seconds(const void *a, const void *b)
 {
-    double x = ((const struct line *)a)->timing->step_seconds;
-    double y = ((const struct line *)b)->timing->step_seconds;
+    double x = ((const struct timed_line *)a)->timing->step_seconds;
+    double y = ((const struct timed_line *)b)->timing->step_seconds;
     return (x < y) - (x > y);
 }
 
-static void print_calls(const struct benching *b)
+static void print_calls(const struct bench *b)
 {
     size_t hidden = 0, count = b->calls.count;
-    struct line *lines = heap(count * sizeof *lines);
-    for (size_t i = 0; i < count; i++) lines[i] = (struct line){&b->calls.calls[i], &b->timings[i]};
+    struct timed_line *lines = heap(count * sizeof *lines);
+    for (size_t i = 0; i < count; i++)
+        lines[i] = (struct timed_line){&b->calls.calls[i], &b->timings[i]};
     qsort(lines, count, sizeof *lines, by_step_seconds);
     printf("\n%-70s %s\n", "operations                                            one call alone",
            "      in a step");
@@ -180,12 +188,12 @@ static void print_calls(const struct benching *b)
                bounds[w.bound], lines[i].call->per_step, t->step_seconds * 1e3,
                100 * t->step_seconds / b->step.mean);
     }
-    if (hidden) printf("  and %zu that take less than 0.05%% of a step each\n", hidden);
+    if (hidden) printf("  and %zu that each take less than 0.05%% of a step\n", hidden);
     free(lines);
 }
 
-/* A step without gaps, and without what its calls do to each other's caches. */
-static double alone_seconds(const struct benching *b)
+/* A step without gaps between calls and without their effect on each other's caches. */
+static double sum_alone(const struct bench *b)
 {
     double sum = 0;
     for (size_t i = 0; i < b->calls.count; i++)
@@ -193,58 +201,59 @@ static double alone_seconds(const struct benching *b)
     return sum;
 }
 
-/* Of a step's products: seconds with the fastest ways over those with the usual one, the median of
- * each product's ratios; 0: it is not tuned. */
-static double tuned_ratio(const struct benching *b)
+/* Time of a step's GEMMs with the autotuned tile_configs over that with the default, from each
+ * GEMM's median ratio; 0: not tuned. */
+static double tuned_ratio(const struct bench *b)
 {
     double tuned = 0, all = 0;
     for (size_t i = 0; i < b->calls.count; i++) {
-        double seconds = b->timings[i].usual_seconds * b->calls.calls[i].per_step;
+        double seconds = b->timings[i].default_seconds * b->calls.calls[i].per_step;
         all += seconds;
         tuned += seconds * b->timings[i].tuned;
     }
     return all > 0 ? tuned / all : 0;
 }
 
-static void print_tuned(const struct benching *b)
+static void print_tuned(const struct bench *b)
 {
     if (!(tuned_ratio(b) > 0)) return;
-    printf("\n%-70s %s\n", "products, tuned (device.tune_gemm)", "time over the usual way's");
+    printf("\n%-70s %s\n", "autotuned GEMMs (device.tune_gemm)", "time / default's time");
     for (size_t i = 0; i < b->calls.count; i++) {
         const struct call_timing *t = &b->timings[i];
         if (t->tuned > 0)
-            printf("  %-22s %-25s %7.2f ms, usual %7.2f ms %16.3f\n",
+            printf("  %-22s %-25s %7.2f ms, default %7.2f ms %14.3f\n",
                    op_name(b->calls.calls[i].call.op), b->calls.calls[i].sizes, t->seconds * 1e3,
-                   t->usual_seconds * 1e3, t->tuned);
+                   t->default_seconds * 1e3, t->tuned);
     }
-    printf("  %-69s %8.3f\n", "all of a step", tuned_ratio(b));
+    printf("  %-69s %8.3f\n", "all GEMMs of a step", tuned_ratio(b));
 }
 
-/* A ceiling that bursts around the steps exceed was disturbed by another process. */
-static double peak_of(const struct benching *b)
+/* The higher of ceiling and bursts: if the bursts around the steps are faster, another process
+ * disturbed the ceiling. */
+static double peak_of(const struct bench *b)
 {
     enum ceiling c = dtype_of(b->config) == BF16 ? CEILING_bf16 : CEILING_f32;
     return fmax(b->ceilings.flops[c][THREADS_ALL], b->step.burst_flops);
 }
 
-static void print_step(const struct benching *b)
+static void print_step(const struct bench *b)
 {
     const struct step_timing *s = &b->step;
-    printf("\nparts of a step, %.1f ms\n", s->mean * 1e3);
+    printf("\nbreakdown of a step, %.1f ms\n", s->mean * 1e3);
     for (int i = 0; i < b->num_parts; i++)
         printf("  %-24s %10.1f ms %6.2f%%%s\n", b->parts[i].name, b->parts[i].seconds * 1e3,
                100 * b->parts[i].seconds / s->mean,
-               strcmp(b->parts[i].name, "rest") ? "" : "  sums of the loss, between operations");
-    printf("\nstep  %.4g s (median; its calls, each alone, add up to %.4g s), %.1f tokens/s\n"
-           "MFU   %.1f%% of %.1f GFLOP/s, the peak in registers; %.1f%% where causal attention "
+               strcmp(b->parts[i].name, "rest") ? "" : "  loss reduction, gaps between operations");
+    printf("\nstep  %.4g s (median; its calls, each timed alone, sum to %.4g s), %.1f tokens/s\n"
+           "MFU   %.1f%% of %.1f GFLOP/s, the peak in registers; %.1f%% if causal attention "
            "counts half;\n      %.1f%% of the peak in bursts around the steps, %.1f GFLOP/s\n",
-           s->median, alone_seconds(b), (double)s->tokens / s->median,
+           s->median, sum_alone(b), (double)s->tokens / s->median,
            100 * s->flops / s->median / peak_of(b), peak_of(b) / 1e9,
            100 * s->flops_causal / s->median / peak_of(b), 100 * s->burst_share,
            s->burst_flops / 1e9);
 }
 
-static void print_table(const struct benching *b)
+static void print_table(const struct bench *b)
 {
     const struct model_shape *m = &b->shape;
     struct text processor = {0};
@@ -263,7 +272,7 @@ static void print_table(const struct benching *b)
     text_release(&processor);
 }
 
-static void add_ceilings(const struct benching *b, struct text *t)
+static void add_ceilings(const struct bench *b, struct text *t)
 {
     const struct ceilings *c = &b->ceilings;
     text_adds(t, "\"ceilings\": {\"flops\": {");
@@ -277,11 +286,11 @@ static void add_ceilings(const struct benching *b, struct text *t)
     text_adds(t, "}},\n ");
 }
 
-static void add_calls(const struct benching *b, struct text *t)
+static void add_calls(const struct bench *b, struct text *t)
 {
     text_adds(t, "\"operations\": [");
     for (size_t i = 0; i < b->calls.count; i++) {
-        const struct call *c = &b->calls.calls[i];
+        const struct step_call *c = &b->calls.calls[i];
         const struct call_timing *time = &b->timings[i];
         struct op_work w;
         op_work(&c->call, &w);
@@ -292,7 +301,7 @@ static void add_calls(const struct benching *b, struct text *t)
         text_addf(t, "\"ceiling\": \"%s\", \"share\": %.5g, \"step_seconds\": %.6g",
                   bounds[w.bound], time->share, time->step_seconds);
         if (time->tuned > 0)
-            text_addf(t, ", \"usual_seconds\": %.6g, \"tuned\": %.5g", time->usual_seconds,
+            text_addf(t, ", \"usual_seconds\": %.6g, \"tuned\": %.5g", time->default_seconds,
                       time->tuned);
         text_adds(t, "}");
     }
@@ -300,7 +309,7 @@ static void add_calls(const struct benching *b, struct text *t)
     if (tuned_ratio(b) > 0) text_addf(t, "\"tuned\": %.5g,\n ", tuned_ratio(b));
 }
 
-static void add_step(const struct benching *b, int rounds, struct text *t)
+static void add_step(const struct bench *b, int rounds, struct text *t)
 {
     const struct step_timing *s = &b->step;
     text_adds(t, "\"step\": {\"seconds\": [");
@@ -308,8 +317,8 @@ static void add_step(const struct benching *b, int rounds, struct text *t)
     text_addf(t,
               "], \"median\": %.6g, \"mean\": %.9g, \"alone\": %.6g, \"tokens\": %lld, "
               "\"tokens_per_second\": %.6g, \"flops\": %.9g, \"flops_causal\": %.9g, ",
-              s->median, s->mean, alone_seconds(b), (long long)s->tokens,
-              (double)s->tokens / s->median, s->flops, s->flops_causal);
+              s->median, s->mean, sum_alone(b), (long long)s->tokens, (double)s->tokens / s->median,
+              s->flops, s->flops_causal);
     text_addf(t,
               "\"peak_flops\": %.6g, \"mfu\": %.5g, \"mfu_causal\": %.5g, "
               "\"burst_flops\": %.6g, \"burst_share\": %.5g, \"parts\": [",
@@ -321,7 +330,7 @@ static void add_step(const struct benching *b, int rounds, struct text *t)
     text_adds(t, "]}");
 }
 
-static void make_json(const struct benching *b, int rounds, struct text *t)
+static void make_json(const struct bench *b, int rounds, struct text *t)
 {
     const struct model_shape *m = &b->shape;
     struct text processor = {0};
@@ -343,12 +352,12 @@ static void make_json(const struct benching *b, int rounds, struct text *t)
     text_release(&processor);
 }
 
-static enum status bench_gpu(struct benching *b, size_t bytes, int rounds, struct text *table,
+static enum status bench_gpu(struct bench *b, size_t bytes, int rounds, struct text *table,
                              struct text *json)
 {
     const struct model_shape *m = &b->shape;
     struct device_bench d = {b->config, &b->machine, m, &b->calls, rounds, bytes};
-    TRY(calls_of_step(&b->calls, b->config, m, b->machine.ops));
+    TRY(op_calls_record_step(&b->calls, b->config, m, b->machine.ops));
     machine_tune(&b->machine, &b->config->device);
     text_addf(table, "llamero %s, kernels \"%s\"\n%lld parameters; %d rows of %lld tokens, %s\n\n",
               LLAMERO_VERSION, b->machine.ops->backend, (long long)b->parameters,
@@ -356,18 +365,19 @@ static enum status bench_gpu(struct benching *b, size_t bytes, int rounds, struc
               dtype_name(dtype_of(b->config)));
     text_addf(json, "{\"version\": \"%s\", \"kernels\": \"%s\", \"parameters\": %lld,\n ",
               LLAMERO_VERSION, b->machine.ops->backend, (long long)b->parameters);
-    TRY(bench_device(&d, table, json));
+    TRY(device_bench_run(&d, table, json));
     text_adds(json, "}\n");
     return STATUS_OK;
 }
 
-/* The usual model, or CONFIG; then the command line.  Nothing is read, validated or saved. */
-static enum status load(struct config *c, const struct arguments *a)
+/* Loads the default model or CONFIG, then the command line; disables data, validation and
+ * checkpoints. */
+static enum status load_config(struct config *c, const struct arguments *a)
 {
-    const char *settings[USUAL + sizeof a->settings / sizeof *a->settings];
+    const char *settings[NUM_DEFAULTS + sizeof a->settings / sizeof *a->settings];
     int count = 0;
     if (!a->num_words)
-        for (; count < USUAL; count++) settings[count] = usual[count];
+        for (; count < NUM_DEFAULTS; count++) settings[count] = default_settings[count];
     for (int i = 0; i < a->num_settings; i++) settings[count++] = a->settings[i];
     TRY(config_load(c, a->num_words ? a->words[0] : NULL, settings, count));
     c->validation.enable = false;
@@ -378,38 +388,40 @@ static enum status load(struct config *c, const struct arguments *a)
     return STATUS_OK;
 }
 
+static const char usage[] =
+    "bench [CONFIG] [section.key=value ...]\n\n"
+    "Measures, in one run: this machine's ceilings; each operation of a step compared with the\n"
+    "ceiling that bounds it; and whole steps with a breakdown of their time.  Token IDs are\n"
+    "random, no data is read.  Without CONFIG the model is a Llama of 124.7M parameters with\n"
+    "4 rows of 1024 tokens, in bfloat16.  device.tune_gemm=true also compares autotuned GEMMs\n"
+    "with the default.";
+
 enum status command_bench(int argc, char **argv)
 {
     int64_t rounds = 5, megabytes = 512;
     const char *output = "";
     bool json = false;
     const struct flag flags[] = {
-        {"rounds", FLAG_INT, &rounds, "timings of each operation, and steps (default 5)"},
-        {"megabytes", FLAG_INT, &megabytes, "memory that bandwidths are taken over (default 512)"},
-        {"output", FLAG_TEXT, &output, "a file that gets the JSON object"},
+        {"rounds", FLAG_INT, &rounds, "repetitions of each operation and of the step (default 5)"},
+        {"megabytes", FLAG_INT, &megabytes,
+         "memory over which bandwidth is measured (default 512)"},
+        {"output", FLAG_TEXT, &output, "write the JSON object to this file"},
         {"json", FLAG_SWITCH, &json, "print the JSON object instead of the table"},
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(
-        &a, flags,
-        "bench [CONFIG] [section.key=value ...]\n\n"
-        "Measures, in one run: what this machine can do at best; every operation of "
-        "a step\nbeside the ceiling that bounds it; and whole steps, with what their "
-        "time goes to.\nToken ids are random, and no data are read.  Without CONFIG "
-        "the model is a Llama of\n124.7M parameters: 4 rows of 1024 tokens, "
-        "bfloat16.  With device.tune_gemm=true products are also\ntimed as without it, in turn.",
-        0, 1, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 0, 1}, argc, argv));
     if (a.help) return STATUS_OK;
-    if (rounds < 1 || rounds > 1000) FAIL(USAGE, "--rounds: %lld: 1 to 1000", (long long)rounds);
+    if (rounds < 1 || rounds > 1000)
+        FAIL(USAGE, "--rounds: must be between 1 and 1000, is %lld", (long long)rounds);
     if (megabytes < 1 || megabytes > memory_total_bytes() >> 20)
-        FAIL(USAGE, "--megabytes: %lld: 1 to %lld", (long long)megabytes,
-             (long long)memory_total_bytes() >> 20);
+        FAIL(USAGE, "--megabytes: must be between 1 and %lld, is %lld",
+             (long long)memory_total_bytes() >> 20, (long long)megabytes);
     struct config c;
-    struct benching b = {.config = &c};
+    struct bench b = {.config = &c};
     struct text results = {0}, table = {0};
     enum status st = STATUS_OK;
-    TRY_OUT(load(&c, &a));
+    TRY_OUT(load_config(&c, &a));
     TRY_OUT(machine_open(&b.machine, &c.device));
     TRY_OUT(open_model(&b));
     bool gpu = queue_memory(b.machine.on);
@@ -428,9 +440,9 @@ enum status command_bench(int argc, char **argv)
         print_table(&b);
 out:
     text_release(&results), text_release(&table);
-    step_timing_release(&b.step);
+    cpu_bench_step_release(&b.step);
     free(b.timings);
-    calls_release(&b.calls);
+    op_calls_release(&b.calls);
     machine_close(&b.machine);
     config_release(&c);
     return st;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/checkpoint.h"
 #include "app/app.h"
+#include "app/arguments.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/compare.h"
@@ -9,7 +10,7 @@
 #include "checkpoint/interop/pytorch_bin.h"
 #include "checkpoint/interop/torch_files.h"
 #include "checkpoint/manifest.h"
-#include "infer/loaded.h"
+#include "infer/loaded_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,40 +19,40 @@
 #include <time.h>
 
 /* One checkpoint of a listing. */
-struct row {
+struct listed_checkpoint {
     char *path;          /* owned */
     int64_t named, step; /* by its folder's name and by its manifest; -1: unknown */
     uint64_t bytes;
     time_t written;
-    struct text wrong; /* a line for each thing that is; empty: valid */
+    struct text errors; /* one per line; empty: intact */
 };
 
-struct rows {
-    struct row *all;
+struct checkpoint_list {
+    struct listed_checkpoint *all;
     size_t count;
 };
 
-static void rows_release(struct rows *r)
+static void checkpoint_list_release(struct checkpoint_list *r)
 {
     for (size_t i = 0; i < r->count; i++) {
         free(r->all[i].path);
-        text_release(&r->all[i].wrong);
+        text_release(&r->all[i].errors);
     }
     free(r->all);
 }
 
-static void add_wrong(struct row *r)
+static void add_error(struct listed_checkpoint *r)
 {
-    text_addf(&r->wrong, "%s%s", r->wrong.len ? "\n" : "", status_message());
+    text_addf(&r->errors, "%s%s", r->errors.len ? "\n" : "", status_message());
 }
 
-/* Bytes and time of the files that are there. */
-static void measure(struct row *r)
+/* Adds up the size of its files, and finds the time of the newest. */
+static void stat_files(struct listed_checkpoint *r)
 {
     struct stat s;
     struct file_list names;
     if (file_list_dir(&names, r->path)) {
-        add_wrong(r);
+        add_error(r);
         return;
     }
     for (size_t i = 0; i < names.count; i++) {
@@ -65,37 +66,38 @@ static void measure(struct row *r)
     file_list_release(&names);
 }
 
-/* The manifest and the sizes of its files. */
-static void look(struct row *r)
+/* Checks the manifest and the sizes of its files. */
+static void check_sizes(struct listed_checkpoint *r)
 {
     if (manifest_check(r->path, &r->step))
-        add_wrong(r);
+        add_error(r);
     else if (r->named >= 0 && r->named != r->step)
-        text_addf(&r->wrong, "%s: its manifest is that of step %lld", r->path, (long long)r->step);
+        text_addf(&r->errors, "%s: the manifest is of step %lld", r->path, (long long)r->step);
 }
 
-/* Every byte of every file, and the tensors' places; all that is wrong is told. */
-static void look_well(struct row *r)
+/* Checks every byte of every file, and the tensors' offsets; reports all errors. */
+static void check_bytes(struct listed_checkpoint *r)
 {
     struct file_list names;
     struct model_files files;
     if (manifest_list(r->path, &names)) {
-        add_wrong(r);
+        add_error(r);
         return;
     }
     for (size_t i = 0; i < names.count; i++)
-        if (manifest_verify(r->path, names.paths[i])) add_wrong(r);
+        if (manifest_verify(r->path, names.paths[i])) add_error(r);
     file_list_release(&names);
-    if (r->wrong.len) return;
-    look(r);
-    if (model_files_open(&files, r->path)) add_wrong(r);
+    if (r->errors.len) return;
+    check_sizes(r);
+    if (model_files_open(&files, r->path)) add_error(r);
     model_files_close(&files);
-    if (model_files_open_moments(&files, r->path)) add_wrong(r);
+    if (model_files_open_moments(&files, r->path)) add_error(r);
     model_files_close(&files);
 }
 
-/* The steps in `path`: a run's folder, the folder of its checkpoints, or one of them. */
-static enum status find_rows(const char *path, struct rows *rows)
+/* Finds the checkpoints in `path`: a run's folder, the folder of its checkpoints, or one of them.
+ */
+static enum status find_checkpoints(const char *path, struct checkpoint_list *rows)
 {
     char *below = file_join(path, "checkpoint"), *manifest = file_join(path, MANIFEST_NAME);
     char *state = file_join(path, "state.json");
@@ -104,16 +106,16 @@ static enum status find_rows(const char *path, struct rows *rows)
     if (!file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);
     if (file_exists(manifest) || file_exists(state)) {
         rows->all = heap(sizeof *rows->all);
-        rows->all[rows->count++] =
-            (struct row){.path = heap_string(path, strlen(path)), .named = -1, .step = -1};
+        rows->all[rows->count++] = (struct listed_checkpoint){
+            .path = heap_string(path, strlen(path)), .named = -1, .step = -1};
         goto out;
     }
     const char *folder = file_is_dir(below) ? below : path;
     TRY_OUT(step_list_read(&steps, folder));
-    if (!steps.count) FAIL_OUT(MISSING, "%s: there is no checkpoint in it", folder);
+    if (!steps.count) FAIL_OUT(MISSING, "%s: contains no checkpoint", folder);
     rows->all = heap(steps.count * sizeof *rows->all);
     for (size_t i = 0; i < steps.count; i++)
-        rows->all[rows->count++] = (struct row){
+        rows->all[rows->count++] = (struct listed_checkpoint){
             .path = step_path(folder, steps.steps[i]), .named = steps.steps[i], .step = -1};
 out:
     step_list_release(&steps);
@@ -128,7 +130,7 @@ static void time_text(time_t at, char *out, size_t size)
         snprintf(out, size, "-");
 }
 
-static void write_row(const struct row *r, struct text *t)
+static void write_listed(const struct listed_checkpoint *r, struct text *t)
 {
     char when[32];
     time_text(r->written, when, sizeof when);
@@ -139,65 +141,65 @@ static void write_row(const struct row *r, struct text *t)
         text_addf(t, "{\"step\": %lld, \"path\": ", (long long)step);
     json_quote(t, r->path);
     text_addf(t, ", \"bytes\": %llu, \"time\": \"%s\", \"valid\": %s", (unsigned long long)r->bytes,
-              when, r->wrong.len ? "false" : "true");
-    if (r->wrong.len) {
+              when, r->errors.len ? "false" : "true");
+    if (r->errors.len) {
         text_adds(t, ", \"reason\": ");
-        json_quote(t, r->wrong.data);
+        json_quote(t, r->errors.data);
     }
     text_adds(t, "}");
 }
 
-static void print_rows(const struct rows *rows, bool json)
+static void print_list(const struct checkpoint_list *rows, bool json)
 {
     struct text t = {0};
     text_adds(&t, json ? "[" : "");
     for (size_t i = 0; i < rows->count; i++) {
-        const struct row *r = &rows->all[i];
+        const struct listed_checkpoint *r = &rows->all[i];
         if (json) {
             text_adds(&t, i ? ",\n " : "");
-            write_row(r, &t);
+            write_listed(r, &t);
             continue;
         }
         char when[32];
         time_text(r->written, when, sizeof when);
         const char *slash = strrchr(r->path, '/');
         text_addf(&t, "%-12s %10.1f MB  %s  %s\n", slash && slash[1] ? slash + 1 : r->path,
-                  (double)r->bytes / 1e6, when, r->wrong.len ? "DAMAGED" : "good");
-        if (r->wrong.len) text_addf(&t, "%s\n", r->wrong.data);
+                  (double)r->bytes / 1e6, when, r->errors.len ? "DAMAGED" : "good");
+        if (r->errors.len) text_addf(&t, "%s\n", r->errors.data);
     }
     text_adds(&t, json ? "]\n" : "");
     fputs(t.data, stdout);
     text_release(&t);
 }
 
-static enum status list(const char *path, bool json, bool well)
+static enum status list(const char *path, bool json, bool verify)
 {
-    struct rows rows = {0};
+    struct checkpoint_list rows = {0};
     size_t damaged = 0;
     enum status st = STATUS_OK;
-    TRY_OUT(find_rows(path, &rows));
+    TRY_OUT(find_checkpoints(path, &rows));
     for (size_t i = 0; i < rows.count; i++) {
-        struct row *r = &rows.all[i];
-        measure(r);
-        (well ? look_well : look)(r);
-        damaged += r->wrong.len > 0;
+        struct listed_checkpoint *r = &rows.all[i];
+        stat_files(r);
+        (verify ? check_bytes : check_sizes)(r);
+        damaged += r->errors.len > 0;
     }
-    print_rows(&rows, json);
-    if (well && damaged)
+    print_list(&rows, json);
+    if (verify && damaged)
         FAIL_OUT(DATA, "%s: %zu of %zu checkpoints %s damaged", path, damaged, rows.count,
                  damaged == 1 ? "is" : "are");
 out:
-    rows_release(&rows);
+    checkpoint_list_release(&rows);
     return st;
 }
 
-/* What `show` tells of one folder. */
+/* What `show` prints of one folder. */
 struct shown {
     char *folder;
     struct model_shape shape;
     struct layout layout;
     struct model_files files, moments;
-    const char *kind; /* of those below */
+    const char *kind; /* a name of folder_kinds */
     int64_t step, tokens_seen;
 };
 
@@ -223,7 +225,7 @@ static enum status open_shown(struct shown *s, const char *path)
     struct torch_state torch;
     struct json *state = NULL;
     enum status st = STATUS_OK;
-    TRY(loaded_folder(path, comm_self(), &s->folder));
+    TRY(loaded_model_find(path, comm_self(), &s->folder));
     torch_state_init(&torch);
     s->step = s->tokens_seen = -1;
     s->kind = kind_of(s->folder);
@@ -297,7 +299,7 @@ static struct model_file *find_file(struct model_file *files, size_t count, cons
     return NULL;
 }
 
-/* Every file once: in torch's there are weights and moments. */
+/* Lists every file once: torch's files hold both weights and moments. */
 static struct model_file *list_files(const struct shown *s, size_t *count)
 {
     const struct model_files *sets[] = {&s->files, &s->moments};
@@ -396,11 +398,11 @@ static void write_plain(const struct shown *s, bool tensors, struct text *out)
     text_addf(out,
               "parameters  %lld, %s%s\nmodel       %d wide, %d layers, %d heads of %d (%d for keys "
               "and values), feed-forward %d\nvocabulary  %d tokens%s\ncontext     %d tokens, "
-              "rotary base %g%s\n",
+              "RoPE theta %g%s\n",
               (long long)s->layout.parameters, dtype_of(&s->files),
               !model_files_are_empty(&s->moments) ? ", with the optimizer's moments" : "", m->D,
               m->L, m->H, m->K, m->G, m->F, m->V, m->tied ? ", head tied to the embedding" : "",
-              m->max_context, m->rope_theta, m->scaling.factor > 0 ? ", stretched (llama3)" : "");
+              m->max_context, m->rope_theta, m->scaling.factor > 0 ? ", scaled RoPE (llama3)" : "");
     text_adds(out, tensors ? "tensors\n" : "files\n");
     if (tensors)
         write_tensors(&s->files, false, out);
@@ -487,8 +489,8 @@ static enum status diff(const char *first, const char *second, bool json)
     char *a = NULL, *b = NULL;
     struct comparison c = {0};
     enum status st = STATUS_OK;
-    TRY_OUT(loaded_folder(first, comm_self(), &a));
-    TRY_OUT(loaded_folder(second, comm_self(), &b));
+    TRY_OUT(loaded_model_find(first, comm_self(), &a));
+    TRY_OUT(loaded_model_find(second, comm_self(), &b));
     TRY_OUT(comparison_make(&c, a, b));
     print_comparison(&c, json);
 out:
@@ -498,13 +500,15 @@ out:
 }
 
 static const char usage[] =
-    "checkpoint ls|verify|show FOLDER\n       llamero checkpoint diff FOLDER FOLDER\n\n"
-    "ls      the checkpoints of a run: step, size, time (UTC), whether files are whole\n"
-    "verify  reads every byte and tells all that is wrong; exit code 65 if anything is\n"
-    "show    dimensions, parameters, step and files of one, or of whatever convert reads\n"
-    "diff    tensors, moments, configuration and state in which two of those differ\n\n"
-    "FOLDER is a run's dump folder, the folder of its checkpoints, or one step-N; where one\n"
-    "checkpoint is wanted and several are there, the newest whole one is taken.";
+    "checkpoint ls|verify|show FOLDER\n"
+    "       llamero checkpoint diff FOLDER FOLDER\n\n"
+    "ls      lists a run's checkpoints: step, size, time (UTC), whether they are intact\n"
+    "verify  reads every byte and reports every error; exit code 65 if there is any\n"
+    "show    dimensions, parameters, step and files of a checkpoint, or of any format that\n"
+    "        convert reads\n"
+    "diff    tensors, moments, configuration and state in which two of these differ\n\n"
+    "FOLDER is a run's dump folder, the folder of its checkpoints, or one step-N.  For show and\n"
+    "diff, a folder of several checkpoints stands for its newest intact one.";
 
 enum status command_checkpoint(int argc, char **argv)
 {
@@ -515,15 +519,16 @@ enum status command_checkpoint(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, flags, usage, 2, 3, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 2, 3}, argc, argv));
     if (a.help) return STATUS_OK;
     const char *verb = a.words[0];
     bool two = !strcmp(verb, "diff");
     if (a.num_words != 2 + two)
-        FAIL(USAGE, "checkpoint %s: %s", verb, two ? "two folders are wanted" : "one folder is");
+        FAIL(USAGE, "checkpoint %s: expected %s, got %d", verb, two ? "two folders" : "one folder",
+             a.num_words - 1);
     if (two) return diff(a.words[1], a.words[2], json);
     if (!strcmp(verb, "ls")) return list(a.words[1], json, false);
     if (!strcmp(verb, "verify")) return list(a.words[1], json, true);
     if (!strcmp(verb, "show")) return show(a.words[1], tensors, json);
-    FAIL(USAGE, "checkpoint: ls, verify, show or diff; not \"%s\"", verb);
+    FAIL(USAGE, "checkpoint: unknown \"%s\"; expected ls, verify, show or diff", verb);
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/config.h"
 #include "app/app.h"
+#include "app/arguments.h"
 #include "app/import.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The tables' sections and keys, one a line. */
+/* Prints the section and key of every option, one per line. */
 static enum status list_keys(void)
 {
     struct text page = {0};
@@ -56,26 +57,27 @@ static enum status document(void)
     return STATUS_OK;
 }
 
+static const char usage[] =
+    "config show [CONFIG] [section.key=value ...]\n"
+    "       llamero config explain [KEY ...]\n"
+    "       llamero config import FILE.yaml|SCRIPT.sh ...\n"
+    "       llamero config document\n\n"
+    "show prints every effective value and its origin; explain describes a key or a section;\n"
+    "import converts NxD Training's YAML and Megatron-LM's flags to TOML (see\n"
+    "`llamero config import --help`); document prints docs/options.md.";
+
 enum status command_config(int argc, char **argv)
 {
     const struct flag flags[] = {{0}};
     struct arguments a;
     if (argc > 1 && !strcmp(argv[1], "import")) return import_run(argc - 2, argv + 2);
-    TRY(arguments_read(
-        &a, flags,
-        "config show [CONFIG] [section.key=value ...]\n"
-        "       llamero config explain [KEY ...]\n"
-        "       llamero config import FILE.yaml|SCRIPT.sh ...\n"
-        "       llamero config document\n\n"
-        "show prints every effective value and where it came from; explain tells what a "
-        "key or\nsection does; import turns NxD Training's YAML and Megatron-LM's flags into TOML "
-        "(see "
-        "llamero\nconfig import --help); document prints docs/options.md.",
-        1, 64, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
     if (a.help) return STATUS_OK;
     if (!strcmp(a.words[0], "show") && a.num_words <= 2) return show(&a);
     if (!strcmp(a.words[0], "explain")) return explain(&a);
     if (!strcmp(a.words[0], "document") && a.num_words == 1) return document();
-    FAIL(USAGE, "config: show [CONFIG], explain [KEY ...], import FILE or document; not \"%s\"",
+    FAIL(USAGE,
+         "config: unknown \"%s\"; expected show [CONFIG], explain [KEY ...], import FILE or "
+         "document",
          a.words[0]);
 }

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
-#include "doctor/checks.h"
+#include "app/arguments.h"
+#include "doctor/check.h"
 
 #include <stdio.h>
+
+static const char usage[] =
+    "doctor [FOLDER]\n\n"
+    "Tests this machine: program and libraries, CPU and GPUs, limits, speed, and whether files\n"
+    "written to FOLDER (default: .) are durable.  Prints a line per finding: ok, warn or FAIL,\n"
+    "with advice.  A FAIL determines the exit code.";
 
 enum status command_doctor(int argc, char **argv)
 {
@@ -12,16 +19,9 @@ enum status command_doctor(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(
-        &a, flags,
-        "doctor [FOLDER]\n\n"
-        "Tests this machine: what the program and the system are, what may be used "
-        "of it,\nhow fast it is at best, and whether files written to FOLDER (here: "
-        ".) last.\nA line each, ok, warn or FAIL, with what to do about it; any FAIL "
-        "is an exit code.",
-        0, 1, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 0, 1}, argc, argv));
     if (a.help) return STATUS_OK;
-    if (a.num_settings) FAIL(USAGE, "doctor: \"%s\" sets nothing here", a.settings[0]);
+    if (a.num_settings) FAIL(USAGE, "doctor: \"%s\": settings are not supported", a.settings[0]);
     struct findings f = {0};
     struct text out = {0};
     check_program(&f);
@@ -35,7 +35,7 @@ enum status command_doctor(int argc, char **argv)
     check_speed(&f);
     check_gpus(&f);
     if (json)
-        findings_json(&f, &out);
+        findings_write_json(&f, &out);
     else
         findings_print(&f, &out);
     fputs(out.data, stdout);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
+#include "app/arguments.h"
 #include "hub/hub.h"
 #include "infer/baselines.h"
-#include "infer/loaded.h"
+#include "infer/loaded_model.h"
 #include "tensor/device.h"
 #include "train/evaluation.h"
 
@@ -11,14 +12,14 @@
 #include <string.h>
 
 struct evaluating {
-    struct loaded loaded;
+    struct loaded_model loaded;
     struct arena run;
     struct evaluator evaluator;
     struct baselines baselines;
-    int rows; /* of a batch of each rank */
+    int rows; /* per batch and rank */
 };
 
-static enum status rehearse(void *context)
+static enum status size_evaluation(void *context)
 {
     struct evaluating *e = context;
     return evaluator_measure(&e->evaluator, &e->loaded.step);
@@ -28,7 +29,7 @@ static enum status open_evaluator(struct evaluating *e, int T)
 {
     const struct config *c = &e->loaded.config;
     e->evaluator = (struct evaluator){
-        .pipeline = loaded_pipeline(&e->loaded),
+        .pipeline = loaded_model_pipeline(&e->loaded),
         .readers = &e->loaded.machine.groups.of[GROUP_data],
         .contexts = &e->loaded.machine.groups.of[GROUP_cp],
         .peers = &e->loaded.machine.groups.of[GROUP_peers],
@@ -37,7 +38,7 @@ static enum status open_evaluator(struct evaluating *e, int T)
         .mark = TABLE_BIN_SEPARATOR,
     };
     evaluator_take(&e->evaluator, e->rows, T, &e->run);
-    TRY(loaded_arena(&e->loaded, rehearse, e));
+    TRY(loaded_model_alloc_step(&e->loaded, size_evaluation, e));
     size_t bytes = e->run.used;
     evaluator_release(&e->evaluator);
     TRY(arena_init(&e->run, bytes, queue_shared(e->loaded.machine.on)));
@@ -63,14 +64,14 @@ static void report(const struct evaluating *e, const struct evaluation *v, bool 
     text_addf(&t, "{\"loss\": %.9g, \"perplexity\": %.9g, \"bits_per_byte\": ", loss, exp(loss));
     json_real(&t, bits);
     text_addf(&t, ", \"accuracy\": %.9g, \"tokens\": %lld", accuracy, (long long)v->tokens);
-    baselines_json(&e->baselines, v, &t);
+    baselines_write_json(&e->baselines, v, &t);
     printf("%s}\n", t.data);
     text_release(&t);
 }
 
-/* Opens what this rank reads: its share of the rows of so many batches. */
-static enum status open_rows(const struct evaluating *e, const struct data_config *data,
-                             int64_t batches, struct loader **loader)
+/* Opens the loader of this rank's share of the rows, at most `batches` batches (below 0: all). */
+static enum status open_loader(const struct evaluating *e, const struct data_config *data,
+                               int64_t batches, struct loader **loader)
 {
     const struct config *c = &e->loaded.config;
     const struct comm *readers = e->evaluator.readers;
@@ -91,9 +92,9 @@ static enum status open_rows(const struct evaluating *e, const struct data_confi
     return STATUS_OK;
 }
 
-static enum status some_tokens(const struct evaluation *v, const char *path)
+static enum status require_tokens(const struct evaluation *v, const char *path)
 {
-    if (!v->tokens) FAIL(DATA, "%s: no token to predict", path);
+    if (!v->tokens) FAIL(DATA, "%s: contains no tokens to predict", path);
     return STATUS_OK;
 }
 
@@ -110,25 +111,33 @@ static enum status evaluate_source(struct evaluating *e, struct source_config *s
     struct loader *loader = NULL;
     enum status st = STATUS_OK;
     TRY_OUT(hub_fetch(source->path, HUB_DATA, world));
-    TRY_OUT(comm_agree(world, baselines_look(&e->baselines)));
+    TRY_OUT(comm_agree(world, baselines_find_spikes(&e->baselines)));
     e->baselines.has_spikes &= e->evaluator.causal;
     e->evaluator.has_marks = e->baselines.has_spikes;
-    if (e->baselines.has_spikes) data.row_overlap = true; /* every count is predicted */
-    TRY_OUT(comm_agree(world, open_rows(e, &data, batches, &loader)));
+    if (e->baselines.has_spikes) data.row_overlap = true; /* so that every count is a label */
+    TRY_OUT(comm_agree(world, open_loader(e, &data, batches, &loader)));
     TRY_OUT(evaluator_run(&e->evaluator, loader, -1, &e->loaded.step, v));
-    TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : some_tokens(v, source->path)));
+    TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : require_tokens(v, source->path)));
     TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : baselines_measure(&e->baselines, v)));
 out:
     loader_close(loader);
     return st;
 }
 
-/* As the model was trained; a plain Hugging Face folder says only how far its positions go. */
-static int64_t row_length(const struct loaded *l)
+/* The row length the model was trained with; a plain Hugging Face folder only has its maximum. */
+static int64_t row_length(const struct loaded_model *l)
 {
-    int64_t seq_len = l->config.training.seq_len, most = l->shape.max_context;
-    return most > 0 && most < seq_len ? most : seq_len;
+    int64_t seq_len = l->config.training.seq_len, max = l->shape.max_context;
+    return max > 0 && max < seq_len ? max : seq_len;
 }
+
+static const char usage[] =
+    "eval MODEL DATA [section.key=value ...]\n\n"
+    "Loss of a model on DATA (.txt, .jsonl, .jsonl.gz, .jsonl.zst, .parquet, .arrow, .npy,\n"
+    ".bin/.idx, or a glob pattern).  MODEL is a run, a checkpoint or a Hugging Face folder; a\n"
+    "checkpoint is evaluated with its run's objective.  Under mpirun or srun, ranks shard the\n"
+    "model and the rows.  For spike counts also bits per spike: the gain over a constant rate of\n"
+    "each neuron.";
 
 enum status command_eval(int argc, char **argv)
 {
@@ -140,43 +149,41 @@ enum status command_eval(int argc, char **argv)
     const struct flag flags[] = {
         {"tokenizer", FLAG_TEXT, &tokenizer, "tokenizer to use instead of the model's own"},
         {"column", FLAG_TEXT, &column,
-         "key of a JSON line, or column, that holds the text or the spike counts (default text)"},
-        {"seq-len", FLAG_INT, &seq_len, "tokens of a row (default: as the model was trained)"},
-        {"batch-size", FLAG_INT, &rows, "rows at a time on each rank (default 8)"},
+         "JSON key or column that holds the text or the spike counts (default text)"},
+        {"seq-len", FLAG_INT, &seq_len, "tokens per row (default: as in training)"},
+        {"batch-size", FLAG_INT, &rows, "rows per batch on each rank (default 8)"},
         {"batches", FLAG_INT, &batches,
-         "stop after so many batches' rows, of all ranks together (default: all the data)"},
+         "stop after this many batches, summed over all ranks (default: all data)"},
         {"ngram", FLAG_INT, &b->n,
-         "loss of an n-gram model beside it, of n ids with Laplace's rule (default 0: none)"},
+         "compare with an n-gram model of this order, Laplace-smoothed (default 0: none)"},
         {"ngram-data", FLAG_TEXT, &b->ngram_data,
-         "where its n-grams are counted (default: what the run trained on)"},
+         "data to count n-grams in (default: the run's training data)"},
         {"ngram-tokens", FLAG_INT, &b->ngram_tokens,
-         "in so many tokens of it at most (default 10000000; 0: all)"},
+         "count n-grams in at most this many tokens (default 10000000; 0: all)"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(
-        &a, flags,
-        "eval MODEL DATA [section.key=value ...]\n\n"
-        "Loss of a model over DATA (.txt, .jsonl, .jsonl.gz, .jsonl.zst, .parquet, .arrow, "
-        ".npy, .bin/.idx or "
-        "a pattern).\nMODEL is a run, a checkpoint or a Hugging Face folder; a "
-        "checkpoint's objective is its run's.  Under mpirun or srun, ranks share out model and "
-        "rows.\nOver spike counts also bits/spike: what the model gains on a constant rate of each "
-        "neuron.",
-        2, 2, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 2, 2}, argc, argv));
     if (a.help) return STATUS_OK;
     if (rows < 1 || rows > 1 << 20)
-        FAIL(USAGE, "--batch-size: %lld is not positive", (long long)rows);
-    if (seq_len < 0 || seq_len > 1 << 24) FAIL(USAGE, "--seq-len: out of bounds");
-    if (b->n < 0 || b->n > 64) FAIL(USAGE, "--ngram: %lld is not 0..64", (long long)b->n);
-    if (b->ngram_tokens < 0) FAIL(USAGE, "--ngram-tokens: below 0");
+        FAIL(USAGE, "--batch-size: must be between 1 and 2^20, is %lld", (long long)rows);
+    if (seq_len < 0 || seq_len > 1 << 24)
+        FAIL(USAGE, "--seq-len: must be between 0 and 2^24, is %lld", (long long)seq_len);
+    if (b->n < 0 || b->n > 64)
+        FAIL(USAGE, "--ngram: must be between 0 and 64, is %lld", (long long)b->n);
+    if (b->ngram_tokens < 0)
+        FAIL(USAGE, "--ngram-tokens: must be at least 0, is %lld", (long long)b->ngram_tokens);
     struct evaluation v = {0};
     struct source_config source = {.path = a.words[1], .column = column, .weight = 1};
     enum status st = STATUS_OK;
     TRY_OUT(machine_join(&e.loaded.machine));
-    TRY_OUT(
-        loaded_open(&e.loaded, a.words[0], tokenizer, a.settings, a.num_settings, (int)seq_len));
+    struct loaded_model_options o = {.path = a.words[0],
+                                     .tokenizer = tokenizer,
+                                     .settings = a.settings,
+                                     .num_settings = a.num_settings,
+                                     .max_tokens = (int)seq_len};
+    TRY_OUT(loaded_model_open(&e.loaded, &o));
     if (!seq_len) seq_len = row_length(&e.loaded);
     e.rows = (int)rows;
     b->source = &source, b->ngram_column = column, b->config = &e.loaded.config;
@@ -186,7 +193,7 @@ enum status command_eval(int argc, char **argv)
     if (!e.loaded.machine.world.rank) report(&e, &v, json);
 out:
     evaluator_release(&e.evaluator);
-    loaded_close(&e.loaded, st);
+    loaded_model_close(&e.loaded, st);
     arena_release(&e.run);
     return st;
 }

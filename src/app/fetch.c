@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
+#include "app/arguments.h"
 #include "hub/hub.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static const char usage[] =
+    "fetch PATH...\n\n"
+    "Downloads hf://datasets/ORG/NAME[@REVISION]/GLOB or hf://ORG/MODEL[@REVISION] from the\n"
+    "Hugging Face Hub into its cache (HF_HUB_CACHE, $HF_HOME/hub) and prints the local paths.\n"
+    "Other commands download what they need; use this one on a machine with a network, before\n"
+    "HF_HUB_OFFLINE=1 on machines without.";
+
 enum status command_fetch(int argc, char **argv)
 {
     bool tokenizer = false;
     const struct flag flags[] = {
-        {"tokenizer", FLAG_SWITCH, &tokenizer, "of a model, the tokenizer's files only"},
+        {"tokenizer", FLAG_SWITCH, &tokenizer, "fetch only the tokenizer of a model"},
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(
-        &a, flags,
-        "fetch PATH...\n\n"
-        "Brings what hf://datasets/ORG/NAME[@REVISION]/GLOB and hf://ORG/MODEL[@REVISION]\n"
-        "mean from the Hugging Face Hub into its cache (HF_HUB_CACHE, $HF_HOME/hub), and\n"
-        "prints where each is then.  Other commands do so by themselves; this one is for a\n"
-        "machine with a network, before HF_HUB_OFFLINE=1 on machines without.",
-        1, 64, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
     if (a.help) return STATUS_OK;
     for (int i = 0; i < a.num_words; i++) {
         const char *path = a.words[i];
         char *local;
-        if (!hub_is_path(path)) FAIL(USAGE, "fetch: \"%s\" is no hf:// path", path);
+        if (!hub_is_path(path)) FAIL(USAGE, "fetch: \"%s\": not an hf:// path", path);
         bool data = !strncmp(path, "hf://datasets/", 14);
         TRY(hub_fetch(path,
                       data        ? HUB_DATA

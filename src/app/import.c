@@ -10,20 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 20, MOST_WORDS = 1024 };
+enum { MAX_BYTES = 1 << 20, MAX_WORDS = 1024 };
 
 static const char help[] =
     "usage: llamero config import FILE.yaml [key=value ...]\n"
     "       llamero config import SCRIPT.sh [VAR=VALUE ...] [ARGUMENT ...] [section.key=value "
     "...]\n"
     "       llamero config import --from megatron [--flag value ...] [section.key=value ...]\n\n"
-    "Turns NxD Training's YAML, or flags and scripts of Megatron-LM's pretrain_gpt.py, into a\n"
-    "configuration of ours, on stdout: what each key became, what has no meaning here, where the\n"
-    "original does something else than it says, and what is not done here. A script is read, not\n"
-    "run. section.key=value of ours is set over what was imported; key=value of a YAML's own\n"
-    "changes it before.\n\n"
+    "Converts NxD Training's YAML, or flags and scripts of Megatron-LM's pretrain_gpt.py, to a\n"
+    "Llamero configuration on stdout.  Its comments list what each key became, which keys have no\n"
+    "effect, where the original differs from its own documentation, and what is not\n"
+    "supported.  A script is parsed, not executed.  section.key=value overrides the result;\n"
+    "key=value with a key of the YAML changes the YAML before it is converted.\n\n"
     "  --json                   print one JSON object: format, file, ranks, keys, toml\n"
-    "  --from megatron          no file: the flags stand here\n";
+    "  --from megatron          read Megatron-LM's flags from the command line, not a file\n";
 
 static bool ends_with(const char *word, const char *end)
 {
@@ -31,20 +31,20 @@ static bool ends_with(const char *word, const char *end)
     return len >= want && !strcmp(word + len - want, end);
 }
 
-struct request {
+struct import_arguments {
     const char *file, *from;
     bool json, help;
-    const char *words[MOST_WORDS];
+    const char *words[MAX_WORDS];
     size_t num_words;
 };
 
-static enum status read_request(struct request *r, int argc, char **argv)
+static enum status parse_arguments(struct import_arguments *r, int argc, char **argv)
 {
-    *r = (struct request){0};
+    *r = (struct import_arguments){0};
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
         if (!utf8_valid(word, strlen(word))) FAIL(USAGE, "argument %d is not UTF-8", i + 1);
-        bool ours = !r->file && !r->from; /* behind a file its own words come */
+        bool ours = !r->file && !r->from; /* arguments after a file belong to it */
         if (ours && (!strcmp(word, "--help") || !strcmp(word, "-h")))
             r->help = true;
         else if (!strcmp(word, "--json"))
@@ -54,32 +54,32 @@ static enum status read_request(struct request *r, int argc, char **argv)
         else if (ours && strncmp(word, "--", 2))
             r->file = word;
         else if (ours)
-            FAIL(USAGE, "config import: %.80s: a file, or --from megatron, comes first", word);
-        else if (r->num_words == MOST_WORDS)
-            FAIL(USAGE, "config import: more than %d arguments", MOST_WORDS);
+            FAIL(USAGE, "config import: %.80s: expected a file, or --from megatron, first", word);
+        else if (r->num_words == MAX_WORDS)
+            FAIL(USAGE, "config import: too many arguments: at most %d are supported", MAX_WORDS);
         else
             r->words[r->num_words++] = word;
     }
     if (r->from && strcmp(r->from, "megatron"))
-        FAIL(USAGE, "--from %.80s: megatron is wanted", r->from);
+        FAIL(USAGE, "--from %.80s: must be megatron", r->from);
     if (!r->file && !r->from && !r->help)
-        FAIL(USAGE, "config import: which file? See llamero config import --help");
+        FAIL(USAGE, "config import: a file is required; see llamero config import --help");
     return STATUS_OK;
 }
 
-static enum status convert(struct import *im, const struct request *r)
+static enum status convert(struct import *im, const struct import_arguments *r)
 {
     struct text bytes = {0};
     if (r->from) return import_flags(im, r->words, r->num_words);
     if (ends_with(r->file, ".toml"))
-        FAIL(USAGE, "config import: %s: torchtitan's TOML is taken as it is: llamero check %s",
+        FAIL(USAGE, "config import: %s: torchtitan's TOML needs no conversion: llamero check %s",
              r->file, r->file);
-    enum status st = file_read(r->file, MOST_BYTES, &bytes);
+    enum status st = file_read(r->file, MAX_BYTES, &bytes);
     if (!st && (ends_with(r->file, ".yaml") || ends_with(r->file, ".yml"))) {
         for (size_t i = 0; i < r->num_words && !st; i++)
             if (!strchr(r->words[i], '='))
                 st = status_fail(STATUS_USAGE, __FILE__, __LINE__,
-                                 "config import: %.80s: key=value is wanted behind a YAML",
+                                 "config import: %.80s: expected key=value after a YAML file",
                                  r->words[i]);
         if (!st) st = import_nxdt(im, bytes.data, bytes.len, r->file, r->words, (int)r->num_words);
     } else if (!st) {
@@ -89,27 +89,27 @@ static enum status convert(struct import *im, const struct request *r)
     return st;
 }
 
-/* What `llamero check` would refuse is said, but the file is printed: some of it may be changed. */
-static void warn(const struct import *im)
+/* Unsupported keys are only warnings: the user may edit the configuration that is printed. */
+static void log_notes(const struct import *im)
 {
     size_t counts[4] = {0};
     for (size_t i = 0; i < im->num_notes; i++) counts[im->notes[i].verdict]++;
     log_line(LOG_INFO,
-             "%zu keys of ours set, %zu of theirs without meaning here, %zu not done here, %zu "
-             "defects of the original",
+             "%zu keys converted, %zu have no effect here, %zu are not supported, %zu defects of "
+             "the original",
              counts[IMPORT_OURS], counts[IMPORT_NONE], counts[IMPORT_MISSING], counts[IMPORT_BUG]);
     for (size_t i = 0; i < im->num_notes; i++)
         if (im->notes[i].verdict == IMPORT_MISSING)
-            log_line(LOG_WARN, "not done here: %s %s%s%s", im->notes[i].key, im->notes[i].value,
+            log_line(LOG_WARN, "not supported: %s %s%s%s", im->notes[i].key, im->notes[i].value,
                      im->notes[i].text[0] ? ": " : "", im->notes[i].text);
 }
 
 enum status import_run(int argc, char **argv)
 {
-    struct request *r = heap(sizeof *r);
+    struct import_arguments *r = heap(sizeof *r);
     struct import im = {0};
     struct text out = {0};
-    enum status st = read_request(r, argc, argv);
+    enum status st = parse_arguments(r, argc, argv);
     if (!st && r->help) {
         fputs(help, stdout);
     } else if (!st) {
@@ -117,7 +117,7 @@ enum status import_run(int argc, char **argv)
         if (!st) {
             (r->json ? import_write_json : import_write)(&im, &out);
             fputs(out.data, stdout);
-            warn(&im);
+            log_notes(&im);
         }
         import_release(&im);
     }

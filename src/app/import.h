@@ -4,5 +4,5 @@
 
 #include "base/status.h"
 
-/* argv[0] is the file; what follows is for it: settings, variables, flags. */
+/* argv[0] is the file, or a flag; arguments after the file belong to it: settings, variables. */
 enum status import_run(int argc, char **argv);

@@ -1,4 +1,4 @@
-/* main.c -- finds the command, runs it, prints a failure once, and turns it into an exit code. */
+/* main.c -- runs the command, prints its failure once, and turns that into an exit code. */
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "base/log.h"
@@ -26,24 +26,25 @@ static void print_help(FILE *to)
                 "Pretrains Llama models, from raw text to a Hugging Face checkpoint.\n\n");
     for (size_t i = 0; commands[i].name; i++)
         fprintf(to, "  %-11s %s\n", commands[i].name, commands[i].summary);
-    fprintf(to, "\n`llamero COMMAND --help` explains one; `llamero config explain` the keys.\n");
+    fprintf(to,
+            "\n`llamero COMMAND --help` describes a command, `llamero config explain` the keys.\n");
 }
 
-static enum status no_such_command(const char *name)
+static enum status unknown_command(const char *name)
 {
-    const char *nearest = NULL;
-    size_t best = 4;
+    const char *suggestion = NULL;
+    size_t distance = 4;
     for (size_t i = 0; commands[i].name; i++)
-        if (text_is_nearer(commands[i].name, name, &best)) nearest = commands[i].name;
-    if (nearest) FAIL(USAGE, "no command \"%s\"; did you mean \"%s\"?", name, nearest);
-    FAIL(USAGE, "no command \"%s\"; `llamero --help` lists them", name);
+        if (text_is_nearer(commands[i].name, name, &distance)) suggestion = commands[i].name;
+    if (suggestion) FAIL(USAGE, "unknown command \"%s\"; did you mean \"%s\"?", name, suggestion);
+    FAIL(USAGE, "unknown command \"%s\"; `llamero --help` lists them", name);
 }
 
 static enum status run_command(int argc, char **argv)
 {
     if (argc < 2) {
         print_help(stderr);
-        FAIL(USAGE, "which command?");
+        FAIL(USAGE, "a command is required");
     }
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
         print_help(stdout);
@@ -55,7 +56,7 @@ static enum status run_command(int argc, char **argv)
     }
     for (size_t i = 0; commands[i].name; i++)
         if (!strcmp(commands[i].name, argv[1])) return commands[i].run(argc - 1, argv + 1);
-    return no_such_command(argv[1]);
+    return unknown_command(argv[1]);
 }
 
 int main(int argc, char **argv)
@@ -64,9 +65,9 @@ int main(int argc, char **argv)
     if (!st && (fflush(stdout) || ferror(stdout)))
         st = status_fail(STATUS_IO, __FILE__, __LINE__, "writing to stdout failed");
     if (st && !comm_failed_elsewhere()) log_failure(st);
-    /* The way the failure took helps developers and confuses users: it is there when asked for. */
+    /* The call chain helps developers but confuses users, so it is printed on request. */
     if (st && getenv("LLAMERO_TRACE")) fprintf(stderr, "%s", status_stack());
     if (st && st != STATUS_REQUEUE && !status_is_shared())
-        launch_abort(status_exit_code(st)); /* others may wait */
+        launch_abort(status_exit_code(st)); /* other ranks may be waiting for this one */
     return status_exit_code(st);
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
+#include "app/arguments.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "machine/machine.h"
 #include "metrics/metrics.h"
-#include "perf/pace.h"
-#include "perf/rehearsal.h"
+#include "perf/hardware_probe.h"
+#include "perf/step_simulator.h"
 #include "tensor/device.h"
 #include "train/inputs.h"
 #include "train/run.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a rank holds, and what it receives in a step. */
+/* Memory of a rank, and the traffic counts of its groups in a step. */
 struct rank_plan {
     struct memory_plan memory;
     struct groups groups;
@@ -28,8 +29,8 @@ struct planning {
     struct tokenizer *tokenizer;
     struct model_shape shape;
     int64_t parameters;
-    struct rank_plan *ranks_of_stage; /* a rank of each place in the pipeline; owned */
-    int stages, fullest;              /* the place whose ranks need the most memory */
+    struct rank_plan *ranks_of_stage; /* one rank of each pipeline stage; owned */
+    int stages, fullest;              /* fullest: the stage that needs the most memory */
     size_t checkpoint_bytes;
     double flops_per_token;
     struct hardware hardware;
@@ -41,7 +42,7 @@ static const struct rank_plan *fullest(const struct planning *p)
     return &p->ranks_of_stage[p->fullest];
 }
 
-/* What reading ahead holds; the data need not be there to plan a run. */
+/* Memory of the loader's prefetch.  A run can be planned without its data. */
 static size_t data_bytes(struct planning *p)
 {
     struct source_config one;
@@ -50,7 +51,7 @@ static size_t data_bytes(struct planning *p)
         run_loader_options(p->config, &p->machine.mesh, &data, p->tokenizer, p->shape.V);
     struct loader *loader = NULL;
     if (loader_open(&loader, &o)) {
-        log_line(LOG_WARN, "memory of the data is not counted: %s", status_message());
+        log_line(LOG_WARN, "memory of the data loader is not included: %s", status_message());
         return 0;
     }
     size_t bytes = (size_t)loader_memory_bytes(loader);
@@ -58,12 +59,12 @@ static size_t data_bytes(struct planning *p)
     return bytes;
 }
 
-/* What every rank has, whatever its stage. */
+/* Adds the memory that is the same on every stage, and finds the stage that needs most. */
 static enum status add_common(struct planning *p)
 {
     const struct checkpoint_config *c = &p->config->checkpoint;
     size_t program = (size_t)memory_resident_bytes(), data = data_bytes(p), all;
-    /* On a GPU, what its libraries have; what is read and written is the host's. */
+    /* On a GPU, count the libraries' device memory; data and checkpoints use host memory. */
     bool gpu = queue_memory(p->machine.on);
     if (gpu) TRY(queue_fill(p->machine.on, &all, &program));
     if (gpu) data = 0;
@@ -92,7 +93,7 @@ static enum status plan_stages(struct planning *p)
     return STATUS_OK;
 }
 
-/* Of all ranks. */
+/* Summed over all ranks. */
 static double tokens_of_step(const struct planning *p)
 {
     return (double)trainer_step_rows(p->config, &p->machine.mesh) *
@@ -104,8 +105,8 @@ static enum status estimate(struct planning *p)
     const struct config *c = p->config;
     struct hardware *h = &p->hardware;
     *h = hardware_of(&c->device);
-    if (!strcmp(h->name, "cpu")) TRY(pace_measure(h, c, &p->shape, &p->machine));
-    TRY(rehearsal_estimate(&p->estimate, c, &p->shape, &p->machine.mesh, h));
+    if (!strcmp(h->name, "cpu")) TRY(hardware_probe_fill(h, c, &p->shape, &p->machine));
+    TRY(step_simulator_estimate(&p->estimate, c, &p->shape, &p->machine.mesh, h));
     return STATUS_OK;
 }
 
@@ -119,7 +120,7 @@ static double tokens_per_second(const struct planning *p)
     return tokens_of_step(p) / p->estimate.step_s / p->ranks;
 }
 
-/* Of the peak the products have. */
+/* Relative to the peak of the dtype that matrix multiplications use. */
 static double mfu(const struct planning *p)
 {
     bool f32 = !strcmp(p->config->training.mixed_precision_param, "float32");
@@ -151,39 +152,47 @@ static enum status plan(struct planning *p)
     return STATUS_OK;
 }
 
-/* Calls `each` for what a rank receives in a step, group by group. */
+/* What a rank receives in a step by one kind of transfer in one group. */
+struct traffic {
+    const char *group, *collective;
+    int ranks;
+    unsigned long long calls, bytes;
+};
+
+/* Calls `each` for every kind of transfer that occurs, group by group. */
 static void each_traffic(const struct planning *p,
-                         void (*each)(struct text *t, const char *group, const char *kind, int size,
-                                      uint64_t calls, uint64_t bytes),
-                         struct text *t)
+                         void (*each)(struct text *t, const struct traffic *r), struct text *t)
 {
     for (enum group g = 0; g < GROUP_COUNT; g++)
         for (enum transfer_kind k = 0; k < TRANSFER_COUNT; k++) {
             const struct comm *c = &fullest(p)->groups.of[g];
-            uint64_t calls = c->counts->calls[k];
-            if (calls && c->size > 1)
-                each(t, group_name(g), transfer_name(k), c->size, calls, c->counts->bytes[k]);
+            const struct traffic r = {group_name(g), transfer_name(k), c->size, c->counts->calls[k],
+                                      c->counts->bytes[k]};
+            if (r.calls && r.ranks > 1) each(t, &r);
         }
 }
 
-static void add_traffic(struct text *t, const char *group, const char *kind, int size,
-                        uint64_t calls, uint64_t bytes)
+static void add_traffic(struct text *t, const struct traffic *r)
 {
     text_addf(t, "%s{\"group\": \"%s\", \"ranks\": %d, \"collective\": \"%s\", \"calls\": %llu, ",
-              t->data[t->len - 1] == '[' ? "" : ", ", group, size, kind, (unsigned long long)calls);
-    text_addf(t, "\"bytes\": %llu}", (unsigned long long)bytes);
+              t->data[t->len - 1] == '[' ? "" : ", ", r->group, r->ranks, r->collective, r->calls);
+    text_addf(t, "\"bytes\": %llu}", r->bytes);
 }
 
-/* What a step's time goes to: calls `each` for every part that takes some. */
+/* Calls `each` for every part of a step's time: its key in JSON, its line in the table. */
 static void each_part(const struct estimate *e,
                       void (*each)(struct text *t, const char *name, const char *text, double s),
                       struct text *t)
 {
-    each(t, "products", "products", e->products_s);
-    each(t, "memory", "operations that wait for memory", e->memory_s);
-    for (enum group g = 0; g < GROUP_COUNT; g++)
-        if (e->exposed_s[g] > 0) each(t, group_name(g), "transfers waited for", e->exposed_s[g]);
-    if (e->bubble_s > 0) each(t, "bubble", "stages that wait for others", e->bubble_s);
+    char line[64];
+    each(t, "products", "matmul", e->products_s);
+    each(t, "memory", "memory-bound operations", e->memory_s);
+    for (enum group g = 0; g < GROUP_COUNT; g++) {
+        if (!(e->exposed_s[g] > 0)) continue;
+        snprintf(line, sizeof line, "exposed communication (%s)", group_name(g));
+        each(t, group_name(g), line, e->exposed_s[g]);
+    }
+    if (e->bubble_s > 0) each(t, "bubble", "pipeline bubble", e->bubble_s);
     each(t, "update", "gradient norm and optimizer", e->update_s);
 }
 
@@ -217,7 +226,7 @@ static void print_json(const struct planning *p)
     text_adds(&t, "\"traffic\": [");
     each_traffic(p, add_traffic, &t);
     text_adds(&t, "], \"ranks\": [");
-    for (int rank = 0; rank < p->ranks; rank++) { /* all of a stage hold alike */
+    for (int rank = 0; rank < p->ranks; rank++) { /* the ranks of a stage use equal memory */
         const struct memory_plan *m = &p->ranks_of_stage[rank / (p->ranks / p->stages)].memory;
         text_addf(&t, "%s{\"rank\": %d, \"memory_bytes\": {", rank ? ", " : "", rank);
         for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
@@ -230,7 +239,8 @@ static void print_json(const struct planning *p)
 
 static void add_part_line(struct text *t, const char *name, const char *text, double s)
 {
-    text_addf(t, "  %9.3g s    %-15s %s\n", s, name, text);
+    (void)name;
+    text_addf(t, "  %9.3g s    %s\n", s, text);
 }
 
 static void print_estimate(const struct planning *p)
@@ -238,22 +248,20 @@ static void print_estimate(const struct planning *p)
     const struct hardware *h = &p->hardware;
     struct text parts = {0};
     each_part(&p->estimate, add_part_line, &parts);
-    printf("time of a step on %s (a rank: %s):\n%s", h->name, h->text, parts.data);
-    printf("  %9.3g s    in all: %.5g tokens/s a rank, MFU %.1f%%\n", p->estimate.step_s,
+    printf("step time on %s (per rank: %s):\n%s", h->name, h->text, parts.data);
+    printf("  %9.3g s    total: %.5g tokens/s per rank, MFU %.1f%%\n", p->estimate.step_s,
            tokens_per_second(p), 100 * mfu(p));
-    enum resource limit = p->estimate.limit;
-    printf("limit         ");
-    if (!fits(p)) printf("%s, and then ", resource_text(RESOURCE_memory_bytes));
-    printf("%s: %s would take %.0f%% off\n", resource_name(limit), resource_text(limit),
+    printf("bottleneck    ");
+    if (!fits(p)) printf("%s; then ", resource_text(RESOURCE_memory_bytes));
+    printf("%s would save %.0f%% of the step time\n", resource_text(p->estimate.limit),
            100 * p->estimate.saved);
     text_release(&parts);
 }
 
-static void add_traffic_line(struct text *t, const char *group, const char *kind, int size,
-                             uint64_t calls, uint64_t bytes)
+static void add_traffic_line(struct text *t, const struct traffic *r)
 {
-    text_addf(t, "  %9.3f GiB  %-15s %llu x over %d ranks (%s)\n", (double)bytes / (1 << 30), kind,
-              (unsigned long long)calls, size, group);
+    text_addf(t, "  %9.3f GiB  %-15s %llu calls, %d ranks (%s)\n", (double)r->bytes / (1 << 30),
+              r->collective, r->calls, r->ranks, r->group);
 }
 
 static void print_mesh(const struct planning *p)
@@ -273,47 +281,46 @@ static void print_table(const struct planning *p)
     double gib = 1 << 30, total = (double)memory_total(m);
     double have = p->hardware.memory_bytes, tokens = tokens_of_step(p);
     struct text traffic = {0};
-    printf("model         %lld parameters: %d blocks, width %d, %d heads over %d, feed-forward %d, "
+    printf("model         %lld parameters: %d blocks, width %d, %d heads (%d KV), feed-forward %d, "
            "vocabulary %d%s\n",
            (long long)p->parameters, p->shape.L, p->shape.D, p->shape.H, p->shape.G, p->shape.F,
            p->shape.V, p->shape.tied ? ", tied" : "");
     print_mesh(p);
     printf("step          %.0f rows of %lld tokens, %.4g TFLOP\n", tokens / (double)c->seq_len,
            (long long)c->seq_len, p->flops_per_token * tokens / 1e12);
-    printf("checkpoint    %.3f GiB\nmemory of a rank%s:\n", (double)p->checkpoint_bytes / gib,
-           p->stages > 1 ? ", where a stage needs most" : "");
+    printf("checkpoint    %.3f GiB\nmemory per rank%s:\n", (double)p->checkpoint_bytes / gib,
+           p->stages > 1 ? " of the stage that needs most" : "");
     for (enum memory_kind i = 0; i < MEMORY_COUNT; i++)
         if (m->bytes[i])
             printf("  %9.3f GiB  %-15s %s\n", (double)m->bytes[i] / gib, memory_name(i),
                    memory_text(i));
-    printf("  %9.3f GiB  total, %.1f%% of the %.2f GiB there are\n", total / gib,
-           100 * total / have, have / gib);
+    printf("  %9.3f GiB  total, %.1f%% of %.2f GiB available\n", total / gib, 100 * total / have,
+           have / gib);
     each_traffic(p, add_traffic_line, &traffic);
-    if (traffic.len) printf("received by a rank in a step:\n%s", traffic.data);
+    if (traffic.len) printf("received per rank and step:\n%s", traffic.data);
     text_release(&traffic);
     print_estimate(p);
 }
+
+static const char usage[] =
+    "plan CONFIG [--ranks N] [section.key=value ...]\n\n"
+    "Dry run: memory by category, FLOPs, step time and checkpoint size.  Trains nothing.\n"
+    "Memory is measured by a sizing pass of the step's own code, so the figures are exact.";
 
 enum status command_plan(int argc, char **argv)
 {
     bool json = false;
     int64_t ranks = 1;
     const struct flag flags[] = {
-        {"ranks", FLAG_INT, &ranks, "ranks of the run (default 1)"},
+        {"ranks", FLAG_INT, &ranks, "number of ranks of the run (default 1)"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(
-        &a, flags,
-        "plan CONFIG [--ranks N] [section.key=value ...]\n\n"
-        "Dry run: memory by category, FLOPs, step time and checkpoint size; nothing "
-        "is trained.\nMemory is counted by the code of a step itself, so it is exact "
-        "before it is used.",
-        1, 1, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 1}, argc, argv));
     if (a.help) return STATUS_OK;
     if (ranks < 1 || ranks > 1 << 24)
-        FAIL(USAGE, "--ranks: %lld is not positive", (long long)ranks);
+        FAIL(USAGE, "--ranks: must be between 1 and 2^24, is %lld", (long long)ranks);
     struct config c;
     struct planning p = {.config = &c};
     enum status st = STATUS_OK;

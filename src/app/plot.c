@@ -1,6 +1,7 @@
-/* plot.c -- curves of one or several runs, on the terminal or as an SVG picture. */
+/* plot.c -- plots metrics of one or several runs, on the terminal or as SVG. */
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
+#include "app/arguments.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -16,8 +17,8 @@
 
 static const char usage[] =
     "plot RUN... [flags]\n\n"
-    "Draws what runs logged.  RUN is a dump folder or a metrics.jsonl; the loss comes with the\n"
-    "validation loss, where there is one.  Other keys are those of metrics.jsonl: grad_norm, lr,\n"
+    "Plots what runs logged.  RUN is a dump folder or a metrics.jsonl.  The loss includes the\n"
+    "validation loss, if any.  Other keys are those of metrics.jsonl: grad_norm, lr,\n"
     "tokens_per_second, mfu, ...";
 
 struct plot_flags {
@@ -26,27 +27,27 @@ struct plot_flags {
     bool log;
 };
 
-/* How a key is called on an axis, and the unit it is shown in. */
+/* Axis labels of the keys, and the factor to the unit shown. */
 static const struct {
     const char *key, *label;
     double scale;
 } labels[] = {
     {"loss", "loss (nats/token)", 1},
-    {"max_loss", "largest loss of a rank (nats/token)", 1},
+    {"max_loss", "largest loss of any rank (nats/token)", 1},
     {"validation_loss", "validation loss (nats/token)", 1},
     {"grad_norm", "gradient norm", 1},
     {"lr", "learning rate", 1},
     {"tokens_seen", "tokens seen", 1},
     {"tokens_per_second", "tokens/s", 1},
-    {"tokens_per_second_per_rank", "tokens/s and rank", 1},
-    {"tflops_per_rank", "TFLOP/s and rank", 1},
+    {"tokens_per_second_per_rank", "tokens/s per rank", 1},
+    {"tflops_per_rank", "TFLOP/s per rank", 1},
     {"mfu", "model FLOPs utilization (%)", 100},
     {"step_seconds", "s/step", 1},
     {"data_seconds", "s/step waiting for data", 1},
-    {"memory_bytes", "peak memory of a rank (GiB)", 1.0 / (1 << 30)},
+    {"memory_bytes", "peak memory per rank (GiB)", 1.0 / (1 << 30)},
 };
 
-/* One curve, and all that it borrows. */
+/* One curve, and the arrays that its chart_line borrows. */
 struct curve {
     struct history_series series;
     double *smoothed; /* or NULL */
@@ -54,12 +55,15 @@ struct curve {
 };
 
 struct plot {
+    const struct arguments *runs; /* a word per run */
+    const struct plot_flags *flags;
+    double scale; /* of flags->key */
     struct curve *curves;
     struct chart_line *lines;
     int num_curves;
 };
 
-static void release(struct plot *p)
+static void plot_release(struct plot *p)
 {
     for (int i = 0; i < p->num_curves; i++) {
         history_series_release(&p->curves[i].series);
@@ -70,8 +74,8 @@ static void release(struct plot *p)
     free(p->lines);
 }
 
-/* The last part of a run's path: the folder's name. */
-static char *last_part(const char *word)
+/* The name of a run's folder. */
+static char *folder_name(const char *word)
 {
     static const char file[] = "/metrics.jsonl";
     size_t len = strlen(word), tail = sizeof file - 1;
@@ -82,17 +86,17 @@ static char *last_part(const char *word)
     return heap_string(from, (size_t)(word + len - from));
 }
 
-/* One run's curves are named by their keys, several runs' by their folders; by the whole path where
- * two folders have the same name. */
+/* Curves of a single run are named by their keys, those of several runs by their folders, or by the
+ * whole path if two folders have the same name. */
 static char *name_of(const struct arguments *a, int run, const char *key, bool validation)
 {
     if (a->num_words == 1) key = validation ? "validation" : key;
     if (a->num_words == 1) return heap_string(key, strlen(key));
     struct text name = {0};
-    char *mine = last_part(a->words[run]);
+    char *mine = folder_name(a->words[run]);
     bool shared = false;
     for (int i = 0; i < a->num_words && !shared; i++) {
-        char *other = last_part(a->words[i]);
+        char *other = folder_name(a->words[i]);
         shared = i != run && !strcmp(mine, other);
         free(other);
     }
@@ -101,23 +105,26 @@ static char *name_of(const struct arguments *a, int run, const char *key, bool v
     return name.data;
 }
 
-/* Drops points before `from`, and those a logarithm does not have; scales the rest. */
+/* Drops points before --from, and with --log those that are not positive; scales the others. */
 static void select_points(struct history_series *s, const struct plot_flags *f, double scale)
 {
     size_t kept = 0;
     for (size_t i = 0; i < s->count; i++) {
         if (s->steps[i] < (double)f->from || (f->log && !(s->values[i] > 0))) continue;
-        if (!(fabs(s->values[i] * scale) <= 1e290)) continue; /* sums of them must be finite */
+        if (!(fabs(s->values[i] * scale) <= 1e290)) continue; /* keeps sums finite */
         s->steps[kept] = s->steps[i];
         s->values[kept++] = s->values[i] * scale;
     }
     s->count = kept;
 }
 
-static enum status add_curve(struct plot *p, const struct arguments *a, int run, const char *key,
-                             double scale, const struct plot_flags *f)
+/* Adds the curve of `key`, which is that of the plot or its validation loss, if it has points. */
+static enum status add_curve(struct plot *p, int run, const char *key)
 {
+    const struct arguments *a = p->runs;
+    const struct plot_flags *f = p->flags;
     bool validation = strcmp(key, f->key) != 0;
+    double scale = validation ? 1 : p->scale;
     struct curve c = {0};
     TRY(history_read(a->words[run], key, &c.series));
     select_points(&c.series, f, scale);
@@ -144,30 +151,31 @@ static enum status add_curve(struct plot *p, const struct arguments *a, int run,
     return STATUS_OK;
 }
 
-static enum status no_points(const struct arguments *a, const struct plot_flags *f)
+static enum status fail_no_points(const struct arguments *a, const struct plot_flags *f)
 {
     enum status st = STATUS_OK;
     struct text keys = {0};
     TRY_OUT(history_keys(a->words[0], &keys));
-    if (!keys.len) FAIL_OUT(DATA, "%s: no step is logged", a->words[0]);
-    FAIL_OUT(DATA, "%s: nothing to draw for --key %s%s; it has: %s", a->words[0], f->key,
+    if (!keys.len) FAIL_OUT(DATA, "%s: no step has been logged", a->words[0]);
+    FAIL_OUT(DATA, "%s: nothing to plot for --key %s%s; available keys: %s", a->words[0], f->key,
              f->from || f->log ? " within --from and --log" : "", keys.data);
 out:
     text_release(&keys);
     return st;
 }
 
-static enum status read_runs(struct plot *p, const struct arguments *a, const struct plot_flags *f,
-                             double scale)
+static enum status read_runs(struct plot *p)
 {
+    const struct arguments *a = p->runs;
+    const char *key = p->flags->key;
     for (int run = 0; run < a->num_words; run++) {
         int before = p->num_curves;
-        TRY(add_curve(p, a, run, f->key, scale, f));
-        if (!strcmp(f->key, "loss")) TRY(add_curve(p, a, run, "validation_loss", 1, f));
+        TRY(add_curve(p, run, key));
+        if (!strcmp(key, "loss")) TRY(add_curve(p, run, "validation_loss"));
         if (p->num_curves == before && a->num_words > 1)
-            log_line(LOG_WARN, "%s: nothing to draw", a->words[run]);
+            log_line(LOG_WARN, "%s: nothing to plot", a->words[run]);
     }
-    if (!p->num_curves) TRY(no_points(a, f));
+    if (!p->num_curves) TRY(fail_no_points(a, p->flags));
     return STATUS_OK;
 }
 
@@ -183,13 +191,13 @@ static enum status check_flags(struct plot_flags *f)
     if (!f->height) f->height = picture ? 440 : 22;
     int64_t least_width = picture ? 300 : 30, least_height = picture ? 200 : 8;
     if (f->width < least_width || f->width > 10000)
-        FAIL(USAGE, "--width %lld is not within %lld..10000", (long long)f->width,
-             (long long)least_width);
+        FAIL(USAGE, "--width: must be between %lld and 10000, is %lld", (long long)least_width,
+             (long long)f->width);
     if (f->height < least_height || f->height > 10000)
-        FAIL(USAGE, "--height %lld is not within %lld..10000", (long long)f->height,
-             (long long)least_height);
+        FAIL(USAGE, "--height: must be between %lld and 10000, is %lld", (long long)least_height,
+             (long long)f->height);
     if (f->smooth < 0 || f->smooth > 1000)
-        FAIL(USAGE, "--smooth %lld is not within 0..1000", (long long)f->smooth);
+        FAIL(USAGE, "--smooth: must be between 0 and 1000, is %lld", (long long)f->smooth);
     return STATUS_OK;
 }
 
@@ -216,18 +224,18 @@ enum status command_plot(int argc, char **argv)
 {
     struct plot_flags f = {.key = "loss", .svg = "", .title = ""};
     const struct flag flags[] = {
-        {"key", FLAG_TEXT, &f.key, "what to draw (default: loss)"},
-        {"svg", FLAG_TEXT, &f.svg, "write an SVG picture to this file; -: to stdout"},
-        {"smooth", FLAG_INT, &f.smooth, "draw means of so many points, 0..1000"},
-        {"from", FLAG_INT, &f.from, "leave out earlier steps"},
+        {"key", FLAG_TEXT, &f.key, "metric to plot (default: loss)"},
+        {"svg", FLAG_TEXT, &f.svg, "write an SVG image to this file; -: to stdout"},
+        {"smooth", FLAG_INT, &f.smooth, "moving average over this many points, 0 to 1000"},
+        {"from", FLAG_INT, &f.from, "omit earlier steps"},
         {"log", FLAG_SWITCH, &f.log, "logarithmic scale"},
-        {"title", FLAG_TEXT, &f.title, "a heading"},
+        {"title", FLAG_TEXT, &f.title, "title of the plot"},
         {"width", FLAG_INT, &f.width, "characters (default: the terminal's) or pixels (860)"},
         {"height", FLAG_INT, &f.height, "lines (default: 22) or pixels (440)"},
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, flags, usage, 1, 64, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
     if (a.help) return STATUS_OK;
     TRY(check_flags(&f));
     struct chart c = {.title = *f.title ? f.title : NULL,
@@ -239,13 +247,13 @@ enum status command_plot(int argc, char **argv)
     double scale = 1;
     for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
         if (!strcmp(labels[i].key, f.key)) c.y_label = labels[i].label, scale = labels[i].scale;
-    struct plot p = {0};
+    struct plot p = {.runs = &a, .flags = &f, .scale = scale};
     enum status st = STATUS_OK;
-    TRY_OUT(read_runs(&p, &a, &f, scale));
+    TRY_OUT(read_runs(&p));
     c.lines = p.lines;
     c.num_lines = p.num_curves;
     TRY_OUT(draw(&c, f.svg));
 out:
-    release(&p);
+    plot_release(&p);
     return st;
 }

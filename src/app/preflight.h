@@ -1,4 +1,4 @@
-/* preflight.h -- everything about a run that can be looked at before it, on any machine. */
+/* preflight.h -- everything about a run that can be checked before it starts, on any machine. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,6 +10,6 @@ struct preflight {
     struct model_shape shape;
 };
 
-/* The configuration against itself and so many ranks; tokenizer, model and data.  Trains nothing,
- * and allocates nothing of the run's size. */
+/* Checks that the configuration is consistent and fits `num_ranks`, and opens tokenizer, model
+ * shape and data.  Allocates no model. */
 enum status preflight(struct preflight *p, const struct config *c, int num_ranks);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/prepare.h"
 #include "app/app.h"
+#include "app/arguments.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 struct progress {
-    double begin_s, told_s;
+    double begin_s, reported_s;
     bool is_terminal, drawn;
 };
 
@@ -20,13 +21,13 @@ static double rate(const struct prepare_stats *p, double seconds)
     return seconds > 0 ? (double)(p->text_bytes - p->text_resumed) / 1e6 / seconds : 0;
 }
 
-/* A bar on a terminal, else a line every ten seconds. */
-static void tell(void *context, const struct prepare_stats *p)
+/* A progress bar on a terminal, else a line every ten seconds. */
+static void report_progress(void *context, const struct prepare_stats *p)
 {
     struct progress *g = context;
     double now = clock_monotonic_s(), mb_s = rate(p, now - g->begin_s);
-    if (now - g->told_s < (g->is_terminal ? 0.2 : 10)) return;
-    g->told_s = now;
+    if (now - g->reported_s < (g->is_terminal ? 0.2 : 10)) return;
+    g->reported_s = now;
     double part = p->text_total ? (double)p->text_bytes / (double)p->text_total : 0;
     char bar[32] = "", left[48] = "";
     if (p->text_total) {
@@ -68,10 +69,10 @@ static void report(const char *prefix, const struct prepare_stats *p, double sec
 
 static const char usage[] =
     "prepare --tokenizer FILE --output PREFIX SOURCE...\n\n"
-    "Reads text (.txt, .jsonl, both also .gz or .zst; .parquet, .arrow; patterns in quotes) or\n"
-    "token ids (columns of .parquet and .arrow, .npy, .bin/.idx) and writes ids as Megatron's\n"
-    "PREFIX.bin and PREFIX.idx, which training reads without a tokenizer.\n"
-    "Stopped at any moment, the same command goes on where it was.";
+    "Reads text (.txt, .jsonl, either also as .gz or .zst; .parquet, .arrow; quoted glob\n"
+    "patterns) or token IDs (columns of .parquet and .arrow, .npy, .bin/.idx), and writes token\n"
+    "IDs in Megatron's format, PREFIX.bin and PREFIX.idx, which training reads without a\n"
+    "tokenizer.  If interrupted, the same command resumes where it stopped.";
 
 enum status command_prepare(int argc, char **argv)
 {
@@ -80,14 +81,13 @@ enum status command_prepare(int argc, char **argv)
     bool cuts = false, bos = false, no_eod = false, force = false, json = false;
     const struct flag flags[] = {
         {"tokenizer", FLAG_TEXT, &tokenizer, "\"bytes\", a .model, a tokenizer.json or its folder"},
-        {"output", FLAG_TEXT, &output, "PREFIX of the two files"},
-        {"column", FLAG_TEXT, &column,
-         "key of a JSON line, or column, that holds the text (default text)"},
-        {"bos", FLAG_SWITCH, &bos, "begin documents with the begin-of-text token"},
-        {"no-eod", FLAG_SWITCH, &no_eod, "do not end documents with the end-of-text token"},
-        {"meta-cuts", FLAG_SWITCH, &cuts, "cut long text as Meta's tokenizer.py does"},
+        {"output", FLAG_TEXT, &output, "PREFIX of the output files"},
+        {"column", FLAG_TEXT, &column, "JSON key or column that holds the text (default text)"},
+        {"bos", FLAG_SWITCH, &bos, "put a begin-of-text token before each document"},
+        {"no-eod", FLAG_SWITCH, &no_eod, "put no end-of-text token after each document"},
+        {"meta-cuts", FLAG_SWITCH, &cuts, "split long text as Meta's tokenizer.py does"},
         {"workers", FLAG_INT, &workers, "threads (default: all cores)"},
-        {"force", FLAG_SWITCH, &force, "replace what is there, and start anew"},
+        {"force", FLAG_SWITCH, &force, "overwrite existing output and start from scratch"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
@@ -95,11 +95,12 @@ enum status command_prepare(int argc, char **argv)
     struct source_config sources[64];
     struct tokenizer *t = NULL;
     struct prepare_stats done;
-    TRY(arguments_read(&a, flags, usage, 1, 64, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
     if (a.help) return STATUS_OK;
-    if (!tokenizer[0]) FAIL(USAGE, "prepare: --tokenizer FILE is missing");
-    if (!output[0]) FAIL(USAGE, "prepare: --output PREFIX is missing");
-    if (workers < 0 || workers > 4096) FAIL(USAGE, "--workers: out of bounds");
+    if (!tokenizer[0]) FAIL(USAGE, "prepare: --tokenizer FILE is required");
+    if (!output[0]) FAIL(USAGE, "prepare: --output PREFIX is required");
+    if (workers < 0 || workers > 4096)
+        FAIL(USAGE, "--workers: must be between 0 and 4096, is %lld", (long long)workers);
     for (int i = 0; i < a.num_words; i++)
         sources[i] = (struct source_config){.path = a.words[i], .column = column, .weight = 1};
     struct tokenizer_config config = {.meta_cuts = cuts};
@@ -107,7 +108,7 @@ enum status command_prepare(int argc, char **argv)
     for (int i = 0; i < a.num_words; i++) TRY(hub_fetch(a.words[i], HUB_DATA, comm_self()));
     TRY(tokenizer_open(&t, tokenizer, &config));
     struct progress progress = {.begin_s = clock_monotonic_s(),
-                                .told_s = clock_monotonic_s(),
+                                .reported_s = clock_monotonic_s(),
                                 .is_terminal = isatty(STDERR_FILENO)};
     struct prepare_request request = {
         .sources = sources,
@@ -118,7 +119,7 @@ enum status command_prepare(int argc, char **argv)
         .eos = !no_eod,
         .force = force,
         .threads = (int)workers,
-        .progress = tell,
+        .progress = report_progress,
         .context = &progress,
     };
     enum status st = prepare_token_files(&request, &done);

@@ -8,15 +8,15 @@ const struct recipe recipes[] = {
     {0},
 };
 
-const struct recipe *recipe_find(const char *name)
+const struct recipe *recipes_find(const char *name)
 {
-    const struct recipe *begins = NULL;
+    const struct recipe *match = NULL;
     size_t len = strlen(name);
     for (const struct recipe *r = recipes; r->name; r++) {
         if (!strcmp(r->name, name)) return r;
-        if (!begins && !strncmp(r->name, name, len) && r->name[len] == '-' &&
+        if (!match && !strncmp(r->name, name, len) && r->name[len] == '-' &&
             strcmp(r->name + len, "-mini") != 0)
-            begins = r;
+            match = r;
     }
-    return begins;
+    return match;
 }

@@ -1,13 +1,13 @@
-/* recipes.h -- the configurations `llamero init` prints: what configs/ held when this was built. */
+/* recipes.h -- the configurations that `llamero init` prints: configs/ as of this build. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 struct recipe {
-    const char *name, *toml; /* the first line says what it is, # in front */
+    const char *name, *toml; /* its first line is a comment that describes the recipe */
 };
 
 extern const struct recipe recipes[]; /* ends with a NULL name */
 
-/* The one of that name, or the first whose name begins with `name` and a - and is not another's in
- * little; NULL: neither. */
-const struct recipe *recipe_find(const char *name);
+/* The recipe of that name, else the first called NAME-..., except scaled-down ones (-mini); NULL if
+ * neither exists. */
+const struct recipe *recipes_find(const char *name);

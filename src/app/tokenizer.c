@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/tokenizer.h"
 #include "app/app.h"
+#include "app/arguments.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -19,8 +20,8 @@ static const char usage[] =
     "       llamero tokenizer decode --tokenizer FILE [--null] [ID ...|-]\n"
     "       llamero tokenizer show --tokenizer FILE [--json]\n\n"
     "train learns a byte-level BPE from text files and writes a Hugging Face tokenizer.json.\n"
-    "FILE is a tiktoken or SentencePiece BPE .model, a tokenizer.json, a folder with one, or\n"
-    "\"bytes\"; without TEXT or ID, or with -, standard input is read.";
+    "FILE is a tiktoken or SentencePiece BPE .model, a tokenizer.json, a folder with one of\n"
+    "these, or \"bytes\".  Without TEXT or ID, or with -, reads standard input.";
 
 static enum status read_stdin(struct text *t)
 {
@@ -37,8 +38,8 @@ static enum status train(const struct arguments *a, int64_t vocab_size, const ch
     int32_t made;
     double begin = clock_monotonic_s();
     enum status st = STATUS_OK;
-    if (!output[0]) FAIL(USAGE, "tokenizer train: --output FILE is missing");
-    if (a->num_words < 2) FAIL(USAGE, "tokenizer train: which text files?");
+    if (!output[0]) FAIL(USAGE, "tokenizer train: --output FILE is required");
+    if (a->num_words < 2) FAIL(USAGE, "tokenizer train: at least one text file is required");
     bpe_trainer_make(&t);
     for (int i = 1; i < a->num_words; i++) {
         struct file_map map;
@@ -48,7 +49,7 @@ static enum status train(const struct arguments *a, int64_t vocab_size, const ch
     }
     TRY_OUT(bpe_trainer_finish(t, (int32_t)vocab_size, &json, &made));
     TRY_OUT(file_write(output, json.data, json.len));
-    log_line(LOG_INFO, "%s: %d tokens, learnt in %.1f s", output, made,
+    log_line(LOG_INFO, "%s: %d tokens, trained in %.1f s", output, made,
              clock_monotonic_s() - begin);
 out:
     text_release(&json);
@@ -56,8 +57,9 @@ out:
     return st;
 }
 
-/* A line of ids for each text.  There is one text, or `ended` ones, each with a NUL at its end. */
-static enum status encode(const struct tokenizer *t, const struct text *input, bool ended)
+/* Prints a line of IDs for each text: the whole input, or with `by_nul` several texts that each end
+ * in a NUL byte. */
+static enum status encode(const struct tokenizer *t, const struct text *input, bool by_nul)
 {
     struct encoder *e;
     struct token_list ids = {0};
@@ -65,10 +67,10 @@ static enum status encode(const struct tokenizer *t, const struct text *input, b
     enum status st = STATUS_OK;
     TRY(encoder_make(&e, t));
     for (const char *at = input->data, *end = at + input->len, *next; at; at = next) {
-        const char *stop = ended ? memchr(at, 0, (size_t)(end - at)) : end;
-        if (ended && at == end) break;
+        const char *stop = by_nul ? memchr(at, 0, (size_t)(end - at)) : end;
+        if (by_nul && at == end) break;
         if (!stop) FAIL_OUT(USAGE, "--null: the last text does not end in a NUL byte");
-        next = ended ? stop + 1 : NULL;
+        next = by_nul ? stop + 1 : NULL;
         ids.count = 0;
         text_clear(&out);
         TRY_OUT(encoder_encode(e, at, (size_t)(stop - at), &ids));
@@ -83,8 +85,8 @@ out:
     return st;
 }
 
-/* Ids from words separated by white space. */
-static enum status read_ids(const char *text, struct token_list *ids)
+/* Parses IDs separated by white space. */
+static enum status parse_ids(const char *text, struct token_list *ids)
 {
     for (const char *at = text;;) {
         char *end;
@@ -93,30 +95,30 @@ static enum status read_ids(const char *text, struct token_list *ids)
         errno = 0;
         long id = strtol(at, &end, 10);
         if (end == at || errno || id < 0 || id > INT32_MAX || (*end && !strchr(" \t\r\n", *end)))
-            FAIL(USAGE, "\"%.20s\" is no token id", at);
+            FAIL(USAGE, "\"%.20s\" is not a token ID", at);
         token_list_reserve(ids, 1);
         ids->ids[ids->count++] = (int32_t)id;
         at = end;
     }
 }
 
-/* The text of all ids, or of those of each line with a NUL at its end. */
-static enum status decode(const struct tokenizer *t, struct text *words, bool ended)
+/* Prints the text of all IDs; with `by_nul`, of each line of IDs, followed by a NUL byte. */
+static enum status decode(const struct tokenizer *t, struct text *words, bool by_nul)
 {
     struct token_list ids = {0};
     struct text out = {0};
     enum status st = STATUS_OK;
-    if (strlen(words->data) != words->len) FAIL(USAGE, "a NUL byte is no token id");
+    if (strlen(words->data) != words->len) FAIL(USAGE, "a NUL byte is not a token ID");
     for (char *line = words->data, *next; line && !st; line = next) {
-        next = ended ? strchr(line, '\n') : NULL;
-        if (ended && !next && !*line) break;
+        next = by_nul ? strchr(line, '\n') : NULL;
+        if (by_nul && !next && !*line) break;
         if (next) *next++ = 0;
         ids.count = 0;
         text_clear(&out);
         text_adds(&out, "");
-        st = read_ids(line, &ids);
+        st = parse_ids(line, &ids);
         if (!st) st = tokenizer_decode(t, ids.ids, ids.count, &out);
-        if (!st) fwrite(out.data, 1, out.len + ended, stdout);
+        if (!st) fwrite(out.data, 1, out.len + by_nul, stdout);
     }
     text_release(&out);
     token_list_release(&ids);
@@ -130,7 +132,7 @@ static void show(const struct tokenizer *t, bool json)
     text_addf(&out,
               json ? "{\"kind\": \"%s\", \"vocab_size\": %d, \"bos\": %d, \"eos\": %d, "
                      "\"specials\": {"
-                   : "kind        %s\nvocabulary  %d tokens\nbegins with %d, ends with %d\n",
+                   : "kind        %s\nvocabulary  %d tokens\nbos, eos    %d, %d\n",
               tokenizer_kind(t), tokenizer_vocab_size(t), tokenizer_bos(t), tokenizer_eos(t));
     for (int32_t id = 0; id < tokenizer_vocab_size(t); id++) {
         const char *name = tokenizer_special_name(t, id);
@@ -149,9 +151,9 @@ static void show(const struct tokenizer *t, bool json)
     text_release(&out);
 }
 
-/* encode, decode and show: with an open tokenizer. */
-static enum status with_tokenizer(const struct arguments *a, const struct tokenizer *t, bool json,
-                                  bool ended)
+/* encode, decode or show. */
+static enum status use_tokenizer(const struct arguments *a, const struct tokenizer *t, bool json,
+                                 bool by_nul)
 {
     const char *verb = a->words[0];
     struct text input = {0};
@@ -167,9 +169,9 @@ static enum status with_tokenizer(const struct arguments *a, const struct tokeni
             text_addf(&input, "%s%s", i > 1 ? " " : "", a->words[i]);
     text_adds(&input, "");
     if (!strcmp(verb, "encode"))
-        st = encode(t, &input, ended);
+        st = encode(t, &input, by_nul);
     else
-        st = decode(t, &input, ended);
+        st = decode(t, &input, by_nul);
 out:
     text_release(&input);
     return st;
@@ -180,33 +182,38 @@ enum status command_tokenizer(int argc, char **argv)
     static const char *const verbs[] = {"train", "encode", "decode", "show"};
     const char *path = "", *output = "";
     int64_t vocab_size = 32000;
-    bool json = false, known = false, cuts = false, ended = false;
+    bool json = false, known = false, cuts = false, by_nul = false;
     const struct flag flags[] = {
         {"tokenizer", FLAG_TEXT, &path, "the tokenizer to use"},
-        {"vocab-size", FLAG_INT, &vocab_size, "tokens to learn, specials included (default 32000)"},
-        {"output", FLAG_TEXT, &output, "where train writes the tokenizer.json"},
-        {"meta-cuts", FLAG_SWITCH, &cuts, "cut long text as Meta's tokenizer.py does"},
-        {"null", FLAG_SWITCH, &ended, "each text ends in a NUL byte, its ids are a line"},
+        {"vocab-size", FLAG_INT, &vocab_size,
+         "vocabulary size, including special tokens (default 32000)"},
+        {"output", FLAG_TEXT, &output, "tokenizer.json that train writes"},
+        {"meta-cuts", FLAG_SWITCH, &cuts, "split long text as Meta's tokenizer.py does"},
+        {"null", FLAG_SWITCH, &by_nul,
+         "several texts, each ending in a NUL byte; a line of IDs each"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
     struct arguments a;
     struct tokenizer *t;
-    TRY(arguments_read(&a, flags, usage, 1, 64, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
     if (a.help) return STATUS_OK;
     for (size_t i = 0; i < 4; i++) known |= !strcmp(a.words[0], verbs[i]);
-    if (!known) FAIL(USAGE, "tokenizer: train, encode, decode or show; not \"%s\"", a.words[0]);
+    if (!known)
+        FAIL(USAGE, "tokenizer: unknown \"%s\"; expected train, encode, decode or show",
+             a.words[0]);
     if (a.num_settings)
-        FAIL(USAGE, "tokenizer: \"%s\" is a setting; text goes behind --", a.settings[0]);
+        FAIL(USAGE, "tokenizer: \"%s\" looks like a setting; put text after --", a.settings[0]);
     if (!strcmp(a.words[0], "train")) {
-        if (vocab_size < 0 || vocab_size > 1 << 24) FAIL(USAGE, "--vocab-size: out of bounds");
+        if (vocab_size < 0 || vocab_size > 1 << 24)
+            FAIL(USAGE, "--vocab-size: must be between 0 and 2^24, is %lld", (long long)vocab_size);
         return train(&a, vocab_size, output);
     }
-    if (!path[0]) FAIL(USAGE, "tokenizer %s: --tokenizer FILE is missing", a.words[0]);
+    if (!path[0]) FAIL(USAGE, "tokenizer %s: --tokenizer FILE is required", a.words[0]);
     struct tokenizer_config config = {.meta_cuts = cuts};
     TRY(hub_fetch(path, HUB_TOKENIZER, comm_self()));
     TRY(tokenizer_open(&t, path, &config));
-    enum status st = with_tokenizer(&a, t, json, ended);
+    enum status st = use_tokenizer(&a, t, json, by_nul);
     tokenizer_close(t);
     return st;
 }

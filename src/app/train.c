@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
+#include "app/arguments.h"
 #include "base/log.h"
 #include "config/config.h"
 #include "machine/machine.h"
@@ -30,21 +31,23 @@ out:
     return st;
 }
 
+static const char usage[] =
+    "train CONFIG [section.key=value ...]\n\n"
+    "Trains the model that CONFIG describes.  Resumes automatically from the newest\n"
+    "intact checkpoint in job.dump_folder.  On SIGTERM, SIGUSR1 or Ctrl-C the run\n"
+    "finishes the step, saves a checkpoint and exits with 75; a second signal ends\n"
+    "it immediately.";
+
 enum status command_train(int argc, char **argv)
 {
     bool quiet = false;
     const struct flag flags[] = {
-        {"quiet", FLAG_SWITCH, &quiet, "only warnings and errors on stderr; log.txt has all"},
+        {"quiet", FLAG_SWITCH, &quiet,
+         "print only warnings and errors on stderr (log.txt has everything)"},
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(
-        &a, flags,
-        "train CONFIG [section.key=value ...]\n\n"
-        "Trains what CONFIG describes, and resumes by itself from the newest complete\n"
-        "checkpoint in job.dump_folder.  SIGTERM, SIGUSR1 and Ctrl-C end the step,\n"
-        "write a checkpoint and exit with 75; a second signal ends at once.",
-        1, 1, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 1}, argc, argv));
     if (a.help) return STATUS_OK;
     log_quiet(quiet);
     struct config c;

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *level_name(enum level l)
+const char *findings_level_name(enum finding_level l)
 {
     static const char *const names[] = {"ok", "warn", "FAIL"};
     return names[l];
 }
 
-static char *words(const char *fmt, va_list args)
+static char *format_line(const char *fmt, va_list args)
 {
     char line[STATUS_TEXT];
     int n = vsnprintf(line, sizeof line, fmt, args);
@@ -27,7 +27,7 @@ void findings_add(struct findings *f, const char *name, const char *fmt, ...)
     va_list args;
     va_start(args, fmt);
     f->items = heap_grow(f->items, f->count + 1, sizeof *f->items);
-    f->items[f->count++] = (struct finding){.name = name, .says = words(fmt, args)};
+    f->items[f->count++] = (struct finding){.name = name, .text = format_line(fmt, args)};
     va_end(args);
 }
 
@@ -38,7 +38,7 @@ void findings_warn(struct findings *f, const char *fmt, ...)
     va_start(args, fmt);
     free(last->advice);
     last->level = LEVEL_WARN;
-    last->advice = words(fmt, args);
+    last->advice = format_line(fmt, args);
     va_end(args);
 }
 
@@ -53,7 +53,7 @@ void findings_fail(struct findings *f, const char *name, enum status st, const c
 void findings_release(struct findings *f)
 {
     for (size_t i = 0; i < f->count; i++) {
-        free(f->items[i].says);
+        free(f->items[i].text);
         free(f->items[i].advice);
     }
     free(f->items);
@@ -64,19 +64,19 @@ void findings_print(const struct findings *f, struct text *out)
 {
     for (size_t i = 0; i < f->count; i++) {
         const struct finding *x = &f->items[i];
-        text_addf(out, "%-4s  %-15s %s\n", level_name(x->level), x->name, x->says);
+        text_addf(out, "%-4s  %-15s %s\n", findings_level_name(x->level), x->name, x->text);
         if (x->advice) text_addf(out, "%21s %s\n", "->", x->advice);
     }
 }
 
-void findings_json(const struct findings *f, struct text *out)
+void findings_write_json(const struct findings *f, struct text *out)
 {
     text_addf(out, "{\"ok\": %s, \"findings\": [", f->first.status ? "false" : "true");
     for (size_t i = 0; i < f->count; i++) {
         const struct finding *x = &f->items[i];
         text_addf(out, "%s\n  {\"name\": \"%s\", \"level\": \"%s\", \"says\": ", i ? "," : "",
-                  x->name, level_name(x->level));
-        json_quote(out, x->says);
+                  x->name, findings_level_name(x->level));
+        json_quote(out, x->text);
         text_adds(out, ", \"advice\": ");
         if (x->advice)
             json_quote(out, x->advice);

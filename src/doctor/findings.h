@@ -1,4 +1,4 @@
-/* findings.h -- what `llamero doctor` found: a line each, good or bad, and what to do about it. */
+/* findings.h -- the report of `llamero doctor`: one finding per line, its severity, and advice. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,28 +8,28 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum level { LEVEL_OK, LEVEL_WARN, LEVEL_FAIL };
-const char *level_name(enum level l); /* "ok", "warn", "FAIL" */
+enum finding_level { LEVEL_OK, LEVEL_WARN, LEVEL_FAIL };
+const char *findings_level_name(enum finding_level l); /* "ok", "warn", "FAIL" */
 
 struct findings {
     struct finding {
         const char *name; /* borrowed */
-        enum level level;
-        char *says, *advice; /* owned; advice is NULL where all is well */
+        enum finding_level level;
+        char *text, *advice; /* owned; advice is NULL if the level is ok */
     } * items;               /* owned */
     size_t count;
-    struct failure first; /* what failed first, if anything did */
+    struct failure first; /* the first failure, if any */
 };
 
-/* The next line, which is well until it is told otherwise. */
+/* Appends a finding with level ok. */
 void findings_add(struct findings *f, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* The line just added: a warning, and what to do about it. */
+/* Turns the last finding into a warning and sets its advice. */
 void findings_warn(struct findings *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* A line that fails with this thread's last failure `st`, which says it. */
+/* Appends a finding with level FAIL, whose text is the message of this thread's last failure. */
 void findings_fail(struct findings *f, const char *name, enum status st, const char *advice);
 void findings_release(struct findings *f);
 
-/* For people, a line each; or {"ok": ..., "findings": [{name, level, says, advice}]}. */
+/* A line per finding; or {"ok": ..., "findings": [{name, level, says, advice}]}. */
 void findings_print(const struct findings *f, struct text *out);
-void findings_json(const struct findings *f, struct text *out);
+void findings_write_json(const struct findings *f, struct text *out);

@@ -7,13 +7,13 @@
 #include <math.h>
 #include <stdio.h>
 
-enum status baselines_look(struct baselines *b)
+enum status baselines_find_spikes(struct baselines *b)
 {
     return corpus_is_spike_counts(b->source, &b->has_spikes);
 }
 
-static struct corpus documents_of(const struct baselines *b, const struct source_config *sources,
-                                  size_t num_sources, uint64_t most)
+static struct corpus make_corpus(const struct baselines *b, const struct source_config *sources,
+                                 size_t num_sources, uint64_t max_ids)
 {
     return (struct corpus){.sources = sources,
                            .num_sources = num_sources,
@@ -21,45 +21,45 @@ static struct corpus documents_of(const struct baselines *b, const struct source
                            .vocab_size = b->vocab_size,
                            .bos = b->config->data.bos,
                            .eos = b->config->data.eos,
-                           .max_ids = most};
+                           .max_ids = max_ids};
 }
 
-struct counting {
+struct ngram_pass {
     struct ngram *ngram;
     struct baselines *baselines;
 };
 
-static enum status learn(void *context, const struct document *d)
+static enum status count_ngrams(void *context, const struct document *d)
 {
-    struct counting *c = context;
+    struct ngram_pass *c = context;
     ngram_learn(c->ngram, d->ids, d->within);
-    c->baselines->learnt += (int64_t)d->within;
+    c->baselines->tokens_counted += (int64_t)d->within;
     return STATUS_OK;
 }
 
-static enum status measure(void *context, const struct document *d)
+static enum status score_document(void *context, const struct document *d)
 {
-    struct counting *c = context;
+    struct ngram_pass *c = context;
     ngram_measure(c->ngram, d->ids, d->within, &c->baselines->ngram);
     return STATUS_OK;
 }
 
-/* `seen`: ids of the source that the model was shown. */
+/* `seen`: how many of the source's tokens the model was evaluated on. */
 static enum status measure_ngram(struct baselines *b, uint64_t seen)
 {
     struct source_config one = {.path = b->ngram_data, .column = b->ngram_column, .weight = 1};
     struct data_config data = {.sources = &one, .num_sources = 1};
     if (!b->ngram_data[0]) data = run_data_config(b->config, &one);
     struct corpus trained =
-        documents_of(b, data.sources, data.num_sources, (uint64_t)b->ngram_tokens);
-    struct corpus evaluated = documents_of(b, b->source, 1, seen);
-    struct counting c = {ngram_make((int)b->n, b->vocab_size), b};
+        make_corpus(b, data.sources, data.num_sources, (uint64_t)b->ngram_tokens);
+    struct corpus evaluated = make_corpus(b, b->source, 1, seen);
+    struct ngram_pass c = {ngram_make((int)b->n, b->vocab_size), b};
     enum status st = STATUS_OK;
-    TRY_OUT(corpus_each(&trained, learn, &c));
-    TRY_OUT(corpus_each(&evaluated, measure, &c));
+    TRY_OUT(corpus_each(&trained, count_ngrams, &c));
+    TRY_OUT(corpus_each(&evaluated, score_document, &c));
     if (!b->ngram.tokens)
-        FAIL_OUT(DATA, "%s: no document is as long as %lld tokens", b->source->path,
-                 (long long)b->n);
+        FAIL_OUT(DATA, "%s: every document is shorter than the n-gram, %lld tokens",
+                 b->source->path, (long long)b->n);
 out:
     ngram_free(c.ngram);
     return st;
@@ -69,7 +69,7 @@ enum status baselines_measure(struct baselines *b, const struct evaluation *v)
 {
     uint64_t seen = (uint64_t)v->tokens + 1;
     if (b->has_spikes) {
-        struct corpus d = documents_of(b, b->source, 1, seen);
+        struct corpus d = make_corpus(b, b->source, 1, seen);
         TRY(spikes_homogeneous(&d, &b->spikes));
     }
     if (b->n) TRY(measure_ngram(b, seen));
@@ -78,36 +78,37 @@ enum status baselines_measure(struct baselines *b, const struct evaluation *v)
 
 static double mean(double sum, int64_t count) { return count ? sum / (double)count : NAN; }
 
-/* The model's losses at counts alone. */
-static double at_counts(const struct evaluation *v) { return v->loss_sum - v->mark_loss_sum; }
+/* The model's summed loss at spike counts, without the bin separators. */
+static double count_loss_sum(const struct evaluation *v) { return v->loss_sum - v->mark_loss_sum; }
 
 static double bits_per_spike(const struct baselines *b, const struct evaluation *v)
 {
-    return mean((b->spikes.loss_sum - at_counts(v)) / log(2), b->spikes.spikes);
+    return mean((b->spikes.loss_sum - count_loss_sum(v)) / log(2), b->spikes.spikes);
 }
 
 void baselines_print(const struct baselines *b, const struct evaluation *v)
 {
     const struct spikes *s = &b->spikes;
     if (b->has_spikes) {
-        printf("bits per spike  %.5f over constant rates, of %lld spikes\n", bits_per_spike(b, v),
-               (long long)s->spikes);
-        printf("at counts       %.6f nats/token, constant rates %.6f, of %lld counts\n",
-               mean(at_counts(v), s->counts), mean(s->loss_sum, s->counts), (long long)s->counts);
+        printf("bits per spike  %.5f relative to constant rates, %lld spikes\n",
+               bits_per_spike(b, v), (long long)s->spikes);
+        printf("count loss      %.6f nats/token, constant rates %.6f, %lld counts\n",
+               mean(count_loss_sum(v), s->counts), mean(s->loss_sum, s->counts),
+               (long long)s->counts);
     }
     if (b->n)
         printf("%lld-gram          %.6f nats/token, counted in %lld tokens\n", (long long)b->n,
-               mean(b->ngram.loss_sum, b->ngram.tokens), (long long)b->learnt);
+               mean(b->ngram.loss_sum, b->ngram.tokens), (long long)b->tokens_counted);
 }
 
-void baselines_json(const struct baselines *b, const struct evaluation *v, struct text *json)
+void baselines_write_json(const struct baselines *b, const struct evaluation *v, struct text *json)
 {
     const struct spikes *s = &b->spikes;
     if (b->has_spikes) {
         text_adds(json, ", \"bits_per_spike\": ");
         json_real(json, bits_per_spike(b, v));
         text_adds(json, ", \"count_loss\": ");
-        json_real(json, mean(at_counts(v), s->counts));
+        json_real(json, mean(count_loss_sum(v), s->counts));
         text_adds(json, ", \"homogeneous_loss\": ");
         json_real(json, mean(s->loss_sum, s->counts));
         text_addf(json, ", \"counts\": %lld, \"spikes\": %lld", (long long)s->counts,
@@ -117,5 +118,5 @@ void baselines_json(const struct baselines *b, const struct evaluation *v, struc
     text_addf(json, ", \"ngram\": {\"n\": %lld, \"loss\": ", (long long)b->n);
     json_real(json, mean(b->ngram.loss_sum, b->ngram.tokens));
     text_addf(json, ", \"tokens\": %lld, \"counted_in\": %lld}", (long long)b->ngram.tokens,
-              (long long)b->learnt);
+              (long long)b->tokens_counted);
 }

@@ -1,4 +1,5 @@
-/* baselines.h -- what eval holds a model's loss against: constant rates of spikes, n-grams. */
+/* baselines.h -- what eval compares a model's loss with: an n-gram model, and for spike counts a
+ * homogeneous Poisson model (a constant rate for each neuron). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,27 +9,28 @@
 #include "train/evaluation.h"
 
 struct baselines {
-    /* asked for by the caller */
-    const struct source_config *source; /* what is evaluated */
-    const struct config *config;        /* of the run: what its n-grams are counted in */
+    /* set by the caller; pointers are borrowed */
+    const struct source_config *source; /* the data being evaluated */
+    const struct config *config;        /* of the run, whose training data the n-grams count */
     const struct tokenizer *tokenizer;
     int64_t vocab_size;
-    int64_t n;                /* 0: no n-grams */
-    const char *ngram_data;   /* "": what the run trained on */
+    int64_t n;                /* order of the n-gram model; 0: none */
+    const char *ngram_data;   /* "": the run's training data */
     const char *ngram_column; /* of ngram_data */
-    int64_t ngram_tokens;     /* at most so many of them are counted; 0: all */
-    /* found */
-    bool has_spikes; /* baselines_look */
+    int64_t ngram_tokens;     /* count in at most this many tokens; 0: all */
+    /* results */
+    bool has_spikes; /* set by baselines_find_spikes */
     struct spikes spikes;
     struct ngram_score ngram;
-    int64_t learnt; /* tokens that n-grams were counted in */
+    int64_t tokens_counted; /* tokens that the n-grams were counted in */
 };
 
-/* Whether the source holds spike counts. */
-enum status baselines_look(struct baselines *b);
-/* Of the ids that the labels of `v` are, in a single pass over the source whose rows overlap. */
+/* Sets has_spikes: whether the source holds spike counts. */
+enum status baselines_find_spikes(struct baselines *b);
+/* Evaluates the baselines on the tokens that were the labels of `v`: one pass over the source with
+ * overlapping rows.  DATA: no document has n tokens. */
 enum status baselines_measure(struct baselines *b, const struct evaluation *v);
 
-/* Lines for a reader, or members of a JSON object. */
+/* Lines for people; members of a JSON object, each preceded by a comma. */
 void baselines_print(const struct baselines *b, const struct evaluation *v);
-void baselines_json(const struct baselines *b, const struct evaluation *v, struct text *json);
+void baselines_write_json(const struct baselines *b, const struct evaluation *v, struct text *json);

@@ -6,23 +6,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Prompt tokens go through the model in pieces, so that a long prompt needs no more memory. */
-enum { PIECE = 256 };
+/* Chunked prefill: the prompt goes through the model this many tokens at a time, so that the memory
+ * for activations does not grow with its length. */
+enum { CHUNK = 256 };
 
-static enum status rehearse(void *context)
+/* Sizing pass: a full chunk and a single token, each with the longest context. */
+static enum status size_forward(void *context)
 {
     struct generation *g = context;
-    int piece = g->num_prompt < PIECE ? (int)g->num_prompt : PIECE;
+    int chunk = g->num_prompt < CHUNK ? (int)g->num_prompt : CHUNK;
     int all = (int)g->num_prompt + (int)g->max_tokens;
-    for (int tokens = piece; tokens > 0; tokens = tokens > 1 ? 1 : 0) {
-        g->cache.length = all - tokens; /* what attention takes grows with what it looks back on */
+    for (int tokens = chunk; tokens > 0; tokens = tokens > 1 ? 1 : 0) {
+        g->cache.length = all - tokens; /* attention's scratch grows with the context */
         TRY(model_decode(&g->loaded.model, &g->cache, NULL, tokens, NULL, &g->loaded.step));
     }
     g->cache.length = 0;
     return STATUS_OK;
 }
 
-static enum status take(struct generation *g)
+static enum status alloc_cache(struct generation *g)
 {
     const struct model *m = &g->loaded.model;
     TRY(kv_cache_init(&g->cache, m, 1, (int)(g->num_prompt + (size_t)g->max_tokens), &g->run));
@@ -32,15 +34,14 @@ static enum status take(struct generation *g)
 enum status generation_open(struct generation *g)
 {
     if (g->loaded.config.objective.name == OBJECTIVE_masked)
-        FAIL(CONFIG, "%s was trained to fill in masked tokens: --fill \"a text with <mask>\"",
-             g->loaded.folder);
+        FAIL(CONFIG, "%s is a masked model: use --fill \"a text with <mask>\"", g->loaded.folder);
     g->num_prompt = g->ids.count;
     token_list_reserve(&g->ids, (size_t)g->max_tokens);
-    TRY(take(g));
-    TRY(loaded_arena(&g->loaded, rehearse, g));
+    TRY(alloc_cache(g));
+    TRY(loaded_model_alloc_step(&g->loaded, size_forward, g));
     size_t bytes = g->run.used, V = (size_t)g->loaded.shape.V;
     TRY(arena_init(&g->run, bytes, queue_memory(g->loaded.machine.on)));
-    TRY(take(g));
+    TRY(alloc_cache(g));
     g->logits_V = heap(V * sizeof *g->logits_V);
     g->order_V = heap(V * sizeof *g->order_V);
     return STATUS_OK;
@@ -48,29 +49,29 @@ enum status generation_open(struct generation *g)
 
 void generation_release(struct generation *g, enum status how)
 {
-    loaded_close(&g->loaded, how);
+    loaded_model_close(&g->loaded, how);
     token_list_release(&g->ids);
     arena_release(&g->run);
     free(g->logits_V), free(g->order_V);
 }
 
-bool generation_leads(const struct generation *g) { return g->loaded.machine.world.rank == 0; }
+bool generation_is_root(const struct generation *g) { return g->loaded.machine.world.rank == 0; }
 
 enum status generation_prefill(struct generation *g)
 {
-    for (size_t at = 0; at < g->num_prompt; at += PIECE) {
-        size_t left = g->num_prompt - at, piece = left < PIECE ? left : PIECE;
-        TRY(model_decode(&g->loaded.model, &g->cache, g->ids.ids + at, (int)piece, g->logits_V,
+    for (size_t at = 0; at < g->num_prompt; at += CHUNK) {
+        size_t left = g->num_prompt - at, chunk = left < CHUNK ? left : CHUNK;
+        TRY(model_decode(&g->loaded.model, &g->cache, g->ids.ids + at, (int)chunk, g->logits_V,
                          &g->loaded.step));
     }
     return STATUS_OK;
 }
 
-/* Rank 0's choice: others may know the logits with other last bits. */
-enum status generation_choose(struct generation *g, int32_t *id)
+/* Rank 0 samples: other ranks' logits may differ in the last bits. */
+enum status generation_sample(struct generation *g, int32_t *id)
 {
     double choice = 0;
-    if (generation_leads(g))
+    if (generation_is_root(g))
         choice =
             sampling_pick(&g->sampling, g->logits_V, g->loaded.shape.V, g->ids.count, g->order_V);
     TRY(comm_all_reduce(&g->loaded.machine.world, REDUCE_SUM, &choice, 1));

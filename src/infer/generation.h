@@ -1,33 +1,36 @@
-/* generation.h -- token after token of a causal model, for the kinds of prompt that generate takes.
+/* generation.h -- autoregressive decoding with a KV cache, for each kind of prompt that `generate`
+ * accepts.
  *
- * Ranks    All call; rank 0 chooses. */
+ * Ranks    All ranks call; rank 0 samples and broadcasts its choice. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "infer/loaded.h"
+#include "infer/loaded_model.h"
 #include "model/sampling.h"
 
-/* loaded, ids (the prompt), max_tokens and sampling are set by the caller. */
+/* The caller sets loaded, ids (the prompt), max_tokens and sampling. */
 struct generation {
-    struct loaded loaded;
-    struct token_list ids; /* prompt, then what was generated; generation_open: num_prompt */
-    size_t num_prompt;
+    struct loaded_model loaded;
+    struct token_list ids; /* the prompt, then the generated tokens */
+    size_t num_prompt;     /* set by generation_open */
     int64_t max_tokens;
     struct sampling sampling;
-    struct arena run; /* of the cache */
+    struct arena run; /* holds the KV cache */
     struct kv_cache cache;
-    float *logits_V;           /* of what comes next; owned */
-    struct candidate *order_V; /* owned */
+    float *logits_V;           /* of the next token; owned */
+    struct candidate *order_V; /* scratch of the sampler; owned */
 };
 
-/* CONFIG: the model was trained to fill in masked tokens. */
+/* Allocates the KV cache.  CONFIG: the model is a masked language model. */
 enum status generation_open(struct generation *g);
+/* `how` the command ended: see machine_close_ranks. */
 void generation_release(struct generation *g, enum status how);
-bool generation_leads(const struct generation *g);
+/* Whether this is rank 0, which samples and prints. */
+bool generation_is_root(const struct generation *g);
 
-/* The prompt through the model. */
+/* Runs the prompt through the model and leaves the logits of the next token. */
 enum status generation_prefill(struct generation *g);
-/* A token by the logits, which the caller may change before. */
-enum status generation_choose(struct generation *g, int32_t *id);
-/* Appends it; `more`: and finds the logits behind it. */
+/* Samples a token from the logits, which the caller may modify first. */
+enum status generation_sample(struct generation *g, int32_t *id);
+/* Appends a token; with `more`, also computes the logits of the token after it. */
 enum status generation_append(struct generation *g, int32_t id, bool more);

@@ -1,4 +1,5 @@
-/* batch.h -- the script that Slurm runs: starts all ranks, has them stop in time, comes back. */
+/* script.h -- the sbatch script of `llamero slurm`: starts all ranks, makes the run save a
+ * checkpoint before the time limit, and requeues the job. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,29 +8,30 @@
 
 #include <stdint.h>
 
-/* Strings are borrowed; words for Slurm (name, time, partition, account, mpi) are of its letters,
- * see batch_word; paths and settings may be anything. */
-struct batch {
-    const char *name, *time, *partition, *account; /* the last two: "" for the site's own */
+/* Strings are borrowed.  The words for Slurm (name, time, partition, account, mpi) must pass
+ * script_check_word; paths and settings may contain anything. */
+struct slurm_script {
+    const char *name, *time;
+    const char *partition, *account; /* "": the site's default */
     int64_t nodes, ranks_per_node;
-    int64_t cpus_per_rank;   /* 0: whole nodes, shared out by their ranks */
-    int64_t gpus_per_node;   /* 0: none is asked for */
-    int64_t signal_before_s; /* the end of the time, when the run is asked to stop */
+    int64_t cpus_per_rank;   /* 0: whole nodes, divided among their ranks */
+    int64_t gpus_per_node;   /* 0: request none */
+    int64_t signal_before_s; /* seconds before the time limit at which the run gets SIGUSR1 */
     const char *mpi;         /* how ranks find each other: "pmix", "pmi2" */
-    const char *interface;   /* of the network between nodes; "": the library's choice */
+    const char *interface;   /* network interface between nodes; "": the library's choice */
     const char *program, *folder, *config;
     const char *const *settings; /* section.key=value */
     int num_settings;
-    const char *checkpoints; /* the folder they are in: a new one there is progress */
-    const char *remark;      /* a line of plain text, for the head of the script */
+    const char *checkpoints; /* their folder; a new one counts as progress */
+    const char *remark;      /* one line of plain text, written as a comment */
 };
 
-void batch_write(const struct batch *b, struct text *script);
+void script_write(const struct slurm_script *b, struct text *script);
 
-/* USAGE: `word`, the value of --flag, has other letters than those of a word for Slurm. */
-enum status batch_word(const char *flag, const char *word);
-/* Seconds of a time as Slurm takes it: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S.  USAGE: something else,
- * or no time at all. */
-enum status batch_seconds(const char *time, int64_t *seconds);
-/* One word for a shell, whatever is in it. */
-void batch_quote(struct text *out, const char *word);
+/* USAGE: `word`, the value of --flag, has characters other than letters, digits and _.,:+-@/= */
+enum status script_check_word(const char *flag, const char *word);
+/* Parses a time limit in Slurm's formats into seconds: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S.  USAGE:
+ * any other text, or zero. */
+enum status script_parse_time(const char *time, int64_t *seconds);
+/* Appends `word` quoted for a POSIX shell. */
+void script_quote(struct text *out, const char *word);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "app/app.h"
+#include "app/arguments.h"
 
 struct values {
     bool json;
@@ -10,7 +10,9 @@ struct values {
     const char *name;
 };
 
-/* Reads words up to NULL as the arguments of "do". */
+static const char usage[] = "do THING\n\nDoes it.";
+
+/* Parses the words up to NULL as the arguments of command "do". */
 static enum status read(struct arguments *a, struct values *v, const char *const *words)
 {
     const struct flag flags[] = {
@@ -23,7 +25,7 @@ static enum status read(struct arguments *a, struct values *v, const char *const
     char *argv[32] = {(char *)(uintptr_t) "do"};
     int argc = 1;
     for (; words[argc - 1]; argc++) argv[argc] = (char *)(uintptr_t)words[argc - 1];
-    return arguments_read(a, flags, "do THING\n\nDoes it.", 1, 2, argc, argv);
+    return arguments_read(a, &(struct arguments_spec){usage, flags, 1, 2}, argc, argv);
 }
 #define READ(a, v, ...) read(a, v, (const char *const[]){__VA_ARGS__, NULL})
 
@@ -54,7 +56,7 @@ TEST(arguments_after_two_dashes_are_words)
     CHECK(a.num_words == 2 && !strcmp(a.words[0], "--steps") && v.steps == 0);
 }
 
-TEST(arguments_that_are_wrong_name_the_flag_and_the_nearest_one)
+TEST(arguments_reject_unknown_flags_with_a_suggestion)
 {
     struct arguments a;
     struct values v = {0};
@@ -63,16 +65,16 @@ TEST(arguments_that_are_wrong_name_the_flag_and_the_nearest_one)
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--quite-something-else"));
     CHECK_MESSAGE("unknown flag --quite-something-else; see --help");
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--steps", "3x"));
-    CHECK_MESSAGE("--steps: \"3x\" is not a number");
+    CHECK_MESSAGE("--steps: \"3x\": expected a number");
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--steps=99999999999999999999"));
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--rate="));
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--steps"));
-    CHECK_MESSAGE("--steps needs a value");
+    CHECK_MESSAGE("--steps requires a value");
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--json=yes"));
-    CHECK_MESSAGE("--json takes no value");
+    CHECK_MESSAGE("--json does not take a value");
 }
 
-TEST(arguments_are_counted)
+TEST(arguments_reject_a_wrong_number_of_words)
 {
     struct arguments a;
     struct values v = {0};
@@ -82,22 +84,22 @@ TEST(arguments_are_counted)
     CHECK_STATUS(USAGE, READ(&a, &v, "--json"));
     CHECK_MESSAGE("usage: llamero do THING");
     CHECK_STATUS(USAGE, read(&a, &v, many));
-    CHECK_MESSAGE("29 arguments where 1 to 2 are wanted");
+    CHECK_MESSAGE("do: expected 1 to 2 arguments, got 29");
 }
 
-TEST(arguments_take_finite_numbers_only)
+TEST(arguments_accept_only_finite_numbers)
 {
     struct arguments a;
     struct values v = {0};
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--rate", "nan"));
-    CHECK_MESSAGE("--rate: \"nan\" is not a number");
+    CHECK_MESSAGE("--rate: \"nan\": expected a number");
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--rate", "inf"));
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--rate", "1e999"));
     CHECK_STATUS(OK, READ(&a, &v, "x", "--rate", "-1e9"));
     CHECK(v.rate == -1e9);
 }
 
-TEST(arguments_that_are_too_few_are_answered_with_the_usage_line_alone)
+TEST(too_few_arguments_print_only_the_usage_line)
 {
     struct arguments a;
     struct values v = {0};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 #include "base/json.h"
-#include "perf/operations.h"
+#include "perf/op.h"
 #include "test.h"
 
 #define SMALL                                                                                      \
@@ -35,7 +35,7 @@ static void check_ceilings(const struct json *c)
     CHECK(count == 8);
 }
 
-TEST(bench_times_every_operation_and_its_parts_make_up_the_step)
+TEST(bench_times_every_operation_and_its_parts_sum_to_the_step)
 {
     struct text out = {0}, kept = {0};
     struct json *b;
@@ -47,7 +47,7 @@ TEST(bench_times_every_operation_and_its_parts_make_up_the_step)
     CHECK(!strcmp(kept.data, out.data));
     const struct json *step = json_get(b, "step"), *parts = json_get(step, "parts");
     const struct json *operations = json_get(b, "operations");
-    for (enum op_id op = 0; op < OP_COUNT; op++) { /* one rank's rows are whole */
+    for (enum op_id op = 0; op < OP_COUNT; op++) { /* without context parallelism */
         bool is_called = op != OP_context_bounds && op != OP_unsplit && op != OP_cast;
         CHECK(names(operations, op_name(op)) == is_called);
         CHECK(names(parts, op_name(op)));
@@ -68,8 +68,8 @@ TEST(bench_times_every_operation_and_its_parts_make_up_the_step)
     for (const struct json *v = json_first(operations); v; v = json_next(v)) {
         CHECK(json_number(json_get(v, "seconds")) > 0 && json_number(json_get(v, "share")) > 0);
         CHECK(json_number(json_get(v, "calls")) >= 1 && json_number(json_get(v, "bytes")) > 0);
-        bool is_product = json_number(json_get(v, "flops")) > 0;
-        CHECK(is_product == !strcmp(json_string(json_get(v, "ceiling")), "peak"));
+        bool is_gemm = json_number(json_get(v, "flops")) > 0;
+        CHECK(is_gemm == !strcmp(json_string(json_get(v, "ceiling")), "peak"));
     }
     check_ceilings(json_get(b, "ceilings"));
     json_free(b);
@@ -87,7 +87,7 @@ TEST(bench_prints_tables_for_people)
     text_release(&out);
 }
 
-TEST(bench_compares_tuned_products_with_the_usual_way_and_keeps_what_it_chose)
+TEST(bench_compares_autotuned_gemms_with_the_default_and_saves_the_choice)
 {
     struct text out = {0}, setting = {0};
     struct json *b;
@@ -106,11 +106,11 @@ TEST(bench_compares_tuned_products_with_the_usual_way_and_keeps_what_it_chose)
     }
     json_free(b);
     CHECK(LLAMERO(&out, NULL, "bench", SMALL, "device.tune_gemm=true", setting.data) == 0);
-    CHECK(strstr(out.data, "products, tuned") && strstr(out.data, "all of a step"));
+    CHECK(strstr(out.data, "autotuned GEMMs") && strstr(out.data, "all GEMMs of a step"));
     text_release(&out), text_release(&setting);
 }
 
-TEST(bench_takes_a_configuration_and_refuses_what_makes_no_sense)
+TEST(bench_reads_a_configuration_and_rejects_invalid_flags)
 {
     struct text err = {0}, out = {0};
     const char *path = test_path(test_folder(), "run.toml");

@@ -14,7 +14,7 @@ static struct place place(void)
     return p;
 }
 
-TEST(check_says_that_a_configuration_is_fine_and_trains_nothing)
+TEST(check_reports_a_valid_configuration_and_trains_nothing)
 {
     struct place p = place();
     struct text out = {0};
@@ -29,7 +29,7 @@ TEST(check_says_that_a_configuration_is_fine_and_trains_nothing)
     text_release(&out);
 }
 
-TEST(check_finds_what_only_the_data_and_the_ranks_show)
+TEST(check_finds_errors_in_data_and_layout)
 {
     struct place p = place();
     struct text out = {0}, err = {0};
@@ -54,7 +54,7 @@ TEST(check_finds_what_only_the_data_and_the_ranks_show)
     text_release(&out), text_release(&err);
 }
 
-TEST(check_counts_the_tokens_of_a_step_and_the_streams_over_the_ranks_that_read)
+TEST(check_counts_tokens_and_streams_over_data_parallel_ranks)
 {
     struct place p = place();
     struct text out = {0}, err = {0};
@@ -74,14 +74,14 @@ TEST(check_counts_the_tokens_of_a_step_and_the_streams_over_the_ranks_that_read)
     text_release(&out), text_release(&err);
 }
 
-TEST(check_tells_of_keys_that_do_nothing_here)
+TEST(check_reports_keys_that_have_no_effect)
 {
     struct place p = place();
     struct text err = {0};
     CHECK(LLAMERO(NULL, &err, "check", p.config, "comm.init_timeout_seconds=5", "compile.enable=1",
                   "training.mixed_precision_reduce=bfloat16", "training.dtype=bfloat16") == 0);
     CHECK(strstr(err.data, "accepted without effect: comm.init_timeout_seconds, compile.enable"));
-    CHECK(strstr(err.data, "gradient sums stay float32"));
+    CHECK(strstr(err.data, "gradients are reduced in float32"));
     CHECK(strstr(err.data, "master weights stay float32"));
     text_release(&err);
 }

@@ -47,7 +47,7 @@ TEST(checkpoint_ls_lists_steps_with_size_time_and_state)
     saved_close(&s);
 }
 
-TEST(checkpoint_verify_reads_every_byte_and_tells_all_that_is_wrong)
+TEST(checkpoint_verify_reads_every_byte_and_reports_every_error)
 {
     struct saved s;
     struct answer a = {0};
@@ -70,15 +70,15 @@ TEST(checkpoint_verify_reads_every_byte_and_tells_all_that_is_wrong)
     json_free(root);
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "verify", test_path(dump, "checkpoint/step-1")) ==
           0);
-    /* One that was renamed is not the step that its name says. */
+    /* A renamed folder disagrees with its manifest. */
     CHECK(rename(test_path(dump, "checkpoint/step-1"), test_path(dump, "checkpoint/step-9")) == 0);
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "verify", dump) == 65);
-    CHECK(strstr(a.out.data, "its manifest is that of step 1"));
+    CHECK(strstr(a.out.data, "the manifest is of step 1"));
     answer_release(&a);
     saved_close(&s);
 }
 
-TEST(checkpoint_show_tells_dimensions_step_and_files)
+TEST(checkpoint_show_prints_dimensions_step_and_files)
 {
     struct saved s;
     struct answer a = {0};
@@ -103,7 +103,7 @@ TEST(checkpoint_show_tells_dimensions_step_and_files)
     saved_close(&s);
 }
 
-TEST(checkpoint_show_takes_a_plain_hugging_face_folder)
+TEST(checkpoint_show_accepts_a_plain_hugging_face_folder)
 {
     static const char *const extra[] = {"manifest.json", "state.json"};
     struct saved s;
@@ -120,7 +120,7 @@ TEST(checkpoint_show_takes_a_plain_hugging_face_folder)
     saved_close(&s);
 }
 
-TEST(checkpoint_diff_tells_what_differs_and_exits_with_0)
+TEST(checkpoint_diff_lists_differences_and_exits_with_0)
 {
     struct saved s;
     struct answer a = {0};
@@ -142,22 +142,22 @@ TEST(checkpoint_diff_tells_what_differs_and_exits_with_0)
     saved_close(&s);
 }
 
-TEST(checkpoint_says_what_it_wants)
+TEST(checkpoint_rejects_wrong_arguments)
 {
     struct answer a = {0};
     const char *empty = test_folder();
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "list", empty) == 64);
-    CHECK(strstr(a.err.data, "ls, verify, show or diff; not \"list\""));
+    CHECK(strstr(a.err.data, "unknown \"list\"; expected ls, verify, show or diff"));
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "diff", empty) == 64);
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "ls", empty, empty) == 64);
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "ls", empty) == 66);
-    CHECK(strstr(a.err.data, "there is no checkpoint in it"));
+    CHECK(strstr(a.err.data, "contains no checkpoint"));
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "verify", test_path(empty, "none")) == 66);
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "--help") == 0);
     answer_release(&a);
 }
 
-TEST(checkpoint_show_and_diff_take_torchs_files_too)
+TEST(checkpoint_show_and_diff_accept_torch_files)
 {
     struct answer a = {0};
     struct json *root;

@@ -31,7 +31,7 @@ static double loss_of(const struct trained *t, const char *model)
     return loss;
 }
 
-TEST(convert_takes_a_run_to_a_hugging_face_folder_and_back_without_a_change)
+TEST(convert_to_hugging_face_and_back_is_lossless)
 {
     struct trained t = trained("training.steps=20 model.tie_embeddings=true");
     const char *one = test_path(t.folder, "one"), *many = test_path(t.folder, "many");
@@ -52,7 +52,7 @@ TEST(convert_takes_a_run_to_a_hugging_face_folder_and_back_without_a_change)
     CHECK(loss_of(&t, torch) == loss);
 }
 
-TEST(convert_takes_the_step_that_is_asked_for_of_a_run_or_of_torchs_checkpoints)
+TEST(convert_selects_a_step_of_a_run_or_of_torch_checkpoints)
 {
     struct trained t = trained("training.steps=10 checkpoint.interval=5");
     const char *five = test_path(t.folder, "five"), *ten = test_path(t.folder, "ten");
@@ -94,7 +94,7 @@ static double factor_of(const char *folder)
     return is;
 }
 
-TEST(convert_scales_rotary_frequencies_by_the_factor_that_is_asked_for)
+TEST(convert_sets_the_rope_scaling_factor)
 {
     static const char *const factors[] = {"8", "32", "none"};
     struct trained t = trained("training.steps=2");
@@ -109,11 +109,11 @@ TEST(convert_scales_rotary_frequencies_by_the_factor_that_is_asked_for)
     }
     CHECK(LLAMERO(NULL, &error, "convert", t.dump, test_path(t.folder, "x"), "--rope-factor",
                   "0.5") == 64);
-    CHECK(strstr(error.data, "--rope-factor: a number from 1 on, or none"));
+    CHECK(strstr(error.data, "--rope-factor: must be a number from 1 to 1e6, or none"));
     text_release(&error);
 }
 
-TEST(training_begins_with_the_weights_that_convert_put_into_its_folder)
+TEST(training_starts_from_converted_weights)
 {
     struct trained t = trained("training.steps=60 optimizer.lr=1e-2");
     const char *plain = test_path(t.folder, "plain"), *next = test_path(t.folder, "next");
@@ -125,7 +125,7 @@ TEST(training_begins_with_the_weights_that_convert_put_into_its_folder)
     CHECK(runs_metric(next, "loss") < 4); /* ln 259 is 5.6 */
 }
 
-TEST(convert_rounds_to_the_type_that_is_asked_for)
+TEST(convert_rounds_to_the_requested_dtype)
 {
     struct trained t = trained("training.steps=20");
     const char *half = test_path(t.folder, "half");
@@ -160,14 +160,14 @@ TEST(convert_writes_a_gguf_file_with_the_tokenizer_of_the_run)
     text_release(&out), text_release(&file);
 }
 
-TEST(a_run_goes_on_from_a_directory_of_torch_with_optimizer_schedule_and_place_in_the_data)
+TEST(a_run_resumes_from_dcp_with_optimizer_schedule_and_data_position)
 {
     struct trained t = trained("training.steps=6 checkpoint.enable=true");
     const char *torch = test_path(t.folder, "torch"), *back = test_path(t.folder, "back");
-    const char *direct = test_path(t.folder, "direct"), *anew = test_path(t.folder, "anew");
+    const char *direct = test_path(t.folder, "direct"), *weights = test_path(t.folder, "weights");
     struct text out = {0}, settings = {0};
     CHECK(LLAMERO(&out, NULL, "convert", t.dump, torch, "--to", "dcp") == 0);
-    CHECK(strstr(out.data, "with the optimizer after step 6"));
+    CHECK(strstr(out.data, "and the optimizer after step 6"));
     CHECK(LLAMERO(&out, NULL, "convert", torch, back) == 0);
     CHECK(file_exists(test_path(back, "checkpoint/step-6/state.json")));
     CHECK(runs_train(t.config, t.dump, "training.steps=9 checkpoint.enable=true", NULL) == 0);
@@ -179,17 +179,17 @@ TEST(a_run_goes_on_from_a_directory_of_torch_with_optimizer_schedule_and_place_i
     CHECK(runs_train(t.config, direct, settings.data, NULL) == 0);
     double loss = runs_metric(t.dump, "loss");
     CHECK(runs_metric(back, "loss") == loss && runs_metric(direct, "loss") == loss);
-    CHECK(LLAMERO(&out, NULL, "convert", torch, anew, "--model-only") == 0);
+    CHECK(LLAMERO(&out, NULL, "convert", torch, weights, "--model-only") == 0);
     struct text err = {0};
     CHECK(LLAMERO(NULL, &err, "convert", "tests/checkpoint/data/dcp-state",
                   test_path(t.folder, "other"), "--to", "dcp") == 0);
-    CHECK(strstr(err.data, "settings by default: lr 0.0008, betas 0.9 and 0.95"));
+    CHECK(strstr(err.data, "default settings: lr 0.0008, betas 0.9 and 0.95"));
     text_release(&err);
-    CHECK(file_exists(test_path(anew, "checkpoint/step-0/state.json")));
+    CHECK(file_exists(test_path(weights, "checkpoint/step-0/state.json")));
     text_release(&out), text_release(&settings);
 }
 
-TEST(convert_cuts_a_model_for_the_ranks_of_nxd_training_and_joins_it_again)
+TEST(convert_shards_a_model_for_nxd_training_and_merges_it_again)
 {
     struct trained t = trained("training.steps=20 model.vocab_size=264");
     struct text err = {0};
@@ -206,14 +206,14 @@ TEST(convert_cuts_a_model_for_the_ranks_of_nxd_training_and_joins_it_again)
     CHECK(loss_of(&t, hf) == loss_of(&t, t.dump));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "nxdt", "--tp-size", "0") == 64);
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "hf", "--tp-size", "2") == 64);
-    CHECK(strstr(err.data, "are for --to nxdt"));
+    CHECK(strstr(err.data, "require --to nxdt"));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "nxdt", "--hw-backend", "gpu") == 64);
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "nxdt", "--tp-size", "16") == 78);
     CHECK(!file_exists("x"));
     text_release(&err);
 }
 
-TEST(convert_overwrites_nothing_and_names_what_is_wrong)
+TEST(convert_overwrites_nothing_and_rejects_invalid_flags)
 {
     struct trained t = trained("training.steps=2");
     struct text err = {0};
@@ -224,14 +224,14 @@ TEST(convert_overwrites_nothing_and_names_what_is_wrong)
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "gguf2") == 64);
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--dtype", "int4") == 64);
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "native", "--without-io") == 64);
-    CHECK(strstr(err.data, "--without-io: with --to hf, meta or dcp"));
+    CHECK(strstr(err.data, "--without-io: requires --to hf, meta or dcp"));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--shard-size", "-1GB") == 64);
     CHECK(LLAMERO(NULL, &err, "convert", test_path(t.folder, "nothing"), "x") == 66);
     CHECK(!file_exists("x"));
     text_release(&err);
 }
 
-TEST(a_run_begins_with_the_blocks_of_a_model_without_its_embedding_and_head)
+TEST(a_run_starts_from_blocks_without_embedding_and_head)
 {
     struct trained t = trained("training.steps=2");
     struct text out = {0}, settings = {0};
@@ -246,7 +246,7 @@ TEST(a_run_begins_with_the_blocks_of_a_model_without_its_embedding_and_head)
     text_release(&out), text_release(&settings);
 }
 
-TEST(a_run_begins_with_the_weights_of_any_format_as_initial_load_path)
+TEST(initial_load_path_accepts_any_format)
 {
     static const char *const formats[][3] = {{"hf", "hf", ""},
                                              {"dcp", "dcp", ""},

@@ -2,21 +2,21 @@
 #include "base/json.h"
 #include "test.h"
 
-TEST(doctor_looks_at_everything_and_says_it_in_json)
+TEST(doctor_reports_every_check_as_json)
 {
-    static const char *const wanted[] = {
-        "program",     "libraries", "ranks",         "load",      "processor",
-        "cores",       "kernels",   "clock",         "memory",    "huge pages",
-        "open files",  "stack",     "address space", "file size", "locked memory",
-        "file system", "room",      "writing",       "products",  "bandwidth"};
+    static const char *const names[] = {
+        "program",     "libraries",  "ranks",         "load",         "processor",
+        "cores",       "kernels",    "clock",         "memory",       "huge pages",
+        "open files",  "stack",      "address space", "file size",    "locked memory",
+        "file system", "free space", "writing",       "peak compute", "bandwidth"};
     struct text out = {0};
     struct json *j;
     CHECK(LLAMERO(&out, NULL, "doctor", "--json", test_folder()) == 0);
     CHECK_STATUS(OK, json_parse(out.data, out.len, "doctor", &j));
     CHECK(json_true(json_get(j, "ok")));
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const struct json *v = json_first(json_get(j, "findings"));
-        while (v && strcmp(json_string(json_get(v, "name")), wanted[i]) != 0) v = json_next(v);
+        while (v && strcmp(json_string(json_get(v, "name")), names[i]) != 0) v = json_next(v);
         CHECK(v);
         const char *level = json_string(json_get(v, "level"));
         CHECK(!strcmp(level, "ok") || !strcmp(level, "warn"));
@@ -27,7 +27,7 @@ TEST(doctor_looks_at_everything_and_says_it_in_json)
     text_release(&out);
 }
 
-TEST(doctor_fails_for_a_folder_that_cannot_be_used)
+TEST(doctor_fails_for_an_unusable_folder)
 {
     struct text out = {0}, err = {0};
     CHECK(LLAMERO(&out, &err, "doctor", "/nowhere/at/all") == 66);

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 
-/* A server with a token, and the environment for the program that asks it. */
+/* Starts a server that requires a token, and sets the environment for its client. */
 static void begin(struct server *s)
 {
     s->files[0] = (struct server_file){"a.jsonl", "{\"text\":\"one\"}\n{\"text\":\"two\"}\n", true};
@@ -26,7 +26,7 @@ static void end(struct server *s)
     text_release(&s->log);
 }
 
-TEST(fetch_fills_the_cache_that_other_commands_then_read_offline)
+TEST(fetch_fills_the_cache_for_offline_use)
 {
     if (!http_available()) skip();
     struct server s = {0};
@@ -52,7 +52,7 @@ TEST(fetch_fills_the_cache_that_other_commands_then_read_offline)
     text_release(&err);
 }
 
-TEST(fetch_says_what_is_wrong)
+TEST(fetch_reports_what_is_wrong)
 {
     if (!http_available()) skip();
     struct server s = {0};

@@ -1,8 +1,8 @@
-/* test_generate.c -- eval and generate over a model that has learnt its tiny corpus. */
+/* test_generate.c -- eval and generate over a model that has learned its tiny corpus. */
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
-/* Trains for a moment; returns the folder of the run. */
+/* Trains a few steps; returns the folder of the run. */
 static char *trained(const char *settings)
 {
     const char *folder = test_folder();
@@ -17,7 +17,7 @@ static char *trained(const char *settings)
 
 #define LONGER "training.steps=300 lr_scheduler.total_steps=300 optimizer.lr=1e-2 "
 
-TEST(generate_writes_words_of_the_corpus_and_repeats_itself_for_a_seed)
+TEST(generate_learns_the_corpus_and_is_deterministic_per_seed)
 {
     static const char *const words[] = {"llama ", "walks ", "over ", "one ",    "salt ",
                                         "from ",  "town ",  "and ",  "while ",  "snow ",
@@ -38,7 +38,7 @@ TEST(generate_writes_words_of_the_corpus_and_repeats_itself_for_a_seed)
     free(run);
 }
 
-TEST(generate_goes_through_a_prompt_longer_than_a_piece)
+TEST(generate_accepts_a_prompt_longer_than_a_prefill_chunk)
 {
     char *run = trained("training.steps=2"), prompt[700];
     struct text out = {0};
@@ -66,7 +66,7 @@ TEST(eval_of_the_training_text_agrees_with_the_training_loss)
     double loss = json_number(json_get(v, "loss"));
     CHECK_NEAR(loss, runs_metric(run, "validation_loss"), 0.15);
     CHECK_NEAR(json_number(json_get(v, "perplexity")), exp(loss), 1e-6);
-    /* one token is one byte here, but for the few specials */
+    /* one token is one byte here, except for a few special tokens */
     CHECK_NEAR(json_number(json_get(v, "bits_per_byte")), loss / log(2), 0.02);
     CHECK(json_number(json_get(v, "tokens")) > 59000);
     json_free(v);
@@ -74,7 +74,7 @@ TEST(eval_of_the_training_text_agrees_with_the_training_loss)
     free(run);
 }
 
-TEST(a_masked_model_is_evaluated_on_its_masks_and_continues_nothing)
+TEST(a_masked_model_is_evaluated_on_masks_and_rejects_prompts)
 {
     char *run = trained("objective.name=masked objective.mask_token=<|mask|> training.steps=30");
     struct text out = {0}, err = {0}, corpus = {0};

@@ -7,7 +7,7 @@
 #define NXDT  "tests/config/data/nxdt-hf-llama3-70b.yaml"
 #define LLAMA "tests/config/data/megatron-llama3.sh"
 
-TEST(config_import_prints_a_file_that_plan_takes)
+TEST(config_import_prints_a_file_that_plan_accepts)
 {
     struct text out = {0}, err = {0}, plan = {0};
     const char *path = test_path(test_folder(), "run.toml");
@@ -21,7 +21,7 @@ TEST(config_import_prints_a_file_that_plan_takes)
     text_release(&out), text_release(&err), text_release(&plan);
 }
 
-TEST(config_import_says_as_json_what_each_key_became)
+TEST(config_import_lists_each_key_as_json)
 {
     struct text out = {0};
     struct json *root;
@@ -33,7 +33,7 @@ TEST(config_import_says_as_json_what_each_key_became)
     text_release(&out);
 }
 
-TEST(config_import_takes_flags_without_a_file)
+TEST(config_import_accepts_flags_without_a_file)
 {
     struct text out = {0};
     CHECK(LLAMERO(&out, NULL, "config", "import", "--from", "megatron", "--num-layers", "2",
@@ -46,19 +46,19 @@ TEST(config_import_takes_flags_without_a_file)
     text_release(&out);
 }
 
-TEST(config_import_refuses_what_it_cannot_take_with_its_exit_code)
+TEST(config_import_rejects_invalid_input_with_the_right_exit_code)
 {
     static const struct {
         const char *arguments[4];
         int code;
         const char *message;
     } cases[] = {
-        {{"config", "import"}, 64, "which file?"},
-        {{"config", "import", "run.toml"}, 64, "TOML is taken as it is: llamero check run.toml"},
+        {{"config", "import"}, 64, "a file is required"},
+        {{"config", "import", "run.toml"}, 64, "TOML needs no conversion: llamero check run.toml"},
         {{"config", "import", "nowhere.yaml"}, 66, "nowhere.yaml"},
-        {{"config", "import", NXDT, "word"}, 64, "key=value is wanted"},
-        {{"config", "import", "--to", NXDT}, 64, "comes first"},
-        {{"config", "import", "--from", "deepspeed"}, 64, "megatron is wanted"},
+        {{"config", "import", NXDT, "word"}, 64, "expected key=value"},
+        {{"config", "import", "--to", NXDT}, 64, "expected a file"},
+        {{"config", "import", "--from", "deepspeed"}, 64, "must be megatron"},
         {{"config", "import", NXDT, "seed=x"}, 78, "command line: seed: debug.seed=x"},
         {{"config", "import", NXDT, "trainer.max_step=1"}, 78, "trainer.max_step"},
         {{"config", "import", LLAMA, "MODEL_SIZE=1"}, 78, "Model size not supported."},
@@ -72,7 +72,7 @@ TEST(config_import_refuses_what_it_cannot_take_with_its_exit_code)
     }
 }
 
-TEST(an_imported_run_trains_at_the_originals_rates)
+TEST(an_imported_run_trains_at_the_original_learning_rates)
 {
     struct text out = {0}, metrics = {0};
     const char *path = test_path(test_folder(), "run.toml");
@@ -97,7 +97,7 @@ TEST(an_imported_run_trains_at_the_originals_rates)
         const char *lr = strstr(line, "\"lr\":"), *loss = strstr(line, "\"loss\":");
         CHECK(lr && loss);
         CHECK_NEAR(strtod(lr + 5, NULL) * 1e3, rates[i] * 1e3, 1e-6);
-        /* ln V + std^2 D / 2, where nothing is learnt yet */
+        /* ln V + std^2 D / 2, before anything is learned */
         if (!i) CHECK_NEAR(strtod(loss + 7, NULL), log(300) + 0.0004 * 64 / 2, 0.02);
         line = strchr(lr, '\n') ? strchr(lr, '\n') : lr;
     }

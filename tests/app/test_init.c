@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-TEST(init_lists_recipes_and_names_the_nearest)
+TEST(init_lists_recipes_and_suggests_the_closest)
 {
     struct text out = {0}, err = {0};
     CHECK(LLAMERO(&out, NULL, "init") == 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-TEST(main_lists_the_commands_and_tells_its_version)
+TEST(main_lists_the_commands_and_prints_its_version)
 {
     struct text out = {0}, err = {0};
     CHECK(LLAMERO(&out, &err, "--help") == 0);
@@ -12,20 +12,20 @@ TEST(main_lists_the_commands_and_tells_its_version)
     text_release(&err);
 }
 
-TEST(main_answers_wrong_use_with_64_and_one_line)
+TEST(main_rejects_wrong_usage_with_64_and_one_line)
 {
     struct text out = {0}, err = {0};
     CHECK(LLAMERO(&out, &err, "no-such-command-at-all") == 64);
     CHECK(!out.len);
-    CHECK(!strcmp(err.data, "error: no command \"no-such-command-at-all\"; "
+    CHECK(!strcmp(err.data, "error: unknown command \"no-such-command-at-all\"; "
                             "`llamero --help` lists them\n"));
     CHECK(test_llamero(&out, &err, (const char *const[]){NULL}) == 64);
-    CHECK(!out.len && strstr(err.data, "which command?"));
+    CHECK(!out.len && strstr(err.data, "a command is required"));
     text_release(&out);
     text_release(&err);
 }
 
-TEST(main_fails_when_its_answer_cannot_be_written)
+TEST(main_fails_if_stdout_cannot_be_written)
 {
     struct text err = {0};
     const char *program = getenv("LLAMERO") ? getenv("LLAMERO") : "build/llamero";

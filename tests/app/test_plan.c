@@ -12,7 +12,7 @@ static char *empty_config(void)
     return path;
 }
 
-TEST(plan_counts_an_8b_model_without_its_memory)
+TEST(plan_sizes_an_8b_model_without_allocating_it)
 {
     struct text out = {0};
     struct json *plan;
@@ -48,7 +48,7 @@ TEST(plan_prints_a_table_for_people)
 
 #define RANKS "training.dataset_path=/nowhere.txt", "model.vocab_size=128256", SHAPE
 
-TEST(plan_gives_each_of_many_ranks_its_part_and_counts_what_they_receive)
+TEST(plan_shards_memory_over_ranks_and_counts_received_bytes)
 {
     struct text one = {0}, many = {0};
     char *config = empty_config();
@@ -64,12 +64,12 @@ TEST(plan_gives_each_of_many_ranks_its_part_and_counts_what_they_receive)
     const struct json *all = json_get(json_first(json_get(whole, "ranks")), "memory_bytes");
     double share =
         json_number(json_get(here, "optimizer")) / json_number(json_get(all, "optimizer"));
-    CHECK_NEAR(share, 1.0 / 16, 1e-3); /* but for norms, which two ranks have copies of */
+    CHECK_NEAR(share, 1.0 / 16, 1e-3); /* except norms, which are replicated over two ranks */
     CHECK(json_number(json_get(parts, "checkpoint_bytes")) ==
           json_number(json_get(whole, "checkpoint_bytes")));
-    /* bf16 weights come together twice, save the last two blocks' and the head's, which lie
-     * there still, and the embedding's, which backward does not read; f32 gradients are cut apart
-     * once: each rank receives 7 of 8. */
+    /* bf16 weights are all-gathered twice, except those of the last two blocks and the head, which
+     * backward finds still gathered, and the embedding's, which backward does not read; f32
+     * gradients are reduce-scattered once.  Each rank receives 7 of 8 shards. */
     double V = 128256, D = 4096, block = 2 * D + D * (4096 * 2 + 1024 * 2) + 3 * D * 14336;
     double gathered = 0, reduced = 0;
     for (const struct json *v = json_first(json_get(parts, "traffic")); v; v = json_next(v)) {
@@ -85,7 +85,7 @@ TEST(plan_gives_each_of_many_ranks_its_part_and_counts_what_they_receive)
     free(config);
 }
 
-TEST(plan_refuses_a_layout_that_does_not_fit_and_says_what_would)
+TEST(plan_rejects_an_invalid_layout_with_suggestions)
 {
     struct text err = {0};
     char *config = empty_config();
@@ -96,7 +96,7 @@ TEST(plan_refuses_a_layout_that_does_not_fit_and_says_what_would)
     free(config);
 }
 
-/* A number of the estimate: "limit" and such are asked for elsewhere. */
+/* A number of the estimate: a part's seconds, or a member. */
 static double estimated(const struct json *plan, const char *part)
 {
     const struct json *e = json_get(plan, "estimate"), *of = json_get(json_get(e, "seconds"), part);
@@ -115,7 +115,7 @@ static struct json *plan_on(const char *config, const char *ranks, const char *o
     return plan;
 }
 
-TEST(plan_reckons_the_time_of_a_step_on_other_hardware)
+TEST(plan_estimates_step_time_on_other_hardware)
 {
     char *config = empty_config();
     struct json *p = plan_on(config, "8", "device.memory_bytes=1e12",
@@ -124,7 +124,7 @@ TEST(plan_reckons_the_time_of_a_step_on_other_hardware)
     const struct json *parts = json_get(json_get(p, "estimate"), "seconds");
     for (const struct json *v = json_first(parts); v; v = json_next(v)) sum += json_number(v);
     CHECK_NEAR(sum / seconds, 1, 1e-4);
-    /* Products of a token's 7.5e9 weights and of attention, whose mask leaves half, at 495e12. */
+    /* GEMMs of 7.5e9 weights per token and causal attention, at 495e12 FLOP/s. */
     double V = 128256, D = 4096, block = D * (4096 * 2 + 1024 * 2) + 3 * D * 14336;
     double attention = 7.0 * 32 * 4096 * 8192 * (1 + 1.0 / 8192);
     double flops = 8192 * (6 * (V * D + 32 * block) + attention);
@@ -137,7 +137,7 @@ TEST(plan_reckons_the_time_of_a_step_on_other_hardware)
     free(config);
 }
 
-TEST(plan_names_what_a_step_waits_for)
+TEST(plan_names_the_bottleneck)
 {
     const struct {
         const char *ranks, *settings[3], *limit;
@@ -164,7 +164,7 @@ TEST(plan_names_what_a_step_waits_for)
     free(config);
 }
 
-TEST(plan_lets_tensor_parallel_ranks_wait_longer_across_nodes)
+TEST(plan_exposes_more_tensor_parallel_communication_across_nodes)
 {
     char *config = empty_config();
     const char *tp = "parallelism.tensor_parallel_degree=8", *room = "device.memory_bytes=1e12";
@@ -176,21 +176,21 @@ TEST(plan_lets_tensor_parallel_ranks_wait_longer_across_nodes)
     free(config);
 }
 
-TEST(plan_says_what_time_goes_to_in_words)
+TEST(plan_prints_a_breakdown_of_step_time)
 {
     struct text out = {0}, err = {0};
     char *config = empty_config();
     CHECK(LLAMERO(&out, NULL, "plan", config, "--ranks", "16", "device.hardware=mi250x", RANKS) ==
           0);
-    CHECK(strstr(out.data, "time of a step on mi250x") && strstr(out.data, "tokens/s a rank, MFU"));
-    CHECK(strstr(out.data, "limit "));
+    CHECK(strstr(out.data, "step time on mi250x") && strstr(out.data, "tokens/s per rank, MFU"));
+    CHECK(strstr(out.data, "bottleneck "));
     CHECK(LLAMERO(NULL, &err, "plan", config, "device.hardware=h300", RANKS) == 78);
     CHECK(strstr(err.data, "mi300x"));
     text_release(&out), text_release(&err);
     free(config);
 }
 
-TEST(plan_gives_each_stage_of_a_pipeline_its_own_and_counts_the_bubble)
+TEST(plan_sizes_each_pipeline_stage_and_counts_the_bubble)
 {
     char *config = empty_config();
     const char *pp = "parallelism.pipeline_parallel_degree=4", *room = "device.memory_bytes=1e12";
@@ -205,7 +205,7 @@ TEST(plan_gives_each_stage_of_a_pipeline_its_own_and_counts_the_bubble)
     double whole = json_number(json_get(alone, "step_seconds"));
     double share = estimated(few, "bubble") / json_number(json_get(few, "step_seconds"));
     double less = estimated(many, "bubble") / json_number(json_get(many, "step_seconds"));
-    /* Three of 4 + 3 turns, of 32 + 3; the last stage with the head has more to do than others. */
+    /* 3 of 4 + 3 slots, of 32 + 3; the last stage also has the head, so it takes longer. */
     CHECK(share > 0.3 && share < 3.0 / 7 && less > 0.06 && less < 3.0 / 35);
     CHECK(json_number(json_get(many, "step_seconds")) > whole / 4);
     json_free(few), json_free(many), json_free(alone);

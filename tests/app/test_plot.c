@@ -45,7 +45,7 @@ TEST(plot_writes_an_svg_of_several_runs)
     text_release(&svg);
 }
 
-TEST(plot_names_runs_by_their_whole_path_where_folders_share_a_name)
+TEST(plot_names_runs_by_whole_path_if_folders_share_a_name)
 {
     struct text out = {0};
     const char *a = made_run("run"), *b = made_run("run");
@@ -64,7 +64,7 @@ TEST(plot_shows_other_keys_in_their_units)
     text_release(&out);
 }
 
-TEST(plot_starts_where_it_is_told)
+TEST(plot_omits_steps_before_from)
 {
     struct text out = {0};
     CHECK(LLAMERO(&out, NULL, "plot", made_run("run"), "--from", "20", "--svg", "-") == 0);
@@ -72,7 +72,7 @@ TEST(plot_starts_where_it_is_told)
     text_release(&out);
 }
 
-TEST(plot_says_what_is_wrong)
+TEST(plot_reports_what_is_wrong)
 {
     struct text err = {0};
     const char *run = made_run("run"), *empty = test_folder();
@@ -80,9 +80,10 @@ TEST(plot_says_what_is_wrong)
     CHECK(LLAMERO(NULL, &err, "plot", "/nowhere/run") == 66 && strstr(err.data, "/nowhere/run"));
     CHECK(LLAMERO(NULL, &err, "plot", run, "--key", "los") == 65);
     CHECK(strstr(err.data, "--key los") && strstr(err.data, "loss lr mfu"));
-    CHECK(LLAMERO(NULL, &err, "plot", empty) == 65 && strstr(err.data, "no step is logged"));
+    CHECK(LLAMERO(NULL, &err, "plot", empty) == 65 && strstr(err.data, "no step has been logged"));
     CHECK(LLAMERO(NULL, &err, "plot", run, "--from", "999") == 65 && strstr(err.data, "--from"));
-    CHECK(LLAMERO(NULL, &err, "plot", run, "--width", "3") == 64 && strstr(err.data, "--width 3"));
+    CHECK(LLAMERO(NULL, &err, "plot", run, "--width", "3") == 64 &&
+          strstr(err.data, "--width: must be between 30"));
     CHECK(LLAMERO(NULL, &err, "plot", run, "--height", "99999") == 64);
     CHECK(LLAMERO(NULL, &err, "plot", run, "--smooth", "-1") == 64);
     CHECK(LLAMERO(NULL, &err, "plot", run, "--svg", "/nowhere/x.svg") == 74);

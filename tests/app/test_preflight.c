@@ -16,14 +16,14 @@ static enum status fly(struct preflight *p, const char *setting, int ranks)
     return st;
 }
 
-TEST(preflight_comes_to_the_mesh_and_the_model)
+TEST(preflight_resolves_the_mesh_and_the_model)
 {
     struct preflight p;
     CHECK_STATUS(OK, fly(&p, "model.dim=64", 2));
     CHECK(p.mesh.degree[AXIS_dp_shard] == 2 && p.shape.D == 64 && p.shape.V == 259);
 }
 
-TEST(preflight_finds_what_ranks_model_and_data_are_at_odds_about)
+TEST(preflight_finds_conflicts_of_ranks_model_and_data)
 {
     struct preflight p;
     CHECK_STATUS(CONFIG, fly(&p, "parallelism.tensor_parallel_degree=3", 2));

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
-TEST(prepared_tokens_evaluate_as_their_text_does)
+TEST(prepared_tokens_evaluate_like_their_text)
 {
     const char *folder = test_folder();
     const char *corpus = test_path(folder, "corpus.jsonl"), *config = test_path(folder, "run.toml");
@@ -29,7 +29,7 @@ TEST(prepared_tokens_evaluate_as_their_text_does)
     text_release(&out);
 }
 
-TEST(prepare_says_what_is_missing)
+TEST(prepare_reports_missing_flags)
 {
     const char *folder = test_folder();
     struct text err = {0};

@@ -13,7 +13,7 @@ static int ranks_of(const struct recipe *r)
     return sscanf(second, "# %d ranks", &ranks) == 1 ? ranks : 1;
 }
 
-TEST(every_recipe_is_a_sound_configuration_of_a_model_on_its_ranks)
+TEST(every_recipe_is_valid_on_its_number_of_ranks)
 {
     int most = 1;
     for (const struct recipe *r = recipes; r->name; r++) {
@@ -33,7 +33,7 @@ TEST(every_recipe_is_a_sound_configuration_of_a_model_on_its_ranks)
     CHECK(most == 512);
 }
 
-TEST(recipes_are_found_by_their_name_or_its_beginning)
+TEST(recipes_are_found_by_name_or_prefix)
 {
     static const char *const names[][2] = {{"tiny", "tiny"},
                                            {"mlm-1b", "mlm-1b-n64"},
@@ -42,6 +42,6 @@ TEST(recipes_are_found_by_their_name_or_its_beginning)
                                            {"llama3-150m", "llama3-150m"},
                                            {"llama3.2-1b", "llama3.2-1b"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        CHECK(!strcmp(recipe_find(names[i][0])->name, names[i][1]));
-    CHECK(!recipe_find("mlm-1") && !recipe_find("tin") && !recipe_find(""));
+        CHECK(!strcmp(recipes_find(names[i][0])->name, names[i][1]));
+    CHECK(!recipes_find("mlm-1") && !recipes_find("tin") && !recipes_find(""));
 }

@@ -17,7 +17,7 @@ static struct place place(void)
     return p;
 }
 
-TEST(slurm_prints_a_script_for_the_ranks_that_the_configuration_was_checked_for)
+TEST(slurm_prints_a_script_for_the_checked_number_of_ranks)
 {
     struct place p = place();
     struct text out = {0}, err = {0};
@@ -39,11 +39,11 @@ TEST(slurm_prints_a_script_for_the_ranks_that_the_configuration_was_checked_for)
     CHECK(LLAMERO(&out, &err, "slurm", p.config, "--nodes", "1", "--time", "1-0", "--gpus-per-node",
                   "4", "device.kind=cpu") == 0);
     CHECK(strstr(out.data, "#SBATCH --gpus-per-node=4\n"));
-    CHECK(strstr(err.data, "ranks will compute on the cores, as device.kind = \"cpu\" asks"));
+    CHECK(strstr(err.data, "ranks will compute on the CPU, because device.kind = \"cpu\""));
     text_release(&out), text_release(&err);
 }
 
-TEST(slurm_refuses_what_would_fail_on_the_nodes)
+TEST(slurm_rejects_what_would_fail_on_the_nodes)
 {
     struct place p = place();
     struct text out = {0}, err = {0};
@@ -96,6 +96,6 @@ TEST(slurm_submits_the_script_it_would_print)
     CHECK(submit(&p, "#!/bin/sh\ncat\n", &out, &err) == 0);
     CHECK(!strcmp(out.data, printed.data));
     CHECK(submit(&p, "#!/bin/sh\nexit 1\n", &out, &err) == 74);
-    CHECK(strstr(err.data, "sbatch refused the job"));
+    CHECK(strstr(err.data, "sbatch rejected the job"));
     text_release(&printed), text_release(&out), text_release(&err);
 }

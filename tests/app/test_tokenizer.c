@@ -81,7 +81,7 @@ TEST(tokenizer_decodes_what_it_encoded)
     text_release(&out);
 }
 
-TEST(tokenizer_refuses_what_are_no_ids)
+TEST(tokenizer_rejects_invalid_ids)
 {
     struct text err = {0};
     CHECK(LLAMERO(NULL, &err, "tokenizer", "decode", "--tokenizer", "bytes", "1", "259") == 65);
@@ -114,7 +114,7 @@ TEST(tokenizer_shows_its_kind_size_and_special_tokens)
     text_release(&out);
 }
 
-TEST(tokenizer_learns_the_same_vocabulary_from_the_same_files)
+TEST(tokenizer_train_ignores_the_order_of_files)
 {
     const char *folder = test_folder();
     const char *a = test_path(folder, "a.json"), *b = test_path(folder, "b.json");
@@ -133,7 +133,7 @@ TEST(tokenizer_learns_the_same_vocabulary_from_the_same_files)
     text_release(&out), text_release(&err), text_release(&x), text_release(&y);
 }
 
-TEST(tokenizer_says_what_is_wrong)
+TEST(tokenizer_reports_what_is_wrong)
 {
     const char *to = test_path(test_folder(), "out.json"), *empty = test_path(test_folder(), "e");
     struct text err = {0}, out = {0};
@@ -141,7 +141,7 @@ TEST(tokenizer_says_what_is_wrong)
     CHECK(LLAMERO(NULL, &err, "tokenizer") == 64);
     CHECK(LLAMERO(NULL, &err, "tokenizer", "paint") == 64 && strstr(err.data, "paint"));
     CHECK(LLAMERO(NULL, &err, "tokenizer", "encode", "x") == 64);
-    CHECK(strstr(err.data, "--tokenizer FILE is missing"));
+    CHECK(strstr(err.data, "--tokenizer FILE is required"));
     CHECK(LLAMERO(NULL, &err, "tokenizer", "encode", "--tokenizer", "/nowhere", "x") == 66);
     CHECK(strstr(err.data, "/nowhere"));
     CHECK(LLAMERO(NULL, &err, "tokenizer", "encode", "--tokenizer", "README.md", "x") == 65);
@@ -149,7 +149,7 @@ TEST(tokenizer_says_what_is_wrong)
     CHECK(LLAMERO(NULL, &err, "tokenizer", "encode", "--tokenizer", small, "a.b=c") == 64);
     CHECK(strstr(err.data, "a.b=c"));
     CHECK(LLAMERO(NULL, &err, "tokenizer", "train", "README.md") == 64);
-    CHECK(strstr(err.data, "--output FILE is missing"));
+    CHECK(strstr(err.data, "--output FILE is required"));
     CHECK(LLAMERO(NULL, &err, "tokenizer", "train", "--output", to) == 64);
     CHECK(LLAMERO(NULL, &err, "tokenizer", "train", "--output", to, "/nowhere.txt") == 66);
     CHECK(LLAMERO(NULL, &err, "tokenizer", "train", "--output", to, empty) == 65);

@@ -17,7 +17,7 @@ static struct place place_make(void)
 
 static void place_release(struct place *p) { free(p->corpus), free(p->config), free(p->dump); }
 
-TEST(train_leaves_what_the_contract_names)
+TEST(train_writes_the_documented_files)
 {
     static const char *const files[] = {"config.toml",
                                         "metrics.jsonl",
@@ -34,7 +34,7 @@ TEST(train_leaves_what_the_contract_names)
     CHECK(strstr(err.data, "step:  1  loss: ") && strstr(err.data, "  eta: "));
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *path = file_join(p.dump, files[i]);
-        if (!file_exists(path)) fail_msg("%s is not there", path);
+        if (!file_exists(path)) fail_msg("%s does not exist", path);
         free(path);
     }
     CHECK(runs_metric(p.dump, "step") == 10);
@@ -42,7 +42,7 @@ TEST(train_leaves_what_the_contract_names)
     place_release(&p);
 }
 
-TEST(train_refuses_what_it_cannot_do_with_the_code_of_its_kind)
+TEST(train_rejects_invalid_runs_with_the_right_exit_code)
 {
     static const struct {
         const char *settings;
@@ -79,7 +79,7 @@ TEST(train_exits_with_80_when_the_loss_is_not_finite)
     place_release(&p);
 }
 
-/* The run, the folder of its checkpoints, or one of them, as eval and generate take them. */
+/* The run, the folder of its checkpoints, or one of them, as in eval and generate. */
 TEST(train_starts_a_new_run_from_the_weights_of_another)
 {
     static const char *const paths[] = {"/checkpoint/step-40", "/checkpoint", ""};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor/checks.h"
+#include "doctor/check.h"
 #include "machine/launch.h"
 #include "test.h"
 
@@ -12,17 +12,17 @@ static const struct finding *find(const struct findings *f, const char *name)
     return NULL;
 }
 
-TEST(the_program_tells_its_version_and_its_libraries)
+TEST(check_program_prints_versions)
 {
     struct findings f = {0};
     check_program(&f);
-    CHECK(strstr(find(&f, "program")->says, "llamero " LLAMERO_VERSION));
-    CHECK(strstr(find(&f, "libraries")->says, "oneDNN") &&
-          strstr(find(&f, "libraries")->says, "PCRE2 10."));
+    CHECK(strstr(find(&f, "program")->text, "llamero " LLAMERO_VERSION));
+    CHECK(strstr(find(&f, "libraries")->text, "oneDNN") &&
+          strstr(find(&f, "libraries")->text, "PCRE2 10."));
     findings_release(&f);
 }
 
-TEST(ranks_are_told_of_and_warned_of_where_they_cannot_be_joined)
+TEST(check_ranks_warns_if_ranks_cannot_be_joined)
 {
     static const char *const variables[] = {
 #define X(name, rank, size) rank, size,
@@ -33,17 +33,17 @@ TEST(ranks_are_told_of_and_warned_of_where_they_cannot_be_joined)
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) unsetenv(variables[i]);
     check_ranks(&f);
     CHECK(find(&f, "ranks")->level == LEVEL_OK);
-    CHECK(strstr(find(&f, "ranks")->says, launch_library() ? launch_library() : "without MPI"));
+    CHECK(strstr(find(&f, "ranks")->text, launch_library() ? launch_library() : "without MPI"));
     setenv("SLURM_PROCID", "3", 1), setenv("SLURM_STEP_NUM_TASKS", "8", 1); /* and no PMI */
     check_ranks(&unknown);
     unsetenv("SLURM_PROCID"), unsetenv("SLURM_STEP_NUM_TASKS");
     CHECK(find(&unknown, "ranks")->level == LEVEL_WARN);
-    CHECK(strstr(find(&unknown, "ranks")->says, "rank 3 of 8, of srun"));
+    CHECK(strstr(find(&unknown, "ranks")->text, "rank 3 of 8, started by srun"));
     findings_release(&f);
     findings_release(&unknown);
 }
 
-TEST(a_limit_on_files_is_told_and_warned_of_where_it_is_low)
+TEST(check_limits_warns_about_a_low_limit)
 {
     struct findings f = {0}, low = {0};
     struct rlimit old, few;
@@ -54,14 +54,14 @@ TEST(a_limit_on_files_is_told_and_warned_of_where_it_is_low)
     check_limits(&low);
     CHECK(setrlimit(RLIMIT_NOFILE, &old) == 0);
     CHECK(find(&low, "open files")->level == LEVEL_WARN);
-    CHECK(!strcmp(find(&low, "open files")->says, "100"));
+    CHECK(!strcmp(find(&low, "open files")->text, "100"));
     check_limits(&f);
     CHECK(f.count == low.count && !f.first.status);
     findings_release(&f);
     findings_release(&low);
 }
 
-TEST(processor_clock_memory_and_load_are_told_of)
+TEST(processor_clock_memory_and_load_are_reported)
 {
     struct findings f = {0};
     check_processor(&f);
@@ -69,9 +69,9 @@ TEST(processor_clock_memory_and_load_are_told_of)
     check_memory(&f);
     check_load(&f);
     CHECK(!f.first.status);
-    CHECK(strstr(find(&f, "kernels")->says, "device.cpu"));
-    CHECK(strstr(find(&f, "clock")->says, "ns a reading"));
-    CHECK(strstr(find(&f, "memory")->says, "GiB"));
+    CHECK(strstr(find(&f, "kernels")->text, "device.cpu"));
+    CHECK(strstr(find(&f, "clock")->text, "ns per reading"));
+    CHECK(strstr(find(&f, "memory")->text, "GiB"));
     CHECK(find(&f, "cores") && find(&f, "processor") && find(&f, "huge pages"));
     findings_release(&f);
 }

@@ -4,9 +4,9 @@
 #include "base/json.h"
 #include "test.h"
 
-static enum status break_down(void) { FAIL(IO, "the disk said \"no\""); }
+static enum status fail_io(void) { FAIL(IO, "the disk said \"no\""); }
 
-TEST(findings_are_lines_with_what_to_do_about_them)
+TEST(findings_are_lines_with_advice)
 {
     struct findings f = {0};
     struct text out = {0};
@@ -22,18 +22,18 @@ TEST(findings_are_lines_with_what_to_do_about_them)
     findings_release(&f);
 }
 
-TEST(the_first_failure_is_the_one_that_is_kept)
+TEST(findings_keep_the_first_failure)
 {
     struct findings f = {0};
     struct text out = {0};
     struct json *j;
     findings_add(&f, "a", "well");
-    findings_fail(&f, "b", break_down(), "repair it");
+    findings_fail(&f, "b", fail_io(), "repair it");
     (void)status_fail(STATUS_DATA, __FILE__, __LINE__, "another");
     findings_fail(&f, "c", STATUS_DATA, "and that");
     CHECK(f.first.status == STATUS_IO && failure_tell(&f.first) == STATUS_IO);
     CHECK_MESSAGE("the disk said");
-    findings_json(&f, &out);
+    findings_write_json(&f, &out);
     CHECK_STATUS(OK, json_parse(out.data, out.len, "findings", &j));
     CHECK(!json_true(json_get(j, "ok")));
     const struct json *a = json_first(json_get(j, "findings")), *b = json_next(a);

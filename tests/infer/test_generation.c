@@ -3,7 +3,7 @@
 
 #include "infer/generation.h"
 
-/* A run of a model that has hardly learnt anything. */
+/* A run of a few steps; returns its folder. */
 static char *model(const char *settings)
 {
     const char *folder = test_folder();
@@ -20,13 +20,15 @@ static void start(struct generation *g, const char *run, int prompt, int64_t max
 {
     *g = (struct generation){.max_tokens = max_tokens, .sampling = {.temperature = 0}};
     CHECK_STATUS(OK, machine_join(&g->loaded.machine));
-    CHECK_STATUS(OK, loaded_open(&g->loaded, run, "", NULL, 0, prompt + (int)max_tokens));
+    struct loaded_model_options o = {
+        .path = run, .tokenizer = "", .max_tokens = prompt + (int)max_tokens};
+    CHECK_STATUS(OK, loaded_model_open(&g->loaded, &o));
     token_list_reserve(&g->ids, (size_t)prompt);
     for (int i = 0; i < prompt; i++) g->ids.ids[g->ids.count++] = 97 + i % 5;
 }
 
-/* The prompt goes through in pieces; token after token must come to the same. */
-TEST(what_is_appended_counts_as_if_it_had_been_in_the_prompt)
+/* Chunked prefill and token-by-token decoding must agree. */
+TEST(appended_tokens_equal_a_longer_prompt)
 {
     char *run = model("training.steps=2");
     struct generation a, b;
@@ -34,7 +36,7 @@ TEST(what_is_appended_counts_as_if_it_had_been_in_the_prompt)
     start(&b, run, 290, 12);
     CHECK_STATUS(OK, generation_open(&a));
     CHECK_STATUS(OK, generation_open(&b));
-    CHECK(generation_leads(&a) && a.num_prompt == 300);
+    CHECK(generation_is_root(&a) && a.num_prompt == 300);
     CHECK_STATUS(OK, generation_prefill(&a));
     CHECK_STATUS(OK, generation_prefill(&b));
     for (int i = 290; i < 300; i++) CHECK_STATUS(OK, generation_append(&b, 97 + i % 5, true));
@@ -43,7 +45,7 @@ TEST(what_is_appended_counts_as_if_it_had_been_in_the_prompt)
         CHECK_NEAR((double)a.logits_V[v], (double)b.logits_V[v], 2e-2); /* bfloat16 */
     int32_t id;
     a.logits_V[3] = 1e9f;
-    CHECK_STATUS(OK, generation_choose(&a, &id));
+    CHECK_STATUS(OK, generation_sample(&a, &id));
     CHECK(id == 3);
     CHECK_STATUS(OK, generation_append(&a, id, false));
     CHECK(a.ids.ids[300] == 3);

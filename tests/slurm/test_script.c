@@ -6,23 +6,23 @@
 
 #include <sys/stat.h>
 
-static struct batch plain_job(void)
+static struct slurm_script plain_job(void)
 {
-    return (struct batch){.name = "run",
-                          .time = "1-12",
-                          .partition = "",
-                          .account = "",
-                          .nodes = 4,
-                          .ranks_per_node = 2,
-                          .cpus_per_rank = 8,
-                          .signal_before_s = 300,
-                          .mpi = "pmix",
-                          .interface = "",
-                          .program = "/bin/llamero",
-                          .folder = "/",
-                          .config = "run.toml",
-                          .checkpoints = "/nowhere",
-                          .remark = "8 ranks"};
+    return (struct slurm_script){.name = "run",
+                                 .time = "1-12",
+                                 .partition = "",
+                                 .account = "",
+                                 .nodes = 4,
+                                 .ranks_per_node = 2,
+                                 .cpus_per_rank = 8,
+                                 .signal_before_s = 300,
+                                 .mpi = "pmix",
+                                 .interface = "",
+                                 .program = "/bin/llamero",
+                                 .folder = "/",
+                                 .config = "run.toml",
+                                 .checkpoints = "/nowhere",
+                                 .remark = "8 ranks"};
 }
 
 static void check_line(const struct text *script, const char *line, bool is_present)
@@ -37,9 +37,9 @@ static void check_line(const struct text *script, const char *line, bool is_pres
 
 TEST(batch_script_requests_the_configured_resources)
 {
-    struct batch b = plain_job();
+    struct slurm_script b = plain_job();
     struct text t = {0};
-    batch_write(&b, &t);
+    script_write(&b, &t);
     static const char *const lines[] = {
         "#SBATCH --job-name=run",      "#SBATCH --nodes=4",          "#SBATCH --ntasks-per-node=2",
         "#SBATCH --cpus-per-task=8",   "#SBATCH --time=1-12",        "#SBATCH --signal=B:USR1@300",
@@ -52,7 +52,7 @@ TEST(batch_script_requests_the_configured_resources)
     b.partition = "batch", b.account = "stf218", b.mpi = "pmi2", b.interface = "hsn0";
     b.cpus_per_rank = 0, b.gpus_per_node = 8;
     text_clear(&t);
-    batch_write(&b, &t);
+    script_write(&b, &t);
     check_line(&t, "#SBATCH --partition=batch", true);
     check_line(&t, "#SBATCH --account=stf218", true);
     check_line(&t, "#SBATCH --exclusive", true);
@@ -82,10 +82,11 @@ static const char *make_fake_slurm(const char *folder, const char *body)
 }
 
 /* Runs the script as Slurm's batch shell would. */
-static int run_script(const struct batch *b, const char *folder, const char *bin, int restarts)
+static int run_script(const struct slurm_script *b, const char *folder, const char *bin,
+                      int restarts)
 {
     struct text script = {0}, line = {0};
-    batch_write(b, &script);
+    script_write(b, &script);
     const char *path = test_path(folder, "script");
     CHECK_STATUS(OK, file_write(path, script.data, script.len));
     text_addf(&line,
@@ -102,7 +103,7 @@ TEST(batch_script_quotes_any_path_and_setting)
     const char *folder = test_folder();
     const char *bin = make_fake_slurm(folder, "exit 0"),
                *work = test_path(folder, "it's a \"$HOME\" `x` \\");
-    struct batch b = plain_job();
+    struct slurm_script b = plain_job();
     struct text got = {0};
     const char *settings[] = {"job.description=it's; a # b\nc", "data.tokenizer=$(false)"};
     CHECK_STATUS(OK, file_make_dirs(work));
@@ -134,7 +135,7 @@ TEST(batch_script_forwards_the_signal_waits_and_requeues_the_job)
                                 "kill -USR1 $PPID\nwhile [ $n -lt 1 ]; do sleep 0.01; done\n"
                                 "kill -USR1 $PPID\nwhile [ $n -lt 2 ]; do sleep 0.01; done\n"
                                 "exit 75");
-    struct batch b = plain_job();
+    struct slurm_script b = plain_job();
     CHECK(run_script(&b, folder, bin, 50) == 75);
     CHECK_STATUS(OK, file_read(test_path(folder, "requeued"), 4096, &got));
     CHECK(!strcmp(got.data, "requeue 77\n"));
@@ -146,7 +147,7 @@ TEST(batch_script_ends_a_cancelled_job_cleanly_and_does_not_requeue_it)
     const char *folder = test_folder();
     const char *bin = make_fake_slurm(folder, "n=0\ntrap n=1 USR1\nkill -TERM $PPID\n"
                                               "while [ $n -lt 1 ]; do sleep 0.01; done\nexit 75");
-    struct batch b = plain_job();
+    struct slurm_script b = plain_job();
     CHECK(run_script(&b, folder, bin, 0) == 75);
     CHECK(!file_exists(test_path(folder, "requeued")));
     /* At the time limit TERM follows USR1. */
@@ -162,7 +163,7 @@ static bool is_requeued(const char *body, int want, int restarts)
 {
     const char *folder = test_folder();
     const char *checkpoints = test_path(folder, "checkpoint");
-    struct batch b = plain_job();
+    struct slurm_script b = plain_job();
     CHECK_STATUS(OK, file_make_dirs(checkpoints));
     b.folder = folder, b.checkpoints = checkpoints;
     CHECK(run_script(&b, folder, make_fake_slurm(folder, body), restarts) == want);
@@ -182,7 +183,7 @@ TEST(batch_script_requeues_only_after_failures_that_may_be_transient)
     CHECK(!is_requeued("mkdir checkpoint/step-20.tmp-1; exit 81", 81, 3));
 }
 
-TEST(batch_reads_times_as_slurm_does)
+TEST(script_parses_times_like_slurm)
 {
     static const struct {
         const char *time;
@@ -195,20 +196,20 @@ TEST(batch_reads_times_as_slurm_does)
                                       ":30", "1:-1",  " 90", "unlimited"};
     int64_t seconds;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        CHECK_STATUS(OK, batch_seconds(good[i].time, &seconds));
+        CHECK_STATUS(OK, script_parse_time(good[i].time, &seconds));
         if (seconds != good[i].seconds) print_error("%s\n", good[i].time);
         CHECK(seconds == good[i].seconds);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CHECK_STATUS(USAGE, batch_seconds(bad[i], &seconds));
+        CHECK_STATUS(USAGE, script_parse_time(bad[i], &seconds));
 }
 
-TEST(batch_accepts_only_plain_words_in_sbatch_lines)
+TEST(script_accepts_only_plain_words_in_sbatch_lines)
 {
-    CHECK_STATUS(OK, batch_word("partition", "gpu_a100-long.2,batch"));
-    CHECK_STATUS(OK, batch_word("partition", ""));
+    CHECK_STATUS(OK, script_check_word("partition", "gpu_a100-long.2,batch"));
+    CHECK_STATUS(OK, script_check_word("partition", ""));
     static const char *const bad[] = {"a b", "a\n#SBATCH --x", "a;b", "a#b", "'", "$x", "\xc3\xa9"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CHECK_STATUS(USAGE, batch_word("partition", bad[i]));
+        CHECK_STATUS(USAGE, script_check_word("partition", bad[i]));
     CHECK_MESSAGE("--partition");
 }

@@ -271,10 +271,10 @@ static bool is_fp8(const struct op_call *c)
 enum status device_check_step(struct device_check *c, const struct config *config)
 {
     struct model_shape shape;
-    struct call_list list = {0};
+    struct op_calls list = {0};
     enum status st = STATUS_OK;
     TRY(shape_of(config, &shape));
-    TRY_OUT(calls_of_step(&list, config, &shape, &ops_cpu_reference));
+    TRY_OUT(op_calls_record_step(&list, config, &shape, &ops_cpu_reference));
     for (size_t i = 0; i < list.count; i++) {
         const struct op_call *call = &list.calls[i].call;
         if (is_fp8(call)) continue;
@@ -282,7 +282,7 @@ enum status device_check_step(struct device_check *c, const struct config *confi
         if (has_bounds(call)) TRY_OUT(device_check_call(c, call, true));
     }
 out:
-    calls_release(&list);
+    op_calls_release(&list);
     return st;
 }
 

@@ -6,7 +6,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "perf/calls.h"
+#include "perf/op_calls.h"
 #include "train/machine.h"
 
 struct device_check {

@@ -4,7 +4,7 @@
 #include "system/layouts.h"
 #include "system/runs.h"
 
-#include "infer/loaded.h"
+#include "infer/loaded_model.h"
 #include "train/evaluation.h"
 
 /* Evaluates the training text and generates tokens; ranks are threads. */
@@ -21,7 +21,7 @@ struct use {
 };
 
 struct user {
-    struct loaded loaded;
+    struct loaded_model loaded;
     struct evaluator evaluator;
     struct kv_cache cache;
     struct arena run;
@@ -51,16 +51,21 @@ static enum status open_user(struct user *u, const struct comm *world, const str
     int n = 2;
     for (int i = 0; use->settings[i]; i++) settings[n++] = use->settings[i];
     u->loaded.machine.world = *world;
-    TRY(loaded_open(&u->loaded, use->folder, "", settings, n, 32));
+    struct loaded_model_options o = {.path = use->folder,
+                                     .tokenizer = "",
+                                     .settings = settings,
+                                     .num_settings = n,
+                                     .max_tokens = 32};
+    TRY(loaded_model_open(&u->loaded, &o));
     const struct comm *groups = u->loaded.machine.groups.of;
-    u->evaluator = (struct evaluator){.pipeline = loaded_pipeline(&u->loaded),
+    u->evaluator = (struct evaluator){.pipeline = loaded_model_pipeline(&u->loaded),
                                       .readers = &groups[GROUP_data],
                                       .contexts = &groups[GROUP_cp],
                                       .peers = &groups[GROUP_peers],
                                       .causal = true,
                                       .documents = true};
     TRY(alloc_run(u));
-    TRY(loaded_arena(&u->loaded, size_step, u));
+    TRY(loaded_model_alloc_step(&u->loaded, size_step, u));
     evaluator_release(&u->evaluator);
     TRY(arena_init(&u->run, u->run.used, NULL));
     TRY(alloc_run(u));
@@ -128,7 +133,7 @@ static enum status use_rank(const struct comm *world, void *context)
     }
     u.loaded.machine.world = (struct comm){0}; /* belongs to ranks_run */
     evaluator_release(&u.evaluator);
-    loaded_close(&u.loaded, STATUS_OK);
+    loaded_model_close(&u.loaded, STATUS_OK);
     arena_release(&u.run);
     return STATUS_OK;
 }

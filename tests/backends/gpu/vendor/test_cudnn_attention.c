@@ -5,7 +5,7 @@
 #include "backends/gpu/vendor/h200.h"
 #include "base/log.h"
 #include "config/config.h"
-#include "perf/rehearsal.h"
+#include "perf/step_simulator.h"
 #include "train/trainer.h"
 
 #include <glob.h>
@@ -173,12 +173,12 @@ TEST(varlen_has_a_backward_plan_only_if_nondeterministic)
 /* ---- the recipes */
 
 struct recorder {
-    struct rehearsal rehearsal;
+    struct simulated_queue queue;
     struct cudnn_attention *cudnn[2]; /* deterministic, and not */
     bool varlen;
 };
 
-static void record_call(struct rehearsal *r, const struct op_call *call)
+static void record_call(struct simulated_queue *r, const struct op_call *call)
 {
     struct recorder *h = (struct recorder *)r;
     bool backward = call->op == OP_attention_backward, done;
@@ -195,7 +195,7 @@ static void plan_recipe(struct recorder *h, const char *path, const char *recomp
     const char *const settings[] = {recompute, "training.mixed_precision_param=bfloat16"};
     struct config c;
     struct model_shape s;
-    struct machine machine = {.ops = &rehearsal_ops, .on = &h->rehearsal.base};
+    struct machine machine = {.ops = &step_simulator_ops, .on = &h->queue.base};
     struct memory_plan memory;
     CHECK_STATUS(OK, config_load(&c, path, settings, 2));
     const struct parallelism_config *p = &c.parallelism;
@@ -208,7 +208,7 @@ static void plan_recipe(struct recorder *h, const char *path, const char *recomp
     groups_plan(&machine.groups, &machine.mesh);
     h->varlen = !strcmp(c.model.attn_mask_type, "block_causal");
     CHECK_STATUS(OK, trainer_plan(&c, &s, &machine, &memory));
-    arena_release(&h->rehearsal.base.scratch);
+    arena_release(&h->queue.base.scratch);
     config_release(&c);
 }
 
@@ -243,7 +243,7 @@ static void check_found(const struct cudnn_attention *c, bool deterministic)
 
 TEST(attention_of_every_recipe_has_cudnn_plans_on_an_h200)
 {
-    struct recorder h = {.rehearsal = {.base = {.num_threads = 1}, .call = record_call},
+    struct recorder h = {.queue = {.base = {.num_threads = 1}, .on_call = record_call},
                          .cudnn = {open_h200(true), open_h200(false)}};
     struct cudnn_attention_plan w;
     glob_t files;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "infer/fill.h"
+#include "infer/fill_mask.h"
 
 #include "base/json.h"
 #include "tensor/device.h"
@@ -9,32 +9,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char MASK[] = "<mask>"; /* as users write it */
+static const char MASK[] = "<mask>"; /* accepted in place of the tokenizer's mask token */
 
-struct filling {
-    struct loaded *l;
+struct fill_mask {
+    struct loaded_model *l;
     struct sampling sampling;
-    int32_t mask;
+    int32_t mask; /* ID of the mask token */
     struct token_list ids;
-    int32_t *places; /* of ids that are masks still; owned */
+    int32_t *places; /* positions in ids that are still masked, ascending; owned */
     int num_places, num_masks;
-    struct filled {
+    struct filled_mask {
         int32_t place, id;
-        double probability; /* before any top_k, top_p and temperature */
-    } * filled;             /* in the order of the rounds; owned */
-    struct arena run;       /* of the cache */
+        double probability; /* softmax before temperature, top_k and top_p */
+    } * filled;             /* in the order in which they were filled in; owned */
+    struct arena run;       /* holds the KV cache */
     struct kv_cache cache;
     float *logits_PV;
     struct candidate *order_V;
 };
 
-/* The first mask from `at` on; *len: of what stands for it. */
-static const char *next_mask(const char *at, const char *name, size_t *len)
+/* The first mask at or after `at`, and its length. */
+static const char *find_mask(const char *at, const char *name, size_t *len)
 {
-    const char *plain = strstr(at, MASK), *own = strstr(at, name);
-    bool is_own = own && (!plain || own < plain);
+    const char *generic = strstr(at, MASK), *own = strstr(at, name);
+    bool is_own = own && (!generic || own < generic);
     *len = is_own ? strlen(name) : sizeof MASK - 1;
-    return is_own ? own : plain;
+    return is_own ? own : generic;
 }
 
 static void add_id(struct token_list *ids, int32_t id)
@@ -43,15 +43,15 @@ static void add_id(struct token_list *ids, int32_t id)
     ids->ids[ids->count++] = id;
 }
 
-/* Only what the text marks: other ids may be the mask's, too, such as that of BOS. */
-static void add_mask(struct filling *f)
+/* Positions are recorded here, not found by ID later: the mask token may also be BOS or EOS. */
+static void add_mask(struct fill_mask *f)
 {
     f->places = heap_grow(f->places, (size_t)f->num_places + 1, sizeof *f->places);
     f->places[f->num_places++] = (int32_t)f->ids.count;
     add_id(&f->ids, f->mask);
 }
 
-static enum status read_text(struct filling *f, const char *text)
+static enum status encode_text(struct fill_mask *f, const char *text)
 {
     const struct config *c = &f->l->config;
     const struct tokenizer *t = f->l->tokenizer;
@@ -60,19 +60,19 @@ static enum status read_text(struct filling *f, const char *text)
     size_t len = 0;
     f->mask = tokenizer_special(t, c->objective.mask_token);
     if (f->mask < 0)
-        FAIL(CONFIG, "objective.mask_token = \"%s\": the tokenizer has no such special token",
+        FAIL(CONFIG, "objective.mask_token = \"%s\": not a special token of the tokenizer",
              c->objective.mask_token);
     TRY_OUT(encoder_make(&encoder, t));
     if (c->data.bos && tokenizer_bos(t) >= 0) add_id(&f->ids, tokenizer_bos(t));
     for (const char *at = text, *found; at; at = found ? found + len : NULL) {
-        found = next_mask(at, c->objective.mask_token, &len);
+        found = find_mask(at, c->objective.mask_token, &len);
         TRY_OUT(encoder_encode(encoder, at, found ? (size_t)(found - at) : strlen(at), &f->ids));
         if (found) add_mask(f);
     }
     if (c->data.eos && tokenizer_eos(t) >= 0) add_id(&f->ids, tokenizer_eos(t));
-    if (!f->num_places) FAIL_OUT(USAGE, "--fill: the text has no %s", MASK);
+    if (!f->num_places) FAIL_OUT(USAGE, "--fill: the text must contain %s", MASK);
     if (f->ids.count > (size_t)f->l->model.max_tokens)
-        FAIL_OUT(USAGE, "--fill: %zu tokens are more than the %d of a row", f->ids.count,
+        FAIL_OUT(USAGE, "--fill: the text has %zu tokens; at most %d fit in a row", f->ids.count,
                  f->l->model.max_tokens);
     f->num_masks = f->num_places;
     f->filled = heap((size_t)f->num_masks * sizeof *f->filled);
@@ -81,53 +81,55 @@ out:
     return st;
 }
 
-static enum status take(struct filling *f)
+static enum status alloc_buffers(struct fill_mask *f)
 {
     size_t V = (size_t)f->l->shape.V, logits;
     if (__builtin_mul_overflow(V * sizeof *f->logits_PV, (size_t)f->num_masks, &logits))
-        FAIL(USAGE, "--fill: %d masks are too many", f->num_masks);
+        FAIL(USAGE, "--fill: too many masks: %d", f->num_masks);
     TRY(kv_cache_init(&f->cache, &f->l->model, 1, (int)f->ids.count, &f->run));
-    if (!f->run.base) return STATUS_OK; /* measuring */
+    if (!f->run.base) return STATUS_OK; /* sizing pass */
     f->logits_PV = heap(logits);
     f->order_V = heap(V * sizeof *f->order_V);
     return STATUS_OK;
 }
 
-static enum status run_model(struct filling *f)
+static enum status forward(struct fill_mask *f)
 {
     return model_fill(&f->l->model, &f->cache, f->ids.ids, (int)f->ids.count, f->places,
                       f->num_places, f->logits_PV, &f->l->step);
 }
 
-static enum status rehearse(void *context)
+static enum status size_forward(void *context)
 {
-    TRY(run_model(context));
+    TRY(forward(context));
     return STATUS_OK;
 }
 
-static enum status open_buffers(struct filling *f)
+static enum status open_buffers(struct fill_mask *f)
 {
-    TRY(take(f));
-    TRY(loaded_arena(f->l, rehearse, f));
+    TRY(alloc_buffers(f));
+    TRY(loaded_model_alloc_step(f->l, size_forward, f));
     size_t bytes = f->run.used;
     TRY(arena_init(&f->run, bytes, queue_memory(f->l->machine.on)));
-    TRY(take(f));
+    TRY(alloc_buffers(f));
     return STATUS_OK;
 }
 
+/* Softmax of one row of logits, at `id`. */
 static double probability(const float *logits_V, int V, int32_t id)
 {
-    double top = (double)logits_V[0], sum = 0;
-    for (int i = 1; i < V; i++) top = fmax(top, (double)logits_V[i]);
-    for (int i = 0; i < V; i++) sum += exp((double)logits_V[i] - top);
-    return exp((double)logits_V[id] - top) / sum;
+    double max = (double)logits_V[0], sum = 0;
+    for (int i = 1; i < V; i++) max = fmax(max, (double)logits_V[i]);
+    for (int i = 0; i < V; i++) sum += exp((double)logits_V[i] - max);
+    return exp((double)logits_V[id] - max) / sum;
 }
 
-/* One of the places left, and what goes there; a mask never does. */
-static void choose(struct filling *f, int *which, struct filled *out)
+/* The masked position whose best token has the highest probability, and a token sampled there.
+ * The mask token itself is excluded. */
+static void choose_mask(struct fill_mask *f, int *which, struct filled_mask *out)
 {
     int V = f->l->shape.V, best = 0;
-    double surest = -1;
+    double highest = -1;
     for (int i = 0; i < f->num_places; i++) {
         float *logits = f->logits_PV + (size_t)i * (size_t)V;
         int32_t top = 0;
@@ -135,7 +137,7 @@ static void choose(struct filling *f, int *which, struct filled *out)
         for (int32_t id = 1; id < V; id++)
             if (logits[id] > logits[top]) top = id;
         double p = probability(logits, V, top);
-        if (p > surest) surest = p, best = i;
+        if (p > highest) highest = p, best = i;
     }
     const float *logits = f->logits_PV + (size_t)best * (size_t)V;
     out->place = f->places[best];
@@ -144,19 +146,20 @@ static void choose(struct filling *f, int *which, struct filled *out)
     *which = best;
 }
 
-/* A forward, and one mask less; rank 0 chooses. */
-static enum status fill_one(struct filling *f)
+/* One forward pass fills in one mask.  Rank 0 chooses: other ranks' logits may differ in the last
+ * bits. */
+static enum status fill_one_mask(struct fill_mask *f)
 {
     const struct comm *world = &f->l->machine.world;
-    struct filled *out = &f->filled[f->num_masks - f->num_places];
+    struct filled_mask *out = &f->filled[f->num_masks - f->num_places];
     int which = 0;
-    TRY(run_model(f));
-    *out = (struct filled){0};
-    if (world->rank == 0) choose(f, &which, out);
+    TRY(forward(f));
+    *out = (struct filled_mask){0};
+    if (world->rank == 0) choose_mask(f, &which, out);
     double choice[] = {which, out->id, out->probability};
     TRY(comm_all_reduce(world, REDUCE_SUM, choice, 3));
     which = (int)choice[0];
-    *out = (struct filled){f->places[which], (int32_t)choice[1], choice[2]};
+    *out = (struct filled_mask){f->places[which], (int32_t)choice[1], choice[2]};
     f->ids.ids[out->place] = out->id;
     f->num_places--;
     memmove(f->places + which, f->places + which + 1,
@@ -164,7 +167,8 @@ static enum status fill_one(struct filling *f)
     return STATUS_OK;
 }
 
-static enum status quote(struct text *to, const struct tokenizer *t, const int32_t *ids, size_t n)
+static enum status quote_tokens(struct text *to, const struct tokenizer *t, const int32_t *ids,
+                                size_t n)
 {
     struct text bytes = {0};
     enum status st = tokenizer_decode_part(t, ids, n, &bytes);
@@ -175,11 +179,11 @@ static enum status quote(struct text *to, const struct tokenizer *t, const int32
 
 static int by_place(const void *a, const void *b)
 {
-    const struct filled *x = a, *y = b;
+    const struct filled_mask *x = a, *y = b;
     return (x->place > y->place) - (x->place < y->place);
 }
 
-static enum status report(struct filling *f, bool json)
+static enum status report(struct fill_mask *f, bool json)
 {
     const struct tokenizer *t = f->l->tokenizer;
     struct text out = {0};
@@ -193,12 +197,12 @@ static enum status report(struct filling *f, bool json)
         goto out;
     }
     text_adds(&out, "{\"text\": ");
-    TRY_OUT(quote(&out, t, f->ids.ids + first, last - first));
+    TRY_OUT(quote_tokens(&out, t, f->ids.ids + first, last - first));
     text_adds(&out, ", \"filled\": [");
     for (int i = 0; i < f->num_masks; i++) {
-        const struct filled *at = &f->filled[i];
+        const struct filled_mask *at = &f->filled[i];
         text_addf(&out, "%s{\"id\": %d, \"text\": ", i ? ", " : "", at->id);
-        TRY_OUT(quote(&out, t, &at->id, 1));
+        TRY_OUT(quote_tokens(&out, t, &at->id, 1));
         text_addf(&out, ", \"probability\": %.9g}", at->probability);
     }
     printf("%s]}\n", out.data);
@@ -207,16 +211,17 @@ out:
     return st;
 }
 
-enum status fill_print(struct loaded *l, const char *text, const struct sampling *s, bool json)
+enum status fill_mask_print(struct loaded_model *l, const char *text, const struct sampling *s,
+                            bool json)
 {
-    struct filling f = {.l = l, .sampling = *s};
+    struct fill_mask f = {.l = l, .sampling = *s};
     enum status st = STATUS_OK;
     const struct comm *world = &l->machine.world;
     if (l->config.objective.name != OBJECTIVE_masked)
-        FAIL(CONFIG, "%s was trained to continue text; --fill needs a masked model", l->folder);
-    TRY_OUT(comm_agree(world, read_text(&f, text)));
+        FAIL(CONFIG, "%s is a causal model; --fill requires a masked model", l->folder);
+    TRY_OUT(comm_agree(world, encode_text(&f, text)));
     TRY_OUT(comm_agree(world, open_buffers(&f)));
-    while (f.num_places) TRY_OUT(fill_one(&f));
+    while (f.num_places) TRY_OUT(fill_one_mask(&f));
     if (world->rank == 0) TRY_OUT(report(&f, json));
 out:
     free(f.places), free(f.filled);

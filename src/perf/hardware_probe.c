@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "perf/pace.h"
+#include "perf/hardware_probe.h"
 
 #include "backends/cpu/stream.h"
 #include "base/clock.h"
@@ -7,13 +7,13 @@
 #include "metrics/memory.h"
 #include "ops/linear.h"
 #include "parallel/clock.h"
-#include "perf/bench_device.h"
+#include "perf/device_bench.h"
 #include "tensor/device.h"
 
 #include <string.h>
 
-/* FLOP/s. */
-static enum status product_rate(const struct linear *l, struct machine *m, double *rate)
+/* FLOP/s of a GEMM. */
+static enum status measure_gemm(const struct linear *l, struct machine *m, double *rate)
 {
     struct arena a = {0};
     struct queue *on = m->on;
@@ -46,7 +46,7 @@ out:
     return st;
 }
 
-static enum status copy_rate(const struct queue *on, double *rate)
+static enum status measure_copy(const struct queue *on, double *rate)
 {
     enum { BYTES = 64 << 20, PASSES = 5 };
     struct arena a = {0};
@@ -56,16 +56,16 @@ static enum status copy_rate(const struct queue *on, double *rate)
     return STATUS_OK;
 }
 
-/* Of a GPU: a large product, a copy, and its own memory. */
+/* On a GPU: a large GEMM, a copy, and the size of its memory. */
 static enum status measure_device(struct hardware *h, const struct config *c,
                                   const struct machine *m)
 {
-    enum { MOST_BYTES = 384 << 20, ROUNDS = 3 };
+    enum { MAX_BYTES = 384 << 20, ROUNDS = 3 };
     struct device_ceilings is;
     size_t all, used;
     TRY(queue_fill(m->on, &all, &used));
     size_t bytes = all >> 12;
-    TRY(device_ceilings_find(&is, m, bytes < MOST_BYTES ? bytes : MOST_BYTES, ROUNDS));
+    TRY(device_bench_ceilings(&is, m, bytes < MAX_BYTES ? bytes : MAX_BYTES, ROUNDS));
     double peak = c->metrics.peak_flops > 0 ? c->metrics.peak_flops : m->peak_flops;
     if (h->bf16_flops == 0) h->bf16_flops = peak > 0 ? peak : is.flops[BF16];
     if (h->f32_flops == 0) h->f32_flops = is.flops[F32];
@@ -75,8 +75,8 @@ static enum status measure_device(struct hardware *h, const struct config *c,
     return STATUS_OK;
 }
 
-enum status pace_measure(struct hardware *h, const struct config *c,
-                         const struct model_shape *shape, struct machine *m)
+enum status hardware_probe_fill(struct hardware *h, const struct config *c,
+                                const struct model_shape *shape, struct machine *m)
 {
     if (queue_memory(m->on)) return measure_device(h, c, m);
     struct linear l = {
@@ -92,11 +92,11 @@ enum status pace_measure(struct hardware *h, const struct config *c,
         *peak = m->peak_flops;
     }
     if (h->efficiency == 0) {
-        TRY(product_rate(&l, m, &rate));
+        TRY(measure_gemm(&l, m, &rate));
         h->efficiency = rate / *peak;
     }
     if (h->memory_rate == 0) {
-        TRY(copy_rate(m->on, &rate));
+        TRY(measure_copy(m->on, &rate));
         h->memory_rate = rate / CLOCK_MEMORY_SHARE;
     }
     if (h->memory_bytes == 0) h->memory_bytes = (double)memory_total_bytes();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "machine/machine.h"
-#include "perf/pace.h"
+#include "perf/hardware_probe.h"
 #include "test.h"
 
-TEST(pace_measures_what_is_not_said_and_leaves_what_is)
+TEST(hardware_probe_measures_only_what_is_unset)
 {
     struct config c;
     struct machine m;
@@ -12,14 +12,14 @@ TEST(pace_measures_what_is_not_said_and_leaves_what_is)
     CHECK_STATUS(OK, machine_open(&m, &c.device));
     struct hardware h = hardware_of(&c.device);
     CHECK(!strcmp(h.name, "cpu") && h.memory_rate == 0);
-    CHECK_STATUS(OK, pace_measure(&h, &c, &shape, &m));
+    CHECK_STATUS(OK, hardware_probe_fill(&h, &c, &shape, &m));
     CHECK(h.bf16_flops > 0 && h.efficiency > 0 && h.memory_rate > 0 && h.memory_bytes > 0);
     struct hardware same = h;
-    CHECK_STATUS(OK, pace_measure(&h, &c, &shape, &m));
+    CHECK_STATUS(OK, hardware_probe_fill(&h, &c, &shape, &m));
     CHECK(!memcmp(&h, &same, sizeof h));
     c.metrics.peak_flops = 1e15;
     h.bf16_flops = h.efficiency = 0;
-    CHECK_STATUS(OK, pace_measure(&h, &c, &shape, &m));
+    CHECK_STATUS(OK, hardware_probe_fill(&h, &c, &shape, &m));
     CHECK(h.bf16_flops == 1e15 && h.efficiency < 1);
     machine_close(&m);
     config_release(&c);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "perf/calls.h"
+#include "perf/op_calls.h"
 
 #include "machine/machine.h"
-#include "perf/rehearsal.h"
+#include "perf/step_simulator.h"
 #include "train/trainer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct recorder {
-    struct rehearsal rehearsal; /* first: what it tells gets a struct rehearsal * */
-    struct call_list *list;
+struct call_recorder {
+    struct simulated_queue queue; /* first, so that on_call can cast */
+    struct op_calls *list;
 };
 
-static void add(struct call_list *l, const struct op_call *c)
+static void add_call(struct op_calls *l, const struct op_call *c)
 {
     struct text sizes = {0};
     size_t i = 0;
@@ -23,21 +23,22 @@ static void add(struct call_list *l, const struct op_call *c)
         i++;
     if (i == l->count) {
         l->calls = heap_grow(l->calls, l->count + 1, sizeof *l->calls);
-        l->calls[l->count++] = (struct call){*c, heap_string(sizes.data, sizes.len), 0};
+        l->calls[l->count++] = (struct step_call){*c, heap_string(sizes.data, sizes.len), 0};
     }
     l->order = heap_grow(l->order, l->length + 1, sizeof *l->order);
     l->order[l->length++] = i;
     text_release(&sizes);
 }
 
-static void record(struct rehearsal *r, const struct op_call *c)
+static void record_call(struct simulated_queue *queue, const struct op_call *c)
 {
-    add(((struct recorder *)r)->list, c);
+    add_call(((struct call_recorder *)queue)->list, c);
 }
 
-/* From the first two micro-batches, of which the second adds to the first's gradients, an update,
- * and the casts that a run begins with, to a whole step. */
-static void make_step(struct call_list *l, int num_micro)
+/* The dry run records two microbatches (the second accumulates gradients), one update, and the
+ * casts with which a run starts.  Drops these casts, and repeats the second microbatch as often as
+ * gradient accumulation does. */
+static void expand_step(struct op_calls *l, int num_micro)
 {
     size_t micro = 0, end = l->length;
     while (l->calls[l->order[micro]].call.op != OP_sum_squares) micro++;
@@ -53,33 +54,33 @@ static void make_step(struct call_list *l, int num_micro)
     for (size_t i = 0; i < length; i++) l->calls[order[i]].per_step++;
 }
 
-enum status calls_of_step(struct call_list *l, const struct config *c,
-                          const struct model_shape *shape, const struct ops *ops)
+enum status op_calls_record_step(struct op_calls *l, const struct config *c,
+                                 const struct model_shape *shape, const struct ops *ops)
 {
-    struct ops told = rehearsal_ops;
-    told.finds_largest = ops->finds_largest; /* then others are not called for that */
-    struct recorder recorder = {.rehearsal = {.base = {.num_threads = 1}, .call = record},
-                                .list = l};
-    struct machine machine = {.ops = &told, .on = &recorder.rehearsal.base};
+    struct ops simulated = step_simulator_ops;
+    simulated.finds_largest = ops->finds_largest; /* GEMM producers then compute amax themselves */
+    struct call_recorder recorder = {.queue = {.base = {.num_threads = 1}, .on_call = record_call},
+                                     .list = l};
+    struct machine machine = {.ops = &simulated, .on = &recorder.queue.base};
     TRY(machine_alone(&machine));
     struct memory_plan plan;
-    *l = (struct call_list){0};
+    *l = (struct op_calls){0};
     BUG_IF(c->validation.enable);
     enum status st = trainer_plan(c, shape, &machine, &plan);
-    arena_release(&recorder.rehearsal.base.scratch);
+    arena_release(&recorder.queue.base.scratch);
     groups_close(&machine.groups);
     if (st) {
-        calls_release(l);
+        op_calls_release(l);
         return st;
     }
-    make_step(l, trainer_rows(c, &machine.mesh) / (int)c->training.local_batch_size);
+    expand_step(l, trainer_rows(c, &machine.mesh) / (int)c->training.local_batch_size);
     return STATUS_OK;
 }
 
-void calls_release(struct call_list *l)
+void op_calls_release(struct op_calls *l)
 {
     for (size_t i = 0; i < l->count; i++) free(l->calls[i].sizes);
     free(l->calls);
     free(l->order);
-    *l = (struct call_list){0};
+    *l = (struct op_calls){0};
 }

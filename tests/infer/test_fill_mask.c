@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
-/* Trains a masked model on one sentence, again and again; returns the folder of the run. */
+/* Trains a masked model on one repeated sentence; returns the folder of the run. */
 static char *trained(const char *steps)
 {
     const char *folder = test_folder();
@@ -21,7 +21,7 @@ static char *trained(const char *steps)
     return dump;
 }
 
-TEST(masks_are_filled_in_with_what_stood_there)
+TEST(masks_are_filled_in_with_the_original_text)
 {
     char *run = trained("500");
     struct text out = {0}, again = {0};
@@ -48,17 +48,17 @@ TEST(masks_are_filled_in_with_what_stood_there)
     free(run);
 }
 
-TEST(fill_asks_for_masks_and_a_masked_model)
+TEST(fill_requires_masks_and_a_masked_model)
 {
     char *run = trained("2");
     struct text err = {0}, out = {0};
     struct json *v;
     CHECK(LLAMERO(NULL, &err, "generate", run, "--fill", "no masks") == 64);
-    CHECK(strstr(err.data, "no <mask>"));
+    CHECK(strstr(err.data, "must contain <mask>"));
     CHECK(LLAMERO(NULL, &err, "generate", run, "--fill", "a <mask>", "objective.name=causal") ==
           78);
-    CHECK(strstr(err.data, "needs a masked model"));
-    /* a BOS that is the mask's own token is no mask of the text */
+    CHECK(strstr(err.data, "requires a masked model"));
+    /* a BOS with the ID of the mask token is not a mask of the text */
     CHECK(LLAMERO(&out, NULL, "generate", run, "--fill", "a <mask>", "data.bos=true", "--json",
                   "objective.mask_token=<|begin_of_text|>") == 0);
     CHECK_STATUS(OK, json_parse(out.data, out.len, "generate", &v));

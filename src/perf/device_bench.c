@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "perf/bench_device.h"
+#include "perf/device_bench.h"
 
 #include "base/clock.h"
-#include "perf/measure.h"
+#include "perf/median.h"
 #include "tensor/device.h"
 #include "train/trainer.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { LEAST_US = 4000, MOST_REPEATS = 4096, MOST_SIDE = 8192, WHOLE_SIDE = 64 };
+enum { MIN_ROUND_US = 4000, MAX_REPEATS = 4096, MAX_SIDE = 8192, SIDE_MULTIPLE = 64 };
 
-struct timed {
-    double seconds, rate, share; /* one call; of the ceiling */
-    const struct call *call;
+struct timed_call {
+    double seconds, rate; /* of one call */
+    double share;         /* of the ceiling */
+    const struct step_call *call;
     struct op_work work;
 };
 
-/* --- one operation ------------------------------------------------------------------------- */
-
-/* What op_fill would fill it with: that repeats itself, so the device copies the most of it. */
-static enum status fill(const struct op_buffer *b, void *at, struct queue *on)
+/* Fills a device buffer as op_fill would.  The content is periodic, so one period comes from the
+ * host and the device copies the rest. */
+static enum status fill_buffer(const struct op_buffer *b, void *at, struct queue *on)
 {
     struct op_buffer first = *b;
     size_t each = dtype_bytes(b->dtype), bytes = b->count * each;
@@ -37,16 +37,16 @@ static enum status fill(const struct op_buffer *b, void *at, struct queue *on)
     return STATUS_OK;
 }
 
-/* Operands where the device's kernels find them; those of a measuring arena are NULL. */
-static enum status take_operands(const struct op_work *w, struct arena *own, void **buffers,
-                                 struct queue *on)
+/* Operands in device memory; NULL with a sizing arena. */
+static enum status alloc_operands(const struct op_work *w, struct arena *own, void **buffers,
+                                  struct queue *on)
 {
     for (int i = 0; i < w->num_buffers; i++) {
         const struct op_buffer *b = &w->buffers[i];
         buffers[i] = b->content == CONTENT_FIRST && i ? buffers[0] : NULL;
         if (b->content == CONTENT_FIRST || b->content == CONTENT_NONE) continue;
         buffers[i] = arena_take(own, b->count, dtype_bytes(b->dtype));
-        if (buffers[i]) TRY(fill(b, buffers[i], on));
+        if (buffers[i]) TRY(fill_buffer(b, buffers[i], on));
     }
     return STATUS_OK;
 }
@@ -67,10 +67,10 @@ static enum status time_repeats(const struct op_call *call, const struct machine
     int times = 1;
     double took, *all = heap((size_t)rounds * sizeof *all);
     enum status st = STATUS_OK;
-    TRY_OUT(repeat(call, m, buffers, 1, &took)); /* the first is not counted */
+    TRY_OUT(repeat(call, m, buffers, 1, &took)); /* warm-up */
     for (;; times *= 2) {
         TRY_OUT(repeat(call, m, buffers, times, &took));
-        if (took * 1e6 >= LEAST_US || times >= MOST_REPEATS) break;
+        if (took * 1e6 >= MIN_ROUND_US || times >= MAX_REPEATS) break;
     }
     for (int i = 0; i < rounds; i++) {
         TRY_OUT(repeat(call, m, buffers, times, &took));
@@ -91,7 +91,7 @@ static enum status time_call(const struct op_call *call, const struct machine *m
     void *buffers[OP_BUFFERS] = {0};
     enum status st = STATUS_OK;
     op_work(call, &w);
-    TRY_OUT(take_operands(&w, &own, buffers, on));
+    TRY_OUT(alloc_operands(&w, &own, buffers, on));
     arena_release(&on->scratch);
     on->measuring = true;
     st = op_run(call, m->ops, buffers, on);
@@ -100,7 +100,7 @@ static enum status time_call(const struct op_call *call, const struct machine *m
     size_t scratch = on->scratch.peak, bytes = own.used;
     TRY_OUT(arena_init(&on->scratch, scratch, queue_memory(on)));
     TRY_OUT(arena_init(&own, bytes, queue_memory(on)));
-    TRY_OUT(take_operands(&w, &own, buffers, on));
+    TRY_OUT(alloc_operands(&w, &own, buffers, on));
     TRY_OUT(time_repeats(call, m, buffers, rounds, seconds));
 out:
     arena_release(&on->scratch);
@@ -108,19 +108,17 @@ out:
     return st;
 }
 
-/* --- ceilings ------------------------------------------------------------------------------ */
-
-enum status device_ceilings_find(struct device_ceilings *c, const struct machine *m, size_t bytes,
-                                 int rounds)
+enum status device_bench_ceilings(struct device_ceilings *c, const struct machine *m, size_t bytes,
+                                  int rounds)
 {
     double seconds, elements = (double)bytes / 6; /* three matrices of bf16 */
-    int side = (int)fmin(sqrt(elements), MOST_SIDE) / WHOLE_SIDE * WHOLE_SIDE;
-    c->side = side > WHOLE_SIDE ? side : WHOLE_SIDE;
+    int side = (int)fmin(sqrt(elements), MAX_SIDE) / SIDE_MULTIPLE * SIDE_MULTIPLE;
+    c->side = side > SIDE_MULTIPLE ? side : SIDE_MULTIPLE;
     for (enum dtype d = 0; d < DTYPE_COUNT; d++) {
-        struct op_call product = {OP_linear_forward, {.linear_forward = {.dtype = d}}};
-        struct linear *l = &product.what.linear_forward;
+        struct op_call gemm = {OP_linear_forward, {.linear_forward = {.dtype = d}}};
+        struct linear *l = &gemm.what.linear_forward;
         l->N = l->D = l->F = c->side;
-        TRY(time_call(&product, m, rounds, &seconds));
+        TRY(time_call(&gemm, m, rounds, &seconds));
         c->flops[d] = 2 * pow(c->side, 3) / seconds;
     }
     struct op_call copy = {OP_cast, {.cast = {.n = bytes / 4, .from = BF16, .to = BF16}}};
@@ -130,29 +128,28 @@ enum status device_ceilings_find(struct device_ceilings *c, const struct machine
 }
 
 static enum status time_operations(const struct device_bench *b, const struct device_ceilings *c,
-                                   struct timed *all)
+                                   struct timed_call *all)
 {
     for (size_t i = 0; i < b->calls->count; i++) {
-        struct timed *t = &all[i];
+        struct timed_call *t = &all[i];
         t->call = &b->calls->calls[i];
         op_work(&t->call->call, &t->work);
         TRY(time_call(&t->call->call, b->machine, b->rounds, &t->seconds));
-        bool product = t->work.bound == BOUND_PEAK;
-        t->rate = (product ? t->work.flops : t->work.bytes) / t->seconds;
-        t->share = t->rate / (product ? c->flops[t->work.buffers[0].dtype] : c->copy);
+        bool is_gemm = t->work.bound == BOUND_PEAK;
+        t->rate = (is_gemm ? t->work.flops : t->work.bytes) / t->seconds;
+        t->share = t->rate / (is_gemm ? c->flops[t->work.buffers[0].dtype] : c->copy);
     }
     return STATUS_OK;
 }
 
-/* --- steps --------------------------------------------------------------------------------- */
-
-struct steps {
-    double *seconds; /* of each; owned */
+struct timed_steps {
+    double *seconds; /* of each step; owned */
+    double alone;    /* sum of its calls, each timed alone */
     double median, tokens, flops;
-    size_t memory; /* bytes in use while they run */
+    size_t memory; /* bytes of the device in use during a step */
 };
 
-static enum status time_steps(const struct device_bench *b, struct steps *s)
+static enum status time_steps(const struct device_bench *b, struct timed_steps *s)
 {
     struct trainer t;
     struct step_result result = {0};
@@ -169,7 +166,8 @@ static enum status time_steps(const struct device_bench *b, struct steps *s)
         TRY_OUT(trainer_learn(&t, &result));
         TRY_OUT(queue_wait(on));
         if (i >= 0) s->seconds[i] = clock_monotonic_s() - begin;
-        if (result.skipped) FAIL_OUT(DIVERGED, "a step on random ids has loss %g", result.loss);
+        if (result.skipped)
+            FAIL_OUT(DIVERGED, "a step on random token IDs was skipped: loss %g", result.loss);
     }
     TRY_OUT(queue_fill(on, &all, &s->memory));
     s->tokens = (double)t.batch.B * t.batch.T;
@@ -179,14 +177,12 @@ out:
     return st;
 }
 
-/* --- telling ------------------------------------------------------------------------------- */
-
 static const char *const bounds[] = {
     [BOUND_PEAK] = "gemm", [BOUND_READ] = "copy", [BOUND_COPY] = "copy", [BOUND_UPDATE] = "copy"};
 
 static int by_step_time(const void *a, const void *b)
 {
-    const struct timed *s = a, *t = b;
+    const struct timed_call *s = a, *t = b;
     double x = s->seconds * s->call->per_step, y = t->seconds * t->call->per_step;
     return (x < y) - (x > y);
 }
@@ -196,30 +192,30 @@ static double peak_of(const struct device_bench *b, const struct device_ceilings
     return b->machine->peak_flops > 0 ? b->machine->peak_flops : c->flops[BF16];
 }
 
-static void tell_ceilings(const struct device_ceilings *c, struct text *table, struct text *json)
+static void add_ceilings(const struct device_ceilings *c, struct text *table, struct text *json)
 {
     text_addf(table,
-              "ceilings\n  product of %d x %d, bf16  %10.1f TFLOP/s\n  the same, f32%*s"
-              "%10.1f TFLOP/s\n  copy, read and written  %10.1f GB/s\n\n",
-              c->side, c->side, c->flops[BF16] / 1e12, 10, "", c->flops[F32] / 1e12, c->copy / 1e9);
+              "ceilings\n  GEMM of %d x %d, bf16   %10.1f TFLOP/s\n  the same in f32%*s"
+              "%10.1f TFLOP/s\n  copy, read plus written %10.1f GB/s\n\n",
+              c->side, c->side, c->flops[BF16] / 1e12, 9, "", c->flops[F32] / 1e12, c->copy / 1e9);
     text_addf(json,
               "\"ceilings\": {\"side\": %d, \"bf16\": %.6g, \"f32\": %.6g, \"copy\": %.6g},\n ",
               c->side, c->flops[BF16], c->flops[F32], c->copy);
 }
 
-static void tell_operations(const struct device_bench *b, const struct timed *all,
-                            const struct steps *s, struct text *table, struct text *json)
+static void add_operations(const struct device_bench *b, const struct timed_call *all,
+                           const struct timed_steps *s, struct text *table, struct text *json)
 {
-    text_adds(table, "operations, each alone\n");
+    text_adds(table, "operations, each timed alone\n");
     text_adds(json, "\"operations\": [");
     for (size_t i = 0; i < b->calls->count; i++) {
-        const struct timed *t = &all[i];
-        bool product = t->work.bound == BOUND_PEAK;
+        const struct timed_call *t = &all[i];
+        bool is_gemm = t->work.bound == BOUND_PEAK;
         const char *name = op_name(t->call->call.op);
         double in_step = t->seconds * t->call->per_step;
         text_addf(table, "  %-22s %-27s %9.1f us %8.1f %s %5.1f%% of %s  %4d x %8.2f ms %5.1f%%\n",
-                  name, t->call->sizes, t->seconds * 1e6, t->rate / (product ? 1e12 : 1e9),
-                  product ? "TFLOP/s" : "GB/s   ", 100 * t->share, bounds[t->work.bound],
+                  name, t->call->sizes, t->seconds * 1e6, t->rate / (is_gemm ? 1e12 : 1e9),
+                  is_gemm ? "TFLOP/s" : "GB/s   ", 100 * t->share, bounds[t->work.bound],
                   t->call->per_step, in_step * 1e3, 100 * in_step / s->median);
         text_addf(json,
                   "%s\n  {\"name\": \"%s\", \"sizes\": \"%s\", \"calls\": %d, \"flops\": %.9g, "
@@ -232,20 +228,18 @@ static void tell_operations(const struct device_bench *b, const struct timed *al
     text_adds(json, "],\n ");
 }
 
-static void tell_step(const struct device_bench *b, const struct device_ceilings *c,
-                      const struct timed *all, const struct steps *s, struct text *table,
-                      struct text *json)
+static void add_step(const struct device_bench *b, double peak, const struct timed_steps *s,
+                     struct text *table, struct text *json)
 {
-    double alone = 0, peak = peak_of(b, c), mfu = s->flops / s->median / peak;
+    double mfu = s->flops / s->median / peak, alone = s->alone;
     double causal = model_causal_flops_per_token(b->shape, (int)b->config->training.seq_len);
-    for (size_t i = 0; i < b->calls->count; i++) alone += all[i].seconds * all[i].call->per_step;
     causal *= s->tokens / s->median;
     text_addf(table,
-              "\nstep  %.4g s (median; its operations, each alone, add up to %.4g s), "
-              "%.0f tokens/s\nMFU   %.1f%% of %.1f TFLOP/s, %s; %.1f%% where causal attention "
+              "\nstep  %.4g s (median; its operations, each timed alone, sum to %.4g s), "
+              "%.0f tokens/s\nMFU   %.1f%% of %.1f TFLOP/s, %s; %.1f%% if causal attention "
               "counts half\nmemory in use  %.2f GiB\n",
               s->median, alone, s->tokens / s->median, 100 * mfu, peak / 1e12,
-              b->machine->peak_flops > 0 ? "the device's peak" : "the product above",
+              b->machine->peak_flops > 0 ? "the device's peak" : "the GEMM above",
               100 * causal / peak, (double)s->memory / (1 << 30));
     text_adds(json, "\"step\": {\"seconds\": [");
     for (int i = 0; i < b->rounds; i++) text_addf(json, "%s%.6g", i ? ", " : "", s->seconds[i]);
@@ -257,20 +251,21 @@ static void tell_step(const struct device_bench *b, const struct device_ceilings
               causal / peak, s->memory);
 }
 
-enum status bench_device(const struct device_bench *b, struct text *table, struct text *json)
+enum status device_bench_run(const struct device_bench *b, struct text *table, struct text *json)
 {
     struct device_ceilings c;
-    struct steps s = {.seconds = heap((size_t)b->rounds * sizeof *s.seconds)};
-    struct timed *all = heap(b->calls->count * sizeof *all);
+    struct timed_steps s = {.seconds = heap((size_t)b->rounds * sizeof *s.seconds)};
+    struct timed_call *all = heap(b->calls->count * sizeof *all);
     enum status st = STATUS_OK;
-    TRY_OUT(device_ceilings_find(&c, b->machine, b->bytes, b->rounds));
+    TRY_OUT(device_bench_ceilings(&c, b->machine, b->bytes, b->rounds));
     TRY_OUT(time_operations(b, &c, all));
     TRY_OUT(time_steps(b, &s));
     s.median = median(s.seconds, b->rounds);
     qsort(all, b->calls->count, sizeof *all, by_step_time);
-    tell_ceilings(&c, table, json);
-    tell_operations(b, all, &s, table, json);
-    tell_step(b, &c, all, &s, table, json);
+    for (size_t i = 0; i < b->calls->count; i++) s.alone += all[i].seconds * all[i].call->per_step;
+    add_ceilings(&c, table, json);
+    add_operations(b, all, &s, table, json);
+    add_step(b, peak_of(b, &c), &s, table, json);
 out:
     free(s.seconds);
     free(all);

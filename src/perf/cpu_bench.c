@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "perf/measure.h"
+#include "perf/cpu_bench.h"
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/peak.h"
 #include "base/clock.h"
+#include "perf/median.h"
 #include "train/trainer.h"
 
 #include <stdlib.h>
@@ -30,19 +31,6 @@ const char *ceiling_text(enum ceiling c)
     return texts[c];
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    int half = count / 2;
-    return count % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 enum status ceilings_measure(struct ceilings *c, const struct queue *on, void *memory, size_t size)
 {
     enum { PASSES = 3 };
@@ -62,40 +50,46 @@ enum status ceilings_measure(struct ceilings *c, const struct queue *on, void *m
     return STATUS_OK;
 }
 
-/* The ceilings that are measured around each call. */
-struct around {
+/* How calls of one dtype are timed: the ceilings to measure right before and after each. */
+struct call_timer {
+    const struct machine *machine;
     struct cpu_burst burst;
     void *memory;
-    size_t size; /* a pass over so many bytes leaves nothing else in the caches */
-    int num_threads;
+    size_t size; /* streaming through this many bytes evicts everything else from the caches */
+    int rounds;
     bool tuned;
 };
 
-static struct around around_make(const struct machine *m, enum dtype dtype, void *memory,
-                                 size_t size)
+static struct call_timer call_timer_make(const struct cpu_bench *b, enum dtype dtype)
 {
-    enum { LEAST = 64 << 20 };
-    long level3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    size_t wanted = level3 > LEAST / 2 ? 2 * (size_t)level3 : LEAST;
-    return (struct around){.burst = cpu_burst_make(m->on, dtype, 0.002),
-                           .memory = memory,
-                           .size = wanted < size ? wanted : size,
-                           .num_threads = m->on->num_threads};
+    enum { MIN_BYTES = 64 << 20 };
+    long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    size_t needed = l3 > MIN_BYTES / 2 ? 2 * (size_t)l3 : MIN_BYTES;
+    return (struct call_timer){.machine = b->machine,
+                               .burst = cpu_burst_make(b->machine->on, dtype, 0.002),
+                               .memory = b->memory,
+                               .size = needed < b->size ? needed : b->size,
+                               .rounds = b->rounds,
+                               .tuned = b->config->device.tune_gemm};
 }
 
-static double around_rate(const struct around *a, enum op_bound bound)
+/* Measures a ceiling now. */
+static double call_timer_ceiling(const struct call_timer *a, enum op_bound bound)
 {
     static const enum stream streams[] = {
         [BOUND_READ] = STREAM_read, [BOUND_COPY] = STREAM_copy, [BOUND_UPDATE] = STREAM_update};
     if (bound == BOUND_PEAK) return cpu_burst_run(&a->burst);
-    return cpu_stream(streams[bound], a->memory, a->size, a->num_threads);
+    return cpu_stream(streams[bound], a->memory, a->size, a->machine->on->num_threads);
 }
 
-/* One more, the usual way; its seconds. */
-static enum status time_usual(double *seconds, const struct op_call *call, void *const *buffers,
-                              const struct machine *m, const struct around *around)
+static void evict_caches(const struct call_timer *a) { call_timer_ceiling(a, BOUND_READ); }
+
+/* One call with the default tile_config instead of the autotuned one. */
+static enum status time_default(double *seconds, const struct op_call *call, void *const *buffers,
+                                const struct call_timer *a)
 {
-    around_rate(around, BOUND_READ);
+    const struct machine *m = a->machine;
+    evict_caches(a);
     cpu_queue_use_tuning(m->on, false);
     double begin = clock_monotonic_s();
     enum status st = op_run(call, m->ops, buffers, m->on);
@@ -104,48 +98,49 @@ static enum status time_usual(double *seconds, const struct op_call *call, void 
     return st;
 }
 
-static bool is_product(const struct op_call *call)
+static bool is_gemm(const struct op_call *call)
 {
     return call->op == OP_linear_forward || call->op == OP_linear_backward_input ||
            call->op == OP_linear_backward_weight;
 }
 
 static enum status time_call(struct call_timing *t, const struct op_call *call,
-                             const struct op_work *w, void *const *buffers, const struct machine *m,
-                             const struct around *around, int rounds)
+                             const struct op_work *w, void *const *buffers,
+                             const struct call_timer *a)
 {
+    int rounds = a->rounds;
     double *seconds = heap((size_t)rounds * sizeof *seconds);
     double *shares = heap((size_t)rounds * sizeof *shares);
-    double *usual = heap((size_t)rounds * sizeof *usual);
+    double *defaults = heap((size_t)rounds * sizeof *defaults);
     double *ratios = heap((size_t)rounds * sizeof *ratios);
-    bool compare = around->tuned && is_product(call);
+    bool compare = a->tuned && is_gemm(call);
     double work = w->bound == BOUND_PEAK ? w->flops : w->bytes;
     enum status st = STATUS_OK;
-    for (int i = -1; i < rounds; i++) {                              /* the first is not counted */
-        if (w->bound == BOUND_PEAK) around_rate(around, BOUND_READ); /* empties the caches */
-        double ceiling = around_rate(around, w->bound), begin = clock_monotonic_s();
-        TRY_OUT(op_run(call, m->ops, buffers, m->on));
+    for (int i = -1; i < rounds; i++) { /* the first is a warm-up */
+        if (w->bound == BOUND_PEAK) evict_caches(a);
+        double ceiling = call_timer_ceiling(a, w->bound), begin = clock_monotonic_s();
+        TRY_OUT(op_run(call, a->machine->ops, buffers, a->machine->on));
         double took = clock_monotonic_s() - begin;
-        ceiling = (ceiling + around_rate(around, w->bound)) / 2;
+        ceiling = (ceiling + call_timer_ceiling(a, w->bound)) / 2;
         double other = 0;
-        if (compare) TRY_OUT(time_usual(&other, call, buffers, m, around));
+        if (compare) TRY_OUT(time_default(&other, call, buffers, a));
         if (i < 0) continue;
         seconds[i] = took;
-        if (compare) usual[i] = other, ratios[i] = took / other;
+        if (compare) defaults[i] = other, ratios[i] = took / other;
         shares[i] = work / took / ceiling;
     }
     t->seconds = median(seconds, rounds);
     t->rate = work / t->seconds;
     t->share = median(shares, rounds);
-    t->usual_seconds = compare ? median(usual, rounds) : 0;
+    t->default_seconds = compare ? median(defaults, rounds) : 0;
     t->tuned = compare ? median(ratios, rounds) : 0;
 out:
     free(seconds), free(shares);
-    free(usual), free(ratios);
+    free(defaults), free(ratios);
     return st;
 }
 
-static void take_buffers(const struct op_work *w, struct arena *a, void **buffers)
+static void alloc_buffers(const struct op_work *w, struct arena *a, void **buffers)
 {
     for (int i = 0; i < w->num_buffers; i++) {
         const struct op_buffer *b = &w->buffers[i];
@@ -157,15 +152,16 @@ static void take_buffers(const struct op_work *w, struct arena *a, void **buffer
 }
 
 static enum status measure_call(struct call_timing *t, const struct op_call *call,
-                                const struct machine *m, const struct around *around, int rounds)
+                                const struct call_timer *a)
 {
     struct op_work w;
     struct arena memory = {0};
+    const struct machine *m = a->machine;
     struct queue *on = m->on;
     void *buffers[OP_BUFFERS] = {0};
     enum status st = STATUS_OK;
     op_work(call, &w);
-    take_buffers(&w, &memory, buffers);
+    alloc_buffers(&w, &memory, buffers);
     arena_release(&on->scratch);
     on->measuring = true;
     TRY_OUT(op_run(call, m->ops, buffers, on));
@@ -173,8 +169,8 @@ static enum status measure_call(struct call_timing *t, const struct op_call *cal
     size_t scratch = on->scratch.peak, bytes = memory.used;
     TRY_OUT(arena_init(&on->scratch, scratch, NULL));
     TRY_OUT(arena_init(&memory, bytes, NULL));
-    take_buffers(&w, &memory, buffers);
-    TRY_OUT(time_call(t, call, &w, buffers, m, around, rounds));
+    alloc_buffers(&w, &memory, buffers);
+    TRY_OUT(time_call(t, call, &w, buffers, a));
 out:
     on->measuring = false;
     arena_release(&on->scratch);
@@ -182,8 +178,10 @@ out:
     return st;
 }
 
-enum status operations_prepare(const struct call_list *l, const struct machine *m)
+enum status cpu_bench_autotune(const struct cpu_bench *b)
 {
+    const struct op_calls *l = b->calls;
+    const struct machine *m = b->machine;
     void *const nothing[OP_BUFFERS] = {0};
     enum status st = STATUS_OK;
     arena_release(&m->on->scratch);
@@ -195,25 +193,22 @@ enum status operations_prepare(const struct call_list *l, const struct machine *
     return st;
 }
 
-enum status operations_measure(struct call_timing *timings, const struct call_list *l,
-                               const struct machine *m, void *memory, size_t size, int rounds,
-                               bool tuned)
+enum status cpu_bench_operations(const struct cpu_bench *b, struct call_timing *timings)
 {
-    struct around half = around_make(m, BF16, memory, size),
-                  f32 = around_make(m, F32, memory, size);
-    half.tuned = tuned;
-    for (size_t i = 0; i < l->count; i++) {
-        const struct op_call *call = &l->calls[i].call;
+    struct call_timer half = call_timer_make(b, BF16), f32 = call_timer_make(b, F32);
+    f32.tuned = false; /* f32 GEMMs are oneDNN's and have no tile_config */
+    for (size_t i = 0; i < b->calls->count; i++) {
+        const struct op_call *call = &b->calls->calls[i].call;
         struct op_work w;
         op_work(call, &w);
-        TRY(measure_call(&timings[i], call, m, w.buffers[0].dtype == BF16 ? &half : &f32, rounds));
+        TRY(measure_call(&timings[i], call, w.buffers[0].dtype == BF16 ? &half : &f32));
     }
     return STATUS_OK;
 }
 
-/* Adds a step's spans to what they are part of. */
-static void sort_spans(const struct trace *trace, const struct call_list *l,
-                       struct call_timing *timings, struct step_timing *s)
+/* Adds a step's trace spans to the timings of their calls. */
+static void add_spans(const struct trace *trace, const struct op_calls *l,
+                      struct call_timing *timings, struct step_timing *s)
 {
     size_t at = 0;
     for (size_t i = 0; i < trace->count; i++) {
@@ -226,11 +221,11 @@ static void sort_spans(const struct trace *trace, const struct call_list *l,
         timings[call].step_seconds += took;
         at++;
     }
-    BUG_IF(at != l->length); /* a step is not what its rehearsal said */
+    BUG_IF(at != l->length); /* the step made other calls than its dry run */
 }
 
-/* One step; i is -1 for the one that is not counted. */
-static enum status time_step(struct trainer *t, const struct call_list *l,
+/* One step; i is -1 for the warm-up. */
+static enum status time_step(struct trainer *t, const struct op_calls *l,
                              struct call_timing *timings, struct step_timing *s, int i)
 {
     struct trace trace = {0};
@@ -242,11 +237,12 @@ static enum status time_step(struct trainer *t, const struct call_list *l,
     t->machine.on->trace = NULL;
     if (!st && !result.skipped && i >= 0) {
         s->seconds[i] = took;
-        sort_spans(&trace, l, timings, s);
+        add_spans(&trace, l, timings, s);
     }
     trace_release(&trace);
     TRY(st);
-    if (result.skipped) FAIL(DIVERGED, "a step on random ids was skipped: loss %g", result.loss);
+    if (result.skipped)
+        FAIL(DIVERGED, "a step on random token IDs was skipped: loss %g", result.loss);
     return STATUS_OK;
 }
 
@@ -255,12 +251,12 @@ static double attention_flops_per_token(const struct model_shape *s, int T)
     return 12.0 * s->L * s->H * s->K * T;
 }
 
-static enum status time_steps(struct trainer *t, const struct call_list *l,
+static enum status time_steps(struct trainer *t, const struct op_calls *l,
                               struct call_timing *timings, struct step_timing *s, int rounds)
 {
     const struct model_shape *shape = &t->model.shape;
     struct cpu_burst burst = cpu_burst_make(t->machine.on, t->model.dtype, 0.005);
-    double *shares = heap((size_t)rounds * sizeof *shares), in_all = 0;
+    double *shares = heap((size_t)rounds * sizeof *shares), total = 0;
     double *peaks = heap((size_t)rounds * sizeof *peaks);
     enum status st = STATUS_OK;
     s->tokens = (int64_t)t->batch.B * t->batch.T;
@@ -273,12 +269,12 @@ static enum status time_steps(struct trainer *t, const struct call_list *l,
         if (i < 0) continue;
         peak = (peak + cpu_burst_run(&burst)) / 2;
         peaks[i] = peak;
-        in_all += s->seconds[i];
+        total += s->seconds[i];
         shares[i] = s->flops / s->seconds[i] / peak;
     }
     s->burst_flops = median(peaks, rounds);
     s->burst_share = median(shares, rounds);
-    s->mean = in_all / rounds;
+    s->mean = total / rounds;
     s->zero_seconds /= rounds;
     s->rest = s->mean - s->zero_seconds;
     for (size_t i = 0; i < l->count; i++) {
@@ -291,18 +287,18 @@ out:
     return st;
 }
 
-enum status step_measure(struct step_timing *s, struct call_timing *timings,
-                         const struct call_list *l, const struct config *c,
-                         const struct model_shape *shape, const struct machine *m, int rounds)
+enum status cpu_bench_step(const struct cpu_bench *b, struct call_timing *timings,
+                           struct step_timing *s)
 {
     struct trainer t;
+    int rounds = b->rounds;
     enum status st = STATUS_OK;
     *s = (struct step_timing){.seconds = heap((size_t)rounds * sizeof *s->seconds)};
-    TRY(trainer_open(&t, c, shape, m));
-    batch_fill_random(&t.batch, shape->V);
-    TRY_OUT(trainer_start(&t, (uint64_t)c->debug.seed));
+    TRY(trainer_open(&t, b->config, b->shape, b->machine));
+    batch_fill_random(&t.batch, b->shape->V);
+    TRY_OUT(trainer_start(&t, (uint64_t)b->config->debug.seed));
     TRY_OUT(trainer_sync(&t));
-    TRY_OUT(time_steps(&t, l, timings, s, rounds));
+    TRY_OUT(time_steps(&t, b->calls, timings, s, rounds));
     double *sorted = heap((size_t)rounds * sizeof *sorted);
     memcpy(sorted, s->seconds, (size_t)rounds * sizeof *sorted);
     s->median = median(sorted, rounds);
@@ -312,7 +308,7 @@ out:
     return st;
 }
 
-void step_timing_release(struct step_timing *s)
+void cpu_bench_step_release(struct step_timing *s)
 {
     free(s->seconds);
     *s = (struct step_timing){0};

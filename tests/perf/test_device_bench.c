@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "perf/bench_device.h"
+#include "perf/device_bench.h"
 
 #include "backends/cpu/cpu.h"
 #include "base/json.h"
@@ -7,7 +7,7 @@
 #include "tensor/strict_device.h"
 #include "test.h"
 
-TEST(a_devices_bench_has_ceilings_each_operation_and_steps)
+TEST(device_bench_measures_ceilings_operations_and_steps)
 {
     static const char *const settings[] = {"model.dim=16",
                                            "model.n_layers=2",
@@ -21,7 +21,7 @@ TEST(a_devices_bench_has_ceilings_each_operation_and_steps)
     struct config config = {0};
     struct machine m = {0};
     struct model_shape shape;
-    struct call_list calls;
+    struct op_calls calls;
     struct text table = {0}, json = {0};
     CHECK_STATUS(OK, config_load(&config, NULL, settings, sizeof settings / sizeof *settings));
     CHECK_STATUS(OK, model_shape_resolve(&shape, &config.model, 0));
@@ -29,12 +29,12 @@ TEST(a_devices_bench_has_ceilings_each_operation_and_steps)
     CHECK_STATUS(OK, cpu_queue_open(&m.on, 1, 0));
     strict_open(m.on, &ops_cpu_reference, true);
     m.ops = &strict_ops;
-    CHECK_STATUS(OK, calls_of_step(&calls, &config, &shape, m.ops));
+    CHECK_STATUS(OK, op_calls_record_step(&calls, &config, &shape, m.ops));
     struct device_bench b = {&config, &m, &shape, &calls, 2, 1 << 16};
     text_adds(&json, "{");
-    CHECK_STATUS(OK, bench_device(&b, &table, &json));
+    CHECK_STATUS(OK, device_bench_run(&b, &table, &json));
     text_adds(&json, "}");
-    CHECK(strstr(table.data, "attention_backward") && strstr(table.data, "the product above"));
+    CHECK(strstr(table.data, "attention_backward") && strstr(table.data, "the GEMM above"));
     struct json *root;
     CHECK_STATUS(OK, json_parse(json.data, json.len, "bench", &root));
     CHECK(json_number(json_get(json_get(root, "ceilings"), "side")) == 64);
@@ -43,7 +43,7 @@ TEST(a_devices_bench_has_ceilings_each_operation_and_steps)
     CHECK(json_count(json_get(json_get(root, "step"), "seconds")) == 2);
     json_free(root);
     text_release(&table), text_release(&json);
-    calls_release(&calls);
+    op_calls_release(&calls);
     strict_close(m.on);
     cpu_queue_close(m.on);
     groups_close(&m.groups);

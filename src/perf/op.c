@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "perf/operations.h"
+#include "perf/op.h"
 
 #include <string.h>
 
@@ -95,8 +95,8 @@ void op_sizes(const struct op_call *c, struct text *out)
     }
 }
 
-/* The next buffer, of which `moved` elements are read or written. */
-static struct op_buffer *buffer(struct op_work *w, size_t count, enum dtype dtype, size_t moved)
+/* Appends a buffer, of which `moved` elements are read or written. */
+static struct op_buffer *add_buffer(struct op_work *w, size_t count, enum dtype dtype, size_t moved)
 {
     BUG_IF(w->num_buffers == OP_BUFFERS);
     struct op_buffer *b = &w->buffers[w->num_buffers++];
@@ -105,14 +105,14 @@ static struct op_buffer *buffer(struct op_work *w, size_t count, enum dtype dtyp
     return b;
 }
 
-static void none(struct op_work *w) { buffer(w, 0, F32, 0)->content = CONTENT_NONE; }
-static void positive(struct op_work *w, size_t n, size_t moved)
+static void add_null(struct op_work *w) { add_buffer(w, 0, F32, 0)->content = CONTENT_NONE; }
+static void add_positive(struct op_work *w, size_t n, size_t moved)
 {
-    buffer(w, n, F32, moved)->content = CONTENT_POSITIVE;
+    add_buffer(w, n, F32, moved)->content = CONTENT_POSITIVE;
 }
-static void ids(struct op_work *w, size_t n, int below)
+static void add_ids(struct op_work *w, size_t n, int below)
 {
-    struct op_buffer *b = buffer(w, n, F32, n);
+    struct op_buffer *b = add_buffer(w, n, F32, n);
     b->content = CONTENT_IDS, b->below = below;
 }
 
@@ -122,10 +122,10 @@ static void embedding_work(const struct op_call *c, struct op_work *w)
     size_t ND = (size_t)a->N * (size_t)a->D, VD = (size_t)a->V * (size_t)a->D;
     bool forward = c->op == OP_embedding_forward;
     w->bound = forward ? BOUND_COPY : BOUND_UPDATE;
-    ids(w, (size_t)a->N, a->V);
-    if (forward) buffer(w, VD, a->dtype, ND);
-    buffer(w, ND, a->dtype, ND);
-    if (!forward) buffer(w, VD, F32, 2 * ND);
+    add_ids(w, (size_t)a->N, a->V);
+    if (forward) add_buffer(w, VD, a->dtype, ND);
+    add_buffer(w, ND, a->dtype, ND);
+    if (!forward) add_buffer(w, VD, F32, 2 * ND);
 }
 
 static void linear_work(const struct op_call *c, struct op_work *w)
@@ -136,28 +136,28 @@ static void linear_work(const struct op_call *c, struct op_work *w)
     enum dtype operand = linear_operand(a);
     w->flops = 2.0 * (double)x * a->F, w->float8 = a->float8;
     if (c->op == OP_linear_forward) {
-        buffer(w, x, operand, x);
-        buffer(w, weight, operand, weight);
-        buffer(w, y, a->dtype, y);
+        add_buffer(w, x, operand, x);
+        add_buffer(w, weight, operand, weight);
+        add_buffer(w, y, a->dtype, y);
     } else if (c->op == OP_linear_backward_input) {
-        buffer(w, y, operand, y);
-        buffer(w, weight, operand, weight);
-        buffer(w, x, a->dtype, times * x);
+        add_buffer(w, y, operand, y);
+        add_buffer(w, weight, operand, weight);
+        add_buffer(w, x, a->dtype, times * x);
     } else {
-        buffer(w, y, operand, y);
-        buffer(w, x, operand, x);
-        buffer(w, weight, F32, times * weight);
+        add_buffer(w, y, operand, y);
+        add_buffer(w, x, operand, x);
+        add_buffer(w, weight, F32, times * weight);
     }
     for (int i = 0; i < 2; i++)
         if (a->float8)
-            positive(w, 2, 2);
+            add_positive(w, 2, 2);
         else
-            none(w);
+            add_null(w);
     if (c->op != OP_linear_forward) return;
     if (a->accumulate)
-        buffer(w, y, a->dtype, y);
+        add_buffer(w, y, a->dtype, y);
     else
-        none(w);
+        add_null(w);
 }
 
 static void rmsnorm_work(const struct op_call *c, struct op_work *w)
@@ -165,19 +165,19 @@ static void rmsnorm_work(const struct op_call *c, struct op_work *w)
     const struct rmsnorm *a = &c->what.rmsnorm_forward;
     size_t N = (size_t)a->N, D = (size_t)a->D, ND = N * D;
     w->bound = BOUND_COPY;
-    buffer(w, ND, a->dtype, ND);
+    add_buffer(w, ND, a->dtype, ND);
     if (c->op == OP_rmsnorm_forward) {
-        buffer(w, D, a->dtype, D);
-        buffer(w, ND, a->dtype, ND);
-        positive(w, N, N);
-        none(w);
+        add_buffer(w, D, a->dtype, D);
+        add_buffer(w, ND, a->dtype, ND);
+        add_positive(w, N, N);
+        add_null(w);
         return;
     }
-    buffer(w, ND, a->dtype, ND);
-    buffer(w, D, a->dtype, D);
-    positive(w, N, N);
-    buffer(w, ND, a->dtype, a->accumulate ? 2 * ND : ND);
-    buffer(w, D, F32, 2 * D);
+    add_buffer(w, ND, a->dtype, ND);
+    add_buffer(w, D, a->dtype, D);
+    add_positive(w, N, N);
+    add_buffer(w, ND, a->dtype, a->accumulate ? 2 * ND : ND);
+    add_buffer(w, D, F32, 2 * D);
 }
 
 static void rope_work(const struct op_call *c, struct op_work *w)
@@ -186,9 +186,9 @@ static void rope_work(const struct op_call *c, struct op_work *w)
     size_t tokens = (size_t)a->B * (size_t)a->T, J = (size_t)a->K / 2, T = (size_t)a->T;
     size_t angles = ((size_t)a->first + T) * J;
     w->bound = BOUND_UPDATE;
-    buffer(w, tokens * a->stride, a->dtype, 2 * tokens * (size_t)a->H * (size_t)a->K);
-    buffer(w, angles, F32, T * J);
-    buffer(w, angles, F32, T * J);
+    add_buffer(w, tokens * a->stride, a->dtype, 2 * tokens * (size_t)a->H * (size_t)a->K);
+    add_buffer(w, angles, F32, T * J);
+    add_buffer(w, angles, F32, T * J);
 }
 
 static void context_bounds_work(const struct op_call *c, struct op_work *w)
@@ -196,9 +196,9 @@ static void context_bounds_work(const struct op_call *c, struct op_work *w)
     const struct context_bounds *a = &c->what.context_bounds;
     size_t N = (size_t)a->B * (size_t)a->T;
     w->bound = BOUND_COPY;
-    none(w), none(w);
-    ids(w, N, a->T);
-    ids(w, N, a->T);
+    add_null(w), add_null(w);
+    add_ids(w, N, a->T);
+    add_ids(w, N, a->T);
 }
 
 static void attention_work(const struct op_call *c, struct op_work *w)
@@ -212,17 +212,17 @@ static void attention_work(const struct op_call *c, struct op_work *w)
     double pairs = a->T * (a->causal ? a->S - a->T / 2.0 : a->S);
     if (a->seen > 0) pairs = (double)a->seen * a->T * a->S;
     w->flops = 4.0 * a->B * a->H * pairs * a->K * (forward ? 1 : 2.5);
-    buffer(w, queries * a->q_stride, a->dtype, q);
-    buffer(w, keys * a->kv_stride, a->dtype, kv);
-    buffer(w, keys * a->kv_stride, a->dtype, kv);
-    if (!forward) buffer(w, q, a->dtype, q), buffer(w, q, a->dtype, q);
-    none(w), none(w);
-    if (forward) buffer(w, q, result, q);
-    positive(w, lse, lse);
+    add_buffer(w, queries * a->q_stride, a->dtype, q);
+    add_buffer(w, keys * a->kv_stride, a->dtype, kv);
+    add_buffer(w, keys * a->kv_stride, a->dtype, kv);
+    if (!forward) add_buffer(w, q, a->dtype, q), add_buffer(w, q, a->dtype, q);
+    add_null(w), add_null(w);
+    if (forward) add_buffer(w, q, result, q);
+    add_positive(w, lse, lse);
     if (forward) return;
-    buffer(w, a->keys ? q : queries * a->q_stride, result, q);
-    buffer(w, keys * a->kv_stride, result, kv);
-    buffer(w, keys * a->kv_stride, result, kv);
+    add_buffer(w, a->keys ? q : queries * a->q_stride, result, q);
+    add_buffer(w, keys * a->kv_stride, result, kv);
+    add_buffer(w, keys * a->kv_stride, result, kv);
 }
 
 static void swiglu_work(const struct op_call *c, struct op_work *w)
@@ -231,10 +231,10 @@ static void swiglu_work(const struct op_call *c, struct op_work *w)
     size_t NF = (size_t)a->N * (size_t)a->F;
     bool forward = c->op == OP_swiglu_forward;
     w->bound = forward ? BOUND_COPY : BOUND_UPDATE;
-    buffer(w, 2 * NF, a->dtype, 2 * NF);
-    buffer(w, NF, a->dtype, NF);
-    if (!forward) buffer(w, 0, a->dtype, 2 * NF)->content = CONTENT_FIRST;
-    none(w);
+    add_buffer(w, 2 * NF, a->dtype, 2 * NF);
+    add_buffer(w, NF, a->dtype, NF);
+    if (!forward) add_buffer(w, 0, a->dtype, 2 * NF)->content = CONTENT_FIRST;
+    add_null(w);
 }
 
 static void cross_entropy_work(const struct op_call *c, struct op_work *w)
@@ -242,17 +242,17 @@ static void cross_entropy_work(const struct op_call *c, struct op_work *w)
     const struct cross_entropy *a = &c->what.cross_entropy;
     size_t N = (size_t)a->N, NV = N * (size_t)a->V;
     w->bound = a->gradient ? BOUND_UPDATE : BOUND_READ;
-    buffer(w, NV, a->dtype, a->gradient ? 2 * NV : NV);
-    ids(w, N, a->V);
-    buffer(w, N, F32, N);
-    none(w), none(w);
+    add_buffer(w, NV, a->dtype, a->gradient ? 2 * NV : NV);
+    add_ids(w, N, a->V);
+    add_buffer(w, N, F32, N);
+    add_null(w), add_null(w);
 }
 
 static void sum_squares_work(const struct op_call *c, struct op_work *w)
 {
     w->bound = BOUND_READ;
-    buffer(w, c->what.sum_squares.n, F32, c->what.sum_squares.n);
-    buffer(w, sizeof(double) / sizeof(float), F32, 0);
+    add_buffer(w, c->what.sum_squares.n, F32, c->what.sum_squares.n);
+    add_buffer(w, sizeof(double) / sizeof(float), F32, 0);
 }
 
 static void adamw_work(const struct op_call *c, struct op_work *w)
@@ -260,20 +260,20 @@ static void adamw_work(const struct op_call *c, struct op_work *w)
     const struct adamw *a = &c->what.adamw;
     w->bound = BOUND_UPDATE;
     if (a->split)
-        none(w);
+        add_null(w);
     else
-        buffer(w, a->n, F32, 2 * a->n);
-    buffer(w, a->n, a->moments, 2 * a->n);
-    buffer(w, a->n, a->moments, 2 * a->n)->content = CONTENT_POSITIVE;
-    buffer(w, a->n, F32, a->n);
-    if (a->copy_dtype == F32) /* the model computes with the weights themselves */
-        none(w);
+        add_buffer(w, a->n, F32, 2 * a->n);
+    add_buffer(w, a->n, a->moments, 2 * a->n);
+    add_buffer(w, a->n, a->moments, 2 * a->n)->content = CONTENT_POSITIVE;
+    add_buffer(w, a->n, F32, a->n);
+    if (a->copy_dtype == F32) /* the model computes with the master weights themselves */
+        add_null(w);
     else
-        buffer(w, a->n, a->copy_dtype, a->split ? 2 * a->n : a->n);
+        add_buffer(w, a->n, a->copy_dtype, a->split ? 2 * a->n : a->n);
     if (a->split)
-        buffer(w, a->n, BF16, 2 * a->n); /* the low bits: any will do */
+        add_buffer(w, a->n, BF16, 2 * a->n); /* the low 16 bits: any value is valid */
     else
-        none(w);
+        add_null(w);
 }
 
 static void cast_work(const struct op_call *c, struct op_work *w)
@@ -281,46 +281,46 @@ static void cast_work(const struct op_call *c, struct op_work *w)
     const struct cast *a = &c->what.cast;
     size_t rows = a->rows ? a->rows : 1, all = rows * a->n;
     w->bound = BOUND_COPY;
-    buffer(w, (rows - 1) * a->from_stride + a->n, a->from, all);
-    buffer(w, (rows - 1) * a->to_stride + a->n, a->to, a->accumulate ? 2 * all : all);
+    add_buffer(w, (rows - 1) * a->from_stride + a->n, a->from, all);
+    add_buffer(w, (rows - 1) * a->to_stride + a->n, a->to, a->accumulate ? 2 * all : all);
 }
 
 static void unsplit_work(const struct op_call *c, struct op_work *w)
 {
     size_t n = c->what.unsplit.n;
     w->bound = BOUND_COPY;
-    buffer(w, n, BF16, n);
-    buffer(w, n, BF16, n); /* the low bits: any will do */
-    buffer(w, n, F32, n);
+    add_buffer(w, n, BF16, n);
+    add_buffer(w, n, BF16, n); /* the low 16 bits: any value is valid */
+    add_buffer(w, n, F32, n);
 }
 
 static void amax_work(const struct op_call *c, struct op_work *w)
 {
     const struct amax *a = &c->what.amax;
     w->bound = BOUND_READ;
-    buffer(w, a->n, a->dtype, a->n);
-    buffer(w, 1, F32, 0);
+    add_buffer(w, a->n, a->dtype, a->n);
+    add_buffer(w, 1, F32, 0);
 }
 
 static void find_scale_work(const struct op_call *c, struct op_work *w)
 {
     (void)c;
     w->bound = BOUND_READ;
-    positive(w, 1, 1);
-    none(w), none(w); /* nothing of the steps before */
-    positive(w, 2, 2);
+    add_positive(w, 1, 1);
+    add_null(w), add_null(w); /* no amax history */
+    add_positive(w, 2, 2);
 }
 
 static void quantize_work(const struct op_call *c, struct op_work *w)
 {
     const struct quantize *a = &c->what.quantize;
     w->bound = BOUND_COPY;
-    buffer(w, a->n, a->dtype, a->n);
-    buffer(w, a->n, BF16, a->n);
-    positive(w, 2, 2);
+    add_buffer(w, a->n, a->dtype, a->n);
+    add_buffer(w, a->n, BF16, a->n);
+    add_positive(w, 2, 2);
 }
 
-/* The struct of buffers of each operation: nothing but pointers. */
+/* The io struct of each operation, which holds nothing but pointers. */
 union io {
 #define OP(name, what, io) struct io name;
 #include "ops/ops.def"
@@ -367,8 +367,8 @@ void op_work(const struct op_call *c, struct op_work *w)
 void op_fill(const struct op_buffer *b, void *to)
 {
     size_t each = dtype_bytes(b->dtype),
-           piece = b->count < OP_FILL_REPEATS ? b->count : OP_FILL_REPEATS;
-    for (size_t i = 0; i < piece; i++) {
+           period = b->count < OP_FILL_REPEATS ? b->count : OP_FILL_REPEATS;
+    for (size_t i = 0; i < period; i++) {
         uint32_t bits = (uint32_t)i * 2654435761u + 12345u; /* Knuth's multiplicative hash */
         float unit = ((float)(bits >> 9) + 0.5f) / (float)(1 << 23);
         float x = b->content == CONTENT_POSITIVE ? unit : 2 * unit - 1;
@@ -379,21 +379,21 @@ void op_fill(const struct op_buffer *b, void *to)
         else
             ((bf16 *)to)[i] = bf16_from_f32(x);
     }
-    for (size_t done = piece; done < b->count; done += piece) {
-        size_t more = b->count - done < piece ? b->count - done : piece;
+    for (size_t done = period; done < b->count; done += period) {
+        size_t more = b->count - done < period ? b->count - done : period;
         memcpy((unsigned char *)to + done * each, to, more * each);
     }
 }
 
 enum status op_run(const struct op_call *c, const struct ops *ops, void *const *buffers,
-                   struct queue *on)
+                   struct queue *queue)
 {
     union io io;
     memcpy(io.pointers, buffers, sizeof io.pointers);
     switch (c->op) {
 #define OP(name, what_type, io_type)                                                               \
     case OP_##name:                                                                                \
-        TRY(name(ops, &c->what.name, &io.name, on));                                               \
+        TRY(name(ops, &c->what.name, &io.name, queue));                                            \
         break;
 #include "ops/ops.def"
 #undef OP

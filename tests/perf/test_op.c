@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "perf/operations.h"
+#include "perf/op.h"
 
 #include "backends/cpu/cpu.h"
 #include "test.h"
@@ -11,7 +11,7 @@ static struct op_work work_of(struct op_call c)
     return w;
 }
 
-TEST(products_count_two_flops_a_multiply_add_and_each_operand_once)
+TEST(gemms_count_two_flops_per_multiply_add_and_each_operand_once)
 {
     struct linear l = {.N = 3, .D = 5, .F = 7, .dtype = BF16};
     struct op_work w = work_of((struct op_call){OP_linear_forward, .what.linear_forward = l});
@@ -26,7 +26,7 @@ TEST(products_count_two_flops_a_multiply_add_and_each_operand_once)
     CHECK(w.buffers[2].dtype == F32 && w.buffers[2].count == 35);
 }
 
-TEST(attention_to_a_part_of_the_keys_counts_what_it_sees_and_sums_in_f32)
+TEST(partial_attention_counts_visible_keys_and_accumulates_in_f32)
 {
     struct attention a = {
         .B = 1, .T = 8, .S = 6, .H = 4, .G = 2, .K = 16, .q_stride = 128, .kv_stride = 64};
@@ -40,7 +40,7 @@ TEST(attention_to_a_part_of_the_keys_counts_what_it_sees_and_sums_in_f32)
     CHECK(w.buffers[5].dtype == F32 && w.buffers[5].count == 8 * 64);
 }
 
-TEST(causal_attention_counts_half_and_its_backward_two_and_a_half_times)
+TEST(causal_attention_counts_half_and_backward_2_5_times)
 {
     struct attention a = {.B = 2, .T = 8, .S = 8, .H = 4, .G = 2, .K = 16};
     a.q_stride = a.kv_stride = 8 * 16;
@@ -58,7 +58,7 @@ TEST(causal_attention_counts_half_and_its_backward_two_and_a_half_times)
     CHECK(half.num_buffers == 7 && back.num_buffers == 11);
 }
 
-TEST(bounds_of_cut_rows_count_the_two_that_a_token_gets)
+TEST(context_bounds_writes_two_indices_per_token)
 {
     struct context_bounds a = {2, 8, {4, 1, true}, {4, 3, true}, true};
     struct op_call c = {OP_context_bounds, .what.context_bounds = a};
@@ -71,7 +71,7 @@ TEST(bounds_of_cut_rows_count_the_two_that_a_token_gets)
     text_release(&sizes);
 }
 
-TEST(updates_count_what_they_change_twice)
+TEST(in_place_updates_count_bytes_twice)
 {
     struct op_call c = {OP_adamw, .what.adamw = {.n = 100, .step = 1, .copy_dtype = BF16}};
     CHECK(work_of(c).bytes == 100 * (3 * 8 + 4 + 2));
@@ -85,7 +85,7 @@ TEST(updates_count_what_they_change_twice)
     CHECK(work_of(c).bytes == 100 * (2 * 4 + 4 + 2 * 4));
 }
 
-TEST(sizes_tell_calls_apart)
+TEST(sizes_distinguish_calls)
 {
     struct text a = {0}, b = {0};
     struct op_call c = {OP_linear_forward, .what.linear_forward = {.N = 1, .D = 2, .F = 3}};
@@ -98,7 +98,7 @@ TEST(sizes_tell_calls_apart)
     text_release(&b);
 }
 
-TEST(buffers_are_filled_within_their_bounds)
+TEST(op_fill_respects_bounds)
 {
     enum { COUNT = 40000 };
     struct op_buffer b = {.count = COUNT, .dtype = F32, .content = CONTENT_IDS, .below = 7};

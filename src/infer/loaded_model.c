@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "infer/loaded.h"
+#include "infer/loaded_model.h"
 
 #include "base/file.h"
 #include "base/log.h"
@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum status loaded_step(const char *path, int64_t step, const struct comm *world, char **folder)
+enum status loaded_model_find_step(const char *path, int64_t step, const struct comm *world,
+                                   char **folder)
 {
     char *local = NULL;
     *folder = NULL;
@@ -23,14 +24,15 @@ enum status loaded_step(const char *path, int64_t step, const struct comm *world
     return st;
 }
 
-enum status loaded_folder(const char *path, const struct comm *world, char **folder)
+enum status loaded_model_find(const char *path, const struct comm *world, char **folder)
 {
-    TRY(loaded_step(path, -1, world, folder));
+    TRY(loaded_model_find_step(path, -1, world, folder));
     return STATUS_OK;
 }
 
-/* The run's own configuration where the checkpoint has it, with the settings given now. */
-static enum status open_config(struct loaded *l, const char *const *settings, int num_settings)
+/* The configuration saved in the checkpoint, if any, with the settings of the command line. */
+static enum status open_config(struct loaded_model *l, const char *const *settings,
+                               int num_settings)
 {
     char *toml = file_join(l->folder, "config.toml");
     enum status st =
@@ -40,8 +42,8 @@ static enum status open_config(struct loaded *l, const char *const *settings, in
     return st;
 }
 
-/* Whether the layout is asked for now, and is not only that of the run. */
-static bool asks_for_layout(const char *const *settings, int num_settings)
+/* Whether the command line sets a parallel degree, instead of leaving the run's layout. */
+static bool requests_layout(const char *const *settings, int num_settings)
 {
     for (int i = 0; i < num_settings; i++) {
         const char *key = strstr(settings[i], "degree"), *value = strchr(settings[i], '=');
@@ -50,31 +52,31 @@ static bool asks_for_layout(const char *const *settings, int num_settings)
     return false;
 }
 
-void loaded_layout(struct parallelism_config *p, bool asked, int ranks)
+void loaded_model_choose_layout(struct parallelism_config *p, bool requested, int ranks)
 {
     struct mesh mesh;
     int64_t *shard = &p->data_parallel_shard_degree;
     if (*shard > 0) *shard *= p->pipeline_parallel_degree * p->context_parallel_degree;
     p->pipeline_parallel_degree = p->context_parallel_degree = 1;
-    if (asked || !mesh_resolve(&mesh, p, 0, ranks)) return;
+    if (requested || !mesh_resolve(&mesh, p, 0, ranks)) return;
     *shard = -1, p->data_parallel_replicate_degree = p->tensor_parallel_degree = 1;
     if (ranks > 1)
         log_line(LOG_INFO,
-                 "the run's layout makes another number of ranks: the weights are shared out over "
-                 "the %d that are here",
+                 "the run's parallel layout does not match %d ranks: sharding the weights over all "
+                 "of them (FSDP)",
                  ranks);
 }
 
-static enum status open_machine(struct loaded *l, bool asked)
+static enum status open_machine(struct loaded_model *l, bool requested)
 {
     struct parallelism_config p = l->config.parallelism;
-    loaded_layout(&p, asked, l->machine.world.size);
+    loaded_model_choose_layout(&p, requested, l->machine.world.size);
     TRY(machine_open_ranks(&l->machine, &l->config.device, &p));
     return STATUS_OK;
 }
 
-/* Tokenizer and shape, which must fit each other and the ranks. */
-static enum status open_shape(struct loaded *l, const char *tokenizer)
+/* Opens the tokenizer and reads the shape; checks that they match each other and the mesh. */
+static enum status open_shape(struct loaded_model *l, const char *tokenizer)
 {
     const struct mesh *mesh = &l->machine.mesh;
     const char *path = tokenizer[0] ? tokenizer : l->folder;
@@ -82,9 +84,9 @@ static enum status open_shape(struct loaded *l, const char *tokenizer)
         TRY(tokenizer_open(&l->tokenizer, path, &l->config.tokenizer));
     TRY(checkpoint_read_shape(l->folder, &l->shape));
     if (l->tokenizer && tokenizer_vocab_size(l->tokenizer) > l->shape.V)
-        FAIL(CONFIG, "%s: the tokenizer has %d tokens, the model %d", tokenizer_path(l->tokenizer),
-             tokenizer_vocab_size(l->tokenizer), l->shape.V);
-    /* Rows need not be cut: passes forward keep the stream of tokens whole. */
+        FAIL(CONFIG, "%s: the tokenizer has %d tokens, but the model's vocabulary only %d",
+             tokenizer_path(l->tokenizer), tokenizer_vocab_size(l->tokenizer), l->shape.V);
+    /* Without sequence parallelism any row length works, so check only the smallest. */
     struct fit f = {.mesh = mesh,
                     .shape = &l->shape,
                     .section = "training",
@@ -95,8 +97,8 @@ static enum status open_shape(struct loaded *l, const char *tokenizer)
     return STATUS_OK;
 }
 
-/* What is here of the model.  Over a measuring arena it only counts. */
-static enum status take_model(struct loaded *l, int max_tokens)
+/* Allocates this rank's shard of the model; with a sizing arena, only adds up its size. */
+static enum status alloc_model(struct loaded_model *l, int max_tokens)
 {
     const struct parallelism_config *p = &l->config.parallelism;
     const struct comm *groups = l->machine.groups.of, *shard = &groups[GROUP_shard];
@@ -119,25 +121,25 @@ static enum status take_model(struct loaded *l, int max_tokens)
     };
     fsdp_take(&l->fsdp, &l->run);
     l->weights = arena_take(&l->run, fsdp_elements(&l->fsdp), dtype_bytes(dtype));
-    if (l->run.overflow) FAIL(DATA, "%s: the model fits into no memory", l->folder);
+    if (l->run.overflow) FAIL(DATA, "%s: the model's size overflows 64 bits", l->folder);
     l->fsdp.weights = l->weights;
     l->model.ops = l->machine.ops, l->model.plan = &l->plan.plan;
     l->model.dtype = dtype, l->model.units = &l->fsdp.units;
     return STATUS_OK;
 }
 
-static enum status open_model(struct loaded *l, int max_tokens)
+static enum status open_model(struct loaded_model *l, int max_tokens)
 {
-    TRY(take_model(l, max_tokens));
+    TRY(alloc_model(l, max_tokens));
     size_t bytes = l->run.used;
     fsdp_release(&l->fsdp);
     model_release(&l->model);
     TRY(arena_init(&l->run, bytes, queue_memory(l->machine.on)));
-    TRY(take_model(l, max_tokens));
+    TRY(alloc_model(l, max_tokens));
     return STATUS_OK;
 }
 
-static enum status load_weights(struct loaded *l)
+static enum status load_weights(struct loaded_model *l)
 {
     const struct comm *groups = l->machine.groups.of, *shard = &groups[GROUP_shard];
     struct layout whole;
@@ -157,22 +159,21 @@ static enum status load_weights(struct loaded *l)
     return STATUS_OK;
 }
 
-enum status loaded_open(struct loaded *l, const char *path, const char *tokenizer,
-                        const char *const *settings, int num_settings, int max_tokens)
+enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_options *o)
 {
     const struct comm *world = &l->machine.world;
-    TRY(loaded_folder(path, world, &l->folder));
-    TRY(comm_agree(world, open_config(l, settings, num_settings)));
-    TRY(open_machine(l, asks_for_layout(settings, num_settings)));
-    TRY(hub_fetch(tokenizer, HUB_TOKENIZER, world));
-    TRY(comm_agree(world, open_shape(l, tokenizer)));
-    if (!max_tokens) max_tokens = (int)l->config.training.seq_len;
+    TRY(loaded_model_find(o->path, world, &l->folder));
+    TRY(comm_agree(world, open_config(l, o->settings, o->num_settings)));
+    TRY(open_machine(l, requests_layout(o->settings, o->num_settings)));
+    TRY(hub_fetch(o->tokenizer, HUB_TOKENIZER, world));
+    TRY(comm_agree(world, open_shape(l, o->tokenizer)));
+    int max_tokens = o->max_tokens ? o->max_tokens : (int)l->config.training.seq_len;
     TRY(comm_agree(world, open_model(l, max_tokens)));
     TRY(load_weights(l));
     return STATUS_OK;
 }
 
-void loaded_close(struct loaded *l, enum status how)
+void loaded_model_close(struct loaded_model *l, enum status how)
 {
     fsdp_release(&l->fsdp);
     model_release(&l->model);
@@ -185,7 +186,7 @@ void loaded_close(struct loaded *l, enum status how)
     free(l->folder);
 }
 
-struct pipeline loaded_pipeline(const struct loaded *l)
+struct pipeline loaded_model_pipeline(const struct loaded_model *l)
 {
     return (struct pipeline){.model = &l->model,
                              .group = &l->machine.groups.of[GROUP_pp],
@@ -193,7 +194,8 @@ struct pipeline loaded_pipeline(const struct loaded *l)
                              .schedule = {.pp = 1, .chunks = 1}};
 }
 
-enum status loaded_arena(struct loaded *l, enum status (*forward)(void *context), void *context)
+enum status loaded_model_alloc_step(struct loaded_model *l, enum status (*forward)(void *context),
+                                    void *context)
 {
     struct queue *on = l->machine.on;
     arena_release(&on->scratch);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "perf/rehearsal.h"
+#include "perf/step_simulator.h"
 #include "test.h"
 
 static const struct hardware machine = {.bf16_flops = 1e12,
@@ -11,7 +11,7 @@ static const struct hardware machine = {.bf16_flops = 1e12,
                                         .node_rate = 1e9,
                                         .network_rate = 1e8};
 
-static struct estimate of(const char *const *settings, int num_settings, int ranks)
+static struct estimate estimate_of(const char *const *settings, int num_settings, int ranks)
 {
     struct config c;
     struct model_shape shape;
@@ -20,7 +20,7 @@ static struct estimate of(const char *const *settings, int num_settings, int ran
     CHECK_STATUS(OK, config_load(&c, NULL, settings, num_settings));
     CHECK_STATUS(OK, model_shape_resolve(&shape, &c.model, 0));
     CHECK_STATUS(OK, mesh_resolve(&mesh, &c.parallelism, 0, ranks));
-    CHECK_STATUS(OK, rehearsal_estimate(&e, &c, &shape, &mesh, &machine));
+    CHECK_STATUS(OK, step_simulator_estimate(&e, &c, &shape, &mesh, &machine));
     config_release(&c);
     return e;
 }
@@ -31,51 +31,55 @@ static struct estimate of(const char *const *settings, int num_settings, int ran
         "training.local_batch_size=2", "activation_checkpoint.mode=none"
 enum { TINY_COUNT = 9 };
 
-TEST(rehearsal_hears_every_product_of_every_micro_batch)
+TEST(step_simulator_counts_every_gemm_of_every_microbatch)
 {
     const char *const one[] = {TINY, "training.global_batch_size=2"};
     const char *const three[] = {TINY, "training.global_batch_size=6"};
-    struct estimate e = of(one, TINY_COUNT + 1, 1), more = of(three, TINY_COUNT + 1, 1);
+    struct estimate e = estimate_of(one, TINY_COUNT + 1, 1),
+                    more = estimate_of(three, TINY_COUNT + 1, 1);
     double tokens = 2 * 32, D = 64, block = D * (64 * 2 + 32 * 2) + 3 * D * 128;
     double attention = 7.0 * 3 * D * 32 * (1 + 1.0 / 32), head = D * 256;
     CHECK_NEAR(e.products_s * 1e12 / (tokens * (6 * (3 * block + head) + attention)), 1, 0.05);
     CHECK_NEAR(more.products_s / e.products_s, 3, 1e-9);
     CHECK(e.exposed_s[GROUP_shard] == 0 && e.bubble_s == 0);
-    /* The update is once a step, and the casts a run begins with are none of it. */
+    /* A step has one update, and does not include the casts with which a run starts. */
     CHECK_NEAR(more.update_s / e.update_s, 1, 1e-9);
     const char *const f32[] = {TINY, "training.mixed_precision_param=float32"};
-    struct estimate slow = of(f32, TINY_COUNT + 1, 1);
+    struct estimate slow = estimate_of(f32, TINY_COUNT + 1, 1);
     CHECK_NEAR(slow.products_s / e.products_s, 10, 1e-9);
 }
 
-TEST(rehearsal_hears_what_moves_and_what_that_runs_beside)
+TEST(step_simulator_overlaps_communication_with_computation)
 {
     const char *const plain[] = {TINY}, *const keep[] = {
                                             TINY, "parallelism.fsdp_reshard_after_forward=never",
                                             "training.global_batch_size=48"};
     const char *const give[] = {TINY, "parallelism.fsdp_reshard_after_forward=always",
                                 "training.global_batch_size=48"};
-    struct estimate near = of(plain, TINY_COUNT, 4), far = of(plain, TINY_COUNT, 8);
+    struct estimate near = estimate_of(plain, TINY_COUNT, 4),
+                    far = estimate_of(plain, TINY_COUNT, 8);
     CHECK(near.exposed_s[GROUP_shard] > 0 && near.limit == RESOURCE_node_links);
     CHECK(far.exposed_s[GROUP_shard] > near.exposed_s[GROUP_shard]);
     CHECK(far.limit == RESOURCE_network);
-    /* Weights that stay need not come again. */
-    struct estimate kept = of(keep, TINY_COUNT + 2, 8), given = of(give, TINY_COUNT + 2, 8);
+    /* Weights that are not resharded need no second all-gather. */
+    struct estimate kept = estimate_of(keep, TINY_COUNT + 2, 8),
+                    given = estimate_of(give, TINY_COUNT + 2, 8);
     CHECK(kept.exposed_s[GROUP_shard] < given.exposed_s[GROUP_shard]);
     const char *const cut[] = {TINY, "parallelism.tensor_parallel_degree=4"};
-    struct estimate tp = of(cut, TINY_COUNT + 1, 4);
+    struct estimate tp = estimate_of(cut, TINY_COUNT + 1, 4);
     CHECK(tp.exposed_s[GROUP_tp] > 0 && tp.exposed_s[GROUP_shard] == 0);
 }
 
-/* Attention and the head stay what they are; casts are memory's. */
-TEST(rehearsal_hears_products_of_eight_bits_as_faster)
+/* Attention and the head stay bfloat16; quantization is memory-bound. */
+TEST(step_simulator_speeds_up_fp8_gemms)
 {
     const char *const plain[] = {TINY, "training.global_batch_size=2"};
     const char *const eight[] = {TINY, "training.global_batch_size=2",
                                  "model.converters=[\"float8\"]"};
-    struct estimate e = of(plain, TINY_COUNT + 1, 1), fast = of(eight, TINY_COUNT + 2, 1);
+    struct estimate e = estimate_of(plain, TINY_COUNT + 1, 1),
+                    fast = estimate_of(eight, TINY_COUNT + 2, 1);
     double tokens = 2 * 32, D = 64, block = D * (64 * 2 + 32 * 2) + 3 * D * 128;
-    double spared = tokens * 6 * 3 * block / 2;
-    CHECK_NEAR((e.products_s - fast.products_s) * 1e12 / spared, 1, 0.01);
+    double saved = tokens * 6 * 3 * block / 2;
+    CHECK_NEAR((e.products_s - fast.products_s) * 1e12 / saved, 1, 0.01);
     CHECK(fast.memory_s > e.memory_s);
 }

@@ -1,4 +1,5 @@
-/* test_sessions.c -- a model of spike counts, trained for a moment, evaluated and made to go on. */
+/* test_spike_session.c -- trains a model of spike counts briefly, evaluates it, and generates bins.
+ */
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
@@ -44,7 +45,7 @@ static double number(const struct json *v, const char *key)
     return json_number(json_get(v, key));
 }
 
-TEST(a_model_of_spikes_beats_constant_rates_and_ngrams_on_sessions_it_has_not_seen)
+TEST(a_spike_model_beats_constant_rates_and_ngrams_on_held_out_sessions)
 {
     char *run = trained("");
     struct text out = {0};
@@ -59,11 +60,11 @@ TEST(a_model_of_spikes_beats_constant_rates_and_ngrams_on_sessions_it_has_not_se
     double gain = number(v, "homogeneous_loss") - number(v, "count_loss");
     CHECK_NEAR(number(v, "bits_per_spike"), gain * 1020 / spikes / log(2), 1e-9);
     CHECK(gain > 0.05);
-    /* marks are nearly free, and are no counts */
+    /* separators are easy to predict, and are not counts */
     CHECK(number(v, "count_loss") * 1020 < loss * 1199);
     CHECK(number(v, "count_loss") * 1020 > 0.9 * loss * 1199);
     CHECK(number(ngram, "n") == 2 && number(ngram, "counted_in") == 4800);
-    CHECK(number(ngram, "tokens") == 1197); /* of 3 sessions all but the first */
+    CHECK(number(ngram, "tokens") == 1197); /* all except the first of each of 3 sessions */
     CHECK(loss < number(ngram, "loss") - 0.05);
     json_free(v);
     text_release(&out);
@@ -78,7 +79,7 @@ TEST(eval_of_some_batches_compares_the_same_counts)
                   "--batch-size", "2", "--ngram", "1", "--ngram-data", test, "--ngram-tokens",
                   "100", "--json") == 0);
     struct json *v = answer(&out);
-    CHECK(number(v, "tokens") == 128); /* ids 1..128: bins of 7, and 3 ids of the 19th */
+    CHECK(number(v, "tokens") == 128); /* IDs 1..128: bins of 7, and 3 IDs of the 19th */
     CHECK(number(v, "counts") == 128 - 18);
     CHECK(number(json_get(v, "ngram"), "counted_in") == 100);
     CHECK(number(json_get(v, "ngram"), "tokens") == 129);
@@ -98,7 +99,7 @@ static int64_t number_at(const unsigned char *at)
     return (int64_t)v;
 }
 
-/* The numbers of an array, whose count is known. */
+/* The data of an array with `count` elements. */
 static const unsigned char *array(const struct zip *z, const char *name, size_t count)
 {
     const struct zip_entry *e = zip_find(z, name, strlen(name));
@@ -106,7 +107,7 @@ static const unsigned char *array(const struct zip *z, const char *name, size_t 
     return e->data + e->size - 8 * count;
 }
 
-TEST(generated_bins_begin_with_255_which_is_nowhere_else)
+TEST(generated_bins_start_with_the_only_separator)
 {
     char *run = trained("training.steps=3 validation.enable=false");
     const char *path = test_path(test_folder(), "gen.npz");
@@ -129,13 +130,13 @@ TEST(generated_bins_begin_with_255_which_is_nowhere_else)
         CHECK((number_at(gen + 8 * i) == 255) == (i % 6 == 0));
         different += i > 0 && number_at(gen + 8 * i) != number_at(gen + 8);
     }
-    CHECK(different > 100); /* hardly trained, it says anything at all */
+    CHECK(different > 100); /* barely trained, so its output is nearly random */
     zip_release(&z);
     text_release(&out), text_release(&bytes);
     free(run);
 }
 
-TEST(generate_says_what_it_cannot_go_on_from)
+TEST(generate_reports_invalid_sessions)
 {
     char *run = trained("training.steps=1 validation.enable=false");
     struct text err = {0};
@@ -148,7 +149,7 @@ TEST(generate_says_what_it_cannot_go_on_from)
           64);
     CHECK(LLAMERO(NULL, &err, "generate", run, "--session", test, "--out", "a", "--prompt-bins",
                   "61") == 78);
-    CHECK(strstr(err.data, "a session of 60 bins"));
+    CHECK(strstr(err.data, "the session has 60 bins"));
     CHECK(LLAMERO(NULL, &err, "generate", run, "--session", test, "--out", "a", "--row", "9") ==
           78);
     CHECK(LLAMERO(NULL, &err, "generate", run, "--session", "/no.parquet", "--out", "a") == 66);

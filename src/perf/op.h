@@ -1,9 +1,8 @@
-/* operations.h -- what each operation reads, writes and computes, so that one call can be timed
- * alone.
+/* op.h -- what each operation reads, writes and computes, so that a call can be timed alone.
  *
- * Units    Bytes that must move: inputs read once, outputs written once, what is changed in place
- *          both; FLOPs of products and of attention only, of which a causal mask leaves half.
- * Memory   Buffers are the caller's, as op_buffers lists them. */
+ * Units    Bytes: inputs read once, outputs written once, buffers updated in place both; FLOPs:
+ *          GEMMs and attention only, where a causal mask halves the count.
+ * Memory   The caller provides the buffers that op_work lists. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -37,15 +36,16 @@ struct op_call {
 };
 
 const char *op_name(enum op_id op);
-/* "4096 x 768 -> 1280": two calls of an operation that say the same do the same. */
+/* Formats the sizes: "4096 x 768 -> 1280".  Two calls of an operation with the same text do the
+ * same work. */
 void op_sizes(const struct op_call *c, struct text *out);
 
 enum op_content {
-    CONTENT_NUMBERS,  /* in [-1, 1) */
-    CONTENT_POSITIVE, /* in (0, 1) */
-    CONTENT_IDS,      /* whole numbers in [0, below) */
+    CONTENT_NUMBERS,  /* uniform in [-1, 1) */
+    CONTENT_POSITIVE, /* uniform in (0, 1) */
+    CONTENT_IDS,      /* integers in [0, below) */
     CONTENT_NONE,     /* no buffer: NULL */
-    CONTENT_FIRST,    /* the call's first buffer once more */
+    CONTENT_FIRST,    /* an alias of the call's first buffer */
 };
 struct op_buffer {
     size_t count;
@@ -55,21 +55,22 @@ struct op_buffer {
 };
 enum { OP_BUFFERS = 12 };
 
-/* What bounds it: multiply-adds, or memory that is read, copied or changed in place. */
+/* Which ceiling limits it: FLOPs (compute-bound), or memory that is read, copied or updated in
+ * place. */
 enum op_bound { BOUND_PEAK, BOUND_READ, BOUND_COPY, BOUND_UPDATE };
 
 struct op_work {
-    struct op_buffer buffers[OP_BUFFERS]; /* in the order of its struct of buffers */
+    struct op_buffer buffers[OP_BUFFERS]; /* in the order of the operation's io struct */
     int num_buffers;
     double flops, bytes;
-    bool float8; /* products are of eight bits */
+    bool float8; /* a GEMM of FP8 values */
     enum op_bound bound;
 };
 void op_work(const struct op_call *c, struct op_work *w);
 
-/* Fills a buffer with what it says; the same every time, and again after so many elements. */
+/* Fills a buffer with pseudorandom content: always the same, with period OP_FILL_REPEATS. */
 enum { OP_FILL_REPEATS = 1 << 14 };
 void op_fill(const struct op_buffer *b, void *to);
-/* One call; NULLs over a measuring queue. */
+/* Executes one call.  With a sizing queue, buffers may be NULL. */
 enum status op_run(const struct op_call *c, const struct ops *ops, void *const *buffers,
-                   struct queue *on);
+                   struct queue *queue);

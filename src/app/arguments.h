@@ -1,0 +1,37 @@
+/* arguments.h -- parses a command's arguments: flags, section.key=value settings, and words. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum flag_kind { FLAG_SWITCH, FLAG_INT, FLAG_REAL, FLAG_TEXT };
+
+/* --name, --name VALUE or --name=VALUE; a table of flags ends with a NULL name. */
+struct flag {
+    const char *name; /* without the dashes */
+    enum flag_kind kind;
+    void *into; /* bool, int64_t, double or const char *; holds the default */
+    const char *help;
+};
+
+struct arguments_spec {
+    const char *usage; /* the line after "usage: llamero ", a blank line, a paragraph */
+    const struct flag *flags;
+    int min_words, max_words;
+};
+
+struct arguments {
+    const char *words[64];
+    int num_words;
+    const char *settings[64]; /* section.key=value, for the configuration */
+    int num_settings;
+    bool help; /* --help was given and printed: return STATUS_OK */
+};
+
+/* USAGE: an unknown flag (the message suggests the closest), a value that does not parse, or a
+ * wrong number of words. */
+enum status arguments_read(struct arguments *a, const struct arguments_spec *spec, int argc,
+                           char **argv);

@@ -1,0 +1,64 @@
+/* loaded_model.h -- a trained model opened for eval and generate: weights, tokenizer, machine.
+ *
+ * Memory   Weights occupy one arena, in the compute dtype; they are converted while being read.
+ * Ranks    Each rank holds its shard of the model and takes part in every forward pass.  All
+ *          functions except loaded_model_close and loaded_model_choose_layout are collective. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "config/config.h"
+#include "machine/machine.h"
+#include "model/model.h"
+#include "parallel/fsdp.h"
+#include "parallel/pipeline.h"
+#include "parallel/plan.h"
+#include "tokenizer/tokenizer.h"
+
+struct loaded_model {
+    char *folder;                /* the folder that the weights were read from; owned */
+    struct config config;        /* the run's config.toml, if any, with the settings on top */
+    struct tokenizer *tokenizer; /* NULL: the folder has none (trained on token IDs) */
+    struct machine machine;
+    struct model_shape shape; /* of the whole model */
+    struct model model;       /* this rank's tensor-parallel shard of it */
+    struct stage stage;       /* the only one: all blocks */
+    struct tensor_plan plan;
+    struct fsdp fsdp;
+    void *weights;     /* this rank's shard of every FSDP unit */
+    struct arena run;  /* weights, RoPE tables */
+    struct arena step; /* activations of a forward pass; sized by loaded_model_alloc_step */
+    bool config_is_open;
+};
+
+/* The folder of weights that `path` stands for: itself, or the newest checkpoint of a run (ours or
+ * torch's).  Rank 0 of `world` looks it up; NULL: this process alone. */
+enum status loaded_model_find(const char *path, const struct comm *world, char **folder);
+/* The same for a given step of a run or of a folder of checkpoints; step < 0: the newest.
+ * CONFIG: `path` is a single model. */
+enum status loaded_model_find_step(const char *path, int64_t step, const struct comm *world,
+                                   char **folder);
+
+/* Turns the layout `p` that a model was trained in into one for inference on `ranks` ranks:
+ * pipeline stages and context-parallel ranks become FSDP shards, as a forward pass alone gains
+ * nothing from them.  If the layout does not make `ranks` ranks and was not `requested` on the
+ * command line, all ranks become FSDP shards. */
+void loaded_model_choose_layout(struct parallelism_config *p, bool requested, int ranks);
+
+/* What to open. */
+struct loaded_model_options {
+    const char *path, *tokenizer; /* tokenizer overrides the folder's own; "": do not */
+    const char *const *settings;  /* section.key=value */
+    int num_settings;
+    int max_tokens; /* positions per row; 0: the configuration's seq_len */
+};
+/* The caller has joined l->machine; the rest of *l is zero. */
+enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_options *o);
+/* `how` the command ended: see machine_close_ranks. */
+void loaded_model_close(struct loaded_model *l, enum status how);
+
+/* A pipeline of that one stage, for evaluator_take. */
+struct pipeline loaded_model_pipeline(const struct loaded_model *l);
+
+/* Runs `forward` once as a sizing pass, then allocates l->step and the queue's scratch. */
+enum status loaded_model_alloc_step(struct loaded_model *l, enum status (*forward)(void *context),
+                                    void *context);

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "infer/spike_session.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "data/corpus.h"
+#include "formats/npz.h"
+#include "hub/hub.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static enum status check_flags(const struct spike_session *s)
+{
+    enum { MAX_BINS = 1 << 24 };
+    if (!s->out[0]) FAIL(USAGE, "--session requires --out, the .npz file to write");
+    if (s->row < 0) FAIL(USAGE, "--row: must be at least 0, is %lld", (long long)s->row);
+    if (s->prompt_bins < 1 || s->prompt_bins > MAX_BINS)
+        FAIL(USAGE, "--prompt-bins: must be between 1 and 2^24, is %lld",
+             (long long)s->prompt_bins);
+    if (s->bins < 1 || s->bins > MAX_BINS)
+        FAIL(USAGE, "--bins: must be between 1 and 2^24, is %lld", (long long)s->bins);
+    return STATUS_OK;
+}
+
+static enum status read_session(struct spike_session *s, struct generation *g)
+{
+    enum { MAX_TOKENS = 1 << 24 };
+    size_t neurons;
+    TRY(corpus_read_session(&s->source, (uint64_t)s->row, &s->whole, &neurons));
+    s->tokens_per_bin = neurons + 1;
+    size_t bins = s->whole.count / s->tokens_per_bin,
+           prompt = (size_t)s->prompt_bins * s->tokens_per_bin;
+    if ((size_t)s->prompt_bins > bins)
+        FAIL(CONFIG, "%s, row %lld: the session has %zu bins, --prompt-bins is %lld",
+             s->source.path, (long long)s->row, bins, (long long)s->prompt_bins);
+    g->max_tokens = s->bins * (int64_t)s->tokens_per_bin;
+    if (g->max_tokens + (int64_t)prompt > MAX_TOKENS)
+        FAIL(USAGE, "--bins: %lld bins of %zu neurons and the prompt exceed 2^24 tokens",
+             (long long)s->bins, neurons);
+    token_list_reserve(&g->ids, prompt);
+    for (size_t i = 0; i < prompt; i++) g->ids.ids[i] = s->whole.ids[i];
+    g->ids.count = prompt;
+    return STATUS_OK;
+}
+
+enum status spike_session_read(struct spike_session *s, struct generation *g)
+{
+    const struct comm *world = &g->loaded.machine.world;
+    TRY(check_flags(s));
+    TRY(hub_fetch(s->source.path, HUB_DATA, world));
+    TRY(comm_agree(world, read_session(s, g)));
+    return STATUS_OK;
+}
+
+enum status spike_session_open(const struct spike_session *s, struct generation *g)
+{
+    const struct loaded_model *l = &g->loaded;
+    if (l->shape.V <= TABLE_BIN_SEPARATOR)
+        FAIL(CONFIG,
+             "%s: spike counts and the bin separator require 256 tokens; the vocabulary "
+             "has %d",
+             l->folder, l->shape.V);
+    TRY(generation_open(g));
+    int64_t all = (int64_t)g->num_prompt + g->max_tokens, seq_len = l->config.training.seq_len;
+    if (all > seq_len && generation_is_root(g))
+        log_line(LOG_WARN,
+                 "prompt and bins are %lld tokens, but the model was trained on rows of %lld "
+                 "tokens (%lld bins of this session)",
+                 (long long)all, (long long)seq_len,
+                 (long long)seq_len / (int64_t)s->tokens_per_bin);
+    return STATUS_OK;
+}
+
+static enum status generate_bins(const struct spike_session *s, struct generation *g)
+{
+    TRY(generation_prefill(g));
+    for (int64_t n = 0; n < g->max_tokens; n++) {
+        int32_t id = TABLE_BIN_SEPARATOR;
+        if (g->ids.count % s->tokens_per_bin) {
+            for (int v = TABLE_BIN_SEPARATOR; v < g->loaded.shape.V; v++)
+                g->logits_V[v] = -INFINITY;
+            TRY(generation_sample(g, &id));
+        }
+        TRY(generation_append(g, id, n + 1 < g->max_tokens));
+    }
+    return STATUS_OK;
+}
+
+static enum status write_npz(const struct spike_session *s, const struct generation *g)
+{
+    struct npz_writer w = {0};
+    size_t known = s->whole.count < g->ids.count ? s->whole.count : g->ids.count;
+    npz_add_array(&w, "prompt", g->ids.ids, g->num_prompt);
+    npz_add_array(&w, "gen", g->ids.ids + g->num_prompt, g->ids.count - g->num_prompt);
+    npz_add_array(&w, "gt", s->whole.ids, known);
+    npz_add_scalar(&w, "n_neurons", (int64_t)s->tokens_per_bin - 1);
+    enum status st = npz_close(&w, s->out);
+    npz_release(&w);
+    return st;
+}
+
+static void report(const struct spike_session *s, const struct generation *g, double seconds,
+                   bool json)
+{
+    size_t made = g->ids.count - g->num_prompt;
+    if (!json) {
+        printf("%s: %zu neurons, %lld bins generated after %lld bins of the session\n", s->out,
+               s->tokens_per_bin - 1, (long long)s->bins, (long long)s->prompt_bins);
+        return;
+    }
+    struct text t = {0};
+    text_adds(&t, "{\"file\": ");
+    json_quote(&t, s->out);
+    printf("%s, \"n_neurons\": %zu, \"prompt_tokens\": %zu, \"generated_n_tokens\": %zu, "
+           "\"seconds\": %.3f, \"tokens_per_sec\": %.1f}\n",
+           t.data, s->tokens_per_bin - 1, g->num_prompt, made, seconds, (double)made / seconds);
+    text_release(&t);
+}
+
+enum status spike_session_generate(const struct spike_session *s, struct generation *g, bool json)
+{
+    const struct comm *world = &g->loaded.machine.world;
+    double begin = clock_monotonic_s();
+    TRY(generate_bins(s, g));
+    double seconds = clock_monotonic_s() - begin;
+    TRY(comm_agree(world, generation_is_root(g) ? write_npz(s, g) : STATUS_OK));
+    if (generation_is_root(g)) report(s, g, seconds, json);
+    return STATUS_OK;
+}
+
+void spike_session_release(struct spike_session *s) { token_list_release(&s->whole); }

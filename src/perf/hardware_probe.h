@@ -1,0 +1,14 @@
+/* hardware_probe.h -- a quick benchmark of this machine for `plan`: in less than a second, what a
+ * step of the model depends on. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "config/config.h"
+#include "tensor/hardware.h"
+#include "train/machine.h"
+
+/* Measures the fields of `h` that are zero: peak FLOP/s (metrics.peak_flops if set), the fraction
+ * of it that a GEMM as wide as the model's feed-forward layer reaches, copy bandwidth, and memory
+ * size. MEMORY: for the GEMM's operands. */
+enum status hardware_probe_fill(struct hardware *h, const struct config *c,
+                                const struct model_shape *shape, struct machine *m);

@@ -1,0 +1,23 @@
+/* step_simulator.h -- simulates an optimizer step: the step's own code runs over operations that
+ * only report the sizes they were called with, and clocks add up the time of these calls and of
+ * every transfer. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "config/config.h"
+#include "parallel/estimate.h"
+#include "perf/op.h"
+
+/* A queue that executes nothing: each operation of step_simulator_ops calls on_call instead. */
+struct simulated_queue {
+    struct queue base; /* first, so that the operations' struct queue * can be cast */
+    void (*on_call)(struct simulated_queue *queue, const struct op_call *c);
+};
+/* Operations for a struct simulated_queue, and no other queue. */
+extern const struct ops step_simulator_ops;
+
+/* Estimates how long the ranks of a mesh take for a step on this hardware.  Errors as
+ * trainer_plan. */
+enum status step_simulator_estimate(struct estimate *e, const struct config *c,
+                                    const struct model_shape *shape, const struct mesh *mesh,
+                                    const struct hardware *hardware);

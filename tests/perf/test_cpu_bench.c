@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/cpu_bench.h"
+
+#include "test.h"
+
+TEST(cpu_bench_ceilings_have_names_and_descriptions)
+{
+    CHECK(!strcmp(ceiling_name(CEILING_panel_l2), "panel_l2"));
+    CHECK(!strcmp(ceiling_text(CEILING_f32), "float32 in registers"));
+}
