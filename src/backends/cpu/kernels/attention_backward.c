@@ -42,7 +42,7 @@ static void pack_left_tile(enum panel_kind kind, float *tile, void *to)
 }
 
 /* One thread's buffers for a key/value head of a row, and for a group of panels of its queries.
- * "left" and "right" say on which side of a matrix multiply a panel is used; shapes are in
+ * "left" and "right": the side of a matrix multiply that a panel is used on; shapes are in
  * k-steps. */
 struct backward_buffers {
     char *keys, *keys_transposed,
