@@ -9,6 +9,7 @@
 #include "perf/bench_device.h"
 #include "perf/measure.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 #include "train/inputs.h"
 #include "train/run.h"
 #include "train/trainer.h"

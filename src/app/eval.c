@@ -4,6 +4,7 @@
 #include "infer/baselines.h"
 #include "infer/loaded.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 #include "train/evaluation.h"
 
 #include <math.h>

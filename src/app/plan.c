@@ -7,6 +7,7 @@
 #include "perf/pace.h"
 #include "perf/rehearsal.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 #include "train/inputs.h"
 #include "train/run.h"
 #include "train/trainer.h"
@@ -103,7 +104,7 @@ static enum status estimate(struct planning *p)
 {
     const struct config *c = p->config;
     struct hardware *h = &p->hardware;
-    *h = hardware_of(&c->device);
+    *h = device_config_hardware(&c->device);
     if (!strcmp(h->name, "cpu")) TRY(pace_measure(h, c, &p->shape, &p->machine));
     TRY(rehearsal_estimate(&p->estimate, c, &p->shape, &p->machine.mesh, h));
     return STATUS_OK;

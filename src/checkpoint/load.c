@@ -8,6 +8,7 @@
 #include "checkpoint/interop/torch_files.h"
 #include "checkpoint/manifest.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <fnmatch.h>
 #include <math.h>
@@ -48,8 +49,7 @@ static enum status open_tensors(const struct model_files *files, const struct la
 }
 
 /* A piece of a tensor to its place in a flat buffer. */
-static enum status read_run(struct tensor_reader *r, const struct piece *p,
-                              const struct store *to)
+static enum status read_run(struct tensor_reader *r, const struct piece *p, const struct store *to)
 {
     enum { CHUNK = 1 << 20 };
     if (!to->low && !queue_memory(to->on))
@@ -69,8 +69,8 @@ out:
 
 /* This rank's pieces of the tensors whose names end in `suffix`. */
 static enum status load_buffer(const struct model_files *files, const struct checkpoint_state *s,
-                             const char *suffix, const struct option_list *exclude,
-                             struct store flat)
+                               const char *suffix, const struct option_list *exclude,
+                               struct store flat)
 {
     struct tensor_reader *all = heap((size_t)s->layout->num_tensors * sizeof *all), *last = NULL;
     enum status st = STATUS_OK;
@@ -188,8 +188,9 @@ static enum status check_vocabulary(const struct model_files *files, const char 
 }
 
 /* What is there beside the weights; of torch's files nothing, where there are no moments. */
-static enum status load_training_state(const char *folder, const struct checkpoint_state *state, bool native,
-                             const struct option_list *exclude, struct checkpoint_found *found)
+static enum status load_training_state(const char *folder, const struct checkpoint_state *state,
+                                       bool native, const struct option_list *exclude,
+                                       struct checkpoint_found *found)
 {
     struct model_files moments = {0};
     struct torch_state torch;
@@ -214,8 +215,9 @@ out:
 }
 
 /* On this rank alone. */
-static enum status load_on_rank(const char *folder, const struct checkpoint_state *state, bool native,
-                            const struct option_list *exclude, struct checkpoint_found *found)
+static enum status load_on_rank(const char *folder, const struct checkpoint_state *state,
+                                bool native, const struct option_list *exclude,
+                                struct checkpoint_found *found)
 {
     struct model_files files = {0};
     enum status st = STATUS_OK;
@@ -224,7 +226,8 @@ static enum status load_on_rank(const char *folder, const struct checkpoint_stat
     TRY_OUT(check_vocabulary(&files, folder, state, exclude));
     TRY_OUT(load_buffer(&files, state, "", exclude, checkpoint_weights(state)));
     TRY_OUT(compare_shapes(folder, state));
-    if (native || state->exp_avg) TRY_OUT(load_training_state(folder, state, native, exclude, found));
+    if (native || state->exp_avg)
+        TRY_OUT(load_training_state(folder, state, native, exclude, found));
 out:
     model_files_close(&files);
     return st;
@@ -244,7 +247,7 @@ enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
 }
 
 static enum status load_weights_on_rank(const char *folder, const struct checkpoint_state *state,
-                                enum dtype dtype, void *weights)
+                                        enum dtype dtype, void *weights)
 {
     struct model_files files = {0};
     struct store to = {.x = weights, .dtype = dtype, .on = state->on};

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/toml.h"
+#include "base/toml_parse.h"
 #include "config/sections.h"
 
 #include <stdio.h>

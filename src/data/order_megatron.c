@@ -3,7 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/blend.h"
 #include "data/gpt_index.h"
+#include "data/loader.h"
 #include "data/order.h"
+#include "data/source.h"
 #include "data/source_kind.h"
 
 #include <stdlib.h>

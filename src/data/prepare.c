@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "data/source.h"
 #include "data/source_kind.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 #include "infer/generation.h"
 
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <stdlib.h>
 #include <string.h>

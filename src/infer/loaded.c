@@ -7,6 +7,7 @@
 #include "hub/hub.h"
 #include "parallel/fit.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <stdlib.h>
 #include <string.h>

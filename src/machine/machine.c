@@ -10,6 +10,7 @@
 #include "machine/node.h"
 #include "parallel/cores.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 #include "tensor/tuning.h"
 
 #include <stdlib.h>

@@ -9,6 +9,7 @@
 #include "ops/swiglu.h"
 #include "ops/update.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <math.h>
 

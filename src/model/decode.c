@@ -9,6 +9,7 @@
 #include "ops/rope.h"
 #include "ops/update.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <math.h>
 

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "model/pass.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <stdlib.h>
 

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -4,6 +4,7 @@
 #include "model/block.h"
 #include "ops/update.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <stdlib.h>
 

@@ -3,6 +3,7 @@
 
 #include "parallel/ring.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 static enum status stay(const struct plan *p, enum boundary at, enum direction way,
                         struct crossing *x, struct queue *on)

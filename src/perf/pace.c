@@ -9,6 +9,7 @@
 #include "parallel/clock.h"
 #include "perf/bench_device.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <string.h>
 

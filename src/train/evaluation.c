@@ -4,6 +4,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <stdlib.h>
 

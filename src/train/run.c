@@ -12,6 +12,7 @@
 #include "metrics/metrics.h"
 #include "parallel/traced.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 #include "train/inputs.h"
 #include "train/trainer.h"
 

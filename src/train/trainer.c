@@ -9,6 +9,7 @@
 #include "ops/update.h"
 #include "parallel/ring.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <math.h>
 #include <stdlib.h>

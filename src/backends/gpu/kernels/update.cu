@@ -10,6 +10,7 @@ extern "C" {
 #include "base/rng.h"
 #include "ops/update.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 }
 
 #include <math.h>
