@@ -4,7 +4,7 @@
 #include "app/loaded.h"
 #include "hub/hub.h"
 #include "tensor/device.h"
-#include "train/evaluation.h"
+#include "train/evaluator.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -143,8 +143,9 @@ static enum status load_weights(struct loaded *l)
     struct layout whole;
     struct pieces here;
     layout_init(&whole, &l->shape, 1);
-    pieces_init_cut(&here, &l->model.layout, shard->rank, shard->size, &whole,
-                    groups[GROUP_tp].rank, groups[GROUP_tp].size);
+    shard_init_sliced(&here, &l->model.layout, &whole,
+                      (struct shard_position){shard->rank, shard->size, groups[GROUP_tp].rank,
+                                              groups[GROUP_tp].size});
     struct checkpoint_state state = {.shape = &l->shape,
                                      .layout = &whole,
                                      .pieces = &here,

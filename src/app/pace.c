@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "metrics/memory.h"
 #include "ops/linear.h"
-#include "parallel/clock.h"
+#include "parallel/sim_clock.h"
 #include "tensor/device.h"
 
 #include <string.h>

@@ -8,7 +8,6 @@
 #include "metrics/metrics.h"
 #include "tensor/device.h"
 #include "train/inputs.h"
-#include "train/run.h"
 #include "train/trainer.h"
 
 #include <stdio.h>

@@ -9,7 +9,7 @@
 
 #include "comm/comm.h"
 #include "formats/safetensors.h"
-#include "model/params.h"
+#include "model/shard.h"
 #include "tensor/store.h"
 
 enum { EXCHANGE_ELEMENTS = 1 << 20 }; /* of a block, at most */

@@ -9,7 +9,7 @@
 #include "checkpoint/patches.h"
 #include "checkpoint/torch_state.h"
 #include "formats/safetensors.h"
-#include "model/params.h"
+#include "model/layout.h"
 #include "tensor/dtype.h"
 
 struct model_files {

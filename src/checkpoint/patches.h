@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "formats/torch.h"
-#include "model/params.h"
+#include "model/layout.h"
 
 enum patch_part { PATCH_WEIGHT, PATCH_EXP_AVG, PATCH_EXP_AVG_SQ };
 

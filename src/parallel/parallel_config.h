@@ -1,4 +1,4 @@
-/* parallel_config.h -- what [parallelism] says. */
+/* parallel_config.h -- the options of [parallelism]. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -48,7 +48,7 @@ TEST(a_machine_started_alone_is_one_rank_and_its_mesh_must_be_so_too)
     p.tensor_parallel_degree = 2;
     CHECK_STATUS(OK, machine_join(&m));
     CHECK_STATUS(CONFIG, machine_open_ranks(&m, &c, &p));
-    CHECK_MESSAGE("do not make 1 rank");
+    CHECK_MESSAGE("number of ranks, 1");
     machine_close_ranks(&m, STATUS_CONFIG);
 }
 

@@ -13,13 +13,13 @@ TEST(rules_between_keys_are_held)
         const char *message;
     } cases[] = {
         {{"training.dataset_path="}, 1, "nothing to read"},
-        {{"parallelism.tensor_parallel_degree=2"}, 1, "do not make 1 rank"},
-        {{"parallelism.data_parallel_shard_degree=2"}, 4, "do not make 4 ranks"},
+        {{"parallelism.tensor_parallel_degree=2"}, 1, "number of ranks, 1"},
+        {{"parallelism.data_parallel_shard_degree=2"}, 4, "number of ranks, 4"},
         {{"parallelism.data_parallel_shard_degree=0"}, 1, "-1 or at least 1"},
-        {{"training.global_batch_size=12"}, 1, "no multiple of local_batch_size = 8"},
+        {{"training.global_batch_size=12"}, 1, "not a multiple of local_batch_size = 8"},
         {{"training.global_batch_size=0"}, 1, "global_batch_size = 0"},
         {{"training.local_batch_size=1000000", "training.seq_len=100000"}, 1, "2^31"},
-        {{"training.seq_len=100", "parallelism.context_parallel_degree=8"}, 8, ": 96 or 112 would"},
+        {{"training.seq_len=100", "parallelism.context_parallel_degree=8"}, 8, "; try 96 or 112"},
         {{"validation.enable=true", "validation.seq_len=6",
           "parallelism.context_parallel_degree=2"},
          2,
@@ -75,7 +75,7 @@ TEST(a_model_is_held_against_the_mesh)
     CHECK_STATUS(OK, model_shape_resolve(&shape, &c.model, 0));
     CHECK_STATUS(OK, mesh_resolve(&mesh, &c.parallelism, 0, 3));
     CHECK_STATUS(CONFIG, config_fit(&c, &shape, &mesh));
-    CHECK_MESSAGE("tensor_parallel_degree = 3 does not divide model.n_heads = 32: 2 or 4 would");
+    CHECK_MESSAGE("tensor_parallel_degree = 3 does not divide model.n_heads = 32; try 2 or 4");
     mesh.degree[AXIS_tp] = 4;
     CHECK_STATUS(OK, config_fit(&c, &shape, &mesh));
     config_release(&c);

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "model/model_config.h"
+#include "model/model_shape.h"
 
 #define PRESET_INT(x)    (x)
 #define PRESET_REAL(x)   (x)

@@ -159,7 +159,8 @@ TEST(moments_of_bfloat16_have_the_same_bits_however_the_model_is_cut)
         struct layout layout;
         struct pieces p;
         layout_init(&layout, &here, 2);
-        pieces_init_cut(&p, &layout, rank / 2, 2, &r.layout, rank % 2, 2);
+        shard_init_sliced(&p, &layout, &r.layout,
+                          (struct shard_position){rank / 2, 2, rank % 2, 2});
         struct part got = part_open(&p, &r.layout);
         part_step(&r, &p, &got);
         for (size_t i = 0; i < p.count; i++) {

@@ -156,8 +156,8 @@ static void look_at(const struct training *t, struct traffic *to)
 {
     look(&t->machine.groups, to);
     for (int i = 0; i < COUNTED; i++) {
-        if (counted[i] == GROUP_tp) add(&t->trainer.same_heads, &to->of[i]);
-        if (counted[i] == GROUP_pp) add(&t->trainer.ends, &to->of[i]);
+        if (counted[i] == GROUP_tp) add(&t->trainer.kv_head_peers, &to->of[i]);
+        if (counted[i] == GROUP_pp) add(&t->trainer.embedding_peers, &to->of[i]);
     }
 }
 

@@ -4,7 +4,7 @@
 #include "comms/self/self.h"
 
 #include "system/runs.h"
-#include "train/run.h"
+#include "train/inputs.h"
 
 enum status training_open_rank(struct training *t, const struct comm *world,
                                const char *const *settings, int num_settings)
