@@ -217,4 +217,130 @@ void json_real(struct text *t, double value)
         text_adds(t, "null");
 }
 
+/* The comma and white space before an element (`ends`: before a closing bracket) of the innermost
+ * container. */
+static void write_separator(struct json_writer *w, bool ends)
+{
+    struct json_writer_level *in = &w->levels[w->depth - 1];
+    int spaces = w->indent - 1;
+    bool lines = in->layout == JSON_LINES;
+    if (in->has_elements && !ends) text_adds(w->text, ",");
+    if (w->indent || lines)
+        text_addf(w->text, "\n%*s", w->indent ? spaces : 2 * (w->depth - ends), "");
+    else if (in->has_elements && !ends && in->layout == JSON_INLINE)
+        text_adds(w->text, " ");
+    in->has_elements = true;
+    w->indent = 0;
+}
+
+/* Everything in front of a value. */
+static void write_prefix(struct json_writer *w, const char *key)
+{
+    if (key) json_write_key(w, key);
+    if (w->after_key) {
+        w->after_key = false;
+    } else if (w->depth) {
+        if (!w->levels[w->depth - 1].is_array) BUG("a member of a JSON object needs a key");
+        write_separator(w, false);
+    } else {
+        if (w->has_root) BUG("a JSON text has one value");
+        w->has_root = true;
+    }
+}
+
+void json_write_key(struct json_writer *w, const char *key)
+{
+    if (!w->depth || w->levels[w->depth - 1].is_array || w->after_key)
+        BUG("only a member of a JSON object has a key");
+    write_separator(w, false);
+    json_quote(w->text, key);
+    text_adds(w->text, w->levels[w->depth - 1].layout == JSON_COMPACT ? ":" : ": ");
+    w->after_key = true;
+}
+
+static void begin(struct json_writer *w, const char *key, enum json_layout layout, bool is_array)
+{
+    write_prefix(w, key);
+    if (w->depth == JSON_MAX_DEPTH) BUG("JSON is written too deep");
+    w->levels[w->depth++] = (struct json_writer_level){layout, is_array, false};
+    text_adds(w->text, is_array ? "[" : "{");
+}
+
+static void end(struct json_writer *w, bool is_array)
+{
+    if (!w->depth || w->levels[w->depth - 1].is_array != is_array || w->after_key)
+        BUG("a JSON object or array ends where it must not");
+    write_separator(w, true);
+    text_adds(w->text, is_array ? "]" : "}");
+    w->depth--;
+}
+
+void json_begin_object(struct json_writer *w, const char *key, enum json_layout layout)
+{
+    begin(w, key, layout, false);
+}
+
+void json_end_object(struct json_writer *w) { end(w, false); }
+
+void json_begin_array(struct json_writer *w, const char *key, enum json_layout layout)
+{
+    begin(w, key, layout, true);
+}
+
+void json_end_array(struct json_writer *w) { end(w, true); }
+
+void json_write_string(struct json_writer *w, const char *key, const char *value)
+{
+    write_prefix(w, key);
+    if (value)
+        json_quote(w->text, value);
+    else
+        text_adds(w->text, "null");
+}
+
+void json_write_int(struct json_writer *w, const char *key, int64_t value)
+{
+    write_prefix(w, key);
+    text_addf(w->text, "%lld", (long long)value);
+}
+
+void json_write_real(struct json_writer *w, const char *key, double value)
+{
+    write_prefix(w, key);
+    json_real(w->text, value);
+}
+
+void json_write_bool(struct json_writer *w, const char *key, bool value)
+{
+    json_write_raw(w, key, value ? "true" : "false");
+}
+
+void json_write_null(struct json_writer *w, const char *key) { json_write_raw(w, key, "null"); }
+
+void json_write_raw(struct json_writer *w, const char *key, const char *value)
+{
+    write_prefix(w, key);
+    text_adds(w->text, value);
+}
+
+void json_write_format(struct json_writer *w, const char *key, const char *fmt, ...)
+{
+    va_list ap;
+    write_prefix(w, key);
+    va_start(ap, fmt);
+    text_addv(w->text, fmt, ap);
+    va_end(ap);
+}
+
+void json_newline(struct json_writer *w, int spaces)
+{
+    if (!w->depth || w->after_key) BUG("a line of JSON breaks only between elements");
+    w->indent = 1 + spaces;
+}
+
+void json_finish(const struct json_writer *w)
+{
+    if (w->depth || w->after_key || !w->has_root) BUG("JSON is not written to its end");
+}
+
 const char *json_library_version(void) { return cJSON_Version(); }

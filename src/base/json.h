@@ -50,6 +50,49 @@ void json_quote(struct text *t, const char *string);
 /* A double that reads back as the same bits, "null" if it is not finite. */
 void json_real(struct text *t, double value);
 
+/* Writes one JSON value into `text`, placing quotes, colons, commas and line breaks.  Begin with
+ * { .text = t } and finish with json_finish.  Each value comes with its key, or with NULL: in an
+ * array, at the root, or right after json_write_key.  Misuse (a missing key, an `end` of the wrong
+ * kind, a second root) is a BUG. */
+enum json_layout {
+    JSON_COMPACT, /* {"a":1,"b":2} */
+    JSON_INLINE,  /* {"a": 1, "b": 2} */
+    JSON_LINES,   /* an element per line, indented by two spaces per nesting level */
+};
+enum { JSON_MAX_DEPTH = 16 };
+
+struct json_writer {
+    struct text *text; /* borrowed; the caller sets it, all else is zero at first */
+    struct json_writer_level {
+        enum json_layout layout;
+        bool is_array, has_elements;
+    } levels[JSON_MAX_DEPTH];
+    int depth;
+    int indent;     /* 1 + the spaces json_newline asked for; 0: no line break */
+    bool after_key; /* the next value belongs to a key already written */
+    bool has_root;  /* the one value allowed at the root has begun */
+};
+
+void json_begin_object(struct json_writer *w, const char *key, enum json_layout layout);
+void json_end_object(struct json_writer *w);
+void json_begin_array(struct json_writer *w, const char *key, enum json_layout layout);
+void json_end_array(struct json_writer *w);
+void json_write_key(struct json_writer *w, const char *key);
+void json_write_string(struct json_writer *w, const char *key, const char *value); /* or NULL */
+void json_write_int(struct json_writer *w, const char *key, int64_t value);
+void json_write_real(struct json_writer *w, const char *key, double value); /* as json_real */
+void json_write_bool(struct json_writer *w, const char *key, bool value);
+void json_write_null(struct json_writer *w, const char *key);
+/* `value` is JSON already, and copied as it is. */
+void json_write_raw(struct json_writer *w, const char *key, const char *value);
+/* The same from a format: numbers of other widths or precisions. */
+void json_write_format(struct json_writer *w, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Breaks the line before the next element, or before the bracket that ends the container. */
+void json_newline(struct json_writer *w, int spaces);
+/* BUG unless one whole value has been written. */
+void json_finish(const struct json_writer *w);
+
 /* Of the library behind it. */
 const char *json_library_version(void);
 

@@ -63,18 +63,24 @@ void text_add(struct text *t, const void *bytes, size_t len)
 
 void text_adds(struct text *t, const char *string) { text_add(t, string, strlen(string)); }
 
-void text_addf(struct text *t, const char *fmt, ...)
+void text_addv(struct text *t, const char *fmt, va_list args)
 {
-    va_list ap, again;
-    va_start(ap, fmt);
-    va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
-    va_end(ap);
+    va_list again;
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
     BUG_IF(n < 0);
     text_reserve(t, (size_t)n);
     vsnprintf(t->data + t->len, (size_t)n + 1, fmt, again);
     va_end(again);
     t->len += (size_t)n;
+}
+
+void text_addf(struct text *t, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    text_addv(t, fmt, ap);
+    va_end(ap);
 }
 
 enum { DISTANCE_MOST = 127 };

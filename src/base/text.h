@@ -21,6 +21,7 @@ void text_reserve(struct text *t, size_t more); /* room for `more` bytes and the
 void text_add(struct text *t, const void *bytes, size_t len);
 void text_adds(struct text *t, const char *string);
 void text_addf(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void text_addv(struct text *t, const char *fmt, va_list args) __attribute__((format(printf, 2, 0)));
 
 /* malloc, calloc and realloc that abort with a message instead of returning NULL; for tables and
  * strings.  What can be large asks an arena, which reports STATUS_MEMORY. */

@@ -57,34 +57,52 @@ static int by_begin(const void *a, const void *b)
     return x->end_s > y->end_s ? -1 : x->end_s < y->end_s; /* the one around it first */
 }
 
-static void write_span(const struct trace_span *s, double zero, int line, struct text *out)
+static void write_span(const struct trace_span *s, double zero, int line, struct json_writer *json)
 {
-    text_adds(out, "{\"name\": ");
-    json_quote(out, s->name);
-    text_addf(out, ", \"ph\": \"X\", \"pid\": 0, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f}", line,
-              (s->begin_s - zero) * 1e6, (s->end_s - s->begin_s) * 1e6);
+    json_newline(json, 0);
+    json_begin_object(json, NULL, JSON_INLINE);
+    json_write_string(json, "name", s->name);
+    json_write_string(json, "ph", "X");
+    json_write_int(json, "pid", 0);
+    json_write_int(json, "tid", line);
+    json_write_format(json, "ts", "%.3f", (s->begin_s - zero) * 1e6);
+    json_write_format(json, "dur", "%.3f", (s->end_s - s->begin_s) * 1e6);
+    json_end_object(json);
+}
+
+static void write_line_name(const char *track, int line, struct json_writer *json)
+{
+    json_newline(json, 0);
+    json_begin_object(json, NULL, JSON_INLINE);
+    json_write_string(json, "name", "thread_name");
+    json_write_string(json, "ph", "M");
+    json_write_int(json, "pid", 0);
+    json_write_int(json, "tid", line);
+    json_begin_object(json, "args", JSON_INLINE);
+    json_write_string(json, "name", track);
+    json_end_object(json);
+    json_end_object(json);
 }
 
 enum status trace_write(const struct trace *t, const char *path)
 {
     struct text out = {0};
+    struct json_writer json = {.text = &out};
     struct lines lines = {.count = 1};
     const struct trace_span **order = heap((t->count + 1) * sizeof *order);
     for (size_t i = 0; i < t->count; i++) order[i] = &t->spans[i];
     qsort(order, t->count, sizeof *order, by_begin);
-    text_adds(&out, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [");
-    for (size_t i = 0; i < t->count; i++) {
-        text_adds(&out, i ? ",\n" : "\n");
-        write_span(order[i], order[0]->begin_s, line_of(&lines, order[i]), &out);
-    }
-    for (int line = 1; line < lines.count; line++) {
-        text_addf(&out, ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 0, \"tid\": %d, ",
-                  line);
-        text_adds(&out, "\"args\": {\"name\": ");
-        json_quote(&out, lines.track[line]);
-        text_adds(&out, "}}");
-    }
-    text_adds(&out, "\n]}\n");
+    json_begin_object(&json, NULL, JSON_INLINE);
+    json_write_string(&json, "displayTimeUnit", "ms");
+    json_begin_array(&json, "traceEvents", JSON_INLINE);
+    for (size_t i = 0; i < t->count; i++)
+        write_span(order[i], order[0]->begin_s, line_of(&lines, order[i]), &json);
+    for (int line = 1; line < lines.count; line++) write_line_name(lines.track[line], line, &json);
+    json_newline(&json, 0);
+    json_end_array(&json);
+    json_end_object(&json);
+    json_finish(&json);
+    text_adds(&out, "\n");
     enum status st = file_write(path, out.data, out.len);
     text_release(&out);
     free(order);

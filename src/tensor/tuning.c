@@ -122,16 +122,21 @@ static int take_lock(const char *path)
     return lock;
 }
 
-static void write_json(const struct tuning *t, struct text *json)
+static void write_json(const struct tuning *t, struct text *text)
 {
-    text_addf(json, "{\"format\": %d, \"products\": {", FORMAT);
+    struct json_writer json = {.text = text};
+    json_begin_object(&json, NULL, JSON_INLINE);
+    json_write_int(&json, "format", FORMAT);
+    json_begin_object(&json, "products", JSON_INLINE);
     for (size_t i = 0; i < t->count; i++) {
-        text_adds(json, i ? ",\n " : "\n ");
-        json_quote(json, t->entries[i].key);
-        text_adds(json, ": ");
-        json_quote(json, t->entries[i].way);
+        json_newline(&json, 1);
+        json_write_string(&json, t->entries[i].key, t->entries[i].way);
     }
-    text_adds(json, "\n}}\n");
+    json_newline(&json, 0);
+    json_end_object(&json);
+    json_end_object(&json);
+    json_finish(&json);
+    text_adds(text, "\n");
 }
 
 enum status tuning_save(struct tuning *t)

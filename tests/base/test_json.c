@@ -5,6 +5,10 @@
 #include "base/json.h"
 #include "base/rng.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 static struct json *parse(const char *text)
 {
     struct json *root = NULL;
@@ -201,6 +205,144 @@ TEST(json_written_from_random_bytes_is_json)
             CHECK(json_is_null(value));
         json_free(root);
         text_release(&t);
+    }
+}
+
+/* The layouts of the files we write: one line, compact, a line per element, and line breaks where
+ * the writer asks for them. */
+static void write_layouts(struct json_writer *w, enum json_layout layout)
+{
+    json_begin_object(w, NULL, layout);
+    json_write_int(w, "a", INT64_MIN);
+    json_begin_array(w, "b", JSON_COMPACT);
+    json_write_bool(w, NULL, true);
+    json_write_null(w, NULL);
+    json_end_array(w);
+    json_write_key(w, "c");
+    json_begin_object(w, NULL, JSON_INLINE);
+    json_write_string(w, "d \"e\"", "f\n");
+    json_write_string(w, "g", NULL);
+    json_end_object(w);
+    json_begin_array(w, "h", layout);
+    json_end_array(w);
+    json_end_object(w);
+    json_finish(w);
+}
+
+static void check_layout(enum json_layout layout, const char *expected)
+{
+    struct text t = {0};
+    write_layouts(&(struct json_writer){.text = &t}, layout);
+    CHECK(!strcmp(t.data, expected));
+    json_free(parse(t.data));
+    text_release(&t);
+}
+
+TEST(json_writer_places_commas_and_white_space_by_layout)
+{
+    check_layout(JSON_COMPACT, "{\"a\":-9223372036854775808,\"b\":[true,null],"
+                               "\"c\":{\"d \\\"e\\\"\": \"f\\n\", \"g\": null},\"h\":[]}");
+    check_layout(JSON_INLINE, "{\"a\": -9223372036854775808, \"b\": [true,null], "
+                              "\"c\": {\"d \\\"e\\\"\": \"f\\n\", \"g\": null}, \"h\": []}");
+    check_layout(JSON_LINES, "{\n  \"a\": -9223372036854775808,\n  \"b\": [true,null],\n"
+                             "  \"c\": {\"d \\\"e\\\"\": \"f\\n\", \"g\": null},\n"
+                             "  \"h\": [\n  ]\n}");
+}
+
+TEST(json_writer_breaks_lines_where_it_is_asked_to)
+{
+    struct text t = {0};
+    struct json_writer w = {.text = &t};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_begin_array(&w, "files", JSON_INLINE);
+    for (int i = 0; i < 2; i++) {
+        json_newline(&w, i);
+        json_write_format(&w, NULL, "\"%08x\"", i);
+    }
+    json_newline(&w, 0);
+    json_end_array(&w);
+    json_newline(&w, 3);
+    json_write_raw(&w, "raw", "{\"x\":1}");
+    json_write_real(&w, "y", 0.1);
+    json_write_real(&w, "z", INFINITY);
+    json_end_object(&w);
+    json_finish(&w);
+    CHECK(!strcmp(t.data, "{\"files\": [\n\"00000000\",\n \"00000001\"\n],\n   "
+                          "\"raw\": {\"x\":1}, \"y\": 0.10000000000000001, \"z\": null}"));
+    json_free(parse(t.data));
+    text_release(&t);
+}
+
+static void value_without_key(struct json_writer *w)
+{
+    json_begin_object(w, NULL, JSON_INLINE);
+    json_write_int(w, NULL, 1);
+}
+
+static void key_in_array(struct json_writer *w)
+{
+    json_begin_array(w, NULL, JSON_INLINE);
+    json_write_int(w, "a", 1);
+}
+
+static void key_without_value(struct json_writer *w)
+{
+    json_begin_object(w, NULL, JSON_INLINE);
+    json_write_key(w, "a");
+    json_end_object(w);
+}
+
+static void two_keys(struct json_writer *w)
+{
+    json_begin_object(w, NULL, JSON_INLINE);
+    json_write_key(w, "a");
+    json_write_int(w, "b", 1);
+}
+
+static void wrong_end(struct json_writer *w)
+{
+    json_begin_array(w, NULL, JSON_INLINE);
+    json_end_object(w);
+}
+
+static void end_of_nothing(struct json_writer *w) { json_end_array(w); }
+
+static void two_roots(struct json_writer *w)
+{
+    json_write_int(w, NULL, 1);
+    json_write_int(w, NULL, 2);
+}
+
+static void too_deep(struct json_writer *w)
+{
+    for (int i = 0; i <= JSON_MAX_DEPTH; i++) json_begin_array(w, NULL, JSON_INLINE);
+}
+
+static void unfinished(struct json_writer *w)
+{
+    json_begin_array(w, NULL, JSON_INLINE);
+    json_finish(w);
+}
+
+static void nothing_written(struct json_writer *w) { json_finish(w); }
+
+TEST(json_writer_misused_is_a_bug)
+{
+    static void (*const misuses[])(struct json_writer *) = {
+        value_without_key, key_in_array, key_without_value, two_keys,   wrong_end,
+        end_of_nothing,    two_roots,    too_deep,          unfinished, nothing_written};
+    for (size_t i = 0; i < sizeof misuses / sizeof *misuses; i++) {
+        int code;
+        pid_t child = fork();
+        if (!child) {
+            struct text t = {0};
+            setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+            close(STDERR_FILENO);
+            misuses[i](&(struct json_writer){.text = &t});
+            _exit(0);
+        }
+        CHECK(child > 0 && waitpid(child, &code, 0) == child);
+        CHECK(WIFSIGNALED(code) && WTERMSIG(code) == SIGABRT);
     }
 }
 
