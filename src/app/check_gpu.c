@@ -26,7 +26,7 @@ static void check_speed_of(struct findings *f, const struct machine *m)
 
 static void check_first(struct findings *f)
 {
-    const struct device_config c = {.kind = gpu_backend, .cpu = "auto", .comm = "auto"};
+    const struct device_config c = {.kind = DEVICE_KIND_auto};
     struct machine m;
     enum status st = machine_open(&m, &c);
     if (st)

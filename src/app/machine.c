@@ -27,11 +27,12 @@ enum status machine_alone(struct machine *m)
 
 enum status machine_kind(const struct device_config *c, bool *gpu)
 {
-    bool any = !strcmp(c->kind, "auto"), cpu = !strcmp(c->kind, "cpu");
-    if (!any && !cpu && (!gpu_backend || strcmp(c->kind, gpu_backend)))
-        FAIL(UNSUPPORTED, "device.kind = \"%s\": this program was built %s%s; make %s=1", c->kind,
+    const char *kind = device_kind_word(c->kind);
+    bool any = c->kind == DEVICE_KIND_auto, cpu = c->kind == DEVICE_KIND_cpu;
+    if (!any && !cpu && (!gpu_backend || strcmp(kind, gpu_backend)))
+        FAIL(UNSUPPORTED, "device.kind = \"%s\": this program was built %s%s; make %s=1", kind,
              gpu_backend ? "for " : "without it", gpu_backend ? gpu_backend : "",
-             strcmp(c->kind, "hip") ? "CUDA" : "HIP");
+             c->kind == DEVICE_KIND_hip ? "HIP" : "CUDA");
     *gpu = gpu_backend && !cpu;
     return STATUS_OK;
 }
@@ -42,9 +43,9 @@ static enum status open_device(struct machine *m, const struct device_config *c,
 {
     bool gpu;
     TRY(machine_kind(c, &gpu));
-    if (gpu && (strcmp(c->kind, "auto") || gpu_machine_count()))
+    if (gpu && (c->kind != DEVICE_KIND_auto || gpu_machine_count()))
         return gpu_machine_open(m, c, local);
-    TRY(cpu_ops_find(c->cpu, &m->ops));
+    TRY(cpu_ops_find(device_cpu_word(c->cpu), &m->ops));
     TRY(cpu_queue_open(&m->on, c->threads ? (int)c->threads : cores, 0));
     cpu_queue_pin(m->on);
     return STATUS_OK;

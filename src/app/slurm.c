@@ -108,8 +108,9 @@ static enum status make(struct batch *b, const struct config *c, struct text *sc
     if (b->gpus_per_node < 0) b->gpus_per_node = gpu ? b->ranks_per_node : 0;
     if (b->gpus_per_node && !gpu)
         log_line(LOG_WARN, "--gpus-per-node: ranks will compute on the cores, as %s",
-                 strcmp(c->device.kind, "cpu") ? "this program was built without a GPU backend"
-                                               : "device.kind = \"cpu\" asks");
+                 c->device.kind == DEVICE_KIND_cpu
+                     ? "device.kind = \"cpu\" asks"
+                     : "this program was built without a GPU backend");
     TRY(preflight(&p, c, (int)ranks));
     TRY(find_paths(&paths, b->config));
     if (!b->cpus_per_rank) b->cpus_per_rank = c->device.threads;

@@ -26,13 +26,16 @@ static void words(struct text *out, const char *list)
 
 void option_allowed(const struct option *o, struct text *out)
 {
-    static const char *const kinds[] = {
-        [OPTION_INT] = "a whole number",      [OPTION_REAL] = "a number",
-        [OPTION_BOOL] = "true or false",      [OPTION_AUTO] = "true, false or \"auto\"",
-        [OPTION_TEXT] = "a string",           [OPTION_CHOICE] = "",
-        [OPTION_LIST] = "an array of strings"};
+    static const char *const kinds[] = {[OPTION_INT] = "a whole number",
+                                        [OPTION_REAL] = "a number",
+                                        [OPTION_BOOL] = "true or false",
+                                        [OPTION_AUTO] = "true, false or \"auto\"",
+                                        [OPTION_TEXT] = "a string",
+                                        [OPTION_CHOICE] = "",
+                                        [OPTION_WORD] = "",
+                                        [OPTION_LIST] = "an array of strings"};
     text_adds(out, kinds[o->kind]);
-    if (o->kind == OPTION_CHOICE) words(out, o->unit);
+    if (o->kind == OPTION_CHOICE || o->kind == OPTION_WORD) words(out, o->unit);
     if (o->kind != OPTION_INT && o->kind != OPTION_REAL) return;
     if (o->unit[0]) text_addf(out, " (%s)", o->unit);
     text_adds(out, " from ");
@@ -50,12 +53,31 @@ static enum status refuse(const struct option *o)
     return st;
 }
 
-static bool is_word_of(const char *word, const char *list)
+/* The word after a word of "a|b|c", or NULL. */
+static const char *next_word(const char *at)
+{
+    const char *bar = strchr(at, '|');
+    return bar ? bar + 1 : NULL;
+}
+
+/* The index of `word` in the list, or -1. */
+static int word_index(const char *word, const char *list)
 {
     size_t len = strlen(word);
-    for (const char *at = list; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
-        if (len && !strncmp(at, word, len) && (at[len] == '|' || !at[len])) return true;
-    return false;
+    int index = 0;
+    for (const char *at = list; at; at = next_word(at), index++)
+        if (len && !strncmp(at, word, len) && (at[len] == '|' || !at[len])) return index;
+    return -1;
+}
+
+/* Appends the word at `index` of the list in quotes, as TOML. */
+static void quote_word(struct text *out, const char *list, int index)
+{
+    for (; list && index > 0; index--) list = next_word(list);
+    BUG_IF(!list || index < 0);
+    char *word = heap_string(list, strcspn(list, "|"));
+    option_quote(out, word);
+    free(word);
 }
 
 static enum status set_number(const struct option *o, void *field, const struct toml *v)
@@ -105,8 +127,12 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
             return refuse(o);
         return STATUS_OK;
     case OPTION_CHOICE:
-        if (!string || !is_word_of(v->text, o->unit)) return refuse(o);
+        if (!string || word_index(v->text, o->unit) < 0) return refuse(o);
         *(option_CHOICE *)field = v->text;
+        return STATUS_OK;
+    case OPTION_WORD:
+        if (!string || word_index(v->text, o->unit) < 0) return refuse(o);
+        *(option_WORD *)field = word_index(v->text, o->unit);
         return STATUS_OK;
     case OPTION_TEXT:
         if (!string) return refuse(o);
@@ -121,7 +147,7 @@ enum status option_set(const struct option *o, void *into, const struct toml *v)
 static void quote(const struct option *o, const char *text, struct text *toml)
 {
     bool list = o->kind == OPTION_LIST && text[0] != '[';
-    bool string = o->kind == OPTION_TEXT || o->kind == OPTION_CHOICE ||
+    bool string = o->kind == OPTION_TEXT || o->kind == OPTION_CHOICE || o->kind == OPTION_WORD ||
                   (o->kind == OPTION_AUTO && !strcmp(text, "auto"));
     bool quoted = text[0] == '"' || text[0] == '\'';
     if ((!string && !list) || (string && quoted)) {
@@ -201,6 +227,7 @@ void option_write(const struct option *o, const void *from, struct text *out)
     }
     case OPTION_TEXT:
     case OPTION_CHOICE: option_quote(out, *(const option_TEXT *)field); return;
+    case OPTION_WORD: quote_word(out, o->unit, *(const option_WORD *)field); return;
     case OPTION_LIST: {
         const option_LIST *list = field;
         text_adds(out, "[");

@@ -3,7 +3,9 @@
  * Each room owns room.opts, a list of
  *     OPT(kind, name, default, least, most, unit, help)
  * which gives a struct's fields (OPT_FIELD), the parser, --help, docs/options.md and the
- * config.toml of a run.  For a CHOICE the unit column lists the allowed words: "causal|masked".
+ * config.toml of a run.  In an ENUM the unit column lists the allowed words, from which OPT_ENUM
+ * declares the field's type: (objective, OBJECTIVE, causal, masked) gives enum objective with
+ * OBJECTIVE_causal.  A WORD is an index into words that another list has: "cpu|h100".
  * Memory   TEXT and LIST values are borrowed from the configuration that set them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -21,8 +23,10 @@ enum option_kind {
     OPTION_BOOL,   /* true or false */
     OPTION_AUTO,   /* true, false or "auto" */
     OPTION_TEXT,   /* string */
-    OPTION_CHOICE, /* one of the words in `unit` */
-    OPTION_LIST,   /* array of strings */
+    OPTION_CHOICE, /* one of the words in `unit`, kept as a string; being replaced by ENUM */
+    OPTION_WORD,   /* one of the words in `unit`, kept as its index */
+    OPTION_ENUM = OPTION_WORD, /* the same; the row declares an enum of its words */
+    OPTION_LIST,               /* array of strings */
 };
 
 enum option_auto { AUTO = -1, NO, YES };
@@ -38,9 +42,59 @@ typedef bool option_BOOL;
 typedef enum option_auto option_AUTO;
 typedef const char *option_TEXT;
 typedef const char *option_CHOICE;
+typedef int option_WORD;
 typedef struct option_list option_LIST;
 
-#define OPT_FIELD(kind, name, preset, least, most, unit, help) option_##kind name;
+#define OPT_FIELD(kind, name, preset, least, most, unit, help) OPT_TYPE_##kind(unit) name;
+#define OPT_TYPE_INT(unit)                                     option_INT
+#define OPT_TYPE_REAL(unit)                                    option_REAL
+#define OPT_TYPE_BOOL(unit)                                    option_BOOL
+#define OPT_TYPE_AUTO(unit)                                    option_AUTO
+#define OPT_TYPE_TEXT(unit)                                    option_TEXT
+#define OPT_TYPE_CHOICE(unit)                                  option_CHOICE
+#define OPT_TYPE_WORD(unit)                                    option_WORD
+#define OPT_TYPE_ENUM(unit)                                    enum OPT_TAG unit
+#define OPT_TYPE_LIST(unit)                                    option_LIST
+
+/* Before the struct of a table with ENUM rows: for (tag, PREFIX, a, b) in the unit column,
+ * enum tag { PREFIX_a, PREFIX_b } and const char *tag_word(enum tag). */
+#define OPT_ENUM(kind, name, preset, least, most, unit, help) OPT_ENUM_##kind(unit)
+#define OPT_ENUM_INT(unit)
+#define OPT_ENUM_REAL(unit)
+#define OPT_ENUM_BOOL(unit)
+#define OPT_ENUM_AUTO(unit)
+#define OPT_ENUM_TEXT(unit)
+#define OPT_ENUM_CHOICE(unit)
+#define OPT_ENUM_WORD(unit)
+#define OPT_ENUM_LIST(unit)
+#define OPT_ENUM_ENUM(unit) OPT_DECLARE unit
+#define OPT_DECLARE(tag, prefix, ...)                                                              \
+    enum tag { OPT_EACH(OPT_CONSTANT, prefix, __VA_ARGS__) };                                      \
+    _Static_assert(sizeof(enum tag) == sizeof(option_WORD), "option_set stores an int");           \
+    static inline const char *tag##_word(enum tag value)                                           \
+    {                                                                                              \
+        static const char *const words[] = {OPT_EACH(OPT_STRING, prefix, __VA_ARGS__)};            \
+        return words[value];                                                                       \
+    }
+#define OPT_TAG(tag, ...)           tag
+#define OPT_CONSTANT(prefix, word)  prefix##_##word,
+#define OPT_STRING(prefix, word)    #word,
+#define OPT_WORD(prefix, word)      "|" #word
+#define OPT_WORDS(tag, prefix, ...) (&("" OPT_EACH(OPT_WORD, prefix, __VA_ARGS__))[1])
+
+/* m(prefix, word) of each word, eight at most. */
+#define OPT_EACH(m, prefix, ...)                                                                   \
+    OPT_NINTH(__VA_ARGS__, OPT_8, OPT_7, OPT_6, OPT_5, OPT_4, OPT_3, OPT_2, OPT_1, 0)              \
+    (m, prefix, __VA_ARGS__)
+#define OPT_NINTH(a, b, c, d, e, f, g, h, ninth, ...) ninth
+#define OPT_1(m, prefix, word)                        m(prefix, word)
+#define OPT_2(m, prefix, word, ...)                   m(prefix, word) OPT_1(m, prefix, __VA_ARGS__)
+#define OPT_3(m, prefix, word, ...)                   m(prefix, word) OPT_2(m, prefix, __VA_ARGS__)
+#define OPT_4(m, prefix, word, ...)                   m(prefix, word) OPT_3(m, prefix, __VA_ARGS__)
+#define OPT_5(m, prefix, word, ...)                   m(prefix, word) OPT_4(m, prefix, __VA_ARGS__)
+#define OPT_6(m, prefix, word, ...)                   m(prefix, word) OPT_5(m, prefix, __VA_ARGS__)
+#define OPT_7(m, prefix, word, ...)                   m(prefix, word) OPT_6(m, prefix, __VA_ARGS__)
+#define OPT_8(m, prefix, word, ...)                   m(prefix, word) OPT_7(m, prefix, __VA_ARGS__)
 
 /* One row of a table: what OPT says, with the place of the field. */
 struct option {
@@ -53,14 +107,26 @@ struct option {
 };
 
 #define OPT_ROW(type, kind, name, preset, least, most, unit, help)                                 \
-    {#name, OPTION_##kind, offsetof(type, name), OPT_TEXT_##kind(preset), least, most, unit, help},
+    {#name, OPTION_##kind, offsetof(type, name),  OPT_TEXT_##kind(preset),                         \
+     least, most,          OPT_UNIT_##kind(unit), help},
 #define OPT_TEXT_INT(x)    #x
 #define OPT_TEXT_REAL(x)   #x
 #define OPT_TEXT_BOOL(x)   ((x) ? "true" : "false")
 #define OPT_TEXT_AUTO(x)   x
 #define OPT_TEXT_TEXT(x)   x
 #define OPT_TEXT_CHOICE(x) x
+#define OPT_TEXT_WORD(x)   x
+#define OPT_TEXT_ENUM(x)   x
 #define OPT_TEXT_LIST(x)   x
+#define OPT_UNIT_INT(x)    x
+#define OPT_UNIT_REAL(x)   x
+#define OPT_UNIT_BOOL(x)   x
+#define OPT_UNIT_AUTO(x)   x
+#define OPT_UNIT_TEXT(x)   x
+#define OPT_UNIT_CHOICE(x) x
+#define OPT_UNIT_WORD(x)   x
+#define OPT_UNIT_ENUM(x)   OPT_WORDS x
+#define OPT_UNIT_LIST(x)   x
 
 struct toml;
 

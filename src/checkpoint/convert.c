@@ -253,8 +253,8 @@ static enum status describe_run(const struct conversion *c, struct origin *o, st
         .beta2 = a->beta2,
         .eps = a->eps,
         .weight_decay = a->weight_decay,
-        .fused = !strcmp(a->implementation, "fused"),
-        .foreach = !strcmp(a->implementation, "foreach"),
+        .fused = a->implementation == IMPLEMENTATION_fused,
+        .foreach = a->implementation == IMPLEMENTATION_foreach,
     };
     TRY(json_parse(o->train.data, o->train.len, "state.json", &train));
     json_as_int(json_get(train, "tokens_seen"), 0, INT64_C(1) << 53, &run->tokens_seen);

@@ -104,20 +104,21 @@ static enum status check_schedule(const struct config *c)
 {
     const struct lr_scheduler_config *s = &c->lr_scheduler;
     int64_t total = s->total_steps ? s->total_steps : c->training.steps;
-    if (s->warmup_steps > total && strcmp(s->formula, "torchtitan"))
+    if (s->warmup_steps > total && s->formula != LR_FORMULA_torchtitan)
         FAIL(CONFIG, "lr_scheduler.warmup_steps = %lld is more than the %lld steps of the schedule",
              (long long)s->warmup_steps, (long long)total);
-    bool megatron = !strcmp(s->formula, "megatron");
+    bool megatron = s->formula == LR_FORMULA_megatron;
     if (!megatron && (s->warmup_samples || s->total_samples))
         FAIL(CONFIG,
              "lr_scheduler.warmup_samples = %lld and total_samples = %lld: only formula = "
              "\"megatron\" counts samples, not \"%s\"",
-             (long long)s->warmup_samples, (long long)s->total_samples, s->formula);
-    if (!megatron && !strcmp(s->decay_type, "inverse_sqrt"))
+             (long long)s->warmup_samples, (long long)s->total_samples,
+             lr_formula_word(s->formula));
+    if (!megatron && s->decay_type == LR_DECAY_inverse_sqrt)
         FAIL(CONFIG,
              "lr_scheduler.decay_type = \"inverse_sqrt\": only with formula = \"megatron\", not "
              "\"%s\"",
-             s->formula);
+             lr_formula_word(s->formula));
     if (s->decay_ratio < 0 && s->decay_ratio != -1)
         FAIL(CONFIG, "lr_scheduler.decay_ratio = %g: between 0 and 1, or -1", s->decay_ratio);
     if (c->optimizer.beta1 == 1 || c->optimizer.beta2 == 1)

@@ -4,7 +4,6 @@
 #include "ops/update.h"
 
 #include <math.h>
-#include <string.h>
 
 enum status optim_squares(const struct optim *o, const struct ops *ops, const float *flat,
                           double *squares, struct queue *on)
@@ -22,11 +21,14 @@ double optim_clip_factor(double norm, double max_norm)
     return fmin(1, max_norm / (norm + 1e-6));
 }
 
-bool optim_splits(const struct optimizer_config *c) { return !strcmp(c->master_weights, "split"); }
+bool optim_splits(const struct optimizer_config *c)
+{
+    return c->master_weights == MASTER_WEIGHTS_split;
+}
 
 enum dtype optim_moments(const struct optimizer_config *c)
 {
-    return strcmp(c->state_dtype, dtype_name(BF16)) ? F32 : BF16;
+    return c->state_dtype == STATE_DTYPE_bfloat16 ? BF16 : F32;
 }
 
 static void *at(const void *base, size_t offset, size_t each)

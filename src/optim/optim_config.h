@@ -4,6 +4,21 @@
 
 #include "base/option.h"
 
+/* Words of optimizer.implementation; one is not a C identifier, so the row cannot list them. */
+#define IMPLEMENTATION_LIST(X)          X(for_loop, "for-loop") X(foreach, "foreach") X(fused, "fused")
+#define IMPLEMENTATION_WORD(name, word) "|" word
+#define IMPLEMENTATION_WORDS            (&("" IMPLEMENTATION_LIST(IMPLEMENTATION_WORD))[1])
+enum implementation {
+#define X(name, word) IMPLEMENTATION_##name,
+    IMPLEMENTATION_LIST(X)
+#undef X
+};
+
+#define OPT OPT_ENUM
+#include "optim/lr_scheduler.opts"
+#include "optim/optimizer.opts"
+#undef OPT
+
 #define OPT OPT_FIELD
 struct optimizer_config {
 #include "optim/optimizer.opts"

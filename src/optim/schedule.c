@@ -2,7 +2,6 @@
 #include "optim/optim.h"
 
 #include <math.h>
-#include <string.h>
 
 static const double pi = 3.14159265358979323846;
 
@@ -11,16 +10,14 @@ static double root(double p) { return 1 - sqrt(p); }
 static double cosine(double p) { return 0.5 * (1 + cos(pi * p)); }
 static double exponential(double p) { return 2 * pow(0.5, p) - 1; }
 
-static const struct {
-    const char *name;
-    double (*factor)(double progress);
-} decays[] = {{"linear", linear}, {"sqrt", root}, {"cosine", cosine}, {"exponential", exponential}};
-
 static double decay(const struct lr_scheduler_config *c, double progress)
 {
-    double f = 0;
-    for (size_t i = 0; i < sizeof decays / sizeof decays[0]; i++)
-        if (!strcmp(c->decay_type, decays[i].name)) f = decays[i].factor(progress);
+    static double (*const factors[])(double) = {[LR_DECAY_linear] = linear,
+                                                [LR_DECAY_sqrt] = root,
+                                                [LR_DECAY_cosine] = cosine,
+                                                [LR_DECAY_exponential] = exponential,
+                                                [LR_DECAY_inverse_sqrt] = NULL};
+    double f = factors[c->decay_type] ? factors[c->decay_type](progress) : 0;
     return c->min_lr_factor + (1 - c->min_lr_factor) * f;
 }
 
@@ -68,25 +65,22 @@ static double megatron(const struct lr_scheduler_config *c, struct moment at)
     if (w > 0 && s <= w) return s / w;
     if (c->decay_ratio == 0) return 1;
     if (s > n) return c->min_lr_factor;
-    if (!strcmp(c->decay_type, "inverse_sqrt"))
+    if (c->decay_type == LR_DECAY_inverse_sqrt)
         return fmax(c->min_lr_factor, sqrt(fmax(w, 1) / fmax(s, 1)));
     if (c->decay_ratio < 0) return decay(c, n > w ? (s - w) / (n - w) : 0);
     double d = nearbyint(n * c->decay_ratio);
     return s <= n - d ? 1 : decay(c, (s - (n - d)) / d);
 }
 
-static const struct {
-    const char *name;
-    double (*factor)(const struct lr_scheduler_config *, struct moment);
-} formulas[] = {
-    {"torchtitan", torchtitan}, {"frontier", frontier}, {"nxdt", nxdt}, {"megatron", megatron}};
-
 double schedule_lr(const struct lr_scheduler_config *c, double peak_lr, int64_t total_steps,
                    int64_t rows, int64_t step)
 {
+    static double (*const factors[])(const struct lr_scheduler_config *,
+                                     struct moment) = {[LR_FORMULA_torchtitan] = torchtitan,
+                                                       [LR_FORMULA_frontier] = frontier,
+                                                       [LR_FORMULA_nxdt] = nxdt,
+                                                       [LR_FORMULA_megatron] = megatron};
     struct moment at = {step - 1, c->total_steps ? c->total_steps : total_steps, c->warmup_steps,
                         rows};
-    for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++)
-        if (!strcmp(c->formula, formulas[i].name)) return peak_lr * formulas[i].factor(c, at);
-    BUG("no such lr_scheduler.formula: options let it through");
+    return peak_lr * factors[c->formula](c, at);
 }

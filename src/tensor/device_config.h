@@ -4,6 +4,10 @@
 
 #include "tensor/hardware.h"
 
+#define OPT OPT_ENUM
+#include "tensor/device.opts"
+#undef OPT
+
 struct device_config {
 #define OPT OPT_FIELD
 #include "tensor/device.opts"

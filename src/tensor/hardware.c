@@ -20,9 +20,7 @@ const struct hardware *hardware_named(const char *device)
 
 struct hardware hardware_of(const struct device_config *c)
 {
-    size_t i = 0;
-    while (strcmp(rows[i].name, c->hardware)) i++; /* a CHOICE among them */
-    struct hardware h = rows[i];
+    struct hardware h = rows[c->hardware];
     const struct {
         double said, *of;
     } over[] = {
@@ -32,7 +30,7 @@ struct hardware hardware_of(const struct device_config *c)
         {c->node_rate, &h.node_rate},        {c->network_rate, &h.network_rate},
         {c->transfer_latency, &h.latency_s},
     };
-    for (i = 0; i < sizeof over / sizeof *over; i++)
+    for (size_t i = 0; i < sizeof over / sizeof *over; i++)
         if (over[i].said > 0) *over[i].of = over[i].said;
     return h;
 }

@@ -32,6 +32,13 @@
     X(trn2, "a logical core of two", 166.75e12, 45.25e12, 1.95, 0.43, 25.8e9, 725e9, 64, 160e9,    \
       6.25e9, 10e-6)
 
+enum hardware_row {
+#define X(name, ...) HARDWARE_##name,
+    HARDWARE_LIST(X)
+#undef X
+        HARDWARE_COUNT
+};
+
 /* "cpu|mi250x|...", for the table of options. */
 #define HARDWARE_WORD(name, ...) "|" #name
 #define HARDWARE_WORDS           (&("" HARDWARE_LIST(HARDWARE_WORD))[1])

@@ -9,10 +9,10 @@
 
 TEST(a_machine_has_every_operation_and_the_threads_it_was_given)
 {
-    static const char *const kinds[] = {"auto", "reference"};
+    static const enum device_cpu kinds[] = {DEVICE_CPU_auto, DEVICE_CPU_reference};
     for (size_t i = 0; i < 2; i++) {
         struct machine m;
-        struct device_config c = {.kind = "auto", .cpu = kinds[i], .threads = 1};
+        struct device_config c = {.cpu = kinds[i], .threads = 1};
         CHECK_STATUS(OK, machine_open(&m, &c));
         CHECK(!ops_missing(m.ops));
         CHECK(m.on->num_threads == 1);
@@ -25,7 +25,7 @@ TEST(a_machine_has_every_operation_and_the_threads_it_was_given)
 TEST(a_machine_has_at_least_one_core_and_takes_all_of_them)
 {
     struct machine m;
-    struct device_config c = {.kind = "auto", .cpu = "auto"};
+    struct device_config c = {0};
     CHECK(thread_cores() >= 1);
     CHECK_STATUS(OK, machine_open(&m, &c));
     CHECK(m.on->num_threads == thread_cores());
@@ -35,7 +35,7 @@ TEST(a_machine_has_at_least_one_core_and_takes_all_of_them)
 TEST(a_machine_started_alone_is_one_rank_and_its_mesh_must_be_so_too)
 {
     struct machine m;
-    struct device_config c = {.kind = "auto", .cpu = "auto", .threads = 1};
+    struct device_config c = {.threads = 1};
     struct parallelism_config p = {.data_parallel_replicate_degree = 1,
                                    .data_parallel_shard_degree = -1,
                                    .tensor_parallel_degree = 1,
@@ -77,7 +77,7 @@ TEST(a_tuned_machine_keeps_what_it_chose_and_computes_the_same_bits)
 {
     enum { BYTES = 70 * 90 * sizeof(bf16) };
     const char *path = test_path(test_folder(), "gemm.json");
-    struct device_config c = {.kind = "auto", .cpu = "auto", .threads = 2, .tune_file = path};
+    struct device_config c = {.threads = 2, .tune_file = path};
     struct text first = {0}, second = {0};
     bf16 *plain = heap(BYTES), *tuned = heap(BYTES), *found = heap(BYTES);
     layer(&c, plain);

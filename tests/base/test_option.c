@@ -4,6 +4,11 @@
 #include "base/option.h"
 #include "base/toml.h"
 
+#define SAMPLE_ENUM OPT(ENUM, shade, "half", 0, 0, (shade, SHADE, none, half, 2x, auto), "h")
+#define OPT         OPT_ENUM
+SAMPLE_ENUM
+#undef OPT
+
 struct sample {
     option_INT number;
     option_REAL share;
@@ -12,6 +17,10 @@ struct sample {
     option_TEXT name;
     option_CHOICE word;
     option_LIST list;
+    option_WORD index;
+#define OPT OPT_FIELD
+    SAMPLE_ENUM
+#undef OPT
 };
 
 static const struct option rows[] = {
@@ -19,8 +28,11 @@ static const struct option rows[] = {
     ROW(INT, number, 3, 1, 10, "steps", "h") ROW(REAL, share, 0.5, 0, 1, "", "h")
         ROW(BOOL, on, true, 0, 0, "", "h") ROW(AUTO, maybe, "auto", 0, 0, "", "h")
             ROW(TEXT, name, "x", 0, 0, "", "h") ROW(CHOICE, word, "ab", 0, 0, "ab|abc|c", "h")
-                ROW(LIST, list, "", 0, 0, "names", "h")
+                ROW(LIST, list, "", 0, 0, "names", "h") ROW(WORD, index, "b", 0, 0, "a|b-c|b", "h")
 #undef ROW
+#define OPT(...) OPT_ROW(struct sample, __VA_ARGS__)
+                    SAMPLE_ENUM
+#undef OPT
 };
 
 static enum status set(int row, struct sample *s, const char *text)
@@ -53,6 +65,8 @@ TEST(options_take_values_of_their_kind_and_refuse_others)
         {3, "false", true},   {3, "maybe", false}, {4, "a b", true},  {4, "\"q\"", true},
         {5, "ab", true},      {5, "abc", true},    {5, "a", false},   {5, "", false},
         {6, "[\"a\"]", true}, {6, "a,b", true},    {6, "[1]", false}, {0, "", false},
+        {7, "b-c", true},     {7, "b", true},      {7, "-", false},   {7, "1", false},
+        {8, "half", true},    {8, "2x", true},     {8, "2", false},   {8, "shade", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sample s = {0};
@@ -71,7 +85,37 @@ TEST(options_say_what_they_allow)
     text_clear(&t);
     option_allowed(&rows[5], &t);
     CHECK(!strcmp(t.data, "ab, abc or c"));
+    text_clear(&t);
+    option_allowed(&rows[8], &t);
+    CHECK(!strcmp(t.data, "none, half, 2x or auto"));
     text_release(&t);
+}
+
+TEST(words_of_an_enum_row_are_constants_in_the_same_order)
+{
+    static const char *const words[] = {"none", "half", "2x", "auto"};
+    CHECK(SHADE_none == 0 && SHADE_half == 1 && SHADE_2x == 2 && SHADE_auto == 3);
+    for (int i = 0; i < 4; i++) {
+        struct sample s = {.shade = SHADE_none};
+        struct text t = {0};
+        struct toml *keep;
+        CHECK_STATUS(OK, option_set_text(&rows[8], &s, words[i], &keep));
+        toml_free(keep); /* the value borrows nothing */
+        CHECK((int)s.shade == i && !strcmp(shade_word(s.shade), words[i]));
+        option_write(&rows[8], &s, &t);
+        CHECK(t.data[0] == '"' && !strncmp(t.data + 1, words[i], strlen(words[i])));
+        CHECK(t.len == strlen(words[i]) + 2);
+        text_release(&t);
+    }
+}
+
+TEST(a_word_is_kept_as_its_index)
+{
+    struct sample s = {0};
+    struct toml *keep;
+    CHECK_STATUS(OK, option_set_text(&rows[7], &s, "b-c", &keep));
+    CHECK(s.index == 1);
+    toml_free(keep);
 }
 
 TEST(reals_are_written_so_that_they_read_back)

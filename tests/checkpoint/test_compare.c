@@ -144,9 +144,9 @@ TEST(folders_that_cannot_be_read_are_not_compared)
 
 static void convert(const char *from, const char *to, enum conversion_target target)
 {
-    static const struct optimizer_config adamw = {.lr = 1e-3, .implementation = "fused"};
-    static const struct lr_scheduler_config schedule = {.decay_type = "linear",
-                                                        .formula = "torchtitan"};
+    static const struct optimizer_config adamw = {.lr = 1e-3,
+                                                  .implementation = IMPLEMENTATION_fused};
+    static const struct lr_scheduler_config schedule = {0};
     struct converted done;
     struct conversion c = {.from = from,
                            .to = to,

@@ -12,9 +12,8 @@ static enum status convert_run(const char *from, const char *to, enum conversion
                                                   .beta2 = 0.95,
                                                   .eps = 1e-8,
                                                   .weight_decay = 0.1,
-                                                  .implementation = "fused"};
-    static const struct lr_scheduler_config schedule = {
-        .decay_type = "linear", .formula = "torchtitan", .decay_ratio = -1};
+                                                  .implementation = IMPLEMENTATION_fused};
+    static const struct lr_scheduler_config schedule = {.decay_ratio = -1};
     struct converted done;
     struct conversion c = {.from = from,
                            .to = to,

@@ -317,9 +317,9 @@ TEST(ranks_load_their_pieces_of_a_plain_folder_in_several_files)
 
 TEST(ranks_load_their_pieces_of_a_directory_of_torch_with_moments_and_step)
 {
-    static const struct optimizer_config adamw = {.lr = 1e-3, .implementation = "fused"};
-    static const struct lr_scheduler_config schedule = {.decay_type = "linear",
-                                                        .formula = "torchtitan"};
+    static const struct optimizer_config adamw = {.lr = 1e-3,
+                                                  .implementation = IMPLEMENTATION_fused};
+    static const struct lr_scheduler_config schedule = {0};
     struct converted done;
     struct shared_loading l = {.folder = test_path(test_folder(), "dcp")};
     struct conversion c = {.from = save_shared(SHARING_ALL, false, 1),

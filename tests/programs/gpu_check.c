@@ -62,8 +62,8 @@ static enum status check_step(struct device_check *c, const char *path, const ch
 
 static enum status check(int argc, char **argv)
 {
-    const struct device_config cpu = {.kind = "cpu", .cpu = "auto"};
-    const struct device_config device = {.kind = "auto", .cpu = "auto", .comm = "auto"};
+    const struct device_config cpu = {.kind = DEVICE_KIND_cpu};
+    const struct device_config device = {.kind = DEVICE_KIND_auto};
     struct device_check c = {0};
     enum status st = STATUS_OK;
     TRY_OUT(machine_open(&c.cpu, &cpu));

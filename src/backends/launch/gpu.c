@@ -74,12 +74,12 @@ static enum status carry_nccl(struct comm *c, const char *name, void *nccl)
 }
 
 /* Whether NCCL can carry: not where two ranks have one device. */
-static enum status nccl_fits(const struct machine *m, const char *asked, bool *fits)
+static enum status nccl_fits(const struct machine *m, enum device_comm asked, bool *fits)
 {
     struct nccl_pair same;
     TRY(nccl_same_device(&m->world, m->on, &same));
-    *fits = same.first < 0 && strcmp(asked, "staged") != 0;
-    if (same.first >= 0 && !strcmp(asked, "nccl"))
+    *fits = same.first < 0 && asked != DEVICE_COMM_staged;
+    if (same.first >= 0 && asked == DEVICE_COMM_nccl)
         FAIL(CONFIG,
              "device.comm = \"nccl\": ranks %d and %d have the same GPU, which NCCL does not bear: "
              "\"staged\" does",
@@ -102,7 +102,7 @@ enum status gpu_machine_carry(struct machine *m, const struct device_config *c)
 enum status gpu_machine_carry(struct machine *m, const struct device_config *c)
 {
     if (m->world.size == 1) return STATUS_OK;
-    if (!strcmp(c->comm, "nccl"))
+    if (c->comm == DEVICE_COMM_nccl)
         FAIL(UNSUPPORTED, "device.comm = \"nccl\": this program was built without NCCL");
     TRY(groups_carry(&m->groups, carry_staged, m->on));
     return STATUS_OK;

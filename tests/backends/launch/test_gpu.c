@@ -5,8 +5,8 @@
 
 TEST(a_gpu_that_this_program_was_not_built_for_is_refused)
 {
-    const struct device_config other = {.kind = gpu_backend && !strcmp(gpu_backend, "hip") ? "cuda"
-                                                                                           : "hip"};
+    const struct device_config other = {
+        .kind = gpu_backend && !strcmp(gpu_backend, "hip") ? DEVICE_KIND_cuda : DEVICE_KIND_hip};
     struct machine m;
     CHECK_STATUS(UNSUPPORTED, machine_open(&m, &other));
     CHECK_MESSAGE("device.kind");
@@ -15,7 +15,7 @@ TEST(a_gpu_that_this_program_was_not_built_for_is_refused)
 
 TEST(auto_is_the_cpu_where_there_is_no_gpu)
 {
-    const struct device_config c = {.kind = "auto", .cpu = "auto", .threads = 1};
+    const struct device_config c = {.threads = 1};
     struct machine m;
     if (gpu_machine_count()) skip();
     CHECK_STATUS(OK, machine_open(&m, &c));
