@@ -33,7 +33,7 @@ static enum status open_evaluator(struct evaluating *e, int T)
         .contexts = &e->loaded.machine.groups.of[GROUP_cp],
         .peers = &e->loaded.machine.groups.of[GROUP_peers],
         .causal = !strcmp(c->objective.name, "causal"),
-        .documents = !strcmp(c->model.attn_mask_type, "block_causal"),
+        .documents = c->model.attn_mask_type == ATTN_MASK_block_causal,
         .mark = TABLE_BIN,
     };
     evaluator_take(&e->evaluator, e->rows, T, &e->run);

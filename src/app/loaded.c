@@ -114,7 +114,7 @@ static enum status take_model(struct loaded *l, int max_tokens)
         .on = l->machine.on,
         .dtype = dtype,
         .tied = l->shape.tied,
-        .keep = !strcmp(p->fsdp_reshard_after_forward, "never") || !p->fsdp_shard_gradients,
+        .keep = p->fsdp_reshard_after_forward == FSDP_RESHARD_never || !p->fsdp_shard_gradients,
         .forward_only = true,
     };
     fsdp_take(&l->fsdp, &l->run);

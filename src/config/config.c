@@ -302,7 +302,7 @@ enum status config_load(struct config *c, const char *path, const char *const *s
     }
     settle_family(c);
     if (c->book->idle.len) log_line(LOG_INFO, "without effect here: %s", c->book->idle.data);
-    if (!strcmp(c->model.norm_type, "layernorm"))
+    if (c->model.norm_type == NORM_TYPE_layernorm)
         log_line(LOG_WARN, "model.norm_type = \"layernorm\": a Llama has RMSNorm, and gets it");
     return STATUS_OK;
 }

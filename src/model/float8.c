@@ -36,11 +36,13 @@ enum status float8_wanted(const struct model_config *m, const struct float8_conf
             FAIL(CONFIG, "model.converters: \"%s\" is not supported; expected \"float8\"", name);
         *enabled = true;
     }
-    if (*enabled && !strncmp(c->recipe_name, "rowwise", 7))
+    bool rowwise = c->recipe_name == FLOAT8_RECIPE_rowwise ||
+                   c->recipe_name == FLOAT8_RECIPE_rowwise_with_gw_hp;
+    if (*enabled && rowwise)
         FAIL(CONFIG,
              "float8.recipe_name = \"%s\": rowwise scaling is not supported; use \"tensorwise\" or "
              "\"delayed\"",
-             c->recipe_name);
+             float8_recipe_word(c->recipe_name));
     return STATUS_OK;
 }
 
@@ -87,11 +89,11 @@ static enum status choose_matmuls(struct float8_state *f, const struct float8_co
     return STATUS_OK;
 }
 
-/* scaling_type "auto" follows recipe_name. */
-static bool is_delayed_type(const struct float8_config *c, const char *scaling_type)
+/* `type` is of enum float8_scaling; auto follows recipe_name. */
+static bool is_delayed_type(const struct float8_config *c, int type)
 {
-    const char *type = strcmp(scaling_type, "auto") ? scaling_type : c->recipe_name;
-    return !strcmp(type, "delayed");
+    if (type == FLOAT8_SCALING_auto) return c->recipe_name == FLOAT8_RECIPE_delayed;
+    return type == FLOAT8_SCALING_delayed;
 }
 
 enum status float8_init(struct float8_state *f, const struct float8_config *c,
@@ -99,11 +101,11 @@ enum status float8_init(struct float8_state *f, const struct float8_config *c,
 {
     *f = (struct float8_state){
         .blocks = shape->L,
-        .delayed = {[FLOAT8_INPUT] = is_delayed_type(c, c->scaling_type_input),
+        .delayed = {[FLOAT8_INPUT] = is_delayed_type(c, (int)c->scaling_type_input),
                     [FLOAT8_WEIGHT] = is_delayed_type(c, c->scaling_type_weight),
                     [FLOAT8_GRADIENT] = is_delayed_type(c, c->scaling_type_grad_output)},
         .history_len = (int)c->amax_history_len,
-        .most_recent = !strcmp(c->amax_compute_algo, "most_recent"),
+        .most_recent = c->amax_compute_algo == AMAX_ALGO_most_recent,
         .margin = (int)c->margin};
     size_t count = is_delayed(f) ? num_tensors(f) : 0;
     f->enabled = heap(num_matmuls(f) * sizeof *f->enabled);

@@ -57,9 +57,9 @@ static void fill(const struct init_range *t, const struct model_shape *m, uint64
     if (init == PARAM_INIT_EMBED && m->tied) init = PARAM_INIT_HEAD;
     double depth = 2.0 * (m->depth_init ? t->slot->layer + 1 : m->L), std = m->init_std;
     if (std == 0) std = 0.02;
-    if (m->init != INIT_TORCHTITAN && init != PARAM_INIT_ONES) {
+    if (m->init != INIT_torchtitan && init != PARAM_INIT_ONES) {
         bool scaled = id == PARAM_attn_out || id == PARAM_mlp_down;
-        if (m->init == INIT_MEGATRON && scaled) std /= sqrt(2.0 * m->L);
+        if (m->init == INIT_megatron && scaled) std /= sqrt(2.0 * m->L);
         fill_normal(t, seed, std, INFINITY);
         return;
     }

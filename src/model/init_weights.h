@@ -2,12 +2,12 @@
  *
  * A pure function of (seed, tensor, element), so they do not depend on the parallel layout.
  *
- * INIT_TORCHTITAN   norms 1; embedding N(0, 1); q, k, v, gate N(0, std); out, up, down
+ * INIT_torchtitan   norms 1; embedding N(0, 1); q, k, v, gate N(0, std); out, up, down
  *                   N(0, std / sqrt(2 (layer + 1))), without depth_init std / sqrt(2 L); head
  *                   N(0, 1/sqrt(D)) truncated at three deviations, and so is an embedding that
  *                   serves as the head.
- * INIT_NORMAL       norms 1; all else N(0, std).
- * INIT_MEGATRON     as INIT_NORMAL, but out and down N(0, std / sqrt(2 L)).
+ * INIT_normal       norms 1; all else N(0, std).
+ * INIT_megatron     as INIT_normal, but out and down N(0, std / sqrt(2 L)).
  * Here std is init_std, 0.02 by default. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

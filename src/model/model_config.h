@@ -4,6 +4,13 @@
 
 #include "base/option.h"
 
+#define FLOAT8_SCALING_WORDS "auto|dynamic|delayed" /* of enum float8_scaling */
+#define OPT                  OPT_ENUM
+#include "model/activation_checkpoint.opts"
+#include "model/float8.opts"
+#include "model/model.opts"
+#undef OPT
+
 struct model_config {
 #define OPT OPT_FIELD
 #include "model/model.opts"

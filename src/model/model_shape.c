@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/model_shape.h"
 
-#include "base/log.h"
 #include "base/text.h"
 
 #include <limits.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const struct rope_scaling none = {0}, llama31 = {8, 1, 4, 8192}, llama32 = {32, 1, 4, 8192};
 
@@ -96,9 +93,6 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
 {
     const struct flavor *f;
     TRY(find_flavor(c->name, c->flavor, &f));
-    if (strcmp(c->norm_type, "rmsnorm"))
-        log_line(LOG_WARN, "model.norm_type = \"%s\" is not supported: using RMSNorm",
-                 c->norm_type);
     *s = (struct model_shape){.D = option_or(c->dim, f->D), .L = option_or(c->n_layers, f->L)};
     s->H = option_or(c->n_heads, f->H);
     /* A flavor without GQA keeps one key/value head per query head when n_heads changes. */
@@ -112,13 +106,11 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
     s->rope_theta = c->rope_theta != 0 ? c->rope_theta : f->rope_theta;
     s->norm_eps = c->norm_eps != 0 ? c->norm_eps : 1e-5;
     s->scaling = *f->scaling;
-    if (!strcmp(c->rope_scaling, "none")) s->scaling = none;
-    if (!strcmp(c->rope_scaling, "llama3") && s->scaling.factor == 0) s->scaling = llama31;
+    if (c->rope_scaling == ROPE_SCALING_none) s->scaling = none;
+    if (c->rope_scaling == ROPE_SCALING_llama3 && s->scaling.factor == 0) s->scaling = llama31;
     s->tied = c->tie_embeddings == AUTO ? f->tied : c->tie_embeddings == YES;
     s->depth_init = c->depth_init != NO;
-    s->init = !strcmp(c->init, "normal")     ? INIT_NORMAL
-              : !strcmp(c->init, "megatron") ? INIT_MEGATRON
-                                             : INIT_TORCHTITAN;
+    s->init = c->init;
     s->init_std = c->init_std;
     s->max_context = f->max_context;
     TRY(model_shape_check(s));

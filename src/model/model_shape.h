@@ -6,18 +6,15 @@
 #include "model/model_config.h"
 #include "ops/rope.h"
 
-/* How weights are initialized; init_weights.h has the formulas. */
-enum init_scheme { INIT_TORCHTITAN, INIT_NORMAL, INIT_MEGATRON };
-
 struct model_shape {
     int V, D, L, H, G, K, F;
     double rope_theta, norm_eps;
     struct rope_scaling scaling; /* factor 0: unscaled RoPE */
     bool tied;                   /* the head shares the embedding's weights */
-    bool depth_init;             /* INIT_TORCHTITAN: std depends on the layer, not on L */
-    enum init_scheme init;
-    double init_std; /* 0: 0.02 */
-    int max_context; /* config.json's max_position_embeddings */
+    bool depth_init;             /* INIT_torchtitan: std depends on the layer, not on L */
+    enum init_scheme init;       /* init_weights.h has the formulas */
+    double init_std;             /* 0: 0.02 */
+    int max_context;             /* config.json's max_position_embeddings */
 };
 
 /* Resolves the dimensions: each option that is set, else the flavor's value.  If `vocab_size` is

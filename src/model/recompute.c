@@ -7,11 +7,16 @@
 enum status recompute_resolve(const struct activation_checkpoint_config *c, enum recompute *kind,
                               int *every)
 {
-    *kind = RECOMPUTE_SELECTIVE;
+    static const enum recompute kinds[] = {
+        [ACTIVATION_CHECKPOINT_none] = RECOMPUTE_NONE,
+        [ACTIVATION_CHECKPOINT_selective] = RECOMPUTE_SELECTIVE,
+        [ACTIVATION_CHECKPOINT_full] = RECOMPUTE_FULL,
+        [ACTIVATION_CHECKPOINT_memory_budget] = RECOMPUTE_SELECTIVE,
+    };
+    *kind = kinds[c->mode];
     *every = 1;
-    if (!strcmp(c->mode, "none")) *kind = RECOMPUTE_NONE;
-    if (!strcmp(c->mode, "full")) *kind = RECOMPUTE_FULL;
-    if (strcmp(c->mode, "selective") || !strcmp(c->selective_ac_option, "op")) return STATUS_OK;
+    if (c->mode != ACTIVATION_CHECKPOINT_selective || !strcmp(c->selective_ac_option, "op"))
+        return STATUS_OK;
     char *end;
     long n = strtol(c->selective_ac_option, &end, 10);
     if (end == c->selective_ac_option || *end || n < 1 || n > 4096)

@@ -4,6 +4,10 @@
 
 #include "base/option.h"
 
+#define OPT OPT_ENUM
+#include "parallel/parallelism.opts"
+#undef OPT
+
 struct parallelism_config {
 #define OPT OPT_FIELD
 #include "parallel/parallelism.opts"

@@ -3,28 +3,7 @@
 
 #include "parallel/suggest.h"
 
-#include <string.h>
-
 enum { MAX_CHUNKS = 1 << 8, MAX_MICROBATCHES = 1 << 20 };
-
-const char *schedule_name(enum schedule_kind k)
-{
-    static const char *const words[] = {
-#define X(name, word, text) word,
-        SCHEDULE_LIST(X)
-#undef X
-    };
-    return words[k];
-}
-
-enum status schedule_find(enum schedule_kind *k, const char *word)
-{
-    for (*k = 0; *k < SCHEDULE_COUNT; (*k)++)
-        if (!strcmp(word, schedule_name(*k))) return STATUS_OK;
-#define X(name, word, text) " \"" word "\""
-    FAIL(CONFIG, "unknown pipeline schedule \"%s\"; expected one of" SCHEDULE_LIST(X), word);
-#undef X
-}
 
 /* Microbatches pass through a chunk in rounds of pp or a few more. */
 static int num_rounds(int64_t micros, int pp) { return micros < pp ? 1 : (int)(micros / pp); }
@@ -36,27 +15,27 @@ static bool rounds_are_even(int64_t micros, const void *pp)
 
 enum status schedule_check(const struct schedule *s)
 {
-    bool interleaved = s->kind == SCHEDULE_interleaved;
+    bool interleaved = s->kind == SCHEDULE_Interleaved1F1B;
     if (s->micros < 1 || s->micros > MAX_MICROBATCHES)
         FAIL(CONFIG, "%d microbatches per step: must be between 1 and %d for a pipeline", s->micros,
              MAX_MICROBATCHES);
     if (!interleaved && s->chunks != 1)
         FAIL(CONFIG,
              "the pipeline schedule %s supports one stage per rank, not %d; %s supports several",
-             schedule_name(s->kind), s->chunks, schedule_name(SCHEDULE_interleaved));
+             schedule_kind_word(s->kind), s->chunks, schedule_kind_word(SCHEDULE_Interleaved1F1B));
     if (!interleaved) return STATUS_OK;
     if (s->pp < 2)
         FAIL(CONFIG, "the pipeline schedule %s requires pipeline_parallel_degree >= 2, not %d",
-             schedule_name(s->kind), s->pp);
+             schedule_kind_word(s->kind), s->pp);
     if (s->chunks < 2 || s->chunks > MAX_CHUNKS)
         FAIL(CONFIG, "the pipeline schedule %s with %d stage%s per rank: must be between 2 and %d",
-             schedule_name(s->kind), s->chunks, s->chunks == 1 ? "" : "s", MAX_CHUNKS);
+             schedule_kind_word(s->kind), s->chunks, s->chunks == 1 ? "" : "s", MAX_CHUNKS);
     if (!rounds_are_even(s->micros, &s->pp))
         FAIL(CONFIG,
              "%d microbatches per step are not divisible into %d rounds for the pipeline schedule "
              "%s "
              "over %d ranks%s",
-             s->micros, num_rounds(s->micros, s->pp), schedule_name(s->kind), s->pp,
+             s->micros, num_rounds(s->micros, s->pp), schedule_kind_word(s->kind), s->pp,
              suggest_values(s->micros, 1, MAX_MICROBATCHES, rounds_are_even, &s->pp).text);
     return STATUS_OK;
 }
@@ -68,12 +47,11 @@ static int num_warmup(const struct schedule *s, int rank)
 {
     int all = s->micros * s->chunks, ranks_after = s->pp - rank - 1, n = all;
     switch (s->kind) {
-    case SCHEDULE_gpipe: break;
-    case SCHEDULE_one_ahead: n = ranks_after; break;
-    case SCHEDULE_interleaved:
+    case SCHEDULE_GPipe: break;
+    case SCHEDULE_1F1B: n = ranks_after; break;
+    case SCHEDULE_Interleaved1F1B:
         n = 2 * ranks_after + (s->chunks - 1) * (s->micros / num_rounds(s->micros, s->pp));
         break;
-    case SCHEDULE_COUNT: BUG("unknown schedule");
     }
     return n < all ? n : all;
 }

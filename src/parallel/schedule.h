@@ -21,22 +21,11 @@
 #include "base/status.h"
 #include "comm/comm.h"
 #include "ops/boundary.h"
+#include "parallel/parallel_config.h"
 
-/* name, torchtitan's name, description */
-#define SCHEDULE_LIST(X)                                                                           \
-    X(gpipe, "GPipe", "all forwards, then all backwards")                                          \
-    X(one_ahead, "1F1B", "after a warmup, alternately one forward and one backward")               \
-    X(interleaved, "Interleaved1F1B", "1F1B with several chunks per rank: a smaller bubble")
-
-enum schedule_kind {
-#define X(name, word, text) SCHEDULE_##name,
-    SCHEDULE_LIST(X)
-#undef X
-        SCHEDULE_COUNT
-};
-const char *schedule_name(enum schedule_kind k);
-/* CONFIG: unknown name; the message lists the valid ones. */
-enum status schedule_find(enum schedule_kind *k, const char *word);
+/* GPipe: all forwards, then all backwards.  1F1B: after a warmup alternately one forward and one
+ * backward.  Interleaved1F1B: 1F1B with several chunks per rank, for a smaller bubble. */
+enum { SCHEDULE_COUNT = SCHEDULE_GPipe + 1 };
 
 struct schedule {
     enum schedule_kind kind;

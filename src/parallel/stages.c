@@ -87,7 +87,7 @@ static bool makes_chunks(int64_t layers_per_stage, const void *context)
 enum status stages_chunks(const struct stages *s, enum schedule_kind kind, int layers_per_stage,
                           int *chunks)
 {
-    struct chunk_context c = {.stages = s, .interleaved = kind == SCHEDULE_interleaved};
+    struct chunk_context c = {.stages = s, .interleaved = kind == SCHEDULE_Interleaved1F1B};
     *chunks = c.interleaved ? 2 : 1;
     if (layers_per_stage < 1) return STATUS_OK;
     int64_t stages = (num_layers(s) + layers_per_stage - 1) / layers_per_stage;
@@ -95,8 +95,9 @@ enum status stages_chunks(const struct stages *s, enum schedule_kind kind, int l
         FAIL(CONFIG,
              "parallelism.pipeline_parallel_layers_per_stage = %d makes %lld stages of %lld layers "
              "(embedding and head counted), but the schedule %s over %d ranks requires %s%s",
-             layers_per_stage, (long long)stages, (long long)num_layers(s), schedule_name(kind),
-             s->pp, c.interleaved ? "the same number, 2 or more, per rank" : "one per rank",
+             layers_per_stage, (long long)stages, (long long)num_layers(s),
+             schedule_kind_word(kind), s->pp,
+             c.interleaved ? "the same number, 2 or more, per rank" : "one per rank",
              suggest_values(layers_per_stage, 1, num_layers(s), makes_chunks, &c).text);
     *chunks = (int)(stages / s->pp);
     return STATUS_OK;

@@ -53,9 +53,10 @@ static const struct comm *group(const struct trainer *t, enum group g)
 
 /* No reshard after forward by default with a pipeline: its microbatches return to a stage so often
  * that gathering its weights each time costs too much. */
-static bool keeps_weights(const struct trainer *t, const char *reshard)
+static bool keeps_weights(const struct trainer *t, enum fsdp_reshard reshard)
 {
-    return !strcmp(reshard, "never") || (strcmp(reshard, "always") && group(t, GROUP_pp)->size > 1);
+    if (reshard == FSDP_RESHARD_default) return group(t, GROUP_pp)->size > 1;
+    return reshard == FSDP_RESHARD_never;
 }
 
 static void init_fsdp(struct trainer *t, const struct model_shape *shape)
@@ -243,7 +244,7 @@ static enum status connect_parts(struct trainer *t)
         .low = t->low,
     };
     t->evaluator.causal = !strcmp(c->objective.name, "causal");
-    t->evaluator.documents = !strcmp(c->model.attn_mask_type, "block_causal");
+    t->evaluator.documents = c->model.attn_mask_type == ATTN_MASK_block_causal;
     return STATUS_OK;
 }
 

@@ -106,7 +106,7 @@ TEST(a_pipeline_is_what_its_keys_ask_for)
     struct pipeline_config p;
     int begin[9];
     CHECK_STATUS(OK, resolve_pipeline(&p, NULL, NULL));
-    CHECK(p.schedule.kind == SCHEDULE_one_ahead && p.schedule.pp == 4 && p.schedule.chunks == 1);
+    CHECK(p.schedule.kind == SCHEDULE_1F1B && p.schedule.pp == 4 && p.schedule.chunks == 1);
     CHECK(p.schedule.micros == 12 && p.rows == 1); /* 24 rows over 2 ranks, one by one */
     CHECK_STATUS(OK, stages_split(&p.stages, begin));
     CHECK(begin[1] == 4 && begin[2] == 9 && begin[3] == 13); /* 18 layers: 5, 5, 4, 4 */
@@ -117,7 +117,7 @@ TEST(a_pipeline_is_what_its_keys_ask_for)
 
     CHECK_STATUS(OK, resolve_pipeline(&p, PIPELINE("schedule", "Interleaved1F1B"),
                                       PIPELINE("microbatch_size", "3")));
-    CHECK(p.schedule.kind == SCHEDULE_interleaved && p.schedule.chunks == 2);
+    CHECK(p.schedule.kind == SCHEDULE_Interleaved1F1B && p.schedule.chunks == 2);
     CHECK(p.schedule.micros == 4 && p.rows == 3);
 
     CHECK_STATUS(OK, resolve_pipeline(&p, PIPELINE("layers_per_stage", "5"), NULL));

@@ -4,11 +4,11 @@
 
 #include "model/model_shape.h"
 
-#define PRESET_INT(x)    (x)
-#define PRESET_REAL(x)   (x)
-#define PRESET_TEXT(x)   (x)
-#define PRESET_CHOICE(x) (x)
-#define PRESET_AUTO(x)   AUTO
+#define PRESET_INT(x)  (x)
+#define PRESET_REAL(x) (x)
+#define PRESET_TEXT(x) (x)
+#define PRESET_ENUM(x) 0 /* every default is the first word */
+#define PRESET_AUTO(x) AUTO
 #define PRESET_LIST(x)                                                                             \
     {                                                                                              \
         0                                                                                          \

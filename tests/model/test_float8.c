@@ -15,12 +15,9 @@ static enum float8 format_of(const char *name) { return strcmp(name, "E4M3") ? E
 
 static struct float8_config defaults(void)
 {
-    return (struct float8_config){.recipe_name = "delayed",
-                                  .scaling_type_input = "auto",
-                                  .scaling_type_weight = "auto",
-                                  .scaling_type_grad_output = "auto",
+    return (struct float8_config){.recipe_name = FLOAT8_RECIPE_delayed,
                                   .amax_history_len = 4,
-                                  .amax_compute_algo = "max"};
+                                  .amax_compute_algo = AMAX_ALGO_max};
 }
 
 /* Every side is a multiple of 16. */
@@ -76,7 +73,8 @@ static void check_history(FILE *file, const char *head)
     unsigned amax, want;
     CHECK(sscanf(head, "delayed %15s %15s %d %d", format, algorithm, &margin, &length) == 4);
     enum float8_role role = format_of(format) == E4M3 ? FLOAT8_WEIGHT : FLOAT8_GRADIENT;
-    c.amax_compute_algo = algorithm, c.margin = margin, c.amax_history_len = length;
+    c.amax_compute_algo = strcmp(algorithm, "max") ? AMAX_ALGO_most_recent : AMAX_ALGO_max;
+    c.margin = margin, c.amax_history_len = length;
     open_state(&f, &c, &run);
     for (; steps < 40 && fgets(line, sizeof line, file); steps++) {
         CHECK(sscanf(line, "%x %x", &amax, &want) == 2);
@@ -251,7 +249,7 @@ TEST(missing_histories_are_reinitialized)
     struct arena run[2];
     open_state(&f, &c, &run[0]);
     CHECK_STATUS(OK, float8_load(&f, NULL));
-    c.recipe_name = "tensorwise";
+    c.recipe_name = FLOAT8_RECIPE_tensorwise;
     open_state(&current, &c, &run[1]);
     struct json *tree = saved(&current);
     CHECK_STATUS(OK, float8_load(&f, tree));
@@ -309,7 +307,8 @@ TEST(float8_is_enabled_by_option_or_converter)
     m.converters.count = 2;
     CHECK_STATUS(CONFIG, float8_wanted(&m, &c, &enabled));
     CHECK_MESSAGE("\"mx\"");
-    m.converters.count = 0, c.enable_float8_linear = true, c.recipe_name = "rowwise_with_gw_hp";
+    m.converters.count = 0, c.enable_float8_linear = true,
+    c.recipe_name = FLOAT8_RECIPE_rowwise_with_gw_hp;
     CHECK_STATUS(CONFIG, float8_wanted(&m, &c, &enabled));
     CHECK_MESSAGE("rowwise_with_gw_hp");
 }
@@ -319,7 +318,7 @@ TEST(each_role_may_have_its_own_scaling)
     struct float8_config c = defaults();
     struct float8_state f;
     struct arena run;
-    c.recipe_name = "tensorwise", c.scaling_type_weight = "delayed";
+    c.recipe_name = FLOAT8_RECIPE_tensorwise, c.scaling_type_weight = FLOAT8_SCALING_delayed;
     open_state(&f, &c, &run);
     CHECK(!f.delayed[FLOAT8_INPUT] && f.delayed[FLOAT8_WEIGHT] && !f.delayed[FLOAT8_GRADIENT]);
     run_steps(&f, 0, 1);

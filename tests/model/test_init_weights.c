@@ -57,7 +57,7 @@ TEST(init_weights_has_one_deviation_for_normal_and_megatron)
     layout_init(&l, &s, 1);
     float *w = heap(l.elements * sizeof *w);
     for (int scaled = 0; scaled < 2; scaled++) {
-        s.init = scaled ? INIT_MEGATRON : INIT_NORMAL;
+        s.init = scaled ? INIT_megatron : INIT_normal;
         init_all(&l, &s, 7, w);
         double out = deviation(w, layout_find(&l, PARAM_attn_out, 1));
         double down = deviation(w, layout_find(&l, PARAM_mlp_down, 0));

@@ -12,15 +12,11 @@ struct float8_rig {
     struct arena arena;
 };
 
-static void open_rig(struct float8_rig *f, const char *recipe, enum dtype dtype)
+static void open_rig(struct float8_rig *f, enum float8_recipe recipe, enum dtype dtype)
 {
     struct model_shape s = rig_shape();
-    struct float8_config c = {.recipe_name = recipe,
-                              .scaling_type_input = "auto",
-                              .scaling_type_weight = "auto",
-                              .scaling_type_grad_output = "auto",
-                              .amax_history_len = 4,
-                              .amax_compute_algo = "max"};
+    struct float8_config c = {
+        .recipe_name = recipe, .amax_history_len = 4, .amax_compute_algo = AMAX_ALGO_max};
     s.K = 8, s.F = 32;
     rig_open(&f->r, &s, dtype, 2, 12);
     CHECK_STATUS(OK, arena_init(&f->arena, 1 << 16, NULL));
@@ -70,7 +66,7 @@ TEST(fp8_matmul_and_gradients_match_the_quantized_operands)
 {
     enum { N = 5, LAYER = 1 };
     struct float8_rig f;
-    open_rig(&f, "tensorwise", F32);
+    open_rig(&f, FLOAT8_RECIPE_tensorwise, F32);
     struct model *m = &f.r.m;
     size_t D = (size_t)m->shape.D, F = 2 * (size_t)m->shape.F;
     float *x = random_values(1, N * D), *dy = random_values(2, N * F), scales[3];
@@ -104,7 +100,7 @@ TEST(fp8_matmul_and_gradients_match_the_quantized_operands)
 }
 
 /* Gradients of some steps under a recipe, and the scales afterwards. */
-static void gradients_of(const char *recipe, enum recompute recompute, float *gradients,
+static void gradients_of(enum float8_recipe recipe, enum recompute recompute, float *gradients,
                          float *scales)
 {
     struct float8_rig f;
@@ -127,7 +123,7 @@ TEST(recomputation_changes_neither_gradients_nor_scales)
     for (int delayed = 0; delayed < 2; delayed++)
         for (enum recompute r = RECOMPUTE_SELECTIVE; r < RECOMPUTE_COUNT; r++) {
             float scales[2][SCALES] = {0};
-            const char *recipe = delayed ? "delayed" : "tensorwise";
+            enum float8_recipe recipe = delayed ? FLOAT8_RECIPE_delayed : FLOAT8_RECIPE_tensorwise;
             gradients_of(recipe, RECOMPUTE_NONE, one, scales[0]);
             gradients_of(recipe, r, other, scales[1]);
             CHECK(!memcmp(one, other, MOST * sizeof *one));
@@ -138,7 +134,7 @@ TEST(recomputation_changes_neither_gradients_nor_scales)
 }
 
 /* Cosine similarity of the gradients with FP8 and without. */
-static double cosine(const char *recipe, enum dtype dtype)
+static double cosine(enum float8_recipe recipe, enum dtype dtype)
 {
     struct float8_rig f;
     double both = 0, one = 0, other = 0;
@@ -162,7 +158,7 @@ TEST(fp8_gradients_are_close_to_unquantized_ones)
 {
     for (enum dtype dtype = F32; dtype <= BF16; dtype++)
         for (int delayed = 0; delayed < 2; delayed++) {
-            double c = cosine(delayed ? "delayed" : "tensorwise", dtype);
+            double c = cosine(delayed ? FLOAT8_RECIPE_delayed : FLOAT8_RECIPE_tensorwise, dtype);
             if (!(c > 0.95 && c < 0.999999)) fail_msg("cosine %.6f", c);
         }
 }
@@ -170,7 +166,7 @@ TEST(fp8_gradients_are_close_to_unquantized_ones)
 TEST(evaluation_quantizes_and_saves_no_scale)
 {
     struct float8_rig f;
-    open_rig(&f, "tensorwise", BF16);
+    open_rig(&f, FLOAT8_RECIPE_tensorwise, BF16);
     double with = rig_loss(&f.r);
     f.r.m.float8 = NULL;
     double without = rig_loss(&f.r);
@@ -181,7 +177,7 @@ TEST(evaluation_quantizes_and_saves_no_scale)
 TEST(filtered_matmuls_are_bit_identical_to_unquantized_ones)
 {
     struct float8_rig f;
-    open_rig(&f, "tensorwise", BF16);
+    open_rig(&f, FLOAT8_RECIPE_tensorwise, BF16);
     memset(f.state.enabled, 0, (size_t)f.state.blocks * MATMUL_COUNT * sizeof *f.state.enabled);
     double with = rig_loss(&f.r);
     f.r.m.float8 = NULL;
@@ -192,7 +188,7 @@ TEST(filtered_matmuls_are_bit_identical_to_unquantized_ones)
 TEST(nan_propagates_to_the_loss)
 {
     struct float8_rig f;
-    open_rig(&f, "delayed", F32);
+    open_rig(&f, FLOAT8_RECIPE_delayed, F32);
     rig_train(&f.r);
     float8_collect_amax(&f.state), float8_update_scales(&f.state), float8_begin_step(&f.state);
     f.r.weights[layout_find(&f.r.m.layout, PARAM_mlp_norm, 1)->offset] = NAN;

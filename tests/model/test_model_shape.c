@@ -67,11 +67,11 @@ TEST(rope_scaling_follows_the_family)
     CHECK(resolve("llama2", "7B").scaling.factor == 0 && resolve("llama2", "7B").rope_theta == 1e4);
     struct model_config c = model_defaults("frontier", "8B");
     struct model_shape s;
-    c.rope_scaling = "llama3";
+    c.rope_scaling = ROPE_SCALING_llama3;
     CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
     CHECK(s.scaling.factor == 8);
     c = model_defaults("llama3.2", "1B");
-    c.rope_scaling = "none";
+    c.rope_scaling = ROPE_SCALING_none;
     CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
     CHECK(s.scaling.factor == 0);
 }

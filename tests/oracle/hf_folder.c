@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/rig.h"
 #include "model/decode.h"
+#include "model/rig.h"
 #include "ops/rig.h"
 
 #include "base/json.h"

@@ -19,23 +19,24 @@ TEST(estimate_of_equal_stages_has_the_published_bubble)
     for (int pp = 1; pp <= PP; pp++)
         for (int micros = pp; micros <= 40; micros += 3) {
             double work = 3.0 * micros, ahead = (pp - 1) * 3.0;
-            CHECK_NEAR(replay(SCHEDULE_one_ahead, pp, 1, micros, 0), work + ahead, 1e-12);
-            CHECK_NEAR(replay(SCHEDULE_gpipe, pp, 1, micros, 0), work + ahead, 1e-12);
+            CHECK_NEAR(replay(SCHEDULE_1F1B, pp, 1, micros, 0), work + ahead, 1e-12);
+            CHECK_NEAR(replay(SCHEDULE_GPipe, pp, 1, micros, 0), work + ahead, 1e-12);
         }
     /* Interleaving divides the bubble by the number of chunks. */
     for (int chunks = 2; chunks <= 4; chunks++)
-        CHECK_NEAR(replay(SCHEDULE_interleaved, PP, chunks, 16, 0), 3.0 * 16 + 9.0 / chunks, 1e-12);
+        CHECK_NEAR(replay(SCHEDULE_Interleaved1F1B, PP, chunks, 16, 0), 3.0 * 16 + 9.0 / chunks,
+                   1e-12);
 }
 
 TEST(estimate_does_not_replay_the_steady_state)
 {
-    CHECK_NEAR(replay(SCHEDULE_one_ahead, PP, 1, 100000, 0), 3.0 * 100000 + 9, 1e-12);
+    CHECK_NEAR(replay(SCHEDULE_1F1B, PP, 1, 100000, 0), 3.0 * 100000 + 9, 1e-12);
 }
 
 TEST(estimate_of_a_long_pipeline_assumes_no_stalls)
 {
     enum { LONG = 1024 };
-    struct schedule s = {SCHEDULE_one_ahead, LONG, 1, 1 << 16};
+    struct schedule s = {SCHEDULE_1F1B, LONG, 1, 1 << 16};
     double *forward = heap(2 * LONG * sizeof *forward), *backward = forward + LONG;
     for (int r = 0; r < LONG; r++) forward[r] = 1, backward[r] = 2;
     CHECK_NEAR(estimate_pipeline(&s, forward, backward, 0.5),
@@ -45,7 +46,7 @@ TEST(estimate_of_a_long_pipeline_assumes_no_stalls)
 
 TEST(estimate_waits_for_the_slowest_stage)
 {
-    struct schedule s = {SCHEDULE_one_ahead, PP, 1, MICROS};
+    struct schedule s = {SCHEDULE_1F1B, PP, 1, MICROS};
     double forward[] = {1, 1, 2, 1}, backward[] = {2, 2, 4, 2};
     /* The slow stage starts after two others, waits a second for the first gradient, and two others
      * end after it. */
@@ -54,7 +55,7 @@ TEST(estimate_waits_for_the_slowest_stage)
 
 TEST(estimate_counts_messages_in_both_directions)
 {
-    struct schedule s = {SCHEDULE_one_ahead, PP, 1, 1};
+    struct schedule s = {SCHEDULE_1F1B, PP, 1, 1};
     double forward[] = {1, 1, 1, 1}, backward[] = {2, 2, 2, 2};
     CHECK_NEAR(estimate_pipeline(&s, forward, backward, 0.5), 12 + 6 * 0.5, 1e-12);
 }
@@ -75,7 +76,7 @@ struct step {
 static struct estimate estimate(const struct step *step, const struct hardware *h)
 {
     struct clock clocks[PP * RESOURCE_COUNT] = {{.now = 0}};
-    struct schedule s = {SCHEDULE_one_ahead, step->pp, 1, step->micros};
+    struct schedule s = {SCHEDULE_1F1B, step->pp, 1, step->micros};
     struct transfer t = {.kind = TRANSFER_all_gather}, hop = {.kind = TRANSFER_receive};
     struct estimate e;
     for (int i = 0; i < step->pp * RESOURCE_COUNT; i++) {

@@ -24,7 +24,7 @@ static void make(struct fit_case *p)
         .micro_batch_size = 4,
         .causal = true,
         .stages = {.split = SPLIT_first, .chunks = 1, .first_less = 1, .last_less = 1},
-        .schedule = {.kind = SCHEDULE_one_ahead, .chunks = 1, .micros = 8},
+        .schedule = {.kind = SCHEDULE_1F1B, .chunks = 1, .micros = 8},
     };
 }
 
@@ -189,7 +189,7 @@ TEST(fit_checks_stages_and_schedule_of_a_pipeline)
     CHECK_MESSAGE("; try 34");
     p.fit.shape = NULL;
     CHECK_STATUS(OK, fit_check(&p.fit));
-    p.fit.schedule = (struct schedule){SCHEDULE_interleaved, 0, 2, 6};
+    p.fit.schedule = (struct schedule){SCHEDULE_Interleaved1F1B, 0, 2, 6};
     p.mesh.degree[AXIS_pp] = 3;
     CHECK_STATUS(OK, fit_check(&p.fit));
     p.fit.schedule.micros = 7;

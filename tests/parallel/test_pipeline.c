@@ -147,11 +147,16 @@ static void check_schedule(struct schedule s, bool tied, bool forward_only)
 TEST(every_schedule_matches_one_rank_bit_for_bit)
 {
     static const struct schedule schedules[] = {
-        {SCHEDULE_gpipe, 2, 1, MICROBATCHES},       {SCHEDULE_gpipe, 4, 1, MICROBATCHES},
-        {SCHEDULE_one_ahead, 1, 1, MICROBATCHES},   {SCHEDULE_one_ahead, 2, 1, MICROBATCHES},
-        {SCHEDULE_one_ahead, 3, 1, MICROBATCHES},   {SCHEDULE_one_ahead, 8, 1, MICROBATCHES},
-        {SCHEDULE_interleaved, 2, 2, MICROBATCHES}, {SCHEDULE_interleaved, 3, 3, MICROBATCHES},
-        {SCHEDULE_interleaved, 4, 2, MICROBATCHES}, {SCHEDULE_interleaved, 2, 3, MICROBATCHES},
+        {SCHEDULE_GPipe, 2, 1, MICROBATCHES},
+        {SCHEDULE_GPipe, 4, 1, MICROBATCHES},
+        {SCHEDULE_1F1B, 1, 1, MICROBATCHES},
+        {SCHEDULE_1F1B, 2, 1, MICROBATCHES},
+        {SCHEDULE_1F1B, 3, 1, MICROBATCHES},
+        {SCHEDULE_1F1B, 8, 1, MICROBATCHES},
+        {SCHEDULE_Interleaved1F1B, 2, 2, MICROBATCHES},
+        {SCHEDULE_Interleaved1F1B, 3, 3, MICROBATCHES},
+        {SCHEDULE_Interleaved1F1B, 4, 2, MICROBATCHES},
+        {SCHEDULE_Interleaved1F1B, 2, 3, MICROBATCHES},
     };
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
         for (int tied = 0; tied < 2; tied++) {
@@ -163,7 +168,7 @@ TEST(every_schedule_matches_one_rank_bit_for_bit)
 /* A simulated rank counts what it would receive. */
 TEST(simulated_rank_counts_its_messages)
 {
-    struct comparison l = {.schedule = {SCHEDULE_one_ahead, 4, 1, MICROBATCHES}};
+    struct comparison l = {.schedule = {SCHEDULE_1F1B, 4, 1, MICROBATCHES}};
     struct model_shape shape = shape_of(&l);
     struct rig r;
     struct microbatch microbatches[MICROBATCHES];

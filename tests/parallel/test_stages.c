@@ -131,20 +131,20 @@ TEST(stages_per_rank_follow_from_schedule_or_layers_per_stage)
 {
     struct stages s = torchtitan(30, 4, 0, 1, 1);
     int chunks;
-    CHECK_STATUS(OK, stages_chunks(&s, SCHEDULE_one_ahead, 0, &chunks));
+    CHECK_STATUS(OK, stages_chunks(&s, SCHEDULE_1F1B, 0, &chunks));
     CHECK(chunks == 1);
-    CHECK_STATUS(OK, stages_chunks(&s, SCHEDULE_interleaved, 0, &chunks));
+    CHECK_STATUS(OK, stages_chunks(&s, SCHEDULE_Interleaved1F1B, 0, &chunks));
     CHECK(chunks == 2);
-    CHECK_STATUS(OK, stages_chunks(&s, SCHEDULE_one_ahead, 8, &chunks));
+    CHECK_STATUS(OK, stages_chunks(&s, SCHEDULE_1F1B, 8, &chunks));
     CHECK(chunks == 1);
-    CHECK_STATUS(OK, stages_chunks(&s, SCHEDULE_interleaved, 2, &chunks));
+    CHECK_STATUS(OK, stages_chunks(&s, SCHEDULE_Interleaved1F1B, 2, &chunks));
     CHECK(chunks == 4);
-    CHECK_STATUS(CONFIG, stages_chunks(&s, SCHEDULE_interleaved, 8, &chunks));
+    CHECK_STATUS(CONFIG, stages_chunks(&s, SCHEDULE_Interleaved1F1B, 8, &chunks));
     CHECK_MESSAGE("pipeline_parallel_layers_per_stage = 8 makes 4 stages of 32 layers");
     CHECK_MESSAGE("2 or more, per rank; try 4");
-    CHECK_STATUS(CONFIG, stages_chunks(&s, SCHEDULE_one_ahead, 7, &chunks));
+    CHECK_STATUS(CONFIG, stages_chunks(&s, SCHEDULE_1F1B, 7, &chunks));
     CHECK_MESSAGE("requires one per rank; try 8");
-    CHECK_STATUS(CONFIG, stages_chunks(&s, SCHEDULE_interleaved, 3, &chunks));
+    CHECK_STATUS(CONFIG, stages_chunks(&s, SCHEDULE_Interleaved1F1B, 3, &chunks));
     CHECK_MESSAGE("makes 11 stages");
     CHECK_MESSAGE("; try 2 or 4");
 }

@@ -204,7 +204,7 @@ static void hear_recipe(struct hearer *h, const char *path, const char *recomput
     CHECK_STATUS(OK, model_shape_resolve(&s, &c.model, 0));
     CHECK_STATUS(OK, mesh_resolve(&machine.mesh, p, 0, ranks));
     groups_plan(&machine.groups, &machine.mesh);
-    h->documents = !strcmp(c.model.attn_mask_type, "block_causal");
+    h->documents = c.model.attn_mask_type == ATTN_MASK_block_causal;
     CHECK_STATUS(OK, trainer_plan(&c, &s, &machine, &memory));
     arena_release(&h->rehearsal.base.scratch);
     config_release(&c);
