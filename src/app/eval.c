@@ -5,7 +5,7 @@
 #include "infer/loaded.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"
-#include "train/evaluation.h"
+#include "train/evaluator.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static enum status open_evaluator(struct evaluating *e, int T)
         .contexts = &e->loaded.machine.groups.of[GROUP_cp],
         .peers = &e->loaded.machine.groups.of[GROUP_peers],
         .causal = c->objective.name == OBJECTIVE_causal,
-        .documents = !strcmp(c->model.attn_mask_type, "block_causal"),
+        .documents = c->model.attn_mask_type == ATTN_MASK_block_causal,
         .mark = TABLE_BIN_SEPARATOR,
     };
     evaluator_take(&e->evaluator, e->rows, T, &e->run);

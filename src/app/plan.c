@@ -9,7 +9,6 @@
 #include "tensor/device.h"
 #include "tensor/queue.h"
 #include "train/inputs.h"
-#include "train/run.h"
 #include "train/trainer.h"
 
 #include <stdio.h>

@@ -2,7 +2,6 @@
 #include "app/preflight.h"
 
 #include "train/inputs.h"
-#include "train/run.h"
 
 enum status preflight(struct preflight *p, const struct config *c, int num_ranks)
 {

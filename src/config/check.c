@@ -39,22 +39,22 @@ enum status config_pipeline(const struct config *c, const struct mesh *mesh, int
         .stages = {.blocks = blocks,
                    .pp = pp,
                    .chunks = 1,
-                   .split =
-                       strcmp(from->pipeline_parallel_remainder, "last") ? SPLIT_first : SPLIT_last,
+                   .split = from->pipeline_parallel_remainder == PIPELINE_REMAINDER_last
+                                ? SPLIT_last
+                                : SPLIT_first,
                    .first_less = (int)from->pipeline_parallel_first_stage_less_layers,
                    .last_less = (int)from->pipeline_parallel_last_stage_less_layers},
-        .schedule = {.kind = SCHEDULE_one_ahead, .pp = pp}};
+        .schedule = {.kind = SCHEDULE_1F1B, .pp = pp}};
     if (s->pp > 1) {
-        enum schedule_kind *kind = &p->schedule.kind;
         const struct option_list *points = &from->pipeline_parallel_split_points;
-        TRY(schedule_find(kind, from->pipeline_parallel_schedule));
+        enum schedule_kind kind = p->schedule.kind = from->pipeline_parallel_schedule;
         micro = p->rows = (int)from->pipeline_parallel_microbatch_size;
         if (points->count) TRY(parse_split_points(points, s));
-        s->chunks = points->count                   ? (s->num_cuts + s->pp) / s->pp
-                    : *kind == SCHEDULE_interleaved ? 2
-                                                    : 1;
+        s->chunks = points->count                      ? (s->num_cuts + s->pp) / s->pp
+                    : kind == SCHEDULE_Interleaved1F1B ? 2
+                                                       : 1;
         if (!points->count && blocks > 0)
-            TRY(stages_chunks(s, *kind, (int)from->pipeline_parallel_layers_per_stage, &s->chunks));
+            TRY(stages_chunks(s, kind, (int)from->pipeline_parallel_layers_per_stage, &s->chunks));
     }
     p->schedule.chunks = s->chunks;
     p->schedule.micros = (int)(all / micro > 0 ? all / micro : 1);

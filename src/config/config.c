@@ -306,7 +306,7 @@ enum status config_load(struct config *c, const char *path, const char *const *s
     resolve_family(c);
     if (c->book->ignored.len)
         log_line(LOG_INFO, "accepted without effect: %s", c->book->ignored.data);
-    if (!strcmp(c->model.norm_type, "layernorm"))
+    if (c->model.norm_type == NORM_TYPE_layernorm)
         log_line(LOG_WARN, "model.norm_type = \"layernorm\" is ignored: a Llama uses RMSNorm");
     return STATUS_OK;
 }

@@ -6,7 +6,7 @@
 #include "config/run_config.h"
 #include "data/data_config.h"
 #include "metrics/metrics_config.h"
-#include "model/model_config.h"
+#include "model/model_shape.h"
 #include "optim/optim_config.h"
 #include "parallel/parallel_config.h"
 #include "tensor/device_config.h"

@@ -2,7 +2,7 @@
 #include "infer/baselines.h"
 
 #include "base/json.h"
-#include "train/run.h"
+#include "train/inputs.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "model/params.h"
+#include "model/shard.h"
 #include "ops/ops.h"
 #include "optim/optim_config.h"
 #include "optim/schedule.h"

@@ -6,7 +6,7 @@
 #include "machine/machine.h"
 #include "metrics/memory.h"
 #include "ops/linear.h"
-#include "parallel/clock.h"
+#include "parallel/sim_clock.h"
 #include "perf/bench_device.h"
 #include "tensor/device.h"
 #include "tensor/queue.h"

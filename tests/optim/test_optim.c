@@ -161,7 +161,8 @@ TEST(bfloat16_moments_do_not_depend_on_sharding)
         struct layout layout;
         struct pieces p;
         layout_init(&layout, &here, 2);
-        pieces_init_cut(&p, &layout, rank / 2, 2, &r.layout, rank % 2, 2);
+        shard_init_sliced(&p, &layout, &r.layout,
+                          (struct shard_position){rank / 2, 2, rank % 2, 2});
         struct part got = part_open(&p, &r.layout);
         part_step(&r, &p, &got);
         for (size_t i = 0; i < p.count; i++) {
