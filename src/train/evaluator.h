@@ -9,6 +9,7 @@
 #pragma once
 
 #include "data/batch.h"
+#include "data/loader.h"
 #include "parallel/pipeline.h"
 
 /* The caller sets every field that is not marked `evaluator_alloc` before calling it. */
