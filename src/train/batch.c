@@ -58,3 +58,16 @@ void batch_copy_local(const struct batch *whole, const struct comm *contexts, bo
                        from[i] + (size_t)b * (size_t)whole->T + (size_t)runs[r].first,
                        (size_t)runs[r].count * sizeof *to[i]);
 }
+
+struct microbatch batch_microbatch(const struct batch *b, int i, int count, bool documents)
+{
+    struct microbatch micro = {.B = b->B / count, .T = b->T};
+    size_t first = (size_t)i * (size_t)micro.B * (size_t)micro.T;
+    if (!b->ids_BT && documents) micro.start_BT = micro.end_BT = microbatch_bounds;
+    if (!b->ids_BT) return micro;
+    micro.ids_BT = b->ids_BT + first;
+    micro.labels_BT = b->labels_BT + first;
+    micro.start_BT = documents ? b->start_BT + first : NULL;
+    micro.end_BT = documents ? b->end_BT + first : NULL;
+    return micro;
+}

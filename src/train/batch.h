@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "comm/comm.h"
 #include "data/data.h"
+#include "model/model.h"
 
 /* Allocates the arrays of B rows of T tokens. */
 void batch_alloc(struct batch *b, int B, int T, struct arena *run);
@@ -20,3 +21,8 @@ void batch_alloc_local(const struct batch *whole, const struct comm *contexts, s
 /* Copies this rank's tokens of whole rows.  `valid` and `bytes` stay those of whole rows. */
 void batch_copy_local(const struct batch *whole, const struct comm *contexts, bool causal,
                       struct batch *local);
+
+/* The rows of the i-th of `count` microbatches; documents: with their bounds.  The caller sets
+ * mask, scale and outputs.  In a sizing pass, where a batch has no arrays, neither has the
+ * microbatch. */
+struct microbatch batch_microbatch(const struct batch *b, int i, int count, bool documents);
