@@ -4,6 +4,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "tensor/device.h"
+#include "train/microbatch.h"
 
 #include <stdlib.h>
 
@@ -30,19 +31,13 @@ void evaluator_release(struct evaluator *e)
 
 static enum status run_forward(struct evaluator *e, struct arena *step)
 {
-    const struct batch *b = &e->local;
-    int rows = b->B / e->pipeline.schedule.micros;
-    for (int row = 0, i = 0; row < b->B; row += rows, i++) {
-        size_t first = (size_t)row * (size_t)b->T;
-        struct microbatch *micro = &e->microbatches[i];
-        *micro = (struct microbatch){.B = rows, .T = b->T, .causal = e->causal};
-        if (e->best_BT) micro->best_BT = e->best_BT + first, micro->loss_BT = e->loss_BT + first;
-        if (!b->ids_BT && e->documents) micro->start_BT = micro->end_BT = microbatch_bounds;
-        if (!b->ids_BT) continue; /* sizing pass */
-        micro->ids_BT = b->ids_BT + first;
-        micro->labels_BT = b->labels_BT + first;
-        micro->start_BT = e->documents ? b->start_BT + first : NULL;
-        micro->end_BT = e->documents ? b->end_BT + first : NULL;
+    int count = e->pipeline.schedule.micros;
+    for (int i = 0; i < count; i++) {
+        struct microbatch micro = microbatch_from_batch(&e->local, i, count, e->documents);
+        size_t first = (size_t)i * (size_t)micro.B * (size_t)micro.T;
+        micro.causal = e->causal;
+        if (e->best_BT) micro.best_BT = e->best_BT + first, micro.loss_BT = e->loss_BT + first;
+        e->microbatches[i] = micro;
     }
     TRY(pipeline_run(&e->pipeline, e->microbatches, step));
     return STATUS_OK;
@@ -73,15 +68,15 @@ static enum status next_batch(struct evaluator *e, struct loader *loader, bool *
  * peers. */
 static enum status sum_over_ranks(const struct evaluator *e, struct evaluation *v)
 {
-    double known[] = {v->loss_sum, (double)v->correct, v->mark_loss_sum, (double)v->marks};
-    double counts[] = {(double)v->tokens, (double)v->bytes};
-    TRY(comm_all_reduce(e->contexts, REDUCE_SUM, known, 4));
-    TRY(comm_all_reduce(e->pipeline.group, REDUCE_SUM, known, 4));
-    TRY(comm_all_reduce(e->readers, REDUCE_SUM, known, 4));
-    TRY(comm_all_reduce(e->readers, REDUCE_SUM, counts, 2));
-    v->loss_sum = known[0], v->correct = (int64_t)known[1];
-    v->mark_loss_sum = known[2], v->marks = (int64_t)known[3];
-    v->tokens = (int64_t)counts[0], v->bytes = (int64_t)counts[1];
+    enum { LOSS_SUM, CORRECT, MARK_LOSS_SUM, MARKS, TOKENS, BYTES, COUNT, NUM_LOSSES = TOKENS };
+    double sums[COUNT] = {v->loss_sum,      (double)v->correct, v->mark_loss_sum,
+                          (double)v->marks, (double)v->tokens,  (double)v->bytes};
+    TRY(comm_all_reduce(e->contexts, REDUCE_SUM, sums, NUM_LOSSES));
+    TRY(comm_all_reduce(e->pipeline.group, REDUCE_SUM, sums, NUM_LOSSES));
+    TRY(comm_all_reduce(e->readers, REDUCE_SUM, sums, COUNT));
+    v->loss_sum = sums[LOSS_SUM], v->correct = (int64_t)sums[CORRECT];
+    v->mark_loss_sum = sums[MARK_LOSS_SUM], v->marks = (int64_t)sums[MARKS];
+    v->tokens = (int64_t)sums[TOKENS], v->bytes = (int64_t)sums[BYTES];
     return STATUS_OK;
 }
 

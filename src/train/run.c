@@ -175,20 +175,20 @@ static void save_if_possible(struct training_run *r)
                  (long long)r->trainer.steps_done, status_message());
 }
 
-/* All ranks agree: with interval_type = "seconds" rank 0's clock decides. */
-static enum status save_is_due(const struct training_run *r, bool *due)
+/* What all ranks do after a step: stop for the signal pending on any of them (0: none), save.  With
+ * interval_type = "seconds" rank 0's clock decides. */
+static enum status agree_on_requests(const struct training_run *r, int *signal, bool *save_due)
 {
     const struct checkpoint_config *c = &r->config->checkpoint;
     int64_t step = r->trainer.steps_done;
-    *due = false;
-    if (!c->enable || c->load_only) return STATUS_OK;
-    *due = step % c->interval == 0;
-    if (!strcmp(c->interval_type, "seconds")) {
-        double late = r->is_main && clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
-        TRY(comm_all_reduce(world(r), REDUCE_MAX, &late, 1));
-        *due = late > 0;
-    }
-    if (c->enable_first_step_checkpoint && step == 1) *due = true;
+    bool by_clock = !strcmp(c->interval_type, "seconds");
+    double late = r->is_main && clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
+    double requests[] = {signals_pending(), late};
+    TRY(comm_all_reduce(world(r), REDUCE_MAX, requests, 2));
+    *signal = (int)requests[0];
+    *save_due = by_clock ? requests[1] > 0 : step % c->interval == 0;
+    if (c->enable_first_step_checkpoint && step == 1) *save_due = true;
+    if (!c->enable || c->load_only) *save_due = false;
     return STATUS_OK;
 }
 
@@ -507,9 +507,8 @@ static enum status run_steps(struct training_run *r)
             TRY(add_step(done, "validation", validate(r)));
             interval.begin_s += clock_monotonic_s() - begin;
         }
-        TRY(pending_signal(r, &stop));
+        TRY(agree_on_requests(r, &stop, &due));
         if (stop) return stop_for_signal(r, stop);
-        TRY(save_is_due(r, &due));
         if (done < last && due) save_if_possible(r);
     }
     if (c->checkpoint.enable && !c->checkpoint.load_only && t->steps_done >= first)

@@ -9,6 +9,7 @@
 #include "ops/update.h"
 #include "parallel/ring.h"
 #include "tensor/device.h"
+#include "train/microbatch.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -251,21 +252,11 @@ static enum status connect_parts(struct trainer *t)
 /* The i-th microbatch of the step; the caller sets the scale of its gradient. */
 static struct microbatch microbatch_of(const struct trainer *t, int i)
 {
-    const struct batch *b = &t->local;
-    int num_microbatches = t->pipeline.schedule.micros, rows = b->B / num_microbatches;
-    size_t first = (size_t)i * (size_t)rows * (size_t)b->T;
-    bool documents = t->evaluator.documents;
-    struct microbatch micro = {.B = rows,
-                               .T = b->T,
-                               .causal = t->evaluator.causal,
-                               .last = i == num_microbatches - 1,
-                               .loss_BT = t->loss_BT ? t->loss_BT + first : NULL};
-    if (!b->ids_BT && documents) micro.start_BT = micro.end_BT = microbatch_bounds;
-    if (!b->ids_BT) return micro; /* sizing pass */
-    micro.ids_BT = b->ids_BT + first;
-    micro.labels_BT = b->labels_BT + first;
-    micro.start_BT = documents ? b->start_BT + first : NULL;
-    micro.end_BT = documents ? b->end_BT + first : NULL;
+    int count = t->pipeline.schedule.micros;
+    struct microbatch micro = microbatch_from_batch(&t->local, i, count, t->evaluator.documents);
+    micro.causal = t->evaluator.causal;
+    micro.last = i == count - 1;
+    if (t->loss_BT) micro.loss_BT = t->loss_BT + (size_t)i * (size_t)micro.B * (size_t)micro.T;
     return micro;
 }
 
@@ -320,30 +311,31 @@ static enum status finish_gradients(struct trainer *t)
     return STATUS_OK;
 }
 
-/* Forward and backward: gradients and loss of the global batch. */
-static enum status forward_backward(struct trainer *t, struct step_result *result)
+/* What a rank knows of a step before its numbers are reduced over ranks. */
+struct local_result {
+    double loss;       /* sum over this rank's microbatches, as loss_norm scales it */
+    double mean_scale; /* makes the loss of one reader its own mean */
+    double squares;    /* of this rank's gradients */
+};
+
+/* Forward and backward: gradients of the global batch, losses of this rank. */
+static enum status forward_backward(struct trainer *t, struct local_result *local)
 {
     struct trace *trace = t->machine.on->trace;
     const struct comm *readers = group(t, GROUP_data), *contexts = group(t, GROUP_cp);
-    double valid = (double)t->batch.valid, loss;
+    double valid = (double)t->batch.valid;
     batch_copy_part(&t->batch, contexts, t->evaluator.causal, &t->local);
     TRY(comm_all_reduce(readers, REDUCE_SUM, &valid, 1));
     fsdp_begin_step(&t->fsdp);
     if (t->has_float8) float8_begin_step(&t->float8);
-    TRY(run_microbatches(t, valid, &loss));
+    TRY(run_microbatches(t, valid, &local->loss));
     double begin = trace_begin(trace);
     TRY(finish_gradients(t));
     if (group(t, GROUP_world)->size > 1) trace_end(trace, "wait for gradients", begin);
     bool rank_mean = !strcmp(t->config->training.loss_norm, "rank_mean");
-    double own_scale = rank_mean        ? readers->size
-                       : t->batch.valid ? valid / (double)t->batch.valid
-                                        : 0;
-    /* A row may be on several context-parallel ranks, and only the last stage knows losses. */
-    TRY(comm_all_reduce(contexts, REDUCE_SUM, &loss, 1));
-    TRY(comm_all_reduce(group(t, GROUP_pp), REDUCE_SUM, &loss, 1));
-    result->loss = loss, result->max_loss = loss * own_scale;
-    TRY(comm_all_reduce(readers, REDUCE_SUM, &result->loss, 1));
-    TRY(comm_all_reduce(readers, REDUCE_MAX, &result->max_loss, 1));
+    local->mean_scale = rank_mean        ? readers->size
+                        : t->batch.valid ? valid / (double)t->batch.valid
+                                         : 0;
     return STATUS_OK;
 }
 
@@ -359,20 +351,47 @@ static enum status update_float8_scales(struct trainer *t)
     return STATUS_OK;
 }
 
-/* The L2 norm of the whole model's weights or gradients; `flat`: this rank's shard. */
-static enum status global_norm(const struct trainer *t, float *flat, double *norm)
+/* Sum of squares of this rank's shard of weights or gradients, without replicated elements that
+ * another rank counts. */
+static enum status local_squares(const struct trainer *t, float *flat, double *squares)
 {
-    double squares = 0, duplicate;
-    TRY(optim_squares(&t->optim, t->machine.ops, flat, &squares, t->machine.on));
+    double duplicate;
+    *squares = 0;
+    TRY(optim_squares(&t->optim, t->machine.ops, flat, squares, t->machine.on));
     for (int i = 0; i < REPLICATED_COUNT; i++) {
         TRY(replicas_duplicate_squares(&t->replicas[i], flat, &duplicate));
-        squares -= duplicate;
+        *squares -= duplicate;
     }
-    if (t->machine.on->measuring) return STATUS_OK;
+    return STATUS_OK;
+}
+
+/* The L2 norm of the whole model's weights; `flat`: this rank's shard. */
+static enum status global_norm(const struct trainer *t, float *flat, double *norm)
+{
+    double squares;
+    TRY(local_squares(t, flat, &squares));
     TRY(comm_all_reduce(group(t, GROUP_shard), REDUCE_SUM, &squares, 1));
     TRY(comm_all_reduce(group(t, GROUP_tp), REDUCE_SUM, &squares, 1));
     TRY(comm_all_reduce(group(t, GROUP_pp), REDUCE_SUM, &squares, 1));
     *norm = sqrt(squares);
+    return STATUS_OK;
+}
+
+/* Reduces loss and gradient norm over ranks, together where their orders of summation meet. */
+static enum status reduce_result(const struct trainer *t, const struct local_result *local,
+                                 struct step_result *result)
+{
+    const struct comm *readers = group(t, GROUP_data);
+    double sums[] = {local->loss, local->squares};
+    /* A row may be on several context-parallel ranks, and only the last stage knows losses. */
+    TRY(comm_all_reduce(group(t, GROUP_cp), REDUCE_SUM, &sums[0], 1));
+    TRY(comm_all_reduce(group(t, GROUP_shard), REDUCE_SUM, &sums[1], 1));
+    TRY(comm_all_reduce(group(t, GROUP_tp), REDUCE_SUM, &sums[1], 1));
+    TRY(comm_all_reduce(group(t, GROUP_pp), REDUCE_SUM, sums, 2));
+    result->grad_norm = sqrt(sums[1]);
+    result->loss = sums[0], result->max_loss = sums[0] * local->mean_scale;
+    TRY(comm_all_reduce(readers, REDUCE_SUM, &result->loss, 1));
+    TRY(comm_all_reduce(readers, REDUCE_MAX, &result->max_loss, 1));
     return STATUS_OK;
 }
 
@@ -401,11 +420,13 @@ enum status trainer_learn(struct trainer *t, struct step_result *result)
 {
     const struct config *c = t->config;
     struct trace *trace = t->machine.on->trace;
+    struct local_result local;
     double begin = trace_begin(trace);
-    TRY(forward_backward(t, result));
+    TRY(forward_backward(t, &local));
     trace_end(trace, "forward and backward", begin);
     begin = trace_begin(trace);
-    TRY(global_norm(t, t->gradients, &result->grad_norm));
+    TRY(local_squares(t, t->gradients, &local.squares));
+    TRY(reduce_result(t, &local, result));
     int64_t total = c->lr_scheduler.total_steps ? c->lr_scheduler.total_steps : c->training.steps;
     int64_t rows = trainer_step_rows(c, &t->machine.mesh);
     result->lr = schedule_lr(&c->lr_scheduler, c->optimizer.lr, total, rows, t->steps_done + 1);
@@ -460,7 +481,7 @@ enum status trainer_sync(struct trainer *t)
 static enum status size_step(struct trainer *t)
 {
     struct queue *queue = t->machine.on;
-    double norm;
+    double squares;
     enum status st = STATUS_OK;
     arena_release(&queue->scratch);
     queue->measuring = true;
@@ -468,7 +489,7 @@ static enum status size_step(struct trainer *t)
     TRY_OUT(pipeline_run(&t->pipeline, t->microbatches, &t->step));
     TRY_OUT(finish_gradients(t));
     if (t->config->validation.enable) TRY_OUT(evaluator_measure(&t->evaluator, &t->step));
-    TRY_OUT(global_norm(t, t->gradients, &norm));
+    TRY_OUT(local_squares(t, t->gradients, &squares));
     TRY_OUT(optim_step(&t->optim, t->machine.ops,
                        &(struct optim_update){t->gradients, .scale = 1, .step = 1}, queue));
     TRY_OUT(trainer_sync(t));

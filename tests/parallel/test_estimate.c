@@ -70,13 +70,13 @@ static const struct hardware machine = {.bf16_flops = 1e12,
 /* Seconds of each kind in a step. */
 struct step {
     double matmul, memory, links, network, p2p;
-    int pp, micros;
+    int pp, microbatches;
 };
 
 static struct estimate estimate(const struct step *step, const struct hardware *h)
 {
     struct clock clocks[PP * RESOURCE_COUNT] = {{.now = 0}};
-    struct schedule s = {SCHEDULE_1F1B, step->pp, 1, step->micros};
+    struct schedule s = {SCHEDULE_1F1B, step->pp, 1, step->microbatches};
     struct transfer t = {.kind = TRANSFER_all_gather}, hop = {.kind = TRANSFER_receive};
     struct estimate e;
     for (int i = 0; i < step->pp * RESOURCE_COUNT; i++) {
