@@ -163,7 +163,7 @@ static enum status measure(const struct kind *k, const char *corpus)
     for (int step = -WARM; step < STEPS; step++) {
         struct trace trace = {0};
         struct step_result s;
-        r.machine.on->trace = &trace, held_s = 0;
+        r.machine.queue->trace = &trace, held_s = 0;
         double begin = clock_monotonic_s();
         TRY(trainer_step(&r.trainer, r.loader, &s));
         if (step >= 0) seconds[step] = clock_monotonic_s() - begin, waits[step] = waited(&trace);

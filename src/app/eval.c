@@ -41,7 +41,7 @@ static enum status open_evaluator(struct evaluating *e, int T)
     TRY(loaded_arena(&e->loaded, rehearse, e));
     size_t bytes = e->run.used;
     evaluator_release(&e->evaluator);
-    TRY(arena_init(&e->run, bytes, queue_shared(e->loaded.machine.on)));
+    TRY(arena_init(&e->run, bytes, queue_shared_allocator(e->loaded.machine.queue)));
     evaluator_take(&e->evaluator, e->rows, T, &e->run);
     return STATUS_OK;
 }

@@ -64,8 +64,8 @@ static enum status add_common(struct planning *p)
     const struct checkpoint_config *c = &p->config->checkpoint;
     size_t program = (size_t)memory_resident_bytes(), data = data_bytes(p), all;
     /* On a GPU, what its libraries have; what is read and written is the host's. */
-    bool gpu = queue_memory(p->machine.on);
-    if (gpu) TRY(queue_fill(p->machine.on, &all, &program));
+    bool gpu = queue_device_allocator(p->machine.queue);
+    if (gpu) TRY(queue_memory_info(p->machine.queue, &all, &program));
     if (gpu) data = 0;
     for (int i = 0; i < p->stages; i++) {
         struct memory_plan *m = &p->ranks_of_stage[i].memory;

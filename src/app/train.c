@@ -46,7 +46,7 @@ enum status command_train(int argc, char **argv)
         "write a checkpoint and exit with 75; a second signal ends at once.",
         1, 1, argc, argv));
     if (a.help) return STATUS_OK;
-    log_quiet(quiet);
+    log_set_quiet(quiet);
     struct config c;
     enum status st = config_load(&c, a.words[0], a.settings, a.num_settings);
     if (!st && c.job.print_config) {

@@ -56,7 +56,8 @@ static void compute_fingerprints(const struct block_exchange *x, uint64_t *finge
             if (p[next - i].tensor != p->tensor || p[next - i].first != end) break;
             end += p[next - i].count;
         }
-        fingerprints[p->tensor] = mix_fingerprint(mix_fingerprint(fingerprints[p->tensor] + 1, p->first), end) | 1;
+        fingerprints[p->tensor] =
+            mix_fingerprint(mix_fingerprint(fingerprints[p->tensor] + 1, p->first), end) | 1;
     }
 }
 
@@ -100,8 +101,8 @@ static enum status gather_fingerprints(struct block_exchange *x)
     return STATUS_OK;
 }
 
-enum status block_exchange_open(struct block_exchange *x, const struct layout *l, const struct pieces *p,
-                          const struct comm *ranks)
+enum status block_exchange_open(struct block_exchange *x, const struct layout *l,
+                                const struct pieces *p, const struct comm *ranks)
 {
     *x = (struct block_exchange){.layout = l, .ranks = ranks};
     x->pieces = heap(p->count * sizeof *x->pieces);
@@ -158,7 +159,8 @@ static size_t first_run(const struct block_exchange *x, const struct block_span 
 }
 
 /* What this rank holds of a span: the run in its i-th piece; false: there is none. */
-static bool intersect(const struct block_exchange *x, const struct block_span *s, size_t i, struct block_span *run)
+static bool intersect(const struct block_exchange *x, const struct block_span *s, size_t i,
+                      struct block_span *run)
 {
     if (i >= x->num_pieces) return false;
     const struct piece *p = &x->pieces[i];
@@ -172,7 +174,7 @@ static bool intersect(const struct block_exchange *x, const struct block_span *s
 }
 
 static void store_values(struct block_exchange *x, size_t at, size_t count, const float *values,
-                enum safetensors_dtype dtype, void *bytes)
+                         enum safetensors_dtype dtype, void *bytes)
 {
     BUG_IF(at > EXCHANGE_ELEMENTS || count > EXCHANGE_ELEMENTS - at);
     safetensors_from_f32(values, count, dtype, (char *)bytes + at * safetensors_dtype_bytes(dtype));
@@ -180,8 +182,8 @@ static void store_values(struct block_exchange *x, size_t at, size_t count, cons
 }
 
 /* This rank's own part of its block. */
-static enum status copy_own_runs(struct block_exchange *x, const struct file_block *b, enum safetensors_dtype dtype,
-                        void *bytes)
+static enum status copy_own_runs(struct block_exchange *x, const struct file_block *b,
+                                 enum safetensors_dtype dtype, void *bytes)
 {
     for (size_t s = 0; s < b->count; s++) {
         const struct block_span *span = &b->spans[s];
@@ -206,7 +208,8 @@ static uint32_t *reserve_words(uint32_t **words, size_t *capacity, size_t count)
 }
 
 /* Runs one behind the other: where it begins in the block, how many, then so many numbers. */
-static enum status pack_runs(struct block_exchange *x, const struct file_block *b, int to, uint32_t *count)
+static enum status pack_runs(struct block_exchange *x, const struct file_block *b, int to,
+                             uint32_t *count)
 {
     size_t n = 0;
     *count = 0;
@@ -228,7 +231,8 @@ static enum status pack_runs(struct block_exchange *x, const struct file_block *
     return STATUS_OK;
 }
 
-static void unpack_runs(struct block_exchange *x, size_t count, enum safetensors_dtype dtype, void *bytes)
+static void unpack_runs(struct block_exchange *x, size_t count, enum safetensors_dtype dtype,
+                        void *bytes)
 {
     for (size_t n = 0; n < count;) {
         const uint32_t *words = x->in + n;
@@ -239,8 +243,8 @@ static void unpack_runs(struct block_exchange *x, size_t count, enum safetensors
 }
 
 /* out_count words to one rank, in_count from another; -1 there: none is met. */
-static enum status send_receive(const struct block_exchange *x, int to, uint32_t *out, size_t out_count, int from,
-                        uint32_t *in, size_t in_count)
+static enum status send_receive(const struct block_exchange *x, int to, uint32_t *out,
+                                size_t out_count, int from, uint32_t *in, size_t in_count)
 {
     struct transfer send = {.kind = TRANSFER_send, .x = out, .peer = to, .is_bytes = true};
     struct transfer receive = {.kind = TRANSFER_receive, .x = in, .peer = from, .is_bytes = true};
@@ -254,26 +258,26 @@ static enum status send_receive(const struct block_exchange *x, int to, uint32_t
 }
 
 enum status block_exchange_fill(struct block_exchange *x, const struct file_block *blocks,
-                          enum safetensors_dtype dtype, void *bytes)
+                                enum safetensors_dtype dtype, void *bytes)
 {
     int size = x->ranks->size, rank = x->ranks->rank;
     const struct file_block *mine = &blocks[rank];
     struct failure first = {0};
     memset(x->filled, 0, EXCHANGE_ELEMENTS);
-    failure_keep(&first, copy_own_runs(x, mine, dtype, bytes));
+    status_save(&first, copy_own_runs(x, mine, dtype, bytes));
     /* In step k all ranks send to the one k places on, so nobody is waited for by many. */
     for (int k = 1; k < size; k++) {
         int to = (rank + k) % size, from = (rank + size - k) % size;
         uint32_t out = 0, in = 0;
         if (!sends_any(x, rank, to, &blocks[to])) to = -1;
         if (!sends_any(x, from, rank, mine)) from = -1;
-        if (to >= 0) failure_keep(&first, pack_runs(x, &blocks[to], to, &out));
+        if (to >= 0) status_save(&first, pack_runs(x, &blocks[to], to, &out));
         TRY(send_receive(x, to, &out, 1, from, &in, 1));
         reserve_words(&x->in, &x->in_words, in);
         TRY(send_receive(x, to, x->out, out, from, x->in, in));
         unpack_runs(x, in, dtype, bytes);
     }
-    TRY(failure_tell(&first));
+    TRY(status_restore(&first));
     for (size_t s = 0; s < mine->count; s++) {
         const struct block_span *span = &mine->spans[s];
         const unsigned char *from = x->filled + span->at, *hole = memchr(from, 0, span->count);

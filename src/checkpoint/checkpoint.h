@@ -43,7 +43,7 @@ struct checkpoint_state {
     void *weights, *exp_avg, *exp_avg_sq; /* flat; moments NULL: model only */
     uint16_t *low;                        /* NULL: weights are f32; else bf16, exact with these */
     enum dtype moments;                   /* in memory; on disk they are f32 */
-    struct queue *on;                     /* whose memory those are in; NULL: the host's */
+    struct queue *queue;                  /* whose memory those are in; NULL: the host's */
     enum safetensors_dtype dtype;         /* of the weights on disk; saving only */
     int64_t step;                         /* optimizer steps done */
     /* Saving; of rank 0, and nothing to the others: */
@@ -54,12 +54,12 @@ struct checkpoint_state {
 
 static inline struct store checkpoint_weights(const struct checkpoint_state *s)
 {
-    return (struct store){s->weights, s->low, s->low ? BF16 : F32, s->on};
+    return (struct store){s->weights, s->low, s->low ? BF16 : F32, s->queue};
 }
 /* `x` is one of the moments. */
 static inline struct store checkpoint_moment(const struct checkpoint_state *s, void *x)
 {
-    return (struct store){.x = x, .dtype = s->moments, .on = s->on};
+    return (struct store){.x = x, .dtype = s->moments, .queue = s->queue};
 }
 
 struct checkpointer;

@@ -44,7 +44,7 @@ struct conversion_source {
 };
 
 static enum status read_run(void *context, const struct piece *p, size_t first, size_t count,
-                              const float **values)
+                            const float **values)
 {
     const struct source_tensors *kind = context;
     const struct conversion_source *o = kind->source;
@@ -62,7 +62,8 @@ static enum status read_run(void *context, const struct piece *p, size_t first, 
 
 static struct tensor_source source_tensors_of(struct conversion_source *o, enum tensor_kind kind)
 {
-    o->parts[kind] = (struct source_tensors){o, kind == TENSOR_WEIGHT ? &o->files : &o->moments, kind};
+    o->parts[kind] =
+        (struct source_tensors){o, kind == TENSOR_WEIGHT ? &o->files : &o->moments, kind};
     return (struct tensor_source){read_run, &o->parts[kind]};
 }
 
@@ -217,7 +218,7 @@ static enum status copy_other_files(const char *path, bool with_run, struct mani
 }
 
 static enum status write_torch_model(const struct conversion *c, const struct torch_model *m,
-                               const struct dcp_run *run, const char *folder)
+                                     const struct dcp_run *run, const char *folder)
 {
     if (c->target == CONVERT_DCP) return dcp_write(m, run, c->shard_bytes, folder);
     return c->target == CONVERT_NXDT ? nxdt_write(m, &c->nxdt, folder) : meta_write(m, folder);
@@ -236,7 +237,8 @@ static enum status write_torch(const struct conversion *c, const struct content 
 }
 
 /* The next step is step + 1. */
-static enum status describe_run(const struct conversion *c, struct conversion_source *o, struct dcp_run *run)
+static enum status describe_run(const struct conversion *c, struct conversion_source *o,
+                                struct dcp_run *run)
 {
     struct json *train;
     *run = (struct dcp_run){.exp_avg = source_tensors_of(o, TENSOR_EXP_AVG),
@@ -266,8 +268,8 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
     return STATUS_OK;
 }
 
-static enum status write_folder(const struct conversion *c, struct conversion_source *o, const char *folder,
-                                struct converted *done)
+static enum status write_folder(const struct conversion *c, struct conversion_source *o,
+                                const char *folder, struct converted *done)
 {
     struct content content = {
         .shape = &o->shape,
@@ -331,8 +333,8 @@ static enum status sync_parent(const char *path)
     return st;
 }
 
-static enum status write_gguf(const struct conversion *c, struct conversion_source *o, const char *path,
-                              struct converted *done)
+static enum status write_gguf(const struct conversion *c, struct conversion_source *o,
+                              const char *path, struct converted *done)
 {
     const char *slash = strrchr(c->to, '/'), *stem = slash ? slash + 1 : c->to;
     const char *dot = strrchr(stem, '.');
@@ -357,7 +359,8 @@ static enum status write_gguf(const struct conversion *c, struct conversion_sour
     return st;
 }
 
-static enum status convert_to_path(const struct conversion *c, struct conversion_source *o, struct converted *done)
+static enum status convert_to_path(const struct conversion *c, struct conversion_source *o,
+                                   struct converted *done)
 {
     struct text temporary = {0};
     size_t len = strlen(c->to);
@@ -375,15 +378,16 @@ static enum status convert_to_path(const struct conversion *c, struct conversion
 out:
     if (st) {
         struct failure first = {0};
-        failure_keep(&first, st);
+        status_save(&first, st);
         file_remove_tree(temporary.data);
-        failure_tell(&first);
+        status_restore(&first);
     }
     text_release(&temporary);
     return st;
 }
 
-static enum status convert_to_run(const struct conversion *c, struct conversion_source *o, struct converted *done)
+static enum status convert_to_run(const struct conversion *c, struct conversion_source *o,
+                                  struct converted *done)
 {
     int64_t step = o->step < 0 ? 0 : o->step;
     char *folder = file_join(c->to, "checkpoint"), *final = step_path(folder, step);
@@ -412,7 +416,9 @@ enum status checkpoint_convert(const struct conversion *c, struct converted *don
            (c->target == CONVERT_NATIVE || c->target == CONVERT_GGUF || c->target == CONVERT_NXDT));
     enum status st = open_source(&o, c);
     if (!st) st = open_training_state(c, &o);
-    if (!st) st = c->target == CONVERT_NATIVE ? convert_to_run(c, &o, done) : convert_to_path(c, &o, done);
+    if (!st)
+        st = c->target == CONVERT_NATIVE ? convert_to_run(c, &o, done)
+                                         : convert_to_path(c, &o, done);
     close_source(&o);
     return st;
 }

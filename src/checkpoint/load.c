@@ -52,7 +52,7 @@ static enum status open_tensors(const struct model_files *files, const struct la
 static enum status read_run(struct tensor_reader *r, const struct piece *p, const struct store *to)
 {
     enum { CHUNK = 1 << 20 };
-    if (!to->low && !queue_memory(to->on))
+    if (!to->low && !queue_device_allocator(to->queue))
         return tensor_reader_read(r, p->first, p->count, to->dtype,
                                   (char *)to->x + p->at * dtype_bytes(to->dtype));
     float *run = heap((p->count < CHUNK ? p->count : CHUNK) * sizeof *run);
@@ -250,7 +250,7 @@ static enum status load_weights_on_rank(const char *folder, const struct checkpo
                                         enum dtype dtype, void *weights)
 {
     struct model_files files = {0};
-    struct store to = {.x = weights, .dtype = dtype, .on = state->on};
+    struct store to = {.x = weights, .dtype = dtype, .queue = state->queue};
     enum status st = STATUS_OK;
     TRY_OUT(model_files_open_any(&files, folder, state->shape));
     TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));

@@ -159,7 +159,7 @@ static enum status check_data(const struct config *c)
 static enum status check_optimizer(const struct config *c)
 {
     const char *computing = c->training.mixed_precision_param;
-    if (optim_splits(&c->optimizer) && strcmp(computing, "bfloat16"))
+    if (optim_uses_split_weights(&c->optimizer) && strcmp(computing, "bfloat16"))
         FAIL(CONFIG,
              "optimizer.master_weights = \"split\" requires training.mixed_precision_param = "
              "\"bfloat16\", got \"%s\"",

@@ -109,13 +109,13 @@ enum status float8_init(struct float8_state *f, const struct float8_config *c,
         .margin = (int)c->margin};
     size_t count = is_delayed(f) ? num_tensors(f) : 0;
     f->enabled = heap(num_matmuls(f) * sizeof *f->enabled);
-    f->weight_scales = arena_take(run, num_matmuls(f), sizeof *f->weight_scales);
-    f->amax = arena_take(run, 1, sizeof *f->amax);
-    f->slice_amax = arena_take(shared, 1, sizeof *f->slice_amax);
-    f->local_amax = arena_take(shared, count, sizeof *f->local_amax);
-    f->global_amax = arena_take(shared, count, sizeof *f->global_amax);
-    f->scales = arena_take(shared, count, sizeof *f->scales);
-    f->history = arena_take(shared, count * (size_t)f->history_len, sizeof *f->history);
+    f->weight_scales = arena_alloc(run, num_matmuls(f), sizeof *f->weight_scales);
+    f->amax = arena_alloc(run, 1, sizeof *f->amax);
+    f->slice_amax = arena_alloc(shared, 1, sizeof *f->slice_amax);
+    f->local_amax = arena_alloc(shared, count, sizeof *f->local_amax);
+    f->global_amax = arena_alloc(shared, count, sizeof *f->global_amax);
+    f->scales = arena_alloc(shared, count, sizeof *f->scales);
+    f->history = arena_alloc(shared, count * (size_t)f->history_len, sizeof *f->history);
     TRY(choose_matmuls(f, c, shape));
     return STATUS_OK;
 }
@@ -131,7 +131,7 @@ void float8_release(struct float8_state *f)
 float float8_scale_from_amax(float amax, float old_scale, enum float8 format, int margin)
 {
     if (!(amax > 0) || !isfinite(amax)) return old_scale;
-    float scale = ldexpf(float8_largest(format) / amax, -margin);
+    float scale = ldexpf(float8_max(format) / amax, -margin);
     return isinf(scale) ? FLT_MAX : scale;
 }
 

@@ -80,8 +80,8 @@ static enum status fill_run(const struct tensor_place *slot, const struct piece 
 {
     enum { MAX_ELEMENTS = 1 << 22 };
     struct init_range t = {slot, run->first, run->count, NULL};
-    if (store_plain(to)) {
-        t.w = store_plain(to) + run->at;
+    if (store_host_f32(to)) {
+        t.w = store_host_f32(to) + run->at;
         fill(&t, m, seed);
         return STATUS_OK;
     }

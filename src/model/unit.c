@@ -6,9 +6,9 @@
 
 static enum status zero(const struct model *m, float *x, size_t elements)
 {
-    double begin = trace_begin(m->on->trace);
-    TRY(queue_zero(m->on, x, elements * sizeof *x));
-    trace_end(m->on->trace, "zero gradients", begin);
+    double begin = trace_begin(m->queue->trace);
+    TRY(queue_zero(m->queue, x, elements * sizeof *x));
+    trace_end(m->queue->trace, "zero gradients", begin);
     return STATUS_OK;
 }
 

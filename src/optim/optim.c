@@ -5,13 +5,13 @@
 
 #include <math.h>
 
-enum status optim_squares(const struct optim *o, const struct ops *ops, const float *flat,
-                          double *squares, struct queue *queue)
+enum status optim_sum_squares(const struct optim *o, const struct ops *ops, const float *flat,
+                              double *squares, struct queue *queue)
 {
     double sum = 0;
     TRY(sum_squares(ops, &(struct sum_squares){o->pieces->elements},
                     &(struct sum_squares_io){flat, &sum}, queue));
-    if (!queue->measuring) *squares = sum;
+    if (!queue->sizing) *squares = sum;
     return STATUS_OK;
 }
 
@@ -21,12 +21,12 @@ double optim_clip_factor(double norm, double max_norm)
     return fmin(1, max_norm / (norm + 1e-6));
 }
 
-bool optim_splits(const struct optimizer_config *c)
+bool optim_uses_split_weights(const struct optimizer_config *c)
 {
     return c->master_weights == MASTER_WEIGHTS_split;
 }
 
-enum dtype optim_moments(const struct optimizer_config *c)
+enum dtype optim_moment_dtype(const struct optimizer_config *c)
 {
     return c->state_dtype == STATE_DTYPE_bfloat16 ? BF16 : F32;
 }

@@ -28,7 +28,7 @@ static enum status gather_affinities(const struct comm *world, struct affinity *
 {
     struct affinity *mine = (*ranks = heap((size_t)world->size * sizeof **ranks)) + world->rank;
     gethostname(mine->host, sizeof mine->host - 1);
-    thread_core_set(mine->cores);
+    thread_core_mask(mine->cores);
     struct transfer t = {TRANSFER_all_gather, F32, sizeof *mine / sizeof(float), .x = *ranks};
     TRY(comm_run(world, &t));
     return STATUS_OK;

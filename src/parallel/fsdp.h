@@ -26,7 +26,7 @@ struct fsdp {
     const struct layout *layout;
     const struct comm *shard, *replicate;
     const struct ops *ops;
-    struct queue *on;
+    struct queue *queue;
     enum dtype dtype; /* of the compute weights */
     bool tied;        /* the embedding is the head: both may be open at once */
     bool keep; /* no reshard after forward: weights stay gathered until they change (ZeRO-2) */

@@ -28,7 +28,7 @@ struct replicas {
     const struct layout *layout; /* of the whole model; borrowed */
     const struct pieces *pieces; /* borrowed */
     const struct ops *ops;       /* borrowed */
-    struct queue *on;            /* borrowed */
+    struct queue *queue;         /* borrowed */
     size_t count;                /* replicated elements here */
     float *sums;
     void *work;

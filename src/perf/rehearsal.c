@@ -7,9 +7,9 @@
 
 #define OP(name, what_type, io_type)                                                               \
     static enum status tell_##name(const struct what_type *what, const struct io_type *io,         \
-                                   struct queue *on)                                               \
+                                   struct queue *queue)                                            \
     {                                                                                              \
-        struct rehearsal *r = (struct rehearsal *)on;                                              \
+        struct rehearsal *r = (struct rehearsal *)queue;                                           \
         (void)io;                                                                                  \
         r->call(r, &(struct op_call){.op = OP_##name, .what.name = *what});                        \
         return STATUS_OK;                                                                          \
@@ -83,7 +83,7 @@ static enum status listen(struct clock *clocks, const struct config *c,
     struct listener l = {.rehearsal = {.base = {.num_threads = 1}, .call = hear_call},
                          .observer = {hear_start, hear_wait},
                          .clocks = clocks};
-    struct machine machine = {.ops = &rehearsal_ops, .on = &l.rehearsal.base, .mesh = *mesh};
+    struct machine machine = {.ops = &rehearsal_ops, .queue = &l.rehearsal.base, .mesh = *mesh};
     struct memory_plan memory;
     l.groups = &machine.groups;
     groups_plan(&machine.groups, mesh);

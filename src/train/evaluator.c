@@ -18,8 +18,8 @@ void evaluator_take(struct evaluator *e, int B, int T, struct arena *run)
     batch_alloc(&e->batch, B, T, run);
     batch_alloc_part(&e->batch, e->contexts, &e->local, run);
     size_t tokens = (size_t)B * (size_t)e->local.T;
-    e->loss_BT = arena_take(run, tokens, sizeof *e->loss_BT);
-    e->best_BT = arena_take(run, tokens, sizeof *e->best_BT);
+    e->loss_BT = arena_alloc(run, tokens, sizeof *e->loss_BT);
+    e->best_BT = arena_alloc(run, tokens, sizeof *e->best_BT);
 }
 
 void evaluator_release(struct evaluator *e)
@@ -90,7 +90,7 @@ enum status evaluator_run(struct evaluator *e, struct loader *loader, int64_t ba
         TRY(next_batch(e, loader, &more));
         if (!more) break;
         TRY(run_forward(e, step));
-        TRY(queue_wait(e->pipeline.model->on));
+        TRY(queue_wait(e->pipeline.model->queue));
         size_t tokens = (size_t)e->local.B * (size_t)e->local.T;
         for (size_t i = 0; i < tokens && pipeline_has_loss(&e->pipeline); i++) {
             out->loss_sum += (double)e->loss_BT[i];

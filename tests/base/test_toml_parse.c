@@ -24,7 +24,7 @@ TEST(toml_parses_every_kind_of_value)
     CHECK(toml_get(t, "i")->integer == -1000 && toml_get(t, "h")->integer == 0xDEADBEEF);
     CHECK(toml_get(t, "o")->integer == 15 && toml_get(t, "b")->integer == 5);
     CHECK(toml_get(t, "f")->real == 6.5e-3 && toml_get(t, "inf")->real == -(double)INFINITY);
-    CHECK(toml_get(t, "t")->truth && toml_get(t, "d")->kind == TOML_DATETIME);
+    CHECK(toml_get(t, "t")->boolean && toml_get(t, "d")->kind == TOML_DATETIME);
     CHECK(!strcmp(toml_get(t, "d")->text, "1979-05-27T07:32:00Z"));
     CHECK(toml_get(t, "lt")->kind == TOML_TIME_LOCAL);
     CHECK(toml_get(t, "a")->count == 3 && toml_get(t, "a")->first->next->kind == TOML_ARRAY);
@@ -132,7 +132,7 @@ static bool same_leaf(const struct toml *t, const char *type, const char *value)
     if (strcmp(names[t->kind], type)) return false;
     if (t->kind == TOML_STRING) return strlen(value) == t->len && !strcmp(value, t->text);
     if (t->kind == TOML_INTEGER) return strtoll(value, NULL, 10) == t->integer;
-    if (t->kind == TOML_BOOL) return !strcmp(value, "true") == t->truth;
+    if (t->kind == TOML_BOOL) return !strcmp(value, "true") == t->boolean;
     if (t->kind != TOML_FLOAT) { /* fractions of a second may be written longer or shorter */
         size_t n = strcspn(value, ".");
         return !strncmp(value, t->text, n) && n >= strcspn(t->text, ".") - 6;

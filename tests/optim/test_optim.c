@@ -9,7 +9,7 @@ struct rig {
     struct layout layout;
     struct pieces pieces;
     struct ops ops;
-    struct queue *on;
+    struct queue *queue;
     struct optimizer_config config;
     float *buffers, *gradients;
     bf16 *copy;
@@ -28,7 +28,7 @@ static void open(struct rig *r)
                                  .decay_norms = true}};
     layout_init(&r->layout, &r->shape, 1);
     pieces_init(&r->pieces, &r->layout, 0, 1);
-    CHECK_STATUS(OK, cpu_queue_open(&r->on, 2, 1 << 16));
+    CHECK_STATUS(OK, cpu_queue_open(&r->queue, 2, 1 << 16));
     size_t n = r->layout.elements;
     r->buffers = heap(3 * n * sizeof(float));
     r->gradients = heap(n * sizeof(float));
@@ -54,7 +54,7 @@ static void close(struct rig *r)
     free(r->buffers), free(r->gradients), free(r->copy);
     pieces_release(&r->pieces);
     layout_release(&r->layout);
-    cpu_queue_close(r->on);
+    cpu_queue_close(r->queue);
 }
 
 TEST(gradient_norm_is_over_all_weights)
@@ -63,7 +63,7 @@ TEST(gradient_norm_is_over_all_weights)
     double squares = 0, sum = 0;
     open(&r);
     for (size_t i = 0; i < r.layout.elements; i++) sum += (double)(r.gradients[i] * r.gradients[i]);
-    CHECK_STATUS(OK, optim_squares(&r.o, &r.ops, r.gradients, &squares, r.on));
+    CHECK_STATUS(OK, optim_sum_squares(&r.o, &r.ops, r.gradients, &squares, r.queue));
     CHECK_NEAR(squares, sum, 1e-12);
     close(&r);
 }
@@ -82,8 +82,8 @@ static void check_first_step(bool decay_norms)
     r.config.decay_norms = decay_norms;
     float *before = heap(r.layout.elements * sizeof *before);
     memcpy(before, r.o.weights, r.layout.elements * sizeof *before);
-    CHECK_STATUS(OK,
-                 optim_step(&r.o, &r.ops, &(struct optim_update){r.gradients, 0.01, 0.5, 1}, r.on));
+    CHECK_STATUS(
+        OK, optim_step(&r.o, &r.ops, &(struct optim_update){r.gradients, 0.01, 0.5, 1}, r.queue));
     size_t seen = 0;
     for (int i = 0; i < r.layout.num_tensors; i++) {
         const struct tensor_place *t = &r.layout.tensors[i];
@@ -139,7 +139,7 @@ static void part_step(const struct rig *r, const struct pieces *p, struct part *
                       .moments = BF16,
                       .seed = 11};
     CHECK_STATUS(
-        OK, optim_step(&o, &r->ops, &(struct optim_update){b->gradients, 0.01, 0.5, 9}, r->on));
+        OK, optim_step(&o, &r->ops, &(struct optim_update){b->gradients, 0.01, 0.5, 9}, r->queue));
 }
 
 static void part_release(struct part *b)

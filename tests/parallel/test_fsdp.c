@@ -60,7 +60,7 @@ static enum status train_sharded(const struct comm *world, void *context)
     TRY(comm_split(world, world->rank % shard.size, world->rank, &replicate));
     rig_open(&r, &s->shape, F32, 2, 9);
     rig_open(&whole, &s->shape, F32, 2, 9);
-    r.on->num_threads = whole.on->num_threads = 1; /* a rank is a thread here */
+    r.queue->num_threads = whole.queue->num_threads = 1; /* a rank is a thread here */
     accumulate_all(&whole, world->size, s->microbatches, losses);
 
     struct layout layout;
@@ -79,7 +79,7 @@ static enum status train_sharded(const struct comm *world, void *context)
                      .shard = &shard,
                      .replicate = &replicate,
                      .ops = r.m.ops,
-                     .on = r.on,
+                     .queue = r.queue,
                      .tied = s->shape.tied,
                      .keep = s->keep,
                      .whole_gradients = s->whole_gradients};

@@ -10,7 +10,7 @@
 
 TEST(single_device_crossings_do_nothing)
 {
-    const struct plan *p = plan_single_device();
+    const struct parallel_plan *p = plan_single_device();
     float x[6] = {1, 2, 3, 4, 5, 6}, before[6];
     memcpy(before, x, sizeof x);
     for (enum boundary at = 0; at < BOUNDARY_COUNT; at++)
@@ -27,32 +27,34 @@ enum { COLUMNS = 3 };
 /* Into a block rows are all-gathered; out of it they are reduce-scattered. */
 static enum status check_crossings(const struct comm *group, void *context)
 {
-    const bool *stream_cut = context;
+    const bool *sequence_parallel = context;
     struct tensor_plan p;
-    struct queue *on;
+    struct queue *queue;
     size_t rows = 2 * (size_t)group->size, n = rows * COLUMNS, each = n / (size_t)group->size;
     float *x = heap(n * sizeof *x);
-    TRY(cpu_queue_open(&on, 1, 1 << 16));
-    tensor_plan_init(&p, group, *stream_cut);
+    TRY(cpu_queue_open(&queue, 1, 1 << 16));
+    tensor_plan_init(&p, group, *sequence_parallel);
     RANK_CHECK(p.plan.parts == group->size && p.plan.part == group->rank);
     for (enum boundary at = EMBED_OUT; at <= LOSS; at++)
-        for (enum direction way = FORWARD; way <= (*stream_cut ? BACKWARD : FORWARD); way++) {
+        for (enum direction way = FORWARD; way <= (*sequence_parallel ? BACKWARD : FORWARD);
+             way++) {
             bool leaves = at == EMBED_OUT || at == ATTN_OUT || at == MLP_OUT;
-            bool sum = at != LOSS && leaves == (way == FORWARD), moves = *stream_cut || at == LOSS;
+            bool sum = at != LOSS && leaves == (way == FORWARD),
+                 moves = *sequence_parallel || at == LOSS;
             struct crossing c = {x, (int)rows, COLUMNS, F32};
             size_t own = (size_t)group->rank;
             for (size_t i = 0; i < n; i++) x[i] = (float)(i + 100 * own);
-            TRY(p.plan.cross(&p.plan, at, way, &c, on));
+            TRY(p.plan.cross(&p.plan, at, way, &c, queue));
             for (size_t i = 0; i < n; i++) {
                 size_t owner = i / each;
                 float want = (float)(i + 100 * owner), all = 0;
                 for (int r = 0; r < group->size; r++) all += (float)(i + 100 * (size_t)r);
-                if (sum && (owner == own || !*stream_cut)) RANK_CHECK(x[i] == all);
+                if (sum && (owner == own || !*sequence_parallel)) RANK_CHECK(x[i] == all);
                 if (!sum && moves) RANK_CHECK(x[i] == want);
                 if (!sum && !moves) RANK_CHECK(x[i] == (float)(i + 100 * own));
             }
         }
-    cpu_queue_close(on);
+    cpu_queue_close(queue);
     free(x);
     return STATUS_OK;
 }
@@ -97,7 +99,7 @@ static enum status evaluate(const struct comm *group, void *context)
     const struct long_row *l = context;
     int T = HERE * group->size;
     struct context part = {group->size, group->rank, l->causal};
-    struct token_run runs[MOST_RUNS];
+    struct token_run runs[MAX_TOKEN_RUNS];
     int num_runs = context_runs(&part, HERE, runs);
     struct rig whole, r;
     struct tensor_plan p;

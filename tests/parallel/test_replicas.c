@@ -10,15 +10,15 @@ static enum status reduce_norms(const struct comm *group, void *context)
     struct model_shape s = rig_shape(), slice;
     struct layout whole, l;
     struct pieces p;
-    struct queue *on;
+    struct queue *queue;
     struct arena run = {0};
     (void)context;
     s.V = 40;
     slice = model_shape_cut(&s, group->size);
     layout_init(&whole, &s, 1), layout_init(&l, &slice, 1);
     shard_init_sliced(&p, &l, &whole, (struct shard_position){0, 1, group->rank, group->size});
-    TRY(cpu_queue_open(&on, 1, 1 << 16));
-    struct replicas c = {group, 0, &whole, &p, &ops_cpu_reference, on, 0, NULL, NULL};
+    TRY(cpu_queue_open(&queue, 1, 1 << 16));
+    struct replicas c = {group, 0, &whole, &p, &ops_cpu_reference, queue, 0, NULL, NULL};
     replicas_alloc(&c, &run);
     size_t bytes = run.used;
     TRY(arena_init(&run, bytes, NULL));
@@ -39,7 +39,7 @@ static enum status reduce_norms(const struct comm *group, void *context)
     RANK_CHECK(fabs(squares - want) <= 1e-9 * want);
     free(gradients);
     arena_release(&run);
-    cpu_queue_close(on);
+    cpu_queue_close(queue);
     pieces_release(&p), layout_release(&l), layout_release(&whole);
     return STATUS_OK;
 }

@@ -169,11 +169,11 @@ static enum status plan_traffic(const struct training *t, struct traffic *planne
 {
     struct machine m = {.ops = t->machine.ops, .mesh = t->machine.mesh};
     struct memory_plan memory;
-    TRY(cpu_queue_open(&m.on, 1, 0));
+    TRY(cpu_queue_open(&m.queue, 1, 0));
     groups_plan(&m.groups, &m.mesh);
     TRY(trainer_plan(&t->config, &t->trainer.shape, &m, &memory));
     read_counts(&m.groups, planned);
-    cpu_queue_close(m.on);
+    cpu_queue_close(m.queue);
     return STATUS_OK;
 }
 
