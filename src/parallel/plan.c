@@ -17,7 +17,7 @@ const struct plan *plan_single_device(void)
     return &alone;
 }
 
-/* Out of a block ranks have partial sums to reduce, in backward where forward enters it. */
+/* Crossings out of a block in forward, and into it in backward, reduce; the others gather. */
 static bool is_reduction(enum boundary at, enum direction way)
 {
     bool leaves = at == EMBED_OUT || at == ATTN_OUT || at == MLP_OUT;
