@@ -133,13 +133,13 @@ static enum status open_rank(struct rank *r, const struct kind *k, const char *c
     TRY(machine_open_ranks(&r->machine, &r->config.device, &r->config.parallelism));
     TRY(tokenizer_open(&r->tokenizer, "bytes", &r->config.tokenizer));
     TRY(model_shape_resolve(&shape, &r->config.model, tokenizer_vocab_size(r->tokenizer)));
-    r->data = run_data_config(&r->config, &r->source);
+    r->data = inputs_data_config(&r->config, &r->source);
     struct loader_options o =
-        run_loader_options(&r->config, &r->machine.mesh, &r->data, r->tokenizer, shape.V);
+        inputs_loader_options(&r->config, &r->machine.mesh, &r->data, r->tokenizer, shape.V);
     TRY(loader_open(&r->loader, &o));
     TRY(trainer_open(t, &r->config, &shape, &r->machine));
-    TRY(trainer_start(t, 1));
-    TRY(trainer_sync(t));
+    TRY(trainer_init_weights(t, 1));
+    TRY(trainer_sync_weights(t));
     text_release(&path), text_release(&rows);
     return STATUS_OK;
 }

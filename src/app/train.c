@@ -16,7 +16,7 @@ static enum status train(const struct config *c)
     enum status st = STATUS_OK;
     TRY_OUT(machine_join(&machine));
     TRY_OUT(machine_open_ranks(&machine, &c->device, &c->parallelism));
-    TRY_OUT(cores_hosts(&machine.world, &hosts));
+    TRY_OUT(cores_describe_hosts(&machine.world, &hosts));
     if (machine.world.size > 1) log_line(LOG_INFO, "ranks: %s", hosts.data);
     TRY_OUT(comm_agree(&machine.world, config_check(c, machine.world.size)));
     machine_tune(&machine, &c->device);

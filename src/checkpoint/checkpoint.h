@@ -36,8 +36,8 @@
 struct checkpoint_state {
     const struct model_shape *shape;
     const struct layout *layout; /* the whole model's: names and shapes of its tensors */
-    const struct pieces *pieces; /* what of them lies where in this rank's flat buffers; no element
-                                    twice */
+    const struct shard *shard;   /* what of them lies where in this rank's flat buffers; no element
+                                      twice */
     const struct comm *world;    /* the ranks that load.  Saving has the
                                     checkpointer's */
     void *weights, *exp_avg, *exp_avg_sq; /* flat; moments NULL: model only */
@@ -76,7 +76,7 @@ struct checkpointer_options {
 };
 
 /* Of a rank that holds these pieces. */
-size_t checkpoint_staging_bytes(const struct pieces *p);
+size_t checkpoint_staging_bytes(const struct shard *p);
 /* What a save takes beside that, on one of so many ranks: blocks of a file, and what is exchanged.
  */
 size_t checkpoint_save_bytes(int ranks);

@@ -40,7 +40,7 @@ static enum status open_tensors(const struct model_files *files, const struct la
 {
     for (int i = 0; i < l->num_tensors; i++) {
         char stem[96], name[160];
-        tensor_place_name(&l->tensors[i], true, stem);
+        layout_tensor_name(&l->tensors[i], true, stem);
         if (is_excluded(exclude, stem)) continue;
         snprintf(name, sizeof name, "%s%s", stem, suffix);
         TRY(tensor_reader_open(&readers[i], files, &l->tensors[i], name));
@@ -49,7 +49,8 @@ static enum status open_tensors(const struct model_files *files, const struct la
 }
 
 /* A piece of a tensor to its place in a flat buffer. */
-static enum status read_run(struct tensor_reader *r, const struct piece *p, const struct store *to)
+static enum status read_run(struct tensor_reader *r, const struct shard_run *p,
+                            const struct store *to)
 {
     enum { CHUNK = 1 << 20 };
     if (!to->low && !queue_device_allocator(to->queue))
@@ -75,8 +76,8 @@ static enum status load_buffer(const struct model_files *files, const struct che
     struct tensor_reader *all = heap((size_t)s->layout->num_tensors * sizeof *all), *last = NULL;
     enum status st = STATUS_OK;
     TRY_OUT(open_tensors(files, s->layout, suffix, exclude, all));
-    for (size_t i = 0; i < s->pieces->count; i++) {
-        const struct piece *p = &s->pieces->all[i];
+    for (size_t i = 0; i < s->shard->count; i++) {
+        const struct shard_run *p = &s->shard->runs[i];
         struct tensor_reader *r = &all[p->tensor];
         if (!tensor_reader_is_open(r)) continue;
         if (last && last != r) tensor_reader_close(last);

@@ -33,7 +33,7 @@ size_t checkpoint_save_bytes(int ranks)
     return EXCHANGE_ELEMENTS * (buffers * sizeof(float) + 1);
 }
 
-size_t checkpoint_staging_bytes(const struct pieces *p) { return 3 * p->elements * sizeof(float); }
+size_t checkpoint_staging_bytes(const struct shard *p) { return 3 * p->elements * sizeof(float); }
 
 enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o)
 {
@@ -77,7 +77,7 @@ static struct content content_from_state(const struct checkpoint_state *s,
     struct content c = {
         .shape = s->shape,
         .layout = s->layout,
-        .pieces = s->pieces,
+        .shard = s->shard,
         .ranks = ranks,
         .weights = make_source(from, WEIGHTS, checkpoint_weights(s)),
         .dtype = s->dtype,
@@ -167,7 +167,7 @@ static enum status stage_buffer(const struct checkpoint_state *s, float *to, str
 {
     *staged = NULL;
     if (!from.x) return STATUS_OK;
-    TRY(store_read(&from, 0, s->pieces->elements, to));
+    TRY(store_read(&from, 0, s->shard->elements, to));
     *staged = to;
     return STATUS_OK;
 }
@@ -180,7 +180,7 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
         log_line(LOG_WARN, "the checkpoint of step %lld was not written: %s", (long long)previous,
                  status_message());
     if (!c->async) return write_checkpoint(c, s);
-    size_t n = s->pieces->elements;
+    size_t n = s->shard->elements;
     c->state = *s;
     c->state.queue = NULL, c->state.low = NULL, c->state.moments = F32;
     TRY(stage_buffer(s, c->staging, checkpoint_weights(s), &c->state.weights));

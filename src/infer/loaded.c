@@ -101,12 +101,12 @@ static enum status take_model(struct loaded *l, int max_tokens)
 {
     const struct parallelism_config *p = &l->config.parallelism;
     const struct comm *groups = l->machine.groups.of, *shard = &groups[GROUP_shard];
-    struct model_shape here = model_shape_cut(&l->shape, groups[GROUP_tp].size);
+    struct model_shape here = model_shape_slice(&l->shape, groups[GROUP_tp].size);
     enum dtype dtype = strcmp(l->config.training.mixed_precision_param, "float32") ? BF16 : F32;
-    l->stage = stage_whole(&l->shape);
+    l->stage = layout_whole_stage(&l->shape);
     l->model.queue = l->machine.queue;
     TRY(model_init(&l->model, &here, max_tokens, shard->size, &l->run));
-    tensor_plan_init(&l->plan, &groups[GROUP_tp], false);
+    plan_init_tensor(&l->plan, &groups[GROUP_tp], false);
     l->fsdp = (struct fsdp){
         .layout = &l->model.layout,
         .shard = shard,
@@ -118,8 +118,8 @@ static enum status take_model(struct loaded *l, int max_tokens)
         .keep = p->fsdp_reshard_after_forward == FSDP_RESHARD_never || !p->fsdp_shard_gradients,
         .forward_only = true,
     };
-    fsdp_take(&l->fsdp, &l->run);
-    l->weights = arena_alloc(&l->run, fsdp_elements(&l->fsdp), dtype_bytes(dtype));
+    fsdp_alloc(&l->fsdp, &l->run);
+    l->weights = arena_alloc(&l->run, fsdp_shard_elements(&l->fsdp), dtype_bytes(dtype));
     if (l->run.overflow) FAIL(DATA, "%s: the model fits into no memory", l->folder);
     l->fsdp.weights = l->weights;
     l->model.ops = l->machine.ops, l->model.plan = &l->plan.plan;
@@ -142,18 +142,18 @@ static enum status load_weights(struct loaded *l)
 {
     const struct comm *groups = l->machine.groups.of, *shard = &groups[GROUP_shard];
     struct layout whole;
-    struct pieces here;
+    struct shard here;
     layout_init(&whole, &l->shape, 1);
     shard_init_sliced(&here, &l->model.layout, &whole,
                       (struct shard_position){shard->rank, shard->size, groups[GROUP_tp].rank,
                                               groups[GROUP_tp].size});
     struct checkpoint_state state = {.shape = &l->shape,
                                      .layout = &whole,
-                                     .pieces = &here,
+                                     .shard = &here,
                                      .world = &groups[GROUP_world],
                                      .queue = l->machine.queue};
     enum status st = checkpoint_load_weights(l->folder, &state, l->model.dtype, l->weights);
-    pieces_release(&here);
+    shard_release(&here);
     layout_release(&whole);
     TRY(st);
     return STATUS_OK;

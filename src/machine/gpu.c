@@ -95,9 +95,9 @@ enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config
     TRY(can_use_nccl(m, c->comm, &use_nccl));
     log_line(LOG_INFO, "tensors travel between GPUs by %s",
              use_nccl ? "NCCL" : "staging in host memory");
-    if (!use_nccl) return groups_carry(&m->groups, wrap_staged, m->queue);
+    if (!use_nccl) return groups_wrap_device(&m->groups, wrap_staged, m->queue);
     TRY(nccl_open((struct nccl **)&m->carrier, m->queue, TRANSFER_TIMEOUT_S));
-    TRY(groups_carry(&m->groups, wrap_nccl, m->carrier));
+    TRY(groups_wrap_device(&m->groups, wrap_nccl, m->carrier));
     return STATUS_OK;
 }
 #else
@@ -106,7 +106,7 @@ enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config
     if (m->world.size == 1) return STATUS_OK;
     if (c->comm == DEVICE_COMM_nccl)
         FAIL(UNSUPPORTED, "device.comm = \"nccl\": this program was built without NCCL");
-    TRY(groups_carry(&m->groups, wrap_staged, m->queue));
+    TRY(groups_wrap_device(&m->groups, wrap_staged, m->queue));
     return STATUS_OK;
 }
 #endif

@@ -20,7 +20,7 @@
 enum status machine_alone(struct machine *m)
 {
     m->world = *comm_self();
-    m->mesh = mesh_alone();
+    m->mesh = mesh_single_rank();
     TRY(groups_open(&m->groups, &m->mesh, &m->world));
     return STATUS_OK;
 }
@@ -87,8 +87,8 @@ enum status machine_open_ranks(struct machine *m, const struct device_config *c,
     int cores, local;
     TRY(comm_agree(&m->world, mesh_resolve(&m->mesh, p, m->world.rank, m->world.size)));
     TRY(groups_open(&m->groups, &m->mesh, &m->world));
-    TRY(cores_share(&m->world, &cores));
-    TRY(cores_local(&m->world, &local));
+    TRY(cores_per_rank(&m->world, &cores));
+    TRY(cores_local_rank(&m->world, &local));
     TRY(comm_agree(&m->world, open_device(m, c, cores, local)));
     if (queue_device_allocator(m->queue)) TRY(gpu_machine_wrap_comms(m, c));
     return STATUS_OK;

@@ -26,8 +26,8 @@ static bool is_delayed(const struct float8_state *f)
 
 /* --- configuration ------------------------------------------------------------------------- */
 
-enum status float8_wanted(const struct model_config *m, const struct float8_config *c,
-                          bool *enabled)
+enum status float8_resolve(const struct model_config *m, const struct float8_config *c,
+                           bool *enabled)
 {
     *enabled = c->enable_float8_linear;
     for (size_t i = 0; i < m->converters.count; i++) {
@@ -144,16 +144,16 @@ struct float8_delayed float8_delayed_scale(const struct float8_state *f, int blo
                      : (struct float8_delayed){NULL, NULL};
 }
 
-size_t float8_seen(const struct float8_state *f) { return is_delayed(f) ? num_tensors(f) : 0; }
+size_t float8_num_amax(const struct float8_state *f) { return is_delayed(f) ? num_tensors(f) : 0; }
 
 void float8_begin_step(struct float8_state *f)
 {
-    for (size_t i = 0; i < float8_seen(f); i++) f->local_amax[i] = 0;
+    for (size_t i = 0; i < float8_num_amax(f); i++) f->local_amax[i] = 0;
 }
 
 void float8_collect_amax(struct float8_state *f)
 {
-    for (size_t i = 0; i < float8_seen(f); i++) f->global_amax[i] = (double)f->local_amax[i];
+    for (size_t i = 0; i < float8_num_amax(f); i++) f->global_amax[i] = (double)f->local_amax[i];
 }
 
 /* The amax that a history stands for. */
@@ -168,7 +168,7 @@ static float history_amax(const struct float8_state *f, const float *history, in
 void float8_update_scales(struct float8_state *f)
 {
     int newest = f->next;
-    if (!float8_seen(f)) return;
+    if (!float8_num_amax(f)) return;
     f->next = (f->next + 1) % f->history_len;
     if (f->num_steps < f->history_len) f->num_steps++;
     for (size_t i = 0; i < num_tensors(f); i++) {
@@ -211,7 +211,7 @@ static int ring_index(const struct float8_state *f, int i)
 void float8_save(const struct float8_state *f, struct text *json)
 {
     text_addf(json, "{\"known\": %d, \"tensors\": [", f->num_steps);
-    for (size_t i = 0; i < float8_seen(f); i++) {
+    for (size_t i = 0; i < float8_num_amax(f); i++) {
         text_adds(json, i ? ", \"" : "\"");
         write_float(json, f->scales[i]);
         for (int n = 0; n < f->num_steps; n++)
@@ -226,7 +226,7 @@ enum status float8_load(struct float8_state *f, const struct json *saved)
     enum { MAX_STEPS = 1 << 20 };
     int64_t num_steps;
     size_t i = 0;
-    if (!float8_seen(f)) return STATUS_OK;
+    if (!float8_num_amax(f)) return STATUS_OK;
     if (!saved) {
         log_line(LOG_WARN, "the checkpoint has no FP8 scales: they are reinitialized");
         return STATUS_OK;

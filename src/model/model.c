@@ -44,7 +44,7 @@ enum status model_init_stages(struct model *m, const struct model_shape *shape, 
 enum status model_init(struct model *m, const struct model_shape *shape, int max_tokens,
                        int num_shards, struct arena *run)
 {
-    const struct stage whole = stage_whole(shape);
+    const struct stage whole = layout_whole_stage(shape);
     TRY(model_init_stages(m, shape, max_tokens, &(struct model_part){&whole, 1, num_shards}, run));
     return STATUS_OK;
 }

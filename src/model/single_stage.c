@@ -6,7 +6,7 @@
 enum status single_stage_evaluate(const struct model *m, const struct microbatch *b,
                                   struct arena *step)
 {
-    const struct stage whole = stage_whole(&m->shape);
+    const struct stage whole = layout_whole_stage(&m->shape);
     size_t mark = arena_mark(step);
     struct activations shared;
     struct stage_pass p = {.stage = &whole, .shared = &shared};
@@ -20,7 +20,7 @@ enum status single_stage_evaluate(const struct model *m, const struct microbatch
 enum status single_stage_train(const struct model *m, const struct microbatch *b,
                                struct arena *step)
 {
-    const struct stage whole = stage_whole(&m->shape);
+    const struct stage whole = layout_whole_stage(&m->shape);
     size_t mark = arena_mark(step);
     struct activations shared;
     struct stage_pass p;

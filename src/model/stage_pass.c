@@ -27,14 +27,15 @@ enum status stage_pass_check(const struct model *m, const struct microbatch *b)
     int N, contexts = m->plan->contexts > 1 ? m->plan->contexts : 1;
     int max = m->max_tokens / contexts;
     if (b->B < 1 || b->T < 1 || b->T > max || __builtin_mul_overflow(b->B, b->T, &N))
-        FAIL(
-            SHAPE,
-            "a batch of %d rows of %d tokens: expected at least 1 row of 1 to %d tokens, and fewer "
-            "than 2^31 tokens in all",
-            b->B, b->T, max);
+        FAIL(SHAPE,
+             "a batch of %d rows of %d tokens: expected at least 1 row of 1 to %d tokens, fewer "
+             "than 2^31 tokens in all",
+             b->B, b->T, max);
     if (contexts > 1 && b->causal && b->T % 2)
-        FAIL(SHAPE, "%d tokens of a row on each of %d context-parallel ranks: must be even", b->T,
-             contexts);
+        FAIL(SHAPE,
+             "%d tokens of each row with context parallelism over %d: must be even for causal "
+             "attention",
+             b->T, contexts);
     if (N % (m->plan->sequence_parallel ? m->plan->parts : 1))
         FAIL(SHAPE, "%d rows of %d tokens are not divisible by tensor-parallel size %d", b->B, b->T,
              m->plan->parts);

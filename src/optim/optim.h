@@ -21,7 +21,7 @@ double optim_clip_factor(double norm, double max_norm);
 struct optim {
     const struct optimizer_config *config; /* borrowed */
     const struct layout *layout;           /* borrowed */
-    const struct pieces *pieces;           /* borrowed */
+    const struct shard *shard;             /* borrowed */
     float *weights;                        /* borrowed; flat master weights; NULL if split */
     void *exp_avg, *exp_avg_sq;            /* borrowed; flat */
     void *copy; /* borrowed; the weights the model computes with; NULL: `weights` */

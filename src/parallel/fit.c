@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 /* The sizes that rules compare.  If the model is unknown its sizes are 0, which every number
- * divides, and rules that would not hold for 0 are skipped. */
+ * divides, and the tokens of a microbatch are not checked against tensor_parallel_degree. */
 struct sizes {
     long long H, G, F, V;
     long long T, rows, global, micro;

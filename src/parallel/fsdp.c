@@ -52,7 +52,10 @@ static size_t shard_offset(const struct fsdp *f, int unit)
 {
     return f->layout->units[unit].offset / (size_t)num_shards(f);
 }
-size_t fsdp_elements(const struct fsdp *f) { return f->layout->elements / (size_t)num_shards(f); }
+size_t fsdp_shard_elements(const struct fsdp *f)
+{
+    return f->layout->elements / (size_t)num_shards(f);
+}
 
 static bool is_embedding(const struct fsdp *f, int unit)
 {
@@ -99,7 +102,7 @@ static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
                              struct unit_buffers *buffers);
 static enum status close_unit(struct unit_provider *p, int unit, unsigned use);
 
-void fsdp_take(struct fsdp *f, struct arena *run)
+void fsdp_alloc(struct fsdp *f, struct arena *run)
 {
     const struct layout *l = f->layout;
     size_t widest = 0;

@@ -38,12 +38,12 @@ struct fsdp {
 };
 
 /* Allocates slots and the working memory of transfers from `run`. */
-void fsdp_take(struct fsdp *f, struct arena *run);
+void fsdp_alloc(struct fsdp *f, struct arena *run);
 /* Waits for pending transfers: only then are the buffers the caller's again. */
 void fsdp_release(struct fsdp *f);
 
 /* Elements of one rank's flat buffers. */
-size_t fsdp_elements(const struct fsdp *f);
+size_t fsdp_shard_elements(const struct fsdp *f);
 
 /* Before the first microbatch of a step: discards the gradients of the step before (zero_grad).
  * Every unit must be opened with gradients in the step. */

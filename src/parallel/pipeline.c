@@ -58,7 +58,7 @@ void pipeline_open(struct pipeline *p)
     const struct schedule *s = &p->schedule;
     struct pipeline_state *state = p->state = heap(sizeof *state);
     BUG_IF(s->pp != p->group->size);
-    state->length = p->forward_only ? s->micros * s->chunks : schedule_length(s);
+    state->length = p->forward_only ? s->num_microbatches * s->chunks : schedule_length(s);
     state->actions = heap((size_t)state->length * sizeof *state->actions);
     if (p->forward_only)
         schedule_forward_actions(s, state->actions);

@@ -18,7 +18,7 @@ const struct parallel_plan *plan_single_device(void)
     return &alone;
 }
 
-/* Out of a block ranks have partial sums to reduce, in backward where forward enters it. */
+/* Crossings out of a block in forward, and into it in backward, reduce; the others gather. */
 static bool is_reduction(enum boundary at, enum direction way)
 {
     bool leaves = at == EMBED_OUT || at == ATTN_OUT || at == MLP_OUT;
@@ -41,7 +41,7 @@ static enum status run_transfer(const struct comm *group, struct transfer *t, st
 static enum status cross(const struct parallel_plan *plan, enum boundary at, enum direction way,
                          struct crossing *c, struct queue *queue)
 {
-    const struct tensor_plan *p = (const struct tensor_plan *)plan;
+    const struct group_plan *p = (const struct group_plan *)plan;
     const struct comm *g = p->group;
     size_t elements = (size_t)c->rows * (size_t)c->columns, part = elements / (size_t)g->size;
     bool reduces = at != LOSS && is_reduction(at, way);
@@ -62,7 +62,7 @@ static enum status cross(const struct parallel_plan *plan, enum boundary at, enu
 /* Amax over the group.  Simulated ranks count a transfer of the same cost instead. */
 static enum status all_reduce_amax(const struct parallel_plan *plan, float *x, struct queue *queue)
 {
-    const struct comm *g = ((const struct tensor_plan *)plan)->group;
+    const struct comm *g = ((const struct group_plan *)plan)->group;
     struct transfer counted = {.kind = TRANSFER_all_reduce, .dtype = F32, .count = 1, .x = x};
     if (!g->transport) TRY(run_transfer(g, &counted, queue));
     if (queue->sizing) return STATUS_OK;
@@ -79,28 +79,28 @@ static enum status attend(const struct parallel_plan *plan, const struct ops *op
                           const struct attention *a, const struct attention_fwd *io,
                           struct queue *queue)
 {
-    return ring_forward(((const struct tensor_plan *)plan)->contexts, ops, a, io, queue);
+    return ring_forward(((const struct group_plan *)plan)->contexts, ops, a, io, queue);
 }
 
 static enum status attend_backward(const struct parallel_plan *plan, const struct ops *ops,
                                    const struct attention *a, const struct attention_bwd *io,
                                    struct queue *queue)
 {
-    return ring_backward(((const struct tensor_plan *)plan)->contexts, ops, a, io, queue);
+    return ring_backward(((const struct group_plan *)plan)->contexts, ops, a, io, queue);
 }
 
-void tensor_plan_init(struct tensor_plan *p, const struct comm *group, bool sequence_parallel)
+void plan_init_tensor(struct group_plan *p, const struct comm *group, bool sequence_parallel)
 {
-    *p = (struct tensor_plan){.plan = {.parts = group->size,
-                                       .part = group->rank,
-                                       .sequence_parallel = sequence_parallel && group->size > 1,
-                                       .cross = cross,
-                                       .all_reduce_max = all_reduce_amax},
-                              .group = group};
+    *p = (struct group_plan){.plan = {.parts = group->size,
+                                      .part = group->rank,
+                                      .sequence_parallel = sequence_parallel && group->size > 1,
+                                      .cross = cross,
+                                      .all_reduce_max = all_reduce_amax},
+                             .group = group};
     if (group->size == 1) p->plan = *plan_single_device();
 }
 
-void tensor_plan_contexts(struct tensor_plan *p, const struct comm *contexts)
+void plan_add_context(struct group_plan *p, const struct comm *contexts)
 {
     if (contexts->size == 1) return;
     p->contexts = contexts;

@@ -4,7 +4,7 @@
 #include "ops/update.h"
 #include "tensor/element.h"
 
-static bool is_replicated(const struct replicas *r, const struct piece *run)
+static bool is_replicated(const struct replicas *r, const struct shard_run *run)
 {
     enum param_id id = r->layout->tensors[run->tensor].id;
     switch (r->kind) {
@@ -20,8 +20,8 @@ void replicas_alloc(struct replicas *r, struct arena *run)
 {
     r->count = 0;
     if (r->group->size == 1) return;
-    for (size_t i = 0; i < r->pieces->count; i++)
-        if (is_replicated(r, &r->pieces->all[i])) r->count += r->pieces->all[i].count;
+    for (size_t i = 0; i < r->shard->count; i++)
+        if (is_replicated(r, &r->shard->runs[i])) r->count += r->shard->runs[i].count;
     size_t work = transfer_work_bytes(TRANSFER_all_reduce, F32, r->count, r->group->size);
     r->sums = arena_alloc(run, r->count, sizeof *r->sums);
     r->work = arena_alloc(run, work, 1);
@@ -31,8 +31,8 @@ void replicas_alloc(struct replicas *r, struct arena *run)
 static enum status copy_sums(const struct replicas *r, float *flat, bool back)
 {
     size_t done = 0;
-    for (size_t i = 0; i < r->pieces->count; i++) {
-        const struct piece *run = &r->pieces->all[i];
+    for (size_t i = 0; i < r->shard->count; i++) {
+        const struct shard_run *run = &r->shard->runs[i];
         if (!is_replicated(r, run)) continue;
         struct cast op = {.n = run->count};
         void *from = element(flat, run->at, F32), *to = element(r->sums, done, F32);

@@ -144,9 +144,8 @@ static struct attention partial_attention(const struct ring *r, enum attention_k
 {
     struct attention a = *r->attention;
     a.kv_stride = 2 * r->P, a.causal = false, a.keys = keys;
-    a.visible = r->attention->causal
-                    ? 0.5f
-                    : 1; /* zigzag: on average half of each rank's keys are visible */
+    /* Zigzag: on average half of each rank's keys are visible. */
+    a.visible = r->attention->causal ? 0.5f : 1;
     return a;
 }
 

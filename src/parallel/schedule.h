@@ -29,9 +29,9 @@ enum { SCHEDULE_COUNT = SCHEDULE_GPipe + 1 };
 
 struct schedule {
     enum schedule_kind kind;
-    int pp;     /* ranks of the pipeline */
-    int chunks; /* stages per rank */
-    int micros; /* microbatches per step */
+    int pp;               /* ranks of the pipeline */
+    int chunks;           /* stages per rank */
+    int num_microbatches; /* microbatches per step */
 };
 
 struct action {
@@ -40,7 +40,8 @@ struct action {
 };
 
 /* CONFIG: a number of chunks or microbatches that the kind does not support, with the closest
- * numbers of microbatches that it does: max(1, micros / pp) rounds must be of equal size. */
+ * numbers of microbatches that it does: max(1, num_microbatches / pp) rounds must be of equal size.
+ */
 enum status schedule_check(const struct schedule *s);
 
 /* Actions of each rank: a forward and a backward for each microbatch and chunk. */
@@ -48,8 +49,8 @@ int schedule_length(const struct schedule *s);
 /* The actions of a rank, in order, under a valid schedule. */
 void schedule_actions(const struct schedule *s, int rank, struct action *actions);
 
-/* The actions without backward, for any number of microbatches: micros * chunks, the same for all
- * ranks, in rounds of pp microbatches.  They need one send buffer. */
+/* The actions without backward, for any number of microbatches: num_microbatches * chunks, the same
+ * for all ranks, in rounds of pp microbatches.  They need one send buffer. */
 void schedule_forward_actions(const struct schedule *s, struct action *actions);
 
 enum { ALL_CHUNKS = -1 };

@@ -163,11 +163,11 @@ static enum status time_steps(const struct device_bench *b, struct steps *s)
     TRY(trainer_open(&t, b->config, b->shape, b->machine));
     batch_fill_random(&t.batch, b->shape->V);
     uint64_t seed = (uint64_t)b->config->debug.seed;
-    TRY_OUT(trainer_start(&t, seed));
-    TRY_OUT(trainer_sync(&t));
+    TRY_OUT(trainer_init_weights(&t, seed));
+    TRY_OUT(trainer_sync_weights(&t));
     for (int i = -1; i < b->rounds; i++) {
         double begin = clock_monotonic_s();
-        TRY_OUT(trainer_learn(&t, &result));
+        TRY_OUT(trainer_train_batch(&t, &result));
         TRY_OUT(queue_wait(queue));
         if (i >= 0) s->seconds[i] = clock_monotonic_s() - begin;
         if (result.skipped) FAIL_OUT(DIVERGED, "a step on random ids has loss %g", result.loss);

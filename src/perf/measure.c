@@ -239,7 +239,7 @@ static enum status time_step(struct trainer *t, const struct call_list *l,
     struct step_result result = {0};
     t->machine.queue->trace = &trace;
     double begin = clock_monotonic_s();
-    enum status st = trainer_learn(t, &result);
+    enum status st = trainer_train_batch(t, &result);
     double took = clock_monotonic_s() - begin;
     t->machine.queue->trace = NULL;
     if (!st && !result.skipped && i >= 0) {
@@ -302,8 +302,8 @@ enum status step_measure(struct step_timing *s, struct call_timing *timings,
     *s = (struct step_timing){.seconds = heap((size_t)rounds * sizeof *s->seconds)};
     TRY(trainer_open(&t, c, shape, m));
     batch_fill_random(&t.batch, shape->V);
-    TRY_OUT(trainer_start(&t, (uint64_t)c->debug.seed));
-    TRY_OUT(trainer_sync(&t));
+    TRY_OUT(trainer_init_weights(&t, (uint64_t)c->debug.seed));
+    TRY_OUT(trainer_sync_weights(&t));
     TRY_OUT(time_steps(&t, l, timings, s, rounds));
     double *sorted = heap((size_t)rounds * sizeof *sorted);
     memcpy(sorted, s->seconds, (size_t)rounds * sizeof *sorted);

@@ -79,7 +79,7 @@ static enum status validate(struct training_run *r)
                 : r->data;
     if (path[0]) data.validation_share = 0, data.order = ORDER_streams;
     struct loader_options o =
-        run_loader_options(c, &t->machine.mesh, &data, r->tokenizer, t->shape.V);
+        inputs_loader_options(c, &t->machine.mesh, &data, r->tokenizer, t->shape.V);
     o.seq_len = trainer_validation_tokens(c);
     o.prefetch_rows = 0;
     o.validation = !path[0];
@@ -110,7 +110,7 @@ static struct checkpoint_state checkpoint_state_of(struct training_run *r)
     return (struct checkpoint_state){
         .shape = &t->shape,
         .layout = &t->whole,
-        .pieces = &t->pieces,
+        .shard = &t->shard,
         .world = world(r),
         .weights = t->optim.split ? t->compute_weights : t->weights,
         .exp_avg = t->exp_avg,
@@ -298,13 +298,13 @@ static enum status fill_state(struct training_run *r)
     const struct checkpoint_config *c = &r->config->checkpoint;
     struct trainer *t = &r->trainer;
     bool resumed;
-    TRY(trainer_start(t, (uint64_t)r->config->debug.seed));
+    TRY(trainer_init_weights(t, (uint64_t)r->config->debug.seed));
     TRY(load_newest(r, &resumed));
     if (resumed)
         r->saved_step = t->steps_done;
     else if (c->initial_load_path[0])
         TRY(load_initial(r));
-    TRY(trainer_sync(t));
+    TRY(trainer_sync_weights(t));
     return STATUS_OK;
 }
 
@@ -362,9 +362,9 @@ static enum status open_trainer(struct training_run *r, const struct machine *ma
     TRY(config_fit(c, &shape, &machine->mesh));
     TRY(trainer_open(&r->trainer, c, &shape, machine));
     r->trainer_is_open = true;
-    r->data = run_data_config(c, &r->training_source);
+    r->data = inputs_data_config(c, &r->training_source);
     struct loader_options options =
-        run_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape.V);
+        inputs_loader_options(c, &machine->mesh, &r->data, r->tokenizer, shape.V);
     if (r->reads) TRY(loader_open(&r->loader, &options));
     return STATUS_OK;
 }

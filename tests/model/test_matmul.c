@@ -113,7 +113,7 @@ static void gradients_of(enum float8_recipe recipe, enum recompute recompute, fl
         float8_collect_amax(&f.state), float8_update_scales(&f.state);
     }
     memcpy(gradients, f.r.gradients, f.r.m.layout.elements * sizeof *gradients);
-    memcpy(scales, f.state.scales, float8_seen(&f.state) * sizeof *scales);
+    memcpy(scales, f.state.scales, float8_num_amax(&f.state) * sizeof *scales);
     close_rig(&f);
 }
 

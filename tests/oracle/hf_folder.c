@@ -37,16 +37,16 @@ static void load_rig(struct rig *r, const struct ops *ops, const char *from, int
         CHECK(s.tied && s.G == 2 && s.scaling.factor == 8 && s.scaling.original_context == 32);
     rig_open(r, &s, F32, 1, T);
     r->ops = *ops;
-    struct pieces whole;
-    pieces_init(&whole, &r->m.layout, 0, 1);
+    struct shard whole;
+    shard_init(&whole, &r->m.layout, 0, 1);
     struct checkpoint_state state = {.shape = &r->m.shape,
                                      .world = comm_self(),
                                      .layout = &r->m.layout,
-                                     .pieces = &whole,
+                                     .shard = &whole,
                                      .weights = r->weights};
     CHECK_STATUS(OK, checkpoint_load(from, &state, NULL, &found));
     json_free(found.state);
-    pieces_release(&whole);
+    shard_release(&whole);
 }
 
 /* Largest distance of the logits at each of the places from those that are wanted there. */

@@ -52,7 +52,7 @@ static void copy_stages(const struct model *whole, float *all, const struct mode
                         bool back)
 {
     for (int i = 0; i < m->layout.num_tensors; i++) {
-        const struct tensor_place *t = &m->layout.tensors[i];
+        const struct tensor_slot *t = &m->layout.tensors[i];
         float *there = all + layout_find(&whole->layout, t->id, t->layer)->offset;
         if (!back) memcpy(here + t->offset, there, t->elements * sizeof *here);
         for (size_t j = 0; j < t->elements && back; j++) there[j] += here[t->offset + j];

@@ -28,12 +28,12 @@ enum { COLUMNS = 3 };
 static enum status check_crossings(const struct comm *group, void *context)
 {
     const bool *sequence_parallel = context;
-    struct tensor_plan p;
+    struct group_plan p;
     struct queue *queue;
     size_t rows = 2 * (size_t)group->size, n = rows * COLUMNS, each = n / (size_t)group->size;
     float *x = heap(n * sizeof *x);
     TRY(cpu_queue_open(&queue, 1, 1 << 16));
-    tensor_plan_init(&p, group, *sequence_parallel);
+    plan_init_tensor(&p, group, *sequence_parallel);
     RANK_CHECK(p.plan.parts == group->size && p.plan.part == group->rank);
     for (enum boundary at = EMBED_OUT; at <= LOSS; at++)
         for (enum direction way = FORWARD; way <= (*sequence_parallel ? BACKWARD : FORWARD);
@@ -69,14 +69,14 @@ TEST(tensor_parallel_crossings_gather_and_reduce)
 /* The plan names this rank's part of each row, and replaces attention by the ring. */
 static enum status check_contexts(const struct comm *group, void *context)
 {
-    struct tensor_plan p;
+    struct group_plan p;
     struct comm alone = {.size = 1};
     (void)context;
-    tensor_plan_init(&p, &alone, true);
+    plan_init_tensor(&p, &alone, true);
     RANK_CHECK(!p.plan.contexts && !p.plan.attend && !p.plan.attend_backward);
-    tensor_plan_contexts(&p, &alone);
+    plan_add_context(&p, &alone);
     RANK_CHECK(!p.plan.contexts && !p.plan.attend && !p.plan.attend_backward);
-    tensor_plan_contexts(&p, group);
+    plan_add_context(&p, group);
     RANK_CHECK(p.plan.contexts == group->size && p.plan.context == group->rank);
     RANK_CHECK(p.plan.attend && p.plan.attend_backward && p.plan.parts == 1);
     return STATUS_OK;
@@ -102,12 +102,12 @@ static enum status evaluate(const struct comm *group, void *context)
     struct token_run runs[MAX_TOKEN_RUNS];
     int num_runs = context_runs(&part, HERE, runs);
     struct rig whole, r;
-    struct tensor_plan p;
+    struct group_plan p;
     rig_open(&whole, &l->shape, F32, ROWS, T);
     rig_open(&r, &l->shape, F32, ROWS, T);
     whole.b.causal = r.b.causal = l->causal, r.b.T = HERE;
-    tensor_plan_init(&p, &(struct comm){.size = 1}, true);
-    tensor_plan_contexts(&p, group);
+    plan_init_tensor(&p, &(struct comm){.size = 1}, true);
+    plan_add_context(&p, group);
     r.m.plan = &p.plan;
     memcpy(r.weights, whole.weights, r.m.layout.elements * sizeof *r.weights);
     rig_cast(&r);
@@ -149,14 +149,14 @@ TEST(context_parallel_losses_match_whole_rows)
 /* Copies the weights of one tensor-parallel slice. */
 static void copy_slice(const struct rig *whole, struct rig *r, int slice, int num_slices)
 {
-    struct pieces p;
+    struct shard p;
     shard_init_sliced(&p, &r->m.layout, &whole->m.layout,
                       (struct shard_position){0, 1, slice, num_slices});
     for (size_t i = 0; i < p.count; i++)
-        memcpy(r->weights + p.all[i].at,
-               whole->weights + whole->m.layout.tensors[p.all[i].tensor].offset + p.all[i].first,
-               p.all[i].count * sizeof *r->weights);
-    pieces_release(&p);
+        memcpy(r->weights + p.runs[i].at,
+               whole->weights + whole->m.layout.tensors[p.runs[i].tensor].offset + p.runs[i].first,
+               p.runs[i].count * sizeof *r->weights);
+    shard_release(&p);
     rig_cast(r);
 }
 
@@ -166,14 +166,14 @@ static enum status decode(const struct comm *group, void *context)
     enum { B = 2, T = 5 };
     const struct model_shape *s = context;
     struct rig whole, r;
-    struct tensor_plan p;
-    struct model_shape slice = model_shape_cut(s, group->size);
+    struct group_plan p;
+    struct model_shape slice = model_shape_slice(s, group->size);
     int32_t ids[B * T];
     float *want = heap(B * (size_t)s->V * sizeof *want),
           *got = heap(B * (size_t)s->V * sizeof *got);
     rig_open(&whole, s, F32, 1, 16);
     rig_open(&r, &slice, F32, 1, 16);
-    tensor_plan_init(&p, group, false);
+    plan_init_tensor(&p, group, false);
     r.m.plan = &p.plan;
     copy_slice(&whole, &r, group->rank, group->size);
     for (int i = 0; i < B * T; i++) ids[i] = i * 7 % s->V;

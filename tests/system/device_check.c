@@ -306,22 +306,22 @@ static enum status open_trainer(struct trainer *t, const struct config *config,
     struct model_shape shape;
     TRY(shape_of(config, &shape));
     TRY(trainer_open(t, config, &shape, m));
-    TRY(trainer_start(t, 1));
-    TRY(trainer_sync(t));
+    TRY(trainer_init_weights(t, 1));
+    TRY(trainer_sync_weights(t));
     return STATUS_OK;
 }
 
 static enum status compare_gradients(struct device_check *c, const struct trainer *host,
                                      const struct trainer *device, double tolerance)
 {
-    size_t bytes = host->pieces.elements * sizeof(float);
+    size_t bytes = host->shard.elements * sizeof(float);
     float *got = heap(bytes);
     enum status st = STATUS_OK;
     TRY_OUT(queue_copy(device->machine.queue, got, device->gradients, bytes));
-    for (size_t i = 0; i < host->pieces.count; i++) {
-        const struct piece *p = &host->pieces.all[i];
+    for (size_t i = 0; i < host->shard.count; i++) {
+        const struct shard_run *p = &host->shard.runs[i];
         char name[96];
-        tensor_place_name(&host->whole.tensors[p->tensor], false, name);
+        layout_tensor_name(&host->whole.tensors[p->tensor], false, name);
         struct text what = {0};
         text_addf(&what, "gradient of %s", name);
         report_difference(c, what.data,
@@ -345,8 +345,8 @@ enum status device_check_training(struct device_check *c, const struct config *c
         struct step_result a = {0}, b = {0};
         fill_rows(&host.batch, host.shape.V, step);
         fill_rows(&device.batch, device.shape.V, step);
-        TRY_OUT(trainer_learn(&host, &a));
-        TRY_OUT(trainer_learn(&device, &b));
+        TRY_OUT(trainer_train_batch(&host, &a));
+        TRY_OUT(trainer_train_batch(&device, &b));
         struct text what = {0};
         text_addf(&what, "loss of step %d: %.6f", step + 1, b.loss);
         report_difference(c, what.data, fabs(b.loss / a.loss - 1), tolerance, host.model.dtype);

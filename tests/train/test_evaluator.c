@@ -7,15 +7,15 @@ static void evaluate(struct training *t, int B, int64_t batches, struct evaluati
 {
     struct loader *loader;
     struct arena run = {0}, step = {0};
-    struct loader_options o = run_loader_options(&t->config, &t->machine.mesh, &t->data,
-                                                 t->tokenizer, t->trainer.model.shape.V);
+    struct loader_options o = inputs_loader_options(&t->config, &t->machine.mesh, &t->data,
+                                                    t->tokenizer, t->trainer.model.shape.V);
     o.once = true;
     struct evaluator evaluator = t->trainer.evaluator;
     CHECK_STATUS(OK, loader_open(&loader, &o));
     CHECK_STATUS(OK, arena_init(&run, 1 << 20, NULL));
     CHECK_STATUS(OK, arena_init(&step, 64 << 20, NULL));
     CHECK_STATUS(OK, arena_init(&t->machine.queue->scratch, 1 << 20, NULL));
-    evaluator_take(&evaluator, B, 16, &run);
+    evaluator_alloc(&evaluator, B, 16, &run);
     CHECK_STATUS(OK, evaluator_run(&evaluator, loader, batches, &step, e));
     evaluator_release(&evaluator);
     loader_close(loader);

@@ -3,7 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/onednn.h"
 
-#include "backends/cpu/queue.h"
 #include "base/text.h"
 
 #include <oneapi/dnnl/dnnl.h>
@@ -169,11 +168,10 @@ static void copy_f32(float *to, const float *from, size_t n, int num_threads)
     for (size_t i = 0; i < n; i++) to[i] = from[i];
 }
 
-enum status onednn_gemm(const struct gemm_shape *s, const struct gemm_buffers *io,
-                        struct queue *queue)
+enum status onednn_gemm(struct onednn *library, const struct gemm_shape *s,
+                        const struct gemm_buffers *io, struct queue *queue)
 {
     BUG_IF(s->dtype != F32 || s->out != F32 || s->scaled);
-    struct onednn *library = ((struct cpu_queue *)queue)->onednn;
     struct onednn_matmul *p;
     TRY(find_matmul(library, s, &p));
     size_t mark = arena_mark(&queue->scratch);

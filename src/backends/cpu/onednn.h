@@ -19,7 +19,7 @@ enum status onednn_open(struct onednn **out);
 void onednn_close(struct onednn *library);
 
 /* dtype and out must be F32.  DEVICE: oneDNN has no such implementation. */
-enum status onednn_gemm(const struct gemm_shape *s, const struct gemm_buffers *io,
-                        struct queue *queue);
+enum status onednn_gemm(struct onednn *library, const struct gemm_shape *s,
+                        const struct gemm_buffers *io, struct queue *queue);
 /* oneDNN's version, such as "2.6.3". */
 void onednn_version(struct text *version);

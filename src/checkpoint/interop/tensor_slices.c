@@ -226,20 +226,20 @@ enum status tensor_slices_finish(struct tensor_slices *p)
 {
     for (size_t i = 0; i < p->count; i++) {
         struct sliced_tensor *t = &p->tensors[i];
-        const struct tensor_place place = {.id = t->name.id, .layer = t->name.layer};
+        const struct tensor_slot place = {.id = t->name.id, .layer = t->name.layer};
         int64_t whole, area, sum = 0;
         char name[96];
         bool fits = !__builtin_mul_overflow(t->rows, t->columns, &whole);
         for (size_t k = 0; k < t->count && fits; k++)
             fits = !__builtin_mul_overflow(t->all[k].rows, t->all[k].columns, &area) &&
                    !__builtin_add_overflow(sum, area, &sum);
-        tensor_place_name(&place, false, name);
+        layout_tensor_name(&place, false, name);
         if (!fits || sum != whole)
             FAIL(DATA, "%s: the %zu pieces of %s%s do not make up a tensor of [%lld, %lld]",
                  p->path, t->count, name, suffixes[t->name.kind], (long long)t->rows,
                  (long long)t->columns);
         struct text called = {0};
-        tensor_place_name(&place, true, name);
+        layout_tensor_name(&place, true, name);
         text_addf(&called, "%s%s", name, suffixes[t->name.kind]);
         t->hf_name = called.data;
     }

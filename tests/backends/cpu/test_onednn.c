@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/onednn.h"
+#include "backends/cpu/queue.h"
 #include "ops/rig.h"
 
 /* Compares C = A B (+ D) in f32, with each operand plain or transposed, with three loops. */
@@ -26,9 +27,9 @@ static void check(int M, int N, int K, int how)
                         b[s.transpose_b ? j * K + k : k * N + j];
         }
     rig_set_sizing(true);
-    CHECK_STATUS(OK, onednn_gemm(&s, &io, rig_queue()));
+    CHECK_STATUS(OK, onednn_gemm(((struct cpu_queue *)rig_queue())->onednn, &s, &io, rig_queue()));
     rig_set_sizing(false);
-    CHECK_STATUS(OK, onednn_gemm(&s, &io, rig_queue()));
+    CHECK_STATUS(OK, onednn_gemm(((struct cpu_queue *)rig_queue())->onednn, &s, &io, rig_queue()));
     RIG_CLOSE(c, want, c_n, F32);
     free(a), free(b), free(c), free(want), free(old);
 }

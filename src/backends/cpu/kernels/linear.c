@@ -47,7 +47,7 @@ static enum status gemm(const struct gemm_shape *s, const struct gemm_buffers *i
                          tuner_blocking(((struct cpu_queue *)queue)->tuner, s, KERNEL(gemm), queue),
                          io, queue));
     else
-        TRY(onednn_gemm(s, io, queue));
+        TRY(onednn_gemm(((struct cpu_queue *)queue)->onednn, s, io, queue));
     return STATUS_OK;
 }
 

@@ -205,7 +205,7 @@ static void plan_recipe(struct recorder *h, const char *path, const char *recomp
               p->tensor_parallel_degree * p->context_parallel_degree * p->pipeline_parallel_degree);
     CHECK_STATUS(OK, model_shape_resolve(&s, &c.model, 0));
     CHECK_STATUS(OK, mesh_resolve(&machine.mesh, p, 0, ranks));
-    groups_plan(&machine.groups, &machine.mesh);
+    groups_init_simulated(&machine.groups, &machine.mesh);
     h->varlen = !strcmp(c.model.attn_mask_type, "block_causal");
     CHECK_STATUS(OK, trainer_plan(&c, &s, &machine, &memory));
     arena_release(&h->rehearsal.base.scratch);
