@@ -1,4 +1,4 @@
-/* shell.c -- statements of a shell, in the order they would run. */
+/* shell.c -- parses shell statements and follows them in the order they would run. */
 // SPDX-License-Identifier: Apache-2.0
 #include "config/import/shell.h"
 
@@ -8,12 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum status list(struct shell *s, struct shell_cursor *c, bool run, enum shell_truth *truth);
-static enum status command(struct shell *s, struct shell_cursor *c, bool run,
-                           enum shell_truth *truth);
+static enum status parse_list(struct shell *s, struct shell_cursor *c, bool run,
+                              enum shell_truth *truth);
+static enum status parse_command(struct shell *s, struct shell_cursor *c, bool run,
+                                 enum shell_truth *truth);
 
-/* Behind a newline the lines of here-documents come. */
-static void newline(struct shell_cursor *c)
+/* Skips a newline and the here-documents that start after it. */
+static void skip_newline(struct shell_cursor *c)
 {
     c->at++, c->line++;
     for (size_t i = 0; i < c->heredocs.count; i++) {
@@ -30,12 +31,12 @@ static void newline(struct shell_cursor *c)
     shell_words_release(&c->heredocs);
 }
 
-static void separators(struct shell_cursor *c)
+static void skip_separators(struct shell_cursor *c)
 {
     for (;;) {
         shell_skip(c);
         if (c->at < c->end && *c->at == '\n')
-            newline(c);
+            skip_newline(c);
         else if (c->at < c->end && *c->at == ';' && (c->at + 1 == c->end || c->at[1] != ';'))
             c->at++;
         else if (c->at < c->end && *c->at == '&' && (c->at + 1 == c->end || c->at[1] != '&'))
@@ -45,8 +46,8 @@ static void separators(struct shell_cursor *c)
     }
 }
 
-/* Is the next word this reserved one? */
-static bool peek(struct shell_cursor *c, const char *word)
+/* Whether the next word is this reserved word. */
+static bool next_is(struct shell_cursor *c, const char *word)
 {
     size_t len = strlen(word);
     shell_skip(c);
@@ -54,18 +55,18 @@ static bool peek(struct shell_cursor *c, const char *word)
     return c->at + len == c->end || strchr(" \t\r\n;|&<>()", c->at[len]);
 }
 
-static enum status expect(const struct shell *s, struct shell_cursor *c, const char *word)
+static enum status expect_word(const struct shell *s, struct shell_cursor *c, const char *word)
 {
-    separators(c);
-    if (!peek(c, word))
-        FAIL(CONFIG, "%s:%d: \"%s\" is wanted, not \"%.*s\"", s->file, c->line, word,
+    skip_separators(c);
+    if (!next_is(c, word))
+        FAIL(CONFIG, "%s:%d: expected \"%s\", got \"%.*s\"", s->file, c->line, word,
              (int)(c->end - c->at > 20 ? 20 : c->end - c->at), c->at);
     c->at += strlen(word);
     return STATUS_OK;
 }
 
-/* [n]>file, <file, 2>&1, &>file, <<word, <<<word: nothing is read or written. */
-static enum status redirections(struct shell *s, struct shell_cursor *c)
+/* Skips [n]>file, <file, 2>&1, &>file, <<word and <<<word: no file is read or written. */
+static enum status skip_redirections(struct shell *s, struct shell_cursor *c)
 {
     for (;;) {
         const char *raw;
@@ -84,7 +85,7 @@ static enum status redirections(struct shell *s, struct shell_cursor *c)
         if (less != 2 && c->at < c->end && *c->at == '&') c->at++;
         shell_skip(c);
         TRY(shell_scan(s, c, &raw, &len));
-        if (!len) FAIL(CONFIG, "%s:%d: a file is wanted behind < or >", s->file, c->line);
+        if (!len) FAIL(CONFIG, "%s:%d: expected a file after < or >", s->file, c->line);
         if (less == 2) {
             while (len && strchr("'\"\\", *raw)) raw++, len--;
             while (len && strchr("'\"", raw[len - 1])) len--;
@@ -93,9 +94,9 @@ static enum status redirections(struct shell *s, struct shell_cursor *c)
     }
 }
 
-/* NAME=( words ): comments and newlines may stand between. */
-static enum status array(struct shell *s, struct shell_cursor *c, const char *name, bool append,
-                         bool run)
+/* NAME=( words ); comments and newlines may separate the words. */
+static enum status parse_array(struct shell *s, struct shell_cursor *c, const char *name,
+                               bool append, bool run)
 {
     struct shell_words words = {0};
     enum status st = STATUS_OK;
@@ -106,14 +107,14 @@ static enum status array(struct shell *s, struct shell_cursor *c, const char *na
         size_t len;
         shell_skip(c);
         if (c->at < c->end && *c->at == '\n') {
-            newline(c);
+            skip_newline(c);
             continue;
         }
         if (c->at < c->end && *c->at == ')') break;
         st = shell_scan(s, c, &raw, &len);
         if (!st && !len)
-            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: %s=( without its )",
-                             s->file, line, name);
+            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: %s=(: missing )", s->file,
+                             line, name);
         if (!st && run) st = shell_expand(s, raw, len, c->line, &words);
     }
     if (!st) c->at++;
@@ -128,9 +129,9 @@ static enum status array(struct shell *s, struct shell_cursor *c, const char *na
     return st;
 }
 
-/* NAME=word, NAME+=word, NAME=( words ); *done: it was one. */
-static enum status assignment(struct shell *s, struct shell_cursor *c, const char *raw, size_t len,
-                              bool run, bool *done)
+/* NAME=word, NAME+=word or NAME=( words ).  Sets *done if it is one of them. */
+static enum status parse_assignment(struct shell *s, struct shell_cursor *c, const char *raw,
+                                    size_t len, bool run, bool *done)
 {
     const char *equals = memchr(raw, '=', len);
     size_t name_len = equals ? (size_t)(equals - raw) : 0;
@@ -142,14 +143,14 @@ static enum status assignment(struct shell *s, struct shell_cursor *c, const cha
     struct text value = {0};
     enum status st = STATUS_OK;
     if (equals + 1 == raw + len && c->at < c->end && *c->at == '(') {
-        st = array(s, c, name, append, run);
+        st = parse_array(s, c, name, append, run);
     } else if (run) {
         const char *before = append ? shell_get(s, name) : NULL;
         text_adds(&value, before ? before : "");
         st = shell_expand_one(s, equals + 1, (size_t)(raw + len - equals - 1), c->line, &value);
         if (!st && value.len > SHELL_VALUE)
             st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                             "%s:%d: %s: a value of more than %d bytes", s->file, c->line, name,
+                             "%s:%d: %s: value longer than %d bytes", s->file, c->line, name,
                              SHELL_VALUE);
         if (!st && s->num_variables > SHELL_NAMES)
             st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: more than %d variables",
@@ -161,8 +162,8 @@ static enum status assignment(struct shell *s, struct shell_cursor *c, const cha
     return st;
 }
 
-static enum status simple(struct shell *s, struct shell_cursor *c, bool run,
-                          enum shell_truth *truth)
+static enum status parse_simple_command(struct shell *s, struct shell_cursor *c, bool run,
+                                        enum shell_truth *truth)
 {
     struct shell_words words = {0};
     enum status st = STATUS_OK;
@@ -173,15 +174,15 @@ static enum status simple(struct shell *s, struct shell_cursor *c, bool run,
         const char *raw;
         size_t len;
         bool done = false;
-        st = redirections(s, c);
+        st = skip_redirections(s, c);
         shell_skip(c);
         if (!st) st = shell_scan(s, c, &raw, &len);
         if (st || !len) break;
-        if (first) st = assignment(s, c, raw, len, run, &done);
+        if (first) st = parse_assignment(s, c, raw, len, run, &done);
         if (done || st) continue;
         first = false;
         bool declares = words.count && !strcmp(words.items[0], "export");
-        if (run && declares) { /* what stands behind = is not split there */
+        if (run && declares) { /* the value after = is not split */
             struct text one = {0};
             st = shell_expand_one(s, raw, len, c->line, &one);
             if (!st) shell_words_add(&words, one.data, one.len);
@@ -195,9 +196,9 @@ static enum status simple(struct shell *s, struct shell_cursor *c, bool run,
         c->at++;
         shell_skip(c);
         if (c->at < c->end && *c->at == ')') c->at++;
-        separators(c);
+        skip_separators(c);
         shell_note(s, line, "functions are not followed");
-        st = command(s, c, false, truth);
+        st = parse_command(s, c, false, truth);
     } else if (!st && run && words.count) {
         st = shell_run(s, &words, line, truth);
     }
@@ -205,9 +206,9 @@ static enum status simple(struct shell *s, struct shell_cursor *c, bool run,
     return st;
 }
 
-/* [[ ... ]]: && and || join, ! turns round, brackets are not followed. */
-static enum status condition(struct shell *s, struct shell_cursor *c, bool run,
-                             enum shell_truth *truth)
+/* [[ ... ]] with &&, || and !; with parentheses the result is unknown. */
+static enum status parse_condition(struct shell *s, struct shell_cursor *c, bool run,
+                                   enum shell_truth *truth)
 {
     struct shell_words words = {0};
     enum status st = STATUS_OK;
@@ -219,10 +220,10 @@ static enum status condition(struct shell *s, struct shell_cursor *c, bool run,
         size_t len;
         shell_skip(c);
         if (c->at < c->end && *c->at == '\n') {
-            newline(c);
+            skip_newline(c);
             continue;
         }
-        if (peek(c, "]]")) break;
+        if (next_is(c, "]]")) break;
         st = shell_scan(s, c, &raw, &len);
         if (st) break;
         if (len && run) {
@@ -239,7 +240,7 @@ static enum status condition(struct shell *s, struct shell_cursor *c, bool run,
             c->at += word && *word == '-' ? 2 : 1;
             if (word) shell_words_add(&words, word, strlen(word));
         } else if (!len) {
-            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: [[ without its ]]", s->file,
+            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: [[: missing ]]", s->file,
                              line);
         }
     }
@@ -250,32 +251,32 @@ static enum status condition(struct shell *s, struct shell_cursor *c, bool run,
     return st;
 }
 
-static enum status branch(struct shell *s, struct shell_cursor *c, bool run,
-                          enum shell_truth *truth)
+static enum status parse_if(struct shell *s, struct shell_cursor *c, bool run,
+                            enum shell_truth *truth)
 {
-    bool open = run; /* no branch was taken yet */
+    bool open = run; /* no branch has been taken yet */
     *truth = SHELL_YES;
     for (;;) {
         enum shell_truth holds = SHELL_NO;
         int line = c->line;
-        TRY(list(s, c, open, &holds));
+        TRY(parse_list(s, c, open, &holds));
         if (open && holds == SHELL_MAYBE)
-            shell_note(s, line, "whether this holds is not known here: it is taken not to");
-        TRY(expect(s, c, "then"));
-        TRY(list(s, c, open && holds == SHELL_YES, truth));
+            shell_note(s, line, "this condition is known only when the script runs; assumed false");
+        TRY(expect_word(s, c, "then"));
+        TRY(parse_list(s, c, open && holds == SHELL_YES, truth));
         if (holds == SHELL_YES) open = false;
-        separators(c);
-        if (!peek(c, "elif")) break;
+        skip_separators(c);
+        if (!next_is(c, "elif")) break;
         c->at += 4;
     }
-    if (peek(c, "else")) {
+    if (next_is(c, "else")) {
         c->at += 4;
-        TRY(list(s, c, open, truth));
+        TRY(parse_list(s, c, open, truth));
     }
-    return expect(s, c, "fi");
+    return expect_word(s, c, "fi");
 }
 
-static enum status repeat(struct shell *s, struct shell_cursor *c, bool run)
+static enum status parse_for(struct shell *s, struct shell_cursor *c, bool run)
 {
     const char *raw;
     size_t len;
@@ -285,9 +286,9 @@ static enum status repeat(struct shell *s, struct shell_cursor *c, bool run)
     char *name = NULL;
     shell_skip(c);
     TRY(shell_scan(s, c, &raw, &len));
-    if (!shell_is_name(raw, len)) FAIL(CONFIG, "%s:%d: for wants a name", s->file, c->line);
+    if (!shell_is_name(raw, len)) FAIL(CONFIG, "%s:%d: for: expected a name", s->file, c->line);
     name = heap_string(raw, len);
-    if (peek(c, "in")) {
+    if (next_is(c, "in")) {
         c->at += 2;
         while (!st) {
             shell_skip(c);
@@ -296,7 +297,7 @@ static enum status repeat(struct shell *s, struct shell_cursor *c, bool run)
             if (run) st = shell_expand(s, raw, len, c->line, &words);
         }
     }
-    if (!st) st = expect(s, c, "do");
+    if (!st) st = expect_word(s, c, "do");
     shell_words_release(&c->heredocs);
     const struct shell_cursor body = *c;
     s->loops++;
@@ -305,19 +306,19 @@ static enum status repeat(struct shell *s, struct shell_cursor *c, bool run)
         shell_words_release(&c->heredocs);
         *c = body;
         if (here) shell_set(s, name, words.items[i]);
-        st = list(s, c, here, &truth);
+        st = parse_list(s, c, here, &truth);
         bool leave = s->broken == SHELL_BREAK;
         if (here) s->broken = SHELL_GOES_ON;
         if (leave) break;
     }
     s->loops--;
-    if (!st) st = expect(s, c, "done");
+    if (!st) st = expect_word(s, c, "done");
     shell_words_release(&words);
     free(name);
     return st;
 }
 
-static enum status choose(struct shell *s, struct shell_cursor *c, bool run)
+static enum status parse_case(struct shell *s, struct shell_cursor *c, bool run)
 {
     const char *raw;
     size_t len;
@@ -329,14 +330,14 @@ static enum status choose(struct shell *s, struct shell_cursor *c, bool run)
     TRY_OUT(shell_scan(s, c, &raw, &len));
     if (run) TRY_OUT(shell_expand_one(s, raw, len, c->line, &word));
     if (run && shell_is_unknown(word.data)) {
-        shell_note(s, line, "what this case is about is not known here: none of it is taken");
+        shell_note(s, line, "the value of this case is known only when the script runs; skipped");
         run = false;
     }
-    TRY_OUT(expect(s, c, "in"));
+    TRY_OUT(expect_word(s, c, "in"));
     for (bool taken = false;;) {
         bool fits = false;
-        separators(c);
-        if (peek(c, "esac") || c->at >= c->end) break;
+        skip_separators(c);
+        if (next_is(c, "esac") || c->at >= c->end) break;
         if (*c->at == '(') c->at++;
         for (;;) {
             struct text pattern = {0};
@@ -353,52 +354,52 @@ static enum status choose(struct shell *s, struct shell_cursor *c, bool run)
                 break;
         }
         if (c->at >= c->end || *c->at != ')')
-            FAIL_OUT(CONFIG, "%s:%d: case: a pattern and ) are wanted", s->file, c->line);
+            FAIL_OUT(CONFIG, "%s:%d: case: expected a pattern and )", s->file, c->line);
         c->at++;
-        TRY_OUT(list(s, c, run && fits && !taken, &truth));
+        TRY_OUT(parse_list(s, c, run && fits && !taken, &truth));
         taken |= fits;
         if (c->end - c->at > 1 && c->at[0] == ';' && c->at[1] == ';') c->at += 2;
     }
-    st = expect(s, c, "esac");
+    st = expect_word(s, c, "esac");
 out:
     text_release(&word);
     return st;
 }
 
-static enum status compound(struct shell *s, struct shell_cursor *c, bool run,
-                            enum shell_truth *truth)
+static enum status parse_compound_command(struct shell *s, struct shell_cursor *c, bool run,
+                                          enum shell_truth *truth)
 {
     int line = c->line;
     *truth = SHELL_YES;
-    if (peek(c, "!")) {
+    if (next_is(c, "!")) {
         c->at++;
-        TRY(command(s, c, run, truth));
+        TRY(parse_command(s, c, run, truth));
         if (*truth != SHELL_MAYBE) *truth = *truth == SHELL_YES ? SHELL_NO : SHELL_YES;
         return STATUS_OK;
     }
-    if (peek(c, "[[")) {
-        TRY(condition(s, c, run, truth));
-    } else if (peek(c, "if")) {
+    if (next_is(c, "[[")) {
+        TRY(parse_condition(s, c, run, truth));
+    } else if (next_is(c, "if")) {
         c->at += 2;
-        TRY(branch(s, c, run, truth));
-    } else if (peek(c, "for")) {
+        TRY(parse_if(s, c, run, truth));
+    } else if (next_is(c, "for")) {
         c->at += 3;
-        TRY(repeat(s, c, run));
-    } else if (peek(c, "case")) {
+        TRY(parse_for(s, c, run));
+    } else if (next_is(c, "case")) {
         c->at += 4;
-        TRY(choose(s, c, run));
-    } else if (peek(c, "while") || peek(c, "until")) {
+        TRY(parse_case(s, c, run));
+    } else if (next_is(c, "while") || next_is(c, "until")) {
         c->at += 5;
-        if (run) shell_note(s, line, "loops of this kind are not followed");
-        TRY(list(s, c, false, truth));
-        TRY(expect(s, c, "do"));
-        TRY(list(s, c, false, truth));
-        TRY(expect(s, c, "done"));
-    } else if (peek(c, "{")) {
+        if (run) shell_note(s, line, "while and until loops are not followed");
+        TRY(parse_list(s, c, false, truth));
+        TRY(expect_word(s, c, "do"));
+        TRY(parse_list(s, c, false, truth));
+        TRY(expect_word(s, c, "done"));
+    } else if (next_is(c, "{")) {
         c->at++;
-        TRY(list(s, c, run, truth));
-        TRY(expect(s, c, "}"));
-    } else if (peek(c, "function")) {
+        TRY(parse_list(s, c, run, truth));
+        TRY(expect_word(s, c, "}"));
+    } else if (next_is(c, "function")) {
         const char *raw;
         size_t len;
         c->at += 8;
@@ -406,65 +407,67 @@ static enum status compound(struct shell *s, struct shell_cursor *c, bool run,
         TRY(shell_scan(s, c, &raw, &len));
         if (c->at < c->end && *c->at == '(') c->at++;
         if (c->at < c->end && *c->at == ')') c->at++;
-        separators(c);
+        skip_separators(c);
         shell_note(s, line, "functions are not followed");
-        return command(s, c, false, truth);
+        return parse_command(s, c, false, truth);
     } else if (c->at < c->end && *c->at == '(') {
         c->at++;
-        TRY(list(s, c, run, truth));
-        if (c->at >= c->end || *c->at != ')') FAIL(CONFIG, "%s:%d: ( without its )", s->file, line);
+        TRY(parse_list(s, c, run, truth));
+        if (c->at >= c->end || *c->at != ')') FAIL(CONFIG, "%s:%d: (: missing )", s->file, line);
         c->at++;
     } else {
-        return simple(s, c, run, truth);
+        return parse_simple_command(s, c, run, truth);
     }
-    return redirections(s, c);
+    return skip_redirections(s, c);
 }
 
-static enum status command(struct shell *s, struct shell_cursor *c, bool run,
-                           enum shell_truth *truth)
+static enum status parse_command(struct shell *s, struct shell_cursor *c, bool run,
+                                 enum shell_truth *truth)
 {
-    if (++s->depth > SHELL_DEPTH) FAIL(CONFIG, "%s:%d: nested too deep", s->file, c->line);
-    TRY(compound(s, c, run, truth));
+    if (++s->depth > SHELL_DEPTH) FAIL(CONFIG, "%s:%d: nested too deeply", s->file, c->line);
+    TRY(parse_compound_command(s, c, run, truth));
     s->depth--;
     return STATUS_OK;
 }
 
-/* Of a | b only the first has an effect here; its end is not the last's. */
-static enum status pipeline(struct shell *s, struct shell_cursor *c, bool run,
-                            enum shell_truth *truth)
+/* Only the first command of a | b has effects here; the exit status of the last is unknown and
+ * taken as success. */
+static enum status parse_pipeline(struct shell *s, struct shell_cursor *c, bool run,
+                                  enum shell_truth *truth)
 {
-    TRY(command(s, c, run && !s->stopped && !s->broken, truth));
+    TRY(parse_command(s, c, run && !s->stopped && !s->broken, truth));
     for (;;) {
         shell_skip(c);
         if (c->at >= c->end || *c->at != '|' || (c->at + 1 < c->end && c->at[1] == '|'))
             return STATUS_OK;
         c->at += c->at + 1 < c->end && c->at[1] == '&' ? 2 : 1;
-        separators(c);
-        TRY(command(s, c, false, truth));
+        skip_separators(c);
+        TRY(parse_command(s, c, false, truth));
         *truth = SHELL_YES;
     }
 }
 
-static bool ends(struct shell_cursor *c)
+static bool at_list_end(struct shell_cursor *c)
 {
     static const char *const words[] = {"then", "elif", "else", "fi", "do", "done", "esac", "}"};
     if (c->at >= c->end || *c->at == ')') return true;
     if (c->end - c->at > 1 && c->at[0] == ';' && c->at[1] == ';') return true;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (peek(c, words[i])) return true;
+        if (next_is(c, words[i])) return true;
     return false;
 }
 
-static enum status list(struct shell *s, struct shell_cursor *c, bool run, enum shell_truth *truth)
+static enum status parse_list(struct shell *s, struct shell_cursor *c, bool run,
+                              enum shell_truth *truth)
 {
-    if (++s->depth > SHELL_DEPTH) FAIL(CONFIG, "%s:%d: nested too deep", s->file, c->line);
+    if (++s->depth > SHELL_DEPTH) FAIL(CONFIG, "%s:%d: nested too deeply", s->file, c->line);
     *truth = SHELL_YES;
-    for (separators(c); !ends(c); separators(c)) {
+    for (skip_separators(c); !at_list_end(c); skip_separators(c)) {
         const char *from = c->at;
         TRY(shell_step(s, c->line));
-        TRY(pipeline(s, c, run, truth));
+        TRY(parse_pipeline(s, c, run, truth));
         if (c->at == from)
-            FAIL(CONFIG, "%s:%d: not understood: \"%.*s\"", s->file, c->line,
+            FAIL(CONFIG, "%s:%d: syntax error at \"%.*s\"", s->file, c->line,
                  (int)(c->end - c->at > 20 ? 20 : c->end - c->at), c->at);
         for (;;) {
             shell_skip(c);
@@ -472,8 +475,8 @@ static enum status list(struct shell *s, struct shell_cursor *c, bool run, enum 
             if (!two || (*c->at != '&' && *c->at != '|')) break;
             enum shell_truth wanted = *c->at == '&' ? SHELL_YES : SHELL_NO, next;
             c->at += 2;
-            while (shell_skip(c), c->at < c->end && *c->at == '\n') newline(c);
-            TRY(pipeline(s, c, run && *truth == wanted, &next));
+            while (shell_skip(c), c->at < c->end && *c->at == '\n') skip_newline(c);
+            TRY(parse_pipeline(s, c, run && *truth == wanted, &next));
             if (*truth == wanted) *truth = next;
         }
     }
@@ -487,11 +490,11 @@ enum status shell_read(struct shell *s, const char *bytes, size_t len, int line)
     enum shell_truth truth;
     c.end = c.at + len;
     const char *nul = memchr(c.at, 0, len);
-    if (nul) FAIL(CONFIG, "%s:%d: a NUL: not a script", s->file, line);
-    enum status st = list(s, &c, true, &truth);
+    if (nul) FAIL(CONFIG, "%s:%d: not a script: contains NUL", s->file, line);
+    enum status st = parse_list(s, &c, true, &truth);
     if (!st && c.at < c.end)
-        st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: not expected here: \"%.*s\"",
-                         s->file, c.line, (int)(c.end - c.at > 20 ? 20 : c.end - c.at), c.at);
+        st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: unexpected \"%.*s\"", s->file,
+                         c.line, (int)(c.end - c.at > 20 ? 20 : c.end - c.at), c.at);
     shell_words_release(&c.heredocs);
     return st;
 }

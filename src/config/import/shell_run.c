@@ -1,4 +1,4 @@
-/* shell_run.c -- a shell's variables, and the commands that change them or start a training. */
+/* shell_run.c -- a shell's variables, and the commands that change them or start training. */
 // SPDX-License-Identifier: Apache-2.0
 #include "config/import/shell_state.h"
 
@@ -7,7 +7,7 @@
 
 void shell_words_add(struct shell_words *w, const char *bytes, size_t len)
 {
-    if (!(w->count & (w->count - 1))) /* none, or all of a power of two: twice as many */
+    if (!(w->count & (w->count - 1))) /* full at 0 and at powers of two: double */
         w->items = heap_grow(w->items, w->count ? 2 * w->count : 1, sizeof *w->items);
     w->items[w->count++] = heap_string(bytes, len);
 }
@@ -60,7 +60,7 @@ struct shell_variable *shell_make(struct shell *s, const char *name)
 
 void shell_set(struct shell *s, const char *name, const char *value)
 {
-    char *kept = heap_string(value, strlen(value)); /* it may be the variable's own */
+    char *kept = heap_string(value, strlen(value)); /* it may point into the variable */
     struct shell_variable *v = shell_make(s, name);
     if (v->given && shell_is_unknown(kept)) {
         free(kept);
@@ -81,23 +81,23 @@ bool shell_give(struct shell *s, const char *name, const char *value)
     return true;
 }
 
-const char *shell_unused(const struct shell *s, const char **nearest)
+const char *shell_unused(const struct shell *s, const char **similar)
 {
     for (size_t i = 0; i < s->num_variables; i++) {
         const struct shell_variable *v = &s->variables[i];
         size_t best = strlen(v->name) / 2 + 1;
         if (!v->given || v->used) continue;
-        *nearest = NULL;
+        *similar = NULL;
         for (size_t k = 0; k < s->num_variables; k++) {
             const char *name = s->variables[k].name;
-            if (k != i && text_is_nearer(name, v->name, &best)) *nearest = name;
+            if (k != i && text_is_nearer(name, v->name, &best)) *similar = name;
         }
         return v->name;
     }
     return NULL;
 }
 
-static void unset(struct shell *s, const char *name)
+static void unset_variable(struct shell *s, const char *name)
 {
     struct shell_variable *v = shell_find(s, name);
     if (!v) return;
@@ -130,7 +130,7 @@ enum status shell_step(struct shell *s, int line)
 static enum status nested(struct shell *s, const char *bytes, size_t len, int line)
 {
     if (s->scripts == SHELL_SCRIPTS)
-        FAIL(CONFIG, "%s:%d: scripts in scripts, more than %d deep", s->file, line, SHELL_SCRIPTS);
+        FAIL(CONFIG, "%s:%d: scripts nested more than %d deep", s->file, line, SHELL_SCRIPTS);
     s->scripts++;
     enum status st = shell_read(s, bytes, len, line);
     s->scripts--;
@@ -142,7 +142,8 @@ static enum status script(struct shell *s, const struct shell_words *w, size_t a
 {
     struct text bytes = {0}, note = {0};
     if (!s->files.open || s->files.open(s->files.context, w->items[at], &bytes)) {
-        text_addf(&note, "%.200s is not read: it is not beside this script", w->items[at]);
+        text_addf(&note, "%.200s is not followed: not found in the folder of this script",
+                  w->items[at]);
         shell_note(s, line, note.data);
         text_release(&note), text_release(&bytes);
         return STATUS_OK;
@@ -196,7 +197,7 @@ static enum status start(struct shell *s, const struct shell_words *w, int line)
         }
         if (len < 4 || strcmp(name + len - 3, ".py") || strncmp(name, "pretrain", 8)) continue;
         if (s->command.count) {
-            shell_note(s, line, "a second training is started here: the first one is taken");
+            shell_note(s, line, "starts training a second time; only the first is imported");
             return STATUS_OK;
         }
         for (size_t k = 0; k < i; k++)
@@ -224,13 +225,13 @@ enum status shell_run(struct shell *s, const struct shell_words *w, int line,
     if (!strcmp(name, "[") || !strcmp(name, "test")) {
         bool bracket = *name == '[';
         if (bracket && strcmp(w->items[w->count - 1], "]"))
-            FAIL(CONFIG, "%s:%d: [ without its ]", s->file, line);
+            FAIL(CONFIG, "%s:%d: [: missing ]", s->file, line);
         return shell_test(s, w, 1, w->count - bracket, line, truth);
     }
     for (size_t i = 1; i < w->count; i++) text_addf(&joined, "%s%s", i > 1 ? " " : "", w->items[i]);
     text_adds(&joined, "");
     if (!strcmp(name, "unset")) {
-        for (size_t i = 1; i < w->count; i++) unset(s, w->items[i]);
+        for (size_t i = 1; i < w->count; i++) unset_variable(s, w->items[i]);
     } else if (!strcmp(name, "eval")) {
         st = nested(s, joined.data, joined.len, line);
     } else if (!strcmp(name, "exit") || !strcmp(name, "return")) {

@@ -1,4 +1,4 @@
-/* shell_test.c -- conditions and sums of a shell. */
+/* shell_test.c -- shell conditions and arithmetic. */
 // SPDX-License-Identifier: Apache-2.0
 #include "config/import/shell_state.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WORDS = 256 };
+enum { MAX_WORDS = 256 };
 
 bool shell_match(const char *pattern, const char *word)
 {
@@ -49,7 +49,7 @@ static enum status unary(struct shell *s, const char *op, const char *word, int 
     } else if (!strcmp(op, "-v")) {
         *out = is(shell_find(s, word) != NULL);
     } else if (op[0] == '-' && op[1] && !op[2] && strchr("defhLrswxp", op[1])) {
-        text_addf(&note, "files are not looked at: %.200s is taken to be there", word);
+        text_addf(&note, "files are not checked: %.200s is assumed to exist", word);
         shell_note(s, line, note.data);
         *out = SHELL_YES;
     } else {
@@ -73,7 +73,7 @@ static enum status binary(const char *left, const char *op, const char *right,
     for (int i = 0; i < 6; i++) {
         if (strcmp(op, orders[i])) continue;
         if (!number(*left ? left : "0", &a) || !number(*right ? right : "0", &b)) {
-            *out = SHELL_NO; /* the shell complains, and goes on */
+            *out = SHELL_NO; /* bash prints an error and continues */
             return STATUS_OK;
         }
         const bool truths[] = {a == b, a != b, a<b, a <= b, a> b, a >= b};
@@ -95,7 +95,7 @@ static enum status test(struct shell *s, const struct shell_words *w, size_t fro
     TRY(shell_step(s, line));
     *out = SHELL_NO;
     if (from >= to) return STATUS_OK;
-    for (int both = 0; both < 2; both++) /* -o binds less than -a */
+    for (int both = 0; both < 2; both++) /* -o has lower precedence than -a */
         for (size_t i = from + 1; i + 1 < to; i++) {
             enum shell_truth left, right;
             if (strcmp(w->items[i], both ? "-a" : "-o")) continue;
@@ -121,12 +121,12 @@ static enum status test(struct shell *s, const struct shell_words *w, size_t fro
 enum status shell_test(struct shell *s, const struct shell_words *w, size_t from, size_t to,
                        int line, enum shell_truth *out)
 {
-    if (to - from > MOST_WORDS && from < to)
-        FAIL(CONFIG, "%s:%d: a condition of more than %d words", s->file, line, MOST_WORDS);
+    if (to - from > MAX_WORDS && from < to)
+        FAIL(CONFIG, "%s:%d: condition longer than %d words", s->file, line, MAX_WORDS);
     return test(s, w, from, to, line, out);
 }
 
-/* A sum as it is read: precedence by one function a level. */
+/* Parses $((...)) by recursive descent, one function per precedence level. */
 struct sum {
     struct shell *s;
     const char *at;
@@ -149,17 +149,17 @@ static void blanks(struct sum *m)
 static enum status factor(struct sum *m, int64_t *out)
 {
     *out = 0;
-    if (++m->depth > SHELL_DEPTH) return wrong(m, "nested too deep");
+    if (++m->depth > SHELL_DEPTH) return wrong(m, "nested too deeply");
     blanks(m);
     if (*m->at == '(') {
         m->at++;
         TRY(sums(m, out));
         blanks(m);
-        if (*m->at++ != ')') return m->at--, wrong(m, "a bracket is missing");
+        if (*m->at++ != ')') return m->at--, wrong(m, "missing )");
     } else if (*m->at == '-' || *m->at == '+') {
         bool minus = *m->at++ == '-';
         TRY(factor(m, out));
-        if (minus && __builtin_sub_overflow(0, *out, out)) return wrong(m, "too large");
+        if (minus && __builtin_sub_overflow(0, *out, out)) return wrong(m, "overflow");
     } else if (!strncmp(m->at, "$(", 2) || !strncmp(m->at, "${", 2)) {
         const char *close = strchr(m->at, m->at[1] == '(' ? ')' : '}');
         m->at = close ? close + 1 : m->at + strlen(m->at);
@@ -168,12 +168,12 @@ static enum status factor(struct sum *m, int64_t *out)
         char *end;
         errno = 0;
         *out = strtoll(m->at, &end, 10);
-        if (errno) return wrong(m, "too large");
+        if (errno) return wrong(m, "overflow");
         m->at = end;
     } else {
         size_t len = 0;
         while (isalnum((unsigned char)m->at[len]) || m->at[len] == '_') len++;
-        if (!shell_is_name(m->at, len)) return wrong(m, "a number or a name is wanted");
+        if (!shell_is_name(m->at, len)) return wrong(m, "expected a number or a name");
         char *name = heap_string(m->at, len);
         const char *value = shell_get(m->s, name);
         if (!value && shell_is_of_the_system(name)) m->unknown = true;
@@ -181,7 +181,7 @@ static enum status factor(struct sum *m, int64_t *out)
         if (value && shell_is_unknown(value))
             m->unknown = true;
         else if (value && *value && !number(value, out))
-            return wrong(m, "no whole number");
+            return wrong(m, "not a whole number");
         m->at += len;
     }
     m->depth--;
@@ -196,9 +196,9 @@ static enum status products(struct sum *m, int64_t *out)
         int64_t right;
         TRY(factor(m, &right));
         if (op == '*') {
-            if (__builtin_mul_overflow(*out, right, out)) return wrong(m, "too large");
+            if (__builtin_mul_overflow(*out, right, out)) return wrong(m, "overflow");
         } else if (!right || right == -1) {
-            if (!right && !m->unknown) return wrong(m, "divided by 0");
+            if (!right && !m->unknown) return wrong(m, "division by 0");
             *out = op == '%' || !right ? 0 : *out == INT64_MIN ? 0 : -*out;
         } else {
             *out = op == '/' ? *out / right : *out % right;
@@ -216,7 +216,7 @@ static enum status sums(struct sum *m, int64_t *out)
         TRY(products(m, &right));
         if (minus ? __builtin_sub_overflow(*out, right, out)
                   : __builtin_add_overflow(*out, right, out))
-            return wrong(m, "too large");
+            return wrong(m, "overflow");
     }
     return STATUS_OK;
 }
@@ -228,7 +228,7 @@ enum status shell_sum(struct shell *s, const char *text, int line, struct text *
     struct sum m = {.s = s, .at = expanded.data, .line = line};
     int64_t value = 0;
     if (!st) st = sums(&m, &value);
-    if (!st && *m.at) st = wrong(&m, "not understood");
+    if (!st && *m.at) st = wrong(&m, "syntax error");
     if (!st && m.unknown) text_adds(out, "$(sum...)");
     if (!st && !m.unknown) text_addf(out, "%lld", (long long)value);
     text_release(&expanded);

@@ -84,7 +84,7 @@ enum status shell_scan(const struct shell *s, struct shell_cursor *c, const char
     while (c->at < c->end && !strchr(" \t\r\n;|&<>()", *c->at)) {
         const char *next = past(c->at, c->end, 0);
         if (!next)
-            FAIL(CONFIG, "%s:%d: %.20s: a quote or bracket that is not closed", s->file, c->line,
+            FAIL(CONFIG, "%s:%d: unclosed %.20s", s->file, c->line,
                  *c->at == '\''  ? "'"
                  : *c->at == '"' ? "\""
                                  : "`, $( or ${");
@@ -116,9 +116,9 @@ static enum status add(struct shell *s, struct fields *f, const char *bytes, siz
     }
     s->bytes += len + 1; /* many values of many bytes would be many gigabytes */
     if (s->bytes > SHELL_BYTES)
-        FAIL(CONFIG, "%s:%d: words of more than %d bytes in all", s->file, line, SHELL_BYTES);
+        FAIL(CONFIG, "%s:%d: expansions exceed %d bytes in total", s->file, line, SHELL_BYTES);
     if (f->now.len > SHELL_VALUE || f->out->count > SHELL_VALUE)
-        FAIL(CONFIG, "%s:%d: a value of more than %d bytes or words", s->file, line, SHELL_VALUE);
+        FAIL(CONFIG, "%s:%d: value longer than %d bytes or words", s->file, line, SHELL_VALUE);
     return STATUS_OK;
 }
 
@@ -214,7 +214,7 @@ static enum status add_modified(struct shell *s, struct fields *f, const char *n
     if (kind && strchr("-=?", kind)) {
         if (set) return add_words(s, f, w, quoted, line);
         if (kind == '?')
-            FAIL(CONFIG, "%s:%d: %s is not set: give %s=VALUE", s->file, line, name, name);
+            FAIL(CONFIG, "%s:%d: %s is not set; set it with %s=VALUE", s->file, line, name, name);
         if (kind == '=') {
             struct text value = {0};
             enum status st = shell_expand_one(s, op + 1, (size_t)(end - op - 1), line, &value);
@@ -317,7 +317,7 @@ static enum status add_dollar(struct shell *s, struct fields *f, const char **at
 static enum status expand(struct shell *s, const char *at, const char *end, bool quoted, int line,
                           struct fields *f)
 {
-    if (++s->depth > SHELL_DEPTH) FAIL(CONFIG, "%s:%d: nested too deep", s->file, line);
+    if (++s->depth > SHELL_DEPTH) FAIL(CONFIG, "%s:%d: nested too deeply", s->file, line);
     TRY(shell_step(s, line));
     while (at < end) {
         if (*at == '\\' && at + 1 < end) {

@@ -9,9 +9,9 @@ static enum status read_script(struct shell *s, const char *script)
     return shell_read(s, script, strlen(script), 1);
 }
 
-TEST(a_variable_has_what_the_shell_would_give_it)
+TEST(variables_get_the_values_that_bash_gives_them)
 {
-    /* X is what each script leaves; all of these are so in bash, too */
+    /* the script and the value of X after it; bash agrees on all of them */
     static const char *const cases[][2] = {
         {"X=a", "a"},
         {"X='a b'\"c\"d", "a bcd"},
@@ -94,7 +94,7 @@ TEST(a_variable_has_what_the_shell_would_give_it)
     CHECK(!failures);
 }
 
-TEST(the_training_is_found_with_its_words_and_its_launcher)
+TEST(the_training_command_and_its_launcher_are_found)
 {
     struct shell s;
     CHECK_STATUS(OK, read_script(&s, "A=(--x 1)\nARGS=\"--y 'a b' \\\n --z\"\n"
@@ -111,7 +111,7 @@ TEST(the_training_is_found_with_its_words_and_its_launcher)
     shell_release(&s);
 }
 
-TEST(what_is_given_stays_where_the_script_cannot_tell)
+TEST(given_variables_override_values_known_only_at_run_time)
 {
     struct shell s;
     shell_init(&s, "x.sh", (struct shell_files){0});
@@ -122,7 +122,7 @@ TEST(what_is_given_stays_where_the_script_cannot_tell)
     shell_release(&s);
 }
 
-TEST(what_is_no_shell_or_too_much_of_it_is_refused)
+TEST(syntax_errors_and_exceeded_limits_are_rejected)
 {
     struct text deep = {0}, wide = {0}, not = {0}, functions = {0}, test = {0}, sums = {0},
                 names = {0}, many = {0};
@@ -143,39 +143,39 @@ TEST(what_is_no_shell_or_too_much_of_it_is_refused)
     text_adds(&many, "echo");
     for (int i = 0; i < 5000; i++) text_adds(&many, " $A");
     const char *const cases[][2] = {
-        {"X='a", "x.sh:1: ': a quote"},
-        {"X=\"a", "a quote or bracket that is not closed"},
-        {"X=$(a", "not closed"},
-        {"X=${a", "not closed"},
-        {"if true; then X=1", "\"fi\" is wanted"},
-        {"if true; X=1; fi", "\"then\" is wanted, not \"fi\""},
-        {"fi", "not expected here: \"fi\""},
-        {"for x in a; X=1; done", "\"do\" is wanted"},
-        {"for 1 in a; do X=1; done", "for wants a name"},
-        {"case a in b X=1 ;; esac", "a pattern and ) are wanted"},
-        {"case a in a) X=1", "\"esac\" is wanted"},
-        {"A=(a b", "A=( without its )"},
-        {"[ 1 -eq 1", "[ without its ]"},
-        {"[[ 1 -eq 1", "[[ without its ]]"},
-        {"( X=1", "( without its )"},
-        {"X=$((1 / 0))", "divided by 0"},
-        {"X=$((1 +))", "a number or a name"},
-        {"X=$((9223372036854775807 + 1))", "too large"},
-        {"X=$((1 2))", "not understood at \"2\""},
-        {"A=x; X=$((A))", "no whole number"},
-        {"X=${A:?wanted}", "A is not set: give A=VALUE"},
-        {"echo a >", "a file is wanted"},
-        {"eval eval eval eval eval eval eval eval eval eval X=1", "scripts in scripts"},
-        {"X=1 )", "not expected here"},
-        {"&& X=1", "not understood"},
-        {deep.data, "nested too deep"},
-        {not .data, "nested too deep"},
-        {functions.data, "nested too deep"},
-        {test.data, "a condition of more than"},
-        {sums.data, "nested too deep"},
+        {"X='a", "x.sh:1: unclosed '"},
+        {"X=\"a", "x.sh:1: unclosed \""},
+        {"X=$(a", "unclosed"},
+        {"X=${a", "unclosed"},
+        {"if true; then X=1", "expected \"fi\""},
+        {"if true; X=1; fi", "expected \"then\", got \"fi\""},
+        {"fi", "unexpected \"fi\""},
+        {"for x in a; X=1; done", "expected \"do\""},
+        {"for 1 in a; do X=1; done", "for: expected a name"},
+        {"case a in b X=1 ;; esac", "expected a pattern and )"},
+        {"case a in a) X=1", "expected \"esac\""},
+        {"A=(a b", "A=(: missing )"},
+        {"[ 1 -eq 1", "[: missing ]"},
+        {"[[ 1 -eq 1", "[[: missing ]]"},
+        {"( X=1", "(: missing )"},
+        {"X=$((1 / 0))", "division by 0"},
+        {"X=$((1 +))", "expected a number or a name"},
+        {"X=$((9223372036854775807 + 1))", "overflow"},
+        {"X=$((1 2))", "syntax error at \"2\""},
+        {"A=x; X=$((A))", "not a whole number"},
+        {"X=${A:?wanted}", "A is not set; set it with A=VALUE"},
+        {"echo a >", "expected a file"},
+        {"eval eval eval eval eval eval eval eval eval eval X=1", "scripts nested more than"},
+        {"X=1 )", "unexpected \")"},
+        {"&& X=1", "syntax error"},
+        {deep.data, "nested too deeply"},
+        {not .data, "nested too deeply"},
+        {functions.data, "nested too deeply"},
+        {test.data, "condition longer than"},
+        {sums.data, "nested too deeply"},
         {names.data, "more than 4096 variables"},
-        {wide.data, "a value of more than 65536"},
-        {many.data, "more than 67108864 bytes in all"},
+        {wide.data, "value longer than 65536"},
+        {many.data, "exceed 67108864 bytes in total"},
     };
     int failures = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -3,7 +3,7 @@
 
 #include "config/import/shell_state.h"
 
-static enum status inner(const void *context, const char *path, struct text *bytes)
+static enum status open_script(const void *context, const char *path, struct text *bytes)
 {
     CHECK(context == NULL);
     if (strcmp(path, "b.sh")) return status_fail(STATUS_MISSING, __FILE__, __LINE__, "no %s", path);
@@ -11,22 +11,22 @@ static enum status inner(const void *context, const char *path, struct text *byt
     return STATUS_OK;
 }
 
-TEST(a_script_beside_is_read_with_its_arguments)
+TEST(scripts_in_the_same_folder_are_followed_with_their_arguments)
 {
     struct shell s;
     const char script[] =
         "docker exec -e K=5 box bash -c \"A=1 bash b.sh one L=2\"\nbash c.sh\nbash b.sh\n";
-    shell_init(&s, "a.sh", (struct shell_files){inner, NULL});
+    shell_init(&s, "a.sh", (struct shell_files){open_script, NULL});
     CHECK_STATUS(OK, shell_read(&s, script, sizeof script - 1, 1));
     CHECK(!strcmp(shell_get(&s, "X"), "5") && !strcmp(shell_get(&s, "L"), "2"));
     CHECK(s.command.count == 2 && !strcmp(s.command.items[1], "5"));
-    CHECK(s.num_notes == 2 && strstr(s.notes[0].text, "c.sh is not read"));
-    CHECK(s.command_line == 1 && strstr(s.notes[1].text, "the first one is taken"));
+    CHECK(s.num_notes == 2 && strstr(s.notes[0].text, "c.sh is not followed"));
+    CHECK(s.command_line == 1 && strstr(s.notes[1].text, "only the first is imported"));
     CHECK(s.arguments.count == 0 && !strcmp(s.file, "a.sh"));
     shell_release(&s);
 }
 
-TEST(variables_can_be_set_from_themselves_and_taken_away)
+TEST(variables_can_be_set_from_themselves_and_unset)
 {
     struct shell s;
     struct shell_words w = {0};

@@ -3,7 +3,7 @@
 
 #include "config/import/shell_state.h"
 
-static enum shell_truth of(const char *words)
+static enum shell_truth evaluate(const char *words)
 {
     struct shell s;
     struct shell_words w = {0};
@@ -19,7 +19,7 @@ static enum shell_truth of(const char *words)
     return truth;
 }
 
-TEST(conditions_hold_do_not_or_cannot_be_known)
+TEST(conditions_are_true_false_or_unknown)
 {
     static const char *const yes[] = {
         "a",      "1 -eq 01", "2 -gt 1", "a = a",   "abc == a*c",
@@ -29,13 +29,14 @@ TEST(conditions_hold_do_not_or_cannot_be_known)
         "", "-n", "1 -eq 2", "x -eq 0", "a == b?", "1 -eq 1 -a 2 -lt 1", "! a = a", "-v NONE"};
     static const char *const maybe[] = {"$(x...) -eq 1", "a =~ b", "a = ${HOME}", "-q a",
                                         "a b c d"};
-    for (size_t i = 1; i < sizeof yes / sizeof *yes; i++) CHECK(of(yes[i]) == SHELL_YES);
+    for (size_t i = 1; i < sizeof yes / sizeof *yes; i++) CHECK(evaluate(yes[i]) == SHELL_YES);
     for (size_t i = 0; i < sizeof no / sizeof *no; i++)
-        CHECK(of(no[i]) == (i == 1 ? SHELL_YES : SHELL_NO)); /* one word that is not empty holds */
-    for (size_t i = 0; i < sizeof maybe / sizeof *maybe; i++) CHECK(of(maybe[i]) == SHELL_MAYBE);
+        CHECK(evaluate(no[i]) == (i == 1 ? SHELL_YES : SHELL_NO)); /* one nonempty word is true */
+    for (size_t i = 0; i < sizeof maybe / sizeof *maybe; i++)
+        CHECK(evaluate(maybe[i]) == SHELL_MAYBE);
 }
 
-TEST(patterns_match_in_time_that_is_no_power)
+TEST(pattern_matching_takes_polynomial_time)
 {
     CHECK(shell_match("*", "") && shell_match("a*b*c", "aXbYbZc") && !shell_match("a?", "a"));
     CHECK(!shell_match("a*b", "acd") && shell_match("", ""));

@@ -3,7 +3,7 @@
 
 #include "config/import/shell_state.h"
 
-TEST(a_word_splits_only_where_it_is_not_quoted)
+TEST(words_split_only_where_they_are_not_quoted)
 {
     static const struct {
         const char *raw;
@@ -27,7 +27,7 @@ TEST(a_word_splits_only_where_it_is_not_quoted)
     shell_release(&s);
 }
 
-TEST(a_word_ends_behind_all_that_it_opens)
+TEST(a_word_extends_past_the_quotes_and_brackets_in_it)
 {
     struct shell s;
     static const char text[] = "a\"b;c\"$(d | e \")\")${f:-\"}\"}'g h'\\ i;j";
@@ -40,7 +40,7 @@ TEST(a_word_ends_behind_all_that_it_opens)
     shell_release(&s);
 }
 
-TEST(only_what_running_would_tell_is_unknown)
+TEST(unexpanded_commands_and_variables_are_unknown)
 {
     CHECK(shell_is_unknown("a$(b...)") && shell_is_unknown("${HOME}/x"));
     CHECK(!shell_is_unknown("$5") && !shell_is_unknown("a(b)"));
