@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "config/import/import.h"
 #include "config/import/megatron.h"
-#include "config/import/shell.h"
+#include "config/import/shell_parse.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,10 +84,10 @@ static enum status read_script(struct shell *s, const char *bytes, size_t len,
         free(name);
     }
     if (!utf8_valid(bytes, len)) FAIL(CONFIG, "%s: not a script: not UTF-8", s->file);
-    TRY(shell_read(s, bytes, len, 1));
-    if (!s->command.count && s->stopped_at)
+    TRY(shell_parse(s, bytes, len, 1));
+    if (!s->command.count && s->exit_line)
         FAIL(CONFIG, "%s:%d: with these variables the script exits here%s%.300s", s->file,
-             s->stopped_at, s->said.len ? ": " : "", s->said.len ? s->said.data : "");
+             s->exit_line, s->last_echo.len ? ": " : "", s->last_echo.len ? s->last_echo.data : "");
     if (!s->command.count)
         FAIL(CONFIG,
              "%s: does not start pretrain_gpt.py (to replace preprocess_data.py, use "

@@ -81,8 +81,8 @@ TEST(fp8_flags_set_float8_keys)
     CHECK_STATUS(OK, convert(&im, "--micro-batch-size 1 --train-iters 9 --bf16 --fp8-format hybrid "
                                   "--fp8-recipe tensorwise"));
     const char *const expected[] = {"training.mixed_precision_param=\"bfloat16\"",
-                                  "float8.enable_float8_linear=true",
-                                  "float8.recipe_name=\"tensorwise\"", NULL};
+                                    "float8.enable_float8_linear=true",
+                                    "float8.recipe_name=\"tensorwise\"", NULL};
     imported_check(&im, expected);
     import_release(&im);
     /* Transformer Engine's defaults if only the format is set */
@@ -109,8 +109,8 @@ TEST(unsupported_flags_are_reported)
     CHECK(imported_has_note(&im, IMPORT_MISSING, "--num-experts", "not supported by the importer"));
     CHECK(
         imported_has_note(&im, IMPORT_MISSING, "--rampup-batch-size", "ramp-up is not supported"));
-    CHECK(
-        imported_has_note(&im, IMPORT_MISSING, "--recompute-num-layers", "only recomputing every block"));
+    CHECK(imported_has_note(&im, IMPORT_MISSING, "--recompute-num-layers",
+                            "only recomputing every block"));
     import_release(&im);
 }
 

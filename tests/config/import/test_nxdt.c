@@ -312,17 +312,17 @@ TEST(config_json_is_read_if_it_exists)
                                     "model.hidden_size=96"};
     CHECK_STATUS(OK, import_nxdt(&im, text, strlen(text), "conf.yaml", settings, 9));
     const char *const expected[] = {"model.dim=96",
-                                  "model.n_layers=3",
-                                  "model.vocab_size=640",
-                                  "model.n_kv_heads=2",
-                                  "model.ffn_hidden=160",
-                                  "model.norm_eps=1e-06",
-                                  "model.tie_embeddings=true",
-                                  "model.rope_theta=5e+05", /* the YAML has precedence */
-                                  "training.steps=7",
-                                  "optimizer.lr=0.5",
-                                  "parallelism.tensor_parallel_degree=2",
-                                  NULL};
+                                    "model.n_layers=3",
+                                    "model.vocab_size=640",
+                                    "model.n_kv_heads=2",
+                                    "model.ffn_hidden=160",
+                                    "model.norm_eps=1e-06",
+                                    "model.tie_embeddings=true",
+                                    "model.rope_theta=5e+05", /* the YAML has precedence */
+                                    "training.steps=7",
+                                    "optimizer.lr=0.5",
+                                    "parallelism.tensor_parallel_degree=2",
+                                    NULL};
     imported_check(&im, expected);
     import_release(&im);
     text_release(&bytes);
