@@ -23,7 +23,7 @@ struct import_item {
     size_t count;
     bool null;    /* YAML's null */
     int line;     /* 0: the command line */
-    bool handled; /* a note says what became of it */
+    bool handled; /* it has a note */
 };
 
 struct import_note {

@@ -169,10 +169,13 @@ static enum status follow_script(struct shell *s, const struct shell_script *scr
     const struct shell_words arguments = s->arguments;
     bool found = s->command.count > 0;
     if (script->file) s->file = script->file, s->arguments = script->arguments;
-    if (s->scripts == SHELL_MAX_SCRIPTS)
-        FAIL(CONFIG, "%s:%d: scripts nested more than %d deep", s->file, line, SHELL_MAX_SCRIPTS);
+    enum status st = s->scripts < SHELL_MAX_SCRIPTS
+                         ? STATUS_OK
+                         : status_fail(STATUS_CONFIG, __FILE__, __LINE__,
+                                       "%s:%d: scripts nested more than %d deep", s->file, line,
+                                       SHELL_MAX_SCRIPTS);
     s->scripts++;
-    enum status st = shell_parse(s, script->bytes.data, script->bytes.len, script->file ? 1 : line);
+    if (!st) st = shell_parse(s, script->bytes.data, script->bytes.len, script->file ? 1 : line);
     s->scripts--;
     s->file = file, s->arguments = arguments;
     if (!st && script->file && s->command.count && !found) s->command_line = line;

@@ -7,7 +7,12 @@
 static enum status open_script(const void *context, const char *path, struct text *bytes)
 {
     CHECK(context == NULL);
-    if (strcmp(path, "b.sh")) return status_fail(STATUS_MISSING, __FILE__, __LINE__, "no %s", path);
+    if (strcmp(path, "b.sh") && strcmp(path, "self.sh"))
+        return status_fail(STATUS_MISSING, __FILE__, __LINE__, "no %s", path);
+    if (!strcmp(path, "self.sh")) {
+        text_adds(bytes, "bash self.sh again\n");
+        return STATUS_OK;
+    }
     text_adds(bytes, "X=$1${K:-none}\npretrain=1\npython pretrain_gpt.py --n $K\n");
     return STATUS_OK;
 }
@@ -39,5 +44,16 @@ TEST(unset_removes_a_variable)
     CHECK_STATUS(OK, shell_command_run(&s, &w, 1, &result, &script));
     CHECK(!shell_get(&s, "A") && result == SHELL_TRUE && !script.bytes.data);
     shell_words_release(&w);
+    shell_release(&s);
+}
+
+TEST(a_script_that_runs_itself_is_rejected)
+{
+    struct shell s;
+    const char script[] = "bash self.sh one\n";
+    shell_init(&s, "a.sh", (struct shell_files){open_script, NULL});
+    CHECK_STATUS(CONFIG, shell_parse(&s, script, sizeof script - 1, 1));
+    CHECK_MESSAGE("self.sh:1: scripts nested more than 8 deep");
+    CHECK(s.arguments.count == 0 && !strcmp(s.file, "a.sh"));
     shell_release(&s);
 }
