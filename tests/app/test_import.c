@@ -7,7 +7,7 @@
 #define NXDT  "tests/config/data/nxdt-hf-llama3-70b.yaml"
 #define LLAMA "tests/config/data/megatron-llama3.sh"
 
-TEST(config_import_prints_a_file_that_plan_takes)
+TEST(config_import_prints_a_file_that_plan_accepts)
 {
     struct text out = {0}, err = {0}, plan = {0};
     const char *path = test_path(test_folder(), "run.toml");
@@ -21,7 +21,7 @@ TEST(config_import_prints_a_file_that_plan_takes)
     text_release(&out), text_release(&err), text_release(&plan);
 }
 
-TEST(config_import_says_as_json_what_each_key_became)
+TEST(config_import_reports_each_key_as_json)
 {
     struct text out = {0};
     struct json *root;
@@ -33,7 +33,7 @@ TEST(config_import_says_as_json_what_each_key_became)
     text_release(&out);
 }
 
-TEST(config_import_takes_flags_without_a_file)
+TEST(config_import_accepts_flags_without_a_file)
 {
     struct text out = {0};
     CHECK(LLAMERO(&out, NULL, "config", "import", "--from", "megatron", "--num-layers", "2",
@@ -46,7 +46,7 @@ TEST(config_import_takes_flags_without_a_file)
     text_release(&out);
 }
 
-TEST(config_import_refuses_what_it_cannot_take_with_its_exit_code)
+TEST(config_import_errors_have_exit_codes_and_messages)
 {
     static const struct {
         const char *arguments[4];
@@ -72,7 +72,7 @@ TEST(config_import_refuses_what_it_cannot_take_with_its_exit_code)
     }
 }
 
-TEST(an_imported_run_trains_at_the_originals_rates)
+TEST(an_imported_run_trains_at_the_originals_learning_rates)
 {
     struct text out = {0}, metrics = {0};
     const char *path = test_path(test_folder(), "run.toml");
@@ -90,14 +90,14 @@ TEST(an_imported_run_trains_at_the_originals_rates)
     CHECK_STATUS(OK, file_write(path, out.data, out.len));
     CHECK(LLAMERO(NULL, NULL, "train", path) == 0);
     CHECK_STATUS(OK, file_read(test_path(dump, "metrics.jsonl"), 1 << 20, &metrics));
-    /* 0, 4/5 of the way up, then (14 - 8) / (14 - 5) of the way down */
+    /* 0; 4/5 of the warmup; then the decay, (14 - 8) / (14 - 5) */
     static const double rates[] = {0, 8e-4, 1e-3 * 6 / 9};
     const char *line = metrics.data;
     for (int i = 0; i < 3; i++) {
         const char *lr = strstr(line, "\"lr\":"), *loss = strstr(line, "\"loss\":");
         CHECK(lr && loss);
         CHECK_NEAR(strtod(lr + 5, NULL) * 1e3, rates[i] * 1e3, 1e-6);
-        /* ln V + std^2 D / 2, where nothing is learnt yet */
+        /* ln V + std^2 D / 2 for an untrained model */
         if (!i) CHECK_NEAR(strtod(loss + 7, NULL), log(300) + 0.0004 * 64 / 2, 0.02);
         line = strchr(lr, '\n') ? strchr(lr, '\n') : lr;
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "config/import/shell_state.h"
+#include "config/import/shell_expand.h"
 
-TEST(a_word_splits_only_where_it_is_not_quoted)
+TEST(words_split_only_where_they_are_not_quoted)
 {
     static const struct {
         const char *raw;
@@ -18,31 +18,12 @@ TEST(a_word_splits_only_where_it_is_not_quoted)
     shell_set(&s, "A", "x  y");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct shell_words w = {0};
-        CHECK_STATUS(OK, shell_expand(&s, cases[i].raw, strlen(cases[i].raw), 1, &w));
+        const struct shell_token word = {cases[i].raw, strlen(cases[i].raw)};
+        CHECK_STATUS(OK, shell_expand(&s, word, 1, &w));
         CHECK(w.count == cases[i].count);
         if (w.count) CHECK(!strcmp(w.items[0], i == 1 ? "x  y" : cases[i].first));
         if (w.count > 1) CHECK(!strcmp(w.items[w.count - 1], cases[i].last));
         shell_words_release(&w);
     }
     shell_release(&s);
-}
-
-TEST(a_word_ends_behind_all_that_it_opens)
-{
-    struct shell s;
-    static const char text[] = "a\"b;c\"$(d | e \")\")${f:-\"}\"}'g h'\\ i;j";
-    struct shell_cursor c = {.at = text, .end = text + sizeof text - 1, .line = 1};
-    const char *raw;
-    size_t len;
-    shell_init(&s, "x.sh", (struct shell_files){0});
-    CHECK_STATUS(OK, shell_scan(&s, &c, &raw, &len));
-    CHECK(raw == text && len == sizeof text - 3 && *c.at == ';');
-    shell_release(&s);
-}
-
-TEST(only_what_running_would_tell_is_unknown)
-{
-    CHECK(shell_is_unknown("a$(b...)") && shell_is_unknown("${HOME}/x"));
-    CHECK(!shell_is_unknown("$5") && !shell_is_unknown("a(b)"));
-    CHECK(shell_is_name("A_1", 3) && !shell_is_name("1A", 2) && !shell_is_name("", 0));
 }
