@@ -17,9 +17,9 @@ motor cortex (Churchland et al. 2012; the model is that of Macke et al. 2011):
 
 Neurons are in the order of their preferred phase p_i, as in the reordered piles; b_i differs from
 session to session.  The species differ in rotation speed, gain, rates and number of neurons, and
-the primate has few sessions.  For each file it prints counts, spikes, and the bits/spike of the true
-rates relative to a homogeneous rate of each neuron and session: an upper bound for any predictor,
-since it does not observe z.
+the primate has few sessions.  For each file it prints counts, spikes, and the bits/spike of the
+true rates relative to a homogeneous rate of each neuron and session: an upper bound for any
+predictor, since it does not observe z.
 """
 import argparse
 import math
