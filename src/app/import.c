@@ -97,9 +97,10 @@ static void warn(const struct import *im)
     log_line(LOG_INFO,
              "%zu keys of ours set, %zu of theirs without meaning here, %zu not done here, %zu "
              "defects of the original",
-             counts[IMPORT_OURS], counts[IMPORT_NONE], counts[IMPORT_MISSING], counts[IMPORT_BUG]);
+             counts[IMPORT_TRANSLATED], counts[IMPORT_IGNORED], counts[IMPORT_UNSUPPORTED],
+             counts[IMPORT_ORIGINAL_BUG]);
     for (size_t i = 0; i < im->num_notes; i++)
-        if (im->notes[i].verdict == IMPORT_MISSING)
+        if (im->notes[i].verdict == IMPORT_UNSUPPORTED)
             log_line(LOG_WARN, "not done here: %s %s%s%s", im->notes[i].key, im->notes[i].value,
                      im->notes[i].text[0] ? ": " : "", im->notes[i].text);
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "model/decode.h"
 #include "model/rig.h"
 #include "ops/rig.h"
 
@@ -36,16 +37,16 @@ static void load_rig(struct rig *r, const struct ops *ops, const char *from, int
         CHECK(s.tied && s.G == 2 && s.scaling.factor == 8 && s.scaling.original_context == 32);
     rig_open(r, &s, F32, 1, T);
     r->ops = *ops;
-    struct pieces whole;
-    pieces_init(&whole, &r->m.layout, 0, 1);
+    struct shard whole;
+    shard_init(&whole, &r->m.layout, 0, 1);
     struct checkpoint_state state = {.shape = &r->m.shape,
                                      .world = comm_self(),
                                      .layout = &r->m.layout,
-                                     .pieces = &whole,
+                                     .shard = &whole,
                                      .weights = r->weights};
     CHECK_STATUS(OK, checkpoint_load(from, &state, NULL, &found));
     json_free(found.state);
-    pieces_release(&whole);
+    shard_release(&whole);
 }
 
 /* Largest difference between the logits and the expected ones, at all listed positions. */
@@ -59,18 +60,19 @@ static double distance(struct rig *r, const struct json *root)
     int num_positions = integers(json_get(root, "places"), positions);
     float *logits = heap((size_t)r->m.shape.V * sizeof *logits);
     CHECK_STATUS(OK, arena_init(&room, 1 << 18, NULL));
-    CHECK_STATUS(OK, kv_cache_init(&cache, &r->m, 1, T, &room));
+    CHECK_STATUS(OK, decode_init_cache(&cache, &r->m, 1, T, &room));
     const struct json *row = json_first(json_get(root, "logits"));
     for (; row; row = json_next(row), first = positions[at++] + 1) {
         struct model measured = r->m;
         CHECK(at < num_positions && positions[at] >= first && positions[at] < T);
         int n = positions[at] + 1 - first, i = 0;
         empty = (struct kv_cache){1, T, first, NULL, NULL};
-        measured.on = r->measuring, measured.weights = NULL, none.peak = 0;
-        CHECK_STATUS(OK, model_decode(&measured, &empty, NULL, n, NULL, &none));
+        measured.queue = r->sizing, measured.weights = NULL, none.peak = 0;
+        struct decode_io io = {ids + first, n, logits}, sizes = {.T = n};
+        CHECK_STATUS(OK, decode_next(&measured, &empty, &sizes, &none));
         arena_release(&r->step);
         CHECK_STATUS(OK, arena_init(&r->step, none.peak, NULL));
-        CHECK_STATUS(OK, model_decode(&r->m, &cache, ids + first, n, logits, &r->step));
+        CHECK_STATUS(OK, decode_next(&r->m, &cache, &io, &r->step));
         for (const struct json *v = json_first(row); v; v = json_next(v), i++)
             most = fmax(most, fabs((double)logits[i] - json_number(v)));
         CHECK(i == r->m.shape.V);
@@ -100,7 +102,7 @@ TEST(transformers_folder_has_the_logits_of_transformers)
 {
     check_logits(&ops_cpu_reference, folder());
 }
-CPU_SETS_TEST(transformers_folder_has_its_logits_with_the_kernels_of_every_isa)
+CPU_ISAS_TEST(transformers_folder_has_its_logits_with_the_kernels_of_every_isa)
 {
     check_logits(rig_fast(), folder());
 }

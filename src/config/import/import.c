@@ -206,13 +206,13 @@ enum status import_set(struct import *im, const struct import_item *item, const 
     if (!row) {
         const struct config_ignored *ignored = config_find_ignored(target);
         BUG_IF(!ignored);
-        add_note(im, IMPORT_NONE, item, "", ignored->reason);
+        add_note(im, IMPORT_IGNORED, item, "", ignored->reason);
         return STATUS_OK;
     }
     write_toml_value(row, value, &toml);
     import_write_place(im, item, &where);
     enum status st = config_assign(&im->config, target, toml.data ? toml.data : "", where.data);
-    if (!st) add_note(im, IMPORT_OURS, item, target, text);
+    if (!st) add_note(im, IMPORT_TRANSLATED, item, target, text);
     text_release(&where), text_release(&toml);
     return st;
 }
@@ -298,7 +298,7 @@ static enum status fail_unknown(const struct import *im, const struct import_ite
         const char *name = strrchr(rows[i].key, '.'), *own = strrchr(item->key, '.');
         bool moved = best > 1 && name && own && !strcmp(name, own); /* in another section */
         if (moved) best = 1;
-        if (moved || text_is_nearer(rows[i].key, item->key, &best)) similar = rows[i].key;
+        if (moved || text_is_closer(rows[i].key, item->key, &best)) similar = rows[i].key;
     }
     struct text where = {0};
     import_write_place(im, item, &where);
@@ -318,12 +318,12 @@ static enum status apply_row(struct import *im, const struct import_item *item,
         return import_set(im, item, row->target, value ? value : "true", row->text);
     }
     if (item->null && (row->kind == IMPORT_ROW_COPY || row->kind == IMPORT_ROW_RULE))
-        import_add_note(im, IMPORT_NONE, item, "null: the default applies");
+        import_add_note(im, IMPORT_IGNORED, item, "null: the default applies");
     else if (row->kind == IMPORT_ROW_UNSUPPORTED ||
              (row->kind == IMPORT_ROW_ONLY && !is_one_of(item, row->target)))
-        import_add_note(im, IMPORT_MISSING, item, row->text);
+        import_add_note(im, IMPORT_UNSUPPORTED, item, row->text);
     else
-        import_add_note(im, IMPORT_NONE, item,
+        import_add_note(im, IMPORT_IGNORED, item,
                         row->kind == IMPORT_ROW_ONLY ? "same here" : row->text);
     return STATUS_OK;
 }
@@ -343,7 +343,7 @@ enum status import_apply_rows(struct import *im, const struct import_row *rows, 
         const struct import_row *row = find_row(rows, count, item->key);
         if (item->handled || !row) continue;
         if (item != last_of(im, item->key))
-            import_add_note(im, IMPORT_NONE, item, "overridden by a later one");
+            import_add_note(im, IMPORT_IGNORED, item, "overridden by a later one");
         else
             TRY(apply_row(im, item, row));
     }

@@ -10,10 +10,10 @@
 #include "config/config.h"
 
 enum import_verdict {
-    IMPORT_OURS,    /* became one of our keys */
-    IMPORT_NONE,    /* ignored: no key is needed */
-    IMPORT_BUG,     /* a bug of the original program concerns it */
-    IMPORT_MISSING, /* not supported */
+    IMPORT_TRANSLATED,   /* became one of our keys */
+    IMPORT_IGNORED,      /* ignored: no key is needed */
+    IMPORT_ORIGINAL_BUG, /* a bug of the original program concerns it */
+    IMPORT_UNSUPPORTED,  /* not supported */
 };
 
 /* One key or flag of the file. */

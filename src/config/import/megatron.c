@@ -87,7 +87,7 @@ static enum status read_flags(struct import *im, const char *const *words, size_
                              flag);
         if (!st) import_add_item(im, flag, line, values, num);
         if (!st && is_other)
-            import_add_note(im, IMPORT_MISSING, &im->items[im->num_items - 1],
+            import_add_note(im, IMPORT_UNSUPPORTED, &im->items[im->num_items - 1],
                             "not supported by the importer");
         if (!equals) i += num;
         free(flag);
@@ -196,7 +196,7 @@ static enum status set_rope(struct import *im)
     if (!is_llama3)
         return import_set(im, NULL, "model.rope_theta", "10000", "The default of --rotary-base.");
     import_add_note(
-        im, IMPORT_BUG, NULL,
+        im, IMPORT_ORIGINAL_BUG, NULL,
         "--rotary-base is not set, so Megatron-LM trains this Llama 3 with a rotary base of "
         "10000. Here it is 500000, as in Llama 3; set model.rope_theta = 10000 to reproduce "
         "the original.");
@@ -261,7 +261,7 @@ static enum status set_model(struct import *im)
         if (item) TRY(import_parse_real(im, item, &rate));
         text_addf(&note, "dropout is not supported; %s is %g%s", dropouts[i], rate,
                   item ? "" : " by default");
-        import_add_note(im, rate != 0 ? IMPORT_MISSING : IMPORT_NONE, item,
+        import_add_note(im, rate != 0 ? IMPORT_UNSUPPORTED : IMPORT_IGNORED, item,
                         rate != 0 ? note.data : "same here");
         text_release(&note);
     }
@@ -310,13 +310,14 @@ static enum status set_precision(struct import *im)
         FAIL(CONFIG, "%s: set only one of --fp4-format and --fp8-format", im->file);
     const char *word = recipe && recipe->count == 1 ? recipe->values[0] : "delayed";
     if (strcmp(word, "delayed") && strcmp(word, "tensorwise")) {
-        import_add_note(im, IMPORT_MISSING, recipe,
+        import_add_note(im, IMPORT_UNSUPPORTED, recipe,
                         "block-wise scaling is not supported; GEMMs run in bfloat16");
-        import_add_note(im, IMPORT_MISSING, format, "its recipe is not supported");
+        import_add_note(im, IMPORT_UNSUPPORTED, format, "its recipe is not supported");
         return STATUS_OK;
     }
     if (format->count == 1 && strcmp(format->values[0], "hybrid"))
-        import_add_note(im, IMPORT_MISSING, format, "only hybrid is supported: gradients are E5M2");
+        import_add_note(im, IMPORT_UNSUPPORTED, format,
+                        "only hybrid is supported: gradients are E5M2");
     TRY(import_set(im, format, "float8.enable_float8_linear", "true", ""));
     TRY(import_set(im, recipe, "float8.recipe_name", word, ""));
     if (margin) TRY(import_copy(im, margin, "float8.margin", ""));
@@ -359,7 +360,7 @@ static enum status set_recompute(struct import *im)
     TRY(import_parse_int(im, some, 1, 4096, &layers));
     TRY(import_get_int(im, "--num-layers", 0, &all));
     bool every = !strcmp(method->values[0], "block") ? layers >= all : layers == 1;
-    import_add_note(im, every ? IMPORT_NONE : IMPORT_MISSING, some,
+    import_add_note(im, every ? IMPORT_IGNORED : IMPORT_UNSUPPORTED, some,
                     every ? "every block is recomputed"
                           : "only recomputing every block, one at a time, is supported");
     return STATUS_OK;
@@ -373,13 +374,13 @@ static enum status set_tokenizer(struct import *im)
     if (!strcmp(type, "NullTokenizer")) {
         const struct import_item *vocab;
         TRY(required(im, "--vocab-size", &vocab));
-        import_add_note(im, IMPORT_NONE, kind, "no tokenizer is needed; see model.vocab_size");
+        import_add_note(im, IMPORT_IGNORED, kind, "no tokenizer is needed; see model.vocab_size");
         return import_copy(im, vocab, "model.vocab_size", "");
     }
     if (strstr(type, "BPETokenizer") && !strncmp(type, "GPT2", 4))
         return import_bad_value(im, kind,
                                 "another type, with a tokenizer.json as --tokenizer-model");
-    if (kind) import_add_note(im, IMPORT_NONE, kind, "tokenizer formats are detected");
+    if (kind) import_add_note(im, IMPORT_IGNORED, kind, "tokenizer formats are detected");
     if (!path) FAIL(CONFIG, "%s: --tokenizer-model is required", im->file);
     const char *name = path->count == 1 ? path->values[0] : "", *slash = strchr(name, '/');
     bool hub = !strcmp(type, "HuggingFaceTokenizer") && slash && slash != name &&

@@ -137,7 +137,7 @@ static enum status checkpoints(struct import *im)
     if (!load) return STATUS_OK;
     TRY(import_parse_string(im, load, NULL));
     if (save && !strcmp(save->values[0], load->values[0])) {
-        import_add_note(im, IMPORT_NONE, load, "a run always resumes from its own checkpoints");
+        import_add_note(im, IMPORT_IGNORED, load, "a run always resumes from its own checkpoints");
         return STATUS_OK;
     }
     TRY(import_copy(

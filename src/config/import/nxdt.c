@@ -153,7 +153,7 @@ static enum status set_optimizer(struct import *im, bool hf)
     const struct import_item *norms = import_get(im, "model.do_layer_norm_weight_decay");
     if (name && strncmp(name->count ? name->values[0] : "", "adamw", 5))
         return import_bad_value(im, name, "adamw");
-    if (name) import_add_note(im, IMPORT_NONE, name, "optimizer states are always float32");
+    if (name) import_add_note(im, IMPORT_IGNORED, name, "optimizer states are always float32");
     if (betas) {
         if (betas->count != 2) return import_bad_value(im, betas, "a list of two");
         TRY(import_set(im, betas, "optimizer.beta1", betas->values[0], ""));
@@ -162,7 +162,7 @@ static enum status set_optimizer(struct import *im, bool hf)
     if (decay) {
         TRY(import_copy(im, decay, "optimizer.weight_decay", ""));
         if (hf && im->config.optimizer.weight_decay != 0.01)
-            import_add_note(im, IMPORT_BUG, decay, bug);
+            import_add_note(im, IMPORT_ORIGINAL_BUG, decay, bug);
     }
     if (norms) {
         bool value;
@@ -170,7 +170,7 @@ static enum status set_optimizer(struct import *im, bool hf)
         TRY(import_set(im, norms, "optimizer.decay_norms", value ? "true" : "false", ""));
         if (hf)
             import_add_note(
-                im, IMPORT_BUG, norms,
+                im, IMPORT_ORIGINAL_BUG, norms,
                 value ? "In NxD Training, true exempts norms from weight decay; here they decay."
                       : "In NxD Training, false decays norms; here they do not decay.");
     }
@@ -197,7 +197,7 @@ static enum status set_model_from_json(struct import *im, const struct import_it
         TRY(import_set_real(im, item, sizes[i].target, sizes[i].value, ""));
     TRY(import_set(im, item, "model.tie_embeddings", s->tied ? "true" : "false", ""));
     if (s->scaling.factor != 0 && s->scaling.factor != 8 && s->scaling.factor != 32)
-        import_add_note(im, IMPORT_MISSING, item,
+        import_add_note(im, IMPORT_UNSUPPORTED, item,
                         "only the rope_scaling of Llama 3.1 and 3.2 is supported");
     if (s->scaling.factor == 32) {
         TRY(import_set(im, item, "model.name", "llama3.2", ""));
@@ -287,7 +287,7 @@ static enum status set_recompute(struct import *im)
         return import_bad_value(im, how, "selective, full or null");
     if (what)
         import_add_note(
-            im, IMPORT_NONE, what,
+            im, IMPORT_IGNORED, what,
             "selective always recomputes norms and activations; attention scores are never "
             "stored");
     return import_set(im, how, "activation_checkpoint.mode", mode, "");
@@ -304,10 +304,10 @@ static enum status set_precision(struct import *im)
     for (size_t i = 0; i < sizeof stochastic / sizeof *stochastic; i++)
         if (!strcmp(type, stochastic[i])) {
             found = true;
-            import_add_note(im, IMPORT_MISSING, item,
+            import_add_note(im, IMPORT_UNSUPPORTED, item,
                             "stochastic rounding is not supported; master weights are float32");
             if (i)
-                import_add_note(im, IMPORT_BUG, item,
+                import_add_note(im, IMPORT_ORIGINAL_BUG, item,
                                 "NxD Training rejects this value: its code checks for "
                                 "mixed_precision_SR.");
         }
@@ -389,7 +389,7 @@ static enum status set_data(struct import *im)
         const char *path = train->count == 1 ? train->values[0] : "";
         bool lines = strlen(path) > 6 && !strcmp(path + strlen(path) - 6, ".jsonl");
         import_add_source(im, path, lines ? "output" : "input_ids", 1);
-        import_add_note(im, lines ? IMPORT_MISSING : IMPORT_NONE, train,
+        import_add_note(im, lines ? IMPORT_UNSUPPORTED : IMPORT_IGNORED, train,
                         lines
                             ? "only `output` of each line is used, without the prompt in `input`; "
                               "set `column` in [[data.source]] to use another key"
@@ -404,7 +404,7 @@ static enum status set_data(struct import *im)
     if (packing) TRY(import_parse_bool(im, packing, &packed));
     if (packed)
         import_add_note(
-            im, IMPORT_BUG, packing,
+            im, IMPORT_ORIGINAL_BUG, packing,
             "With packing, NxD Training drops the prompt mask, so the loss includes prompts.");
     return STATUS_OK;
 }
@@ -422,7 +422,7 @@ static enum status set_validation(struct import *im)
     bool megatron = im->config.data.order == ORDER_megatron;
     if (!freq || fraction <= 0 || freq > steps || (!megatron && !dir)) {
         import_add_note(
-            im, IMPORT_NONE, every,
+            im, IMPORT_IGNORED, every,
             "validation is off: the interval exceeds the run, or there are no batches or data");
         return STATUS_OK;
     }
@@ -434,7 +434,8 @@ static enum status set_validation(struct import *im)
     if (limit && !strchr(limit->values[0], '.'))
         return import_copy(im, limit, "validation.steps", "");
     if (fraction < 1)
-        import_add_note(im, IMPORT_MISSING, limit, "validation uses all batches, not a fraction");
+        import_add_note(im, IMPORT_UNSUPPORTED, limit,
+                        "validation uses all batches, not a fraction");
     return STATUS_OK;
 }
 

@@ -149,7 +149,7 @@ enum status rules_require_llama(struct import *im, const char *key, const char *
     const char *value = item && item->count == 1 ? item->values[0] : "";
     if (!item) return STATUS_OK;
     if (!strcasecmp(value, word)) {
-        import_add_note(im, IMPORT_NONE, item, "same here");
+        import_add_note(im, IMPORT_IGNORED, item, "same here");
         return STATUS_OK;
     }
     struct text where = {0};
@@ -167,9 +167,9 @@ enum status rules_check_window(struct import *im, const char *key)
     if (!item) return STATUS_OK;
     TRY(import_parse_int(im, item, 1, 1LL << 40, &window));
     if (window >= im->config.training.seq_len)
-        import_add_note(im, IMPORT_NONE, item, "the window covers the whole sequence");
+        import_add_note(im, IMPORT_IGNORED, item, "the window covers the whole sequence");
     else
-        import_add_note(im, IMPORT_MISSING, item, "sliding-window attention is not supported");
+        import_add_note(im, IMPORT_UNSUPPORTED, item, "sliding-window attention is not supported");
     return STATUS_OK;
 }
 

@@ -83,7 +83,7 @@ static enum status read_script(struct shell *s, const char *bytes, size_t len,
             shell_words_add(&s->arguments, words[i], strlen(words[i]));
         free(name);
     }
-    if (!utf8_valid(bytes, len)) FAIL(CONFIG, "%s: not a script: not UTF-8", s->file);
+    if (!text_is_utf8(bytes, len)) FAIL(CONFIG, "%s: not a script: not UTF-8", s->file);
     TRY(shell_parse(s, bytes, len, 1));
     if (!s->command.count && s->exit_line)
         FAIL(CONFIG, "%s:%d: with these variables the script exits here%s%.300s", s->file,
@@ -127,7 +127,7 @@ enum status import_script(struct import *im, const char *bytes, size_t len, cons
     for (size_t i = 0; i < s.num_notes && !st; i++) {
         struct text note = {0};
         text_addf(&note, "line %d of the script: %s", s.notes[i].line, s.notes[i].text);
-        import_add_note(im, IMPORT_NONE, NULL, note.data);
+        import_add_note(im, IMPORT_IGNORED, NULL, note.data);
         text_release(&note);
     }
     for (size_t i = 0; i < count && !st; i++)

@@ -22,9 +22,9 @@ TEST(rows_translate_ignore_or_reject_items)
     add(&im, "a.lost", "y"), add(&im, "b.c.d", "z");
     CHECK_STATUS(OK, import_apply_rows(&im, rows, 5));
     CHECK(im.config.training.steps == 5 && im.num_notes == 5);
-    CHECK(imported_has_note(&im, IMPORT_NONE, "a.must", "same here"));
-    CHECK(imported_has_note(&im, IMPORT_MISSING, "a.lost", "never"));
-    CHECK(imported_has_note(&im, IMPORT_NONE, "b.c.d", "all of b"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "a.must", "same here"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "a.lost", "never"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "b.c.d", "all of b"));
     import_release(&im);
 }
 

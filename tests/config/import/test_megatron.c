@@ -93,7 +93,7 @@ TEST(fp8_flags_set_float8_keys)
     import_release(&im);
     CHECK_STATUS(OK, convert(&im, "--micro-batch-size 1 --train-iters 9 --fp8-format e4m3 "
                                   "--fp8-recipe mxfp8"));
-    CHECK(imported_has_note(&im, IMPORT_MISSING, "--fp8-recipe", "GEMMs run in bfloat16"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--fp8-recipe", "GEMMs run in bfloat16"));
     import_release(&im);
 }
 
@@ -104,12 +104,13 @@ TEST(unsupported_flags_are_reported)
                  convert(&im, "--micro-batch-size 1 --train-iters 9 --attention-dropout 0.1 "
                               "--num-experts 8 --rampup-batch-size 1 2 3 --recompute-granularity "
                               "full --recompute-method uniform --recompute-num-layers 2"));
-    CHECK(
-        imported_has_note(&im, IMPORT_MISSING, "--attention-dropout", "dropout is not supported"));
-    CHECK(imported_has_note(&im, IMPORT_MISSING, "--num-experts", "not supported by the importer"));
-    CHECK(
-        imported_has_note(&im, IMPORT_MISSING, "--rampup-batch-size", "ramp-up is not supported"));
-    CHECK(imported_has_note(&im, IMPORT_MISSING, "--recompute-num-layers",
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--attention-dropout",
+                            "dropout is not supported"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--num-experts",
+                            "not supported by the importer"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--rampup-batch-size",
+                            "ramp-up is not supported"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--recompute-num-layers",
                             "only recomputing every block"));
     import_release(&im);
 }
@@ -151,8 +152,9 @@ TEST(the_last_value_of_a_repeated_flag_counts)
     CHECK_STATUS(OK, convert(&im, "--micro-batch-size 3 --micro-batch-size 2 --train-iters 9 "
                                   "--kv-channels 16 --kv-channels 64"));
     CHECK(im.config.training.local_batch_size == 2 && im.config.model.head_dim == 64);
-    CHECK(imported_has_note(&im, IMPORT_NONE, "--micro-batch-size", "overridden by a later one"));
-    CHECK(imported_has_note(&im, IMPORT_NONE, "--kv-channels", "overridden by a later one"));
+    CHECK(
+        imported_has_note(&im, IMPORT_IGNORED, "--micro-batch-size", "overridden by a later one"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "--kv-channels", "overridden by a later one"));
     imported_check_notes(&im);
     import_release(&im);
 }

@@ -268,20 +268,20 @@ TEST(bugs_of_the_original_are_reported)
 {
     struct import im = {0};
     CHECK_STATUS(OK, convert(&im, hf, NULL, 0));
-    CHECK(imported_has_note(&im, IMPORT_BUG, "model.optim.weight_decay", "applies 0.01"));
-    CHECK(imported_has_note(&im, IMPORT_BUG, "model.do_layer_norm_weight_decay",
+    CHECK(imported_has_note(&im, IMPORT_ORIGINAL_BUG, "model.optim.weight_decay", "applies 0.01"));
+    CHECK(imported_has_note(&im, IMPORT_ORIGINAL_BUG, "model.do_layer_norm_weight_decay",
                             "exempts norms from weight decay"));
-    CHECK(imported_has_note(&im, IMPORT_NONE, "compiler_flags", "nothing is compiled"));
-    CHECK(imported_has_note(&im, IMPORT_OURS, "model.optim.sched.name", "(step + 1)"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "compiler_flags", "nothing is compiled"));
+    CHECK(imported_has_note(&im, IMPORT_TRANSLATED, "model.optim.sched.name", "(step + 1)"));
     import_release(&im);
     const char *const edits[][2] = {{"type: 'mixed_precision'", "type: mixed_precisionSR"},
                                     {"precision:\n",
                                      "model_alignment_strategy: {dpo: {kl_beta: 0.01}}\n"
                                      "precision:\n"}};
     CHECK_STATUS(OK, convert(&im, hf, edits, 2));
-    CHECK(imported_has_note(&im, IMPORT_BUG, "precision.type", "mixed_precision_SR"));
-    CHECK(imported_has_note(&im, IMPORT_MISSING, "precision.type", "stochastic rounding"));
-    CHECK(imported_has_note(&im, IMPORT_MISSING, "model_alignment_strategy.dpo.kl_beta",
+    CHECK(imported_has_note(&im, IMPORT_ORIGINAL_BUG, "precision.type", "mixed_precision_SR"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "precision.type", "stochastic rounding"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "model_alignment_strategy.dpo.kl_beta",
                             "preference optimization"));
     import_release(&im);
 }

@@ -66,9 +66,9 @@ TEST(a_sliding_window_that_covers_the_sequence_is_ignored)
     import_add_item(&im, "window", 2, &value, 1);
     im.config.training.seq_len = 4096;
     CHECK_STATUS(OK, rules_check_window(&im, "window"));
-    CHECK(imported_has_note(&im, IMPORT_NONE, "window", "covers the whole sequence"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "window", "covers the whole sequence"));
     im.config.training.seq_len = 8192;
     CHECK_STATUS(OK, rules_check_window(&im, "window"));
-    CHECK(imported_has_note(&im, IMPORT_MISSING, "window", "not supported"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "window", "not supported"));
     import_release(&im);
 }

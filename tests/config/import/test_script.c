@@ -135,14 +135,14 @@ TEST(a_llama_3_script_without_rotary_base_gets_the_right_one_and_a_note)
 {
     struct import im = {0};
     CHECK_STATUS(OK, convert(&im, "megatron-llama3.sh", (const char *[]){NULL}));
-    CHECK(imported_has_note(&im, IMPORT_BUG, "", "rotary base of 10000"));
-    CHECK(imported_has_note(&im, IMPORT_MISSING, "--dataloader-type", "\"single\""));
-    CHECK(imported_has_note(&im, IMPORT_NONE, "--rerun-mode", "guard.nonfinite"));
+    CHECK(imported_has_note(&im, IMPORT_ORIGINAL_BUG, "", "rotary base of 10000"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--dataloader-type", "\"single\""));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "--rerun-mode", "guard.nonfinite"));
     import_release(&im);
     CHECK_STATUS(OK, convert(&im, "megatron-arrays.sh", (const char *[]){NULL}));
-    CHECK(!imported_has_note(&im, IMPORT_BUG, "", "rotary"));
-    CHECK(imported_has_note(&im, IMPORT_MISSING, "--decoupled-lr", "share one learning rate"));
-    CHECK(imported_has_note(&im, IMPORT_NONE, "", "pretrain_gpt.py is assumed to exist"));
+    CHECK(!imported_has_note(&im, IMPORT_ORIGINAL_BUG, "", "rotary"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--decoupled-lr", "share one learning rate"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "", "pretrain_gpt.py is assumed to exist"));
     import_release(&im);
 }
 

@@ -13,11 +13,11 @@ TEST(the_written_file_loads_whatever_its_values_contain)
     import_add_item(&im, "some\nkey", 3, &value, 1);
     const struct import_item *item = import_get(&im, "some\nkey");
     CHECK_STATUS(OK, import_copy(&im, item, "job.description", "one\ntwo"));
-    import_add_note(&im, IMPORT_BUG, item,
+    import_add_note(&im, IMPORT_ORIGINAL_BUG, item,
                     "a long note that repeats and repeats and repeats and repeats and repeats "
                     "until the line has to be wrapped somewhere");
-    import_add_note(&im, IMPORT_MISSING, NULL, "x");
-    import_add_note(&im, IMPORT_NONE, item, "nothing");
+    import_add_note(&im, IMPORT_UNSUPPORTED, NULL, "x");
+    import_add_note(&im, IMPORT_IGNORED, item, "nothing");
     import_add_source(&im, "p\"q", "ids", 0.25);
     const char *const expected[] = {
         "job.description=\"a\\u000Ab = 3\\u000A[x] \\\"quoted\\\" # \\u007F\"", NULL};
@@ -39,9 +39,9 @@ TEST(bugs_and_unsupported_keys_come_first_and_comments_are_wrapped)
     struct text toml = {0};
     CHECK_STATUS(OK, import_init(&im, "f.yaml", "a program"));
     CHECK_STATUS(OK, import_set(&im, NULL, "training.steps", "3", "Why."));
-    import_add_note(&im, IMPORT_NONE, NULL, "idle");
-    import_add_note(&im, IMPORT_MISSING, NULL, "not here");
-    import_add_note(&im, IMPORT_BUG, NULL,
+    import_add_note(&im, IMPORT_IGNORED, NULL, "idle");
+    import_add_note(&im, IMPORT_UNSUPPORTED, NULL, "not here");
+    import_add_note(&im, IMPORT_ORIGINAL_BUG, NULL,
                     "The documentation says one thing and the code does another, which is "
                     "too long for one line.");
     im.num_ranks = 12;
