@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Tokens a second of Llamero and of PyTorch on the same model, in turn, as a ratio.
+"""Tokens per second of Llamero and of PyTorch on the same model, alternated, and their ratio.
 
     python3 bench/against_torch.py [--rounds 5] [--dtype bfloat16|float32] [--python PYTHON]
 
-PYTHON is an interpreter that has torch from PyPI.  Each round runs ours and then each PyTorch
-setting, so that a noisy neighbour meets both; medians over the rounds are compared.
+PYTHON is an interpreter that has torch from PyPI.  Each round runs Llamero and then each PyTorch
+setting, so that a noisy neighbour affects both; the script compares medians over the rounds.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -24,7 +24,7 @@ SETTINGS = {"bfloat16": [("autocast", False), ("bfloat16", False), ("autocast", 
             "float32": [("float32", False), ("float32", True)]}
 
 
-def ours(binary, folder, dtype, threads, steps):
+def run_llamero(binary, folder, dtype, threads, steps):
     corpus = pathlib.Path(folder, "corpus.txt")
     corpus.write_text("the llama walks over a mountain and carries salt to the town.\n" * 20000)
     dump = tempfile.mkdtemp(dir=folder)
@@ -45,14 +45,14 @@ def ours(binary, folder, dtype, threads, steps):
     return statistics.median(json.loads(line)["tokens_per_second"] for line in lines[1:])
 
 
-def torch(python, mode, compiled, threads, steps):
+def run_torch(python, mode, compiled, threads, steps):
     command = [python, ROOT / "bench/torch_llama.py", "--mode", mode, "--threads", str(threads),
                "--steps", str(steps)]
     for name, value in SHAPE.items():
         command += ["--" + name.replace("_", "-"), str(value)]
     if compiled:
         command.append("--compile")
-    # Memory that malloc gives back is touched again in every step; PyTorch is faster without.
+    # Keep freed memory in the process, so that steps do not fault it in again; PyTorch is faster so.
     keep = {"MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_MMAP_MAX_": "0", "OMP_NUM_THREADS": str(threads)}
     out = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | keep)
     return json.loads(out.stdout.splitlines()[-1])["tokens_per_second"]
@@ -71,20 +71,20 @@ def main():
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(a.rounds):
-            rate = ours(a.binary, folder, a.dtype, a.threads, a.steps)
+            rate = run_llamero(a.binary, folder, a.dtype, a.threads, a.steps)
             results.setdefault("llamero", []).append(rate)
             for mode, compiled in SETTINGS[a.dtype]:
                 if compiled and a.no_compile:
                     continue
                 name = "torch " + mode + (" compiled" if compiled else "")
-                rate = torch(a.python, mode, compiled, a.threads, a.steps)
+                rate = run_torch(a.python, mode, compiled, a.threads, a.steps)
                 results.setdefault(name, []).append(rate)
     best = max(statistics.median(v) for k, v in results.items() if k != "llamero")
-    mine = statistics.median(results["llamero"])
+    our_rate = statistics.median(results["llamero"])
     for name, rates in results.items():
         print(f"{name:26} {min(rates):8.1f} {statistics.median(rates):8.1f} {max(rates):8.1f} tokens/s")
-    print(f"ratio to the fastest PyTorch setting: {mine / best:.3f}")
-    print(json.dumps({"dtype": a.dtype, "threads": a.threads, "shape": SHAPE, "ratio": mine / best,
+    print(f"ratio to the fastest PyTorch setting: {our_rate / best:.3f}")
+    print(json.dumps({"dtype": a.dtype, "threads": a.threads, "shape": SHAPE, "ratio": our_rate / best,
                       "tokens_per_second": results}))
 
 

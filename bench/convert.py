@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
-"""A large model through `llamero convert`: Hugging Face -> native -> torch's directory.
+"""Times `llamero convert` on a large model: Hugging Face -> native -> torch DCP.
 
     python3 bench/convert.py FOLDER [--binary build/llamero] [--layers 18] [--dtype float32]
 
-Makes a model of Llama 3 8B's shapes in FOLDER (which must have room for two of it; in bfloat16 for
-three, as a run's weights are float32), with --layers blocks and numbers of --dtype: 18 in float32 are
-20 GB, and so are 41 in bfloat16.  Then times, each after what it reads has left the page cache:
-`cp` of the model, file after file, each of them synchronized; its conversion to a run; and that run's,
-in the model's dtype, to a directory of torch.distributed.checkpoint.  A step's source goes as soon
-as nothing reads it any more.
+Makes a model of Llama 3 8B's shapes in FOLDER, with --layers blocks in --dtype: 20 GB are 18 blocks in
+float32 or 41 in bfloat16.  FOLDER needs space for two such models (three in bfloat16, because a run's
+weights are float32).  Then it times, each with its input evicted from the page cache: `cp` of the model,
+file by file with fsync; its conversion to a run; and the conversion of that run to a directory of
+torch.distributed.checkpoint in the model's dtype.  Each input is deleted after its last use.
 
-Memory is sampled from /proc/PID/status every 20 ms: what is the process's own (RssAnon), pages of files
-that are mapped (RssFile), which the system takes back whenever it wants them, and the peak of both
-together (VmHWM).  A rate is bytes of the model that is written, in a second.  Prints one JSON object.
+Memory is sampled from /proc/PID/status every 20 ms: the process's own (RssAnon), mapped file pages
+(RssFile), which the kernel can reclaim, and the peak of both together (VmHWM).  Rates are bytes of the
+written model per second.  Prints one JSON object.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -52,8 +51,8 @@ def size_of(shape, each):
     return each
 
 
-def noise(each):
-    """Numbers around 0, none of them larger than 1."""
+def random_values(each):
+    """Random values of `each` bytes, with magnitudes of at most 1."""
     block = bytearray(os.urandom(1 << 26))
     block[each - 1::each] = block[each - 1::each].translate(
         bytes((0x3c | byte & 0x80) - (byte & 1) for byte in range(256)))
@@ -62,7 +61,7 @@ def noise(each):
 
 def make(folder, layers, dtype):
     folder.mkdir(parents=True)
-    each, block = BYTES[dtype], noise(BYTES[dtype])
+    each, block = BYTES[dtype], random_values(BYTES[dtype])
     files, used = [[]], 0
     for name, shape in tensors(layers):
         size = size_of(shape, each)
@@ -70,12 +69,12 @@ def make(folder, layers, dtype):
             files, used = files + [[]], 0
         files[-1].append((name, shape, size))
         used += size
-    where, total = {}, 0
+    file_of, total = {}, 0
     for k, rows in enumerate(files):
         file, at, head = f"model-{k + 1:05}-of-{len(files):05}.safetensors", 0, {}
         for name, shape, size in rows:
             head[name] = {"dtype": NAMES[dtype], "shape": shape, "data_offsets": [at, at + size]}
-            where[name], at = file, at + size
+            file_of[name], at = file, at + size
         text = json.dumps(head).encode()
         text += b" " * (-len(text) % 8)
         with open(folder / file, "wb") as out:
@@ -85,7 +84,7 @@ def make(folder, layers, dtype):
             out.flush()
             os.fsync(out.fileno())
         total += at
-    index = {"metadata": {"total_size": total}, "weight_map": where}
+    index = {"metadata": {"total_size": total}, "weight_map": file_of}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     (folder / "config.json").write_text(json.dumps({
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
@@ -95,8 +94,8 @@ def make(folder, layers, dtype):
         "tie_word_embeddings": False, "torch_dtype": dtype}))
 
 
-def forget(folder):
-    """Out of the page cache."""
+def evict(folder):
+    """Evicts the files from the page cache."""
     for path in folder.rglob("*"):
         if path.is_file():
             with open(path, "rb") as file:
@@ -104,13 +103,13 @@ def forget(folder):
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def weight(folder):
+def total_bytes(folder):
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def copy(folder, copied):
-    """Seconds of cp; one file at a time, so that there need be room for one only."""
-    forget(folder)
+    """Times cp, one file at a time, which needs space for one file only."""
+    evict(folder)
     seconds = 0.0
     for path in sorted(folder.rglob("*")):
         begin = time.monotonic()
@@ -119,10 +118,10 @@ def copy(folder, copied):
             os.fsync(file.fileno())
         seconds += time.monotonic() - begin
         copied.unlink()
-    return {"seconds": round(seconds, 1), "MB_per_s": round(weight(folder) / seconds / 1e6, 1)}
+    return {"seconds": round(seconds, 1), "MB_per_s": round(total_bytes(folder) / seconds / 1e6, 1)}
 
 
-def watch(process):
+def sample_memory(process):
     peaks = {"VmHWM": 0, "RssAnon": 0, "RssFile": 0}
     while process.poll() is None:
         try:
@@ -137,16 +136,16 @@ def watch(process):
 
 
 def convert(binary, source, to, target, *more):
-    forget(source)
+    evict(source)
     begin = time.monotonic()
     process = subprocess.Popen([binary, "convert", source, to, "--to", target, *more],
                                stdout=subprocess.PIPE)
-    peaks = watch(process)
+    peaks = sample_memory(process)
     process.communicate()
     if process.returncode:
-        sys.exit(f"llamero convert: {process.returncode}")
+        sys.exit(f"llamero convert: exit code {process.returncode}")
     seconds = time.monotonic() - begin
-    written = weight(to)
+    written = total_bytes(to)
     return {"seconds": round(seconds, 1), "bytes": written,
             "MB_per_s": round(written / seconds / 1e6, 1),
             **{f"{key}_MB": round(value / 1024, 1) for key, value in peaks.items()}}
@@ -163,16 +162,16 @@ def main():
     result = {"layers": a.layers, "dtype": a.dtype,
               "largest_tensor_MB": round(VOCABULARY * WIDTH * BYTES[a.dtype] / 2 ** 20, 1)}
 
-    def tell(key, value):
+    def report(key, value):
         result[key] = value
         print(f"{key}: {value}", file=sys.stderr, flush=True)
 
     make(source, a.layers, a.dtype)
-    tell("bytes", weight(source))
-    tell("cp", copy(source, a.folder / "copy"))
-    tell("native", convert(a.binary, source, native, "native"))
+    report("bytes", total_bytes(source))
+    report("cp", copy(source, a.folder / "copy"))
+    report("native", convert(a.binary, source, native, "native"))
     shutil.rmtree(source)
-    tell("dcp", convert(a.binary, native, dcp, "dcp", "--dtype", a.dtype))
+    report("dcp", convert(a.binary, native, dcp, "dcp", "--dtype", a.dtype))
     shutil.rmtree(native)
     shutil.rmtree(dcp)
     json.dump(result, sys.stdout, indent=1)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What float8 costs in loss: a small Llama (bench/float8.toml) on a text, with each recipe and without.
+"""What FP8 costs in loss: trains a small Llama (bench/float8.toml) in bfloat16 and with each FP8 recipe.
 
     python3 bench/float8.py TEXT [--binary build/llamero] [--steps 2000] [--folder outputs/float8]
         [--recipes off,tensorwise,delayed] [--threads 2]
 
-TEXT is any English text of a megabyte or so, read byte by byte.  The runs have the same rows and the
-same first weights.  Prints the mean loss of every tenth of a run, the ratio to the first recipe's, and
-the loss of validation at the end; leaves every run's metrics in --folder, and float8.json.
+TEXT is about a megabyte of English text, tokenized as bytes.  All runs have the same rows and the same
+initial weights.  Prints the mean loss of each tenth of a run, its ratio to the first recipe's, and the
+final validation loss; writes the metrics of each run, and float8.json, to --folder.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse

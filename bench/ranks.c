@@ -1,13 +1,13 @@
-/* ranks.c -- two ranks of one thread that share out a model, against one rank of two threads; and
- * what it is worth that they move weights and gradients while they compute.
+/* ranks.c -- two single-threaded ranks with FSDP versus one rank of two threads, and the gain from
+ * overlapping the transfer of weights and gradients with computation.
  *
  *     bench/ranks [ROUNDS [PATIENCE]]
  *
- * The kinds of run take turns, so that a noisy neighbour meets all of them; what is told are
- * medians over the rounds, of a round's median step.  Runs while which other processes took more
- * than 5 % of the cores are left out where there is a better one; each waits up to PATIENCE seconds
- * for a quiet machine.  Held: the transport waits for a transfer where it is started; all else is
- * the same.  LLAMERO_MPIRUN names the launcher. */
+ * The configurations alternate, so that a noisy neighbour affects all of them; the results are
+ * medians over the rounds of each round's median step.  Rounds in which other processes took more
+ * than 5 % of the cores are dropped if there is a better one; each round waits up to PATIENCE
+ * seconds for an idle machine.  "No overlap" runs the same code over a transport that waits for
+ * each transfer where it starts.  LLAMERO_MPIRUN names the launcher. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/clock.h"
 #include "base/file.h"
@@ -16,6 +16,7 @@
 #include "train/run.h"
 #include "train/trainer.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +24,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { STEPS = 8, WARM = 2, ROUNDS = 5, MOST_ROUNDS = 50 };
-#define QUIET 0.05 /* share of the cores that others may take */
+enum { STEPS = 8, WARMUP = 2, ROUNDS = 5, MAX_ROUNDS = 50 };
+#define QUIET 0.05 /* share of the cores that other processes may use */
 
 static const char *const settings[] = {
     "model.dim=512",         "model.n_layers=8",
@@ -34,26 +35,26 @@ static const char *const settings[] = {
     "training.steps=100",    "activation_checkpoint.mode=none",
     "data.tokenizer=bytes",  "data.streams=8",
 };
-enum { NUM_SETTINGS = sizeof settings / sizeof *settings, MOST_SETTINGS = NUM_SETTINGS + 8 };
+enum { NUM_SETTINGS = sizeof settings / sizeof *settings, MAX_SETTINGS = NUM_SETTINGS + 8 };
 
-static const struct kind {
-    const char *name, *says;
+static const struct run_kind {
+    const char *name, *label;
     int ranks;
-    bool held;
+    bool blocking;
     const char *settings[3];
 } kinds[] = {
     {"threads", "one rank, two threads", 1, false, {"device.threads=2"}},
     {"ranks", "two ranks, FSDP", 2, false, {"device.threads=1"}},
-    {"held", "two ranks, FSDP, no overlap", 2, true, {"device.threads=1"}},
-    {"kept",
-     "two ranks, FSDP, weights stay",
+    {"blocking", "two ranks, FSDP, no overlap", 2, true, {"device.threads=1"}},
+    {"gathered",
+     "two ranks, FSDP, stay gathered",
      2,
      false,
      {"device.threads=1", "parallelism.fsdp_reshard_after_forward=never"}},
 };
 enum { NUM_KINDS = sizeof kinds / sizeof *kinds };
 
-static int by_size(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -61,48 +62,48 @@ static int by_size(const void *a, const void *b)
 
 static double median(double *x, size_t count)
 {
-    qsort(x, count, sizeof *x, by_size);
+    qsort(x, count, sizeof *x, compare_doubles);
     return count % 2 ? x[count / 2] : (x[count / 2 - 1] + x[count / 2]) / 2;
 }
 
-/* --- one of the ranks: the transport, held --- */
+/* --- in a rank: a transport whose start() blocks until the transfer is done --- */
 
-static const struct transport *inner;
-static struct transport held;
-static double held_s; /* waited since the step began */
+static const struct transport *nonblocking;
+static struct transport blocking;
+static double blocking_s; /* seconds blocked since the step began */
 
-static enum status held_split(const struct comm *c, int color, int key, struct comm *out)
+static enum status blocking_split(const struct comm *c, int color, int key, struct comm *out)
 {
-    TRY(inner->split(c, color, key, out));
-    out->transport = &held;
+    TRY(nonblocking->split(c, color, key, out));
+    out->transport = &blocking;
     return STATUS_OK;
 }
 
-static enum status held_start(const struct comm *c, struct transfer *t)
+static enum status blocking_start(const struct comm *c, struct transfer *t)
 {
     double begin = clock_monotonic_s();
-    TRY(inner->start(c, t));
-    TRY(inner->wait(t));
+    TRY(nonblocking->start(c, t));
+    TRY(nonblocking->wait(t));
     t->in_flight = NULL;
-    held_s += clock_monotonic_s() - begin;
+    blocking_s += clock_monotonic_s() - begin;
     return STATUS_OK;
 }
 
-static enum status held_wait(struct transfer *t)
+static enum status blocking_wait(struct transfer *t)
 {
     (void)t;
     return STATUS_OK;
 }
 
-static void hold(struct comm *world)
+static void make_blocking(struct comm *world)
 {
-    inner = world->transport;
-    held = *inner;
-    held.split = held_split, held.start = held_start, held.wait = held_wait;
-    world->transport = &held;
+    nonblocking = world->transport;
+    blocking = *nonblocking;
+    blocking.split = blocking_split, blocking.start = blocking_start, blocking.wait = blocking_wait;
+    world->transport = &blocking;
 }
 
-/* --- one of the ranks: its steps --- */
+/* --- in a rank: training steps --- */
 
 struct rank {
     struct config config;
@@ -114,9 +115,9 @@ struct rank {
     struct trainer trainer;
 };
 
-static enum status open_rank(struct rank *r, const struct kind *k, const char *corpus)
+static enum status open_rank(struct rank *r, const struct run_kind *k, const char *corpus)
 {
-    const char *all[MOST_SETTINGS];
+    const char *all[MAX_SETTINGS];
     struct model_shape shape;
     struct trainer *t = &r->trainer;
     struct text path = {0}, rows = {0};
@@ -128,44 +129,44 @@ static enum status open_rank(struct rank *r, const struct kind *k, const char *c
     all[n++] = path.data, all[n++] = rows.data;
     TRY(config_load(&r->config, NULL, all, n));
     TRY(machine_join(&r->machine));
-    if (k->held) hold(&r->machine.world);
+    if (k->blocking) make_blocking(&r->machine.world);
     TRY(machine_open_ranks(&r->machine, &r->config.device, &r->config.parallelism));
     TRY(tokenizer_open(&r->tokenizer, "bytes", &r->config.tokenizer));
     TRY(model_shape_resolve(&shape, &r->config.model, tokenizer_vocab_size(r->tokenizer)));
-    r->data = run_data_config(&r->config, &r->source);
+    r->data = inputs_data_config(&r->config, &r->source);
     struct loader_options o =
-        run_loader_options(&r->config, &r->machine.mesh, &r->data, r->tokenizer, shape.V);
+        inputs_loader_options(&r->config, &r->machine.mesh, &r->data, r->tokenizer, shape.V);
     TRY(loader_open(&r->loader, &o));
     TRY(trainer_open(t, &r->config, &shape, &r->machine));
-    TRY(params_start(&t->whole, &t->pieces, &t->shape, 1, t->weights, t->machine.on));
-    TRY(trainer_sync(t));
+    TRY(params_start(&t->whole, &t->shard, &t->shape, 1, t->weights, t->machine.queue));
+    TRY(trainer_sync_weights(t));
     text_release(&path), text_release(&rows);
     return STATUS_OK;
 }
 
-/* Seconds that a step waited. */
-static double waited(const struct trace *t)
+/* Seconds in which a step waited for transfers. */
+static double waited_s(const struct trace *t)
 {
-    double sum = held_s;
+    double sum = blocking_s;
     for (size_t i = 0; i < t->count; i++)
         if (!t->spans[i].track && !strncmp(t->spans[i].name, "wait", 4))
             sum += t->spans[i].end_s - t->spans[i].begin_s;
     return sum;
 }
 
-/* Prints tokens a second and the share of a step that was waited, both of rank 0. */
-static enum status measure(const struct kind *k, const char *corpus)
+/* Prints tokens per second and the share of a step spent waiting, both of rank 0. */
+static enum status measure(const struct run_kind *k, const char *corpus)
 {
     struct rank r = {0};
     double seconds[STEPS], waits[STEPS];
     TRY(open_rank(&r, k, corpus));
-    for (int step = -WARM; step < STEPS; step++) {
+    for (int step = -WARMUP; step < STEPS; step++) {
         struct trace trace = {0};
         struct step_result s;
-        r.machine.on->trace = &trace, held_s = 0;
+        r.machine.queue->trace = &trace, blocking_s = 0;
         double begin = clock_monotonic_s();
         TRY(trainer_step(&r.trainer, r.loader, &s));
-        if (step >= 0) seconds[step] = clock_monotonic_s() - begin, waits[step] = waited(&trace);
+        if (step >= 0) seconds[step] = clock_monotonic_s() - begin, waits[step] = waited_s(&trace);
         trace_release(&trace);
     }
     double tokens = 4.0 * r.trainer.batch.T, s = median(seconds, STEPS);
@@ -173,15 +174,15 @@ static enum status measure(const struct kind *k, const char *corpus)
     trainer_close(&r.trainer);
     loader_close(r.loader);
     tokenizer_close(r.tokenizer);
-    if (k->held) r.machine.world.transport = inner;
+    if (k->blocking) r.machine.world.transport = nonblocking;
     machine_close_ranks(&r.machine, STATUS_OK);
     config_release(&r.config);
     return STATUS_OK;
 }
 
-/* --- the one that starts them --- */
+/* --- in the parent: starts and times the ranks --- */
 
-/* Seconds of all cores so far that were not idle. */
+/* Busy CPU seconds of all cores since boot. */
 static double busy_s(void)
 {
     double ticks[8] = {0}, sum = 0;
@@ -212,8 +213,8 @@ static void wait_for_quiet(double patience_s)
     }
 }
 
-static enum status run(const struct kind *k, const char *self, const char *folder, double *rate,
-                       double *share)
+static enum status launch_run(const struct run_kind *k, const char *self, const char *folder,
+                              double *rate, double *share)
 {
     struct text command = {0};
     const char *launcher = getenv("LLAMERO_MPIRUN");
@@ -224,54 +225,54 @@ static enum status run(const struct kind *k, const char *self, const char *folde
     int got = out ? fscanf(out, "%lf %lf", rate, share) : 0;
     int code = out ? pclose(out) : -1;
     text_release(&command);
-    if (got != 2 || code) FAIL(IO, "%s: it failed", k->says);
+    if (got != 2 || code) FAIL(IO, "%s: the run failed", k->label);
     return STATUS_OK;
 }
 
-/* What came of a kind's rounds. */
+/* By round. */
 struct results {
-    double rate[MOST_ROUNDS], waited[MOST_ROUNDS], others[MOST_ROUNDS];
+    double rate[MAX_ROUNDS], wait_share[MAX_ROUNDS], others[MAX_ROUNDS];
 };
 
-static enum status run_alone(const struct kind *k, const char *self, const char *folder, int round,
-                             struct results *r)
+static enum status run_round(const struct run_kind *k, const char *self, const char *folder,
+                             int round, struct results *r)
 {
     double begin = clock_monotonic_s(), busy = busy_s(), own = children_s();
-    TRY(run(k, self, folder, &r->rate[round], &r->waited[round]));
+    TRY(launch_run(k, self, folder, &r->rate[round], &r->wait_share[round]));
     double cores = (double)sysconf(_SC_NPROCESSORS_ONLN), wall = clock_monotonic_s() - begin;
     r->others[round] = (busy_s() - busy - (children_s() - own)) / (wall * cores);
     return STATUS_OK;
 }
 
 struct summary {
-    double rate, waited, slowest, fastest; /* medians; of tokens a second */
-    double others;                         /* in the quietest round */
+    double rate, wait_share, slowest, fastest; /* rate, wait_share: medians; tokens per second */
+    double others; /* CPU share of other processes in the quietest round */
     size_t counted;
 };
 
-/* Over the rounds that count. */
-static struct summary settle(const struct results *r, int rounds)
+/* Over the quiet rounds, or the quietest one. */
+static struct summary summarize(const struct results *r, int rounds)
 {
     struct summary s = {.others = 1};
-    double rates[MOST_ROUNDS], waits[MOST_ROUNDS];
+    double rates[MAX_ROUNDS], waits[MAX_ROUNDS];
     for (int i = 0; i < rounds; i++) s.others = fmin(s.others, r->others[i]);
     for (int i = 0; i < rounds; i++) {
         if (r->others[i] > fmax(s.others, QUIET)) continue;
-        rates[s.counted] = r->rate[i], waits[s.counted++] = r->waited[i];
+        rates[s.counted] = r->rate[i], waits[s.counted++] = r->wait_share[i];
     }
-    s.rate = median(rates, s.counted), s.waited = median(waits, s.counted);
+    s.rate = median(rates, s.counted), s.wait_share = median(waits, s.counted);
     s.slowest = rates[0], s.fastest = rates[s.counted - 1];
     return s;
 }
 
-static void tell(const struct results *r, int rounds)
+static void print_summary(const struct results *r, int rounds)
 {
-    double first = settle(r, rounds).rate;
-    printf("%-30s tokens/s   slowest, fastest   ratio  waited  rounds  others took\n", "");
+    double first = summarize(r, rounds).rate;
+    printf("%-30s tokens/s   slowest, fastest   ratio  waited  rounds  other load\n", "");
     for (int k = 0; k < NUM_KINDS; k++) {
-        struct summary s = settle(&r[k], rounds);
+        struct summary s = summarize(&r[k], rounds);
         printf("%-30s %8.0f  %8.0f  %8.0f  %6.3f  %5.1f%%  %2zu of %2d  from %.1f%%\n",
-               kinds[k].says, s.rate, s.slowest, s.fastest, s.rate / first, 100 * s.waited,
+               kinds[k].label, s.rate, s.slowest, s.fastest, s.rate / first, 100 * s.wait_share,
                s.counted, rounds, 100 * s.others);
     }
 }
@@ -283,7 +284,7 @@ static bool has_launcher(void)
     text_addf(&command, "command -v %s >/dev/null", launcher ? launcher : "mpirun");
     bool has = LLAMERO_MPI && system(command.data) == 0;
     text_release(&command);
-    if (!has) printf("no mpirun, or a program without MPI: ranks are not measured\n");
+    if (!has) printf("skipped: mpirun not found, or built without MPI\n");
     return has;
 }
 
@@ -292,7 +293,7 @@ static enum status compare(const char *self, int rounds, double patience_s)
     char folder[] = "/tmp/llamero-bench-XXXXXX";
     static struct results results[NUM_KINDS];
     struct text corpus = {0};
-    if (!mkdtemp(folder)) FAIL(IO, "%s: cannot be made", folder);
+    if (!mkdtemp(folder)) FAIL(IO, "%s: cannot create the folder: %s", folder, strerror(errno));
     char *path = file_join(folder, "corpus.txt");
     for (int i = 0; i < 20000; i++)
         text_adds(&corpus, "the llama walks over a mountain and carries salt to the town.\n");
@@ -300,30 +301,30 @@ static enum status compare(const char *self, int rounds, double patience_s)
     for (int round = 0; !st && round < rounds; round++)
         for (int k = 0; !st && k < NUM_KINDS; k++) {
             wait_for_quiet(patience_s);
-            st = run_alone(&kinds[k], self, folder, round, &results[k]);
+            st = run_round(&kinds[k], self, folder, round, &results[k]);
         }
-    if (!st) tell(results, rounds);
-    enum status gone = file_remove_tree(folder);
+    if (!st) print_summary(results, rounds);
+    enum status removed = file_remove_tree(folder);
     text_release(&corpus);
     free(path);
-    return st ? st : gone;
+    return st ? st : removed;
 }
 
-static enum status start(int argc, char **argv)
+static enum status run_benchmark(int argc, char **argv)
 {
     if (argc == 3)
         for (int k = 0; k < NUM_KINDS; k++)
             if (!strcmp(kinds[k].name, argv[1])) return measure(&kinds[k], argv[2]);
     int rounds = argc > 1 ? atoi(argv[1]) : ROUNDS;
-    if (argc > 3 || rounds < 1 || rounds > MOST_ROUNDS)
-        FAIL(USAGE, "usage: ranks [ROUNDS [PATIENCE]], at most %d rounds", (int)MOST_ROUNDS);
+    if (argc > 3 || rounds < 1 || rounds > MAX_ROUNDS)
+        FAIL(USAGE, "usage: ranks [ROUNDS [PATIENCE]]; at most %d rounds", (int)MAX_ROUNDS);
     if (has_launcher()) TRY(compare(argv[0], rounds, argc > 2 ? atof(argv[2]) : 0));
     return STATUS_OK;
 }
 
 int main(int argc, char **argv)
 {
-    enum status st = start(argc, argv);
+    enum status st = run_benchmark(argc, argv);
     if (!st) return 0;
     fprintf(stderr, "%s\n%s", status_message(), status_stack());
     launch_abort(status_exit_code(st));

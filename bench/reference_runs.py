@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""The five reference runs: planned at full size, trained in little, in each of their layouts.
+"""The reference runs: planned at full size, and trained scaled-down in several parallel layouts.
 
-    tools/mini_data && python tools/neural_pile.py neural       # what the small ones train on
+    tools/mini_data && python tools/neural_pile.py neural       # data of the small runs
     python3 bench/reference_runs.py [--binary build/llamero] [--only NAME ...] [--steps N] > tables
 
-Full size: memory and time of a step as `plan` has them, beside what was published.  In little: each
-layout's loss, a run that stops half way and goes on beside one that does not, and the checkpoint
-in the format that the run's users load, loaded by PyTorch where that is installed: what lies in it
-there has the loss that `eval` finds (models of text), or the tensors have the same bits.
-docs/reference-runs.md has the tables and tells of them.
+Full size: memory and step time of `plan` versus published figures.  Scaled down: the loss of each layout; a run
+that is stopped half way and resumed versus an uninterrupted one; and the checkpoint exported to the format that
+the run's users load.  If PyTorch is installed it loads the export and must reproduce the loss of `eval` (text
+models) or find bit-identical tensors.  docs/reference-runs.md has the tables and explains them.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -23,16 +22,16 @@ import time
 
 TP, PP, CP = (f"parallelism.{n}_parallel_degree" for n in ("tensor", "pipeline", "context"))
 REPLICATE, SHARD = (f"parallelism.data_parallel_{n}_degree" for n in ("replicate", "shard"))
-WHOLE = {"parallelism.fsdp_shard_gradients": "true"}
+SHARD_GRADIENTS = {"parallelism.fsdp_shard_gradients": "true"}
 
-FULL = [  # configuration, ranks, device, its GiB, seconds a step as published, where from
+FULL = [  # configuration, ranks, device, its GiB, published seconds per step, source
     ("mlm-1b-n64", 512, "mi250x", 64, 12.0, "about 300 steps an hour"),
     ("llama3.1-8b-fsdp", 512, "mi250x", 64, 95.0, "95 s for 16.8 million tokens"),
     ("neural-8b-131k", 512, "mi250x", 64, None, "nothing published"),
     ("llama3-70b-tp32pp8", 512, "trn1", 16, 321.89, "NxD Training's log, 16 nodes"),
     ("llama3-70b-cp", 512, "trn1", 16, None, "nothing published"),
     ("llama2-7b", 8, "mi300x", 192, None, "nothing published for one node in bf16"),
-    ("llama3-8b-fp8", 8, "mi300x", 192, 128 * 8192 / 8 / 6500, "at least 6500 tokens/s a GPU"),
+    ("llama3-8b-fp8", 8, "mi300x", 192, 128 * 8192 / 8 / 6500, "at least 6500 tokens/s per GPU"),
 ]
 MINI = [  # configuration; layouts: name, ranks, settings; format of the export
     ("mlm-1b-mini", [("one rank", 1, {}),
@@ -45,7 +44,7 @@ MINI = [  # configuration; layouts: name, ranks, settings; format of the export
                          ("TP 2 x PP 2, ZeRO-1", 4, {TP: 2, PP: 2}),
                          ("TP 4, KV heads on two ranks each", 4, {TP: 4}),
                          ("TP 2 x CP 2", 4, {TP: 2, CP: 2})], "hf"),
-    ("llama2-7b-mini", [("one rank", 1, {}), ("ZeRO-1 of 4", 4, {}), ("FSDP 4", 4, WHOLE),
+    ("llama2-7b-mini", [("one rank", 1, {}), ("ZeRO-1 of 4", 4, {}), ("FSDP 4", 4, SHARD_GRADIENTS),
                         ("TP 2 x ZeRO-1 of 2", 4, {TP: 2})], "hf"),
     ("llama3-8b-fp8-mini", [("one rank", 1, {}), ("ZeRO-1 of 2", 2, {}), ("TP 2", 2, {TP: 2})],
      "hf"),
@@ -74,8 +73,8 @@ class Runs:
         done = subprocess.run([*launch, self.binary, *map(str, arguments)], text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if done.returncode:
-            said = " ".join(map(str, arguments))
-            sys.exit(f"{said}: exit {done.returncode}\n{done.stderr[-2000:]}")
+            command = " ".join(map(str, arguments))
+            sys.exit(f"{command}: exit code {done.returncode}\n{done.stderr[-2000:]}")
         return done.stdout
 
     def train(self, config, dump, ranks, settings):
@@ -90,8 +89,8 @@ class Runs:
 
 
 def plan_full(runs, only):
-    print("| run | device | ranks | GiB a device | of | s a step, planned | published | error | "
-          "limit |")
+    print("| run | device | ranks | GiB per device | of | planned s/step | published | error | "
+          "bottleneck |")
     print("|---|---|---|---|---|---|---|---|---|")
     for config, ranks, device, memory, published, source in FULL:
         if only and config not in only:
@@ -108,28 +107,28 @@ def plan_full(runs, only):
               f"{plan['estimate']['limit']} |", flush=True)
 
 
-def resume(runs, config, dump, straight):
-    """Half of the steps, then the rest: whether every logged loss of it is the straight run's."""
-    last = max(straight)
+def resume(runs, config, dump, uninterrupted):
+    """Trains half of the steps, then the rest; True if all losses equal those of the uninterrupted run."""
+    last = max(uninterrupted)
     text = open(f"configs/{config}.toml").read()
-    whole = {"lr_scheduler.total_steps": last}
-    if 'order = "megatron"' in text:  # whose order is another for another number of samples
-        whole["data.samples"] = last * int(re.search(r"global_batch_size = (\d+)", text)[1])
-    runs.train(config, dump, 1, {**whole, "training.steps": last // 2})
-    losses, _, _ = runs.train(config, dump, 1, {**whole, "training.steps": last})
-    later = [step for step in straight if step > last // 2]
-    return later and all(losses[step] == straight[step] for step in later)
+    full = {"lr_scheduler.total_steps": last}
+    if 'order = "megatron"' in text:  # its order depends on the number of samples
+        full["data.samples"] = last * int(re.search(r"global_batch_size = (\d+)", text)[1])
+    runs.train(config, dump, 1, {**full, "training.steps": last // 2})
+    losses, _, _ = runs.train(config, dump, 1, {**full, "training.steps": last})
+    later = [step for step in uninterrupted if step > last // 2]
+    return later and all(losses[step] == uninterrupted[step] for step in later)
 
 
 def hf_name(name):
-    """What Hugging Face calls Meta's tensor."""
+    """The Hugging Face name of a tensor with Meta's name."""
     for meta, theirs in META:
         name = name.replace(meta, theirs)
     return f"model.{name}" if not name.startswith("lm_head") else name
 
 
 def loaded_by_torch(runs, dump, form):
-    """What PyTorch finds in the exported checkpoint."""
+    """Loads the exported checkpoint with PyTorch and compares it; returns a cell of the table."""
     try:
         import torch
     except ImportError:
@@ -142,19 +141,19 @@ def loaded_by_torch(runs, dump, form):
         import safetensors.torch
         from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
         dcp_to_torch_save(out, str(out) + ".pth")
-        there = torch.load(str(out) + ".pth", weights_only=True)
-        here = {}
+        exported = torch.load(str(out) + ".pth", weights_only=True)
+        saved = {}
         for part in checkpoint.glob("model-*.safetensors"):
-            here.update(safetensors.torch.load_file(part))
-        for name, w in there.items():
-            want = here.pop(hf_name(name))
-            if ".wq." in name or ".wk." in name:  # rows in another order
-                w, want = w.flatten().sort().values, want.flatten().sort().values
-            if not torch.equal(w, want):
-                sys.exit(f"{out}: {name} is not that of {checkpoint}")
-        if here:
-            sys.exit(f"{out}: without {', '.join(here)}")
-        return f"`dcp_to_torch_save`: {len(there)} tensors with the same bits"
+            saved.update(safetensors.torch.load_file(part))
+        for name, got in exported.items():
+            expected = saved.pop(hf_name(name))
+            if ".wq." in name or ".wk." in name:  # the formats order the rows of q and k differently
+                got, expected = got.flatten().sort().values, expected.flatten().sort().values
+            if not torch.equal(got, expected):
+                sys.exit(f"{out}: {name} differs from {checkpoint}")
+        if saved:
+            sys.exit(f"{out}: missing {', '.join(saved)}")
+        return f"`dcp_to_torch_save`: {len(exported)} tensors, bit-identical"
     import transformers
     model = transformers.AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval()
     text = next(open("mini/held-out.jsonl"))
@@ -168,17 +167,17 @@ def loaded_by_torch(runs, dump, form):
     ids = torch.tensor([[begin, *ids, end]])
     with torch.no_grad():
         logits = model(input_ids=ids[:, :-1]).logits[0]
-    want = torch.nn.functional.cross_entropy(logits.double(), ids[0, 1:]).item()
+    expected = torch.nn.functional.cross_entropy(logits.double(), ids[0, 1:]).item()
     got = json.loads(runs.call("eval", out, one, "--json", "--seq-len", 128, "--tokenizer",
                                "mini/tokenizer.json", "training.mixed_precision_param=float32"))
-    off = abs(got["loss"] / want - 1)
-    if off > 1e-4 or got["tokens"] != ids.shape[1] - 1:
-        sys.exit(f"{out}: loss {got['loss']} of {got['tokens']} tokens, Transformers {want}")
-    return f"Transformers: loss {want:.5f}, `eval` off by {off:.0e}"
+    difference = abs(got["loss"] / expected - 1)
+    if difference > 1e-4 or got["tokens"] != ids.shape[1] - 1:
+        sys.exit(f"{out}: eval has loss {got['loss']} over {got['tokens']} tokens, Transformers {expected}")
+    return f"Transformers: loss {expected:.5f}, `eval` differs by {difference:.0e}"
 
 
 def train_mini(runs, only, most):
-    print("\n| run | layout | ranks | loss | validation | off one rank's | minutes |")
+    print("\n| run | layout | ranks | loss | validation | deviation | minutes |")
     print("|---|---|---|---|---|---|---|")
     notes = []
     for config, layouts, form in MINI:
@@ -192,15 +191,15 @@ def train_mini(runs, only, most):
             loss = losses[max(losses)]
             validation = f"{held_out[max(held_out)]:.4f}" if held_out else "-"
             first = first or (dump, losses)
-            off = max(abs(losses[s] / first[1][s] - 1) for s in losses)
-            print(f"| {config} | {name} | {ranks} | {loss:.4f} | {validation} | {off:.1e} | "
+            deviation = max(abs(losses[s] / first[1][s] - 1) for s in losses)
+            print(f"| {config} | {name} | {ranks} | {loss:.4f} | {validation} | {deviation:.1e} | "
                   f"{seconds / 60:.1f} |", flush=True)
         half = runs.folder / f"{config}-resumed"
         shutil.rmtree(half, ignore_errors=True)
         same = resume(runs, config, half, first[1])
-        went_on = "the same losses, bit for bit" if same else "OTHER LOSSES"
-        notes.append(f"| {config} | {went_on} | {loaded_by_torch(runs, first[0], form)} |")
-    print("\n| run | stopped half way and gone on | exported and loaded |\n|---|---|---|")
+        resumed = "the same losses, bit for bit" if same else "DIFFERENT LOSSES"
+        notes.append(f"| {config} | {resumed} | {loaded_by_torch(runs, first[0], form)} |")
+    print("\n| run | stopped half way and resumed | exported and loaded |\n|---|---|---|")
     print("\n".join(notes))
 
 
@@ -208,9 +207,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--binary", default="build/llamero")
     parser.add_argument("--folder", default="outputs/reference-runs")
-    parser.add_argument("--only", nargs="*", help="configurations; all where there are none")
-    parser.add_argument("--layouts", type=int, help="at most so many of each")
-    parser.add_argument("--steps", type=int, help="of the small runs; else as they are")
+    parser.add_argument("--only", nargs="*", help="configurations to run (default: all)")
+    parser.add_argument("--layouts", type=int, help="maximum number of layouts per configuration")
+    parser.add_argument("--steps", type=int, help="steps of the small runs (default: those of the configuration)")
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     runs = Runs(arguments)

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""How a step's time and memory grow: one axis at a time around a small Llama.
+"""How the time and memory of a step scale: one axis at a time around a small Llama.
 
     python3 bench/scaling.py [--binary build/llamero] [--rounds 3] [--axes tokens,width,...]
 
-Every point is a short `llamero train`, once a round; what it gives is the median of its steps without
-the first ones.  Beside each stands the share of the cores that other processes took meanwhile, by
-/proc/stat.  Rounds with more than --quiet of that are not counted where there is a better one, and a
-point's time is the median of those that are.  Memory is the peak of the process as the system counts
-it, beside what `llamero plan` said.  Exponents are least squares on logarithms.  Writes scaling.json,
-scaling.svg and prints the tables of docs/scaling.md.
+Every point is a short `llamero train` per round; its time is the median of the steps after warmup.  The share
+of the cores that other processes used meanwhile comes from /proc/stat: rounds above --quiet are dropped
+if there is a better one, and a point's time is the median of the remaining rounds.  Memory is the peak
+RSS of the process, compared with `llamero plan`.  Exponents are least-squares fits in log-log space.
+Writes scaling.json and scaling.svg, and prints the tables of docs/scaling.md.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -23,8 +22,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BASE = {"dim": 256, "n_layers": 2, "rows": 1, "seq_len": 512, "vocab_size": 1024, "threads": 2}
-AXES = {  # name: (what of BASE it is, label, points, what the others are)
-    "tokens": ("seq_len", "tokens a row, T", [2 ** i for i in range(9, 17)], {}),
+AXES = {  # name: (key of BASE, label, points, changes of other keys)
+    "tokens": ("seq_len", "tokens per row, T", [2 ** i for i in range(9, 17)], {}),
     "width": ("dim", "width", [128, 256, 512, 1024, 2048], {}),
     "depth": ("n_layers", "blocks", [1, 2, 4, 8, 16, 32], {}),
     "rows": ("rows", "rows of 512", [1, 2, 4, 8, 16, 32], {}),
@@ -54,28 +53,28 @@ def command(binary, name, point, folder, **more):
 def plan(binary, point, folder):
     out = subprocess.run(command(binary, "plan", point, folder) + ["--json"], check=True,
                          capture_output=True, text=True)
-    answer = json.loads(out.stdout)
-    return answer["step_seconds"], answer["ranks"][0]["total"]
+    planned = json.loads(out.stdout)
+    return planned["step_seconds"], planned["ranks"][0]["total"]
 
 
-def cores_busy():
-    """Seconds of all cores so far that were not idle, those taken by other guests among them."""
+def busy_seconds():
+    """Busy CPU seconds of all cores since boot, including time stolen by other guests."""
     ticks = [int(x) for x in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def train(binary, point, folder, guess, budget):
-    """Median seconds of a step, share of the cores that others took, peak of the process in bytes."""
+    """Median seconds per step, share of the cores that other processes used, peak RSS in bytes."""
     warm = 2 if guess < 2 else 1
     steps = warm + max(2, min(24, int(budget / guess)))
     metrics = folder / "run/metrics.jsonl"
     metrics.unlink(missing_ok=True)
-    busy, begin = cores_busy(), time.monotonic()
+    busy, begin = busy_seconds(), time.monotonic()
     child = subprocess.Popen(command(binary, "train", point, folder, **{"training.steps": steps}),
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     wall = time.monotonic() - begin
-    others = max(0, cores_busy() - busy - usage.ru_utime - usage.ru_stime) / (wall * os.cpu_count())
+    others = max(0, busy_seconds() - busy - usage.ru_utime - usage.ru_stime) / (wall * os.cpu_count())
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise SystemExit(f"train failed with {child.returncode}: {point}")
@@ -87,14 +86,14 @@ def train(binary, point, folder, guess, budget):
 def wait_for_quiet(share, patience):
     end = time.monotonic() + patience
     while time.monotonic() < end:
-        busy = cores_busy()
+        busy = busy_seconds()
         time.sleep(1)
-        if cores_busy() - busy <= share * os.cpu_count():
+        if busy_seconds() - busy <= share * os.cpu_count():
             return
 
 
-def settle(p, quiet):
-    """A point's time: of its rounds those with a machine to themselves, else the quietest."""
+def update_median(p, quiet):
+    """Sets a point's time to the median of its quiet rounds, or of the quietest; returns how many are quiet."""
     least = max(quiet, min(p["others"]))
     counted = [t for t, o in zip(p["seconds"], p["others"]) if o <= least]
     p["median"] = statistics.median(counted)
@@ -115,14 +114,14 @@ def measure(a, folder, results):
     for i in range(a.rounds):
         for name in a.axes:
             for p in results[name]:
-                if p["seconds"] and settle(p, a.quiet) >= (1 if p["median"] > a.once else a.rounds):
+                if p["seconds"] and update_median(p, a.quiet) >= (1 if p["median"] > a.once else a.rounds):
                     continue
                 wait_for_quiet(a.quiet, a.patience)
                 seconds, others, peak = train(a.binary, p["point"], folder, p["guess"], a.budget)
                 p["seconds"].append(seconds)
                 p["others"].append(others)
                 p["peak"] = max(p["peak"], peak)
-                settle(p, a.quiet)
+                update_median(p, a.quiet)
                 print(f"round {i + 1} {name} {p['value']}: {seconds:.4g} s, others {others:.3f}, "
                       f"{peak / 2**20:.0f} MiB", flush=True)
                 save(a, results)
@@ -141,7 +140,7 @@ def slope(xs, ys):
 
 
 def exponents(points, key):
-    """Over all points, over the first two, over the last two."""
+    """Over all points, the first two, and the last two."""
     xs, ys = [p["value"] for p in points], [p[key] for p in points]
     return [slope(xs, ys), slope(xs[:2], ys[:2]), slope(xs[-2:], ys[-2:])]
 
@@ -153,7 +152,7 @@ def tables(results):
         t, m = exponents(points, "median"), exponents(points, "peak")
         lines.append(f"| {AXES[name][1]} | {points[0]['value']} | {points[-1]['value']} | {t[0]:.2f} | "
                      f"{t[1]:.2f}, {t[2]:.2f} | {m[0]:.2f} | {m[1]:.2f}, {m[2]:.2f} |")
-    lines += ["", "| axis | value | s/step | tokens/s | planned MiB | peak MiB | peak to plan |",
+    lines += ["", "| axis | value | s/step | tokens/s | planned MiB | peak MiB | peak / plan |",
               "|---|---|---|---|---|---|---|"]
     for name, points in results.items():
         for p in points:
@@ -220,7 +219,7 @@ def picture(results):
         points, left, top = results[name], 66 + i % columns * 296, 34 + i // columns * 400
         time, memory = exponents(points, "median"), exponents(points, "peak")
         ends = f" ({time[1]:.2f} to {time[2]:.2f})" if len(points) > 2 else ""
-        out.append(panel(left, top, f"time: {time[0]:.2f}{ends}", AXES[name][1], "seconds a step",
+        out.append(panel(left, top, f"time: {time[0]:.2f}{ends}", AXES[name][1], "seconds per step",
                          points, [("median", 1, True)]))
         ends = f" ({memory[1]:.2f} to {memory[2]:.2f})" if len(points) > 2 else ""
         out.append(panel(left, top + 195, f"memory: {memory[0]:.2f}{ends}", AXES[name][1], "MiB",
@@ -228,8 +227,8 @@ def picture(results):
     height = 400 * math.ceil(len(names) / columns) + 22
     key = (f'<circle cx="66" cy="{height - 14}" r="3" class="measured"/><text x="76" y="{height - 10}">'
            f'measured</text><circle cx="146" cy="{height - 14}" r="5" class="planned"/><text x="158" '
-           f'y="{height - 10}">as planned.  Titles: the exponent over all points (over the first two to '
-           'over the last two).</text>')
+           f'y="{height - 10}">planned.  Titles: the exponent over all points (over the first two to the '
+           'last two).</text>')
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 {height}" width="900" '
             f'height="{height}"><style>{STYLE}</style><rect width="900" height="{height}" fill="#fff"/>'
             + "\n".join(out) + key + "</svg>\n")
@@ -239,14 +238,14 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("--binary", default=ROOT / "build/llamero")
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--axes", default=",".join(AXES), help="of these, with commas between")
-    p.add_argument("--budget", type=float, default=1.5, help="seconds of steps at a point, about")
-    p.add_argument("--once", type=float, default=4, help="steps of so many seconds are for round 1 only")
+    p.add_argument("--axes", default=",".join(AXES), help="axes to measure, separated by commas")
+    p.add_argument("--budget", type=float, default=1.5, help="approximate seconds of steps per point")
+    p.add_argument("--once", type=float, default=4, help="measure steps longer than this, in seconds, in one round only")
     p.add_argument("--output", type=pathlib.Path, default=ROOT / "docs", help="folder for .json, .svg")
-    p.add_argument("--quiet", type=float, default=0.05, help="share of the cores others may take")
-    p.add_argument("--patience", type=float, default=0, help="seconds to wait for quiet at a point")
-    p.add_argument("--again", action="store_true", help="add rounds to what the .json has")
-    p.add_argument("--draw", action="store_true", help="measure nothing: draw what the .json says")
+    p.add_argument("--quiet", type=float, default=0.05, help="maximum share of the cores that other processes may use")
+    p.add_argument("--patience", type=float, default=0, help="seconds to wait at each point for an idle machine")
+    p.add_argument("--again", action="store_true", help="add rounds to those in the .json file")
+    p.add_argument("--draw", action="store_true", help="only draw the figures from the .json file")
     a = p.parse_args()
     a.axes = [] if a.draw else a.axes.split(",")
     had = a.output / "scaling.json"

@@ -1,11 +1,11 @@
-/* tokenizer.c -- megabytes of text that one core turns into ids in a second, and inputs that are
- * slow where merging or splitting is not linear.
+/* tokenizer.c -- megabytes of text that one core encodes per second, and worst-case inputs, which
+ * are slow if merging or splitting is not linear.
  *
  *     bench/tokenizer [TOKENIZER [TEXT]]
  *
- * Without arguments: a vocabulary learnt from generated words, and other words of the same kind.
- * Documents of TEXT may have a NUL between them; without TEXT only the slow inputs are measured.
- * Seconds are the processor's. */
+ * Without arguments: trains a vocabulary on generated words and encodes other words from the same
+ * distribution.  Documents in TEXT may be separated by NUL; without TEXT only the worst-case inputs
+ * are measured.  Seconds are CPU time. */
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/tokenizer.h"
 #include "base/clock.h"
@@ -13,13 +13,14 @@
 #include "base/rng.h"
 #include "tokenizer/bpe_trainer.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { RUNS = 5, WORDS = 20000, TEXT_BYTES = 8 << 20, HARD_BYTES = 1 << 20 };
+enum { RUNS = 5, WORDS = 20000, TEXT_BYTES = 8 << 20, WORST_CASE_BYTES = 1 << 20 };
 
 static uint64_t below(uint64_t most, uint64_t stream, uint64_t position)
 {
@@ -35,7 +36,7 @@ static void add_word(struct text *t, uint64_t k)
         text_add(t, &letters[below(sizeof letters - 1, 2, 16 * k + i)], 1);
 }
 
-/* Words by Zipf's law, with commas and full stops. */
+/* Zipf-distributed words, with commas and full stops. */
 static void add_words(struct text *t, size_t bytes, uint64_t stream)
 {
     for (uint64_t i = 0; t->len < bytes; i++) {
@@ -47,14 +48,14 @@ static void add_words(struct text *t, size_t bytes, uint64_t stream)
     }
 }
 
-static enum status make_own(struct tokenizer **t, struct text *text)
+static enum status train_tokenizer(struct tokenizer **t, struct text *text)
 {
     char folder[] = "/tmp/llamero-bench-XXXXXX";
     struct bpe_trainer *trainer;
     struct text json = {0};
     struct tokenizer_config config = {0};
     int32_t made;
-    if (!mkdtemp(folder)) FAIL(IO, "%s: cannot be made", folder);
+    if (!mkdtemp(folder)) FAIL(IO, "%s: cannot create the folder: %s", folder, strerror(errno));
     add_words(text, TEXT_BYTES / 2, 3);
     bpe_trainer_make(&trainer);
     bpe_trainer_add(trainer, text->data, text->len);
@@ -71,7 +72,7 @@ static enum status make_own(struct tokenizer **t, struct text *text)
     return st;
 }
 
-static int by_size(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -89,7 +90,7 @@ static enum status encode_documents(struct encoder *e, const struct text *text,
     return STATUS_OK;
 }
 
-/* The median of some runs, each through a fresh encoder. */
+/* Prints the median of RUNS runs, each with a new encoder. */
 static enum status measure(const struct tokenizer *t, const char *name, const struct text *text)
 {
     double seconds[RUNS];
@@ -104,37 +105,37 @@ static enum status measure(const struct tokenizer *t, const char *name, const st
         encoder_free(e);
         TRY(st);
     }
-    qsort(seconds, RUNS, sizeof *seconds, by_size);
+    qsort(seconds, RUNS, sizeof *seconds, compare_doubles);
     printf("%-16s %10.3f MB %10zu tokens %9.1f MB/s %8.4f s\n", name, (double)text->len / 1e6,
            ids.count, (double)text->len / 1e6 / seconds[RUNS / 2], seconds[RUNS / 2]);
     token_list_release(&ids);
     return STATUS_OK;
 }
 
-static enum status measure_hard(const struct tokenizer *t)
+static enum status measure_worst_case(const struct tokenizer *t)
 {
     static const struct {
         const char *name, *alphabet;
-    } hard[] = {{"one letter", "a"},
-                {"spaces", " "},
-                {"digits", "0123456789"},
-                {"letters", "abcdefghijklmnopqrstuvwxyz"},
-                {"symbols", "!#$%&()*+,-./:;<=>?@[]^_{|}~"},
-                {"one symbol", "="},
-                {"line breaks", "\n"}};
+    } inputs[] = {{"one letter", "a"},
+                  {"spaces", " "},
+                  {"digits", "0123456789"},
+                  {"letters", "abcdefghijklmnopqrstuvwxyz"},
+                  {"symbols", "!#$%&()*+,-./:;<=>?@[]^_{|}~"},
+                  {"one symbol", "="},
+                  {"line breaks", "\n"}};
     struct text text = {0};
     enum status st = STATUS_OK;
-    for (size_t i = 0; i < sizeof hard / sizeof *hard && !st; i++) {
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs && !st; i++) {
         text_clear(&text);
-        for (uint64_t k = 0; k < HARD_BYTES; k++)
-            text_add(&text, &hard[i].alphabet[below(strlen(hard[i].alphabet), 5 + i, k)], 1);
-        st = measure(t, hard[i].name, &text);
+        for (uint64_t k = 0; k < WORST_CASE_BYTES; k++)
+            text_add(&text, &inputs[i].alphabet[below(strlen(inputs[i].alphabet), 5 + i, k)], 1);
+        st = measure(t, inputs[i].name, &text);
     }
     text_release(&text);
     return st;
 }
 
-static enum status run(int argc, char **argv)
+static enum status run_benchmark(int argc, char **argv)
 {
     struct tokenizer *t = NULL;
     struct text text = {0};
@@ -144,11 +145,11 @@ static enum status run(int argc, char **argv)
     if (argc > 1)
         st = tokenizer_open(&t, argv[1], &config);
     else
-        st = make_own(&t, &text);
-    printf("%-16s %59.4f s\n", argc > 1 ? "open" : "learn", clock_monotonic_s() - begin);
+        st = train_tokenizer(&t, &text);
+    printf("%-16s %59.4f s\n", argc > 1 ? "open" : "train", clock_monotonic_s() - begin);
     if (!st && argc > 2) st = file_read(argv[2], UINT64_MAX, &text);
     if (!st && argc != 2) st = measure(t, "text", &text);
-    if (!st && argc < 3) st = measure_hard(t);
+    if (!st && argc < 3) st = measure_worst_case(t);
     tokenizer_close(t);
     text_release(&text);
     return st;
@@ -156,7 +157,7 @@ static enum status run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    enum status st = run(argc, argv);
+    enum status st = run_benchmark(argc, argv);
     if (st) fprintf(stderr, "%s\n", status_message());
     return status_exit_code(st);
 }

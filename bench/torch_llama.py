@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""One training setting of a Llama in plain PyTorch: tokens a second, steady state.
+"""One training setting of a Llama in plain PyTorch: steady-state tokens per second.
 
-The peer of bench/against_torch.py on the CPU, and of `llamero bench` on a GPU (tools/gpu).  It prints one JSON object; the first steps, in which memory is
-touched for the first time, are left out of the median.
+bench/against_torch.py compares it with Llamero on the CPU, tools/gpu with `llamero bench` on a GPU.  It
+prints one JSON object; the median leaves out the first steps, which touch memory for the first time.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -110,11 +110,11 @@ def main():
         model = model.bfloat16()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), fused=True)
     run = torch.compile(model) if a.compile else model
-    wait = torch.cuda.synchronize if a.device == "cuda" else lambda: None
+    synchronize = torch.cuda.synchronize if a.device == "cuda" else lambda: None
     seconds = []
     for _ in range(a.steps):
         ids = torch.randint(a.vocab, (a.batch, a.seq_len + 1), device=a.device)
-        wait()
+        synchronize()
         begin = time.perf_counter()
         with torch.autocast(a.device, torch.bfloat16, enabled=a.mode == "autocast"):
             loss = run(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
@@ -122,7 +122,7 @@ def main():
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=a.device != "cpu")
-        wait()
+        synchronize()
         seconds.append(time.perf_counter() - begin)
     steady = statistics.median(seconds[a.skip:])
     memory = torch.cuda.max_memory_allocated() if a.device == "cuda" else 0

@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A synthetic neural pile: spike counts of two species, in Parquet files as neural-pile has them.
+"""A synthetic neural pile: spike counts of two species, in Parquet files like neural-pile's.
 
     python tools/neural_pile.py FOLDER [--size 1.0] [--seed 0]
-    python tools/neural_pile.py tests/data/spikes --tiny      what tests read: pyarrow 26, numpy 2.4
+    python tools/neural_pile.py tests/data/spikes --tiny      the tests' data: pyarrow 26, numpy 2.4
 
 FOLDER/rodent and FOLDER/primate get train and test files with the columns spike_counts
 (list<list<uint8>>, [neuron][bin of 20 ms]), subject_id, session_id, segment_id and source_dataset.
 --size multiplies the number of training sessions.  Needs numpy and pyarrow.
 
-Counts are Poisson, and their rates follow a latent state that turns and is pushed by noise, as
-motor cortex does (Churchland et al. 2012; the model is that of Macke et al. 2011):
+Counts are Poisson, and their rates follow a rotating latent state driven by noise, as in
+motor cortex (Churchland et al. 2012; the model is that of Macke et al. 2011):
 
     z(t+1) = d R(w) z(t) + s e(t),        e ~ N(0, I),  s so that z has unit variance
     c_i(t) ~ Poisson(exp(b_i + g (cos(p_i) z_1(t) + sin(p_i) z_2(t))))
 
 Neurons are in the order of their preferred phase p_i, as in the reordered piles; b_i differs from
-session to session.  Both species turn; they differ in speed, gain, rates and number of neurons, and
-a primate's sessions are few.  What it prints for each file: counts, spikes, and the bits/spike of
-the rates that made the counts over a homogeneous rate of each neuron and session, which no
-predictor reaches, since nobody is told z.
+session to session.  The species differ in rotation speed, gain, rates and number of neurons, and
+the primate has few sessions.  For each file it prints counts, spikes, and the bits/spike of the
+true rates relative to a homogeneous rate of each neuron and session: an upper bound for any
+predictor, since it does not observe z.
 """
 import argparse
 import math
@@ -39,7 +39,7 @@ TINY = {"rodent": dict(SPECIES["rodent"], neurons=(5, 6), period=12.0, train=12,
 
 
 def session(rng, s):
-    """Counts and the rates that made them, [neuron][bin]."""
+    """Counts and the rates they are drawn from, [neuron][bin]."""
     n = int(rng.integers(s["neurons"][0], s["neurons"][1] + 1))
     w = 2 * math.pi / s["period"]
     turn = s["decay"] * np.array([[math.cos(w), -math.sin(w)], [math.sin(w), math.cos(w)]])
@@ -56,7 +56,7 @@ def session(rng, s):
 
 
 def log_likelihood(counts, rates):
-    """Without log c!, which is the same for all rates."""
+    """Without log c!, which does not depend on the rates."""
     rates = np.broadcast_to(np.maximum(rates, 1e-9), counts.shape)
     return float((counts * np.log(rates) - rates).sum())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# prose.awk -- definitions and quotations of the GCIDE dictionary, one a line, without its marks.
+# prose.awk -- definitions and quotations of the GCIDE dictionary, one per line, without markup.
 BEGIN { RS = ""; FS = "\n" }
 /^   [0-9]+\. / || /^      +[A-Z"]/ {
     gsub(/\n +/, " ")

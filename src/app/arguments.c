@@ -44,7 +44,7 @@ static enum status unknown_flag(const struct flag *flags, const char *name)
     const char *suggestion = NULL;
     size_t distance = 4;
     for (const struct flag *f = flags; f->name; f++)
-        if (text_is_nearer(f->name, name, &distance)) suggestion = f->name;
+        if (text_is_closer(f->name, name, &distance)) suggestion = f->name;
     if (suggestion) FAIL(USAGE, "unknown flag --%s; did you mean --%s?", name, suggestion);
     FAIL(USAGE, "unknown flag --%s; see --help", name);
 }

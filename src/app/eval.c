@@ -5,7 +5,8 @@
 #include "infer/baselines.h"
 #include "infer/loaded_model.h"
 #include "tensor/device.h"
-#include "train/evaluation.h"
+#include "tensor/queue.h"
+#include "train/evaluator.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ struct evaluating {
 static enum status size_evaluation(void *context)
 {
     struct evaluating *e = context;
-    return evaluator_measure(&e->evaluator, &e->loaded.step);
+    return evaluator_size(&e->evaluator, &e->loaded.step);
 }
 
 static enum status open_evaluator(struct evaluating *e, int T)
@@ -34,15 +35,15 @@ static enum status open_evaluator(struct evaluating *e, int T)
         .contexts = &e->loaded.machine.groups.of[GROUP_cp],
         .peers = &e->loaded.machine.groups.of[GROUP_peers],
         .causal = c->objective.name == OBJECTIVE_causal,
-        .documents = !strcmp(c->model.attn_mask_type, "block_causal"),
+        .documents = c->model.attn_mask_type == ATTN_MASK_block_causal,
         .mark = TABLE_BIN_SEPARATOR,
     };
-    evaluator_take(&e->evaluator, e->rows, T, &e->run);
+    evaluator_alloc(&e->evaluator, e->rows, T, &e->run);
     TRY(loaded_model_alloc_step(&e->loaded, size_evaluation, e));
     size_t bytes = e->run.used;
     evaluator_release(&e->evaluator);
-    TRY(arena_init(&e->run, bytes, queue_shared(e->loaded.machine.on)));
-    evaluator_take(&e->evaluator, e->rows, T, &e->run);
+    TRY(arena_init(&e->run, bytes, queue_shared_allocator(e->loaded.machine.queue)));
+    evaluator_alloc(&e->evaluator, e->rows, T, &e->run);
     return STATUS_OK;
 }
 

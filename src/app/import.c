@@ -43,7 +43,7 @@ static enum status parse_arguments(struct import_arguments *r, int argc, char **
     *r = (struct import_arguments){0};
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
-        if (!utf8_valid(word, strlen(word))) FAIL(USAGE, "argument %d is not UTF-8", i + 1);
+        if (!text_is_utf8(word, strlen(word))) FAIL(USAGE, "argument %d is not UTF-8", i + 1);
         bool ours = !r->file && !r->from; /* arguments after a file belong to it */
         if (ours && (!strcmp(word, "--help") || !strcmp(word, "-h")))
             r->help = true;
@@ -97,9 +97,10 @@ static void log_notes(const struct import *im)
     log_line(LOG_INFO,
              "%zu keys converted, %zu have no effect here, %zu are not supported, %zu defects of "
              "the original",
-             counts[IMPORT_OURS], counts[IMPORT_NONE], counts[IMPORT_MISSING], counts[IMPORT_BUG]);
+             counts[IMPORT_TRANSLATED], counts[IMPORT_IGNORED], counts[IMPORT_UNSUPPORTED],
+             counts[IMPORT_ORIGINAL_BUG]);
     for (size_t i = 0; i < im->num_notes; i++)
-        if (im->notes[i].verdict == IMPORT_MISSING)
+        if (im->notes[i].verdict == IMPORT_UNSUPPORTED)
             log_line(LOG_WARN, "not supported: %s %s%s%s", im->notes[i].key, im->notes[i].value,
                      im->notes[i].text[0] ? ": " : "", im->notes[i].text);
 }

@@ -35,7 +35,7 @@ static enum status unknown_command(const char *name)
     const char *suggestion = NULL;
     size_t distance = 4;
     for (size_t i = 0; commands[i].name; i++)
-        if (text_is_nearer(commands[i].name, name, &distance)) suggestion = commands[i].name;
+        if (text_is_closer(commands[i].name, name, &distance)) suggestion = commands[i].name;
     if (suggestion) FAIL(USAGE, "unknown command \"%s\"; did you mean \"%s\"?", name, suggestion);
     FAIL(USAGE, "unknown command \"%s\"; `llamero --help` lists them", name);
 }

@@ -99,7 +99,7 @@ static void format_remark(const struct mesh *m, int64_t ranks, struct text *rema
 {
     text_addf(remark, "llamero slurm: %lld rank%s,", (long long)ranks, ranks == 1 ? "" : "s");
     for (enum axis a = 0; a < AXIS_COUNT; a++)
-        text_addf(remark, "%s %s %d", a ? " x" : "", axis_name(a), m->degree[a]);
+        text_addf(remark, "%s %s %d", a ? " x" : "", mesh_axis_name(a), m->degree[a]);
 }
 
 /* Writes the script after the configuration has passed all checks. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum status read_flat(void *context, const struct piece *p, size_t first, size_t count,
+static enum status read_flat(void *context, const struct shard_run *p, size_t first, size_t count,
                              const float **values)
 {
     (void)count;
@@ -19,7 +19,7 @@ struct tensor_source tensor_source_flat(const float *flat)
     return (struct tensor_source){read_flat, (void *)(uintptr_t)flat};
 }
 
-static enum status read_stored(void *context, const struct piece *p, size_t first, size_t count,
+static enum status read_stored(void *context, const struct shard_run *p, size_t first, size_t count,
                                const float **values)
 {
     const struct stored_flat *f = context;
@@ -35,7 +35,7 @@ struct tensor_source tensor_source_stored(struct stored_flat *f)
 
 static int compare_runs(const void *a, const void *b)
 {
-    const struct piece *x = a, *y = b;
+    const struct shard_run *x = a, *y = b;
     if (x->tensor != y->tensor) return x->tensor < y->tensor ? -1 : 1;
     return (x->first > y->first) - (x->first < y->first);
 }
@@ -49,14 +49,15 @@ static uint64_t mix_fingerprint(uint64_t sum, uint64_t x)
 /* What tells the runs of a tensor from others; those that touch count as one. */
 static void compute_fingerprints(const struct block_exchange *x, uint64_t *fingerprints)
 {
-    for (size_t i = 0, next; i < x->num_pieces; i = next) {
-        const struct piece *p = &x->pieces[i];
+    for (size_t i = 0, next; i < x->num_runs; i = next) {
+        const struct shard_run *p = &x->runs[i];
         size_t end = p->first + p->count;
-        for (next = i + 1; next < x->num_pieces; next++) {
+        for (next = i + 1; next < x->num_runs; next++) {
             if (p[next - i].tensor != p->tensor || p[next - i].first != end) break;
             end += p[next - i].count;
         }
-        fingerprints[p->tensor] = mix_fingerprint(mix_fingerprint(fingerprints[p->tensor] + 1, p->first), end) | 1;
+        fingerprints[p->tensor] =
+            mix_fingerprint(mix_fingerprint(fingerprints[p->tensor] + 1, p->first), end) | 1;
     }
 }
 
@@ -100,17 +101,17 @@ static enum status gather_fingerprints(struct block_exchange *x)
     return STATUS_OK;
 }
 
-enum status block_exchange_open(struct block_exchange *x, const struct layout *l, const struct pieces *p,
-                          const struct comm *ranks)
+enum status block_exchange_open(struct block_exchange *x, const struct layout *l,
+                                const struct shard *p, const struct comm *ranks)
 {
     *x = (struct block_exchange){.layout = l, .ranks = ranks};
-    x->pieces = heap(p->count * sizeof *x->pieces);
+    x->runs = heap(p->count * sizeof *x->runs);
     x->filled = heap(EXCHANGE_ELEMENTS);
     for (size_t i = 0; i < p->count; i++)
-        if (p->all[i].count) x->pieces[x->num_pieces++] = p->all[i];
-    qsort(x->pieces, x->num_pieces, sizeof *x->pieces, compare_runs);
-    for (size_t i = 1; i < x->num_pieces; i++) {
-        const struct piece *a = &x->pieces[i - 1];
+        if (p->runs[i].count) x->runs[x->num_runs++] = p->runs[i];
+    qsort(x->runs, x->num_runs, sizeof *x->runs, compare_runs);
+    for (size_t i = 1; i < x->num_runs; i++) {
+        const struct shard_run *a = &x->runs[i - 1];
         BUG_IF(a->tensor == a[1].tensor && a->first + a->count > a[1].first);
     }
     TRY(gather_fingerprints(x));
@@ -119,7 +120,7 @@ enum status block_exchange_open(struct block_exchange *x, const struct layout *l
 
 void block_exchange_close(struct block_exchange *x)
 {
-    free(x->pieces);
+    free(x->runs);
     free(x->fingerprints), free(x->sends);
     free(x->out), free(x->in);
     free(x->filled);
@@ -145,10 +146,10 @@ static bool sends_any(const struct block_exchange *x, int from, int to, const st
 /* The first of this rank's pieces that ends behind the beginning of the span. */
 static size_t first_run(const struct block_exchange *x, const struct block_span *s)
 {
-    size_t low = 0, high = x->num_pieces;
+    size_t low = 0, high = x->num_runs;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        const struct piece *p = &x->pieces[middle];
+        const struct shard_run *p = &x->runs[middle];
         if (p->tensor < s->tensor || (p->tensor == s->tensor && p->first + p->count <= s->first))
             low = middle + 1;
         else
@@ -158,10 +159,11 @@ static size_t first_run(const struct block_exchange *x, const struct block_span 
 }
 
 /* What this rank holds of a span: the run in its i-th piece; false: there is none. */
-static bool intersect(const struct block_exchange *x, const struct block_span *s, size_t i, struct block_span *run)
+static bool intersect(const struct block_exchange *x, const struct block_span *s, size_t i,
+                      struct block_span *run)
 {
-    if (i >= x->num_pieces) return false;
-    const struct piece *p = &x->pieces[i];
+    if (i >= x->num_runs) return false;
+    const struct shard_run *p = &x->runs[i];
     size_t from = p->first, to = p->first + p->count, end = s->first + s->count;
     if (from < s->first) from = s->first;
     if (to > end) to = end;
@@ -172,7 +174,7 @@ static bool intersect(const struct block_exchange *x, const struct block_span *s
 }
 
 static void store_values(struct block_exchange *x, size_t at, size_t count, const float *values,
-                enum safetensors_dtype dtype, void *bytes)
+                         enum safetensors_dtype dtype, void *bytes)
 {
     BUG_IF(at > EXCHANGE_ELEMENTS || count > EXCHANGE_ELEMENTS - at);
     safetensors_from_f32(values, count, dtype, (char *)bytes + at * safetensors_dtype_bytes(dtype));
@@ -180,16 +182,15 @@ static void store_values(struct block_exchange *x, size_t at, size_t count, cons
 }
 
 /* This rank's own part of its block. */
-static enum status copy_own_runs(struct block_exchange *x, const struct file_block *b, enum safetensors_dtype dtype,
-                        void *bytes)
+static enum status copy_own_runs(struct block_exchange *x, const struct file_block *b,
+                                 enum safetensors_dtype dtype, void *bytes)
 {
     for (size_t s = 0; s < b->count; s++) {
         const struct block_span *span = &b->spans[s];
         struct block_span run;
         for (size_t i = first_run(x, span); intersect(x, span, i, &run); i++) {
             const float *values;
-            TRY(run.source->read(run.source->context, &x->pieces[i], run.first, run.count,
-                                 &values));
+            TRY(run.source->read(run.source->context, &x->runs[i], run.first, run.count, &values));
             store_values(x, run.at, run.count, values, dtype, bytes);
         }
     }
@@ -206,7 +207,8 @@ static uint32_t *reserve_words(uint32_t **words, size_t *capacity, size_t count)
 }
 
 /* Runs one behind the other: where it begins in the block, how many, then so many numbers. */
-static enum status pack_runs(struct block_exchange *x, const struct file_block *b, int to, uint32_t *count)
+static enum status pack_runs(struct block_exchange *x, const struct file_block *b, int to,
+                             uint32_t *count)
 {
     size_t n = 0;
     *count = 0;
@@ -216,8 +218,7 @@ static enum status pack_runs(struct block_exchange *x, const struct file_block *
         if (!sends_tensor(x, x->ranks->rank, to, span->tensor)) continue;
         for (size_t i = first_run(x, span); intersect(x, span, i, &run); i++) {
             const float *values;
-            TRY(run.source->read(run.source->context, &x->pieces[i], run.first, run.count,
-                                 &values));
+            TRY(run.source->read(run.source->context, &x->runs[i], run.first, run.count, &values));
             uint32_t *words = reserve_words(&x->out, &x->out_words, n + 2 + run.count) + n;
             words[0] = (uint32_t)run.at, words[1] = (uint32_t)run.count;
             memcpy(words + 2, values, run.count * sizeof *values);
@@ -228,7 +229,8 @@ static enum status pack_runs(struct block_exchange *x, const struct file_block *
     return STATUS_OK;
 }
 
-static void unpack_runs(struct block_exchange *x, size_t count, enum safetensors_dtype dtype, void *bytes)
+static void unpack_runs(struct block_exchange *x, size_t count, enum safetensors_dtype dtype,
+                        void *bytes)
 {
     for (size_t n = 0; n < count;) {
         const uint32_t *words = x->in + n;
@@ -239,8 +241,8 @@ static void unpack_runs(struct block_exchange *x, size_t count, enum safetensors
 }
 
 /* out_count words to one rank, in_count from another; -1 there: none is met. */
-static enum status send_receive(const struct block_exchange *x, int to, uint32_t *out, size_t out_count, int from,
-                        uint32_t *in, size_t in_count)
+static enum status send_receive(const struct block_exchange *x, int to, uint32_t *out,
+                                size_t out_count, int from, uint32_t *in, size_t in_count)
 {
     struct transfer send = {.kind = TRANSFER_send, .x = out, .peer = to, .is_bytes = true};
     struct transfer receive = {.kind = TRANSFER_receive, .x = in, .peer = from, .is_bytes = true};
@@ -254,32 +256,32 @@ static enum status send_receive(const struct block_exchange *x, int to, uint32_t
 }
 
 enum status block_exchange_fill(struct block_exchange *x, const struct file_block *blocks,
-                          enum safetensors_dtype dtype, void *bytes)
+                                enum safetensors_dtype dtype, void *bytes)
 {
     int size = x->ranks->size, rank = x->ranks->rank;
     const struct file_block *mine = &blocks[rank];
     struct failure first = {0};
     memset(x->filled, 0, EXCHANGE_ELEMENTS);
-    failure_keep(&first, copy_own_runs(x, mine, dtype, bytes));
+    status_save(&first, copy_own_runs(x, mine, dtype, bytes));
     /* In step k all ranks send to the one k places on, so nobody is waited for by many. */
     for (int k = 1; k < size; k++) {
         int to = (rank + k) % size, from = (rank + size - k) % size;
         uint32_t out = 0, in = 0;
         if (!sends_any(x, rank, to, &blocks[to])) to = -1;
         if (!sends_any(x, from, rank, mine)) from = -1;
-        if (to >= 0) failure_keep(&first, pack_runs(x, &blocks[to], to, &out));
+        if (to >= 0) status_save(&first, pack_runs(x, &blocks[to], to, &out));
         TRY(send_receive(x, to, &out, 1, from, &in, 1));
         reserve_words(&x->in, &x->in_words, in);
         TRY(send_receive(x, to, x->out, out, from, x->in, in));
         unpack_runs(x, in, dtype, bytes);
     }
-    TRY(failure_tell(&first));
+    TRY(status_restore(&first));
     for (size_t s = 0; s < mine->count; s++) {
         const struct block_span *span = &mine->spans[s];
         const unsigned char *from = x->filled + span->at, *hole = memchr(from, 0, span->count);
         char name[96];
         if (!hole) continue;
-        tensor_place_name(&x->layout->tensors[span->tensor], true, name);
+        layout_tensor_name(&x->layout->tensors[span->tensor], true, name);
         FAIL(SHAPE, "tensor %s: no rank holds its element %zu", name,
              span->first + (size_t)(hole - from));
     }

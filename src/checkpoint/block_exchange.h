@@ -9,7 +9,7 @@
 
 #include "comm/comm.h"
 #include "formats/safetensors.h"
-#include "model/params.h"
+#include "model/shard.h"
 #include "tensor/store.h"
 
 enum { EXCHANGE_ELEMENTS = 1 << 20 }; /* of a block, at most */
@@ -18,7 +18,7 @@ enum { EXCHANGE_ELEMENTS = 1 << 20 }; /* of a block, at most */
 struct tensor_source {
     /* Elements [first, first + count) of the tensor that piece `p` is of, and lying in it; count is
      * at most EXCHANGE_ELEMENTS.  *values stays valid until the next call. */
-    enum status (*read)(void *context, const struct piece *p, size_t first, size_t count,
+    enum status (*read)(void *context, const struct shard_run *p, size_t first, size_t count,
                         const float **values);
     void *context;
 };
@@ -46,22 +46,22 @@ struct file_block {
 struct block_exchange {
     const struct layout *layout;
     const struct comm *ranks;
-    struct piece *pieces; /* this rank's, by tensor and place; owned */
-    size_t num_pieces;
+    struct shard_run *runs; /* this rank's, by tensor and place; owned */
+    size_t num_runs;
     uint64_t *fingerprints; /* of the runs that each rank holds of each tensor, 0: none; owned */
-    bool *sends;      /* no lower rank holds the same of that tensor; owned */
+    bool *sends;            /* no lower rank holds the same of that tensor; owned */
     uint32_t *out, *in;
     size_t out_words, in_words; /* room for so many */
     unsigned char *filled;
 };
 
 /* Collective.  `p` names no element twice. */
-enum status block_exchange_open(struct block_exchange *x, const struct layout *l, const struct pieces *p,
-                          const struct comm *ranks);
+enum status block_exchange_open(struct block_exchange *x, const struct layout *l,
+                                const struct shard *p, const struct comm *ranks);
 void block_exchange_close(struct block_exchange *x);
 
 /* blocks[r] is the block that rank r puts together; `bytes` gets this rank's, as numbers of
  * `dtype`. Collective; a failure is this rank's own, unless it is COMM.  SHAPE: an element that no
  * rank holds. */
 enum status block_exchange_fill(struct block_exchange *x, const struct file_block *blocks,
-                          enum safetensors_dtype dtype, void *bytes);
+                                enum safetensors_dtype dtype, void *bytes);

@@ -24,7 +24,7 @@
 #include "checkpoint/checkpoint_config.h"
 #include "comm/comm.h"
 #include "formats/safetensors.h"
-#include "model/params.h"
+#include "model/shard.h"
 #include "tensor/dtype.h"
 #include "tensor/store.h"
 #include "tokenizer/tokenizer.h"
@@ -36,14 +36,14 @@
 struct checkpoint_state {
     const struct model_shape *shape;
     const struct layout *layout; /* the whole model's: names and shapes of its tensors */
-    const struct pieces *pieces; /* what of them lies where in this rank's flat buffers; no element
-                                    twice */
+    const struct shard *shard;   /* what of them lies where in this rank's flat buffers; no element
+                                      twice */
     const struct comm *world;    /* the ranks that load.  Saving has the
                                     checkpointer's */
     void *weights, *exp_avg, *exp_avg_sq; /* flat; moments NULL: model only */
     uint16_t *low;                        /* NULL: weights are f32; else bf16, exact with these */
     enum dtype moments;                   /* in memory; on disk they are f32 */
-    struct queue *on;                     /* whose memory those are in; NULL: the host's */
+    struct queue *queue;                  /* whose memory those are in; NULL: the host's */
     enum safetensors_dtype dtype;         /* of the weights on disk; saving only */
     int64_t step;                         /* optimizer steps done */
     /* Saving; of rank 0, and nothing to the others: */
@@ -54,12 +54,12 @@ struct checkpoint_state {
 
 static inline struct store checkpoint_weights(const struct checkpoint_state *s)
 {
-    return (struct store){s->weights, s->low, s->low ? BF16 : F32, s->on};
+    return (struct store){s->weights, s->low, s->low ? BF16 : F32, s->queue};
 }
 /* `x` is one of the moments. */
 static inline struct store checkpoint_moment(const struct checkpoint_state *s, void *x)
 {
-    return (struct store){.x = x, .dtype = s->moments, .on = s->on};
+    return (struct store){.x = x, .dtype = s->moments, .queue = s->queue};
 }
 
 struct checkpointer;
@@ -76,7 +76,7 @@ struct checkpointer_options {
 };
 
 /* Of a rank that holds these pieces. */
-size_t checkpoint_staging_bytes(const struct pieces *p);
+size_t checkpoint_staging_bytes(const struct shard *p);
 /* What a save takes beside that, on one of so many ranks: blocks of a file, and what is exchanged.
  */
 size_t checkpoint_save_bytes(int ranks);

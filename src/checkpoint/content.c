@@ -8,28 +8,29 @@
 
 #define SHARD_BYTES UINT64_C(5000000000)
 
-static enum status write_safetensors(const struct content *c, struct block_exchange *x, struct manifest *m)
+static enum status write_safetensors(const struct content *c, struct block_exchange *x,
+                                     struct manifest *m)
 {
     static const char *const plain[] = {""}, *const moments[] = {".exp_avg", ".exp_avg_sq"};
     struct safetensors_shards model = {.stem = "model",
-                           .parts = plain,
-                           .sources = &c->weights,
-                           .num_parts = 1,
-                           .dtype = c->dtype,
-                           .max_bytes = c->shard_bytes ? c->shard_bytes : SHARD_BYTES,
-                           .index = c->plain ? INDEX_IF_MANY : INDEX_ALWAYS,
-                           .exchange = x};
+                                       .parts = plain,
+                                       .sources = &c->weights,
+                                       .num_parts = 1,
+                                       .dtype = c->dtype,
+                                       .max_bytes = c->shard_bytes ? c->shard_bytes : SHARD_BYTES,
+                                       .index = c->plain ? INDEX_IF_MANY : INDEX_ALWAYS,
+                                       .exchange = x};
     TRY(safetensors_shards_write(&model, m));
     if (!c->exp_avg.read) return STATUS_OK;
     struct tensor_source both[] = {c->exp_avg, c->exp_avg_sq};
     struct safetensors_shards optimizer = {.stem = "optimizer",
-                               .parts = moments,
-                               .sources = both,
-                               .num_parts = 2,
-                               .dtype = SAFETENSORS_F32,
-                               .max_bytes = SHARD_BYTES,
-                               .index = INDEX_NEVER,
-                               .exchange = x};
+                                           .parts = moments,
+                                           .sources = both,
+                                           .num_parts = 2,
+                                           .dtype = SAFETENSORS_F32,
+                                           .max_bytes = SHARD_BYTES,
+                                           .index = INDEX_NEVER,
+                                           .exchange = x};
     TRY(safetensors_shards_write(&optimizer, m));
     return STATUS_OK;
 }
@@ -37,7 +38,7 @@ static enum status write_safetensors(const struct content *c, struct block_excha
 static enum status write_tensors(const struct content *c, struct manifest *m)
 {
     struct block_exchange x;
-    enum status st = block_exchange_open(&x, c->layout, c->pieces, c->ranks);
+    enum status st = block_exchange_open(&x, c->layout, c->shard, c->ranks);
     if (!st) st = write_safetensors(c, &x, m);
     block_exchange_close(&x);
     return st;

@@ -8,13 +8,13 @@
 #pragma once
 
 #include "checkpoint/safetensors_shards.h"
-#include "model/params.h"
+#include "model/shard.h"
 #include "tokenizer/tokenizer.h"
 
 struct content {
     const struct model_shape *shape;
     const struct layout *layout;
-    const struct pieces *pieces; /* that this rank has */
+    const struct shard *shard; /* that this rank has */
     const struct comm *ranks;
     struct tensor_source weights, exp_avg, exp_avg_sq; /* .read NULL: none */
     enum safetensors_dtype dtype;                      /* of the weights: F32, BF16 or F16 */

@@ -36,22 +36,22 @@ struct conversion_source {
     struct layout layout;
     struct model_files files, moments;
     struct source_tensors parts[3];
-    struct pieces pieces;
+    struct shard shard;
     float *values;
     int bos, eos;
     int64_t step;      /* where a run goes on; -1: the model alone is taken */
     struct text train; /* its trainer's kind of state.json */
 };
 
-static enum status read_run(void *context, const struct piece *p, size_t first, size_t count,
-                              const float **values)
+static enum status read_run(void *context, const struct shard_run *p, size_t first, size_t count,
+                            const float **values)
 {
     const struct source_tensors *kind = context;
     const struct conversion_source *o = kind->source;
-    const struct tensor_place *t = &o->layout.tensors[p->tensor];
+    const struct tensor_slot *t = &o->layout.tensors[p->tensor];
     struct tensor_reader r;
     char stem[96], name[160];
-    tensor_place_name(t, true, stem);
+    layout_tensor_name(t, true, stem);
     snprintf(name, sizeof name, "%s%s", stem, tensor_name_suffix(kind->kind));
     TRY(tensor_reader_open(&r, kind->files, t, name));
     TRY(tensor_reader_read(&r, first, count, F32, o->values));
@@ -62,7 +62,8 @@ static enum status read_run(void *context, const struct piece *p, size_t first, 
 
 static struct tensor_source source_tensors_of(struct conversion_source *o, enum tensor_kind kind)
 {
-    o->parts[kind] = (struct source_tensors){o, kind == TENSOR_WEIGHT ? &o->files : &o->moments, kind};
+    o->parts[kind] =
+        (struct source_tensors){o, kind == TENSOR_WEIGHT ? &o->files : &o->moments, kind};
     return (struct tensor_source){read_run, &o->parts[kind]};
 }
 
@@ -92,7 +93,7 @@ static enum status open_source(struct conversion_source *o, const struct convers
     layout_init(&o->layout, &o->shape, 1);
     TRY_OUT(model_files_open_any(&o->files, folder, &o->shape));
     TRY_OUT(model_files_check(&o->files, &o->layout, o->shape.tied));
-    pieces_init(&o->pieces, &o->layout, 0, 1);
+    shard_init(&o->shard, &o->layout, 0, 1);
     o->values = heap(EXCHANGE_ELEMENTS * sizeof *o->values);
 out:
     free(beside), free(config);
@@ -104,7 +105,7 @@ static void close_source(struct conversion_source *o)
     free(o->values);
     text_release(&o->train);
     model_files_close(&o->moments);
-    pieces_release(&o->pieces);
+    shard_release(&o->shard);
     model_files_close(&o->files);
     layout_release(&o->layout);
 }
@@ -168,7 +169,7 @@ static enum status resolve_dtype(const struct conversion *c, const struct conver
     char name[160];
     *dtype = c->target == CONVERT_NATIVE ? SAFETENSORS_F32 : c->dtype;
     if (c->target == CONVERT_NATIVE || !c->keep_dtype) return STATUS_OK;
-    tensor_place_name(&o->layout.tensors[0], true, name);
+    layout_tensor_name(&o->layout.tensors[0], true, name);
     if (!model_files_dtype(&o->files, &o->layout.tensors[0], &has))
         FAIL(DATA, "%s: the tensor %s is missing", o->files.folder, name);
     *dtype = has == SAFETENSORS_BF16 || has == SAFETENSORS_F16 ? has : SAFETENSORS_F32;
@@ -180,19 +181,19 @@ static void drop_io_tensors(struct conversion_source *o)
 {
     struct layout *l = &o->layout;
     size_t kept = 0;
-    for (size_t i = 0; i < o->pieces.count; i++) {
-        struct piece p = o->pieces.all[i]; /* a whole tensor, as there is one kind */
-        const struct tensor_place t = l->tensors[p.tensor];
+    for (size_t i = 0; i < o->shard.count; i++) {
+        struct shard_run p = o->shard.runs[i]; /* a whole tensor, as there is one kind */
+        const struct tensor_slot t = l->tensors[p.tensor];
         if (t.id == PARAM_embed || t.id == PARAM_head) {
             l->parameters -= (int64_t)t.elements;
             continue;
         }
         p.tensor = (int)kept;
         l->tensors[kept] = t;
-        o->pieces.all[kept++] = p;
+        o->shard.runs[kept++] = p;
     }
     l->num_tensors = (int)kept;
-    o->pieces.count = kept;
+    o->shard.count = kept;
 }
 
 /* What stands beside the weights goes along as it is. */
@@ -217,7 +218,7 @@ static enum status copy_other_files(const char *path, bool with_run, struct mani
 }
 
 static enum status write_torch_model(const struct conversion *c, const struct torch_model *m,
-                               const struct dcp_run *run, const char *folder)
+                                     const struct dcp_run *run, const char *folder)
 {
     if (c->target == CONVERT_DCP) return dcp_write(m, run, c->shard_bytes, folder);
     return c->target == CONVERT_NXDT ? nxdt_write(m, &c->nxdt, folder) : meta_write(m, folder);
@@ -228,7 +229,7 @@ static enum status write_torch_model(const struct conversion *c, const struct to
 static enum status write_torch(const struct conversion *c, const struct content *content,
                                const struct dcp_run *run, const char *folder, struct manifest *m)
 {
-    const struct torch_model model = {content->shape, content->layout, content->pieces,
+    const struct torch_model model = {content->shape, content->layout, content->shard,
                                       content->weights, content->dtype};
     TRY(write_torch_model(c, &model, run, folder));
     TRY(content_write_texts(content, m));
@@ -236,7 +237,8 @@ static enum status write_torch(const struct conversion *c, const struct content 
 }
 
 /* The next step is step + 1. */
-static enum status describe_run(const struct conversion *c, struct conversion_source *o, struct dcp_run *run)
+static enum status describe_run(const struct conversion *c, struct conversion_source *o,
+                                struct dcp_run *run)
 {
     struct json *train;
     *run = (struct dcp_run){.exp_avg = source_tensors_of(o, TENSOR_EXP_AVG),
@@ -266,13 +268,13 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
     return STATUS_OK;
 }
 
-static enum status write_folder(const struct conversion *c, struct conversion_source *o, const char *folder,
-                                struct converted *done)
+static enum status write_folder(const struct conversion *c, struct conversion_source *o,
+                                const char *folder, struct converted *done)
 {
     struct content content = {
         .shape = &o->shape,
         .layout = &o->layout,
-        .pieces = &o->pieces,
+        .shard = &o->shard,
         .ranks = comm_self(),
         .weights = source_tensors_of(o, TENSOR_WEIGHT),
         .shard_bytes = c->shard_bytes,
@@ -331,8 +333,8 @@ static enum status sync_parent(const char *path)
     return st;
 }
 
-static enum status write_gguf(const struct conversion *c, struct conversion_source *o, const char *path,
-                              struct converted *done)
+static enum status write_gguf(const struct conversion *c, struct conversion_source *o,
+                              const char *path, struct converted *done)
 {
     const char *slash = strrchr(c->to, '/'), *stem = slash ? slash + 1 : c->to;
     const char *dot = strrchr(stem, '.');
@@ -341,7 +343,7 @@ static enum status write_gguf(const struct conversion *c, struct conversion_sour
     char *name = heap_string(stem, dot && dot > stem ? (size_t)(dot - stem) : strlen(stem));
     char *beside = torch_files_folder(c->from);
     const struct gguf_model g = {
-        .model = {&o->shape, &o->layout, &o->pieces, source_tensors_of(o, TENSOR_WEIGHT), dtype},
+        .model = {&o->shape, &o->layout, &o->shard, source_tensors_of(o, TENSOR_WEIGHT), dtype},
         .type = c->quantized               ? GGUF_Q8_0
                 : dtype == SAFETENSORS_F32 ? GGUF_F32
                 : dtype == SAFETENSORS_F16 ? GGUF_F16
@@ -357,7 +359,8 @@ static enum status write_gguf(const struct conversion *c, struct conversion_sour
     return st;
 }
 
-static enum status convert_to_path(const struct conversion *c, struct conversion_source *o, struct converted *done)
+static enum status convert_to_path(const struct conversion *c, struct conversion_source *o,
+                                   struct converted *done)
 {
     struct text temporary = {0};
     size_t len = strlen(c->to);
@@ -375,15 +378,16 @@ static enum status convert_to_path(const struct conversion *c, struct conversion
 out:
     if (st) {
         struct failure first = {0};
-        failure_keep(&first, st);
+        status_save(&first, st);
         file_remove_tree(temporary.data);
-        failure_tell(&first);
+        status_restore(&first);
     }
     text_release(&temporary);
     return st;
 }
 
-static enum status convert_to_run(const struct conversion *c, struct conversion_source *o, struct converted *done)
+static enum status convert_to_run(const struct conversion *c, struct conversion_source *o,
+                                  struct converted *done)
 {
     int64_t step = o->step < 0 ? 0 : o->step;
     char *folder = file_join(c->to, "checkpoint"), *final = step_path(folder, step);
@@ -412,7 +416,9 @@ enum status checkpoint_convert(const struct conversion *c, struct converted *don
            (c->target == CONVERT_NATIVE || c->target == CONVERT_GGUF || c->target == CONVERT_NXDT));
     enum status st = open_source(&o, c);
     if (!st) st = open_training_state(c, &o);
-    if (!st) st = c->target == CONVERT_NATIVE ? convert_to_run(c, &o, done) : convert_to_path(c, &o, done);
+    if (!st)
+        st = c->target == CONVERT_NATIVE ? convert_to_run(c, &o, done)
+                                         : convert_to_path(c, &o, done);
     close_source(&o);
     return st;
 }

@@ -17,7 +17,7 @@ static enum status find_step(const char *folder, int64_t step, char **found)
     char *path = step_path(folder, step);
     enum status st = STATUS_OK;
     *found = NULL;
-    bool finished = file_is_in(path, MANIFEST_NAME);
+    bool finished = file_exists_in(path, MANIFEST_NAME);
     if (!file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such checkpoint", path);
     if (!finished) FAIL_OUT(DATA, "%s: it has no %s: it was never finished", path, MANIFEST_NAME);
     TRY_OUT(manifest_check(path, &written));
@@ -61,7 +61,7 @@ static enum status find_newest(const char *folder, int64_t limit,
 
 /* What rank 0 found, everywhere; st is how it went there. */
 static enum status broadcast_found(const char *folder, const struct comm *world, enum status st,
-                               char **found)
+                                   char **found)
 {
     int64_t step = *found ? strtoll(strrchr(*found, '-') + 1, NULL, 10) : -1;
     st = comm_agree(world, st);
@@ -118,9 +118,9 @@ static enum status find_model(const char *path, int64_t step, int64_t *location)
     if (!is_model && !file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);
     TRY_OUT(step_list_read(&steps, path));
     *location = is_model                                  ? AT_PATH
-             : file_is_dir(below)                      ? IN_CHECKPOINT_STEPS
-             : file_exists(config) && steps.count == 0 ? AT_PATH
-                                                       : IN_STEPS;
+                : file_is_dir(below)                      ? IN_CHECKPOINT_STEPS
+                : file_exists(config) && steps.count == 0 ? AT_PATH
+                                                          : IN_STEPS;
     if (*location == AT_PATH && step >= 0)
         FAIL_OUT(CONFIG, "%s: one model, not a folder of steps, of which %lld is one", path,
                  (long long)step);

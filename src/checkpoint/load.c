@@ -8,6 +8,7 @@
 #include "checkpoint/interop/torch_files.h"
 #include "checkpoint/manifest.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <fnmatch.h>
 #include <math.h>
@@ -39,7 +40,7 @@ static enum status open_tensors(const struct model_files *files, const struct la
 {
     for (int i = 0; i < l->num_tensors; i++) {
         char stem[96], name[160];
-        tensor_place_name(&l->tensors[i], true, stem);
+        layout_tensor_name(&l->tensors[i], true, stem);
         if (is_excluded(exclude, stem)) continue;
         snprintf(name, sizeof name, "%s%s", stem, suffix);
         TRY(tensor_reader_open(&readers[i], files, &l->tensors[i], name));
@@ -48,11 +49,11 @@ static enum status open_tensors(const struct model_files *files, const struct la
 }
 
 /* A piece of a tensor to its place in a flat buffer. */
-static enum status read_run(struct tensor_reader *r, const struct piece *p,
-                              const struct store *to)
+static enum status read_run(struct tensor_reader *r, const struct shard_run *p,
+                            const struct store *to)
 {
     enum { CHUNK = 1 << 20 };
-    if (!to->low && !queue_memory(to->on))
+    if (!to->low && !queue_device_allocator(to->queue))
         return tensor_reader_read(r, p->first, p->count, to->dtype,
                                   (char *)to->x + p->at * dtype_bytes(to->dtype));
     float *run = heap((p->count < CHUNK ? p->count : CHUNK) * sizeof *run);
@@ -69,14 +70,14 @@ out:
 
 /* This rank's pieces of the tensors whose names end in `suffix`. */
 static enum status load_buffer(const struct model_files *files, const struct checkpoint_state *s,
-                             const char *suffix, const struct option_list *exclude,
-                             struct store flat)
+                               const char *suffix, const struct option_list *exclude,
+                               struct store flat)
 {
     struct tensor_reader *all = heap((size_t)s->layout->num_tensors * sizeof *all), *last = NULL;
     enum status st = STATUS_OK;
     TRY_OUT(open_tensors(files, s->layout, suffix, exclude, all));
-    for (size_t i = 0; i < s->pieces->count; i++) {
-        const struct piece *p = &s->pieces->all[i];
+    for (size_t i = 0; i < s->shard->count; i++) {
+        const struct shard_run *p = &s->shard->runs[i];
         struct tensor_reader *r = &all[p->tensor];
         if (!tensor_reader_is_open(r)) continue;
         if (last && last != r) tensor_reader_close(last);
@@ -188,8 +189,9 @@ static enum status check_vocabulary(const struct model_files *files, const char 
 }
 
 /* What is there beside the weights; of torch's files nothing, where there are no moments. */
-static enum status load_training_state(const char *folder, const struct checkpoint_state *state, bool native,
-                             const struct option_list *exclude, struct checkpoint_found *found)
+static enum status load_training_state(const char *folder, const struct checkpoint_state *state,
+                                       bool native, const struct option_list *exclude,
+                                       struct checkpoint_found *found)
 {
     struct model_files moments = {0};
     struct torch_state torch;
@@ -214,8 +216,9 @@ out:
 }
 
 /* On this rank alone. */
-static enum status load_on_rank(const char *folder, const struct checkpoint_state *state, bool native,
-                            const struct option_list *exclude, struct checkpoint_found *found)
+static enum status load_on_rank(const char *folder, const struct checkpoint_state *state,
+                                bool native, const struct option_list *exclude,
+                                struct checkpoint_found *found)
 {
     struct model_files files = {0};
     enum status st = STATUS_OK;
@@ -224,7 +227,8 @@ static enum status load_on_rank(const char *folder, const struct checkpoint_stat
     TRY_OUT(check_vocabulary(&files, folder, state, exclude));
     TRY_OUT(load_buffer(&files, state, "", exclude, checkpoint_weights(state)));
     TRY_OUT(compare_shapes(folder, state));
-    if (native || state->exp_avg) TRY_OUT(load_training_state(folder, state, native, exclude, found));
+    if (native || state->exp_avg)
+        TRY_OUT(load_training_state(folder, state, native, exclude, found));
 out:
     model_files_close(&files);
     return st;
@@ -244,10 +248,10 @@ enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
 }
 
 static enum status load_weights_on_rank(const char *folder, const struct checkpoint_state *state,
-                                enum dtype dtype, void *weights)
+                                        enum dtype dtype, void *weights)
 {
     struct model_files files = {0};
-    struct store to = {.x = weights, .dtype = dtype, .on = state->on};
+    struct store to = {.x = weights, .dtype = dtype, .queue = state->queue};
     enum status st = STATUS_OK;
     TRY_OUT(model_files_open_any(&files, folder, state->shape));
     TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));

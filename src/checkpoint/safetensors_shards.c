@@ -23,11 +23,12 @@ struct output_file {
     uint64_t size, block_bytes;
     struct manifest_file out;
     struct file_block *blocks; /* of one round, one a rank */
-    void *bytes;          /* of this rank's block */
+    void *bytes;               /* of this rank's block */
 };
 
 /* Every tensor in the model's order, and the file it goes to. */
-static struct file_tensor *assign_files(const struct safetensors_shards *s, size_t *count, int *files)
+static struct file_tensor *assign_files(const struct safetensors_shards *s, size_t *count,
+                                        int *files)
 {
     const struct layout *l = s->exchange->layout;
     struct file_tensor *all = heap((size_t)l->num_tensors * s->num_parts * sizeof *all);
@@ -35,9 +36,9 @@ static struct file_tensor *assign_files(const struct safetensors_shards *s, size
     *count = 0, *files = 1;
     for (int i = 0; i < l->num_tensors; i++)
         for (size_t part = 0; part < s->num_parts; part++) {
-            const struct tensor_place *t = &l->tensors[i];
+            const struct tensor_slot *t = &l->tensors[i];
             char stem[96], name[160];
-            tensor_place_name(t, true, stem);
+            layout_tensor_name(t, true, stem);
             int len = snprintf(name, sizeof name, "%s%s", stem, s->parts[part]);
             uint64_t size = t->elements * safetensors_dtype_bytes(s->dtype);
             if (bytes && bytes + size > s->max_bytes) bytes = 0, ++*files;
@@ -56,7 +57,8 @@ static struct file_tensor *assign_files(const struct safetensors_shards *s, size
     return all;
 }
 
-static void file_name(const struct safetensors_shards *s, int file, int files, char *name, size_t size)
+static void file_name(const struct safetensors_shards *s, int file, int files, char *name,
+                      size_t size)
 {
     if (files == 1 && s->index == INDEX_IF_MANY)
         snprintf(name, size, "%s.safetensors", s->stem);
@@ -65,8 +67,8 @@ static void file_name(const struct safetensors_shards *s, int file, int files, c
 }
 
 /* The part of every tensor that lies in bytes [from, to) of the file. */
-static void find_spans(const struct output_file *f, size_t element_bytes, uint64_t from, uint64_t to,
-                       struct file_block *b)
+static void find_spans(const struct output_file *f, size_t element_bytes, uint64_t from,
+                       uint64_t to, struct file_block *b)
 {
     b->count = 0;
     for (size_t i = 0; i < f->count; i++) {
@@ -76,15 +78,16 @@ static void find_spans(const struct output_file *f, size_t element_bytes, uint64
         if (first >= last) continue;
         b->spans = heap_grow(b->spans, b->count + 1, sizeof *b->spans);
         b->spans[b->count++] = (struct block_span){.tensor = t->index,
-                                             .first = (first - begin) / element_bytes,
-                                             .count = (last - first) / element_bytes,
-                                             .at = (first - from) / element_bytes,
-                                             .source = t->source};
+                                                   .first = (first - begin) / element_bytes,
+                                                   .count = (last - first) / element_bytes,
+                                                   .at = (first - from) / element_bytes,
+                                                   .source = t->source};
     }
 }
 
 /* The block of every rank that begins with `begin`, this rank's written; a failure is its own. */
-static enum status write_round(const struct safetensors_shards *s, struct output_file *f, uint64_t begin)
+static enum status write_round(const struct safetensors_shards *s, struct output_file *f,
+                               uint64_t begin)
 {
     int size = s->exchange->ranks->size, rank = s->exchange->ranks->rank;
     size_t element_bytes = safetensors_dtype_bytes(s->dtype);
@@ -134,8 +137,8 @@ static enum status combine_checksums(const struct comm *ranks, uint32_t *checksu
     return st;
 }
 
-static enum status write_file(const struct safetensors_shards *s, struct file_tensor *tensors, size_t count,
-                              const char *name, struct manifest *m, uint64_t *total)
+static enum status write_file(const struct safetensors_shards *s, struct file_tensor *tensors,
+                              size_t count, const char *name, struct manifest *m, uint64_t *total)
 {
     const struct comm *ranks = s->exchange->ranks;
     size_t size = (size_t)ranks->size, element_bytes = safetensors_dtype_bytes(s->dtype);
@@ -167,8 +170,8 @@ out:
     return st;
 }
 
-static enum status write_index(const struct safetensors_shards *s, const struct file_tensor *all, size_t count,
-                               int files, uint64_t total, struct manifest *m)
+static enum status write_index(const struct safetensors_shards *s, const struct file_tensor *all,
+                               size_t count, int files, uint64_t total, struct manifest *m)
 {
     struct text t = {0};
     char name[96];

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/toml.h"
+#include "base/toml_parse.h"
 #include "config/sections.h"
 
 #include <stdio.h>
@@ -76,7 +76,7 @@ static void format_value(const struct toml *v, struct text *out)
     else if (v->kind == TOML_FLOAT)
         text_addf(out, "%g", v->real);
     else if (v->kind == TOML_BOOL)
-        text_adds(out, v->truth ? "true" : "false");
+        text_adds(out, v->boolean ? "true" : "false");
     else if (v->kind == TOML_STRING)
         option_quote(out, v->text);
     else
@@ -306,7 +306,7 @@ enum status config_load(struct config *c, const char *path, const char *const *s
     resolve_family(c);
     if (c->book->ignored.len)
         log_line(LOG_INFO, "accepted without effect: %s", c->book->ignored.data);
-    if (!strcmp(c->model.norm_type, "layernorm"))
+    if (c->model.norm_type == NORM_TYPE_layernorm)
         log_line(LOG_WARN, "model.norm_type = \"layernorm\" is ignored: a Llama uses RMSNorm");
     return STATUS_OK;
 }

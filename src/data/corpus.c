@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/corpus.h"
 
+#include "data/source.h"
 #include "data/source_kind.h"
 
 /* State that is kept across sources. */

@@ -2,7 +2,9 @@
  * which belongs to one reader. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
+#include "data/loader.h"
 #include "data/order.h"
+#include "data/source.h"
 #include "data/source_kind.h"
 #include "data/stream.h"
 

@@ -1,6 +1,7 @@
 /* source_table.c -- .parquet and .arrow files: a document per row of one column, at the row's
  * number (table.h). */
 // SPDX-License-Identifier: Apache-2.0
+#include "data/source.h"
 #include "data/source_kind.h"
 
 #include <string.h>

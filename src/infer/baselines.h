@@ -6,7 +6,7 @@
 #include "config/config.h"
 #include "data/ngram.h"
 #include "data/spikes.h"
-#include "train/evaluation.h"
+#include "train/evaluator.h"
 
 struct baselines {
     /* set by the caller; pointers are borrowed */

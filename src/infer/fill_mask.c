@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -86,7 +87,7 @@ static enum status alloc_buffers(struct fill_mask *f)
     size_t V = (size_t)f->l->shape.V, logits;
     if (__builtin_mul_overflow(V * sizeof *f->logits_PV, (size_t)f->num_masks, &logits))
         FAIL(USAGE, "--fill: too many masks: %d", f->num_masks);
-    TRY(kv_cache_init(&f->cache, &f->l->model, 1, (int)f->ids.count, &f->run));
+    TRY(decode_init_cache(&f->cache, &f->l->model, 1, (int)f->ids.count, &f->run));
     if (!f->run.base) return STATUS_OK; /* sizing pass */
     f->logits_PV = heap(logits);
     f->order_V = heap(V * sizeof *f->order_V);
@@ -95,8 +96,9 @@ static enum status alloc_buffers(struct fill_mask *f)
 
 static enum status forward(struct fill_mask *f)
 {
-    return model_fill(&f->l->model, &f->cache, f->ids.ids, (int)f->ids.count, f->places,
-                      f->num_places, f->logits_PV, &f->l->step);
+    struct decode_masked_io io = {f->ids.ids, (int)f->ids.count, f->places, f->num_places,
+                                  f->logits_PV};
+    return decode_masked(&f->l->model, &f->cache, &io, &f->l->step);
 }
 
 static enum status size_forward(void *context)
@@ -110,7 +112,7 @@ static enum status open_buffers(struct fill_mask *f)
     TRY(alloc_buffers(f));
     TRY(loaded_model_alloc_step(f->l, size_forward, f));
     size_t bytes = f->run.used;
-    TRY(arena_init(&f->run, bytes, queue_memory(f->l->machine.on)));
+    TRY(arena_init(&f->run, bytes, queue_device_allocator(f->l->machine.queue)));
     TRY(alloc_buffers(f));
     return STATUS_OK;
 }
@@ -172,7 +174,7 @@ static enum status quote_tokens(struct text *to, const struct tokenizer *t, cons
 {
     struct text bytes = {0};
     enum status st = tokenizer_decode_part(t, ids, n, &bytes);
-    if (!st) json_quote(to, utf8_valid(bytes.data, bytes.len) ? bytes.data : "");
+    if (!st) json_quote(to, text_is_utf8(bytes.data, bytes.len) ? bytes.data : "");
     text_release(&bytes);
     return st;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "infer/loaded_model.h"
+#include "model/decode.h"
 #include "model/sampling.h"
 
 /* Prints the text with each <mask> (or objective.mask_token) filled in.  Fills one mask per forward

@@ -2,6 +2,7 @@
 #include "infer/generation.h"
 
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,8 @@ static enum status size_forward(void *context)
     int all = (int)g->num_prompt + (int)g->max_tokens;
     for (int tokens = chunk; tokens > 0; tokens = tokens > 1 ? 1 : 0) {
         g->cache.length = all - tokens; /* attention's scratch grows with the context */
-        TRY(model_decode(&g->loaded.model, &g->cache, NULL, tokens, NULL, &g->loaded.step));
+        TRY(decode_next(&g->loaded.model, &g->cache, &(struct decode_io){.T = tokens},
+                        &g->loaded.step));
     }
     g->cache.length = 0;
     return STATUS_OK;
@@ -27,7 +29,7 @@ static enum status size_forward(void *context)
 static enum status alloc_cache(struct generation *g)
 {
     const struct model *m = &g->loaded.model;
-    TRY(kv_cache_init(&g->cache, m, 1, (int)(g->num_prompt + (size_t)g->max_tokens), &g->run));
+    TRY(decode_init_cache(&g->cache, m, 1, (int)(g->num_prompt + (size_t)g->max_tokens), &g->run));
     return STATUS_OK;
 }
 
@@ -40,7 +42,7 @@ enum status generation_open(struct generation *g)
     TRY(alloc_cache(g));
     TRY(loaded_model_alloc_step(&g->loaded, size_forward, g));
     size_t bytes = g->run.used, V = (size_t)g->loaded.shape.V;
-    TRY(arena_init(&g->run, bytes, queue_memory(g->loaded.machine.on)));
+    TRY(arena_init(&g->run, bytes, queue_device_allocator(g->loaded.machine.queue)));
     TRY(alloc_cache(g));
     g->logits_V = heap(V * sizeof *g->logits_V);
     g->order_V = heap(V * sizeof *g->order_V);
@@ -61,8 +63,8 @@ enum status generation_prefill(struct generation *g)
 {
     for (size_t at = 0; at < g->num_prompt; at += CHUNK) {
         size_t left = g->num_prompt - at, chunk = left < CHUNK ? left : CHUNK;
-        TRY(model_decode(&g->loaded.model, &g->cache, g->ids.ids + at, (int)chunk, g->logits_V,
-                         &g->loaded.step));
+        struct decode_io io = {g->ids.ids + at, (int)chunk, g->logits_V};
+        TRY(decode_next(&g->loaded.model, &g->cache, &io, &g->loaded.step));
     }
     return STATUS_OK;
 }
@@ -83,6 +85,7 @@ enum status generation_append(struct generation *g, int32_t id, bool more)
 {
     g->ids.ids[g->ids.count++] = id;
     if (!more) return STATUS_OK;
-    TRY(model_decode(&g->loaded.model, &g->cache, &id, 1, g->logits_V, &g->loaded.step));
+    struct decode_io io = {&id, 1, g->logits_V};
+    TRY(decode_next(&g->loaded.model, &g->cache, &io, &g->loaded.step));
     return STATUS_OK;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "infer/loaded_model.h"
+#include "model/decode.h"
 #include "model/sampling.h"
 
 /* The caller sets loaded, ids (the prompt), max_tokens and sampling. */

@@ -22,7 +22,7 @@ struct loaded_model {
     struct model_shape shape; /* of the whole model */
     struct model model;       /* this rank's tensor-parallel shard of it */
     struct stage stage;       /* the only one: all blocks */
-    struct tensor_plan plan;
+    struct group_plan plan;
     struct fsdp fsdp;
     void *weights;     /* this rank's shard of every FSDP unit */
     struct arena run;  /* weights, RoPE tables */
@@ -56,7 +56,7 @@ enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_
 /* `how` the command ended: see machine_close_ranks. */
 void loaded_model_close(struct loaded_model *l, enum status how);
 
-/* A pipeline of that one stage, for evaluator_take. */
+/* A pipeline of that one stage, for evaluator_alloc. */
 struct pipeline loaded_model_pipeline(const struct loaded_model *l);
 
 /* Runs `forward` once as a sizing pass, then allocates l->step and the queue's scratch. */

@@ -31,21 +31,23 @@ const char *ceiling_text(enum ceiling c)
     return texts[c];
 }
 
-enum status ceilings_measure(struct ceilings *c, const struct queue *on, void *memory, size_t size)
+enum status ceilings_measure(struct ceilings *c, const struct queue *queue, void *memory,
+                             size_t size)
 {
     enum { PASSES = 3 };
     for (int t = 0; t < THREADS_COUNT; t++) {
-        struct queue q = {.num_threads = t == THREADS_ONE ? 1 : on->num_threads};
-        const struct cpu_set *set = cpu_set_best();
-        c->flops[CEILING_f32][t] = cpu_peak_flops(&q, F32);
-        c->flops[CEILING_bf16][t] = cpu_peak_flops(&q, BF16);
+        struct queue q = {.num_threads = t == THREADS_ONE ? 1 : queue->num_threads};
+        const struct isa *set = isa_best();
+        c->flops[CEILING_f32][t] = peak_measure_flops(&q, F32);
+        c->flops[CEILING_bf16][t] = peak_measure_flops(&q, BF16);
         if (set) {
-            TRY(cpu_feed_flops(&q, set, cpu_cache_bytes(1) / 4 * 3,
-                               &c->flops[CEILING_panel_l1][t]));
-            TRY(cpu_feed_flops(&q, set, cpu_cache_bytes(2) / 2, &c->flops[CEILING_panel_l2][t]));
+            TRY(peak_measure_micro_kernel(&q, set, peak_cache_bytes(1) / 4 * 3,
+                                          &c->flops[CEILING_panel_l1][t]));
+            TRY(peak_measure_micro_kernel(&q, set, peak_cache_bytes(2) / 2,
+                                          &c->flops[CEILING_panel_l2][t]));
         }
-        for (enum stream s = 0; s < STREAM_COUNT; s++)
-            c->bytes[s][t] = cpu_stream_best(s, memory, size, q.num_threads, PASSES);
+        for (enum stream_kernel s = 0; s < STREAM_COUNT; s++)
+            c->bytes[s][t] = stream_measure_best(s, memory, size, q.num_threads, PASSES);
     }
     return STATUS_OK;
 }
@@ -53,7 +55,7 @@ enum status ceilings_measure(struct ceilings *c, const struct queue *on, void *m
 /* How calls of one dtype are timed: the ceilings to measure right before and after each. */
 struct call_timer {
     const struct machine *machine;
-    struct cpu_burst burst;
+    struct peak_burst burst;
     void *memory;
     size_t size; /* streaming through this many bytes evicts everything else from the caches */
     int rounds;
@@ -66,7 +68,7 @@ static struct call_timer call_timer_make(const struct cpu_bench *b, enum dtype d
     long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
     size_t needed = l3 > MIN_BYTES / 2 ? 2 * (size_t)l3 : MIN_BYTES;
     return (struct call_timer){.machine = b->machine,
-                               .burst = cpu_burst_make(b->machine->on, dtype, 0.002),
+                               .burst = peak_burst_make(b->machine->queue, dtype, 0.002),
                                .memory = b->memory,
                                .size = needed < b->size ? needed : b->size,
                                .rounds = b->rounds,
@@ -76,10 +78,10 @@ static struct call_timer call_timer_make(const struct cpu_bench *b, enum dtype d
 /* Measures a ceiling now. */
 static double call_timer_ceiling(const struct call_timer *a, enum op_bound bound)
 {
-    static const enum stream streams[] = {
+    static const enum stream_kernel streams[] = {
         [BOUND_READ] = STREAM_read, [BOUND_COPY] = STREAM_copy, [BOUND_UPDATE] = STREAM_update};
-    if (bound == BOUND_PEAK) return cpu_burst_run(&a->burst);
-    return cpu_stream(streams[bound], a->memory, a->size, a->machine->on->num_threads);
+    if (bound == BOUND_PEAK) return peak_burst_run(&a->burst);
+    return stream_measure(streams[bound], a->memory, a->size, a->machine->queue->num_threads);
 }
 
 static void evict_caches(const struct call_timer *a) { call_timer_ceiling(a, BOUND_READ); }
@@ -90,11 +92,11 @@ static enum status time_default(double *seconds, const struct op_call *call, voi
 {
     const struct machine *m = a->machine;
     evict_caches(a);
-    cpu_queue_use_tuning(m->on, false);
+    cpu_queue_use_tuning(m->queue, false);
     double begin = clock_monotonic_s();
-    enum status st = op_run(call, m->ops, buffers, m->on);
+    enum status st = op_run(call, m->ops, buffers, m->queue);
     *seconds = clock_monotonic_s() - begin;
-    cpu_queue_use_tuning(m->on, true);
+    cpu_queue_use_tuning(m->queue, true);
     return st;
 }
 
@@ -119,7 +121,7 @@ static enum status time_call(struct call_timing *t, const struct op_call *call,
     for (int i = -1; i < rounds; i++) { /* the first is a warm-up */
         if (w->bound == BOUND_PEAK) evict_caches(a);
         double ceiling = call_timer_ceiling(a, w->bound), begin = clock_monotonic_s();
-        TRY_OUT(op_run(call, a->machine->ops, buffers, a->machine->on));
+        TRY_OUT(op_run(call, a->machine->ops, buffers, a->machine->queue));
         double took = clock_monotonic_s() - begin;
         ceiling = (ceiling + call_timer_ceiling(a, w->bound)) / 2;
         double other = 0;
@@ -146,7 +148,7 @@ static void alloc_buffers(const struct op_work *w, struct arena *a, void **buffe
         const struct op_buffer *b = &w->buffers[i];
         buffers[i] = b->content == CONTENT_FIRST && i ? buffers[0] : NULL;
         if (b->content == CONTENT_FIRST || b->content == CONTENT_NONE) continue;
-        buffers[i] = arena_take(a, b->count, dtype_bytes(b->dtype));
+        buffers[i] = arena_alloc(a, b->count, dtype_bytes(b->dtype));
         if (buffers[i]) op_fill(b, buffers[i]);
     }
 }
@@ -157,23 +159,23 @@ static enum status measure_call(struct call_timing *t, const struct op_call *cal
     struct op_work w;
     struct arena memory = {0};
     const struct machine *m = a->machine;
-    struct queue *on = m->on;
+    struct queue *queue = m->queue;
     void *buffers[OP_BUFFERS] = {0};
     enum status st = STATUS_OK;
     op_work(call, &w);
     alloc_buffers(&w, &memory, buffers);
-    arena_release(&on->scratch);
-    on->measuring = true;
-    TRY_OUT(op_run(call, m->ops, buffers, on));
-    on->measuring = false;
-    size_t scratch = on->scratch.peak, bytes = memory.used;
-    TRY_OUT(arena_init(&on->scratch, scratch, NULL));
+    arena_release(&queue->scratch);
+    queue->sizing = true;
+    TRY_OUT(op_run(call, m->ops, buffers, queue));
+    queue->sizing = false;
+    size_t scratch = queue->scratch.peak, bytes = memory.used;
+    TRY_OUT(arena_init(&queue->scratch, scratch, NULL));
     TRY_OUT(arena_init(&memory, bytes, NULL));
     alloc_buffers(&w, &memory, buffers);
     TRY_OUT(time_call(t, call, &w, buffers, a));
 out:
-    on->measuring = false;
-    arena_release(&on->scratch);
+    queue->sizing = false;
+    arena_release(&queue->scratch);
     arena_release(&memory);
     return st;
 }
@@ -184,12 +186,12 @@ enum status cpu_bench_autotune(const struct cpu_bench *b)
     const struct machine *m = b->machine;
     void *const nothing[OP_BUFFERS] = {0};
     enum status st = STATUS_OK;
-    arena_release(&m->on->scratch);
-    m->on->measuring = true;
+    arena_release(&m->queue->scratch);
+    m->queue->sizing = true;
     for (size_t i = 0; i < l->count && !st; i++)
-        st = op_run(&l->calls[i].call, m->ops, nothing, m->on);
-    m->on->measuring = false;
-    arena_release(&m->on->scratch);
+        st = op_run(&l->calls[i].call, m->ops, nothing, m->queue);
+    m->queue->sizing = false;
+    arena_release(&m->queue->scratch);
     return st;
 }
 
@@ -230,11 +232,11 @@ static enum status time_step(struct trainer *t, const struct op_calls *l,
 {
     struct trace trace = {0};
     struct step_result result = {0};
-    t->machine.on->trace = &trace;
+    t->machine.queue->trace = &trace;
     double begin = clock_monotonic_s();
-    enum status st = trainer_learn(t, &result);
+    enum status st = trainer_train_batch(t, &result);
     double took = clock_monotonic_s() - begin;
-    t->machine.on->trace = NULL;
+    t->machine.queue->trace = NULL;
     if (!st && !result.skipped && i >= 0) {
         s->seconds[i] = took;
         add_spans(&trace, l, timings, s);
@@ -255,7 +257,7 @@ static enum status time_steps(struct trainer *t, const struct op_calls *l,
                               struct call_timing *timings, struct step_timing *s, int rounds)
 {
     const struct model_shape *shape = &t->model.shape;
-    struct cpu_burst burst = cpu_burst_make(t->machine.on, t->model.dtype, 0.005);
+    struct peak_burst burst = peak_burst_make(t->machine.queue, t->model.dtype, 0.005);
     double *shares = heap((size_t)rounds * sizeof *shares), total = 0;
     double *peaks = heap((size_t)rounds * sizeof *peaks);
     enum status st = STATUS_OK;
@@ -264,10 +266,10 @@ static enum status time_steps(struct trainer *t, const struct op_calls *l,
     s->flops_causal =
         s->flops - attention_flops_per_token(shape, t->batch.T) / 2 * (double)s->tokens;
     for (int i = -1; i < rounds; i++) {
-        double peak = cpu_burst_run(&burst);
+        double peak = peak_burst_run(&burst);
         TRY_OUT(time_step(t, l, timings, s, i));
         if (i < 0) continue;
-        peak = (peak + cpu_burst_run(&burst)) / 2;
+        peak = (peak + peak_burst_run(&burst)) / 2;
         peaks[i] = peak;
         total += s->seconds[i];
         shares[i] = s->flops / s->seconds[i] / peak;
@@ -296,8 +298,8 @@ enum status cpu_bench_step(const struct cpu_bench *b, struct call_timing *timing
     *s = (struct step_timing){.seconds = heap((size_t)rounds * sizeof *s->seconds)};
     TRY(trainer_open(&t, b->config, b->shape, b->machine));
     batch_fill_random(&t.batch, b->shape->V);
-    TRY_OUT(trainer_start(&t, (uint64_t)b->config->debug.seed));
-    TRY_OUT(trainer_sync(&t));
+    TRY_OUT(trainer_init_weights(&t, (uint64_t)b->config->debug.seed));
+    TRY_OUT(trainer_sync_weights(&t));
     TRY_OUT(time_steps(&t, b->calls, timings, s, rounds));
     double *sorted = heap((size_t)rounds * sizeof *sorted);
     memcpy(sorted, s->seconds, (size_t)rounds * sizeof *sorted);

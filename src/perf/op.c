@@ -43,7 +43,7 @@ void op_sizes(const struct op_call *c, struct text *out)
     }
     case OP_context_bounds: {
         const struct context_bounds *a = &c->what.context_bounds;
-        text_addf(out, "%d x %d of %d", a->B, a->T, a->here.parts);
+        text_addf(out, "%d x %d of %d", a->B, a->T, a->queries.parts);
         break;
     }
     case OP_attention_forward:
@@ -210,7 +210,7 @@ static void attention_work(const struct op_call *c, struct op_work *w)
     size_t lse = queries * (size_t)a->H;
     enum dtype result = a->keys ? F32 : a->dtype;
     double pairs = a->T * (a->causal ? a->S - a->T / 2.0 : a->S);
-    if (a->seen > 0) pairs = (double)a->seen * a->T * a->S;
+    if (a->visible > 0) pairs = (double)a->visible * a->T * a->S;
     w->flops = 4.0 * a->B * a->H * pairs * a->K * (forward ? 1 : 2.5);
     add_buffer(w, queries * a->q_stride, a->dtype, q);
     add_buffer(w, keys * a->kv_stride, a->dtype, kv);

@@ -58,10 +58,10 @@ enum status op_calls_record_step(struct op_calls *l, const struct config *c,
                                  const struct model_shape *shape, const struct ops *ops)
 {
     struct ops simulated = step_simulator_ops;
-    simulated.finds_largest = ops->finds_largest; /* GEMM producers then compute amax themselves */
+    simulated.computes_amax = ops->computes_amax; /* GEMM producers then compute amax themselves */
     struct call_recorder recorder = {.queue = {.base = {.num_threads = 1}, .on_call = record_call},
                                      .list = l};
-    struct machine machine = {.ops = &simulated, .on = &recorder.queue.base};
+    struct machine machine = {.ops = &simulated, .queue = &recorder.queue.base};
     TRY(machine_alone(&machine));
     struct memory_plan plan;
     *l = (struct op_calls){0};

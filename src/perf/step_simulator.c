@@ -30,8 +30,8 @@ struct simulated_rank {
     struct simulated_queue queue; /* first, so that on_call can cast */
     struct comm_observer observer;
     const struct groups *groups;
-    struct way ways[GROUP_COUNT];
-    struct clock *clocks; /* RESOURCE_COUNT */
+    struct sim_group sim_groups[GROUP_COUNT];
+    struct sim_clock *clocks; /* RESOURCE_COUNT */
     bool updated;
 };
 
@@ -44,9 +44,9 @@ static void on_call(struct simulated_queue *queue, const struct op_call *c)
     r->updated = r->updated || c->op == OP_adamw;
     op_work(c, &w);
     for (int i = 0; i < RESOURCE_COUNT; i++) {
-        if (c->op == OP_sum_squares) clock_update(&r->clocks[i]);
+        if (c->op == OP_sum_squares) sim_clock_end_microbatches(&r->clocks[i]);
         double gain = w.float8 ? r->clocks[i].hardware.float8 : 1;
-        clock_compute(&r->clocks[i], w.buffers[0].dtype, w.flops / gain, w.bytes);
+        sim_clock_compute(&r->clocks[i], w.buffers[0].dtype, w.flops / gain, w.bytes);
     }
 }
 
@@ -67,31 +67,32 @@ static void on_start(struct comm_observer *o, const struct comm *c, const struct
                      size_t bytes)
 {
     struct simulated_rank *r = rank_of(o);
-    struct way way = r->ways[group_of(r, c)];
-    way.size = c->size;
-    if (way.near > c->size) way.near = c->size;
-    for (int i = 0; i < RESOURCE_COUNT; i++) clock_start(&r->clocks[i], t, &way, (double)bytes);
+    struct sim_group group = r->sim_groups[group_of(r, c)];
+    group.size = c->size;
+    if (group.on_node > c->size) group.on_node = c->size;
+    for (int i = 0; i < RESOURCE_COUNT; i++)
+        sim_clock_start_transfer(&r->clocks[i], t, &group, (double)bytes);
 }
 
 static void on_wait(struct comm_observer *o, const struct transfer *t)
 {
     struct simulated_rank *r = rank_of(o);
-    for (int i = 0; i < RESOURCE_COUNT; i++) clock_wait(&r->clocks[i], t);
+    for (int i = 0; i < RESOURCE_COUNT; i++) sim_clock_wait_transfer(&r->clocks[i], t);
 }
 
-static enum status simulate_rank(struct clock *clocks, const struct config *c,
+static enum status simulate_rank(struct sim_clock *clocks, const struct config *c,
                                  const struct model_shape *shape, const struct mesh *mesh)
 {
     struct simulated_rank r = {.queue = {.base = {.num_threads = 1}, .on_call = on_call},
                                .observer = {on_start, on_wait},
                                .clocks = clocks};
-    struct machine machine = {.ops = &step_simulator_ops, .on = &r.queue.base, .mesh = *mesh};
+    struct machine machine = {.ops = &step_simulator_ops, .queue = &r.queue.base, .mesh = *mesh};
     struct memory_plan memory;
     r.groups = &machine.groups;
-    groups_plan(&machine.groups, mesh);
+    groups_init_simulated(&machine.groups, mesh);
     for (enum group g = 0; g < GROUP_COUNT; g++) {
-        int near = mesh_group_near(mesh, g, (int)clocks[0].hardware.node_ranks);
-        r.ways[g] = (struct way){g, mesh_group_size(mesh, g), near};
+        int near = mesh_group_on_node(mesh, g, (int)clocks[0].hardware.node_ranks);
+        r.sim_groups[g] = (struct sim_group){g, mesh_group_size(mesh, g), near};
         machine.groups.planned[g].observer = &r.observer;
     }
     enum status st = trainer_plan(c, shape, &machine, &memory);
@@ -110,18 +111,19 @@ enum status step_simulator_estimate(struct estimate *e, const struct config *c,
     TRY(config_pipeline(c, mesh, shape->L, &pipeline));
     const struct schedule *s = &pipeline.schedule;
     size_t count = (size_t)s->pp * RESOURCE_COUNT;
-    struct clock *clocks = heap(count * sizeof *clocks);
+    struct sim_clock *clocks = heap(count * sizeof *clocks);
     enum status st = STATUS_OK;
     step.validation.enable = false;
     for (size_t i = 0; i < count; i++)
-        clocks[i].hardware = hardware_faster(hardware, (enum resource)(i % RESOURCE_COUNT));
+        clocks[i].hardware =
+            estimate_faster_hardware(hardware, (enum resource)(i % RESOURCE_COUNT));
     for (int stage = 0; stage < s->pp; stage++) {
         at.at[AXIS_pp] = stage;
         TRY_OUT(simulate_rank(&clocks[stage * RESOURCE_COUNT], &step, shape, &at));
     }
     estimate_make(e, clocks, s);
 out:
-    for (size_t i = 0; i < count; i++) clock_release(&clocks[i]);
+    for (size_t i = 0; i < count; i++) sim_clock_release(&clocks[i]);
     free(clocks);
     return st;
 }

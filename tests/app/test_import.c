@@ -90,7 +90,7 @@ TEST(an_imported_run_trains_at_the_original_learning_rates)
     CHECK_STATUS(OK, file_write(path, out.data, out.len));
     CHECK(LLAMERO(NULL, NULL, "train", path) == 0);
     CHECK_STATUS(OK, file_read(test_path(dump, "metrics.jsonl"), 1 << 20, &metrics));
-    /* 0, 4/5 of the way up, then (14 - 8) / (14 - 5) of the way down */
+    /* 0; 4/5 of the warmup; then the decay, (14 - 8) / (14 - 5) */
     static const double rates[] = {0, 8e-4, 1e-3 * 6 / 9};
     const char *line = metrics.data;
     for (int i = 0; i < 3; i++) {

@@ -18,7 +18,7 @@ enum sharing {
 /* What one rank has. */
 struct share {
     struct layout layout;
-    struct pieces pieces;
+    struct shard shard;
     float *buffers[3]; /* weights, moments */
 };
 
@@ -46,17 +46,17 @@ static inline float shares_value(int buffer, int tensor, size_t i)
     return (float)(int32_t)(x >> 32) * 0x1p-34f;
 }
 
-static inline void share_add(struct pieces *p, int tensor, size_t first, size_t count)
+static inline void share_add(struct shard *p, int tensor, size_t first, size_t count)
 {
-    p->all = heap_grow(p->all, p->count + 1, sizeof *p->all);
-    p->all[p->count++] = (struct piece){tensor, first, count, p->elements};
+    p->runs = heap_grow(p->runs, p->count + 1, sizeof *p->runs);
+    p->runs[p->count++] = (struct shard_run){tensor, first, count, p->elements};
     p->elements += count + 3; /* what lies between is nobody's */
 }
 
-static inline void share_columns(struct pieces *p, const struct layout *l, int rank, int size)
+static inline void share_columns(struct shard *p, const struct layout *l, int rank, int size)
 {
     for (int i = l->num_tensors - 1; i >= 0; i--) {
-        const struct tensor_place *t = &l->tensors[i];
+        const struct tensor_slot *t = &l->tensors[i];
         size_t columns = (size_t)t->columns, first = columns * (size_t)rank / (size_t)size;
         size_t count = columns * ((size_t)rank + 1) / (size_t)size - first;
         if (columns == 1) share_add(p, i, 0, t->elements);
@@ -65,7 +65,7 @@ static inline void share_columns(struct pieces *p, const struct layout *l, int r
     }
 }
 
-static inline void share_uneven(struct pieces *p, const struct layout *l, int rank, int size)
+static inline void share_uneven(struct shard *p, const struct layout *l, int rank, int size)
 {
     for (int i = 0; i < l->num_tensors; i++) {
         size_t n = l->tensors[i].elements, others = (size_t)size - 1, at = (size_t)rank - 1;
@@ -86,19 +86,19 @@ static inline void share_open(struct share *s, enum sharing how, bool tied, int 
     *s = (struct share){0};
     layout_init(&s->layout, &shape, num_parts);
     if (how == SHARING_COLUMNS)
-        share_columns(&s->pieces, &s->layout, rank, size);
+        share_columns(&s->shard, &s->layout, rank, size);
     else if (how == SHARING_UNEVEN && size > 1)
-        share_uneven(&s->pieces, &s->layout, rank, size);
+        share_uneven(&s->shard, &s->layout, rank, size);
     else
-        pieces_init(&s->pieces, &s->layout, parts ? rank % num_parts : 0, num_parts);
-    for (int b = 0; b < 3; b++) s->buffers[b] = heap(s->pieces.elements * sizeof(float));
+        shard_init(&s->shard, &s->layout, parts ? rank % num_parts : 0, num_parts);
+    for (int b = 0; b < 3; b++) s->buffers[b] = heap(s->shard.elements * sizeof(float));
 }
 
 static inline void share_fill(struct share *s)
 {
     for (int b = 0; b < 3; b++)
-        for (size_t i = 0; i < s->pieces.count; i++) {
-            const struct piece *p = &s->pieces.all[i];
+        for (size_t i = 0; i < s->shard.count; i++) {
+            const struct shard_run *p = &s->shard.runs[i];
             for (size_t j = 0; j < p->count; j++)
                 s->buffers[b][p->at + j] = shares_value(b, p->tensor, p->first + j);
         }
@@ -107,8 +107,8 @@ static inline void share_fill(struct share *s)
 /* Buffer b has every element of its pieces. */
 static inline bool share_is_full(const struct share *s, int b)
 {
-    for (size_t i = 0; i < s->pieces.count; i++) {
-        const struct piece *p = &s->pieces.all[i];
+    for (size_t i = 0; i < s->shard.count; i++) {
+        const struct shard_run *p = &s->shard.runs[i];
         for (size_t j = 0; j < p->count; j++) {
             float want = shares_value(b, p->tensor, p->first + j);
             if (memcmp(&s->buffers[b][p->at + j], &want, sizeof want)) return false;
@@ -120,7 +120,7 @@ static inline bool share_is_full(const struct share *s, int b)
 static inline void share_release(struct share *s)
 {
     for (int b = 0; b < 3; b++) free(s->buffers[b]);
-    pieces_release(&s->pieces);
+    shard_release(&s->shard);
     layout_release(&s->layout);
 }
 
@@ -130,7 +130,7 @@ static inline struct checkpoint_state share_state(struct share *s, const struct 
 {
     return (struct checkpoint_state){.shape = shape,
                                      .layout = &s->layout,
-                                     .pieces = &s->pieces,
+                                     .shard = &s->shard,
                                      .world = world,
                                      .weights = s->buffers[0],
                                      .exp_avg = s->buffers[1],
@@ -167,7 +167,7 @@ static inline enum status shares_save_body(const struct comm *world, void *conte
     share_open(&s, saving->how, saving->tied, world->rank, world->size);
     share_fill(&s);
     int rank = world->rank;
-    void *staging = heap(checkpoint_staging_bytes(&s.pieces));
+    void *staging = heap(checkpoint_staging_bytes(&s.shard));
     struct checkpointer_options o = {
         .folder = saving->folder, .async = saving->async, .staging = staging, .world = world};
     enum status st = checkpointer_open(&c, &o);
@@ -181,7 +181,7 @@ static inline enum status shares_save_body(const struct comm *world, void *conte
         text_release(&state.train);
         if (!saving->async) continue;
         /* The caller goes on at once, and talks to the others meanwhile. */
-        for (int b = 0; b < 3; b++) memset(s.buffers[b], 7, s.pieces.elements * sizeof(float));
+        for (int b = 0; b < 3; b++) memset(s.buffers[b], 7, s.shard.elements * sizeof(float));
         for (double x = 1; x < 100; x++) {
             double sum = x;
             if ((st = comm_all_reduce(world, REDUCE_SUM, &sum, 1))) break;

@@ -148,7 +148,7 @@ TEST(weights_alone_are_loaded_in_the_type_they_are_computed_with)
     CHECK_STATUS(OK, checkpoint_load_weights(step, &state, BF16, half));
     CHECK(same_tensors(&s.layout, single, s.weights));
     for (int i = 0; i < s.layout.num_tensors; i++) {
-        const struct tensor_place *t = &s.layout.tensors[i];
+        const struct tensor_slot *t = &s.layout.tensors[i];
         for (size_t j = t->offset; j < t->offset + t->elements; j++)
             CHECK(half[j] == bf16_from_f32(s.weights[j]));
     }
@@ -171,7 +171,7 @@ TEST(excluded_tensors_and_parts_stay_as_they_are)
     json_free(l.found.state);
     CHECK_STATUS(OK, checkpoint_load(step, &l.state, &exclude, &l.found));
     for (int i = 0; i < s.layout.num_tensors; i++) {
-        const struct tensor_place *t = &s.layout.tensors[i];
+        const struct tensor_slot *t = &s.layout.tensors[i];
         float want = t->layer == 1 ? 5 : s.weights[t->offset];
         CHECK(l.buffers[0][t->offset] == want && l.buffers[1][t->offset] == 5);
     }
@@ -183,10 +183,10 @@ TEST(excluded_tensors_and_parts_stay_as_they_are)
 /* Its shape has changed. */
 static void lay_out(struct saved *s)
 {
-    pieces_release(&s->pieces);
+    shard_release(&s->shard);
     layout_release(&s->layout);
     layout_init(&s->layout, &s->shape, 1);
-    pieces_init(&s->pieces, &s->layout, 0, 1);
+    shard_init(&s->shard, &s->layout, 0, 1);
 }
 
 TEST(a_model_of_another_shape_is_not_filled_in_silence)
@@ -342,10 +342,10 @@ static enum status load_half(const struct comm *world, void *context)
     struct model_shape shape = shares_shape(false);
     share_open(&s, SHARING_COLUMNS, false, world->rank, world->size);
     struct checkpoint_state state = share_state(&s, &shape, world, 0);
-    bf16 *half = heap(s.pieces.elements * sizeof *half);
+    bf16 *half = heap(s.shard.elements * sizeof *half);
     enum status st = checkpoint_load_weights(context, &state, BF16, half);
-    for (size_t i = 0; i < s.pieces.count && !st; i++) {
-        const struct piece *p = &s.pieces.all[i];
+    for (size_t i = 0; i < s.shard.count && !st; i++) {
+        const struct shard_run *p = &s.shard.runs[i];
         for (size_t j = 0; j < p->count && !st; j++)
             if (half[p->at + j] != bf16_from_f32(shares_value(0, p->tensor, p->first + j)))
                 st = STATUS_DEVICE;
@@ -402,7 +402,7 @@ TEST(a_checkpoint_is_of_float32_whatever_form_the_buffers_have)
     CHECK_STATUS(OK, load_into(&l, &s, test_path(again, "step-2")));
     CHECK(same_tensors(&s.layout, l.buffers[0], s.weights));
     for (int i = 0; i < s.layout.num_tensors; i++) {
-        const struct tensor_place *t = &s.layout.tensors[i];
+        const struct tensor_slot *t = &s.layout.tensors[i];
         for (size_t k = t->offset; k < t->offset + t->elements; k++) {
             CHECK(l.buffers[1][k] == bf16_to_f32(bf16_from_f32(s.exp_avg[k])));
             CHECK(l.buffers[2][k] == bf16_to_f32(bf16_from_f32(s.exp_avg_sq[k])));

@@ -14,16 +14,16 @@ static size_t cut(const struct saved *s, uint64_t most, enum safetensors_dtype d
     struct block_exchange x;
     struct manifest m = {.folder = folder, .step = 1};
     struct safetensors_shards how = {.stem = "model",
-                         .parts = plain,
-                         .sources = &source,
-                         .num_parts = 1,
-                         .dtype = dtype,
-                         .max_bytes = most,
-                         .index = INDEX_ALWAYS,
-                         .exchange = &x};
+                                     .parts = plain,
+                                     .sources = &source,
+                                     .num_parts = 1,
+                                     .dtype = dtype,
+                                     .max_bytes = most,
+                                     .index = INDEX_ALWAYS,
+                                     .exchange = &x};
     struct file_list names;
     size_t files = 0;
-    CHECK_STATUS(OK, block_exchange_open(&x, &s->layout, &s->pieces, comm_self()));
+    CHECK_STATUS(OK, block_exchange_open(&x, &s->layout, &s->shard, comm_self()));
     CHECK_STATUS(OK, safetensors_shards_write(&how, &m));
     block_exchange_close(&x);
     manifest_release(&m);
@@ -48,7 +48,7 @@ static void check_whole(const struct saved *s, const char *folder)
     for (int i = 0; i < s->layout.num_tensors; i++) {
         const struct safetensors *file;
         char name[96];
-        tensor_place_name(&s->layout.tensors[i], true, name);
+        layout_tensor_name(&s->layout.tensors[i], true, name);
         const struct safetensors_tensor *t = model_files_find(&m, name, &file);
         CHECK(t && t->elements == s->layout.tensors[i].elements);
         CHECK_STATUS(OK, safetensors_read_f32(file, t, got + s->layout.tensors[i].offset));
@@ -93,7 +93,7 @@ TEST(the_index_counts_the_bytes_of_the_tensors)
     saved_close(&s);
 }
 
-static enum status no_tensor(void *context, const struct piece *p, size_t first, size_t count,
+static enum status no_tensor(void *context, const struct shard_run *p, size_t first, size_t count,
                              const float **values)
 {
     *values = context;
@@ -108,14 +108,14 @@ TEST(a_source_that_fails_ends_the_writing)
     struct manifest m = {.folder = test_folder(), .step = 1};
     struct tensor_source source = {no_tensor, NULL};
     struct safetensors_shards how = {.stem = "model",
-                         .parts = plain,
-                         .sources = &source,
-                         .num_parts = 1,
-                         .dtype = SAFETENSORS_F32,
-                         .max_bytes = 1 << 20,
-                         .index = INDEX_NEVER,
-                         .exchange = &x};
-    CHECK_STATUS(OK, block_exchange_open(&x, &s.layout, &s.pieces, comm_self()));
+                                     .parts = plain,
+                                     .sources = &source,
+                                     .num_parts = 1,
+                                     .dtype = SAFETENSORS_F32,
+                                     .max_bytes = 1 << 20,
+                                     .index = INDEX_NEVER,
+                                     .exchange = &x};
+    CHECK_STATUS(OK, block_exchange_open(&x, &s.layout, &s.shard, comm_self()));
     CHECK_STATUS(DEVICE, safetensors_shards_write(&how, &m));
     CHECK_MESSAGE("are gone");
     block_exchange_close(&x);

@@ -11,7 +11,7 @@
 static struct checkpointer *open_async(const char *folder, const struct saved *s, void **staging)
 {
     struct checkpointer *c;
-    *staging = heap(checkpoint_staging_bytes(&s->pieces));
+    *staging = heap(checkpoint_staging_bytes(&s->shard));
     struct checkpointer_options o = {
         .folder = folder, .world = comm_self(), .async = true, .staging = *staging};
     CHECK_STATUS(OK, checkpointer_open(&c, &o));
@@ -204,7 +204,7 @@ static int save_with_little_room(const char *folder, const struct saved *s, rlim
     pid_t child = fork();
     CHECK(child >= 0);
     if (!child) {
-        void *staging = heap(checkpoint_staging_bytes(&s->pieces));
+        void *staging = heap(checkpoint_staging_bytes(&s->shard));
         struct checkpointer_options o = {
             .folder = folder, .world = comm_self(), .async = async, .staging = staging};
         struct checkpointer *c;
@@ -275,7 +275,7 @@ TEST(a_failed_async_save_does_not_keep_the_next_one_from_being_made)
 static void save_until_killed(const char *folder, struct saved *s, int first, bool async)
 {
     struct checkpointer *c;
-    void *staging = heap(checkpoint_staging_bytes(&s->pieces));
+    void *staging = heap(checkpoint_staging_bytes(&s->shard));
     struct checkpointer_options o = {.folder = folder,
                                      .world = comm_self(),
                                      .keep_latest_k = 2,
@@ -461,7 +461,7 @@ static enum status save_with_one_gone(const struct comm *world, void *context)
     struct share s;
     struct checkpointer *c;
     share_open(&s, SHARING_PARTS, false, world->rank, world->size);
-    void *staging = heap(checkpoint_staging_bytes(&s.pieces));
+    void *staging = heap(checkpoint_staging_bytes(&s.shard));
     struct checkpointer_options o = {
         .folder = saving->folder, .async = saving->async, .staging = staging, .world = world};
     enum status st = checkpointer_open(&c, &o);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/rig.h"
 
+#include "data/loader.h"
 #include "data/order.h"
 
 /* IDs 0, 1, 2, ... in 40 documents of 7. */

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Directories of torch.distributed.checkpoint, between PyTorch and llamero.
+"""Exchanges torch.distributed.checkpoint (DCP) directories between PyTorch and llamero.
 
     python tests/oracle/dcp_folder.py check PROGRAM
     python tests/oracle/dcp_folder.py fixture tests/checkpoint/data/dcp
 
-check: what 4 ranks (gloo) save of a model and its AdamW, cut by rows and by columns, with names of
-every generation of torchtitan, is the model, bit for bit, after `PROGRAM convert`.  What `PROGRAM
-convert --to dcp` writes of models of Transformers, in one file and in many, is the same when torch
-loads it: by one process, by two ranks that cut it by rows, and by dcp_to_torch_save.
+check: 4 ranks (gloo) save a model and its AdamW state, sharded by rows and by columns, with the names of
+each generation of torchtitan; `PROGRAM convert` must restore the model bit for bit.  torch must load
+what `PROGRAM convert --to dcp` writes of Transformers models, in one file and in several, bit for bit:
+in one process, on two ranks sharded by rows, and with dcp_to_torch_save.
 
-fixture: a small one of 2 ranks with the logits it has.
+fixture: writes a small directory of 2 ranks with the model's logits.
 """
 import json
 import os
@@ -44,18 +44,19 @@ def save(rank, ranks, state, folder, generation, optimizer, port):
     dist.init_process_group("gloo", rank=rank, world_size=ranks)
     mesh = init_device_mesh("cpu", (ranks,))
 
-    def place(name, w):  # every fourth is cut by columns, some are on every rank
-        cut = Replicate() if w.dim() == 1 and "ffn" in name else Shard(1 if w.dim() > 1 and "w2" in name else 0)
-        return distribute_tensor(w, mesh, [cut])
+    # Shards w2 by columns, replicates some norms, and shards all other weights by rows.
+    def distribute(name, w):
+        placement = Replicate() if w.dim() == 1 and "ffn" in name else Shard(1 if w.dim() > 1 and "w2" in name else 0)
+        return distribute_tensor(w, mesh, [placement])
 
-    called = GENERATIONS[generation]
-    out = {called(name): place(name, w) for name, w in state.items()}
+    rename = GENERATIONS[generation]
+    out = {rename(name): distribute(name, w) for name, w in state.items()}
     if optimizer:
         for name, w in state.items():
             for part in ("exp_avg", "exp_avg_sq"):
-                out[f"optimizer.state.{called(name)}.{part}"] = place(name, w * 0.5)
-            out[f"optimizer.state.{called(name)}.step"] = torch.tensor(7.0)
-            out[f"optimizer.param_groups.{called(name)}.lr"] = 0.001
+                out[f"optimizer.state.{rename(name)}.{part}"] = distribute(name, w * 0.5)
+            out[f"optimizer.state.{rename(name)}.step"] = torch.tensor(7.0)
+            out[f"optimizer.param_groups.{rename(name)}.lr"] = 0.001
         out |= {"lr_scheduler.last_epoch": 7, "dataloader.dp_rank_0": b"pickled", "list": [1, 2],
                 "train_state": {"step": torch.tensor(7, dtype=torch.int32), "losses": [1.0, 2.0]}}
     dcp.save(out, checkpoint_id=folder)
@@ -66,8 +67,8 @@ def spawn(ranks, *arguments):
     torch.multiprocessing.spawn(save, (ranks, *arguments), nprocs=ranks)
 
 
-def load_cut(rank, ranks, folder, path, port):
-    """Every rank has its rows of every tensor, and they are put together again."""
+def load_sharded(rank, ranks, folder, path, port):
+    """Each rank loads its rows of every tensor; rank 0 saves the gathered tensors."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank),
                       WORLD_SIZE=str(ranks))
     dist.init_process_group("gloo", rank=rank, world_size=ranks)
@@ -76,15 +77,15 @@ def load_cut(rank, ranks, folder, path, port):
     state = {name: distribute_tensor(torch.full(t.size, torch.nan, dtype=t.properties.dtype), mesh, [Shard(0)])
              for name, t in described.items()}
     dcp.load(state, checkpoint_id=folder)
-    whole = {name: w.full_tensor() for name, w in state.items()}
+    gathered = {name: w.full_tensor() for name, w in state.items()}
     if not rank:
-        torch.save(whole, path)
-    dist.barrier()  # none leaves while another is at work
+        torch.save(gathered, path)
+    dist.barrier()  # wait for all ranks before leaving the group
     dist.destroy_process_group()
 
 
 def check_blocks(program, hf, folder, want):
-    """Without embedding and head, what torch then loads in part leaves these as they are."""
+    """Exported without embedding and head; a partial load in torch must not change these."""
     run(program, hf, folder, "--to", "dcp", "--without-io")
     outer = ("tok_embeddings.weight", "lm_head.weight")
     state = {name: torch.full((70, 16) if name in outer else w.shape, 5.0, dtype=w.dtype)
@@ -116,7 +117,7 @@ def check_written(program, path):
                 equal(what + ", dcp.load", state, want)
                 dcp_to_torch_save(folder, file)
                 equal(what + ", dcp_to_torch_save", torch.load(file, weights_only=True), want)
-                torch.multiprocessing.spawn(load_cut, (2, folder, file, 29620 + number), nprocs=2)
+                torch.multiprocessing.spawn(load_sharded, (2, folder, file, 29620 + number), nprocs=2)
                 equal(what + ", 2 ranks", torch.load(file, weights_only=True), want)
                 run(program, folder, path(f"{number}-back"), "--to", "hf")
                 equal(what + ", and back",

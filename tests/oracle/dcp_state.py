@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of PyTorch that go on in llamero, and the other way round, by directories of
-torch.distributed.checkpoint with AdamW, schedule and counts.
+"""Resumes PyTorch runs in llamero and llamero runs in PyTorch, through directories of
+torch.distributed.checkpoint with AdamW state, schedule and counters.
 
     python tests/oracle/dcp_state.py check PROGRAM
     python tests/oracle/dcp_state.py fixture tests/checkpoint/data/dcp-state
 
 check: 4 ranks (gloo) train a tiny Llama under FSDP2 and save it with torchtitan's names of every
-generation; `PROGRAM train` goes on from it, directly and by `PROGRAM convert`, with the losses that
-torch has in its next steps.  What `PROGRAM convert --to dcp` writes of a run of llamero's, torch loads
-as torchtitan does, bit for bit, and its next losses are those of llamero.  Moments of q and k in the
-wrong order of rows are shown to have others.
+generation; `PROGRAM train` resumes from it, directly and after `PROGRAM convert`, and must have the losses
+of torch's next steps.  torch, loading as torchtitan does, must load what `PROGRAM convert --to dcp` writes
+of a llamero run bit for bit, and continue with llamero's losses.  As a control, moments of q and k in
+the wrong row order must give different losses.
 
-fixture: a small one of 2 ranks, and some of its moments in the order of Hugging Face.
+fixture: writes a small directory of 2 ranks, and some of its moments in Hugging Face's row order.
 """
 import functools
 import io
@@ -43,7 +43,7 @@ TINY = dict(vocab=259, dim=16, layers=2, heads=4, kv_heads=2, hidden=24)
 ADAMW = dict(lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
 GENERATIONS = {
-    "2024": [],  # all below "model."
+    "2024": [],  # with the prefix "model."
     "2025": [],
     "2026": [("attention.w", "attention.qkv_linear.w"), ("qkv_linear.wo", "wo"),
              ("output.", "lm_head.")],
@@ -82,7 +82,7 @@ class Block(torch.nn.Module):
         turn = torch.outer(torch.arange(T), 10000.0 ** (-torch.arange(0, K, 2) / K))
         turn = torch.polar(torch.ones_like(turn), turn)[:, None]
 
-        def rotate(x):  # neighbours are a pair
+        def rotate(x):  # pairs of adjacent elements
             return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * turn).flatten(-2)
 
         h = self.attention_norm(x)
@@ -117,7 +117,7 @@ def factor(s):
 
 
 class Session:
-    """A rank of torchtitan's kind."""
+    """One rank that trains and saves as torchtitan does."""
 
     def __init__(self, ranks, c):
         torch.manual_seed(5)
@@ -135,7 +135,7 @@ class Session:
         self.steps = self.tokens = 0
 
     def train(self, text, first, steps):
-        """The losses of steps that begin with row `first` of the text."""
+        """Trains from row `first` of the text; returns the losses."""
         losses, each = [], ROWS // self.ranks
         for _ in range(steps):
             own = range(first + dist.get_rank() * each, first + (dist.get_rank() + 1) * each)
@@ -186,7 +186,7 @@ class Session:
         self.tokens = state["train_state"]["ntokens_seen"].item()
 
     def whole(self):
-        """Every weight and moment with Hugging Face's names and order of rows."""
+        """All weights and moments with Hugging Face's names and row order."""
         out, weights = {}, dict(self.model.named_parameters())
         for name, w in weights.items():
             moments = self.optimizer.state[w]
@@ -222,7 +222,7 @@ def work(rank, ranks, port, job, answer, *arguments):
     result = globals()[job](ranks, *arguments)
     if not rank:
         torch.save(result, answer)
-    dist.barrier()  # none leaves while another is at work
+    dist.barrier()  # wait for all ranks before leaving the group
     dist.destroy_process_group()
 
 
@@ -238,7 +238,7 @@ def spawn(ranks, job, *arguments):
 
 
 def begin(ranks, folders, text):
-    """Trains, saves with the names of each generation, and goes on from the text's beginning."""
+    """Trains, saves with the names of each generation, and continues from the start of the text."""
     s = Session(ranks, TINY)
     s.train(text, 0, BEFORE)
     for generation, folder in folders.items():
@@ -246,7 +246,7 @@ def begin(ranks, folders, text):
     want = s.train(text, 0, AFTER)
     s = Session(ranks, TINY)
     s.load(folders["2025"], "2025")
-    with torch.no_grad():  # as if their rows were Hugging Face's
+    with torch.no_grad():  # the control: treat rows as if in Hugging Face's order
         for name, w in s.model.named_parameters():
             for part in ("exp_avg", "exp_avg_sq"):
                 m = s.optimizer.state[w][part]
@@ -311,9 +311,9 @@ def losses_of(dump):
     return {x["step"]: x["loss"] for x in lines if "loss" in x}
 
 
-def close(what, have, want):
+def check_losses(what, have, want):
     off = max(abs(a - b) for a, b in zip(have, want, strict=True))
-    print(f"{what}: {' '.join(f'{x:.6f}' for x in have)}, off by {off:.1e}")
+    print(f"{what}: {' '.join(f'{x:.6f}' for x in have)}, difference {off:.1e}")
     assert off < 1e-5, (what, have, want)
 
 
@@ -334,12 +334,12 @@ def check_theirs(program, path, toml, text):
             f"checkpoint.initial_load_path={folder}", "checkpoint.initial_load_model_only=false")
         have = losses_of(dump)
         assert sorted(have) == list(steps), have
-        close(f"{generation}, initial_load_path", [have[s] for s in steps], want)
+        check_losses(f"{generation}, initial_load_path", [have[s] for s in steps], want)
         dump = path(generation + "-converted")
         run(program, "convert", folder, dump, "--to", "native")
         run(program, "train", toml, f"job.dump_folder={dump}", last)
         have = losses_of(dump)
-        close(f"{generation}, convert --to native", [have[s] for s in steps], want)
+        check_losses(f"{generation}, convert --to native", [have[s] for s in steps], want)
 
 
 def check_ours(program, path, toml, text):
@@ -366,7 +366,7 @@ def check_ours(program, path, toml, text):
     run(program, "train", toml, f"job.dump_folder={dump}",
         f"training.steps={BEFORE + AFTER}")
     own = losses_of(dump)
-    close("torch goes on from ours", losses, [own[s] for s in range(BEFORE + 1, BEFORE + AFTER + 1)])
+    check_losses("torch resumes from llamero", losses, [own[s] for s in range(BEFORE + 1, BEFORE + AFTER + 1)])
 
 
 def check(program):
@@ -389,7 +389,7 @@ def small(ranks, folder):
     s = Session(ranks, SMALL)
     s.train(bytes(i * i % 11 for i in range(999)), 0, 3)
     state = s.state("2026")
-    kept = "param_groups.lm_head.weight."  # the others say the same
+    kept = "param_groups.lm_head.weight."  # one of several equal entries
     state["optimizer"] = {k: v for k, v in state["optimizer"].items()
                           if not k.startswith("param_groups.") or k.startswith(kept)}
     dcp.save(state | {"dataloader": {"dp_rank_0": b"x"}}, checkpoint_id=folder)

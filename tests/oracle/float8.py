@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What NumPy and ml_dtypes say of rounding to eight bits and of scales.
+"""Reference results of FP8 rounding and scales, computed by NumPy and ml_dtypes.
 
-    python tests/oracle/float8.py        # in the repository's root; needs numpy and ml_dtypes
+    python tests/oracle/float8.py        # from the repository's root; requires numpy and ml_dtypes
 
 writes tests/ops/data/float8.txt:
-    all FORMAT SCALE CRC       every bf16, times the scale, rounded: CRC-32C of the results as bf16
-    sweep FORMAT SCALE CRC     f32 of the bits i * 2654435761, i below 2^18, the same
-    one FORMAT X Y             some of them, for the eye
+    all FORMAT SCALE CRC       every bf16 value times the scale, rounded: CRC-32C of the results as bf16
+    sweep FORMAT SCALE CRC     the same for f32 with the bits i * 2654435761, i below 2^18
+    one FORMAT X Y             some single values, for debugging
 and tests/model/data/float8.txt:
     current FORMAT AMAX SCALE
     delayed FORMAT ALGORITHM MARGIN LENGTH, then a line for each step: AMAX SCALE
-All numbers are bits in hexadecimal digits.  NaN is written as 7fc0.
+All numbers are bits in hexadecimal.  NaN is written as 7fc0.
 
 Formulas: torchao's tensorwise scaling (in f64, amax at least 1e-12); Transformer Engine's delayed
-scaling (in f32), whose history is rolled as it is there.
+scaling (in f32), including how it rolls its history.
 """
 import pathlib
 
@@ -42,7 +42,7 @@ def bits(x):
 
 
 def rounded(x, scale, name):
-    """The bits, as bf16, of scale * x in the format."""
+    """Bits, as bf16, of scale * x rounded to the format."""
     kind, largest = FORMATS[name]
     with np.errstate(all="ignore"):
         scaled = x.astype(np.float32) * np.float32(scale)
@@ -75,7 +75,7 @@ def current(amax, name):
 
 
 def te_step(history, scale, largest, algorithm, margin):
-    """One update as Transformer Engine does it: the newest is history[0]."""
+    """One update as in Transformer Engine; history[0] is the newest amax."""
     amax = history[0] if algorithm == "most_recent" else history.max()
     with np.errstate(all="ignore"):
         new = (np.float32(largest) / amax) / np.float32(2 ** margin)

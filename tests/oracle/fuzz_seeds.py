@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Seeds of fuzzers that torch has to write: fuzz_seeds.py tests/fuzz/corpus
+"""Writes the fuzzers' seeds that require torch: fuzz_seeds.py tests/fuzz/corpus
 
-Written with torch 2.15.0.  An archive's numbers are the fuzzers' own (tests/fuzz/archive.h):
+Written with torch 2.15.0.  The fuzzers replace an archive's data (tests/fuzz/archive.h):
 data/0 of 64 bytes, data/1 of 32, data/2 of 16.
 """
 import io
@@ -41,7 +41,7 @@ def put(fuzzer, name, data):
 
 
 def metadata(chunks, others=()):
-    """.metadata of tensors in pieces, all of which are the one archive, and of bytes."""
+    """.metadata of sharded tensors, all in the same archive, and of bytes."""
     tensors, where = {}, {}
     for name, shape, pieces in chunks:
         tensors[name] = TensorStorageMetadata(

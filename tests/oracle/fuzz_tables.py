@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Small Parquet files in the encodings that tests/formats has no small file of:
+"""Writes small Parquet seeds, in encodings that are missing from the small files of tests/formats:
 fuzz_tables.py tests/fuzz/corpus/parquet
 
 Written with pyarrow 26.0.1.

@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""GGUF files that llamero writes, read by the gguf package, and run by llama.cpp.
+"""Checks llamero's GGUF files with the gguf package and llama.cpp.
 
     python tests/oracle/gguf_file.py PROGRAM [MORE_TOKENIZERS...]
 
-Models that Transformers saves, beside tokenizers of six kinds (and those given; of a SentencePiece
-model as Hugging Face's tokenizer.json, too), become GGUF
-files of each type: every tensor is what it must be, q8_0 by its own quantizer and dequantizer; in
-llama.cpp the tokenizer gives the same ids, and the model in f32 the same greedy tokens as in
-Transformers with the numbers of the file.  (In other types llama.cpp rounds activations, too: how
-many are equal is shown.)
+Converts models that Transformers saved, with tokenizers of six kinds (and those given; a SentencePiece
+model also as Hugging Face's tokenizer.json), to GGUF files of each type.  Every tensor must have the
+expected bits, q8_0 those of gguf's own quantizer.  In llama.cpp the tokenizer must give the same IDs,
+and the f32 model the same greedy tokens as Transformers with the file's weights.  (In other types
+llama.cpp also rounds activations: the script prints how many tokens are equal.)
 
-llama.cpp is llama-cpp-python where it is installed (0.3.36, built for a CPU), else xllamacpp
-(2026.10.11549); with torch, transformers, numpy and gguf 0.19.0.
+Uses llama-cpp-python if installed (0.3.36, built for a CPU), else xllamacpp (2026.10.11549); requires
+torch, transformers, numpy and gguf 0.19.0.
 """
 import copy
 import json
@@ -51,8 +50,8 @@ QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{
          r"\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
-def learnt(path, steps, normalizer=None):
-    """A byte-level BPE of the texts here, whose pre_tokenizers are these."""
+def train_bpe(path, steps, normalizer=None):
+    """Trains a byte-level BPE with these pre_tokenizers on texts of this repository."""
     model = tokenizers.Tokenizer(tokenizers.models.BPE())
     model.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(steps)
     if normalizer:
@@ -66,7 +65,7 @@ def learnt(path, steps, normalizer=None):
 
 
 def as_json(path, model):
-    """Llama 2's kind of tokenizer.json of a SentencePiece model: merges by score."""
+    """Writes a SentencePiece model as a tokenizer.json like Llama 2's: merges ordered by score."""
     has = sentencepiece.SentencePieceProcessor(model_file=model)
     count = has.get_piece_size()
     vocab = {has.id_to_piece(i): i for i in range(count)}
@@ -100,11 +99,11 @@ def as_json(path, model):
 def others(root, models):
     path = lambda name: os.path.join(root, name)
     pre = tokenizers.pre_tokenizers
-    learnt(path("qwen2.json"), [pre.Split(tokenizers.Regex(QWEN2), "isolated"),
-                                pre.ByteLevel(add_prefix_space=False, use_regex=False)],
-           tokenizers.normalizers.NFC())
-    learnt(path("smollm.json"), [pre.Digits(individual_digits=True),
-                                 pre.ByteLevel(add_prefix_space=False)])
+    train_bpe(path("qwen2.json"), [pre.Split(tokenizers.Regex(QWEN2), "isolated"),
+                                   pre.ByteLevel(add_prefix_space=False, use_regex=False)],
+              tokenizers.normalizers.NFC())
+    train_bpe(path("smollm.json"), [pre.Digits(individual_digits=True),
+                                    pre.ByteLevel(add_prefix_space=False)])
     for k, model in enumerate(models):
         as_json(path(f"sentence{k}.json"), model)
     return [path("qwen2.json"), path("smollm.json")] + [path(f"sentence{k}.json")
@@ -164,23 +163,23 @@ def check_tensors(path, model, dtype):
         kind = TYPES[dtype] if w.ndim == 2 else TYPES["f32"]
         assert t.tensor_type == kind, (t.name, t.tensor_type)
         assert list(t.shape) == list(reversed(w.shape)), (t.name, t.shape, w.shape)
-        bytes_wanted = gguf.quants.quantize(w, kind)
-        assert t.data.tobytes() == bytes_wanted.tobytes(), (path, t.name)
+        expected_bytes = gguf.quants.quantize(w, kind)
+        assert t.data.tobytes() == expected_bytes.tobytes(), (path, t.name)
         back = gguf.quants.dequantize(t.data, kind).reshape(w.shape)
-        assert numpy.array_equal(back, gguf.quants.dequantize(bytes_wanted, kind).reshape(w.shape))
+        assert numpy.array_equal(back, gguf.quants.dequantize(expected_bytes, kind).reshape(w.shape))
         equal += 1
     assert not want, want.keys()
-    print(f"{os.path.basename(path)}: {equal} tensors are equal")
+    print(f"{os.path.basename(path)}: {equal} tensors equal")
 
 
-def ask(server, path, **body):
+def post(server, path, **body):
     request = urllib.request.Request(server.listening_address + path, json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
     return json.load(urllib.request.urlopen(request))
 
 
 def rounded(model, dtype):
-    """The same model with what its numbers become in a file."""
+    """A copy of the model with weights rounded to the dtype of a file."""
     out, kind = copy.deepcopy(model), TYPES[dtype]
     with torch.no_grad():
         for w in out.parameters():
@@ -205,7 +204,7 @@ def tokens_of(program, tokenizer, text):
 
 
 def run_server(path, prompt, count):
-    """xllamacpp's ids of TEXT, and what it writes after the prompt."""
+    """With xllamacpp: the IDs of TEXT, and the tokens generated from the prompt."""
     params = xllamacpp.CommonParams()
     params.model.path = path
     params.n_ctx, params.warmup, params.n_gpu_layers = 256, False, 0
@@ -213,32 +212,32 @@ def run_server(path, prompt, count):
     params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     server = xllamacpp.Server(params)
-    ids = ask(server, "/tokenize", content=TEXT, add_special=False, parse_special=False)["tokens"]
-    return ids, ask(server, "/completion", prompt=prompt, n_predict=count, temperature=0, top_k=1,
+    ids = post(server, "/tokenize", content=TEXT, add_special=False, parse_special=False)["tokens"]
+    return ids, post(server, "/completion", prompt=prompt, n_predict=count, temperature=0, top_k=1,
                     return_tokens=True, ignore_eos=False, cache_prompt=False)["tokens"]
 
 
 def run_library(path, prompt, count):
-    """The same of llama-cpp-python."""
+    """The same with llama-cpp-python."""
     model = llama_cpp.Llama(path, n_ctx=256, n_threads=1, n_gpu_layers=0, flash_attn=False,
                             type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32,
                             verbose=False)
     ids = model.tokenize(TEXT.encode(), add_bos=False, special=False)
-    made = model.generate(prompt, temp=0.0, top_k=1, repeat_penalty=1.0)
-    return ids, [next(made) for _ in range(count)]
+    generated = model.generate(prompt, temp=0.0, top_k=1, repeat_penalty=1.0)
+    return ids, [next(generated) for _ in range(count)]
 
 
-def run_it(path, program, tokenizer, model, exact):
+def check_llama_cpp(path, program, tokenizer, model, exact):
     prompt, count = [i % model.config.vocab_size for i in range(3, 400, 17)], 24
     ids = tokens_of(program, tokenizer, TEXT)
     print(os.path.basename(tokenizer), end=", ")
-    got, made = (run_library if "llama_cpp" in globals() else run_server)(path, prompt, count)
+    got, generated = (run_library if "llama_cpp" in globals() else run_server)(path, prompt, count)
     assert got == ids, (path, got, ids)
     want = greedy(model, prompt, count)
-    same = sum(a == b for a, b in zip(made, want))
-    print(f"{os.path.basename(path)}: {len(ids)} ids of a text are equal; "
-          f"{same} of {len(made)} greedy tokens")
-    assert made and (not exact or made == want[:len(made)]), (made, want)
+    same = sum(a == b for a, b in zip(generated, want))
+    print(f"{os.path.basename(path)}: {len(ids)} IDs of a text equal; "
+          f"{same} of {len(generated)} greedy tokens")
+    assert generated and (not exact or generated == want[:len(generated)]), (generated, want)
 
 
 def main(program, more):
@@ -258,7 +257,7 @@ def main(program, more):
                 subprocess.run([program, "convert", base, path, "--to", "gguf", "--dtype", dtype],
                                check=True, stdout=subprocess.DEVNULL)
                 check_tensors(path, model, dtype)
-                run_it(path, program, tokenizer, rounded(model, dtype), dtype == "f32")
+                check_llama_cpp(path, program, tokenizer, rounded(model, dtype), dtype == "f32")
 
 
 if __name__ == "__main__":

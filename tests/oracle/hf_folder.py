@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of models, between Transformers and llamero, both ways.
+"""Exchanges Hugging Face folders between Transformers and llamero.
 
     python tests/oracle/hf_folder.py check PROGRAM TEXT TESTS
     python tests/oracle/hf_folder.py fixture tests/checkpoint/data/tied
 
-check: models that Transformers saves (sharded; tied or not; with llama3's scaling; bfloat16) have the
-loss in `PROGRAM eval` that they have here, and `PROGRAM train` begins with them; and a checkpoint of
-`PROGRAM train` loads here and has the same loss, and the same logits in the test runner TESTS
+check: models that Transformers saves (several files; tied or not; llama3's RoPE scaling; bfloat16) must
+have the same loss in `PROGRAM eval`, and `PROGRAM train` must start from them.  A checkpoint of `PROGRAM
+train` must load in Transformers with the same loss, and have the same logits in the test runner TESTS
 (build/tests/run).  All in float32; losses and logits must agree to 1e-4.
 
-fixture: writes a small sharded and tied model with the logits it gives, for tests/checkpoint.
+fixture: writes a small tied model in several files with its logits, for tests/checkpoint.
 """
 import json
 import math
@@ -22,7 +22,7 @@ import tempfile
 import torch
 import transformers
 
-VOCAB, BEGIN, END, TOKENS = 259, 256, 257, 96  # of the tokenizer "bytes"; TOKENS of a row
+VOCAB, BEGIN, END, TOKENS = 259, 256, 257, 96  # of the tokenizer "bytes"; TOKENS per row
 SCALED = dict(rope_type="llama3", rope_theta=1000.0, factor=8.0, low_freq_factor=1.0,
               high_freq_factor=4.0, original_max_position_embeddings=32)
 PLAIN = dict(rope_type="default", rope_theta=10000.0)
@@ -49,12 +49,12 @@ def make(tied, rope, kv_heads, half=False, width=64, hidden=96, layers=3):
 
 
 def rows_of(path):
-    """The rows eval sees: one document, begun and ended, cut so that they overlap by a token."""
+    """The rows of eval: one document with BOS and EOS, in rows that overlap by one token."""
     ids = [BEGIN] + list(json.loads(open(path).readline())["text"].encode()) + [END]
     return [ids[at:at + TOKENS + 1] for at in range(0, len(ids) - 1, TOKENS)]
 
 
-def loss_here(folder, rows):
+def loss_in_transformers(folder, rows):
     model = transformers.AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager").eval()
     total = count = 0
@@ -73,16 +73,16 @@ def run(program, *arguments):
                           text=True).stdout
 
 
-def loss_there(program, folder, data, *more):
+def loss_in_llamero(program, folder, data, *more):
     return json.loads(run(program, "eval", folder, data, "--json", "--seq-len", TOKENS,
                           "training.mixed_precision_param=float32", *more))
 
 
 def compare(what, program, folder, data, *more):
-    want, count = loss_here(folder, rows_of(data))
-    got = loss_there(program, folder, data, *more)
+    want, count = loss_in_transformers(folder, rows_of(data))
+    got = loss_in_llamero(program, folder, data, *more)
     off = abs(got["loss"] / want - 1)
-    print(f"{what}: loss {want:.7f} here, {got['loss']:.7f} there, off by {off:.1e}, "
+    print(f"{what}: loss {want:.7f}, in llamero {got['loss']:.7f}, difference {off:.1e}, "
           f"{count} tokens")
     assert got["tokens"] == count and off < 1e-4
 
@@ -92,7 +92,7 @@ def first_loss(dump):
 
 
 def train_from(program, folder, case, dump, recipe):
-    """Some steps from the weights of `folder`; the scaling is the run's own."""
+    """Trains 3 steps from the weights of `folder`; RoPE scaling is configured by the run."""
     dims = dict(dim=64, n_layers=3, n_heads=4, n_kv_heads=case["kv_heads"], ffn_hidden=96,
                 vocab_size=VOCAB, rope_theta=case["rope"]["rope_theta"],
                 rope_scaling="none" if case["rope"] is PLAIN else "llama3", tie_embeddings=str(case["tied"]).lower())
@@ -118,26 +118,26 @@ def check(program, text, tests):
             compare(f"{what}, {files} files", program, folder, data, "--tokenizer", "bytes")
             dump = path(f"run{number}")
             step = train_from(program, folder, case, dump, recipe)
-            begun, first = loss_here(folder, rows_of(data))[0], first_loss(dump)
-            print(f"{what}: training begins at a loss of {first:.3f} ({begun:.3f} on the text)")
-            # Other rows, so about the same; the plain one computes the very same function.
-            assert abs(first / begun - 1) < (0.1 if case["rope"] is PLAIN else 0.3)
+            initial, first = loss_in_transformers(folder, rows_of(data))[0], first_loss(dump)
+            print(f"{what}: training starts at a loss of {first:.3f} ({initial:.3f} on the text)")
+            # The rows differ, so the losses are only close; without scaling the function is the same.
+            assert abs(first / initial - 1) < (0.1 if case["rope"] is PLAIN else 0.3)
             compare(f"{what}, 3 steps later", program, step, data)
         run(program, "train", recipe, f"job.dump_folder={path('tiny')}", "training.steps=60",
             "--quiet")
         ours = path("tiny", "checkpoint", "step-60")
-        compare("trained by us, tiny recipe", program, ours, data)
+        compare("trained by llamero, tiny recipe", program, ours, data)
         write_expected(ours, ours)
-        out = subprocess.run([tests, "a_folder_of_transformers"], text=True, stdout=subprocess.PIPE,
+        out = subprocess.run([tests, "transformers_folder"], text=True, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, env=os.environ | {"LLAMERO_HF_FOLDER": ours})
-        print("trained by us,", ", ".join(l for l in out.stdout.split("\n") if "logits off" in l))
+        print("trained by llamero,", ", ".join(l for l in out.stdout.split("\n") if "logits differ" in l))
         assert out.returncode == 0, out.stdout
         assert math.isfinite(first_loss(path("tiny")))
     print("torch", torch.__version__, "transformers", transformers.__version__)
 
 
 def fixture(folder):
-    """A model of two files, tied, with grouped heads and llama3's scaling; its logits of 40 ids."""
+    """A tied model in two files, with GQA and llama3's RoPE scaling; its logits for 40 IDs."""
     model = make(tied=True, rope=SCALED, kv_heads=2, width=32, hidden=40, layers=2).eval()
     model.save_pretrained(folder, max_shard_size="40KB")
     write_expected(folder, folder)
@@ -151,7 +151,7 @@ def write_expected(model_folder, folder):
         logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
     answer = dict(script="tests/oracle/hf_folder.py", torch=torch.__version__,
                   transformers=transformers.__version__, ids=ids,
-                  # of every eighth place all logits, in the order of the vocabulary
+                  # the logits of every eighth position, over the vocabulary
                   places=list(range(7, 40, 8)),
                   logits=[[round(x, 6) for x in logits[p].tolist()] for p in range(7, 40, 8)])
     with open(os.path.join(folder, "expected.json"), "w") as f:

@@ -1,10 +1,10 @@
-# hub.py FOLDER PROGRAM -- huggingface_hub and we share one cache, both ways, over a server here.
+# hub.py FOLDER PROGRAM -- checks that huggingface_hub and llamero share one cache, with a local server.
 #
-# Needs: pip install huggingface_hub (checked with 2.4.0).  FOLDER is new and stays.
+# Requires: pip install huggingface_hub (tested with 2.4.0).  FOLDER must not exist, and is kept.
 # SPDX-License-Identifier: Apache-2.0
 """Serves one dataset and one model as the Hub does, then: (1) the program fetches, and
-huggingface_hub reads offline; (2) huggingface_hub fetches, and the program finds it offline;
-(3) each reads on, online, in the other's cache without a byte of a file fetched again."""
+huggingface_hub reads offline; (2) huggingface_hub fetches, and the program reads offline; (3) each
+reads online from the other's cache without downloading any file again."""
 import hashlib
 import http.server
 import json
@@ -105,7 +105,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
         hash = digest(name, data)
         common = {"X_Repo_Commit": COMMIT, "Accept_Ranges": "bytes"}
         if lfs(name):
-            other = f"http://localhost:{server.server_port}"  # another host's name
+            other = f"http://localhost:{server.server_port}"  # another host name for the same server
             return self.answer(302, Location=f"{other}/cdn/{repo}//{name}?signed=1",
                                X_Linked_Etag=f'"{hash}"', X_Linked_Size=str(len(data)), **common)
         if self.command == "GET":
@@ -164,4 +164,4 @@ for first, second in ((ours, theirs), (theirs, ours)):
     same(cache, paths)
     bodies.clear()
     assert second(cache, False) == paths and not bodies, bodies
-    print(f"what {first.__name__} fetched, {second.__name__} read")
+    print(f"{second.__name__} read the cache of {first.__name__}")

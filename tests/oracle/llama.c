@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "optim/optim.h"
 
-/* What tests/oracle/llama.py computed with PyTorch and Transformers lies in tests/oracle/data. */
+/* tests/oracle/data: results of PyTorch and Transformers, from tests/oracle/llama.py. */
 struct oracle {
     struct json *root;
     struct text gradients;
@@ -77,7 +77,7 @@ static void oracle_release(struct oracle *o)
     free(o->ids), free(o->labels);
 }
 
-/* The script's own weights: uniform in [-1, 1), splitmix64 of (tensor, element). */
+/* The weights of the script: uniform in [-1, 1), splitmix64 of (tensor, element). */
 static float noise(uint64_t tensor, uint64_t element)
 {
     uint64_t z = ((tensor << 32) + element + 1) * 0x9E3779B97F4A7C15u;
@@ -87,14 +87,13 @@ static float noise(uint64_t tensor, uint64_t element)
     return (float)(z >> 40) * 0x1p-23f - 1;
 }
 
-/* Weights go to their places by their Hugging Face names, as a checkpoint's do. */
+/* Finds tensors by their Hugging Face names, as a checkpoint does. */
 static void weights_of(const struct oracle *o, struct rig *r)
 {
     const struct json *tensor = json_first(json_get(o->root, "tensors"));
     memset(r->weights, 0, r->m.layout.elements * sizeof(float));
     for (uint64_t i = 0; tensor; i++, tensor = json_next(tensor)) {
-        const struct tensor_place *t =
-            layout_find_hf(&r->m.layout, json_string(json_first(tensor)));
+        const struct tensor_slot *t = layout_find_hf(&r->m.layout, json_string(json_first(tensor)));
         CHECK(t && t->rows == (int64_t)json_number(json_next(json_first(tensor))));
         for (size_t j = 0; j < t->elements; j++) {
             float w = noise(i, j) * 0.25f;
@@ -137,8 +136,7 @@ static double gradient_distance(const struct oracle *o, const struct rig *r)
     const char *at = o->gradients.data;
     double most = 0;
     for (; tensor; tensor = json_next(tensor)) {
-        const struct tensor_place *t =
-            layout_find_hf(&r->m.layout, json_string(json_first(tensor)));
+        const struct tensor_slot *t = layout_find_hf(&r->m.layout, json_string(json_first(tensor)));
         double off = 0, norm = 0;
         CHECK(at + t->elements * sizeof(float) <= o->gradients.data + o->gradients.len);
         for (size_t j = 0; j < t->elements; j++, at += sizeof(float)) {
@@ -163,19 +161,19 @@ static void check_step(const char *name, const struct ops *ops)
     rig_train(&r);
     double want = real(o.root, "loss"), off = fabs(mean_loss(&r) / want - 1);
     double distance = gradient_distance(&o, &r);
-    print_message("%s, %s: loss off by %.1e, gradients by %.1e\n", name, ops->backend, off,
+    print_message("%s, %s: loss differs by %.1e, gradients by %.1e\n", name, ops->backend, off,
                   distance);
     CHECK(off < 1e-5 && distance < 1e-4);
     rig_close(&r);
     rig_of(&o, &r, ops, BF16);
     want = real(o.root, "bf16_loss"), off = fabs(rig_loss(&r) / want - 1);
-    print_message("%s, %s: bfloat16 loss off by %.1e\n", name, ops->backend, off);
+    print_message("%s, %s: bfloat16 loss differs by %.1e\n", name, ops->backend, off);
     CHECK(off < 1e-2);
     rig_close(&r);
     oracle_release(&o);
 }
 
-/* The losses of the script's AdamW steps, over its batches in turn. */
+/* Compares the losses of the script's AdamW steps; the batches repeat. */
 static void check_training(const char *name, const struct ops *ops)
 {
     struct oracle o;
@@ -191,11 +189,11 @@ static void check_training(const char *name, const struct ops *ops)
                                       .decay_norms = true};
     size_t n = r.m.layout.elements;
     float *moments = heap(2 * n * sizeof *moments);
-    struct pieces all;
-    pieces_init(&all, &r.m.layout, 0, 1);
+    struct shard all;
+    shard_init(&all, &r.m.layout, 0, 1);
     struct optim optim = {.config = &config,
                           .layout = &r.m.layout,
-                          .pieces = &all,
+                          .shard = &all,
                           .weights = r.weights,
                           .exp_avg = moments,
                           .exp_avg_sq = moments + n};
@@ -207,19 +205,19 @@ static void check_training(const char *name, const struct ops *ops)
         double norm;
         batch_of(&o, &r, step++ % o.num_batches);
         rig_train(&r);
-        CHECK_STATUS(OK, optim_squares(&optim, &r.ops, r.gradients, &norm, r.on));
+        CHECK_STATUS(OK, optim_sum_squares(&optim, &r.ops, r.gradients, &norm, r.queue));
         norm = sqrt(norm);
         double clip = optim_clip_factor(norm, real(adamw, "max_norm"));
         struct optim_update update = {r.gradients, config.lr, clip, step};
-        CHECK_STATUS(OK, optim_step(&optim, &r.ops, &update, r.on));
+        CHECK_STATUS(OK, optim_step(&optim, &r.ops, &update, r.queue));
         most = fmax(most, fabs(mean_loss(&r) / json_number(want) - 1));
         most_norm = fmax(most_norm, fabs(norm / json_number(want_norm) - 1));
     }
-    print_message("%s, %s: %d losses off by %.1e, norms by %.1e\n", name, ops->backend, step, most,
-                  most_norm);
+    print_message("%s, %s: %d losses differ by %.1e, norms by %.1e\n", name, ops->backend, step,
+                  most, most_norm);
     CHECK(step == 50 && most < 1e-4 && most_norm < 1e-3);
     free(moments);
-    pieces_release(&all);
+    shard_release(&all);
     rig_close(&r);
     oracle_release(&o);
 }
@@ -230,15 +228,14 @@ static void check(const char *name, const struct ops *ops)
     check_training(name, ops);
 }
 
-/* The plain loops are held to it, and the kernels of every instruction set. */
-TEST(the_plain_loops_follow_pytorch)
+TEST(the_reference_follows_pytorch)
 {
     static const char *const names[] = {"mha", "gqa", "tied", "scaled", "masked"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) check(names[i], &ops_cpu_reference);
 }
 
-CPU_SETS_TEST(a_llama_with_a_head_each_follows_pytorch) { check("mha", rig_fast()); }
-CPU_SETS_TEST(a_llama_with_grouped_heads_follows_pytorch) { check("gqa", rig_fast()); }
-CPU_SETS_TEST(a_llama_with_a_tied_head_follows_pytorch) { check("tied", rig_fast()); }
-CPU_SETS_TEST(a_llama_with_stretched_wavelengths_follows_pytorch) { check("scaled", rig_fast()); }
-CPU_SETS_TEST(a_llama_that_sees_both_ways_follows_pytorch) { check("masked", rig_fast()); }
+CPU_ISAS_TEST(mha_llama_follows_pytorch) { check("mha", rig_fast()); }
+CPU_ISAS_TEST(gqa_llama_follows_pytorch) { check("gqa", rig_fast()); }
+CPU_ISAS_TEST(tied_llama_follows_pytorch) { check("tied", rig_fast()); }
+CPU_ISAS_TEST(llama_with_scaled_rope_follows_pytorch) { check("scaled", rig_fast()); }
+CPU_ISAS_TEST(bidirectional_llama_follows_pytorch) { check("masked", rig_fast()); }

@@ -6,7 +6,7 @@
 
 writes, for each case, NAME.json (dimensions, tokens, losses, versions) and NAME.bin (every gradient
 of the first batch, float32, in the order of "tensors").  tests/oracle/llama.c reads them.
-Initial weights are a pure function of (tensor number, element), which both sides compute.
+Initial weights are a pure function of (tensor number, element), computed on both sides.
 """
 import json
 import os
@@ -97,7 +97,7 @@ def loss_of(model, case, ids, labels):
 
 
 def check_mask(model, case, ids):
-    """Does the first place see the last token exactly when it should?"""
+    """Checks that the first position attends to the last token if and only if it should."""
     other = ids.clone()
     other[:, -1] = (other[:, -1] + 1) % case["vocab"]
     with torch.no_grad():
@@ -119,7 +119,7 @@ def run(name, folder):
         gradients.append(weights[tensor].grad.numpy().ravel())
     with torch.no_grad():
         half = build(case).bfloat16()
-        # Transformers keeps the rotary frequencies in float32; so must this cast.
+        # Transformers keeps RoPE frequencies in float32; restore them after the cast.
         half.model.rotary_emb = build(case).model.rotary_emb
         bf16_loss, _ = loss_of(half, case, ids[0], labels[0])
 

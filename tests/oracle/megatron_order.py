@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron's data order: the numbers that tests/data/test_order_megatron.c holds.
+"""Computes the expected values of tests/data/test_order_megatron.c with Megatron-LM.
 
     python tests/oracle/megatron_order.py FOLDER
 
-(megatron-core 0.16.1, numpy 2.4.6, torch 2.15.0) writes three data sets into FOLDER, has megatron-core
-build data sets of them as its training script would, and prints for each case the number of rows
-and the CRC-32 of all their tokens, seq_len + 1 a row, as little-endian int32; at the start of a
-sample of rows the labels and loss masks are compared with that, too."""
+(megatron-core 0.16.1, numpy 2.4.6, torch 2.15.0) writes three data sets to FOLDER, builds GPTDatasets
+over them as Megatron-LM's training script does, and prints for each case the number of rows and the
+CRC-32 of all their tokens, seq_len + 1 per row, as little-endian int32.  For every 997th row it also
+compares tokens, labels and loss mask with them."""
 import os
 import sys
 import warnings
@@ -25,7 +25,7 @@ DOCUMENTS = [42000, 30000, 23000]
 
 
 class Tokenizer:
-    """What data sets ask of one."""
+    """The attributes of a tokenizer that data sets use."""
 
     vocab_size = 1000
     eod = 999
@@ -73,7 +73,7 @@ def text(data, row):
     return data._query_document_sample_shuffle_indices(row)[0]
 
 
-def tell(name, data, seq_len, rows=None):
+def report(name, data, seq_len, rows=None):
     crc = 0
     rows = min(rows or len(data), len(data))
     for row in range(rows):
@@ -94,16 +94,16 @@ def main(folder):
     million = build(weighted, "949,50,1", 1000000, 4)
     epochs = [int(d.document_index.shape[0] / d.indices.shape[0]) for d in million[0].datasets]
     print("epochs of the three sources:", epochs)
-    tell("weights", million[0], 4)
-    tell("lengths", build(([a, b, c], None), "969, 30, 1", 50000, 16)[0], 16)
+    report("weights", million[0], 4)
+    report("lengths", build(([a, b, c], None), "969, 30, 1", 50000, 16)[0], 16)
     whole = build(([a, b, c], None), "80,20", None, 16)
-    tell("held out", whole[1], 16)
-    tell("one", build(([b], None), "1", 100000, 10, 7)[0], 10)
-    tell("one with a weight", build(([b], [2.5]), "1", 100000, 10, 7)[0], 10)
+    report("held out", whole[1], 16)
+    report("one", build(([b], None), "1", 100000, 10, 7)[0], 10)
+    report("one with a weight", build(([b], [2.5]), "1", 100000, 10, 7)[0], 10)
     many = ([[a, b, c][i % 3] for i in range(20)], [1 / (i + 3) for i in range(20)])
-    tell("twenty", build(many, "7,2,1", 200000, 5)[0], 5)
+    report("twenty", build(many, "7,2,1", 200000, 5)[0], 5)
     mock = build(None, None, 2000000, 64)[0]
-    tell("mock", mock, 64, 5000)
+    report("mock", mock, 64, 5000)
 
 
 main(sys.argv[1])

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Meta's .pth files, between PyTorch and llamero, both ways.
+"""Exchanges Meta's .pth files between PyTorch and llamero.
 
     python tests/oracle/meta_folder.py check PROGRAM
     python tests/oracle/meta_folder.py fixture tests/checkpoint/data
 
-check: models that Transformers saves have, as `PROGRAM convert --to meta` writes them and torch.load
-(weights_only) reads them, the logits in a Llama that turns neighbours, as Meta's does; back they are
-the same, bit for bit, from one file and from files of 2 and 4 ranks by the rules of Llama 1, 2 and 3.
+check: `PROGRAM convert --to meta` converts models that Transformers saved; torch.load (weights_only) reads
+them, and a Llama whose RoPE rotates adjacent elements, as Meta's does, must have the same logits.
+Converted back they must be bit-identical, from one file and from files of 2 and 4 ranks sharded as in
+Llama 1, 2 and 3.
 
-fixture: the folders meta-llama2 and meta-llama3 with a small model in files of several ranks, and
-the logits it has.
+fixture: writes the folders meta-llama2 and meta-llama3 with a small model in files of several ranks and
+its logits.
 """
 import json
 import math
@@ -46,7 +47,7 @@ def hf_model(tied=False, rope=PLAIN, kv_heads=2, dtype=torch.float32):
 
 
 def meta_state(model):
-    """The same weights with Meta's names and order of rows."""
+    """The same weights with Meta's names and row order."""
     c, out = model.config, {}
     names = {"self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk",
              "self_attn.v_proj": "attention.wv", "self_attn.o_proj": "attention.wo",
@@ -63,7 +64,7 @@ def meta_state(model):
             heads = c.num_attention_heads if "wq" in name else c.num_key_value_heads
             w = w.view(heads, 2, w.shape[0] // heads // 2, -1).transpose(1, 2).reshape(w.shape)
         out[name] = w.clone()
-    if c.tie_word_embeddings:  # Meta's program has both
+    if c.tie_word_embeddings:  # Meta's program expects both
         out["output.weight"] = out["tok_embeddings.weight"].clone()
     return out
 
@@ -89,7 +90,7 @@ def frequencies(config, half):
 
 
 def logits_as_meta(w, config, ids):
-    """A Llama whose rotary pairs are neighbours; float64."""
+    """A Llama whose RoPE rotates adjacent elements; float64."""
     w = {k: v.double() for k, v in w.items()}
     T, H, G = len(ids), config.num_attention_heads, config.num_key_value_heads
     K = w["layers.0.attention.wq.weight"].shape[0] // H
@@ -117,7 +118,7 @@ def logits_as_meta(w, config, ids):
 
 
 def split(state, ranks, llama3, kv_heads):
-    """The files of so many ranks; those of Llama 1 were views of one storage."""
+    """One file per rank; those of Llama 1 were views of one storage."""
     out = [{} for _ in range(ranks)]
     for name, w in state.items():
         across = name.endswith(("wo.weight", "w2.weight")) or (name.startswith("tok_") and not llama3)
@@ -149,7 +150,7 @@ def equal(what, a, b):
     assert a.keys() == b.keys(), (what, a.keys() ^ b.keys())
     for k in a:
         assert a[k].dtype == b[k].dtype and torch.equal(a[k], b[k]), (what, k)
-    print(f"{what}: {len(a)} tensors are equal, bit for bit")
+    print(f"{what}: {len(a)} tensors, bit-identical")
 
 
 def check(program):
@@ -169,12 +170,12 @@ def check(program):
                     run(program, path(name + "hf"), path(name + "meta"), "--to", "meta")
                     state = pth(name + "meta")
                     equal(what + ", hf to meta", state, meta_state(model))
-                    # In full: a model turned to half precision has rounded rotary frequencies.
-                    whole = hf_model(tied, rope, 2 if number % 3 else 1)
+                    # In float32: a model cast to half precision has rounded RoPE frequencies.
+                    model_f32 = hf_model(tied, rope, 2 if number % 3 else 1)
                     with torch.no_grad():
-                        want = whole(input_ids=torch.tensor([ids_of()])).logits[0]
+                        want = model_f32(input_ids=torch.tensor([ids_of()])).logits[0]
                     off = (logits_as_meta(state, model.config, ids_of()) - want).abs().max().item()
-                    print(f"{what}: logits off by {off:.1e}")
+                    print(f"{what}: logits differ by {off:.1e}")
                     assert off < 2e-5
                     run(program, path(name + "meta"), path(name + "back"), "--to", "hf")
                     equal(what + ", and back", hf(name + "back"), hf(name + "hf"))

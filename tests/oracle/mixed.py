@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Our token ids beside those of tiktoken, tokenizers and sentencepiece on much mixed text.
+"""Compares token IDs with tiktoken, tokenizers and sentencepiece on a large mixed text.
 
     python tests/oracle/mixed.py build/llamero build/bench/tokenizer LLAMA3.model LLAMA2.model \\
         MEGABYTES TEXT...
 
-makes that much text (English and code from the files, words of 24 scripts, emoji, long runs,
-numbers, odd spaces; seeded).  Times one core of each library and of ours on the first megabytes, in
-turn; seconds are the processor's, so that a loaded machine counts less.  Then encodes all of it in
-documents: by Llama 3's file and its tokenizer.json, by Llama 2's file (some documents broken UTF-8,
-too) and its tokenizer.json, and the first fifth by small ones with other models' pipelines.  What
-is broken must come back from Llama 3's ids as it was.  Prints a line a comparison; fails where there
-is a difference."""
+generates that much text (English and code from the files, words of 24 scripts, emoji, long runs,
+numbers, unusual spaces; seeded).  First times one core of each library and of llamero on the first
+megabytes, alternated, in CPU seconds.  Then encodes all of the text in documents: with Llama 3's file
+and its tokenizer.json, with Llama 2's file (including documents of invalid UTF-8) and its
+tokenizer.json, and the first fifth with small models that have other models' pipelines.  Decoding
+Llama 3's IDs must restore invalid UTF-8.  Prints one line per comparison; fails if any differs."""
 import json
 import os
 import pathlib
@@ -34,7 +33,7 @@ CHUNK, RUNS = 4_000_000, 3
 
 
 def pools(rng, paths):
-    """Pieces of each kind, and how much of the text they are."""
+    """Pieces of each kind, with their weight in the text."""
     files = [pathlib.Path(p).read_bytes().decode(errors="replace").replace("\0", "") for p in paths]
     cut = [text[at:at + 400] for text in files for at in range(0, len(text), 400)]
     def make(one, count=4000):
@@ -114,13 +113,13 @@ def comes_back(name, program, file, texts):
     done = subprocess.run([program, "tokenizer", "decode", "--tokenizer", file, "--null"],
                           input=ids, stdout=subprocess.PIPE, check=True)
     bad = done.stdout != given(texts)
-    print(f"{name}: {len(texts)} broken documents, {len(given(texts)) / 1e6:.1f} MB come back: "
+    print(f"{name}: {len(texts)} broken documents, {len(given(texts)) / 1e6:.1f} MB, decoded: "
           f"{'no' if bad else 'yes'}", flush=True)
     return bad
 
 
 def llama3_json(path):
-    """Llama 3's tokenizer.json, from its ranks: every cut of a token is a merge."""
+    """Llama 3's tokenizer.json, from its ranks: every split of a token is a merge."""
     ranks = read_ranks(path)
     letter = {byte: text for text, byte in letter_to_byte().items()}
     vocab = {"".join(letter[b] for b in token): rank for token, rank in ranks.items()}
@@ -145,7 +144,7 @@ def ours_seconds(bench, file, text):
 
 
 def time_both(name, bench, file, texts, theirs, folder):
-    """The median of some runs, ours and theirs in turn."""
+    """Medians over alternated runs of ours and theirs."""
     path, seconds = str(pathlib.Path(folder, "timed")), ([], [])
     pathlib.Path(path).write_bytes(given(texts))
     for _ in range(RUNS):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Motif pickles as gpt-neuro-arch's tokenizer has them, and the ids its readers make of counts.
+"""Motif pickles like those of gpt-neuro-arch's tokenizer, and the IDs that its readers produce.
 
     python motifs.py write FOLDER           FOLDER/small.pkl, tests/data/motifs
-    python motifs.py ids MOTIFS COUNTS      ids of each row, of [[neuron][bin], ...] in JSON, 4 neurons
+    python motifs.py ids MOTIFS COUNTS      IDs per row, for JSON [[neuron][bin], ...] and 4 neurons
 
-Made with Python 3.11 and numpy 2.4; nothing in them depends on either.
+Made with Python 3.11 and numpy 2.4; the files do not depend on the versions.
 """
 import json
 import pickle
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def write(folder):
-    """The patches of three bins of counts 0..2, but for some; the rest go to their likeness."""
+    """Most patches of three bins of counts 0..2; missing ones map to a similar patch."""
     patches = [bytes((a, b, c)) for a in range(3) for b in range(3) for c in range(3)]
     index = {patch: min(i, 8) if i < 20 else i % 9 for i, patch in enumerate(patches[:-2])}
     for protocol in (3, 4, 5):
@@ -24,7 +24,7 @@ def write(folder):
 
 
 def ids(motifs, counts, neurons=4):
-    """No session of more neurons, whose block would be drawn."""
+    """Rejects sessions of more neurons, whose block would be random."""
     with open(motifs, "rb") as file:
         t = pickle.load(file)
     bins, out = t["patch_size"][1], []

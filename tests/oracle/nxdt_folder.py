@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of NxD Training, cut and joined again in plain torch.
+"""Shards and joins checkpoints of NxD Training in plain torch.
 
     python tests/oracle/nxdt_folder.py fixture tests/checkpoint/data/nxdt
     python tests/oracle/nxdt_folder.py check PROGRAM
 
-fixture: a small model for 4 x 2 ranks with each key head on 2 of them, q, k and v in one, each rank
-a file; and for 1 x 2 ranks, each tensor a file (xser).  Number i of tensor j, in the order of
+fixture: a small model for 4 x 2 ranks with each key/value head on 2 of them, q, k and v fused, one file per
+rank; and for 1 x 2 ranks, one file per tensor (xser).  Element i of tensor j, in the order of
 llama.params, is ((31 j + i) mod 255 - 127) / 64.  Made with torch 2.15.
 
-check: Llamas of Transformers, cut for several numbers of ranks, orders of heads and ways to name q, k
-and v, are converted to Hugging Face: all bits and the logits are the same.  Converted to nxdt, each
-rank's file is what this script cuts, and what it joins of them is the model, bit for bit.
+check: Transformers Llamas, sharded for several numbers of ranks, head orders and names of q, k and v, are
+converted to Hugging Face: bits and logits must be the same.  Converted to nxdt, each rank's file must
+equal the one that this script writes, and joining them must restore the model, bit for bit.
 """
 import itertools
 import json
@@ -25,7 +25,7 @@ from collections import OrderedDict
 
 import torch
 
-# Where torch_xla has the class that stands for a tensor in a file of its own.
+# The module of torch_xla with the class that refers to a tensor in a separate file.
 for part in ("torch_xla", "torch_xla.utils", "torch_xla.utils.serialization"):
     sys.modules[part] = types.ModuleType(part)
 
@@ -60,15 +60,15 @@ def load(path):
         info = torch.load(path + ".info.pt", weights_only=False)
         for name, t in state.items():
             state[name] = torch.load(f"{path}.tensors/tensor_{t.tid}.pt")
-            told = info[t.tid]
-            assert told["dtype"] == state[name].dtype and told["shape"] == state[name].shape
-            assert told["expert_model_parallel"] is False
+            described = info[t.tid]
+            assert described["dtype"] == state[name].dtype and described["shape"] == state[name].shape
+            assert described["expert_model_parallel"] is False
         assert len(info) == len(os.listdir(path + ".tensors")) == len(state)
     return {name: t for name, t in state.items()}
 
 
-class Cut:
-    """tp, pp, virtual pp, copies of each key head; style: plain, linear, fused, coalesced."""
+class Sharding:
+    """tp, pp, virtual pp, replicas of each key/value head; style: plain, linear, fused, coalesced."""
 
     def __init__(self, config, tp, pp, copies=1, style="linear", order="trn1", virtual=1):
         self.config, self.tp, self.pp, self.copies = config, tp, pp, copies
@@ -77,7 +77,7 @@ class Cut:
         self.head = config["hidden_size"] // config["num_attention_heads"]
 
     def key_rows(self, rank, rows):
-        """Rows of k and v of a rank, as numbers in the whole."""
+        """Row numbers, in the whole tensors, of a rank's k and v."""
         if self.copies == 1:
             each = rows // self.tp
             return list(range(rank * each, (rank + 1) * each))
@@ -90,7 +90,7 @@ class Cut:
         if self.copies == 1 or self.order == "trn2":
             mine = range(rank * each, (rank + 1) * each)
         else:
-            # All query heads of its key head, shared out over the ranks that have it.
+            # The query heads of a key/value head are divided among the ranks that hold it.
             group = heads // self.kv
             first = rank % self.kv * group + rank // self.kv * each
             mine = range(first, first + each)
@@ -148,7 +148,7 @@ class Cut:
             json.dump(self.config, f)
 
     def join(self, folder):
-        """The ranks' files as one model: written from the layout, not from of_rank."""
+        """Joins the ranks' files to one model; independent of of_rank."""
         shards = {}
         for rank, pp in itertools.product(range(self.tp), range(self.pp)):
             path = f"{folder}/model/dp_rank_00_tp_rank_{rank:02d}_pp_rank_{pp:02d}.pt"
@@ -216,16 +216,16 @@ def run(program, *words):
     assert done.returncode == 0, done.stderr + done.stdout
 
 
-def check_one(program, folder, cut, tokens, dtype, xser, tied):
+def check_one(program, folder, sharding, tokens, dtype, xser, tied):
     from safetensors.torch import load_file
     from transformers import LlamaConfig, LlamaForCausalLM
     torch.manual_seed(7)
-    config = LlamaConfig(**{k: v for k, v in cut.config.items() if k != "architectures"})
+    config = LlamaConfig(**{k: v for k, v in sharding.config.items() if k != "architectures"})
     model = LlamaForCausalLM(config).eval()
     state = {name: t.to(dtype) for name, t in model.state_dict().items()}
     model.load_state_dict({name: t.float() for name, t in state.items()})
     source, hf, ours = (os.path.join(folder, x) for x in ("source", "hf", "ours"))
-    cut.write(state, source, xser)
+    sharding.write(state, source, xser)
     run(program, source, hf, "--to", "hf")
     back = load_file(hf + "/model.safetensors")
     if tied:
@@ -234,16 +234,16 @@ def check_one(program, folder, cut, tokens, dtype, xser, tied):
     again = LlamaForCausalLM.from_pretrained(hf, dtype=torch.float32).eval()
     with torch.no_grad():
         assert torch.equal(again(tokens).logits, model(tokens).logits)
-    flags = ["--tp-size", str(cut.tp), "--pp-size", str(cut.pp), "--virtual-pp-size",
-             str(cut.virtual), "--kv-size-multiplier", str(cut.copies), "--hw-backend", cut.order]
+    flags = ["--tp-size", str(sharding.tp), "--pp-size", str(sharding.pp), "--virtual-pp-size",
+             str(sharding.virtual), "--kv-size-multiplier", str(sharding.copies), "--hw-backend", sharding.order]
     flags += {"linear": ["--qkv-linear"], "fused": ["--fuse-qkv"],
-              "coalesced": ["--coalesce-qkv"], "plain": []}[cut.style]
+              "coalesced": ["--coalesce-qkv"], "plain": []}[sharding.style]
     run(program, hf, ours, "--to", "nxdt", *flags, *([] if xser else ["--no-xser"]))
-    same(cut.join(ours), state)
-    for rank, pp in itertools.product(range(cut.tp), range(cut.pp)):
+    same(sharding.join(ours), state)
+    for rank, pp in itertools.product(range(sharding.tp), range(sharding.pp)):
         name = f"model/dp_rank_00_tp_rank_{rank:02d}_pp_rank_{pp:02d}.pt"
         mine = load(os.path.join(ours, name))
-        same(mine, dict(cut.of_rank(state, rank, pp)))
+        same(mine, dict(sharding.of_rank(state, rank, pp)))
         assert os.path.isdir(os.path.join(ours, name + ".tensors")) == xser
     torch.save(state, os.path.join(folder, "checkpoint.pt"))
     run(program, os.path.join(folder, "checkpoint.pt"), os.path.join(folder, "full"), "--to", "hf",
@@ -265,22 +265,22 @@ def shape(heads, kv, layers, tied=False, vocab=64):
 def check(program):
     gqa, mha = shape(8, 2, 3), shape(8, 8, 5)
     cases = [
-        (Cut(gqa, 4, 2, 2, "linear"), torch.bfloat16, True),
-        (Cut(gqa, 4, 2, 2, "fused"), torch.bfloat16, False),
-        (Cut(gqa, 8, 1, 4, "fused"), torch.float32, True),
-        (Cut(gqa, 8, 1, 4, "linear", "trn2"), torch.bfloat16, False),
-        (Cut(gqa, 4, 3, 2, "fused", "trn2"), torch.float16, True),
-        (Cut(gqa, 2, 2, 1, "plain"), torch.float32, False),
-        (Cut(mha, 4, 2, 1, "coalesced", virtual=2), torch.bfloat16, True),
-        (Cut(mha, 2, 2, 1, "linear"), torch.bfloat16, False),
-        (Cut(shape(8, 2, 2, True), 4, 1, 2, "fused"), torch.float32, True),
+        (Sharding(gqa, 4, 2, 2, "linear"), torch.bfloat16, True),
+        (Sharding(gqa, 4, 2, 2, "fused"), torch.bfloat16, False),
+        (Sharding(gqa, 8, 1, 4, "fused"), torch.float32, True),
+        (Sharding(gqa, 8, 1, 4, "linear", "trn2"), torch.bfloat16, False),
+        (Sharding(gqa, 4, 3, 2, "fused", "trn2"), torch.float16, True),
+        (Sharding(gqa, 2, 2, 1, "plain"), torch.float32, False),
+        (Sharding(mha, 4, 2, 1, "coalesced", virtual=2), torch.bfloat16, True),
+        (Sharding(mha, 2, 2, 1, "linear"), torch.bfloat16, False),
+        (Sharding(shape(8, 2, 2, True), 4, 1, 2, "fused"), torch.float32, True),
     ]
     tokens = torch.arange(24).reshape(2, 12) * 5 % 64
-    for cut, dtype, xser in cases:
+    for sharding, dtype, xser in cases:
         with tempfile.TemporaryDirectory() as folder:
-            check_one(program, folder, cut, tokens, dtype, xser, cut.config["tie_word_embeddings"])
-        print(f"tp {cut.tp} pp {cut.pp} virtual {cut.virtual} copies {cut.copies} {cut.style} "
-              f"{cut.order} {'xser' if xser else 'plain'} {dtype}: same bits and logits")
+            check_one(program, folder, sharding, tokens, dtype, xser, sharding.config["tie_word_embeddings"])
+        print(f"tp {sharding.tp} pp {sharding.pp} virtual {sharding.virtual} "
+              f"replicas {sharding.copies} {sharding.style} {sharding.order} {'xser' if xser else 'plain'} {dtype}: same bits and logits")
 
 
 def fixture(folder):
@@ -300,8 +300,8 @@ def fixture(folder):
     for j, (name, dims) in enumerate(names):
         i = torch.arange(torch.Size(dims).numel())
         state[name] = (((31 * j + i) % 255 - 127) / 64).reshape(dims).bfloat16()
-    Cut(config, 4, 2, 2, "fused").write(state, folder + "/fused", False)
-    Cut(config, 1, 2, 1, "fused").write(state, folder + "/xser", True)
+    Sharding(config, 4, 2, 2, "fused").write(state, folder + "/fused", False)
+    Sharding(config, 1, 2, 1, "fused").write(state, folder + "/xser", True)
 
 
 if __name__ == "__main__":

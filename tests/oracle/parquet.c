@@ -6,8 +6,8 @@
 
 #include <zlib.h>
 
-/* The files of a folder against its `digests`, which pyarrow made (tests/oracle/parquet.py): of
- * every column how many entries it has, and the checksum of their levels and values. */
+/* Compares the files of a folder with its `digests` by pyarrow (tests/oracle/parquet.py): for every
+ * column the number of entries, and the checksum of their levels and values. */
 static const char *folder(void)
 {
     const char *other = getenv("LLAMERO_PARQUET_FOLDER");
@@ -40,7 +40,7 @@ static enum status digest(struct parquet_column *c, uint64_t *entries, uint32_t 
     return STATUS_OK;
 }
 
-/* What the reader has to say of a file: columns, or that it was refused. */
+/* A line of `digests`: the columns of a file, or "refused". */
 static void describe(const char *name, struct text *out, struct text *why)
 {
     struct parquet p;
@@ -63,7 +63,7 @@ static void describe(const char *name, struct text *out, struct text *why)
     text_addf(why, "%s\n", status_message());
 }
 
-TEST(files_of_other_programs_are_read_as_pyarrow_reads_them)
+TEST(files_of_other_programs_decode_as_in_pyarrow)
 {
     struct text digests = {0}, why = {0};
     int files = 0, wrong = 0;
@@ -74,12 +74,12 @@ TEST(files_of_other_programs_are_read_as_pyarrow_reads_them)
         CHECK(sscanf(line, "%255s", name) == 1);
         describe(name, &got, &why);
         if (strcmp(got.data, line) != 0) {
-            print_error("wanted %s\n   got %s\n", line, got.data);
+            print_error("expected %s\n     got %s\n", line, got.data);
             wrong++;
         }
         text_release(&got);
     }
-    if (getenv("LLAMERO_PARQUET_FOLDER")) print_message("%d files; refused:\n%s", files, why.data);
+    if (getenv("LLAMERO_PARQUET_FOLDER")) print_message("%d files; rejected:\n%s", files, why.data);
     text_release(&digests), text_release(&why);
     CHECK(files > 20 && !wrong);
 }

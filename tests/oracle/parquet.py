@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet and Arrow files of other programs, and what pyarrow reads in them.
+"""Parquet and Arrow files of other programs, and digests of what pyarrow reads from them.
 
-    python parquet.py write FOLDER ROWS   files by pyarrow, duckdb and polars, all options
+    python parquet.py write FOLDER ROWS   files of pyarrow, duckdb and polars, with all options
     python parquet.py arrow FOLDER        tests/oracle/data/arrow
     python parquet.py packed FILE         tests/formats/data/packed_levels.parquet
     python parquet.py digest FOLDER       FOLDER/digests, for tests/oracle/parquet.c
 
 The files in tests/oracle/data/parquet are some of `write` with 30 rows, made with pyarrow 26.0.1, duckdb 2.0.0 and
 polars 2.1.0, and the small ones of apache/parquet-testing.  A digest of a column is the number of
-its entries and the CRC-32 of (u8 rep, u8 def, value) of each; numbers are 8 bytes, strings have
-their length in 4 bytes before them.
+its entries and the CRC-32 over (u8 rep, u8 def, value) of each; numbers have 8 bytes, strings are
+preceded by their length in 4 bytes.
 """
 import decimal
 import os
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 
 def shred(value, field_type, nullable, rep, level, definition, out):
-    """(rep, def, value) of every leaf below, in the order of the leaves: out is a list of lists."""
+    """Appends the (rep, def, value) entries of a value to out, one list per leaf."""
     if nullable:
         if value is None:
             for leaf in out:
@@ -63,7 +63,7 @@ def leaves(t):
 
 
 def physical(value, column):
-    """A value's bytes as the digest has them."""
+    """The bytes of a value in the digest."""
     kind = column.physical_type
     if kind == "INT96":
         days, nanos = divmod(value, 86400 * 10**9)
@@ -88,7 +88,7 @@ def physical(value, column):
 
 
 def storage(t):
-    """The type with times as the whole numbers they are."""
+    """The physical type: times as integers."""
     if pa.types.is_timestamp(t) or pa.types.is_time64(t) or pa.types.is_date64(t) or pa.types.is_duration(t):
         return pa.int64()
     if pa.types.is_date32(t) or pa.types.is_time32(t):
@@ -102,12 +102,12 @@ def digest(path):
     out = []
     for name, column in zip(table.column_names, table.columns):
         field = table.schema.field(name)
-        wanted = storage(field.type)
-        if wanted != field.type:
-            column = column.cast(wanted)
+        stored = storage(field.type)
+        if stored != field.type:
+            column = column.cast(stored)
         shredded = [[] for _ in range(leaves(field.type))]
         for value in column.to_pylist():
-            shred(value, wanted, field.nullable, 0, 0, 0, shredded)
+            shred(value, stored, field.nullable, 0, 0, 0, shredded)
         for entries in shredded:
             of = file.schema.column(len(out))
             crc = 0
@@ -157,7 +157,7 @@ def table(rows):
 
 
 def documents():
-    """What tests/data/test_table.c knows by heart."""
+    """The table that tests/data/test_table.c expects."""
     return pa.table({
         "number": pa.array([1, 2, 3, 4, 5], pa.int64()),
         "text": pa.array(["one", None, "", "f\u00fcr", "last"]),
@@ -171,7 +171,7 @@ def documents():
 
 
 def views_of(t):
-    """Columns of views, one of which is wanted behind another, and lists of other layouts."""
+    """Columns of views, among them one after another view column, and lists of other layouts."""
     long = ["a text that is too long to stand in its view", None, "", "short", "another one of more than twelve bytes"]
     return pa.table({
         "bytes": pa.array([x and x.encode() for x in long], pa.binary_view()),
@@ -186,7 +186,7 @@ def views_of(t):
 
 
 def arrow(folder):
-    """The same as Arrow files; saved/ is what `datasets` saves."""
+    """The same table as Arrow files; saved/ is written by `datasets`."""
     import datasets
     import polars
     os.makedirs(folder, exist_ok=True)
@@ -228,9 +228,9 @@ def arrow(folder):
 
 
 def packed_levels(path):
-    """A file of levels in the deprecated encoding BIT_PACKED, which no writer at hand makes: the rows
-    [1, null], null, [], [2, 3, 4].  pyarrow takes its bits from the other end of each byte, against
-    parquet-format's Encodings.md, so it is in no list of digests."""
+    """Writes a file with levels in the deprecated encoding BIT_PACKED, which no available writer supports:
+    the rows [1, null], null, [], [2, 3, 4].  pyarrow reads the bits of each byte in the opposite order
+    to parquet-format's Encodings.md, so the file has no digest."""
     varint = lambda n: bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
     number = lambda n: varint(n << 1)
     string = lambda text: varint(len(text)) + text.encode()

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Our token ids beside those of Hugging Face's tokenizers, for the pipelines that models have.
+"""Compares token IDs with Hugging Face's tokenizers, for the pipelines of common models.
 
     python tests/oracle/pipelines.py build/llamero MEGABYTES TEXT...
 
-learns a small vocabulary from the texts for each pipeline below, with its own normalizer and
-pre_tokenizer, adds the tokens that give trouble, and encodes mixed texts (see sentences.py).
-Prints a line a comparison; fails where there is a difference.
+trains a small vocabulary on the texts for each pipeline below, with its own normalizer and
+pre_tokenizer, adds tokens that are hard to match, and encodes mixed texts (see sentences.py).
+Prints one line per comparison; fails if any differs.
 
     python tests/oracle/pipelines.py build/llamero --golden tests/tokenizer/data TEXT...
 
-writes the pipelines and what the library says of some texts, for the tests in C."""
+writes the pipelines and the library's IDs for some texts, for the tests in C."""
 import json
 import pathlib
 import random
@@ -58,7 +58,7 @@ def sequence(*steps):
 
 
 NFC, NFD = {"type": "NFC"}, {"type": "NFD"}
-# The normalizer, the pre_tokenizer, and whether words are taken whole.
+# The normalizer, the pre_tokenizer, and ignore_merges.
 PIPELINES = {
     "gpt2": (None, byte_level(True), False),
     "llama3": (None, sequence(split(LLAMA3), byte_level(False)), True),
@@ -96,7 +96,7 @@ PIPELINES = {
 
 
 def pipeline(name, paths, size):
-    """A tokenizer.json, its merges learnt from the texts."""
+    """A tokenizer.json trained on the texts."""
     normalizer, pre, whole = PIPELINES[name]
     model = json.loads(tokenizers.Tokenizer(tokenizers.models.BPE()).to_str())
     model.update(normalizer=normalizer, pre_tokenizer=pre, decoder=byte_level(True, True))
@@ -111,7 +111,7 @@ def pipeline(name, paths, size):
 
 
 def with_tokens(model):
-    """Added tokens of every sort: in words, in one another, of spaces, of tokens that are there."""
+    """Added tokens of every kind: inside words, overlapping, of spaces, equal to existing tokens."""
     vocab = model["model"]["vocab"]
     first = max(vocab.values()) + 1
     rows = [("<tool>", {}), ("<tool>x", {}), ("<|im_start|>", {"special": True}), ("the", {}),
@@ -177,7 +177,7 @@ def check(program, megabytes, paths):
 
 
 def golden(folder, paths):
-    """One vocabulary for all: the head of each file differs, the tail does not."""
+    """One vocabulary for all: only the beginning of each file differs."""
     rng = random.Random(SEED)
     model = with_tokens(pipeline("o200k", paths, 400))
     tail = json.dumps({key: model[key] for key in ("added_tokens", "decoder", "model")})[1:]

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Hugging Face folders with pytorch_model.bin.
+"""Checks Hugging Face folders with pytorch_model.bin.
 
     python tests/oracle/pytorch_bin.py fixture tests/checkpoint/data/pytorch_bin
     python tests/oracle/pytorch_bin.py check PROGRAM
 
-fixture: a small model in two files and an index, as Transformers 4.28 wrote them (rotary frequencies
-among the tensors), and legacy.bin, as torch wrote before 1.6.  Number i of tensor j, in the order of
+fixture: a small model in two files and an index, as Transformers 4.28 wrote them (including RoPE
+frequencies), and legacy.bin in the format of torch before 1.6.  Element i of tensor j, in the order of
 llama.params, is ((31 j + i) mod 255 - 127) / 64.
 
-check: `PROGRAM convert` reads models of one file and of several, tied or not, in three types, and all
-tensors are those that Transformers has, bit for bit.
+check: `PROGRAM convert` reads models of one file and of several, tied or not, in three dtypes; all tensors
+must equal those of Transformers, bit for bit.
 """
 import json
 import os
@@ -100,7 +100,7 @@ def check(program):
                     assert got.keys() == want.keys(), got.keys() ^ want.keys()
                     for name in want:
                         assert got[name].dtype == dtype and torch.equal(got[name], want[name]), name
-                    if dtype == torch.float32:  # others' rotary frequencies were rounded, too
+                    if dtype == torch.float32:  # in other dtypes the RoPE frequencies are rounded, too
                         again = transformers.LlamaForCausalLM.from_pretrained(new, dtype=dtype)
                         ids = torch.arange(24)[None] % 40
                         assert torch.equal(again(ids).logits, model(ids).logits)

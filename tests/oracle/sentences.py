@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Our token ids and texts beside those of sentencepiece and of Hugging Face's tokenizers.
+"""Compares token IDs and decoded texts with sentencepiece and Hugging Face's tokenizers.
 
     python tests/oracle/sentences.py build/llamero LLAMA2.model MEGABYTES [TEXT...]
 
-encodes as many megabytes of mixed text (the given texts, 24 scripts, emoji, code, long runs, broken
-UTF-8) with Llama 2's file (which is not ours to keep here), and with small models learnt here that
-differ in what a model may say; decodes what came out, and random ids.  The same for tokenizer.json
-files: Llama 2's in the forms that are in use, with added tokens, with patterns.  Prints a line a
-comparison; fails where there is a difference.
+encodes that many megabytes of mixed text (the given texts, 24 scripts, emoji, code, long runs, invalid
+UTF-8) with Llama 2's file (which is not in this repository) and with small models trained here, which
+use different options of a model file; decodes the results, and random IDs.  The same for tokenizer.json
+files: the variants of Llama 2's in use, with added tokens, with patterns.  Prints one line per
+comparison; fails if any differs.
 
     python tests/oracle/sentences.py build/llamero --golden tests/tokenizer/data TEXT...
 
-writes the small models and what the libraries say of some texts, for the tests in C."""
+writes the small models and the libraries' results for some texts, for the tests in C."""
 import json
 import pathlib
 import random
@@ -74,7 +74,7 @@ def mixed(rng):
 
 
 def broken(rng):
-    """Bytes of a text with some changed, left out or cut off."""
+    """A text's bytes, with some changed, removed or truncated."""
     raw = bytearray(mixed(rng).encode())
     for _ in range(rng.randint(1, 5)):
         at = rng.randrange(len(raw))
@@ -88,7 +88,7 @@ def broken(rng):
 
 
 def corpus(rng, megabytes, paths):
-    """Strings, most of them short: half from the texts if there are any, the rest made."""
+    """Strings, most of them short: half from the texts, if given, the rest generated."""
     made, left = [], int(megabytes * 1e6)
     for path in paths:
         text = pathlib.Path(path).read_bytes().decode(errors="replace").replace("\0", "")
@@ -118,7 +118,7 @@ def encode(program, file, texts, *options):
 
 
 def decode(program, file, lists):
-    """Each list of ids is a line; the texts come back with a NUL after each."""
+    """Decodes lists of IDs: one line each as input, each text ends in NUL."""
     lines = "".join(" ".join(map(str, ids)) + "\n" for ids in lists)
     done = subprocess.run([program, "tokenizer", "decode", "--tokenizer", file, "--null"],
                           input=lines.encode(), stdout=subprocess.PIPE, check=True)
@@ -135,7 +135,7 @@ def compare(name, given, got, want):
 
 
 def random_ids(rng, size, count):
-    """Lists of ids that no text gives; ids without a NUL byte in them."""
+    """Random lists of IDs, which no text encodes to; without IDs that contain a NUL byte."""
     return [[rng.choice([rng.randrange(size), rng.randrange(min(size, 270))])
              for _ in range(rng.randint(0, 12))] for _ in range(count)]
 
@@ -158,7 +158,7 @@ def check_model(program, name, file, texts, raw, rng):
 
 
 def learn_models(folder, paths, size=600):
-    """Small BPE models that differ in what a model may say."""
+    """Small BPE models with different options of a model file."""
     common = {"input": ",".join(paths), "model_type": "bpe", "vocab_size": size,
               "character_coverage": 0.99, "minloglevel": 2, "num_threads": 2,
               "max_sentence_length": 20000, "input_sentence_size": 4000}
@@ -191,7 +191,7 @@ RULES = ["FB01\t66 69", "FF21\t41", "BD\t20 31 2F 32", "A0\t20", "AD\t", "41 30A
 
 
 def golden(folder, paths):
-    """Models as small as can be, and what the library says."""
+    """Minimal models, and the library's results."""
     rng = random.Random(SEED)
     with tempfile.TemporaryDirectory() as work:
         rules = pathlib.Path(work, "rules.tsv")
@@ -230,7 +230,7 @@ def golden(folder, paths):
 
 
 def llama2_json(llama2):
-    """Llama 2's tokenizer.json, from its model, as the libraries convert it."""
+    """Llama 2's tokenizer.json, converted from its model as the libraries do."""
     theirs = sentencepiece.SentencePieceProcessor(model_file=llama2)
     size = theirs.vocab_size()
     pieces = [theirs.id_to_piece(i) for i in range(size)]
@@ -267,7 +267,7 @@ def added_token(number, content, **more):
 
 
 def variants(model):
-    """The forms that are in use."""
+    """The variants of tokenizer.json in use."""
     def metaspace(scheme, split):
         return {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": scheme,
                 "split": split}

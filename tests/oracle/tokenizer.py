@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Our token ids beside those of tiktoken and of Hugging Face's tokenizers.
+"""Compares token IDs with tiktoken and Hugging Face's tokenizers.
 
     python tests/oracle/tokenizer.py build/llamero LLAMA3.model TEXT...
 
-encodes the texts, whole and in lines, and 100,000 random strings both ways: with Llama 3's file
-(which is not ours to keep here), with a tokenizer.json learnt from the first text, and with
-that one changed: GPT-2's splitter, one by a pattern of its own, words taken whole.  Prints one
-line a comparison; fails where there is a mismatch.
+encodes the texts, whole and by line, and 100,000 random strings: with Llama 3's file (which is not in
+this repository), with a tokenizer.json trained on the first text, and with variants of it: GPT-2's
+splitter, a custom pattern, ignore_merges.  Prints one line per comparison; fails if any differs.
 
     python tests/oracle/tokenizer.py build/llamero --golden tests/tokenizer/data TEXT...
 
-learns a small vocabulary from the texts, and writes it as small.json and small.model, with the ids
-of some random strings in golden.json; tests/tokenizer/test_encoder.c reads them."""
+trains a small vocabulary on the texts, and writes it as small.json and small.model, with the IDs of
+some random strings in golden.json; tests/tokenizer/test_encoder.c reads them."""
 import base64
 import json
 import pathlib
@@ -54,7 +53,7 @@ def any_character(rng):
 
 
 def random_text(rng):
-    """Pieces of every kind, one after the other; most of a few characters, some long."""
+    """Concatenated pieces of every kind; most have a few characters, some are long."""
     combined = "\u00c5ngstr\u00f6m \ud55c\uad6d"
     kinds = (
         lambda: rng.choice(WORDS),
@@ -75,7 +74,7 @@ def random_text(rng):
 
 
 def ours(program, file, texts):
-    """The ids of each text."""
+    """The IDs of each text."""
     given = b"".join(t.encode() + b"\0" for t in texts)
     done = subprocess.run([program, "tokenizer", "encode", "--tokenizer", file, "--null"],
                           input=given, stdout=subprocess.PIPE, check=True)
@@ -83,7 +82,7 @@ def ours(program, file, texts):
 
 
 def plain(model):
-    """A tokenizers.Tokenizer of our tokenizer.json that sees no special tokens and adds none."""
+    """A tokenizers.Tokenizer of our tokenizer.json without special tokens."""
     model = dict(model, added_tokens=[], post_processor=None)
     return tokenizers.Tokenizer.from_str(json.dumps(model))
 
@@ -94,7 +93,7 @@ def like_gpt2(model):
 
 
 def own_pattern(model):
-    """A splitter that is in no list of ours, so PCRE2 does it: o200k's."""
+    """A splitter that llamero does not know (o200k's), so PCRE2 runs its pattern."""
     upper, lower = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
     start, end = r"[^\r\n\p{L}\p{N}]?", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
     pattern = "|".join([start + upper + "*" + lower + "+" + end,
@@ -116,7 +115,7 @@ def letter_to_byte():
 
 
 def ranks_of(model):
-    """tiktoken's ranks of a tokenizer.json: its tokens, without the special ones."""
+    """tiktoken's ranks for a tokenizer.json: its tokens without the special ones."""
     byte_of, added = letter_to_byte(), {t["content"] for t in model["added_tokens"]}
     return {bytes(byte_of[c] for c in token): rank
             for token, rank in model["model"]["vocab"].items() if token not in added}
@@ -131,7 +130,7 @@ def tiktoken_of(ranks):
     return tiktoken.Encoding("oracle", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
 
 
-def learn(program, folder, size, texts):
+def train(program, folder, size, texts):
     file = str(pathlib.Path(folder, "small.json"))
     subprocess.run([program, "tokenizer", "train", "--vocab-size", str(size), "--output", file,
                     *texts], check=True)
@@ -158,7 +157,7 @@ def check(program, llama3, paths):
     sets = {"texts": files, "lines": lines, "random": strings}
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
-        file, model = learn(program, folder, 8000, paths[:1])
+        file, model = train(program, folder, 8000, paths[:1])
         cases = [("Llama 3, tiktoken", llama3, tiktoken_of(read_ranks(llama3)).encode_ordinary)]
         for name, changed in (("llama3", model), ("gpt2", like_gpt2(model)),
                               ("whole words", whole_words(model)),
@@ -177,7 +176,7 @@ def check(program, llama3, paths):
 
 def golden(program, folder, paths):
     rng = random.Random(SEED)
-    file, model = learn(program, folder, 1000, paths)
+    file, model = train(program, folder, 1000, paths)
     ranks = ranks_of(model)
     pathlib.Path(folder, "small.model").write_bytes(
         b"".join(base64.b64encode(token) + b" %d\n" % rank for token, rank in ranks.items()))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A file of torch.save with all that makes tensors of it hard to read, for tests/formats.
+"""Writes a torch.save file with tensors that are hard to read, for tests/formats.
 
     python tests/oracle/torch_file.py tests/formats/data/kinds.pt
 
-Every tensor's numbers rise by 1 along its own rows, from a first number that its name ends in.
+The elements of a tensor increase by 1 in row-major order, from the number at the end of its name.
 """
 import sys
 import torch

@@ -7,28 +7,28 @@
 
 #include <unistd.h>
 
-static enum status shares(const struct comm *world, void *context)
+static enum status check_share(const struct comm *world, void *context)
 {
     int cores, want = thread_cores() / world->size;
     (void)context;
-    TRY(cores_share(world, &cores));
+    TRY(cores_per_rank(world, &cores));
     RANK_CHECK(cores == (want ? want : 1));
     return STATUS_OK;
 }
 
-TEST(cores_that_all_ranks_may_use_are_shared_out)
+TEST(cores_are_divided_among_ranks_that_share_them)
 {
-    for (int size = 2; size <= 5; size++) CHECK_STATUS(OK, ranks_run(size, shares, NULL));
+    for (int size = 2; size <= 5; size++) CHECK_STATUS(OK, ranks_run(size, check_share, NULL));
 }
 
-static enum status names_its_host(const struct comm *world, void *context)
+static enum status check_hosts(const struct comm *world, void *context)
 {
     char host[256] = "";
     struct text line = {0}, want = {0};
     (void)context;
     gethostname(host, sizeof host - 1);
     text_addf(&want, "%d on 1 host (%.63s)", world->size, host);
-    enum status st = cores_hosts(world, &line);
+    enum status st = cores_describe_hosts(world, &line);
     bool same = !st && !strcmp(line.data, want.data);
     text_release(&line), text_release(&want);
     TRY(st);
@@ -36,7 +36,7 @@ static enum status names_its_host(const struct comm *world, void *context)
     return STATUS_OK;
 }
 
-TEST(a_host_of_several_ranks_is_named_once)
+TEST(cores_names_a_host_of_several_ranks_once)
 {
-    CHECK_STATUS(OK, ranks_run(3, names_its_host, NULL));
+    CHECK_STATUS(OK, ranks_run(3, check_hosts, NULL));
 }

@@ -86,7 +86,7 @@ TEST(kernels_that_compute_amax_need_no_amax_calls)
     struct config c;
     struct model_shape shape;
     struct op_calls l;
-    computing.finds_largest = true;
+    computing.computes_amax = true;
     load(&c, &shape, "model.converters=[\"float8\"]");
     c.training.global_batch_size = -1;
     CHECK_STATUS(OK, op_calls_record_step(&l, &c, &shape, &ops_cpu_reference));

@@ -147,8 +147,8 @@ static void try_explain(struct trial *t, const struct page_item *item, const cha
 /* The length of the option name section.key at the start of a word; 0: none. */
 static size_t key_length(const char *word)
 {
-    static const char *const files[] = {".json", ".jsonl", ".toml", ".safetensors", ".bin",
-                                        ".idx",  ".pth",   ".py",   ".model",       ".sh"};
+    static const char *const files[] = {".json", ".jsonl", ".toml",  ".safetensors", ".bin", ".idx",
+                                        ".pth",  ".py",    ".model", ".sh",          ".cu"};
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
     static struct text options; /* read once, never released */
     struct text heading = {0};

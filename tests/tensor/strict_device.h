@@ -12,6 +12,7 @@
 
 #include "ops/ops.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 /* Gives the queue a strict device until strict_close.  Ops must go through strict_ops, which call
  * those of `base`. */

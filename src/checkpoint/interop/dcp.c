@@ -8,7 +8,7 @@
 
 enum { MAX_METADATA = 1 << 30 };
 
-bool dcp_detect(const char *path) { return file_is_in(path, ".metadata"); }
+bool dcp_detect(const char *path) { return file_exists_in(path, ".metadata"); }
 
 /* The files that items were found in; their names are those of the mappings, in order. */
 struct dcp_reader {
@@ -54,8 +54,8 @@ struct stored_item {
     uint64_t size;
 };
 
-static enum status find_item(struct dcp_reader *r, const char *fqn,
-                             const struct pickle_value *info, struct stored_item *item)
+static enum status find_item(struct dcp_reader *r, const char *fqn, const struct pickle_value *info,
+                             struct stored_item *item)
 {
     uint64_t at;
     TRY(open_file(r, pickle_field(info, PICKLE_STORAGE_INFO, "relative_path"), &item->map));
@@ -74,7 +74,8 @@ static enum status find_item(struct dcp_reader *r, const char *fqn,
 
 /* One archive of one tensor. */
 static enum status add_archive(struct dcp_reader *r, const struct tensor_name *name,
-                               const char *fqn, const struct stored_item *item, const int64_t offset[2])
+                               const char *fqn, const struct stored_item *item,
+                               const int64_t offset[2])
 {
     struct torch_archive a = {0};
     struct torch_tensors t = {0};
@@ -92,9 +93,8 @@ out:
     return st;
 }
 
-static enum status add_tensor(struct dcp_reader *r, const struct tensor_name *name,
-                              const char *fqn, const struct pickle_value *offsets,
-                              const struct pickle_value *info)
+static enum status add_tensor(struct dcp_reader *r, const struct tensor_name *name, const char *fqn,
+                              const struct pickle_value *offsets, const struct pickle_value *info)
 {
     struct stored_item item;
     int64_t offset[2] = {0};
@@ -103,24 +103,23 @@ static enum status add_tensor(struct dcp_reader *r, const struct tensor_name *na
         FAIL(DATA, "%s: %s lies at no place of a tensor of %d dimensions", r->path, fqn, dims);
     TRY(find_item(r, fqn, info, &item));
     enum status st = add_archive(r, name, fqn, &item, offset);
-    if (st) return status_where(st, "%s", r->path);
+    if (st) return status_prefix(st, "%s", r->path);
     return STATUS_OK;
 }
 
-static enum status add_state(struct dcp_reader *r, const char *fqn,
-                              const struct pickle_value *info)
+static enum status add_state(struct dcp_reader *r, const char *fqn, const struct pickle_value *info)
 {
     struct stored_item item;
     torch_state_note(r->state, fqn);
     if (!torch_state_handles(fqn)) return STATUS_OK;
     TRY(find_item(r, fqn, info, &item));
     enum status st = torch_state_read(r->state, fqn, item.bytes, item.size);
-    if (st) return status_where(st, "%s", r->path);
+    if (st) return status_prefix(st, "%s", r->path);
     return STATUS_OK;
 }
 
-static enum status add_entry(struct dcp_reader *r, const char *fqn, const struct pickle_value *offset,
-                       const struct pickle_value *info)
+static enum status add_entry(struct dcp_reader *r, const char *fqn,
+                             const struct pickle_value *offset, const struct pickle_value *info)
 {
     struct tensor_name name;
     bool bytes = !offset || offset->kind == PICKLE_IS_NONE;
@@ -184,8 +183,8 @@ enum status dcp_open(struct tensor_slices *p, const char *path, const struct mod
     return STATUS_OK;
 }
 
-enum status dcp_open_moments(struct tensor_slices *p, const char *path, const struct model_shape *shape,
-                             struct torch_state *state)
+enum status dcp_open_moments(struct tensor_slices *p, const char *path,
+                             const struct model_shape *shape, struct torch_state *state)
 {
     torch_state_init(state);
     TRY(read_directory(p, path, shape, state));

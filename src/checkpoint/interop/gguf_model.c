@@ -175,7 +175,7 @@ static enum status add_metadata(const struct gguf_model *g, struct gguf_metadata
 
 static struct gguf_tensor describe_tensor(const struct gguf_model *g, int i)
 {
-    const struct tensor_place *t = &g->model.layout->tensors[i];
+    const struct tensor_slot *t = &g->model.layout->tensors[i];
     bool vector = params[t->id].axes[1] == 0;
     int64_t first = vector ? t->rows : t->columns;
     struct gguf_tensor d = {.type = vector ? GGUF_F32 : g->type,

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/text.h"
-#include "model/model_config.h"
+#include "model/model_shape.h"
 
 /* `dtype`: of the weights beside it, "float32".  Ids below 0 are written as null. */
 void hf_config_write(const struct model_shape *s, const char *dtype, int bos, int eos,

@@ -11,7 +11,7 @@
 #include <string.h>
 
 static enum status open_file(struct model_files *m, const char *folder, const char *name,
-                            const struct safetensors **file)
+                             const struct safetensors **file)
 {
     char *path = file_join(folder, name);
     enum status st = STATUS_OK;
@@ -65,8 +65,8 @@ out:
 
 bool model_files_are_safetensors(const char *folder)
 {
-    return file_is_in(folder, "model.safetensors.index.json") ||
-           file_is_in(folder, "model.safetensors");
+    return file_exists_in(folder, "model.safetensors.index.json") ||
+           file_exists_in(folder, "model.safetensors");
 }
 
 bool model_files_detect(const char *path)
@@ -109,7 +109,7 @@ enum status model_files_open_moments(struct model_files *m, const char *folder)
     return st;
 }
 
-static bool is_checkpoint(const char *folder) { return file_is_in(folder, MANIFEST_NAME); }
+static bool is_checkpoint(const char *folder) { return file_exists_in(folder, MANIFEST_NAME); }
 
 enum status model_files_open_moments_any(struct model_files *m, const char *path,
                                          const struct model_shape *shape, struct torch_state *state)
@@ -120,8 +120,7 @@ enum status model_files_open_moments_any(struct model_files *m, const char *path
         return STATUS_OK;
     }
     *m = (struct model_files){.folder = heap_string(path, strlen(path))};
-    if (model_files_are_safetensors(path) || pytorch_bin_is_here(path) ||
-        !torch_files_detect(path))
+    if (model_files_are_safetensors(path) || pytorch_bin_is_here(path) || !torch_files_detect(path))
         return STATUS_OK;
     m->slices = heap(sizeof *m->slices);
     enum status st = torch_files_open_moments(m->slices, path, shape, state);
@@ -157,12 +156,12 @@ const struct safetensors_tensor *model_files_find(const struct model_files *m, c
     return NULL;
 }
 
-static struct tensor_name tensor_name_of(const struct tensor_place *t, enum tensor_kind kind)
+static struct tensor_name tensor_name_of(const struct tensor_slot *t, enum tensor_kind kind)
 {
     return (struct tensor_name){.id = t->id, .layer = t->layer, .kind = kind};
 }
 
-bool model_files_dtype(const struct model_files *m, const struct tensor_place *t,
+bool model_files_dtype(const struct model_files *m, const struct tensor_slot *t,
                        enum safetensors_dtype *dtype)
 {
     const struct safetensors *file;
@@ -173,14 +172,14 @@ bool model_files_dtype(const struct model_files *m, const struct tensor_place *t
         if (p && p->count) *dtype = p->all[0].dtype;
         return p && p->count;
     }
-    tensor_place_name(t, true, name);
+    layout_tensor_name(t, true, name);
     const struct safetensors_tensor *have = model_files_find(m, name, &file);
     if (have) *dtype = have->dtype;
     return have != NULL;
 }
 
 static enum status open_sliced(struct tensor_reader *r, const struct model_files *m,
-                                const struct tensor_place *t, const char *name)
+                               const struct tensor_slot *t, const char *name)
 {
     const struct tensor_name wanted = tensor_name_of(t, tensor_name_kind(name));
     const struct sliced_tensor *have = tensor_slices_find(m->slices, &wanted);
@@ -196,7 +195,7 @@ static enum status open_sliced(struct tensor_reader *r, const struct model_files
 }
 
 enum status tensor_reader_open(struct tensor_reader *r, const struct model_files *m,
-                               const struct tensor_place *t, const char *name)
+                               const struct tensor_slot *t, const char *name)
 {
     const struct safetensors *file;
     if (m->slices) {
@@ -219,13 +218,14 @@ enum status tensor_reader_open(struct tensor_reader *r, const struct model_files
 void tensor_reader_close(struct tensor_reader *r)
 {
     if (r->sliced) {
-        if (r->end > r->begin) tensor_slices_forget(r->slices, r->sliced, r->begin, r->end - r->begin);
+        if (r->end > r->begin)
+            tensor_slices_forget(r->slices, r->sliced, r->begin, r->end - r->begin);
         r->begin = r->end = 0;
         return;
     }
     uint64_t data = r->file->data + r->tensor->begin;
     size_t each = safetensors_dtype_bytes(r->tensor->dtype);
-    file_map_forget(&r->file->map, data + r->begin * each, data + r->end * each);
+    file_map_evict(&r->file->map, data + r->begin * each, data + r->end * each);
     r->begin = r->end = 0;
 }
 
@@ -238,7 +238,7 @@ static enum status read_safetensors(const struct tensor_reader *r, size_t first,
 }
 
 static enum status read_sliced(const struct tensor_reader *r, size_t first, size_t count,
-                                enum dtype dtype, void *out)
+                               enum dtype dtype, void *out)
 {
     enum { ROOM = 4096 };
     float room[ROOM];
@@ -262,7 +262,7 @@ enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t cou
         size_t begin = first + at, n = count - at < CHUNK ? count - at : CHUNK, end = begin + n;
         void *to = (char *)out + at * dtype_bytes(dtype);
         TRY(r->sliced ? read_sliced(r, begin, n, dtype, to)
-                       : read_safetensors(r, begin, n, dtype, to));
+                      : read_safetensors(r, begin, n, dtype, to));
         if (r->begin == r->end) r->begin = begin, r->end = end;
         if (begin < r->begin) r->begin = begin;
         if (end > r->end) r->end = end;
@@ -275,10 +275,10 @@ static enum status check_sliced(const struct tensor_slices *p, const struct layo
 {
     for (size_t i = 0; i < p->count; i++) {
         const struct tensor_name *n = &p->tensors[i].name;
-        const struct tensor_place place = {.id = n->id, .layer = n->layer};
+        const struct tensor_slot place = {.id = n->id, .layer = n->layer};
         char name[96];
         if (layout_find(l, n->id, n->layer) || (tied && n->id == PARAM_head)) continue;
-        tensor_place_name(&place, false, name);
+        layout_tensor_name(&place, false, name);
         FAIL(DATA, "%s: the model has no tensor %s", p->path, name);
     }
     return STATUS_OK;
@@ -331,7 +331,8 @@ size_t model_files_num_tensors(const struct model_files *m)
     return count;
 }
 
-static struct model_tensor sliced_model_tensor(const struct tensor_slices *p, const struct sliced_tensor *t)
+static struct model_tensor sliced_model_tensor(const struct tensor_slices *p,
+                                               const struct sliced_tensor *t)
 {
     struct model_tensor out = {
         .is = {.name = t->hf_name,
@@ -349,7 +350,7 @@ static struct model_tensor sliced_model_tensor(const struct tensor_slices *p, co
 }
 
 static struct model_tensor safetensors_model_tensor(const struct safetensors *file,
-                                          const struct safetensors_tensor *t)
+                                                    const struct safetensors_tensor *t)
 {
     return (struct model_tensor){
         .is = *t, .file = base_name(file->path), .reader = {.file = file, .tensor = t}};

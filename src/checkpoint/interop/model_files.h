@@ -9,7 +9,7 @@
 #include "checkpoint/interop/tensor_slices.h"
 #include "checkpoint/interop/torch_state.h"
 #include "formats/safetensors.h"
-#include "model/params.h"
+#include "model/layout.h"
 #include "tensor/dtype.h"
 
 struct model_files {
@@ -58,7 +58,7 @@ struct model_file model_files_file(const struct model_files *m, size_t i);
 struct tensor_reader {
     const struct safetensors *file;
     const struct safetensors_tensor *tensor;
-    uint64_t begin, end;           /* elements read since what was read left the mapping */
+    uint64_t begin, end;                /* elements read since what was read left the mapping */
     const struct tensor_slices *slices; /* of torch's files; then there is no file */
     const struct sliced_tensor *sliced;
 };
@@ -68,7 +68,7 @@ static inline bool tensor_reader_is_open(const struct tensor_reader *r)
 }
 /* The tensor of that name; t says which shape it must have.  DATA: missing, or another. */
 enum status tensor_reader_open(struct tensor_reader *r, const struct model_files *m,
-                               const struct tensor_place *t, const char *name);
+                               const struct tensor_slot *t, const char *name);
 /* `count` of its elements from `first` on, as numbers of `dtype`.  MEMORY: what was read leaves the
  * mapping, a few megabytes later. */
 enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t count,
@@ -87,7 +87,7 @@ struct model_tensor model_files_tensor(const struct model_files *m, size_t i);
 bool model_files_named(const struct model_files *m, const char *name, struct model_tensor *t);
 
 /* Type of a tensor's numbers, where it is at all. */
-bool model_files_dtype(const struct model_files *m, const struct tensor_place *t,
+bool model_files_dtype(const struct model_files *m, const struct tensor_slot *t,
                        enum safetensors_dtype *dtype);
 /* Nothing the model lacks may be dropped in silence.  DATA: a tensor the layout does not have. */
 enum status model_files_check(const struct model_files *m, const struct layout *l, bool tied);

@@ -46,8 +46,8 @@ struct nxdt_reader {
     struct nxdt_heads heads;
 };
 
-static void add_rank_tensor(struct nxdt_reader *r, struct tensor_name name, const struct torch_tensor *t,
-                const struct file_map *map, int rank)
+static void add_rank_tensor(struct nxdt_reader *r, struct tensor_name name,
+                            const struct torch_tensor *t, const struct file_map *map, int rank)
 {
     if (r->count == r->room) {
         r->room = r->room ? 2 * r->room : 64;
@@ -59,7 +59,8 @@ static void add_rank_tensor(struct nxdt_reader *r, struct tensor_name name, cons
 
 /* Rows of each part of a tensor that has several, on any rank.  Query heads are never repeated, so
  * their number is known. */
-static bool split_rows(const struct nxdt_reader *r, const struct nxdt_fused *f, int64_t rows, int64_t *parts)
+static bool split_rows(const struct nxdt_reader *r, const struct nxdt_fused *f, int64_t rows,
+                       int64_t *parts)
 {
     int64_t q = (int64_t)r->shape->H * r->shape->K / r->files->tp;
     parts[0] = rows / f->count;
@@ -96,8 +97,8 @@ static const char *strip_model_prefix(const char *name)
     return twice ? rest : name;
 }
 
-static enum status add_tensor(struct nxdt_reader *r, const char *full_name, const struct torch_tensor *t,
-                              const struct file_map *map, int rank)
+static enum status add_tensor(struct nxdt_reader *r, const char *full_name,
+                              const struct torch_tensor *t, const struct file_map *map, int rank)
 {
     struct torch_tensor named = *t;
     const char *name = strip_model_prefix(full_name);
@@ -116,8 +117,8 @@ static enum status add_tensor(struct nxdt_reader *r, const char *full_name, cons
 }
 
 /* The tensor that a file of its own has. */
-static enum status add_referenced(struct nxdt_reader *r, const char *path, const struct torch_tensor *t,
-                                int rank)
+static enum status add_referenced(struct nxdt_reader *r, const char *path,
+                                  const struct torch_tensor *t, int rank)
 {
     struct text file = {0};
     struct torch_archive a = {0};
@@ -234,7 +235,7 @@ static void forget_tensor(const struct rank_tensor *s)
 {
     uint64_t at = (uint64_t)(s->tensor.data - s->map->data);
     uint64_t row = (uint64_t)s->tensor.strides[0] * safetensors_dtype_bytes(s->tensor.dtype);
-    file_map_forget(s->map, at, at + (uint64_t)s->tensor.shape[0] * row);
+    file_map_evict(s->map, at, at + (uint64_t)s->tensor.shape[0] * row);
 }
 
 /* Which ranks have the same key head is seen from what is the same on all of them. */
@@ -252,7 +253,8 @@ static enum status find_head_order(struct nxdt_reader *r)
             int64_t block = nxdt_key_block(&h, s->rank);
             int first = (int)(order ? block * h.copies : block);
             const struct rank_tensor *other = *key_slot(r, &s->name, first);
-            if (possible[order] && first != s->rank) possible[order] = other && same_elements(s, other);
+            if (possible[order] && first != s->rank)
+                possible[order] = other && same_elements(s, other);
         }
         if (!possible[0] && !possible[1])
             FAIL(DATA,
@@ -286,7 +288,8 @@ static enum status add_slices(struct nxdt_reader *r, const struct rank_tensor *s
     if (is_key_or_value(s)) block = nxdt_key_block(&r->heads, s->rank);
     if (kind->tp && (t->num_dims != 2 || __builtin_mul_overflow(block, t->shape[column_axis], &at)))
         FAIL(DATA, "%s: the shape of %s is impossible", r->slices->path, t->name);
-    TRY(tensor_slices_add(r->slices, &s->name, t, s->map, column_axis ? 0 : at, column_axis ? at : 0));
+    TRY(tensor_slices_add(r->slices, &s->name, t, s->map, column_axis ? 0 : at,
+                          column_axis ? at : 0));
     return STATUS_OK;
 }
 

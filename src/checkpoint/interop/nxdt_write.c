@@ -65,15 +65,15 @@ struct nxdt_writer {
     const struct torch_model *model;
     const struct nxdt_target *target;
     struct nxdt_heads heads;
-    const char *folder; /* model/ */
-    int tp, pp;         /* the rank under way */
+    const char *folder;      /* model/ */
+    int tp, pp;              /* the rank under way */
     struct rank_item *items; /* of its file */
     size_t count, room;
 };
 
 static struct torch_block rank_block(const struct nxdt_writer *w, int tensor)
 {
-    const struct tensor_place *t = &w->model->layout->tensors[tensor];
+    const struct tensor_slot *t = &w->model->layout->tensors[tensor];
     const struct param *kind = &params[t->id];
     struct torch_block b = {tensor, 0, t->rows, 0, t->columns};
     int64_t at = w->tp, parts = w->heads.ranks;
@@ -161,7 +161,7 @@ static int pipeline_rank_of_layer(const struct nxdt_writer *w, int layer)
     }
 }
 
-static bool is_on_this_rank(const struct nxdt_writer *w, const struct tensor_place *t)
+static bool is_on_this_rank(const struct nxdt_writer *w, const struct tensor_slot *t)
 {
     if (t->id == PARAM_embed) return w->pp == 0;
     if (t->layer < 0) return w->pp == at_least_one(w->target->pp_size) - 1;
@@ -174,7 +174,7 @@ static void list_items(struct nxdt_writer *w)
     const struct layout *l = w->model->layout;
     bool last = w->pp == at_least_one(w->target->pp_size) - 1;
     for (int i = 0; i < l->num_tensors; i++) {
-        const struct tensor_place *t = &l->tensors[i];
+        const struct tensor_slot *t = &l->tensors[i];
         const struct nxdt_fused *f = fused_of(w->target, t->id);
         if (!is_on_this_rank(w, t) || is_fused_into_previous(w->target, t->id)) continue;
         if (f)
@@ -206,8 +206,8 @@ static enum status write_archive(const struct nxdt_writer *w, const char *path,
                    : torch_writer_open(&writer, fd, path, 0, tensors, count));
     for (size_t i = 0; i < count; i++)
         for (int b = 0; b < items[i].count; b++)
-            TRY_OUT(
-                torch_model_stream_block(w->model, &items[i].blocks[b], torch_model_write, &writer));
+            TRY_OUT(torch_model_stream_block(w->model, &items[i].blocks[b], torch_model_write,
+                                             &writer));
     TRY_OUT(torch_writer_close(&writer, &size));
     if (fsync(fd)) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
 out:
@@ -309,7 +309,8 @@ static enum status write_rank(struct nxdt_writer *w)
     struct text path = {0};
     text_addf(&path, "%s/dp_rank_00_tp_rank_%02d_pp_rank_%02d.pt", w->folder, w->tp, w->pp);
     list_items(w);
-    enum status st = w->target->no_xser ? write_single_file(w, path.data) : write_xser(w, path.data);
+    enum status st =
+        w->target->no_xser ? write_single_file(w, path.data) : write_xser(w, path.data);
     clear_items(w);
     text_release(&path);
     return st;

@@ -17,8 +17,7 @@ static enum status read_count(const struct json *root, const char *key, int fall
     return STATUS_OK;
 }
 
-static enum status read_real(const struct json *root, const char *key, double fallback,
-                             double *out)
+static enum status read_real(const struct json *root, const char *key, double fallback, double *out)
 {
     const struct json *v = json_get(root, key);
     *out = fallback;
@@ -59,7 +58,8 @@ static enum status read_rope(const struct json *root, struct model_shape *s)
 /* Rows of a tensor; 0: it is not there. */
 static int64_t rows_of(const struct tensor_slices *p, enum param_id id, int layer)
 {
-    const struct sliced_tensor *t = tensor_slices_find(p, &(struct tensor_name){.id = id, .layer = layer});
+    const struct sliced_tensor *t =
+        tensor_slices_find(p, &(struct tensor_name){.id = id, .layer = layer});
     return t ? t->rows : 0;
 }
 
@@ -67,8 +67,10 @@ static int64_t rows_of(const struct tensor_slices *p, enum param_id id, int laye
 static enum status detect_tied(const struct tensor_slices *p, bool *tied)
 {
     enum { RUN = 1 << 18 };
-    const struct sliced_tensor *a = tensor_slices_find(p, &(struct tensor_name){.id = PARAM_embed, .layer = -1});
-    const struct sliced_tensor *b = tensor_slices_find(p, &(struct tensor_name){.id = PARAM_head, .layer = -1});
+    const struct sliced_tensor *a =
+        tensor_slices_find(p, &(struct tensor_name){.id = PARAM_embed, .layer = -1});
+    const struct sliced_tensor *b =
+        tensor_slices_find(p, &(struct tensor_name){.id = PARAM_head, .layer = -1});
     enum status st = STATUS_OK;
     *tied = !b;
     if (!a || !b || a->rows != b->rows || a->columns != b->columns) return STATUS_OK;
@@ -113,13 +115,14 @@ static enum status read_shape(const struct json *root, const struct tensor_slice
     return STATUS_OK;
 }
 
-enum status params_json_read(const char *path, const struct tensor_slices *p, struct model_shape *shape)
+enum status params_json_read(const char *path, const struct tensor_slices *p,
+                             struct model_shape *shape)
 {
     struct json *root;
     TRY(json_read(path, 16 << 20, &root));
     enum status st = read_shape(root, p, shape);
     json_free(root);
-    if (st) return status_where(st, "%s", path);
+    if (st) return status_prefix(st, "%s", path);
     return STATUS_OK;
 }
 

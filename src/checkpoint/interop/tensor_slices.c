@@ -91,7 +91,9 @@ bool tensor_name_parse(const char *name, struct tensor_name *out)
     }
     for (int id = 0; id < PARAM_COUNT; id++) {
         const char *form = params[id].name;
-        if (skip_prefix(&form, "layers.%d.") != (out->layer >= 0) || strcmp(to_older_name(name), form)) continue;
+        if (skip_prefix(&form, "layers.%d.") != (out->layer >= 0) ||
+            strcmp(to_older_name(name), form))
+            continue;
         out->id = (enum param_id)id;
         return true;
     }
@@ -136,7 +138,8 @@ bool tensor_name_is_ignored_hf(const char *name)
     return strstr(name, "rotary_emb.inv_freq") != NULL;
 }
 
-enum status tensor_slices_map(struct tensor_slices *p, const char *path, const struct file_map **map)
+enum status tensor_slices_map(struct tensor_slices *p, const char *path,
+                              const struct file_map **map)
 {
     p->maps = heap_grow(p->maps, p->num_maps + 1, sizeof *p->maps);
     p->files = heap_grow(p->files, p->num_maps + 1, sizeof *p->files);
@@ -153,19 +156,22 @@ static bool same_name(const struct tensor_name *a, const struct tensor_name *b)
 }
 
 /* From the last one back: pieces of a tensor come one after the other. */
-static struct sliced_tensor *find_tensor(const struct tensor_slices *p, const struct tensor_name *name)
+static struct sliced_tensor *find_tensor(const struct tensor_slices *p,
+                                         const struct tensor_name *name)
 {
     for (size_t i = p->count; i-- > 0;)
         if (same_name(&p->tensors[i].name, name)) return &p->tensors[i];
     return NULL;
 }
 
-const struct sliced_tensor *tensor_slices_find(const struct tensor_slices *p, const struct tensor_name *name)
+const struct sliced_tensor *tensor_slices_find(const struct tensor_slices *p,
+                                               const struct tensor_name *name)
 {
     return find_tensor(p, name);
 }
 
-static struct sliced_tensor *add_tensor(struct tensor_slices *p, const struct tensor_name *name, int num_dims)
+static struct sliced_tensor *add_tensor(struct tensor_slices *p, const struct tensor_name *name,
+                                        int num_dims)
 {
     if (p->count == p->room) {
         p->room = p->room ? 2 * p->room : 64;
@@ -182,8 +188,8 @@ bool tensor_slices_supports(enum safetensors_dtype d)
 }
 
 enum status tensor_slices_add(struct tensor_slices *p, const struct tensor_name *name,
-                        const struct torch_tensor *t, const struct file_map *map, int64_t row,
-                        int64_t column)
+                              const struct torch_tensor *t, const struct file_map *map, int64_t row,
+                              int64_t column)
 {
     int dims = params[name->id].axes[1] ? 2 : 1;
     if (t->num_dims != dims || !tensor_slices_supports(t->dtype))
@@ -192,14 +198,14 @@ enum status tensor_slices_add(struct tensor_slices *p, const struct tensor_name 
     struct sliced_tensor *to = find_tensor(p, name);
     if (!to) to = add_tensor(p, name, dims);
     struct tensor_slice one = {.map = map,
-                        .data = t->data,
-                        .dtype = t->dtype,
-                        .row = row,
-                        .column = column,
-                        .rows = t->shape[0],
-                        .columns = dims > 1 ? t->shape[1] : 1,
-                        .row_stride = t->strides[0],
-                        .column_stride = dims > 1 ? t->strides[1] : 1};
+                               .data = t->data,
+                               .dtype = t->dtype,
+                               .row = row,
+                               .column = column,
+                               .rows = t->shape[0],
+                               .columns = dims > 1 ? t->shape[1] : 1,
+                               .row_stride = t->strides[0],
+                               .column_stride = dims > 1 ? t->strides[1] : 1};
     int64_t rows, columns;
     if (__builtin_add_overflow(row, one.rows, &rows) ||
         __builtin_add_overflow(column, one.columns, &columns))
@@ -220,20 +226,20 @@ enum status tensor_slices_finish(struct tensor_slices *p)
 {
     for (size_t i = 0; i < p->count; i++) {
         struct sliced_tensor *t = &p->tensors[i];
-        const struct tensor_place place = {.id = t->name.id, .layer = t->name.layer};
+        const struct tensor_slot place = {.id = t->name.id, .layer = t->name.layer};
         int64_t whole, area, sum = 0;
         char name[96];
         bool fits = !__builtin_mul_overflow(t->rows, t->columns, &whole);
         for (size_t k = 0; k < t->count && fits; k++)
             fits = !__builtin_mul_overflow(t->all[k].rows, t->all[k].columns, &area) &&
                    !__builtin_add_overflow(sum, area, &sum);
-        tensor_place_name(&place, false, name);
+        layout_tensor_name(&place, false, name);
         if (!fits || sum != whole)
             FAIL(DATA, "%s: the %zu pieces of %s%s do not make up a tensor of [%lld, %lld]",
                  p->path, t->count, name, suffixes[t->name.kind], (long long)t->rows,
                  (long long)t->columns);
         struct text called = {0};
-        tensor_place_name(&place, true, name);
+        layout_tensor_name(&place, true, name);
         text_addf(&called, "%s%s", name, suffixes[t->name.kind]);
         t->hf_name = called.data;
     }
@@ -261,7 +267,8 @@ static int64_t file_row(const struct tensor_slices *p, const struct sliced_tenso
 }
 
 /* Columns [from, to) of a row that `p` has, one behind the other. */
-static void read_run(const struct tensor_slice *p, int64_t row, int64_t from, int64_t to, float *out)
+static void read_run(const struct tensor_slice *p, int64_t row, int64_t from, int64_t to,
+                     float *out)
 {
     size_t each = safetensors_dtype_bytes(p->dtype);
     const unsigned char *at =
@@ -276,8 +283,8 @@ static void read_run(const struct tensor_slice *p, int64_t row, int64_t from, in
 }
 
 /* Columns [from, to) of their row; *hint is the patch that had the last ones. */
-static enum status read_row(const struct tensor_slices *p, const struct sliced_tensor *t, int64_t row,
-                            int64_t from, int64_t to, size_t *hint, float *out)
+static enum status read_row(const struct tensor_slices *p, const struct sliced_tensor *t,
+                            int64_t row, int64_t from, int64_t to, size_t *hint, float *out)
 {
     while (from < to) {
         const struct tensor_slice *has = NULL;
@@ -300,8 +307,8 @@ static enum status read_row(const struct tensor_slices *p, const struct sliced_t
     return STATUS_OK;
 }
 
-enum status tensor_slices_read(const struct tensor_slices *p, const struct sliced_tensor *t, size_t first,
-                         size_t count, float *out)
+enum status tensor_slices_read(const struct tensor_slices *p, const struct sliced_tensor *t,
+                               size_t first, size_t count, float *out)
 {
     size_t hint = 0, columns = (size_t)t->columns;
     for (size_t at = first, n; at < first + count; at += n, out += n) {
@@ -314,7 +321,8 @@ enum status tensor_slices_read(const struct tensor_slices *p, const struct slice
 }
 
 /* Whole heads: their rows lie among each other. */
-void tensor_slices_forget(const struct tensor_slices *p, const struct sliced_tensor *t, size_t first, size_t count)
+void tensor_slices_forget(const struct tensor_slices *p, const struct sliced_tensor *t,
+                          size_t first, size_t count)
 {
     int64_t K = p->head_dim ? p->head_dim : 1;
     int64_t begin = (int64_t)(first / (size_t)t->columns) / K * K;
@@ -326,6 +334,6 @@ void tensor_slices_forget(const struct tensor_slices *p, const struct sliced_ten
         if (from >= to) continue;
         uint64_t each = safetensors_dtype_bytes(one->dtype) * (uint64_t)one->row_stride;
         uint64_t data = (uint64_t)(one->data - one->map->data);
-        file_map_forget(one->map, data + (uint64_t)from * each, data + (uint64_t)to * each);
+        file_map_evict(one->map, data + (uint64_t)from * each, data + (uint64_t)to * each);
     }
 }

@@ -18,7 +18,8 @@ enum torch_kind torch_files_kind(const char *path)
     return meta ? TORCH_META : TORCH_NONE;
 }
 
-enum status torch_files_open(struct tensor_slices *p, const char *path, const struct model_shape *shape)
+enum status torch_files_open(struct tensor_slices *p, const char *path,
+                             const struct model_shape *shape)
 {
     enum torch_kind kind = torch_files_kind(path);
     TRY(kind == TORCH_DCP    ? dcp_open(p, path, shape)
@@ -38,7 +39,7 @@ enum status torch_files_open_moments(struct tensor_slices *p, const char *path,
 
 static bool has_config(const char *folder)
 {
-    return file_is_in(folder, "config.json") || file_is_in(folder, "params.json");
+    return file_exists_in(folder, "config.json") || file_exists_in(folder, "params.json");
 }
 
 char *torch_files_folder(const char *path)

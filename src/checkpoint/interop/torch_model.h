@@ -10,7 +10,7 @@
 struct torch_model {
     const struct model_shape *shape;
     const struct layout *layout;
-    const struct pieces *pieces; /* one a tensor, whole */
+    const struct shard *shard; /* one a tensor, whole */
     struct tensor_source weights;
     enum safetensors_dtype dtype; /* F32, BF16 or F16 */
 };
@@ -33,5 +33,5 @@ struct torch_block {
 /* The block's numbers, in the order of our rows. */
 enum status torch_model_stream_block(const struct torch_model *m, const struct torch_block *b,
                                      enum status (*write)(void *context, const void *bytes,
-                                                        size_t len),
+                                                          size_t len),
                                      void *context);

@@ -8,6 +8,7 @@
 #include "comm/nccl/watchdog.h"
 #include "comm/staged/staged.h"
 #include "tensor/device.h"
+#include "tensor/queue.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
-static char *keep(const char *string) { return heap_string(string, strlen(string)); }
+static char *duplicate(const char *string) { return heap_string(string, strlen(string)); }
 
 enum status import_init(struct import *im, const char *file, const char *format)
 {
@@ -28,7 +28,7 @@ void import_release(struct import *im)
     }
     for (size_t i = 0; i < im->num_notes; i++) {
         struct import_note *n = &im->notes[i];
-        free(n->key), free(n->value), free(n->ours), free(n->text);
+        free(n->key), free(n->value), free(n->target), free(n->text);
     }
     for (size_t i = 0; i < im->num_sources; i++)
         free(im->sources[i].path), free(im->sources[i].column);
@@ -37,14 +37,15 @@ void import_release(struct import *im)
     *im = (struct import){0};
 }
 
-void import_add_item(struct import *im, const char *key, int line, bool null,
-                     const char *const *values, size_t count)
+void import_add_item(struct import *im, const char *key, int line, const char *const *values,
+                     size_t count)
 {
     im->items = heap_grow(im->items, im->num_items + 1, sizeof *im->items);
     struct import_item *item = &im->items[im->num_items++];
-    *item = (struct import_item){.key = keep(key), .null = null, .line = line, .count = count};
-    item->values = heap(count * sizeof *item->values);
-    for (size_t i = 0; i < count; i++) item->values[i] = keep(values[i]);
+    *item = (struct import_item){
+        .key = duplicate(key), .null = !values, .line = line, .count = values ? count : 0};
+    item->values = heap(item->count * sizeof *item->values);
+    for (size_t i = 0; i < item->count; i++) item->values[i] = duplicate(values[i]);
 }
 
 static const struct import_item *last_of(const struct import *im, const char *key)
@@ -60,7 +61,7 @@ const struct import_item *import_get(const struct import *im, const char *key)
     return found && !found->null ? found : NULL;
 }
 
-void import_where(const struct import *im, const struct import_item *item, struct text *out)
+void import_write_place(const struct import *im, const struct import_item *item, struct text *out)
 {
     if (!item)
         text_adds(out, im->file);
@@ -70,55 +71,57 @@ void import_where(const struct import *im, const struct import_item *item, struc
         text_addf(out, "command line: %s", item->key);
 }
 
-static void show(const struct import_item *item, struct text *out)
+static void write_values(const struct import_item *item, struct text *out)
 {
     if (item->null) text_adds(out, "null");
     for (size_t i = 0; i < item->count; i++) text_addf(out, "%s%s", i ? " " : "", item->values[i]);
 }
 
-enum status import_unfit(const struct import *im, const struct import_item *item, const char *want)
+enum status import_bad_value(const struct import *im, const struct import_item *item,
+                             const char *expected)
 {
     struct text where = {0}, shown = {0};
-    import_where(im, item, &where);
-    show(item, &shown);
-    status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s = %.200s: %s is wanted", where.data,
-                shown.data ? shown.data : "nothing", want);
+    import_write_place(im, item, &where);
+    write_values(item, &shown);
+    status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s = %.200s: expected %s", where.data,
+                shown.data ? shown.data : "nothing", expected);
     text_release(&where), text_release(&shown);
     return STATUS_CONFIG;
 }
 
-enum status import_text(const struct import *im, const struct import_item *item, const char **out)
+enum status import_parse_string(const struct import *im, const struct import_item *item,
+                                const char **out)
 {
-    if (item->count != 1) return import_unfit(im, item, "one value");
+    if (item->count != 1) return import_bad_value(im, item, "one value");
     if (out) *out = item->values[0];
     return STATUS_OK;
 }
 
-enum status import_int(const struct import *im, const struct import_item *item, int64_t least,
-                       int64_t most, int64_t *out)
+enum status import_parse_int(const struct import *im, const struct import_item *item, int64_t least,
+                             int64_t most, int64_t *out)
 {
     const char *text = NULL;
-    char *end, want[96];
-    TRY(import_text(im, item, &text));
+    char *end, expected[96];
+    TRY(import_parse_string(im, item, &text));
     errno = 0;
     *out = strtoll(text, &end, 10);
     if (end != text && !*end && !errno && *out >= least && *out <= most) return STATUS_OK;
-    snprintf(want, sizeof want, "a whole number from %lld to %lld", (long long)least,
+    snprintf(expected, sizeof expected, "a whole number from %lld to %lld", (long long)least,
              (long long)most);
-    return import_unfit(im, item, want);
+    return import_bad_value(im, item, expected);
 }
 
-enum status import_real(const struct import *im, const struct import_item *item, double *out)
+enum status import_parse_real(const struct import *im, const struct import_item *item, double *out)
 {
     const char *text = NULL;
     char *end;
-    TRY(import_text(im, item, &text));
+    TRY(import_parse_string(im, item, &text));
     *out = strtod(text, &end);
-    if (end == text || *end || !isfinite(*out)) return import_unfit(im, item, "a number");
+    if (end == text || *end || !isfinite(*out)) return import_bad_value(im, item, "a number");
     return STATUS_OK;
 }
 
-static bool truth_of(const char *word, bool *out)
+static bool parse_bool(const char *word, bool *out)
 {
     static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -129,99 +132,116 @@ static bool truth_of(const char *word, bool *out)
     return false;
 }
 
-enum status import_truth(const struct import *im, const struct import_item *item, bool *out)
+enum status import_parse_bool(const struct import *im, const struct import_item *item, bool *out)
 {
-    *out = true; /* a flag that is there */
-    if (!item->count || (item->count == 1 && truth_of(item->values[0], out))) return STATUS_OK;
-    return import_unfit(im, item, "true or false");
+    *out = true; /* a flag without a value */
+    if (!item->count || (item->count == 1 && parse_bool(item->values[0], out))) return STATUS_OK;
+    return import_bad_value(im, item, "true or false");
 }
 
 enum status import_get_int(const struct import *im, const char *key, int64_t preset, int64_t *out)
 {
     const struct import_item *item = import_get(im, key);
     *out = preset;
-    return item ? import_int(im, item, 0, 1LL << 50, out) : STATUS_OK;
+    return item ? import_parse_int(im, item, 0, 1LL << 50, out) : STATUS_OK;
 }
 
-enum status import_get_truth(const struct import *im, const char *key, bool preset, bool *out)
+enum status import_get_bool(const struct import *im, const char *key, bool preset, bool *out)
 {
     const struct import_item *item = import_get(im, key);
     *out = preset;
-    return item ? import_truth(im, item, out) : STATUS_OK;
+    return item ? import_parse_bool(im, item, out) : STATUS_OK;
 }
 
-const char *import_get_text(const struct import *im, const char *key, const char *preset)
+const char *import_get_string(const struct import *im, const char *key, const char *preset)
 {
     const struct import_item *item = import_get(im, key);
     return item && item->count == 1 ? item->values[0] : preset;
 }
 
 static void add_note(struct import *im, enum import_verdict verdict, const struct import_item *item,
-                     const char *ours, const char *text)
+                     const char *target, const char *text)
 {
     struct text value = {0};
     if (item) {
-        show(item, &value);
-        im->items[item - im->items].told = true;
+        write_values(item, &value);
+        im->items[item - im->items].handled = true;
     }
     im->notes = heap_grow(im->notes, im->num_notes + 1, sizeof *im->notes);
-    im->notes[im->num_notes++] = (struct import_note){.verdict = verdict,
-                                                      .key = keep(item ? item->key : ""),
-                                                      .value = value.data ? value.data : keep(""),
-                                                      .ours = keep(ours),
-                                                      .text = keep(text ? text : ""),
-                                                      .line = item ? item->line : 0};
+    im->notes[im->num_notes++] =
+        (struct import_note){.verdict = verdict,
+                             .key = duplicate(item ? item->key : ""),
+                             .value = value.data ? value.data : duplicate(""),
+                             .target = duplicate(target),
+                             .text = duplicate(text ? text : ""),
+                             .line = item ? item->line : 0};
 }
 
-void import_note(struct import *im, enum import_verdict verdict, const struct import_item *item,
-                 const char *text)
+void import_add_note(struct import *im, enum import_verdict verdict, const struct import_item *item,
+                     const char *text)
 {
     add_note(im, verdict, item, "", text);
 }
 
-/* Numbers as TOML has them (".9", "1." are none), truths as it has them. */
-static void settle(const struct option *row, const char *value, struct text *out)
+/* Rewrites numbers and booleans as TOML spells them (".9" and "1." are not TOML). */
+static void write_toml_value(const struct option *row, const char *value, struct text *out)
 {
-    bool truth;
+    bool flag;
     char *end;
     double real = strtod(value, &end);
-    if ((row->kind == OPTION_BOOL || row->kind == OPTION_AUTO) && truth_of(value, &truth))
-        text_adds(out, truth ? "true" : "false");
+    if ((row->kind == OPTION_BOOL || row->kind == OPTION_AUTO) && parse_bool(value, &flag))
+        text_adds(out, flag ? "true" : "false");
     else if (row->kind == OPTION_REAL && end != value && !*end && isfinite(real))
         json_real(out, real);
     else
         text_adds(out, value);
 }
 
-enum status import_set(struct import *im, const struct import_item *item, const char *ours,
+enum status import_set(struct import *im, const struct import_item *item, const char *target,
                        const char *value, const char *text)
 {
     const struct config_section *section;
-    const struct option *row = config_find(ours, &section);
-    struct text where = {0}, settled = {0};
+    const struct option *row = config_find(target, &section);
+    struct text where = {0}, toml = {0};
     if (!row) {
-        const struct config_ignored *idle = config_find_ignored(ours);
-        BUG_IF(!idle);
-        add_note(im, IMPORT_NONE, item, "", idle->reason);
+        const struct config_ignored *ignored = config_find_ignored(target);
+        BUG_IF(!ignored);
+        add_note(im, IMPORT_IGNORED, item, "", ignored->reason);
         return STATUS_OK;
     }
-    settle(row, value, &settled);
-    import_where(im, item, &where);
-    enum status st = config_assign(&im->config, ours, settled.data ? settled.data : "", where.data);
-    if (!st) add_note(im, IMPORT_OURS, item, ours, text);
-    text_release(&where), text_release(&settled);
+    write_toml_value(row, value, &toml);
+    import_write_place(im, item, &where);
+    enum status st = config_assign(&im->config, target, toml.data ? toml.data : "", where.data);
+    if (!st) add_note(im, IMPORT_TRANSLATED, item, target, text);
+    text_release(&where), text_release(&toml);
     return st;
 }
 
-enum status import_copy(struct import *im, const struct import_item *item, const char *ours,
-                        const char *text)
+enum status import_set_int(struct import *im, const struct import_item *item, const char *target,
+                           int64_t value, const char *text)
 {
-    TRY(import_text(im, item, NULL));
-    return import_set(im, item, ours, item->values[0], text);
+    char word[32];
+    snprintf(word, sizeof word, "%lld", (long long)value);
+    return import_set(im, item, target, word, text);
 }
 
-enum status import_setf(struct import *im, const struct import_item *item, const char *ours,
-                        const char *text, const char *form, ...)
+enum status import_set_real(struct import *im, const struct import_item *item, const char *target,
+                            double value, const char *text)
+{
+    char word[32];
+    snprintf(word, sizeof word, "%.17g", value);
+    return import_set(im, item, target, word, text);
+}
+
+enum status import_copy(struct import *im, const struct import_item *item, const char *target,
+                        const char *text)
+{
+    TRY(import_parse_string(im, item, NULL));
+    return import_set(im, item, target, item->values[0], text);
+}
+
+enum status import_setf(struct import *im, const struct import_item *item, const char *target,
+                        const char *form, ...)
 {
     char value[512];
     va_list args;
@@ -229,17 +249,19 @@ enum status import_setf(struct import *im, const struct import_item *item, const
     int len = vsnprintf(value, sizeof value, form, args);
     va_end(args);
     if (len < 0 || (size_t)len >= sizeof value)
-        FAIL(CONFIG, "%s: %s would be longer than %zu bytes", im->file, ours, sizeof value);
-    return import_set(im, item, ours, value, text);
+        FAIL(CONFIG, "%s: %s: the value is longer than %zu bytes", im->file, target,
+             sizeof value - 1);
+    return import_set(im, item, target, value, "");
 }
 
 void import_add_source(struct import *im, const char *path, const char *column, double weight)
 {
     im->sources = heap_grow(im->sources, im->num_sources + 1, sizeof *im->sources);
-    im->sources[im->num_sources++] = (struct import_source){keep(path), keep(column), weight};
+    im->sources[im->num_sources++] =
+        (struct import_source){duplicate(path), duplicate(column), weight};
 }
 
-/* Is the item's value one of the words, as text or as a number? */
+/* Whether the value equals one of the words, which | separates, as text or as a number. */
 static bool is_one_of(const struct import_item *item, const char *words)
 {
     const char *value = item->null ? "null" : item->count == 1 ? item->values[0] : "";
@@ -267,61 +289,63 @@ static const struct import_row *find_row(const struct import_row *rows, size_t c
     return NULL;
 }
 
-static enum status unknown(const struct import *im, const struct import_item *item,
-                           const struct import_row *rows, size_t count)
+static enum status fail_unknown(const struct import *im, const struct import_item *item,
+                                const struct import_row *rows, size_t count)
 {
     size_t best = strlen(item->key) / 3 + 1;
-    const char *nearest = NULL;
+    const char *similar = NULL;
     for (size_t i = 0; i < count; i++) {
         const char *name = strrchr(rows[i].key, '.'), *own = strrchr(item->key, '.');
-        bool moved = best > 1 && name && own && !strcmp(name, own); /* the right key elsewhere */
+        bool moved = best > 1 && name && own && !strcmp(name, own); /* in another section */
         if (moved) best = 1;
-        if (moved || text_is_nearer(rows[i].key, item->key, &best)) nearest = rows[i].key;
+        if (moved || text_is_closer(rows[i].key, item->key, &best)) similar = rows[i].key;
     }
     struct text where = {0};
-    import_where(im, item, &where);
-    status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s: not known to %s%s%s%s", where.data,
-                im->format, nearest ? "; did you mean " : "", nearest ? nearest : "",
-                nearest ? "?" : "");
+    import_write_place(im, item, &where);
+    status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s: not a key of %s%s%s%s", where.data,
+                im->format, similar ? "; did you mean " : "", similar ? similar : "",
+                similar ? "?" : "");
     text_release(&where);
     return STATUS_CONFIG;
 }
 
-static enum status take_row(struct import *im, const struct import_item *item,
-                            const struct import_row *row)
+static enum status apply_row(struct import *im, const struct import_item *item,
+                             const struct import_row *row)
 {
     const char *value = NULL;
-    if (row->how == IMPORT_TAKE && !item->null) {
-        if (item->count) TRY(import_text(im, item, &value));
-        return import_set(im, item, row->ours, value ? value : "true", row->text);
+    if (row->kind == IMPORT_ROW_COPY && !item->null) {
+        if (item->count) TRY(import_parse_string(im, item, &value));
+        return import_set(im, item, row->target, value ? value : "true", row->text);
     }
-    if (item->null && (row->how == IMPORT_TAKE || row->how == IMPORT_CODE))
-        import_note(im, IMPORT_NONE, item, "the default holds");
-    else if (row->how == IMPORT_LOST || (row->how == IMPORT_ONLY && !is_one_of(item, row->ours)))
-        import_note(im, IMPORT_MISSING, item, row->text);
+    if (item->null && (row->kind == IMPORT_ROW_COPY || row->kind == IMPORT_ROW_RULE))
+        import_add_note(im, IMPORT_IGNORED, item, "null: the default applies");
+    else if (row->kind == IMPORT_ROW_UNSUPPORTED ||
+             (row->kind == IMPORT_ROW_ONLY && !is_one_of(item, row->target)))
+        import_add_note(im, IMPORT_UNSUPPORTED, item, row->text);
     else
-        import_note(im, IMPORT_NONE, item, row->how == IMPORT_ONLY ? "so it is here" : row->text);
+        import_add_note(im, IMPORT_IGNORED, item,
+                        row->kind == IMPORT_ROW_ONLY ? "same here" : row->text);
     return STATUS_OK;
 }
 
-enum status import_known(const struct import *im, const struct import_row *rows, size_t count)
+enum status import_check_known(const struct import *im, const struct import_row *rows, size_t count)
 {
     for (size_t i = 0; i < im->num_items; i++)
-        if (!im->items[i].told && !find_row(rows, count, im->items[i].key))
-            return unknown(im, &im->items[i], rows, count);
+        if (!im->items[i].handled && !find_row(rows, count, im->items[i].key))
+            return fail_unknown(im, &im->items[i], rows, count);
     return STATUS_OK;
 }
 
-enum status import_rows(struct import *im, const struct import_row *rows, size_t count)
+enum status import_apply_rows(struct import *im, const struct import_row *rows, size_t count)
 {
     for (size_t i = 0; i < im->num_items; i++) {
         const struct import_item *item = &im->items[i];
         const struct import_row *row = find_row(rows, count, item->key);
-        if (item->told || !row) continue;
+        if (item->handled || !row) continue;
         if (item != last_of(im, item->key))
-            import_note(im, IMPORT_NONE, item, "it is given again behind it");
+            import_add_note(im, IMPORT_IGNORED, item, "overridden by a later one");
         else
-            TRY(take_row(im, item, row));
+            TRY(apply_row(im, item, row));
     }
     return STATUS_OK;
 }

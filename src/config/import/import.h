@@ -1,33 +1,34 @@
-/* import.h -- other programs' configurations as ours: what each key became, and what could not.
+/* import.h -- translates other programs' configurations to Llamero's, and reports what became of
+ * each key.
  *
- * A reader (import_nxdt.c, import_megatron.c) lists what the file says as items and turns them, by
- * a table and by rules that join several, into keys of ours; what is left over is unknown.
- * Memory   An import owns all it points to until import_release. */
+ * An importer (nxdt.c, megatron.c) adds the file's keys as items.  Rules that involve several keys
+ * translate some of them, and a table of rows handles the rest; an item without a row is unknown.
+ * Memory   An import owns everything it points to until import_release, except `file`. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "config/config.h"
 
 enum import_verdict {
-    IMPORT_OURS,    /* it became a key of ours */
-    IMPORT_NONE,    /* it has no meaning here */
-    IMPORT_BUG,     /* the original does something else than it says */
-    IMPORT_MISSING, /* it has a meaning, and is not done here */
+    IMPORT_TRANSLATED,   /* became one of our keys */
+    IMPORT_IGNORED,      /* ignored: no key is needed */
+    IMPORT_ORIGINAL_BUG, /* a bug of the original program concerns it */
+    IMPORT_UNSUPPORTED,  /* not supported */
 };
 
 /* One key or flag of the file. */
 struct import_item {
     char *key;
-    char **values; /* of a list several; a flag without one has none */
+    char **values; /* several for a list, none for a flag without a value */
     size_t count;
-    bool null; /* YAML's null */
-    int line;  /* 0: the command line */
-    bool told; /* a note says what became of it */
+    bool null;    /* YAML's null */
+    int line;     /* 0: the command line */
+    bool handled; /* it has a note */
 };
 
 struct import_note {
     enum import_verdict verdict;
-    char *key, *value, *ours, *text; /* ours "": none */
+    char *key, *value, *target, *text; /* target: our key, or "" */
     int line;
 };
 
@@ -39,82 +40,93 @@ struct import_source {
 struct import {
     const char *file; /* borrowed */
     const char *format;
-    struct config config; /* defaults, and what was set so far */
+    struct config config; /* defaults, overridden by the keys set so far */
     struct import_item *items;
     size_t num_items;
     struct import_note *notes;
     size_t num_notes;
     struct import_source *sources;
     size_t num_sources;
-    int64_t num_ranks; /* of the run; 0: not known */
+    int64_t num_ranks; /* 0: unknown */
 };
 
 enum status import_init(struct import *im, const char *file, const char *format);
 void import_release(struct import *im);
 
-void import_add_item(struct import *im, const char *key, int line, bool null,
-                     const char *const *values, size_t count);
-/* The last of that name, or NULL: none, or null. */
+/* `values` NULL: YAML's null. */
+void import_add_item(struct import *im, const char *key, int line, const char *const *values,
+                     size_t count);
+/* Returns the last item of that name; NULL: absent or null. */
 const struct import_item *import_get(const struct import *im, const char *key);
 
-/* CONFIG: "place: key = value: WANT is wanted". */
-enum status import_unfit(const struct import *im, const struct import_item *item, const char *want);
-/* The item's value.  CONFIG: place, key, value and what is wanted. */
-enum status import_int(const struct import *im, const struct import_item *item, int64_t least,
-                       int64_t most, int64_t *out);
-enum status import_real(const struct import *im, const struct import_item *item, double *out);
-enum status import_truth(const struct import *im, const struct import_item *item, bool *out);
-enum status import_text(const struct import *im, const struct import_item *item, const char **out);
-/* The same, `preset` where it is absent. */
+/* Fails with CONFIG: "place: key = value: expected EXPECTED". */
+enum status import_bad_value(const struct import *im, const struct import_item *item,
+                             const char *expected);
+/* Parse the item's single value.  CONFIG: as import_bad_value. */
+enum status import_parse_int(const struct import *im, const struct import_item *item, int64_t least,
+                             int64_t most, int64_t *out);
+enum status import_parse_real(const struct import *im, const struct import_item *item, double *out);
+enum status import_parse_bool(const struct import *im, const struct import_item *item, bool *out);
+enum status import_parse_string(const struct import *im, const struct import_item *item,
+                                const char **out);
+/* The same by key; `preset` if it is absent. */
 enum status import_get_int(const struct import *im, const char *key, int64_t preset, int64_t *out);
-enum status import_get_truth(const struct import *im, const char *key, bool preset, bool *out);
-const char *import_get_text(const struct import *im, const char *key, const char *preset);
+enum status import_get_bool(const struct import *im, const char *key, bool preset, bool *out);
+const char *import_get_string(const struct import *im, const char *key, const char *preset);
 
-/* Sets a key of ours and notes it; `item` NULL: by what the original does without being told.
- * `ours` is in the configuration's text form.  CONFIG: the value is not allowed there. */
-enum status import_set(struct import *im, const struct import_item *item, const char *ours,
+/* Sets our key `target` to a value in TOML's text form and adds a note with the comment `text`.
+ * `item` NULL: the value is a default of the original.  CONFIG: `target` does not allow it. */
+enum status import_set(struct import *im, const struct import_item *item, const char *target,
                        const char *value, const char *text);
-/* The item's one value as it is. */
-enum status import_copy(struct import *im, const struct import_item *item, const char *ours,
+enum status import_set_int(struct import *im, const struct import_item *item, const char *target,
+                           int64_t value, const char *text);
+enum status import_set_real(struct import *im, const struct import_item *item, const char *target,
+                            double value, const char *text);
+/* Sets `target` to the item's single value. */
+enum status import_copy(struct import *im, const struct import_item *item, const char *target,
                         const char *text);
-enum status import_setf(struct import *im, const struct import_item *item, const char *ours,
-                        const char *text, const char *form, ...)
-    __attribute__((format(printf, 5, 6)));
-void import_note(struct import *im, enum import_verdict verdict, const struct import_item *item,
-                 const char *text);
+/* import_set without a comment, with printf's arguments.  CONFIG: also if the value is longer than
+ * 511 bytes. */
+enum status import_setf(struct import *im, const struct import_item *item, const char *target,
+                        const char *form, ...) __attribute__((format(printf, 4, 5)));
+void import_add_note(struct import *im, enum import_verdict verdict, const struct import_item *item,
+                     const char *text);
 void import_add_source(struct import *im, const char *path, const char *column, double weight);
 
-/* What is the same for every value of a kind is a row of a table. */
-enum import_how {
-    IMPORT_TAKE, /* `ours` gets the value */
-    IMPORT_IDLE, /* no meaning here, whatever it is */
-    IMPORT_ONLY, /* one of the words in `ours` says what holds here; others are not done */
-    IMPORT_CODE, /* a rule of several keys takes it; `text` is said where none has */
-    IMPORT_LOST, /* not done here, whatever it is */
+/* A key whose translation does not depend on other keys. */
+enum import_row_kind {
+    IMPORT_ROW_COPY,        /* sets `target` to the value */
+    IMPORT_ROW_IGNORE,      /* not needed here, whatever the value */
+    IMPORT_ROW_ONLY,        /* the words in `target` match Llamero; others are not supported */
+    IMPORT_ROW_RULE,        /* rules handle it; `text` is the reason if none did */
+    IMPORT_ROW_UNSUPPORTED, /* not supported, whatever the value */
 };
 struct import_row {
-    const char *key; /* a name that ends with .* stands for all below it */
-    enum import_how how;
-    const char *ours, *text;
+    const char *key; /* a name that ends in .* covers all keys below it */
+    enum import_row_kind kind;
+    const char *target, *text;
 };
-/* CONFIG: an item that is not told and has no row; the nearest name is said. */
-enum status import_known(const struct import *im, const struct import_row *rows, size_t count);
-/* Every item that is not told yet by its row, so that all are.  CONFIG as import_set. */
-enum status import_rows(struct import *im, const struct import_row *rows, size_t count);
+/* CONFIG: an item is not handled and has no row; the message suggests a similar name. */
+enum status import_check_known(const struct import *im, const struct import_row *rows,
+                               size_t count);
+/* Applies their rows to all items that are not handled yet.  CONFIG: as import_set. */
+enum status import_apply_rows(struct import *im, const struct import_row *rows, size_t count);
 
-/* Place for messages: "file:line: key" or "command line: key". */
-void import_where(const struct import *im, const struct import_item *item, struct text *out);
+/* Appends an item's place for messages: "file:line: key" or "command line: key". */
+void import_write_place(const struct import *im, const struct import_item *item, struct text *out);
 
-/* A file of ours, commented; or an object with format, file, ranks, keys[] and toml. */
+/* Write the result: a commented TOML file, or an object with format, file, ranks, keys[] and toml.
+ */
 void import_write(const struct import *im, struct text *toml);
 void import_write_json(const struct import *im, struct text *json);
 
-/* NxD Training's YAML; config.json of model.model_config is read where it is there. */
+/* Imports NxD Training's YAML, and the config.json that model.model_config names if it exists.
+ * `settings` are key=value of the YAML or section.key=value of ours. */
 enum status import_nxdt(struct import *im, const char *bytes, size_t len, const char *file,
                         const char *const *settings, int num_settings);
-/* Flags of Megatron-LM's pretrain_gpt.py, with section.key=value of ours among them. */
+/* Imports flags of Megatron-LM's pretrain_gpt.py; `words` may include section.key=value of ours. */
 enum status import_flags(struct import *im, const char *const *words, size_t count);
-/* A script that ends in such flags, with VAR=VALUE and its other arguments in `words`; it is read,
- * never run. */
+/* Imports the flags with which a shell script starts pretrain_gpt.py.  The script is parsed, not
+ * run.  `words` are VAR=VALUE, section.key=value of ours, and the script's arguments. */
 enum status import_script(struct import *im, const char *bytes, size_t len, const char *file,
                           const char *const *words, size_t count);

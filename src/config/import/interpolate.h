@@ -1,11 +1,11 @@
-/* interpolate.h -- ${...} inside YAML, as OmegaConf has it.
+/* interpolate.h -- expands OmegaConf's ${...} in YAML.
  *
- * ${a.b} names a value from the root, ${.x} one beside, ${..x} one a level up; ${multiply:X,Y} is
- * NxD Training's product.  Nothing is read from the environment. */
+ * ${a.b} is a value by its path from the root, ${.x} one in the same mapping, ${..x} one in the
+ * parent mapping; ${multiply:X,Y} is NxD Training's resolver.  The environment is not read. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "formats/yaml_tree.h"
 
-/* Replaces them all, in place.  CONFIG: name:line:column, which one, and why it has no value. */
+/* Expands all of them in place.  CONFIG: name:line:column, the expression and what is wrong. */
 enum status interpolate(struct yaml_tree *root, const char *name);

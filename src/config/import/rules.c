@@ -8,9 +8,9 @@
 #include <string.h>
 #include <strings.h>
 
-enum { MOST_RANKS = 1 << 20, MOST_ROWS = 1 << 30 };
+enum { MAX_RANKS = 1 << 20, MAX_ROWS = 1 << 30 };
 
-static const struct import_item *find(const struct import *im, const char *key)
+static const struct import_item *get_if_named(const struct import *im, const char *key)
 {
     return key ? import_get(im, key) : NULL;
 }
@@ -22,36 +22,37 @@ static enum status check_sizes(const struct import *im, const struct import_layo
         const char *name;
         int64_t value, most;
     } sizes[] = {
-        {"tensor parallel size", l->tp, MOST_RANKS},  {"pipeline parallel size", l->pp, MOST_RANKS},
-        {"context parallel size", l->cp, MOST_RANKS}, {"virtual pipeline size", l->vp, MOST_RANKS},
-        {"micro-batch", l->micro_batch, 1 << 20},     {"replicas", l->replicas, MOST_RANKS}};
+        {"tensor parallel size", l->tp, MAX_RANKS},    {"pipeline parallel size", l->pp, MAX_RANKS},
+        {"context parallel size", l->cp, MAX_RANKS},   {"virtual pipeline size", l->vp, MAX_RANKS},
+        {"micro batch size", l->micro_batch, 1 << 20}, {"replicas", l->replicas, MAX_RANKS}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
-            FAIL(CONFIG, "%s: the %s is %lld: from 1 to %lld is wanted", im->file, sizes[i].name,
+            FAIL(CONFIG, "%s: %s = %lld: must be between 1 and %lld", im->file, sizes[i].name,
                  (long long)sizes[i].value, (long long)sizes[i].most);
-    const struct import_item *batch = find(im, keys->global_batch);
-    if (batch && !l->global_batch) return import_unfit(im, batch, "at least 1");
-    if (l->global_batch > MOST_ROWS || l->ranks > MOST_RANKS || l->ranks < 0)
-        FAIL(CONFIG, "%s: %lld rows of a batch on %lld ranks: too many", im->file,
+    const struct import_item *batch = get_if_named(im, keys->global_batch);
+    if (batch && !l->global_batch) return import_bad_value(im, batch, "at least 1");
+    if (l->global_batch > MAX_ROWS || l->ranks > MAX_RANKS || l->ranks < 0)
+        FAIL(CONFIG, "%s: global batch size %lld on %lld ranks: too large", im->file,
              (long long)l->global_batch, (long long)l->ranks);
     int64_t model = l->tp * l->pp, cp = l->cp;
     *dp = 0;
-    if (model > MOST_RANKS || model * cp > MOST_RANKS)
-        FAIL(CONFIG, "%s: %lld x %lld x %lld ranks for one copy of the model: too many", im->file,
-             (long long)l->tp, (long long)l->pp, (long long)cp);
+    if (model > MAX_RANKS || model * cp > MAX_RANKS)
+        FAIL(CONFIG, "%s: tensor x pipeline x context = %lld x %lld x %lld ranks: too large",
+             im->file, (long long)l->tp, (long long)l->pp, (long long)cp);
     model *= cp;
     if (l->ranks && l->ranks % model)
         FAIL(CONFIG,
-             "%s: %lld ranks are no multiple of tensor x pipeline x context = %lld x %lld x %lld",
+             "%s: %lld ranks: must be a multiple of tensor x pipeline x context = %lld x %lld x "
+             "%lld",
              im->file, (long long)l->ranks, (long long)l->tp, (long long)l->pp, (long long)cp);
     *dp = l->ranks / model;
     if (*dp % l->replicas)
-        FAIL(CONFIG, "%s: %lld data-parallel ranks do not make %lld replicas", im->file,
+        FAIL(CONFIG, "%s: %lld data-parallel ranks: must be a multiple of %lld replicas", im->file,
              (long long)*dp, (long long)l->replicas);
     int64_t rows = l->micro_batch * (*dp ? *dp : 1);
     if (l->global_batch % rows)
         FAIL(CONFIG,
-             "%s: the global batch of %lld rows is no multiple of micro-batch x data-parallel "
+             "%s: global batch size %lld: must be a multiple of micro batch size x data-parallel "
              "ranks = %lld x %lld",
              im->file, (long long)l->global_batch, (long long)l->micro_batch,
              (long long)(*dp ? *dp : 1));
@@ -61,22 +62,21 @@ static enum status check_sizes(const struct import *im, const struct import_layo
 static enum status set_pipeline(struct import *im, const struct import_layout *l,
                                 const struct import_layout_keys *keys)
 {
-    const struct import_item *pp = find(im, keys->pp), *vp = find(im, keys->vp);
+    const struct import_item *pp = get_if_named(im, keys->pp), *vp = get_if_named(im, keys->vp);
     int64_t stages = l->pp * l->vp;
     TRY(import_set(im, vp, "parallelism.pipeline_parallel_schedule",
                    l->vp > 1 ? "Interleaved1F1B" : "1F1B", ""));
-    TRY(import_setf(im, find(im, keys->micro_batch),
-                    "parallelism.pipeline_parallel_microbatch_size", "", "%lld",
-                    (long long)l->micro_batch));
+    TRY(import_set_int(im, get_if_named(im, keys->micro_batch),
+                       "parallelism.pipeline_parallel_microbatch_size", l->micro_batch, ""));
     if (l->vp > 1) {
         if (!l->layers || l->layers % stages)
-            FAIL(CONFIG, "%s: %lld layers do not make %lld x %lld stages", im->file,
+            FAIL(CONFIG, "%s: %lld layers: must be a multiple of %lld x %lld stages", im->file,
                  (long long)l->layers, (long long)l->pp, (long long)l->vp);
-        TRY(import_setf(im, vp, "parallelism.pipeline_parallel_layers_per_stage", "", "%lld",
-                        (long long)(l->layers / stages)));
+        TRY(import_set_int(im, vp, "parallelism.pipeline_parallel_layers_per_stage",
+                           l->layers / stages, ""));
     }
     TRY(import_set(im, pp, "parallelism.pipeline_parallel_first_stage_less_layers", "0",
-                   "Only blocks count where they are shared out."));
+                   "Only transformer blocks are counted when layers are divided."));
     TRY(import_set(im, pp, "parallelism.pipeline_parallel_last_stage_less_layers", "0", ""));
     if (l->last_gets_more)
         TRY(import_set(im, pp, "parallelism.pipeline_parallel_remainder", "last", ""));
@@ -93,28 +93,28 @@ static enum status set_sharding(struct import *im, const struct import_layout *l
         TRY(import_set(im, item, "parallelism.data_parallel_shard_degree", "-1", ""));
         TRY(import_set(im, item, "parallelism.fsdp_shard_gradients", "false",
                        l->sharding == SHARD_MOMENTS
-                           ? "ZeRO-1: the moments alone are shared out."
-                           : "Nothing is shared out there; here the moments are, with the same "
-                             "results, as the number of ranks is not known."));
+                           ? "ZeRO-1: only optimizer states are sharded."
+                           : "The original shards nothing. Here optimizer states are sharded, as "
+                             "the number of ranks is unknown; results are the same."));
     } else {
         TRY(import_set(im, item, "parallelism.data_parallel_shard_degree", "1", ""));
-        return import_setf(im, item, "parallelism.data_parallel_replicate_degree",
-                           "Every data-parallel rank has all of the state.", "%lld", (long long)dp);
+        return import_set_int(im, item, "parallelism.data_parallel_replicate_degree", dp,
+                              "Every data-parallel rank holds the full state.");
     }
     if (l->replicas > 1)
-        TRY(import_setf(im, item, "parallelism.data_parallel_replicate_degree", "", "%lld",
-                        (long long)l->replicas));
+        TRY(import_set_int(im, item, "parallelism.data_parallel_replicate_degree", l->replicas,
+                           ""));
     return STATUS_OK;
 }
 
-enum status import_set_layout(struct import *im, const struct import_layout *l,
-                              const struct import_layout_keys *keys)
+enum status rules_set_layout(struct import *im, const struct import_layout *l,
+                             const struct import_layout_keys *keys)
 {
     int64_t dp = 0;
     TRY(check_sizes(im, l, keys, &dp));
     im->num_ranks = l->ranks;
     const struct {
-        const char *key, *ours;
+        const char *key, *target;
         int64_t value;
     } degrees[] = {
         {keys->tp, "parallelism.tensor_parallel_degree", l->tp},
@@ -123,52 +123,53 @@ enum status import_set_layout(struct import *im, const struct import_layout *l,
         {keys->micro_batch, "training.local_batch_size", l->micro_batch},
         {keys->global_batch, "training.global_batch_size", l->global_batch ? l->global_batch : -1}};
     for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
-        TRY(import_setf(im, find(im, degrees[i].key), degrees[i].ours, "", "%lld",
-                        (long long)degrees[i].value));
+        TRY(import_set_int(im, get_if_named(im, degrees[i].key), degrees[i].target,
+                           degrees[i].value, ""));
     if (l->pp > 1) TRY(set_pipeline(im, l, keys));
-    return set_sharding(im, l, find(im, keys->sharding), dp);
+    return set_sharding(im, l, get_if_named(im, keys->sharding), dp);
 }
 
-enum status import_set_least_rate(struct import *im, const struct import_item *least,
-                                  const struct import_item *peak)
+enum status rules_set_min_lr(struct import *im, const struct import_item *least,
+                             const struct import_item *peak)
 {
     double low = 0, high = 0;
-    if (least) TRY(import_real(im, least, &low));
-    if (peak) TRY(import_real(im, peak, &high));
+    if (least) TRY(import_parse_real(im, least, &low));
+    if (peak) TRY(import_parse_real(im, peak, &high));
     if (!least || low == 0) return import_set(im, least, "lr_scheduler.min_lr_factor", "0", "");
     if (!(high > 0) || low < 0 || low > high)
-        return import_unfit(im, least, "a number from 0 to the peak rate");
-    return import_setf(im, least, "lr_scheduler.min_lr_factor", "A share of the peak rate.",
-                       "%.17g", low / high);
+        return import_bad_value(im, least, "a number from 0 to the peak rate");
+    return import_set_real(im, least, "lr_scheduler.min_lr_factor", low / high,
+                           "As a fraction of the peak rate.");
 }
 
-enum status import_llama(struct import *im, const char *key, const char *word, const char *text)
+enum status rules_require_llama(struct import *im, const char *key, const char *word,
+                                const char *text)
 {
     const struct import_item *item = import_get(im, key);
     const char *value = item && item->count == 1 ? item->values[0] : "";
     if (!item) return STATUS_OK;
     if (!strcasecmp(value, word)) {
-        import_note(im, IMPORT_NONE, item, "so it is here");
+        import_add_note(im, IMPORT_IGNORED, item, "same here");
         return STATUS_OK;
     }
     struct text where = {0};
-    import_where(im, item, &where);
-    status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s = %.80s: that is no Llama: %s (%s)",
+    import_write_place(im, item, &where);
+    status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s = %.80s: not a Llama model: %s (%s)",
                 where.data, value, text, word);
     text_release(&where);
     return STATUS_CONFIG;
 }
 
-enum status import_window(struct import *im, const char *key)
+enum status rules_check_window(struct import *im, const char *key)
 {
     const struct import_item *item = import_get(im, key);
     int64_t window;
     if (!item) return STATUS_OK;
-    TRY(import_int(im, item, 1, 1LL << 40, &window));
+    TRY(import_parse_int(im, item, 1, 1LL << 40, &window));
     if (window >= im->config.training.seq_len)
-        import_note(im, IMPORT_NONE, item, "no row is longer");
+        import_add_note(im, IMPORT_IGNORED, item, "the window covers the whole sequence");
     else
-        import_note(im, IMPORT_MISSING, item, "attention sees all of a row, not a window");
+        import_add_note(im, IMPORT_UNSUPPORTED, item, "sliding-window attention is not supported");
     return STATUS_OK;
 }
 
@@ -179,25 +180,27 @@ static bool is_weight(const char *word, double *weight)
     return end != word && !*end && isfinite(*weight) && *weight >= 0;
 }
 
-enum status import_blend(struct import *im, const struct import_item *item, char *const *values,
-                         size_t count)
+enum status rules_add_blend(struct import *im, const struct import_item *item, char *const *values,
+                            size_t count)
 {
     size_t weights = 0;
     double weight;
     for (size_t i = 0; i + 1 < count && count % 2 == 0; i += 2)
         weights += is_weight(values[i], &weight);
     if (!count || (weights && weights != count / 2))
-        return import_unfit(im, item, "prefixes, or a weight before each of them,");
+        return import_bad_value(im, item,
+                                "prefixes, each with a weight before it or none with one");
     for (size_t i = 0; i < count; i += weights ? 2 : 1) {
         if (weights) is_weight(values[i], &weight);
         import_add_source(im, values[i + (weights > 0)], "text", weights ? weight : 1);
     }
-    TRY(import_set(im, item, "data.order", "megatron", "The samples of Megatron-LM's GPTDataset."));
+    TRY(import_set(im, item, "data.order", "megatron",
+                   "Sample order of Megatron-LM's GPTDataset."));
     if (weights) return import_set(im, item, "data.blend", "weights", "");
     return count > 1 ? import_set(im, item, "data.blend", "lengths", "") : STATUS_OK;
 }
 
-enum status import_setting(struct import *im, const char *setting)
+enum status rules_apply_setting(struct import *im, const char *setting)
 {
     const char *equals = strchr(setting, '=');
     if (!equals) FAIL(CONFIG, "command line: %s: expected section.key=value", setting);

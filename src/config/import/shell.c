@@ -1,497 +1,148 @@
-/* shell.c -- statements of a shell, in the order they would run. */
 // SPDX-License-Identifier: Apache-2.0
 #include "config/import/shell.h"
-
-#include "config/import/shell_state.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-static enum status list(struct shell *s, struct shell_cursor *c, bool run, enum shell_truth *truth);
-static enum status command(struct shell *s, struct shell_cursor *c, bool run,
-                           enum shell_truth *truth);
-
-/* Behind a newline the lines of here-documents come. */
-static void newline(struct shell_cursor *c)
+void shell_words_add(struct shell_words *w, const char *bytes, size_t len)
 {
-    c->at++, c->line++;
-    for (size_t i = 0; i < c->heredocs.count; i++) {
-        const char *word = c->heredocs.items[i];
-        while (c->at < c->end) {
-            const char *end = memchr(c->at, '\n', (size_t)(c->end - c->at));
-            const char *from = c->at, *to = end ? end : c->end;
-            while (from < to && *from == '\t') from++;
-            bool last = (size_t)(to - from) == strlen(word) && !memcmp(from, word, strlen(word));
-            c->at = end ? end + 1 : c->end, c->line++;
-            if (last) break;
+    if (!(w->count & (w->count - 1))) /* full at 0 and at powers of two: double */
+        w->items = heap_grow(w->items, w->count ? 2 * w->count : 1, sizeof *w->items);
+    w->items[w->count++] = heap_string(bytes, len);
+}
+
+void shell_words_release(struct shell_words *w)
+{
+    for (size_t i = 0; i < w->count; i++) free(w->items[i]);
+    free(w->items);
+    *w = (struct shell_words){0};
+}
+
+void shell_init(struct shell *s, const char *file, struct shell_files files)
+{
+    *s = (struct shell){.file = file, .files = files, .steps_left = SHELL_MAX_STEPS};
+}
+
+void shell_release(struct shell *s)
+{
+    for (size_t i = 0; i < s->num_variables; i++) {
+        free(s->variables[i].name);
+        shell_words_release(&s->variables[i].words);
+    }
+    for (size_t i = 0; i < s->num_notes; i++) free(s->notes[i].text);
+    shell_words_release(&s->arguments), shell_words_release(&s->command);
+    shell_words_release(&s->launcher);
+    free(s->variables), free(s->notes);
+    text_release(&s->last_echo);
+    *s = (struct shell){0};
+}
+
+struct shell_variable *shell_find(const struct shell *s, const char *name)
+{
+    for (size_t i = 0; i < s->num_variables; i++)
+        if (!strcmp(s->variables[i].name, name)) {
+            s->variables[i].is_used = true;
+            return &s->variables[i];
         }
+    return NULL;
+}
+
+struct shell_variable *shell_find_or_add(struct shell *s, const char *name)
+{
+    struct shell_variable *v = shell_find(s, name);
+    if (v) return v;
+    s->variables = heap_grow(s->variables, s->num_variables + 1, sizeof *s->variables);
+    v = &s->variables[s->num_variables++];
+    *v = (struct shell_variable){.name = heap_string(name, strlen(name))};
+    return v;
+}
+
+void shell_set(struct shell *s, const char *name, const char *value)
+{
+    char *kept = heap_string(value, strlen(value)); /* it may point into the variable */
+    struct shell_variable *v = shell_find_or_add(s, name);
+    if (v->is_given && shell_is_unknown(kept)) {
+        free(kept);
+        return;
     }
-    shell_words_release(&c->heredocs);
+    shell_words_release(&v->words);
+    shell_words_add(&v->words, kept, strlen(kept));
+    v->is_array = false;
+    free(kept);
 }
 
-static void separators(struct shell_cursor *c)
+bool shell_give(struct shell *s, const char *name, const char *value)
 {
-    for (;;) {
-        shell_skip(c);
-        if (c->at < c->end && *c->at == '\n')
-            newline(c);
-        else if (c->at < c->end && *c->at == ';' && (c->at + 1 == c->end || c->at[1] != ';'))
-            c->at++;
-        else if (c->at < c->end && *c->at == '&' && (c->at + 1 == c->end || c->at[1] != '&'))
-            c->at++;
-        else
-            return;
+    if (!shell_is_name(name, strlen(name))) return false;
+    shell_set(s, name, value);
+    struct shell_variable *v = shell_find(s, name);
+    v->is_given = true, v->is_used = false;
+    return true;
+}
+
+const char *shell_unused(const struct shell *s, const char **similar)
+{
+    for (size_t i = 0; i < s->num_variables; i++) {
+        const struct shell_variable *v = &s->variables[i];
+        size_t best = strlen(v->name) / 2 + 1;
+        if (!v->is_given || v->is_used) continue;
+        *similar = NULL;
+        for (size_t k = 0; k < s->num_variables; k++) {
+            const char *name = s->variables[k].name;
+            if (k != i && text_is_closer(name, v->name, &best)) *similar = name;
+        }
+        return v->name;
     }
+    return NULL;
 }
 
-/* Is the next word this reserved one? */
-static bool peek(struct shell_cursor *c, const char *word)
+void shell_unset(struct shell *s, const char *name)
 {
-    size_t len = strlen(word);
-    shell_skip(c);
-    if ((size_t)(c->end - c->at) < len || memcmp(c->at, word, len)) return false;
-    return c->at + len == c->end || strchr(" \t\r\n;|&<>()", c->at[len]);
+    struct shell_variable *v = shell_find(s, name);
+    if (!v) return;
+    free(v->name);
+    shell_words_release(&v->words);
+    *v = s->variables[--s->num_variables];
 }
 
-static enum status expect(const struct shell *s, struct shell_cursor *c, const char *word)
+const char *shell_get(const struct shell *s, const char *name)
 {
-    separators(c);
-    if (!peek(c, word))
-        FAIL(CONFIG, "%s:%d: \"%s\" is wanted, not \"%.*s\"", s->file, c->line, word,
-             (int)(c->end - c->at > 20 ? 20 : c->end - c->at), c->at);
-    c->at += strlen(word);
+    const struct shell_variable *v = shell_find(s, name);
+    return v && v->words.count ? v->words.items[0] : NULL;
+}
+
+void shell_add_note(struct shell *s, int line, const char *text)
+{
+    if (s->num_notes >= 64) return;
+    for (size_t i = 0; i < s->num_notes; i++)
+        if (s->notes[i].line == line && !strcmp(s->notes[i].text, text)) return;
+    s->notes = heap_grow(s->notes, s->num_notes + 1, sizeof *s->notes);
+    s->notes[s->num_notes++] = (struct shell_note){line, heap_string(text, strlen(text))};
+}
+
+enum status shell_count_step(struct shell *s, int line)
+{
+    if (--s->steps_left < 0)
+        FAIL(CONFIG, "%s:%d: more than %d steps", s->file, line, SHELL_MAX_STEPS);
     return STATUS_OK;
 }
 
-/* [n]>file, <file, 2>&1, &>file, <<word, <<<word: nothing is read or written. */
-static enum status redirections(struct shell *s, struct shell_cursor *c)
+bool shell_is_name(const char *at, size_t len)
 {
-    for (;;) {
-        const char *raw;
-        size_t len, digits = 0;
-        shell_skip(c);
-        while (c->at + digits < c->end && isdigit((unsigned char)c->at[digits])) digits++;
-        const char *op = c->at + digits;
-        bool both = op + 1 < c->end && !digits && *op == '&' && op[1] == '>';
-        if (!both &&
-            (op >= c->end || (*op != '>' && *op != '<') || (op + 1 < c->end && op[1] == '(')))
-            return STATUS_OK;
-        c->at = op + both;
-        int less = 0;
-        while (c->at < c->end && (*c->at == '<' || *c->at == '>')) less += *c->at++ == '<';
-        if (less == 2 && c->at < c->end && *c->at == '-') c->at++;
-        if (less != 2 && c->at < c->end && *c->at == '&') c->at++;
-        shell_skip(c);
-        TRY(shell_scan(s, c, &raw, &len));
-        if (!len) FAIL(CONFIG, "%s:%d: a file is wanted behind < or >", s->file, c->line);
-        if (less == 2) {
-            while (len && strchr("'\"\\", *raw)) raw++, len--;
-            while (len && strchr("'\"", raw[len - 1])) len--;
-            shell_words_add(&c->heredocs, raw, len);
-        }
-    }
+    if (!len || isdigit((unsigned char)*at)) return false;
+    for (size_t i = 0; i < len; i++)
+        if (!isalnum((unsigned char)at[i]) && at[i] != '_') return false;
+    return true;
 }
 
-/* NAME=( words ): comments and newlines may stand between. */
-static enum status array(struct shell *s, struct shell_cursor *c, const char *name, bool append,
-                         bool run)
-{
-    struct shell_words words = {0};
-    enum status st = STATUS_OK;
-    int line = c->line;
-    c->at++;
-    while (!st) {
-        const char *raw;
-        size_t len;
-        shell_skip(c);
-        if (c->at < c->end && *c->at == '\n') {
-            newline(c);
-            continue;
-        }
-        if (c->at < c->end && *c->at == ')') break;
-        st = shell_scan(s, c, &raw, &len);
-        if (!st && !len)
-            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: %s=( without its )",
-                             s->file, line, name);
-        if (!st && run) st = shell_expand(s, raw, len, c->line, &words);
-    }
-    if (!st) c->at++;
-    if (!st && run) {
-        struct shell_variable *v = shell_make(s, name);
-        if (!append) shell_words_release(&v->words);
-        for (size_t i = 0; i < words.count; i++)
-            shell_words_add(&v->words, words.items[i], strlen(words.items[i]));
-        v->array = true;
-    }
-    shell_words_release(&words);
-    return st;
-}
+bool shell_is_unknown(const char *value) { return strstr(value, "$(") || strstr(value, "${"); }
 
-/* NAME=word, NAME+=word, NAME=( words ); *done: it was one. */
-static enum status assignment(struct shell *s, struct shell_cursor *c, const char *raw, size_t len,
-                              bool run, bool *done)
+bool shell_is_system_variable(const char *name)
 {
-    const char *equals = memchr(raw, '=', len);
-    size_t name_len = equals ? (size_t)(equals - raw) : 0;
-    bool append = name_len > 1 && equals[-1] == '+';
-    if (append) name_len--;
-    *done = equals && shell_is_name(raw, name_len);
-    if (!*done) return STATUS_OK;
-    char *name = heap_string(raw, name_len);
-    struct text value = {0};
-    enum status st = STATUS_OK;
-    if (equals + 1 == raw + len && c->at < c->end && *c->at == '(') {
-        st = array(s, c, name, append, run);
-    } else if (run) {
-        const char *before = append ? shell_get(s, name) : NULL;
-        text_adds(&value, before ? before : "");
-        st = shell_expand_one(s, equals + 1, (size_t)(raw + len - equals - 1), c->line, &value);
-        if (!st && value.len > SHELL_VALUE)
-            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__,
-                             "%s:%d: %s: a value of more than %d bytes", s->file, c->line, name,
-                             SHELL_VALUE);
-        if (!st && s->num_variables > SHELL_NAMES)
-            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: more than %d variables",
-                             s->file, c->line, SHELL_NAMES);
-        if (!st) shell_set(s, name, value.data);
-    }
-    text_release(&value);
-    free(name);
-    return st;
-}
-
-static enum status simple(struct shell *s, struct shell_cursor *c, bool run,
-                          enum shell_truth *truth)
-{
-    struct shell_words words = {0};
-    enum status st = STATUS_OK;
-    int line = c->line;
-    bool first = true;
-    *truth = SHELL_YES;
-    while (!st) {
-        const char *raw;
-        size_t len;
-        bool done = false;
-        st = redirections(s, c);
-        shell_skip(c);
-        if (!st) st = shell_scan(s, c, &raw, &len);
-        if (st || !len) break;
-        if (first) st = assignment(s, c, raw, len, run, &done);
-        if (done || st) continue;
-        first = false;
-        bool declares = words.count && !strcmp(words.items[0], "export");
-        if (run && declares) { /* what stands behind = is not split there */
-            struct text one = {0};
-            st = shell_expand_one(s, raw, len, c->line, &one);
-            if (!st) shell_words_add(&words, one.data, one.len);
-            text_release(&one);
-        } else if (run) {
-            st = shell_expand(s, raw, len, c->line, &words);
-        }
-    }
-    bool function = first ? false : c->at + 1 < c->end && *c->at == '(';
-    if (!st && function) {
-        c->at++;
-        shell_skip(c);
-        if (c->at < c->end && *c->at == ')') c->at++;
-        separators(c);
-        shell_note(s, line, "functions are not followed");
-        st = command(s, c, false, truth);
-    } else if (!st && run && words.count) {
-        st = shell_run(s, &words, line, truth);
-    }
-    shell_words_release(&words);
-    return st;
-}
-
-/* [[ ... ]]: && and || join, ! turns round, brackets are not followed. */
-static enum status condition(struct shell *s, struct shell_cursor *c, bool run,
-                             enum shell_truth *truth)
-{
-    struct shell_words words = {0};
-    enum status st = STATUS_OK;
-    int line = c->line;
-    bool brackets = false;
-    c->at += 2;
-    while (!st) {
-        const char *raw, *word = NULL;
-        size_t len;
-        shell_skip(c);
-        if (c->at < c->end && *c->at == '\n') {
-            newline(c);
-            continue;
-        }
-        if (peek(c, "]]")) break;
-        st = shell_scan(s, c, &raw, &len);
-        if (st) break;
-        if (len && run) {
-            struct text one = {0};
-            st = shell_expand_one(s, raw, len, c->line, &one);
-            if (!st) shell_words_add(&words, one.data, one.len);
-            text_release(&one);
-        } else if (!len && c->at < c->end) {
-            bool twice = c->at + 1 < c->end && c->at[1] == *c->at;
-            if (*c->at == '&' && twice) word = "-a";
-            if (*c->at == '|' && twice) word = "-o";
-            if (*c->at == '<' || *c->at == '>') word = *c->at == '<' ? "<" : ">";
-            brackets |= !word;
-            c->at += word && *word == '-' ? 2 : 1;
-            if (word) shell_words_add(&words, word, strlen(word));
-        } else if (!len) {
-            st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: [[ without its ]]", s->file,
-                             line);
-        }
-    }
-    if (!st) c->at += 2;
-    *truth = brackets ? SHELL_MAYBE : SHELL_NO;
-    if (!st && run && !brackets) st = shell_test(s, &words, 0, words.count, line, truth);
-    shell_words_release(&words);
-    return st;
-}
-
-static enum status branch(struct shell *s, struct shell_cursor *c, bool run,
-                          enum shell_truth *truth)
-{
-    bool open = run; /* no branch was taken yet */
-    *truth = SHELL_YES;
-    for (;;) {
-        enum shell_truth holds = SHELL_NO;
-        int line = c->line;
-        TRY(list(s, c, open, &holds));
-        if (open && holds == SHELL_MAYBE)
-            shell_note(s, line, "whether this holds is not known here: it is taken not to");
-        TRY(expect(s, c, "then"));
-        TRY(list(s, c, open && holds == SHELL_YES, truth));
-        if (holds == SHELL_YES) open = false;
-        separators(c);
-        if (!peek(c, "elif")) break;
-        c->at += 4;
-    }
-    if (peek(c, "else")) {
-        c->at += 4;
-        TRY(list(s, c, open, truth));
-    }
-    return expect(s, c, "fi");
-}
-
-static enum status repeat(struct shell *s, struct shell_cursor *c, bool run)
-{
-    const char *raw;
-    size_t len;
-    enum shell_truth truth;
-    struct shell_words words = {0};
-    enum status st = STATUS_OK;
-    char *name = NULL;
-    shell_skip(c);
-    TRY(shell_scan(s, c, &raw, &len));
-    if (!shell_is_name(raw, len)) FAIL(CONFIG, "%s:%d: for wants a name", s->file, c->line);
-    name = heap_string(raw, len);
-    if (peek(c, "in")) {
-        c->at += 2;
-        while (!st) {
-            shell_skip(c);
-            st = shell_scan(s, c, &raw, &len);
-            if (st || !len) break;
-            if (run) st = shell_expand(s, raw, len, c->line, &words);
-        }
-    }
-    if (!st) st = expect(s, c, "do");
-    shell_words_release(&c->heredocs);
-    const struct shell_cursor body = *c;
-    s->loops++;
-    for (size_t i = 0; !st && (i < words.count || !i); i++) {
-        bool here = run && i < words.count;
-        shell_words_release(&c->heredocs);
-        *c = body;
-        if (here) shell_set(s, name, words.items[i]);
-        st = list(s, c, here, &truth);
-        bool leave = s->broken == SHELL_BREAK;
-        if (here) s->broken = SHELL_GOES_ON;
-        if (leave) break;
-    }
-    s->loops--;
-    if (!st) st = expect(s, c, "done");
-    shell_words_release(&words);
-    free(name);
-    return st;
-}
-
-static enum status choose(struct shell *s, struct shell_cursor *c, bool run)
-{
-    const char *raw;
-    size_t len;
-    enum shell_truth truth;
-    struct text word = {0};
-    enum status st;
-    int line = c->line;
-    shell_skip(c);
-    TRY_OUT(shell_scan(s, c, &raw, &len));
-    if (run) TRY_OUT(shell_expand_one(s, raw, len, c->line, &word));
-    if (run && shell_is_unknown(word.data)) {
-        shell_note(s, line, "what this case is about is not known here: none of it is taken");
-        run = false;
-    }
-    TRY_OUT(expect(s, c, "in"));
-    for (bool taken = false;;) {
-        bool fits = false;
-        separators(c);
-        if (peek(c, "esac") || c->at >= c->end) break;
-        if (*c->at == '(') c->at++;
-        for (;;) {
-            struct text pattern = {0};
-            shell_skip(c);
-            TRY_OUT(shell_scan(s, c, &raw, &len));
-            if (run) st = shell_expand_one(s, raw, len, c->line, &pattern);
-            if (!st && run) fits |= shell_match(pattern.data, word.data);
-            text_release(&pattern);
-            if (st) goto out;
-            shell_skip(c);
-            if (c->at < c->end && *c->at == '|')
-                c->at++;
-            else
-                break;
-        }
-        if (c->at >= c->end || *c->at != ')')
-            FAIL_OUT(CONFIG, "%s:%d: case: a pattern and ) are wanted", s->file, c->line);
-        c->at++;
-        TRY_OUT(list(s, c, run && fits && !taken, &truth));
-        taken |= fits;
-        if (c->end - c->at > 1 && c->at[0] == ';' && c->at[1] == ';') c->at += 2;
-    }
-    st = expect(s, c, "esac");
-out:
-    text_release(&word);
-    return st;
-}
-
-static enum status compound(struct shell *s, struct shell_cursor *c, bool run,
-                            enum shell_truth *truth)
-{
-    int line = c->line;
-    *truth = SHELL_YES;
-    if (peek(c, "!")) {
-        c->at++;
-        TRY(command(s, c, run, truth));
-        if (*truth != SHELL_MAYBE) *truth = *truth == SHELL_YES ? SHELL_NO : SHELL_YES;
-        return STATUS_OK;
-    }
-    if (peek(c, "[[")) {
-        TRY(condition(s, c, run, truth));
-    } else if (peek(c, "if")) {
-        c->at += 2;
-        TRY(branch(s, c, run, truth));
-    } else if (peek(c, "for")) {
-        c->at += 3;
-        TRY(repeat(s, c, run));
-    } else if (peek(c, "case")) {
-        c->at += 4;
-        TRY(choose(s, c, run));
-    } else if (peek(c, "while") || peek(c, "until")) {
-        c->at += 5;
-        if (run) shell_note(s, line, "loops of this kind are not followed");
-        TRY(list(s, c, false, truth));
-        TRY(expect(s, c, "do"));
-        TRY(list(s, c, false, truth));
-        TRY(expect(s, c, "done"));
-    } else if (peek(c, "{")) {
-        c->at++;
-        TRY(list(s, c, run, truth));
-        TRY(expect(s, c, "}"));
-    } else if (peek(c, "function")) {
-        const char *raw;
-        size_t len;
-        c->at += 8;
-        shell_skip(c);
-        TRY(shell_scan(s, c, &raw, &len));
-        if (c->at < c->end && *c->at == '(') c->at++;
-        if (c->at < c->end && *c->at == ')') c->at++;
-        separators(c);
-        shell_note(s, line, "functions are not followed");
-        return command(s, c, false, truth);
-    } else if (c->at < c->end && *c->at == '(') {
-        c->at++;
-        TRY(list(s, c, run, truth));
-        if (c->at >= c->end || *c->at != ')') FAIL(CONFIG, "%s:%d: ( without its )", s->file, line);
-        c->at++;
-    } else {
-        return simple(s, c, run, truth);
-    }
-    return redirections(s, c);
-}
-
-static enum status command(struct shell *s, struct shell_cursor *c, bool run,
-                           enum shell_truth *truth)
-{
-    if (++s->depth > SHELL_DEPTH) FAIL(CONFIG, "%s:%d: nested too deep", s->file, c->line);
-    TRY(compound(s, c, run, truth));
-    s->depth--;
-    return STATUS_OK;
-}
-
-/* Of a | b only the first has an effect here; its end is not the last's. */
-static enum status pipeline(struct shell *s, struct shell_cursor *c, bool run,
-                            enum shell_truth *truth)
-{
-    TRY(command(s, c, run && !s->stopped && !s->broken, truth));
-    for (;;) {
-        shell_skip(c);
-        if (c->at >= c->end || *c->at != '|' || (c->at + 1 < c->end && c->at[1] == '|'))
-            return STATUS_OK;
-        c->at += c->at + 1 < c->end && c->at[1] == '&' ? 2 : 1;
-        separators(c);
-        TRY(command(s, c, false, truth));
-        *truth = SHELL_YES;
-    }
-}
-
-static bool ends(struct shell_cursor *c)
-{
-    static const char *const words[] = {"then", "elif", "else", "fi", "do", "done", "esac", "}"};
-    if (c->at >= c->end || *c->at == ')') return true;
-    if (c->end - c->at > 1 && c->at[0] == ';' && c->at[1] == ';') return true;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (peek(c, words[i])) return true;
-    return false;
-}
-
-static enum status list(struct shell *s, struct shell_cursor *c, bool run, enum shell_truth *truth)
-{
-    if (++s->depth > SHELL_DEPTH) FAIL(CONFIG, "%s:%d: nested too deep", s->file, c->line);
-    *truth = SHELL_YES;
-    for (separators(c); !ends(c); separators(c)) {
-        const char *from = c->at;
-        TRY(shell_step(s, c->line));
-        TRY(pipeline(s, c, run, truth));
-        if (c->at == from)
-            FAIL(CONFIG, "%s:%d: not understood: \"%.*s\"", s->file, c->line,
-                 (int)(c->end - c->at > 20 ? 20 : c->end - c->at), c->at);
-        for (;;) {
-            shell_skip(c);
-            bool two = c->end - c->at > 1 && c->at[1] == *c->at;
-            if (!two || (*c->at != '&' && *c->at != '|')) break;
-            enum shell_truth wanted = *c->at == '&' ? SHELL_YES : SHELL_NO, next;
-            c->at += 2;
-            while (shell_skip(c), c->at < c->end && *c->at == '\n') newline(c);
-            TRY(pipeline(s, c, run && *truth == wanted, &next));
-            if (*truth == wanted) *truth = next;
-        }
-    }
-    s->depth--;
-    return STATUS_OK;
-}
-
-enum status shell_read(struct shell *s, const char *bytes, size_t len, int line)
-{
-    struct shell_cursor c = {.at = bytes ? bytes : "", .line = line};
-    enum shell_truth truth;
-    c.end = c.at + len;
-    const char *nul = memchr(c.at, 0, len);
-    if (nul) FAIL(CONFIG, "%s:%d: a NUL: not a script", s->file, line);
-    enum status st = list(s, &c, true, &truth);
-    if (!st && c.at < c.end)
-        st = status_fail(STATUS_CONFIG, __FILE__, __LINE__, "%s:%d: not expected here: \"%.*s\"",
-                         s->file, c.line, (int)(c.end - c.at > 20 ? 20 : c.end - c.at), c.at);
-    shell_words_release(&c.heredocs);
-    return st;
+    static const char *const names[] = {"HOME",   "PWD",      "USER",   "LOGNAME",
+                                        "TMPDIR", "HOSTNAME", "RANDOM", "BASH_SOURCE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(names[i], name)) return true;
+    return !strncmp(name, "SLURM_", 6);
 }

@@ -1,10 +1,10 @@
-/* shell.h -- shell scripts that start a training: read, never run.
+/* shell.h -- state of a shell script that is followed without running it: variables, arguments and
+ * the training command.
  *
- * Followed are assignments, arrays, ${VAR:-default} and its kin, $((...)), if, case, for over
- * words, [ ], [[ ]], eval, bash -c and scripts beside this one.  What a command would print,
- * $(...), is not known, and stays in a value as $(name...); files are taken to be there.
- * Limits   Nesting 200 deep, values of 64 KiB, 8 scripts within each other; and in all steps, and
- *          64 MiB that words become. */
+ * shell_parse.h follows assignments, arrays, parameter expansion, $((...)), if, case, for, [ ],
+ * [[ ]], eval, bash -c and scripts in the same folder.  The output of a command, $(...), is unknown
+ * and stays in values as $(name...); files are assumed to exist.
+ * Limits   See the constants below. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,6 +14,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum {
+    SHELL_MAX_DEPTH = 200, /* nesting of statements and expansions */
+    SHELL_MAX_VARIABLES = 4096,
+    SHELL_MAX_VALUE = 1 << 16,  /* bytes or words */
+    SHELL_MAX_SCRIPTS = 8,      /* nesting of scripts */
+    SHELL_MAX_STEPS = 400000,   /* statements, expansions and conditions */
+    SHELL_MAX_BYTES = 64 << 20, /* of all expansions */
+};
+
 struct shell_words {
     char **items; /* owned */
     size_t count;
@@ -21,12 +30,20 @@ struct shell_words {
 void shell_words_add(struct shell_words *w, const char *bytes, size_t len);
 void shell_words_release(struct shell_words *w);
 
+struct shell_variable {
+    char *name;
+    struct shell_words words; /* one word unless it is an array */
+    bool is_array;
+    bool is_given; /* by shell_give */
+    bool is_used;
+};
+
 struct shell_note {
     int line;
     char *text;
 };
 
-/* Gives the bytes of a script that another one starts; MISSING: it is not there. */
+/* Reads a script that another one runs.  MISSING: not found. */
 struct shell_files {
     enum status (*open)(const void *context, const char *path, struct text *bytes);
     const void *context;
@@ -37,33 +54,41 @@ struct shell {
     struct shell_files files;
     struct shell_variable *variables;
     size_t num_variables;
-    struct shell_words arguments; /* $1 and on */
-    struct shell_words command;   /* the training's, from its .py on; none: not found */
-    struct shell_words launcher;  /* the words before it: torchrun's */
+    struct shell_words arguments; /* $1, $2, ... */
+    struct shell_words command;   /* arguments of the training program; empty: not found */
+    struct shell_words launcher;  /* the words before that program, such as torchrun's */
     int command_line;
     struct shell_note *notes; /* what was not followed */
     size_t num_notes;
-    struct text said; /* the last echo */
-    int stopped_at;   /* line of an exit; 0: none */
-    bool stopped;     /* exit was met */
-    enum shell_flow { SHELL_GOES_ON, SHELL_BREAK, SHELL_CONTINUE } broken;
-    int depth, loops, scripts;
-    long left;    /* steps */
-    size_t bytes; /* that words became */
+    struct text last_echo;
+    bool exited;
+    int exit_line; /* 0: did not exit */
+    enum shell_jump { SHELL_NO_JUMP, SHELL_BREAK, SHELL_CONTINUE } jump;
+    int depth, loops, scripts; /* current nesting */
+    long steps_left;
+    size_t expanded_bytes;
 };
 
 void shell_init(struct shell *s, const char *file, struct shell_files files);
 void shell_release(struct shell *s);
-void shell_set(struct shell *s, const char *name, const char *value);
-/* As the one who starts it does: what only running would tell does not replace it.  false: no name
- * of a variable. */
-bool shell_give(struct shell *s, const char *name, const char *value);
-/* A variable that was given and never read, or NULL; *nearest: what its name looks like, or NULL.
- */
-const char *shell_unused(const struct shell *s, const char **nearest);
-const char *shell_get(const struct shell *s, const char *name); /* NULL: not set */
 
-/* CONFIG: what is not shell, or beyond the limits; file:line and what. */
-enum status shell_read(struct shell *s, const char *bytes, size_t len, int line);
-/* Does it hold what only running would tell? */
+void shell_set(struct shell *s, const char *name, const char *value);
+/* Sets a variable as the user's environment does: the script overrides it, but not with an unknown
+ * value.  Returns false if `name` is not a valid name. */
+bool shell_give(struct shell *s, const char *name, const char *value);
+void shell_unset(struct shell *s, const char *name);
+const char *shell_get(const struct shell *s, const char *name); /* NULL: not set */
+struct shell_variable *shell_find(const struct shell *s, const char *name);
+struct shell_variable *shell_find_or_add(struct shell *s, const char *name);
+/* Returns a given variable that was never read, or NULL, and a similar name or NULL. */
+const char *shell_unused(const struct shell *s, const char **similar);
+
+void shell_add_note(struct shell *s, int line, const char *text);
+/* CONFIG: more than SHELL_MAX_STEPS. */
+enum status shell_count_step(struct shell *s, int line);
+
+bool shell_is_name(const char *at, size_t len);
+/* Whether the value contains parts that are known only when the script runs. */
 bool shell_is_unknown(const char *value);
+/* Whether the system or Slurm sets this variable: unknown, but not empty. */
+bool shell_is_system_variable(const char *name);

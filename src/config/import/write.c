@@ -1,4 +1,4 @@
-/* import_write.c -- an import as a commented file of ours, and as JSON. */
+/* write.c -- writes an import as a commented TOML file and as JSON. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/json.h"
 #include "config/import/import.h"
@@ -9,13 +9,14 @@
 
 enum { WIDTH = 98 };
 
-static const char *const verdicts[] = {[IMPORT_OURS] = "ours",
-                                       [IMPORT_NONE] = "none",
-                                       [IMPORT_BUG] = "bug",
-                                       [IMPORT_MISSING] = "missing"};
+static const char *const verdicts[] = {[IMPORT_TRANSLATED] = "ours",
+                                       [IMPORT_IGNORED] = "none",
+                                       [IMPORT_ORIGINAL_BUG] = "bug",
+                                       [IMPORT_UNSUPPORTED] = "missing"};
 
-/* Words from column `indent` on, broken before WIDTH; what a comment may not hold is a space. */
-static void wrap(const char *words, size_t indent, struct text *out)
+/* Writes words as comment lines, indented and broken before WIDTH.  Control characters, which TOML
+ * does not allow in comments, become question marks. */
+static void write_comment(const char *words, size_t indent, struct text *out)
 {
     size_t column = 0;
     for (const char *at = words; *at;) {
@@ -41,9 +42,9 @@ static void wrap(const char *words, size_t indent, struct text *out)
     text_adds(out, "\n");
 }
 
-static void say_key(const struct import_note *n, struct text *out)
+static void write_origin(const struct import_note *n, struct text *out)
 {
-    text_adds(out, n->key[0] ? n->key : "(not said)");
+    text_adds(out, n->key[0] ? n->key : "(not set)");
     if (n->value[0]) text_addf(out, " = %s", n->value);
     if (n->line) text_addf(out, " (line %d)", n->line);
 }
@@ -56,24 +57,24 @@ static void write_group(const struct import *im, enum import_verdict verdict, co
         const struct import_note *n = &im->notes[i];
         struct text line = {0};
         if (n->verdict != verdict) continue;
-        if (!any) wrap(title, 1, out);
+        if (!any) write_comment(title, 1, out);
         any = true;
-        if (n->key[0]) say_key(n, &line);
+        if (n->key[0]) write_origin(n, &line);
         text_addf(&line, "%s%s", n->key[0] && n->text[0] ? ": " : "", n->text);
-        wrap(line.data, 3, out);
+        write_comment(line.data, 3, out);
         text_release(&line);
     }
     if (any) text_adds(out, "\n");
 }
 
-static const struct import_note *note_of(const struct import *im, const char *section,
-                                         const char *name)
+static const struct import_note *find_note(const struct import *im, const char *section,
+                                           const char *name)
 {
     const struct import_note *found = NULL;
     char key[160];
     snprintf(key, sizeof key, "%s.%s", section, name);
     for (size_t i = 0; i < im->num_notes; i++)
-        if (!strcmp(im->notes[i].ours, key)) found = &im->notes[i];
+        if (!strcmp(im->notes[i].target, key)) found = &im->notes[i];
     return found;
 }
 
@@ -96,17 +97,17 @@ static void write_section(const struct import *im, const struct config_section *
 {
     bool any = false;
     for (size_t r = 0; r < s->count; r++) {
-        const struct import_note *n = note_of(im, s->name, s->rows[r].name);
+        const struct import_note *n = find_note(im, s->name, s->rows[r].name);
         struct text line = {0};
         if (!n) continue;
         if (!any) text_addf(toml, "[%s]\n", s->name);
         any = true;
-        if (n->text[0]) wrap(n->text, 1, toml);
+        if (n->text[0]) write_comment(n->text, 1, toml);
         text_addf(&line, "%s = ", s->rows[r].name);
         option_write(&s->rows[r], (const char *)&im->config + s->offset, &line);
         if (n->key[0]) {
             struct text from = {0};
-            say_key(n, &from);
+            write_origin(n, &from);
             for (size_t i = 0; i < from.len; i++)
                 if ((unsigned char)from.data[i] < 0x20 || from.data[i] == 0x7f) from.data[i] = ' ';
             text_addf(&line, "%*s# %s", line.len < 40 ? (int)(40 - line.len) : 1, "", from.data);
@@ -122,42 +123,45 @@ static void write_section(const struct import *im, const struct config_section *
 void import_write(const struct import *im, struct text *toml)
 {
     struct text head = {0};
-    text_addf(&head, "From %s (%s), by `llamero config import`. Behind a value stands what it was.",
+    text_addf(&head,
+              "Imported from %s (%s) by `llamero config import`. A comment after a value shows its "
+              "origin.",
               im->file, im->format);
-    wrap(head.data, 1, toml);
+    write_comment(head.data, 1, toml);
     text_release(&head);
     if (im->num_ranks) text_addf(toml, "# For %lld ranks.\n", (long long)im->num_ranks);
     text_adds(toml, "\n");
-    write_group(im, IMPORT_BUG, "THE ORIGINAL DOES SOMETHING ELSE THAN IT SAYS:", toml);
-    write_group(im, IMPORT_MISSING, "NOT DONE HERE:", toml);
+    write_group(im, IMPORT_ORIGINAL_BUG, "BUGS OF THE ORIGINAL:", toml);
+    write_group(im, IMPORT_UNSUPPORTED, "NOT SUPPORTED:", toml);
     for (size_t s = 0; s < NUM_SECTIONS; s++) write_section(im, &config_sections[s], toml);
-    write_group(im, IMPORT_NONE, "Without meaning here:", toml);
-}
-
-static void member(struct text *json, const char *name, const char *value)
-{
-    text_addf(json, ", \"%s\": ", name);
-    json_quote(json, value);
+    write_group(im, IMPORT_IGNORED, "Ignored:", toml);
 }
 
 void import_write_json(const struct import *im, struct text *json)
 {
+    struct json_writer w = {.text = json};
     struct text toml = {0};
-    text_adds(json, "{\"format\": ");
-    json_quote(json, im->format);
-    member(json, "file", im->file);
-    text_addf(json, ", \"ranks\": %lld, \"keys\": [", (long long)im->num_ranks);
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_string(&w, "format", im->format);
+    json_write_string(&w, "file", im->file);
+    json_write_int(&w, "ranks", im->num_ranks);
+    json_begin_array(&w, "keys", JSON_INLINE);
     for (size_t i = 0; i < im->num_notes; i++) {
         const struct import_note *n = &im->notes[i];
-        text_addf(json, "%s{\"verdict\": \"%s\"", i ? ", " : "", verdicts[n->verdict]);
-        member(json, "key", n->key), member(json, "value", n->value);
-        text_addf(json, ", \"line\": %d", n->line);
-        member(json, "ours", n->ours), member(json, "note", n->text);
-        text_adds(json, "}");
+        json_begin_object(&w, NULL, JSON_INLINE);
+        json_write_string(&w, "verdict", verdicts[n->verdict]);
+        json_write_string(&w, "key", n->key);
+        json_write_string(&w, "value", n->value);
+        json_write_int(&w, "line", n->line);
+        json_write_string(&w, "ours", n->target);
+        json_write_string(&w, "note", n->text);
+        json_end_object(&w);
     }
+    json_end_array(&w);
     import_write(im, &toml);
-    text_adds(json, "]");
-    member(json, "toml", toml.data);
-    text_adds(json, "}\n");
+    json_write_string(&w, "toml", toml.data);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(json, "\n");
     text_release(&toml);
 }

@@ -209,7 +209,7 @@ TEST(each_type_has_norms_in_f32_and_short_rows_are_f16_where_q8_0_is_asked_for)
 }
 
 /* A model of one block whose rows are whole blocks of q8_0, from numbers that `read` makes. */
-static enum status read_made(void *context, const struct piece *p, size_t first, size_t count,
+static enum status read_made(void *context, const struct shard_run *p, size_t first, size_t count,
                              const float **values)
 {
     float *room = context;
@@ -233,13 +233,13 @@ TEST(rows_of_32_become_q8_0_beside_a_tokenizer_and_scaled_frequencies)
                                 .max_context = 64,
                                 .scaling = {8, 1, 4, 32}};
     struct layout layout;
-    struct pieces pieces;
+    struct shard pieces;
     struct seen g;
     struct seen_tensor t = {0};
     struct text json = {0};
     int kind;
     layout_init(&layout, &shape, 1);
-    pieces_init(&pieces, &layout, 0, 1);
+    shard_init(&pieces, &layout, 0, 1);
     float *room = heap(EXCHANGE_ELEMENTS * sizeof *room);
     const char *folder = test_folder(), *path = test_path(folder, "model.gguf");
     struct gguf_model m = {.model = {&shape, &layout, &pieces, {read_made, room}, SAFETENSORS_F32},
@@ -256,7 +256,7 @@ TEST(rows_of_32_become_q8_0_beside_a_tokenizer_and_scaled_frequencies)
     CHECK(at && t.type == GGUF_Q8_0 && t.dims[0] == 32 && t.dims[1] == 1003);
     const float *x;
     unsigned char want[2 * GGUF_BLOCK_BYTES];
-    CHECK_STATUS(OK, read_made(room, &pieces.all[0], 0, 64, &x));
+    CHECK_STATUS(OK, read_made(room, &pieces.runs[0], 0, 64, &x));
     CHECK_STATUS(OK, gguf_convert(GGUF_Q8_0, x, 64, want));
     CHECK(!memcmp(at, want, sizeof want));
     at = find_tensor(&g, "rope_freqs.weight", &t);
@@ -280,7 +280,7 @@ TEST(rows_of_32_become_q8_0_beside_a_tokenizer_and_scaled_frequencies)
     CHECK_STATUS(DATA, gguf_model_write(&m, path));
     CHECK_MESSAGE("the tokenizer has 1000 tokens, the model 900");
     text_release(&g.file), text_release(&json);
-    pieces_release(&pieces);
+    shard_release(&pieces);
     layout_release(&layout);
     free(room);
 }

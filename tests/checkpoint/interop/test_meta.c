@@ -68,13 +68,13 @@ TEST(a_model_whose_head_is_the_embedding_has_both_names_in_metas_files)
     struct saved s;
     struct tensor_slices p;
     const struct tensor_name names[] = {{.id = PARAM_embed, .layer = -1},
-                                       {.id = PARAM_head, .layer = -1}};
+                                        {.id = PARAM_head, .layer = -1}};
     const char *meta = test_path(test_folder(), "meta");
     saved_open(&s, true);
     const char *step = test_path(saved_folder(&s, STEPS(2)), "step-2");
     CHECK_STATUS(OK, convert(step, meta, CONVERT_META));
     CHECK_STATUS(OK, meta_open(&p, meta, &s.shape));
-    const struct tensor_place *t = layout_find(&s.layout, PARAM_embed, -1);
+    const struct tensor_slot *t = layout_find(&s.layout, PARAM_embed, -1);
     for (int i = 0; i < 2; i++) {
         const struct sliced_tensor *has = tensor_slices_find(&p, &names[i]);
         CHECK(has && has->rows == t->rows && has->columns == t->columns);

@@ -113,7 +113,7 @@ TEST(a_tensor_is_read_run_by_run_in_either_type)
     bf16 half[7];
     saved_open(&s, false);
     const char *step = test_path(saved_folder(&s, STEPS(1)), "step-1");
-    const struct tensor_place *t = &s.layout.tensors[0];
+    const struct tensor_slot *t = &s.layout.tensors[0];
     CHECK_STATUS(OK, model_files_open(&m, step));
     CHECK_STATUS(DATA, tensor_reader_open(&r, &m, t, "none"));
     CHECK_MESSAGE("the tensor none is missing");

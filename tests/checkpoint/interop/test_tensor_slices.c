@@ -42,10 +42,10 @@ TEST(every_tensor_has_a_name_of_todays_torchtitan_that_is_read_as_it)
 {
     for (int id = 0; id < PARAM_COUNT; id++) {
         bool block = strstr(params[id].name, "%d") != NULL;
-        const struct tensor_place t = {.id = (enum param_id)id, .layer = block ? 7 : -1};
+        const struct tensor_slot t = {.id = (enum param_id)id, .layer = block ? 7 : -1};
         struct tensor_name got;
         char name[96];
-        tensor_place_name(&t, false, name);
+        layout_tensor_name(&t, false, name);
         char *newest = tensor_name_torchtitan(name);
         CHECK(tensor_name_parse(newest, &got) && got.id == t.id && got.layer == t.layer);
         bool renamed =
@@ -84,7 +84,8 @@ TEST(a_tensor_of_pieces_reads_as_one_with_its_rows_in_our_order)
     float got[24];
     put(&p, 0, 0, 3, 3), put(&p, 3, 0, 5, 2), put(&p, 3, 2, 5, 1);
     CHECK_STATUS(OK, finish(&p));
-    const struct sliced_tensor *q = tensor_slices_find(&p, &(struct tensor_name){PARAM_attn_q, 0, 0});
+    const struct sliced_tensor *q =
+        tensor_slices_find(&p, &(struct tensor_name){PARAM_attn_q, 0, 0});
     CHECK(q && q->rows == 8 && q->columns == 3);
     CHECK(!tensor_slices_find(&p, &(struct tensor_name){PARAM_attn_q, 1, 0}));
     for (int turned = 0; turned < 2; turned++) {

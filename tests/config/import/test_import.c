@@ -2,55 +2,55 @@
 #include "config/import/imported.h"
 
 static const struct import_row rows[] = {
-    {"a.steps", IMPORT_TAKE, "training.steps", ""},
-    {"a.idle", IMPORT_IDLE, "", "nothing"},
-    {"a.must", IMPORT_ONLY, "0|none", "another is not done"},
-    {"a.lost", IMPORT_LOST, "", "never"},
-    {"b.*", IMPORT_IDLE, "", "all of b"},
+    {"a.steps", IMPORT_ROW_COPY, "training.steps", ""},
+    {"a.idle", IMPORT_ROW_IGNORE, "", "not needed"},
+    {"a.must", IMPORT_ROW_ONLY, "0|none", "other values are not supported"},
+    {"a.lost", IMPORT_ROW_UNSUPPORTED, "", "never"},
+    {"b.*", IMPORT_ROW_IGNORE, "", "all of b"},
 };
 
 static void add(struct import *im, const char *key, const char *value)
 {
-    import_add_item(im, key, 7, !value, &value, value ? 1 : 0);
+    import_add_item(im, key, 7, value ? &value : NULL, 1);
 }
 
-TEST(rows_say_what_becomes_of_an_item)
+TEST(rows_translate_ignore_or_reject_items)
 {
     struct import im;
     CHECK_STATUS(OK, import_init(&im, "f", "a program"));
     add(&im, "a.steps", "5"), add(&im, "a.idle", "x"), add(&im, "a.must", "0.0");
     add(&im, "a.lost", "y"), add(&im, "b.c.d", "z");
-    CHECK_STATUS(OK, import_rows(&im, rows, 5));
+    CHECK_STATUS(OK, import_apply_rows(&im, rows, 5));
     CHECK(im.config.training.steps == 5 && im.num_notes == 5);
-    CHECK(imported_says(&im, IMPORT_NONE, "a.must", "so it is here"));
-    CHECK(imported_says(&im, IMPORT_MISSING, "a.lost", "never"));
-    CHECK(imported_says(&im, IMPORT_NONE, "b.c.d", "all of b"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "a.must", "same here"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "a.lost", "never"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "b.c.d", "all of b"));
     import_release(&im);
 }
 
-TEST(items_that_do_not_fit_their_rows_are_told_with_their_place)
+TEST(items_without_a_row_or_with_a_wrong_value_report_their_place)
 {
     static const struct {
         const char *key, *value, *message;
         bool missing;
-    } cases[] = {{"a.stps", "5", "f:7: a.stps: not known to a program; did you mean a.steps?", 0},
+    } cases[] = {{"a.stps", "5", "f:7: a.stps: not a key of a program; did you mean a.steps?", 0},
                  {"b.steps", "5", "", 1},
                  {"a.steps", "x", "f:7: a.steps: training.steps=x: expected a whole number", 0},
-                 {"a.must", "1", "another is not done", 1},
-                 {"zzz", "1", "f:7: zzz: not known to a program", 0}};
+                 {"a.must", "1", "other values are not supported", 1},
+                 {"zzz", "1", "f:7: zzz: not a key of a program", 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct import im;
         CHECK_STATUS(OK, import_init(&im, "f", "a program"));
         add(&im, cases[i].key, cases[i].value);
-        enum status st = import_known(&im, rows, 5);
-        if (!st) st = import_rows(&im, rows, 5);
+        enum status st = import_check_known(&im, rows, 5);
+        if (!st) st = import_apply_rows(&im, rows, 5);
         CHECK(st == (cases[i].missing ? STATUS_OK : STATUS_CONFIG));
         if (st) CHECK_MESSAGE(cases[i].message);
         import_release(&im);
     }
 }
 
-TEST(values_are_read_strictly_and_written_as_ours)
+TEST(values_are_parsed_strictly_and_set_in_the_configuration)
 {
     struct import im;
     int64_t n;
@@ -60,20 +60,20 @@ TEST(values_are_read_strictly_and_written_as_ours)
     CHECK_STATUS(OK, import_init(&im, "f", "a program"));
     add(&im, "n", "12"), add(&im, "x", ".9"), add(&im, "b", "Yes"), add(&im, "null", NULL);
     add(&im, "bad", "1x"), add(&im, "n", "13");
-    CHECK_STATUS(OK, import_int(&im, import_get(&im, "n"), 0, 20, &n));
+    CHECK_STATUS(OK, import_parse_int(&im, import_get(&im, "n"), 0, 20, &n));
     CHECK(n == 13 && !import_get(&im, "null") && !import_get(&im, "absent"));
-    CHECK_STATUS(CONFIG, import_int(&im, import_get(&im, "n"), 0, 5, &n));
-    CHECK_MESSAGE("f:7: n = 13: a whole number from 0 to 5 is wanted");
-    CHECK_STATUS(OK, import_real(&im, import_get(&im, "x"), &x));
-    CHECK_STATUS(OK, import_truth(&im, import_get(&im, "b"), &b));
+    CHECK_STATUS(CONFIG, import_parse_int(&im, import_get(&im, "n"), 0, 5, &n));
+    CHECK_MESSAGE("f:7: n = 13: expected a whole number from 0 to 5");
+    CHECK_STATUS(OK, import_parse_real(&im, import_get(&im, "x"), &x));
+    CHECK_STATUS(OK, import_parse_bool(&im, import_get(&im, "b"), &b));
     CHECK(x == 0.9 && b);
-    CHECK_STATUS(CONFIG, import_real(&im, import_get(&im, "bad"), &x));
-    CHECK_STATUS(CONFIG, import_truth(&im, import_get(&im, "bad"), &b));
-    CHECK_STATUS(OK, import_text(&im, import_get(&im, "bad"), &text));
+    CHECK_STATUS(CONFIG, import_parse_real(&im, import_get(&im, "bad"), &x));
+    CHECK_STATUS(CONFIG, import_parse_bool(&im, import_get(&im, "bad"), &b));
+    CHECK_STATUS(OK, import_parse_string(&im, import_get(&im, "bad"), &text));
     CHECK_STATUS(OK, import_copy(&im, import_get(&im, "x"), "optimizer.beta1", ""));
     CHECK_STATUS(OK, import_copy(&im, import_get(&im, "b"), "metrics.enable_tensorboard", ""));
     CHECK(im.config.optimizer.beta1 == 0.9 && im.config.metrics.enable_tensorboard);
-    CHECK_STATUS(CONFIG, import_setf(&im, NULL, "job.dump_folder", "", "%600d", 1));
-    CHECK_MESSAGE("longer than 512 bytes");
+    CHECK_STATUS(CONFIG, import_setf(&im, NULL, "job.dump_folder", "%600d", 1));
+    CHECK_MESSAGE("longer than 511 bytes");
     import_release(&im);
 }

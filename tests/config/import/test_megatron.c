@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/import/imported.h"
 
-/* A small run; what a test gives comes behind, and the last of a flag counts. */
+/* A small run.  Tests append flags; the last value of a flag counts. */
 static const char base[] =
     "--num-layers 4 --hidden-size 256 --num-attention-heads 8 --swiglu --disable-bias-linear "
     "--normalization RMSNorm --position-embedding-type rope --seq-length 128 "
@@ -22,10 +22,10 @@ static enum status convert(struct import *im, const char *more)
     return st;
 }
 
-TEST(flags_become_the_values_they_mean_and_defaults_are_the_originals)
+TEST(flags_translate_and_absent_flags_get_megatrons_defaults)
 {
     static const struct {
-        const char *flags, *wanted[16];
+        const char *flags, *expected[16];
     } cases[] = {
         {"--micro-batch-size 2 --train-iters 10",
          {"model.ffn_hidden=640", "model.n_kv_heads=8", "model.tie_embeddings=true",
@@ -70,22 +70,22 @@ TEST(flags_become_the_values_they_mean_and_defaults_are_the_originals)
         enum status st = convert(&im, cases[i].flags);
         if (st) print_error("%zu: %s\n", i, status_message());
         CHECK(!st);
-        imported_check(&im, cases[i].wanted);
+        imported_check(&im, cases[i].expected);
         import_release(&im);
     }
 }
 
-TEST(flags_of_eight_bits_become_float8s_keys)
+TEST(fp8_flags_set_float8_keys)
 {
     struct import im = {0};
     CHECK_STATUS(OK, convert(&im, "--micro-batch-size 1 --train-iters 9 --bf16 --fp8-format hybrid "
                                   "--fp8-recipe tensorwise"));
-    const char *const wanted[] = {"training.mixed_precision_param=\"bfloat16\"",
-                                  "float8.enable_float8_linear=true",
-                                  "float8.recipe_name=\"tensorwise\"", NULL};
-    imported_check(&im, wanted);
+    const char *const expected[] = {"training.mixed_precision_param=\"bfloat16\"",
+                                    "float8.enable_float8_linear=true",
+                                    "float8.recipe_name=\"tensorwise\"", NULL};
+    imported_check(&im, expected);
     import_release(&im);
-    /* Transformer Engine's own defaults, where only the format is given */
+    /* Transformer Engine's defaults if only the format is set */
     const char *const delayed[] = {"float8.recipe_name=\"delayed\"", "float8.amax_history_len=1",
                                    "float8.amax_compute_algo=\"most_recent\"", NULL};
     CHECK_STATUS(OK, convert(&im, "--micro-batch-size 1 --train-iters 9 --bf16 --linear-fp8"));
@@ -93,32 +93,37 @@ TEST(flags_of_eight_bits_become_float8s_keys)
     import_release(&im);
     CHECK_STATUS(OK, convert(&im, "--micro-batch-size 1 --train-iters 9 --fp8-format e4m3 "
                                   "--fp8-recipe mxfp8"));
-    CHECK(imported_says(&im, IMPORT_MISSING, "--fp8-recipe", "products run in bfloat16"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--fp8-recipe", "GEMMs run in bfloat16"));
     import_release(&im);
 }
 
-TEST(what_is_not_done_here_is_said_and_not_passed_over)
+TEST(unsupported_flags_are_reported)
 {
     struct import im = {0};
     CHECK_STATUS(OK,
                  convert(&im, "--micro-batch-size 1 --train-iters 9 --attention-dropout 0.1 "
                               "--num-experts 8 --rampup-batch-size 1 2 3 --recompute-granularity "
                               "full --recompute-method uniform --recompute-num-layers 2"));
-    CHECK(imported_says(&im, IMPORT_MISSING, "--attention-dropout", "no dropout"));
-    CHECK(imported_says(&im, IMPORT_MISSING, "--num-experts", "not translated"));
-    CHECK(imported_says(&im, IMPORT_MISSING, "--rampup-batch-size", "do not grow"));
-    CHECK(imported_says(&im, IMPORT_MISSING, "--recompute-num-layers", "not some or in groups"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--attention-dropout",
+                            "dropout is not supported"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--num-experts",
+                            "not supported by the importer"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--rampup-batch-size",
+                            "ramp-up is not supported"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--recompute-num-layers",
+                            "only recomputing every block"));
     import_release(&im);
 }
 
-TEST(of_every_flag_something_is_said_where_it_is_not_refused)
+TEST(every_accepted_flag_gets_a_note)
 {
     static const struct {
         const char *key;
         int arity;
         const char *value;
     } flags[] = {
-#define FLAG(key, arity, how, ours, text) {key, arity, IMPORT_##how == IMPORT_ONLY ? ours : "1"},
+#define FLAG(key, arity, how, ours, text)                                                          \
+    {key, arity, IMPORT_ROW_##how == IMPORT_ROW_ONLY ? ours : "1"},
 #define OTHERS(arity, names)
 #include "config/import/megatron.def"
 #undef FLAG
@@ -132,7 +137,7 @@ TEST(of_every_flag_something_is_said_where_it_is_not_refused)
         if (flags[i].arity)
             text_addf(&more, " %.*s", (int)strcspn(flags[i].value, "|"), flags[i].value);
         if (!convert(&im, more.data)) {
-            imported_all_told(&im);
+            imported_check_notes(&im);
             taken++;
         }
         text_release(&more);
@@ -141,76 +146,79 @@ TEST(of_every_flag_something_is_said_where_it_is_not_refused)
     CHECK(taken > all - 30); /* some need others, or exclude them */
 }
 
-TEST(a_flag_given_twice_counts_as_its_last)
+TEST(the_last_value_of_a_repeated_flag_counts)
 {
     struct import im = {0};
     CHECK_STATUS(OK, convert(&im, "--micro-batch-size 3 --micro-batch-size 2 --train-iters 9 "
                                   "--kv-channels 16 --kv-channels 64"));
     CHECK(im.config.training.local_batch_size == 2 && im.config.model.head_dim == 64);
-    CHECK(imported_says(&im, IMPORT_NONE, "--micro-batch-size", "given again"));
-    CHECK(imported_says(&im, IMPORT_NONE, "--kv-channels", "given again"));
-    imported_all_told(&im);
+    CHECK(
+        imported_has_note(&im, IMPORT_IGNORED, "--micro-batch-size", "overridden by a later one"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "--kv-channels", "overridden by a later one"));
+    imported_check_notes(&im);
     import_release(&im);
 }
 
-TEST(wrong_flags_get_one_clear_message)
+TEST(wrong_flags_are_rejected_with_a_clear_message)
 {
     static const char *const cases[][2] = {
-        {"--train-iters 9", "--micro-batch-size is missing"},
-        {"--micro-batch-size 1", "one of --train-iters and --train-samples"},
-        {"--micro-batch-size 1 --train-iters 9 --train-samples 3", "one of --train-iters"},
-        {"--micro-batch-size 1 --train-samples 9", "needs --global-batch-size"},
+        {"--train-iters 9", "--micro-batch-size is required"},
+        {"--micro-batch-size 1", "set either --train-iters or --train-samples"},
+        {"--micro-batch-size 1 --train-iters 9 --train-samples 3", "either --train-iters"},
+        {"--micro-batch-size 1 --train-samples 9", "requires --global-batch-size"},
         {"--micro-batch-size 1 --train-iters 9 --lr-decay-samples 3", "all in samples"},
         {"--micro-batch-size 1 --train-iters 9 --lr-warmup-iters 10", "longer than the schedule"},
         {"--micro-batch-size 1 --train-iters 9 --lr-warmup-iters 1 --lr-warmup-fraction 0.1",
-         "one of them is wanted"},
+         "set either --lr-warmup-fraction or --lr-warmup-iters"},
         {"--micro-batch-size 1 --train-iters 9 --lr-warmup-fraction 2", "from 0 to 1"},
         {"--micro-batch-size 1 --train-iters 9 --lr-decay-style square",
          "constant, linear, cosine"},
         {"--micro-batch-size 1 --train-iters 9 --lr-decay-style WSD",
-         "WSD needs --lr-wsd-decay-iters"},
+         "WSD requires --lr-wsd-decay-iters"},
         {"--micro-batch-size 1 --train-iters 9 --lr-decay-style WSD --lr-wsd-decay-style root",
-         "minus_sqrt is wanted"},
+         "or minus_sqrt"},
         {"--micro-batch-size 1 --train-iters 9 --min-lr 1", "from 0 to the peak rate"},
         {"--micro-batch-size 1 --train-iters 9 --lr fast", "optimizer.lr=fast"},
         {"--micro-batch-size 1 --train-iters 9 --fp16", "bfloat16 or float32"},
-        {"--micro-batch-size 1 --train-iters 9 --fp16 --bf16", "one of them is wanted"},
+        {"--micro-batch-size 1 --train-iters 9 --fp16 --bf16", "set only one of --fp16 and --bf16"},
         {"--micro-batch-size 1 --train-iters 9 --fp8-format hybrid --fp4-format e2m1",
-         "one of them is wanted"},
-        {"--micro-batch-size 1 --train-iters 9 --use-torch-fsdp2", "needs --untie-embeddings"},
+         "set only one of --fp4-format and --fp8-format"},
+        {"--micro-batch-size 1 --train-iters 9 --use-torch-fsdp2", "requires --untie-embeddings"},
         {"--micro-batch-size 1 --train-iters 9 --use-torch-fsdp2 --pipeline-model-parallel-size 2 "
          "--untie-embeddings-and-output-weights",
-         "does not go with pipeline"},
+         "does not support pipeline"},
         {"--micro-batch-size 1 --train-iters 9 --use-torch-fsdp2 --use-distributed-optimizer "
          "--untie-embeddings-and-output-weights",
-         "it shards already"},
+         "mutually exclusive"},
         {"--micro-batch-size 1 --train-iters 9 --num-distributed-optimizer-instances 2",
-         "needs --use-distributed-optimizer"},
+         "requires --use-distributed-optimizer"},
         {"--micro-batch-size 1 --train-iters 9 --num-virtual-stages-per-pipeline-rank 2",
-         "virtual stages need"},
+         "virtual stages require"},
         {"--micro-batch-size 1 --train-iters 9 --pipeline-model-parallel-size 2 "
          "--num-layers-per-virtual-pipeline-stage 3",
-         "4 layers do not make stages of 3"},
+         "4 layers do not divide into stages of 3"},
         {"--micro-batch-size 1 --train-iters 9 --recompute-granularity full",
-         "needs --recompute-method"},
-        {"--micro-batch-size 1 --train-iters 9 --recompute-method block", "full only"},
+         "requires --recompute-method"},
+        {"--micro-batch-size 1 --train-iters 9 --recompute-method block",
+         "require --recompute-granularity full"},
         {"--micro-batch-size 1 --train-iters 9 --recompute-granularity half", "full or selective"},
         {"--micro-batch-size 1 --train-iters 9 --data-path a",
-         "one of --data-path and --mock-data"},
-        {"--micro-batch-size 1 --train-iters 9 --normalization LayerNorm", "its norms are RMSNorm"},
-        {"--micro-batch-size 1 --train-iters 9 --position-embedding-type yarn",
-         "it rotates by position"},
-        {"--micro-batch-size 1 --train-iters 9 --optimizer muon", "adam (AdamW) is wanted"},
+         "set either --data-path or --mock-data"},
+        {"--micro-batch-size 1 --train-iters 9 --normalization LayerNorm",
+         "its normalization is RMSNorm"},
+        {"--micro-batch-size 1 --train-iters 9 --position-embedding-type yarn", "it uses RoPE"},
+        {"--micro-batch-size 1 --train-iters 9 --optimizer muon", "expected adam (AdamW)"},
         {"--micro-batch-size 1 --train-iters 9 --tokenizer-type HuggingFaceTokenizer",
-         "--tokenizer-model is missing"},
+         "--tokenizer-model is required"},
         {"--micro-batch-size 1 --train-iters 9 --tokenizer-type GPT2BPETokenizer",
          "tokenizer.json"},
-        {"--micro-batch-size 1 --train-iters 9 --save /s", "--save needs --save-interval"},
+        {"--micro-batch-size 1 --train-iters 9 --save /s", "--save requires --save-interval"},
         {"--micro-batch-size 1 --train-iters 9 --swiglu=1", "--swiglu takes no value"},
-        {"--micro-batch-size 1 --train-iters 9 --seq-length", "--seq-length needs a value"},
-        {"--micro-batch-size 1 --train-iters 9 --seq-length --bf16", "--seq-length needs a value"},
+        {"--micro-batch-size 1 --train-iters 9 --seq-length", "--seq-length requires a value"},
+        {"--micro-batch-size 1 --train-iters 9 --seq-length --bf16",
+         "--seq-length requires a value"},
         {"--micro-batch-size 1 --train-iters 9 --hiden-size 3", "did you mean --hidden-size?"},
-        {"--micro-batch-size 1 --train-iters 9 nonsense", "where a --flag is wanted"},
+        {"--micro-batch-size 1 --train-iters 9 nonsense", "expected a --flag"},
         {"--micro-batch-size 1 --train-iters 9 --num-layers x", "--num-layers = x"},
         {"--micro-batch-size 1 --train-iters 9 --attention-dropout much",
          "--attention-dropout = much"},

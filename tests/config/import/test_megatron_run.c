@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/import/imported.h"
-#include "config/import/rules.h"
+#include "config/import/megatron.h"
 
 static void add(struct import *im, const char *key, const char *value)
 {
-    import_add_item(im, key, 3, false, &value, 1);
+    import_add_item(im, key, 3, &value, 1);
 }
 
-TEST(lengths_in_samples_are_kept_in_samples_and_steps_round_down)
+TEST(lengths_in_samples_stay_in_samples_and_steps_round_down)
 {
     struct import im = {0};
     CHECK_STATUS(OK, import_init(&im, "x", "Megatron-LM"));
     add(&im, "--train-samples", "1000"), add(&im, "--lr", "1"), add(&im, "--min-lr", "0.25");
     add(&im, "--lr-warmup-samples", "17");
-    CHECK_STATUS(OK, import_megatron_schedule(&im, 16));
+    CHECK_STATUS(OK, megatron_import_schedule(&im, 16));
     CHECK(im.config.training.steps == 62 && im.config.lr_scheduler.warmup_samples == 17);
     CHECK(im.config.lr_scheduler.total_samples == 1000);
     CHECK(im.config.lr_scheduler.min_lr_factor == 0.25);
     import_release(&im);
 }
 
-TEST(nothing_is_saved_or_evaluated_unless_it_is_asked_for)
+TEST(checkpoints_and_validation_are_off_by_default)
 {
     struct import im = {0};
     CHECK_STATUS(OK, import_init(&im, "x", "Megatron-LM"));
     add(&im, "--eval-iters", "-1");
-    CHECK_STATUS(OK, import_megatron_run(&im, &(struct import_layout){.micro_batch = 1}));
+    CHECK_STATUS(OK, megatron_import_run(&im, &(struct import_layout){.micro_batch = 1}));
     CHECK(!im.config.checkpoint.enable && !im.config.validation.enable);
     CHECK(im.config.metrics.log_freq == 100 && im.config.debug.seed == 1234);
     import_release(&im);

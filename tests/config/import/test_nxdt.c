@@ -4,7 +4,7 @@
 static const char hf[] = "tests/config/data/nxdt-hf-llama3-70b.yaml";
 static const char megatron[] = "tests/config/data/nxdt-megatron-llama-7b.yaml";
 
-/* The file with edits, imported; what it was called is in the messages. */
+/* Imports the file with edits, under the name conf.yaml. */
 static enum status convert(struct import *im, const char *file, const char *const (*edits)[2],
                            size_t num_edits)
 {
@@ -12,7 +12,7 @@ static enum status convert(struct import *im, const char *file, const char *cons
     CHECK_STATUS(OK, file_read(file, 1 << 20, &bytes));
     char *text = heap_string(bytes.data, bytes.len);
     for (size_t i = 0; i < num_edits && edits[i][0]; i++) {
-        char *next = imported_edit(text, edits[i][0], edits[i][1]);
+        char *next = imported_replace(text, edits[i][0], edits[i][1]);
         free(text);
         text = next;
     }
@@ -35,12 +35,12 @@ static enum status convert(struct import *im, const char *file, const char *cons
         "min_lr: 1e-06, constant_steps: 0", ""                                                     \
     }
 
-/* Every file of its examples/conf that has a Llama, as what differs from one of two. */
+/* The Llama files of NxD Training's examples/conf, as edits of two of them. */
 static const struct {
     const char *name, *base;
     int ranks;
     const char *edits[10][2];
-    const char *wanted[28];
+    const char *expected[28];
 } files[] = {
     {"hf_llama3_70B",
      hf,
@@ -250,7 +250,7 @@ static const struct {
       "lr_scheduler.total_steps=12000", "lr_scheduler.decay_type=\"cosine\""}},
 };
 
-TEST(every_file_of_nxd_training_becomes_the_values_it_means)
+TEST(every_example_of_nxd_training_is_translated)
 {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         struct import im = {0};
@@ -259,33 +259,34 @@ TEST(every_file_of_nxd_training_becomes_the_values_it_means)
         CHECK(!st);
         if (im.num_ranks != files[i].ranks) print_error("%s: ranks\n", files[i].name);
         CHECK(im.num_ranks == files[i].ranks);
-        imported_check(&im, files[i].wanted);
+        imported_check(&im, files[i].expected);
         import_release(&im);
     }
 }
 
-TEST(what_the_original_does_against_its_words_is_said)
+TEST(bugs_of_the_original_are_reported)
 {
     struct import im = {0};
     CHECK_STATUS(OK, convert(&im, hf, NULL, 0));
-    CHECK(imported_says(&im, IMPORT_BUG, "model.optim.weight_decay", "0.01 is applied"));
-    CHECK(imported_says(&im, IMPORT_BUG, "model.do_layer_norm_weight_decay", "out of the decay"));
-    CHECK(imported_says(&im, IMPORT_NONE, "compiler_flags", "nothing to compile"));
-    CHECK(imported_says(&im, IMPORT_OURS, "model.optim.sched.name", "(step + 1)"));
+    CHECK(imported_has_note(&im, IMPORT_ORIGINAL_BUG, "model.optim.weight_decay", "applies 0.01"));
+    CHECK(imported_has_note(&im, IMPORT_ORIGINAL_BUG, "model.do_layer_norm_weight_decay",
+                            "exempts norms from weight decay"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "compiler_flags", "nothing is compiled"));
+    CHECK(imported_has_note(&im, IMPORT_TRANSLATED, "model.optim.sched.name", "(step + 1)"));
     import_release(&im);
     const char *const edits[][2] = {{"type: 'mixed_precision'", "type: mixed_precisionSR"},
                                     {"precision:\n",
                                      "model_alignment_strategy: {dpo: {kl_beta: 0.01}}\n"
                                      "precision:\n"}};
     CHECK_STATUS(OK, convert(&im, hf, edits, 2));
-    CHECK(imported_says(&im, IMPORT_BUG, "precision.type", "mixed_precision_SR"));
-    CHECK(imported_says(&im, IMPORT_MISSING, "precision.type", "at random"));
-    CHECK(
-        imported_says(&im, IMPORT_MISSING, "model_alignment_strategy.dpo.kl_beta", "preferences"));
+    CHECK(imported_has_note(&im, IMPORT_ORIGINAL_BUG, "precision.type", "mixed_precision_SR"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "precision.type", "stochastic rounding"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "model_alignment_strategy.dpo.kl_beta",
+                            "preference optimization"));
     import_release(&im);
 }
 
-TEST(config_json_is_read_where_it_is_there)
+TEST(config_json_is_read_if_it_exists)
 {
     static const char json[] =
         "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": "
@@ -299,7 +300,7 @@ TEST(config_json_is_read_where_it_is_there)
     struct text bytes = {0};
     struct import im = {0};
     CHECK_STATUS(OK, file_read(hf, 1 << 20, &bytes));
-    char *text = imported_edit(bytes.data, "/home/ubuntu/config.json", path);
+    char *text = imported_replace(bytes.data, "/home/ubuntu/config.json", path);
     const char *const settings[] = {"trainer.max_steps=7",
                                     "optimizer.lr=0.5",
                                     "distributed_strategy.tensor_model_parallel_size=2",
@@ -310,60 +311,61 @@ TEST(config_json_is_read_where_it_is_there)
                                     "model.num_layers=3",
                                     "model.hidden_size=96"};
     CHECK_STATUS(OK, import_nxdt(&im, text, strlen(text), "conf.yaml", settings, 9));
-    const char *const wanted[] = {"model.dim=96",
-                                  "model.n_layers=3",
-                                  "model.vocab_size=640",
-                                  "model.n_kv_heads=2",
-                                  "model.ffn_hidden=160",
-                                  "model.norm_eps=1e-06",
-                                  "model.tie_embeddings=true",
-                                  "model.rope_theta=5e+05", /* the YAML's own goes first */
-                                  "training.steps=7",
-                                  "optimizer.lr=0.5",
-                                  "parallelism.tensor_parallel_degree=2",
-                                  NULL};
-    imported_check(&im, wanted);
+    const char *const expected[] = {"model.dim=96",
+                                    "model.n_layers=3",
+                                    "model.vocab_size=640",
+                                    "model.n_kv_heads=2",
+                                    "model.ffn_hidden=160",
+                                    "model.norm_eps=1e-06",
+                                    "model.tie_embeddings=true",
+                                    "model.rope_theta=5e+05", /* the YAML has precedence */
+                                    "training.steps=7",
+                                    "optimizer.lr=0.5",
+                                    "parallelism.tensor_parallel_degree=2",
+                                    NULL};
+    imported_check(&im, expected);
     import_release(&im);
     text_release(&bytes);
     free(text), free(path);
 }
 
-TEST(a_wrong_file_of_nxd_training_gets_one_clear_message)
+TEST(a_wrong_yaml_is_rejected_with_a_clear_message)
 {
     static const struct {
         const char *from, *to, *message;
     } cases[] = {
         {"seed: 1234", "seed: abc", "conf.yaml:5: seed: debug.seed=abc"},
-        {"seed: 1234", "seed: [1, 2]", "seed = 1 2: one value is wanted"},
+        {"seed: 1234", "seed: [1, 2]", "seed = 1 2: expected one value"},
         {"seed: 1234", "sed: 1234",
-         "conf.yaml:5: sed: not known to NxD Training; did you mean seed?"},
+         "conf.yaml:5: sed: not a key of NxD Training; did you mean seed?"},
         {"seed: 1234", "seed: 1\nseed: 2", "conf.yaml:6:1: duplicate key seed"},
-        {"name: hf_llama", "name: [a, {b: c}]", "a mapping where a list of plain values"},
-        {"model_source: hf", "model_source: tf", "model_source = tf: hf or megatron"},
-        {"devices: 32", "devices: many", "trainer.devices = many: a whole number"},
+        {"name: hf_llama", "name: [a, {b: c}]", "expected a list of scalars, got a mapping"},
+        {"model_source: hf", "model_source: tf", "model_source = tf: expected hf or megatron"},
+        {"devices: 32", "devices: many", "trainer.devices = many: expected a whole number"},
         {"devices: 32", "devices: -2", "trainer.devices = -2"},
-        {"devices: 32", "devices: 31", "496 ranks are no multiple"},
-        {"num_nodes: 16", "num_nodes: 1125899906842624", "too many"},
+        {"devices: 32", "devices: 31", "496 ranks: must be a multiple"},
+        {"num_nodes: 16", "num_nodes: 1125899906842624", "too large"},
         {"num_nodes: 16", "num_nodes: 9999999999999999999",
          "trainer.num_nodes = 9999999999999999999"},
-        {"max_steps: 30000", "max_steps: 3e4", "trainer.max_steps = 3e4: a whole number"},
-        {"max_steps: 30000", "max_step: 30000", "${trainer.max_steps}: there is no such key"},
+        {"max_steps: 30000", "max_steps: 3e4", "trainer.max_steps = 3e4: expected a whole number"},
+        {"max_steps: 30000", "max_step: 30000", "${trainer.max_steps}: no such key"},
         {"log_every_n_steps: 10", "log_every_n_steps: 0", "metrics.log_freq=0"},
         {"val_check_interval: 30001", "val_check_interval: never", "trainer.val_check_interval"},
-        {"limit_val_batches: 0.0", "limit_val_batches: some", "limit_val_batches = some: a number"},
+        {"limit_val_batches: 0.0", "limit_val_batches: some",
+         "limit_val_batches = some: expected a number"},
         {"gradient_clip_val: 1.0", "gradient_clip_val: -1", "training.max_norm=-1"},
         {"gradient_clip_val: 1.0", "gradient_clip_value: 1.0",
          "did you mean trainer.gradient_clip_val?"},
         {"tensor_model_parallel_size: &tp 32", "tensor_model_parallel_size: 0",
-         "tensor parallel size is 0"},
+         "tensor parallel size = 0: must be between 1 and"},
         {"tensor_model_parallel_size: &tp 32", "tensor_model_parallel_size: 99999999", "99999999"},
         {"tensor_model_parallel_size: &tp 32", "tensor_model_parallel_size: *tp", "unknown anchor"},
         {"pipeline_model_parallel_size: 8", "pipeline_model_parallel_size: 3",
-         "no multiple of tensor x pipeline"},
+         "must be a multiple of tensor x pipeline"},
         {"virtual_pipeline_model_parallel_size: 1", "virtual_pipeline_model_parallel_size: 3",
-         "80 layers do not make 8 x 3"},
+         "80 layers: must be a multiple of 8 x 3"},
         {"context_parallel_size: 1", "context_parallel_size: 1.5", "context_parallel_size = 1.5"},
-        {"zero1: True", "zero1: maybe", "zero1 = maybe: true or false"},
+        {"zero1: True", "zero1: maybe", "zero1 = maybe: expected true or false"},
         {"kv_replicator: 4", "kv_replicators: 4",
          "did you mean distributed_strategy.kv_replicator?"},
         {"create_checkpoint_callback: True", "create_checkpoint_callback: 7",
@@ -372,51 +374,52 @@ TEST(a_wrong_file_of_nxd_training_gets_one_clear_message)
         {"save_top_k: 1", "save_top_k: -2", "save_top_k = -2"},
         {"every_n_train_steps: 10", "every_n_train_steps: 0", "checkpoint.interval=0"},
         {"async_checkpointing: False", "async_checkpointing: [True]\n  async: 1",
-         "exp_manager.async: not known"},
-        {"${multiply:", "${divide:", "of functions only multiply is known"},
-        {"${multiply:", "${oc.env:", "the environment is not read"},
+         "exp_manager.async: not a key of"},
+        {"${multiply:", "${divide:", "unknown resolver; only multiply is supported"},
+        {"${multiply:", "${oc.env:", "environment variables are not read"},
         {"${multiply:${distributed_strategy.tensor", "${multiply:x${distributed_strategy.tensor",
-         "multiply wants whole numbers"},
+         "multiply: expected whole numbers"},
         {"${distributed_strategy.tensor_model_parallel_size}", "${distributed_strategy.tp}",
-         "${distributed_strategy.tp}: there is no such key"},
-        {"${trainer.max_steps}", "${trainer}", "it is a list or a mapping"},
+         "${distributed_strategy.tp}: no such key"},
+        {"${trainer.max_steps}", "${trainer}", "expected a scalar value, got a list or a mapping"},
         {"${trainer.max_steps}", "${trainer.max_steps", "the closing brace is missing"},
-        {"${trainer.max_steps}", "${.max_steps}", "it leads to itself"},
-        {"${trainer.max_steps}", "${......a}", "there is nothing above"},
-        {"micro_batch_size: 1", "micro_batch_size: 0", "the micro-batch is 0"},
-        {"micro_batch_size: 1", "micro_batch_size: 3", "no multiple of micro-batch"},
+        {"${trainer.max_steps}", "${.max_steps}", "refers to itself"},
+        {"${trainer.max_steps}", "${......a}", "no such parent mapping"},
+        {"micro_batch_size: 1", "micro_batch_size: 0", "micro batch size = 0: must be between 1"},
+        {"micro_batch_size: 1", "micro_batch_size: 3", "must be a multiple of micro batch size"},
         {"global_batch_size: 1024", "global_batch_size: 0",
-         "data.global_batch_size = 0: at least 1"},
-        {"global_batch_size: 1024", "global_batch_size: 1023", "1023 rows is no multiple"},
-        {"global_batch_size: 1024", "global_batch_size: 99999999999", "too many"},
+         "data.global_batch_size = 0: expected at least 1"},
+        {"global_batch_size: 1024", "global_batch_size: 1023",
+         "global batch size 1023: must be a multiple"},
+        {"global_batch_size: 1024", "global_batch_size: 99999999999", "too large"},
         {"  train_dir", "  trian_dir", "did you mean data.train_dir?"},
         {"num_layers: 80", "num_layers: lots", "model.num_layers = lots"},
         {"num_layers: 80", "num_layers: 9999", "model.n_layers=9999"},
         {"hidden_size: 8192", "hidden_size: 1000", "hidden_size = 1000 with rope_theta = 500000"},
-        {"rope_theta: 500000.0", "rope_theta: fast", "rope_theta = fast: a number"},
+        {"rope_theta: 500000.0", "rope_theta: fast", "rope_theta = fast: expected a number"},
         {"rope_theta: 500000.0", "rope_thta: 500000.0", "did you mean model.rope_theta?"},
         {"encoder_seq_length: 8192", "encoder_seq_length: 0", "training.seq_len=0"},
         {"granularity: selective", "granularity: partial",
-         "partial: selective, full or null is wanted"},
+         "partial: expected selective, full or null"},
         {"do_layer_norm_weight_decay: True", "do_layer_norm_weight_decay: 2", "true or false"},
-        {"name: adamw", "name: sgd", "model.optim.name = sgd: adamw is wanted"},
-        {"lr: 0.000015", "lr: fast", "model.optim.lr = fast: a number"},
-        {"lr: 0.000015", "lr: 0", "min_lr = 1e-06: a number from 0 to the peak rate"},
+        {"name: adamw", "name: sgd", "model.optim.name = sgd: expected adamw"},
+        {"lr: 0.000015", "lr: fast", "model.optim.lr = fast: expected a number"},
+        {"lr: 0.000015", "lr: 0", "min_lr = 1e-06: expected a number from 0 to the peak rate"},
         {"weight_decay: 0.1", "weight_decay: -1", "optimizer.weight_decay=-1"},
-        {"betas: [0.9, 0.95]", "betas: [0.9]", "a list of two is wanted"},
+        {"betas: [0.9, 0.95]", "betas: [0.9]", "expected a list of two"},
         {"betas: [0.9, 0.95]", "betas: [0.9, 1.5]", "optimizer.beta2=1.5"},
         {"name: CosineAnnealing", "name: WarmupHoldPolicy",
          "CosineAnnealing or LinearAnnealingWithWarmUp"},
         {"warmup_steps: 2000", "warmup_steps: -1", "lr_scheduler.warmup_steps=-1"},
-        {"constant_steps: 0", "constant_steps: 40000", "more than the schedule's 30000"},
+        {"constant_steps: 0", "constant_steps: 40000", "longer than the schedule (30000 steps)"},
         {"min_lr: 1e-06", "min_lr: 1", "from 0 to the peak rate"},
-        {"type: 'mixed_precision'", "type: 'bf16'", "precision.type = bf16: bf16SR, fp32"},
+        {"type: 'mixed_precision'", "type: 'bf16'", "precision.type = bf16: expected bf16SR, fp32"},
         {"fusions: {softmax: True", "fusions: {softmax: True}\n  moe: {num_experts: 8",
-         "a mixture of experts"},
-        {"qkv_linear: True", "activation: gelu", "that is no Llama: it has a gated"},
-        {"qkv_linear: True", "normalization: layernorm", "its norms are RMSNorm"},
-        {"qkv_linear: True", "position_embedding_type: learned_absolute", "it rotates by position"},
-        {"qkv_linear: True", "pipeline_cuts: [layers.3]", "such as model.layers.18 is wanted"},
+         "mixture-of-experts models are not supported"},
+        {"qkv_linear: True", "activation: gelu", "not a Llama model: its activation is SwiGLU"},
+        {"qkv_linear: True", "normalization: layernorm", "its normalization is RMSNorm"},
+        {"qkv_linear: True", "position_embedding_type: learned_absolute", "it uses RoPE"},
+        {"qkv_linear: True", "pipeline_cuts: [layers.3]", "such as model.layers.18"},
         {"qkv_linear: True", "sliding_window_size: 0", "sliding_window_size = 0"},
         {"qkv_linear: True", "ffn_hidden_size: big", "model.ffn_hidden=big"},
         {"qkv_linear: True", "use_scaled_init_method: 3", "true or false"},
@@ -444,17 +447,17 @@ TEST(a_wrong_file_of_nxd_training_gets_one_clear_message)
     CHECK(!failures);
 }
 
-TEST(more_settings_than_are_taken_are_refused_and_not_dropped)
+TEST(too_many_settings_are_rejected_not_dropped)
 {
     struct import im;
     const char *settings[65];
     for (size_t i = 0; i < 65; i++) settings[i] = "training.steps=3";
     CHECK_STATUS(USAGE, import_nxdt(&im, "a: 1", 4, "conf.yaml", settings, 65));
-    CHECK_MESSAGE("conf.yaml: more than 64 settings");
+    CHECK_MESSAGE("conf.yaml: expected at most 64 settings");
     import_release(&im);
 }
 
-TEST(a_file_of_nxd_training_cut_short_anywhere_is_refused_or_read)
+TEST(a_truncated_yaml_is_imported_or_rejected)
 {
     struct text bytes = {0};
     CHECK_STATUS(OK, file_read(megatron, 1 << 20, &bytes));

@@ -4,7 +4,7 @@
 
 static const struct import_layout_keys none = {0};
 
-TEST(nothing_sharded_is_copies_where_the_ranks_are_known)
+TEST(unsharded_state_is_replicated_if_the_rank_count_is_known)
 {
     struct import im;
     struct import_layout l = {.ranks = 16,
@@ -16,20 +16,20 @@ TEST(nothing_sharded_is_copies_where_the_ranks_are_known)
                               .global_batch = 32,
                               .replicas = 1};
     CHECK_STATUS(OK, import_init(&im, "f", "a program"));
-    CHECK_STATUS(OK, import_set_layout(&im, &l, &none));
-    const char *const wanted[] = {"parallelism.data_parallel_replicate_degree=8",
-                                  "parallelism.data_parallel_shard_degree=1",
-                                  "training.global_batch_size=32", NULL};
+    CHECK_STATUS(OK, rules_set_layout(&im, &l, &none));
+    const char *const expected[] = {"parallelism.data_parallel_replicate_degree=8",
+                                    "parallelism.data_parallel_shard_degree=1",
+                                    "training.global_batch_size=32", NULL};
     import_add_source(&im, "mock", "text", 1);
-    CHECK_STATUS(OK, import_setting(&im, "data.order=megatron"));
-    imported_check(&im, wanted);
+    CHECK_STATUS(OK, rules_apply_setting(&im, "data.order=megatron"));
+    imported_check(&im, expected);
     l.ranks = 0;
-    CHECK_STATUS(OK, import_set_layout(&im, &l, &none));
-    CHECK(!im.config.parallelism.fsdp_shard_gradients); /* the same results by ZeRO-1 */
+    CHECK_STATUS(OK, rules_set_layout(&im, &l, &none));
+    CHECK(!im.config.parallelism.fsdp_shard_gradients); /* ZeRO-1: same results */
     import_release(&im);
 }
 
-TEST(a_blend_has_weights_before_all_prefixes_or_before_none)
+TEST(a_blend_has_weights_for_all_prefixes_or_for_none)
 {
     static const struct {
         const char *values[4];
@@ -45,9 +45,9 @@ TEST(a_blend_has_weights_before_all_prefixes_or_before_none)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct import im;
         CHECK_STATUS(OK, import_init(&im, "f", "a program"));
-        import_add_item(&im, "--data-path", 2, false, cases[i].values, cases[i].count);
+        import_add_item(&im, "--data-path", 2, cases[i].values, cases[i].count);
         const struct import_item *item = import_get(&im, "--data-path");
-        enum status st = import_blend(&im, item, item->values, item->count);
+        enum status st = rules_add_blend(&im, item, item->values, item->count);
         CHECK(st == (cases[i].blend ? STATUS_OK : STATUS_CONFIG));
         if (!st) {
             CHECK(im.num_sources == cases[i].sources);
@@ -58,17 +58,17 @@ TEST(a_blend_has_weights_before_all_prefixes_or_before_none)
     }
 }
 
-TEST(a_window_of_attention_as_long_as_a_row_is_none)
+TEST(a_sliding_window_that_covers_the_sequence_is_ignored)
 {
     struct import im;
     const char *value = "4096";
     CHECK_STATUS(OK, import_init(&im, "f", "a program"));
-    import_add_item(&im, "window", 2, false, &value, 1);
+    import_add_item(&im, "window", 2, &value, 1);
     im.config.training.seq_len = 4096;
-    CHECK_STATUS(OK, import_window(&im, "window"));
-    CHECK(imported_says(&im, IMPORT_NONE, "window", "no row is longer"));
+    CHECK_STATUS(OK, rules_check_window(&im, "window"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "window", "covers the whole sequence"));
     im.config.training.seq_len = 8192;
-    CHECK_STATUS(OK, import_window(&im, "window"));
-    CHECK(imported_says(&im, IMPORT_MISSING, "window", "not a window"));
+    CHECK_STATUS(OK, rules_check_window(&im, "window"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "window", "not supported"));
     import_release(&im);
 }

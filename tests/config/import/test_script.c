@@ -9,18 +9,18 @@ static enum status convert(struct import *im, const char *file, const char *cons
     while (count < 12 && words[count]) count++;
     CHECK_STATUS(OK, file_read(path, 1 << 20, &bytes));
     enum status st = import_script(im, bytes.data, bytes.len, path, words, count);
-    im->file = file; /* the path is not kept */
+    im->file = file; /* the path is freed */
     text_release(&bytes);
     free(path);
     return st;
 }
 
-/* Every script, with the variables and arguments its users give. */
+/* The scripts, with variables and arguments that their users set. */
 static const struct {
     const char *file;
     int ranks;
     const char *words[12];
-    const char *wanted[28];
+    const char *expected[28];
 } runs[] = {
     {"megatron-llama3.sh",
      0,
@@ -117,7 +117,7 @@ static const struct {
      {"data.tokenizer=\"/tok\"", "data.split=\"99,1,0\"", "job.dump_folder=\"/other\""}},
 };
 
-TEST(every_script_becomes_the_values_its_training_would_have)
+TEST(every_script_is_translated)
 {
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         struct import im = {0};
@@ -126,62 +126,66 @@ TEST(every_script_becomes_the_values_its_training_would_have)
         CHECK(!st);
         if (im.num_ranks != runs[i].ranks) print_error("%zu: %lld\n", i, (long long)im.num_ranks);
         CHECK(im.num_ranks == runs[i].ranks);
-        imported_check(&im, runs[i].wanted);
+        imported_check(&im, runs[i].expected);
         import_release(&im);
     }
 }
 
-TEST(a_script_for_llama_3_without_its_rotary_base_gets_it_and_says_so)
+TEST(a_llama_3_script_without_rotary_base_gets_the_right_one_and_a_note)
 {
     struct import im = {0};
     CHECK_STATUS(OK, convert(&im, "megatron-llama3.sh", (const char *[]){NULL}));
-    CHECK(imported_says(&im, IMPORT_BUG, "", "rotary base of 10000"));
-    CHECK(imported_says(&im, IMPORT_MISSING, "--dataloader-type", "\"single\""));
-    CHECK(imported_says(&im, IMPORT_NONE, "--rerun-mode", "guard.nonfinite"));
+    CHECK(imported_has_note(&im, IMPORT_ORIGINAL_BUG, "", "rotary base of 10000"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--dataloader-type", "\"single\""));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "--rerun-mode", "guard.nonfinite"));
     import_release(&im);
     CHECK_STATUS(OK, convert(&im, "megatron-arrays.sh", (const char *[]){NULL}));
-    CHECK(!imported_says(&im, IMPORT_BUG, "", "rotary"));
-    CHECK(imported_says(&im, IMPORT_MISSING, "--decoupled-lr", "rate of all weights"));
-    CHECK(imported_says(&im, IMPORT_NONE, "", "pretrain_gpt.py is taken to be there"));
+    CHECK(!imported_has_note(&im, IMPORT_ORIGINAL_BUG, "", "rotary"));
+    CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "--decoupled-lr", "share one learning rate"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "", "pretrain_gpt.py is assumed to exist"));
     import_release(&im);
 }
 
-TEST(what_a_script_cannot_tell_without_running_is_asked_for)
+TEST(wrong_variables_and_values_known_only_at_run_time_are_rejected)
 {
     static const struct {
         const char *file, *words[4], *message;
     } cases[] = {
         {"megatron-llama3.sh",
          {"MODEL_SIZE=9"},
-         ":95: with these variables the script ends here: Model size"},
+         ":95: with these variables the script exits here: Model size"},
         {"megatron-llama3.sh", {"TE_FP8=1", "TE_FP4=1"}, "FP8 and FP4 exclude each other"},
         {"megatron-llama3.sh", {"ENABLE_HSDP=1"}, "HSDP needs MEGATRON_FSDP=1"},
         {"megatron-llama3.sh", {"TE_FP8=1", "TE_FP8_RECIPE=int8"}, "int8 is not supported"},
-        {"megatron-llama3.sh", {"OPTIMIZER=sgd"}, "adam (AdamW) is wanted"},
-        {"megatron-llama3.sh", {"NO_TRAINING=1"}, "the script ends here"},
-        {"megatron-llama3.sh", {"MBS=3"}, "no multiple of micro-batch"},
-        {"megatron-llama3.sh", {"MBS=0"}, "the micro-batch is 0"},
-        {"megatron-llama3.sh", {"MBS=x"}, "--micro-batch-size = x: a whole number"},
+        {"megatron-llama3.sh", {"OPTIMIZER=sgd"}, "expected adam (AdamW)"},
+        {"megatron-llama3.sh", {"NO_TRAINING=1"}, "the script exits here"},
+        {"megatron-llama3.sh", {"MBS=3"}, "must be a multiple of micro batch size"},
+        {"megatron-llama3.sh", {"MBS=0"}, "micro batch size = 0: must be between 1"},
+        {"megatron-llama3.sh", {"MBS=x"}, "--micro-batch-size = x: expected a whole number"},
         {"megatron-llama3.sh", {"TOTAL_ITERS=ten"}, "--train-iters = ten"},
         {"megatron-llama3.sh", {"SEQ_LENGTH=-4"}, "training.seq_len=-4"},
         {"megatron-llama3.sh", {"BS="}, "8"},
-        {"megatron-llama3.sh", {"GPUS_PER_NODE=8", "TP=3"}, "8 ranks are no multiple"},
+        {"megatron-llama3.sh", {"GPUS_PER_NODE=8", "TP=3"}, "8 ranks: must be a multiple"},
         {"megatron-llama3.sh", {"DATA_PATH=0.3 a 0.7"}, ""},
-        {"megatron-llama3.sh", {"DATA_PATH=0.3 a b c"}, "or a weight before each"},
+        {"megatron-llama3.sh",
+         {"DATA_PATH=0.3 a b c"},
+         "each with a weight before it or none with one"},
         {"megatron-llama3.sh",
          {"MBSS=2"},
-         "command line: MBSS: the script reads no such variable; did you mean MBS?"},
+         "command line: MBSS: the script does not use this variable; did you mean MBS?"},
         {"megatron-llama3.sh", {"training.stps=1"}, "did you mean training.steps?"},
         {"megatron-llama3.sh", {"training.steps=x"}, "training.steps=x"},
         {"megatron-llama2.sh",
          {"TOKENIZER_TYPE=Llama2Tokenizer", "TOKENIZER_MODEL=x"},
          "is not wanted with"},
-        {"megatron-slurm.sh", {"7", "2", "128"}, "--global-batch-size $(sum...): only running"},
+        {"megatron-slurm.sh",
+         {"7", "2", "128"},
+         "--global-batch-size $(sum...): this value is known only"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct import im = {0};
         enum status st = convert(&im, cases[i].file, cases[i].words);
-        if (i == 11 || i == 13) { /* an empty variable has its default; three words are prefixes */
+        if (i == 11 || i == 13) { /* an empty variable gets its default; three words are prefixes */
             CHECK(!st);
         } else {
             CHECK_STATUS(CONFIG, st);
@@ -191,21 +195,21 @@ TEST(what_a_script_cannot_tell_without_running_is_asked_for)
     }
 }
 
-TEST(scripts_without_a_training_or_that_are_none_are_refused)
+TEST(files_that_do_not_start_training_are_rejected)
 {
     static const struct {
         const char *script, *message;
     } cases[] = {
-        {"", "no pretrain_gpt.py is started"},
-        {"echo hello\n", "no pretrain_gpt.py"},
-        {"python tools/preprocess_data.py --input a\n", "`llamero prepare` does"},
+        {"", "does not start pretrain_gpt.py"},
+        {"echo hello\n", "does not start pretrain_gpt.py"},
+        {"python tools/preprocess_data.py --input a\n", "use `llamero prepare`"},
         {"\377\376", "not UTF-8"},
-        {"if true; then\n", "x.sh:2: \"fi\" is wanted"},
-        {"torchrun pretrain_gpt.py\n", "--micro-batch-size is missing"},
+        {"if true; then\n", "x.sh:2: expected \"fi\""},
+        {"torchrun pretrain_gpt.py\n", "--micro-batch-size is required"},
         {"torchrun pretrain_gpt.py --micro-batch-size\n",
-         "x.sh:1: --micro-batch-size needs a value"},
+         "x.sh:1: --micro-batch-size requires a value"},
         {"torchrun pretrain_gpt.py --micro-batch-sizes 2\n", "did you mean --micro-batch-size?"},
-        {"torchrun pretrain_gpt.py 3\n", "\"3\" where a --flag is wanted"},
+        {"torchrun pretrain_gpt.py 3\n", "expected a --flag, got \"3\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct import im = {0};
@@ -216,7 +220,7 @@ TEST(scripts_without_a_training_or_that_are_none_are_refused)
     }
 }
 
-TEST(a_script_cut_short_anywhere_is_refused_or_read)
+TEST(a_truncated_script_is_imported_or_rejected)
 {
     struct text bytes = {0};
     CHECK_STATUS(OK, file_read("tests/config/data/megatron-arrays.sh", 1 << 20, &bytes));

@@ -3,25 +3,25 @@
 
 #include "base/json.h"
 
-TEST(whatever_a_value_holds_the_file_that_is_written_can_be_read)
+TEST(the_written_file_loads_whatever_its_values_contain)
 {
     struct import im;
     struct text json = {0};
     struct json *root;
     const char *value = "a\nb = 3\n[x] \"quoted\" # \x7f";
     CHECK_STATUS(OK, import_init(&im, "dir/f\ng.yaml", "a program"));
-    import_add_item(&im, "some\nkey", 3, false, &value, 1);
+    import_add_item(&im, "some\nkey", 3, &value, 1);
     const struct import_item *item = import_get(&im, "some\nkey");
     CHECK_STATUS(OK, import_copy(&im, item, "job.description", "one\ntwo"));
-    import_note(&im, IMPORT_BUG, item,
-                "a long story that goes on and on and on and on and on and on "
-                "until the line has to be broken somewhere");
-    import_note(&im, IMPORT_MISSING, NULL, "x");
-    import_note(&im, IMPORT_NONE, item, "nothing");
+    import_add_note(&im, IMPORT_ORIGINAL_BUG, item,
+                    "a long note that repeats and repeats and repeats and repeats and repeats "
+                    "until the line has to be wrapped somewhere");
+    import_add_note(&im, IMPORT_UNSUPPORTED, NULL, "x");
+    import_add_note(&im, IMPORT_IGNORED, item, "nothing");
     import_add_source(&im, "p\"q", "ids", 0.25);
-    const char *const wanted[] = {
+    const char *const expected[] = {
         "job.description=\"a\\u000Ab = 3\\u000A[x] \\\"quoted\\\" # \\u007F\"", NULL};
-    imported_check(&im, wanted);
+    imported_check(&im, expected);
     import_write_json(&im, &json);
     CHECK_STATUS(OK, json_parse(json.data, json.len, "json", &root));
     const struct json *keys = json_get(root, "keys");
@@ -33,17 +33,17 @@ TEST(whatever_a_value_holds_the_file_that_is_written_can_be_read)
     import_release(&im);
 }
 
-TEST(defects_and_what_is_missing_stand_first_and_no_comment_is_wide)
+TEST(bugs_and_unsupported_keys_come_first_and_comments_are_wrapped)
 {
     struct import im;
     struct text toml = {0};
     CHECK_STATUS(OK, import_init(&im, "f.yaml", "a program"));
     CHECK_STATUS(OK, import_set(&im, NULL, "training.steps", "3", "Why."));
-    import_note(&im, IMPORT_NONE, NULL, "idle");
-    import_note(&im, IMPORT_MISSING, NULL, "not here");
-    import_note(&im, IMPORT_BUG, NULL,
-                "It says one thing and does another, and this is told at such "
-                "length that it cannot stand on a line.");
+    import_add_note(&im, IMPORT_IGNORED, NULL, "idle");
+    import_add_note(&im, IMPORT_UNSUPPORTED, NULL, "not here");
+    import_add_note(&im, IMPORT_ORIGINAL_BUG, NULL,
+                    "The documentation says one thing and the code does another, which is "
+                    "too long for one line.");
     im.num_ranks = 12;
     import_write(&im, &toml);
     const char *bug = strstr(toml.data, "says one thing"), *lost = strstr(toml.data, "not here");

@@ -21,9 +21,9 @@ enum status KERNEL(sum_squares)(const struct sum_squares *a, const struct sum_sq
                                 struct queue *queue)
 {
     size_t blocks = blocks_of(a->n), mark = arena_mark(&queue->scratch);
-    double *parts = arena_take(&queue->scratch, blocks, sizeof *parts), total = 0;
+    double *parts = arena_alloc(&queue->scratch, blocks, sizeof *parts), total = 0;
     arena_reset(&queue->scratch, mark);
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < blocks; block++) {
         const float *x = io->x_n + block * BLOCK;
@@ -68,43 +68,49 @@ static void store_second_moment(const struct adamw *a, size_t begin, size_t n, c
 {
     uint16_t bits[BLOCK];
     rounding_bits(a, begin, n, bits);
-    for (size_t i = 0; i < n; i++) v_n[begin + i] = bf16_from_f32_random(v[i], bits[i]);
+    for (size_t i = 0; i < n; i++) v_n[begin + i] = bf16_from_f32_stochastic(v[i], bits[i]);
 }
 
 struct adamw_factors {
     float decay, rate, inv_sqrt, eps, scale, beta1, beta2, new1, new2;
 };
 
-/* One register's worth of elements: n, at most LANES. */
-static inline vector adamw_lanes(const struct adamw_factors *f, float *w, float *m, float *v,
-                                 const float *grad, size_t i, size_t n)
+/* Weights, moments and gradients of one block. */
+struct adamw_arrays {
+    float *w, *m, *v;
+    const float *g;
+};
+
+/* One register's worth of elements: n, at most LANES.  Returns the new weights. */
+static inline vector adamw_lanes(const struct adamw_factors *f, struct adamw_arrays x, size_t i,
+                                 size_t n)
 {
-    vector g = vector_get(grad, i, F32, n) * f->scale;
-    vector first = f->beta1 * vector_get(m, i, F32, n) + f->new1 * g;
-    vector second = f->beta2 * vector_get(v, i, F32, n) + f->new2 * g * g;
-    vector next = vector_get(w, i, F32, n) * f->decay -
-                  f->rate * first / (vector_sqrt(second) * f->inv_sqrt + f->eps);
-    vector_set(m, i, F32, n, first);
-    vector_set(v, i, F32, n, second);
-    vector_set(w, i, F32, n, next);
-    return next;
+    vector g = vector_get(x.g, i, F32, n) * f->scale;
+    vector m = f->beta1 * vector_get(x.m, i, F32, n) + f->new1 * g;
+    vector v = f->beta2 * vector_get(x.v, i, F32, n) + f->new2 * g * g;
+    vector w = vector_get(x.w, i, F32, n) * f->decay -
+               f->rate * m / (vector_sqrt(v) * f->inv_sqrt + f->eps);
+    vector_set(x.m, i, F32, n, m);
+    vector_set(x.v, i, F32, n, v);
+    vector_set(x.w, i, F32, n, w);
+    return w;
 }
 
 /* The bf16 copy uses NT stores: it is not read before the next step. */
-static size_t adamw_lines(const struct adamw_factors *f, float *w, float *m, float *v,
-                          const float *grad, bf16 *copy, size_t n)
+static size_t adamw_lines(const struct adamw_factors *f, struct adamw_arrays x, bf16 *copy,
+                          size_t n)
 {
     size_t i = 0;
     for (; i + LINE <= n; i += LINE) {
         bf16 line[LINE] __attribute__((aligned(64)));
         for (size_t k = 0; k < LINE; k += 16) {
-            vector_prefetch(grad, i + k + PREFETCH_AHEAD, F32);
-            vector_prefetch(w, i + k + PREFETCH_AHEAD, F32);
-            vector_prefetch(m, i + k + PREFETCH_AHEAD, F32);
-            vector_prefetch(v, i + k + PREFETCH_AHEAD, F32);
+            vector_prefetch(x.g, i + k + PREFETCH_AHEAD, F32);
+            vector_prefetch(x.w, i + k + PREFETCH_AHEAD, F32);
+            vector_prefetch(x.m, i + k + PREFETCH_AHEAD, F32);
+            vector_prefetch(x.v, i + k + PREFETCH_AHEAD, F32);
         }
         for (size_t k = 0; k < LINE; k += LANES)
-            vector_set(line, k, BF16, LANES, adamw_lanes(f, w, m, v, grad, i + k, LANES));
+            vector_set(line, k, BF16, LANES, adamw_lanes(f, x, i + k, LANES));
         if (copy) vector_stream_line(copy + i, line);
     }
     return i;
@@ -118,7 +124,7 @@ static void adamw_block(const struct adamw *a, const struct adamw_factors *r,
     float *w = a->split ? joined : io->w_n + begin;
     float *m = bf16_moments ? first : (float *)io->m_n + begin;
     float *v = bf16_moments ? second : (float *)io->v_n + begin;
-    const float *grad = io->g_n + begin;
+    const struct adamw_arrays x = {w, m, v, io->g_n + begin};
     const struct adamw_factors f = *r;
     bool has_copy = !a->split && io->copy_n;
     bf16 *copy = has_copy && a->copy_dtype == BF16 ? (bf16 *)io->copy_n + begin : NULL;
@@ -126,9 +132,9 @@ static void adamw_block(const struct adamw *a, const struct adamw_factors *r,
     if (a->split) join_block((bf16 *)io->copy_n + begin, io->low_n + begin, n, w);
     if (bf16_moments)
         vector_load(io->m_n, begin, BF16, n, m), vector_load(io->v_n, begin, BF16, n, v);
-    size_t done = adamw_lines(&f, w, m, v, grad, nt_store ? copy : NULL, n);
+    size_t done = adamw_lines(&f, x, nt_store ? copy : NULL, n);
     for (size_t i = done; i < n; i += LANES)
-        (void)adamw_lanes(&f, w, m, v, grad, i, n - i < LANES ? n - i : LANES);
+        (void)adamw_lanes(&f, x, i, n - i < LANES ? n - i : LANES);
     if (bf16_moments)
         vector_store(io->m_n, begin, BF16, n, m), store_second_moment(a, begin, n, v, io->v_n);
     if (a->split)
@@ -142,7 +148,7 @@ static void adamw_block(const struct adamw *a, const struct adamw_factors *r,
 
 enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     double correct1 = 1 - pow(a->beta1, (double)a->step);
     double correct2 = 1 - pow(a->beta2, (double)a->step);
     const struct adamw_factors r = {.decay = (float)(1 - a->lr * a->decay),
@@ -179,7 +185,7 @@ static void copy_block(const struct cast_io *io, size_t from, size_t to, size_t 
 
 enum status KERNEL(cast)(const struct cast *a, const struct cast_io *io, struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t blocks = blocks_of(a->n), rows = a->rows ? a->rows : 1;
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < rows * blocks; block++) {
@@ -203,7 +209,7 @@ enum status KERNEL(cast)(const struct cast *a, const struct cast_io *io, struct 
 enum status KERNEL(unsplit)(const struct unsplit *a, const struct unsplit_io *io,
                             struct queue *queue)
 {
-    if (queue->measuring) return STATUS_OK;
+    if (queue->sizing) return STATUS_OK;
     size_t blocks = blocks_of(a->n);
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < blocks; block++) {

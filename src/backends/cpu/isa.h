@@ -1,0 +1,34 @@
+/* isa.h -- the instruction set architectures (ISAs) that this program has kernels for.
+ *
+ * One binary runs on every processor of its architecture: the Makefile compiles kernels/ once per
+ * ISA, and run-time dispatch picks the best one that the processor supports. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "ops/ops.h"
+#include "tensor/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Weakest first. avx2: x86-64-v3. avx512: x86-64-v4, with bf16 dot products where the processor has
+ * them. amx: AMX bf16 tiles in addition to avx512. */
+#if defined(__x86_64__)
+#define CPU_ISAS(X) X(avx2) X(avx512) X(amx)
+#else
+#define CPU_ISAS(X) X(generic)
+#endif
+
+struct isa {
+    const char *name;
+    struct ops ops;
+    double (*burst)(enum dtype dtype, long rounds); /* these two: see kernels.h */
+    double (*microkernel_bench)(const void *panels, size_t bytes, long rounds);
+};
+
+/* ISA i, weakest first; NULL past the last. */
+const struct isa *isa_at(int i);
+/* Whether the processor and the operating system support the ISA. */
+bool isa_is_supported(const struct isa *s);
+/* The best supported ISA; NULL if none is. */
+const struct isa *isa_best(void);

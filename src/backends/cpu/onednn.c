@@ -1,0 +1,201 @@
+/* onednn.c (cpu) -- a cached primitive is only pointed at other buffers.  `accumulate` is oneDNN's
+ * sum post-op, which adds to what C holds. */
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/onednn.h"
+
+#include "base/text.h"
+
+#include <oneapi/dnnl/dnnl.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct onednn_matmul {
+    struct gemm_shape shape;
+    dnnl_primitive_t primitive;
+    dnnl_memory_t a, b, c, scratch;
+    size_t scratch_bytes;
+};
+
+struct onednn {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    struct onednn_matmul *matmuls;
+    size_t count;
+};
+
+#define TRY_DNNL(call)                                                                             \
+    do {                                                                                           \
+        dnnl_status_t dnnl_ = (call);                                                              \
+        if (dnnl_ != dnnl_success) FAIL(DEVICE, "oneDNN: %s: status %d", #call, (int)dnnl_);       \
+    } while (0)
+
+enum status onednn_open(struct onednn **out)
+{
+    struct onednn *library = *out = heap(sizeof *library);
+    TRY_DNNL(dnnl_engine_create(&library->engine, dnnl_cpu, 0));
+    TRY_DNNL(dnnl_stream_create(&library->stream, library->engine, dnnl_stream_default_flags));
+    return STATUS_OK;
+}
+
+static void destroy_matmul(struct onednn_matmul *p)
+{
+    dnnl_memory_t memories[] = {p->a, p->b, p->c, p->scratch};
+    for (size_t i = 0; i < 4; i++)
+        if (memories[i]) dnnl_memory_destroy(memories[i]);
+    if (p->primitive) dnnl_primitive_destroy(p->primitive);
+}
+
+void onednn_close(struct onednn *library)
+{
+    if (!library) return;
+    for (size_t i = 0; i < library->count; i++) destroy_matmul(&library->matmuls[i]);
+    if (library->stream) dnnl_stream_destroy(library->stream);
+    if (library->engine) dnnl_engine_destroy(library->engine);
+    free(library->matmuls);
+    free(library);
+}
+
+/* A dense [rows, columns] matrix; transposed: stored as [columns, rows]. */
+static enum status describe_matrix(dnnl_memory_desc_t *d, int rows, int columns, bool transposed)
+{
+    dnnl_dims_t dims = {rows, columns}, strides = {columns, 1};
+    if (transposed) strides[0] = 1, strides[1] = rows;
+    TRY_DNNL(dnnl_memory_desc_init_by_strides(d, 2, dims, dnnl_f32, strides));
+    return STATUS_OK;
+}
+
+/* On Intel processors "gemm:jit" is usually faster than the first implementation that oneDNN offers
+ * (docs/cpu-kernels.md); others use oneDNN's order. */
+static bool is_preferred(const_dnnl_primitive_desc_t desc)
+{
+#if defined(__x86_64__)
+    const char *name = "";
+    dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name);
+    if (__builtin_cpu_is("intel")) return !strcmp(name, "gemm:jit");
+#endif
+    (void)desc;
+    return true;
+}
+
+/* The first preferred implementation, or else the first of all. */
+static enum status choose_implementation(dnnl_primitive_desc_t *desc, const struct onednn *library,
+                                         const dnnl_matmul_desc_t *matmul,
+                                         const_dnnl_primitive_attr_t attr)
+{
+    dnnl_primitive_desc_iterator_t each;
+    TRY_DNNL(dnnl_primitive_desc_iterator_create(&each, matmul, attr, library->engine, NULL));
+    *desc = dnnl_primitive_desc_iterator_fetch(each);
+    while (!is_preferred(*desc) && dnnl_primitive_desc_iterator_next(each) == dnnl_success) {
+        dnnl_primitive_desc_t next = dnnl_primitive_desc_iterator_fetch(each);
+        bool preferred = is_preferred(next);
+        dnnl_primitive_desc_destroy(preferred ? *desc : next);
+        if (preferred) *desc = next;
+    }
+    dnnl_primitive_desc_iterator_destroy(each);
+    return STATUS_OK;
+}
+
+static enum status create_desc(dnnl_primitive_desc_t *desc, const struct onednn *library,
+                               const struct gemm_shape *s, const dnnl_memory_desc_t md[3])
+{
+    dnnl_matmul_desc_t matmul;
+    dnnl_primitive_attr_t attr;
+    dnnl_post_ops_t post;
+    TRY_DNNL(dnnl_matmul_desc_init(&matmul, &md[0], &md[1], NULL, &md[2]));
+    TRY_DNNL(dnnl_primitive_attr_create(&attr));
+    TRY_DNNL(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
+    TRY_DNNL(dnnl_post_ops_create(&post));
+    if (s->accumulate) TRY_DNNL(dnnl_post_ops_append_sum(post, 1));
+    TRY_DNNL(dnnl_primitive_attr_set_post_ops(attr, post));
+    TRY(choose_implementation(desc, library, &matmul, attr));
+    dnnl_post_ops_destroy(post);
+    dnnl_primitive_attr_destroy(attr);
+    return STATUS_OK;
+}
+
+static enum status make_matmul(struct onednn *library, const struct gemm_shape *s,
+                               struct onednn_matmul *p)
+{
+    dnnl_memory_desc_t md[3];
+    dnnl_primitive_desc_t desc;
+    *p = (struct onednn_matmul){.shape = *s};
+    TRY(describe_matrix(&md[0], s->M, s->K, s->transpose_a));
+    TRY(describe_matrix(&md[1], s->K, s->N, s->transpose_b));
+    TRY(describe_matrix(&md[2], s->M, s->N, false));
+    TRY(create_desc(&desc, library, s, md));
+    const dnnl_memory_desc_t *scratchpad =
+        dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    p->scratch_bytes = dnnl_memory_desc_get_size(scratchpad);
+    dnnl_status_t bad = dnnl_primitive_create(&p->primitive, desc);
+    if (!bad) bad = dnnl_memory_create(&p->scratch, scratchpad, library->engine, DNNL_MEMORY_NONE);
+    dnnl_memory_t *memories[] = {&p->a, &p->b, &p->c};
+    for (int i = 0; i < 3 && !bad; i++)
+        bad = dnnl_memory_create(memories[i], &md[i], library->engine, DNNL_MEMORY_NONE);
+    dnnl_primitive_desc_destroy(desc);
+    if (bad) FAIL(DEVICE, "oneDNN: f32 GEMM with M=%d N=%d K=%d: status %d", s->M, s->N, s->K, bad);
+    return STATUS_OK;
+}
+
+static bool same_shape(const struct gemm_shape *x, const struct gemm_shape *y)
+{
+    return x->M == y->M && x->N == y->N && x->K == y->K && x->transpose_a == y->transpose_a &&
+           x->transpose_b == y->transpose_b && x->accumulate == y->accumulate;
+}
+
+static enum status find_matmul(struct onednn *library, const struct gemm_shape *s,
+                               struct onednn_matmul **out)
+{
+    for (size_t i = 0; i < library->count; i++)
+        if (same_shape(&library->matmuls[i].shape, s)) {
+            *out = &library->matmuls[i];
+            return STATUS_OK;
+        }
+    struct onednn_matmul created;
+    enum status st = make_matmul(library, s, &created);
+    if (st) {
+        destroy_matmul(&created);
+        return st;
+    }
+    library->matmuls = heap_grow(library->matmuls, library->count + 1, sizeof *library->matmuls);
+    library->matmuls[library->count] = created;
+    *out = &library->matmuls[library->count++];
+    return STATUS_OK;
+}
+
+static void copy_f32(float *to, const float *from, size_t n, int num_threads)
+{
+#pragma omp parallel for simd schedule(static) num_threads(num_threads)
+    for (size_t i = 0; i < n; i++) to[i] = from[i];
+}
+
+enum status onednn_gemm(struct onednn *library, const struct gemm_shape *s,
+                        const struct gemm_buffers *io, struct queue *queue)
+{
+    BUG_IF(s->dtype != F32 || s->out != F32 || s->scaled);
+    struct onednn_matmul *p;
+    TRY(find_matmul(library, s, &p));
+    size_t mark = arena_mark(&queue->scratch);
+    void *scratch = arena_alloc(&queue->scratch, p->scratch_bytes, 1);
+    arena_reset(&queue->scratch, mark);
+    if (queue->sizing) return STATUS_OK;
+    if (s->accumulate && io->d != io->c)
+        copy_f32(io->c, io->d, (size_t)s->M * (size_t)s->N, queue->num_threads);
+    TRY_DNNL(dnnl_memory_set_data_handle(p->a, (void *)(uintptr_t)io->a));
+    TRY_DNNL(dnnl_memory_set_data_handle(p->b, (void *)(uintptr_t)io->b));
+    TRY_DNNL(dnnl_memory_set_data_handle(p->c, io->c));
+    TRY_DNNL(dnnl_memory_set_data_handle(p->scratch, scratch));
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, p->a},
+                                         {DNNL_ARG_WEIGHTS, p->b},
+                                         {DNNL_ARG_DST, p->c},
+                                         {DNNL_ARG_SCRATCHPAD, p->scratch}};
+    TRY_DNNL(dnnl_primitive_execute(p->primitive, library->stream, 4, arguments));
+    TRY_DNNL(dnnl_stream_wait(library->stream));
+    return STATUS_OK;
+}
+
+void onednn_version(struct text *version)
+{
+    const dnnl_version_t *v = dnnl_version();
+    text_clear(version);
+    text_addf(version, "%d.%d.%d", v->major, v->minor, v->patch);
+}

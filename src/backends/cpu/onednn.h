@@ -1,0 +1,25 @@
+/* onednn.h -- f32 GEMM by oneDNN, which picks its own ISA.
+ *
+ * A matmul primitive is created once per shape and cached by the queue.
+ * Memory   The queue's scratch.  On Intel processors the fastest implementation also packs operands
+ *          into memory of its own: some tens of MB from malloc during each GEMM, which `plan` does
+ *          not count. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "backends/cpu/gemm_shape.h"
+#include "base/text.h"
+#include "tensor/queue.h"
+
+/* The library's engine and the primitives created so far. */
+struct onednn;
+
+/* DEVICE: oneDNN cannot be initialized. */
+enum status onednn_open(struct onednn **out);
+void onednn_close(struct onednn *library);
+
+/* dtype and out must be F32.  DEVICE: oneDNN has no such implementation. */
+enum status onednn_gemm(struct onednn *library, const struct gemm_shape *s,
+                        const struct gemm_buffers *io, struct queue *queue);
+/* oneDNN's version, such as "2.6.3". */
+void onednn_version(struct text *version);

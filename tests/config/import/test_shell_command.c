@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "config/import/shell_command.h"
+#include "config/import/shell_parse.h"
+
+static enum status open_script(const void *context, const char *path, struct text *bytes)
+{
+    CHECK(context == NULL);
+    if (strcmp(path, "b.sh") && strcmp(path, "self.sh"))
+        return status_fail(STATUS_MISSING, __FILE__, __LINE__, "no %s", path);
+    if (!strcmp(path, "self.sh")) {
+        text_adds(bytes, "bash self.sh again\n");
+        return STATUS_OK;
+    }
+    text_adds(bytes, "X=$1${K:-none}\npretrain=1\npython pretrain_gpt.py --n $K\n");
+    return STATUS_OK;
+}
+
+TEST(scripts_in_the_same_folder_are_followed_with_their_arguments)
+{
+    struct shell s;
+    const char script[] =
+        "docker exec -e K=5 box bash -c \"A=1 bash b.sh one L=2\"\nbash c.sh\nbash b.sh\n";
+    shell_init(&s, "a.sh", (struct shell_files){open_script, NULL});
+    CHECK_STATUS(OK, shell_parse(&s, script, sizeof script - 1, 1));
+    CHECK(!strcmp(shell_get(&s, "X"), "5") && !strcmp(shell_get(&s, "L"), "2"));
+    CHECK(s.command.count == 2 && !strcmp(s.command.items[1], "5"));
+    CHECK(s.num_notes == 2 && strstr(s.notes[0].text, "c.sh is not followed"));
+    CHECK(s.command_line == 1 && strstr(s.notes[1].text, "only the first is imported"));
+    CHECK(s.arguments.count == 0 && !strcmp(s.file, "a.sh"));
+    shell_release(&s);
+}
+
+TEST(unset_removes_a_variable)
+{
+    struct shell s;
+    struct shell_words w = {0};
+    struct shell_script script = {0};
+    enum shell_result result;
+    shell_init(&s, "a.sh", (struct shell_files){0});
+    shell_set(&s, "A", "1");
+    shell_words_add(&w, "unset", 5), shell_words_add(&w, "A", 1);
+    CHECK_STATUS(OK, shell_command_run(&s, &w, 1, &result, &script));
+    CHECK(!shell_get(&s, "A") && result == SHELL_TRUE && !script.bytes.data);
+    shell_words_release(&w);
+    shell_release(&s);
+}
+
+TEST(a_script_that_runs_itself_is_rejected)
+{
+    struct shell s;
+    const char script[] = "bash self.sh one\n";
+    shell_init(&s, "a.sh", (struct shell_files){open_script, NULL});
+    CHECK_STATUS(CONFIG, shell_parse(&s, script, sizeof script - 1, 1));
+    CHECK_MESSAGE("self.sh:1: scripts nested more than 8 deep");
+    CHECK(s.arguments.count == 0 && !strcmp(s.file, "a.sh"));
+    shell_release(&s);
+}
