@@ -33,21 +33,21 @@ struct tensor_source tensor_source_stored(struct stored_flat *f)
     return (struct tensor_source){read_stored, f};
 }
 
-static int by_place(const void *a, const void *b)
+static int compare_runs(const void *a, const void *b)
 {
     const struct piece *x = a, *y = b;
     if (x->tensor != y->tensor) return x->tensor < y->tensor ? -1 : 1;
     return (x->first > y->first) - (x->first < y->first);
 }
 
-static uint64_t mix(uint64_t sum, uint64_t x)
+static uint64_t mix_fingerprint(uint64_t sum, uint64_t x)
 {
     sum = (sum ^ x) * UINT64_C(0x9E3779B97F4A7C15);
     return sum ^ sum >> 29;
 }
 
 /* What tells the runs of a tensor from others; those that touch count as one. */
-static void print_tensors(const struct block_exchange *x, uint64_t *prints)
+static void compute_fingerprints(const struct block_exchange *x, uint64_t *fingerprints)
 {
     for (size_t i = 0, next; i < x->num_pieces; i = next) {
         const struct piece *p = &x->pieces[i];
@@ -56,19 +56,20 @@ static void print_tensors(const struct block_exchange *x, uint64_t *prints)
             if (p[next - i].tensor != p->tensor || p[next - i].first != end) break;
             end += p[next - i].count;
         }
-        prints[p->tensor] = mix(mix(prints[p->tensor] + 1, p->first), end) | 1;
+        fingerprints[p->tensor] =
+            mix_fingerprint(mix_fingerprint(fingerprints[p->tensor] + 1, p->first), end) | 1;
     }
 }
 
 struct holder {
-    uint64_t print;
+    uint64_t fingerprint;
     int rank;
 };
 
-static int by_print(const void *a, const void *b)
+static int compare_holders(const void *a, const void *b)
 {
     const struct holder *x = a, *y = b;
-    if (x->print != y->print) return x->print < y->print ? -1 : 1;
+    if (x->fingerprint != y->fingerprint) return x->fingerprint < y->fingerprint ? -1 : 1;
     return x->rank - y->rank;
 }
 
@@ -79,71 +80,71 @@ static void choose_senders(struct block_exchange *x, size_t size)
     struct holder *holders = heap(size * sizeof *holders);
     for (size_t t = 0; t < n; t++) {
         for (size_t r = 0; r < size; r++)
-            holders[r] = (struct holder){x->prints[r * n + t], (int)r};
-        qsort(holders, size, sizeof *holders, by_print);
+            holders[r] = (struct holder){x->fingerprints[r * n + t], (int)r};
+        qsort(holders, size, sizeof *holders, compare_holders);
         for (size_t r = 0; r < size; r++) {
-            bool first = r == 0 || holders[r - 1].print != holders[r].print;
-            x->sends[(size_t)holders[r].rank * n + t] = first && holders[r].print;
+            bool first = r == 0 || holders[r - 1].fingerprint != holders[r].fingerprint;
+            x->sends[(size_t)holders[r].rank * n + t] = first && holders[r].fingerprint;
         }
     }
     free(holders);
 }
 
-static enum status gather_prints(struct block_exchange *x)
+static enum status gather_fingerprints(struct block_exchange *x)
 {
     size_t size = (size_t)x->ranks->size, n = (size_t)x->layout->num_tensors;
-    x->prints = heap(size * n * sizeof *x->prints);
+    x->fingerprints = heap(size * n * sizeof *x->fingerprints);
     x->sends = heap(size * n * sizeof *x->sends);
-    print_tensors(x, x->prints + (size_t)x->ranks->rank * n);
-    TRY(comm_all_gather_bytes(x->ranks, x->prints, n * sizeof *x->prints));
+    compute_fingerprints(x, x->fingerprints + (size_t)x->ranks->rank * n);
+    TRY(comm_all_gather_bytes(x->ranks, x->fingerprints, n * sizeof *x->fingerprints));
     choose_senders(x, size);
     return STATUS_OK;
 }
 
-enum status block_exchange_open(struct block_exchange *x, const struct layout *l, const struct pieces *p,
-                          const struct comm *ranks)
+enum status block_exchange_open(struct block_exchange *x, const struct layout *l,
+                                const struct pieces *p, const struct comm *ranks)
 {
     *x = (struct block_exchange){.layout = l, .ranks = ranks};
     x->pieces = heap(p->count * sizeof *x->pieces);
-    x->held = heap(EXCHANGE_ELEMENTS);
+    x->filled = heap(EXCHANGE_ELEMENTS);
     for (size_t i = 0; i < p->count; i++)
         if (p->all[i].count) x->pieces[x->num_pieces++] = p->all[i];
-    qsort(x->pieces, x->num_pieces, sizeof *x->pieces, by_place);
+    qsort(x->pieces, x->num_pieces, sizeof *x->pieces, compare_runs);
     for (size_t i = 1; i < x->num_pieces; i++) {
         const struct piece *a = &x->pieces[i - 1];
         BUG_IF(a->tensor == a[1].tensor && a->first + a->count > a[1].first);
     }
-    TRY(gather_prints(x));
+    TRY(gather_fingerprints(x));
     return STATUS_OK;
 }
 
 void block_exchange_close(struct block_exchange *x)
 {
     free(x->pieces);
-    free(x->prints), free(x->sends);
+    free(x->fingerprints), free(x->sends);
     free(x->out), free(x->in);
-    free(x->held);
+    free(x->filled);
     *x = (struct block_exchange){0};
 }
 
 /* Does rank `from` send something of this tensor to rank `to`? */
-static bool moves(const struct block_exchange *x, int from, int to, int tensor)
+static bool sends_tensor(const struct block_exchange *x, int from, int to, int tensor)
 {
     size_t n = (size_t)x->layout->num_tensors;
     size_t i = (size_t)from * n + (size_t)tensor, j = (size_t)to * n + (size_t)tensor;
-    return x->sends[i] && x->prints[i] != x->prints[j];
+    return x->sends[i] && x->fingerprints[i] != x->fingerprints[j];
 }
 
-/* Both ranks see it alike, so where nothing moves there is no message. */
-static bool meet(const struct block_exchange *x, int from, int to, const struct file_block *b)
+/* Both ranks see it alike, so where nothing sends_tensor there is no message. */
+static bool sends_any(const struct block_exchange *x, int from, int to, const struct file_block *b)
 {
     for (size_t i = 0; i < b->count; i++)
-        if (moves(x, from, to, b->spans[i].tensor)) return true;
+        if (sends_tensor(x, from, to, b->spans[i].tensor)) return true;
     return false;
 }
 
 /* The first of this rank's pieces that ends behind the beginning of the span. */
-static size_t first_piece(const struct block_exchange *x, const struct block_span *s)
+static size_t first_run(const struct block_exchange *x, const struct block_span *s)
 {
     size_t low = 0, high = x->num_pieces;
     while (low < high) {
@@ -158,7 +159,8 @@ static size_t first_piece(const struct block_exchange *x, const struct block_spa
 }
 
 /* What this rank holds of a span: the run in its i-th piece; false: there is none. */
-static bool run_at(const struct block_exchange *x, const struct block_span *s, size_t i, struct block_span *run)
+static bool intersect(const struct block_exchange *x, const struct block_span *s, size_t i,
+                      struct block_span *run)
 {
     if (i >= x->num_pieces) return false;
     const struct piece *p = &x->pieces[i];
@@ -171,54 +173,55 @@ static bool run_at(const struct block_exchange *x, const struct block_span *s, s
     return true;
 }
 
-static void put(struct block_exchange *x, size_t at, size_t count, const float *values,
-                enum safetensors_dtype dtype, void *bytes)
+static void store_values(struct block_exchange *x, size_t at, size_t count, const float *values,
+                         enum safetensors_dtype dtype, void *bytes)
 {
     BUG_IF(at > EXCHANGE_ELEMENTS || count > EXCHANGE_ELEMENTS - at);
     safetensors_from_f32(values, count, dtype, (char *)bytes + at * safetensors_dtype_bytes(dtype));
-    memset(x->held + at, 1, count);
+    memset(x->filled + at, 1, count);
 }
 
 /* This rank's own part of its block. */
-static enum status keep(struct block_exchange *x, const struct file_block *b, enum safetensors_dtype dtype,
-                        void *bytes)
+static enum status copy_own_runs(struct block_exchange *x, const struct file_block *b,
+                                 enum safetensors_dtype dtype, void *bytes)
 {
     for (size_t s = 0; s < b->count; s++) {
         const struct block_span *span = &b->spans[s];
         struct block_span run;
-        for (size_t i = first_piece(x, span); run_at(x, span, i, &run); i++) {
+        for (size_t i = first_run(x, span); intersect(x, span, i, &run); i++) {
             const float *values;
             TRY(run.source->read(run.source->context, &x->pieces[i], run.first, run.count,
                                  &values));
-            put(x, run.at, run.count, values, dtype, bytes);
+            store_values(x, run.at, run.count, values, dtype, bytes);
         }
     }
     return STATUS_OK;
 }
 
-static uint32_t *room(uint32_t **words, size_t *have, size_t want)
+static uint32_t *reserve_words(uint32_t **words, size_t *capacity, size_t count)
 {
-    if (want > *have) {
-        *have = want + want / 4;
-        *words = heap_grow(*words, *have, sizeof **words);
+    if (count > *capacity) {
+        *capacity = count + count / 4;
+        *words = heap_grow(*words, *capacity, sizeof **words);
     }
     return *words;
 }
 
 /* Runs one behind the other: where it begins in the block, how many, then so many numbers. */
-static enum status pack(struct block_exchange *x, const struct file_block *b, int to, uint32_t *count)
+static enum status pack_runs(struct block_exchange *x, const struct file_block *b, int to,
+                             uint32_t *count)
 {
     size_t n = 0;
     *count = 0;
     for (size_t s = 0; s < b->count; s++) {
         const struct block_span *span = &b->spans[s];
         struct block_span run;
-        if (!moves(x, x->ranks->rank, to, span->tensor)) continue;
-        for (size_t i = first_piece(x, span); run_at(x, span, i, &run); i++) {
+        if (!sends_tensor(x, x->ranks->rank, to, span->tensor)) continue;
+        for (size_t i = first_run(x, span); intersect(x, span, i, &run); i++) {
             const float *values;
             TRY(run.source->read(run.source->context, &x->pieces[i], run.first, run.count,
                                  &values));
-            uint32_t *words = room(&x->out, &x->out_words, n + 2 + run.count) + n;
+            uint32_t *words = reserve_words(&x->out, &x->out_words, n + 2 + run.count) + n;
             words[0] = (uint32_t)run.at, words[1] = (uint32_t)run.count;
             memcpy(words + 2, values, run.count * sizeof *values);
             n += 2 + run.count;
@@ -228,19 +231,20 @@ static enum status pack(struct block_exchange *x, const struct file_block *b, in
     return STATUS_OK;
 }
 
-static void unpack(struct block_exchange *x, size_t count, enum safetensors_dtype dtype, void *bytes)
+static void unpack_runs(struct block_exchange *x, size_t count, enum safetensors_dtype dtype,
+                        void *bytes)
 {
     for (size_t n = 0; n < count;) {
         const uint32_t *words = x->in + n;
         BUG_IF(count - n < 2 || count - n - 2 < words[1]);
-        put(x, words[0], words[1], (const float *)(const void *)(words + 2), dtype, bytes);
+        store_values(x, words[0], words[1], (const float *)(const void *)(words + 2), dtype, bytes);
         n += 2 + (size_t)words[1];
     }
 }
 
 /* out_count words to one rank, in_count from another; -1 there: none is met. */
-static enum status swap(const struct block_exchange *x, int to, uint32_t *out, size_t out_count, int from,
-                        uint32_t *in, size_t in_count)
+static enum status send_receive(const struct block_exchange *x, int to, uint32_t *out,
+                                size_t out_count, int from, uint32_t *in, size_t in_count)
 {
     struct transfer send = {.kind = TRANSFER_send, .x = out, .peer = to, .is_bytes = true};
     struct transfer receive = {.kind = TRANSFER_receive, .x = in, .peer = from, .is_bytes = true};
@@ -254,29 +258,29 @@ static enum status swap(const struct block_exchange *x, int to, uint32_t *out, s
 }
 
 enum status block_exchange_fill(struct block_exchange *x, const struct file_block *blocks,
-                          enum safetensors_dtype dtype, void *bytes)
+                                enum safetensors_dtype dtype, void *bytes)
 {
     int size = x->ranks->size, rank = x->ranks->rank;
     const struct file_block *mine = &blocks[rank];
     struct failure first = {0};
-    memset(x->held, 0, EXCHANGE_ELEMENTS);
-    failure_keep(&first, keep(x, mine, dtype, bytes));
+    memset(x->filled, 0, EXCHANGE_ELEMENTS);
+    failure_keep(&first, copy_own_runs(x, mine, dtype, bytes));
     /* In step k all ranks send to the one k places on, so nobody is waited for by many. */
     for (int k = 1; k < size; k++) {
         int to = (rank + k) % size, from = (rank + size - k) % size;
         uint32_t out = 0, in = 0;
-        if (!meet(x, rank, to, &blocks[to])) to = -1;
-        if (!meet(x, from, rank, mine)) from = -1;
-        if (to >= 0) failure_keep(&first, pack(x, &blocks[to], to, &out));
-        TRY(swap(x, to, &out, 1, from, &in, 1));
-        room(&x->in, &x->in_words, in);
-        TRY(swap(x, to, x->out, out, from, x->in, in));
-        unpack(x, in, dtype, bytes);
+        if (!sends_any(x, rank, to, &blocks[to])) to = -1;
+        if (!sends_any(x, from, rank, mine)) from = -1;
+        if (to >= 0) failure_keep(&first, pack_runs(x, &blocks[to], to, &out));
+        TRY(send_receive(x, to, &out, 1, from, &in, 1));
+        reserve_words(&x->in, &x->in_words, in);
+        TRY(send_receive(x, to, x->out, out, from, x->in, in));
+        unpack_runs(x, in, dtype, bytes);
     }
     TRY(failure_tell(&first));
     for (size_t s = 0; s < mine->count; s++) {
         const struct block_span *span = &mine->spans[s];
-        const unsigned char *from = x->held + span->at, *hole = memchr(from, 0, span->count);
+        const unsigned char *from = x->filled + span->at, *hole = memchr(from, 0, span->count);
         char name[96];
         if (!hole) continue;
         tensor_place_name(&x->layout->tensors[span->tensor], true, name);

@@ -48,20 +48,20 @@ struct block_exchange {
     const struct comm *ranks;
     struct piece *pieces; /* this rank's, by tensor and place; owned */
     size_t num_pieces;
-    uint64_t *prints; /* of the runs that each rank holds of each tensor, 0: none; owned */
-    bool *sends;      /* no lower rank holds the same of that tensor; owned */
+    uint64_t *fingerprints; /* of the runs that each rank holds of each tensor, 0: none; owned */
+    bool *sends;            /* no lower rank holds the same of that tensor; owned */
     uint32_t *out, *in;
     size_t out_words, in_words; /* room for so many */
-    unsigned char *held;
+    unsigned char *filled;
 };
 
 /* Collective.  `p` names no element twice. */
-enum status block_exchange_open(struct block_exchange *x, const struct layout *l, const struct pieces *p,
-                          const struct comm *ranks);
+enum status block_exchange_open(struct block_exchange *x, const struct layout *l,
+                                const struct pieces *p, const struct comm *ranks);
 void block_exchange_close(struct block_exchange *x);
 
 /* blocks[r] is the block that rank r puts together; `bytes` gets this rank's, as numbers of
  * `dtype`. Collective; a failure is this rank's own, unless it is COMM.  SHAPE: an element that no
  * rank holds. */
 enum status block_exchange_fill(struct block_exchange *x, const struct file_block *blocks,
-                          enum safetensors_dtype dtype, void *bytes);
+                                enum safetensors_dtype dtype, void *bytes);

@@ -11,9 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 1 << 17 }; /* numbers at a time */
+enum { CHUNK = 1 << 17 }; /* numbers at a time */
 
-static struct difference *append(struct comparison *c, enum difference_kind kind, const char *name)
+static struct difference *add_difference(struct comparison *c, enum difference_kind kind,
+                                         const char *name)
 {
     c->all = heap_grow(c->all, c->count + 1, sizeof *c->all);
     struct difference *d = &c->all[c->count++];
@@ -21,7 +22,7 @@ static struct difference *append(struct comparison *c, enum difference_kind kind
     return d;
 }
 
-static char *shape_text(const struct safetensors_tensor *t)
+static char *format_shape(const struct safetensors_tensor *t)
 {
     struct text out = {0};
     text_adds(&out, "[");
@@ -37,67 +38,68 @@ static bool same_shape(const struct safetensors_tensor *a, const struct safetens
            !memcmp(a->shape, b->shape, (size_t)a->num_dims * sizeof *a->shape);
 }
 
-struct sums {
-    double most, off, norm; /* max |a - b|, sum of (a - b)^2, sum of a^2 */
+struct error_sums {
+    double most, error, norm; /* max |a - b|, sum of (a - b)^2, sum of a^2 */
 };
 
-static void add_piece(struct sums *s, const float *a, const float *b, uint64_t n)
+static void add_chunk(struct error_sums *s, const float *a, const float *b, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
-        double x = (double)a[i], y = (double)b[i], off = x == y ? 0 : fabs(x - y);
-        if (isnan(off)) off = isnan(x) && isnan(y) ? 0 : INFINITY;
-        s->most = fmax(s->most, off);
-        s->off += off * off;
+        double x = (double)a[i], y = (double)b[i], error = x == y ? 0 : fabs(x - y);
+        if (isnan(error)) error = isnan(x) && isnan(y) ? 0 : INFINITY;
+        s->most = fmax(s->most, error);
+        s->error += error * error;
         if (isfinite(x)) s->norm += x * x;
     }
 }
 
-static enum status compare_numbers(struct comparison *c, struct model_tensor *a,
-                                   struct model_tensor *b, float *room)
+static enum status compare_elements(struct comparison *c, struct model_tensor *a,
+                                    struct model_tensor *b, float *buffer)
 {
-    struct sums s = {0};
+    struct error_sums s = {0};
     uint64_t n;
     for (uint64_t at = 0; at < a->is.elements; at += n) {
-        n = a->is.elements - at < PIECE ? a->is.elements - at : PIECE;
-        TRY(tensor_reader_read(&a->reader, at, n, F32, room));
-        TRY(tensor_reader_read(&b->reader, at, n, F32, room + PIECE));
-        add_piece(&s, room, room + PIECE, n);
+        n = a->is.elements - at < CHUNK ? a->is.elements - at : CHUNK;
+        TRY(tensor_reader_read(&a->reader, at, n, F32, buffer));
+        TRY(tensor_reader_read(&b->reader, at, n, F32, buffer + CHUNK));
+        add_chunk(&s, buffer, buffer + CHUNK, n);
     }
     tensor_reader_close(&a->reader), tensor_reader_close(&b->reader);
     c->num_tensors++;
     c->num_elements += (int64_t)a->is.elements;
     if (s.most > 0) {
-        struct difference *d = append(c, DIFFERENCE_NUMBERS, a->is.name);
+        struct difference *d = add_difference(c, DIFFERENCE_NUMBERS, a->is.name);
         d->most = s.most;
-        d->relative = sqrt(s.off / s.norm);
+        d->relative = sqrt(s.error / s.norm);
     }
     return STATUS_OK;
 }
 
 static enum status compare_files(struct comparison *c, const struct model_files *a,
-                                 const struct model_files *b, float *room)
+                                 const struct model_files *b, float *buffer)
 {
     struct model_tensor x, y;
     for (size_t i = 0; i < model_files_num_tensors(a); i++) {
         x = model_files_tensor(a, i);
         if (!model_files_named(b, x.is.name, &y)) {
-            append(c, DIFFERENCE_ONLY_FIRST, x.is.name);
+            add_difference(c, DIFFERENCE_ONLY_FIRST, x.is.name);
         } else if (!same_shape(&x.is, &y.is)) {
-            struct difference *d = append(c, DIFFERENCE_SHAPE, x.is.name);
-            d->first = shape_text(&x.is), d->second = shape_text(&y.is);
+            struct difference *d = add_difference(c, DIFFERENCE_SHAPE, x.is.name);
+            d->first = format_shape(&x.is), d->second = format_shape(&y.is);
         } else {
-            TRY(compare_numbers(c, &x, &y, room));
+            TRY(compare_elements(c, &x, &y, buffer));
         }
     }
     for (size_t i = 0; i < model_files_num_tensors(b); i++) {
         x = model_files_tensor(b, i);
-        if (!model_files_named(a, x.is.name, &y)) append(c, DIFFERENCE_ONLY_SECOND, x.is.name);
+        if (!model_files_named(a, x.is.name, &y))
+            add_difference(c, DIFFERENCE_ONLY_SECOND, x.is.name);
     }
     return STATUS_OK;
 }
 
 /* A value as people read it. */
-static char *scalar_text(const struct json *v)
+static char *format_value(const struct json *v)
 {
     struct text t = {0};
     if (json_is_string(v))
@@ -127,7 +129,7 @@ static void compare_members(struct comparison *c, const char *name, const struct
         if (json_get(a, json_key(v))) continue;
         text_clear(&path);
         text_addf(&path, "%s%s", name, json_key(v));
-        append(c, DIFFERENCE_ONLY_SECOND, path.data);
+        add_difference(c, DIFFERENCE_ONLY_SECOND, path.data);
     }
     text_release(&path);
 }
@@ -151,7 +153,7 @@ static void compare_json(struct comparison *c, const char *name, const struct js
                          const struct json *b)
 {
     if (!b) {
-        append(c, DIFFERENCE_ONLY_FIRST, name);
+        add_difference(c, DIFFERENCE_ONLY_FIRST, name);
         return;
     }
     if (json_is_object(a) && json_is_object(b)) {
@@ -162,9 +164,9 @@ static void compare_json(struct comparison *c, const char *name, const struct js
         return;
     }
     if (json_is_array(a) && json_is_array(b) && same_items(a, b)) return;
-    char *first = scalar_text(a), *second = scalar_text(b);
+    char *first = format_value(a), *second = format_value(b);
     if (strcmp(first, second) || json_is_array(a)) {
-        struct difference *d = append(c, DIFFERENCE_VALUE, name);
+        struct difference *d = add_difference(c, DIFFERENCE_VALUE, name);
         d->first = first, d->second = second;
         return;
     }
@@ -172,7 +174,7 @@ static void compare_json(struct comparison *c, const char *name, const struct js
 }
 
 /* One of the folders. */
-struct side {
+struct compared_model {
     const char *folder;
     struct model_shape shape;
     struct model_files files, moments;
@@ -180,7 +182,7 @@ struct side {
 };
 
 /* What has config.json; torch's own files need not. */
-static enum status read_config(struct side *s)
+static enum status read_model_config(struct compared_model *s)
 {
     char *beside = torch_files_folder(s->folder), *path = file_join(beside, "config.json");
     enum status st = file_exists(path) ? json_read(path, 1 << 30, &s->config) : STATUS_OK;
@@ -189,7 +191,7 @@ static enum status read_config(struct side *s)
 }
 
 /* The heads say in which order the rows of torch's files are. */
-static enum status open_side(struct side *s, const char *folder)
+static enum status open_model(struct compared_model *s, const char *folder)
 {
     struct torch_state torch;
     enum status st = STATUS_OK;
@@ -199,26 +201,27 @@ static enum status open_side(struct side *s, const char *folder)
         TRY_OUT(checkpoint_read_shape(folder, &s->shape));
     TRY_OUT(model_files_open_any(&s->files, folder, &s->shape));
     TRY_OUT(model_files_open_moments_any(&s->moments, folder, &s->shape, &torch));
-    TRY_OUT(read_config(s));
+    TRY_OUT(read_model_config(s));
     TRY_OUT(torch_state_or_file(&torch, folder, &s->state));
 out:
     torch_state_release(&torch);
     return st;
 }
 
-static void close_side(struct side *s)
+static void close_model(struct compared_model *s)
 {
     model_files_close(&s->files), model_files_close(&s->moments);
     json_free(s->config), json_free(s->state);
 }
 
 /* One JSON file of both folders; one that neither has is the same. */
-static enum status compare_texts(struct comparison *c, const struct side *a, const struct json *x,
-                                 const struct side *b, const struct json *y, const char *name)
+static enum status compare_json_files(struct comparison *c, const struct compared_model *a,
+                                      const struct json *x, const struct compared_model *b,
+                                      const struct json *y, const char *name)
 {
     struct text prefix = {0};
     if (!x || !y) {
-        if (x || y) append(c, x ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND, name);
+        if (x || y) add_difference(c, x ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND, name);
         return STATUS_OK;
     }
     if (!json_is_object(x)) FAIL(DATA, "%s/%s: not an object", a->folder, name);
@@ -231,24 +234,26 @@ static enum status compare_texts(struct comparison *c, const struct side *a, con
 
 enum status comparison_make(struct comparison *c, const char *first, const char *second)
 {
-    struct side a = {0}, b = {0};
-    float *room = heap(2 * PIECE * sizeof *room);
+    struct compared_model a = {0}, b = {0};
+    float *buffer = heap(2 * CHUNK * sizeof *buffer);
     enum status st = STATUS_OK;
     *c = (struct comparison){0};
-    TRY_OUT(open_side(&a, first));
-    TRY_OUT(open_side(&b, second));
-    TRY_OUT(compare_files(c, &a.files, &b.files, room));
-    bool more_a = !model_files_are_empty(&a.moments), more_b = !model_files_are_empty(&b.moments);
-    if (more_a && more_b)
-        TRY_OUT(compare_files(c, &a.moments, &b.moments, room));
-    else if (more_a || more_b)
-        append(c, more_a ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND, "optimizer's moments");
+    TRY_OUT(open_model(&a, first));
+    TRY_OUT(open_model(&b, second));
+    TRY_OUT(compare_files(c, &a.files, &b.files, buffer));
+    bool moments_a = !model_files_are_empty(&a.moments),
+         moments_b = !model_files_are_empty(&b.moments);
+    if (moments_a && moments_b)
+        TRY_OUT(compare_files(c, &a.moments, &b.moments, buffer));
+    else if (moments_a || moments_b)
+        add_difference(c, moments_a ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND,
+                       "optimizer's moments");
     if ((a.config || !a.files.slices) && (b.config || !b.files.slices))
-        TRY_OUT(compare_texts(c, &a, a.config, &b, b.config, "config.json"));
-    TRY_OUT(compare_texts(c, &a, a.state, &b, b.state, "state.json"));
+        TRY_OUT(compare_json_files(c, &a, a.config, &b, b.config, "config.json"));
+    TRY_OUT(compare_json_files(c, &a, a.state, &b, b.state, "state.json"));
 out:
-    close_side(&a), close_side(&b);
-    free(room);
+    close_model(&a), close_model(&b);
+    free(buffer);
     return st;
 }
 

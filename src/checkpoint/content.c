@@ -8,28 +8,29 @@
 
 #define SHARD_BYTES UINT64_C(5000000000)
 
-static enum status write_shards(const struct content *c, struct block_exchange *x, struct manifest *m)
+static enum status write_safetensors(const struct content *c, struct block_exchange *x,
+                                     struct manifest *m)
 {
     static const char *const plain[] = {""}, *const moments[] = {".exp_avg", ".exp_avg_sq"};
     struct safetensors_shards model = {.stem = "model",
-                           .parts = plain,
-                           .sources = &c->weights,
-                           .num_parts = 1,
-                           .dtype = c->dtype,
-                           .most_bytes = c->shard_bytes ? c->shard_bytes : SHARD_BYTES,
-                           .index = c->plain ? INDEX_IF_MANY : INDEX_ALWAYS,
-                           .exchange = x};
+                                       .parts = plain,
+                                       .sources = &c->weights,
+                                       .num_parts = 1,
+                                       .dtype = c->dtype,
+                                       .max_bytes = c->shard_bytes ? c->shard_bytes : SHARD_BYTES,
+                                       .index = c->plain ? INDEX_IF_MANY : INDEX_ALWAYS,
+                                       .exchange = x};
     TRY(safetensors_shards_write(&model, m));
     if (!c->exp_avg.read) return STATUS_OK;
     struct tensor_source both[] = {c->exp_avg, c->exp_avg_sq};
     struct safetensors_shards optimizer = {.stem = "optimizer",
-                               .parts = moments,
-                               .sources = both,
-                               .num_parts = 2,
-                               .dtype = SAFETENSORS_F32,
-                               .most_bytes = SHARD_BYTES,
-                               .index = INDEX_NEVER,
-                               .exchange = x};
+                                           .parts = moments,
+                                           .sources = both,
+                                           .num_parts = 2,
+                                           .dtype = SAFETENSORS_F32,
+                                           .max_bytes = SHARD_BYTES,
+                                           .index = INDEX_NEVER,
+                                           .exchange = x};
     TRY(safetensors_shards_write(&optimizer, m));
     return STATUS_OK;
 }
@@ -38,13 +39,13 @@ static enum status write_tensors(const struct content *c, struct manifest *m)
 {
     struct block_exchange x;
     enum status st = block_exchange_open(&x, c->layout, c->pieces, c->ranks);
-    if (!st) st = write_shards(c, &x, m);
+    if (!st) st = write_safetensors(c, &x, m);
     block_exchange_close(&x);
     return st;
 }
 
 /* Files that another room wrote into the folder: sealed as they are. */
-static enum status seal_existing(struct manifest *m, const char *name)
+static enum status add_existing_file(struct manifest *m, const char *name)
 {
     struct text bytes = {0};
     char *path = file_join(m->folder, name);
@@ -65,7 +66,7 @@ static enum status write_tokenizer(const struct tokenizer *t, struct manifest *m
     if (!t) return STATUS_OK;
     TRY(tokenizer_copy(t, m->folder)); /* the folder is empty before */
     TRY(file_list_dir(&names, m->folder));
-    for (size_t i = 0; i < names.count && !st; i++) st = seal_existing(m, names.paths[i]);
+    for (size_t i = 0; i < names.count && !st; i++) st = add_existing_file(m, names.paths[i]);
     file_list_release(&names);
     return st;
 }
@@ -93,9 +94,9 @@ out:
 
 enum status content_write(const struct content *c, struct manifest *m)
 {
-    bool leads = c->ranks->rank == 0;
-    TRY(comm_agree(c->ranks, leads ? write_tokenizer(c->tokenizer, m) : STATUS_OK));
+    bool is_root = c->ranks->rank == 0;
+    TRY(comm_agree(c->ranks, is_root ? write_tokenizer(c->tokenizer, m) : STATUS_OK));
     TRY(write_tensors(c, m));
-    TRY(comm_agree(c->ranks, leads ? content_write_texts(c, m) : STATUS_OK));
+    TRY(comm_agree(c->ranks, is_root ? content_write_texts(c, m) : STATUS_OK));
     return STATUS_OK;
 }

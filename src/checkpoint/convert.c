@@ -21,21 +21,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct origin;
+struct conversion_source;
 
 /* The weights, or moments of them. */
-struct part {
-    const struct origin *origin;
+struct source_tensors {
+    const struct conversion_source *source;
     const struct model_files *files;
-    enum tensor_kind part;
+    enum tensor_kind kind;
 };
 
 /* The folder that is read, and some numbers of a tensor of it. */
-struct origin {
+struct conversion_source {
     struct model_shape shape;
     struct layout layout;
     struct model_files files, moments;
-    struct part parts[3];
+    struct source_tensors parts[3];
     struct pieces pieces;
     float *values;
     int bos, eos;
@@ -43,27 +43,28 @@ struct origin {
     struct text train; /* its trainer's part of state.json */
 };
 
-static enum status read_piece(void *context, const struct piece *p, size_t first, size_t count,
-                              const float **values)
+static enum status read_run(void *context, const struct piece *p, size_t first, size_t count,
+                            const float **values)
 {
-    const struct part *part = context;
-    const struct origin *o = part->origin;
+    const struct source_tensors *from = context;
+    const struct conversion_source *o = from->source;
     const struct tensor_place *t = &o->layout.tensors[p->tensor];
     struct tensor_reader r;
     char stem[96], name[160];
     tensor_place_name(t, true, stem);
-    snprintf(name, sizeof name, "%s%s", stem, tensor_name_suffix(part->part));
-    TRY(tensor_reader_open(&r, part->files, t, name));
+    snprintf(name, sizeof name, "%s%s", stem, tensor_name_suffix(from->kind));
+    TRY(tensor_reader_open(&r, from->files, t, name));
     TRY(tensor_reader_read(&r, first, count, F32, o->values));
     tensor_reader_close(&r);
     *values = o->values;
     return STATUS_OK;
 }
 
-static struct tensor_source source_of(struct origin *o, enum tensor_kind part)
+static struct tensor_source source_tensors_of(struct conversion_source *o, enum tensor_kind kind)
 {
-    o->parts[part] = (struct part){o, part == TENSOR_WEIGHT ? &o->files : &o->moments, part};
-    return (struct tensor_source){read_piece, &o->parts[part]};
+    o->parts[kind] =
+        (struct source_tensors){o, kind == TENSOR_WEIGHT ? &o->files : &o->moments, kind};
+    return (struct tensor_source){read_run, &o->parts[kind]};
 }
 
 static void set_rope(struct rope_scaling *r, double factor)
@@ -75,15 +76,15 @@ static void set_rope(struct rope_scaling *r, double factor)
     if (factor <= 0) *r = (struct rope_scaling){0};
 }
 
-static enum status open_origin(struct origin *o, const struct conversion *c)
+static enum status open_source(struct conversion_source *o, const struct conversion *c)
 {
     const char *folder = c->from;
     char *beside = torch_files_folder(folder);
     char *config =
         c->config ? heap_string(c->config, strlen(c->config)) : file_join(beside, "config.json");
-    bool ours;
+    bool native;
     enum status st = STATUS_OK;
-    TRY_OUT(checkpoint_check_native(folder, comm_self(), &ours));
+    TRY_OUT(checkpoint_check_native(folder, comm_self(), &native));
     TRY_OUT(c->config ? hf_config_read(config, &o->shape)
                       : checkpoint_read_shape(folder, &o->shape));
     if (c->sets_rope) set_rope(&o->shape.scaling, c->rope_factor);
@@ -99,7 +100,7 @@ out:
     return st;
 }
 
-static void close_origin(struct origin *o)
+static void close_source(struct conversion_source *o)
 {
     free(o->values);
     text_release(&o->train);
@@ -110,7 +111,7 @@ static void close_origin(struct origin *o)
 }
 
 /* Of state.json as we write it; it has been held against its manifest. */
-static enum status read_state(struct origin *o, const char *folder)
+static enum status read_state(struct conversion_source *o, const char *folder)
 {
     static const char end[] = "}\n";
     struct text head = {0}, state = {0};
@@ -134,8 +135,8 @@ out:
     return st;
 }
 
-/* Moments without the trainer's part, or the other way round, are none to go on from. */
-static enum status open_run(const struct conversion *c, struct origin *o)
+/* Moments without the trainer's kind, or the other way round, are none to go on from. */
+static enum status open_training_state(const struct conversion *c, struct conversion_source *o)
 {
     bool fits = c->target == CONVERT_NATIVE || (c->target == CONVERT_DCP && c->optimizer);
     struct torch_state torch;
@@ -155,13 +156,13 @@ static enum status open_run(const struct conversion *c, struct origin *o)
     }
     o->step = torch.step;
     torch_state_train(&torch, &o->train);
-    torch_state_tell(&torch, c->from);
+    torch_state_log(&torch, c->from);
 out:
     torch_state_release(&torch);
     return st;
 }
 
-static enum status resolve_dtype(const struct conversion *c, const struct origin *o,
+static enum status resolve_dtype(const struct conversion *c, const struct conversion_source *o,
                                  enum safetensors_dtype *dtype)
 {
     enum safetensors_dtype has;
@@ -176,12 +177,12 @@ static enum status resolve_dtype(const struct conversion *c, const struct origin
 }
 
 /* From here on only the tensors and their pieces are looked at, not the units. */
-static void leave_out_io(struct origin *o)
+static void drop_io_tensors(struct conversion_source *o)
 {
     struct layout *l = &o->layout;
     size_t kept = 0;
     for (size_t i = 0; i < o->pieces.count; i++) {
-        struct piece p = o->pieces.all[i]; /* a whole tensor, as there is one part */
+        struct piece p = o->pieces.all[i]; /* a whole tensor, as there is one kind */
         const struct tensor_place t = l->tensors[p.tensor];
         if (t.id == PARAM_embed || t.id == PARAM_head) {
             l->parameters -= (int64_t)t.elements;
@@ -196,7 +197,7 @@ static void leave_out_io(struct origin *o)
 }
 
 /* What stands beside the weights goes along as it is. */
-static enum status copy_texts(const char *path, bool with_run, struct manifest *m)
+static enum status copy_other_files(const char *path, bool with_run, struct manifest *m)
 {
     static const char *const names[] = {"tokenizer.json",         "tokenizer.model",
                                         "tokenizer_config.json",  "special_tokens_map.json",
@@ -216,8 +217,8 @@ static enum status copy_texts(const char *path, bool with_run, struct manifest *
     return st;
 }
 
-static enum status write_model(const struct conversion *c, const struct torch_model *m,
-                               const struct dcp_run *run, const char *folder)
+static enum status write_torch_model(const struct conversion *c, const struct torch_model *m,
+                                     const struct dcp_run *run, const char *folder)
 {
     if (c->target == CONVERT_DCP) return dcp_write(m, run, c->shard_bytes, folder);
     return c->target == CONVERT_NXDT ? nxdt_write(m, &c->nxdt, folder) : meta_write(m, folder);
@@ -230,17 +231,18 @@ static enum status write_torch(const struct conversion *c, const struct content 
 {
     const struct torch_model model = {content->shape, content->layout, content->pieces,
                                       content->weights, content->dtype};
-    TRY(write_model(c, &model, run, folder));
+    TRY(write_torch_model(c, &model, run, folder));
     TRY(content_write_texts(content, m));
     return STATUS_OK;
 }
 
 /* The next step is step + 1. */
-static enum status describe_run(const struct conversion *c, struct origin *o, struct dcp_run *run)
+static enum status describe_run(const struct conversion *c, struct conversion_source *o,
+                                struct dcp_run *run)
 {
     struct json *train;
-    *run = (struct dcp_run){.exp_avg = source_of(o, TENSOR_EXP_AVG),
-                            .exp_avg_sq = source_of(o, TENSOR_EXP_AVG_SQ),
+    *run = (struct dcp_run){.exp_avg = source_tensors_of(o, TENSOR_EXP_AVG),
+                            .exp_avg_sq = source_tensors_of(o, TENSOR_EXP_AVG_SQ),
                             .step = o->step,
                             .train = o->train.data};
     const struct optimizer_config *a = c->optimizer;
@@ -266,15 +268,15 @@ static enum status describe_run(const struct conversion *c, struct origin *o, st
     return STATUS_OK;
 }
 
-static enum status write_folder(const struct conversion *c, struct origin *o, const char *folder,
-                                struct converted *done)
+static enum status write_folder(const struct conversion *c, struct conversion_source *o,
+                                const char *folder, struct converted *done)
 {
     struct content content = {
         .shape = &o->shape,
         .layout = &o->layout,
         .pieces = &o->pieces,
         .ranks = comm_self(),
-        .weights = source_of(o, TENSOR_WEIGHT),
+        .weights = source_tensors_of(o, TENSOR_WEIGHT),
         .shard_bytes = c->shard_bytes,
         .plain = c->target != CONVERT_NATIVE,
         .bos = o->bos,
@@ -287,11 +289,11 @@ static enum status write_folder(const struct conversion *c, struct origin *o, co
     TRY_OUT(resolve_dtype(c, o, &content.dtype));
     if (with_run && c->target == CONVERT_DCP) TRY_OUT(describe_run(c, o, &run));
     if (with_run && c->target == CONVERT_NATIVE) {
-        content.exp_avg = source_of(o, TENSOR_EXP_AVG);
-        content.exp_avg_sq = source_of(o, TENSOR_EXP_AVG_SQ);
+        content.exp_avg = source_tensors_of(o, TENSOR_EXP_AVG);
+        content.exp_avg_sq = source_tensors_of(o, TENSOR_EXP_AVG_SQ);
         content.step = o->step, content.train = o->train.data;
     }
-    if (c->without_io) leave_out_io(o);
+    if (c->without_io) drop_io_tensors(o);
     TRY_OUT(file_remove_tree(folder)); /* left by one that was killed */
     TRY_OUT(file_make_dirs(folder));
     if (c->target == CONVERT_HF || c->target == CONVERT_NATIVE)
@@ -299,7 +301,7 @@ static enum status write_folder(const struct conversion *c, struct origin *o, co
     else
         TRY_OUT(write_torch(c, &content, with_run ? &run : NULL, folder, &m));
     if (!c->without_io)
-        TRY_OUT(copy_texts(c->from, with_run, &m)); /* all of them are of a vocabulary */
+        TRY_OUT(copy_other_files(c->from, with_run, &m)); /* all of them are of a vocabulary */
     if (c->target == CONVERT_NATIVE) TRY_OUT(manifest_finish(&m));
     *done = (struct converted){o->layout.num_tensors, o->layout.parameters, content.dtype, o->step};
 out:
@@ -308,7 +310,7 @@ out:
 }
 
 /* MISSING is fine, and so is a folder without anything in it. */
-static enum status refuse_full(const char *folder)
+static enum status check_empty(const char *folder)
 {
     struct file_list names;
     if (!file_exists(folder)) return STATUS_OK;
@@ -331,8 +333,8 @@ static enum status sync_parent(const char *path)
     return st;
 }
 
-static enum status write_gguf(const struct conversion *c, struct origin *o, const char *path,
-                              struct converted *done)
+static enum status write_gguf(const struct conversion *c, struct conversion_source *o,
+                              const char *path, struct converted *done)
 {
     const char *slash = strrchr(c->to, '/'), *stem = slash ? slash + 1 : c->to;
     const char *dot = strrchr(stem, '.');
@@ -341,7 +343,7 @@ static enum status write_gguf(const struct conversion *c, struct origin *o, cons
     char *name = heap_string(stem, dot && dot > stem ? (size_t)(dot - stem) : strlen(stem));
     char *beside = torch_files_folder(c->from);
     const struct gguf_model g = {
-        .model = {&o->shape, &o->layout, &o->pieces, source_of(o, TENSOR_WEIGHT), dtype},
+        .model = {&o->shape, &o->layout, &o->pieces, source_tensors_of(o, TENSOR_WEIGHT), dtype},
         .type = c->quantized               ? GGUF_Q8_0
                 : dtype == SAFETENSORS_F32 ? GGUF_F32
                 : dtype == SAFETENSORS_F16 ? GGUF_F16
@@ -357,7 +359,8 @@ static enum status write_gguf(const struct conversion *c, struct origin *o, cons
     return st;
 }
 
-static enum status make_plain(const struct conversion *c, struct origin *o, struct converted *done)
+static enum status convert_to_path(const struct conversion *c, struct conversion_source *o,
+                                   struct converted *done)
 {
     struct text temporary = {0};
     size_t len = strlen(c->to);
@@ -366,7 +369,7 @@ static enum status make_plain(const struct conversion *c, struct origin *o, stru
     text_addf(&temporary, "%.*s.llamero-tmp", (int)len, c->to);
     enum status st = STATUS_OK;
     if (is_file && file_exists(c->to)) FAIL_OUT(CONFIG, "%s is there already", c->to);
-    TRY_OUT(is_file ? STATUS_OK : refuse_full(c->to));
+    TRY_OUT(is_file ? STATUS_OK : check_empty(c->to));
     TRY_OUT(is_file ? write_gguf(c, o, temporary.data, done)
                     : write_folder(c, o, temporary.data, done));
     TRY_OUT(is_file ? STATUS_OK : file_sync_dir(temporary.data));
@@ -383,7 +386,8 @@ out:
     return st;
 }
 
-static enum status make_native(const struct conversion *c, struct origin *o, struct converted *done)
+static enum status convert_to_run(const struct conversion *c, struct conversion_source *o,
+                                  struct converted *done)
 {
     int64_t step = o->step < 0 ? 0 : o->step;
     char *folder = file_join(c->to, "checkpoint"), *final = step_path(folder, step);
@@ -407,12 +411,14 @@ out:
 
 enum status checkpoint_convert(const struct conversion *c, struct converted *done)
 {
-    struct origin o = {0};
+    struct conversion_source o = {0};
     BUG_IF(c->without_io &&
            (c->target == CONVERT_NATIVE || c->target == CONVERT_GGUF || c->target == CONVERT_NXDT));
-    enum status st = open_origin(&o, c);
-    if (!st) st = open_run(c, &o);
-    if (!st) st = c->target == CONVERT_NATIVE ? make_native(c, &o, done) : make_plain(c, &o, done);
-    close_origin(&o);
+    enum status st = open_source(&o, c);
+    if (!st) st = open_training_state(c, &o);
+    if (!st)
+        st = c->target == CONVERT_NATIVE ? convert_to_run(c, &o, done)
+                                         : convert_to_path(c, &o, done);
+    close_source(&o);
     return st;
 }

@@ -30,7 +30,7 @@ out:
     return st;
 }
 
-static enum status find_any(const char *folder, int64_t step, char **found)
+static enum status find_native_or_dcp(const char *folder, int64_t step, char **found)
 {
     char *path = step_path(folder, step);
     if (dcp_detect(path)) {
@@ -60,8 +60,8 @@ static enum status find_newest(const char *folder, int64_t limit,
 }
 
 /* What rank 0 found, everywhere; st is how it went there. */
-static enum status share_found(const char *folder, const struct comm *world, enum status st,
-                               char **found)
+static enum status broadcast_found(const char *folder, const struct comm *world, enum status st,
+                                   char **found)
 {
     int64_t step = *found ? strtoll(strrchr(*found, '-') + 1, NULL, 10) : -1;
     st = comm_agree(world, st);
@@ -78,7 +78,7 @@ enum status checkpoint_find_step(const char *folder, int64_t step, const struct 
 {
     *found = NULL;
     enum status st = world->rank == 0 ? find_step(folder, step, found) : STATUS_OK;
-    TRY(share_found(folder, world, st, found));
+    TRY(broadcast_found(folder, world, st, found));
     return STATUS_OK;
 }
 
@@ -87,29 +87,29 @@ enum status checkpoint_find(const char *folder, int64_t limit, const struct comm
 {
     *found = NULL;
     enum status st = world->rank == 0 ? find_newest(folder, limit, find_step, found) : STATUS_OK;
-    TRY(share_found(folder, world, st, found));
+    TRY(broadcast_found(folder, world, st, found));
     return STATUS_OK;
 }
 
 /* The same of a folder whose checkpoints may be ours or torch's, whose .metadata is written last;
  * `step` below 0: the newest, *found NULL if there is none. */
-static enum status find_either(const char *folder, int64_t step, const struct comm *world,
+static enum status find_common(const char *folder, int64_t step, const struct comm *world,
                                char **found)
 {
     *found = NULL;
     enum status st = STATUS_OK;
     if (world->rank == 0)
-        st = step < 0 ? find_newest(folder, INT64_MAX, find_any, found)
-                      : find_any(folder, step, found);
-    TRY(share_found(folder, world, st, found));
+        st = step < 0 ? find_newest(folder, INT64_MAX, find_native_or_dcp, found)
+                      : find_native_or_dcp(folder, step, found);
+    TRY(broadcast_found(folder, world, st, found));
     return STATUS_OK;
 }
 
 /* Where the folder of the model is. */
-enum { HERE, BELOW, BELOW_CHECKPOINT };
+enum { AT_PATH, IN_STEPS, IN_CHECKPOINT_STEPS };
 
 /* A run has its checkpoints below it; torch's may have config.json above them. */
-static enum status look(const char *path, int64_t step, int64_t *place)
+static enum status find_model(const char *path, int64_t step, int64_t *location)
 {
     char *config = file_join(path, "config.json"), *below = file_join(path, "checkpoint");
     bool is_model = model_files_detect(path);
@@ -117,11 +117,11 @@ static enum status look(const char *path, int64_t step, int64_t *place)
     enum status st = STATUS_OK;
     if (!is_model && !file_is_dir(path)) FAIL_OUT(MISSING, "%s: no such folder", path);
     TRY_OUT(step_list_read(&steps, path));
-    *place = is_model                                  ? HERE
-             : file_is_dir(below)                      ? BELOW_CHECKPOINT
-             : file_exists(config) && steps.count == 0 ? HERE
-                                                       : BELOW;
-    if (*place == HERE && step >= 0)
+    *location = is_model                                  ? AT_PATH
+                : file_is_dir(below)                      ? IN_CHECKPOINT_STEPS
+                : file_exists(config) && steps.count == 0 ? AT_PATH
+                                                          : IN_STEPS;
+    if (*location == AT_PATH && step >= 0)
         FAIL_OUT(CONFIG, "%s: one model, not a folder of steps, of which %lld is one", path,
                  (long long)step);
 out:
@@ -131,7 +131,7 @@ out:
     return st;
 }
 
-static enum status none_there(const char *path)
+static enum status fail_not_found(const char *path)
 {
     FAIL(MISSING,
          "%s: neither a Hugging Face folder, files of torch, a checkpoint nor a run with one",
@@ -141,18 +141,18 @@ static enum status none_there(const char *path)
 enum status checkpoint_locate(const char *path, int64_t step, const struct comm *world,
                               char **folder)
 {
-    int64_t place = HERE;
+    int64_t location = AT_PATH;
     *folder = NULL;
-    TRY(comm_agree(world, world->rank == 0 ? look(path, step, &place) : STATUS_OK));
-    TRY(comm_broadcast_bytes(world, 0, &place, sizeof place));
-    if (place == HERE) {
+    TRY(comm_agree(world, world->rank == 0 ? find_model(path, step, &location) : STATUS_OK));
+    TRY(comm_broadcast_bytes(world, 0, &location, sizeof location));
+    if (location == AT_PATH) {
         *folder = heap_string(path, strlen(path));
         return STATUS_OK;
     }
-    char *steps = file_join(path, place == BELOW_CHECKPOINT ? "checkpoint" : "");
-    enum status st = find_either(steps, step, world, folder);
+    char *steps = file_join(path, location == IN_CHECKPOINT_STEPS ? "checkpoint" : "");
+    enum status st = find_common(steps, step, world, folder);
     free(steps);
     TRY(st);
-    TRY(comm_agree(world, *folder || world->rank > 0 ? STATUS_OK : none_there(path)));
+    TRY(comm_agree(world, *folder || world->rank > 0 ? STATUS_OK : fail_not_found(path)));
     return STATUS_OK;
 }

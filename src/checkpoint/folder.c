@@ -13,14 +13,14 @@
 #include <unistd.h>
 
 /* The number of step-<digits>, or -1. */
-static int64_t step_of(const char *name)
+static int64_t parse_step(const char *name)
 {
     size_t digits = strncmp(name, "step-", 5) ? 0 : strspn(name + 5, "0123456789");
     if (digits < 1 || digits > 15 || name[5 + digits]) return -1;
     return strtoll(name + 5, NULL, 10);
 }
 
-static int by_number(const void *a, const void *b)
+static int compare_steps(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
@@ -34,10 +34,10 @@ enum status step_list_read(struct step_list *l, const char *folder)
     TRY(file_list_dir(&names, folder));
     l->steps = heap((names.count + 1) * sizeof *l->steps);
     for (size_t i = 0; i < names.count; i++) {
-        int64_t step = step_of(names.paths[i]);
+        int64_t step = parse_step(names.paths[i]);
         if (step >= 0) l->steps[l->count++] = step;
     }
-    qsort(l->steps, l->count, sizeof *l->steps, by_number);
+    qsort(l->steps, l->count, sizeof *l->steps, compare_steps);
     file_list_release(&names);
     return STATUS_OK;
 }
@@ -108,7 +108,8 @@ void folder_unlock(int lock)
 }
 
 /* Out of sight first: a kill in between leaves trash, not half a checkpoint. */
-static enum status to_trash(const char *folder, const char *path, int64_t step, struct text *trash)
+static enum status move_to_trash(const char *folder, const char *path, int64_t step,
+                                 struct text *trash)
 {
     text_addf(trash, "%s/.trash-%lld-%ld", folder, (long long)step, (long)getpid());
     TRY(file_remove_tree(trash->data));
@@ -118,7 +119,7 @@ static enum status to_trash(const char *folder, const char *path, int64_t step, 
 }
 
 /* What is superseded goes; where it does not, the new checkpoint is none the worse. */
-static void sweep(const char *path)
+static void remove_or_warn(const char *path)
 {
     if (file_remove_tree(path)) log_line(LOG_WARN, "not deleted: %s", status_message());
 }
@@ -126,23 +127,23 @@ static void sweep(const char *path)
 enum status folder_commit(const char *folder, const char *temporary, int64_t step)
 {
     char *path = step_path(folder, step);
-    struct text older = {0};
+    struct text replaced = {0};
     enum status st = STATUS_OK;
     TRY_OUT(file_sync_dir(temporary));
     if (file_exists(path)) {
         if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
-            text_adds(&older, temporary);
+            text_adds(&replaced, temporary);
         else
-            TRY_OUT(to_trash(folder, path, step, &older));
+            TRY_OUT(move_to_trash(folder, path, step, &replaced));
     }
-    bool exchanged = older.len && !strcmp(older.data, temporary);
-    if (!exchanged && rename(temporary, path))
+    bool is_exchanged = replaced.len && !strcmp(replaced.data, temporary);
+    if (!is_exchanged && rename(temporary, path))
         FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
-    /* The older one goes when the new one is there to stay. */
+    /* The replaced one goes when the new one is there to stay. */
     TRY_OUT(file_sync_dir(folder));
-    if (older.len) sweep(older.data);
+    if (replaced.len) remove_or_warn(replaced.data);
 out:
-    text_release(&older);
+    text_release(&replaced);
     free(path);
     return st;
 }
@@ -160,10 +161,10 @@ void folder_retain(const char *folder, int64_t keep, int64_t step)
         if (l.steps[i] == step) continue;
         char *path = step_path(folder, l.steps[i]);
         struct text trash = {0};
-        if (to_trash(folder, path, l.steps[i], &trash))
+        if (move_to_trash(folder, path, l.steps[i], &trash))
             log_line(LOG_WARN, "not deleted: %s", status_message());
         else
-            sweep(trash.data);
+            remove_or_warn(trash.data);
         text_release(&trash);
         free(path);
     }

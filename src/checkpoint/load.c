@@ -48,17 +48,16 @@ static enum status open_tensors(const struct model_files *files, const struct la
 }
 
 /* A piece of a tensor to its place in a flat buffer. */
-static enum status read_piece(struct tensor_reader *r, const struct piece *p,
-                              const struct store *to)
+static enum status read_run(struct tensor_reader *r, const struct piece *p, const struct store *to)
 {
-    enum { MOST = 1 << 20 };
+    enum { CHUNK = 1 << 20 };
     if (!to->low && !queue_memory(to->on))
         return tensor_reader_read(r, p->first, p->count, to->dtype,
                                   (char *)to->x + p->at * dtype_bytes(to->dtype));
-    float *run = heap((p->count < MOST ? p->count : MOST) * sizeof *run);
+    float *run = heap((p->count < CHUNK ? p->count : CHUNK) * sizeof *run);
     enum status st = STATUS_OK;
     for (size_t done = 0, n; done < p->count; done += n) {
-        n = p->count - done < MOST ? p->count - done : MOST;
+        n = p->count - done < CHUNK ? p->count - done : CHUNK;
         TRY_OUT(tensor_reader_read(r, p->first + done, n, F32, run));
         TRY_OUT(store_write(to, p->at + done, n, run));
     }
@@ -68,9 +67,9 @@ out:
 }
 
 /* This rank's pieces of the tensors whose names end in `suffix`. */
-static enum status load_flat(const struct model_files *files, const struct checkpoint_state *s,
-                             const char *suffix, const struct option_list *exclude,
-                             struct store flat)
+static enum status load_buffer(const struct model_files *files, const struct checkpoint_state *s,
+                               const char *suffix, const struct option_list *exclude,
+                               struct store flat)
 {
     struct tensor_reader *all = heap((size_t)s->layout->num_tensors * sizeof *all), *last = NULL;
     enum status st = STATUS_OK;
@@ -81,7 +80,7 @@ static enum status load_flat(const struct model_files *files, const struct check
         if (!tensor_reader_is_open(r)) continue;
         if (last && last != r) tensor_reader_close(last);
         last = r;
-        TRY_OUT(read_piece(r, p, &flat));
+        TRY_OUT(read_run(r, p, &flat));
     }
     if (last) tensor_reader_close(last);
 out:
@@ -92,8 +91,8 @@ out:
 static enum status load_moments(const struct model_files *files, const struct checkpoint_state *s,
                                 const struct option_list *exclude)
 {
-    TRY(load_flat(files, s, ".exp_avg", exclude, checkpoint_moment(s, s->exp_avg)));
-    TRY(load_flat(files, s, ".exp_avg_sq", exclude, checkpoint_moment(s, s->exp_avg_sq)));
+    TRY(load_buffer(files, s, ".exp_avg", exclude, checkpoint_moment(s, s->exp_avg)));
+    TRY(load_buffer(files, s, ".exp_avg_sq", exclude, checkpoint_moment(s, s->exp_avg_sq)));
     return STATUS_OK;
 }
 
@@ -109,12 +108,12 @@ static enum status load_state(const char *folder, const struct torch_state *torc
 }
 
 /* By its files: has it a manifest? */
-static enum status look_at(const char *folder, int64_t *ours)
+static enum status find_manifest(const char *folder, int64_t *native)
 {
     char *manifest = file_join(folder, MANIFEST_NAME), *state = file_join(folder, "state.json");
     enum status st = STATUS_OK;
-    *ours = file_exists(manifest);
-    if (!*ours && file_exists(state))
+    *native = file_exists(manifest);
+    if (!*native && file_exists(state))
         FAIL_OUT(DATA, "%s: a checkpoint without its %s: it was never finished", folder,
                  MANIFEST_NAME);
 out:
@@ -122,20 +121,20 @@ out:
     return st;
 }
 
-enum status checkpoint_check_native(const char *folder, const struct comm *world, bool *ours)
+enum status checkpoint_check_native(const char *folder, const struct comm *world, bool *native)
 {
     int64_t answer = 0;
-    enum status st = world->rank == 0 ? look_at(folder, &answer) : STATUS_OK;
+    enum status st = world->rank == 0 ? find_manifest(folder, &answer) : STATUS_OK;
     TRY(comm_agree(world, st));
     TRY(comm_broadcast_bytes(world, 0, &answer, sizeof answer));
-    *ours = answer;
-    if (!*ours) return STATUS_OK;
+    *native = answer;
+    if (!*native) return STATUS_OK;
     st = manifest_verify_part(folder, world->rank, world->size);
     TRY(comm_agree(world, st));
     return STATUS_OK;
 }
 
-static bool same_scaling(const struct rope_scaling *a, const struct rope_scaling *b)
+static bool is_same_scaling(const struct rope_scaling *a, const struct rope_scaling *b)
 {
     double off = fabs(a->factor - b->factor) +
                  fabs(a->low_frequency_factor - b->low_frequency_factor) +
@@ -159,7 +158,7 @@ static enum status compare_shapes(const char *folder, const struct checkpoint_st
     if (s->world->rank > 0) return STATUS_OK; /* one warning is enough */
     const struct rope_scaling *a = &has.scaling, *b = &model->scaling;
     if (has.rope_theta < model->rope_theta || has.rope_theta > model->rope_theta ||
-        !same_scaling(a, b))
+        !is_same_scaling(a, b))
         log_line(LOG_WARN,
                  "%s: its rotary embedding has base %g and scaling factor %g over %d tokens; the "
                  "model here has %g and %g over %d",
@@ -188,23 +187,24 @@ static enum status check_vocabulary(const struct model_files *files, const char 
 }
 
 /* What is there beside the weights; of torch's files nothing, where there are no moments. */
-static enum status load_rest(const char *folder, const struct checkpoint_state *state, bool ours,
-                             const struct option_list *exclude, struct checkpoint_found *found)
+static enum status load_training_state(const char *folder, const struct checkpoint_state *state,
+                                       bool native, const struct option_list *exclude,
+                                       struct checkpoint_found *found)
 {
     struct model_files moments = {0};
     struct torch_state torch;
     enum status st = STATUS_OK;
     torch_state_init(&torch);
-    if (!ours && nxdt_files_have_optimizer(folder))
+    if (!native && nxdt_files_have_optimizer(folder))
         FAIL_OUT(UNSUPPORTED,
                  "%s: the optimizer's state of NxD Training (ZeRO-1 shards in optim/) is not read: "
                  "begin from the weights, by checkpoint.initial_load_model_only=true",
                  folder);
     TRY_OUT(model_files_open_moments_any(&moments, folder, state->shape, &torch));
     found->has_moments = !model_files_are_empty(&moments);
-    if (!ours && !found->has_moments) goto out;
+    if (!native && !found->has_moments) goto out;
     TRY_OUT(load_state(folder, &torch, found));
-    if (!ours && state->world->rank == 0) torch_state_tell(&torch, folder);
+    if (!native && state->world->rank == 0) torch_state_log(&torch, folder);
     if (state->exp_avg && found->has_moments && !is_excluded(exclude, "optimizer"))
         TRY_OUT(load_moments(&moments, state, exclude));
 out:
@@ -214,17 +214,19 @@ out:
 }
 
 /* On this rank alone. */
-static enum status load_all(const char *folder, const struct checkpoint_state *state, bool ours,
-                            const struct option_list *exclude, struct checkpoint_found *found)
+static enum status load_on_rank(const char *folder, const struct checkpoint_state *state,
+                                bool native, const struct option_list *exclude,
+                                struct checkpoint_found *found)
 {
     struct model_files files = {0};
     enum status st = STATUS_OK;
     TRY_OUT(model_files_open_any(&files, folder, state->shape));
     TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
     TRY_OUT(check_vocabulary(&files, folder, state, exclude));
-    TRY_OUT(load_flat(&files, state, "", exclude, checkpoint_weights(state)));
+    TRY_OUT(load_buffer(&files, state, "", exclude, checkpoint_weights(state)));
     TRY_OUT(compare_shapes(folder, state));
-    if (ours || state->exp_avg) TRY_OUT(load_rest(folder, state, ours, exclude, found));
+    if (native || state->exp_avg)
+        TRY_OUT(load_training_state(folder, state, native, exclude, found));
 out:
     model_files_close(&files);
     return st;
@@ -233,25 +235,25 @@ out:
 enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
                             const struct option_list *exclude, struct checkpoint_found *found)
 {
-    bool ours;
+    bool native;
     *found = (struct checkpoint_found){0};
-    TRY(checkpoint_check_native(folder, state->world, &ours));
-    enum status st = comm_agree(state->world, load_all(folder, state, ours, exclude, found));
+    TRY(checkpoint_check_native(folder, state->world, &native));
+    enum status st = comm_agree(state->world, load_on_rank(folder, state, native, exclude, found));
     if (!st) return STATUS_OK;
     json_free(found->state);
     *found = (struct checkpoint_found){0};
     return st;
 }
 
-static enum status load_weights(const char *folder, const struct checkpoint_state *state,
-                                enum dtype dtype, void *weights)
+static enum status load_weights_on_rank(const char *folder, const struct checkpoint_state *state,
+                                        enum dtype dtype, void *weights)
 {
     struct model_files files = {0};
     struct store to = {.x = weights, .dtype = dtype, .on = state->on};
     enum status st = STATUS_OK;
     TRY_OUT(model_files_open_any(&files, folder, state->shape));
     TRY_OUT(model_files_check(&files, state->layout, state->shape->tied));
-    TRY_OUT(load_flat(&files, state, "", NULL, to));
+    TRY_OUT(load_buffer(&files, state, "", NULL, to));
     TRY_OUT(compare_shapes(folder, state));
 out:
     model_files_close(&files);
@@ -262,7 +264,7 @@ enum status checkpoint_load_weights(const char *folder, const struct checkpoint_
                                     enum dtype dtype, void *weights)
 {
     TRY(checkpoint_check_native(folder, state->world, &(bool){false}));
-    TRY(comm_agree(state->world, load_weights(folder, state, dtype, weights)));
+    TRY(comm_agree(state->world, load_weights_on_rank(folder, state, dtype, weights)));
     return STATUS_OK;
 }
 

@@ -12,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_BYTES = 256 << 20 };
+enum { MAX_BYTES = 256 << 20 };
 
 /* What a chunk's sum begins with. */
-static uint32_t identity(int64_t step, const char *name, uint64_t chunk)
+static uint32_t chunk_seed(int64_t step, const char *name, uint64_t chunk)
 {
     char text[512];
     int n = snprintf(text, sizeof text, "%lld/%s/%llu", (long long)step, name,
@@ -29,7 +29,7 @@ static enum status open_file(struct manifest_file *f, struct manifest *m, const 
     f->path = file_join(m->folder, name);
     f->fd = open(f->path, O_WRONLY | O_CLOEXEC | how, 0666);
     if (f->fd < 0) FAIL(IO, "%s: %s", f->path, strerror(errno));
-    f->crc = identity(m->step, name, 0);
+    f->crc = chunk_seed(m->step, name, 0);
     return STATUS_OK;
 }
 
@@ -45,11 +45,11 @@ enum status manifest_file_join(struct manifest_file *f, struct manifest *m, cons
     return STATUS_OK;
 }
 
-static void end_chunk(struct manifest_file *f)
+static void finish_chunk(struct manifest_file *f)
 {
-    f->sums = heap_grow(f->sums, f->num_sums + 1, sizeof *f->sums);
-    f->sums[f->num_sums++] = f->crc;
-    f->crc = identity(f->manifest->step, f->name, f->num_sums);
+    f->checksums = heap_grow(f->checksums, f->num_checksums + 1, sizeof *f->checksums);
+    f->checksums[f->num_checksums++] = f->crc;
+    f->crc = chunk_seed(f->manifest->step, f->name, f->num_checksums);
 }
 
 enum status manifest_file_write(struct manifest_file *f, const void *bytes, size_t len)
@@ -59,7 +59,7 @@ enum status manifest_file_write(struct manifest_file *f, const void *bytes, size
         f->crc = checksum_crc32c(f->crc, at, n);
         TRY(file_write_at(f->fd, f->path, at, n, f->size));
         f->size += n, at += n, len -= n;
-        if (f->size % MANIFEST_CHUNK == 0) end_chunk(f);
+        if (f->size % MANIFEST_CHUNK == 0) finish_chunk(f);
     }
     return STATUS_OK;
 }
@@ -67,19 +67,20 @@ enum status manifest_file_write(struct manifest_file *f, const void *bytes, size
 void manifest_file_set_size(struct manifest_file *f, uint64_t size)
 {
     f->size = size;
-    f->num_sums = (size + MANIFEST_CHUNK - 1) / MANIFEST_CHUNK;
-    f->sums = heap(f->num_sums * sizeof *f->sums);
+    f->num_checksums = (size + MANIFEST_CHUNK - 1) / MANIFEST_CHUNK;
+    f->checksums = heap(f->num_checksums * sizeof *f->checksums);
 }
 
-enum status manifest_file_write_at(struct manifest_file *f, const void *bytes, size_t len, uint64_t at)
+enum status manifest_file_write_at(struct manifest_file *f, const void *bytes, size_t len,
+                                   uint64_t at)
 {
     BUG_IF(at % MANIFEST_CHUNK || at > f->size || len > f->size - at ||
            (len % MANIFEST_CHUNK && at + len != f->size));
     for (size_t i = 0; i < len; i += MANIFEST_CHUNK) {
         size_t n = len - i < MANIFEST_CHUNK ? len - i : MANIFEST_CHUNK;
         uint64_t chunk = (at + i) / MANIFEST_CHUNK;
-        uint32_t crc = identity(f->manifest->step, f->name, chunk);
-        f->sums[chunk] = checksum_crc32c(crc, (const char *)bytes + i, n);
+        uint32_t crc = chunk_seed(f->manifest->step, f->name, chunk);
+        f->checksums[chunk] = checksum_crc32c(crc, (const char *)bytes + i, n);
     }
     TRY(file_write_at(f->fd, f->path, bytes, len, at));
     return STATUS_OK;
@@ -90,7 +91,7 @@ void manifest_file_abandon(struct manifest_file *f)
     if (f->path && f->fd >= 0) close(f->fd);
     free(f->name);
     free(f->path);
-    free(f->sums);
+    free(f->checksums);
     *f = (struct manifest_file){.fd = -1};
 }
 
@@ -107,14 +108,14 @@ enum status manifest_file_close(struct manifest_file *f)
 {
     enum status st = STATUS_OK;
     struct text *files = &f->manifest->files;
-    uint64_t whole = (uint64_t)f->num_sums * MANIFEST_CHUNK;
-    if (f->size > whole) end_chunk(f);
+    uint64_t whole = (uint64_t)f->num_checksums * MANIFEST_CHUNK;
+    if (f->size > whole) finish_chunk(f);
     if (f->fd >= 0) TRY_OUT(manifest_file_sync(f));
     text_adds(files, files->len ? ",\n{\"name\": " : "{\"name\": ");
     json_quote(files, f->name);
     text_addf(files, ", \"size\": %llu, \"crc32c\": [", (unsigned long long)f->size);
-    for (size_t i = 0; i < f->num_sums; i++)
-        text_addf(files, "%s\"%08x\"", i ? ", " : "", f->sums[i]);
+    for (size_t i = 0; i < f->num_checksums; i++)
+        text_addf(files, "%s\"%08x\"", i ? ", " : "", f->checksums[i]);
     text_adds(files, "]}");
 out:
     manifest_file_abandon(f);
@@ -148,13 +149,13 @@ enum status manifest_finish(struct manifest *m)
 void manifest_release(struct manifest *m) { text_release(&m->files); }
 
 /* Parses manifest.json and holds it against its own checksum. */
-static enum status read_manifest(const char *folder, struct json **root)
+static enum status parse_manifest(const char *folder, struct json **root)
 {
     struct text t = {0};
     char *path = file_join(folder, MANIFEST_NAME), want[64];
     enum status st = STATUS_OK;
     *root = NULL;
-    TRY_OUT(file_read(path, MOST_BYTES, &t));
+    TRY_OUT(file_read(path, MAX_BYTES, &t));
     const char *tail = NULL;
     for (const char *at = t.data; (at = strstr(at, "\n\"manifest_crc32c\"")); at++) tail = at + 1;
     if (!tail) FAIL_OUT(DATA, "%s: it is cut off", path);
@@ -174,7 +175,7 @@ static bool is_plain_name(const char *name)
     return name[0] && name[0] != '.' && !strchr(name, '/') && strlen(name) < 256;
 }
 
-static enum status check_file(const char *folder, const struct json *file, uint64_t *size)
+static enum status check_size(const char *folder, const struct json *file, uint64_t *size)
 {
     const char *name;
     int64_t want;
@@ -195,7 +196,7 @@ out:
     return st;
 }
 
-static enum status check_head(const char *folder, const struct json *root, int64_t *step)
+static enum status check_header(const char *folder, const struct json *root, int64_t *step)
 {
     int64_t chunk;
     TRY(json_get_int(root, "step", 0, INT64_C(1) << 53, step));
@@ -207,16 +208,16 @@ static enum status check_head(const char *folder, const struct json *root, int64
 static enum status check_files(const char *folder, const struct json *root, int64_t *step)
 {
     uint64_t size;
-    TRY(check_head(folder, root, step));
+    TRY(check_header(folder, root, step));
     for (const struct json *f = json_first(json_get(root, "files")); f; f = json_next(f))
-        TRY(check_file(folder, f, &size));
+        TRY(check_size(folder, f, &size));
     return STATUS_OK;
 }
 
 enum status manifest_check(const char *folder, int64_t *step)
 {
     struct json *root;
-    TRY(read_manifest(folder, &root));
+    TRY(parse_manifest(folder, &root));
     enum status st = check_files(folder, root, step);
     json_free(root);
     return st;
@@ -234,12 +235,12 @@ static enum status verify_chunk(const char *path, uint32_t crc, const struct jso
 }
 
 /* Which chunks are read: every parts-th of all the files', counted on from file to file. */
-struct share {
+struct chunk_stride {
     uint64_t next; /* chunks until one is read */
     uint64_t parts;
 };
 
-static bool is_due(struct share *s)
+static bool is_next_due(struct chunk_stride *s)
 {
     bool due = s->next == 0;
     s->next = due ? s->parts - 1 : s->next - 1;
@@ -248,10 +249,10 @@ static bool is_due(struct share *s)
 
 /* Read, not mapped: what the disk cannot give is a failure then, and no signal. */
 static enum status verify_file(const char *folder, const struct json *file, int64_t step,
-                               struct share *share)
+                               struct chunk_stride *stride)
 {
     uint64_t size, chunk = 0;
-    TRY(check_file(folder, file, &size));
+    TRY(check_size(folder, file, &size));
     const char *name = json_string(json_get(file, "name"));
     const struct json *sum = json_first(json_get(file, "crc32c"));
     char *path = file_join(folder, name);
@@ -261,9 +262,9 @@ static enum status verify_file(const char *folder, const struct json *file, int6
     if (fd < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
     for (uint64_t at = 0; at < size; at += MANIFEST_CHUNK, chunk++) {
         uint64_t left = size - at, n = left < MANIFEST_CHUNK ? left : MANIFEST_CHUNK;
-        if (is_due(share)) {
+        if (is_next_due(stride)) {
             TRY_OUT(file_read_at(fd, path, bytes, n, at));
-            uint32_t crc = checksum_crc32c(identity(step, name, chunk), bytes, n);
+            uint32_t crc = checksum_crc32c(chunk_seed(step, name, chunk), bytes, n);
             TRY_OUT(verify_chunk(path, crc, sum, at, n));
         }
         if (sum) sum = json_next(sum);
@@ -276,18 +277,18 @@ out:
     return st;
 }
 
-static enum status verify(const char *folder, const char *name, struct share share)
+static enum status verify_files(const char *folder, const char *name, struct chunk_stride stride)
 {
     struct json *root;
     int64_t step;
-    TRY(read_manifest(folder, &root));
+    TRY(parse_manifest(folder, &root));
     bool found = !name;
-    enum status st = name ? check_head(folder, root, &step) : check_files(folder, root, &step);
+    enum status st = name ? check_header(folder, root, &step) : check_files(folder, root, &step);
     for (const struct json *f = json_first(json_get(root, "files")); f && !st; f = json_next(f)) {
         const struct json *own = json_get(f, "name");
         if (name && (!json_is_string(own) || strcmp(json_string(own), name))) continue;
         found = true;
-        st = verify_file(folder, f, step, &share);
+        st = verify_file(folder, f, step, &stride);
     }
     if (!st && !found)
         st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: the manifest does not name %s",
@@ -298,13 +299,13 @@ static enum status verify(const char *folder, const char *name, struct share sha
 
 enum status manifest_verify(const char *folder, const char *name)
 {
-    TRY(verify(folder, name, (struct share){.parts = 1}));
+    TRY(verify_files(folder, name, (struct chunk_stride){.parts = 1}));
     return STATUS_OK;
 }
 
 enum status manifest_verify_part(const char *folder, int part, int parts)
 {
-    TRY(verify(folder, NULL, (struct share){(uint64_t)part, (uint64_t)parts}));
+    TRY(verify_files(folder, NULL, (struct chunk_stride){(uint64_t)part, (uint64_t)parts}));
     return STATUS_OK;
 }
 
@@ -312,7 +313,7 @@ enum status manifest_list(const char *folder, struct file_list *names)
 {
     struct json *root;
     *names = (struct file_list){0};
-    TRY(read_manifest(folder, &root));
+    TRY(parse_manifest(folder, &root));
     size_t most = json_count(json_get(root, "files"));
     names->paths = heap(most * sizeof *names->paths);
     for (const struct json *f = json_first(json_get(root, "files")); f; f = json_next(f)) {

@@ -31,9 +31,9 @@ struct manifest_file {
     char *name, *path;
     int fd;
     uint64_t size;
-    uint32_t crc;   /* of the chunk under way */
-    uint32_t *sums; /* of the chunks; owned */
-    size_t num_sums;
+    uint32_t crc;        /* of the chunk under way */
+    uint32_t *checksums; /* of the chunks; owned */
+    size_t num_checksums;
 };
 
 enum status manifest_file_open(struct manifest_file *f, struct manifest *m, const char *name);
@@ -41,17 +41,20 @@ enum status manifest_file_open(struct manifest_file *f, struct manifest *m, cons
 enum status manifest_file_join(struct manifest_file *f, struct manifest *m, const char *name);
 /* The bytes are summed as they are handed over, before they are written. */
 enum status manifest_file_write(struct manifest_file *f, const void *bytes, size_t len);
-/* The file will be written with manifest_file_write_at and have this size; its sums are 0 until then. */
+/* The file will be written with manifest_file_write_at and have this size; its sums are 0 until
+ * then. */
 void manifest_file_set_size(struct manifest_file *f, uint64_t size);
 /* Whole chunks, the last of which may be the file's. */
-enum status manifest_file_write_at(struct manifest_file *f, const void *bytes, size_t len, uint64_t at);
+enum status manifest_file_write_at(struct manifest_file *f, const void *bytes, size_t len,
+                                   uint64_t at);
 /* fsync, and close: nothing more is written. */
 enum status manifest_file_sync(struct manifest_file *f);
 /* The same, if it was not done, and an entry in the manifest. */
 enum status manifest_file_close(struct manifest_file *f);
 void manifest_file_abandon(struct manifest_file *f); /* fine after manifest_file_close, too */
 /* A small file at once. */
-enum status manifest_write_file(struct manifest *m, const char *name, const void *bytes, size_t len);
+enum status manifest_write_file(struct manifest *m, const char *name, const void *bytes,
+                                size_t len);
 
 /* Writes manifest.json, durably.  Call it last. */
 enum status manifest_finish(struct manifest *m);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* One tensor of one file: its description, place and source. */
-struct shard_tensor {
+struct file_tensor {
     struct safetensors_tensor tensor; /* first: sorted by name */
     int index;                        /* of the model's */
     const struct tensor_source *source;
@@ -16,21 +16,22 @@ struct shard_tensor {
 };
 
 /* A file on its way to the disk. */
-struct shard_file {
-    const struct shard_tensor *tensors; /* in the order of their data */
+struct output_file {
+    const struct file_tensor *tensors; /* in the order of their data */
     size_t count;
     struct text header;
     uint64_t size, block_bytes;
-    struct manifest_file sealed;
+    struct manifest_file out;
     struct file_block *blocks; /* of one round, one a rank */
-    void *bytes;          /* of this rank's block */
+    void *bytes;               /* of this rank's block */
 };
 
 /* Every tensor in the model's order, and the file it goes to. */
-static struct shard_tensor *cut(const struct safetensors_shards *s, size_t *count, int *files)
+static struct file_tensor *assign_files(const struct safetensors_shards *s, size_t *count,
+                                        int *files)
 {
     const struct layout *l = s->exchange->layout;
-    struct shard_tensor *all = heap((size_t)l->num_tensors * s->num_parts * sizeof *all);
+    struct file_tensor *all = heap((size_t)l->num_tensors * s->num_parts * sizeof *all);
     uint64_t bytes = 0;
     *count = 0, *files = 1;
     for (int i = 0; i < l->num_tensors; i++)
@@ -40,10 +41,10 @@ static struct shard_tensor *cut(const struct safetensors_shards *s, size_t *coun
             tensor_place_name(t, true, stem);
             int len = snprintf(name, sizeof name, "%s%s", stem, s->parts[part]);
             uint64_t size = t->elements * safetensors_dtype_bytes(s->dtype);
-            if (bytes && bytes + size > s->most_bytes) bytes = 0, ++*files;
+            if (bytes && bytes + size > s->max_bytes) bytes = 0, ++*files;
             bytes += size;
             bool vector = params[t->id].axes[1] == 0;
-            all[(*count)++] = (struct shard_tensor){
+            all[(*count)++] = (struct file_tensor){
                 .tensor = {.name = heap_string(name, (size_t)len),
                            .dtype = s->dtype,
                            .num_dims = vector ? 1 : 2,
@@ -56,7 +57,8 @@ static struct shard_tensor *cut(const struct safetensors_shards *s, size_t *coun
     return all;
 }
 
-static void file_name(const struct safetensors_shards *s, int file, int files, char *name, size_t size)
+static void file_name(const struct safetensors_shards *s, int file, int files, char *name,
+                      size_t size)
 {
     if (files == 1 && s->index == INDEX_IF_MANY)
         snprintf(name, size, "%s.safetensors", s->stem);
@@ -65,32 +67,33 @@ static void file_name(const struct safetensors_shards *s, int file, int files, c
 }
 
 /* The part of every tensor that lies in bytes [from, to) of the file. */
-static void find_spans(const struct shard_file *f, size_t each, uint64_t from, uint64_t to,
-                       struct file_block *b)
+static void find_spans(const struct output_file *f, size_t element_bytes, uint64_t from,
+                       uint64_t to, struct file_block *b)
 {
     b->count = 0;
     for (size_t i = 0; i < f->count; i++) {
-        const struct shard_tensor *t = &f->tensors[i];
+        const struct file_tensor *t = &f->tensors[i];
         uint64_t begin = f->header.len + t->tensor.begin, end = f->header.len + t->tensor.end;
         uint64_t first = begin > from ? begin : from, last = end < to ? end : to;
         if (first >= last) continue;
         b->spans = heap_grow(b->spans, b->count + 1, sizeof *b->spans);
         b->spans[b->count++] = (struct block_span){.tensor = t->index,
-                                             .first = (first - begin) / each,
-                                             .count = (last - first) / each,
-                                             .at = (first - from) / each,
-                                             .source = t->source};
+                                                   .first = (first - begin) / element_bytes,
+                                                   .count = (last - first) / element_bytes,
+                                                   .at = (first - from) / element_bytes,
+                                                   .source = t->source};
     }
 }
 
 /* The block of every rank that begins with `begin`, this rank's written; a failure is its own. */
-static enum status write_round(const struct safetensors_shards *s, struct shard_file *f, uint64_t begin)
+static enum status write_round(const struct safetensors_shards *s, struct output_file *f,
+                               uint64_t begin)
 {
     int size = s->exchange->ranks->size, rank = s->exchange->ranks->rank;
-    size_t each = safetensors_dtype_bytes(s->dtype);
+    size_t element_bytes = safetensors_dtype_bytes(s->dtype);
     for (int r = 0; r < size; r++) {
         uint64_t from = begin + (uint64_t)r * f->block_bytes;
-        find_spans(f, each, from, from + f->block_bytes, &f->blocks[r]);
+        find_spans(f, element_bytes, from, from + f->block_bytes, &f->blocks[r]);
     }
     TRY(block_exchange_fill(s->exchange, f->blocks, s->dtype, f->bytes));
     uint64_t from = begin + (uint64_t)rank * f->block_bytes, len = f->block_bytes;
@@ -100,46 +103,46 @@ static enum status write_round(const struct safetensors_shards *s, struct shard_
         size_t left = f->header.len - from;
         memcpy(f->bytes, f->header.data + from, left < len ? left : len);
     }
-    TRY(manifest_file_write_at(&f->sealed, f->bytes, len, from));
+    TRY(manifest_file_write_at(&f->out, f->bytes, len, from));
     return STATUS_OK;
 }
 
 /* So many chunks a block that small files are shared out, too. */
-static uint64_t block_bytes(uint64_t file_bytes, size_t each, int ranks)
+static uint64_t block_bytes(uint64_t file_bytes, size_t element_bytes, int ranks)
 {
-    uint64_t most = EXCHANGE_ELEMENTS * each / MANIFEST_CHUNK;
+    uint64_t max_chunks = EXCHANGE_ELEMENTS * element_bytes / MANIFEST_CHUNK;
     uint64_t chunks = (file_bytes + MANIFEST_CHUNK - 1) / MANIFEST_CHUNK;
-    uint64_t share = (chunks + (uint64_t)ranks - 1) / (uint64_t)ranks;
-    return (share < most ? share : most) * MANIFEST_CHUNK;
+    uint64_t chunks_per_rank = (chunks + (uint64_t)ranks - 1) / (uint64_t)ranks;
+    return (chunks_per_rank < max_chunks ? chunks_per_rank : max_chunks) * MANIFEST_CHUNK;
 }
 
-static enum status open_file(struct shard_file *f, const char *name, struct manifest *m,
+static enum status open_file(struct output_file *f, const char *name, struct manifest *m,
                              const struct comm *ranks)
 {
-    bool leads = ranks->rank == 0;
-    TRY(comm_agree(ranks, leads ? manifest_file_open(&f->sealed, m, name) : STATUS_OK));
-    TRY(comm_agree(ranks, leads ? STATUS_OK : manifest_file_join(&f->sealed, m, name)));
-    manifest_file_set_size(&f->sealed, f->size);
+    bool is_root = ranks->rank == 0;
+    TRY(comm_agree(ranks, is_root ? manifest_file_open(&f->out, m, name) : STATUS_OK));
+    TRY(comm_agree(ranks, is_root ? STATUS_OK : manifest_file_join(&f->out, m, name)));
+    manifest_file_set_size(&f->out, f->size);
     return STATUS_OK;
 }
 
 /* Each chunk has been written, and its checksum set, by one rank; on the others it is 0. */
-static enum status combine_checksums(const struct comm *ranks, uint32_t *sums, size_t count)
+static enum status combine_checksums(const struct comm *ranks, uint32_t *checksums, size_t count)
 {
     int64_t *values = heap(count * sizeof *values + 1);
-    for (size_t i = 0; i < count; i++) values[i] = sums[i];
+    for (size_t i = 0; i < count; i++) values[i] = checksums[i];
     enum status st = comm_all_reduce_int64(ranks, REDUCE_SUM, values, count);
-    for (size_t i = 0; i < count && !st; i++) sums[i] = (uint32_t)values[i];
+    for (size_t i = 0; i < count && !st; i++) checksums[i] = (uint32_t)values[i];
     free(values);
     return st;
 }
 
-static enum status write_file(const struct safetensors_shards *s, struct shard_tensor *tensors, size_t count,
-                              const char *name, struct manifest *m, uint64_t *total)
+static enum status write_file(const struct safetensors_shards *s, struct file_tensor *tensors,
+                              size_t count, const char *name, struct manifest *m, uint64_t *total)
 {
     const struct comm *ranks = s->exchange->ranks;
-    size_t size = (size_t)ranks->size, each = safetensors_dtype_bytes(s->dtype);
-    struct shard_file f = {.tensors = tensors, .count = count, .sealed = {.fd = -1}};
+    size_t size = (size_t)ranks->size, element_bytes = safetensors_dtype_bytes(s->dtype);
+    struct output_file f = {.tensors = tensors, .count = count, .out = {.fd = -1}};
     struct safetensors_tensor *described = heap(count * sizeof *described);
     uint64_t bytes;
     enum status st = STATUS_OK;
@@ -149,17 +152,17 @@ static enum status write_file(const struct safetensors_shards *s, struct shard_t
     for (size_t i = 0; i < count; i++) tensors[i].tensor = described[i];
     *total += bytes;
     f.size = f.header.len + bytes;
-    f.block_bytes = block_bytes(f.size, each, (int)size);
+    f.block_bytes = block_bytes(f.size, element_bytes, (int)size);
     f.blocks = heap(size * sizeof *f.blocks);
     f.bytes = heap(f.block_bytes);
     TRY_OUT(open_file(&f, name, m, ranks));
     for (uint64_t at = 0; at < f.size; at += size * f.block_bytes)
         TRY_OUT(comm_agree(ranks, write_round(s, &f, at)));
-    TRY_OUT(comm_agree(ranks, manifest_file_sync(&f.sealed)));
-    TRY_OUT(combine_checksums(ranks, f.sealed.sums, f.sealed.num_sums));
-    TRY_OUT(manifest_file_close(&f.sealed));
+    TRY_OUT(comm_agree(ranks, manifest_file_sync(&f.out)));
+    TRY_OUT(combine_checksums(ranks, f.out.checksums, f.out.num_checksums));
+    TRY_OUT(manifest_file_close(&f.out));
 out:
-    manifest_file_abandon(&f.sealed);
+    manifest_file_abandon(&f.out);
     for (size_t r = 0; r < size; r++) free(f.blocks[r].spans);
     free(f.blocks), free(f.bytes);
     text_release(&f.header);
@@ -167,8 +170,8 @@ out:
     return st;
 }
 
-static enum status write_index(const struct safetensors_shards *s, const struct shard_tensor *all, size_t count,
-                               int files, uint64_t total, struct manifest *m)
+static enum status write_index(const struct safetensors_shards *s, const struct file_tensor *all,
+                               size_t count, int files, uint64_t total, struct manifest *m)
 {
     struct text t = {0};
     char name[96];
@@ -194,7 +197,7 @@ enum status safetensors_shards_write(const struct safetensors_shards *s, struct 
     int files;
     uint64_t total = 0;
     enum status st = STATUS_OK;
-    struct shard_tensor *all = cut(s, &count, &files);
+    struct file_tensor *all = assign_files(s, &count, &files);
     for (int file = 1; file <= files; file++) {
         char name[96];
         size_t end = begin;

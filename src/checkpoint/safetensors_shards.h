@@ -22,7 +22,7 @@ struct safetensors_shards {
     const struct tensor_source *sources;
     size_t num_parts;
     enum safetensors_dtype dtype;
-    uint64_t most_bytes; /* of a file */
+    uint64_t max_bytes; /* of a file */
     enum shards_index_mode index;
     struct block_exchange *exchange; /* of the ranks that write */
 };

@@ -57,29 +57,29 @@ out:
 }
 
 /* What is written, where the host cannot read it as f32. */
-enum { WEIGHTS, EXP_AVG, EXP_AVG_SQ, FLATS };
-struct sources {
-    struct stored_flat flats[FLATS];
+enum { WEIGHTS, EXP_AVG, EXP_AVG_SQ, BUFFERS };
+struct save_sources {
+    struct stored_flat buffers[BUFFERS];
     float *run; /* owned */
 };
 
-static struct tensor_source source(struct sources *s, int i, struct store flat)
+static struct tensor_source make_source(struct save_sources *s, int i, struct store flat)
 {
     if (store_plain(&flat)) return tensor_source_flat(store_plain(&flat));
     if (!s->run) s->run = heap(EXCHANGE_ELEMENTS * sizeof *s->run);
-    s->flats[i] = (struct stored_flat){flat, s->run};
-    return tensor_source_stored(&s->flats[i]);
+    s->buffers[i] = (struct stored_flat){flat, s->run};
+    return tensor_source_stored(&s->buffers[i]);
 }
 
-static struct content content_of(const struct checkpoint_state *s, struct sources *from,
-                                 const struct comm *ranks)
+static struct content content_from_state(const struct checkpoint_state *s,
+                                         struct save_sources *from, const struct comm *ranks)
 {
     struct content c = {
         .shape = s->shape,
         .layout = s->layout,
         .pieces = s->pieces,
         .ranks = ranks,
-        .weights = source(from, WEIGHTS, checkpoint_weights(s)),
+        .weights = make_source(from, WEIGHTS, checkpoint_weights(s)),
         .dtype = s->dtype,
         .step = s->step,
         .train = s->train.len ? s->train.data : NULL,
@@ -89,20 +89,20 @@ static struct content content_of(const struct checkpoint_state *s, struct source
         .config_toml = s->config_toml,
     };
     if (s->exp_avg) {
-        c.exp_avg = source(from, EXP_AVG, checkpoint_moment(s, s->exp_avg));
-        c.exp_avg_sq = source(from, EXP_AVG_SQ, checkpoint_moment(s, s->exp_avg_sq));
+        c.exp_avg = make_source(from, EXP_AVG, checkpoint_moment(s, s->exp_avg));
+        c.exp_avg_sq = make_source(from, EXP_AVG_SQ, checkpoint_moment(s, s->exp_avg_sq));
     }
     return c;
 }
 
-static enum status make_empty(const char *folder)
+static enum status make_empty_folder(const char *folder)
 {
     TRY(file_remove_tree(folder));
     TRY(file_make_dirs(folder));
     return STATUS_OK;
 }
 
-static enum status finish(struct manifest *m, const char *folder, int64_t step, int keep)
+static enum status commit(struct manifest *m, const char *folder, int64_t step, int keep)
 {
     TRY(manifest_finish(m));
     TRY(folder_commit(folder, m->folder, step));
@@ -114,20 +114,20 @@ static enum status finish(struct manifest *m, const char *folder, int64_t step, 
 static enum status write_checkpoint(const struct checkpointer *c, const struct checkpoint_state *s)
 {
     const struct comm *ranks = &c->ranks;
-    bool leads = ranks->rank == 0;
+    bool is_root = ranks->rank == 0;
     char *final = step_path(c->folder, s->step);
     struct text temporary = {0};
     text_addf(&temporary, "%s.tmp", final);
     struct manifest m = {.folder = temporary.data, .step = s->step};
-    struct sources sources = {0};
-    struct content content = content_of(s, &sources, ranks);
+    struct save_sources sources = {0};
+    struct content content = content_from_state(s, &sources, ranks);
     enum status st = STATUS_OK;
-    TRY_OUT(comm_agree(ranks, leads ? make_empty(temporary.data) : STATUS_OK));
+    TRY_OUT(comm_agree(ranks, is_root ? make_empty_folder(temporary.data) : STATUS_OK));
     TRY_OUT(content_write(&content, &m));
-    if (leads) st = finish(&m, c->folder, s->step, c->keep_latest_k);
+    if (is_root) st = commit(&m, c->folder, s->step, c->keep_latest_k);
     TRY_OUT(comm_agree(ranks, st));
 out:
-    if (st && leads) { /* nothing of it stays; the failure that is told is the first one */
+    if (st && is_root) { /* nothing of it stays; the failure that is told is the first one */
         struct failure first = {0};
         failure_keep(&first, st);
         file_remove_tree(temporary.data);
@@ -140,14 +140,14 @@ out:
     return st;
 }
 
-static void *write_in_thread(void *context)
+static void *save_thread(void *context)
 {
     struct checkpointer *c = context;
     failure_keep(&c->failure, write_checkpoint(c, &c->state));
     return NULL;
 }
 
-static void forget_state(struct checkpointer *c)
+static void release_staged_state(struct checkpointer *c)
 {
     text_release(&c->state.train);
     text_release(&c->config_toml);
@@ -158,12 +158,12 @@ enum status checkpointer_wait(struct checkpointer *c)
     if (!c->running) return STATUS_OK;
     pthread_join(c->thread, NULL);
     c->running = false;
-    forget_state(c);
+    release_staged_state(c);
     return failure_tell(&c->failure);
 }
 
-static enum status stage(const struct checkpoint_state *s, float *to, struct store from,
-                         void **staged)
+static enum status stage_buffer(const struct checkpoint_state *s, float *to, struct store from,
+                                void **staged)
 {
     *staged = NULL;
     if (!from.x) return STATUS_OK;
@@ -183,9 +183,10 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
     size_t n = s->pieces->elements;
     c->state = *s;
     c->state.on = NULL, c->state.low = NULL, c->state.moments = F32;
-    TRY(stage(s, c->staging, checkpoint_weights(s), &c->state.weights));
-    TRY(stage(s, c->staging + n, checkpoint_moment(s, s->exp_avg), &c->state.exp_avg));
-    TRY(stage(s, c->staging + 2 * n, checkpoint_moment(s, s->exp_avg_sq), &c->state.exp_avg_sq));
+    TRY(stage_buffer(s, c->staging, checkpoint_weights(s), &c->state.weights));
+    TRY(stage_buffer(s, c->staging + n, checkpoint_moment(s, s->exp_avg), &c->state.exp_avg));
+    TRY(stage_buffer(s, c->staging + 2 * n, checkpoint_moment(s, s->exp_avg_sq),
+                     &c->state.exp_avg_sq));
     c->state.train = (struct text){0};
     text_add(&c->state.train, s->train.data, s->train.len);
     if (s->config_toml) {
@@ -193,10 +194,10 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
         c->state.config_toml = &c->config_toml;
     }
     c->failure = (struct failure){0};
-    c->running = thread_start(&c->thread, write_in_thread, c) == STATUS_OK;
+    c->running = thread_start(&c->thread, save_thread, c) == STATUS_OK;
     if (c->running) return STATUS_OK;
-    write_in_thread(c); /* the other ranks' threads wait for this one */
-    forget_state(c);
+    save_thread(c); /* the other ranks' threads wait for this one */
+    release_staged_state(c);
     return failure_tell(&c->failure);
 }
 

@@ -101,10 +101,12 @@ TEST(numbers_are_converted_on_their_way)
     share_open(&s, SHARING_ALL, false, 0, 1);
     share_fill(&s);
     struct tensor_source source = tensor_source_flat(s.buffers[0]);
-    struct block_span spans[2] = {{.first = 5, .count = 4, .source = &source},
-                            {.tensor = 2, .first = 70, .count = 3, .at = 4, .source = &source}};
+    struct block_span spans[2] = {
+        {.first = 5, .count = 4, .source = &source},
+        {.tensor = 2, .first = 70, .count = 3, .at = 4, .source = &source}};
     CHECK_STATUS(OK, block_exchange_open(&x, &s.layout, &s.pieces, comm_self()));
-    CHECK_STATUS(OK, block_exchange_fill(&x, &(struct file_block){spans, 2}, SAFETENSORS_BF16, got));
+    CHECK_STATUS(OK,
+                 block_exchange_fill(&x, &(struct file_block){spans, 2}, SAFETENSORS_BF16, got));
     for (size_t i = 0; i < 7; i++)
         CHECK(got[i] ==
               bf16_from_f32(i < 4 ? shares_value(0, 0, 5 + i) : shares_value(0, 2, 66 + i)));

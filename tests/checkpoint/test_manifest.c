@@ -298,8 +298,9 @@ TEST(a_file_written_in_chunks_by_several_has_the_manifest_of_one_written_at_once
     CHECK_STATUS(OK, manifest_file_write_at(&second, bytes + at, LARGE - at, at));
     CHECK_STATUS(OK, manifest_file_write_at(&first, bytes, at, 0));
     CHECK_STATUS(OK, manifest_file_sync(&second));
-    CHECK(first.num_sums == 4 && !first.sums[2] && !second.sums[1] && second.sums[3]);
-    for (size_t i = 2; i < 4; i++) first.sums[i] = second.sums[i];
+    CHECK(first.num_checksums == 4 && !first.checksums[2] && !second.checksums[1] &&
+          second.checksums[3]);
+    for (size_t i = 2; i < 4; i++) first.checksums[i] = second.checksums[i];
     CHECK_STATUS(OK, manifest_file_close(&first));
     manifest_file_abandon(&second);
     CHECK(!strcmp(a.files.data, b.files.data));

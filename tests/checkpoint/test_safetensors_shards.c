@@ -14,13 +14,13 @@ static size_t cut(const struct saved *s, uint64_t most, enum safetensors_dtype d
     struct block_exchange x;
     struct manifest m = {.folder = folder, .step = 1};
     struct safetensors_shards how = {.stem = "model",
-                         .parts = plain,
-                         .sources = &source,
-                         .num_parts = 1,
-                         .dtype = dtype,
-                         .most_bytes = most,
-                         .index = INDEX_ALWAYS,
-                         .exchange = &x};
+                                     .parts = plain,
+                                     .sources = &source,
+                                     .num_parts = 1,
+                                     .dtype = dtype,
+                                     .max_bytes = most,
+                                     .index = INDEX_ALWAYS,
+                                     .exchange = &x};
     struct file_list names;
     size_t files = 0;
     CHECK_STATUS(OK, block_exchange_open(&x, &s->layout, &s->pieces, comm_self()));
@@ -108,13 +108,13 @@ TEST(a_source_that_fails_ends_the_writing)
     struct manifest m = {.folder = test_folder(), .step = 1};
     struct tensor_source source = {no_tensor, NULL};
     struct safetensors_shards how = {.stem = "model",
-                         .parts = plain,
-                         .sources = &source,
-                         .num_parts = 1,
-                         .dtype = SAFETENSORS_F32,
-                         .most_bytes = 1 << 20,
-                         .index = INDEX_NEVER,
-                         .exchange = &x};
+                                     .parts = plain,
+                                     .sources = &source,
+                                     .num_parts = 1,
+                                     .dtype = SAFETENSORS_F32,
+                                     .max_bytes = 1 << 20,
+                                     .index = INDEX_NEVER,
+                                     .exchange = &x};
     CHECK_STATUS(OK, block_exchange_open(&x, &s.layout, &s.pieces, comm_self()));
     CHECK_STATUS(DEVICE, safetensors_shards_write(&how, &m));
     CHECK_MESSAGE("are gone");

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_METADATA = 1 << 30 };
+enum { MAX_METADATA = 1 << 30 };
 
 bool dcp_detect(const char *path) { return file_is_in(path, ".metadata"); }
 
 /* The files that items were found in; their names are those of the mappings, in order. */
-struct directory {
+struct dcp_reader {
     struct tensor_slices *slices;
     const char *path;
     char **names;
@@ -19,28 +19,28 @@ struct directory {
     struct torch_state *state; /* NULL: of the tensors the weights are taken; else the moments */
 };
 
-static enum status open_file(struct directory *d, const struct pickle_value *name,
+static enum status open_file(struct dcp_reader *r, const struct pickle_value *name,
                              const struct file_map **map)
 {
     if (!name || name->kind != PICKLE_IS_STRING || !name->len || name->len > 200 ||
         name->text[0] == '.' || memchr(name->text, '/', name->len) ||
         memchr(name->text, 0, name->len))
-        FAIL(DATA, "%s: .metadata names a file that is not in the folder", d->path);
-    for (size_t i = d->count; i-- > 0;)
-        if (pickle_is_string(name, d->names[i])) {
-            *map = d->slices->maps[i];
+        FAIL(DATA, "%s: .metadata names a file that is not in the folder", r->path);
+    for (size_t i = r->count; i-- > 0;)
+        if (pickle_is_string(name, r->names[i])) {
+            *map = r->slices->maps[i];
             return STATUS_OK;
         }
-    d->names = heap_grow(d->names, d->count + 1, sizeof *d->names);
-    d->names[d->count++] = heap_string(name->text, name->len);
-    char *path = file_join(d->path, d->names[d->count - 1]);
-    enum status st = tensor_slices_map(d->slices, path, map);
+    r->names = heap_grow(r->names, r->count + 1, sizeof *r->names);
+    r->names[r->count++] = heap_string(name->text, name->len);
+    char *path = file_join(r->path, r->names[r->count - 1]);
+    enum status st = tensor_slices_map(r->slices, path, map);
     free(path);
     TRY(st);
     return STATUS_OK;
 }
 
-static bool read_number(const struct pickle_value *v, uint64_t *out)
+static bool get_uint64(const struct pickle_value *v, uint64_t *out)
 {
     if (!v || v->kind != PICKLE_IS_INT || v->integer < 0) return false;
     *out = (uint64_t)v->integer;
@@ -48,33 +48,34 @@ static bool read_number(const struct pickle_value *v, uint64_t *out)
 }
 
 /* An item: `size` bytes of a file. */
-struct item {
+struct stored_item {
     const struct file_map *map;
     const unsigned char *bytes;
     uint64_t size;
 };
 
-static enum status find_item(struct directory *d, const char *fqn,
-                             const struct pickle_value *info, struct item *item)
+static enum status find_item(struct dcp_reader *r, const char *fqn, const struct pickle_value *info,
+                             struct stored_item *item)
 {
     uint64_t at;
-    TRY(open_file(d, pickle_field(info, PICKLE_STORAGE_INFO, "relative_path"), &item->map));
-    if (!read_number(pickle_field(info, PICKLE_STORAGE_INFO, "offset"), &at) ||
-        !read_number(pickle_field(info, PICKLE_STORAGE_INFO, "length"), &item->size) ||
+    TRY(open_file(r, pickle_field(info, PICKLE_STORAGE_INFO, "relative_path"), &item->map));
+    if (!get_uint64(pickle_field(info, PICKLE_STORAGE_INFO, "offset"), &at) ||
+        !get_uint64(pickle_field(info, PICKLE_STORAGE_INFO, "length"), &item->size) ||
         at > item->map->size || item->size > item->map->size - at)
-        FAIL(DATA, "%s: a piece of %s is not in the %llu bytes of its file", d->path, fqn,
+        FAIL(DATA, "%s: a piece of %s is not in the %llu bytes of its file", r->path, fqn,
              (unsigned long long)item->map->size);
-    const struct pickle_value *how =
+    const struct pickle_value *transforms =
         pickle_field(info, PICKLE_STORAGE_INFO, "transform_descriptors");
-    if (how && how->kind != PICKLE_IS_NONE)
-        FAIL(UNSUPPORTED, "%s: %s was transformed when it was saved", d->path, fqn);
+    if (transforms && transforms->kind != PICKLE_IS_NONE)
+        FAIL(UNSUPPORTED, "%s: %s was transformed when it was saved", r->path, fqn);
     item->bytes = item->map->data + at;
     return STATUS_OK;
 }
 
 /* One archive of one tensor. */
-static enum status put_archive(struct directory *d, const struct tensor_name *name,
-                               const char *fqn, const struct item *item, const int64_t place[2])
+static enum status add_archive(struct dcp_reader *r, const struct tensor_name *name,
+                               const char *fqn, const struct stored_item *item,
+                               const int64_t offset[2])
 {
     struct torch_archive a = {0};
     struct torch_tensors t = {0};
@@ -85,78 +86,76 @@ static enum status put_archive(struct directory *d, const struct tensor_name *na
         FAIL_OUT(DATA, "its archive holds %zu tensors, not one", t.count);
     free(t.all[0].name);
     t.all[0].name = heap_string(fqn, strlen(fqn));
-    TRY_OUT(tensor_slices_add(d->slices, name, &t.all[0], item->map, place[0], place[1]));
+    TRY_OUT(tensor_slices_add(r->slices, name, &t.all[0], item->map, offset[0], offset[1]));
 out:
     torch_tensors_release(&t);
     torch_archive_close(&a);
     return st;
 }
 
-static enum status put_tensor(struct directory *d, const struct tensor_name *name,
-                              const char *fqn, const struct pickle_value *offset,
-                              const struct pickle_value *info)
+static enum status add_tensor(struct dcp_reader *r, const struct tensor_name *name, const char *fqn,
+                              const struct pickle_value *offsets, const struct pickle_value *info)
 {
-    struct item item;
-    int64_t place[2] = {0};
+    struct stored_item item;
+    int64_t offset[2] = {0};
     int dims = params[name->id].axes[1] ? 2 : 1;
-    if (pickle_int_tuple(offset, 2, place) != dims)
-        FAIL(DATA, "%s: %s lies at no place of a tensor of %d dimensions", d->path, fqn, dims);
-    TRY(find_item(d, fqn, info, &item));
-    enum status st = put_archive(d, name, fqn, &item, place);
-    if (st) return status_where(st, "%s", d->path);
+    if (pickle_int_tuple(offsets, 2, offset) != dims)
+        FAIL(DATA, "%s: %s lies at no place of a tensor of %d dimensions", r->path, fqn, dims);
+    TRY(find_item(r, fqn, info, &item));
+    enum status st = add_archive(r, name, fqn, &item, offset);
+    if (st) return status_where(st, "%s", r->path);
     return STATUS_OK;
 }
 
-static enum status take_state(struct directory *d, const char *fqn,
-                              const struct pickle_value *info)
+static enum status add_state(struct dcp_reader *r, const char *fqn, const struct pickle_value *info)
 {
-    struct item item;
-    torch_state_pass(d->state, fqn);
-    if (!torch_state_reads(fqn)) return STATUS_OK;
-    TRY(find_item(d, fqn, info, &item));
-    enum status st = torch_state_take(d->state, fqn, item.bytes, item.size);
-    if (st) return status_where(st, "%s", d->path);
+    struct stored_item item;
+    torch_state_note(r->state, fqn);
+    if (!torch_state_handles(fqn)) return STATUS_OK;
+    TRY(find_item(r, fqn, info, &item));
+    enum status st = torch_state_read(r->state, fqn, item.bytes, item.size);
+    if (st) return status_where(st, "%s", r->path);
     return STATUS_OK;
 }
 
-static enum status put(struct directory *d, const char *fqn, const struct pickle_value *offset,
-                       const struct pickle_value *info)
+static enum status add_entry(struct dcp_reader *r, const char *fqn,
+                             const struct pickle_value *offset, const struct pickle_value *info)
 {
     struct tensor_name name;
     bool bytes = !offset || offset->kind == PICKLE_IS_NONE;
     bool known = tensor_name_parse(fqn, &name);
     if (!bytes && !known && !tensor_name_is_ignored(fqn))
-        FAIL(DATA, "%s: no Llama has a tensor %s", d->path, fqn);
-    if (!bytes && known && (name.kind != TENSOR_WEIGHT) == (d->state != NULL))
-        TRY(put_tensor(d, &name, fqn, offset, info));
-    if (d->state) TRY(take_state(d, fqn, info));
+        FAIL(DATA, "%s: no Llama has a tensor %s", r->path, fqn);
+    if (!bytes && known && (name.kind != TENSOR_WEIGHT) == (r->state != NULL))
+        TRY(add_tensor(r, &name, fqn, offset, info));
+    if (r->state) TRY(add_state(r, fqn, info));
     return STATUS_OK;
 }
 
 /* What .metadata says is where: of the tensors those that are asked for are taken. */
-static enum status put_all(struct directory *d, const struct pickle_value *root)
+static enum status add_entries(struct dcp_reader *r, const struct pickle_value *root)
 {
     const struct pickle_value *items = pickle_field(root, PICKLE_METADATA, "storage_data");
     if (!items || items->kind != PICKLE_IS_DICT)
-        FAIL(DATA, "%s: .metadata does not say what is where", d->path);
+        FAIL(DATA, "%s: .metadata does not say what is where", r->path);
     for (size_t i = 0; i < items->count; i += 2) {
         const struct pickle_value *key = items->items[i];
         const struct pickle_value *name = pickle_field(key, PICKLE_METADATA_INDEX, "fqn");
         const struct pickle_value *offset = pickle_field(key, PICKLE_METADATA_INDEX, "offset");
-        if (!fqn || fqn->kind != PICKLE_IS_STRING || fqn->len >= TORCH_NAME)
-            FAIL(DATA, "%s: .metadata holds something without a name", d->path);
-        char *fqn = heap_string(fqn->text, fqn->len);
-        enum status st = put(d, fqn, offset, items->items[i + 1]);
+        if (!name || name->kind != PICKLE_IS_STRING || name->len >= TORCH_NAME)
+            FAIL(DATA, "%s: .metadata holds something without a name", r->path);
+        char *fqn = heap_string(name->text, name->len);
+        enum status st = add_entry(r, fqn, offset, items->items[i + 1]);
         free(fqn);
         TRY(st);
     }
     return STATUS_OK;
 }
 
-static enum status open_directory(struct tensor_slices *p, const char *path,
+static enum status read_directory(struct tensor_slices *p, const char *path,
                                   const struct model_shape *shape, struct torch_state *state)
 {
-    struct directory d = {.slices = p, .path = path, .state = state};
+    struct dcp_reader r = {.slices = p, .path = path, .state = state};
     struct text metadata = {0};
     struct pickle pickle = {0};
     char *file = file_join(path, ".metadata");
@@ -164,13 +163,13 @@ static enum status open_directory(struct tensor_slices *p, const char *path,
     enum status st = STATUS_OK;
     *p = (struct tensor_slices){.path = heap_string(path, strlen(path))};
     p->head_dim = shape ? shape->K : 0;
-    TRY_OUT(file_read(file, MOST_METADATA, &metadata));
+    TRY_OUT(file_read(file, MAX_METADATA, &metadata));
     TRY_OUT(pickle_parse(&pickle, (unsigned char *)metadata.data, metadata.len, file, &used));
-    TRY_OUT(put_all(&d, pickle.root));
+    TRY_OUT(add_entries(&r, pickle.root));
     TRY_OUT(tensor_slices_finish(p));
 out:
-    for (size_t i = 0; i < d.count; i++) free(d.names[i]);
-    free(d.names);
+    for (size_t i = 0; i < r.count; i++) free(r.names[i]);
+    free(r.names);
     pickle_release(&pickle);
     text_release(&metadata);
     free(file);
@@ -180,15 +179,15 @@ out:
 
 enum status dcp_open(struct tensor_slices *p, const char *path, const struct model_shape *shape)
 {
-    TRY(open_directory(p, path, shape, NULL));
+    TRY(read_directory(p, path, shape, NULL));
     return STATUS_OK;
 }
 
-enum status dcp_open_moments(struct tensor_slices *p, const char *path, const struct model_shape *shape,
-                             struct torch_state *state)
+enum status dcp_open_moments(struct tensor_slices *p, const char *path,
+                             const struct model_shape *shape, struct torch_state *state)
 {
     torch_state_init(state);
-    TRY(open_directory(p, path, shape, state));
+    TRY(read_directory(p, path, shape, state));
     if (!p->count && state->has_other_moments)
         log_line(LOG_WARN,
                  "%s: the optimizer's moments in it are not named by the model's weights, and are "

@@ -17,5 +17,5 @@ bool dcp_detect(const char *path);
 enum status dcp_open(struct tensor_slices *p, const char *path, const struct model_shape *shape);
 /* The moments of its optimizer, maybe none; and with them where the run was.  After a failure, too,
  * release the state. */
-enum status dcp_open_moments(struct tensor_slices *p, const char *path, const struct model_shape *shape,
-                             struct torch_state *state);
+enum status dcp_open_moments(struct tensor_slices *p, const char *path,
+                             const struct model_shape *shape, struct torch_state *state);

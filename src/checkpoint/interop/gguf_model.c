@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const names[PARAM_COUNT] = {
+static const char *const gguf_names[PARAM_COUNT] = {
     [PARAM_embed] = "token_embd.weight",         [PARAM_attn_norm] = "blk.%d.attn_norm.weight",
     [PARAM_attn_q] = "blk.%d.attn_q.weight",     [PARAM_attn_k] = "blk.%d.attn_k.weight",
     [PARAM_attn_v] = "blk.%d.attn_v.weight",     [PARAM_attn_out] = "blk.%d.attn_output.weight",
@@ -34,7 +34,7 @@ static uint32_t file_type(enum gguf_type type)
     return 0;
 }
 
-static void put_shape(const struct gguf_model *g, struct gguf_metadata *k)
+static void add_shape(const struct gguf_model *g, struct gguf_metadata *k)
 {
     const struct model_shape *s = g->model.shape;
     const struct {
@@ -65,7 +65,7 @@ static void put_shape(const struct gguf_model *g, struct gguf_metadata *k)
 }
 
 /* Every row of the embedding has a token there: what the tokenizer lacks is unused. */
-static void put_tokens(const struct token_export *e, int32_t rows, struct gguf_metadata *k)
+static void add_tokens(const struct token_export *e, int32_t rows, struct gguf_metadata *k)
 {
     const char *texts = e->texts.data;
     gguf_begin_array(k, "tokenizer.ggml.tokens", GGUF_VALUE_STRING, (uint64_t)rows);
@@ -93,7 +93,7 @@ static void put_tokens(const struct token_export *e, int32_t rows, struct gguf_m
 
 /* llama.cpp knows a splitter by the name of a model that has it.  With llama-bpe a piece that is a
  * token is that token; dbrx has the same pattern without that. */
-static const char *splitter_name(const struct token_export *e)
+static const char *pre_tokenizer_name(const struct token_export *e)
 {
     static const struct {
         const char *splitter, *name;
@@ -103,7 +103,7 @@ static const char *splitter_name(const struct token_export *e)
     return e->whole_pieces ? "llama-bpe" : "dbrx";
 }
 
-static enum status put_tokenizer(const struct gguf_model *g, const struct tokenizer *t,
+static enum status add_tokenizer(const struct gguf_model *g, const struct tokenizer *t,
                                  struct gguf_metadata *k)
 {
     struct token_export e;
@@ -120,8 +120,8 @@ static enum status put_tokenizer(const struct gguf_model *g, const struct tokeni
         log_line(LOG_WARN, "%s: it normalizes texts; llama.cpp takes them as they are",
                  tokenizer_path(t));
     gguf_add_string(k, "tokenizer.ggml.model", e.has_merges ? "gpt2" : "llama");
-    if (e.has_merges) gguf_add_string(k, "tokenizer.ggml.pre", splitter_name(&e));
-    put_tokens(&e, rows, k);
+    if (e.has_merges) gguf_add_string(k, "tokenizer.ggml.pre", pre_tokenizer_name(&e));
+    add_tokens(&e, rows, k);
     if (bos >= 0) gguf_add_u32(k, "tokenizer.ggml.bos_token_id", (uint32_t)bos);
     if (eos >= 0) gguf_add_u32(k, "tokenizer.ggml.eos_token_id", (uint32_t)eos);
     if (e.unknown >= 0) gguf_add_u32(k, "tokenizer.ggml.unknown_token_id", (uint32_t)e.unknown);
@@ -158,12 +158,12 @@ out:
     return st;
 }
 
-static enum status put_keys(const struct gguf_model *g, struct gguf_metadata *k)
+static enum status add_metadata(const struct gguf_model *g, struct gguf_metadata *k)
 {
     struct tokenizer *t;
     enum status st = open_tokenizer(g->tokenizer, &t);
-    if (!st) put_shape(g, k);
-    if (!st && t) st = put_tokenizer(g, t, k);
+    if (!st) add_shape(g, k);
+    if (!st && t) st = add_tokenizer(g, t, k);
     if (!st && !t) {
         log_line(LOG_WARN, "%s: no tokenizer.json, no tokenizer.model: the file has no tokenizer",
                  g->tokenizer);
@@ -173,7 +173,7 @@ static enum status put_keys(const struct gguf_model *g, struct gguf_metadata *k)
     return st;
 }
 
-static struct gguf_tensor describe(const struct gguf_model *g, int i)
+static struct gguf_tensor describe_tensor(const struct gguf_model *g, int i)
 {
     const struct tensor_place *t = &g->model.layout->tensors[i];
     bool vector = params[t->id].axes[1] == 0;
@@ -182,7 +182,7 @@ static struct gguf_tensor describe(const struct gguf_model *g, int i)
                             .num_dims = vector ? 1 : 2,
                             .dims = {(uint64_t)first, (uint64_t)t->rows}};
     if (d.type == GGUF_Q8_0 && first % GGUF_BLOCK) d.type = GGUF_F16;
-    snprintf(d.name, sizeof d.name, names[t->id], t->layer);
+    snprintf(d.name, sizeof d.name, gguf_names[t->id], t->layer);
     return d;
 }
 
@@ -193,7 +193,7 @@ static void describe_rope(const struct model_shape *s, struct gguf_tensor *d)
         .name = "rope_freqs.weight", .num_dims = 1, .dims = {(uint64_t)s->K / 2}};
 }
 
-struct output {
+struct gguf_output {
     int fd;
     const char *path, *tensor;
     uint64_t at;
@@ -201,55 +201,55 @@ struct output {
     unsigned char *bytes; /* of EXCHANGE_ELEMENTS numbers */
 };
 
-static enum status put(struct output *o, const void *bytes, size_t len)
+static enum status write_bytes(struct gguf_output *o, const void *bytes, size_t len)
 {
     TRY(file_write_at(o->fd, o->path, bytes, len, o->at));
     o->at += len;
     return STATUS_OK;
 }
 
-static enum status put_numbers(void *context, const void *values, size_t len)
+static enum status write_elements(void *context, const void *values, size_t len)
 {
-    struct output *o = context;
+    struct gguf_output *o = context;
     size_t count = len / sizeof(float);
     if (gguf_convert(o->type, values, count, o->bytes))
         FAIL(DATA, "%s: %s", o->tensor, status_message());
-    return put(o, o->bytes, gguf_bytes(o->type, count));
+    return write_bytes(o, o->bytes, gguf_bytes(o->type, count));
 }
 
-static enum status put_padding(struct output *o, uint64_t bytes)
+static enum status write_padding(struct gguf_output *o, uint64_t bytes)
 {
     static const char zeros[GGUF_ALIGNMENT];
-    return put(o, zeros, gguf_padding(bytes));
+    return write_bytes(o, zeros, gguf_padding(bytes));
 }
 
-static enum status put_rope(const struct model_shape *s, struct output *o)
+static enum status write_rope_freqs(const struct model_shape *s, struct gguf_output *o)
 {
     for (int j = 0; j < s->K / 2; j++) {
         float divisor = (float)(rope_frequency(j, s->K, s->rope_theta, NULL) /
                                 rope_frequency(j, s->K, s->rope_theta, &s->scaling));
-        TRY(put_numbers(o, &divisor, sizeof divisor));
+        TRY(write_elements(o, &divisor, sizeof divisor));
     }
-    return put_padding(o, sizeof(float) * (size_t)s->K / 2);
+    return write_padding(o, sizeof(float) * (size_t)s->K / 2);
 }
 
-static enum status put_tensors(const struct gguf_model *g, const struct gguf_tensor *tensors,
-                               struct output *o)
+static enum status write_tensors(const struct gguf_model *g, const struct gguf_tensor *tensors,
+                                 struct gguf_output *o)
 {
     struct torch_model model = g->model;
     model.dtype = SAFETENSORS_F32;
     for (int i = 0; i < model.layout->num_tensors; i++) {
         o->type = tensors[i].type;
         o->tensor = tensors[i].name;
-        TRY(torch_model_stream(&model, i, put_numbers, o));
-        TRY(put_padding(o, tensors[i].bytes));
+        TRY(torch_model_stream(&model, i, write_elements, o));
+        TRY(write_padding(o, tensors[i].bytes));
     }
     o->type = GGUF_F32;
-    if (model.shape->scaling.factor > 0) TRY(put_rope(model.shape, o));
+    if (model.shape->scaling.factor > 0) TRY(write_rope_freqs(model.shape, o));
     return STATUS_OK;
 }
 
-static enum status write_file(const struct gguf_model *g, struct output *o)
+static enum status write_file(const struct gguf_model *g, struct gguf_output *o)
 {
     int count = g->model.layout->num_tensors;
     struct gguf_tensor *tensors = heap(((size_t)count + 1) * sizeof *tensors);
@@ -257,12 +257,12 @@ static enum status write_file(const struct gguf_model *g, struct output *o)
     struct text head = {0};
     uint64_t total;
     enum status st = STATUS_OK;
-    for (int i = 0; i < count; i++) tensors[i] = describe(g, i);
+    for (int i = 0; i < count; i++) tensors[i] = describe_tensor(g, i);
     if (g->model.shape->scaling.factor > 0) describe_rope(g->model.shape, &tensors[count++]);
-    TRY_OUT(put_keys(g, &keys));
+    TRY_OUT(add_metadata(g, &keys));
     gguf_build_header(&keys, tensors, (size_t)count, &head, &total);
-    TRY_OUT(put(o, head.data, head.len));
-    TRY_OUT(put_tensors(g, tensors, o));
+    TRY_OUT(write_bytes(o, head.data, head.len));
+    TRY_OUT(write_tensors(g, tensors, o));
     BUG_IF(o->at != head.len + total);
     if (fsync(o->fd)) FAIL_OUT(IO, "%s: %s", o->path, strerror(errno));
 out:
@@ -274,8 +274,8 @@ out:
 
 enum status gguf_model_write(const struct gguf_model *g, const char *path)
 {
-    struct output o = {.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666),
-                       .path = path};
+    struct gguf_output o = {.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666),
+                            .path = path};
     if (o.fd < 0) FAIL(IO, "%s: %s", path, strerror(errno));
     o.bytes = heap(EXCHANGE_ELEMENTS * sizeof(float));
     enum status st = write_file(g, &o);

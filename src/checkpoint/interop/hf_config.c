@@ -59,28 +59,27 @@ void hf_config_write(const struct model_shape *s, const char *dtype, int bos, in
     text_addf(json, "  \"torch_dtype\": \"%s\"\n}\n", dtype);
 }
 
-static enum status read_size(const struct json *root, const char *key, int64_t otherwise, int *out)
+static enum status read_size(const struct json *root, const char *key, int64_t fallback, int *out)
 {
-    int64_t value = otherwise;
+    int64_t value = fallback;
     const struct json *v = json_get(root, key);
-    if ((v && !json_is_null(v)) || otherwise < 1)
-        TRY(json_get_int(root, key, 1, INT32_MAX, &value));
+    if ((v && !json_is_null(v)) || fallback < 1) TRY(json_get_int(root, key, 1, INT32_MAX, &value));
     *out = (int)value;
     return STATUS_OK;
 }
 
-static enum status read_real(const struct json *object, const char *key, double otherwise,
+static enum status read_real(const struct json *object, const char *key, double fallback,
                              double *out)
 {
     const struct json *v = json_get(object, key);
-    *out = v && json_is_number(v) ? json_number(v) : otherwise;
+    *out = v && json_is_number(v) ? json_number(v) : fallback;
     if (v && !json_is_null(v) && !json_is_number(v)) FAIL(DATA, "\"%s\" is not a number", key);
     if (!isfinite(*out) || *out < 0) FAIL(DATA, "\"%s\" is %g", key, *out);
     return STATUS_OK;
 }
 
 /* A number that no default stands in for. */
-static enum status need_real(const struct json *object, const char *key, double *out)
+static enum status read_required_real(const struct json *object, const char *key, double *out)
 {
     if (!json_is_number(json_get(object, key))) FAIL(DATA, "\"%s\" is not a number", key);
     TRY(read_real(object, key, 0, out));
@@ -119,27 +118,27 @@ static enum status read_rope(const struct json *root, struct model_shape *s)
 {
     const struct json *rope;
     const char *type;
-    double share;
+    double partial;
     TRY(find_rope(root, &rope, &type));
     TRY(read_real(root, "rope_theta", 10000, &s->rope_theta));
     TRY(read_real(rope, "rope_theta", s->rope_theta, &s->rope_theta));
-    TRY(read_real(root, "partial_rotary_factor", 1, &share));
-    TRY(read_real(rope, "partial_rotary_factor", share, &share));
-    if (share < 1 || share > 1)
-        FAIL(UNSUPPORTED, "partial_rotary_factor %g: only 1 is known", share);
+    TRY(read_real(root, "partial_rotary_factor", 1, &partial));
+    TRY(read_real(rope, "partial_rotary_factor", partial, &partial));
+    if (partial < 1 || partial > 1)
+        FAIL(UNSUPPORTED, "partial_rotary_factor %g: only 1 is known", partial);
     s->scaling = (struct rope_scaling){0};
     if (!strcmp(type, "default")) return STATUS_OK;
     if (strcmp(type, "llama3"))
         FAIL(UNSUPPORTED, "rope type \"%s\": default and llama3 are known", type);
-    TRY(need_real(rope, "factor", &s->scaling.factor));
-    TRY(need_real(rope, "low_freq_factor", &s->scaling.low_frequency_factor));
-    TRY(need_real(rope, "high_freq_factor", &s->scaling.high_frequency_factor));
+    TRY(read_required_real(rope, "factor", &s->scaling.factor));
+    TRY(read_required_real(rope, "low_freq_factor", &s->scaling.low_frequency_factor));
+    TRY(read_required_real(rope, "high_freq_factor", &s->scaling.high_frequency_factor));
     TRY(read_size(rope, "original_max_position_embeddings", 0, &s->scaling.original_context));
     return STATUS_OK;
 }
 
 /* What would change the arithmetic and that ours does not have. */
-static enum status refuse_others(const struct json *root)
+static enum status check_supported(const struct json *root)
 {
     const struct json *names = json_get(root, "architectures"), *act = json_get(root, "hidden_act");
     const char *type;
@@ -164,7 +163,7 @@ static enum status refuse_others(const struct json *root)
 static enum status read_model(const struct json *root, struct model_shape *s)
 {
     *s = (struct model_shape){.depth_init = true};
-    TRY(refuse_others(root));
+    TRY(check_supported(root));
     TRY(read_size(root, "hidden_size", 0, &s->D));
     TRY(read_size(root, "intermediate_size", 0, &s->F));
     TRY(read_size(root, "num_hidden_layers", 0, &s->L));

@@ -44,7 +44,7 @@ char *meta_folder(const char *path)
 }
 
 /* One of the files, and which of how many. */
-struct shard {
+struct meta_shard {
     struct tensor_slices *slices;
     const struct model_shape *shape;
     const struct file_map *map;
@@ -52,7 +52,7 @@ struct shard {
     int64_t width; /* of the model: of its norms */
 };
 
-static int64_t find_width(const struct torch_tensors *t)
+static int64_t norm_width(const struct torch_tensors *t)
 {
     struct tensor_name name;
     for (size_t i = 0; i < t->count; i++)
@@ -62,14 +62,14 @@ static int64_t find_width(const struct torch_tensors *t)
     return 0;
 }
 
-static enum status put_tensor(const struct shard *s, const struct tensor_name *name,
+static enum status add_tensor(const struct meta_shard *s, const struct tensor_name *name,
                               const struct torch_tensor *t)
 {
     const struct param *kind = &params[name->id];
     int64_t row = 0, column = 0, index = s->index;
-    bool across = kind->tp && kind->axes[1] == kind->tp;
+    bool by_column = kind->tp && kind->axes[1] == kind->tp;
     if (!kind->tp && index) return STATUS_OK; /* the same in all */
-    if (name->id == PARAM_embed && t->num_dims == 2 && t->shape[1] != s->width) across = true;
+    if (name->id == PARAM_embed && t->num_dims == 2 && t->shape[1] != s->width) by_column = true;
     if ((name->id == PARAM_attn_k || name->id == PARAM_attn_v) && s->shape && t->num_dims == 2) {
         int64_t all = (int64_t)s->shape->G * s->shape->K, each = t->shape[0];
         int64_t same = each > 0 && each <= all ? s->count / (all / each) : 1;
@@ -79,25 +79,25 @@ static enum status put_tensor(const struct shard *s, const struct tensor_name *n
     bool bad = __builtin_mul_overflow(index, t->num_dims ? t->shape[0] : 0, &row) ||
                __builtin_mul_overflow(index, t->num_dims > 1 ? t->shape[1] : 0, &column);
     if (bad) FAIL(DATA, "%s: the shape of %s is impossible", s->slices->path, t->name);
-    TRY(tensor_slices_add(s->slices, name, t, s->map, across ? 0 : row, across ? column : 0));
+    TRY(tensor_slices_add(s->slices, name, t, s->map, by_column ? 0 : row, by_column ? column : 0));
     return STATUS_OK;
 }
 
-static enum status put_all(struct shard *s, const struct torch_tensors *t)
+static enum status add_tensors(struct meta_shard *s, const struct torch_tensors *t)
 {
-    s->width = find_width(t);
+    s->width = norm_width(t);
     for (size_t i = 0; i < t->count; i++) {
         struct tensor_name name;
-        const char *called = t->all[i].name;
-        if (tensor_name_parse(called, &name) && name.kind == TENSOR_WEIGHT)
-            TRY(put_tensor(s, &name, &t->all[i]));
-        else if (!tensor_name_is_ignored(called))
-            FAIL(DATA, "%s: no Llama has a tensor %s", s->slices->path, called);
+        const char *full = t->all[i].name;
+        if (tensor_name_parse(full, &name) && name.kind == TENSOR_WEIGHT)
+            TRY(add_tensor(s, &name, &t->all[i]));
+        else if (!tensor_name_is_ignored(full))
+            FAIL(DATA, "%s: no Llama has a tensor %s", s->slices->path, full);
     }
     return STATUS_OK;
 }
 
-static enum status open_file(struct shard *s, const char *path)
+static enum status open_file(struct meta_shard *s, const char *path)
 {
     struct torch_archive a = {0};
     struct torch_tensors tensors = {0};
@@ -105,7 +105,7 @@ static enum status open_file(struct shard *s, const char *path)
     TRY_OUT(tensor_slices_map(s->slices, path, &s->map));
     TRY_OUT(torch_archive_open(&a, s->map->data, s->map->size, path));
     TRY_OUT(torch_archive_tensors(&a, &tensors));
-    TRY_OUT(put_all(s, &tensors));
+    TRY_OUT(add_tensors(s, &tensors));
 out:
     torch_tensors_release(&tensors);
     torch_archive_close(&a);
@@ -115,7 +115,7 @@ out:
 enum status meta_open(struct tensor_slices *p, const char *path, const struct model_shape *shape)
 {
     struct file_list files = {0};
-    struct shard s = {.slices = p, .shape = shape};
+    struct meta_shard s = {.slices = p, .shape = shape};
     enum status st = STATUS_OK;
     *p = (struct tensor_slices){.path = heap_string(path, strlen(path))};
     p->head_dim = shape ? shape->K : 0;
@@ -131,7 +131,7 @@ out:
 
 /* Meta's program wants every tensor of its own model: one whose head is the embedding has it twice.
  * The embedding's place in the layout; -1: it is not so. */
-static int find_tied(const struct torch_model *m)
+static int tied_embedding(const struct torch_model *m)
 {
     for (int i = 0; i < m->layout->num_tensors && m->shape->tied; i++)
         if (m->layout->tensors[i].id == PARAM_embed) return i;
@@ -140,7 +140,7 @@ static int find_tied(const struct torch_model *m)
 
 static enum status write_tensors(const struct torch_model *m, int fd, const char *path)
 {
-    int count = m->layout->num_tensors, tied = find_tied(m);
+    int count = m->layout->num_tensors, tied = tied_embedding(m);
     struct torch_tensor *tensors = heap(((size_t)count + 1) * sizeof *tensors);
     struct torch_writer w = {0};
     uint64_t size;

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum status open_one(struct model_files *m, const char *folder, const char *name,
-                            const struct safetensors **file)
+static enum status open_file(struct model_files *m, const char *folder, const char *name,
+                             const struct safetensors **file)
 {
     char *path = file_join(folder, name);
     enum status st = STATUS_OK;
@@ -35,7 +35,7 @@ static enum status open_indexed(struct model_files *m, const char *folder, const
     TRY(weight_map_read(index, &root, &map));
     for (const struct json *v = json_first(map); v; v = json_next(v)) {
         const struct safetensors *file;
-        TRY_OUT(open_one(m, folder, json_string(v), &file));
+        TRY_OUT(open_file(m, folder, json_string(v), &file));
         if (!safetensors_find(file, json_key(v)))
             FAIL_OUT(DATA, "%s: the index says that it holds %s", file->path, json_key(v));
     }
@@ -53,7 +53,7 @@ enum status model_files_open(struct model_files *m, const char *folder)
     if (file_exists(index))
         TRY_OUT(open_indexed(m, folder, index));
     else if (file_exists(single))
-        TRY_OUT(open_one(m, folder, "model.safetensors", &(const struct safetensors *){0}));
+        TRY_OUT(open_file(m, folder, "model.safetensors", &(const struct safetensors *){0}));
     else
         FAIL_OUT(MISSING, "%s: neither model.safetensors.index.json nor model.safetensors", folder);
 out:
@@ -120,8 +120,7 @@ enum status model_files_open_moments_any(struct model_files *m, const char *path
         return STATUS_OK;
     }
     *m = (struct model_files){.folder = heap_string(path, strlen(path))};
-    if (model_files_are_safetensors(path) || pytorch_bin_is_here(path) ||
-        !torch_files_detect(path))
+    if (model_files_are_safetensors(path) || pytorch_bin_is_here(path) || !torch_files_detect(path))
         return STATUS_OK;
     m->slices = heap(sizeof *m->slices);
     enum status st = torch_files_open_moments(m->slices, path, shape, state);
@@ -179,8 +178,8 @@ bool model_files_dtype(const struct model_files *m, const struct tensor_place *t
     return have != NULL;
 }
 
-static enum status open_patched(struct tensor_reader *r, const struct model_files *m,
-                                const struct tensor_place *t, const char *name)
+static enum status open_sliced(struct tensor_reader *r, const struct model_files *m,
+                               const struct tensor_place *t, const char *name)
 {
     const struct tensor_name wanted = tensor_name_of(t, tensor_name_kind(name));
     const struct sliced_tensor *have = tensor_slices_find(m->slices, &wanted);
@@ -200,7 +199,7 @@ enum status tensor_reader_open(struct tensor_reader *r, const struct model_files
 {
     const struct safetensors *file;
     if (m->slices) {
-        TRY(open_patched(r, m, t, name));
+        TRY(open_sliced(r, m, t, name));
         return STATUS_OK;
     }
     const struct safetensors_tensor *have = model_files_find(m, name, &file);
@@ -219,7 +218,8 @@ enum status tensor_reader_open(struct tensor_reader *r, const struct model_files
 void tensor_reader_close(struct tensor_reader *r)
 {
     if (r->sliced) {
-        if (r->end > r->begin) tensor_slices_forget(r->slices, r->sliced, r->begin, r->end - r->begin);
+        if (r->end > r->begin)
+            tensor_slices_forget(r->slices, r->sliced, r->begin, r->end - r->begin);
         r->begin = r->end = 0;
         return;
     }
@@ -237,8 +237,8 @@ static enum status read_safetensors(const struct tensor_reader *r, size_t first,
     return STATUS_OK;
 }
 
-static enum status read_patches(const struct tensor_reader *r, size_t first, size_t count,
-                                enum dtype dtype, void *out)
+static enum status read_sliced(const struct tensor_reader *r, size_t first, size_t count,
+                               enum dtype dtype, void *out)
 {
     enum { ROOM = 4096 };
     float room[ROOM];
@@ -257,21 +257,21 @@ static enum status read_patches(const struct tensor_reader *r, size_t first, siz
 enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t count,
                                enum dtype dtype, void *out)
 {
-    enum { PIECE = 1 << 20 };
-    for (size_t at = 0; at < count; at += PIECE) {
-        size_t begin = first + at, n = count - at < PIECE ? count - at : PIECE, end = begin + n;
+    enum { CHUNK = 1 << 20 };
+    for (size_t at = 0; at < count; at += CHUNK) {
+        size_t begin = first + at, n = count - at < CHUNK ? count - at : CHUNK, end = begin + n;
         void *to = (char *)out + at * dtype_bytes(dtype);
-        TRY(r->sliced ? read_patches(r, begin, n, dtype, to)
-                       : read_safetensors(r, begin, n, dtype, to));
+        TRY(r->sliced ? read_sliced(r, begin, n, dtype, to)
+                      : read_safetensors(r, begin, n, dtype, to));
         if (r->begin == r->end) r->begin = begin, r->end = end;
         if (begin < r->begin) r->begin = begin;
         if (end > r->end) r->end = end;
-        if (r->end - r->begin >= PIECE) tensor_reader_close(r);
+        if (r->end - r->begin >= CHUNK) tensor_reader_close(r);
     }
     return STATUS_OK;
 }
 
-static enum status check_patches(const struct tensor_slices *p, const struct layout *l, bool tied)
+static enum status check_sliced(const struct tensor_slices *p, const struct layout *l, bool tied)
 {
     for (size_t i = 0; i < p->count; i++) {
         const struct tensor_name *n = &p->tensors[i].name;
@@ -286,7 +286,7 @@ static enum status check_patches(const struct tensor_slices *p, const struct lay
 
 enum status model_files_check(const struct model_files *m, const struct layout *l, bool tied)
 {
-    if (m->slices) TRY(check_patches(m->slices, l, tied));
+    if (m->slices) TRY(check_sliced(m->slices, l, tied));
     for (size_t f = 0; f < m->count; f++)
         for (size_t i = 0; i < m->files[f].count; i++) {
             const char *name = m->files[f].tensors[i].name;
@@ -331,7 +331,8 @@ size_t model_files_num_tensors(const struct model_files *m)
     return count;
 }
 
-static struct model_tensor of_patches(const struct tensor_slices *p, const struct sliced_tensor *t)
+static struct model_tensor sliced_model_tensor(const struct tensor_slices *p,
+                                               const struct sliced_tensor *t)
 {
     struct model_tensor out = {
         .is = {.name = t->hf_name,
@@ -348,8 +349,8 @@ static struct model_tensor of_patches(const struct tensor_slices *p, const struc
     return out;
 }
 
-static struct model_tensor of_safetensors(const struct safetensors *file,
-                                          const struct safetensors_tensor *t)
+static struct model_tensor safetensors_model_tensor(const struct safetensors *file,
+                                                    const struct safetensors_tensor *t)
 {
     return (struct model_tensor){
         .is = *t, .file = base_name(file->path), .reader = {.file = file, .tensor = t}};
@@ -358,9 +359,9 @@ static struct model_tensor of_safetensors(const struct safetensors *file,
 struct model_tensor model_files_tensor(const struct model_files *m, size_t i)
 {
     size_t f = 0;
-    if (m->slices) return of_patches(m->slices, &m->slices->tensors[i]);
+    if (m->slices) return sliced_model_tensor(m->slices, &m->slices->tensors[i]);
     for (; i >= m->files[f].count; f++) i -= m->files[f].count;
-    return of_safetensors(&m->files[f], &m->files[f].tensors[i]);
+    return safetensors_model_tensor(&m->files[f], &m->files[f].tensors[i]);
 }
 
 bool model_files_named(const struct model_files *m, const char *name, struct model_tensor *t)
@@ -368,10 +369,10 @@ bool model_files_named(const struct model_files *m, const char *name, struct mod
     const struct safetensors *file;
     for (size_t i = 0; m->slices && i < m->slices->count; i++)
         if (!strcmp(m->slices->tensors[i].hf_name, name)) {
-            *t = of_patches(m->slices, &m->slices->tensors[i]);
+            *t = sliced_model_tensor(m->slices, &m->slices->tensors[i]);
             return true;
         }
     const struct safetensors_tensor *have = model_files_find(m, name, &file);
-    if (have) *t = of_safetensors(file, have);
+    if (have) *t = safetensors_model_tensor(file, have);
     return have != NULL;
 }

@@ -58,7 +58,7 @@ struct model_file model_files_file(const struct model_files *m, size_t i);
 struct tensor_reader {
     const struct safetensors *file;
     const struct safetensors_tensor *tensor;
-    uint64_t begin, end;           /* elements read since what was read left the mapping */
+    uint64_t begin, end;                /* elements read since what was read left the mapping */
     const struct tensor_slices *slices; /* of torch's files; then there is no file */
     const struct sliced_tensor *sliced;
 };

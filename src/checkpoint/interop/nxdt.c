@@ -29,37 +29,38 @@ int64_t nxdt_key_block(const struct nxdt_heads *h, int64_t rank)
 }
 
 /* What one rank has of one of our tensors. */
-struct share {
+struct rank_tensor {
     struct tensor_name name;
     struct torch_tensor tensor; /* its name is owned */
     const struct file_map *map;
     int rank; /* of tensor parallelism */
 };
 
-struct reading {
+struct nxdt_reader {
     struct tensor_slices *slices;
     const struct model_shape *shape;
     const struct nxdt_files *files;
-    struct share *shares; /* owned, and so is `keys` */
+    struct rank_tensor *tensors; /* owned, and so is `keys` */
     size_t count, room;
-    struct share **keys; /* by layer, k before v, and rank */
+    struct rank_tensor **keys; /* by layer, k before v, and rank */
     struct nxdt_heads heads;
 };
 
-static void add(struct reading *r, struct tensor_name name, const struct torch_tensor *t,
-                const struct file_map *map, int rank)
+static void add_rank_tensor(struct nxdt_reader *r, struct tensor_name name,
+                            const struct torch_tensor *t, const struct file_map *map, int rank)
 {
     if (r->count == r->room) {
         r->room = r->room ? 2 * r->room : 64;
-        r->shares = heap_grow(r->shares, r->room, sizeof *r->shares);
+        r->tensors = heap_grow(r->tensors, r->room, sizeof *r->tensors);
     }
-    r->shares[r->count] = (struct share){name, *t, map, rank};
-    r->shares[r->count++].tensor.name = heap_string(t->name, strlen(t->name));
+    r->tensors[r->count] = (struct rank_tensor){name, *t, map, rank};
+    r->tensors[r->count++].tensor.name = heap_string(t->name, strlen(t->name));
 }
 
 /* Rows of each part of a tensor that has several, on any rank.  Query heads are never repeated, so
  * their number is known. */
-static bool split(const struct reading *r, const struct nxdt_fused *f, int64_t rows, int64_t *parts)
+static bool split_rows(const struct nxdt_reader *r, const struct nxdt_fused *f, int64_t rows,
+                       int64_t *parts)
 {
     int64_t q = (int64_t)r->shape->H * r->shape->K / r->files->tp;
     parts[0] = rows / f->count;
@@ -68,11 +69,11 @@ static bool split(const struct reading *r, const struct nxdt_fused *f, int64_t r
     return f->count == 1 || (f->count == 2 ? rows % 2 == 0 : rows > q && (rows - q) % 2 == 0);
 }
 
-static enum status add_fused(struct reading *r, const struct nxdt_fused *f, int layer,
+static enum status add_fused(struct nxdt_reader *r, const struct nxdt_fused *f, int layer,
                              const struct torch_tensor *t, const struct file_map *map, int rank)
 {
     int64_t rows[3], row = 0;
-    if (t->num_dims != 2 || !split(r, f, t->shape[0], rows))
+    if (t->num_dims != 2 || !split_rows(r, f, t->shape[0], rows))
         FAIL(DATA, "%s: rank %d of %d: %s has a shape that is not made up of the model's",
              r->slices->path, rank, r->files->tp, t->name);
     for (int i = 0; i < f->count; row += rows[i++]) {
@@ -81,13 +82,13 @@ static enum status add_fused(struct reading *r, const struct nxdt_fused *f, int 
         /* Inside the tensor, which has been held against its file. */
         if (row && t->shape[1])
             part.data += (size_t)row * (size_t)t->strides[0] * safetensors_dtype_bytes(t->dtype);
-        add(r, (struct tensor_name){.id = f->ids[i], .layer = layer}, &part, map, rank);
+        add_rank_tensor(r, (struct tensor_name){.id = f->ids[i], .layer = layer}, &part, map, rank);
     }
     return STATUS_OK;
 }
 
-/* Their modules may stand in another one, or in a dictionary, called `model`. */
-static const char *inner_name(const char *name)
+/* Their modules possible stand in another one, or in a dictionary, called `model`. */
+static const char *strip_model_prefix(const char *name)
 {
     static const char model[] = "model.";
     const char *rest = name + sizeof model - 1;
@@ -96,11 +97,11 @@ static const char *inner_name(const char *name)
     return twice ? rest : name;
 }
 
-static enum status add_tensor(struct reading *r, const char *full, const struct torch_tensor *t,
-                              const struct file_map *map, int rank)
+static enum status add_tensor(struct nxdt_reader *r, const char *full_name,
+                              const struct torch_tensor *t, const struct file_map *map, int rank)
 {
     struct torch_tensor named = *t;
-    const char *name = inner_name(full);
+    const char *name = strip_model_prefix(full_name);
     struct tensor_name known;
     named.name = (char *)(uintptr_t)name;
     for (int i = 0; i < NXDT_FUSED; i++)
@@ -109,15 +110,15 @@ static enum status add_tensor(struct reading *r, const char *full, const struct 
             return STATUS_OK;
         }
     if (tensor_name_parse_hf(name, &known))
-        add(r, known, &named, map, rank);
+        add_rank_tensor(r, known, &named, map, rank);
     else if (!tensor_name_is_ignored_hf(name))
         FAIL(DATA, "%s: no Llama has a tensor %s", r->slices->path, name);
     return STATUS_OK;
 }
 
 /* The tensor that a file of its own has. */
-static enum status add_referred(struct reading *r, const char *path, const struct torch_tensor *t,
-                                int rank)
+static enum status add_referenced(struct nxdt_reader *r, const char *path,
+                                  const struct torch_tensor *t, int rank)
 {
     struct text file = {0};
     struct torch_archive a = {0};
@@ -138,7 +139,7 @@ out:
     return st;
 }
 
-static enum status open_file(struct reading *r, const struct nxdt_file *f)
+static enum status open_file(struct nxdt_reader *r, const struct nxdt_file *f)
 {
     struct torch_archive a = {0};
     struct torch_tensors tensors = {0};
@@ -150,7 +151,7 @@ static enum status open_file(struct reading *r, const struct nxdt_file *f)
     for (size_t i = 0; i < tensors.count; i++) {
         const struct torch_tensor *t = &tensors.all[i];
         TRY_OUT(t->data ? add_tensor(r, t->name, t, map, f->tp)
-                        : add_referred(r, f->path, t, f->tp));
+                        : add_referenced(r, f->path, t, f->tp));
     }
 out:
     torch_tensors_release(&tensors);
@@ -158,19 +159,19 @@ out:
     return st;
 }
 
-static bool is_key(const struct share *s)
+static bool is_key_or_value(const struct rank_tensor *s)
 {
     return s->name.id == PARAM_attn_k || s->name.id == PARAM_attn_v;
 }
 
 /* How many ranks have each key head: from the rows that a rank has. */
-static enum status count_copies(struct reading *r)
+static enum status count_copies(struct nxdt_reader *r)
 {
-    const struct share *first = NULL;
+    const struct rank_tensor *first = NULL;
     int64_t whole = (int64_t)r->shape->G * r->shape->K, T = r->files->tp, rows = 0;
     r->heads = (struct nxdt_heads){.ranks = T, .copies = 1, .kv_heads = r->shape->G};
     for (size_t i = 0; i < r->count && !first; i++)
-        if (is_key(&r->shares[i])) first = &r->shares[i];
+        if (is_key_or_value(&r->tensors[i])) first = &r->tensors[i];
     if (!first) return STATUS_OK;
     if (first->tensor.num_dims == 2) rows = first->tensor.shape[0];
     int64_t copies = rows > 0 && rows <= whole ? rows * T / whole : 0;
@@ -189,29 +190,29 @@ static enum status count_copies(struct reading *r)
     return STATUS_OK;
 }
 
-static struct share **key_place(struct reading *r, const struct tensor_name *n, int rank)
+static struct rank_tensor **key_slot(struct nxdt_reader *r, const struct tensor_name *n, int rank)
 {
     size_t kind = n->id == PARAM_attn_v, T = (size_t)r->files->tp;
     return &r->keys[((size_t)n->layer * 2 + kind) * T + (size_t)rank];
 }
 
-static enum status index_keys(struct reading *r)
+static enum status index_keys(struct nxdt_reader *r)
 {
-    r->keys = heap((size_t)r->shape->L * 2 * (size_t)r->files->tp * sizeof(struct share *));
+    r->keys = heap((size_t)r->shape->L * 2 * (size_t)r->files->tp * sizeof(struct rank_tensor *));
     for (size_t i = 0; i < r->count; i++) {
-        struct share *s = &r->shares[i];
-        if (!is_key(s)) continue;
+        struct rank_tensor *s = &r->tensors[i];
+        if (!is_key_or_value(s)) continue;
         if (s->name.layer >= r->shape->L)
             FAIL(DATA, "%s: %s: the model has %d layers", r->slices->path, s->tensor.name,
                  r->shape->L);
-        struct share **at = key_place(r, &s->name, s->rank);
+        struct rank_tensor **at = key_slot(r, &s->name, s->rank);
         if (*at) FAIL(DATA, "%s: rank %d has %s twice", r->slices->path, s->rank, s->tensor.name);
         *at = s;
     }
     return STATUS_OK;
 }
 
-static bool same_numbers(const struct share *a, const struct share *b)
+static bool same_elements(const struct rank_tensor *a, const struct rank_tensor *b)
 {
     const struct torch_tensor *x = &a->tensor, *y = &b->tensor;
     size_t each = safetensors_dtype_bytes(x->dtype);
@@ -230,7 +231,7 @@ static bool same_numbers(const struct share *a, const struct share *b)
     return true;
 }
 
-static void forget(const struct share *s)
+static void forget_tensor(const struct rank_tensor *s)
 {
     uint64_t at = (uint64_t)(s->tensor.data - s->map->data);
     uint64_t row = (uint64_t)s->tensor.strides[0] * safetensors_dtype_bytes(s->tensor.dtype);
@@ -238,68 +239,70 @@ static void forget(const struct share *s)
 }
 
 /* Which ranks have the same key head is seen from what is the same on all of them. */
-static enum status find_order(struct reading *r)
+static enum status find_head_order(struct nxdt_reader *r)
 {
-    bool may[2] = {true, true}; /* interleaved, adjacent */
+    bool possible[2] = {true, true}; /* interleaved, adjacent */
     TRY(index_keys(r));
     if (r->heads.copies == 1) return STATUS_OK;
     for (size_t i = 0; i < r->count; i++) {
-        const struct share *s = &r->shares[i];
-        if (!is_key(s)) continue;
+        const struct rank_tensor *s = &r->tensors[i];
+        if (!is_key_or_value(s)) continue;
         for (int order = 0; order < 2; order++) {
             struct nxdt_heads h = r->heads;
             h.adjacent = order;
             int64_t block = nxdt_key_block(&h, s->rank);
             int first = (int)(order ? block * h.copies : block);
-            const struct share *other = *key_place(r, &s->name, first);
-            if (may[order] && first != s->rank) may[order] = other && same_numbers(s, other);
+            const struct rank_tensor *other = *key_slot(r, &s->name, first);
+            if (possible[order] && first != s->rank)
+                possible[order] = other && same_elements(s, other);
         }
-        if (!may[0] && !may[1])
+        if (!possible[0] && !possible[1])
             FAIL(DATA,
                  "%s: %s of rank %d is not the same on the other ranks that should have it: each "
                  "of %d key and value heads is on %lld of %lld ranks",
                  r->slices->path, s->tensor.name, s->rank, r->shape->G, (long long)r->heads.copies,
                  (long long)r->heads.ranks);
-        forget(s);
+        forget_tensor(s);
     }
-    r->heads.adjacent = !may[0];
+    r->heads.adjacent = !possible[0];
     return STATUS_OK;
 }
 
 /* One of the ranks that have the same is enough. */
-static bool is_first(const struct nxdt_heads *h, const struct share *s)
+static bool is_first_copy(const struct nxdt_heads *h, const struct rank_tensor *s)
 {
     int64_t block = nxdt_key_block(h, s->rank);
     if (!params[s->name.id].tp) return s->rank == 0;
-    return !is_key(s) || s->rank == (h->adjacent ? block * h->copies : block);
+    return !is_key_or_value(s) || s->rank == (h->adjacent ? block * h->copies : block);
 }
 
-static enum status put_share(struct reading *r, const struct share *s)
+static enum status add_slices(struct nxdt_reader *r, const struct rank_tensor *s)
 {
     const struct param *kind = &params[s->name.id];
     const struct torch_tensor *t = &s->tensor;
-    int across = kind->tp && kind->axes[1] == kind->tp;
+    int column_axis = kind->tp && kind->axes[1] == kind->tp;
     int64_t block = s->rank, at = 0;
-    if (!is_first(&r->heads, s)) return STATUS_OK;
+    if (!is_first_copy(&r->heads, s)) return STATUS_OK;
     if (s->name.id == PARAM_attn_q || s->name.id == PARAM_attn_out)
         block = nxdt_query_block(&r->heads, s->rank);
-    if (is_key(s)) block = nxdt_key_block(&r->heads, s->rank);
-    if (kind->tp && (t->num_dims != 2 || __builtin_mul_overflow(block, t->shape[across], &at)))
+    if (is_key_or_value(s)) block = nxdt_key_block(&r->heads, s->rank);
+    if (kind->tp && (t->num_dims != 2 || __builtin_mul_overflow(block, t->shape[column_axis], &at)))
         FAIL(DATA, "%s: the shape of %s is impossible", r->slices->path, t->name);
-    TRY(tensor_slices_add(r->slices, &s->name, t, s->map, across ? 0 : at, across ? at : 0));
+    TRY(tensor_slices_add(r->slices, &s->name, t, s->map, column_axis ? 0 : at,
+                          column_axis ? at : 0));
     return STATUS_OK;
 }
 
-static void release(struct reading *r)
+static void release_reader(struct nxdt_reader *r)
 {
-    for (size_t i = 0; i < r->count; i++) free(r->shares[i].tensor.name);
-    free(r->shares), free(r->keys);
+    for (size_t i = 0; i < r->count; i++) free(r->tensors[i].tensor.name);
+    free(r->tensors), free(r->keys);
 }
 
 enum status nxdt_open(struct tensor_slices *p, const char *path, const struct model_shape *shape)
 {
     struct nxdt_files files = {0};
-    struct reading r = {.slices = p, .shape = shape, .files = &files};
+    struct nxdt_reader r = {.slices = p, .shape = shape, .files = &files};
     enum status st = STATUS_OK;
     *p = (struct tensor_slices){.path = heap_string(path, strlen(path))};
     if (!shape)
@@ -310,11 +313,11 @@ enum status nxdt_open(struct tensor_slices *p, const char *path, const struct mo
     TRY_OUT(nxdt_files_open(&files, path));
     for (size_t i = 0; i < files.count; i++) TRY_OUT(open_file(&r, &files.all[i]));
     TRY_OUT(count_copies(&r));
-    TRY_OUT(find_order(&r));
-    for (size_t i = 0; i < r.count; i++) TRY_OUT(put_share(&r, &r.shares[i]));
+    TRY_OUT(find_head_order(&r));
+    for (size_t i = 0; i < r.count; i++) TRY_OUT(add_slices(&r, &r.tensors[i]));
     TRY_OUT(tensor_slices_finish(p));
 out:
-    release(&r);
+    release_reader(&r);
     nxdt_files_release(&files);
     if (st) tensor_slices_release(p);
     return st;

@@ -9,7 +9,7 @@
 
 #define WHOLE "checkpoint.pt"
 
-static bool holds(const char *folder, const char *name)
+static bool has_file(const char *folder, const char *name)
 {
     char *path = file_join(folder, name);
     bool is = file_exists(path) && !file_is_dir(path);
@@ -17,7 +17,7 @@ static bool holds(const char *folder, const char *name)
     return is;
 }
 
-static bool strip(const char **at, const char *prefix)
+static bool skip_prefix(const char **at, const char *prefix)
 {
     size_t len = strlen(prefix);
     if (strncmp(*at, prefix, len)) return false;
@@ -25,22 +25,22 @@ static bool strip(const char **at, const char *prefix)
     return true;
 }
 
-static bool take_rank(const char **at, const char *prefix, int *rank)
+static bool parse_rank(const char **at, const char *prefix, int *rank)
 {
     int digits = 0;
-    if (!strip(at, prefix)) return false;
+    if (!skip_prefix(at, prefix)) return false;
     for (*rank = 0; isdigit((unsigned char)**at) && digits < 5; digits++)
         *rank = 10 * *rank + *(*at)++ - '0';
     return digits > 0 && digits < 5;
 }
 
 /* What data and expert parallelism repeat counts once. */
-static bool read_name(const char *at, struct nxdt_file *out)
+static bool parse_file_name(const char *at, struct nxdt_file *out)
 {
     int rank;
-    if (take_rank(&at, "dp_rank_", &rank) && (rank || !strip(&at, "_"))) return false;
-    if (take_rank(&at, "ep_rank_", &rank) && (rank || !strip(&at, "_"))) return false;
-    if (!take_rank(&at, "tp_rank_", &out->tp) || !take_rank(&at, "_pp_rank_", &out->pp))
+    if (parse_rank(&at, "dp_rank_", &rank) && (rank || !skip_prefix(&at, "_"))) return false;
+    if (parse_rank(&at, "ep_rank_", &rank) && (rank || !skip_prefix(&at, "_"))) return false;
+    if (!parse_rank(&at, "tp_rank_", &out->tp) || !parse_rank(&at, "_pp_rank_", &out->pp))
         return false;
     return !*at || !strcmp(at, ".pt");
 }
@@ -51,7 +51,8 @@ static int by_ranks(const void *a, const void *b)
     return x->tp != y->tp ? x->tp - y->tp : x->pp - y->pp;
 }
 
-static void add(struct nxdt_files *f, const char *folder, const char *name, struct nxdt_file one)
+static void add_file(struct nxdt_files *f, const char *folder, const char *name,
+                     struct nxdt_file one)
 {
     one.path = file_join(folder, name);
     if (file_is_dir(one.path)) {
@@ -66,14 +67,14 @@ static void add(struct nxdt_files *f, const char *folder, const char *name, stru
 }
 
 /* The ranks' files in a folder; without it none. */
-static void list(struct nxdt_files *f, const char *folder)
+static void list_files(struct nxdt_files *f, const char *folder)
 {
     struct file_list names;
     *f = (struct nxdt_files){0};
     if (!file_is_dir(folder) || file_list_dir(&names, folder)) return;
     for (size_t i = 0; i < names.count; i++) {
         struct nxdt_file one;
-        if (read_name(names.paths[i], &one)) add(f, folder, names.paths[i], one);
+        if (parse_file_name(names.paths[i], &one)) add_file(f, folder, names.paths[i], one);
     }
     file_list_release(&names);
     if (f->count) qsort(f->all, f->count, sizeof *f->all, by_ranks);
@@ -87,20 +88,20 @@ void nxdt_files_release(struct nxdt_files *f)
 }
 
 /* *tag: the tag's folder; heap. */
-static void find(struct nxdt_files *f, const char *path, char **tag)
+static void find_files(struct nxdt_files *f, const char *path, char **tag)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     char *model = file_join(path, "model");
-    list(f, model);
+    list_files(f, model);
     *tag = heap_string(path, strlen(path));
     if (!f->count) {
-        list(f, path);
+        list_files(f, path);
         free(*tag);
         *tag = file_join(path, "..");
     }
-    if (!f->count && holds(path, WHOLE)) add(f, path, WHOLE, (struct nxdt_file){0});
+    if (!f->count && has_file(path, WHOLE)) add_file(f, path, WHOLE, (struct nxdt_file){0});
     if (!f->count && !strcmp(name, WHOLE) && file_exists(path) && !file_is_dir(path))
-        add(f, ".", path, (struct nxdt_file){0});
+        add_file(f, ".", path, (struct nxdt_file){0});
     free(model);
 }
 
@@ -108,7 +109,7 @@ bool nxdt_files_detect(const char *path)
 {
     struct nxdt_files f;
     char *tag;
-    find(&f, path, &tag);
+    find_files(&f, path, &tag);
     bool is = f.count > 0;
     nxdt_files_release(&f);
     free(tag);
@@ -119,16 +120,16 @@ bool nxdt_files_have_optimizer(const char *path)
 {
     struct nxdt_files f, moments;
     char *tag;
-    find(&f, path, &tag);
+    find_files(&f, path, &tag);
     char *folder = file_join(tag, "optim");
-    list(&moments, folder);
+    list_files(&moments, folder);
     bool has = f.count && moments.count;
     nxdt_files_release(&f), nxdt_files_release(&moments);
     free(folder), free(tag);
     return has;
 }
 
-static enum status check(const struct nxdt_files *f, const char *path, const char *tag)
+static enum status check_complete(const struct nxdt_files *f, const char *path, const char *tag)
 {
     for (size_t i = 0; i < f->count || i < (size_t)f->tp * (size_t)f->pp; i++) {
         int tp = (int)(i / (size_t)f->pp), pp = (int)(i % (size_t)f->pp);
@@ -142,7 +143,7 @@ static enum status check(const struct nxdt_files *f, const char *path, const cha
              path, f->tp, f->pp, tp, pp);
     }
     if (!strstr(f->all[0].path, "tp_rank_")) return STATUS_OK;
-    if (holds(tag, "checkpoint") && !holds(tag, "done"))
+    if (has_file(tag, "checkpoint") && !has_file(tag, "done"))
         FAIL(DATA, "%s: it has no file done: it was never finished, or is being deleted", tag);
     return STATUS_OK;
 }
@@ -151,9 +152,9 @@ enum status nxdt_files_open(struct nxdt_files *f, const char *path)
 {
     char *tag;
     enum status st = STATUS_OK;
-    find(f, path, &tag);
+    find_files(f, path, &tag);
     if (!f->count) FAIL_OUT(MISSING, "%s: neither files of NxD Training's ranks nor " WHOLE, path);
-    TRY_OUT(check(f, path, tag));
+    TRY_OUT(check_complete(f, path, tag));
 out:
     free(tag);
     return st;

@@ -55,23 +55,23 @@ enum status nxdt_write_check(const struct nxdt_target *t, const struct model_sha
 }
 
 /* A tensor of a rank: blocks of ours, one below the other. */
-struct item {
+struct rank_item {
     struct torch_tensor is; /* its name is owned */
     struct torch_block blocks[3];
     int count;
 };
 
-struct writing {
+struct nxdt_writer {
     const struct torch_model *model;
     const struct nxdt_target *target;
     struct nxdt_heads heads;
-    const char *folder; /* model/ */
-    int tp, pp;         /* the rank under way */
-    struct item *items; /* of its file */
+    const char *folder;      /* model/ */
+    int tp, pp;              /* the rank under way */
+    struct rank_item *items; /* of its file */
     size_t count, room;
 };
 
-static struct torch_block block_of(const struct writing *w, int tensor)
+static struct torch_block rank_block(const struct nxdt_writer *w, int tensor)
 {
     const struct tensor_place *t = &w->model->layout->tensors[tensor];
     const struct param *kind = &params[t->id];
@@ -90,7 +90,7 @@ static struct torch_block block_of(const struct writing *w, int tensor)
     return b;
 }
 
-static int find_tensor(const struct writing *w, enum param_id id, int layer)
+static int find_tensor(const struct nxdt_writer *w, enum param_id id, int layer)
 {
     const struct layout *l = w->model->layout;
     for (int i = 0; i < l->num_tensors; i++)
@@ -99,7 +99,7 @@ static int find_tensor(const struct writing *w, enum param_id id, int layer)
     return -1;
 }
 
-static void name_item(struct item *item, const char *form, int layer)
+static void set_item_name(struct rank_item *item, const char *form, int layer)
 {
     const char *number = strstr(form, "%d");
     struct text name = {0};
@@ -110,18 +110,18 @@ static void name_item(struct item *item, const char *form, int layer)
     item->is.name = name.data;
 }
 
-static void add_item(struct writing *w, const char *form, int layer, const enum param_id *ids,
+static void add_item(struct nxdt_writer *w, const char *form, int layer, const enum param_id *ids,
                      int count)
 {
     if (w->count == w->room) {
         w->room = w->room ? 2 * w->room : 64;
         w->items = heap_grow(w->items, w->room, sizeof *w->items);
     }
-    struct item *item = &w->items[w->count++];
-    *item = (struct item){.is = {.dtype = w->model->dtype}, .count = count};
-    name_item(item, form, layer);
+    struct rank_item *item = &w->items[w->count++];
+    *item = (struct rank_item){.is = {.dtype = w->model->dtype}, .count = count};
+    set_item_name(item, form, layer);
     for (int i = 0; i < count; i++) {
-        item->blocks[i] = block_of(w, find_tensor(w, ids[i], layer));
+        item->blocks[i] = rank_block(w, find_tensor(w, ids[i], layer));
         item->is.shape[0] += item->blocks[i].rows;
     }
     item->is.num_dims = params[ids[0]].axes[1] ? 2 : 1;
@@ -143,7 +143,7 @@ static const struct nxdt_fused *fused_of(const struct nxdt_target *t, enum param
 }
 
 /* It lies in one that was begun before. */
-static bool is_within(const struct nxdt_target *t, enum param_id id)
+static bool is_fused_into_previous(const struct nxdt_target *t, enum param_id id)
 {
     bool one = t->fuse_qkv || t->coalesce_qkv;
     return id == PARAM_mlp_up || (one && (id == PARAM_attn_k || id == PARAM_attn_v));
@@ -151,7 +151,7 @@ static bool is_within(const struct nxdt_target *t, enum param_id id)
 
 /* Layers are cut evenly, and what is left over goes to the last stages; stages go round the ranks.
  */
-static int rank_of_layer(const struct writing *w, int layer)
+static int pipeline_rank_of_layer(const struct nxdt_writer *w, int layer)
 {
     int P = at_least_one(w->target->pp_size), L = w->model->shape->L;
     int stages = P * at_least_one(w->target->virtual_pp_size), stage = 0;
@@ -161,22 +161,22 @@ static int rank_of_layer(const struct writing *w, int layer)
     }
 }
 
-static bool is_of_rank(const struct writing *w, const struct tensor_place *t)
+static bool is_on_this_rank(const struct nxdt_writer *w, const struct tensor_place *t)
 {
     if (t->id == PARAM_embed) return w->pp == 0;
     if (t->layer < 0) return w->pp == at_least_one(w->target->pp_size) - 1;
-    return w->pp == rank_of_layer(w, t->layer);
+    return w->pp == pipeline_rank_of_layer(w, t->layer);
 }
 
 /* Their model has a head of its own, whatever ours has. */
-static void list_items(struct writing *w)
+static void list_items(struct nxdt_writer *w)
 {
     const struct layout *l = w->model->layout;
     bool last = w->pp == at_least_one(w->target->pp_size) - 1;
     for (int i = 0; i < l->num_tensors; i++) {
         const struct tensor_place *t = &l->tensors[i];
         const struct nxdt_fused *f = fused_of(w->target, t->id);
-        if (!is_of_rank(w, t) || is_within(w->target, t->id)) continue;
+        if (!is_on_this_rank(w, t) || is_fused_into_previous(w->target, t->id)) continue;
         if (f)
             add_item(w, f->form, t->layer, f->ids, f->count);
         else
@@ -186,15 +186,15 @@ static void list_items(struct writing *w)
         add_item(w, params[PARAM_head].hf_name, -1, (const enum param_id[]){PARAM_embed}, 1);
 }
 
-static void drop_items(struct writing *w)
+static void clear_items(struct nxdt_writer *w)
 {
     for (size_t i = 0; i < w->count; i++) free(w->items[i].is.name);
     w->count = 0;
 }
 
 /* An archive of these items, or of the pickle alone. */
-static enum status write_archive(const struct writing *w, const char *path,
-                                 const struct torch_tensor *tensors, const struct item *items,
+static enum status write_archive(const struct nxdt_writer *w, const char *path,
+                                 const struct torch_tensor *tensors, const struct rank_item *items,
                                  size_t count, const struct text *pickle)
 {
     struct torch_writer writer = {0};
@@ -206,8 +206,8 @@ static enum status write_archive(const struct writing *w, const char *path,
                    : torch_writer_open(&writer, fd, path, 0, tensors, count));
     for (size_t i = 0; i < count; i++)
         for (int b = 0; b < items[i].count; b++)
-            TRY_OUT(
-                torch_model_stream_block(w->model, &items[i].blocks[b], torch_model_write, &writer));
+            TRY_OUT(torch_model_stream_block(w->model, &items[i].blocks[b], torch_model_write,
+                                             &writer));
     TRY_OUT(torch_writer_close(&writer, &size));
     if (fsync(fd)) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
 out:
@@ -217,7 +217,7 @@ out:
 }
 
 /* The dictionary of the tensors, where each is named by its number. */
-static void put_references(const struct writing *w, struct text *t)
+static void write_references(const struct nxdt_writer *w, struct text *t)
 {
     pickle_write_proto(t);
     pickle_write_empty_dict(t), pickle_write_mark(t);
@@ -233,7 +233,7 @@ static void put_references(const struct writing *w, struct text *t)
     pickle_write_stop(t);
 }
 
-static void put_shape(struct text *t, const struct torch_tensor *is)
+static void write_size(struct text *t, const struct torch_tensor *is)
 {
     pickle_write_global(t, "torch", "Size");
     pickle_write_mark(t);
@@ -242,7 +242,7 @@ static void put_shape(struct text *t, const struct torch_tensor *is)
 }
 
 /* What each file has, for ranks that are sent it and do not read it. */
-static void put_info(const struct writing *w, struct text *t)
+static void write_info(const struct nxdt_writer *w, struct text *t)
 {
     enum safetensors_dtype d = w->model->dtype;
     pickle_write_proto(t);
@@ -255,7 +255,7 @@ static void put_info(const struct writing *w, struct text *t)
                             d == SAFETENSORS_BF16  ? "bfloat16"
                             : d == SAFETENSORS_F16 ? "float16"
                                                    : "float32");
-        pickle_write_string(t, "shape"), put_shape(t, &w->items[i].is);
+        pickle_write_string(t, "shape"), write_size(t, &w->items[i].is);
         pickle_write_string(t, "expert_model_parallel"), pickle_write_bool(t, false);
         pickle_write_setitems(t);
     }
@@ -263,17 +263,17 @@ static void put_info(const struct writing *w, struct text *t)
     pickle_write_stop(t);
 }
 
-static enum status write_pickle(const struct writing *w, const char *path,
-                                void (*put)(const struct writing *w, struct text *t))
+static enum status write_pickle(const struct nxdt_writer *w, const char *path,
+                                void (*write)(const struct nxdt_writer *w, struct text *t))
 {
     struct text pickle = {0};
-    put(w, &pickle);
+    write(w, &pickle);
     enum status st = write_archive(w, path, NULL, NULL, 0, &pickle);
     text_release(&pickle);
     return st;
 }
 
-static enum status write_apart(const struct writing *w, const char *path)
+static enum status write_xser(const struct nxdt_writer *w, const char *path)
 {
     struct text name = {0};
     enum status st = STATUS_OK;
@@ -288,14 +288,14 @@ static enum status write_apart(const struct writing *w, const char *path)
     }
     text_release(&name);
     text_addf(&name, "%s.info.pt", path);
-    TRY_OUT(write_pickle(w, name.data, put_info));
-    TRY_OUT(write_pickle(w, path, put_references));
+    TRY_OUT(write_pickle(w, name.data, write_info));
+    TRY_OUT(write_pickle(w, path, write_references));
 out:
     text_release(&name);
     return st;
 }
 
-static enum status write_together(const struct writing *w, const char *path)
+static enum status write_single_file(const struct nxdt_writer *w, const char *path)
 {
     struct torch_tensor *tensors = heap(w->count * sizeof *tensors);
     for (size_t i = 0; i < w->count; i++) tensors[i] = w->items[i].is;
@@ -304,13 +304,14 @@ static enum status write_together(const struct writing *w, const char *path)
     return st;
 }
 
-static enum status write_rank(struct writing *w)
+static enum status write_rank(struct nxdt_writer *w)
 {
     struct text path = {0};
     text_addf(&path, "%s/dp_rank_00_tp_rank_%02d_pp_rank_%02d.pt", w->folder, w->tp, w->pp);
     list_items(w);
-    enum status st = w->target->no_xser ? write_together(w, path.data) : write_apart(w, path.data);
-    drop_items(w);
+    enum status st =
+        w->target->no_xser ? write_single_file(w, path.data) : write_xser(w, path.data);
+    clear_items(w);
     text_release(&path);
     return st;
 }
@@ -326,7 +327,7 @@ static enum status write_marker(const char *folder, const char *name)
 enum status nxdt_write(const struct torch_model *m, const struct nxdt_target *t, const char *folder)
 {
     char *model = file_join(folder, "model");
-    struct writing w = {.model = m, .target = t, .folder = model};
+    struct nxdt_writer w = {.model = m, .target = t, .folder = model};
     int pp = at_least_one(t->pp_size);
     enum status st = STATUS_OK;
     w.heads = (struct nxdt_heads){at_least_one(t->tp_size), at_least_one(t->kv_size_multiplier),

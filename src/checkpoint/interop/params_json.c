@@ -7,21 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Absent and null are `otherwise`; 0: it must be there. */
-static enum status read_count(const struct json *root, const char *key, int otherwise, int *out)
+/* Absent and null are `fallback`; 0: it must be there. */
+static enum status read_count(const struct json *root, const char *key, int fallback, int *out)
 {
     const struct json *v = json_get(root, key);
-    int64_t value = otherwise;
-    if ((v && !json_is_null(v)) || !otherwise) TRY(json_get_int(root, key, 1, INT32_MAX, &value));
+    int64_t value = fallback;
+    if ((v && !json_is_null(v)) || !fallback) TRY(json_get_int(root, key, 1, INT32_MAX, &value));
     *out = (int)value;
     return STATUS_OK;
 }
 
-static enum status read_real(const struct json *root, const char *key, double otherwise,
-                             double *out)
+static enum status read_real(const struct json *root, const char *key, double fallback, double *out)
 {
     const struct json *v = json_get(root, key);
-    *out = otherwise;
+    *out = fallback;
     if (!v || json_is_null(v)) return STATUS_OK;
     if (!json_is_number(v) || !isfinite(json_number(v)) || json_number(v) <= 0)
         FAIL(DATA, "\"%s\" is no number above 0", key);
@@ -30,7 +29,7 @@ static enum status read_real(const struct json *root, const char *key, double ot
 }
 
 /* What stands for a number of scaled frequencies that the file does not have. */
-static struct rope_scaling scaling_of(bool tied)
+static struct rope_scaling default_scaling(bool tied)
 {
     return (struct rope_scaling){.factor = tied ? 32 : 8,
                                  .low_frequency_factor = 1,
@@ -43,7 +42,7 @@ static enum status read_rope(const struct json *root, struct model_shape *s)
     bool scaled = json_true(json_get(root, "use_scaled_rope"));
     TRY(read_real(root, "rope_theta", 10000, &s->rope_theta));
     if (scaled) {
-        struct rope_scaling *r = &s->scaling, is = scaling_of(s->tied);
+        struct rope_scaling *r = &s->scaling, is = default_scaling(s->tied);
         TRY(read_real(root, "rope_scaling_factor", is.factor, &r->factor));
         TRY(read_real(root, "rope_low_freq_factor", is.low_frequency_factor,
                       &r->low_frequency_factor));
@@ -59,16 +58,19 @@ static enum status read_rope(const struct json *root, struct model_shape *s)
 /* Rows of a tensor; 0: it is not there. */
 static int64_t rows_of(const struct tensor_slices *p, enum param_id id, int layer)
 {
-    const struct sliced_tensor *t = tensor_slices_find(p, &(struct tensor_name){.id = id, .layer = layer});
+    const struct sliced_tensor *t =
+        tensor_slices_find(p, &(struct tensor_name){.id = id, .layer = layer});
     return t ? t->rows : 0;
 }
 
 /* Meta's files of a model that has no head of its own may have the embedding under both names. */
-static enum status find_tied(const struct tensor_slices *p, bool *tied)
+static enum status detect_tied(const struct tensor_slices *p, bool *tied)
 {
     enum { RUN = 1 << 18 };
-    const struct sliced_tensor *a = tensor_slices_find(p, &(struct tensor_name){.id = PARAM_embed, .layer = -1});
-    const struct sliced_tensor *b = tensor_slices_find(p, &(struct tensor_name){.id = PARAM_head, .layer = -1});
+    const struct sliced_tensor *a =
+        tensor_slices_find(p, &(struct tensor_name){.id = PARAM_embed, .layer = -1});
+    const struct sliced_tensor *b =
+        tensor_slices_find(p, &(struct tensor_name){.id = PARAM_head, .layer = -1});
     enum status st = STATUS_OK;
     *tied = !b;
     if (!a || !b || a->rows != b->rows || a->columns != b->columns) return STATUS_OK;
@@ -97,7 +99,7 @@ static enum status read_shape(const struct json *root, const struct tensor_slice
     int64_t D = rows_of(p, PARAM_last_norm, -1);
     *s = (struct model_shape){.depth_init = true};
     if (json_is_object(json_get(root, "model"))) root = json_get(root, "model");
-    TRY(find_tied(p, &s->tied));
+    TRY(detect_tied(p, &s->tied));
     if (!V || !F || !D || V > INT32_MAX || F > INT32_MAX || D > INT32_MAX)
         FAIL(DATA, "%s: the embedding, a feed-forward layer or the last norm is missing", p->path);
     s->V = (int)V, s->F = (int)F;
@@ -113,7 +115,8 @@ static enum status read_shape(const struct json *root, const struct tensor_slice
     return STATUS_OK;
 }
 
-enum status params_json_read(const char *path, const struct tensor_slices *p, struct model_shape *shape)
+enum status params_json_read(const char *path, const struct tensor_slices *p,
+                             struct model_shape *shape)
 {
     struct json *root;
     TRY(json_read(path, 16 << 20, &root));
@@ -123,18 +126,18 @@ enum status params_json_read(const char *path, const struct tensor_slices *p, st
     return STATUS_OK;
 }
 
-/* F = int(multiplier int(8 D / 3)), as Meta's program computes it with multiple_of 1. */
-static double multiplier(const struct model_shape *s)
+/* F = int(ffn_multiplier int(8 D / 3)), as Meta's program computes it with multiple_of 1. */
+static double ffn_multiplier(const struct model_shape *s)
 {
     return ((double)s->F + 0.5) / (double)(8 * (int64_t)s->D / 3);
 }
 
 static void write_scaling(const struct rope_scaling *r, bool tied, struct text *json)
 {
-    const struct rope_scaling is = scaling_of(tied);
+    const struct rope_scaling is = default_scaling(tied);
     const struct {
         const char *key;
-        double has, otherwise;
+        double has, fallback;
     } reals[] = {
         {"rope_scaling_factor", r->factor, is.factor},
         {"rope_low_freq_factor", r->low_frequency_factor, is.low_frequency_factor},
@@ -142,7 +145,7 @@ static void write_scaling(const struct rope_scaling *r, bool tied, struct text *
     };
     text_adds(json, ", \"use_scaled_rope\": true");
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        if (fabs(reals[i].has - reals[i].otherwise) > 0)
+        if (fabs(reals[i].has - reals[i].fallback) > 0)
             text_addf(json, ", \"%s\": %.17g", reals[i].key, reals[i].has);
     if (r->original_context != is.original_context)
         text_addf(json, ", \"rope_original_context\": %d", r->original_context);
@@ -154,7 +157,7 @@ void params_json_write(const struct model_shape *s, struct text *json)
               "{\"dim\": %d, \"n_layers\": %d, \"n_heads\": %d, \"n_kv_heads\": %d, "
               "\"vocab_size\": %d, \"multiple_of\": 1, \"ffn_dim_multiplier\": ",
               s->D, s->L, s->H, s->G, s->V);
-    json_real(json, multiplier(s));
+    json_real(json, ffn_multiplier(s));
     text_addf(json, ", \"norm_eps\": %.17g, \"rope_theta\": %.17g", s->norm_eps, s->rope_theta);
     if (s->scaling.factor > 0) write_scaling(&s->scaling, s->tied, json);
     if (s->K != s->D / s->H) text_addf(json, ", \"head_dim\": %d", s->K);

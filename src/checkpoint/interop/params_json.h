@@ -15,5 +15,6 @@
 
 /* The shape of a model with these tensors, whose rows of q and k need not be in order.  MISSING: it
  * is not there.  DATA, CONFIG: a key is missing or wrong, or does not fit the tensors. */
-enum status params_json_read(const char *path, const struct tensor_slices *p, struct model_shape *shape);
+enum status params_json_read(const char *path, const struct tensor_slices *p,
+                             struct model_shape *shape);
 void params_json_write(const struct model_shape *shape, struct text *json);

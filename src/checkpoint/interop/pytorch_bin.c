@@ -15,13 +15,14 @@ bool pytorch_bin_is_here(const char *folder)
     return file_is_in(folder, SINGLE) || file_is_in(folder, INDEX);
 }
 
-static enum status put_all(struct tensor_slices *p, const struct torch_tensors *t,
-                           const struct file_map *map, const char *path)
+static enum status add_tensors(struct tensor_slices *p, const struct torch_tensors *t,
+                               const struct file_map *map, const char *path)
 {
     for (size_t i = 0; i < t->count; i++) {
         struct tensor_name name;
         if (tensor_name_parse_hf(t->all[i].name, &name)) {
-            if (tensor_slices_find(p, &name)) FAIL(DATA, "%s: %s is there twice", path, t->all[i].name);
+            if (tensor_slices_find(p, &name))
+                FAIL(DATA, "%s: %s is there twice", path, t->all[i].name);
             TRY(tensor_slices_add(p, &name, &t->all[i], map, 0, 0));
         } else if (!tensor_name_is_ignored_hf(t->all[i].name)) {
             FAIL(DATA, "%s: no Llama has a tensor %s", path, t->all[i].name);
@@ -39,7 +40,7 @@ static enum status open_file(struct tensor_slices *p, const char *path)
     TRY_OUT(tensor_slices_map(p, path, &map));
     TRY_OUT(torch_archive_open(&a, map->data, map->size, path));
     TRY_OUT(torch_archive_tensors(&a, &tensors));
-    TRY_OUT(put_all(p, &tensors, map, path));
+    TRY_OUT(add_tensors(p, &tensors, map, path));
 out:
     torch_tensors_release(&tensors);
     torch_archive_close(&a);

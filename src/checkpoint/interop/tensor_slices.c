@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Takes the prefix away, if it is there. */
-static bool strip(const char **name, const char *prefix)
+static bool skip_prefix(const char **name, const char *prefix)
 {
     size_t len = strlen(prefix);
     if (strncmp(*name, prefix, len)) return false;
@@ -15,7 +15,7 @@ static bool strip(const char **name, const char *prefix)
 }
 
 /* Takes the number of a layer away: as torch writes it, so that no two names mean the same. */
-static bool take_layer(const char **name, int *layer)
+static bool parse_layer(const char **name, int *layer)
 {
     const char *at = *name;
     if (!isdigit((unsigned char)*at) || (*at == '0' && at[1] != '.')) return false;
@@ -27,35 +27,35 @@ static bool take_layer(const char **name, int *layer)
     return true;
 }
 
-static bool is_last(const char *name, const char *suffix)
+static bool ends_with(const char *name, const char *suffix)
 {
     size_t len = strlen(name), n = strlen(suffix);
     return len >= n && !strcmp(name + len - n, suffix);
 }
 
 /* torchtitan's newer names, and the table's. */
-static const char *const generations[][2] = {
+static const char *const renamed[][2] = {
     {"attention.qkv_linear.wq.weight", "attention.wq.weight"},
     {"attention.qkv_linear.wk.weight", "attention.wk.weight"},
     {"attention.qkv_linear.wv.weight", "attention.wv.weight"},
     {"lm_head.weight", "output.weight"},
 };
-enum { GENERATIONS = sizeof generations / sizeof *generations };
+enum { NUM_RENAMED = sizeof renamed / sizeof *renamed };
 
-static const char *older(const char *name)
+static const char *to_older_name(const char *name)
 {
-    for (size_t i = 0; i < GENERATIONS; i++)
-        if (!strcmp(name, generations[i][0])) return generations[i][1];
+    for (size_t i = 0; i < NUM_RENAMED; i++)
+        if (!strcmp(name, renamed[i][0])) return renamed[i][1];
     return name;
 }
 
 char *tensor_name_torchtitan(const char *name)
 {
     struct text out = {0};
-    for (size_t i = 0; i < GENERATIONS && !out.len; i++)
-        if (is_last(name, generations[i][1]))
-            text_addf(&out, "%.*s%s", (int)(strlen(name) - strlen(generations[i][1])), name,
-                      generations[i][0]);
+    for (size_t i = 0; i < NUM_RENAMED && !out.len; i++)
+        if (ends_with(name, renamed[i][1]))
+            text_addf(&out, "%.*s%s", (int)(strlen(name) - strlen(renamed[i][1])), name,
+                      renamed[i][0]);
     if (!out.len) text_adds(&out, name);
     return out.data;
 }
@@ -69,14 +69,14 @@ const char *tensor_name_suffix(enum tensor_kind kind) { return suffixes[kind]; }
 enum tensor_kind tensor_name_kind(const char *name)
 {
     for (int p = 1; p < 3; p++)
-        if (is_last(name, suffixes[p])) return (enum tensor_kind)p;
+        if (ends_with(name, suffixes[p])) return (enum tensor_kind)p;
     return TENSOR_WEIGHT;
 }
 
 bool tensor_name_parse(const char *name, struct tensor_name *out)
 {
     char stem[TORCH_NAME];
-    bool moment = strip(&name, "optimizer.state.");
+    bool moment = skip_prefix(&name, "optimizer.state.");
     size_t len = strlen(name);
     *out = (struct tensor_name){.layer = -1};
     if (moment) out->kind = tensor_name_kind(name);
@@ -85,13 +85,15 @@ bool tensor_name_parse(const char *name, struct tensor_name *out)
     memcpy(stem, name, len);
     stem[len] = '\0';
     name = stem;
-    strip(&name, "model.");
-    if (strip(&name, "layers.")) {
-        if (!take_layer(&name, &out->layer) || *name++ != '.') return false;
+    skip_prefix(&name, "model.");
+    if (skip_prefix(&name, "layers.")) {
+        if (!parse_layer(&name, &out->layer) || *name++ != '.') return false;
     }
     for (int id = 0; id < PARAM_COUNT; id++) {
         const char *form = params[id].name;
-        if (strip(&form, "layers.%d.") != (out->layer >= 0) || strcmp(older(name), form)) continue;
+        if (skip_prefix(&form, "layers.%d.") != (out->layer >= 0) ||
+            strcmp(to_older_name(name), form))
+            continue;
         out->id = (enum param_id)id;
         return true;
     }
@@ -102,11 +104,11 @@ bool tensor_name_is_ignored(const char *name)
 {
     static const char *const prefixes[] = {"optimizer.", "lr_scheduler.", "train_state.",
                                            "dataloader."};
-    strip(&name, "model.");
+    skip_prefix(&name, "model.");
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (!strncmp(name, prefixes[i], strlen(prefixes[i]))) return true;
     return !strcmp(name, "rope.freqs") || !strcmp(name, "freqs_cis") ||
-           is_last(name, "inner_attention.rope.freqs");
+           ends_with(name, "inner_attention.rope.freqs");
 }
 
 bool tensor_name_matches(const char *form, const char *name, int *layer)
@@ -117,7 +119,7 @@ bool tensor_name_matches(const char *form, const char *name, int *layer)
     if (!number) return !strcmp(form, name);
     if (strncmp(form, name, front)) return false;
     name += front;
-    return take_layer(&name, layer) && !strcmp(number + 2, name);
+    return parse_layer(&name, layer) && !strcmp(number + 2, name);
 }
 
 bool tensor_name_parse_hf(const char *name, struct tensor_name *out)
@@ -136,7 +138,8 @@ bool tensor_name_is_ignored_hf(const char *name)
     return strstr(name, "rotary_emb.inv_freq") != NULL;
 }
 
-enum status tensor_slices_map(struct tensor_slices *p, const char *path, const struct file_map **map)
+enum status tensor_slices_map(struct tensor_slices *p, const char *path,
+                              const struct file_map **map)
 {
     p->maps = heap_grow(p->maps, p->num_maps + 1, sizeof *p->maps);
     p->files = heap_grow(p->files, p->num_maps + 1, sizeof *p->files);
@@ -153,19 +156,22 @@ static bool same_name(const struct tensor_name *a, const struct tensor_name *b)
 }
 
 /* From the last one back: pieces of a tensor come one after the other. */
-static struct sliced_tensor *find(const struct tensor_slices *p, const struct tensor_name *name)
+static struct sliced_tensor *find_tensor(const struct tensor_slices *p,
+                                         const struct tensor_name *name)
 {
     for (size_t i = p->count; i-- > 0;)
         if (same_name(&p->tensors[i].name, name)) return &p->tensors[i];
     return NULL;
 }
 
-const struct sliced_tensor *tensor_slices_find(const struct tensor_slices *p, const struct tensor_name *name)
+const struct sliced_tensor *tensor_slices_find(const struct tensor_slices *p,
+                                               const struct tensor_name *name)
 {
-    return find(p, name);
+    return find_tensor(p, name);
 }
 
-static struct sliced_tensor *add(struct tensor_slices *p, const struct tensor_name *name, int num_dims)
+static struct sliced_tensor *add_tensor(struct tensor_slices *p, const struct tensor_name *name,
+                                        int num_dims)
 {
     if (p->count == p->room) {
         p->room = p->room ? 2 * p->room : 64;
@@ -182,24 +188,24 @@ bool tensor_slices_supports(enum safetensors_dtype d)
 }
 
 enum status tensor_slices_add(struct tensor_slices *p, const struct tensor_name *name,
-                        const struct torch_tensor *t, const struct file_map *map, int64_t row,
-                        int64_t column)
+                              const struct torch_tensor *t, const struct file_map *map, int64_t row,
+                              int64_t column)
 {
     int dims = params[name->id].axes[1] ? 2 : 1;
     if (t->num_dims != dims || !tensor_slices_supports(t->dtype))
         FAIL(DATA, "%s: %s has %d dimensions of %s; the model's has %d of F32, BF16, F16 or F64",
              p->path, t->name, t->num_dims, safetensors_dtype_name(t->dtype), dims);
-    struct sliced_tensor *to = find(p, name);
-    if (!to) to = add(p, name, dims);
+    struct sliced_tensor *to = find_tensor(p, name);
+    if (!to) to = add_tensor(p, name, dims);
     struct tensor_slice one = {.map = map,
-                        .data = t->data,
-                        .dtype = t->dtype,
-                        .row = row,
-                        .column = column,
-                        .rows = t->shape[0],
-                        .columns = dims > 1 ? t->shape[1] : 1,
-                        .row_stride = t->strides[0],
-                        .column_stride = dims > 1 ? t->strides[1] : 1};
+                               .data = t->data,
+                               .dtype = t->dtype,
+                               .row = row,
+                               .column = column,
+                               .rows = t->shape[0],
+                               .columns = dims > 1 ? t->shape[1] : 1,
+                               .row_stride = t->strides[0],
+                               .column_stride = dims > 1 ? t->strides[1] : 1};
     int64_t rows, columns;
     if (__builtin_add_overflow(row, one.rows, &rows) ||
         __builtin_add_overflow(column, one.columns, &columns))
@@ -252,7 +258,7 @@ void tensor_slices_release(struct tensor_slices *p)
 }
 
 /* Their row of ours. */
-static int64_t row_there(const struct tensor_slices *p, const struct sliced_tensor *t, int64_t row)
+static int64_t file_row(const struct tensor_slices *p, const struct sliced_tensor *t, int64_t row)
 {
     int64_t K = p->head_dim;
     if (!K || (t->name.id != PARAM_attn_q && t->name.id != PARAM_attn_k)) return row;
@@ -261,7 +267,8 @@ static int64_t row_there(const struct tensor_slices *p, const struct sliced_tens
 }
 
 /* Columns [from, to) of a row that `p` has, one behind the other. */
-static void read_run(const struct tensor_slice *p, int64_t row, int64_t from, int64_t to, float *out)
+static void read_run(const struct tensor_slice *p, int64_t row, int64_t from, int64_t to,
+                     float *out)
 {
     size_t each = safetensors_dtype_bytes(p->dtype);
     const unsigned char *at =
@@ -276,8 +283,8 @@ static void read_run(const struct tensor_slice *p, int64_t row, int64_t from, in
 }
 
 /* Columns [from, to) of their row; *hint is the patch that had the last ones. */
-static enum status read_row(const struct tensor_slices *p, const struct sliced_tensor *t, int64_t row,
-                            int64_t from, int64_t to, size_t *hint, float *out)
+static enum status read_row(const struct tensor_slices *p, const struct sliced_tensor *t,
+                            int64_t row, int64_t from, int64_t to, size_t *hint, float *out)
 {
     while (from < to) {
         const struct tensor_slice *has = NULL;
@@ -300,21 +307,22 @@ static enum status read_row(const struct tensor_slices *p, const struct sliced_t
     return STATUS_OK;
 }
 
-enum status tensor_slices_read(const struct tensor_slices *p, const struct sliced_tensor *t, size_t first,
-                         size_t count, float *out)
+enum status tensor_slices_read(const struct tensor_slices *p, const struct sliced_tensor *t,
+                               size_t first, size_t count, float *out)
 {
     size_t hint = 0, columns = (size_t)t->columns;
     for (size_t at = first, n; at < first + count; at += n, out += n) {
         size_t column = at % columns, left = first + count - at;
         n = columns - column < left ? columns - column : left;
-        int64_t row = row_there(p, t, (int64_t)(at / columns));
+        int64_t row = file_row(p, t, (int64_t)(at / columns));
         TRY(read_row(p, t, row, (int64_t)column, (int64_t)(column + n), &hint, out));
     }
     return STATUS_OK;
 }
 
 /* Whole heads: their rows lie among each other. */
-void tensor_slices_forget(const struct tensor_slices *p, const struct sliced_tensor *t, size_t first, size_t count)
+void tensor_slices_forget(const struct tensor_slices *p, const struct sliced_tensor *t,
+                          size_t first, size_t count)
 {
     int64_t K = p->head_dim ? p->head_dim : 1;
     int64_t begin = (int64_t)(first / (size_t)t->columns) / K * K;

@@ -69,18 +69,21 @@ char *tensor_name_torchtitan(const char *name);
 /* Numbers of that type can be a tensor's of a model. */
 bool tensor_slices_supports(enum safetensors_dtype dtype);
 
-enum status tensor_slices_map(struct tensor_slices *p, const char *path, const struct file_map **map);
+enum status tensor_slices_map(struct tensor_slices *p, const char *path,
+                              const struct file_map **map);
 /* `t` is a part of that tensor, at that place.  DATA: its numbers are none of a model. */
 enum status tensor_slices_add(struct tensor_slices *p, const struct tensor_name *name,
-                        const struct torch_tensor *t, const struct file_map *map, int64_t row,
-                        int64_t column);
+                              const struct torch_tensor *t, const struct file_map *map, int64_t row,
+                              int64_t column);
 /* No more are put; every tensor is covered.  DATA: one is not. */
 enum status tensor_slices_finish(struct tensor_slices *p);
 void tensor_slices_release(struct tensor_slices *p);
 
-const struct sliced_tensor *tensor_slices_find(const struct tensor_slices *p, const struct tensor_name *name);
+const struct sliced_tensor *tensor_slices_find(const struct tensor_slices *p,
+                                               const struct tensor_name *name);
 /* Elements [first, first + count) of the tensor, its rows in our order. */
-enum status tensor_slices_read(const struct tensor_slices *p, const struct sliced_tensor *t, size_t first,
-                         size_t count, float *out);
+enum status tensor_slices_read(const struct tensor_slices *p, const struct sliced_tensor *t,
+                               size_t first, size_t count, float *out);
 /* They leave the mappings. */
-void tensor_slices_forget(const struct tensor_slices *p, const struct sliced_tensor *t, size_t first, size_t count);
+void tensor_slices_forget(const struct tensor_slices *p, const struct sliced_tensor *t,
+                          size_t first, size_t count);

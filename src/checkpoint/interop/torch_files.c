@@ -18,7 +18,8 @@ enum torch_kind torch_files_kind(const char *path)
     return meta ? TORCH_META : TORCH_NONE;
 }
 
-enum status torch_files_open(struct tensor_slices *p, const char *path, const struct model_shape *shape)
+enum status torch_files_open(struct tensor_slices *p, const char *path,
+                             const struct model_shape *shape)
 {
     enum torch_kind kind = torch_files_kind(path);
     TRY(kind == TORCH_DCP    ? dcp_open(p, path, shape)

@@ -15,7 +15,8 @@ static inline bool torch_files_detect(const char *path)
     return torch_files_kind(path) != TORCH_NONE;
 }
 /* The tensors; `shape`: which model's; NULL: heads are not known yet. */
-enum status torch_files_open(struct tensor_slices *p, const char *path, const struct model_shape *shape);
+enum status torch_files_open(struct tensor_slices *p, const char *path,
+                             const struct model_shape *shape);
 /* Its optimizer's moments, maybe none (NxD Training's are not read), and the state of the run: see
  * dcp.h. */
 enum status torch_files_open_moments(struct tensor_slices *p, const char *path,

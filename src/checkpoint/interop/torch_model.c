@@ -19,7 +19,7 @@ struct torch_tensor torch_model_tensor(const struct torch_model *m, int i)
 }
 
 /* Our row of theirs; see patches.h. */
-static size_t row_here(const struct torch_model *m, enum param_id id, size_t row)
+static size_t our_row(const struct torch_model *m, enum param_id id, size_t row)
 {
     size_t K = (size_t)m->shape->K, within = row % K;
     if (id != PARAM_attn_q && id != PARAM_attn_k) return row;
@@ -27,62 +27,63 @@ static size_t row_here(const struct torch_model *m, enum param_id id, size_t row
 }
 
 /* Numbers on their way, converted when there are many. */
-struct stream {
+struct element_stream {
     enum safetensors_dtype dtype;
     float *values;
     void *bytes;
     size_t count;
-    enum status (*put)(void *context, const void *bytes, size_t len);
+    enum status (*write)(void *context, const void *bytes, size_t len);
     void *context;
 };
 
-static enum status flush(struct stream *s)
+static enum status flush_stream(struct element_stream *s)
 {
     safetensors_from_f32(s->values, s->count, s->dtype, s->bytes);
     size_t len = s->count * safetensors_dtype_bytes(s->dtype);
     s->count = 0;
-    if (len) TRY(s->put(s->context, s->bytes, len));
+    if (len) TRY(s->write(s->context, s->bytes, len));
     return STATUS_OK;
 }
 
-static enum status append(struct stream *s, const float *values, size_t count)
+static enum status stream_values(struct element_stream *s, const float *values, size_t count)
 {
     while (count) {
         size_t room = EXCHANGE_ELEMENTS - s->count, n = count < room ? count : room;
         memcpy(s->values + s->count, values, n * sizeof *values);
         s->count += n, values += n, count -= n;
-        if (s->count == EXCHANGE_ELEMENTS) TRY(flush(s));
+        if (s->count == EXCHANGE_ELEMENTS) TRY(flush_stream(s));
     }
     return STATUS_OK;
 }
 
 /* `count` numbers that lie one behind the other. */
-static enum status pass(const struct torch_model *m, const struct piece *p, size_t begin,
-                        size_t count, struct stream *s)
+static enum status stream_range(const struct torch_model *m, const struct piece *p, size_t begin,
+                                size_t count, struct element_stream *s)
 {
     for (size_t done = 0, n; done < count; done += n) {
         const float *values;
         n = count - done < EXCHANGE_ELEMENTS ? count - done : EXCHANGE_ELEMENTS;
         TRY(m->weights.read(m->weights.context, p, begin + done, n, &values));
-        TRY(append(s, values, n));
+        TRY(stream_values(s, values, n));
     }
     return STATUS_OK;
 }
 
-static enum status run(const struct torch_model *m, const struct piece *p, struct stream *s)
+static enum status stream_tensor(const struct torch_model *m, const struct piece *p,
+                                 struct element_stream *s)
 {
     const struct tensor_place *t = &m->layout->tensors[p->tensor];
-    bool ordered = row_here(m, t->id, 1) == 1;
+    bool ordered = our_row(m, t->id, 1) == 1;
     size_t each = ordered ? t->elements : (size_t)t->columns;
     for (size_t at = 0; at < t->elements; at += each) {
-        size_t begin = row_here(m, t->id, at / (size_t)t->columns) * (size_t)t->columns;
-        TRY(pass(m, p, begin, each, s));
+        size_t begin = our_row(m, t->id, at / (size_t)t->columns) * (size_t)t->columns;
+        TRY(stream_range(m, p, begin, each, s));
     }
-    TRY(flush(s));
+    TRY(flush_stream(s));
     return STATUS_OK;
 }
 
-static const struct piece *find_piece(const struct torch_model *m, int tensor)
+static const struct piece *tensor_run(const struct torch_model *m, int tensor)
 {
     const struct piece *p = NULL;
     for (size_t k = 0; k < m->pieces->count; k++)
@@ -91,13 +92,13 @@ static const struct piece *find_piece(const struct torch_model *m, int tensor)
     return p;
 }
 
-static void open_stream(struct stream *s)
+static void open_stream(struct element_stream *s)
 {
     s->values = heap(EXCHANGE_ELEMENTS * sizeof *s->values);
     s->bytes = heap(EXCHANGE_ELEMENTS * sizeof *s->values);
 }
 
-static void close_stream(struct stream *s) { free(s->values), free(s->bytes); }
+static void close_stream(struct element_stream *s) { free(s->values), free(s->bytes); }
 
 enum status torch_model_write(void *writer, const void *bytes, size_t len)
 {
@@ -106,40 +107,40 @@ enum status torch_model_write(void *writer, const void *bytes, size_t len)
 }
 
 enum status torch_model_stream(const struct torch_model *m, int i,
-                               enum status (*put)(void *context, const void *bytes, size_t len),
+                               enum status (*write)(void *context, const void *bytes, size_t len),
                                void *context)
 {
-    struct stream s = {.dtype = m->dtype, .put = put, .context = context};
+    struct element_stream s = {.dtype = m->dtype, .write = write, .context = context};
     open_stream(&s);
-    enum status st = run(m, find_piece(m, i), &s);
+    enum status st = stream_tensor(m, tensor_run(m, i), &s);
     close_stream(&s);
     return st;
 }
 
 /* Whole rows lie one behind the other. */
-static enum status run_block(const struct torch_model *m, const struct torch_block *b,
-                             struct stream *s)
+static enum status stream_block_rows(const struct torch_model *m, const struct torch_block *b,
+                                     struct element_stream *s)
 {
-    const struct piece *p = find_piece(m, b->tensor);
+    const struct piece *p = tensor_run(m, b->tensor);
     int64_t columns = m->layout->tensors[b->tensor].columns;
     bool whole = b->columns == columns;
     size_t each = (size_t)(whole ? b->rows * columns : b->columns);
     for (int64_t row = 0; row < (whole ? 1 : b->rows); row++) {
         size_t begin = (size_t)((b->row + row) * columns + b->column);
-        TRY(pass(m, p, begin, each, s));
+        TRY(stream_range(m, p, begin, each, s));
     }
-    TRY(flush(s));
+    TRY(flush_stream(s));
     return STATUS_OK;
 }
 
 enum status torch_model_stream_block(const struct torch_model *m, const struct torch_block *b,
-                                     enum status (*put)(void *context, const void *bytes,
-                                                        size_t len),
+                                     enum status (*write)(void *context, const void *bytes,
+                                                          size_t len),
                                      void *context)
 {
-    struct stream s = {.dtype = m->dtype, .put = put, .context = context};
+    struct element_stream s = {.dtype = m->dtype, .write = write, .context = context};
     open_stream(&s);
-    enum status st = run_block(m, b, &s);
+    enum status st = stream_block_rows(m, b, &s);
     close_stream(&s);
     return st;
 }

@@ -15,14 +15,14 @@ struct torch_model {
     enum safetensors_dtype dtype; /* F32, BF16 or F16 */
 };
 
-/* A `put` whose context is a struct torch_writer. */
+/* A `write` whose context is a struct torch_writer. */
 enum status torch_model_write(void *writer, const void *bytes, size_t len);
 
 /* How tensor `i` of the layout is described; its name is the caller's. */
 struct torch_tensor torch_model_tensor(const struct torch_model *m, int i);
 /* Its numbers, rows in their order, run by run. */
 enum status torch_model_stream(const struct torch_model *m, int i,
-                               enum status (*put)(void *context, const void *bytes, size_t len),
+                               enum status (*write)(void *context, const void *bytes, size_t len),
                                void *context);
 
 /* Rows [row, row + rows) and columns [column, column + columns) of a tensor. */
@@ -32,6 +32,6 @@ struct torch_block {
 };
 /* The block's numbers, in the order of our rows. */
 enum status torch_model_stream_block(const struct torch_model *m, const struct torch_block *b,
-                                     enum status (*put)(void *context, const void *bytes,
-                                                        size_t len),
+                                     enum status (*write)(void *context, const void *bytes,
+                                                          size_t len),
                                      void *context);

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIMIZER "optimizer.state."
-#define STEP      ".step"
-#define OURS      "llamero.train"
+#define OPTIMIZER     "optimizer.state."
+#define STEP          ".step"
+#define LLAMERO_TRAIN "llamero.train"
 
-enum { MOST_NUMBER_BITS = 53 };
+enum { MAX_COUNT_BITS = 53 };
 
 void torch_state_init(struct torch_state *s)
 {
@@ -27,7 +27,7 @@ void torch_state_release(struct torch_state *s)
     torch_state_init(s);
 }
 
-static bool begins(const char *name, const char *prefix)
+static bool starts_with(const char *name, const char *prefix)
 {
     return !strncmp(name, prefix, strlen(prefix));
 }
@@ -35,12 +35,12 @@ static bool begins(const char *name, const char *prefix)
 static bool is_optimizer_step(const char *name)
 {
     size_t len = strlen(name), tail = sizeof STEP - 1;
-    return begins(name, OPTIMIZER) && len > sizeof OPTIMIZER - 1 + tail &&
+    return starts_with(name, OPTIMIZER) && len > sizeof OPTIMIZER - 1 + tail &&
            !strcmp(name + len - tail, STEP);
 }
 
 /* Where the number of that name goes. */
-static int64_t *number_of(struct torch_state *s, const char *name)
+static int64_t *counter_of(struct torch_state *s, const char *name)
 {
     if (!strcmp(name, "train_state.step")) return &s->step;
     if (!strcmp(name, "train_state.ntokens_seen")) return &s->tokens_seen;
@@ -49,25 +49,25 @@ static int64_t *number_of(struct torch_state *s, const char *name)
     return NULL;
 }
 
-bool torch_state_reads(const char *name)
+bool torch_state_handles(const char *name)
 {
     struct torch_state any;
-    return number_of(&any, name) || !strcmp(name, OURS);
+    return counter_of(&any, name) || !strcmp(name, LLAMERO_TRAIN);
 }
 
-void torch_state_pass(struct torch_state *s, const char *name)
+void torch_state_note(struct torch_state *s, const char *name)
 {
-    if (begins(name, "dataloader.")) s->has_data = true;
-    if (begins(name, "train_state.global_")) s->has_losses = true;
+    if (starts_with(name, "dataloader.")) s->has_data = true;
+    if (starts_with(name, "train_state.global_")) s->has_losses = true;
     struct tensor_name of;
-    if (begins(name, "optimizer") && tensor_name_kind(name) != TENSOR_WEIGHT &&
+    if (starts_with(name, "optimizer") && tensor_name_kind(name) != TENSOR_WEIGHT &&
         !tensor_name_parse(name, &of))
         s->has_other_moments = true;
 }
 
-static bool as_count(double value, int64_t *out)
+static bool to_count(double value, int64_t *out)
 {
-    if (!(value >= 0 && value <= ldexp(1, MOST_NUMBER_BITS)) || value > floor(value)) return false;
+    if (!(value >= 0 && value <= ldexp(1, MAX_COUNT_BITS)) || value > floor(value)) return false;
     *out = (int64_t)value;
     return true;
 }
@@ -82,26 +82,26 @@ static bool read_scalar(const struct torch_tensor *t, int64_t *out)
         if (t->shape[d] != 1) return false;
     if (tensor_slices_supports(t->dtype)) {
         safetensors_to_f32(t->dtype, t->data, 1, &real);
-        return as_count((double)real, out);
+        return to_count((double)real, out);
     }
     if (t->dtype != SAFETENSORS_I64 && t->dtype != SAFETENSORS_I32) return false;
     memcpy(&large, t->data, t->dtype == SAFETENSORS_I64 ? sizeof large : 0);
     memcpy(&small, t->data, sizeof small);
     *out = large = t->dtype == SAFETENSORS_I64 ? large : small;
-    return large >= 0 && large <= INT64_C(1) << MOST_NUMBER_BITS;
+    return large >= 0 && large <= INT64_C(1) << MAX_COUNT_BITS;
 }
 
 /* A number as torch or Python saves it. */
-static enum status read_number(const struct torch_archive *a, const char *name, int64_t *out)
+static enum status read_count(const struct torch_archive *a, const char *name, int64_t *out)
 {
     const struct pickle_value *v = a->pickle.root;
     struct torch_tensors t = {0};
     bool read = false;
     if (v->kind == PICKLE_IS_INT) {
         *out = v->integer;
-        read = v->integer >= 0 && v->integer <= INT64_C(1) << MOST_NUMBER_BITS;
+        read = v->integer >= 0 && v->integer <= INT64_C(1) << MAX_COUNT_BITS;
     } else if (v->kind == PICKLE_IS_FLOAT) {
-        read = as_count(v->real, out);
+        read = to_count(v->real, out);
     } else {
         TRY(torch_archive_tensors(a, &t));
         read = t.count == 1 && !t.all[0].name[0] && read_scalar(&t.all[0], out);
@@ -125,14 +125,14 @@ static enum status read_train(struct torch_state *s, const struct pickle_value *
     return STATUS_OK;
 }
 
-static enum status take(struct torch_state *s, const char *name, const struct torch_archive *a)
+static enum status read_item(struct torch_state *s, const char *name, const struct torch_archive *a)
 {
-    int64_t value = -1, *to = number_of(s, name);
+    int64_t value = -1, *to = counter_of(s, name);
     if (!to) {
         TRY(read_train(s, a->pickle.root, name));
         return STATUS_OK;
     }
-    TRY(read_number(a, name, &value));
+    TRY(read_count(a, name, &value));
     if (to == &s->optimizer_step && *to >= 0 && *to != value)
         s->other_step = value;
     else
@@ -140,12 +140,12 @@ static enum status take(struct torch_state *s, const char *name, const struct to
     return STATUS_OK;
 }
 
-enum status torch_state_take(struct torch_state *s, const char *name, const unsigned char *bytes,
+enum status torch_state_read(struct torch_state *s, const char *name, const unsigned char *bytes,
                              uint64_t size)
 {
     struct torch_archive a = {0};
     enum status st = torch_archive_open(&a, bytes, size, name);
-    if (!st) st = take(s, name, &a);
+    if (!st) st = read_item(s, name, &a);
     torch_archive_close(&a);
     return st;
 }
@@ -201,7 +201,7 @@ enum status torch_state_or_file(const struct torch_state *s, const char *folder,
     return st;
 }
 
-void torch_state_tell(const struct torch_state *s, const char *path)
+void torch_state_log(const struct torch_state *s, const char *path)
 {
     struct text line = {0};
     text_addf(&line, "%s: the optimizer's moments after step %lld", path, (long long)s->step);

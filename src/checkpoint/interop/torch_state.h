@@ -27,12 +27,12 @@ struct torch_state {
 void torch_state_init(struct torch_state *s);
 void torch_state_release(struct torch_state *s);
 
-/* Is an item of this name one that torch_state_take takes? */
-bool torch_state_reads(const char *name);
+/* Is an item of this name one that torch_state_read takes? */
+bool torch_state_handles(const char *name);
 /* What is not read, but told of. */
-void torch_state_pass(struct torch_state *s, const char *name);
+void torch_state_note(struct torch_state *s, const char *name);
 /* Its archive.  DATA: it is not what its name says. */
-enum status torch_state_take(struct torch_state *s, const char *name, const unsigned char *bytes,
+enum status torch_state_read(struct torch_state *s, const char *name, const unsigned char *bytes,
                              uint64_t size);
 /* All were taken.  DATA: there are moments and no step.  UNSUPPORTED: weights of one model were
  * updated differently often. */
@@ -46,4 +46,4 @@ void torch_state_json(const struct torch_state *s, struct text *json);
 enum status torch_state_or_file(const struct torch_state *s, const char *folder,
                                 struct json **state);
 /* One line: what goes on, and what does not. */
-void torch_state_tell(const struct torch_state *s, const char *path);
+void torch_state_log(const struct torch_state *s, const char *path);

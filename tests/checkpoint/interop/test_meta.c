@@ -68,7 +68,7 @@ TEST(a_model_whose_head_is_the_embedding_has_both_names_in_metas_files)
     struct saved s;
     struct tensor_slices p;
     const struct tensor_name names[] = {{.id = PARAM_embed, .layer = -1},
-                                       {.id = PARAM_head, .layer = -1}};
+                                        {.id = PARAM_head, .layer = -1}};
     const char *meta = test_path(test_folder(), "meta");
     saved_open(&s, true);
     const char *step = test_path(saved_folder(&s, STEPS(2)), "step-2");

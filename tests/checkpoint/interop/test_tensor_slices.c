@@ -84,7 +84,8 @@ TEST(a_tensor_of_pieces_reads_as_one_with_its_rows_in_our_order)
     float got[24];
     put(&p, 0, 0, 3, 3), put(&p, 3, 0, 5, 2), put(&p, 3, 2, 5, 1);
     CHECK_STATUS(OK, finish(&p));
-    const struct sliced_tensor *q = tensor_slices_find(&p, &(struct tensor_name){PARAM_attn_q, 0, 0});
+    const struct sliced_tensor *q =
+        tensor_slices_find(&p, &(struct tensor_name){PARAM_attn_q, 0, 0});
     CHECK(q && q->rows == 8 && q->columns == 3);
     CHECK(!tensor_slices_find(&p, &(struct tensor_name){PARAM_attn_q, 1, 0}));
     for (int turned = 0; turned < 2; turned++) {

@@ -30,7 +30,7 @@ static enum status take(struct torch_state *s, const char *name, const struct to
     torch_writer_release(&w);
     close(fd);
     CHECK_STATUS(OK, file_read(path, 1 << 20, &bytes));
-    enum status st = torch_state_take(s, name, (unsigned char *)bytes.data, bytes.len);
+    enum status st = torch_state_read(s, name, (unsigned char *)bytes.data, bytes.len);
     text_release(&bytes);
     return st;
 }
@@ -71,9 +71,10 @@ TEST(steps_and_tokens_are_read_as_tensors_of_any_type_and_as_numbers_of_python)
     struct torch_state s;
     struct text json = {0};
     torch_state_init(&s);
-    CHECK(torch_state_reads("train_state.step") && torch_state_reads(ADAM));
-    CHECK(torch_state_reads("llamero.train") && !torch_state_reads("dataloader.dp_rank_0"));
-    CHECK(!torch_state_reads("optimizer.state.step") && !torch_state_reads("lr_scheduler.step"));
+    CHECK(torch_state_handles("train_state.step") && torch_state_handles(ADAM));
+    CHECK(torch_state_handles("llamero.train") && !torch_state_handles("dataloader.dp_rank_0"));
+    CHECK(!torch_state_handles("optimizer.state.step") &&
+          !torch_state_handles("lr_scheduler.step"));
     CHECK_STATUS(OK, take_scalar(&s, "train_state.step", SAFETENSORS_I32, &small));
     CHECK_STATUS(OK, take_scalar(&s, "train_state.ntokens_seen", SAFETENSORS_I64, &large));
     CHECK_STATUS(OK, take_scalar(&s, ADAM, SAFETENSORS_F32, &real));
@@ -111,13 +112,13 @@ TEST(what_is_passed_over_is_remembered)
 {
     struct torch_state s;
     torch_state_init(&s);
-    torch_state_pass(&s, "optimizer.state.layers.0.attention.wq.weight.exp_avg");
-    torch_state_pass(&s, "optimizer.param_groups.norm.weight.lr");
+    torch_state_note(&s, "optimizer.state.layers.0.attention.wq.weight.exp_avg");
+    torch_state_note(&s, "optimizer.param_groups.norm.weight.lr");
     CHECK(!s.has_data && !s.has_losses && !s.has_other_moments);
-    torch_state_pass(&s, "optimizer.state.0.exp_avg");
+    torch_state_note(&s, "optimizer.state.0.exp_avg");
     CHECK(s.has_other_moments && !s.has_data);
-    torch_state_pass(&s, "dataloader.dp_rank_0");
-    torch_state_pass(&s, "train_state.global_avg_losses");
+    torch_state_note(&s, "dataloader.dp_rank_0");
+    torch_state_note(&s, "train_state.global_avg_losses");
     CHECK(s.has_data && s.has_losses);
 }
 
@@ -139,7 +140,7 @@ TEST(what_is_no_count_is_told_as_none)
     CHECK_STATUS(DATA, take(&s, "train_state.step", &pair, two, NULL));
     CHECK_STATUS(DATA, take_text(&s, "train_state.step", "7"));
     CHECK_MESSAGE("train_state.step is no count");
-    CHECK_STATUS(DATA, torch_state_take(&s, "train_state.step", (const unsigned char *)"x", 1));
+    CHECK_STATUS(DATA, torch_state_read(&s, "train_state.step", (const unsigned char *)"x", 1));
     CHECK(s.step == -1);
 }
 
