@@ -87,19 +87,19 @@ LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lbrotlidec -lsnappy -llz4 -lyaml
            $(MPI_LIBS) $(HUB_LIBS) $(GPU_LIBS) $(GPU_PATHS:%=-Wl$(comma)-rpath$(comma)%)
 
 KERNELS := $(sort $(wildcard src/backends/cpu/kernels/*.c))
-# Of the GPU's room the emulator is the tests', and each library's files are of its runtime.
-GPU_ROOM    := $(wildcard src/backends/gpu/*.c)
-GPU_ONLY     = $(filter %_cudnn.c %_cublaslt.c %_hipblaslt.c,$(GPU_ROOM))
-GPU_cuda    := %_cudnn.c %_cublaslt.c
-GPU_hip     := %_hipblaslt.c
-EMULATOR    := $(addprefix src/backends/gpu/,emulator.c block.c fiber.c)
-GPU_SHARED  := $(filter-out $(GPU_ONLY) $(EMULATOR),$(GPU_ROOM))
+# The vendors' libraries belong to one runtime each; the emulator is only for tests.
+VENDOR      := src/backends/gpu/vendor
+GPU_SHARED  := $(wildcard src/backends/gpu/*.c)
+GPU_VENDOR  := $(wildcard $(VENDOR)/*.c)
+GPU_cuda    := $(VENDOR)/cudnn_% $(VENDOR)/cublaslt_%
+GPU_hip     := $(VENDOR)/hipblaslt_%
+EMULATOR    := $(wildcard src/backends/gpu/emulator/*.c)
 GPU_KERNELS := $(wildcard src/backends/gpu/kernels/*.cu)
-GPU_ABSENT  := $(filter-out $(if $(GPU),$(GPU_SHARED) $(filter $(GPU_$(GPU)),$(GPU_ONLY))),\
-                   $(GPU_ROOM))
-ABSENT  := $(GPU_ABSENT) $(patsubst src/backends/gpu/%,tests/backends/gpu/test_%,\
-               $(filter-out %_cublaslt.c,$(filter $(GPU_ONLY),$(GPU_ABSENT)))) \
-           $(if $(filter cuda,$(GPU)),tests/backends/gpu/stub_cublaslt.c) \
+VENDOR_ABSENT := $(filter-out $(if $(GPU),$(GPU_$(GPU))),$(GPU_VENDOR))
+ABSENT  := $(EMULATOR) $(if $(GPU),,$(GPU_SHARED)) $(VENDOR_ABSENT) \
+           $(patsubst $(VENDOR)/%,tests/backends/gpu/vendor/test_%,\
+               $(filter-out $(VENDOR)/cublaslt_%,$(VENDOR_ABSENT))) \
+           $(if $(filter cuda,$(GPU)),tests/backends/gpu/vendor/stub_cublaslt.c) \
            $(if $(filter 1,$(HAS_NCCL)),,src/comm/nccl/%) \
            $(if $(MPI_LIBS),,src/comm/mpi/% tests/comm/mpi/%) $(if $(HUB_LIBS),,src/hub/http.c)
 SOURCES := $(filter-out $(ABSENT),$(sort $(shell find src -name '*.c')))
@@ -119,9 +119,9 @@ ROOMS   := $(filter-out $(B)/src/app/main.o,$(OBJECTS))
 # The tests link comm/nccl with stubs of NCCL and of streams, which need no device.
 STUBBED := $(B)/src/comm/nccl/%.o
 STUB    := $(patsubst %.c,$(B)/%.stub.o,$(filter-out %/side_stream.c,$(wildcard src/comm/nccl/*.c)))
-# So is what calls cuBLASLt, where there is none.
+# Without CUDA, the tests link what calls cuBLASLt against a stub of it.
 STUB    += $(if $(filter cuda,$(GPU)),,\
-               $(patsubst %.c,$(B)/%.stub.o,$(filter %_cublaslt.c,$(GPU_ROOM))))
+               $(patsubst %.c,$(B)/%.stub.o,$(filter $(VENDOR)/cublaslt_%,$(GPU_VENDOR))))
 COUNTER := $(if $(PRELOAD),$(B)/tests/libcount.so)
 FORMAT   = $(shell find src tests bench -name '*.[ch]' -o -name '*.cu' 2>/dev/null)
 
@@ -197,10 +197,11 @@ $(B)/%.stub.o: %.c $(B)/flags
 	$(call say,cc)
 	$(Q)$(COMPILE) -c -o $@ $<
 $(B)/src/comm/nccl/%.stub.o $(B)/tests/comm/nccl/%.o: private OWN := -Itests/comm/nccl/stub
-CUBLASLT_STUB := -DGPU_CUBLASLT -Itests/backends/gpu/stub
-$(B)/src/backends/gpu/%_cublaslt.stub.o: private OWN := $(CUBLASLT_STUB)
-$(B)/tests/backends/gpu/%_cublaslt.o: private OWN := \
-    $(if $(filter cuda,$(GPU)),$(GPU_FLAGS),$(CUBLASLT_STUB))
+CUBLASLT_STUB := -DGPU_CUBLASLT -Itests/backends/gpu/vendor/stub
+$(B)/$(VENDOR)/cublaslt_%.stub.o: private OWN := $(CUBLASLT_STUB)
+CUBLASLT_TESTS := $(B)/tests/backends/gpu/vendor/test_cublaslt_%.o \
+    $(B)/tests/backends/gpu/vendor/stub_%.o
+$(CUBLASLT_TESTS): private OWN := $(if $(filter cuda,$(GPU)),$(GPU_FLAGS),$(CUBLASLT_STUB))
 
 define compile_kernels
 $(B)/src/backends/cpu/kernels/%.$(1).o: src/backends/cpu/kernels/%.c $(B)/flags
@@ -210,8 +211,8 @@ $(B)/src/backends/cpu/kernels/%.$(1).o: src/backends/cpu/kernels/%.c $(B)/flags
 endef
 $(foreach isa,$(ISAS) amx_emulated,$(eval $(call compile_kernels,$(isa))))
 
-# The GPU's room over the emulator.  What its kernels show to others is named for the wave's width,
-# and nothing of theirs may be weak: the linker would take one for both.
+# The GPU backend over the emulator, once per warp size.  Its external symbols carry the warp size
+# in their names; weak ones are not allowed, because the linker would merge both builds'.
 EMULATED_CXX = $(CXX) -x c++ -std=c++17 $(OPT) $(ARCH) $(MATH) -Wall -Wextra -Werror $(EXTRA) \
     -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-weak -fno-strict-aliasing \
     -Wno-unused-function -Wno-maybe-uninitialized -Wno-unknown-pragmas -fPIE $(DEFINES) \
@@ -227,29 +228,29 @@ $(B)/src/backends/gpu/%.emu$(1).o: src/backends/gpu/%.cu $(B)/flags
 	$$(call say,c++)
 	$$(Q)$$(EMULATED_CXX) -DGPU_EMULATED=$(1) -c -o $$@ $$<
 endef
-$(foreach wave,32 64,$(eval $(call compile_emulated,$(wave))))
+$(foreach warp,32 64,$(eval $(call compile_emulated,$(warp))))
 
 # The whole program over an emulated GPU, for tests of its commands.
-OF_GPU   := $(B)/src/backends/gpu/% $(B)/src/comm/nccl/% $(B)/src/machine/gpu.o
+GPU_OBJECTS := $(B)/src/backends/gpu/% $(B)/src/comm/nccl/% $(B)/src/machine/gpu.o
 EMULATES := -DLLAMERO_GPU=1 -DLLAMERO_NCCL=0 -DLLAMERO_GPU_NAME=\"cuda\" \
-    -DLLAMERO_GPU_DOOR=gpu_emu32
+    -DLLAMERO_GPU_PREFIX=gpu_emu32
 $(B)/src/machine/gpu.emu32.o: src/machine/gpu.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,cc)
 	$(Q)$(COMPILE) $(EMULATES) -c -o $@ $<
-$(B)/tests/llamero-gpu: $(filter-out $(OF_GPU),$(OBJECTS)) $(EMULATOR:%.c=$(B)/%.o)
+$(B)/tests/llamero-gpu: $(filter-out $(GPU_OBJECTS),$(OBJECTS)) $(EMULATOR:%.c=$(B)/%.o)
 $(B)/tests/llamero-gpu: $(call emulated,32) $(B)/src/machine/gpu.emu32.o $(B)/list
 	$(call say,link)
 	$(LINK)
 
-# What is compiled with CUDA or HIP, or asks whether there is one: anew where that is another.
+# What is compiled with CUDA or HIP, or depends on which of them: rebuilt when that changes.
 $(B)/src/backends/gpu/%.o: private OWN := $(GPU_FLAGS)
 $(B)/src/backends/gpu/%.emu32.o $(B)/src/backends/gpu/%.emu64.o: private OWN :=
-GPU_ASKS := $(B)/src/machine/gpu.o
-$(GPU_ASKS): private OWN += -DLLAMERO_GPU=$(if $(GPU),1,0) -DLLAMERO_NCCL=$(HAS_NCCL) \
-    $(if $(GPU),-DLLAMERO_GPU_NAME=\"$(GPU)\" -DLLAMERO_GPU_DOOR=gpu)
-$(GPU_ASKS) $(filter $(B)/src/backends/gpu/% $(B)/src/comm/nccl/%,$(OBJECTS)): $(B)/gpu-flags
-$(filter $(B)/tests/backends/gpu/%_cublaslt.o,$(TESTS:%.c=$(B)/%.o)): $(B)/gpu-flags
+GPU_DEPENDENT := $(B)/src/machine/gpu.o
+$(GPU_DEPENDENT): private OWN += -DLLAMERO_GPU=$(if $(GPU),1,0) -DLLAMERO_NCCL=$(HAS_NCCL) \
+    $(if $(GPU),-DLLAMERO_GPU_NAME=\"$(GPU)\" -DLLAMERO_GPU_PREFIX=gpu)
+$(GPU_DEPENDENT) $(filter $(B)/src/backends/gpu/% $(B)/src/comm/nccl/%,$(OBJECTS)): $(B)/gpu-flags
+$(filter $(CUBLASLT_TESTS),$(TESTS:%.c=$(B)/%.o)): $(B)/gpu-flags
 gpu-kernels: $(filter $(B)/src/backends/gpu/kernels/%,$(OBJECTS))
 $(B)/src/backends/gpu/kernels/%.o: src/backends/gpu/kernels/%.cu $(B)/flags
 	@mkdir -p $(@D)
@@ -268,18 +269,18 @@ $(B)/gpu-flags: FORCE
 $(B)/list: FORCE
 	$(call stamp,$(SOURCES) $(TESTS) $(wildcard configs/*.toml) $(LDFLAGS) $(LIBS))
 
-# A driver without a device: what cuDNN plans for an H200 is tested where there is none.
+# A stub of the CUDA driver, so that cuDNN can build plans for an H200 on machines without a GPU.
 DRIVER  := $(B)/tests/driver/libcuda.so.1
 DRIVING  = LD_LIBRARY_PATH=$(dir $(DRIVER))$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}
-$(DRIVER): tests/backends/gpu/preload/libcuda.c $(B)/flags
+$(DRIVER): tests/backends/gpu/vendor/preload/libcuda.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,link)
 	$(Q)$(CC) -std=c17 -O2 $(WARN) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
 
-gpu-build: ## compile for NVIDIA's and AMD's GPUs, as far as there are compilers; plan for an H200
+gpu-build: ## compile for NVIDIA and AMD GPUs, with the compilers found; build cuDNN plans
 	@tools/gpu_build $(B)
 
-gpu-check: $(B)/tests/run $(DRIVER) ## CUDA=1: does cuDNN have plans for every recipe? no GPU needed
+gpu-check: $(B)/tests/run $(DRIVER) ## CUDA=1: check cuDNN plans for every recipe, without a GPU
 	@$(DRIVING) $(B)/tests/run cudnn
 
 test: $(B)/llamero $(B)/tests/run $(B)/tests/llamero-gpu $(COUNTER) $(if $(UNDRIVEN),$(DRIVER))

@@ -8,9 +8,9 @@
  *          pairs of pairs, and so on.  So all ranks get the same bits, run after run, and reducing
  *          over groups of 2^n neighbours and then over those groups gives the bits of reducing
  *          over all ranks at once.
- * Memory   Transfers use only the caller's buffers.  Those are host memory, or device memory if
- *          the transport says so.  The functions that are not transfers always take host memory.
- * Errors   COMM: a rank is gone, or the library reports an error. */
+ * Memory   Transfers use only the caller's buffers.  Those are host memory, or device memory on
+ *          comm/staged and comm/nccl.  The functions that are not transfers always take host
+ * memory. Errors   COMM: a rank is gone, or the library reports an error. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -92,8 +92,8 @@ enum status comm_wait(struct transfer *t);
 /* Starts and waits. */
 enum status comm_run(const struct comm *c, struct transfer *t);
 
-/* Collectives of host memory, whatever memory the group's transfers use: for a few numbers.  They
- * block, and are not counted as traffic. */
+/* Collectives of host memory, also on groups whose transfers move device memory.  For a few
+ * numbers: they block, and are not counted as traffic. */
 
 /* values[i] becomes the reduction over ranks of values[i].  A NaN on any rank gives NaN on all. */
 enum status comm_all_reduce(const struct comm *c, enum reduction how, double *values, size_t count);

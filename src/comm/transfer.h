@@ -1,4 +1,4 @@
-/* transfer.h -- one collective or point-to-point message: what is moved, and from where to where.
+/* transfer.h -- one collective or point-to-point message: its buffers, kind and peers.
  *
  * comm.h starts transfers and waits for them; the transports under comm/ carry them.
  * Memory   The caller's.  The buffers belong to the transfer from comm_start to comm_wait. */
@@ -50,8 +50,7 @@ struct transfer {
 size_t transfer_element_bytes(const struct transfer *t);
 const char *transfer_element_name(const struct transfer *t); /* "float32", "bytes" */
 
-/* Sums go through working memory in chunks of so many elements of each rank's part, which bounds
- * that memory. */
+/* Elements of each rank's part that are summed at a time, which bounds working memory. */
 size_t transfer_chunk(size_t count, int size);
 /* Working memory of one transfer: a chunk from every rank; 0 for kinds that do not sum. */
 size_t transfer_work_bytes(enum transfer_kind kind, enum dtype dtype, size_t count, int size);

@@ -13,19 +13,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The backend's functions: gpu_open, or the emulator's in a program for tests. */
-#define DOOR_JOIN(prefix, name) prefix##_##name
-#define DOOR_OF(prefix, name)   DOOR_JOIN(prefix, name)
-#define DOOR(name)              DOOR_OF(LLAMERO_GPU_DOOR, name)
+/* The backend's symbols: gpu_open etc., or the emulated ones in a program for tests. */
+#define BACKEND_JOIN(prefix, name) prefix##_##name
+#define BACKEND_OF(prefix, name)   BACKEND_JOIN(prefix, name)
+#define BACKEND(name)              BACKEND_OF(LLAMERO_GPU_PREFIX, name)
 
 const char *const gpu_backend = LLAMERO_GPU_NAME;
 
-/* CUDA has eight ways to a device: of more streams than that one may wait behind another, which
- * waits for a rank (comm/nccl).  The variable is read when the driver is first used. */
+/* CUDA maps streams to 8 hardware queues by default.  With more streams one can wait behind
+ * another, which may wait for a rank (comm/nccl): so ask for more, before the driver starts. */
 static enum status count_devices(int *count)
 {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    return DOOR(count)(count);
+    return BACKEND(count)(count);
 }
 
 int gpu_machine_count(void)
@@ -34,16 +34,16 @@ int gpu_machine_count(void)
     return count_devices(&count) ? 0 : count;
 }
 
-static enum status find_peak(struct machine *m, int index)
+static enum status look_up_peak(struct machine *m, int index)
 {
-    struct gpu_description is;
-    TRY(DOOR(describe)(index, &is));
-    const struct hardware *row = hardware_named(is.name);
+    struct gpu_description gpu;
+    TRY(BACKEND(describe)(index, &gpu));
+    const struct hardware *row = hardware_named(gpu.name);
     if (row)
         m->peak_flops = row->bf16_flops;
     else if (m->world.rank == 0)
-        log_line(LOG_WARN, "%s is not in the table of peaks: set metrics.peak_flops for MFU",
-                 is.name);
+        log_line(LOG_WARN, "%s: unknown peak FLOP/s: set metrics.peak_flops to report MFU",
+                 gpu.name);
     return STATUS_OK;
 }
 
@@ -51,51 +51,53 @@ enum status gpu_machine_open(struct machine *m, const struct device_config *c, i
 {
     int count;
     TRY(count_devices(&count));
-    if (!count) FAIL(DEVICE, "device.kind = \"%s\": there is none here", gpu_backend);
-    m->ops = &DOOR(ops);
-    TRY(DOOR(open)(&m->on, local % count));
-    DOOR(any_order)(m->on, !c->deterministic);
-    TRY(find_peak(m, local % count));
+    if (!count) FAIL(DEVICE, "device.kind = \"%s\": no GPU found", gpu_backend);
+    m->ops = &BACKEND(ops);
+    TRY(BACKEND(open)(&m->on, local % count));
+    BACKEND(allow_nondeterministic)(m->on, !c->deterministic);
+    TRY(look_up_peak(m, local % count));
     return STATUS_OK;
 }
 
-static enum status carry_staged(struct comm *c, const char *name, void *on)
+static enum status wrap_staged(struct comm *c, const char *name, void *queue)
 {
     (void)name;
-    return staged_wrap(c, on);
+    return staged_wrap(c, queue);
 }
 
 #if LLAMERO_NCCL
-enum { MOST_SECONDS = 1800 }; /* that a transfer may take before its ranks are given up */
+enum { TRANSFER_TIMEOUT_S = 1800 }; /* then the missing ranks count as failed */
 
-static enum status carry_nccl(struct comm *c, const char *name, void *nccl)
+static enum status wrap_nccl(struct comm *c, const char *name, void *nccl)
 {
     return nccl_wrap(c, nccl, name);
 }
 
-/* Whether NCCL can carry: not where two ranks have one device. */
-static enum status nccl_fits(const struct machine *m, enum device_comm asked, bool *fits)
+/* NCCL requires that every rank has a GPU of its own. */
+static enum status can_use_nccl(const struct machine *m, enum device_comm comm, bool *usable)
 {
     struct nccl_pair same;
     TRY(nccl_same_device(&m->world, m->on, &same));
-    *fits = same.first < 0 && asked != DEVICE_COMM_staged;
-    if (same.first >= 0 && asked == DEVICE_COMM_nccl)
-        FAIL(CONFIG,
-             "device.comm = \"nccl\": ranks %d and %d have the same GPU, which NCCL does not bear: "
-             "\"staged\" does",
-             same.first, same.second);
+    *usable = same.first < 0 && comm != DEVICE_COMM_staged;
+    if (same.first >= 0 && comm == DEVICE_COMM_nccl)
+        FAIL(
+            CONFIG,
+            "device.comm = \"nccl\": ranks %d and %d share a GPU, which NCCL does not support: use "
+            "\"staged\"",
+            same.first, same.second);
     return STATUS_OK;
 }
 
 enum status gpu_machine_carry(struct machine *m, const struct device_config *c)
 {
-    bool fits;
+    bool use_nccl;
     if (m->world.size == 1) return STATUS_OK;
-    TRY(nccl_fits(m, c->comm, &fits));
-    log_line(LOG_INFO, "tensors go between GPUs by %s", fits ? "NCCL" : "way of the host");
-    if (!fits) return groups_carry(&m->groups, carry_staged, m->on);
-    TRY(nccl_open((struct nccl **)&m->carrier, m->on, MOST_SECONDS));
-    TRY(groups_carry(&m->groups, carry_nccl, m->carrier));
+    TRY(can_use_nccl(m, c->comm, &use_nccl));
+    log_line(LOG_INFO, "tensors travel between GPUs by %s",
+             use_nccl ? "NCCL" : "staging in host memory");
+    if (!use_nccl) return groups_carry(&m->groups, wrap_staged, m->on);
+    TRY(nccl_open((struct nccl **)&m->carrier, m->on, TRANSFER_TIMEOUT_S));
+    TRY(groups_carry(&m->groups, wrap_nccl, m->carrier));
     return STATUS_OK;
 }
 #else
@@ -104,7 +106,7 @@ enum status gpu_machine_carry(struct machine *m, const struct device_config *c)
     if (m->world.size == 1) return STATUS_OK;
     if (c->comm == DEVICE_COMM_nccl)
         FAIL(UNSUPPORTED, "device.comm = \"nccl\": this program was built without NCCL");
-    TRY(groups_carry(&m->groups, carry_staged, m->on));
+    TRY(groups_carry(&m->groups, wrap_staged, m->on));
     return STATUS_OK;
 }
 #endif
@@ -115,23 +117,23 @@ void gpu_machine_close(struct machine *m)
     nccl_close(m->carrier);
 #endif
     m->carrier = NULL;
-    DOOR(close)(m->on);
+    BACKEND(close)(m->on);
     m->on = NULL;
 }
 
 void gpu_machine_describe(int index, struct text *out)
 {
-    struct gpu_description is;
-    if (DOOR(describe)(index, &is))
+    struct gpu_description gpu;
+    if (BACKEND(describe)(index, &gpu))
         text_addf(out, "GPU %d: %s", index, status_message());
     else
-        text_addf(out, "%s, %.1f GiB, %.1f free", is.name, (double)is.bytes / (1 << 30),
-                  (double)is.free_bytes / (1 << 30));
+        text_addf(out, "%s, %.1f GiB, %.1f free", gpu.name, (double)gpu.bytes / (1 << 30),
+                  (double)gpu.free_bytes / (1 << 30));
 }
 
-void gpu_machine_tune(const struct machine *m, const char *path) { DOOR(tune)(m->on, path); }
+void gpu_machine_tune(const struct machine *m, const char *path) { BACKEND(tune)(m->on, path); }
 #else
-/* Not called: machine.c asks gpu_backend first. */
+/* Not called: machine.c checks gpu_backend first. */
 const char *const gpu_backend = NULL;
 
 int gpu_machine_count(void) { return 0; }

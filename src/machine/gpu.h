@@ -1,6 +1,6 @@
-/* gpu.h (launch) -- the GPU of a machine, in a program that was built with the backend for one.
+/* gpu.h (launch) -- opens the GPU of this rank, in a program that was built with a GPU backend.
  *
- * A program without says so: gpu_backend is NULL, and nothing else here is called. */
+ * In a program without one gpu_backend is NULL, and nothing else here may be called. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,19 +8,20 @@
 #include "tensor/device_config.h"
 #include "train/machine.h"
 
-extern const char *const gpu_backend; /* "cuda", "hip"; NULL: none */
+extern const char *const gpu_backend; /* "cuda" or "hip"; NULL: built without */
 
-/* How many there are for this process; 0 also where there is no driver. */
+/* Number of GPUs visible to this process; 0 if the driver is missing. */
 int gpu_machine_count(void);
-/* Opens m->on and m->ops on the GPU of the `local`th rank of this host; m->peak_flops by the table
- * of hardware.h. */
+/* Sets m->queue and m->ops for the GPU of this host's rank number `local` (round robin), and
+ * m->peak_flops if hardware.h knows it.  DEVICE: no GPU, or it cannot be used. */
 enum status gpu_machine_open(struct machine *m, const struct device_config *c, int local);
-/* Makes the groups of tensors carry its memory.  Collective.  CONFIG: device.comm is nccl and two
- * ranks have one GPU; UNSUPPORTED: this program has no NCCL. */
+/* Wraps the communicators that move tensors, so that they accept device memory: by NCCL, or staged
+ * through host memory.  Collective.  CONFIG: device.comm is nccl but two ranks share a GPU.
+ * UNSUPPORTED: device.comm is nccl in a program built without NCCL. */
 enum status gpu_machine_carry(struct machine *m, const struct device_config *c);
-/* After its groups were closed. */
+/* Call after closing the groups. */
 void gpu_machine_close(struct machine *m);
-/* See machine_tune; what was found is kept at `path`. */
+/* See machine_tune; the results are saved to `path`. */
 void gpu_machine_tune(const struct machine *m, const char *path);
-/* Adds "NVIDIA H200, 139.8 GiB, 139.3 free", or why that is not known. */
+/* Appends "NVIDIA H200, 139.8 GiB, 139.3 free", or the reason why it cannot be queried. */
 void gpu_machine_describe(int index, struct text *out);

@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-/* A count that the environment holds; -1: it does not. */
-static int number(const char *variable)
+/* The value of a variable that is a count; -1: unset or not a count. */
+static int count_of(const char *variable)
 {
     const char *text = getenv(variable);
     char *end;
@@ -27,7 +27,8 @@ struct launch launch_find(void)
 #undef X
     };
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
-        struct launch l = {launchers[i].name, number(launchers[i].rank), number(launchers[i].size)};
+        struct launch l = {launchers[i].name, count_of(launchers[i].rank),
+                           count_of(launchers[i].size)};
         if (l.rank >= 0 && l.rank < l.size) return l;
     }
     return (struct launch){NULL, 0, 1};
@@ -38,16 +39,17 @@ const char *launch_library(void) { return mpi_library; }
 const char *launch_ways(void) { return mpi_launchers; }
 bool launch_knows(const struct launch *l) { return l->size == 1 || mpi_knows_launcher(); }
 
-static enum status open_all(struct comm *world, struct launch l)
+static enum status open_ranks(struct comm *world, struct launch l)
 {
     if (!launch_knows(&l))
-        FAIL(UNSUPPORTED, "%s started %d ranks, which %s, in this program, cannot join: use %s",
+        FAIL(UNSUPPORTED,
+             "%s started %d ranks, which %s, this program's library, cannot join: use %s",
              l.launcher, l.size, mpi_library, mpi_launchers);
     TRY(mpi_open(world));
     if (world->size == l.size) return STATUS_OK;
     int size = world->size;
     mpi_close(world, STATUS_COMM);
-    FAIL(UNSUPPORTED, "%s started %d ranks, of which %s, in this program, sees %d: use %s",
+    FAIL(UNSUPPORTED, "%s started %d ranks, of which %s, this program's library, finds %d: use %s",
          l.launcher, l.size, mpi_library, size, mpi_launchers);
 }
 
@@ -59,12 +61,12 @@ const char *launch_library(void) { return NULL; }
 const char *launch_ways(void) { return NULL; }
 bool launch_knows(const struct launch *l) { return l->size == 1; }
 
-static enum status open_all(struct comm *world, struct launch l)
+static enum status open_ranks(struct comm *world, struct launch l)
 {
     *world = (struct comm){0};
     FAIL(UNSUPPORTED,
          "%s started %d ranks, but this program was built without MPI: install Open MPI or MPICH "
-         "with its headers and build anew",
+         "with its headers, and rebuild",
          l.launcher, l.size);
 }
 
@@ -81,6 +83,6 @@ enum status launch_open(struct comm *world)
 {
     struct launch l = launch_find();
     *world = *comm_self();
-    if (l.size > 1) TRY(open_all(world, l));
+    if (l.size > 1) TRY(open_ranks(world, l));
     return STATUS_OK;
 }

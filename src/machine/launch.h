@@ -1,13 +1,14 @@
-/* launch.h (comms) -- the ranks this process was started with, whatever carries between them.
+/* launch.h (machine) -- the ranks that this process was launched with, and the transport between
+ * them.
  *
- * Ranks    What started the process says in the environment how many there are.  One alone, also
- *          inside a batch script, opens no library. */
+ * Ranks    The launcher's environment variables give the number of ranks.  A single rank opens no
+ *          communication library, even inside a batch script. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "comm/comm.h"
 
-/* name, and the variables that it sets: one's rank, how many there are */
+/* launcher, and the variables that it sets: this process's rank, the number of ranks */
 #define LAUNCHER_LIST(X)                                                                           \
     X("Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")                         \
     X("srun --mpi=pmix", "PMIX_RANK", "SLURM_STEP_NUM_TASKS")                                      \
@@ -20,16 +21,16 @@ struct launch {
 };
 struct launch launch_find(void);
 
-/* The library that carries between ranks, and how ranks are started that it knows as such; NULL:
- * this program was built without one. */
+/* The MPI library that this program was built with, and the launchers that work with it; NULL:
+ * built without MPI. */
 const char *launch_library(void), *launch_ways(void);
-/* Whether this program can join the ranks that l started with it. */
+/* Whether this program can join the ranks that were launched with it. */
 bool launch_knows(const struct launch *l);
 
-/* The group of all ranks.  UNSUPPORTED: this program cannot speak to what started it; the message
- * says how to start it.  COMM: the ranks do not reach each other. */
+/* Opens the group of all ranks.  UNSUPPORTED: the library cannot join ranks of this launcher; the
+ * message names launchers that work.  COMM: the ranks cannot connect. */
 enum status launch_open(struct comm *world);
 /* `how` the run ended: see mpi_close. */
 void launch_close(struct comm *world, enum status how);
-/* For a program that ends with a failure: ends all ranks, and returns where there is but one. */
+/* For a program that ends with a failure: ends all ranks.  Returns if there is only one. */
 void launch_abort(int exit_code);

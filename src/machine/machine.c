@@ -29,14 +29,15 @@ enum status machine_kind(const struct device_config *c, bool *gpu)
     const char *kind = device_kind_word(c->kind);
     bool any = c->kind == DEVICE_KIND_auto, cpu = c->kind == DEVICE_KIND_cpu;
     if (!any && !cpu && (!gpu_backend || strcmp(kind, gpu_backend)))
-        FAIL(UNSUPPORTED, "device.kind = \"%s\": this program was built %s%s; make %s=1", kind,
+        FAIL(UNSUPPORTED,
+             "device.kind = \"%s\": this program was built %s%s; rebuild with make %s=1", kind,
              gpu_backend ? "for " : "without it", gpu_backend ? gpu_backend : "",
              c->kind == DEVICE_KIND_hip ? "HIP" : "CUDA");
     *gpu = gpu_backend && !cpu;
     return STATUS_OK;
 }
 
-/* For the `local`th rank of this host, which may use so many cores. */
+/* Opens the device of the local-th rank of this host; `cores`: CPU cores that it may use. */
 static enum status open_device(struct machine *m, const struct device_config *c, int cores,
                                int local)
 {
@@ -58,11 +59,9 @@ enum status machine_open(struct machine *m, const struct device_config *c)
     return STATUS_OK;
 }
 
-/* Every rank finds out alone that it was started in a way that this program does not know.  Rank 0
- * tells; the others wait, since a launcher that sees one end may end the rest before they have
- * told.
- */
-static void leave_to_first(void)
+/* Each rank finds on its own that it cannot join the others.  Only rank 0 reports it.  The others
+ * wait, because a launcher may end all ranks as soon as one has ended. */
+static void let_rank_0_report(void)
 {
     const struct timespec s = {.tv_sec = 2};
     if (launch_find().rank == 0) return;
@@ -74,7 +73,7 @@ enum status machine_join(struct machine *m)
 {
     *m = (struct machine){0};
     enum status st = launch_open(&m->world);
-    if (st == STATUS_UNSUPPORTED) leave_to_first();
+    if (st == STATUS_UNSUPPORTED) let_rank_0_report();
     TRY(st);
     if (m->world.size > 1) log_rank(m->world.rank);
     if (m->world.rank) log_quiet(true);
@@ -96,8 +95,9 @@ enum status machine_open_ranks(struct machine *m, const struct device_config *c,
 
 void machine_close_ranks(struct machine *m, enum status how)
 {
-    bool together = how == STATUS_REQUEUE || (how && status_is_shared()); /* all ranks are here */
-    /* A launcher ends the others as soon as one has ended: all wait for the one that tells. */
+    /* All ranks close together.  The one that failed reports it before that, because a launcher may
+     * end all ranks as soon as one has ended. */
+    bool together = how == STATUS_REQUEUE || (how && status_is_shared());
     if (together && !comm_failed_elsewhere()) log_failure(how);
     bool is_gpu = queue_memory(m->on);
     groups_close(&m->groups);
@@ -123,9 +123,8 @@ void machine_tune(struct machine *m, const struct device_config *c)
     else if (path)
         cpu_queue_tune(m->on, path, m->ops->backend, processor.len ? processor.data : "?");
     else
-        log_line(LOG_WARN,
-                 "device.tune_gemm: no folder for a cache is known: set device.tune_file, "
-                 "XDG_CACHE_HOME or HOME; products stay as they are");
+        log_line(LOG_WARN, "device.tune_gemm: no cache folder found, GEMMs are not autotuned: set "
+                           "device.tune_file, XDG_CACHE_HOME or HOME");
     text_release(&processor);
     free(path);
 }

@@ -1,4 +1,5 @@
-/* machine.h (app) -- opens the backend that [device] asks for: the one place that names them. */
+/* machine.h (machine) -- opens the devices and transports that [device] selects: the one room that
+ * names them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,25 +10,26 @@
 
 #include <stdbool.h>
 
-/* Whether this program computes on a GPU where there is one.  UNSUPPORTED: it has no backend for
- * the device that is asked for. */
+/* Whether this program computes on a GPU if the machine has one.  UNSUPPORTED: it was built without
+ * the backend that device.kind names. */
 enum status machine_kind(const struct device_config *c, bool *gpu);
-/* UNSUPPORTED: as machine_kind. */
+/* Opens the device of a run of one rank.  UNSUPPORTED: as machine_kind. */
 enum status machine_open(struct machine *m, const struct device_config *c);
-/* Finds the ranks that were started together, m->world.  From here on rank 0 alone logs what is no
- * warning.  Collective.  UNSUPPORTED, COMM: see launch_open. */
+/* Opens m->world, the ranks that were launched together.  From here on only rank 0 logs messages
+ * below warnings.  Collective.  UNSUPPORTED, COMM: as launch_open. */
 enum status machine_join(struct machine *m);
-/* Then opens each rank's device, with the mesh and groups of `p`.  Collective.  CONFIG: the mesh
- * has another number of ranks. */
+/* Then opens the mesh, its groups, and each rank's device.  Collective.  CONFIG: the mesh needs
+ * another number of ranks. */
 enum status machine_open_ranks(struct machine *m, const struct device_config *c,
                                const struct parallelism_config *p);
-/* The mesh and groups of one rank, for a machine in the making. */
+/* Sets the mesh and groups of one rank, for callers that open the device themselves. */
 enum status machine_alone(struct machine *m);
-/* `how` the run ended: where that is a failure that not all ranks know of, nothing is waited for,
- * and main ends all ranks. */
+/* `how` the run ended.  After a failure that not all ranks share nothing is waited for, and main
+ * aborts all ranks. */
 void machine_close_ranks(struct machine *m, enum status how);
 void machine_close(struct machine *m);
-/* With device.tune_gemm, measuring passes choose each product's fastest way from here on. */
+/* With device.tune_gemm, autotunes GEMMs: sizing passes from here on choose the fastest kernel for
+ * each shape. */
 void machine_tune(struct machine *m, const struct device_config *c);
-/* Measures what a CPU can do in a burst of about 50 ms, for MFU; of a GPU a table says it. */
+/* Measures a CPU's peak FLOP/s for MFU, which takes about 50 ms; a GPU's is from a table. */
 void machine_measure_peak(struct machine *m, enum dtype dtype);

@@ -1,17 +1,18 @@
-/* node.h -- what the system says of this machine.  Nothing here fails: what is not known is empty
- * or 0. */
+/* node.h -- facts about this node, read from /proc and /sys.
+ *
+ * Errors   None: what cannot be read is empty. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "base/text.h"
 
-/* "AMD EPYC 9B45": the processor's name as Linux has it. */
+/* The processor's name as Linux reports it: "AMD EPYC 9B45". */
 void node_processor(struct text *name);
-/* The first line of a small file, such as those of /proc and /sys, without its end. */
+/* The first line of a small file, such as those of /proc and /sys, without its newline. */
 void node_line(const char *path, struct text *line);
-/* All of such a file, up to 64 KiB. */
+/* Such a file, up to 64 KiB of it. */
 void node_file(const char *path, struct text *out);
-/* The chosen word of "always [madvise] never". */
+/* The selected word in brackets: "madvise" of "always [madvise] never". */
 void node_choice(const char *words, struct text *choice);
-/* The value behind "name   : " in text like /proc/cpuinfo's; without blanks around it. */
+/* The value after "name   : " in text like /proc/cpuinfo's, without surrounding blanks. */
 void node_value(const char *text, const char *name, struct text *value);

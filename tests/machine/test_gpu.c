@@ -3,7 +3,7 @@
 #include "machine/machine.h"
 #include "test.h"
 
-TEST(a_gpu_that_this_program_was_not_built_for_is_refused)
+TEST(a_gpu_backend_that_is_not_built_in_is_rejected)
 {
     const struct device_config other = {
         .kind = gpu_backend && !strcmp(gpu_backend, "hip") ? DEVICE_KIND_cuda : DEVICE_KIND_hip};
@@ -13,7 +13,7 @@ TEST(a_gpu_that_this_program_was_not_built_for_is_refused)
     machine_close(&m);
 }
 
-TEST(auto_is_the_cpu_where_there_is_no_gpu)
+TEST(auto_selects_the_cpu_without_a_gpu)
 {
     const struct device_config c = {.threads = 1};
     struct machine m;

@@ -9,61 +9,61 @@ static const char *const variables[] = {
 #undef X
 };
 
-static void forget(void)
+static void unset_all(void)
 {
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) unsetenv(variables[i]);
 }
 
-TEST(launch_reads_what_each_launcher_sets)
+TEST(launch_reads_the_variables_of_each_launcher)
 {
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i += 2) {
-        forget();
+        unset_all();
         setenv(variables[i], "2", 1), setenv(variables[i + 1], "6", 1);
         struct launch l = launch_find();
         CHECK(l.launcher && l.rank == 2 && l.size == 6);
     }
-    forget();
+    unset_all();
 }
 
-TEST(launch_prefers_mpirun_to_the_slurm_step_it_runs_in)
+TEST(launch_prefers_mpirun_to_the_slurm_step_around_it)
 {
     setenv("SLURM_PROCID", "0", 1), setenv("SLURM_STEP_NUM_TASKS", "2", 1);
     setenv("OMPI_COMM_WORLD_RANK", "5", 1), setenv("OMPI_COMM_WORLD_SIZE", "8", 1);
     struct launch l = launch_find();
     CHECK(l.rank == 5 && l.size == 8);
-    forget();
+    unset_all();
 }
 
-TEST(launch_takes_no_rubbish_for_a_launcher)
+TEST(launch_ignores_malformed_variables)
 {
-    static const char *const rubbish[][2] = {
+    static const char *const malformed[][2] = {
         {"0", ""}, {"0", "x"}, {"4", "4"}, {"-1", "4"}, {"0", "99999999999999999999"}, {"1 ", "4"}};
-    for (size_t i = 0; i < sizeof rubbish / sizeof *rubbish; i++) {
-        setenv("PMI_RANK", rubbish[i][0], 1), setenv("PMI_SIZE", rubbish[i][1], 1);
+    for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++) {
+        setenv("PMI_RANK", malformed[i][0], 1), setenv("PMI_SIZE", malformed[i][1], 1);
         CHECK(!launch_find().launcher);
     }
-    forget();
+    unset_all();
 }
 
 TEST(launch_of_one_rank_opens_no_library)
 {
     struct comm world;
-    forget();
-    setenv("SLURM_PROCID", "0", 1), setenv("SLURM_NTASKS", "8", 1); /* a batch script's */
+    unset_all();
+    setenv("SLURM_PROCID", "0", 1), setenv("SLURM_NTASKS", "8", 1); /* set inside a batch script */
     CHECK_STATUS(OK, launch_open(&world));
     CHECK(world.size == 1 && !strcmp(world.transport->name, "self"));
     launch_close(&world, STATUS_OK);
     launch_abort(70);
     unsetenv("SLURM_NTASKS");
-    forget();
+    unset_all();
 }
 
-TEST(launch_without_mpi_says_how_to_start_the_ranks)
+TEST(launch_without_mpi_reports_how_to_start_ranks)
 {
     struct comm world;
     setenv("SLURM_PROCID", "0", 1), setenv("SLURM_STEP_NUM_TASKS", "2", 1);
     CHECK_STATUS(UNSUPPORTED, launch_open(&world));
     CHECK_MESSAGE("srun started 2 ranks");
     CHECK_MESSAGE("MPI");
-    forget();
+    unset_all();
 }

@@ -7,7 +7,7 @@
 #include "ops/linear.h"
 #include "ops/ops.h"
 
-TEST(a_machine_has_every_operation_and_the_threads_it_was_given)
+TEST(a_machine_has_every_operation_and_the_configured_threads)
 {
     static const enum device_cpu kinds[] = {DEVICE_CPU_auto, DEVICE_CPU_reference};
     for (size_t i = 0; i < 2; i++) {
@@ -22,7 +22,7 @@ TEST(a_machine_has_every_operation_and_the_threads_it_was_given)
     }
 }
 
-TEST(a_machine_has_at_least_one_core_and_takes_all_of_them)
+TEST(a_machine_uses_all_cores_by_default)
 {
     struct machine m;
     struct device_config c = {0};
@@ -32,7 +32,7 @@ TEST(a_machine_has_at_least_one_core_and_takes_all_of_them)
     machine_close(&m);
 }
 
-TEST(a_machine_started_alone_is_one_rank_and_its_mesh_must_be_so_too)
+TEST(a_machine_without_a_launcher_requires_a_mesh_of_one_rank)
 {
     struct machine m;
     struct device_config c = {.threads = 1};
@@ -52,8 +52,8 @@ TEST(a_machine_started_alone_is_one_rank_and_its_mesh_must_be_so_too)
     machine_close_ranks(&m, STATUS_CONFIG);
 }
 
-/* y of a layer on a machine of its own. */
-static void layer(const struct device_config *c, bf16 *y_NF)
+/* y of a linear layer, computed on a machine of its own. */
+static void compute_layer(const struct device_config *c, bf16 *y_NF)
 {
     enum { N = 70, D = 200, F = 90 };
     struct linear l = {.N = N, .D = D, .F = F, .dtype = BF16};
@@ -73,20 +73,20 @@ static void layer(const struct device_config *c, bf16 *y_NF)
     free(x_ND), free(w_FD);
 }
 
-TEST(a_tuned_machine_keeps_what_it_chose_and_computes_the_same_bits)
+TEST(a_tuned_machine_saves_its_choices_and_computes_the_same_bits)
 {
     enum { BYTES = 70 * 90 * sizeof(bf16) };
     const char *path = test_path(test_folder(), "gemm.json");
     struct device_config c = {.threads = 2, .tune_file = path};
     struct text first = {0}, second = {0};
     bf16 *plain = heap(BYTES), *tuned = heap(BYTES), *found = heap(BYTES);
-    layer(&c, plain);
-    CHECK(!file_exists(path)); /* nobody asked for it */
+    compute_layer(&c, plain);
+    CHECK(!file_exists(path)); /* not requested */
     c.tune_gemm = true;
-    layer(&c, tuned);
+    compute_layer(&c, tuned);
     CHECK_STATUS(OK, file_read(path, 1 << 16, &first));
     CHECK(strstr(first.data, "A B^T of 70 x 90 x 200, bfloat16 to bfloat16"));
-    layer(&c, found);
+    compute_layer(&c, found);
     CHECK_STATUS(OK, file_read(path, 1 << 16, &second));
     CHECK(!strcmp(first.data, second.data));
     CHECK(!memcmp(plain, tuned, BYTES) && !memcmp(plain, found, BYTES));

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "test.h"
 
-TEST(values_are_found_by_their_name_at_the_start_of_a_line)
+TEST(node_value_matches_whole_names_at_the_start_of_a_line)
 {
     struct text v = {0};
     const char *info = "processor\t: 0\nmodel\t\t: 2\nmodel name\t: A B 9000 \t\nflags\t\t:\n";
@@ -19,7 +19,7 @@ TEST(values_are_found_by_their_name_at_the_start_of_a_line)
     text_release(&v);
 }
 
-TEST(a_line_has_no_end_and_a_missing_file_no_line)
+TEST(node_line_has_no_newline_and_is_empty_without_a_file)
 {
     struct text v = {0};
     const char *path = test_path(test_folder(), "line");
@@ -31,7 +31,7 @@ TEST(a_line_has_no_end_and_a_missing_file_no_line)
     text_release(&v);
 }
 
-TEST(the_processor_has_a_name_where_linux_tells_it)
+TEST(node_processor_is_a_single_line)
 {
     struct text name = {0};
     node_processor(&name);
@@ -39,7 +39,7 @@ TEST(the_processor_has_a_name_where_linux_tells_it)
     text_release(&name);
 }
 
-TEST(the_chosen_word_stands_in_brackets)
+TEST(node_choice_is_the_word_in_brackets)
 {
     struct text v = {0};
     node_choice("always [madvise] never", &v);

@@ -2,7 +2,7 @@
 #include "ops/rig.h"
 
 #include "backends/cpu/sets.h"
-#include "backends/gpu/emulator.h"
+#include "backends/gpu/emulator/emulator.h"
 #include "backends/gpu/gpu.h"
 #include "base/rng.h"
 

@@ -1,10 +1,11 @@
-/* gpu_check.c -- this machine's device beside its CPU:
+/* gpu_check.c -- compares this machine's GPU with its CPU:
  *
- *   gpu_check odd                          every operation at sizes that no tile divides
- *   gpu_check step CONFIG [key=value ...]  the operations of a step of that configuration
+ *   gpu_check odd                          every operation, at sizes no tile divides
+ *   gpu_check step CONFIG [key=value ...]  the operations of a training step of CONFIG
  *   gpu_check train                        losses and gradients of small models
  *
- * Says what is off, and how far the rest is at most; ends with 1 where something is. */
+ * Prints every mismatch and the largest error of the other comparisons; exits with 1 if there is a
+ * mismatch. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
 #include "machine/machine.h"
@@ -21,7 +22,7 @@ static enum status check_training(struct device_check *c)
     } runs[] = {
         {1e-5, {"training.mixed_precision_param=float32", "model.tie_embeddings=true"}},
         {1e-2, {"training.mixed_precision_param=bfloat16", "activation_checkpoint.mode=full"}},
-        /* What lies between two numbers of eight bits may be rounded to either. */
+        /* Values halfway between two FP8 values may round to either. */
         {5e-2, {"training.mixed_precision_param=bfloat16", "model.converters=[\"float8\"]"}},
     };
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
@@ -60,7 +61,7 @@ static enum status check_step(struct device_check *c, const char *path, const ch
     return STATUS_OK;
 }
 
-static enum status check(int argc, char **argv)
+static enum status run_check(int argc, char **argv)
 {
     const struct device_config cpu = {.kind = DEVICE_KIND_cpu};
     const struct device_config device = {.kind = DEVICE_KIND_auto};
@@ -68,7 +69,7 @@ static enum status check(int argc, char **argv)
     enum status st = STATUS_OK;
     TRY_OUT(machine_open(&c.cpu, &cpu));
     TRY_OUT(machine_open(&c.device, &device));
-    if (!c.device.on->device) FAIL_OUT(UNSUPPORTED, "there is no device here");
+    if (!c.device.on->device) FAIL_OUT(UNSUPPORTED, "no GPU found");
     if (argc == 2 && !strcmp(argv[1], "odd"))
         TRY_OUT(device_check_odd(&c));
     else if (argc == 2 && !strcmp(argv[1], "train"))
@@ -77,9 +78,9 @@ static enum status check(int argc, char **argv)
         TRY_OUT(check_step(&c, argv[2], (const char *const *)argv + 3, argc - 3));
     else
         FAIL_OUT(USAGE, "gpu_check odd | step CONFIG [key=value ...] | train");
-    printf("%d comparisons, %d off; the others within %.1e in float32, %.1e in bfloat16\n", c.count,
-           c.failed, c.worst[F32], c.worst[BF16]);
-    if (c.failed) FAIL_OUT(DEVICE, "%d of %d comparisons are off", c.failed, c.count);
+    printf("%d comparisons, %d mismatches; the others within %.1e in float32, %.1e in bfloat16\n",
+           c.count, c.failed, c.worst[F32], c.worst[BF16]);
+    if (c.failed) FAIL_OUT(DEVICE, "%d of %d comparisons mismatch", c.failed, c.count);
 out:
     machine_close(&c.device);
     machine_close(&c.cpu);
@@ -88,7 +89,7 @@ out:
 
 int main(int argc, char **argv)
 {
-    enum status st = check(argc, argv);
+    enum status st = run_check(argc, argv);
     if (st) log_failure(st);
     return st ? 1 : 0;
 }

@@ -6,7 +6,7 @@
 
 #include <sys/stat.h>
 
-static struct batch plain(void)
+static struct batch plain_job(void)
 {
     return (struct batch){.name = "run",
                           .time = "1-12",
@@ -25,19 +25,19 @@ static struct batch plain(void)
                           .remark = "8 ranks"};
 }
 
-static void check_line(const struct text *script, const char *line, bool there)
+static void check_line(const struct text *script, const char *line, bool is_present)
 {
     struct text whole = {0};
     text_addf(&whole, "\n%s\n", line);
-    if ((strstr(script->data, whole.data) != NULL) != there)
-        print_error("\"%s\" is %sin\n%s", line, there ? "not " : "", script->data);
-    CHECK((strstr(script->data, whole.data) != NULL) == there);
+    if ((strstr(script->data, whole.data) != NULL) != is_present)
+        print_error("\"%s\" is %sin\n%s", line, is_present ? "not " : "", script->data);
+    CHECK((strstr(script->data, whole.data) != NULL) == is_present);
     text_release(&whole);
 }
 
-TEST(batch_asks_slurm_for_what_it_was_told_to)
+TEST(batch_script_requests_the_configured_resources)
 {
-    struct batch b = plain();
+    struct batch b = plain_job();
     struct text t = {0};
     batch_write(&b, &t);
     static const char *const lines[] = {
@@ -63,8 +63,8 @@ TEST(batch_asks_slurm_for_what_it_was_told_to)
     text_release(&t);
 }
 
-/* A folder with a fake srun that notes its arguments and then does `body`, and a fake scontrol. */
-static const char *fake(const char *folder, const char *body)
+/* Makes a fake srun that records its arguments and then runs `body`, and a fake scontrol. */
+static const char *make_fake_slurm(const char *folder, const char *body)
 {
     struct text t = {0};
     const char *bin = test_path(folder, "bin");
@@ -97,11 +97,12 @@ static int run_script(const struct batch *b, const char *folder, const char *bin
     return code;
 }
 
-TEST(batch_script_survives_any_path_and_setting)
+TEST(batch_script_quotes_any_path_and_setting)
 {
     const char *folder = test_folder();
-    const char *bin = fake(folder, "exit 0"), *work = test_path(folder, "it's a \"$HOME\" `x` \\");
-    struct batch b = plain();
+    const char *bin = make_fake_slurm(folder, "exit 0"),
+               *work = test_path(folder, "it's a \"$HOME\" `x` \\");
+    struct batch b = plain_job();
     struct text got = {0};
     const char *settings[] = {"job.description=it's; a # b\nc", "data.tokenizer=$(false)"};
     CHECK_STATUS(OK, file_make_dirs(work));
@@ -123,61 +124,62 @@ TEST(batch_script_survives_any_path_and_setting)
     text_release(&got);
 }
 
-TEST(batch_script_passes_the_signal_on_waits_and_queues_the_job_again)
+TEST(batch_script_forwards_the_signal_waits_and_requeues_the_job)
 {
     const char *folder = test_folder();
     struct text got = {0};
-    /* Slurm's signal comes to the shell alone, twice. */
-    const char *bin = fake(folder, "n=0\ntrap 'n=$((n+1))' USR1\n"
-                                   "kill -USR1 $PPID\nwhile [ $n -lt 1 ]; do sleep 0.01; done\n"
-                                   "kill -USR1 $PPID\nwhile [ $n -lt 2 ]; do sleep 0.01; done\n"
-                                   "exit 75");
-    struct batch b = plain();
+    /* Slurm signals only the shell, here twice. */
+    const char *bin =
+        make_fake_slurm(folder, "n=0\ntrap 'n=$((n+1))' USR1\n"
+                                "kill -USR1 $PPID\nwhile [ $n -lt 1 ]; do sleep 0.01; done\n"
+                                "kill -USR1 $PPID\nwhile [ $n -lt 2 ]; do sleep 0.01; done\n"
+                                "exit 75");
+    struct batch b = plain_job();
     CHECK(run_script(&b, folder, bin, 50) == 75);
     CHECK_STATUS(OK, file_read(test_path(folder, "requeued"), 4096, &got));
     CHECK(!strcmp(got.data, "requeue 77\n"));
     text_release(&got);
 }
 
-TEST(batch_script_lets_a_run_end_well_but_not_come_back_when_the_job_is_cancelled)
+TEST(batch_script_ends_a_cancelled_job_cleanly_and_does_not_requeue_it)
 {
     const char *folder = test_folder();
-    const char *bin = fake(folder, "n=0\ntrap n=1 USR1\nkill -TERM $PPID\n"
-                                   "while [ $n -lt 1 ]; do sleep 0.01; done\nexit 75");
-    struct batch b = plain();
+    const char *bin = make_fake_slurm(folder, "n=0\ntrap n=1 USR1\nkill -TERM $PPID\n"
+                                              "while [ $n -lt 1 ]; do sleep 0.01; done\nexit 75");
+    struct batch b = plain_job();
     CHECK(run_script(&b, folder, bin, 0) == 75);
     CHECK(!file_exists(test_path(folder, "requeued")));
-    /* At the very end of the time TERM comes, too. */
+    /* At the time limit TERM follows USR1. */
     folder = test_folder();
-    bin = fake(folder, "n=0\ntrap 'n=$((n+1))' USR1\nkill -USR1 $PPID\n"
-                       "while [ $n -lt 1 ]; do sleep 0.01; done\nkill -TERM $PPID\n"
-                       "while [ $n -lt 2 ]; do sleep 0.01; done\nexit 75");
+    bin = make_fake_slurm(folder, "n=0\ntrap 'n=$((n+1))' USR1\nkill -USR1 $PPID\n"
+                                  "while [ $n -lt 1 ]; do sleep 0.01; done\nkill -TERM $PPID\n"
+                                  "while [ $n -lt 2 ]; do sleep 0.01; done\nexit 75");
     CHECK(run_script(&b, folder, bin, 0) == 75);
     CHECK(file_exists(test_path(folder, "requeued")));
 }
 
-static bool comes_back(const char *body, int want, int restarts)
+static bool is_requeued(const char *body, int want, int restarts)
 {
     const char *folder = test_folder();
     const char *checkpoints = test_path(folder, "checkpoint");
-    struct batch b = plain();
+    struct batch b = plain_job();
     CHECK_STATUS(OK, file_make_dirs(checkpoints));
     b.folder = folder, b.checkpoints = checkpoints;
-    CHECK(run_script(&b, folder, fake(folder, body), restarts) == want);
+    CHECK(run_script(&b, folder, make_fake_slurm(folder, body), restarts) == want);
     return file_exists(test_path(folder, "requeued"));
 }
 
-TEST(batch_script_comes_back_only_where_that_may_help)
+TEST(batch_script_requeues_only_after_failures_that_may_be_transient)
 {
-    CHECK(!comes_back("exit 0", 0, 0));
-    CHECK(!comes_back("exit 78", 78, 0));
-    CHECK(!comes_back("exit 80", 80, 0));
-    CHECK(comes_back("exit 75", 75, 9));
-    CHECK(comes_back("exit 81", 81, 2));
-    CHECK(comes_back("kill -9 $$", 137, 0));
-    CHECK(!comes_back("exit 81", 81, 3));
-    CHECK(comes_back("mkdir checkpoint/step-20; exit 81", 81, 3));
-    CHECK(!comes_back("mkdir checkpoint/step-20.tmp-1; exit 81", 81, 3));
+    CHECK(!is_requeued("exit 0", 0, 0));
+    CHECK(!is_requeued("exit 78", 78, 0));
+    CHECK(!is_requeued("exit 80", 80, 0));
+    CHECK(is_requeued("exit 75", 75, 9));
+    CHECK(is_requeued("exit 81", 81, 2));
+    CHECK(is_requeued("kill -9 $$", 137, 0));
+    CHECK(!is_requeued("exit 81", 81, 3));
+    CHECK(is_requeued("mkdir checkpoint/step-20; exit 81", 81, 3));
+    CHECK(!is_requeued("mkdir checkpoint/step-20.tmp-1; exit 81", 81, 3));
 }
 
 TEST(batch_reads_times_as_slurm_does)
@@ -201,7 +203,7 @@ TEST(batch_reads_times_as_slurm_does)
         CHECK_STATUS(USAGE, batch_seconds(bad[i], &seconds));
 }
 
-TEST(batch_lets_only_plain_words_into_lines_for_slurm)
+TEST(batch_accepts_only_plain_words_in_sbatch_lines)
 {
     CHECK_STATUS(OK, batch_word("partition", "gpu_a100-long.2,batch"));
     CHECK_STATUS(OK, batch_word("partition", ""));

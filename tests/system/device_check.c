@@ -30,10 +30,10 @@ static double difference(const void *x, const void *y, size_t n, enum dtype dtyp
     return off > 0 ? sqrt(off / size) : off;
 }
 
-static void judge(struct device_check *c, const char *what, double off, double tolerance,
-                  enum dtype dtype)
+static void report_difference(struct device_check *c, const char *what, double off,
+                              double tolerance, enum dtype dtype)
 {
-    bool good = off <= tolerance; /* not, where it is NaN */
+    bool good = off <= tolerance; /* false for NaN */
     c->count++, c->failed += !good;
     if (good && off > c->worst[dtype]) c->worst[dtype] = off;
     if (c->prints || !good) printf("%s %-72s %.2e\n", good ? "ok    " : "FAILED", what, off);
@@ -46,13 +46,13 @@ struct operands {
     void *host[OP_BUFFERS], *device[OP_BUFFERS];
 };
 
-/* What the host reads right after the call. */
+/* Buffers that the host reads right after the call. */
 static bool is_result(const struct op_call *c, int i)
 {
     return i == 1 && (c->op == OP_sum_squares || c->op == OP_amax);
 }
 
-/* Documents of 1, 2, 3, ... tokens, a row's last one cut off. */
+/* Documents of 1, 2, 3, ... tokens; the last one of a row is truncated. */
 static void fill_documents(const struct attention *a, int32_t *start_BT, int32_t *end_BT)
 {
     for (int b = 0; b < a->B; b++)
@@ -109,7 +109,7 @@ static enum status make_device(struct operands *o, const struct op_call *call, s
     return STATUS_OK;
 }
 
-/* The call, with the scratch that it asks for. */
+/* Runs the call, with the scratch memory that it needs. */
 static enum status run(const struct machine *m, const struct op_call *call, void *const *buffers)
 {
     void *const nothing[OP_BUFFERS] = {0};
@@ -128,7 +128,7 @@ out:
     return st;
 }
 
-/* Backward of attention wants what its forward left. */
+/* The backward of attention needs its forward's results. */
 static enum status run_forward(struct device_check *c, const struct op_call *call,
                                struct operands *o)
 {
@@ -141,7 +141,7 @@ static enum status run_forward(struct device_check *c, const struct op_call *cal
     return STATUS_OK;
 }
 
-/* What is on the device after the call beside what is on the host. */
+/* Compares the buffers on the device with those on the host. */
 static enum status compare(struct device_check *c, const struct op_call *call,
                            const struct operands *o, const char *name)
 {
@@ -157,7 +157,7 @@ static enum status compare(struct device_check *c, const struct op_call *call,
         if (is_result(call, i) && call->op == OP_sum_squares)
             off = fabs(*(double *)got / *(double *)o->host[i] - 1);
         text_addf(&what, "%s, %s %d", name, dtype_name(b->dtype), i);
-        if (!st) judge(c, what.data, off, b->dtype == F32 ? 1e-5 : 1e-2, b->dtype);
+        if (!st) report_difference(c, what.data, off, b->dtype == F32 ? 1e-5 : 1e-2, b->dtype);
         text_release(&what);
         free(got);
     }
@@ -260,8 +260,8 @@ static enum status shape_of(const struct config *config, struct model_shape *sha
     return STATUS_OK;
 }
 
-/* What quantize makes is its backend's own. */
-static bool is_of_eight_bits(const struct op_call *c)
+/* The layout of FP8 values is opaque: each backend has its own. */
+static bool is_fp8(const struct op_call *c)
 {
     bool linear = c->op == OP_linear_forward || c->op == OP_linear_backward_input ||
                   c->op == OP_linear_backward_weight;
@@ -277,7 +277,7 @@ enum status device_check_step(struct device_check *c, const struct config *confi
     TRY_OUT(calls_of_step(&list, config, &shape, &ops_cpu_reference));
     for (size_t i = 0; i < list.count; i++) {
         const struct op_call *call = &list.calls[i].call;
-        if (is_of_eight_bits(call)) continue;
+        if (is_fp8(call)) continue;
         TRY_OUT(device_check_call(c, call, false));
         if (has_bounds(call)) TRY_OUT(device_check_call(c, call, true));
     }
@@ -286,14 +286,14 @@ out:
     return st;
 }
 
-/* --- a training ---------------------------------------------------------------------------- */
+/* --- training ------------------------------------------------------------------------------ */
 
 static void fill_rows(struct batch *b, int V, int step)
 {
     size_t tokens = (size_t)b->B * (size_t)b->T;
     for (size_t n = 0; n < tokens; n++) {
         b->ids_BT[n] = (int32_t)rng_below((uint64_t)V, 1, RNG_TEST, (uint64_t)step, n);
-        b->labels_BT[n] = (b->ids_BT[n] * 7 + 3) % V; /* which can be learnt */
+        b->labels_BT[n] = (b->ids_BT[n] * 7 + 3) % V; /* predictable from the previous token */
         b->start_BT[n] = 0, b->end_BT[n] = b->T;
     }
     b->valid = (int64_t)tokens;
@@ -323,8 +323,9 @@ static enum status compare_gradients(struct device_check *c, const struct traine
         tensor_place_name(&host->whole.tensors[p->tensor], false, name);
         struct text what = {0};
         text_addf(&what, "gradient of %s", name);
-        judge(c, what.data, difference(got + p->at, host->gradients + p->at, p->count, F32),
-              tolerance, host->model.dtype);
+        report_difference(c, what.data,
+                          difference(got + p->at, host->gradients + p->at, p->count, F32),
+                          tolerance, host->model.dtype);
         text_release(&what);
     }
 out:
@@ -347,7 +348,7 @@ enum status device_check_training(struct device_check *c, const struct config *c
         TRY_OUT(trainer_learn(&device, &b));
         struct text what = {0};
         text_addf(&what, "loss of step %d: %.6f", step + 1, b.loss);
-        judge(c, what.data, fabs(b.loss / a.loss - 1), tolerance, host.model.dtype);
+        report_difference(c, what.data, fabs(b.loss / a.loss - 1), tolerance, host.model.dtype);
         text_release(&what);
         if (!step) TRY_OUT(compare_gradients(c, &host, &device, tolerance));
     }

@@ -1,8 +1,8 @@
-/* device_check.h (tests) -- a device beside the CPU: every operation at odd sizes and at those of
- * real models, loss and gradients of whole models, and the losses of some steps.
+/* device_check.h (tests) -- compares a device with the CPU: every operation at odd sizes and at
+ * those of real models, and loss and gradients of whole models over a few steps.
  *
- * Units    Differences are |x - y| / |y| as Euclidean norms; a buffer is good below 1e-5 in f32 and
- *          1e-2 in bf16, ids only if they are equal. */
+ * Units    Differences are |x - y| / |y| in Euclidean norms; a buffer passes below 1e-5 in f32 and
+ *          1e-2 in bf16, token ids only if they are equal. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,18 +11,18 @@
 
 struct device_check {
     struct machine cpu, device;
-    bool prints; /* a line for every comparison, not only for those that fail */
+    bool prints; /* every comparison, not only those that fail */
     int count, failed;
-    double worst[DTYPE_COUNT]; /* of those that are good */
+    double worst[DTYPE_COUNT]; /* of those that passed */
 };
 
-/* One call, with the same operands on both; attention also to documents. */
+/* One call with the same operands on both; `documents`: attention has a document mask. */
 enum status device_check_call(struct device_check *c, const struct op_call *call, bool documents);
-/* Sizes that no tile divides, of every operation, in f32 and bf16. */
+/* Every operation in f32 and bf16, at sizes that are not multiples of a tile. */
 enum status device_check_odd(struct device_check *c);
-/* The operations of a step of that configuration. */
+/* The operations of one step of the configuration. */
 enum status device_check_step(struct device_check *c, const struct config *config);
-/* `steps` optimizer steps on both, on the same random rows: gradients of the first, and every loss,
- * within `tolerance`. */
+/* Trains `steps` optimizer steps on both, on the same random rows: the gradients of the first step
+ * and every loss must be within `tolerance`. */
 enum status device_check_training(struct device_check *c, const struct config *config, int steps,
                                   double tolerance);

@@ -11,18 +11,18 @@
 #include "checkpoint/compare.h"
 #include "train/run.h"
 
-enum { MOST_SETTINGS = 32, PATIENCE_S = 1000 };
+enum { MAX_SETTINGS = 32, TIMEOUT_S = 1000 };
 
-struct run {
-    const char *all[MOST_SETTINGS];
+struct device_run_settings {
+    const char *all[MAX_SETTINGS];
     int count;
     enum device_run how;
 };
 
-static enum status over_staged(struct comm *c, const char *name, void *on)
+static enum status over_staged(struct comm *c, const char *name, void *queue)
 {
     (void)name;
-    return staged_wrap(c, on);
+    return staged_wrap(c, queue);
 }
 
 static enum status over_nccl(struct comm *c, const char *name, void *nccl)
@@ -32,7 +32,7 @@ static enum status over_nccl(struct comm *c, const char *name, void *nccl)
 
 static enum status run_rank(const struct comm *world, void *context)
 {
-    const struct run *r = context;
+    const struct device_run_settings *r = context;
     bool strict = r->how != ON_HOST, opened = false;
     struct config c = {0};
     struct machine m = {.ops = strict ? &strict_ops : &ops_cpu_reference};
@@ -46,7 +46,7 @@ static enum status run_rank(const struct comm *world, void *context)
     if (strict) strict_open(m.on, &ops_cpu_reference, true), opened = true;
     if (r->how == OVER_STAGED) TRY_OUT(groups_carry(&m.groups, over_staged, m.on));
     if (r->how == OVER_NCCL) {
-        TRY_OUT(nccl_open(&nccl, m.on, PATIENCE_S));
+        TRY_OUT(nccl_open(&nccl, m.on, TIMEOUT_S));
         TRY_OUT(groups_carry(&m.groups, over_nccl, nccl));
     }
     TRY_OUT(run_train(&c, &m));
@@ -62,18 +62,18 @@ out:
 void device_run_train(enum device_run how, int ranks, const char *const *settings,
                       const char *corpus, const char *dump)
 {
-    struct run r = {.all = {TRAINING_OF_RANKS, "data.prefetch=2", "training.steps=6",
-                            "checkpoint.enable=true", "checkpoint.interval=3",
-                            "validation.enable=true", "validation.freq=3", "validation.steps=2",
-                            "data.validation_share=0.1"},
-                    .how = how};
+    struct device_run_settings r = {
+        .all = {TRAINING_OF_RANKS, "data.prefetch=2", "training.steps=6", "checkpoint.enable=true",
+                "checkpoint.interval=3", "validation.enable=true", "validation.freq=3",
+                "validation.steps=2", "data.validation_share=0.1"},
+        .how = how};
     char data[512], folder[512];
     while (r.all[r.count]) r.count++;
     snprintf(data, sizeof data, "training.dataset_path=%s", corpus);
     snprintf(folder, sizeof folder, "job.dump_folder=%s", dump);
     r.all[r.count++] = data, r.all[r.count++] = folder;
     for (int i = 0; settings[i]; i++) {
-        CHECK(r.count < MOST_SETTINGS);
+        CHECK(r.count < MAX_SETTINGS);
         r.all[r.count++] = settings[i];
     }
     enum status st = ranks_run(ranks, run_rank, &r);

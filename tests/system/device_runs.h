@@ -1,14 +1,14 @@
-/* device_runs.h -- whole runs whose ranks are threads, each with a device that the host cannot
- * touch and whose kernels are late (tensor/strict_device.h); or without, to compare. */
+/* device_runs.h -- training runs whose ranks are threads; on the host, or each with a device whose
+ * memory the host must not touch and whose kernels run late (tensor/strict_device.h). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/* Where ranks compute, and by what their tensors travel. */
+/* Where ranks compute, and the transport of their tensors. */
 enum device_run { ON_HOST, OVER_STAGED, OVER_NCCL };
 
-/* Six steps with a validation, and checkpoints of step 3 and step 6; where there is the first of
- * them already, on from it.  Settings, which end with NULL, are the last word. */
+/* Trains six steps with a validation, and writes checkpoints of steps 3 and 6; resumes from the
+ * first if it exists.  `settings` ends with NULL and overrides the defaults. */
 void device_run_train(enum device_run how, int ranks, const char *const *settings,
                       const char *corpus, const char *dump);
-/* Of two checkpoints; all but the time they took. */
+/* Compares two checkpoints in all but their timings. */
 void device_run_check_same(const char *a, const char *b);

@@ -1,4 +1,4 @@
-/* layouts.h -- settings of layouts of ranks, by short names, for tables of them. */
+/* layouts.h -- short names for the settings of parallel layouts, for tables of layouts. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

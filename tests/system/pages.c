@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void add(struct page *p, enum item_kind kind, int line, const char *text, size_t len)
+static void add_item(struct page *p, enum item_kind kind, int line, const char *text, size_t len)
 {
     p->items = heap_grow(p->items, p->count + 1, sizeof *p->items);
     p->items[p->count++] = (struct page_item){kind, line, heap_string(text, len)};
 }
 
-/* Spans and links of a line; a row of a table from its second cell on. */
+/* Adds the code spans and links of a line; of a table row from its second cell on. */
 static void read_prose(struct page *p, int line, const char *at, const char *end)
 {
     if (*at == '|') {
@@ -27,19 +27,22 @@ static void read_prose(struct page *p, int line, const char *at, const char *end
         if (link) open++;
         const char *close =
             span || link ? memchr(open + 1, span ? '`' : ')', (size_t)(end - open - 1)) : NULL;
-        if (close) add(p, span ? ITEM_SPAN : ITEM_LINK, line, open + 1, (size_t)(close - open - 1));
+        if (close)
+            add_item(p, span ? ITEM_SPAN : ITEM_LINK, line, open + 1, (size_t)(close - open - 1));
         at = close ? close + 1 : at + 1;
     }
 }
 
-/* Lines of a shell: blank ones and remarks are none, and a backslash at the end takes the next. */
+/* Adds a shell command, unless the line is blank or a comment; a backslash at the end continues it.
+ */
 static const char *read_command(struct page *p, int *line, const char *at, const char *end)
 {
     int first = *line;
     const char *begin = at + strspn(at, " ");
     while (end > at && end[-1] == '\\' && *end && strchr(end + 1, '\n'))
         end = strchr(end + 1, '\n'), ++*line;
-    if (begin < end && *begin != '#') add(p, ITEM_COMMAND, first, begin, (size_t)(end - begin));
+    if (begin < end && *begin != '#')
+        add_item(p, ITEM_COMMAND, first, begin, (size_t)(end - begin));
     return end;
 }
 
@@ -51,7 +54,7 @@ void page_read(struct page *p, const char *markdown)
     for (const char *at = markdown; (end = strchr(at, '\n')); at = end + 1, line++) {
         if (!strncmp(at, "```", 3)) {
             if (fence && !strncmp(fence, "toml\n", 5))
-                add(p, ITEM_TOML, line, block, (size_t)(at - block));
+                add_item(p, ITEM_TOML, line, block, (size_t)(at - block));
             fence = fence ? NULL : at + 3;
             block = end + 1;
         } else if (!fence) {
@@ -59,7 +62,7 @@ void page_read(struct page *p, const char *markdown)
         } else if (!strncmp(fence, "sh\n", 3)) {
             end = read_command(p, &line, at, end);
         } else if (!strncmp(fence, "console\n", 8) && !strncmp(at, "$ ", 2)) {
-            add(p, ITEM_SHOWN, line, at + 2, (size_t)(end - at - 2));
+            add_item(p, ITEM_SHOWN, line, at + 2, (size_t)(end - at - 2));
         }
     }
 }

@@ -1,8 +1,8 @@
-/* pages.h -- what a page of Markdown says that can be tried: commands, configurations, names.
+/* pages.h -- the parts of a Markdown page that can be tested: commands, configurations, names.
  *
- * A ```sh block is lines for a shell.  A ```console block shows what only a cluster or a network
- * can do: its commands begin with "$ ".  The first cell of a table's row is not read: it has the
- * words of another system. */
+ * A ```sh block has shell commands.  A ```console block has commands that need a cluster or a
+ * network, after "$ ", and their output.  The first cell of a table's row is skipped: it may name
+ * an option of another program. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,7 @@ enum item_kind {
     ITEM_SHOWN,   /* of ```console, without its "$ " */
     ITEM_TOML,    /* a whole ```toml block */
     ITEM_SPAN,    /* `code` within text */
-    ITEM_LINK,    /* where a [link](goes) */
+    ITEM_LINK,    /* the target of a [link](target) */
 };
 
 struct page {

@@ -47,8 +47,9 @@ void runs_write_config(const char *path, const char *corpus)
 int runs_train_ranks(int ranks, const char *config, const char *dump_folder, const char *settings,
                      struct text *err)
 {
-    enum { MOST = 40 };
-    const char *program = getenv("LLAMERO"), *words[MOST + 5] = {"build/llamero", "train", config};
+    enum { MAX_SETTINGS = 40 };
+    const char *program = getenv("LLAMERO"),
+               *words[MAX_SETTINGS + 5] = {"build/llamero", "train", config};
     struct text dump = {0};
     if (program) words[0] = program;
     text_addf(&dump, "job.dump_folder=%s", dump_folder);
@@ -56,7 +57,7 @@ int runs_train_ranks(int ranks, const char *config, const char *dump_folder, con
     char *copy = heap_string(settings, strlen(settings)), *save = NULL;
     int n = 4;
     for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
-        CHECK(n < MOST);
+        CHECK(n < MAX_SETTINGS);
         words[n++] = word;
     }
     int code = ranks == 1 ? test_run(words, NULL, err) : launched_command(ranks, words, NULL, err);
@@ -91,8 +92,8 @@ void runs_check_same_files(const char *a, const char *b, const char *name_part)
     CHECK(compared > 0);
 }
 
-/* Everything but how long it took and what memory it had. */
-static bool depends_on_the_machine(const char *key)
+/* Timings and memory. */
+static bool depends_on_machine(const char *key)
 {
     static const char *const keys[] = {"tokens_per_second", "tokens_per_second_per_rank",
                                        "tflops_per_rank",   "mfu",
@@ -114,7 +115,7 @@ static void check_same_line(struct json *a, struct json *b, const char *where)
 {
     CHECK(json_count(a) == json_count(b));
     for (const struct json *v = json_first(a); v; v = json_next(v)) {
-        if (depends_on_the_machine(json_key(v))) continue;
+        if (depends_on_machine(json_key(v))) continue;
         const struct json *w = json_get(b, json_key(v));
         CHECK(json_is_number(v) && json_is_number(w));
         if (json_number(v) != json_number(w))

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 
-/* The counter is made by the Makefile and does not go with the sanitizers, which have their own. */
+/* The Makefile builds the counter.  It does not work with sanitizers, which replace malloc too. */
 static long long count_for(const char *const *command)
 {
     char preload[512], into[512];
@@ -25,7 +25,7 @@ static long long count_for(const char *const *command)
     return count;
 }
 
-TEST(count_allocations_sees_more_of_them_for_more_work)
+TEST(count_allocations_grows_with_work)
 {
     const char *library = getenv("LLAMERO_PRELOAD");
     if (!library || !*library) skip();

@@ -1,5 +1,5 @@
-/* test_device.c -- a run whose weights and activations lie in memory that the host cannot touch,
- * and whose kernels are late, is the run without: bit for bit, on one rank and on many. */
+/* test_device.c -- a run with weights and activations in device memory that the host must not
+ * touch, and kernels that run late, has the bits of a run on the host, on one rank and on many. */
 // SPDX-License-Identifier: Apache-2.0
 #include "system/device_runs.h"
 #include "system/layouts.h"
@@ -11,7 +11,7 @@
 #define SPLIT   "optimizer.master_weights=split", "metrics.console=nxdt"
 #define NARROW  "optimizer.state_dtype=bfloat16"
 
-TEST(a_run_on_a_device_has_the_bits_of_one_without)
+TEST(a_run_on_a_device_has_the_bits_of_a_run_on_the_host)
 {
     static const struct {
         int ranks;

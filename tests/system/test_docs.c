@@ -8,17 +8,18 @@
 #include <limits.h>
 #include <unistd.h>
 
-/* A page that is tried in a folder of its own, and what is wrong with it, a line each. */
+/* Tests a page in a folder of its own; findings has one line for each error. */
 struct trial {
     const char *page, *folder;
     struct text findings;
     int tried;
 };
 
-/* The folder that tests/system/afternoon makes; `page` is named as from the repository's root. */
+/* Makes the folder with tests/system/docs_folder, or copies `stock`; `page` is relative to the
+ * repository. */
 static struct trial trial_begin(const char *page, const char *stock)
 {
-    struct trial t = {.page = page, .folder = test_path(test_folder(), "afternoon")};
+    struct trial t = {.page = page, .folder = test_path(test_folder(), "docs")};
     struct text err = {0};
     char repository[PATH_MAX], program[PATH_MAX];
     const char *named = getenv("LLAMERO");
@@ -30,21 +31,21 @@ static struct trial trial_begin(const char *page, const char *stock)
     } else {
         CHECK_STATUS(OK, file_make_dirs(t.folder));
         code = test_run((const char *[]){"sh", "-c", "cd \"$1\" && exec \"$2/$0\" \"$2\" \"$3\"",
-                                         "tests/system/afternoon", t.folder, repository, program,
+                                         "tests/system/docs_folder", t.folder, repository, program,
                                          NULL},
                         NULL, &err);
     }
-    if (code) fail_msg("no folder to try pages in: %d: %s", code, err.data);
+    if (code) fail_msg("tests/system/docs_folder failed with exit code %d: %s", code, err.data);
     text_release(&err);
     return t;
 }
 
-static void find(struct trial *t, const struct page_item *item, const char *what)
+static void add_finding(struct trial *t, const struct page_item *item, const char *what)
 {
     text_addf(&t->findings, "%s:%d: %s: %s\n", t->page, item->line, item->text, what);
 }
 
-/* The words of a command up to a remark, without quotes; returns how many there are. */
+/* Splits a command into words, without quotes and up to a comment; returns their number. */
 static int split(char *command, char **words, int most)
 {
     int n = 0;
@@ -64,9 +65,9 @@ static bool is_ours(const char *word)
     return !strcmp(word, "llamero") || !strcmp(word, "build/llamero");
 }
 
-/* --- what is run --- */
+/* --- commands that are run --- */
 
-static bool is_setting_of_the_shell(const char *word)
+static bool is_shell_variable(const char *word)
 {
     return isupper((unsigned char)*word) && strchr(word, '=');
 }
@@ -78,7 +79,7 @@ static void try_make(struct trial *t, const struct page_item *item, char **words
     for (int i = 1; i < n; i++) {
         text_clear(&rule), text_addf(&rule, "\n%s:", words[i]);
         if (!strchr(words[i], '=') && !strstr(makefile.data, rule.data))
-            find(t, item, "make has no such target");
+            add_finding(t, item, "unknown make target");
     }
     text_release(&makefile), text_release(&rule);
 }
@@ -97,18 +98,18 @@ static void try_shell(struct trial *t, const struct page_item *item)
     if (code) {
         text_clear(&out);
         text_addf(&out, "exit code %d: %s", code, err.data);
-        find(t, item, out.data);
+        add_finding(t, item, out.data);
     }
     text_release(&out), text_release(&err);
 }
 
-/* What needs an interpreter or takes minutes is only looked for. */
+/* Scripts that need an interpreter or minutes must only exist. */
 static void try_tool(struct trial *t, const struct page_item *item, const char *path)
 {
-    if (!file_exists(path)) find(t, item, "there is no such file");
+    if (!file_exists(path)) add_finding(t, item, "no such file");
 }
 
-/* ```sh: only words that end soon and change nothing outside the folder. */
+/* Runs commands that end soon and change nothing outside the folder. */
 static void try_command(struct trial *t, const struct page_item *item)
 {
     static const char *const allowed[] = {"llamero", "build/llamero", "mpirun", "sbatch", "cat",
@@ -116,7 +117,7 @@ static void try_command(struct trial *t, const struct page_item *item)
     char *copy = heap_string(item->text, strlen(item->text)), *words[64];
     int n = split(copy, words, 64), first = 0;
     bool good = false;
-    while (first < n && is_setting_of_the_shell(words[first])) first++;
+    while (first < n && is_shell_variable(words[first])) first++;
     for (size_t i = 0; first < n && i < sizeof allowed / sizeof *allowed; i++)
         good |= !strcmp(words[first], allowed[i]);
     t->tried++;
@@ -127,28 +128,29 @@ static void try_command(struct trial *t, const struct page_item *item)
     else if (first < n && !strncmp(words[first], "tools/", 6))
         try_tool(t, item, words[first]);
     else if (!good)
-        find(t, item, "what a test cannot run belongs into a ```console block, after \"$ \"");
+        add_finding(t, item,
+                    "a command that a test cannot run must be in a ```console block, after \"$ \"");
     else if (LLAMERO_MPI || strcmp(words[first], "mpirun") != 0)
         try_shell(t, item);
     free(copy);
 }
 
-/* --- what is only held against --help and the tables --- */
+/* --- names that are only compared with --help and the option tables --- */
 
 static void try_explain(struct trial *t, const struct page_item *item, const char *key)
 {
     struct text err = {0};
-    if (LLAMERO(NULL, &err, "config", "explain", key)) find(t, item, err.data);
+    if (LLAMERO(NULL, &err, "config", "explain", key)) add_finding(t, item, err.data);
     text_release(&err);
 }
 
-/* The length of the section.key that a word begins with; 0: it begins with none. */
+/* The length of the option name section.key at the start of a word; 0: none. */
 static size_t key_length(const char *word)
 {
     static const char *const files[] = {".json", ".jsonl", ".toml", ".safetensors", ".bin",
                                         ".idx",  ".pth",   ".py",   ".model",       ".sh"};
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
-    static struct text options; /* read once; released by nobody before the end */
+    static struct text options; /* read once, never released */
     struct text heading = {0};
     size_t section = strspn(word, letters), len;
     if (!section || word[section] != '.') return 0;
@@ -172,7 +174,7 @@ static void try_words(struct trial *t, const struct page_item *item, char **word
     if (!n || !islower((unsigned char)*words[0])) return;
     t->tried++;
     if (LLAMERO(&help, NULL, words[0], imports ? words[1] : "--help", "--help")) {
-        find(t, item, "there is no such command");
+        add_finding(t, item, "no such command");
         n = 0;
     }
     for (int i = from; i < n && !imports; i++) {
@@ -185,7 +187,7 @@ static void try_words(struct trial *t, const struct page_item *item, char **word
         text_addf(&flag, "\n  %.*s ", (int)strcspn(words[i], "=]"), words[i]);
         if (!strncmp(words[i], "--", 2) && words[i][2] && strcmp(words[i], "--help") != 0 &&
             !strstr(help.data, flag.data))
-            find(t, item, "--help does not tell of that flag");
+            add_finding(t, item, "--help does not list that flag");
     }
     text_release(&help), text_release(&flag);
 }
@@ -218,7 +220,7 @@ static void try_span(struct trial *t, const struct page_item *item)
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         if (!strncmp(item->text, folders[i], strlen(folders[i])) && !strpbrk(item->text, " *") &&
             !file_exists(item->text) && !file_is_dir(item->text))
-            find(t, item, "there is no such file");
+            add_finding(t, item, "no such file");
 }
 
 static void try_toml(struct trial *t, const struct page_item *item)
@@ -227,7 +229,7 @@ static void try_toml(struct trial *t, const struct page_item *item)
     const char *path = test_path(t->folder, "block.toml");
     CHECK_STATUS(OK, file_write(path, item->text, strlen(item->text)));
     t->tried++;
-    if (LLAMERO(NULL, &err, "config", "show", path)) find(t, item, err.data);
+    if (LLAMERO(NULL, &err, "config", "show", path)) add_finding(t, item, err.data);
     text_release(&err);
 }
 
@@ -239,7 +241,7 @@ static void try_link(struct trial *t, const struct page_item *item)
     if (!len || strstr(item->text, "://")) return;
     text_addf(&path, "%.*s%.*s", slash ? (int)(slash - t->page + 1) : 0, t->page, (int)len,
               item->text);
-    if (!file_exists(path.data)) find(t, item, "the link goes nowhere");
+    if (!file_exists(path.data)) add_finding(t, item, "the link target does not exist");
     text_release(&path);
 }
 
@@ -255,7 +257,7 @@ static void try_page(struct trial *t, const char *markdown)
     page_release(&p);
 }
 
-TEST(every_command_configuration_and_name_in_the_pages_is_right)
+TEST(docs_have_valid_commands_configurations_and_names)
 {
     struct trial stock = trial_begin("", NULL);
     struct file_list pages;
@@ -270,7 +272,7 @@ TEST(every_command_configuration_and_name_in_the_pages_is_right)
         tried += t.tried;
         text_release(&t.findings);
     }
-    char *rest = findings.data; /* cmocka prints so much at a time and no more */
+    char *rest = findings.data; /* cmocka truncates long messages */
     for (char *line; rest && (line = strtok_r(rest, "\n", &rest));) print_error("%.900s\n", line);
     CHECK(!findings.len);
     CHECK(tried > 100);
@@ -278,14 +280,14 @@ TEST(every_command_configuration_and_name_in_the_pages_is_right)
     file_list_release(&pages);
 }
 
-TEST(pages_that_say_what_is_wrong_are_found)
+TEST(docs_test_finds_invalid_commands_configurations_and_names)
 {
     static const char *const cases[][2] = {
         {"```sh\nbuild/llamero plan configs/tiny.toml training.dataset_path=text.txt\n```\n", NULL},
         {"```sh\nbuild/llamero plan configs/none.toml\n```\n", "exit code 66"},
         {"```sh\n\n# a remark\nllamero \\\n  plan --rank=2\n```\n", "docs/made.md:4: llamero"},
         {"```sh\nA=1 reboot\n```\n", "```console"},
-        {"```sh\nmake\nmake teste\n```\n", "docs/made.md:3: make teste: make has no"},
+        {"```sh\nmake\nmake teste\n```\n", "docs/made.md:3: make teste: unknown make"},
         {"```sh\npython tools/none.py x\ntools/demo\n```\n", "docs/made.md:2: python"},
         {"```console\n$ sbatch x\n$ srun -n 2 llamero train --silent a.toml\n```\n", "that flag"},
         {"```console\n$ llamero train x training.stepz=1\nllamero --no\n```\n", "training.steps?"},
@@ -305,7 +307,7 @@ TEST(pages_that_say_what_is_wrong_are_found)
         try_page(&t, cases[i][0]);
         const char *got = t.findings.len ? t.findings.data : "";
         if (cases[i][1] ? !strstr(got, cases[i][1]) : *got != 0)
-            fail_msg("%swanted: %s\ngot: %s", cases[i][0], cases[i][1], got);
+            fail_msg("%sexpected: %s\ngot: %s", cases[i][0], cases[i][1], got);
         text_release(&t.findings);
     }
 }

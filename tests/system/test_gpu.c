@@ -1,4 +1,5 @@
-/* test_gpu.c -- the GPU backend, emulated, beside the CPU: with waves of 32 and of 64. */
+/* test_gpu.c -- compares the emulated GPU backend with the CPU, with warps of 32 and waves of 64.
+ */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/cpu.h"
 #include "backends/gpu/gpu.h"
@@ -7,32 +8,32 @@
 #include "system/device_check.h"
 #include "test.h"
 
-struct door {
+struct emulator {
     const char *name;
     enum status (*open)(struct queue **out, int device);
-    void (*close)(struct queue *on);
+    void (*close)(struct queue *queue);
     const struct ops *ops;
 };
-static const struct door doors[] = {
+static const struct emulator emulators[] = {
     {"waves of 32", gpu_emu32_open, gpu_emu32_close, &gpu_emu32_ops},
     {"waves of 64", gpu_emu64_open, gpu_emu64_close, &gpu_emu64_ops},
 };
 
-static void each_door(void (*check)(struct device_check *c))
+static void with_each_emulator(void (*check)(struct device_check *c))
 {
-    for (size_t i = 0; i < sizeof doors / sizeof *doors; i++) {
+    for (size_t i = 0; i < sizeof emulators / sizeof *emulators; i++) {
         struct device_check c = {0};
         struct machine *m[] = {&c.cpu, &c.device};
         for (int k = 0; k < 2; k++) CHECK_STATUS(OK, machine_alone(m[k]));
         c.cpu.ops = &ops_cpu_reference;
         CHECK_STATUS(OK, cpu_queue_open(&c.cpu.on, 1, 0));
-        c.device.ops = doors[i].ops;
-        CHECK_STATUS(OK, doors[i].open(&c.device.on, 0));
+        c.device.ops = emulators[i].ops;
+        CHECK_STATUS(OK, emulators[i].open(&c.device.on, 0));
         check(&c);
-        print_message("%s: %d comparisons, worst %.1e in f32, %.1e in bf16\n", doors[i].name,
+        print_message("%s: %d comparisons, worst %.1e in f32, %.1e in bf16\n", emulators[i].name,
                       c.count, c.worst[F32], c.worst[BF16]);
         CHECK(c.count && !c.failed);
-        doors[i].close(c.device.on);
+        emulators[i].close(c.device.on);
         cpu_queue_close(c.cpu.on);
         for (int k = 0; k < 2; k++) groups_close(&m[k]->groups);
     }
@@ -40,11 +41,11 @@ static void each_door(void (*check)(struct device_check *c))
 
 static void odd(struct device_check *c) { CHECK_STATUS(OK, device_check_odd(c)); }
 
-TEST(operations_of_odd_sizes_are_the_cpus_on_an_emulated_gpu) { each_door(odd); }
+TEST(emulated_gpu_matches_the_cpu_at_odd_sizes) { with_each_emulator(odd); }
 
 #define FLOAT8 "model.converters=[\"float8\"]"
 
-/* Those before `first` are left out. */
+/* Skips the runs before `first`. */
 static void trainings_from(struct device_check *c, size_t first)
 {
     static const struct {
@@ -80,19 +81,16 @@ static void trainings_from(struct device_check *c, size_t first)
 
 static void trainings(struct device_check *c) { trainings_from(c, 0); }
 
-TEST(losses_and_gradients_are_the_cpus_on_an_emulated_gpu) { each_door(trainings); }
+TEST(emulated_gpu_matches_the_cpu_in_losses_and_gradients) { with_each_emulator(trainings); }
 
-static void trainings_of_eight_bits(struct device_check *c)
+static void trainings_in_fp8(struct device_check *c)
 {
     enum { FIRST_OF_FLOAT8 = 2 };
     ((struct gpu_queue *)c->device.on)->eight_bits = true;
     trainings_from(c, FIRST_OF_FLOAT8);
 }
 
-TEST(losses_and_gradients_are_the_cpus_where_the_gpu_multiplies_eight_bits)
-{
-    each_door(trainings_of_eight_bits);
-}
+TEST(emulated_gpu_matches_the_cpu_in_fp8) { with_each_emulator(trainings_in_fp8); }
 
 static void step(struct device_check *c)
 {
@@ -111,4 +109,4 @@ static void step(struct device_check *c)
     config_release(&config);
 }
 
-TEST(operations_of_a_step_are_the_cpus_on_an_emulated_gpu) { each_door(step); }
+TEST(emulated_gpu_matches_the_cpu_in_each_operation_of_a_step) { with_each_emulator(step); }

@@ -1,5 +1,5 @@
-/* test_gpu_program.c -- the program's commands on a GPU, emulated (LLAMERO_GPU, tests/llamero-gpu),
- * beside the same commands on the CPU. */
+/* test_gpu_program.c -- compares the program's commands on an emulated GPU (LLAMERO_GPU,
+ * tests/llamero-gpu) with the same commands on the CPU. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 #include "base/json.h"
@@ -75,7 +75,7 @@ static const char *new_folder(void)
     return folder;
 }
 
-TEST(a_run_on_a_gpu_goes_on_bit_for_bit_and_is_near_the_cpus)
+TEST(a_gpu_run_resumes_bit_for_bit_and_is_close_to_the_cpu)
 {
     const char *folder = new_folder();
     CHECK(TRAIN(1, folder, "straight", "training.steps=4") == 0);
@@ -92,7 +92,7 @@ TEST(a_run_on_a_gpu_goes_on_bit_for_bit_and_is_near_the_cpus)
     text_release(&out);
 }
 
-TEST(a_trained_model_is_evaluated_and_goes_on_as_on_the_cpu)
+TEST(eval_and_generate_on_a_gpu_match_the_cpu)
 {
     const char *folder = new_folder();
     CHECK(TRAIN(1, folder, "run", "training.steps=4") == 0);
@@ -115,7 +115,7 @@ TEST(a_trained_model_is_evaluated_and_goes_on_as_on_the_cpu)
     text_release(&here), text_release(&cpu);
 }
 
-TEST(ranks_share_a_gpu_by_way_of_the_host)
+TEST(ranks_share_a_gpu_by_staging_through_the_host)
 {
     const char *folder = new_folder();
     CHECK(TRAIN(1, folder, "one", "training.steps=4") == 0);
@@ -130,7 +130,7 @@ TEST(ranks_share_a_gpu_by_way_of_the_host)
         CHECK_NEAR(runs_metric(test_path(folder, others[i]), "loss"), loss, 1e-5);
 }
 
-TEST(a_gpu_is_planned_for_timed_and_told_of)
+TEST(plan_bench_and_doctor_support_a_gpu)
 {
     const char *folder = new_folder();
     struct text out = {0};
@@ -149,7 +149,7 @@ TEST(a_gpu_is_planned_for_timed_and_told_of)
     text_release(&out);
 }
 
-TEST(a_job_asks_slurm_for_a_gpu_for_each_rank)
+TEST(slurm_requests_a_gpu_for_each_rank)
 {
     const char *folder = new_folder(), *config = test_path(folder, "run.toml");
     const char *all = "training.global_batch_size=-1";

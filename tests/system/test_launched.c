@@ -2,7 +2,7 @@
 #include "comm/launched.h"
 #include "system/runs.h"
 
-/* What a launcher starts, as users do it; how ranks share a model out is test_ranks.c's. */
+/* Runs under a launcher, as users start them; parallel layouts are tested in test_ranks.c. */
 static const char base[] =
     "model.vocab_size=264 training.local_batch_size=1 training.global_batch_size=4 "
     "training.steps=12 lr_scheduler.total_steps=12 metrics.log_freq=1 checkpoint.enable=true "
@@ -38,7 +38,7 @@ static const char *new_folder(void)
     return folder;
 }
 
-TEST(ranks_of_a_launcher_train_what_one_rank_trains_and_others_go_on)
+TEST(launched_ranks_train_as_one_rank_and_resume_on_another_layout)
 {
     const char *folder = new_folder();
     CHECK(train(1, folder, "one", "", NULL) == 0);
@@ -49,14 +49,14 @@ TEST(ranks_of_a_launcher_train_what_one_rank_trains_and_others_go_on)
         snprintf(layout, sizeof layout, "parallelism.%s_parallel_degree=2 training.steps=6",
                  axes[i]);
         CHECK(train(4, folder, axes[i], layout, NULL) == 0);
-        CHECK(train(2, folder, axes[i], "", NULL) == 0); /* goes on from their step 6 */
+        CHECK(train(2, folder, axes[i], "", NULL) == 0); /* resumes from their step 6 */
         CHECK_NEAR(runs_metric(dump, "loss"), runs_metric(one, "loss"), 1e-5);
         CHECK_NEAR(runs_metric(dump, "validation_loss"), runs_metric(one, "validation_loss"), 1e-5);
         CHECK(runs_metric(dump, "tokens_seen") == runs_metric(one, "tokens_seen"));
     }
 }
 
-TEST(a_layout_that_does_not_fit_is_refused_once_by_all_ranks)
+TEST(an_invalid_layout_is_reported_once_for_all_ranks)
 {
     struct text err = {0};
     const char *folder = new_folder(), *said;
@@ -67,7 +67,7 @@ TEST(a_layout_that_does_not_fit_is_refused_once_by_all_ranks)
     text_release(&err);
 }
 
-TEST(a_file_that_is_missing_is_told_once_by_all_ranks)
+TEST(a_missing_file_is_reported_once_for_all_ranks)
 {
     struct text err = {0};
     const char *folder = new_folder(), *said;
@@ -77,7 +77,7 @@ TEST(a_file_that_is_missing_is_told_once_by_all_ranks)
     text_release(&err);
 }
 
-/* `llamero ...` on so many ranks; its words end with NULL. */
+/* Runs `llamero ...` on `ranks` ranks; the arguments end with NULL. */
 static int run_on(int ranks, struct text *out, struct text *err, const char *const *arguments)
 {
     const char *program = getenv("LLAMERO"), *words[16] = {program ? program : "build/llamero"};
@@ -88,7 +88,7 @@ static int run_on(int ranks, struct text *out, struct text *err, const char *con
 }
 #define ON(ranks, out, err, ...) run_on(ranks, out, err, (const char *const[]){__VA_ARGS__, NULL})
 
-/* The one JSON object that was printed. */
+/* Parses the only JSON object in the output. */
 static struct json *printed(const struct text *out)
 {
     struct json *v;
@@ -97,14 +97,14 @@ static struct json *printed(const struct text *out)
     return v;
 }
 
-TEST(ranks_of_a_launcher_evaluate_and_generate_what_one_rank_does)
+TEST(launched_ranks_evaluate_and_generate_as_one_rank)
 {
     static const struct {
         int ranks;
         const char *setting;
     } layouts[] = {
         {1, "device.threads=1"},
-        {3, "device.threads=1"}, /* shares of rows that are not of one size */
+        {3, "device.threads=1"}, /* ranks read different numbers of rows */
         {2, "parallelism.tensor_parallel_degree=2"},
     };
     const char *folder = new_folder(), *run = test_path(folder, "out"), *corpus;
@@ -132,7 +132,7 @@ TEST(ranks_of_a_launcher_evaluate_and_generate_what_one_rank_does)
         CHECK(ON(ranks, &words, NULL, "generate", run, "--prompt", "the ", "--seed", "7", "--json",
                  "--max-tokens", "12", "device.threads=1", setting) == 0);
         json_free(printed(&words));
-        *strstr(words.data, "\"prompt_tokens\"") = 0; /* the seconds it took differ */
+        *strstr(words.data, "\"prompt_tokens\"") = 0; /* timings differ */
         if (!i) ids = heap_string(words.data, strlen(words.data));
         CHECK(!strcmp(words.data, ids));
         text_release(&out), text_release(&part), text_release(&words);
@@ -140,7 +140,7 @@ TEST(ranks_of_a_launcher_evaluate_and_generate_what_one_rank_does)
     free(ids);
 }
 
-TEST(what_eval_and_generate_do_not_find_is_told_once_by_all_ranks)
+TEST(errors_of_eval_and_generate_are_reported_once_for_all_ranks)
 {
     const char *folder = new_folder(), *run = test_path(folder, "out");
     CHECK(train(1, folder, "out", "", NULL) == 0);
@@ -166,7 +166,7 @@ TEST(what_eval_and_generate_do_not_find_is_told_once_by_all_ranks)
     }
 }
 
-TEST(a_launcher_of_another_library_is_refused_once)
+TEST(a_launcher_of_another_mpi_library_is_reported_once)
 {
     struct text err = {0};
     const char *own = getenv("LLAMERO_MPIRUN"), *said;
@@ -189,8 +189,8 @@ TEST(a_launcher_of_another_library_is_refused_once)
     text_release(&err);
 }
 
-/* Microseconds that one span of either kind is beside the other. */
-static double beside(const struct json *a, const struct json *b)
+/* Microseconds that two spans overlap. */
+static double overlap_us(const struct json *a, const struct json *b)
 {
     double a_begin = json_number(json_get(a, "ts")), b_begin = json_number(json_get(b, "ts"));
     double a_end = a_begin + json_number(json_get(a, "dur"));
@@ -198,8 +198,8 @@ static double beside(const struct json *a, const struct json *b)
     return fmin(a_end, b_end) - fmax(a_begin, b_begin);
 }
 
-/* Transfers of a name beside operations whose name holds that. */
-static int count_beside(const struct json *events, const char *transfer, const char *operation)
+/* Transfers of that name that overlap an operation whose name contains `operation`. */
+static int count_overlapped(const struct json *events, const char *transfer, const char *operation)
 {
     int count = 0;
     for (const struct json *t = json_first(events); t; t = json_next(t)) {
@@ -207,13 +207,13 @@ static int count_beside(const struct json *events, const char *transfer, const c
         if (strcmp(json_string(json_get(t, "name")), transfer) != 0) continue;
         if (!(json_number(json_get(t, "tid")) > 0)) continue;
         for (const struct json *o = json_first(events); o && !found; o = json_next(o))
-            found = strstr(json_string(json_get(o, "name")), operation) && beside(t, o) > 0;
+            found = strstr(json_string(json_get(o, "name")), operation) && overlap_us(t, o) > 0;
         count += found;
     }
     return count;
 }
 
-TEST(a_trace_shows_weights_gathered_and_gradients_summed_beside_the_computing)
+TEST(a_trace_shows_all_gathers_and_reduce_scatters_overlapping_computation)
 {
     const char *folder = new_folder();
     struct json *trace;
@@ -227,8 +227,8 @@ TEST(a_trace_shows_weights_gathered_and_gradients_summed_beside_the_computing)
         text_addf(&path, "%s/out/profile_traces/iteration_4/rank%d_trace.json", folder, rank);
         CHECK_STATUS(OK, json_read(path.data, 1 << 26, &trace));
         const struct json *events = json_get(trace, "traceEvents");
-        CHECK(count_beside(events, "all_gather", "_forward") > 0);
-        CHECK(count_beside(events, "reduce_scatter", "_backward") > 0);
+        CHECK(count_overlapped(events, "all_gather", "_forward") > 0);
+        CHECK(count_overlapped(events, "reduce_scatter", "_backward") > 0);
         json_free(trace);
         text_release(&path);
     }

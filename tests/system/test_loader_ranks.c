@@ -1,11 +1,11 @@
-/* test_loader_ranks.c -- the cursor of loaders that share out the rows. */
+/* test_loader_ranks.c -- the cursors of data-parallel readers. */
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/ranks.h"
 #include "data/rig.h"
 
 enum { SHARES = 4, T = 20, EACH = 7 };
 
-/* What each share saves, and what one loader of all rows does. */
+/* The cursor that each reader saves. */
 struct shared {
     const struct rig *rig;
     struct text saved[SHARES];
@@ -47,7 +47,7 @@ static void check_gathered(struct rig *r, int shares)
     text_release(&want);
 }
 
-TEST(gathered_cursors_of_all_shares_are_those_of_one_loader_of_all_rows)
+TEST(gathered_cursors_equal_those_of_a_single_reader)
 {
     for (int kind = 0; kind < RIG_KINDS; kind += 4) {
         struct rig r;

@@ -1,12 +1,12 @@
-/* test_memory.c -- `plan` says what a run takes, and a step allocates nothing. */
+/* test_memory.c -- `plan` predicts the memory of a run, and steps allocate nothing. */
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
 static double planned_bytes(const char *config, int ranks, const char *settings)
 {
-    enum { MOST = 40 };
+    enum { MAX_SETTINGS = 40 };
     char number[16];
-    const char *arguments[MOST + 6] = {"plan", config, "--json", "--ranks", number};
+    const char *arguments[MAX_SETTINGS + 6] = {"plan", config, "--json", "--ranks", number};
     char *copy = heap_string(settings, strlen(settings)), *save = NULL;
     struct text out = {0};
     struct json *plan;
@@ -16,7 +16,7 @@ static double planned_bytes(const char *config, int ranks, const char *settings)
         arguments[n++] = word;
     CHECK(test_llamero(&out, NULL, arguments) == 0);
     CHECK_STATUS(OK, json_parse(out.data, out.len, "plan", &plan));
-    double total = 0; /* of the rank that takes most */
+    double total = 0; /* of the rank that needs most */
     for (const struct json *r = json_first(json_get(plan, "ranks")); r; r = json_next(r))
         total = fmax(total, json_number(json_get(r, "total")));
     json_free(plan);
@@ -31,7 +31,7 @@ static double planned_bytes(const char *config, int ranks, const char *settings)
 #define FLOAT8 "model.converters=[\"float8\"] float8.recipe_name=delayed "
 #define MASKED "objective.name=masked objective.mask_token=<|mask|> "
 
-/* Trains for a moment on so many ranks; false: there is nothing that could start them. */
+/* Trains a few steps on `ranks` ranks; false: no launcher is installed. */
 static bool check_peak(const char *folder, int ranks, const char *settings)
 {
     char *config = file_join(folder, "run.toml"), *dump = file_join(folder, "run");
@@ -97,8 +97,8 @@ TEST(plan_is_within_five_percent_of_the_measured_peak)
 #define PP     "parallelism.pipeline_parallel_degree=2 "
 #define CHUNKS "parallelism.pipeline_parallel_schedule=Interleaved1F1B "
 
-/* Not under ASan, which adds some to all that MPI's libraries take. */
-TEST(plan_is_within_five_percent_of_what_ranks_take)
+/* Not under ASan, which adds to the memory of MPI libraries. */
+TEST(plan_is_within_five_percent_of_the_measured_peak_of_ranks)
 {
     if (TEST_SLOWED) skip();
     static const struct {
@@ -114,8 +114,7 @@ TEST(plan_is_within_five_percent_of_what_ranks_take)
         if (!check_peak(folder, layouts[i].ranks, layouts[i].settings)) skip();
 }
 
-/* Of a whole run, counted by a preloaded library; oneDNN's own lists of arguments are not among the
- * allocations. */
+/* Of a whole run, counted by a preloaded library; oneDNN's allocations are not included. */
 struct counts {
     long allocations, faults;
 };
@@ -153,12 +152,12 @@ static struct counts count_of_steps(const char *config, const char *folder, int 
     return c;
 }
 
-/* What is read and written is new memory now and then: less than a page a step. */
+/* Reading and writing files touches new pages now and then: fewer than one a step. */
 TEST(steps_allocate_nothing_and_touch_no_new_memory)
 {
     const char *counter = getenv("LLAMERO_PRELOAD");
     CHECK(counter);
-    if (!counter[0]) skip(); /* sanitizers have malloc for themselves */
+    if (!counter[0]) skip(); /* sanitizers replace malloc */
     const char *folder = test_folder();
     char *corpus = file_join(folder, "corpus.jsonl"), *config = file_join(folder, "run.toml");
     runs_write_corpus(corpus, 200000);

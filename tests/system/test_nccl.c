@@ -1,6 +1,6 @@
-/* test_nccl.c -- a run whose tensors travel over comm/nccl, on a library that carries them as late
- * as it may, is the run without: bit for bit, as far as the library sums in our order, which the
- * one of these tests does (comm/nccl/stub.h).  That it ends shows that nothing locks. */
+/* test_nccl.c -- a run over comm/nccl, with a stub of NCCL that moves data as late as it may
+ * (comm/nccl/stub.h), has the bits of a run on the host, since the stub sums in the order of
+ * comm.h.  That it ends shows that nothing deadlocks. */
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl/stub.h"
 #include "system/device_runs.h"
@@ -10,10 +10,10 @@
 #define SHORT    "training.steps=3", "data.prefetch=0", "validation.steps=1"
 #define SCHEDULE "parallelism.pipeline_parallel_schedule="
 
-TEST(a_run_over_nccl_has_the_bits_of_one_over_the_host)
+TEST(a_run_over_nccl_has_the_bits_of_a_run_on_the_host)
 {
     static const struct {
-        int ranks, messages; /* those at least, so that they have not gone by way of the host */
+        int ranks, messages; /* at least: that many were not staged through the host */
         const char *settings[8];
     } runs[] = {
         {2, 0, {SHORT, SHARD(2), HALF}},

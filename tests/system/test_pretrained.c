@@ -1,19 +1,19 @@
-/* test_pretrained.c -- training goes on from a model of any format, with the tokenizer beside it.
- */
+/* test_pretrained.c -- training starts from a pretrained model of any format, with the tokenizer in
+ * its folder. */
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
 #include <unistd.h>
 
 #define TOKENIZER "tests/tokenizer/data/small.json"
-#define SPEED     "metrics.peak_flops=1e12 " /* it is not measured */
+#define SPEED     "metrics.peak_flops=1e12 " /* skips measuring it */
 
 struct pretrained {
     const char *folder, *config, *dump, *step;
     double loss; /* of the model on the first batch of the data */
 };
 
-/* A run of 20 steps; then one more, on the data's first batch again, says its loss. */
+/* Trains 20 steps, then one more on the first batch of the data again, for its loss. */
 static struct pretrained pretrain(void)
 {
     const char *folder = test_folder(), *corpus = test_path(folder, "corpus.txt");
@@ -34,11 +34,11 @@ static struct pretrained pretrain(void)
     p.loss = runs_metric(p.dump, "loss");
     CHECK(runs_metric(p.dump, "step") == 21);
     CHECK_NEAR(p.loss, last, 0.8);
-    CHECK(p.loss < 5); /* a model that knows nothing has 6 or more */
+    CHECK(p.loss < 5); /* an untrained model has 6 or more */
     return p;
 }
 
-/* A new run's first step; its exit code. */
+/* Runs the first step of a new run; returns the exit code. */
 static int begin(const struct pretrained *p, const char *dump, const char *from,
                  const char *settings, struct text *err)
 {
@@ -50,7 +50,7 @@ static int begin(const struct pretrained *p, const char *dump, const char *from,
     return code;
 }
 
-TEST(the_first_loss_of_a_run_is_that_of_the_model_it_begins_from_whatever_its_format)
+TEST(a_run_starts_with_the_loss_of_the_pretrained_model_in_any_format)
 {
     static const struct {
         const char *name, *format, *flags, *below;
@@ -90,7 +90,7 @@ TEST(the_first_loss_of_a_run_is_that_of_the_model_it_begins_from_whatever_its_fo
     text_release(&err), text_release(&from);
 }
 
-TEST(weights_that_do_not_fit_the_tokenizer_are_refused_with_both_numbers)
+TEST(weights_of_another_vocabulary_size_are_rejected_with_both_sizes)
 {
     struct pretrained p = pretrain();
     struct text err = {0};
@@ -101,7 +101,7 @@ TEST(weights_that_do_not_fit_the_tokenizer_are_refused_with_both_numbers)
     CHECK(!strstr(err.data, "which is beside"));
     CHECK(begin(&p, none, "/nowhere", "", &err) == 66);
     CHECK(strstr(err.data, "/nowhere: no such folder"));
-    /* Without one beside them it is the configuration's. */
+    /* Without a tokenizer in the folder the configuration's is used. */
     CHECK(LLAMERO(NULL, NULL, "convert", p.step, hf) == 0);
     CHECK(unlink(test_path(hf, "tokenizer.json")) == 0);
     CHECK(begin(&p, none, hf, "", &err) == 78);

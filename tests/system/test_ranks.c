@@ -8,22 +8,22 @@
 
 #include <pthread.h>
 
-/* The same training over many layouts of ranks, which are threads here. */
+/* Trains the same model over many parallel layouts; ranks are threads. */
 enum { STEPS = TEST_SLOWED ? 4 : 20, SETTINGS = 48 };
 
 struct layout_run {
     const char *settings[SETTINGS];
     int num_settings, ranks;
     double loss[STEPS], norm[STEPS];
-    double validation; /* mean loss after the last step, where it is asked for */
+    double validation; /* mean validation loss after the last step, if enabled */
     int64_t validated; /* tokens */
-    float *weights;    /* whole, of the layout of one rank; every rank adds its pieces */
+    float *weights;    /* the whole model in the layout of one rank; every rank copies its shard */
     size_t elements;
     pthread_mutex_t lock;
 };
 
-/* This rank's weights to their places in the whole model's; some are several ranks'. */
-static void put_weights(const struct trainer *t, struct layout_run *l)
+/* Copies this rank's weights into the whole model; several ranks may hold the same ones. */
+static void copy_weights(const struct trainer *t, struct layout_run *l)
 {
     pthread_mutex_lock(&l->lock);
     for (size_t i = 0; i < t->pieces.count; i++) {
@@ -63,8 +63,8 @@ static enum status train_rank(const struct comm *world, void *context)
         if (world->rank == 0) l->loss[step] = s.loss, l->norm[step] = s.grad_norm;
     }
     if (r.config.validation.enable) TRY(validate_rank(&r, l));
-    /* Replicas hold the same weights: one of them says what they are. */
-    if (r.machine.groups.of[GROUP_replicate].rank == 0) put_weights(&r.trainer, l);
+    /* Replicas hold the same weights, so one of them copies. */
+    if (r.machine.groups.of[GROUP_replicate].rank == 0) copy_weights(&r.trainer, l);
     training_close(&r);
     return STATUS_OK;
 }
@@ -83,7 +83,7 @@ static void run_layout(struct layout_run *l, int ranks, const char *data,
     CHECK_STATUS(OK, ranks_run(ranks, train_rank, l));
 }
 
-static double furthest(const double *x, const double *y, int n)
+static double max_relative_difference(const double *x, const double *y, int n)
 {
     double most = 0;
     for (int i = 0; i < n; i++) most = fmax(most, fabs(x[i] / y[i] - 1));
@@ -116,7 +116,7 @@ struct layout_row {
     const char *settings[6];
 };
 
-/* One line a layout: how far from what one rank makes of the same model. */
+/* Compares each layout with one rank that trains the same model. */
 static void compare_layouts(const char *title, const struct layout_row *rows, size_t count,
                             const char *const *alone)
 {
@@ -133,7 +133,8 @@ static void compare_layouts(const char *title, const struct layout_row *rows, si
         for (; alone[n]; n++) settings[n] = alone[n];
         for (int k = 0; rows[i].settings[k]; k++) settings[n++] = rows[i].settings[k];
         run_layout(&l, rows[i].ranks, path, settings);
-        double loss = furthest(l.loss, one.loss, STEPS), norm = furthest(l.norm, one.norm, STEPS);
+        double loss = max_relative_difference(l.loss, one.loss, STEPS),
+               norm = max_relative_difference(l.norm, one.norm, STEPS);
         double weights = distance(&l, &one);
         print_message("%-32s %5d  %.1e  %.1e  %.1e\n", rows[i].name, l.ranks, loss, norm, weights);
         CHECK(loss < 1e-5 && norm < 1e-5 && weights < 1e-5);
@@ -142,7 +143,7 @@ static void compare_layouts(const char *title, const struct layout_row *rows, si
     free(one.weights);
 }
 
-TEST(every_layout_of_ranks_trains_the_same_model)
+TEST(every_parallel_layout_trains_the_same_model)
 {
     static const struct layout_row layouts[] = {
         {"FSDP 2", 2, {SHARD(2)}},
@@ -192,8 +193,8 @@ TEST(every_layout_of_ranks_trains_the_same_model)
     compare_layouts("layout", layouts, sizeof layouts / sizeof *layouts, LAYOUT(SHARD(1)));
 }
 
-/* Six blocks, and an embedding that is the head, too. */
-TEST(every_layout_of_a_pipeline_trains_the_same_tied_model)
+/* Six blocks, and tied embeddings. */
+TEST(every_pipeline_layout_trains_the_same_tied_model)
 {
     static const struct layout_row layouts[] = {
         {"PP 2", 2, {PP(2)}},
@@ -215,8 +216,8 @@ TEST(every_layout_of_a_pipeline_trains_the_same_tied_model)
                     LAYOUT(SHARD(1), TIED));
 }
 
-/* Rows cut over ranks, under every mask and count of tokens; and their validation loss. */
-TEST(contexts_of_ranks_train_and_validate_the_same_model)
+/* Every mask, with odd sequence lengths; also compares the validation loss. */
+TEST(context_parallel_ranks_train_and_validate_the_same_model)
 {
     static const struct {
         const char *name, *settings[3];
@@ -240,7 +241,7 @@ TEST(contexts_of_ranks_train_and_validate_the_same_model)
     char path[256];
     snprintf(path, sizeof path, "training.dataset_path=%s/corpus.jsonl", test_folder());
     runs_write_corpus(strchr(path, '=') + 1, 60000);
-    print_message("rows cut, and how                     losses    norms  weights  validation\n");
+    print_message("context parallelism                   losses    norms  weights  validation\n");
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         struct layout_run one, l;
         const char *settings[12] = {"validation.enable=true", "data.validation_share=0.1"};
@@ -250,9 +251,10 @@ TEST(contexts_of_ranks_train_and_validate_the_same_model)
         for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
             memcpy(settings + n, layouts[i].settings, sizeof layouts[i].settings);
             run_layout(&l, layouts[i].ranks, path, settings);
-            double loss = furthest(l.loss, one.loss, STEPS);
-            double norm = furthest(l.norm, one.norm, STEPS), weights = distance(&l, &one);
-            double validation = furthest(&l.validation, &one.validation, 1);
+            double loss = max_relative_difference(l.loss, one.loss, STEPS);
+            double norm = max_relative_difference(l.norm, one.norm, STEPS),
+                   weights = distance(&l, &one);
+            double validation = max_relative_difference(&l.validation, &one.validation, 1);
             print_message("%-20s %-15s  %.1e  %.1e  %.1e  %.1e\n", kinds[k].name, layouts[i].name,
                           loss, norm, weights, validation);
             CHECK(loss < 1e-5 && norm < 1e-5 && weights < 1e-5 && validation < 1e-5);
@@ -263,8 +265,8 @@ TEST(contexts_of_ranks_train_and_validate_the_same_model)
     }
 }
 
-/* Sums are taken over pairs of neighbours: so it does not matter who holds what. */
-TEST(layouts_of_data_parallel_ranks_have_the_same_bits)
+/* Sums are taken over pairs of neighbours, so they do not depend on the layout. */
+TEST(data_parallel_layouts_have_the_same_bits)
 {
     static const struct {
         const char *settings[6];
@@ -296,8 +298,8 @@ TEST(layouts_of_data_parallel_ranks_have_the_same_bits)
     free(first.weights);
 }
 
-/* What is rounded to 8 bits differs in its last ones where sums are taken in another order. */
-TEST(every_layout_of_ranks_has_the_losses_of_one_rank_in_bf16)
+/* bf16 has 8 significant bits, and the last ones depend on the order of sums. */
+TEST(every_parallel_layout_has_the_losses_of_one_rank_in_bf16)
 {
     static const struct {
         const char *name;
@@ -330,7 +332,7 @@ TEST(every_layout_of_ranks_has_the_losses_of_one_rank_in_bf16)
         struct layout_run l;
         memcpy(settings + 1, layouts[i].settings, sizeof layouts[i].settings);
         run_layout(&l, layouts[i].ranks, path, settings);
-        double loss = furthest(l.loss, one.loss, STEPS);
+        double loss = max_relative_difference(l.loss, one.loss, STEPS);
         print_message("%-30s %5d  %.1e\n", layouts[i].name, l.ranks, loss);
         CHECK(loss < 1e-2);
         free(l.weights);

@@ -1,5 +1,5 @@
-/* test_ranks_float8.c -- products of eight bits over layouts of ranks, which are threads here:
- * scales and what is learnt of them are those of one rank. */
+/* test_ranks_float8.c -- FP8 training over parallel layouts, whose ranks are threads: scales and
+ * amax histories are those of one rank. */
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/ranks.h"
 #include "train/training.h"
@@ -20,11 +20,11 @@ struct layout_run {
     size_t count;
     pthread_mutex_t lock;
     int reported;
-    bool differ; /* the ranks' scales */
+    bool differ; /* protects scales */
 };
 
 /* Every rank has the scales of every block. */
-static void put_scales(struct layout_run *l, const struct float8_state *f)
+static void copy_scales(struct layout_run *l, const struct float8_state *f)
 {
     size_t bytes = float8_seen(f) * sizeof *f->scales;
     pthread_mutex_lock(&l->lock);
@@ -48,7 +48,7 @@ static enum status train_rank(const struct comm *world, void *context)
         TRY(trainer_step(&r.trainer, r.loader, &s));
         if (world->rank == 0) l->loss[step] = s.loss;
     }
-    put_scales(l, &r.trainer.float8);
+    copy_scales(l, &r.trainer.float8);
     training_close(&r);
     return STATUS_OK;
 }
@@ -87,10 +87,10 @@ static double furthest_scale(const struct layout_run *a, const struct layout_run
     return most;
 }
 
-/* Order of sums aside, micro-batches are the same in layouts that cut no rows and no matrices: so
- * are their scales.  Sums in another order can move a number over the edge between two of eight
- * bits, which is a difference of 1/16 of it: what follows is near, not the same.  Parts of rows
- * have other largest numbers, and so have the parts of a sum that copies of a head of keys get. */
+/* same_tensors: layouts that split neither rows nor matrices have the same microbatches, and so the
+ * same scales, up to the order of sums.  Another order can round a value to the neighbouring FP8
+ * value, a difference of 1/16, so later results are close but not equal.  Context and tensor
+ * parallel ranks have other tensors, with other amaxes. */
 static const struct {
     const char *name;
     int ranks;
@@ -130,5 +130,5 @@ static void compare(const char *recipe)
     free(one.scales);
 }
 
-TEST(layouts_of_ranks_train_the_same_model_in_float8) { compare("float8.recipe_name=tensorwise"); }
-TEST(layouts_of_ranks_learn_the_same_delayed_scales) { compare("float8.recipe_name=delayed"); }
+TEST(parallel_layouts_train_the_same_model_in_fp8) { compare("float8.recipe_name=tensorwise"); }
+TEST(parallel_layouts_have_the_same_delayed_scales) { compare("float8.recipe_name=delayed"); }

@@ -1,4 +1,4 @@
-/* test_ranks_loaded.c -- what eval and generate compute, over many layouts of ranks. */
+/* test_ranks_loaded.c -- eval and generate over parallel layouts. */
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/ranks.h"
 #include "system/layouts.h"
@@ -7,7 +7,7 @@
 #include "infer/loaded.h"
 #include "train/evaluation.h"
 
-/* A model used by ranks that are threads: the loss over the text it learnt, and words it writes. */
+/* Evaluates the training text and generates tokens; ranks are threads. */
 enum { TOKENS = 24, SETTINGS = 8, CORPUS = TEST_SLOWED ? 6000 : 30000 };
 
 struct use {
@@ -16,8 +16,8 @@ struct use {
     double loss_sum;
     int64_t tokens, correct;
     int32_t ids[TOKENS];
-    size_t most_held; /* elements of the model that a rank keeps */
-    size_t elements;  /* that it has */
+    size_t most_held; /* elements of the model on the rank that holds most */
+    size_t elements;  /* of the whole model */
 };
 
 struct user {
@@ -28,7 +28,7 @@ struct user {
     float logits[264];
 };
 
-static enum status rehearse(void *context)
+static enum status size_step(void *context)
 {
     struct user *u = context;
     TRY(evaluator_measure(&u->evaluator, &u->loaded.step));
@@ -37,7 +37,7 @@ static enum status rehearse(void *context)
     return STATUS_OK;
 }
 
-static enum status take(struct user *u)
+static enum status alloc_run(struct user *u)
 {
     TRY(kv_cache_init(&u->cache, &u->loaded.model, 1, TOKENS, &u->run));
     evaluator_take(&u->evaluator, 3, 32, &u->run);
@@ -46,7 +46,7 @@ static enum status take(struct user *u)
 
 static enum status open_user(struct user *u, const struct comm *world, const struct use *use)
 {
-    /* Plain loops: TSan does not see how libraries keep threads apart. */
+    /* The reference loops: TSan cannot see the synchronization inside libraries. */
     const char *settings[SETTINGS] = {"device.threads=1", "device.cpu=reference"};
     int n = 2;
     for (int i = 0; use->settings[i]; i++) settings[n++] = use->settings[i];
@@ -59,11 +59,11 @@ static enum status open_user(struct user *u, const struct comm *world, const str
                                       .peers = &groups[GROUP_peers],
                                       .causal = true,
                                       .documents = true};
-    TRY(take(u));
-    TRY(loaded_arena(&u->loaded, rehearse, u));
+    TRY(alloc_run(u));
+    TRY(loaded_arena(&u->loaded, size_step, u));
     evaluator_release(&u->evaluator);
     TRY(arena_init(&u->run, u->run.used, NULL));
-    TRY(take(u));
+    TRY(alloc_run(u));
     return STATUS_OK;
 }
 
@@ -87,8 +87,8 @@ static enum status evaluate(struct user *u, const char *corpus, struct evaluatio
     return STATUS_OK;
 }
 
-/* The likeliest token again and again, as each rank finds by itself. */
-static enum status write_on(struct user *u, int32_t *ids)
+/* Greedy decoding, on each rank by itself. */
+static enum status generate(struct user *u, int32_t *ids)
 {
     int32_t id = 't';
     for (int n = 0; n < TOKENS; n++) {
@@ -109,12 +109,12 @@ static enum status use_rank(const struct comm *world, void *context)
     int32_t ids[TOKENS];
     TRY(open_user(&u, world, use));
     TRY(evaluate(&u, use->corpus, &v));
-    TRY(write_on(&u, ids));
+    TRY(generate(&u, ids));
     double held = (double)fsdp_elements(&u.loaded.fsdp);
     for (int n = 0; n < TOKENS; n++) {
         double most = ids[n];
         TRY(comm_all_reduce(world, REDUCE_MAX, &most, 1));
-        RANK_CHECK(ids[n] == (int32_t)most); /* and so on every rank */
+        RANK_CHECK(ids[n] == (int32_t)most); /* the same on every rank */
     }
     TRY(comm_all_reduce(world, REDUCE_MAX, &held, 1));
     if (!world->rank) {
@@ -126,15 +126,15 @@ static enum status use_rank(const struct comm *world, void *context)
         use->elements = whole.elements;
         layout_release(&whole);
     }
-    u.loaded.machine.world = (struct comm){0}; /* not a launcher's: ranks_run ends it */
+    u.loaded.machine.world = (struct comm){0}; /* belongs to ranks_run */
     evaluator_release(&u.evaluator);
     loaded_close(&u.loaded, STATUS_OK);
     arena_release(&u.run);
     return STATUS_OK;
 }
 
-/* Trains for a moment, on one rank; the folder of the run. */
-static char *trained(const char *settings)
+/* Trains 60 steps on one rank; returns the run's folder, which the caller frees. */
+static char *train_model(const char *settings)
 {
     const char *folder = test_folder();
     char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
@@ -154,7 +154,7 @@ static char *trained(const char *settings)
 
 static const struct layout_row {
     const char *name;
-    int ranks, parts; /* of the weights */
+    int ranks, parts; /* that the weights are split into */
     const char *settings[SETTINGS];
 } layouts[] = {
     {"FSDP 2", 2, 2, {SHARD(2)}},
@@ -168,7 +168,7 @@ static const struct layout_row {
     {"CP 2 x FSDP 2", 4, 4, {"parallelism.context_parallel_degree=2", SHARD(2)}},
 };
 
-static void use_everywhere(const char *run, double tolerance)
+static void compare_layouts(const char *run, double tolerance)
 {
     char *corpus = file_join(run, "../corpus.txt");
     static const char *const none[] = {NULL};
@@ -192,16 +192,16 @@ static void use_everywhere(const char *run, double tolerance)
     free(corpus);
 }
 
-TEST(every_layout_of_ranks_uses_a_model_as_one_rank_does)
+TEST(every_parallel_layout_evaluates_and_generates_as_one_rank)
 {
-    char *run = trained("training.mixed_precision_param=float32");
-    use_everywhere(run, 1e-6);
+    char *run = train_model("training.mixed_precision_param=float32");
+    compare_layouts(run, 1e-6);
     free(run);
 }
 
-TEST(every_layout_of_ranks_uses_a_tied_model_in_bf16_as_one_rank_does)
+TEST(every_parallel_layout_evaluates_and_generates_a_tied_model_in_bf16)
 {
-    char *run = trained("model.tie_embeddings=true");
-    use_everywhere(run, 1e-2);
+    char *run = train_model("model.tie_embeddings=true");
+    compare_layouts(run, 1e-2);
     free(run);
 }

@@ -1,5 +1,5 @@
-/* test_ranks_resume.c -- a run over many ranks that stops goes on as if it had not: over the same
- * ranks bit for bit, over others with the same samples in the same order. */
+/* test_ranks_resume.c -- a run over many ranks resumes bit for bit over the same layout, and over
+ * any other layout with the same samples in the same order. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.h"
 #include "checkpoint/compare.h"
@@ -48,7 +48,7 @@ static void train(const struct layout_of_ranks *l, const char *corpus, const cha
     device_run_train(ON_HOST, l->ranks, l->settings, corpus, dump);
 }
 
-/* The straight run of every layout: dump/<number>. */
+/* Trains every layout without interruption: <folder>/<layout>. */
 static const char *train_straight(const char *corpus)
 {
     const char *folder = test_folder();
@@ -60,8 +60,8 @@ static const char *train_straight(const char *corpus)
     return folder;
 }
 
-/* A run of layout `to` that begins where layout `from` was after step 3; its step 6. */
-static const char *go_on(const char *straight, int from, int to, const char *corpus)
+/* Resumes layout `from` after step 3 with layout `to`; returns the checkpoint of step 6. */
+static const char *resume(const char *straight, int from, int to, const char *corpus)
 {
     const char *dump = test_folder();
     char step[64];
@@ -74,8 +74,8 @@ static const char *go_on(const char *straight, int from, int to, const char *cor
     return test_path(dump, "checkpoint/step-6");
 }
 
-/* The largest relative difference of a tensor of the two folders. */
-static double furthest(const char *a, const char *b)
+/* The largest relative difference of any tensor of the two folders. */
+static double max_relative_difference(const char *a, const char *b)
 {
     struct comparison c;
     double most = 0;
@@ -89,7 +89,7 @@ static double furthest(const char *a, const char *b)
     return most;
 }
 
-TEST(a_run_of_many_ranks_goes_on_over_the_same_and_over_others)
+TEST(a_run_resumes_over_the_same_and_over_other_layouts)
 {
     static const int pairs[][2] = {{0, 1},  {1, 0},  {1, 4},   {4, 3},  {3, 2},   {2, 6},
                                    {6, 5},  {5, 7},  {7, 0},   {0, 6},  {4, 1},   {7, 2},
@@ -101,7 +101,7 @@ TEST(a_run_of_many_ranks_goes_on_over_the_same_and_over_others)
     for (int i = 0; i < LAYOUTS; i++) {
         char name[64];
         snprintf(name, sizeof name, "%d/checkpoint/step-6", i);
-        const char *want = test_path(straight, name), *got = go_on(straight, i, i, corpus);
+        const char *want = test_path(straight, name), *got = resume(straight, i, i, corpus);
         runs_check_same_files(want, got, ".safetensors");
         runs_check_same_files(want, got, "state.json");
     }
@@ -109,18 +109,21 @@ TEST(a_run_of_many_ranks_goes_on_over_the_same_and_over_others)
         char name[64];
         snprintf(name, sizeof name, "%d/checkpoint/step-6", pairs[i][1]);
         const char *want = test_path(straight, name);
-        const char *got = go_on(straight, pairs[i][0], pairs[i][1], corpus);
-        double off = furthest(want, got);
+        const char *got = resume(straight, pairs[i][0], pairs[i][1], corpus);
+        double off = max_relative_difference(want, got);
         print_message("%-26s -> %-26s off by %.1e\n", layouts[pairs[i][0]].name,
                       layouts[pairs[i][1]].name, off);
-        runs_check_same_files(want, got, "state.json");    /* every stream's place in the data */
-        CHECK(off < (pairs[i][0] < HALVES ? 1e-4 : 5e-2)); /* a tie changes a bfloat16 */
+        runs_check_same_files(want, got,
+                              "state.json"); /* the position of every stream in the data */
+        CHECK(off < (pairs[i][0] < HALVES
+                         ? 1e-4
+                         : 5e-2)); /* another order of sums can round a bfloat16 differently */
     }
 }
 
-/* Histories are of the whole model, whoever wrote them.  Where sums have another order numbers may
- * be rounded the other way: what follows is near. */
-TEST(a_run_in_float8_goes_on_over_other_ranks)
+/* amax histories are of the whole model, whichever layout wrote them.  Another order of sums may
+ * round values differently, so results are close. */
+TEST(an_fp8_run_resumes_over_another_layout)
 {
     enum { ONE = LAYOUTS - 2, FOUR = LAYOUTS - 1 };
     const char *folder = test_folder(), *corpus = test_path(test_folder(), "corpus.txt");
@@ -133,8 +136,8 @@ TEST(a_run_in_float8_goes_on_over_other_ranks)
     for (int to = ONE; to <= FOUR; to++) {
         char name[64];
         snprintf(name, sizeof name, "%d/checkpoint/step-6", to);
-        double off =
-            furthest(test_path(folder, name), go_on(folder, to == ONE ? FOUR : ONE, to, corpus));
+        double off = max_relative_difference(test_path(folder, name),
+                                             resume(folder, to == ONE ? FOUR : ONE, to, corpus));
         print_message("to %-24s off by %.1e\n", layouts[to].name, off);
         CHECK(off < 1e-4);
     }

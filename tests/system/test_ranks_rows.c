@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/rig.h"
 
-/* One pass over the data, its rows shared out: each exactly once, the same ones for any shares. */
+/* One pass over the data by several readers: each row exactly once, for any number of readers. */
 enum { T = 7, DOCUMENTS = 31, MOST_SHARES = 5 };
 
 static void add_tokens(struct rig *r)
@@ -13,7 +13,7 @@ static void add_tokens(struct rig *r)
     rig_add(r, test_path(folder, "t"), 1);
 }
 
-/* Row g of the whole is row g / shares of share g % shares, and none has more. */
+/* Row g is row g / n of reader g % n, and no reader has more. */
 static void check_shares(struct rig *r, const struct rows *want, int shares, int B)
 {
     for (int share = 0; share < shares; share++) {
@@ -26,7 +26,7 @@ static void check_shares(struct rig *r, const struct rows *want, int shares, int
     }
 }
 
-TEST(rows_of_a_single_pass_are_shared_out_once_each)
+TEST(readers_of_a_single_pass_read_each_row_once)
 {
     for (int ahead = 0; ahead < 4; ahead += 3) {
         struct rig r;
@@ -37,13 +37,13 @@ TEST(rows_of_a_single_pass_are_shared_out_once_each)
         CHECK(whole.count > 15);
         r.options.rows_ahead = ahead;
         for (int shares = 1; shares <= MOST_SHARES; shares++) check_shares(&r, &whole, shares, 3);
-        check_shares(&r, &whole, 40, 2); /* more than there are rows */
+        check_shares(&r, &whole, 40, 2); /* more readers than rows */
         rows_release(&whole);
         rig_release(&r);
     }
 }
 
-TEST(masks_of_a_single_pass_are_the_same_for_any_shares)
+TEST(masks_of_a_single_pass_do_not_depend_on_the_number_of_readers)
 {
     struct rig r;
     rig_init(&r, "bytes", T);
@@ -58,7 +58,7 @@ TEST(masks_of_a_single_pass_are_the_same_for_any_shares)
     rig_release(&r);
 }
 
-TEST(a_single_pass_ends_after_as_many_rows_of_all_shares_as_are_wanted)
+TEST(a_single_pass_ends_after_most_rows_of_all_readers)
 {
     struct rig r;
     rig_init(&r, NULL, T);

@@ -1,5 +1,5 @@
-/* test_ranks_samples.c -- which samples a step is made of, whoever reads them, and where another
- * layout of ranks goes on. */
+/* test_ranks_samples.c -- the samples of each step do not depend on the layout, nor on resuming
+ * with another layout. */
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/ranks.h"
 #include "train/training.h"
@@ -27,18 +27,18 @@ static const struct layout_of_ranks layouts[] = {
     {"FSDP 8", 8, {SHARD(8)}},
 };
 
-/* A number for each row that is read: the same for the same tokens. */
+/* A hash of the tokens of each row that is read. */
 struct sample_log {
     const struct layout_of_ranks *layout;
     const char *corpus;
     int from, to;
     uint64_t rows[STEPS][ROWS];
     int count[STEPS];
-    struct text cursor; /* where the reading stands behind the last step */
+    struct text cursor; /* after the last step */
     pthread_mutex_t lock;
 };
 
-static uint64_t number_of(const int32_t *ids, int T)
+static uint64_t hash_of(const int32_t *ids, int T)
 {
     uint64_t sum = UINT64_C(0xCBF29CE484222325);
     for (int t = 0; t < T; t++) sum = (sum ^ (uint32_t)ids[t]) * UINT64_C(0x100000001B3);
@@ -49,12 +49,12 @@ static void note_rows(struct sample_log *l, int step, const struct batch *b)
 {
     pthread_mutex_lock(&l->lock);
     for (int row = 0; row < b->B && l->count[step] < ROWS; row++)
-        l->rows[step][l->count[step]++] = number_of(b->ids_BT + (size_t)row * (size_t)b->T, b->T);
+        l->rows[step][l->count[step]++] = hash_of(b->ids_BT + (size_t)row * (size_t)b->T, b->T);
     pthread_mutex_unlock(&l->lock);
 }
 
-/* As a run does it: every reader's streams, told by the first. */
-static enum status keep_cursor(struct training *t, struct sample_log *l)
+/* As a run does: the first reader saves the streams of all. */
+static enum status save_cursor(struct training *t, struct sample_log *l)
 {
     const struct comm *readers = &t->machine.groups.of[GROUP_data];
     TRY(loader_gather(t->loader, readers));
@@ -62,7 +62,7 @@ static enum status keep_cursor(struct training *t, struct sample_log *l)
     return STATUS_OK;
 }
 
-static enum status take_up(struct training *t, const struct sample_log *l)
+static enum status load_cursor(struct training *t, const struct sample_log *l)
 {
     struct json *j;
     TRY(json_parse(l->cursor.data, l->cursor.len, "cursor", &j));
@@ -82,18 +82,18 @@ static enum status read_rows(const struct comm *world, void *context)
     for (int i = 0; i < 4 && l->layout->settings[i]; i++) settings[n++] = l->layout->settings[i];
     TRY(training_open_rank(&t, world, settings, n));
     struct batch *b = &t.trainer.batch;
-    if (t.loader && l->from) TRY(take_up(&t, l));
+    if (t.loader && l->from) TRY(load_cursor(&t, l));
     for (int step = l->from, rows; step < l->to && t.loader; step++) {
         TRY(loader_next(t.loader, b, &rows));
         RANK_CHECK(rows == b->B);
         note_rows(l, step, b);
     }
-    if (t.loader && !l->from) TRY(keep_cursor(&t, l));
+    if (t.loader && !l->from) TRY(save_cursor(&t, l));
     training_close(&t);
     return STATUS_OK;
 }
 
-static int by_number(const void *a, const void *b)
+static int by_hash(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
@@ -105,7 +105,7 @@ static void read_steps(struct sample_log *l, const struct layout_of_ranks *layou
     CHECK_STATUS(OK, ranks_run(layout->ranks, read_rows, l));
     for (int step = from; step < to; step++) {
         CHECK(l->count[step] == ROWS);
-        qsort(l->rows[step], ROWS, sizeof l->rows[step][0], by_number);
+        qsort(l->rows[step], ROWS, sizeof l->rows[step][0], by_hash);
     }
 }
 
@@ -115,7 +115,7 @@ static void log_open_empty(struct sample_log *l, const char *corpus)
     pthread_mutex_init(&l->lock, NULL);
 }
 
-TEST(every_pair_of_layouts_reads_the_same_samples_step_by_step)
+TEST(every_pair_of_layouts_reads_the_same_samples_in_each_step)
 {
     enum { LAYOUTS = sizeof layouts / sizeof *layouts };
     struct sample_log straight, l;
@@ -128,15 +128,15 @@ TEST(every_pair_of_layouts_reads_the_same_samples_step_by_step)
     read_steps(&straight, &layouts[0], 0, STEPS);
     text_release(&straight.cursor);
     memcpy(all, straight.rows, sizeof all);
-    qsort(all, STEPS * ROWS, sizeof *all, by_number);
-    for (int i = 1; i < STEPS * ROWS; i++) CHECK(all[i] != all[i - 1]); /* none is there twice */
+    qsort(all, STEPS * ROWS, sizeof *all, by_hash);
+    for (int i = 1; i < STEPS * ROWS; i++) CHECK(all[i] != all[i - 1]); /* no row occurs twice */
     for (int a = 0; a < LAYOUTS; a++)
         for (int b = 0; b < LAYOUTS; b++, pairs++) {
             log_open_empty(&l, data);
             read_steps(&l, &layouts[a], 0, CUT);
             read_steps(&l, &layouts[b], CUT, STEPS);
             if (memcmp(l.rows, straight.rows, sizeof l.rows))
-                fail_msg("%s, then %s: other samples", layouts[a].name, layouts[b].name);
+                fail_msg("%s, then %s: samples differ", layouts[a].name, layouts[b].name);
             text_release(&l.cursor);
         }
     print_message("%d pairs of layouts, %d samples each: 0 missing, 0 twice\n", pairs,

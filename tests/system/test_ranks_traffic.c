@@ -1,5 +1,5 @@
-/* test_ranks_traffic.c -- bytes that a rank receives in a step: what formulas say, and what `plan`
- * counts without any other rank. */
+/* test_ranks_traffic.c -- compares the bytes that a rank receives in a step with formulas, and with
+ * what `plan` counts in a simulation of one rank. */
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/ranks.h"
 #include "train/training.h"
@@ -14,14 +14,14 @@ struct layout_of_ranks {
     int ranks;
     const char *settings[6];
     enum group group;
-    /* Of that kind over that group, in elements of 4 bytes; 0: only plan is asked. */
+    /* Elements of 4 bytes, of that kind over that group; none: compared with plan only. */
     struct formula {
         enum transfer_kind kind;
         size_t (*elements)(const struct training *t);
     } formulas[3];
 };
 
-/* --- formulas: n ranks of the group, w elements of all units, b of a block's ---------------- */
+/* --- formulas ------------------------------------------------------------------------------ */
 
 static size_t size_of_group(const struct training *t, enum group g)
 {
@@ -32,44 +32,47 @@ static size_t of_block(const struct training *t)
 {
     return t->trainer.model.layout.units[1].elements;
 }
-static size_t micros_of(const struct training *t) { return ROWS / size_of_group(t, GROUP_data); }
+static size_t microbatches_of(const struct training *t)
+{
+    return ROWS / size_of_group(t, GROUP_data);
+}
 static size_t from_others(const struct training *t, size_t elements)
 {
     size_t n = size_of_group(t, GROUP_shard);
     return elements / n * (n - 1);
 }
 
-/* Forward and backward, but the last two blocks lie there still when backward comes to them, and
- * the first two when the next micro-batch does; the embedding is gathered for forward alone. */
-static size_t gathered_anew(const struct training *t)
+/* Gathered for forward and again for backward, except: backward finds the last two blocks still
+ * gathered, and the next microbatch the first two; the embedding is needed in forward only. */
+static size_t gathered_twice(const struct training *t)
 {
-    size_t m = micros_of(t), ends = of_all(t) - L * of_block(t);
+    size_t m = microbatches_of(t), ends = of_all(t) - L * of_block(t);
     return from_others(t, m * ends + (L + L - 2 + (m - 1) * 2 * (L - 2)) * of_block(t));
 }
 static size_t gathered_once(const struct training *t) { return from_others(t, of_all(t)); }
 static size_t reduced_each_time(const struct training *t)
 {
-    return from_others(t, micros_of(t) * of_all(t));
+    return from_others(t, microbatches_of(t) * of_all(t));
 }
-/* A rank sums 1/n of what n ranks have, and gets the other sums. */
-static size_t copies_summed(const struct training *t)
+/* An all-reduce: a rank receives and sums its 1/n, and then receives the other sums. */
+static size_t replicas_summed(const struct training *t)
 {
     size_t n = size_of_group(t, GROUP_replicate);
     return 2 * (of_all(t) / n) * (n - 1);
 }
 
-/* A gather and a sum of [T, D] into and out of each half of a block, in both directions; and of the
- * embedding and the head together. */
+/* An all-gather and a reduce-scatter of [T, D] around each half of a block, forward and backward;
+ * and for the embedding and the head together. */
 static size_t crossed(const struct training *t, size_t times)
 {
     size_t n = size_of_group(t, GROUP_tp);
-    return micros_of(t) * times * (size_t)(T * D) / n * (n - 1);
+    return microbatches_of(t) * times * (size_t)(T * D) / n * (n - 1);
 }
 static size_t crossed_by_sums(const struct training *t) { return crossed(t, 4 * L + 2); }
-/* And four numbers of each token that every part of the vocabulary has. */
+/* Also four numbers for each token, from every shard of the vocabulary. */
 static size_t crossed_by_gathers(const struct training *t)
 {
-    return crossed(t, 4 * L + 2) + micros_of(t) * T * 4 * (size_of_group(t, GROUP_tp) - 1);
+    return crossed(t, 4 * L + 2) + microbatches_of(t) * T * 4 * (size_of_group(t, GROUP_tp) - 1);
 }
 static size_t norms_summed(const struct training *t)
 {
@@ -77,18 +80,18 @@ static size_t norms_summed(const struct training *t)
     return 2 * ((2 * L + 1) * D / n) * (n - 1);
 }
 
-/* Keys and values go round forward; they and their gradients do so backward. */
-static size_t passed_round(const struct training *t)
+/* Keys and values go round the ring forward; they and their gradients backward. */
+static size_t ring_received(const struct training *t)
 {
     size_t n = size_of_group(t, GROUP_cp);
-    return micros_of(t) * L * (n - 1) * (2 + 4) * (T / n) * P;
+    return microbatches_of(t) * L * (n - 1) * (2 + 4) * (T / n) * P;
 }
-/* A stream from each neighbour. */
-static size_t passed_on(const struct training *t)
+/* A residual stream [T, D] from each neighbouring stage. */
+static size_t stage_received(const struct training *t)
 {
     const struct comm *pp = &t->machine.groups.of[GROUP_pp];
     size_t neighbours = pp->rank > 0 && pp->rank < pp->size - 1 ? 2 : 1;
-    return micros_of(t) * neighbours * T * D;
+    return microbatches_of(t) * neighbours * T * D;
 }
 
 #define NO_REDO "activation_checkpoint.mode=none"
@@ -100,8 +103,8 @@ static size_t passed_on(const struct training *t)
 #define RECEIVE TRANSFER_receive
 
 static const struct layout_of_ranks layouts[] = {
-    {"FSDP 2", 2, {SHARD(2)}, GROUP_shard, {{GATHER, gathered_anew}, {REDUCE, reduced_each_time}}},
-    {"FSDP 4", 4, {SHARD(4)}, GROUP_shard, {{GATHER, gathered_anew}, {REDUCE, reduced_each_time}}},
+    {"FSDP 2", 2, {SHARD(2)}, GROUP_shard, {{GATHER, gathered_twice}, {REDUCE, reduced_each_time}}},
+    {"FSDP 4", 4, {SHARD(4)}, GROUP_shard, {{GATHER, gathered_twice}, {REDUCE, reduced_each_time}}},
     {"ZeRO-2 2",
      2,
      {SHARD(2), NEVER},
@@ -112,17 +115,17 @@ static const struct layout_of_ranks layouts[] = {
      {SHARD(2), ZERO1},
      GROUP_shard,
      {{GATHER, gathered_once}, {REDUCE, gathered_once}}},
-    {"DDP 2", 2, {COPIES(2), SHARD(1)}, GROUP_replicate, {{SUM, copies_summed}}},
-    {"DDP 4", 4, {COPIES(4), SHARD(1)}, GROUP_replicate, {{SUM, copies_summed}}},
+    {"DDP 2", 2, {COPIES(2), SHARD(1)}, GROUP_replicate, {{SUM, replicas_summed}}},
+    {"DDP 4", 4, {COPIES(4), SHARD(1)}, GROUP_replicate, {{SUM, replicas_summed}}},
     {"TP 2",
      2,
      {TP(2), NO_REDO},
      GROUP_tp,
      {{GATHER, crossed_by_gathers}, {REDUCE, crossed_by_sums}, {SUM, norms_summed}}},
-    {"CP 2", 2, {CP(2), NO_REDO}, GROUP_cp, {{RECEIVE, passed_round}}},
-    {"CP 4", 4, {CP(4), NO_REDO}, GROUP_cp, {{RECEIVE, passed_round}}},
-    {"PP 2", 2, {PP(2)}, GROUP_pp, {{RECEIVE, passed_on}}},
-    {"PP 4", 4, {PP(4)}, GROUP_pp, {{RECEIVE, passed_on}}},
+    {"CP 2", 2, {CP(2), NO_REDO}, GROUP_cp, {{RECEIVE, ring_received}}},
+    {"CP 4", 4, {CP(4), NO_REDO}, GROUP_cp, {{RECEIVE, ring_received}}},
+    {"PP 2", 2, {PP(2)}, GROUP_pp, {{RECEIVE, stage_received}}},
+    {"PP 4", 4, {PP(4)}, GROUP_pp, {{RECEIVE, stage_received}}},
     {.name = "HSDP 2 x 2 x TP 2", .ranks = 8, .settings = {COPIES(2), SHARD(2), TP(2)}},
     {.name = "TP 4, heads of keys twice", .ranks = 4, .settings = {TP(4)}},
     {.name = "CP 2 x TP 2 x FSDP 2", .ranks = 8, .settings = {CP(2), TP(2), SHARD(2)}},
@@ -140,61 +143,61 @@ struct traffic {
     struct comm_counts of[COUNTED];
 };
 
-static void look(const struct groups *g, struct traffic *t)
+static void read_counts(const struct groups *g, struct traffic *t)
 {
     for (int i = 0; i < COUNTED; i++) t->of[i] = *g->of[counted[i]].counts;
 }
 
-static void add(const struct comm *part, struct comm_counts *of)
+static void add_counts(const struct comm *part, struct comm_counts *of)
 {
     for (enum transfer_kind k = 0; k < TRANSFER_COUNT && part->counts; k++)
         of->calls[k] += part->counts->calls[k], of->bytes[k] += part->counts->bytes[k];
 }
 
-/* Parts of a group have counts of their own; in a plan they are the group's. */
-static void look_at(const struct training *t, struct traffic *to)
+/* Groups split from a group have counts of their own; in a plan these are the group's. */
+static void read_traffic(const struct training *t, struct traffic *to)
 {
-    look(&t->machine.groups, to);
+    read_counts(&t->machine.groups, to);
     for (int i = 0; i < COUNTED; i++) {
-        if (counted[i] == GROUP_tp) add(&t->trainer.same_heads, &to->of[i]);
-        if (counted[i] == GROUP_pp) add(&t->trainer.ends, &to->of[i]);
+        if (counted[i] == GROUP_tp) add_counts(&t->trainer.same_heads, &to->of[i]);
+        if (counted[i] == GROUP_pp) add_counts(&t->trainer.ends, &to->of[i]);
     }
 }
 
-/* The same without any other rank. */
-static enum status plan(const struct training *t, struct traffic *planned)
+/* The same in a simulation. */
+static enum status plan_traffic(const struct training *t, struct traffic *planned)
 {
     struct machine m = {.ops = t->machine.ops, .mesh = t->machine.mesh};
     struct memory_plan memory;
     TRY(cpu_queue_open(&m.on, 1, 0));
     groups_plan(&m.groups, &m.mesh);
     TRY(trainer_plan(&t->config, &t->trainer.shape, &m, &memory));
-    look(&m.groups, planned);
+    read_counts(&m.groups, planned);
     cpu_queue_close(m.on);
     return STATUS_OK;
 }
 
-struct question {
+struct traffic_case {
     const struct layout_of_ranks *layout;
     const char *settings[SETTINGS];
     int num_settings;
-    uint64_t bytes; /* of all kinds, on the last rank */
+    uint64_t bytes; /* of all kinds, received by the last rank */
 };
 
-static enum status count(const struct comm *world, void *context)
+static enum status compare_traffic(const struct comm *world, void *context)
 {
-    struct question *q = context;
+    struct traffic_case *q = context;
     const struct layout_of_ranks *l = q->layout;
     struct training t;
     struct step_result s;
     struct traffic before, after, planned;
     TRY(training_open_rank(&t, world, q->settings, q->num_settings));
-    for (int step = 0; step < 2; step++) { /* all steps are alike */
-        look_at(&t, &before);
+    for (int step = 0; step < 2; step++) { /* all steps have the same traffic */
+        read_traffic(&t, &before);
         TRY(trainer_step(&t.trainer, t.loader, &s));
     }
-    look_at(&t, &after);
-    TRY(plan(&t, &planned));
+    read_traffic(&t, &after);
+    TRY(plan_traffic(&t, &planned));
     uint64_t all = 0;
     for (int i = 0; i < COUNTED; i++)
         for (enum transfer_kind k = 0; k < TRANSFER_COUNT; k++) {
@@ -208,7 +211,7 @@ static enum status count(const struct comm *world, void *context)
             for (int f = 0; f < 3; f++)
                 if (l->formulas[f].elements && l->formulas[f].kind == k &&
                     bytes != 4 * l->formulas[f].elements(&t))
-                    FAIL(DATA, "rank %d, %s over %s: %llu bytes, by the formula %zu", world->rank,
+                    FAIL(DATA, "rank %d, %s over %s: %llu bytes, formula %zu", world->rank,
                          transfer_name(k), group_name(counted[i]), (unsigned long long)bytes,
                          4 * l->formulas[f].elements(&t));
             all += bytes;
@@ -218,19 +221,19 @@ static enum status count(const struct comm *world, void *context)
     return STATUS_OK;
 }
 
-TEST(what_ranks_receive_in_a_step_is_what_plan_and_formulas_say)
+TEST(traffic_of_a_step_matches_plan_and_formulas)
 {
     static const char *const tiny[] = {TRAINING_OF_RANKS};
     char data[256];
     snprintf(data, sizeof data, "training.dataset_path=%s/corpus.txt", test_folder());
     runs_write_corpus(strchr(data, '=') + 1, 60000);
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        struct question q = {.layout = &layouts[i], .settings = {data}, .num_settings = 1};
+        struct traffic_case q = {.layout = &layouts[i], .settings = {data}, .num_settings = 1};
         for (size_t k = 0; k < sizeof tiny / sizeof *tiny; k++)
             q.settings[q.num_settings++] = tiny[k];
         for (int k = 0; k < 6 && layouts[i].settings[k]; k++)
             q.settings[q.num_settings++] = layouts[i].settings[k];
-        CHECK_STATUS(OK, ranks_run(layouts[i].ranks, count, &q));
+        CHECK_STATUS(OK, ranks_run(layouts[i].ranks, compare_traffic, &q));
         if (layouts[i].formulas[0].elements)
             print_message("%-12s %s: %llu bytes a step\n", layouts[i].name,
                           group_name(layouts[i].group), (unsigned long long)q.bytes);

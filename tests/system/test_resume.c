@@ -1,5 +1,5 @@
-/* test_resume.c -- promise 1: a resumed run is the straight run, bit for bit; promise 4: it can be
- * killed at any instant. */
+/* test_resume.c -- a resumed run equals the uninterrupted run bit for bit, even if it was killed at
+ * any instant. */
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
@@ -14,26 +14,26 @@
 extern char **environ;
 
 /* A folder with corpus.txt and run.toml; paths to them and to the dump folders a/ and b/. */
-struct place {
+struct run_paths {
     char *corpus, *config, *a, *b;
 };
 
-static struct place place_make(void)
+static struct run_paths run_paths_make(void)
 {
     const char *folder = test_folder();
-    struct place p = {file_join(folder, "corpus.txt"), file_join(folder, "run.toml"),
-                      file_join(folder, "a"), file_join(folder, "b")};
+    struct run_paths p = {file_join(folder, "corpus.txt"), file_join(folder, "run.toml"),
+                          file_join(folder, "a"), file_join(folder, "b")};
     runs_write_corpus(p.corpus, 100000);
     runs_write_config(p.config, p.corpus);
     return p;
 }
 
-static void place_release(struct place *p)
+static void run_paths_release(struct run_paths *p)
 {
     free(p->corpus), free(p->config), free(p->a), free(p->b);
 }
 
-static void check_same_checkpoint(const struct place *p, int step)
+static void check_same_checkpoint(const struct run_paths *p, int step)
 {
     char name[64];
     snprintf(name, sizeof name, "checkpoint/step-%d", step);
@@ -45,7 +45,7 @@ static void check_same_checkpoint(const struct place *p, int step)
 
 static void check_resume(const char *settings)
 {
-    struct place p = place_make();
+    struct run_paths p = run_paths_make();
     struct text half = {0};
     text_addf(&half, "%s training.steps=20", settings);
     CHECK(runs_train(p.config, p.a, settings, NULL) == 0);
@@ -54,32 +54,35 @@ static void check_resume(const char *settings)
     runs_check_same_metrics(p.a, p.b);
     check_same_checkpoint(&p, 40);
     text_release(&half);
-    place_release(&p);
+    run_paths_release(&p);
 }
 
 #define F32    "training.mixed_precision_param=float32 "
 #define MASKED "objective.name=masked objective.mask_token=<|mask|> "
 #define ASYNC  "checkpoint.async_mode=async "
 
-TEST(a_resumed_run_is_the_straight_run_in_bf16) { check_resume("debug.seed=1"); }
-TEST(a_resumed_run_is_the_straight_run_in_float32) { check_resume(F32); }
-TEST(a_resumed_run_is_the_straight_run_with_async_saves) { check_resume(ASYNC); }
-TEST(a_resumed_run_is_the_straight_run_with_masks) { check_resume(MASKED F32 ASYNC); }
-TEST(a_resumed_run_is_the_straight_run_with_masks_in_bf16) { check_resume(MASKED); }
-TEST(a_resumed_run_is_the_straight_run_in_float8) { check_resume("model.converters=[\"float8\"]"); }
-TEST(a_resumed_run_is_the_straight_run_in_float8_with_delayed_scales)
+TEST(a_resumed_run_equals_the_uninterrupted_run_in_bf16) { check_resume("debug.seed=1"); }
+TEST(a_resumed_run_equals_the_uninterrupted_run_in_float32) { check_resume(F32); }
+TEST(a_resumed_run_equals_the_uninterrupted_run_with_async_saves) { check_resume(ASYNC); }
+TEST(a_resumed_run_equals_the_uninterrupted_run_with_masks) { check_resume(MASKED F32 ASYNC); }
+TEST(a_resumed_run_equals_the_uninterrupted_run_with_masks_in_bf16) { check_resume(MASKED); }
+TEST(a_resumed_run_equals_the_uninterrupted_run_in_float8)
+{
+    check_resume("model.converters=[\"float8\"]");
+}
+TEST(a_resumed_run_equals_the_uninterrupted_run_in_float8_with_delayed_scales)
 {
     check_resume("float8.enable_float8_linear=true float8.recipe_name=delayed "
                  "float8.amax_history_len=16 validation.enable=true validation.freq=5 "
                  "data.validation_share=0.1 " ASYNC);
 }
-TEST(a_resumed_run_is_the_straight_run_with_validation)
+TEST(a_resumed_run_equals_the_uninterrupted_run_with_validation)
 {
     check_resume("validation.enable=true validation.freq=5 data.validation_share=0.1");
 }
 
-/* Starts training and kills it after a while; true: it had ended by itself. */
-static bool train_and_kill(const struct place *p, const char *dump, bool async, double seconds)
+/* Starts training and kills it after `seconds`; true: it had already ended. */
+static bool train_and_kill(const struct run_paths *p, const char *dump, bool async, double seconds)
 {
     pid_t child;
     int code;
@@ -104,10 +107,10 @@ static bool train_and_kill(const struct place *p, const char *dump, bool async, 
     return !WIFSIGNALED(code);
 }
 
-/* LLAMERO_KILLS=200 for the long version. */
-TEST(a_run_killed_at_any_moment_goes_on_to_the_same_end)
+/* LLAMERO_KILLS sets the number of kills. */
+TEST(a_run_killed_at_any_moment_resumes_to_the_same_result)
 {
-    struct place p = place_make();
+    struct run_paths p = run_paths_make();
     const char *wanted = getenv("LLAMERO_KILLS");
     int kills = wanted ? atoi(wanted) : 12, done = 0;
     const char *settings = "checkpoint.interval=3 checkpoint.keep_latest_k=3";
@@ -116,7 +119,7 @@ TEST(a_run_killed_at_any_moment_goes_on_to_the_same_end)
         double seconds = 0.02 + 0.35 * rng_uniform(3, RNG_TEST, 0, (uint64_t)i);
         bool ended = train_and_kill(&p, p.b, i % 2, seconds);
         done += !ended;
-        if (ended) { /* the run came to its end: compare, and start another one */
+        if (ended) { /* compare, and start again */
             check_same_checkpoint(&p, 40);
             CHECK_STATUS(OK, file_remove_tree(p.b));
         }
@@ -124,14 +127,14 @@ TEST(a_run_killed_at_any_moment_goes_on_to_the_same_end)
     CHECK(runs_train(p.config, p.b, settings, NULL) == 0);
     check_same_checkpoint(&p, 40);
     runs_check_same_metrics(p.a, p.b);
-    place_release(&p);
+    run_paths_release(&p);
 }
 
 TEST(a_signal_writes_a_checkpoint_and_exits_with_75)
 {
     static const int signals[] = {SIGTERM, SIGUSR1};
     for (size_t i = 0; i < 2; i++) {
-        struct place p = place_make();
+        struct run_paths p = run_paths_make();
         pid_t child;
         int code;
         struct text setting = {0};
@@ -142,7 +145,7 @@ TEST(a_signal_writes_a_checkpoint_and_exits_with_75)
               0);
         char *metrics = file_join(p.b, "metrics.jsonl");
         struct timespec moment = {0, 20000000};
-        uint64_t size = 0; /* wait until it trains */
+        uint64_t size = 0; /* waits until it trains */
         for (int n = 0; n < 500 && size < 500; n++) {
             nanosleep(&moment, NULL);
             if (file_exists(metrics)) CHECK_STATUS(OK, file_size(metrics, &size));
@@ -156,7 +159,7 @@ TEST(a_signal_writes_a_checkpoint_and_exits_with_75)
         CHECK(file_exists(name.data));
         text_release(&name), text_release(&setting);
         free(metrics);
-        place_release(&p);
+        run_paths_release(&p);
     }
 }
 
@@ -171,9 +174,9 @@ static void damage(const char *dump, int step)
     text_release(&path), text_release(&bytes);
 }
 
-TEST(a_run_goes_back_past_a_damaged_checkpoint_and_never_begins_anew_in_silence)
+TEST(a_run_resumes_before_a_damaged_checkpoint_and_never_restarts_silently)
 {
-    struct place p = place_make();
+    struct run_paths p = run_paths_make();
     struct text err = {0};
     CHECK(runs_train(p.config, p.a, "", NULL) == 0);
     CHECK(runs_train(p.config, p.b, "training.steps=20", NULL) == 0);
@@ -185,5 +188,5 @@ TEST(a_run_goes_back_past_a_damaged_checkpoint_and_never_begins_anew_in_silence)
     CHECK(runs_train(p.config, p.b, "training.steps=50", &err) == 65);
     CHECK(strstr(err.data, "none of its 4 checkpoints is whole"));
     text_release(&err);
-    place_release(&p);
+    run_paths_release(&p);
 }

@@ -1,86 +1,25 @@
-/* Attention: cuDNN's where there is an engine for the shape, else our own kernel.
+/* Dispatches attention: to the vendor's library where it has an engine for the shape, else to our
+ * own flash attention.
  *
- * A measuring queue takes the scratch of both: which of them a batch goes to depends on its
- * documents. */
+ * A sizing pass reserves scratch for both: the choice may depend on the documents of the batch. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/attention_flash.h"
-#include "backends/gpu/queue.h"
-
-#if defined(GPU_CUDA)
-#include "backends/gpu/attention_cudnn.h"
-
-/* cuDNN starts with the first attention that is measured. */
-static enum status open_cudnn(struct queue *on, struct attention_cudnn **out)
-{
-    struct gpu_queue *q = (struct gpu_queue *)on;
-    if (!q->attention && on->measuring) {
-        struct attention_cudnn *c;
-        TRY(attention_cudnn_open(&c, q->stream, !q->any_order));
-        q->attention = c;
-    }
-    *out = q->attention;
-    return STATUS_OK;
-}
-
-static enum status library_forward(const struct attention *a, const struct attention_fwd *io,
-                                   struct queue *on, bool *done)
-{
-    struct attention_cudnn *c;
-    *done = false;
-    TRY(open_cudnn(on, &c));
-    if (c) TRY(attention_cudnn_forward(c, a, io, on, done));
-    return STATUS_OK;
-}
-
-static enum status library_backward(const struct attention *a, const struct attention_bwd *io,
-                                    struct queue *on, bool *done)
-{
-    struct attention_cudnn *c;
-    *done = false;
-    TRY(open_cudnn(on, &c));
-    if (c) TRY(attention_cudnn_backward(c, a, io, on, done));
-    return STATUS_OK;
-}
-
-void GPU_NAME(attention_close)(struct gpu_queue *q)
-{
-    attention_cudnn_close(q->attention);
-    q->attention = NULL;
-}
-#else
-static enum status library_forward(const struct attention *a, const struct attention_fwd *io,
-                                   struct queue *on, bool *done)
-{
-    (void)a, (void)io, (void)on;
-    *done = false;
-    return STATUS_OK;
-}
-
-static enum status library_backward(const struct attention *a, const struct attention_bwd *io,
-                                    struct queue *on, bool *done)
-{
-    (void)a, (void)io, (void)on;
-    *done = false;
-    return STATUS_OK;
-}
-
-void GPU_NAME(attention_close)(struct gpu_queue *q) { (void)q; }
-#endif
+#include "backends/gpu/flash_attention.h"
+#include "backends/gpu/vendor_attention.h"
 
 enum status GPU_NAME(attention_forward)(const struct attention *a, const struct attention_fwd *io,
-                                        struct queue *on)
+                                        struct queue *queue)
 {
     bool done;
-    TRY(library_forward(a, io, on, &done));
-    if (!done || on->measuring) TRY(GPU_NAME(flash_forward)(a, io, on));
+    TRY(GPU_NAME(vendor_attention_forward)(a, io, queue, &done));
+    if (!done || queue->measuring) TRY(GPU_NAME(flash_attention_forward)(a, io, queue));
     return STATUS_OK;
 }
 
 enum status GPU_NAME(attention_backward)(const struct attention *a, const struct attention_bwd *io,
-                                         struct queue *on)
+                                         struct queue *queue)
 {
     bool done;
-    TRY(library_backward(a, io, on, &done));
-    if (!done || on->measuring) TRY(GPU_NAME(flash_backward)(a, io, on));
+    TRY(GPU_NAME(vendor_attention_backward)(a, io, queue, &done));
+    if (!done || queue->measuring) TRY(GPU_NAME(flash_attention_backward)(a, io, queue));
     return STATUS_OK;
 }

@@ -1,12 +1,12 @@
-/* gemm.h (gpu) -- products of matrices: by the vendor's library where there is one that takes them,
- * by kernels of our own otherwise.
+/* gemm.h (gpu) -- matrix multiplication: by cuBLASLt where it has an algorithm, otherwise by our
+ * own kernels.
  *
- * Axes     C[M, N] = scale A[M, K] B[K, N] (+ D), each row behind the last; a transposed operand is
- *          stored the other way round, [K, M] or [N, K].
- * Order    Sums in f32, in an order that depends on the sizes and, in a library, on the algorithm;
- *          then the scale, then D, then one rounding.
- * Memory   A library's workspace is of the queue's scratch, which a measuring pass counts, and what
- *          it prepares for a product is kept by the queue from then on. */
+ * Axes     C[M, N] = scale A[M, K] B[K, N] (+ D), row-major; a transposed operand is stored as
+ *          [K, M] or [N, K].
+ * Order    Accumulates in f32, in an order that depends on the sizes and, with a library, on the
+ *          algorithm; then multiplies by the scale, adds D and rounds once.
+ * Memory   The library's workspace comes from the queue's scratch, which a sizing pass counts.  The
+ *          queue keeps the descriptors and the algorithm of every GEMM it has seen. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,47 +19,52 @@
 struct float8_scale;
 struct queue;
 
-enum gemm_number { GEMM_F32, GEMM_BF16, GEMM_E4M3, GEMM_E5M2, GEMM_NUMBERS };
+enum gemm_type { GEMM_F32, GEMM_BF16, GEMM_E4M3, GEMM_E5M2, GEMM_TYPE_COUNT };
 
 struct gemm {
     int M, N, K;
     bool transpose_a, transpose_b, accumulate;
-    bool scaled; /* by the product of both inverse scales */
-    /* Both F32, both BF16; or B is E4M3 and A is of eight bits, too, where A B^T is asked for. */
-    enum gemm_number a, b;
-    enum dtype out; /* F32; BF16 where the operands are not F32 */
+    bool scaled; /* multiply by both inverse scales */
+    /* Both F32 or both BF16; or FP8: A is E4M3 or E5M2, B is E4M3, and only B is transposed. */
+    enum gemm_type a, b;
+    enum dtype out; /* F32; BF16 only where the operands are not F32 */
 };
 struct gemm_io {
-    const void *a, *b, *d; /* d: with `accumulate`; may be c */
+    const void *a, *b, *d; /* d: used with `accumulate`; may be c */
     void *c;
     const struct float8_scale *a_scale, *b_scale;
 };
 
-/* By kernels of our own.  Of any size. */
-enum status GPU_NAME(gemm_tiled)(const struct gemm *g, const struct gemm_io *io, struct queue *on);
+/* By our own kernels.  Any size. */
+enum status GPU_NAME(gemm_tiled)(const struct gemm *g, const struct gemm_io *io,
+                                 struct queue *queue);
 
-/* For a library that reads its factors on the device: alpha, the product of both inverse scales. */
+/* Writes alpha (the product of both inverse scales) and beta to device memory, for a library that
+ * reads them there. */
 struct gemm_factors {
     float alpha, beta;
 };
 enum status GPU_NAME(gemm_factors)(const struct gemm *g, const struct gemm_io *io,
-                                   struct gemm_factors *to, struct queue *on);
+                                   struct gemm_factors *to, struct queue *queue);
 
-#if defined(GPU_CUDA) || defined(GPU_CUBLASLT) /* in tests a library that stands in for it */
-/* By cuBLASLt, but for what it has no algorithm for.  DEVICE: it failed. */
-enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm_io *io, struct queue *on);
-/* From here on measuring passes time the algorithms of each product, and keep the fastest in a
- * file (tensor/tuning.h). */
-void GPU_NAME(gemm_tune)(struct queue *on, const char *path);
-void GPU_NAME(gemm_close)(struct queue *on);
+#if defined(GPU_CUDA) || defined(GPU_CUBLASLT) /* GPU_CUBLASLT: tests, with a stub of cuBLASLt */
+/* DEVICE: cuBLASLt failed. */
+enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm_io *io, struct queue *queue);
+/* From now on sizing passes autotune: they time the algorithms of each GEMM and keep the fastest
+ * in a file (tensor/tuning.h). */
+void GPU_NAME(gemm_tune)(struct queue *queue, const char *path);
+void GPU_NAME(gemm_close)(struct queue *queue);
 #else
 static inline enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm_io *io,
-                                         struct queue *on)
+                                         struct queue *queue)
 {
-    TRY(GPU_NAME(gemm_tiled)(g, io, on));
+    TRY(GPU_NAME(gemm_tiled)(g, io, queue));
     return STATUS_OK;
 }
-/* There is one way, and nothing is kept. */
-static inline void GPU_NAME(gemm_tune)(struct queue *on, const char *path) { (void)on, (void)path; }
-static inline void GPU_NAME(gemm_close)(struct queue *on) { (void)on; }
+/* Without a library there is nothing to choose and nothing to free. */
+static inline void GPU_NAME(gemm_tune)(struct queue *queue, const char *path)
+{
+    (void)queue, (void)path;
+}
+static inline void GPU_NAME(gemm_close)(struct queue *queue) { (void)queue; }
 #endif

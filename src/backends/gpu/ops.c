@@ -12,9 +12,9 @@
 #elif defined(GPU_HIP)
 #define BACKEND "hip"
 #elif GPU_EMULATED == 64
-#define BACKEND "gpu, emulated with waves of 64"
+#define BACKEND "gpu, emulated with warps of 64"
 #else
-#define BACKEND "gpu, emulated with waves of 32"
+#define BACKEND "gpu, emulated with warps of 32"
 #endif
 
 const struct ops GPU_NAME(ops) = {

@@ -3,92 +3,93 @@
 
 #include "backends/gpu/gemm.h"
 #include "backends/gpu/gpu.h"
+#include "backends/gpu/vendor_attention.h"
 #include "base/text.h"
 #include "tensor/device.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static enum status own_take(size_t size, void **out)
+static enum status device_alloc(size_t size, void **out)
 {
     size_t available = 0, total = 0;
-    void *at;
-    gpu_error error = gpuMalloc(&at, size);
+    void *memory;
+    gpu_error error = gpuMalloc(&memory, size);
     if (error != gpuSuccess) {
         (void)gpuGetLastError();
         (void)gpuMemGetInfo(&available, &total);
-        FAIL(MEMORY, "the GPU has no %.2f GiB for this run, %.2f GiB of its %.2f are free: %s",
+        FAIL(MEMORY, "the GPU is out of memory: %.2f GiB required, %.2f of %.2f GiB free: %s",
              (double)size / (1 << 30), (double)available / (1 << 30), (double)total / (1 << 30),
              gpuGetErrorString(error));
     }
-    error = gpuMemsetAsync(at, 0, size, NULL);
+    error = gpuMemsetAsync(memory, 0, size, NULL);
     if (error == gpuSuccess) error = gpuStreamSynchronize(NULL);
     if (error != gpuSuccess) {
-        (void)gpuFree(at);
-        FAIL(DEVICE, "the GPU does not zero %zu bytes: %s", size, gpuGetErrorString(error));
+        (void)gpuFree(memory);
+        FAIL(DEVICE, "the GPU cannot zero %zu bytes: %s", size, gpuGetErrorString(error));
     }
-    *out = at;
+    *out = memory;
     return STATUS_OK;
 }
 
-static void own_give(void *at, size_t size)
+static void device_free(void *memory, size_t size)
 {
     (void)size;
-    (void)gpuFree(at);
+    (void)gpuFree(memory);
 }
 
-static enum status shared_take(size_t size, void **out)
+static enum status pinned_alloc(size_t size, void **out)
 {
     gpu_error error = gpuHostAlloc(out, size);
     if (error != gpuSuccess) {
         (void)gpuGetLastError();
-        FAIL(MEMORY, "the system has no %.2f GiB that the GPU may reach: %s",
-             (double)size / (1 << 30), gpuGetErrorString(error));
+        FAIL(MEMORY, "cannot allocate %.2f GiB of pinned host memory: %s", (double)size / (1 << 30),
+             gpuGetErrorString(error));
     }
     memset(*out, 0, size);
     return STATUS_OK;
 }
 
-static void shared_give(void *at, size_t size)
+static void pinned_free(void *memory, size_t size)
 {
     (void)size;
-    (void)gpuFreeHost(at);
+    (void)gpuFreeHost(memory);
 }
 
-static enum status wait_for(struct queue *on)
+static enum status synchronize(struct queue *queue)
 {
-    GPU_TRY(gpuStreamSynchronize(gpu_stream_of(on)));
+    GPU_TRY(gpuStreamSynchronize(gpu_stream_of(queue)));
     return STATUS_OK;
 }
 
-static enum status copy(struct queue *on, void *to, const void *from, size_t bytes)
+static enum status copy_memory(struct queue *queue, void *to, const void *from, size_t bytes)
 {
-    GPU_TRY(gpuMemcpyAsync(to, from, bytes, gpu_stream_of(on)));
-    return gpu_is_device(to) && gpu_is_device(from) ? STATUS_OK : wait_for(on);
+    GPU_TRY(gpuMemcpyAsync(to, from, bytes, gpu_stream_of(queue)));
+    return gpu_is_device_memory(to) && gpu_is_device_memory(from) ? STATUS_OK : synchronize(queue);
 }
 
-static enum status zero(struct queue *on, void *x, size_t bytes)
+static enum status zero_memory(struct queue *queue, void *x, size_t bytes)
 {
-    GPU_TRY(gpuMemsetAsync(x, 0, bytes, gpu_stream_of(on)));
+    GPU_TRY(gpuMemsetAsync(x, 0, bytes, gpu_stream_of(queue)));
     return STATUS_OK;
 }
 
-static enum status fill(struct queue *on, size_t *bytes, size_t *used)
+static enum status memory_usage(struct queue *queue, size_t *bytes, size_t *used)
 {
     size_t available;
-    (void)on;
+    (void)queue;
     GPU_TRY(gpuMemGetInfo(&available, bytes));
     *used = *bytes - available;
     return STATUS_OK;
 }
 
 static const struct device device = {
-    .own = {own_take, own_give},
-    .shared = {shared_take, shared_give},
-    .copy = copy,
-    .zero = zero,
-    .wait = wait_for,
-    .fill = fill,
+    .own = {device_alloc, device_free},
+    .shared = {pinned_alloc, pinned_free},
+    .copy = copy_memory,
+    .zero = zero_memory,
+    .wait = synchronize,
+    .fill = memory_usage,
 };
 
 enum status GPU_NAME(count)(int *count)
@@ -114,7 +115,7 @@ enum status GPU_NAME(open)(struct queue **out, int index)
     *q = (struct gpu_queue){.base = {.device = &device, .num_threads = 1}, .device = index};
     q->base.scratch.memory = &device.own;
     gpu_error error = gpuSetDevice(index);
-    if (error == gpuSuccess) error = gpu_has_eight_bits(&q->eight_bits, index);
+    if (error == gpuSuccess) error = gpu_has_native_fp8(&q->eight_bits, index);
     if (error == gpuSuccess) error = gpuStreamCreate(&q->stream);
     if (error != gpuSuccess) {
         free(q);
@@ -124,21 +125,21 @@ enum status GPU_NAME(open)(struct queue **out, int index)
     return STATUS_OK;
 }
 
-void GPU_NAME(tune)(struct queue *on, const char *path) { GPU_NAME(gemm_tune)(on, path); }
+void GPU_NAME(tune)(struct queue *queue, const char *path) { GPU_NAME(gemm_tune)(queue, path); }
 
-void GPU_NAME(any_order)(struct queue *on, bool allowed)
+void GPU_NAME(allow_nondeterministic)(struct queue *queue, bool allowed)
 {
-    ((struct gpu_queue *)on)->any_order = allowed;
+    ((struct gpu_queue *)queue)->nondeterministic = allowed;
 }
 
-void GPU_NAME(close)(struct queue *on)
+void GPU_NAME(close)(struct queue *queue)
 {
-    if (!on) return;
-    struct gpu_queue *q = (struct gpu_queue *)on;
+    if (!queue) return;
+    struct gpu_queue *q = (struct gpu_queue *)queue;
     (void)gpuStreamSynchronize(q->stream);
-    GPU_NAME(gemm_close)(on);
-    GPU_NAME(attention_close)(q);
-    arena_release(&on->scratch);
+    GPU_NAME(gemm_close)(queue);
+    GPU_NAME(vendor_attention_close)(queue);
+    arena_release(&queue->scratch);
     (void)gpuStreamDestroy(q->stream);
     free(q);
 }

@@ -1,4 +1,5 @@
-/* queue.h (gpu) -- what stands behind a struct queue on a GPU; for this backend's files only. */
+/* queue.h (gpu) -- the GPU backend's struct queue: a stream and the state of the libraries that run
+ * on it; for this backend's files only. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,18 +17,12 @@ struct gpu_queue {
     struct queue base; /* first: a struct queue * of this backend points here */
     gpu_stream stream;
     int device;
-    bool eight_bits;        /* `quantize` and `linear` keep numbers of eight bits as such */
-    void *gemm, *attention; /* of libraries: their handles, what was chosen; NULL: none */
-    bool any_order;         /* of sums: faster, and not the same bits every time */
+    bool eight_bits;        /* `quantize` writes FP8 bytes, and `linear` multiplies them */
+    void *gemm, *attention; /* state of cuBLASLt and cuDNN: handles, plans; NULL: not used */
+    bool nondeterministic;  /* kernels may sum in any order: faster, but bits vary between runs */
 };
 
-/* Gives back what attention keeps; the stream is idle. */
-#if defined(__cplusplus)
-extern "C"
-#endif
-    void GPU_NAME(attention_close)(struct gpu_queue *q);
-
-static inline gpu_stream gpu_stream_of(const struct queue *on)
+static inline gpu_stream gpu_stream_of(const struct queue *queue)
 {
-    return ((const struct gpu_queue *)on)->stream;
+    return ((const struct gpu_queue *)queue)->stream;
 }

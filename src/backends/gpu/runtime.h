@@ -1,10 +1,10 @@
-/* runtime.h -- one name for what CUDA's and HIP's runtimes have in common.
+/* runtime.h -- one set of names for what CUDA's and HIP's runtimes share.
  *
- * GPU_CUDA, GPU_HIP or GPU_EMULATED (the width of a wave) says which it is; a reader of this header
- * alone gets the emulator.  Whatever this room shows to others is named by GPU_NAME: gpu_open, or
- * gpu_emu32_open and gpu_emu64_open where it is compiled for the tests.
- * Threads  The current device, and the last error, are of the calling thread: a thread that did not
- *          open the queue calls gpuSetDevice first. */
+ * GPU_CUDA, GPU_HIP or GPU_EMULATED (32 or 64, the warp size) selects the runtime; without any of
+ * them a file gets the emulator.  GPU_NAME names the room's external symbols: gpu_open with a real
+ * runtime, gpu_emu32_open and gpu_emu64_open in tests, which link both emulated builds.
+ * Threads  The current device and the last error belong to the calling thread: a thread other than
+ *          the one that opened the queue calls gpuSetDevice first. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -68,44 +68,44 @@ typedef hipDeviceProp_t gpu_properties;
 #define gpuEventSynchronize               GPU_CALL(EventSynchronize)
 #define gpuEventElapsedTime               GPU_CALL(EventElapsedTime)
 #define gpuMemsetAsync                    GPU_CALL(MemsetAsync)
-/* From anywhere to anywhere. */
+/* The direction follows from the two pointers. */
 #define gpuMemcpyAsync(to, from, size, stream)                                                     \
     GPU_CALL(MemcpyAsync)(to, from, size, GPU_CALL(MemcpyDefault), stream)
 #define gpuGetLastError   GPU_CALL(GetLastError)
 #define gpuGetErrorString GPU_CALL(GetErrorString)
 #else
-#include "backends/gpu/emulator.h"
-#define gpuSuccess           GPU_EMULATOR_OK
-#define gpuGetDeviceCount    gpu_emulator_device_count
-#define gpuSetDevice         gpu_emulator_set_device
-#define gpuMemGetInfo        gpu_emulator_memory
-#define gpuMalloc(out, size) gpu_emulator_malloc((void **)(out), size)
-#define gpuFree              gpu_emulator_free
-#define gpuStreamCreate      gpu_emulator_stream_create
-#define gpuStreamDestroy     gpu_emulator_stream_destroy
-#define gpuStreamSynchronize gpu_emulator_synchronize
-#define gpuDeviceSynchronize gpu_emulator_synchronize_all
-#define gpuStreamWaitEvent   gpu_emulator_event_wait
-#define gpuEventCreate       gpu_emulator_event_create
-#define gpuEventDestroy      gpu_emulator_event_destroy
-#define gpuEventRecord       gpu_emulator_event_record
-#define gpuEventSynchronize  gpu_emulator_event_synchronize
-#define gpuEventElapsedTime  gpu_emulator_event_elapsed
-#define gpuMemsetAsync       gpu_emulator_set
-#define gpuMemcpyAsync       gpu_emulator_copy
-#define gpuGetLastError      gpu_emulator_last_error
-#define gpuGetErrorString    gpu_emulator_text
+#include "backends/gpu/emulator/emulator.h"
+#define gpuSuccess           EMULATOR_SUCCESS
+#define gpuGetDeviceCount    emulator_device_count
+#define gpuSetDevice         emulator_set_device
+#define gpuMemGetInfo        emulator_mem_info
+#define gpuMalloc(out, size) emulator_malloc((void **)(out), size)
+#define gpuFree              emulator_free
+#define gpuStreamCreate      emulator_stream_create
+#define gpuStreamDestroy     emulator_stream_destroy
+#define gpuStreamSynchronize emulator_stream_synchronize
+#define gpuDeviceSynchronize emulator_device_synchronize
+#define gpuStreamWaitEvent   emulator_event_wait
+#define gpuEventCreate       emulator_event_create
+#define gpuEventDestroy      emulator_event_destroy
+#define gpuEventRecord       emulator_event_record
+#define gpuEventSynchronize  emulator_event_synchronize
+#define gpuEventElapsedTime  emulator_event_elapsed
+#define gpuMemsetAsync       emulator_memset
+#define gpuMemcpyAsync       emulator_memcpy
+#define gpuGetLastError      emulator_last_error
+#define gpuGetErrorString    emulator_error_string
 #endif
 
 #if defined(GPU_CUDA) || defined(GPU_HIP)
-/* Not of the default stream's order. */
+/* Does not synchronize with the default stream. */
 static inline gpu_error gpuStreamCreate(gpu_stream *out)
 {
     return GPU_CALL(StreamCreateWithFlags)(out, GPU_CALL(StreamNonBlocking));
 }
 #endif
 
-/* Memory of the host that the device reaches by the same address. */
+/* Pinned host memory that the device accesses at the same address. */
 static inline gpu_error gpuHostAlloc(void **out, size_t bytes)
 {
 #if defined(GPU_CUDA)
@@ -113,27 +113,27 @@ static inline gpu_error gpuHostAlloc(void **out, size_t bytes)
 #elif defined(GPU_HIP)
     return hipHostMalloc(out, bytes, GPU_HOST_ALLOC);
 #else
-    return gpu_emulator_host_alloc(out, bytes);
+    return emulator_host_alloc(out, bytes);
 #endif
 }
 
-static inline gpu_error gpuFreeHost(void *at)
+static inline gpu_error gpuFreeHost(void *memory)
 {
 #if defined(GPU_CUDA)
-    return cudaFreeHost(at);
+    return cudaFreeHost(memory);
 #elif defined(GPU_HIP)
-    return hipHostFree(at);
+    return hipHostFree(memory);
 #else
-    return gpu_emulator_host_free(at);
+    return emulator_host_free(memory);
 #endif
 }
 
 static inline gpu_error gpu_device_name(char *to, size_t bytes, int device)
 {
 #if defined(GPU_CUDA) || defined(GPU_HIP)
-    gpu_properties is;
-    gpu_error error = GPU_CALL(GetDeviceProperties)(&is, device);
-    snprintf(to, bytes, "%s", error == gpuSuccess ? is.name : "");
+    gpu_properties properties;
+    gpu_error error = GPU_CALL(GetDeviceProperties)(&properties, device);
+    snprintf(to, bytes, "%s", error == gpuSuccess ? properties.name : "");
     return error;
 #else
     snprintf(to, bytes, "emulated GPU %d", device);
@@ -141,15 +141,15 @@ static inline gpu_error gpu_device_name(char *to, size_t bytes, int device)
 #endif
 }
 
-/* The device multiplies E4M3 and E5M2 as ops/float8.h has them: NVIDIA's since compute capability
- * 8.9.  AMD's of gfx942 have other zeros and NaNs. */
-static inline gpu_error gpu_has_eight_bits(bool *out, int device)
+/* Whether the matrix units multiply the E4M3 and E5M2 of ops/float8.h: NVIDIA's do since compute
+ * capability 8.9; those of gfx942 implement the FNUZ variants. */
+static inline gpu_error gpu_has_native_fp8(bool *out, int device)
 {
     *out = false;
 #if defined(GPU_CUDA)
-    gpu_properties is;
-    gpu_error error = cudaGetDeviceProperties(&is, device);
-    if (error == gpuSuccess) *out = is.major * 10 + is.minor >= 89;
+    gpu_properties properties;
+    gpu_error error = cudaGetDeviceProperties(&properties, device);
+    if (error == gpuSuccess) *out = properties.major * 10 + properties.minor >= 89;
     return error;
 #else
     (void)device;
@@ -157,30 +157,29 @@ static inline gpu_error gpu_has_eight_bits(bool *out, int device)
 #endif
 }
 
-/* The device's own memory, not the host's. */
-static inline bool gpu_is_device(const void *at)
+/* Whether the pointer is to device memory; false for host memory, pinned or not. */
+static inline bool gpu_is_device_memory(const void *pointer)
 {
 #if defined(GPU_CUDA)
-    struct cudaPointerAttributes is;
-    if (cudaPointerGetAttributes(&is, at)) return cudaGetLastError(), false;
-    return is.type == cudaMemoryTypeDevice;
+    struct cudaPointerAttributes attributes;
+    if (cudaPointerGetAttributes(&attributes, pointer)) return cudaGetLastError(), false;
+    return attributes.type == cudaMemoryTypeDevice;
 #elif defined(GPU_HIP)
-    hipPointerAttribute_t is;
-    if (hipPointerGetAttributes(&is, at)) return (void)hipGetLastError(), false;
+    hipPointerAttribute_t attributes;
+    if (hipPointerGetAttributes(&attributes, pointer)) return (void)hipGetLastError(), false;
 #if HIP_VERSION >= 60000000
-    return is.type == hipMemoryTypeDevice;
+    return attributes.type == hipMemoryTypeDevice;
 #else
-    return is.memoryType == hipMemoryTypeDevice;
+    return attributes.memoryType == hipMemoryTypeDevice;
 #endif
 #else
-    return gpu_emulator_is_device(at);
+    return emulator_is_device_memory(pointer);
 #endif
 }
 
-/* DEVICE, with the runtime's own words. */
+/* Fails with DEVICE and the runtime's error string. */
 #define GPU_TRY(call)                                                                              \
     do {                                                                                           \
         gpu_error error_ = (call);                                                                 \
-        if (error_ != gpuSuccess)                                                                  \
-            FAIL(DEVICE, "the GPU reports at %s: %s", #call, gpuGetErrorString(error_));           \
+        if (error_ != gpuSuccess) FAIL(DEVICE, "GPU: %s: %s", #call, gpuGetErrorString(error_));   \
     } while (0)

@@ -18,6 +18,6 @@ enum status heartbeat_make(int world, struct heartbeat **out);
 /* Runs until this rank and the previous one have left.  COMM: the previous rank is gone; the
  * message names it and its host. */
 struct progress_job *heartbeat_job(struct heartbeat *h);
-/* This rank is about to end: it tells the next rank with its last message. */
+/* This rank is about to end: its last heartbeat announces that to the next rank. */
 void heartbeat_leave(struct heartbeat *h);
 void heartbeat_free(struct heartbeat *h);

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 struct progress_job {
-    /* Does what is possible without waiting; sets *is_over when nothing is left to do. */
+    /* Advances the job as far as possible without waiting; sets *is_over when it is complete. */
     enum status (*step)(struct progress_job *job, bool *is_over);
     bool is_background; /* an occasional step suffices while nobody waits */
     /* The progress thread's. */

@@ -38,7 +38,7 @@ enum status communicator_split(struct communicator *c, int color, int key,
                                struct communicator *out);
 /* Waits for the transfers that were issued, unless the communicator was aborted. */
 void communicator_close(struct communicator *c);
-/* Ends all its transfers, whatever the other ranks do. */
+/* Ends all its transfers without waiting for other ranks. */
 void communicator_abort(struct communicator *c);
 
 /* Enqueues the transfer on the side stream.  `peer` is a rank of the communicator. */

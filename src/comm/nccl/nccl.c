@@ -148,7 +148,7 @@ static enum status wait(struct transfer *t)
     return st;
 }
 
-/* Fails after a failure on the device: what ranks tell each other may describe data that never
+/* Fails after a failure on the device: numbers that the host exchanges may describe data that never
  * arrived. */
 static enum status host_group(const struct comm *c, const struct comm **out)
 {

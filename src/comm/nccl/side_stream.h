@@ -40,7 +40,6 @@ enum status side_stream_query(const struct side_stream_event *e, bool *is_reache
 
 /* The calling thread uses the queue's device from here on. */
 enum status side_stream_set_device(struct queue *queue);
-/* The device's PCI bus id, which tells the devices of a host apart however a process numbers them.
- */
+/* The device's PCI bus id, unique on a host; device numbers depend on the process. */
 enum { SIDE_STREAM_DEVICE_ID_BYTES = 64 };
 enum status side_stream_device_id(struct queue *queue, char id[SIDE_STREAM_DEVICE_ID_BYTES]);

@@ -48,7 +48,7 @@ enum { MAX_RANKS = 4 };
 #define X(name, ranks)                                                                             \
     TEST(staged_##name)                                                                            \
     {                                                                                              \
-        struct with_device w = {.lifted = true, .contract = contract_##name};                          \
+        struct with_device w = {.lifted = true, .contract = contract_##name};                      \
         for (int size = ranks ? ranks : 2; size <= (ranks ? ranks : MAX_RANKS); size++)            \
             CHECK_STATUS(OK, ranks_run(size, run_with_device, &w));                                \
     }

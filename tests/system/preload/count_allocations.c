@@ -1,10 +1,9 @@
-/* count_allocations.c -- counts what a program asks of the allocator, and pages it touches anew.
+/* count_allocations.c -- counts a program's calls of the allocator, and its page faults.
  *
- * With LD_PRELOAD set to this library and COUNT_ALLOCATIONS to a path, that file holds, once the
- * program has ended by itself, the number of calls of malloc and its kin and of mmap; on a second
- * line those that oneDNN made, which keeps short-lived lists of arguments for every product (it and
- * the C++ library under it are told by the caller's address); on a third the page faults that no
- * device was asked for. */
+ * With LD_PRELOAD set to this library and COUNT_ALLOCATIONS to a path, the program writes that file
+ * when it exits: the number of calls of malloc, its relatives and mmap; on the second line those of
+ * oneDNN, which allocates argument lists for every matrix multiply (calls are attributed to it and
+ * to libstdc++ by the caller's address); on the third line minor page faults. */
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* glibc's own names: found without dlsym, which allocates. */
+/* glibc's internal names, because dlsym allocates. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t each);
 void *__libc_realloc(void *old, size_t size);

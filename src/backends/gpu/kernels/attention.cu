@@ -1,308 +1,329 @@
-/* Flash attention, forward: a block has a tile of queries of a head, and meets the keys block after
- * block, with the largest score and the sum of each query so far.
+/* attention.cu -- flash attention, forward: a block owns a tile of queries of one head, visits the
+ * keys block by block and keeps the row max and row sum of an online softmax in registers.
  *
- * Few queries  the heads that share a key head are rows of one tile, and several blocks share the
- *              keys, each with a result of its own, which are joined in order. */
+ * Decoding  With few queries, the heads that share a key/value head become rows of one tile, and
+ *           the keys are split over several blocks (split-KV), whose partial results a second
+ *           kernel combines in order.
+ * Sources   Dao 2023 (FlashAttention-2) */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/kernels/attention_stage.h"
+#include "backends/gpu/kernels/attention_common.h"
 
 extern "C" {
-#include "backends/gpu/attention_flash.h"
+#include "backends/gpu/flash_attention.h"
 }
 
-/* Rows of queries and of keys that a block has at a time; shared memory is at most 64 KiB where a
- * wave is 64 lanes. */
-template <typename T, int KP> struct forward_shape {
+/* Tile sizes.  Shared memory stays below 64 KiB with warps of 64. */
+template <typename T, int KP> struct forward_tiles {
     enum : int {
-        NARROW = sizeof(T) == sizeof(bf16),
+        IS_BF16 = sizeof(T) == sizeof(bf16),
         LARGE = KP > 128,
-        PANELS = NARROW && !LARGE && TILE_WAVE == 32 ? 2 : 1,
-        WAVES = TILE_WAVE == 32 || !NARROW ? 4
-                : LARGE                    ? 2
-                                           : 8,
-        THREADS = WAVES * TILE_WAVE,
-        OWN = PANELS * TILE, /* rows of a wave */
-        ROWS = WAVES * OWN,
-        KEYS = (NARROW || !LARGE) ? (NARROW && KP == 64 && TILE_WAVE == 32 ? 64 : 32) : 16,
-        LENGTH = shared_row<T, KP>::LENGTH,
-        LEFT = NARROW ? ROWS * LENGTH : 0,
-        BYTES = (LEFT + 2 * KEYS * LENGTH) * sizeof(T),
+        ROW_TILES = IS_BF16 && !LARGE && TILE_WARP == 32 ? 2 : 1, /* per warp */
+        WARPS = TILE_WARP == 32 || !IS_BF16 ? 4 : (LARGE ? 2 : 8),
+        THREADS = WARPS * TILE_WARP,
+        WARP_ROWS = ROW_TILES * TILE,
+        ROWS = WARPS * WARP_ROWS, /* queries of a block */
+        KEYS = IS_BF16 && KP == 64 && TILE_WARP == 32 ? 64 : (IS_BF16 || !LARGE ? 32 : 16),
+        STRIDE = shared_row<T, KP>::STRIDE,
+        QUERY_ELEMENTS = IS_BF16 ? ROWS * STRIDE : 0, /* f32 queries are not staged */
+        SHARED_BYTES = (QUERY_ELEMENTS + 2 * KEYS * STRIDE) * sizeof(T),
     };
 };
 
-struct forward_work {
+struct forward_params {
     struct attention a;
     struct attention_fwd io;
-    struct result out;
-    int per, heads, tiles;      /* heads of a tile, tiles' heads, tiles of a head */
-    int splits, span;           /* blocks of keys that one of several takes */
-    int64_t out_step, lse_step; /* between the results of several */
-    float scale;                /* above 0, to units of log2 */
-    int sign;                   /* of the scale */
-    bool fast, more;
+    struct attention_output out;
+    int heads_per_tile, head_tiles; /* query heads that share a tile; groups of them */
+    int query_tiles;                /* per group of heads */
+    int splits, split_blocks;       /* of the keys; key blocks per split */
+    int64_t out_split_stride, lse_split_stride;
+    float scale;         /* |scale| in units of log2, above 0 */
+    int sign;            /* of the scale; 0: all scores are 0 */
+    bool aligned, merge; /* merge: into the result of earlier keys */
 };
 
-/* The rows of a wave so far. */
-template <int PANELS, int COLUMNS> struct progress {
-    struct tile_sums out[PANELS][COLUMNS];
-    float top[PANELS][HELD_ROWS], sum[PANELS][HELD_ROWS];
+/* The online softmax of a warp's rows. */
+template <int ROW_TILES, int COLUMNS> struct softmax_state {
+    struct tile_acc out[ROW_TILES][COLUMNS];
+    float row_max[ROW_TILES][ACC_ROWS], row_sum[ROW_TILES][ACC_ROWS];
 };
 
-/* Which query of which head a row of the tile is. */
-struct place {
+struct query_position {
     int b, t, h;
 };
 
-static __device__ __forceinline__ struct place place_of(const struct forward_work &w, int b,
-                                                        int head, int row)
+/* The query of a tile's row. */
+static __device__ __forceinline__ struct query_position query_of(const struct forward_params &p,
+                                                                 int b, int head, int row)
 {
-    if (w.per == 1) return {b, row, head};
-    return {b, row / w.per, head * w.per + row % w.per};
+    if (p.heads_per_tile == 1) return {b, row, head};
+    return {b, row / p.heads_per_tile, head * p.heads_per_tile + row % p.heads_per_tile};
 }
 
-/* So that the largest score is the largest of products, whatever the scale. */
-template <int PANELS, int N>
-static __device__ __forceinline__ void turn(struct tile_sums (&s)[PANELS][N], int sign)
+/* Applies the sign of the scale to the scores, so that the softmax can multiply its row max by a
+ * positive scale. */
+template <int ROW_TILES, int N>
+static __device__ __forceinline__ void apply_sign(struct tile_acc (&s)[ROW_TILES][N], int sign)
 {
     UNROLL
-    for (int i = 0; i < PANELS * N * HELD_ROWS * HELD_COLUMNS; i++) {
+    for (int i = 0; i < ROW_TILES * N * ACC_ROWS * ACC_COLUMNS; i++) {
         float *x = &s[0][0].x[0][0] + i;
         *x = sign ? -*x : 0;
     }
 }
 
-/* What the mask forbids becomes -inf. */
-template <int PANELS, int N>
-static __device__ __forceinline__ void
-mask(const struct forward_work &w, struct tile_sums (&s)[PANELS][N], int b, int row, int key)
+/* Sets the scores of masked keys to -inf. */
+template <int ROW_TILES, int N>
+static __device__ __forceinline__ void apply_mask(const struct forward_params &p,
+                                                  struct tile_acc (&s)[ROW_TILES][N], int b,
+                                                  int row, int key)
 {
-    struct bounds in = {w.io.start_BT, w.io.end_BT};
+    struct document_bounds bounds = {p.io.start_BT, p.io.end_BT};
     UNROLL
-    for (int p = 0; p < PANELS; p++) {
+    for (int m = 0; m < ROW_TILES; m++) {
         UNROLL
-        for (int r = 0; r < HELD_ROWS; r++) {
-            int t = place_of(w, b, 0, row + p * TILE + tile_row(r)).t;
-            struct keys_seen seen = keys_seen_by(&w.a, in, b, min(t, w.a.T - 1));
+        for (int r = 0; r < ACC_ROWS; r++) {
+            int t = query_of(p, b, 0, row + m * TILE + tile_row(r)).t;
+            struct visible_keys keys = visible_keys_of(&p.a, bounds, b, min(t, p.a.T - 1));
             UNROLL
-            for (int i = 0; i < N * HELD_COLUMNS; i++) {
-                int k = key + i / HELD_COLUMNS * TILE + tile_column(i % HELD_COLUMNS);
-                if (k < seen.begin || k >= seen.end)
-                    s[p][i / HELD_COLUMNS].x[r][i % HELD_COLUMNS] = -INFINITY;
+            for (int i = 0; i < N * ACC_COLUMNS; i++) {
+                int k = key + i / ACC_COLUMNS * TILE + tile_column(i % ACC_COLUMNS);
+                if (k < keys.begin || k >= keys.end)
+                    s[m][i / ACC_COLUMNS].x[r][i % ACC_COLUMNS] = -INFINITY;
             }
         }
     }
 }
 
-/* Scores to shares of the sum, which grows, with all that came before brought to the new top. */
-template <int PANELS, int N, int COLUMNS>
-static __device__ __forceinline__ void soften(struct tile_sums (&s)[PANELS][N], float scale,
-                                              struct progress<PANELS, COLUMNS> *so)
+/* Replaces scores by exp(score - row max), and rescales the earlier results to the new row max. */
+template <int ROW_TILES, int N, int COLUMNS>
+static __device__ __forceinline__ void online_softmax(struct tile_acc (&s)[ROW_TILES][N],
+                                                      float scale,
+                                                      struct softmax_state<ROW_TILES, COLUMNS> *so)
 {
     UNROLL
-    for (int p = 0; p < PANELS; p++) {
+    for (int p = 0; p < ROW_TILES; p++) {
         UNROLL
-        for (int r = 0; r < HELD_ROWS; r++) {
-            float top = so->top[p][r], sum = 0;
+        for (int r = 0; r < ACC_ROWS; r++) {
+            float max = so->row_max[p][r], sum = 0;
             UNROLL
-            for (int i = 0; i < N * HELD_COLUMNS; i++)
-                top = fmaxf(top, s[p][i / HELD_COLUMNS].x[r][i % HELD_COLUMNS]);
-            top = tile_row_max(top);
-            float base = top == -INFINITY ? 0 : top * scale;
-            float shrink = exp2_fast(fmaf(so->top[p][r], scale, -base));
+            for (int i = 0; i < N * ACC_COLUMNS; i++)
+                max = fmaxf(max, s[p][i / ACC_COLUMNS].x[r][i % ACC_COLUMNS]);
+            max = tile_row_max(max);
+            float base = max == -INFINITY ? 0 : max * scale;
+            float rescale = exp2_fast(fmaf(so->row_max[p][r], scale, -base));
             UNROLL
-            for (int i = 0; i < N * HELD_COLUMNS; i++) {
-                float *x = &s[p][i / HELD_COLUMNS].x[r][i % HELD_COLUMNS];
+            for (int i = 0; i < N * ACC_COLUMNS; i++) {
+                float *x = &s[p][i / ACC_COLUMNS].x[r][i % ACC_COLUMNS];
                 sum += *x = exp2_fast(fmaf(*x, scale, -base));
             }
             UNROLL
-            for (int i = 0; i < COLUMNS * HELD_COLUMNS; i++)
-                so->out[p][i / HELD_COLUMNS].x[r][i % HELD_COLUMNS] *= shrink;
-            so->sum[p][r] = so->sum[p][r] * shrink + sum, so->top[p][r] = top;
+            for (int i = 0; i < COLUMNS * ACC_COLUMNS; i++)
+                so->out[p][i / ACC_COLUMNS].x[r][i % ACC_COLUMNS] *= rescale;
+            so->row_sum[p][r] = so->row_sum[p][r] * rescale + sum, so->row_max[p][r] = max;
         }
     }
 }
 
-/* out = kept * before + new / sum */
-template <int PANELS, int COLUMNS>
-static __device__ __forceinline__ void finish(const struct forward_work &w,
-                                              const struct progress<PANELS, COLUMNS> &so, int b,
-                                              int head, int split, int first, int count)
+/* Which rows of out and lse a warp writes. */
+struct output_rows {
+    int b, head, split, first, count;
+};
+
+/* Stores lse and out / row sum; with `merge` combines them with the result of earlier keys:
+ * out = keep * old + factor * acc. */
+template <int ROW_TILES, int COLUMNS>
+static __device__ __forceinline__ void
+store_results(const struct forward_params &p, const struct softmax_state<ROW_TILES, COLUMNS> &so,
+              const struct output_rows &rows)
 {
     UNROLL
-    for (int p = 0; p < PANELS; p++) {
+    for (int m = 0; m < ROW_TILES; m++) {
         UNROLL
-        for (int r = 0; r < HELD_ROWS; r++) {
-            int row = p * TILE + tile_row(r);
-            struct place at = place_of(w, b, head, first + min(row, count - 1));
-            int64_t H = w.a.H, query = ((int64_t)b * H + at.h) * w.a.T + at.t;
-            int64_t out = (((int64_t)b * w.a.T + at.t) * H + at.h) * w.a.K;
-            float *place = w.io.lse_BHT + split * w.lse_step + query,
-                  sum = tile_row_sum(so.sum[p][r]);
-            float before = w.more ? *place : -INFINITY;
-            wave_barrier(); /* all lanes of the row have read it */
-            if (row >= count) continue;
-            float here = sum == 0 ? -INFINITY : (so.top[p][r] * w.scale + log2f(sum)) * LN_2;
-            float lse = before == -INFINITY ? here : before;
-            float factor = sum == 0 ? 0 : 1 / sum, kept = 0;
+        for (int r = 0; r < ACC_ROWS; r++) {
+            int row = m * TILE + tile_row(r), within = rows.first + min(row, rows.count - 1);
+            struct query_position at = query_of(p, rows.b, rows.head, within);
+            int64_t H = p.a.H, query = ((int64_t)at.b * H + at.h) * p.a.T + at.t;
+            int64_t out = (((int64_t)at.b * p.a.T + at.t) * H + at.h) * p.a.K;
+            float *lse_pointer = p.io.lse_BHT + rows.split * p.lse_split_stride + query;
+            float sum = tile_row_sum(so.row_sum[m][r]);
+            float before = p.merge ? *lse_pointer : -INFINITY;
+            warp_sync(); /* all lanes of the row have read it */
+            if (row >= rows.count) continue;
+            float own = sum == 0 ? -INFINITY : (so.row_max[m][r] * p.scale + log2f(sum)) * LN_2;
+            float lse = before == -INFINITY ? own : before;
+            float factor = sum == 0 ? 0 : 1 / sum, keep = 0;
             if (before != -INFINITY) {
-                if (here != -INFINITY) {
-                    float high = here > before ? here : before, low = here > before ? before : here;
+                if (own != -INFINITY) {
+                    float high = own > before ? own : before, low = own > before ? before : own;
                     lse = high + log1pf(expf(low - high));
                 }
-                kept = expf(before - lse), factor = sum == 0 ? 0 : expf(here - lse) / sum;
+                keep = expf(before - lse), factor = sum == 0 ? 0 : expf(own - lse) / sum;
             }
-            result_row(w.out, out + split * w.out_step, 0, w.a.K, so.out[p], r, factor, kept);
-            if (tile_column(0) == 0) *place = lse;
+            store_row(p.out, out + rows.split * p.out_split_stride, 0, p.a.K, so.out[m], r, factor,
+                      keep);
+            if (tile_column(0) == 0) *lse_pointer = lse;
         }
     }
 }
 
-/* Block i of a row's keys or values. */
+/* Stages block i of the keys or values. */
 template <typename T, int KP>
-static __device__ __forceinline__ void stage_keys(const struct forward_work &w, T *to,
+static __device__ __forceinline__ void stage_keys(const struct forward_params &p, T *to,
                                                   const T *from, int i)
 {
-    using S = forward_shape<T, KP>;
-    int64_t first = (int64_t)i * S::KEYS, stride = (int64_t)w.a.kv_stride;
-    struct rows<T> r = {
-        from + first *stride, stride, w.a.S - (int)first, 1, w.a.K, w.fast
+    using S = forward_tiles<T, KP>;
+    int64_t stride = (int64_t)p.a.kv_stride, first = (int64_t)i * S::KEYS;
+    struct token_rows<T> rows = {
+        from, stride, p.a.S - (int)first, 1, p.a.K, p.aligned
     };
-    stage<T, KP, S::KEYS, S::THREADS>(to, r);
+    rows.base += first * stride;
+    stage_rows<T, KP, S::KEYS, S::THREADS>(to, rows);
 }
 
 template <typename T, int KP>
-static __global__ void __launch_bounds__((forward_shape<T, KP>::THREADS))
-    attention_tile(const struct forward_work w)
+static __global__ void __launch_bounds__((forward_tiles<T, KP>::THREADS))
+    flash_forward_kernel(const struct forward_params p)
 {
-    using S = forward_shape<T, KP>;
+    using S = forward_tiles<T, KP>;
     DYNAMIC_SHARED(T, queries);
-    T *keys = queries + S::LEFT, *values = keys + S::KEYS * S::LENGTH;
-    const struct attention &a = w.a;
-    int block = (int)blockIdx.x, first = (w.tiles - 1 - block % w.tiles) * S::ROWS;
-    int head = (block /= w.tiles) % w.heads, split = (block /= w.heads) % w.splits;
-    int b = block / w.splits, rows_left = min(a.T * w.per - first, S::ROWS);
-    int group = head * w.per / (a.H / a.G), own = wave_index() * S::OWN;
-    const struct rows<T> q = {
-        (const T *)w.io.q_BTHK + ((int64_t)b * a.T + first) * a.q_stride + (int64_t)head *w.per *a.K
-            ,
-            (int64_t)a.q_stride, rows_left, w.per, a.K, w.fast
+    T *keys = queries + S::QUERY_ELEMENTS, *values = keys + S::KEYS * S::STRIDE;
+    const struct attention &a = p.a;
+    /* The last query tiles first: with a causal mask they take the longest. */
+    int block = (int)blockIdx.x;
+    int first = (p.query_tiles - 1 - block % p.query_tiles) * S::ROWS;
+    int head = (block /= p.query_tiles) % p.head_tiles;
+    int split = (block /= p.head_tiles) % p.splits, b = block / p.splits;
+    int rows_left = min(a.T * p.heads_per_tile - first, S::ROWS);
+    int group = head * p.heads_per_tile / (a.H / a.G), own = warp_index() * S::WARP_ROWS;
+    struct token_rows<T> q = {
+        (const T *)p.io.q_BTHK, (int64_t)a.q_stride, rows_left, p.heads_per_tile, a.K, p.aligned
     };
-    int64_t to_keys = (int64_t)b * a.S * a.kv_stride + (int64_t)group * a.K;
-    const T *key_rows = (const T *)w.io.k_BSGK + to_keys;
-    const T *value_rows = (const T *)w.io.v_BSGK + to_keys;
+    q.base += ((int64_t)b * a.T + first) * q.stride + (int64_t)head * p.heads_per_tile * a.K;
+    int64_t to_keys = (int64_t)b * a.S * (int64_t)a.kv_stride + (int64_t)group * a.K;
+    const T *key_rows = (const T *)p.io.k_BSGK + to_keys;
+    const T *value_rows = (const T *)p.io.v_BSGK + to_keys;
 
-    struct bounds in = {w.io.start_BT, w.io.end_BT};
-    int last = first + rows_left - 1; /* row */
-    struct sight all = look(&a, in, b, first / w.per, last / w.per);
-    struct sight mine = look(&a, in, b, min(first + own, last) / w.per,
-                             min(first + own + S::OWN - 1, last) / w.per);
-    int i = max(all.some_begin / S::KEYS, split * w.span);
-    int end = min((all.some_end + S::KEYS - 1) / S::KEYS, (split + 1) * w.span);
+    struct document_bounds bounds = {p.io.start_BT, p.io.end_BT};
+    int last = first + rows_left - 1, last_own = min(first + own + S::WARP_ROWS - 1, last);
+    struct tile_mask block_mask =
+        make_tile_mask(&a, bounds, b, first / p.heads_per_tile, last / p.heads_per_tile);
+    struct tile_mask warp_mask = make_tile_mask(
+        &a, bounds, b, min(first + own, last) / p.heads_per_tile, last_own / p.heads_per_tile);
+    int i = max(block_mask.any_begin / S::KEYS, split * p.split_blocks);
+    int end = min((block_mask.any_end + S::KEYS - 1) / S::KEYS, (split + 1) * p.split_blocks);
 
-    struct progress<S::PANELS, KP / TILE> so;
+    struct softmax_state<S::ROW_TILES, KP / TILE> so;
     UNROLL
-    for (int p = 0; p < S::PANELS; p++) {
+    for (int m = 0; m < S::ROW_TILES; m++) {
         UNROLL
-        for (int r = 0; r < HELD_ROWS; r++) so.top[p][r] = -INFINITY, so.sum[p][r] = 0;
+        for (int r = 0; r < ACC_ROWS; r++) so.row_max[m][r] = -INFINITY, so.row_sum[m][r] = 0;
         UNROLL
-        for (int n = 0; n < KP / TILE; n++) so.out[p][n] = tile_sums{};
+        for (int n = 0; n < KP / TILE; n++) so.out[m][n] = tile_acc{};
     }
-    if (S::NARROW) stage<T, KP, S::ROWS, S::THREADS>(queries, q);
-    if (i < end) stage_keys<T, KP>(w, keys, key_rows, i);
+    if (S::IS_BF16) stage_rows<T, KP, S::ROWS, S::THREADS>(queries, q);
+    if (i < end) stage_keys<T, KP>(p, keys, key_rows, i);
     for (; i < end; i++) {
         int key = i * S::KEYS;
-        bool seen = own < rows_left && some_see(mine, key, S::KEYS);
-        struct tile_sums s[S::PANELS][S::KEYS / TILE];
-        copies_wait<0>();
-        __syncthreads(); /* the keys are here, and the values are done with */
-        stage_keys<T, KP>(w, values, value_rows, i);
-        if (seen) multiply_rows<T, KP>(s, queries, q, own, keys);
-        copies_wait<0>();
-        __syncthreads(); /* the values are here, and the keys are done with */
-        if (i + 1 < end) stage_keys<T, KP>(w, keys, key_rows, i + 1);
-        if (!seen) continue;
-        if (w.sign <= 0) turn(s, w.sign);
-        if (!all_see(mine, key, S::KEYS)) mask(w, s, b, first + own, key);
-        soften(s, w.scale, &so);
-        multiply_sums<T, KP>(so.out, s, values);
+        bool active = own < rows_left && any_visible(warp_mask, key, S::KEYS);
+        struct tile_acc s[S::ROW_TILES][S::KEYS / TILE];
+        cp_async_wait<0>();
+        __syncthreads(); /* the keys have arrived, and the values are free */
+        stage_keys<T, KP>(p, values, value_rows, i);
+        if (active) multiply_abt<T, KP>(s, queries, q, own, keys);
+        cp_async_wait<0>();
+        __syncthreads(); /* the values have arrived, and the keys are free */
+        if (i + 1 < end) stage_keys<T, KP>(p, keys, key_rows, i + 1);
+        if (!active) continue;
+        if (p.sign <= 0) apply_sign(s, p.sign);
+        if (!all_visible(warp_mask, key, S::KEYS)) apply_mask(p, s, b, first + own, key);
+        online_softmax(s, p.scale, &so);
+        multiply_ab<T, KP>(so.out, s, values);
     }
-    if (own < rows_left) finish(w, so, b, head, split, first + own, rows_left - own);
+    if (own < rows_left) store_results(p, so, {b, head, split, first + own, rows_left - own});
 }
 
-/* One wave for each query of a head: the results of several blocks become one. */
+/* Combines the partial results of the splits; one warp per query of a head. */
 static __global__ void __launch_bounds__(256)
-    attention_join(const struct forward_work w, const float *outs, const float *lses)
+    combine_splits_kernel(const struct forward_params p, const float *outs, const float *lses)
 {
-    const struct attention &a = w.a;
-    int64_t row = (int64_t)blockIdx.x * (blockDim.x / WAVE) + wave_index(), T = a.T, H = a.H;
+    const struct attention &a = p.a;
+    int64_t T = a.T, H = a.H, row = (int64_t)blockIdx.x * (blockDim.x / WARP_SIZE) + warp_index();
     if (row >= a.B * H * T) return;
     int64_t t = row % T, h = row / T % H, b = row / T / H, at = ((b * T + t) * H + h) * a.K;
-    float before = w.more ? w.io.lse_BHT[row] : -INFINITY, top = before, sum = 0;
-    for (int i = 0; i < w.splits; i++) top = fmaxf(top, lses[i * w.lse_step + row]);
-    if (top == -INFINITY) top = 0;
-    sum = expf(before - top);
-    for (int i = 0; i < w.splits; i++) sum += expf(lses[i * w.lse_step + row] - top);
-    float lse = top + logf(sum), kept = before == -INFINITY ? 0 : expf(before - lse);
-    wave_barrier(); /* the lanes have read `before` */
-    for (int k = lane_index(); k < a.K; k += WAVE) {
-        float x = kept != 0 ? kept * ((const float *)w.out.at)[at + k] : 0;
-        for (int i = 0; i < w.splits; i++) {
-            float of = lses[i * w.lse_step + row];
-            if (of != -INFINITY) x += expf(of - lse) * outs[i * w.out_step + at + k];
+    float before = p.merge ? p.io.lse_BHT[row] : -INFINITY, max = before, sum = 0;
+    for (int i = 0; i < p.splits; i++) max = fmaxf(max, lses[i * p.lse_split_stride + row]);
+    if (max == -INFINITY) max = 0;
+    sum = expf(before - max);
+    for (int i = 0; i < p.splits; i++) sum += expf(lses[i * p.lse_split_stride + row] - max);
+    float lse = max + logf(sum), keep = before == -INFINITY ? 0 : expf(before - lse);
+    warp_sync(); /* all lanes have read `before` */
+    for (int k = lane_index(); k < a.K; k += WARP_SIZE) {
+        float x = keep != 0 ? keep * ((const float *)p.out.base)[at + k] : 0;
+        for (int i = 0; i < p.splits; i++) {
+            float split_lse = lses[i * p.lse_split_stride + row];
+            if (split_lse != -INFINITY)
+                x += expf(split_lse - lse) * outs[i * p.out_split_stride + at + k];
         }
-        result_put(w.out, at + k, x, 0, 1);
+        store_pair(p.out, at + k, x, 0, 1);
     }
-    if (lane_index() == 0) w.io.lse_BHT[row] = lse;
+    if (lane_index() == 0) p.io.lse_BHT[row] = lse;
 }
 
-/* Blocks that keep a device busy; of any device, so that bits do not depend on it. */
-enum { BLOCKS_ENOUGH = 264, SPAN_LEAST = 4 };
+/* Splits aim at this many blocks on every device, so that the bits do not depend on it. */
+enum { TARGET_BLOCKS = 264, MIN_SPLIT_BLOCKS = 4 };
 
 template <typename T, int KP>
-static enum status forward_of(const struct attention *a, const struct attention_fwd *io,
-                              struct queue *on)
+static enum status launch_forward(const struct attention *a, const struct attention_fwd *io,
+                                  struct queue *queue)
 {
-    using S = forward_shape<T, KP>;
-    static_assert((int)S::BYTES <= (int)SHARED_MOST, "so much memory no block has");
-    struct forward_work w = {};
-    w.a = *a, w.io = *io, w.out = result_of(a, io->out_BTHK, 0);
-    w.sign = (a->scale > 0) - (a->scale < 0), w.scale = w.sign ? fabsf(a->scale) * LOG2_E : 1;
-    int share = a->H / a->G, key_blocks = (int)ceil_div((size_t)a->S, S::KEYS);
-    w.per = (size_t)a->T * (size_t)share <= S::ROWS ? share : 1, w.heads = a->H / w.per;
-    w.tiles = (int)ceil_div((size_t)a->T * (size_t)w.per, S::ROWS);
-    size_t blocks = (size_t)a->B * (size_t)w.heads * (size_t)w.tiles, splits = 1;
-    if (blocks * 2 <= BLOCKS_ENOUGH)
-        splits = min((size_t)BLOCKS_ENOUGH / blocks, ceil_div((size_t)key_blocks, SPAN_LEAST));
-    w.span = (int)ceil_div((size_t)key_blocks, splits);
-    w.splits = (int)ceil_div((size_t)key_blocks, (size_t)w.span);
-    w.more = a->keys == MORE_KEYS;
-    w.fast = (size_t)a->K * sizeof(T) % 16 == 0 && rows_are_aligned(a->q_stride, a->dtype) &&
-             rows_are_aligned(a->kv_stride, a->dtype) && is_aligned(io->q_BTHK) &&
-             is_aligned(io->k_BSGK) && is_aligned(io->v_BSGK);
-    if (blocks > (size_t)INT32_MAX / BLOCKS_ENOUGH)
-        FAIL(UNSUPPORTED, "attention: %zu tiles of queries are too many for one launch", blocks);
-    unsigned grid = (unsigned)(blocks * (size_t)w.splits);
-    if (w.splits == 1) {
-        if (on->measuring) return STATUS_OK;
-        LAUNCH((attention_tile<T, KP>), grid, S::THREADS, S::BYTES, on, w);
+    using S = forward_tiles<T, KP>;
+    static_assert((int)S::SHARED_BYTES <= (int)MAX_SHARED_BYTES, "shared memory of a block");
+    struct forward_params p = {};
+    p.a = *a, p.io = *io, p.out = make_output(a, io->out_BTHK, 0);
+    p.sign = (a->scale > 0) - (a->scale < 0), p.scale = p.sign ? fabsf(a->scale) * LOG2_E : 1;
+    int heads_per_group = a->H / a->G, key_blocks = (int)ceil_div((size_t)a->S, S::KEYS);
+    bool few_queries = (size_t)a->T * (size_t)heads_per_group <= S::ROWS;
+    p.heads_per_tile = few_queries ? heads_per_group : 1, p.head_tiles = a->H / p.heads_per_tile;
+    p.query_tiles = (int)ceil_div((size_t)a->T * (size_t)p.heads_per_tile, S::ROWS);
+    size_t blocks = (size_t)a->B * (size_t)p.head_tiles * (size_t)p.query_tiles, splits = 1;
+    if (blocks * 2 <= TARGET_BLOCKS)
+        splits =
+            min((size_t)TARGET_BLOCKS / blocks, ceil_div((size_t)key_blocks, MIN_SPLIT_BLOCKS));
+    p.split_blocks = (int)ceil_div((size_t)key_blocks, splits);
+    p.splits = (int)ceil_div((size_t)key_blocks, (size_t)p.split_blocks);
+    p.merge = a->keys == MORE_KEYS;
+    p.aligned = (size_t)a->K * sizeof(T) % 16 == 0 && rows_are_aligned(a->q_stride, a->dtype) &&
+                rows_are_aligned(a->kv_stride, a->dtype) && is_aligned(io->q_BTHK) &&
+                is_aligned(io->k_BSGK) && is_aligned(io->v_BSGK);
+    if (blocks > (size_t)INT32_MAX / TARGET_BLOCKS)
+        FAIL(UNSUPPORTED, "attention: %zu query tiles exceed the maximum grid size", blocks);
+    unsigned grid = (unsigned)(blocks * (size_t)p.splits);
+    if (p.splits == 1) {
+        if (queue->measuring) return STATUS_OK;
+        LAUNCH((flash_forward_kernel<T, KP>), grid, S::THREADS, S::SHARED_BYTES, queue, p);
         return STATUS_OK;
     }
-    struct forward_work part = w;
-    size_t rows = (size_t)a->B * (size_t)a->H * (size_t)a->T, mark = arena_mark(&on->scratch);
-    part.lse_step = w.lse_step = (int64_t)rows, part.out_step = w.out_step = part.lse_step * a->K;
-    float *outs = (float *)arena_take(&on->scratch, (size_t)w.out_step * w.splits, sizeof *outs);
-    float *lses = (float *)arena_take(&on->scratch, rows * (size_t)w.splits, sizeof *lses);
-    arena_reset(&on->scratch, mark);
-    if (on->measuring) return STATUS_OK;
-    part.more = false, part.io.lse_BHT = lses;
+    struct forward_params part = p;
+    size_t rows = (size_t)a->B * (size_t)a->H * (size_t)a->T, mark = arena_mark(&queue->scratch);
+    part.lse_split_stride = p.lse_split_stride = (int64_t)rows;
+    part.out_split_stride = p.out_split_stride = (int64_t)rows * a->K;
+    size_t elements = rows * (size_t)a->K * (size_t)p.splits;
+    float *outs = (float *)arena_take(&queue->scratch, elements, sizeof *outs);
+    float *lses = (float *)arena_take(&queue->scratch, rows * (size_t)p.splits, sizeof *lses);
+    arena_reset(&queue->scratch, mark);
+    if (queue->measuring) return STATUS_OK;
+    part.merge = false, part.io.lse_BHT = lses;
     part.out = {outs, true, a->K % 2 == 0};
-    LAUNCH((attention_tile<T, KP>), grid, S::THREADS, S::BYTES, on, part);
-    LAUNCH(attention_join, (unsigned)ceil_div(rows, 256 / TILE_WAVE), 256, 0, on, w, outs, lses);
+    LAUNCH((flash_forward_kernel<T, KP>), grid, S::THREADS, S::SHARED_BYTES, queue, part);
+    LAUNCH(combine_splits_kernel, (unsigned)ceil_div(rows, 256 / TILE_WARP), 256, 0, queue, p, outs,
+           lses);
     return STATUS_OK;
 }
 
-extern "C" enum status GPU_NAME(flash_forward)(const struct attention *a,
-                                               const struct attention_fwd *io, struct queue *on)
+extern "C" enum status GPU_NAME(flash_attention_forward)(const struct attention *a,
+                                                         const struct attention_fwd *io,
+                                                         struct queue *queue)
 {
-    FLASH_OF(forward_of, a, io, on);
+    FLASH_DISPATCH(launch_forward, a, io, queue);
 }

@@ -1,331 +1,345 @@
-/* Flash attention, backward, with the scores computed anew: one kernel has a tile of queries and
- * meets the keys, for dq; the other has a tile of keys and meets the queries of all heads that
- * share it, for dk and dv.  So nothing is added to by two blocks, and every sum has its order.
+/* attention_backward.cu -- flash attention, backward, recomputing the scores: one kernel owns a
+ * tile of queries and visits the keys, for dq; another owns a tile of keys and visits the queries
+ * of all heads that share it, for dk and dv.
  *
- * With p = exp(score - lse): dv += p dout; ds = p (dout.v - dout.out); dq += ds k, dk += ds q. */
+ * With p = exp(score - lse): dv += p dout; ds = p (dout.v - delta), delta = dout.out; dq += ds k,
+ * dk += ds q.
+ * Order    No two blocks add to the same element, so no atomics, and every sum has a fixed order.
+ * Sources  Dao et al. 2022 (FlashAttention) */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/kernels/attention_stage.h"
+#include "backends/gpu/kernels/attention_common.h"
 
 extern "C" {
-#include "backends/gpu/attention_flash.h"
+#include "backends/gpu/flash_attention.h"
 }
 
-/* Rows of a block's own and of those it meets at a time.  SHARES waves have the same own rows, and
- * each a share of the columns of dk and dv. */
-template <typename T, int KP> struct backward_shape {
+/* Tile sizes: rows that a block owns, and rows that it visits at a time.  In the dk/dv kernel
+ * COLUMN_SPLIT warps own the same rows and split the columns of dk and dv between them. */
+template <typename T, int KP> struct backward_tiles {
     enum : int {
-        NARROW = sizeof(T) == sizeof(bf16),
+        IS_BF16 = sizeof(T) == sizeof(bf16),
         LARGE = KP > 128,
-        SHARES = !NARROW                    ? KP / 64
-                 : LARGE && TILE_WAVE == 32 ? 2
-                                            : 1,
-        GROUPS = !NARROW                    ? 4 / SHARES
-                 : LARGE && TILE_WAVE == 64 ? 2
-                                            : 4,
-        ROWS = GROUPS * TILE,
-        MEETS = LARGE && (TILE_WAVE == 64 || !NARROW) ? 16
-                : NARROW && KP == 64                  ? 64
-                                                      : 32,
-        THREADS = GROUPS * TILE_WAVE,
-        SHARED_THREADS = THREADS * SHARES,
-        LENGTH = shared_row<T, KP>::LENGTH,
-        LEFT = NARROW ? ROWS * LENGTH : 0,
-        TILES = (2 * LEFT + 2 * MEETS * LENGTH) * sizeof(T),
-        BYTES = TILES + 2 * MEETS * sizeof(float),
+        COLUMN_SPLIT = !IS_BF16 ? KP / 64 : (LARGE && TILE_WARP == 32 ? 2 : 1),
+        ROW_WARPS = !IS_BF16 ? 4 / COLUMN_SPLIT : (LARGE && TILE_WARP == 64 ? 2 : 4),
+        ROWS = ROW_WARPS * TILE,
+        VISITED = LARGE && (TILE_WARP == 64 || !IS_BF16) ? 16 : (IS_BF16 && KP == 64 ? 64 : 32),
+        DQ_THREADS = ROW_WARPS * TILE_WARP,
+        DKV_THREADS = DQ_THREADS * COLUMN_SPLIT,
+        STRIDE = shared_row<T, KP>::STRIDE,
+        OWN_ELEMENTS = IS_BF16 ? ROWS * STRIDE : 0, /* f32 rows of its own are not staged */
+        VISITED_ELEMENTS = VISITED * STRIDE,
+        DQ_BYTES = (2 * OWN_ELEMENTS + 2 * VISITED_ELEMENTS) * sizeof(T),
+        DKV_BYTES = DQ_BYTES + 2 * VISITED * sizeof(float), /* and lse and delta */
     };
 };
 
-struct backward_work {
+struct backward_params {
     struct attention a;
     struct attention_bwd io;
-    struct result dq, dk, dv;
-    float *delta_BHT;     /* dout.out */
-    struct sight *sights; /* of each block of queries that keys meet; NULL: they have no bounds */
-    int tiles, meets;     /* own tiles; blocks that they meet */
-    bool fast, dense, more;
+    struct attention_output dq, dk, dv;
+    float *delta_BHT;
+    struct tile_mask *masks; /* of each block of visited queries; NULL: no document mask */
+    int own_tiles;           /* per row and head */
+    int query_blocks;        /* visited blocks of queries per row */
+    bool aligned;
+    bool dense_dq, accumulate_dq; /* dq [B, T, H, K] in f32; add to it (ring attention) */
 };
 
-/* ---- what both kernels want first ---- */
+/* ---- preparation ---- */
 
+/* delta = rowsum(dout * out); one warp per query of a head. */
 template <typename T>
-static __global__ void __launch_bounds__(256) attention_delta(const struct backward_work w)
+static __global__ void __launch_bounds__(256) delta_kernel(const struct backward_params p)
 {
-    const struct attention &a = w.a;
-    int64_t row = (int64_t)blockIdx.x * (blockDim.x / WAVE) + wave_index(), T_ = a.T, H = a.H;
-    if (row >= a.B * H * T_) return; /* row: of out */
-    const T *out = (const T *)w.io.out_BTHK + row * a.K;
-    const T *dout = (const T *)w.io.dout_BTHK + row * a.K;
+    const struct attention &a = p.a;
+    int64_t T_ = a.T, H = a.H, row = (int64_t)blockIdx.x * (blockDim.x / WARP_SIZE) + warp_index();
+    if (row >= a.B * H * T_) return;
+    const T *out = (const T *)p.io.out_BTHK + row * a.K;
+    const T *dout = (const T *)p.io.dout_BTHK + row * a.K;
     float sum = 0;
-    for (int k = lane_index(); k < a.K; k += WAVE) sum += to_f32(out[k]) * to_f32(dout[k]);
-    sum = wave_sum(sum);
+    for (int k = lane_index(); k < a.K; k += WARP_SIZE) sum += to_f32(out[k]) * to_f32(dout[k]);
+    sum = warp_sum(sum);
     int64_t h = row % H, t = row / H % T_, b = row / H / T_;
-    if (lane_index() == 0) w.delta_BHT[(b * H + h) * T_ + t] = sum;
+    if (lane_index() == 0) p.delta_BHT[(b * H + h) * T_ + t] = sum;
 }
 
+/* One warp per block of queries. */
 static __global__ void __launch_bounds__(256)
-    attention_survey(const struct backward_work w, int queries, int64_t count)
+    tile_masks_kernel(const struct backward_params p, int queries, int64_t count)
 {
-    int64_t i = (int64_t)blockIdx.x * (blockDim.x / WAVE) + wave_index();
+    int64_t i = (int64_t)blockIdx.x * (blockDim.x / WARP_SIZE) + warp_index();
     if (i >= count) return;
-    int b = (int)(i / w.meets), first = (int)(i % w.meets) * queries;
-    struct bounds in = {w.io.start_BT, w.io.end_BT};
-    struct sight s = look(&w.a, in, b, first, min(first + queries, w.a.T) - 1);
-    if (lane_index() == 0) w.sights[i] = s;
+    int b = (int)(i / p.query_blocks), first = (int)(i % p.query_blocks) * queries;
+    struct document_bounds bounds = {p.io.start_BT, p.io.end_BT};
+    int last = min(first + queries, p.a.T) - 1;
+    struct tile_mask m = make_tile_mask(&p.a, bounds, b, first, last);
+    if (lane_index() == 0) p.masks[i] = m;
 }
 
 /* ---- dq ---- */
 
-/* ds in the place of scores, for rows of queries. */
+/* Replaces scores by ds; rows are queries. */
 template <int N>
 static __device__ __forceinline__ void
-query_shares(const struct backward_work &w, struct tile_sums (&s)[1][N],
-             const struct tile_sums (&dp)[1][N], const float *lse2, const float *delta)
+scores_to_ds(const struct backward_params &p, struct tile_acc (&s)[1][N],
+             const struct tile_acc (&dp)[1][N], const float *lse2, const float *delta)
 {
-    float scale = w.a.scale * LOG2_E;
+    float scale = p.a.scale * LOG2_E;
     UNROLL
-    for (int i = 0; i < N * HELD_ROWS * HELD_COLUMNS; i++) {
-        int n = i / HELD_COLUMNS / HELD_ROWS, r = i / HELD_COLUMNS % HELD_ROWS;
-        float *x = &s[0][n].x[r][i % HELD_COLUMNS];
-        *x = exp2_fast(fmaf(*x, scale, -lse2[r])) * (dp[0][n].x[r][i % HELD_COLUMNS] - delta[r]);
+    for (int i = 0; i < N * ACC_ROWS * ACC_COLUMNS; i++) {
+        int n = i / ACC_COLUMNS / ACC_ROWS, r = i / ACC_COLUMNS % ACC_ROWS;
+        float *x = &s[0][n].x[r][i % ACC_COLUMNS];
+        *x = exp2_fast(fmaf(*x, scale, -lse2[r])) * (dp[0][n].x[r][i % ACC_COLUMNS] - delta[r]);
     }
 }
 
+/* Zeros ds of masked keys. */
 template <int N>
-static __device__ __forceinline__ void
-query_mask(const struct backward_work &w, struct tile_sums (&s)[1][N], int b, int row, int key)
+static __device__ __forceinline__ void mask_ds(const struct backward_params &p,
+                                               struct tile_acc (&s)[1][N], int b, int row, int key)
 {
-    struct bounds in = {w.io.start_BT, w.io.end_BT};
+    struct document_bounds bounds = {p.io.start_BT, p.io.end_BT};
     UNROLL
-    for (int r = 0; r < HELD_ROWS; r++) {
-        struct keys_seen seen = keys_seen_by(&w.a, in, b, min(row + tile_row(r), w.a.T - 1));
+    for (int r = 0; r < ACC_ROWS; r++) {
+        int t = min(row + tile_row(r), p.a.T - 1);
+        struct visible_keys keys = visible_keys_of(&p.a, bounds, b, t);
         UNROLL
-        for (int i = 0; i < N * HELD_COLUMNS; i++) {
-            int k = key + i / HELD_COLUMNS * TILE + tile_column(i % HELD_COLUMNS);
-            if (k < seen.begin || k >= seen.end) s[0][i / HELD_COLUMNS].x[r][i % HELD_COLUMNS] = 0;
+        for (int i = 0; i < N * ACC_COLUMNS; i++) {
+            int k = key + i / ACC_COLUMNS * TILE + tile_column(i % ACC_COLUMNS);
+            if (k < keys.begin || k >= keys.end) s[0][i / ACC_COLUMNS].x[r][i % ACC_COLUMNS] = 0;
         }
     }
 }
 
 template <typename T, int KP>
-static __global__ void __launch_bounds__((backward_shape<T, KP>::THREADS))
-    attention_dq(const struct backward_work w)
+static __global__ void __launch_bounds__((backward_tiles<T, KP>::DQ_THREADS))
+    flash_dq_kernel(const struct backward_params p)
 {
-    using S = backward_shape<T, KP>;
+    using S = backward_tiles<T, KP>;
     DYNAMIC_SHARED(T, queries);
-    T *douts = queries + S::LEFT, *keys = douts + S::LEFT, *values = keys + S::MEETS * S::LENGTH;
-    const struct attention &a = w.a;
-    int block = (int)blockIdx.x, first = (w.tiles - 1 - block % w.tiles) * S::ROWS;
-    int head = (block /= w.tiles) % a.H, b = block / a.H, group = head / (a.H / a.G);
-    int rows_left = min(a.T - first, S::ROWS), own = wave_index() * TILE;
+    T *douts = queries + S::OWN_ELEMENTS, *keys = douts + S::OWN_ELEMENTS;
+    T *values = keys + S::VISITED_ELEMENTS;
+    const struct attention &a = p.a;
+    int block = (int)blockIdx.x, first = (p.own_tiles - 1 - block % p.own_tiles) * S::ROWS;
+    int head = (block /= p.own_tiles) % a.H, b = block / a.H, group = head / (a.H / a.G);
+    int rows_left = min(a.T - first, S::ROWS), own = warp_index() * TILE;
     int64_t token = (int64_t)b * a.T + first, dense = (int64_t)a.H * a.K;
-    const struct rows<T> q = {
-        (const T *)w.io.q_BTHK + token *(int64_t)a.q_stride + (int64_t)head *a.K,
-            (int64_t)a.q_stride, rows_left, 1, a.K, w.fast
+    int64_t q_stride = (int64_t)a.q_stride, kv_stride = (int64_t)a.kv_stride;
+    int64_t to_head = (int64_t)head * a.K, to_group = (int64_t)group * a.K;
+    struct token_rows<T> q = {
+        (const T *)p.io.q_BTHK, q_stride, rows_left, 1, a.K, p.aligned
     };
-    const struct rows<T> dout = {
-        (const T *)w.io.dout_BTHK + token *dense + (int64_t)head *a.K, dense, rows_left,
-            1, a.K, w.fast
+    struct token_rows<T> dout = {
+        (const T *)p.io.dout_BTHK, dense, rows_left, 1, a.K, p.aligned
     };
-    int64_t to_keys = (int64_t)b * a.S * (int64_t)a.kv_stride + (int64_t)group * a.K;
-    const struct rows<T> k = {
-        (const T *)w.io.k_BSGK + to_keys, (int64_t)a.kv_stride, 0, 1, a.K, w.fast
-    };
-    struct rows<T> v = k;
-    v.at = (const T *)w.io.v_BSGK + to_keys;
+    struct token_rows<T> k = {(const T *)p.io.k_BSGK, kv_stride, 0, 1, a.K, p.aligned}, v = k;
+    q.base += token * q_stride + to_head, dout.base += token * dense + to_head;
+    v.base = (const T *)p.io.v_BSGK;
+    k.base += (int64_t)b * a.S * kv_stride + to_group;
+    v.base += (int64_t)b * a.S * kv_stride + to_group;
 
-    struct bounds in = {w.io.start_BT, w.io.end_BT};
+    struct document_bounds bounds = {p.io.start_BT, p.io.end_BT};
     int last = first + rows_left - 1;
-    struct sight all = look(&a, in, b, first, last);
-    struct sight mine = look(&a, in, b, min(first + own, last), min(first + own + TILE - 1, last));
-    int i = all.some_begin / S::MEETS, end = (all.some_end + S::MEETS - 1) / S::MEETS;
-    auto stage_block = [&](T *to, struct rows<T> from, int at) {
-        from.at += (int64_t)at * S::MEETS * from.stride;
-        from.count = a.S - at * S::MEETS;
-        stage<T, KP, S::MEETS, S::THREADS>(to, from);
+    struct tile_mask block_mask = make_tile_mask(&a, bounds, b, first, last);
+    struct tile_mask warp_mask =
+        make_tile_mask(&a, bounds, b, min(first + own, last), min(first + own + TILE - 1, last));
+    int i = block_mask.any_begin / S::VISITED;
+    int end = (block_mask.any_end + S::VISITED - 1) / S::VISITED;
+    auto stage_block = [&](T *to, struct token_rows<T> rows, int index) {
+        rows.base += (int64_t)index * S::VISITED * rows.stride;
+        rows.count = a.S - index * S::VISITED;
+        stage_rows<T, KP, S::VISITED, S::DQ_THREADS>(to, rows);
     };
-    float lse2[HELD_ROWS], delta[HELD_ROWS];
+    float lse2[ACC_ROWS], delta[ACC_ROWS]; /* lse2: in units of log2 */
     UNROLL
-    for (int r = 0; r < HELD_ROWS; r++) {
+    for (int r = 0; r < ACC_ROWS; r++) {
         int row = own + tile_row(r);
         int64_t at = ((int64_t)b * a.H + head) * a.T + first + row;
-        lse2[r] = row < rows_left ? w.io.lse_BHT[at] * LOG2_E : 0;
-        delta[r] = row < rows_left ? w.delta_BHT[at] : 0;
+        lse2[r] = row < rows_left ? p.io.lse_BHT[at] * LOG2_E : 0;
+        delta[r] = row < rows_left ? p.delta_BHT[at] : 0;
     }
-    struct tile_sums sums[1][KP / TILE];
+    struct tile_acc dq[1][KP / TILE];
     UNROLL
-    for (int n = 0; n < KP / TILE; n++) sums[0][n] = tile_sums{};
-    if (S::NARROW) stage<T, KP, S::ROWS, S::THREADS>(queries, q);
-    if (S::NARROW) stage<T, KP, S::ROWS, S::THREADS>(douts, dout);
+    for (int n = 0; n < KP / TILE; n++) dq[0][n] = tile_acc{};
+    if (S::IS_BF16) stage_rows<T, KP, S::ROWS, S::DQ_THREADS>(queries, q);
+    if (S::IS_BF16) stage_rows<T, KP, S::ROWS, S::DQ_THREADS>(douts, dout);
     if (i < end) stage_block(values, v, i), stage_block(keys, k, i);
     for (; i < end; i++) {
-        int key = i * S::MEETS;
-        bool seen = own < rows_left && some_see(mine, key, S::MEETS);
-        struct tile_sums s[1][S::MEETS / TILE], dp[1][S::MEETS / TILE];
-        copies_wait<1>();
-        __syncthreads(); /* the values are here */
-        if (seen) multiply_rows<T, KP>(dp, douts, dout, own, values);
-        copies_wait<0>();
-        __syncthreads(); /* the keys are here, and the values are done with */
+        int key = i * S::VISITED;
+        bool active = own < rows_left && any_visible(warp_mask, key, S::VISITED);
+        struct tile_acc s[1][S::VISITED / TILE], dp[1][S::VISITED / TILE];
+        cp_async_wait<1>();
+        __syncthreads(); /* the values have arrived */
+        if (active) multiply_abt<T, KP>(dp, douts, dout, own, values);
+        cp_async_wait<0>();
+        __syncthreads(); /* the keys have arrived, and the values are free */
         if (i + 1 < end) stage_block(values, v, i + 1);
-        if (seen) {
-            multiply_rows<T, KP>(s, queries, q, own, keys);
-            query_shares(w, s, dp, lse2, delta);
-            if (!all_see(mine, key, S::MEETS)) query_mask(w, s, b, first + own, key);
-            multiply_sums<T, KP>(sums, s, keys);
+        if (active) {
+            multiply_abt<T, KP>(s, queries, q, own, keys);
+            scores_to_ds(p, s, dp, lse2, delta);
+            if (!all_visible(warp_mask, key, S::VISITED)) mask_ds(p, s, b, first + own, key);
+            multiply_ab<T, KP>(dq, s, keys);
         }
-        __syncthreads(); /* the keys are done with */
+        __syncthreads(); /* the keys are free */
         if (i + 1 < end) stage_block(keys, k, i + 1);
     }
     UNROLL
-    for (int r = 0; r < HELD_ROWS; r++) {
+    for (int r = 0; r < ACC_ROWS; r++) {
         int row = own + tile_row(r);
         if (row >= rows_left) continue;
-        int64_t at = (token + row) * (w.dense ? dense : (int64_t)a.q_stride) + (int64_t)head * a.K;
-        result_row(w.dq, at, 0, a.K, sums[0], r, a.scale, w.more ? 1 : 0);
+        int64_t at = (token + row) * (p.dense_dq ? dense : q_stride) + to_head;
+        store_row(p.dq, at, 0, a.K, dq[0], r, a.scale, p.accumulate_dq ? 1 : 0);
     }
 }
 
-/* ---- dk, dv ---- */
+/* ---- dk and dv ---- */
 
-/* p and ds in the place of scores and of dout.v, for rows of keys. */
+/* Replaces scores by p, and dout.v by ds; rows are keys. */
 template <int N>
 static __device__ __forceinline__ void
-key_shares(const struct backward_work &w, struct tile_sums (&s)[1][N], struct tile_sums (&dp)[1][N],
-           const float *lse2, const float *delta)
+scores_to_p_and_ds(const struct backward_params &params, struct tile_acc (&s)[1][N],
+                   struct tile_acc (&dp)[1][N], const float *lse2, const float *delta)
 {
-    float scale = w.a.scale * LOG2_E;
+    float scale = params.a.scale * LOG2_E;
     UNROLL
     for (int n = 0; n < N; n++) {
         UNROLL
-        for (int i = 0; i < HELD_ROWS * HELD_COLUMNS; i++) {
-            int r = i % HELD_ROWS, c = i / HELD_ROWS, at = n * TILE + tile_column(c);
+        for (int i = 0; i < ACC_ROWS * ACC_COLUMNS; i++) {
+            int r = i % ACC_ROWS, c = i / ACC_ROWS, at = n * TILE + tile_column(c);
             float *x = &s[0][n].x[r][c], *d = &dp[0][n].x[r][c];
             *x = exp2_fast(fmaf(*x, scale, -lse2[at])), *d = *x * (*d - delta[at]);
         }
     }
 }
 
+/* Zeros p and ds of keys that a query does not see. */
 template <int N>
-static __device__ __forceinline__ void key_mask(const struct backward_work &w,
-                                                struct tile_sums (&s)[1][N],
-                                                struct tile_sums (&dp)[1][N], int b, int t, int key)
+static __device__ __forceinline__ void
+mask_p_and_ds(const struct backward_params &params, struct tile_acc (&s)[1][N],
+              struct tile_acc (&dp)[1][N], int b, int t, int key)
 {
-    struct bounds in = {w.io.start_BT, w.io.end_BT};
+    struct document_bounds bounds = {params.io.start_BT, params.io.end_BT};
     UNROLL
     for (int n = 0; n < N; n++) {
         UNROLL
-        for (int c = 0; c < HELD_COLUMNS; c++) {
-            int of = min(t + n * TILE + tile_column(c), w.a.T - 1);
-            struct keys_seen seen = keys_seen_by(&w.a, in, b, of);
+        for (int c = 0; c < ACC_COLUMNS; c++) {
+            int query = min(t + n * TILE + tile_column(c), params.a.T - 1);
+            struct visible_keys keys = visible_keys_of(&params.a, bounds, b, query);
             UNROLL
-            for (int r = 0; r < HELD_ROWS; r++) {
+            for (int r = 0; r < ACC_ROWS; r++) {
                 int k = key + tile_row(r);
-                if (k < seen.begin || k >= seen.end) s[0][n].x[r][c] = dp[0][n].x[r][c] = 0;
+                if (k < keys.begin || k >= keys.end) s[0][n].x[r][c] = dp[0][n].x[r][c] = 0;
             }
         }
     }
 }
 
-/* The first block of queries from i on, some of which see some of the keys; w.meets: none. */
-static __device__ __forceinline__ int next_block(const struct backward_work &w, int b, int key,
-                                                 int count, int i)
+/* The next block of queries, from i on, that sees any of `count` keys from `key` on;
+ * p.query_blocks: none. */
+static __device__ __forceinline__ int next_query_block(const struct backward_params &p, int b,
+                                                       int key, int count, int i)
 {
-    if (!w.sights) return i;
-    for (; i < w.meets; i += WAVE) {
-        int at = i + lane_index(), found = w.meets;
-        if (at < w.meets && some_see(w.sights[(int64_t)b * w.meets + at], key, count)) found = at;
-        for (int step = WAVE / 2; step; step /= 2) found = min(found, shuffle_xor(found, step));
-        if (found < w.meets) return found;
+    if (!p.masks) return i;
+    for (; i < p.query_blocks; i += WARP_SIZE) {
+        int at = i + lane_index(), found = p.query_blocks;
+        int64_t index = (int64_t)b * p.query_blocks + at;
+        if (at < p.query_blocks && any_visible(p.masks[index], key, count)) found = at;
+        for (int step = WARP_SIZE / 2; step; step /= 2)
+            found = min(found, shuffle_xor(found, step));
+        if (found < p.query_blocks) return found;
     }
-    return w.meets;
+    return p.query_blocks;
 }
 
 template <typename T, int KP>
-static __global__ void __launch_bounds__((backward_shape<T, KP>::SHARED_THREADS))
-    attention_dkv(const struct backward_work w)
+static __global__ void __launch_bounds__((backward_tiles<T, KP>::DKV_THREADS))
+    flash_dkv_kernel(const struct backward_params p)
 {
-    using S = backward_shape<T, KP>;
-    constexpr int COLUMNS = KP / TILE / S::SHARES, THREADS = S::SHARED_THREADS;
+    using S = backward_tiles<T, KP>;
+    constexpr int COLUMNS = KP / TILE / S::COLUMN_SPLIT, THREADS = S::DKV_THREADS;
     DYNAMIC_SHARED(T, keys);
-    T *values = keys + S::LEFT, *queries = values + S::LEFT;
-    T *douts = queries + S::MEETS * S::LENGTH;
-    float *lse2 = (float *)(douts + S::MEETS * S::LENGTH), *delta = lse2 + S::MEETS;
-    const struct attention &a = w.a;
-    int block = (int)blockIdx.x, first = block % w.tiles * S::ROWS;
-    int group = (block /= w.tiles) % a.G, b = block / a.G, heads = a.H / a.G;
-    int rows_left = min(a.S - first, S::ROWS), own = wave_index() / S::SHARES * TILE;
-    int column = wave_index() % S::SHARES * COLUMNS * TILE;
-    int64_t to_keys = ((int64_t)b * a.S + first) * (int64_t)a.kv_stride + (int64_t)group * a.K;
-    const struct rows<T> k = {
-        (const T *)w.io.k_BSGK + to_keys, (int64_t)a.kv_stride, rows_left, 1, a.K, w.fast
+    T *values = keys + S::OWN_ELEMENTS, *queries = values + S::OWN_ELEMENTS;
+    T *douts = queries + S::VISITED_ELEMENTS;
+    float *lse2 = (float *)(douts + S::VISITED_ELEMENTS), *delta = lse2 + S::VISITED;
+    const struct attention &a = p.a;
+    int block = (int)blockIdx.x, first = block % p.own_tiles * S::ROWS;
+    int group = (block /= p.own_tiles) % a.G, b = block / a.G, heads = a.H / a.G;
+    int rows_left = min(a.S - first, S::ROWS), own = warp_index() / S::COLUMN_SPLIT * TILE;
+    int column = warp_index() % S::COLUMN_SPLIT * COLUMNS * TILE;
+    int64_t kv_stride = (int64_t)a.kv_stride, dense = (int64_t)a.H * a.K;
+    int64_t to_keys = ((int64_t)b * a.S + first) * kv_stride + (int64_t)group * a.K;
+    struct token_rows<T> k = {
+        (const T *)p.io.k_BSGK, kv_stride, rows_left, 1, a.K, p.aligned
     };
-    struct rows<T> v = k;
-    v.at = (const T *)w.io.v_BSGK + to_keys;
+    struct token_rows<T> v = k;
+    v.base = (const T *)p.io.v_BSGK;
+    k.base += to_keys, v.base += to_keys;
 
-    struct bounds in = {w.io.start_BT, w.io.end_BT};
-    int i = !in.start_BT && a.causal ? max(first - (a.S - a.T), 0) / S::MEETS : 0, h = 0;
-    i = next_block(w, b, first, S::ROWS, i);
-    auto stage_block = [&](T *to, const void *from, int64_t stride, int at, int head) {
-        int64_t t = (int64_t)at * S::MEETS, skip = ((int64_t)b * a.T + t) * stride;
-        struct rows<T> of = {
-            (const T *)from, stride, 0, 1, a.K, w.fast
+    int i = !p.io.start_BT && a.causal ? max(first - (a.S - a.T), 0) / S::VISITED : 0, h = 0;
+    i = next_query_block(p, b, first, S::ROWS, i);
+    auto stage_block = [&](T *to, const void *from, int64_t stride, int index, int head) {
+        int64_t t = (int64_t)index * S::VISITED, skip = ((int64_t)b * a.T + t) * stride;
+        struct token_rows<T> rows = {
+            (const T *)from, stride, 0, 1, a.K, p.aligned
         };
-        if (at < w.meets) of.at += skip + (int64_t)(group * heads + head) * a.K;
-        if (at < w.meets) of.count = (int)(a.T - t);
-        stage<T, KP, S::MEETS, THREADS>(to, of);
+        if (index < p.query_blocks) rows.base += skip + (int64_t)(group * heads + head) * a.K;
+        if (index < p.query_blocks) rows.count = (int)(a.T - t);
+        stage_rows<T, KP, S::VISITED, THREADS>(to, rows);
     };
-    auto stage_queries = [&](int at, int head) {
-        stage_block(queries, w.io.q_BTHK, (int64_t)a.q_stride, at, head);
-        int t = at * S::MEETS + (int)threadIdx.x;
-        if ((int)threadIdx.x >= S::MEETS) return;
+    auto stage_queries = [&](int index, int head) {
+        stage_block(queries, p.io.q_BTHK, (int64_t)a.q_stride, index, head);
+        int t = index * S::VISITED + (int)threadIdx.x;
+        if ((int)threadIdx.x >= S::VISITED) return;
         int64_t from = ((int64_t)b * a.H + group * heads + head) * a.T + t;
-        lse2[threadIdx.x] = t < a.T ? w.io.lse_BHT[from] * LOG2_E : 0;
-        delta[threadIdx.x] = t < a.T ? w.delta_BHT[from] : 0;
+        lse2[threadIdx.x] = t < a.T ? p.io.lse_BHT[from] * LOG2_E : 0;
+        delta[threadIdx.x] = t < a.T ? p.delta_BHT[from] : 0;
     };
-    struct tile_sums dk[1][COLUMNS], dv[1][COLUMNS];
+    struct tile_acc dk[1][COLUMNS], dv[1][COLUMNS];
     UNROLL
-    for (int n = 0; n < COLUMNS; n++) dk[0][n] = dv[0][n] = tile_sums{};
-    if (S::NARROW) stage<T, KP, S::ROWS, THREADS>(keys, k);
-    if (S::NARROW) stage<T, KP, S::ROWS, THREADS>(values, v);
-    if (i < w.meets) {
-        stage_block(douts, w.io.dout_BTHK, (int64_t)a.H * a.K, i, h);
+    for (int n = 0; n < COLUMNS; n++) dk[0][n] = dv[0][n] = tile_acc{};
+    if (S::IS_BF16) stage_rows<T, KP, S::ROWS, THREADS>(keys, k);
+    if (S::IS_BF16) stage_rows<T, KP, S::ROWS, THREADS>(values, v);
+    if (i < p.query_blocks) {
+        stage_block(douts, p.io.dout_BTHK, dense, i, h);
         stage_queries(i, h);
     }
-    while (i < w.meets) {
-        int t = i * S::MEETS;
-        struct sight all = w.sights ? w.sights[(int64_t)b * w.meets + i]
-                                    : look(&a, in, b, t, min(t + S::MEETS, a.T) - 1);
-        bool seen = own < rows_left && some_see(all, first + own, TILE);
-        struct tile_sums s[1][S::MEETS / TILE], dp[1][S::MEETS / TILE];
-        copies_wait<0>();
-        __syncthreads(); /* the queries and douts are here */
-        if (seen) {
-            multiply_rows<T, KP>(s, keys, k, own, queries);
-            multiply_rows<T, KP>(dp, values, v, own, douts);
-            key_shares(w, s, dp, lse2, delta);
-            if (!all_see(all, first + own, TILE)) key_mask(w, s, dp, b, t, first + own);
-            multiply_sums<T, KP>(dv, s, douts + column);
+    struct document_bounds bounds = {p.io.start_BT, p.io.end_BT};
+    while (i < p.query_blocks) {
+        int t = i * S::VISITED, last = min(t + S::VISITED, a.T) - 1;
+        struct tile_mask mask = p.masks ? p.masks[(int64_t)b * p.query_blocks + i]
+                                        : make_tile_mask(&a, bounds, b, t, last);
+        bool active = own < rows_left && any_visible(mask, first + own, TILE);
+        struct tile_acc s[1][S::VISITED / TILE], dp[1][S::VISITED / TILE];
+        cp_async_wait<0>();
+        __syncthreads(); /* the queries and douts have arrived */
+        if (active) {
+            multiply_abt<T, KP>(s, keys, k, own, queries);
+            multiply_abt<T, KP>(dp, values, v, own, douts);
+            scores_to_p_and_ds(p, s, dp, lse2, delta);
+            if (!all_visible(mask, first + own, TILE)) mask_p_and_ds(p, s, dp, b, t, first + own);
+            multiply_ab<T, KP>(dv, s, douts + column);
         }
-        h = (h + 1) % heads, i = h ? i : next_block(w, b, first, S::ROWS, i + 1);
-        __syncthreads(); /* the douts are done with */
-        if (i < w.meets) stage_block(douts, w.io.dout_BTHK, (int64_t)a.H * a.K, i, h);
-        if (seen) multiply_sums<T, KP>(dk, dp, queries + column);
-        __syncthreads(); /* the queries are done with */
-        if (i < w.meets) stage_queries(i, h);
+        /* All heads of the group, then the next block of queries. */
+        h = (h + 1) % heads, i = h ? i : next_query_block(p, b, first, S::ROWS, i + 1);
+        __syncthreads(); /* the douts are free */
+        if (i < p.query_blocks) stage_block(douts, p.io.dout_BTHK, dense, i, h);
+        if (active) multiply_ab<T, KP>(dk, dp, queries + column);
+        __syncthreads(); /* the queries are free */
+        if (i < p.query_blocks) stage_queries(i, h);
     }
     UNROLL
-    for (int r = 0; r < HELD_ROWS; r++) {
+    for (int r = 0; r < ACC_ROWS; r++) {
         int row = own + tile_row(r);
         if (row >= rows_left) continue;
-        int64_t at = to_keys + row * (int64_t)a.kv_stride;
-        result_row(w.dk, at, column, a.K, dk[0], r, a.scale, 0);
-        result_row(w.dv, at, column, a.K, dv[0], r, 1, 0);
+        int64_t at = to_keys + row * kv_stride;
+        store_row(p.dk, at, column, a.K, dk[0], r, a.scale, 0);
+        store_row(p.dv, at, column, a.K, dv[0], r, 1, 0);
     }
 }
 
-/* ---- the host's part ---- */
+/* ---- on the host ---- */
 
-static bool is_fast(const struct attention *a, const struct attention_bwd *io)
+static bool are_rows_aligned(const struct attention *a, const struct attention_bwd *io)
 {
     return rows_are_aligned((size_t)a->K, a->dtype) && rows_are_aligned(a->q_stride, a->dtype) &&
            rows_are_aligned(a->kv_stride, a->dtype) && is_aligned(io->q_BTHK) &&
@@ -333,44 +347,49 @@ static bool is_fast(const struct attention *a, const struct attention_bwd *io)
 }
 
 template <typename T, int KP>
-static enum status backward_of(const struct attention *a, const struct attention_bwd *io,
-                               struct queue *on)
+static enum status launch_backward(const struct attention *a, const struct attention_bwd *io,
+                                   struct queue *queue)
 {
-    using S = backward_shape<T, KP>;
-    static_assert((int)S::BYTES <= (int)SHARED_MOST, "so much memory no block has");
-    size_t B = (size_t)a->B, H = (size_t)a->H, G = (size_t)a->G, mark = arena_mark(&on->scratch);
-    size_t query_tiles = ceil_div((size_t)a->T, S::ROWS), meets = ceil_div((size_t)a->T, S::MEETS);
-    size_t key_tiles = ceil_div((size_t)a->S, S::ROWS), rows = B * H * (size_t)a->T;
-    size_t most = max(rows / (256 / TILE_WAVE) + 1, max(B * H * query_tiles, B * G * key_tiles));
-    if (most > INT32_MAX)
-        FAIL(UNSUPPORTED, "attention: %zu tiles are too many for one launch", most);
-    struct backward_work w = {};
-    w.a = *a, w.io = *io;
-    w.dense = a->keys != ALL_KEYS, w.more = a->keys == MORE_KEYS, w.fast = is_fast(a, io);
-    w.dq = result_of(a, io->dq_BTHK, w.dense ? 0 : a->q_stride);
-    w.dk = result_of(a, io->dk_BSGK, a->kv_stride), w.dv = result_of(a, io->dv_BSGK, a->kv_stride);
-    w.meets = (int)meets;
-    w.delta_BHT = (float *)arena_take(&on->scratch, rows, sizeof *w.delta_BHT);
-    /* A measuring queue has no bounds to show whether there will be some. */
-    if (on->measuring || io->start_BT)
-        w.sights = (struct sight *)arena_take(&on->scratch, B * meets, sizeof *w.sights);
-    arena_reset(&on->scratch, mark);
-    if (on->measuring) return STATUS_OK;
-    unsigned waves = 256 / TILE_WAVE;
-    LAUNCH(attention_delta<T>, (unsigned)ceil_div(rows, waves), 256, 0, on, w);
-    if (w.sights)
-        LAUNCH(attention_survey, (unsigned)ceil_div(B * meets, waves), 256, 0, on, w, S::MEETS,
-               (int64_t)(B * meets));
-    w.tiles = (int)query_tiles;
-    LAUNCH((attention_dq<T, KP>), (unsigned)(B * H * query_tiles), S::THREADS, S::TILES, on, w);
-    w.tiles = (int)key_tiles;
-    LAUNCH((attention_dkv<T, KP>), (unsigned)(B * G * key_tiles), S::SHARED_THREADS, S::BYTES, on,
-           w);
+    using S = backward_tiles<T, KP>;
+    static_assert((int)S::DKV_BYTES <= (int)MAX_SHARED_BYTES, "shared memory of a block");
+    size_t B = (size_t)a->B, H = (size_t)a->H, G = (size_t)a->G, rows = B * H * (size_t)a->T;
+    size_t query_tiles = ceil_div((size_t)a->T, S::ROWS),
+           key_tiles = ceil_div((size_t)a->S, S::ROWS);
+    size_t query_blocks = ceil_div((size_t)a->T, S::VISITED), mark = arena_mark(&queue->scratch);
+    size_t warps = 256 / TILE_WARP; /* per block of the preparing kernels */
+    size_t max_grid = max(rows / warps + 1, max(B * H * query_tiles, B * G * key_tiles));
+    if (max_grid > INT32_MAX)
+        FAIL(UNSUPPORTED, "attention: %zu tiles exceed the maximum grid size", max_grid);
+    struct backward_params p = {};
+    p.a = *a, p.io = *io, p.aligned = are_rows_aligned(a, io);
+    p.dense_dq = a->keys != ALL_KEYS, p.accumulate_dq = a->keys == MORE_KEYS;
+    p.dq = make_output(a, io->dq_BTHK, p.dense_dq ? 0 : a->q_stride);
+    p.dk = make_output(a, io->dk_BSGK, a->kv_stride);
+    p.dv = make_output(a, io->dv_BSGK, a->kv_stride);
+    p.query_blocks = (int)query_blocks;
+    p.delta_BHT = (float *)arena_take(&queue->scratch, rows, sizeof *p.delta_BHT);
+    /* A sizing pass cannot know whether there will be a document mask. */
+    if (queue->measuring || io->start_BT)
+        p.masks =
+            (struct tile_mask *)arena_take(&queue->scratch, B * query_blocks, sizeof *p.masks);
+    arena_reset(&queue->scratch, mark);
+    if (queue->measuring) return STATUS_OK;
+    LAUNCH(delta_kernel<T>, (unsigned)ceil_div(rows, warps), 256, 0, queue, p);
+    if (p.masks)
+        LAUNCH(tile_masks_kernel, (unsigned)ceil_div(B * query_blocks, warps), 256, 0, queue, p,
+               S::VISITED, (int64_t)(B * query_blocks));
+    p.own_tiles = (int)query_tiles;
+    LAUNCH((flash_dq_kernel<T, KP>), (unsigned)(B * H * query_tiles), S::DQ_THREADS, S::DQ_BYTES,
+           queue, p);
+    p.own_tiles = (int)key_tiles;
+    LAUNCH((flash_dkv_kernel<T, KP>), (unsigned)(B * G * key_tiles), S::DKV_THREADS, S::DKV_BYTES,
+           queue, p);
     return STATUS_OK;
 }
 
-extern "C" enum status GPU_NAME(flash_backward)(const struct attention *a,
-                                                const struct attention_bwd *io, struct queue *on)
+extern "C" enum status GPU_NAME(flash_attention_backward)(const struct attention *a,
+                                                          const struct attention_bwd *io,
+                                                          struct queue *queue)
 {
-    FLASH_OF(backward_of, a, io, on);
+    FLASH_DISPATCH(launch_backward, a, io, queue);
 }

@@ -1,9 +1,9 @@
-/* emulated.h -- the words of CUDA's C++ that our kernels use, for a compiler that knows none; one
- * more is a line more. */
+/* emulated.h -- the parts of CUDA C++ that our kernels use, for a plain C++ compiler: built-in
+ * variables, vector types, atomics, shuffles and launches, over the emulator. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "backends/gpu/emulator.h"
+#include "backends/gpu/emulator/emulator.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,18 +14,18 @@
 #define __shared__      static
 #define __launch_bounds__(...)
 
-struct dim3 : gpu_dim {
+struct dim3 : grid_dim {
     dim3(unsigned width = 1, unsigned height = 1, unsigned depth = 1)
-        : gpu_dim{width, height, depth}
+        : grid_dim{width, height, depth}
     {
     }
 };
 
-#define threadIdx       (*gpu_emulator_thread)
-#define blockIdx        gpu_emulator_block
-#define blockDim        gpu_emulator_block_size
-#define gridDim         gpu_emulator_grid_size
-#define __syncthreads() gpu_emulator_barrier(__FILE__, __LINE__)
+#define threadIdx       (*thread_block_thread_idx)
+#define blockIdx        thread_block_idx
+#define blockDim        thread_block_dim
+#define gridDim         thread_block_grid_dim
+#define __syncthreads() thread_block_barrier(__FILE__, __LINE__)
 
 struct alignas(8) float2 {
     float x, y;
@@ -41,60 +41,61 @@ static inline int min(int a, int b) { return a < b ? a : b; }
 static inline int max(int a, int b) { return a > b ? a : b; }
 static inline size_t min(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t max(size_t a, size_t b) { return a > b ? a : b; }
-#define __expf(x) expf(x) /* libc has a function of this name */
+#define __expf(x) expf(x) /* libc declares a function of this name */
 static inline float __fdividef(float x, float y) { return x / y; }
 
 template <typename To, typename From> static inline To emulated_bits(From x)
 {
     To y;
-    static_assert(sizeof x == sizeof y, "as many bits");
+    static_assert(sizeof x == sizeof y, "same size");
     memcpy(&y, &x, sizeof y);
     return y;
 }
 static inline unsigned __float_as_uint(float x) { return emulated_bits<unsigned>(x); }
 static inline float __uint_as_float(unsigned x) { return emulated_bits<float>(x); }
 
-/* Threads take turns at barriers only, so nothing comes between. */
-template <typename T> static inline T atomicAdd(T *at, T x)
+/* Threads only switch at barriers, so a plain read and write is atomic. */
+template <typename T> static inline T atomicAdd(T *sum, T x)
 {
-    T old = *at;
-    *at = old + x;
+    T old = *sum;
+    *sum = old + x;
     return old;
 }
 
-static inline void atomicMax(unsigned *at, unsigned x) { *at = x > *at ? x : *at; }
+static inline void atomicMax(unsigned *max, unsigned x) { *max = x > *max ? x : *max; }
 
-/* What lane `from` gives as x. */
+/* The x of lane `from`. */
 template <typename T> static inline T emulated_shuffle(T x, int from, const char *file, int line)
 {
     T y;
-    const struct gpu_emulator_slot *all = gpu_emulator_gather(&x, sizeof x, file, line);
-    gpu_emulator_check_lane(from, file, line);
+    const struct warp_slot *all = thread_block_warp_gather(&x, sizeof x, file, line);
+    thread_block_check_lane(from, file, line);
     memcpy(&y, all[from].bytes, sizeof y);
     return y;
 }
 
+/* Checks the arguments that are pointers. */
 static inline void emulated_check(const char *, ...) {}
-template <typename T> static inline void emulated_check(const char *kernel, T *at)
+template <typename T> static inline void emulated_check(const char *kernel, T *pointer)
 {
-    gpu_emulator_check_pointer(kernel, (const void *)at);
+    emulator_check_pointer(kernel, (const void *)pointer);
 }
 
 template <typename... Parameters, typename... Arguments>
-static inline void emulated_launch(const char *name, int wave, void (*kernel)(Parameters...),
+static inline void emulated_launch(const char *name, int warp_size, void (*kernel)(Parameters...),
                                    dim3 grid, dim3 block, size_t shared_bytes, gpu_stream stream,
                                    Arguments... arguments)
 {
     auto call = [=] { kernel(arguments...); };
     (emulated_check(name, arguments), ...);
-    struct gpu_emulator_kernel k = {
+    struct kernel_launch launch = {
         name,
         grid,
         block,
         shared_bytes,
         sizeof call,
-        wave,
+        warp_size,
         [](const void *closure) { (*(const decltype(call) *)closure)(); },
         &call};
-    gpu_emulator_launch(&k, stream);
+    emulator_launch(&launch, stream);
 }

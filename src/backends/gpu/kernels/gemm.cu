@@ -1,12 +1,13 @@
-/* gemm.cu -- products by tiles: a block makes a square of C, in steps of DEPTH along K.  While it
- * multiplies one step from shared memory the next one is on its way into registers.
+/* gemm.cu -- tiled GEMM: each thread block computes one tile of C, in steps of TILE_K along K.
+ * While it multiplies one k-tile from shared memory, the next one is loaded into registers
+ * (double buffering).
  *
- * bf16 goes through the matrix unit (tile.h), and so do numbers of eight bits, as the bf16 that
- * they are, too; f32 goes through multiply-adds.  Each number of C is summed along K in order, 16
- * by 16, so its bits depend on the sizes alone.  No memory beside A, B and C.
- */
+ * bf16 uses the matrix units (tile.h); FP8 is widened to bf16 on load; f32 uses multiply-adds.
+ * Order    Every element of C accumulates along K in order, 16 at a time, so the bits depend on the
+ *          sizes only.
+ * Memory   No scratch. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/kernels/eight_bits.h"
+#include "backends/gpu/kernels/fp8.h"
 #include "backends/gpu/kernels/tile.h"
 
 extern "C" {
@@ -16,61 +17,62 @@ extern "C" {
 
 enum {
     THREADS = 256,
-    DEPTH = 32,  /* of a step, of bf16 */
-    VECTOR = 8,  /* numbers of 16 bytes */
-    PAD = 8,     /* so that rows of shared memory begin at different banks */
-    LARGE = 128, /* sides of a block's square of C, */
-    SMALL = 64,  /* where there would be too few large ones */
-    LARGE_BLOCKS = 64,
-    BAND = 8, /* rows of squares that are walked through column by column, for the caches */
+    TILE_K = 32, /* of bf16 */
+    VECTOR = 8,  /* bf16 elements in 16 bytes */
+    PAD = 8,     /* between shared-memory rows, against bank conflicts */
+    LARGE = 128, /* side of a block tile of C */
+    SMALL = 64,  /* the same, where large tiles would leave multiprocessors idle */
+    MIN_LARGE_TILES = 64,
+    SWIZZLE = 8, /* rows of block tiles that are walked column by column, for L2 hits */
 };
 
-/* What multiplies the sums. */
-static __device__ __forceinline__ float scale_of(const struct float8_scale *a,
-                                                 const struct float8_scale *b)
+static __device__ __forceinline__ float inverse_scale(const struct float8_scale *a,
+                                                      const struct float8_scale *b)
 {
     return a ? a->inverse * b->inverse : 1;
 }
 
-/* Where this block's square of C begins. */
-static __device__ __forceinline__ void place(int M, int N, int side, int *row, int *column)
+/* First row and column of this block's tile of C, in swizzled order. */
+static __device__ __forceinline__ void locate_tile(int M, int N, int side, int *row, int *column)
 {
-    int down = (M + side - 1) / side, across = (N + side - 1) / side;
-    int band = (int)blockIdx.x / (BAND * across), first = band * BAND;
-    int rows = min(down - first, (int)BAND), at = (int)blockIdx.x - first * across;
-    *row = (first + at % rows) * side, *column = at / rows * side;
+    int tile_rows = (M + side - 1) / side, tile_columns = (N + side - 1) / side;
+    int band = (int)blockIdx.x / (SWIZZLE * tile_columns), first = band * SWIZZLE;
+    int rows = min(tile_rows - first, (int)SWIZZLE);
+    int index = (int)blockIdx.x - first * tile_columns;
+    *row = (first + index % rows) * side, *column = index / rows * side;
 }
 
+/* The epilogue: C = scale acc (+ D). */
 template <typename C>
-static __device__ __forceinline__ void put(C *c, const C *d, size_t at, float scale, float sum)
+static __device__ __forceinline__ void store_element(C *c, const C *d, size_t at, float scale,
+                                                     float sum)
 {
     sum *= scale;
     from_f32(d ? to_f32(d[at]) + sum : sum, c + at);
 }
 
-/* --- by the matrix unit
- * ----------------------------------------------------------------------------------- */
+/* ---- bf16 and FP8 on the matrix units ---- */
 
 static __device__ __forceinline__ bf16 to_bf16(bf16 x) { return x; }
 
-/* VECTOR numbers that lie behind each other, at a multiple of their size. */
-static __device__ __forceinline__ uint4 vector_of(const bf16 *at) { return *(const uint4 *)at; }
-template <typename E> static __device__ __forceinline__ uint4 vector_of(const E *at)
+/* VECTOR consecutive elements as bf16, from an address aligned to their size. */
+static __device__ __forceinline__ uint4 load_vector(const bf16 *at) { return *(const uint4 *)at; }
+template <typename E> static __device__ __forceinline__ uint4 load_vector(const E *at)
 {
     uint2 bits = *(const uint2 *)at;
-    E each[VECTOR];
+    E narrow[VECTOR];
     bf16 wide[VECTOR];
     uint4 x;
-    memcpy(each, &bits, sizeof bits);
+    memcpy(narrow, &bits, sizeof bits);
     UNROLL
-    for (int k = 0; k < VECTOR; k++) wide[k] = to_bf16(each[k]);
+    for (int k = 0; k < VECTOR; k++) wide[k] = to_bf16(narrow[k]);
     memcpy(&x, wide, sizeof x);
     return x;
 }
 
-/* A piece of a matrix of rows x columns, of HEIGHT x WIDTH numbers from (row, column), zeros beyond
- * the matrix: each thread has COUNT vectors of it. */
-template <typename E, int HEIGHT, int WIDTH> struct piece {
+/* A HEIGHT x WIDTH tile of a matrix on its way from global through registers to shared memory; each
+ * thread moves COUNT vectors. */
+template <typename E, int HEIGHT, int WIDTH> struct staged_tile {
     enum { COUNT = HEIGHT * WIDTH / VECTOR / THREADS, STRIDE = WIDTH + PAD };
     uint4 x[COUNT];
 
@@ -81,25 +83,26 @@ template <typename E, int HEIGHT, int WIDTH> struct piece {
         return vector(i) % (WIDTH / VECTOR) * VECTOR;
     }
 
-    __device__ __forceinline__ void fetch(const E *from, int rows, int columns, int row, int column,
-                                          bool aligned)
+    /* The tile at (row, column) of a rows x columns matrix, with zeros beyond its edges. */
+    __device__ __forceinline__ void load(const E *from, int rows, int columns, int row, int column,
+                                         bool aligned)
     {
         UNROLL
         for (int i = 0; i < COUNT; i++) {
             int r = row + vector_row(i), c = column + vector_column(i);
             const E *at = from + (size_t)r * columns + c;
             if (aligned && r < rows && c + VECTOR <= columns) {
-                x[i] = vector_of(at);
+                x[i] = load_vector(at);
                 continue;
             }
-            bf16 each[VECTOR];
+            bf16 elements[VECTOR];
             for (int k = 0; k < VECTOR; k++)
-                each[k] = r < rows && c + k < columns ? to_bf16(at[k]) : (bf16)0;
-            memcpy(&x[i], each, sizeof each);
+                elements[k] = r < rows && c + k < columns ? to_bf16(at[k]) : (bf16)0;
+            memcpy(&x[i], elements, sizeof elements);
         }
     }
 
-    __device__ __forceinline__ void keep(bf16 *shared) const
+    __device__ __forceinline__ void store(bf16 *shared) const
     {
         UNROLL
         for (int i = 0; i < COUNT; i++)
@@ -107,229 +110,252 @@ template <typename E, int HEIGHT, int WIDTH> struct piece {
     }
 };
 
-/* An operand's piece as it is stored: SIDE of C's rows or columns by DEPTH of K, or turned. */
-template <typename E, int SIDE, bool TURNED> struct stored {
-    using type = piece<E, TURNED ? (int)DEPTH : SIDE, TURNED ? SIDE : (int)DEPTH>;
-    enum { NUMBERS = (TURNED ? (int)DEPTH : SIDE) * type::STRIDE };
+/* An operand's k-tile in its storage order: SIDE rows or columns of C by TILE_K, or transposed. */
+template <typename E, int SIDE, bool TRANSPOSED> struct operand {
+    using type = staged_tile<E, TRANSPOSED ? (int)TILE_K : SIDE, TRANSPOSED ? SIDE : (int)TILE_K>;
+    enum { ELEMENTS = (TRANSPOSED ? (int)TILE_K : SIDE) * type::STRIDE };
 };
 
-/* TA: A is stored [K, M].  TB: B is stored [N, K]. */
-template <typename A, typename B, int SIDE, bool TA, bool TB> struct square {
+/* A block's SIDE x SIDE tile of C; each warp accumulates a HEIGHT x WIDTH part of it.
+ * TA: A is stored [K, M].  TB: B is stored [N, K]. */
+template <typename A, typename B, int SIDE, bool TA, bool TB> struct block_tile {
     enum {
-        WAVES_DOWN = 2,
-        WAVES_ACROSS = THREADS / WAVE / WAVES_DOWN,
-        HEIGHT = SIDE / WAVES_DOWN,
-        WIDTH = SIDE / WAVES_ACROSS,
-        DOWN = HEIGHT / TILE,
-        ACROSS = WIDTH / TILE,
+        WARP_ROWS = 2,
+        WARP_COLUMNS = THREADS / WARP_SIZE / WARP_ROWS,
+        HEIGHT = SIDE / WARP_ROWS,
+        WIDTH = SIDE / WARP_COLUMNS,
+        TILE_ROWS = HEIGHT / TILE,
+        TILE_COLUMNS = WIDTH / TILE,
     };
-    using left_piece = typename stored<A, SIDE, TA>::type;
-    using right_piece = typename stored<B, SIDE, !TB>::type;
-    struct tile_sums sums[DOWN][ACROSS];
+    using staged_a = typename operand<A, SIDE, TA>::type;
+    using staged_b = typename operand<B, SIDE, !TB>::type;
+    struct tile_acc acc[TILE_ROWS][TILE_COLUMNS];
 
-    static __device__ __forceinline__ int row() { return wave_index() / WAVES_ACROSS * HEIGHT; }
-    static __device__ __forceinline__ int column() { return wave_index() % WAVES_ACROSS * WIDTH; }
+    static __device__ __forceinline__ int row() { return warp_index() / WARP_COLUMNS * HEIGHT; }
+    static __device__ __forceinline__ int column() { return warp_index() % WARP_COLUMNS * WIDTH; }
 
-    /* Tiles beyond the last row and column are not multiplied: `rows` and `columns` are of C from
-     * the square's on. */
-    __device__ __forceinline__ void step(const bf16 *a, const bf16 *b, int rows, int columns)
+    /* Multiplies one k-tile.  `rows` and `columns` count what remains of C from this tile on; a
+     * small block tile skips the 16 x 16 tiles beyond the edges. */
+    __device__ __forceinline__ void multiply(const bf16 *shared_a, const bf16 *shared_b, int rows,
+                                             int columns)
     {
         UNROLL
-        for (int k = 0; k < DEPTH; k += TILE) {
-            struct tile_left<bf16> left[DOWN];
+        for (int k = 0; k < TILE_K; k += TILE) {
+            struct tile_a<bf16> a[TILE_ROWS];
             UNROLL
-            for (int i = 0; i < DOWN; i++) {
-                int r = row() + i * TILE;
+            for (int i = 0; i < TILE_ROWS; i++) {
+                int r = row() + i * TILE, stride = staged_a::STRIDE;
                 if (SIDE == SMALL && r >= rows) break;
                 if constexpr (TA)
-                    tile_load_across(&left[i], a + k * left_piece::STRIDE + r, left_piece::STRIDE);
+                    tile_load_transposed(&a[i], shared_a + k * stride + r, stride);
                 else
-                    tile_load(&left[i], a + r * left_piece::STRIDE + k, left_piece::STRIDE);
+                    tile_load(&a[i], shared_a + r * stride + k, stride);
             }
             UNROLL
-            for (int j = 0; j < ACROSS; j++) {
-                struct tile_right<bf16> right;
-                int c = column() + j * TILE;
+            for (int j = 0; j < TILE_COLUMNS; j++) {
+                struct tile_b<bf16> b;
+                int c = column() + j * TILE, stride = staged_b::STRIDE;
                 if (SIDE == SMALL && c >= columns) break;
                 if constexpr (TB)
-                    tile_load(&right, b + c * right_piece::STRIDE + k, right_piece::STRIDE);
+                    tile_load(&b, shared_b + c * stride + k, stride);
                 else
-                    tile_load_across(&right, b + k * right_piece::STRIDE + c, right_piece::STRIDE);
+                    tile_load_transposed(&b, shared_b + k * stride + c, stride);
                 UNROLL
-                for (int i = 0; i < DOWN; i++)
-                    if (SIDE != SMALL || row() + i * TILE < rows)
-                        tile_multiply(&sums[i][j], &left[i], &right);
+                for (int i = 0; i < TILE_ROWS; i++)
+                    if (SIDE != SMALL || row() + i * TILE < rows) tile_mma(&acc[i][j], &a[i], &b);
             }
         }
     }
 
     template <typename C>
-    __device__ __forceinline__ void finish(C *c, const C *d, int M, int N, int row0, int column0,
-                                           float scale)
+    __device__ __forceinline__ void store(C *c, const C *d, int M, int N, int row0, int column0,
+                                          float scale)
     {
         UNROLL
-        for (int i = 0; i < DOWN; i++) UNROLL
-        for (int j = 0; j < ACROSS; j++) UNROLL
-        for (int p = 0; p < HELD_ROWS; p++) UNROLL
-        for (int q = 0; q < HELD_COLUMNS; q++) {
-            int m = row0 + row() + i * TILE + tile_row(p);
-            int n = column0 + column() + j * TILE + tile_column(q);
-            if (m < M && n < N) put(c, d, (size_t)m * N + n, scale, sums[i][j].x[p][q]);
+        for (int t = 0; t < TILE_ROWS * TILE_COLUMNS; t++) {
+            int i = t / TILE_COLUMNS, j = t % TILE_COLUMNS;
+            UNROLL
+            for (int e = 0; e < ACC_ROWS * ACC_COLUMNS; e++) {
+                int p = e / ACC_COLUMNS, q = e % ACC_COLUMNS;
+                int m = row0 + row() + i * TILE + tile_row(p);
+                int n = column0 + column() + j * TILE + tile_column(q);
+                if (m < M && n < N)
+                    store_element(c, d, (size_t)m * N + n, scale, acc[i][j].x[p][q]);
+            }
         }
     }
 };
 
 template <typename A, typename B, int SIDE, bool TA, bool TB, typename C>
 static __global__ void __launch_bounds__(THREADS, 2)
-    multiply(int M, int N, int K, const A *a, const B *b, C *c, const C *d,
-             const struct float8_scale *a_scale, const struct float8_scale *b_scale)
+    gemm_kernel(int M, int N, int K, const A *a, const B *b, C *c, const C *d,
+                const struct float8_scale *a_scale, const struct float8_scale *b_scale)
 {
-    using shape = square<A, B, SIDE, TA, TB>;
-    enum { LEFT = stored<A, SIDE, TA>::NUMBERS, RIGHT = stored<B, SIDE, !TB>::NUMBERS };
-    alignas(16) __shared__ bf16 kept[2][LEFT + RIGHT];
+    using tile_type = block_tile<A, B, SIDE, TA, TB>;
+    enum {
+        A_ELEMENTS = operand<A, SIDE, TA>::ELEMENTS,
+        B_ELEMENTS = operand<B, SIDE, !TB>::ELEMENTS
+    };
+    alignas(16) __shared__ bf16 shared[2][A_ELEMENTS + B_ELEMENTS];
     bool a_aligned = (uintptr_t)a % (VECTOR * sizeof *a) == 0 && (TA ? M : K) % VECTOR == 0;
     bool b_aligned = (uintptr_t)b % (VECTOR * sizeof *b) == 0 && (TB ? K : N) % VECTOR == 0;
-    typename shape::left_piece left;
-    typename shape::right_piece right;
-    shape here = {};
+    typename tile_type::staged_a staged_a;
+    typename tile_type::staged_b staged_b;
+    tile_type tile = {};
     int row, column;
-    place(M, N, SIDE, &row, &column);
-    auto fetch = [&](int k) {
-        left.fetch(a, TA ? K : M, TA ? M : K, TA ? k : row, TA ? row : k, a_aligned);
-        right.fetch(b, TB ? N : K, TB ? K : N, TB ? column : k, TB ? k : column, b_aligned);
+    locate_tile(M, N, SIDE, &row, &column);
+    auto load_operands = [&](int k) {
+        staged_a.load(a, TA ? K : M, TA ? M : K, TA ? k : row, TA ? row : k, a_aligned);
+        staged_b.load(b, TB ? N : K, TB ? K : N, TB ? column : k, TB ? k : column, b_aligned);
     };
-    auto keep = [&](bf16 *to) {
-        left.keep(to);
-        right.keep(to + LEFT);
+    auto store_operands = [&](bf16 *to) {
+        staged_a.store(to);
+        staged_b.store(to + A_ELEMENTS);
     };
-    fetch(0);
-    keep(kept[0]);
+    load_operands(0);
+    store_operands(shared[0]);
     __syncthreads();
-    for (int k = 0, now = 0; k < K; k += DEPTH, now ^= 1) {
-        bool more = k + DEPTH < K;
-        if (more) fetch(k + DEPTH);
-        here.step(kept[now], kept[now] + LEFT, M - row, N - column);
-        if (more) keep(kept[now ^ 1]);
+    for (int k = 0, stage = 0; k < K; k += TILE_K, stage ^= 1) {
+        bool more = k + TILE_K < K;
+        if (more) load_operands(k + TILE_K);
+        tile.multiply(shared[stage], shared[stage] + A_ELEMENTS, M - row, N - column);
+        if (more) store_operands(shared[stage ^ 1]);
         __syncthreads();
     }
-    here.finish(c, d, M, N, row, column, scale_of(a_scale, b_scale));
+    tile.store(c, d, M, N, row, column, inverse_scale(a_scale, b_scale));
 }
 
-/* --- f32 ------------------------------------------------------------------------------------ */
+/* ---- f32 ---- */
 
-enum { FLOAT_DEPTH = 16, EACH = 4, FLOAT_STRIDE = SMALL + 4 };
+enum { F32_TILE_K = 16, PER_THREAD = 4, F32_STRIDE = SMALL + 4 };
 
-/* SMALL numbers by FLOAT_DEPTH of K, from (first, k) of `sides` x K: one row of `to` for each k. */
-static __device__ __forceinline__ void bring(float to[FLOAT_DEPTH][FLOAT_STRIDE], const float *x,
-                                             int sides, int K, bool turned, int first, int k)
+/* An f32 operand: [K, side] if transposed, else [side, K]. */
+struct f32_operand {
+    const float *x;
+    int side, K;
+    bool transposed;
+};
+
+/* Loads SMALL rows or columns of C by F32_TILE_K of K, with zeros beyond the edges: to[k][side]. */
+static __device__ __forceinline__ void load_f32(float to[F32_TILE_K][F32_STRIDE],
+                                                const struct f32_operand &from, int first, int k)
 {
-    for (int i = (int)threadIdx.x; i < SMALL * FLOAT_DEPTH; i += THREADS) {
-        int s = turned ? i % SMALL : i / FLOAT_DEPTH, d = turned ? i / SMALL : i % FLOAT_DEPTH;
-        bool inside = first + s < sides && k + d < K;
-        size_t at =
-            turned ? (size_t)(k + d) * sides + (first + s) : (size_t)(first + s) * K + (k + d);
-        to[d][s] = inside ? x[at] : 0;
+    for (int i = (int)threadIdx.x; i < SMALL * F32_TILE_K; i += THREADS) {
+        int s = from.transposed ? i % SMALL : i / F32_TILE_K;
+        int d = from.transposed ? i / SMALL : i % F32_TILE_K;
+        bool inside = first + s < from.side && k + d < from.K;
+        size_t at = from.transposed ? (size_t)(k + d) * from.side + (first + s)
+                                    : (size_t)(first + s) * from.K + (k + d);
+        to[d][s] = inside ? from.x[at] : 0;
     }
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    multiply_f32(int M, int N, int K, bool transpose_a, bool transpose_b, const float *a,
-                 const float *b, float *c, const float *d)
+    gemm_f32_kernel(int M, int N, int K, bool transpose_a, bool transpose_b, const float *a,
+                    const float *b, float *c, const float *d)
 {
-    __shared__ float left[FLOAT_DEPTH][FLOAT_STRIDE], right[FLOAT_DEPTH][FLOAT_STRIDE];
-    enum { ACROSS = SMALL / EACH };
-    int self = (int)threadIdx.x, down = self / ACROSS * EACH, across = self % ACROSS * EACH;
+    const struct f32_operand left = {a, M, K, transpose_a}, right = {b, N, K, !transpose_b};
+    __shared__ float shared_a[F32_TILE_K][F32_STRIDE], shared_b[F32_TILE_K][F32_STRIDE];
+    enum { ACROSS = SMALL / PER_THREAD };
+    int thread = (int)threadIdx.x;
+    int own_row = thread / ACROSS * PER_THREAD, own_column = thread % ACROSS * PER_THREAD;
     int row, column;
-    float sums[EACH][EACH] = {};
-    place(M, N, SMALL, &row, &column);
-    for (int k = 0; k < K; k += FLOAT_DEPTH) {
-        bring(left, a, M, K, transpose_a, row, k);
-        bring(right, b, N, K, !transpose_b, column, k);
+    float acc[PER_THREAD][PER_THREAD] = {};
+    locate_tile(M, N, SMALL, &row, &column);
+    for (int k = 0; k < K; k += F32_TILE_K) {
+        load_f32(shared_a, left, row, k);
+        load_f32(shared_b, right, column, k);
         __syncthreads();
         UNROLL
-        for (int d = 0; d < FLOAT_DEPTH; d++) UNROLL
-        for (int i = 0; i < EACH; i++) UNROLL
-        for (int j = 0; j < EACH; j++) sums[i][j] += left[d][down + i] * right[d][across + j];
+        for (int e = 0; e < F32_TILE_K * PER_THREAD * PER_THREAD; e++) {
+            int kk = e / (PER_THREAD * PER_THREAD), i = e / PER_THREAD % PER_THREAD;
+            int j = e % PER_THREAD;
+            acc[i][j] += shared_a[kk][own_row + i] * shared_b[kk][own_column + j];
+        }
         __syncthreads();
     }
-    for (int i = 0; i < EACH; i++)
-        for (int j = 0; j < EACH; j++) {
-            int m = row + down + i, n = column + across + j;
-            if (m < M && n < N) put(c, d, (size_t)m * N + n, 1, sums[i][j]);
+    for (int i = 0; i < PER_THREAD; i++)
+        for (int j = 0; j < PER_THREAD; j++) {
+            int m = row + own_row + i, n = column + own_column + j;
+            if (m < M && n < N) store_element(c, d, (size_t)m * N + n, 1, acc[i][j]);
         }
 }
 
-static __global__ void find_factors(const struct float8_scale *a, const struct float8_scale *b,
-                                    float beta, struct gemm_factors *to)
+static __global__ void factors_kernel(const struct float8_scale *a, const struct float8_scale *b,
+                                      float beta, struct gemm_factors *to)
 {
-    *to = {scale_of(a, b), beta};
+    *to = {inverse_scale(a, b), beta};
 }
 
-/* --- on the host ---------------------------------------------------------------------------- */
+/* ---- on the host ---- */
 
-static size_t squares(const struct gemm *g, size_t side)
+static size_t num_tiles(const struct gemm *g, size_t side)
 {
     return ceil_div((size_t)g->M, side) * ceil_div((size_t)g->N, side);
 }
 
-static const void *added(const struct gemm *g, const struct gemm_io *io)
+static const void *addend(const struct gemm *g, const struct gemm_io *io)
 {
     return g->accumulate ? io->d : NULL;
 }
 
 template <typename A, typename B, int SIDE, bool TA, bool TB, typename C>
-static enum status run(const struct gemm *g, const struct gemm_io *io, struct queue *on)
+static enum status launch(const struct gemm *g, const struct gemm_io *io, struct queue *queue)
 {
-    LAUNCH((multiply<A, B, SIDE, TA, TB, C>), (unsigned)squares(g, SIDE), THREADS, 0, on, g->M,
-           g->N, g->K, (const A *)io->a, (const B *)io->b, (C *)io->c, (const C *)added(g, io),
-           g->scaled ? io->a_scale : NULL, g->scaled ? io->b_scale : NULL);
+    LAUNCH((gemm_kernel<A, B, SIDE, TA, TB, C>), (unsigned)num_tiles(g, SIDE), THREADS, 0, queue,
+           g->M, g->N, g->K, (const A *)io->a, (const B *)io->b, (C *)io->c,
+           (const C *)addend(g, io), g->scaled ? io->a_scale : NULL,
+           g->scaled ? io->b_scale : NULL);
     return STATUS_OK;
 }
 
 template <int SIDE, typename C>
-static enum status run_stored(const struct gemm *g, const struct gemm_io *io, struct queue *on)
+static enum status launch_bf16_to(const struct gemm *g, const struct gemm_io *io,
+                                  struct queue *queue)
 {
     if (g->transpose_a)
-        return g->transpose_b ? run<bf16, bf16, SIDE, true, true, C>(g, io, on)
-                              : run<bf16, bf16, SIDE, true, false, C>(g, io, on);
-    return g->transpose_b ? run<bf16, bf16, SIDE, false, true, C>(g, io, on)
-                          : run<bf16, bf16, SIDE, false, false, C>(g, io, on);
+        return g->transpose_b ? launch<bf16, bf16, SIDE, true, true, C>(g, io, queue)
+                              : launch<bf16, bf16, SIDE, true, false, C>(g, io, queue);
+    return g->transpose_b ? launch<bf16, bf16, SIDE, false, true, C>(g, io, queue)
+                          : launch<bf16, bf16, SIDE, false, false, C>(g, io, queue);
 }
 
 template <int SIDE>
-static enum status run_bf16(const struct gemm *g, const struct gemm_io *io, struct queue *on)
+static enum status launch_bf16(const struct gemm *g, const struct gemm_io *io, struct queue *queue)
 {
-    return g->out == F32 ? run_stored<SIDE, float>(g, io, on) : run_stored<SIDE, bf16>(g, io, on);
+    return g->out == F32 ? launch_bf16_to<SIDE, float>(g, io, queue)
+                         : launch_bf16_to<SIDE, bf16>(g, io, queue);
 }
 
 template <typename A>
-static enum status run_eight(const struct gemm *g, const struct gemm_io *io, struct queue *on)
+static enum status launch_fp8(const struct gemm *g, const struct gemm_io *io, struct queue *queue)
 {
     BUG_IF(g->transpose_a || !g->transpose_b || g->b != GEMM_E4M3);
-    return g->out == F32 ? run<A, struct e4m3, SMALL, false, true, float>(g, io, on)
-                         : run<A, struct e4m3, SMALL, false, true, bf16>(g, io, on);
+    return g->out == F32 ? launch<A, struct e4m3, SMALL, false, true, float>(g, io, queue)
+                         : launch<A, struct e4m3, SMALL, false, true, bf16>(g, io, queue);
 }
 
 extern "C" enum status GPU_NAME(gemm_tiled)(const struct gemm *g, const struct gemm_io *io,
-                                            struct queue *on)
+                                            struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     if (g->a == GEMM_F32) {
-        LAUNCH(multiply_f32, (unsigned)squares(g, SMALL), THREADS, 0, on, g->M, g->N, g->K,
+        LAUNCH(gemm_f32_kernel, (unsigned)num_tiles(g, SMALL), THREADS, 0, queue, g->M, g->N, g->K,
                g->transpose_a, g->transpose_b, (const float *)io->a, (const float *)io->b,
-               (float *)io->c, (const float *)added(g, io));
+               (float *)io->c, (const float *)addend(g, io));
         return STATUS_OK;
     }
-    if (g->a == GEMM_E4M3) return run_eight<struct e4m3>(g, io, on);
-    if (g->a == GEMM_E5M2) return run_eight<struct e5m2>(g, io, on);
-    bool large = g->M >= LARGE && g->N >= LARGE && squares(g, LARGE) >= LARGE_BLOCKS;
-    return large ? run_bf16<LARGE>(g, io, on) : run_bf16<SMALL>(g, io, on);
+    if (g->a == GEMM_E4M3) return launch_fp8<struct e4m3>(g, io, queue);
+    if (g->a == GEMM_E5M2) return launch_fp8<struct e5m2>(g, io, queue);
+    bool large = g->M >= LARGE && g->N >= LARGE && num_tiles(g, LARGE) >= MIN_LARGE_TILES;
+    return large ? launch_bf16<LARGE>(g, io, queue) : launch_bf16<SMALL>(g, io, queue);
 }
 
 extern "C" enum status GPU_NAME(gemm_factors)(const struct gemm *g, const struct gemm_io *io,
-                                              struct gemm_factors *to, struct queue *on)
+                                              struct gemm_factors *to, struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
-    LAUNCH(find_factors, 1, 1, 0, on, io->a_scale, io->b_scale, g->accumulate ? 1.0f : 0.0f, to);
+    if (queue->measuring) return STATUS_OK;
+    LAUNCH(factors_kernel, 1, 1, 0, queue, io->a_scale, io->b_scale, g->accumulate ? 1.0f : 0.0f,
+           to);
     return STATUS_OK;
 }

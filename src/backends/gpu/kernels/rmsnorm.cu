@@ -1,7 +1,8 @@
-/* A block takes a row, each thread HELD vectors of it in registers; what a longer row has beyond
- * them is read twice, the second time from a cache.  Backward walks over the rows of a group and
- * keeps its part of dw, then the groups are added in order; how rows are grouped depends on N only.
- */
+/* rmsnorm.cu -- a block per row; each thread keeps HELD vectors of the row in registers, and reads
+ * the rest of a longer row twice, the second time from cache.
+ *
+ * Order    Backward splits the rows into groups, accumulates dw within each and then adds the
+ *          groups in order.  The grouping depends on N only. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/kernels/kernel.h"
 
@@ -9,54 +10,55 @@ extern "C" {
 #include "ops/rmsnorm.h"
 }
 
-enum { GROUPS = 512 }; /* of rows, at most: some for each multiprocessor of any device */
+enum { MAX_GROUPS = 512 }; /* of rows; enough for all multiprocessors of current devices */
 
 template <typename T, int WIDTH, int HELD>
-static __global__ void __launch_bounds__(BLOCK_MOST)
-    forward(int D, float eps, const T *x_ND, const T *w_D, T *y_ND, float *rstd_N, float *largest)
+static __global__ void __launch_bounds__(MAX_BLOCK_SIZE)
+    rmsnorm_forward_kernel(int D, float eps, const T *x_ND, const T *w_D, T *y_ND, float *rstd_N,
+                           float *amax)
 {
-    int vectors = D / WIDTH, threads = (int)blockDim.x, self = (int)threadIdx.x;
+    int vectors = D / WIDTH, threads = (int)blockDim.x, thread = (int)threadIdx.x;
     const T *x = x_ND + (size_t)blockIdx.x * D;
     T *y = y_ND + (size_t)blockIdx.x * D;
     float held[HELD][WIDTH], squares = 0;
     for (int i = 0; i < HELD; i++)
-        if (self + i * threads < vectors) {
-            load<WIDTH>(x + (self + i * threads) * WIDTH, held[i]);
+        if (thread + i * threads < vectors) {
+            load<WIDTH>(x + (thread + i * threads) * WIDTH, held[i]);
             for (int k = 0; k < WIDTH; k++) squares += held[i][k] * held[i][k];
         }
-    for (int v = self + HELD * threads; v < vectors; v += threads) {
-        float more[WIDTH];
-        load<WIDTH>(x + v * WIDTH, more);
-        for (int k = 0; k < WIDTH; k++) squares += more[k] * more[k];
+    for (int v = thread + HELD * threads; v < vectors; v += threads) {
+        float extra[WIDTH];
+        load<WIDTH>(x + v * WIDTH, extra);
+        for (int k = 0; k < WIDTH; k++) squares += extra[k] * extra[k];
     }
-    unsigned most = 0;
+    unsigned max = 0;
     float rstd = 1 / sqrtf(block_sum(squares) / (float)D + eps);
-    if (self == 0) rstd_N[blockIdx.x] = rstd;
-    auto finish = [&](int v, float(&row)[WIDTH]) {
+    if (thread == 0) rstd_N[blockIdx.x] = rstd;
+    auto normalize = [&](int v, float(&row)[WIDTH]) {
         float w[WIDTH];
         load<WIDTH>(w_D + v * WIDTH, w);
         for (int k = 0; k < WIDTH; k++) {
-            row[k] = rounded<T>(row[k] * rstd) * w[k];
-            most = larger(most, size_bits<T>(row[k]));
+            row[k] = round_to<T>(row[k] * rstd) * w[k];
+            max = larger(max, abs_bits<T>(row[k]));
         }
         store<WIDTH>(row, y + v * WIDTH);
     };
     for (int i = 0; i < HELD; i++)
-        if (self + i * threads < vectors) finish(self + i * threads, held[i]);
-    for (int v = self + HELD * threads; v < vectors; v += threads) {
-        float more[WIDTH];
-        load<WIDTH>(x + v * WIDTH, more);
-        finish(v, more);
+        if (thread + i * threads < vectors) normalize(thread + i * threads, held[i]);
+    for (int v = thread + HELD * threads; v < vectors; v += threads) {
+        float extra[WIDTH];
+        load<WIDTH>(x + v * WIDTH, extra);
+        normalize(v, extra);
     }
-    add_largest(most, largest);
+    update_amax(max, amax);
 }
 
-/* Rows of a group; dw over them goes to partial_GD. */
+/* Processes one group of rows; their dw goes to partial_GD. */
 template <typename T, int WIDTH, int HELD>
-static __global__ void __launch_bounds__(BLOCK_MOST)
-    backward(struct rmsnorm a, struct rmsnorm_bwd io, int rows, float *partial_GD)
+static __global__ void __launch_bounds__(MAX_BLOCK_SIZE)
+    rmsnorm_backward_kernel(struct rmsnorm a, struct rmsnorm_bwd io, int rows, float *partial_GD)
 {
-    int vectors = a.D / WIDTH, threads = (int)blockDim.x, self = (int)threadIdx.x;
+    int vectors = a.D / WIDTH, threads = (int)blockDim.x, thread = (int)threadIdx.x;
     size_t first = (size_t)blockIdx.x * rows, end = min(first + rows, (size_t)a.N);
     float *partial = partial_GD + (size_t)blockIdx.x * a.D, sums[HELD][WIDTH] = {};
     const T *w_D = (const T *)io.w_D;
@@ -65,7 +67,7 @@ static __global__ void __launch_bounds__(BLOCK_MOST)
         T *dx_row = (T *)io.dx_ND + n * a.D;
         float x[HELD][WIDTH] = {}, dy[HELD][WIDTH] = {}, dx[HELD][WIDTH] = {};
         float rstd = io.rstd_N[n], dot = 0;
-        auto begin = [&](int v, float(&x)[WIDTH], float(&dy)[WIDTH], float(&dx)[WIDTH]) {
+        auto load_and_dot = [&](int v, float(&x)[WIDTH], float(&dy)[WIDTH], float(&dx)[WIDTH]) {
             float w[WIDTH];
             load<WIDTH>(x_row + v * WIDTH, x);
             load<WIDTH>(dy_row + v * WIDTH, dy);
@@ -73,53 +75,56 @@ static __global__ void __launch_bounds__(BLOCK_MOST)
             if (a.accumulate) load<WIDTH>(dx_row + v * WIDTH, dx);
             for (int k = 0; k < WIDTH; k++) dot += dy[k] * w[k] * (x[k] * rstd);
         };
-        /* Leaves dy times x as the forward pass normalised it in dy. */
-        auto finish = [&](int v, float(&x)[WIDTH], float(&dy)[WIDTH], float(&dx)[WIDTH]) {
+        /* Replaces dy by its product with the normalized x, as forward rounded it. */
+        auto store_dx = [&](int v, float(&x)[WIDTH], float(&dy)[WIDTH], float(&dx)[WIDTH]) {
             float w[WIDTH];
             load<WIDTH>(w_D + v * WIDTH, w);
             for (int k = 0; k < WIDTH; k++) {
                 dx[k] += rstd * (dy[k] * w[k] - x[k] * rstd * dot);
-                dy[k] *= rounded<T>(x[k] * rstd);
+                dy[k] *= round_to<T>(x[k] * rstd);
             }
             store<WIDTH>(dx, dx_row + v * WIDTH);
         };
         for (int i = 0; i < HELD; i++)
-            if (self + i * threads < vectors) begin(self + i * threads, x[i], dy[i], dx[i]);
-        for (int v = self + HELD * threads; v < vectors; v += threads) {
-            float more[WIDTH], dmore[WIDTH], old[WIDTH];
-            begin(v, more, dmore, old);
+            if (thread + i * threads < vectors)
+                load_and_dot(thread + i * threads, x[i], dy[i], dx[i]);
+        for (int v = thread + HELD * threads; v < vectors; v += threads) {
+            float extra[WIDTH], dextra[WIDTH], old[WIDTH];
+            load_and_dot(v, extra, dextra, old);
         }
         dot = block_sum(dot) / (float)a.D;
         for (int i = 0; i < HELD; i++)
-            if (self + i * threads < vectors) {
-                finish(self + i * threads, x[i], dy[i], dx[i]);
+            if (thread + i * threads < vectors) {
+                store_dx(thread + i * threads, x[i], dy[i], dx[i]);
                 for (int k = 0; k < WIDTH; k++) sums[i][k] += dy[i][k];
             }
-        for (int v = self + HELD * threads; v < vectors; v += threads) {
-            float more[WIDTH], dmore[WIDTH], old[WIDTH] = {}, kept = dot;
-            begin(v, more, dmore, old);
-            dot = kept;
-            finish(v, more, dmore, old);
+        for (int v = thread + HELD * threads; v < vectors; v += threads) {
+            float extra[WIDTH], dextra[WIDTH], old[WIDTH] = {}, kept = dot;
+            load_and_dot(v, extra, dextra, old);
+            dot = kept; /* load_and_dot has added to it again */
+            store_dx(v, extra, dextra, old);
             for (int k = 0; k < WIDTH; k++)
-                partial[v * WIDTH + k] = (n > first ? partial[v * WIDTH + k] : 0) + dmore[k];
+                partial[v * WIDTH + k] = (n > first ? partial[v * WIDTH + k] : 0) + dextra[k];
         }
     }
     for (int i = 0; i < HELD; i++)
-        if (self + i * threads < vectors)
-            for (int k = 0; k < WIDTH; k++) partial[(self + i * threads) * WIDTH + k] = sums[i][k];
+        if (thread + i * threads < vectors)
+            for (int k = 0; k < WIDTH; k++)
+                partial[(thread + i * threads) * WIDTH + k] = sums[i][k];
 }
 
-/* dw += the groups' sums: a block takes COLUMNS, SLICES threads share the groups of one. */
-enum { COLUMNS = 32, SLICES = 16 };
-static __global__ void __launch_bounds__(COLUMNS *SLICES)
-    add_groups(int D, int groups, const float *partial_GD, float *dw_D)
+/* dw += the sum over groups.  A block takes COLUMNS columns; SLICES threads split the groups of
+ * each. */
+enum { COLUMNS = 32, SLICES = 16, DW_THREADS = COLUMNS * SLICES };
+static __global__ void __launch_bounds__(DW_THREADS)
+    rmsnorm_dw_kernel(int D, int groups, const float *partial_GD, float *dw_D)
 {
     __shared__ float sums[SLICES][COLUMNS];
     int column = (int)threadIdx.x % COLUMNS, slice = (int)threadIdx.x / COLUMNS;
-    int d = (int)blockIdx.x * COLUMNS + column, each = (groups + SLICES - 1) / SLICES;
+    int d = (int)blockIdx.x * COLUMNS + column, per_slice = (groups + SLICES - 1) / SLICES;
     float sum = 0;
     if (d < D)
-        for (int g = slice * each; g < min((slice + 1) * each, groups); g++)
+        for (int g = slice * per_slice; g < min((slice + 1) * per_slice, groups); g++)
             sum += partial_GD[(size_t)g * D + d];
     sums[slice][column] = sum;
     __syncthreads();
@@ -129,58 +134,58 @@ static __global__ void __launch_bounds__(COLUMNS *SLICES)
 }
 
 template <typename T, int WIDTH>
-static enum status run_forward(const struct rmsnorm *a, const struct rmsnorm_fwd *io,
-                               struct queue *on)
+static enum status launch_forward(const struct rmsnorm *a, const struct rmsnorm_fwd *io,
+                                  struct queue *queue)
 {
     enum { HELD = 2 };
-    unsigned threads = block_of(ceil_div((size_t)a->D / WIDTH, HELD), BLOCK_MOST);
-    TRY(begin_largest(io->largest, on));
-    LAUNCH((forward<T, WIDTH, HELD>), (unsigned)a->N, threads, 0, on, a->D, a->eps,
-           (const T *)io->x_ND, (const T *)io->w_D, (T *)io->y_ND, io->rstd_N, io->largest);
+    unsigned threads = block_size(ceil_div((size_t)a->D / WIDTH, HELD), MAX_BLOCK_SIZE);
+    TRY(zero_amax(io->largest, queue));
+    LAUNCH((rmsnorm_forward_kernel<T, WIDTH, HELD>), (unsigned)a->N, threads, 0, queue, a->D,
+           a->eps, (const T *)io->x_ND, (const T *)io->w_D, (T *)io->y_ND, io->rstd_N, io->largest);
     return STATUS_OK;
 }
 
 extern "C" enum status GPU_NAME(rmsnorm_forward)(const struct rmsnorm *a,
-                                                 const struct rmsnorm_fwd *io, struct queue *on)
+                                                 const struct rmsnorm_fwd *io, struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     bool aligned = rows_are_aligned((size_t)a->D, a->dtype) && is_aligned(io->x_ND) &&
                    is_aligned(io->w_D) && is_aligned(io->y_ND);
-    BY_DTYPE_AND_WIDTH(a->dtype, aligned, run_forward, a, io, on);
+    BY_DTYPE_AND_WIDTH(a->dtype, aligned, launch_forward, a, io, queue);
 }
 
-struct grouping {
-    int rows, groups;
+struct row_groups {
+    int rows, groups; /* rows per group */
     float *partial_GD;
 };
 
 template <typename T, int WIDTH>
-static enum status run_backward(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
-                                const struct grouping *g, struct queue *on)
+static enum status launch_backward(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
+                                   const struct row_groups *g, struct queue *queue)
 {
     size_t vectors = (size_t)a->D / WIDTH;
-    if (vectors <= BLOCK_MOST)
-        LAUNCH((backward<T, WIDTH, 1>), (unsigned)g->groups, block_of(vectors, BLOCK_MOST), 0, on,
-               *a, *io, g->rows, g->partial_GD);
+    if (vectors <= MAX_BLOCK_SIZE)
+        LAUNCH((rmsnorm_backward_kernel<T, WIDTH, 1>), (unsigned)g->groups,
+               block_size(vectors, MAX_BLOCK_SIZE), 0, queue, *a, *io, g->rows, g->partial_GD);
     else
-        LAUNCH((backward<T, WIDTH, 2>), (unsigned)g->groups, BLOCK_MOST, 0, on, *a, *io, g->rows,
-               g->partial_GD);
-    LAUNCH(add_groups, (unsigned)ceil_div((size_t)a->D, COLUMNS), COLUMNS * SLICES, 0, on, a->D,
+        LAUNCH((rmsnorm_backward_kernel<T, WIDTH, 2>), (unsigned)g->groups, MAX_BLOCK_SIZE, 0,
+               queue, *a, *io, g->rows, g->partial_GD);
+    LAUNCH(rmsnorm_dw_kernel, (unsigned)ceil_div((size_t)a->D, COLUMNS), DW_THREADS, 0, queue, a->D,
            g->groups, (const float *)g->partial_GD, io->dw_D);
     return STATUS_OK;
 }
 
 extern "C" enum status GPU_NAME(rmsnorm_backward)(const struct rmsnorm *a,
-                                                  const struct rmsnorm_bwd *io, struct queue *on)
+                                                  const struct rmsnorm_bwd *io, struct queue *queue)
 {
-    int rows = (int)ceil_div((size_t)a->N, GROUPS);
-    struct grouping g = {rows, (int)ceil_div((size_t)a->N, (size_t)rows), NULL};
-    size_t mark = arena_mark(&on->scratch);
+    int rows = (int)ceil_div((size_t)a->N, MAX_GROUPS);
+    struct row_groups g = {rows, (int)ceil_div((size_t)a->N, (size_t)rows), NULL};
+    size_t mark = arena_mark(&queue->scratch);
     g.partial_GD =
-        (float *)arena_take(&on->scratch, (size_t)g.groups * (size_t)a->D, sizeof(float));
-    arena_reset(&on->scratch, mark);
-    if (on->measuring) return STATUS_OK;
+        (float *)arena_take(&queue->scratch, (size_t)g.groups * (size_t)a->D, sizeof(float));
+    arena_reset(&queue->scratch, mark);
+    if (queue->measuring) return STATUS_OK;
     bool aligned = rows_are_aligned((size_t)a->D, a->dtype) && is_aligned(io->dy_ND) &&
                    is_aligned(io->x_ND) && is_aligned(io->w_D) && is_aligned(io->dx_ND);
-    BY_DTYPE_AND_WIDTH(a->dtype, aligned, run_backward, a, io, &g, on);
+    BY_DTYPE_AND_WIDTH(a->dtype, aligned, launch_backward, a, io, &g, queue);
 }

@@ -1,4 +1,5 @@
-/* One vector of gate and one of up a thread; a block lies within a row. */
+/* swiglu.cu -- each thread takes one vector of the gate and the matching one of up; a block stays
+ * within one row. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/kernels/kernel.h"
 
@@ -8,120 +9,122 @@ extern "C" {
 
 enum { THREADS = 256 };
 
-/* Where this thread's vector of a row is. */
-struct place {
+/* This thread's vector. */
+struct row_position {
     size_t row;
-    int at; /* of its first number; F or more: there is none */
+    int column; /* of its first element; F or more: none */
 };
-static __device__ __forceinline__ struct place find(unsigned blocks_of_row, int width)
+static __device__ __forceinline__ struct row_position thread_position(unsigned blocks_per_row,
+                                                                      int width)
 {
-    unsigned block = blockIdx.x % blocks_of_row;
-    return {blockIdx.x / blocks_of_row, (int)(block * THREADS + threadIdx.x) * width};
+    unsigned block = blockIdx.x % blocks_per_row;
+    return {blockIdx.x / blocks_per_row, (int)(block * THREADS + threadIdx.x) * width};
 }
 
-/* By the fast units: exact ones would take longer than memory does. */
-static __device__ __forceinline__ float sigmoid_of(float x)
+/* With the fast intrinsics: exact functions would make the kernel compute-bound. */
+static __device__ __forceinline__ float fast_sigmoid(float x)
 {
     return __fdividef(1, 1 + __expf(-x));
 }
 
 template <typename T, int WIDTH>
 static __global__ void __launch_bounds__(THREADS)
-    forward(unsigned blocks_of_row, int F, const T *gate_up_N2F, T *out_NF, float *largest)
+    swiglu_forward_kernel(unsigned blocks_per_row, int F, const T *gate_up_N2F, T *out_NF,
+                          float *amax)
 {
-    struct place is = find(blocks_of_row, WIDTH);
-    unsigned most = 0;
-    if (is.at < F) {
+    struct row_position at = thread_position(blocks_per_row, WIDTH);
+    unsigned max = 0;
+    if (at.column < F) {
         float gate[WIDTH], up[WIDTH];
-        const T *row = gate_up_N2F + is.row * 2 * F;
-        load<WIDTH>(row + is.at, gate);
-        load<WIDTH>(row + F + is.at, up);
+        const T *row = gate_up_N2F + at.row * 2 * F;
+        load<WIDTH>(row + at.column, gate);
+        load<WIDTH>(row + F + at.column, up);
         for (int k = 0; k < WIDTH; k++) {
-            up[k] *= gate[k] * sigmoid_of(gate[k]);
-            most = larger(most, size_bits<T>(up[k]));
+            up[k] *= gate[k] * fast_sigmoid(gate[k]);
+            max = larger(max, abs_bits<T>(up[k]));
         }
-        store<WIDTH>(up, out_NF + is.row * F + is.at);
+        store<WIDTH>(up, out_NF + at.row * F + at.column);
     }
-    add_largest(most, largest);
+    update_amax(max, amax);
 }
 
 /* silu'(x) = sigmoid(x) (1 + x (1 - sigmoid(x))).  dgate_up may be gate_up. */
 template <typename T, int WIDTH>
 static __global__ void __launch_bounds__(THREADS)
-    backward(unsigned blocks_of_row, int F, const T *gate_up_N2F, const T *dout_NF, T *dgate_up_N2F,
-             float *largest)
+    swiglu_backward_kernel(unsigned blocks_per_row, int F, const T *gate_up_N2F, const T *dout_NF,
+                           T *dgate_up_N2F, float *amax)
 {
-    struct place is = find(blocks_of_row, WIDTH);
-    unsigned most = 0;
-    if (is.at < F) {
+    struct row_position at = thread_position(blocks_per_row, WIDTH);
+    unsigned max = 0;
+    if (at.column < F) {
         float gate[WIDTH], up[WIDTH], dout[WIDTH];
-        const T *row = gate_up_N2F + is.row * 2 * F;
-        T *drow = dgate_up_N2F + is.row * 2 * F;
-        load<WIDTH>(row + is.at, gate);
-        load<WIDTH>(row + F + is.at, up);
-        load<WIDTH>(dout_NF + is.row * F + is.at, dout);
+        const T *row = gate_up_N2F + at.row * 2 * F;
+        T *drow = dgate_up_N2F + at.row * 2 * F;
+        load<WIDTH>(row + at.column, gate);
+        load<WIDTH>(row + F + at.column, up);
+        load<WIDTH>(dout_NF + at.row * F + at.column, dout);
         for (int k = 0; k < WIDTH; k++) {
-            float g = gate[k], sigmoid = sigmoid_of(g);
+            float g = gate[k], sigmoid = fast_sigmoid(g);
             gate[k] = dout[k] * up[k] * sigmoid * (1 + g * (1 - sigmoid));
             up[k] = dout[k] * g * sigmoid;
-            most = larger(most, larger(size_bits<T>(gate[k]), size_bits<T>(up[k])));
+            max = larger(max, larger(abs_bits<T>(gate[k]), abs_bits<T>(up[k])));
         }
-        store<WIDTH>(gate, drow + is.at);
-        store<WIDTH>(up, drow + F + is.at);
+        store<WIDTH>(gate, drow + at.column);
+        store<WIDTH>(up, drow + F + at.column);
     }
-    add_largest(most, largest);
+    update_amax(max, amax);
 }
 
-struct span {
-    unsigned blocks_of_row, blocks;
+struct swiglu_grid {
+    unsigned blocks_per_row, blocks;
 };
-static enum status cut(const struct swiglu *a, int width, struct span *out)
+static enum status make_grid(const struct swiglu *a, int width, struct swiglu_grid *out)
 {
-    size_t each = ceil_div((size_t)a->F, (size_t)THREADS * (size_t)width);
-    if (each * (size_t)a->N > INT32_MAX)
-        FAIL(UNSUPPORTED, "swiglu: %d rows of %d are more than a GPU takes at once", a->N, a->F);
-    *out = {(unsigned)each, (unsigned)(each * (size_t)a->N)};
+    size_t per_row = ceil_div((size_t)a->F, (size_t)THREADS * (size_t)width);
+    if (per_row * (size_t)a->N > INT32_MAX)
+        FAIL(UNSUPPORTED, "swiglu: %d rows of %d exceed the maximum grid size", a->N, a->F);
+    *out = {(unsigned)per_row, (unsigned)(per_row * (size_t)a->N)};
     return STATUS_OK;
 }
 
 template <typename T, int WIDTH>
-static enum status run_forward(const struct swiglu *a, const struct swiglu_fwd *io,
-                               struct queue *on)
+static enum status launch_forward(const struct swiglu *a, const struct swiglu_fwd *io,
+                                  struct queue *queue)
 {
-    struct span s;
-    TRY(cut(a, WIDTH, &s));
-    TRY(begin_largest(io->largest, on));
-    LAUNCH((forward<T, WIDTH>), s.blocks, THREADS, 0, on, s.blocks_of_row, a->F,
+    struct swiglu_grid g;
+    TRY(make_grid(a, WIDTH, &g));
+    TRY(zero_amax(io->largest, queue));
+    LAUNCH((swiglu_forward_kernel<T, WIDTH>), g.blocks, THREADS, 0, queue, g.blocks_per_row, a->F,
            (const T *)io->gate_up_N2F, (T *)io->out_NF, io->largest);
     return STATUS_OK;
 }
 
 extern "C" enum status GPU_NAME(swiglu_forward)(const struct swiglu *a, const struct swiglu_fwd *io,
-                                                struct queue *on)
+                                                struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     bool aligned = rows_are_aligned((size_t)a->F, a->dtype) && is_aligned(io->gate_up_N2F) &&
                    is_aligned(io->out_NF);
-    BY_DTYPE_AND_WIDTH(a->dtype, aligned, run_forward, a, io, on);
+    BY_DTYPE_AND_WIDTH(a->dtype, aligned, launch_forward, a, io, queue);
 }
 
 template <typename T, int WIDTH>
-static enum status run_backward(const struct swiglu *a, const struct swiglu_bwd *io,
-                                struct queue *on)
+static enum status launch_backward(const struct swiglu *a, const struct swiglu_bwd *io,
+                                   struct queue *queue)
 {
-    struct span s;
-    TRY(cut(a, WIDTH, &s));
-    TRY(begin_largest(io->largest, on));
-    LAUNCH((backward<T, WIDTH>), s.blocks, THREADS, 0, on, s.blocks_of_row, a->F,
+    struct swiglu_grid g;
+    TRY(make_grid(a, WIDTH, &g));
+    TRY(zero_amax(io->largest, queue));
+    LAUNCH((swiglu_backward_kernel<T, WIDTH>), g.blocks, THREADS, 0, queue, g.blocks_per_row, a->F,
            (const T *)io->gate_up_N2F, (const T *)io->dout_NF, (T *)io->dgate_up_N2F, io->largest);
     return STATUS_OK;
 }
 
 extern "C" enum status GPU_NAME(swiglu_backward)(const struct swiglu *a,
-                                                 const struct swiglu_bwd *io, struct queue *on)
+                                                 const struct swiglu_bwd *io, struct queue *queue)
 {
-    if (on->measuring) return STATUS_OK;
+    if (queue->measuring) return STATUS_OK;
     bool aligned = rows_are_aligned((size_t)a->F, a->dtype) && is_aligned(io->gate_up_N2F) &&
                    is_aligned(io->dout_NF) && is_aligned(io->dgate_up_N2F);
-    BY_DTYPE_AND_WIDTH(a->dtype, aligned, run_backward, a, io, on);
+    BY_DTYPE_AND_WIDTH(a->dtype, aligned, launch_backward, a, io, queue);
 }

@@ -1,7 +1,8 @@
-/* update.cu -- flat ranges, bound by memory: every number is read and written once.
+/* update.cu -- the norm, AdamW and split master weights over flat ranges; memory-bound, every
+ * element is read and written once.
  *
- * Order     sum_squares adds a block's elements in f64: each thread its own, then lanes, then
- *           waves; then the blocks likewise. */
+ * Order     sum_squares accumulates in f64: each thread its own elements, then lanes, then warps of
+ *           a block; then the blocks in the same way. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/kernels/kernel.h"
 
@@ -14,65 +15,71 @@ extern "C" {
 #include <math.h>
 
 enum { BLOCK = 256 };
-static const unsigned grid_most = 4096;
-enum { WIDE = 4, STEPS = 16, PART = STEPS * BLOCK * WIDE }; /* elements of one partial sum */
+static const unsigned max_grid = 4096;
+enum { WIDE = 4, STEPS = 16, PART = STEPS * BLOCK * WIDE }; /* PART: elements per block */
 
-/* Elements lie at the same threads whether they are loaded one by one or not. */
+/* The mapping of elements to threads does not depend on the alignment. */
 template <bool ALIGNED>
-__global__ static void __launch_bounds__(BLOCK) squares(size_t n, const float *x, double *parts)
+__global__ static void __launch_bounds__(BLOCK)
+    sum_squares_kernel(size_t n, const float *x, double *partials)
 {
     const size_t begin = (size_t)blockIdx.x * PART + threadIdx.x * WIDE;
     double sum = 0;
     for (int step = 0; step < STEPS; step++) {
         const size_t at = begin + (size_t)step * BLOCK * WIDE;
-        float four[WIDE] = {};
+        float values[WIDE] = {};
         if (ALIGNED && at + WIDE <= n)
-            load<WIDE>(x + at, four);
+            load<WIDE>(x + at, values);
         else
             for (int i = 0; i < WIDE; i++)
-                if (at + i < n) four[i] = x[at + i];
-        for (int i = 0; i < WIDE; i++) sum += (double)four[i] * (double)four[i];
+                if (at + i < n) values[i] = x[at + i];
+        for (int i = 0; i < WIDE; i++) sum += (double)values[i] * (double)values[i];
     }
     sum = block_sum(sum);
-    if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+    if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
-__global__ static void __launch_bounds__(BLOCK_MOST) sum_parts(size_t n, double *parts)
+__global__ static void __launch_bounds__(MAX_BLOCK_SIZE)
+    sum_partials_kernel(size_t n, double *partials)
 {
     double sum = 0;
-    for (size_t i = threadIdx.x; i < n; i += BLOCK_MOST) sum += parts[i];
+    for (size_t i = threadIdx.x; i < n; i += MAX_BLOCK_SIZE) sum += partials[i];
     sum = block_sum(sum);
-    if (threadIdx.x == 0) parts[0] = sum;
+    if (threadIdx.x == 0) partials[0] = sum;
 }
 
 extern "C" enum status GPU_NAME(sum_squares)(const struct sum_squares *a,
-                                             const struct sum_squares_io *io, struct queue *on)
+                                             const struct sum_squares_io *io, struct queue *queue)
 {
-    size_t blocks = ceil_div(a->n, PART), mark = arena_mark(&on->scratch);
-    double *parts = (double *)arena_take(&on->scratch, blocks, sizeof *parts);
-    arena_reset(&on->scratch, mark);
-    if (on->measuring) return STATUS_OK;
+    size_t blocks = ceil_div(a->n, PART), mark = arena_mark(&queue->scratch);
+    double *partials = (double *)arena_take(&queue->scratch, blocks, sizeof *partials);
+    arena_reset(&queue->scratch, mark);
+    if (queue->measuring) return STATUS_OK;
     if (!a->n) {
         *io->sum = 0;
         return STATUS_OK;
     }
     if (is_aligned(io->x_n))
-        LAUNCH(squares<true>, (unsigned)blocks, BLOCK, 0, on, a->n, io->x_n, parts);
+        LAUNCH(sum_squares_kernel<true>, (unsigned)blocks, BLOCK, 0, queue, a->n, io->x_n,
+               partials);
     else
-        LAUNCH(squares<false>, (unsigned)blocks, BLOCK, 0, on, a->n, io->x_n, parts);
-    if (blocks > 1) LAUNCH(sum_parts, 1, BLOCK_MOST, 0, on, blocks, parts);
-    return queue_copy(on, io->sum, parts, sizeof *parts);
+        LAUNCH(sum_squares_kernel<false>, (unsigned)blocks, BLOCK, 0, queue, a->n, io->x_n,
+               partials);
+    if (blocks > 1) LAUNCH(sum_partials_kernel, 1, MAX_BLOCK_SIZE, 0, queue, blocks, partials);
+    return queue_copy(queue, io->sum, partials, sizeof *partials);
 }
 
-struct rates {
-    float keep, rate, root, eps, scale, beta1, beta2, new1, new2;
+/* decay is 1 - lr * weight decay, rate the bias-corrected lr, root 1 / sqrt of the second moment's
+ * bias correction; new1 and new2 are 1 - beta. */
+struct adamw_factors {
+    float decay, rate, root, eps, scale, beta1, beta2, new1, new2;
 };
 
-/* What rounds second moments, of struct adamw; and the buffers of a range. */
-struct rounding {
+/* Position in the random stream of stochastic rounding (struct adamw). */
+struct random_position {
     uint64_t seed, step, position, run, stride;
 };
-struct buffers {
+struct adamw_buffers {
     size_t n;
     float *w;
     void *m, *v;
@@ -81,12 +88,12 @@ struct buffers {
     uint16_t *low;
 };
 
-struct words {
+struct philox_words {
     unsigned a, b, c, d;
 };
 
-/* rng_bits(seed, RNG_MOMENTS, step, block). */
-static __device__ struct words random_block(const struct rounding &r, uint64_t block)
+/* Philox 4x32-10: rng_bits(seed, RNG_MOMENTS, step, block) of base/rng.h. */
+static __device__ struct philox_words random_block(const struct random_position &r, uint64_t block)
 {
     unsigned c0 = (unsigned)block, c1 = (unsigned)(block >> 32), c2 = (unsigned)r.step;
     unsigned c3 = (unsigned)(r.step >> 32) ^ ((unsigned)RNG_MOMENTS << 24);
@@ -103,32 +110,33 @@ static __device__ struct words random_block(const struct rounding &r, uint64_t b
     return {c0, c1, c2, c3};
 }
 
-static __device__ __forceinline__ uint16_t random_half(struct words x, unsigned i)
+static __device__ __forceinline__ uint16_t random_half(struct philox_words x, unsigned i)
 {
     unsigned word = i < 4 ? (i < 2 ? x.a : x.b) : (i < 6 ? x.c : x.d);
     return (uint16_t)(word >> 16 * (i % 2));
 }
 
-/* As bf16_from_f32_random of dtype.h rounds. */
+/* Rounds stochastically, as bf16_from_f32_random of dtype.h. */
 static __device__ __forceinline__ bf16 from_f32_random(float x, uint16_t random)
 {
     unsigned bits = __float_as_uint(x);
     return (bf16)((x != x ? bits | 0x400000u : bits + random) >> 16);
 }
 
-/* Elements that lie one behind the other mostly share a block of bits. */
+/* Stores second moments with stochastic rounding.  A Philox block serves several consecutive
+ * elements, so it is only recomputed when the position leaves it. */
 template <int WIDTH>
-static __device__ void store_second(const struct rounding &r, const float (&v)[WIDTH], size_t at,
-                                    bf16 *v_n)
+static __device__ void store_second_moments(const struct random_position &r,
+                                            const float (&v)[WIDTH], size_t at, bf16 *v_n)
 {
-    uint64_t run = r.run ? at / r.run : 0, in_run = r.run ? at % r.run : at, have = 0;
+    uint64_t run = r.run ? at / r.run : 0, in_run = r.run ? at % r.run : at, current = 0;
     uint16_t rounded_bits[WIDTH];
-    struct words block = {};
+    struct philox_words block = {};
     for (int i = 0; i < WIDTH; i++) {
         uint64_t position = r.position + run * r.stride + in_run;
-        if (i == 0 || position / ADAMW_BLOCK != have) {
-            have = position / ADAMW_BLOCK;
-            block = random_block(r, have);
+        if (i == 0 || position / ADAMW_BLOCK != current) {
+            current = position / ADAMW_BLOCK;
+            block = random_block(r, current);
         }
         rounded_bits[i] =
             from_f32_random(v[i], random_half(block, (unsigned)(position % ADAMW_BLOCK)));
@@ -138,34 +146,36 @@ static __device__ void store_second(const struct rounding &r, const float (&v)[W
 }
 
 template <int WIDTH>
-static __device__ void store_second(const struct rounding &, const float (&v)[WIDTH], size_t at,
-                                    float *v_n)
+static __device__ void store_second_moments(const struct random_position &, const float (&v)[WIDTH],
+                                            size_t at, float *v_n)
 {
     store<WIDTH>(v, v_n + at);
 }
 
 template <int WIDTH>
-static __device__ __forceinline__ void load_split(const struct buffers &b, size_t at,
+static __device__ __forceinline__ void load_split(const struct adamw_buffers &b, size_t at,
                                                   float (&w)[WIDTH])
 {
     uint16_t half[WIDTH], low[WIDTH];
     load_bits<WIDTH>((const bf16 *)b.copy + at, half), load_bits<WIDTH>(b.low + at, low);
-    for (int i = 0; i < WIDTH; i++) w[i] = joined(half[i], low[i]);
+    for (int i = 0; i < WIDTH; i++) w[i] = join_split(half[i], low[i]);
 }
 
 template <int WIDTH>
-static __device__ __forceinline__ void store_split(const float (&w)[WIDTH], const struct buffers &b,
-                                                   size_t at)
+static __device__ __forceinline__ void store_split(const float (&w)[WIDTH],
+                                                   const struct adamw_buffers &b, size_t at)
 {
     uint16_t half[WIDTH], low[WIDTH];
-    for (int i = 0; i < WIDTH; i++) split(w[i], &half[i], &low[i]);
+    for (int i = 0; i < WIDTH; i++) make_split(w[i], &half[i], &low[i]);
     store_bits<WIDTH>(half, (bf16 *)b.copy + at), store_bits<WIDTH>(low, b.low + at);
 }
 
-/* M: of the moments; T: of the copy, which SPLIT is a half of the weights. */
+/* M: type of the moments; T: type of the weights' copy.  SPLIT: the copy is the upper half of split
+ * master weights. */
 template <int WIDTH, typename M, typename T, bool SPLIT>
-static __device__ void adamw_at(const struct rates &r, const struct rounding &round,
-                                const struct buffers &b, size_t at)
+static __device__ void adamw_step(const struct adamw_factors &r,
+                                  const struct random_position &random,
+                                  const struct adamw_buffers &b, size_t at)
 {
     float w[WIDTH], m[WIDTH], v[WIDTH], grad[WIDTH];
     M *m_n = (M *)b.m, *v_n = (M *)b.v;
@@ -178,10 +188,10 @@ static __device__ void adamw_at(const struct rates &r, const struct rounding &ro
         float g = grad[i] * r.scale;
         m[i] = r.beta1 * m[i] + r.new1 * g;
         v[i] = r.beta2 * v[i] + r.new2 * g * g;
-        w[i] = w[i] * r.keep - r.rate * m[i] / (sqrtf(v[i]) * r.root + r.eps);
+        w[i] = w[i] * r.decay - r.rate * m[i] / (sqrtf(v[i]) * r.root + r.eps);
     }
     store<WIDTH>(m, m_n + at);
-    store_second<WIDTH>(round, v, at, v_n);
+    store_second_moments<WIDTH>(random, v, at, v_n);
     if constexpr (SPLIT) {
         store_split<WIDTH>(w, b, at);
     } else {
@@ -192,55 +202,56 @@ static __device__ void adamw_at(const struct rates &r, const struct rounding &ro
 
 template <int WIDTH, typename M, typename T, bool SPLIT>
 __global__ static void __launch_bounds__(BLOCK)
-    adamw_kernel(struct rates r, struct rounding round, struct buffers b)
+    adamw_kernel(struct adamw_factors r, struct random_position random, struct adamw_buffers b)
 {
     const size_t threads = (size_t)gridDim.x * BLOCK, vectors = b.n / WIDTH;
     const size_t first = (size_t)blockIdx.x * BLOCK + threadIdx.x;
     for (size_t i = first; i < vectors; i += threads)
-        adamw_at<WIDTH, M, T, SPLIT>(r, round, b, i * WIDTH);
+        adamw_step<WIDTH, M, T, SPLIT>(r, random, b, i * WIDTH);
     for (size_t i = vectors * WIDTH + first; i < b.n; i += threads)
-        adamw_at<1, M, T, SPLIT>(r, round, b, i);
+        adamw_step<1, M, T, SPLIT>(r, random, b, i);
 }
 
 template <typename M, typename T, bool SPLIT>
-static enum status adamw_by(const struct rates &r, const struct rounding &round,
-                            const struct buffers &b, struct queue *on)
+static enum status launch_adamw(const struct adamw_factors &r, const struct random_position &random,
+                                const struct adamw_buffers &b, struct queue *queue)
 {
-    enum { LEAST = sizeof(T) < sizeof(M) ? sizeof(T) : sizeof(M), WIDTH = 16 / LEAST };
+    enum { NARROWEST = sizeof(T) < sizeof(M) ? sizeof(T) : sizeof(M), WIDTH = 16 / NARROWEST };
     bool wide = is_aligned(b.w) && is_aligned(b.m) && is_aligned(b.v) && is_aligned(b.g) &&
                 is_aligned(b.copy) && is_aligned(b.low);
     size_t blocks = ceil_div(b.n, (size_t)BLOCK * (wide ? (size_t)WIDTH : 1));
-    unsigned grid = blocks < grid_most ? (unsigned)blocks : grid_most;
+    unsigned grid = blocks < max_grid ? (unsigned)blocks : max_grid;
     if (wide)
-        LAUNCH((adamw_kernel<WIDTH, M, T, SPLIT>), grid, BLOCK, 0, on, r, round, b);
+        LAUNCH((adamw_kernel<WIDTH, M, T, SPLIT>), grid, BLOCK, 0, queue, r, random, b);
     else
-        LAUNCH((adamw_kernel<1, M, T, SPLIT>), grid, BLOCK, 0, on, r, round, b);
+        LAUNCH((adamw_kernel<1, M, T, SPLIT>), grid, BLOCK, 0, queue, r, random, b);
     return STATUS_OK;
 }
 
 template <typename M>
-static enum status adamw_of(const struct adamw *a, const struct rates &r, const struct buffers &b,
-                            struct queue *on)
+static enum status launch_adamw_moments(const struct adamw *a, const struct adamw_factors &r,
+                                        const struct adamw_buffers &b, struct queue *queue)
 {
-    struct rounding round = {a->seed, (uint64_t)a->step, a->position, a->run, a->stride};
-    if (a->split) return adamw_by<M, bf16, true>(r, round, b, on);
-    return a->copy_dtype == F32 ? adamw_by<M, float, false>(r, round, b, on)
-                                : adamw_by<M, bf16, false>(r, round, b, on);
+    struct random_position random = {a->seed, (uint64_t)a->step, a->position, a->run, a->stride};
+    if (a->split) return launch_adamw<M, bf16, true>(r, random, b, queue);
+    return a->copy_dtype == F32 ? launch_adamw<M, float, false>(r, random, b, queue)
+                                : launch_adamw<M, bf16, false>(r, random, b, queue);
 }
 
 extern "C" enum status GPU_NAME(adamw)(const struct adamw *a, const struct adamw_io *io,
-                                       struct queue *on)
+                                       struct queue *queue)
 {
-    if (on->measuring || !a->n) return STATUS_OK;
-    double correct1 = 1 - pow(a->beta1, (double)a->step);
-    double correct2 = 1 - pow(a->beta2, (double)a->step);
-    struct rates r = {};
-    r.keep = (float)(1 - a->lr * a->decay), r.rate = (float)(a->lr / correct1);
-    r.root = (float)(1 / sqrt(correct2)), r.eps = (float)a->eps, r.scale = (float)a->scale;
+    if (queue->measuring || !a->n) return STATUS_OK;
+    double bias_correction1 = 1 - pow(a->beta1, (double)a->step);
+    double bias_correction2 = 1 - pow(a->beta2, (double)a->step);
+    struct adamw_factors r = {};
+    r.decay = (float)(1 - a->lr * a->decay), r.rate = (float)(a->lr / bias_correction1);
+    r.root = (float)(1 / sqrt(bias_correction2)), r.eps = (float)a->eps, r.scale = (float)a->scale;
     r.beta1 = (float)a->beta1, r.beta2 = (float)a->beta2;
     r.new1 = (float)(1 - a->beta1), r.new2 = (float)(1 - a->beta2);
-    struct buffers b = {a->n, io->w_n, io->m_n, io->v_n, io->g_n, io->copy_n, io->low_n};
-    return a->moments == F32 ? adamw_of<float>(a, r, b, on) : adamw_of<bf16>(a, r, b, on);
+    struct adamw_buffers b = {a->n, io->w_n, io->m_n, io->v_n, io->g_n, io->copy_n, io->low_n};
+    return a->moments == F32 ? launch_adamw_moments<float>(a, r, b, queue)
+                             : launch_adamw_moments<bf16>(a, r, b, queue);
 }
 
 __global__ static void __launch_bounds__(BLOCK)
@@ -248,15 +259,15 @@ __global__ static void __launch_bounds__(BLOCK)
 {
     const size_t threads = (size_t)gridDim.x * BLOCK;
     for (size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x; i < n; i += threads)
-        y_n[i] = joined(half_n[i], low_n[i]);
+        y_n[i] = join_split(half_n[i], low_n[i]);
 }
 
 extern "C" enum status GPU_NAME(unsplit)(const struct unsplit *a, const struct unsplit_io *io,
-                                         struct queue *on)
+                                         struct queue *queue)
 {
-    if (on->measuring || !a->n) return STATUS_OK;
+    if (queue->measuring || !a->n) return STATUS_OK;
     size_t blocks = ceil_div(a->n, BLOCK);
-    LAUNCH(unsplit_kernel, blocks < grid_most ? (unsigned)blocks : grid_most, BLOCK, 0, on, a->n,
+    LAUNCH(unsplit_kernel, blocks < max_grid ? (unsigned)blocks : max_grid, BLOCK, 0, queue, a->n,
            io->half_n, io->low_n, io->y_n);
     return STATUS_OK;
 }

@@ -9,31 +9,31 @@
 #include "tensor/device.h"
 #include "test.h"
 
-/* A model of nothing but a table, whose rows are the logits of what follows. */
+/* A bigram model: row i of its only table has the logits of the token after i. */
 enum { N = 70, V = 530, D = 37, TABLE = V * D };
 
 struct model {
-    float *w, *m, *v, *dw, *x, *loss, *largest;
+    float *w, *m, *v, *dw, *x, *loss, *amax;
     bf16 *rounded;
     struct float8_scale *scale;
     int32_t *ids, *labels;
     double squares;
 };
 
-static void model_take(struct model *m, struct arena *own, struct arena *shared)
+static void model_alloc(struct model *m, struct arena *own, struct arena *shared)
 {
     float **const tables[] = {&m->w, &m->m, &m->v, &m->dw};
     for (int i = 0; i < 4; i++) *tables[i] = arena_take(own, TABLE, sizeof(float));
     m->x = arena_take(own, N * D, sizeof *m->x);
     m->loss = arena_take(own, N, sizeof *m->loss);
-    m->largest = arena_take(own, 1, sizeof *m->largest);
+    m->amax = arena_take(own, 1, sizeof *m->amax);
     m->rounded = arena_take(own, TABLE, sizeof *m->rounded);
     m->scale = arena_take(own, 1, sizeof *m->scale);
     m->ids = arena_take(shared, N, sizeof *m->ids);
     m->labels = arena_take(shared, N, sizeof *m->labels);
 }
 
-static enum status step(struct model *m, const struct ops *ops, struct queue *on, int number)
+static enum status step(struct model *m, const struct ops *ops, struct queue *queue, int number)
 {
     struct embedding table = {N, V, D, F32, 0};
     struct cross_entropy entropy = {.N = N, .V = D, .scale = 1.0f / N, .gradient = true};
@@ -50,20 +50,20 @@ static enum status step(struct model *m, const struct ops *ops, struct queue *on
     struct embedding_bwd backward = {m->ids, m->x, m->dw};
     struct cross_entropy_io loss = {m->x, m->labels, m->loss, NULL, NULL};
     struct adamw_io change = {m->w, m->m, m->v, m->dw, NULL, NULL};
-    TRY(queue_zero(on, m->dw, TABLE * sizeof *m->dw));
-    TRY(embedding_forward(ops, &table, &forward, on));
-    TRY(cross_entropy(ops, &entropy, &loss, on));
-    TRY(embedding_backward(ops, &table, &backward, on));
+    TRY(queue_zero(queue, m->dw, TABLE * sizeof *m->dw));
+    TRY(embedding_forward(ops, &table, &forward, queue));
+    TRY(cross_entropy(ops, &entropy, &loss, queue));
+    TRY(embedding_backward(ops, &table, &backward, queue));
     struct sum_squares all = {TABLE};
-    TRY(sum_squares(ops, &all, &(struct sum_squares_io){m->dw, &m->squares}, on));
-    adam.scale = on->measuring ? 1 : 1 / (1 + sqrt(m->squares));
-    TRY(adamw(ops, &adam, &change, on));
-    struct amax largest = {TABLE, F32};
+    TRY(sum_squares(ops, &all, &(struct sum_squares_io){m->dw, &m->squares}, queue));
+    adam.scale = queue->measuring ? 1 : 1 / (1 + sqrt(m->squares));
+    TRY(adamw(ops, &adam, &change, queue));
+    struct amax find_amax = {TABLE, F32};
     struct quantize round = {.n = TABLE, .to = E4M3};
-    TRY(amax(ops, &largest, &(struct amax_io){m->w, m->largest}, on));
-    struct find_scale_io found = {m->largest, NULL, NULL, m->scale};
-    TRY(find_scale(ops, &(struct find_scale){E4M3}, &found, on));
-    TRY(quantize(ops, &round, &(struct quantize_io){m->w, m->rounded, m->scale}, on));
+    TRY(amax(ops, &find_amax, &(struct amax_io){m->w, m->amax}, queue));
+    struct find_scale_io found = {m->amax, NULL, NULL, m->scale};
+    TRY(find_scale(ops, &(struct find_scale){E4M3}, &found, queue));
+    TRY(quantize(ops, &round, &(struct quantize_io){m->w, m->rounded, m->scale}, queue));
     return STATUS_OK;
 }
 
@@ -73,65 +73,65 @@ struct outcome {
     double squares;
 };
 
-/* Three steps in memory of the queue, with the scratch that a measuring pass has asked for. */
-static void train(struct outcome *out, const struct ops *ops, struct queue *on)
+/* Three steps in the queue's memory, with the scratch that a sizing pass measured. */
+static void train(struct outcome *out, const struct ops *ops, struct queue *queue)
 {
     struct model m = {0};
     struct arena own, shared;
-    on->measuring = true;
-    CHECK_STATUS(OK, step(&m, ops, on, 1));
-    on->measuring = false;
-    size_t bytes = on->scratch.peak;
-    if (bytes) CHECK_STATUS(OK, arena_init(&on->scratch, bytes, queue_memory(on)));
-    CHECK_STATUS(OK, arena_init(&own, 1 << 20, queue_memory(on)));
-    CHECK_STATUS(OK, arena_init(&shared, 1 << 14, queue_shared(on)));
-    model_take(&m, &own, &shared);
+    queue->measuring = true;
+    CHECK_STATUS(OK, step(&m, ops, queue, 1));
+    queue->measuring = false;
+    size_t bytes = queue->scratch.peak;
+    if (bytes) CHECK_STATUS(OK, arena_init(&queue->scratch, bytes, queue_memory(queue)));
+    CHECK_STATUS(OK, arena_init(&own, 1 << 20, queue_memory(queue)));
+    CHECK_STATUS(OK, arena_init(&shared, 1 << 14, queue_shared(queue)));
+    model_alloc(&m, &own, &shared);
     for (int i = 0; i < TABLE; i++) out->w[i] = (float)rng_normal(1, RNG_TEST, 0, (uint64_t)i);
-    CHECK_STATUS(OK, queue_copy(on, m.w, out->w, sizeof out->w));
+    CHECK_STATUS(OK, queue_copy(queue, m.w, out->w, sizeof out->w));
     for (int number = 1; number <= 3; number++) {
         for (int n = 0; n < N; n++) {
             m.ids[n] = n % 3 ? n * n * number % V : 7;
             m.labels[n] = n % 10 ? n % D : LABEL_IGNORED;
         }
-        CHECK_STATUS(OK, step(&m, ops, on, number));
-        CHECK_STATUS(OK, queue_wait(on)); /* before ids are others */
+        CHECK_STATUS(OK, step(&m, ops, queue, number));
+        CHECK_STATUS(OK, queue_wait(queue)); /* before the ids change */
     }
     out->squares = m.squares;
-    CHECK_STATUS(OK, queue_copy(on, out->w, m.w, sizeof out->w));
-    CHECK_STATUS(OK, queue_copy(on, out->loss, m.loss, sizeof out->loss));
-    CHECK_STATUS(OK, queue_copy(on, out->rounded, m.rounded, sizeof out->rounded));
+    CHECK_STATUS(OK, queue_copy(queue, out->w, m.w, sizeof out->w));
+    CHECK_STATUS(OK, queue_copy(queue, out->loss, m.loss, sizeof out->loss));
+    CHECK_STATUS(OK, queue_copy(queue, out->rounded, m.rounded, sizeof out->rounded));
     arena_release(&own), arena_release(&shared);
 }
 
-static void check_same(const struct outcome *got, const struct outcome *want)
+static void check_same(const struct outcome *got, const struct outcome *expected)
 {
-    int other = 0; /* numbers on the edge between two of eight bits */
-    CHECK_NEAR(got->squares, want->squares, 1e-6);
-    for (int n = 0; n < N; n++) CHECK_NEAR((double)got->loss[n], (double)want->loss[n], 1e-5);
+    int differing = 0; /* values halfway between two FP8 values */
+    CHECK_NEAR(got->squares, expected->squares, 1e-6);
+    for (int n = 0; n < N; n++) CHECK_NEAR((double)got->loss[n], (double)expected->loss[n], 1e-5);
     for (int i = 0; i < TABLE; i++) {
-        CHECK_NEAR((double)got->w[i], (double)want->w[i], 1e-5);
-        other += got->rounded[i] != want->rounded[i];
+        CHECK_NEAR((double)got->w[i], (double)expected->w[i], 1e-5);
+        differing += got->rounded[i] != expected->rounded[i];
     }
-    CHECK(other < TABLE / 1000);
+    CHECK(differing < TABLE / 1000);
 }
 
-TEST(a_step_in_a_devices_own_memory_is_that_of_the_reference)
+TEST(training_steps_in_device_memory_match_the_reference)
 {
-    struct outcome *want = heap(sizeof *want), *got = heap(sizeof *got);
-    struct queue *cpu, *on;
+    struct outcome *expected = heap(sizeof *expected), *got = heap(sizeof *got);
+    struct queue *cpu, *queue;
     const struct ops *ops;
     CHECK_STATUS(OK, cpu_queue_open(&cpu, 1, 0));
-    train(want, &ops_cpu_reference, cpu);
+    train(expected, &ops_cpu_reference, cpu);
     cpu_queue_close(cpu);
-    CHECK_STATUS(OK, gpu_emu32_open(&on, 0));
+    CHECK_STATUS(OK, gpu_emu32_open(&queue, 0));
     ops = &gpu_emu32_ops;
-    train(got, ops, on);
-    gpu_emu32_close(on);
-    check_same(got, want);
-    CHECK_STATUS(OK, gpu_emu64_open(&on, 0));
+    train(got, ops, queue);
+    gpu_emu32_close(queue);
+    check_same(got, expected);
+    CHECK_STATUS(OK, gpu_emu64_open(&queue, 0));
     ops = &gpu_emu64_ops;
-    train(got, ops, on);
-    gpu_emu64_close(on);
-    check_same(got, want);
-    free(want), free(got);
+    train(got, ops, queue);
+    gpu_emu64_close(queue);
+    check_same(got, expected);
+    free(expected), free(got);
 }

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/emulator/emulator.h"
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/text.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static const size_t memory_bytes = (size_t)4 << 30;
+
+enum op_kind { OP_KERNEL, OP_COPY, OP_SET, OP_RECORD, OP_WAIT };
+struct stream_op {
+    struct stream_op *next;
+    enum op_kind kind;
+    struct kernel_launch kernel;
+    void *to;
+    const void *from;
+    size_t bytes;
+    int byte;
+    gpu_event event;
+    uint64_t record; /* which recording of the event */
+};
+struct emulator_stream {
+    struct stream_op *first, **end;
+    struct emulator_stream *next; /* in the list of all streams */
+};
+struct emulator_event {
+    gpu_stream stream;                  /* of the latest recording */
+    uint64_t num_recorded, num_reached; /* recordings queued, and executed */
+    double reached_s;                   /* when the latest was executed */
+};
+struct allocation {
+    unsigned char *base;
+    size_t bytes;
+    bool pinned;
+};
+
+/* The device: one for the whole process, like a real one. */
+static pthread_mutex_t lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+static struct allocation *allocations;
+static size_t num_allocations, used_bytes;
+static struct emulator_stream *streams;
+static bool is_relaxed;
+static _Thread_local gpu_error last_error;
+
+static void lock_device(void)
+{
+    if (pthread_mutex_lock(&lock)) BUG("the device is lost: an earlier kernel or copy died");
+}
+
+/* Returns `error`. */
+static gpu_error unlock_device(gpu_error error)
+{
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+static const struct allocation *find_allocation(const void *pointer)
+{
+    for (size_t i = 0; i < num_allocations; i++)
+        if ((uintptr_t)pointer - (uintptr_t)allocations[i].base < allocations[i].bytes)
+            return &allocations[i];
+    return NULL;
+}
+
+static void protect_device_memory(int protection)
+{
+    for (size_t i = 0; i < num_allocations; i++)
+        if (!allocations[i].pinned)
+            BUG_IF(mprotect(allocations[i].base, allocations[i].bytes, protection));
+}
+
+static void execute(struct stream_op *op);
+
+/* Executes the stream's work, up to that recording of `until` unless it is NULL. */
+static void drain(gpu_stream s, gpu_event until, uint64_t record)
+{
+    while (s->first && !(until && until->num_reached >= record)) {
+        struct stream_op *op = s->first;
+        s->first = op->next;
+        if (!s->first) s->end = &s->first;
+        execute(op);
+        free((void *)(uintptr_t)op->kernel.closure);
+        free(op);
+    }
+}
+
+static void execute(struct stream_op *op)
+{
+    switch (op->kind) {
+    case OP_KERNEL: thread_block_run_grid(&op->kernel); break;
+    case OP_COPY: memmove(op->to, op->from, op->bytes); break;
+    case OP_SET: memset(op->to, op->byte, op->bytes); break;
+    case OP_RECORD:
+        op->event->num_reached = op->record, op->event->reached_s = clock_monotonic_s();
+        break;
+    case OP_WAIT:
+        if (op->record) drain(op->event->stream, op->event, op->record);
+    }
+}
+
+/* Executes all queued work of the stream, or of every stream for NULL. */
+static void run_stream(gpu_stream stream)
+{
+    protect_device_memory(PROT_READ | PROT_WRITE);
+    if (stream)
+        drain(stream, NULL, 0);
+    else
+        for (gpu_stream s = streams; s; s = s->next) drain(s, NULL, 0);
+    protect_device_memory(PROT_NONE);
+}
+
+static void enqueue(gpu_stream stream, const struct stream_op *queued)
+{
+    struct stream_op *op = heap(sizeof *op);
+    struct emulator_stream default_stream = {.end = &default_stream.first};
+    *op = *queued;
+    gpu_stream s = stream ? stream : &default_stream;
+    *s->end = op;
+    s->end = &op->next;
+    if (!stream) run_stream(NULL); /* the default stream waits for all others */
+    if (!stream || is_relaxed) run_stream(s);
+}
+
+gpu_error emulator_device_count(int *count)
+{
+    *count = 1;
+    return EMULATOR_SUCCESS;
+}
+
+gpu_error emulator_set_device(int device)
+{
+    return device ? EMULATOR_INVALID_VALUE : EMULATOR_SUCCESS;
+}
+
+gpu_error emulator_mem_info(size_t *available, size_t *total)
+{
+    lock_device();
+    *total = memory_bytes, *available = memory_bytes - used_bytes;
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+static gpu_error allocate(void **out, size_t bytes, bool pinned)
+{
+    enum { PAGE = 1 << 16, NAN_BYTE = 0xFF };
+    size_t rounded = (bytes + PAGE - 1) / PAGE * PAGE;
+    lock_device();
+    if (!bytes || rounded < bytes || rounded > memory_bytes - used_bytes)
+        return unlock_device(EMULATOR_OUT_OF_MEMORY);
+    void *at = mmap(NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) return unlock_device(EMULATOR_OUT_OF_MEMORY);
+    memset(at, NAN_BYTE, rounded);
+    if (!pinned) BUG_IF(mprotect(at, rounded, PROT_NONE));
+    allocations = heap_grow(allocations, num_allocations + 1, sizeof *allocations);
+    allocations[num_allocations++] = (struct allocation){at, rounded, pinned};
+    used_bytes += pinned ? 0 : rounded;
+    *out = at;
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+static gpu_error release(void *memory)
+{
+    if (!memory) return EMULATOR_SUCCESS;
+    lock_device();
+    struct allocation *r = (struct allocation *)(uintptr_t)find_allocation(memory);
+    if (!r || r->base != memory) return unlock_device(EMULATOR_INVALID_VALUE);
+    run_stream(NULL); /* cudaFree synchronizes: pending work may use it */
+    used_bytes -= r->pinned ? 0 : r->bytes;
+    munmap(r->base, r->bytes);
+    *r = allocations[--num_allocations];
+    if (!num_allocations) free(allocations), allocations = NULL;
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+gpu_error emulator_malloc(void **out, size_t bytes) { return allocate(out, bytes, false); }
+gpu_error emulator_free(void *memory) { return release(memory); }
+gpu_error emulator_host_alloc(void **out, size_t bytes) { return allocate(out, bytes, true); }
+gpu_error emulator_host_free(void *memory) { return release(memory); }
+
+bool emulator_is_device_memory(const void *pointer)
+{
+    lock_device();
+    const struct allocation *r = find_allocation(pointer);
+    bool is_device = r && !r->pinned;
+    unlock_device(EMULATOR_SUCCESS);
+    return is_device;
+}
+
+gpu_error emulator_stream_create(gpu_stream *out)
+{
+    gpu_stream s = *out = heap(sizeof *s);
+    lock_device();
+    *s = (struct emulator_stream){.end = &s->first, .next = streams};
+    streams = s;
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+gpu_error emulator_stream_destroy(gpu_stream stream)
+{
+    lock_device();
+    run_stream(stream);
+    gpu_stream *at = &streams;
+    while (*at != stream) at = &(*at)->next;
+    *at = stream->next;
+    free(stream);
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+gpu_error emulator_stream_synchronize(gpu_stream stream)
+{
+    lock_device();
+    run_stream(stream);
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+gpu_error emulator_device_synchronize(void) { return emulator_stream_synchronize(NULL); }
+
+gpu_error emulator_memcpy(void *to, const void *from, size_t bytes, gpu_stream stream)
+{
+    lock_device();
+    enqueue(stream, &(struct stream_op){.kind = OP_COPY, .to = to, .from = from, .bytes = bytes});
+    /* Pageable host memory: the copy is synchronous. */
+    if (!find_allocation(to) || !find_allocation(from)) run_stream(stream);
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+gpu_error emulator_memset(void *to, int byte, size_t bytes, gpu_stream stream)
+{
+    lock_device();
+    enqueue(stream, &(struct stream_op){.kind = OP_SET, .to = to, .byte = byte, .bytes = bytes});
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+gpu_error emulator_event_create(gpu_event *out)
+{
+    *out = heap(sizeof **out);
+    return EMULATOR_SUCCESS;
+}
+
+gpu_error emulator_event_destroy(gpu_event event)
+{
+    lock_device();
+    if (event->num_reached < event->num_recorded) run_stream(event->stream);
+    free(event);
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+gpu_error emulator_event_record(gpu_event event, gpu_stream stream)
+{
+    lock_device();
+    event->stream = stream;
+    enqueue(stream, &(struct stream_op){
+                        .kind = OP_RECORD, .event = event, .record = ++event->num_recorded});
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+gpu_error emulator_event_wait(gpu_stream stream, gpu_event event)
+{
+    lock_device();
+    enqueue(stream,
+            &(struct stream_op){.kind = OP_WAIT, .event = event, .record = event->num_recorded});
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+gpu_error emulator_event_synchronize(gpu_event event)
+{
+    lock_device();
+    if (event->num_reached < event->num_recorded) run_stream(event->stream);
+    return unlock_device(EMULATOR_SUCCESS);
+}
+
+gpu_error emulator_event_elapsed(float *ms, gpu_event from, gpu_event to)
+{
+    lock_device();
+    bool are_reached = from->num_reached && from->num_reached == from->num_recorded &&
+                       to->num_reached && to->num_reached == to->num_recorded;
+    *ms = are_reached ? (float)(1e3 * (to->reached_s - from->reached_s)) : 0;
+    return unlock_device(are_reached ? EMULATOR_SUCCESS : EMULATOR_INVALID_VALUE);
+}
+
+gpu_error emulator_last_error(void)
+{
+    gpu_error error = last_error;
+    last_error = EMULATOR_SUCCESS;
+    return error;
+}
+
+const char *emulator_error_string(gpu_error error)
+{
+    static const char *const texts[] = {"no error", "invalid value", "out of memory"};
+    return texts[error];
+}
+
+/* The smallest limits among devices of this warp size. */
+static bool is_within_limits(const struct kernel_launch *k)
+{
+    enum { MAX_BLOCKS = 65535, MAX_THREADS = 1024, MAX_SHARED_32 = 232448, MAX_SHARED_64 = 65536 };
+    struct grid_dim g = k->grid, b = k->block;
+    uint64_t threads = (uint64_t)b.x * b.y * b.z;
+    return g.x && g.y && g.z && g.x <= INT32_MAX && g.y <= MAX_BLOCKS && g.z <= MAX_BLOCKS &&
+           threads && b.z <= 64 && b.x <= MAX_THREADS && b.y <= MAX_THREADS &&
+           threads <= MAX_THREADS &&
+           k->shared_bytes <= (k->warp_size == 64 ? MAX_SHARED_64 : MAX_SHARED_32);
+}
+
+void emulator_launch(const struct kernel_launch *launch, gpu_stream stream)
+{
+    if (!is_within_limits(launch)) {
+        last_error = EMULATOR_INVALID_VALUE;
+        return;
+    }
+    struct stream_op op = {.kind = OP_KERNEL, .kernel = *launch};
+    void *closure = heap(launch->closure_bytes);
+    memcpy(closure, launch->closure, launch->closure_bytes);
+    op.kernel.closure = closure;
+    lock_device();
+    enqueue(stream, &op);
+    unlock_device(EMULATOR_SUCCESS);
+}
+
+void gpu_emulator_plain(bool relaxed)
+{
+    lock_device();
+    run_stream(NULL);
+    is_relaxed = relaxed;
+    unlock_device(EMULATOR_SUCCESS);
+}
+
+void emulator_check_pointer(const char *kernel, const void *pointer)
+{
+    lock_device();
+    bool is_accessible = !pointer || is_relaxed || find_allocation(pointer);
+    unlock_device(EMULATOR_SUCCESS);
+    char text[256];
+    snprintf(text, sizeof text, "kernel %s: an argument points to unpinned host memory", kernel);
+    if (!is_accessible) status_bug(__FILE__, __LINE__, text);
+}

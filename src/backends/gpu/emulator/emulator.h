@@ -1,0 +1,63 @@
+/* emulator.h -- a GPU runtime in host memory, so that tests can run the kernels without a GPU:
+ * the functions of CUDA's and HIP's runtime that runtime.h maps.
+ *
+ * Order    Work of a stream runs as late as possible: when the host synchronizes with it.  A host
+ *          that reads a result or overwrites an input without synchronizing fails its test.
+ * Memory   The host cannot access device memory (PROT_NONE) except while a kernel or a copy runs.
+ *          New allocations are filled with NaN.  Pinned memory is ordinary host memory.
+ * Errors   A kernel that gets a pointer to unpinned host memory aborts the program. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "backends/gpu/emulator/thread_block.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+typedef struct emulator_stream *gpu_stream; /* NULL: the default stream, which is synchronous */
+typedef struct emulator_event *gpu_event;
+typedef enum { EMULATOR_SUCCESS, EMULATOR_INVALID_VALUE, EMULATOR_OUT_OF_MEMORY } gpu_error;
+
+gpu_error emulator_device_count(int *count);
+gpu_error emulator_set_device(int device);
+gpu_error emulator_mem_info(size_t *available, size_t *total);
+gpu_error emulator_malloc(void **out, size_t bytes);
+gpu_error emulator_free(void *memory);
+gpu_error emulator_host_alloc(void **out, size_t bytes);
+gpu_error emulator_host_free(void *memory);
+bool emulator_is_device_memory(const void *pointer);
+
+gpu_error emulator_stream_create(gpu_stream *out);
+gpu_error emulator_stream_destroy(gpu_stream stream);
+gpu_error emulator_stream_synchronize(gpu_stream stream);
+gpu_error emulator_device_synchronize(void);
+gpu_error emulator_memcpy(void *to, const void *from, size_t bytes, gpu_stream stream);
+gpu_error emulator_memset(void *to, int byte, size_t bytes, gpu_stream stream);
+
+gpu_error emulator_event_create(gpu_event *out);
+gpu_error emulator_event_destroy(gpu_event event);
+gpu_error emulator_event_record(gpu_event event, gpu_stream stream);
+gpu_error emulator_event_wait(gpu_stream stream, gpu_event event);
+gpu_error emulator_event_synchronize(gpu_event event);
+gpu_error emulator_event_elapsed(float *ms, gpu_event from, gpu_event to);
+
+gpu_error emulator_last_error(void); /* of this thread's launches; resets it */
+const char *emulator_error_string(gpu_error error);
+
+/* Copies the closure and queues the launch.  A launch beyond the limits of real devices only sets
+ * the last error. */
+void emulator_launch(const struct kernel_launch *launch, gpu_stream stream);
+
+/* In relaxed mode work runs at once and kernels accept any host pointer: for tests of single
+ * operations. */
+void gpu_emulator_plain(bool relaxed);
+/* Aborts if a kernel argument points to memory that a device cannot access. */
+void emulator_check_pointer(const char *kernel, const void *pointer);
+
+#if defined(__cplusplus)
+}
+#endif

@@ -1,0 +1,54 @@
+/* thread_block.h -- runs an emulated kernel: the thread blocks of a grid one after another, each
+ * thread on a fiber of its own.
+ *
+ * Order    With a warp size of 64, blocks and threads run in descending order, so a kernel whose
+ *          result depends on scheduling differs from its run with a warp size of 32.
+ * Memory   Dynamic shared memory is filled with NaN before each block.
+ * Errors   Divergence that CUDA leaves undefined aborts the program and reports where: threads of a
+ *          warp or a block that wait at different barriers, or a shuffle from an inactive lane. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+struct grid_dim {
+    unsigned x, y, z;
+};
+
+/* body(closure) runs once per thread. */
+struct kernel_launch {
+    const char *name;
+    struct grid_dim grid, block;
+    size_t shared_bytes, closure_bytes;
+    int warp_size; /* 32, or 64 for AMD's wavefronts */
+    void (*body)(const void *closure);
+    const void *closure;
+};
+/* One caller at a time. */
+void thread_block_run_grid(const struct kernel_launch *launch);
+
+/* The rest is for kernels: the built-in variables threadIdx, blockIdx, blockDim and gridDim. */
+extern struct grid_dim *thread_block_thread_idx, thread_block_idx, thread_block_dim,
+    thread_block_grid_dim;
+void *thread_block_shared(void); /* the launch's shared_bytes, one buffer per block */
+void thread_block_barrier(const char *file, int line); /* __syncthreads */
+
+enum { WARP_SLOT_BYTES = 64 }; /* the most that a lane can exchange */
+struct warp_slot {
+    unsigned char bytes[WARP_SLOT_BYTES] __attribute__((aligned(16)));
+};
+/* A warp-wide barrier and exchange: returns the value of every lane, indexed by lane.  The slots
+ * stay valid until this thread's next call but one. */
+const struct warp_slot *thread_block_warp_gather(const void *value, size_t bytes, const char *file,
+                                                 int line);
+/* Aborts unless the lane took part in this thread's last gather. */
+void thread_block_check_lane(int lane, const char *file, int line);
+
+#if defined(__cplusplus)
+}
+#endif

@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/vendor/cudnn_attention.h"
+
+#include "backends/gpu/runtime.h"
+#include "backends/gpu/varlen.h"
+#include "backends/gpu/vendor/cudnn_attention_graph.h"
+#include "backends/gpu/vendor_attention.h"
+#include "base/log.h"
+#include "base/text.h"
+
+#include <cudnn.h>
+#include <float.h>
+#include <stdlib.h>
+
+enum {
+    MIN_VERSION = 91100,        /* wrong backward results in 9.10 */
+    MIN_VERSION_VARLEN = 91800, /* NaN with several sequence lengths before */
+    /* Caps the number of sequences of a varlen plan, because empty ones cost time. */
+    TOKENS_PER_SEQUENCE = 256,
+};
+
+/* What a plan is looked up by. */
+struct sdpa_key {
+    struct attention shape;
+    bool varlen, backward;
+};
+
+struct sdpa_plan {
+    struct sdpa_key key;
+    struct cudnn_attention_graph graph; /* what one call covers */
+    struct cudnn_plan plan;
+    struct sdpa_plan *next;
+};
+
+struct cudnn_attention {
+    cudnnHandle_t handle; /* NULL: can only build plans */
+    void *device;
+    bool deterministic;
+    size_t version;
+    struct sdpa_plan *plans; /* newest first */
+};
+
+static enum status open_version(struct cudnn_attention **out, bool deterministic)
+{
+    struct cudnn_attention *c = heap(sizeof *c);
+    c->version = cudnnGetVersion();
+    c->deterministic = deterministic;
+    *out = c;
+    if (c->version >= MIN_VERSION) return STATUS_OK;
+    log_line(LOG_INFO, "cuDNN %zu is too old: attention uses our own kernels", c->version);
+    cudnn_attention_close(c);
+    *out = NULL;
+    return STATUS_OK;
+}
+
+static enum status create_handle(struct cudnn_attention *c, void *stream)
+{
+    cudnnStatus_t status = cudnnCreate(&c->handle);
+    if (!status) status = cudnnSetStream(c->handle, stream);
+    if (status)
+        FAIL(DEVICE, "cannot create a handle of cuDNN %zu: %s", c->version,
+             cudnnGetErrorString(status));
+    return STATUS_OK;
+}
+
+enum status cudnn_attention_open(struct cudnn_attention **out, void *stream, bool deterministic)
+{
+    TRY(open_version(out, deterministic));
+    if (!*out) return STATUS_OK;
+    enum status st = create_handle(*out, stream);
+    if (!st) return STATUS_OK;
+    cudnn_attention_close(*out);
+    *out = NULL;
+    return st;
+}
+
+enum status cudnn_attention_open_described(struct cudnn_attention **out, const char *json,
+                                           size_t length, bool deterministic)
+{
+    TRY(open_version(out, deterministic));
+    if (!*out) return STATUS_OK;
+    enum status st = cudnn_graph_describe_device(json, length, &(*out)->device);
+    if (!st) return STATUS_OK;
+    cudnn_attention_close(*out);
+    *out = NULL;
+    return st;
+}
+
+void cudnn_attention_close(struct cudnn_attention *c)
+{
+    if (!c) return;
+    for (struct sdpa_plan *p = c->plans, *next; p; p = next) {
+        next = p->next;
+        cudnn_graph_release_plan(&p->plan);
+        free(p);
+    }
+    cudnn_graph_free_device(c->device);
+    if (c->handle) cudnnDestroy(c->handle);
+    free(c);
+}
+
+static bool is_supported(const struct cudnn_attention *c, const struct sdpa_key *key)
+{
+    const struct attention *a = &key->shape;
+    if (a->keys != ALL_KEYS || a->dtype != BF16 || a->S != a->T) return false;
+    if (a->T % CUDNN_ATTENTION_TILE || a->K % 8 || a->K > 256) return false;
+    if (a->q_stride % 8 || a->kv_stride % 8) return false; /* rows are aligned to 16 bytes */
+    return !key->varlen || c->version >= MIN_VERSION_VARLEN;
+}
+
+static size_t tokens_per_call(const struct sdpa_plan *p)
+{
+    size_t rows = (size_t)(p->key.varlen ? p->key.shape.B : p->graph.B);
+    return rows * (size_t)p->key.shape.T;
+}
+
+/* ---- plans ---- */
+
+static struct cudnn_attention_graph graph_of(const struct cudnn_attention *c,
+                                             const struct sdpa_key *key)
+{
+    const struct attention *a = &key->shape;
+    struct cudnn_attention_graph g = {.B = a->B,
+                                      .T = a->T,
+                                      .H = a->H,
+                                      .G = a->G,
+                                      .K = a->K,
+                                      .q_stride = (int64_t)a->q_stride,
+                                      .kv_stride = (int64_t)a->kv_stride,
+                                      .out_stride = (int64_t)a->H * a->K,
+                                      .total_heads = a->H,
+                                      .causal = a->causal,
+                                      .varlen = key->varlen,
+                                      .backward = key->backward,
+                                      .deterministic = c->deterministic};
+    if (!key->varlen) return g;
+    size_t max = (size_t)a->B * (size_t)a->T / TOKENS_PER_SEQUENCE + (size_t)a->B;
+    g.B = max < VARLEN_MAX_SEQUENCES ? (int)max : VARLEN_MAX_SEQUENCES;
+    return g;
+}
+
+/* Workspace of a deterministic backward: dS, and dk and dv of every query head. */
+static size_t stored_bytes(const struct cudnn_attention_graph *g)
+{
+    size_t T = (size_t)g->T, per_head = T * T * 2;
+    if (g->H > g->G) per_head += 2 * T * (size_t)g->K * 2;
+    return (size_t)g->B * (size_t)g->H * per_head;
+}
+
+/* To the next smaller divisor. */
+static bool shrink(int *count)
+{
+    for (int n = *count - 1, all = *count; n > 0; n--)
+        if (all % n == 0) return *count = n, true;
+    return false;
+}
+
+/* Reduces a call to as many rows, then to as many key/value heads of one row, as fit in memory;
+ * false: not even one head fits. */
+static bool fit_to_memory(struct cudnn_attention_graph *g)
+{
+    if (!g->backward) return true;
+    /* Deterministic varlen would store T x T for every possible sequence; and cuDNN's front end
+     * excludes varlen with head sizes that are not a multiple of 16. */
+    if (g->varlen && (g->deterministic || g->K % 16)) return false;
+    if (!g->deterministic) return true;
+    int heads_per_group = g->H / g->G;
+    while (stored_bytes(g) > CUDNN_ATTENTION_MAX_BYTES) {
+        if (!shrink(&g->B) && !shrink(&g->G)) return false;
+        g->H = g->G * heads_per_group;
+    }
+    return true;
+}
+
+static void log_plan(const struct sdpa_plan *p)
+{
+    const char *pass = p->key.backward ? "backward" : "forward";
+    if (!p->plan.plan)
+        log_line(LOG_INFO,
+                 "attention %s, T=%d, K=%d: our own kernel; cuDNN has no%s engine within %.2f GiB",
+                 pass, p->key.shape.T, p->key.shape.K,
+                 p->graph.deterministic ? " deterministic" : "",
+                 (double)CUDNN_ATTENTION_MAX_BYTES / (1 << 30));
+    else
+        log_line(LOG_INFO,
+                 "attention %s, T=%d, K=%d: cuDNN engine %d, %s%d %s and %d key/value heads per "
+                 "call, workspace %.0f MiB",
+                 pass, p->key.shape.T, p->key.shape.K, p->plan.engine,
+                 p->key.varlen ? "at most " : "", p->graph.B, p->key.varlen ? "documents" : "rows",
+                 p->graph.G, (double)p->plan.workspace / (1 << 20));
+}
+
+static enum status build_plan(const struct cudnn_attention *c, struct sdpa_plan *p)
+{
+    struct cudnn_target target = {c->handle, c->device};
+    struct cudnn_graph *g;
+    if (!fit_to_memory(&p->graph)) return STATUS_OK;
+    cudnn_graph_open(&g);
+    cudnn_attention_graph_build(&p->graph, g);
+    enum status st = cudnn_graph_build_plan(g, &target, &p->plan);
+    cudnn_graph_close(g);
+    if (st) log_line(LOG_INFO, "%s", status_message()); /* not fatal: our own kernel takes over */
+    if (p->graph.deterministic && p->plan.workspace > CUDNN_ATTENTION_MAX_BYTES)
+        cudnn_graph_release_plan(&p->plan); /* this engine stores more than stored_bytes assumes */
+    return STATUS_OK;
+}
+
+static bool is_same_key(const struct sdpa_key *x, const struct sdpa_key *y)
+{
+    const struct attention *a = &x->shape, *b = &y->shape;
+    return x->varlen == y->varlen && x->backward == y->backward && a->B == b->B && a->T == b->T &&
+           a->H == b->H && a->G == b->G && a->K == b->K && a->q_stride == b->q_stride &&
+           a->kv_stride == b->kv_stride && a->causal == b->causal;
+}
+
+/* Looks up the plan; a sizing pass builds it if missing.  *out NULL: none. */
+static enum status find_plan(struct cudnn_attention *c, const struct sdpa_key *key,
+                             const struct queue *queue, const struct sdpa_plan **out)
+{
+    struct sdpa_plan *p = c->plans;
+    *out = NULL;
+    if (!is_supported(c, key)) return STATUS_OK;
+    while (p && !is_same_key(&p->key, key)) p = p->next;
+    if (!p && queue->measuring) {
+        p = heap(sizeof *p);
+        *p = (struct sdpa_plan){.key = *key, .graph = graph_of(c, key), .next = c->plans};
+        c->plans = p;
+        TRY(build_plan(c, p));
+        log_plan(p);
+    }
+    if (p && p->plan.plan) *out = p;
+    return STATUS_OK;
+}
+
+bool cudnn_attention_plan(const struct cudnn_attention *c, int i, struct cudnn_attention_plan *out)
+{
+    const struct sdpa_plan *p = c->plans;
+    while (p && i--) p = p->next;
+    if (!p) return false;
+    *out = (struct cudnn_attention_plan){.shape = p->key.shape,
+                                         .backward = p->key.backward,
+                                         .varlen = p->key.varlen,
+                                         .found = p->plan.plan,
+                                         .engine = p->plan.engine,
+                                         .rows = p->graph.B,
+                                         .kv_heads = p->graph.G,
+                                         .workspace = p->plan.workspace};
+    for (int id = 0; id < ATTENTION_TENSOR_COUNT; id++)
+        out->scratch +=
+            cudnn_attention_graph_scratch(&p->graph, (enum attention_tensor)id, tokens_per_call(p));
+    return true;
+}
+
+/* ---- calls ---- */
+
+/* One execution of a plan: its scratch and the tensors bound to it. */
+struct sdpa_call {
+    const struct sdpa_plan *p;
+    struct cudnn_attention *c;
+    struct queue *queue;
+    int count;
+    int64_t ids[ATTENTION_TENSOR_COUNT];
+    void *pointers[ATTENTION_TENSOR_COUNT];
+    void *workspace;
+    float scale, mask_value, one;
+};
+
+/* NULL: the graph does not have the tensor. */
+static void bind_tensor(struct sdpa_call *call, enum attention_tensor id, const void *pointer)
+{
+    if (!pointer) return;
+    call->ids[call->count] = id;
+    call->pointers[call->count++] = (void *)(uintptr_t)pointer;
+}
+
+static void *alloc_scratch(struct sdpa_call *call, size_t bytes)
+{
+    return bytes ? arena_take(&call->queue->scratch, bytes, 1) : NULL;
+}
+
+static void open_call(struct sdpa_call *call, struct cudnn_attention *c, const struct sdpa_plan *p,
+                      struct queue *queue)
+{
+    *call = (struct sdpa_call){.p = p,
+                               .c = c,
+                               .queue = queue,
+                               .scale = p->key.shape.scale,
+                               .mask_value = -FLT_MAX,
+                               .one = 1};
+    call->workspace = alloc_scratch(call, p->plan.workspace);
+    bind_tensor(call, ATTENTION_SCALE, &call->scale);
+    if (p->key.shape.causal || p->key.varlen)
+        bind_tensor(call, ATTENTION_MASK_VALUE, &call->mask_value);
+    if (p->key.backward) bind_tensor(call, ATTENTION_ONE, &call->one);
+    for (int id = 0; id < ATTENTION_TENSOR_COUNT; id++) {
+        enum attention_tensor which = (enum attention_tensor)id;
+        size_t bytes = cudnn_attention_graph_scratch(&p->graph, which, tokens_per_call(p));
+        bind_tensor(call, which, alloc_scratch(call, bytes));
+    }
+}
+
+static enum status execute(struct sdpa_call *call)
+{
+    struct cudnn_variant_pack pack = {call->count, call->ids, call->pointers, call->workspace};
+    TRY(cudnn_graph_execute(&call->p->plan, call->c->handle, &pack));
+    return STATUS_OK;
+}
+
+/* Binds the lengths and ragged offsets of the sequences; `v` NULL during a sizing pass. */
+static enum status bind_offsets(struct sdpa_call *call, const struct varlen *v)
+{
+    static const enum attention_tensor lists[VARLEN_LISTS] = {
+        ATTENTION_Q_OFFSETS, ATTENTION_KV_OFFSETS, ATTENTION_OUT_OFFSETS, ATTENTION_LSE_OFFSETS};
+    const struct cudnn_attention_graph *g = &call->p->graph;
+    struct varlen_offsets to = {.sequences = g->B,
+                                .token_elements = {g->q_stride, g->kv_stride, g->out_stride, g->H}};
+    to.lengths = alloc_scratch(call, (size_t)g->B * sizeof *to.lengths);
+    bind_tensor(call, ATTENTION_LENGTHS, to.lengths);
+    for (int i = 0; i < VARLEN_LISTS; i++) {
+        to.offsets[i] = alloc_scratch(call, ((size_t)g->B + 1) * sizeof *to.offsets[i]);
+        bind_tensor(call, lists[i], to.offsets[i]);
+    }
+    if (v) TRY(gpu_varlen_write_offsets(v, &to, call->queue));
+    return STATUS_OK;
+}
+
+static bool are_aligned(const void *const *x, int count)
+{
+    for (int i = 0; i < count; i++)
+        if ((uintptr_t)x[i] % 16) return false;
+    return true;
+}
+
+/* Whether the bounds are a document mask that the plan supports. */
+static bool read_documents(const struct sdpa_plan *p, const int32_t *start_BT,
+                           const int32_t *end_BT, struct varlen *out)
+{
+    struct varlen_bounds bounds = {start_BT, end_BT, p->key.shape.B, p->key.shape.T};
+    if (!p->key.varlen) return true;
+    if (gpu_is_device_memory(start_BT) || gpu_is_device_memory(end_BT)) return false;
+    return gpu_varlen_find(&bounds, p->graph.B, out);
+}
+
+/* lse with heads last, as ragged plans have it. */
+static float *alloc_lse(struct sdpa_call *call)
+{
+    const struct attention *a = &call->p->key.shape;
+    return alloc_scratch(call, (size_t)a->B * (size_t)a->T * (size_t)a->H * sizeof(float));
+}
+
+static struct varlen_shape varlen_shape_of(const struct attention *a)
+{
+    return (struct varlen_shape){a->B, a->T, a->H};
+}
+
+static enum status run_forward(struct sdpa_call *call, const struct attention_fwd *io,
+                               const struct varlen *v)
+{
+    const struct sdpa_plan *p = call->p;
+    float *lse_NH = p->key.varlen ? alloc_lse(call) : NULL;
+    if (p->key.varlen) TRY(bind_offsets(call, v));
+    if (call->queue->measuring) return STATUS_OK;
+    bind_tensor(call, ATTENTION_Q, io->q_BTHK);
+    bind_tensor(call, ATTENTION_K, io->k_BSGK);
+    bind_tensor(call, ATTENTION_V, io->v_BSGK);
+    bind_tensor(call, ATTENTION_OUT, io->out_BTHK);
+    bind_tensor(call, ATTENTION_LSE, p->key.varlen ? lse_NH : io->lse_BHT);
+    TRY(execute(call));
+    if (p->key.varlen)
+        TRY(gpu_varlen_to_heads(lse_NH, io->lse_BHT, varlen_shape_of(&p->key.shape), call->queue));
+    return STATUS_OK;
+}
+
+enum status cudnn_attention_forward(struct cudnn_attention *c, const struct attention *a,
+                                    const struct attention_fwd *io, struct queue *queue, bool *done)
+{
+    const void *const buffers[] = {io->q_BTHK, io->k_BSGK, io->v_BSGK, io->out_BTHK, io->lse_BHT};
+    struct sdpa_key key = {*a, .varlen = io->start_BT, .backward = false};
+    const struct sdpa_plan *p;
+    struct varlen v;
+    struct sdpa_call call;
+    *done = false;
+    TRY(find_plan(c, &key, queue, &p));
+    if (!p) return STATUS_OK;
+    if (!queue->measuring && !(are_aligned(buffers, sizeof buffers / sizeof *buffers) &&
+                               read_documents(p, io->start_BT, io->end_BT, &v)))
+        return STATUS_OK;
+    size_t mark = arena_mark(&queue->scratch);
+    open_call(&call, c, p, queue);
+    TRY(run_forward(&call, io, queue->measuring ? NULL : &v));
+    arena_reset(&queue->scratch, mark);
+    *done = true;
+    return STATUS_OK;
+}
+
+static const void *advance(const void *x, size_t elements)
+{
+    return (const char *)x + elements * dtype_bytes(BF16);
+}
+
+/* Binds the tensors of a call that starts at row b and key/value head g. */
+static void bind_part(struct sdpa_call *call, const struct attention_bwd *io, size_t b, size_t g,
+                      const float *lse)
+{
+    const struct attention *a = &call->p->key.shape;
+    size_t T = (size_t)a->T, K = (size_t)a->K, h = g * (size_t)(a->H / a->G);
+    size_t q = b * T * a->q_stride + h * K, kv = b * T * a->kv_stride + g * K;
+    size_t out = (b * T * (size_t)a->H + h) * K;
+    bind_tensor(call, ATTENTION_Q, advance(io->q_BTHK, q));
+    bind_tensor(call, ATTENTION_K, advance(io->k_BSGK, kv));
+    bind_tensor(call, ATTENTION_V, advance(io->v_BSGK, kv));
+    bind_tensor(call, ATTENTION_OUT, advance(io->out_BTHK, out));
+    bind_tensor(call, ATTENTION_DOUT, advance(io->dout_BTHK, out));
+    bind_tensor(call, ATTENTION_LSE, lse + (b * (size_t)a->H + h) * T);
+    bind_tensor(call, ATTENTION_DQ, advance(io->dq_BTHK, q));
+    bind_tensor(call, ATTENTION_DK, advance(io->dk_BSGK, kv));
+    bind_tensor(call, ATTENTION_DV, advance(io->dv_BSGK, kv));
+}
+
+static enum status run_varlen_backward(struct sdpa_call *call, const struct attention_bwd *io,
+                                       const struct varlen *v)
+{
+    float *lse_NH = alloc_lse(call);
+    TRY(bind_offsets(call, v));
+    if (call->queue->measuring) return STATUS_OK;
+    TRY(gpu_varlen_to_tokens(io->lse_BHT, lse_NH, varlen_shape_of(&call->p->key.shape),
+                             call->queue));
+    bind_part(call, io, 0, 0, lse_NH);
+    TRY(execute(call));
+    return STATUS_OK;
+}
+
+/* Executes the plan once per group of rows and key/value heads. */
+static enum status run_backward(struct sdpa_call *call, const struct attention_bwd *io)
+{
+    const struct attention *a = &call->p->key.shape;
+    int rows = call->p->graph.B, kv_heads = call->p->graph.G, bound = call->count;
+    if (call->queue->measuring) return STATUS_OK;
+    for (int b = 0; b < a->B; b += rows)
+        for (int g = 0; g < a->G; g += kv_heads) {
+            call->count = bound;
+            bind_part(call, io, (size_t)b, (size_t)g, io->lse_BHT);
+            TRY(execute(call));
+        }
+    return STATUS_OK;
+}
+
+enum status cudnn_attention_backward(struct cudnn_attention *c, const struct attention *a,
+                                     const struct attention_bwd *io, struct queue *queue,
+                                     bool *done)
+{
+    const void *const buffers[] = {io->q_BTHK,   io->k_BSGK,    io->v_BSGK,
+                                   io->out_BTHK, io->dout_BTHK, io->dq_BTHK,
+                                   io->dk_BSGK,  io->dv_BSGK,   io->lse_BHT};
+    struct sdpa_key key = {*a, .varlen = io->start_BT, .backward = true};
+    const struct sdpa_plan *p;
+    struct varlen v;
+    struct sdpa_call call;
+    *done = false;
+    TRY(find_plan(c, &key, queue, &p));
+    if (!p) return STATUS_OK;
+    if (!queue->measuring && !(are_aligned(buffers, sizeof buffers / sizeof *buffers) &&
+                               read_documents(p, io->start_BT, io->end_BT, &v)))
+        return STATUS_OK;
+    size_t mark = arena_mark(&queue->scratch);
+    open_call(&call, c, p, queue);
+    if (p->key.varlen)
+        TRY(run_varlen_backward(&call, io, queue->measuring ? NULL : &v));
+    else
+        TRY(run_backward(&call, io));
+    arena_reset(&queue->scratch, mark);
+    *done = true;
+    return STATUS_OK;
+}
+
+/* ---- the backend's entry points (vendor_attention.h) ---- */
+
+/* The first sizing pass opens cuDNN. */
+static enum status open_on_queue(struct queue *queue, struct cudnn_attention **out)
+{
+    struct gpu_queue *q = (struct gpu_queue *)queue;
+    if (!q->attention && queue->measuring) {
+        struct cudnn_attention *c;
+        TRY(cudnn_attention_open(&c, q->stream, !q->nondeterministic));
+        q->attention = c;
+    }
+    *out = q->attention;
+    return STATUS_OK;
+}
+
+enum status GPU_NAME(vendor_attention_forward)(const struct attention *a,
+                                               const struct attention_fwd *io, struct queue *queue,
+                                               bool *done)
+{
+    struct cudnn_attention *c;
+    *done = false;
+    TRY(open_on_queue(queue, &c));
+    if (c) TRY(cudnn_attention_forward(c, a, io, queue, done));
+    return STATUS_OK;
+}
+
+enum status GPU_NAME(vendor_attention_backward)(const struct attention *a,
+                                                const struct attention_bwd *io, struct queue *queue,
+                                                bool *done)
+{
+    struct cudnn_attention *c;
+    *done = false;
+    TRY(open_on_queue(queue, &c));
+    if (c) TRY(cudnn_attention_backward(c, a, io, queue, done));
+    return STATUS_OK;
+}
+
+void GPU_NAME(vendor_attention_close)(struct queue *queue)
+{
+    struct gpu_queue *q = (struct gpu_queue *)queue;
+    cudnn_attention_close(q->attention);
+    q->attention = NULL;
+}

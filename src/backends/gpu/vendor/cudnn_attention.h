@@ -1,0 +1,52 @@
+/* cudnn_attention.h -- attention by cuDNN, for shapes that have an engine with the required
+ * determinism and bounded memory.
+ *
+ * Shapes   bf16, all keys in one call (no ring parts), as many keys as queries; T a multiple of
+ *          CUDNN_ATTENTION_TILE, K a multiple of 8 up to 256.  A document mask must be contiguous
+ *          documents, at most VARLEN_MAX_SEQUENCES.
+ * Memory   The plan's workspace and our own buffers come from the queue's scratch.  Forward needs
+ *          almost none.  Deterministic backward stores dS, T x T bf16 per head, so a call covers
+ *          only as many rows or key/value heads as fit CUDNN_ATTENTION_MAX_BYTES; a shape of which
+ *          not even one head fits has no plan.
+ * Order    Sizing passes build the plans, which takes about half a second each; later calls only
+ *          look them up. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "ops/attention.h"
+#include "tensor/queue.h"
+
+enum { CUDNN_ATTENTION_TILE = 128 };
+static const size_t CUDNN_ATTENTION_MAX_BYTES = (size_t)9 << 28; /* 2.25 GiB */
+
+struct cudnn_attention;
+
+/* For the current device and a stream of it.  *out NULL: this version of cuDNN has known bugs.
+ * DEVICE: cuDNN cannot create a handle. */
+enum status cudnn_attention_open(struct cudnn_attention **out, void *stream, bool deterministic);
+/* For a device that need not be present, described by its properties in cuDNN's JSON format: builds
+ * plans but cannot run them.  UNSUPPORTED: the description is not valid. */
+enum status cudnn_attention_open_described(struct cudnn_attention **out, const char *json,
+                                           size_t length, bool deterministic);
+void cudnn_attention_close(struct cudnn_attention *c);
+
+/* *done: whether cuDNN computes it.  During a sizing pass: builds the plan and reserves scratch;
+ * bounds that are not NULL announce a document mask. */
+enum status cudnn_attention_forward(struct cudnn_attention *c, const struct attention *a,
+                                    const struct attention_fwd *io, struct queue *queue,
+                                    bool *done);
+enum status cudnn_attention_backward(struct cudnn_attention *c, const struct attention *a,
+                                     const struct attention_bwd *io, struct queue *queue,
+                                     bool *done);
+
+/* Describes plan i, the newest first. */
+struct cudnn_attention_plan {
+    struct attention shape;
+    bool backward, varlen;
+    bool found;                /* an engine supports it; the rest is only set then */
+    int engine;                /* cuDNN's global index */
+    int rows, kv_heads;        /* per call: rows or sequences, key/value heads */
+    size_t workspace, scratch; /* bytes: of cuDNN, of our own buffers */
+};
+/* False: there are at most i plans. */
+bool cudnn_attention_plan(const struct cudnn_attention *c, int i, struct cudnn_attention_plan *out);

@@ -1,0 +1,56 @@
+/* cudnn_attention_graph.h -- scaled dot-product attention, forward and backward, as a cuDNN
+ * operation graph: the pattern that cuDNN's own front end builds and its engines recognize.
+ *
+ * Axes     B rows of T tokens (varlen: B sequences of at most T each), H query heads, G key/value
+ *          heads, K head size; as many keys as queries.
+ * Memory   q, k, v and their gradients have q_stride and kv_stride elements per token, out and its
+ *          gradient out_stride.  lse is f32, [B, total_heads, T], of which the graph covers H
+ *          heads; with varlen, [token, H].
+ * Order    Deterministic: dq is a matmul of dS, which is stored (T x T per head).  Otherwise thread
+ *          blocks add to dq atomically. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "backends/gpu/vendor/cudnn_graph.h"
+
+struct cudnn_attention_graph {
+    int B, T, H, G, K;
+    int64_t q_stride, kv_stride, out_stride;
+    int total_heads;
+    bool causal;
+    bool varlen; /* ragged: rows are packed sequences of any length */
+    bool backward, deterministic;
+};
+
+/* Ids of the tensors that the caller binds to memory. */
+enum attention_tensor {
+    ATTENTION_NONE,
+    ATTENTION_Q,
+    ATTENTION_K,
+    ATTENTION_V,
+    ATTENTION_OUT,
+    ATTENTION_LSE,
+    ATTENTION_DOUT,
+    ATTENTION_DQ,
+    ATTENTION_DK,
+    ATTENTION_DV,
+    ATTENTION_SCALE,      /* float in host memory */
+    ATTENTION_MASK_VALUE, /* float in host memory: the score of a masked pair */
+    ATTENTION_ONE,        /* float in host memory: 1 */
+    ATTENTION_DELTA,      /* scratch, laid out as lse: rowsum(dout * out) */
+    ATTENTION_DQ_ACCUM,   /* scratch, f32; unless deterministic */
+    ATTENTION_DK_FULL,    /* scratch with varlen and GQA: dk of every query head */
+    ATTENTION_DV_FULL,
+    ATTENTION_LENGTHS,     /* int32 [B]: tokens of each sequence */
+    ATTENTION_Q_OFFSETS,   /* int64 [B+1]: ragged offsets into q, in elements */
+    ATTENTION_KV_OFFSETS,  /* into k and v */
+    ATTENTION_OUT_OFFSETS, /* into out */
+    ATTENTION_LSE_OFFSETS, /* into lse */
+    ATTENTION_TENSOR_COUNT
+};
+
+/* Bytes of scratch for the tensor; 0: the graph does not use it.  `tokens`: of all rows. */
+size_t cudnn_attention_graph_scratch(const struct cudnn_attention_graph *a,
+                                     enum attention_tensor which, size_t tokens);
+
+void cudnn_attention_graph_build(const struct cudnn_attention_graph *a, struct cudnn_graph *g);

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/emulator/emulator.h"
+
+#include "backends/gpu/emulator/death_test.h"
+
+enum { THREADS = 64 };
+
+static void add_one(const void *closure)
+{
+    int *const *x = closure;
+    (*x)[thread_block_thread_idx->x]++;
+}
+
+static void launch(int *x, gpu_stream stream)
+{
+    struct kernel_launch k = {
+        .name = "add_one",
+        .grid = {1, 1, 1},
+        .block = {THREADS, 1, 1},
+        .warp_size = 32,
+        .body = add_one,
+        .closure = &x,
+        .closure_bytes = sizeof x,
+    };
+    emulator_launch(&k, stream);
+}
+
+static void access_memory(void *pointer) { ++*(volatile int *)pointer; }
+static void pass_to_kernel(void *pointer) { emulator_check_pointer("add_one", pointer); }
+
+TEST(host_access_to_device_memory_faults_but_copies_work)
+{
+    int host[THREADS] = {0}, *x, *pinned;
+    gpu_stream stream;
+    CHECK(!emulator_malloc((void **)&x, sizeof host) && emulator_is_device_memory(x));
+    CHECK(!emulator_host_alloc((void **)&pinned, sizeof host));
+    CHECK(!emulator_stream_create(&stream));
+    check_dies(SIGSEGV, NULL, access_memory, x);
+    check_dies(SIGABRT, "kernel add_one: an argument points to unpinned host memory",
+               pass_to_kernel, host);
+    access_memory(pinned);
+    pass_to_kernel(x), pass_to_kernel(pinned), pass_to_kernel(NULL);
+    CHECK(!emulator_memcpy(x, host, sizeof host, stream));
+    launch(x, stream);
+    CHECK(!emulator_memcpy(host, x, sizeof host, stream));
+    for (int i = 0; i < THREADS; i++) CHECK(host[i] == 1);
+    check_dies(SIGSEGV, NULL, access_memory, x);
+    CHECK(!emulator_stream_destroy(stream));
+    CHECK(!emulator_free(x) && !emulator_host_free(pinned));
+    CHECK(emulator_free(host));
+}
+
+TEST(stream_work_runs_when_the_host_synchronizes)
+{
+    int *x;
+    gpu_stream first, second;
+    gpu_event event;
+    CHECK(!emulator_host_alloc((void **)&x, THREADS * sizeof *x));
+    CHECK(!emulator_stream_create(&first) && !emulator_stream_create(&second));
+    CHECK(!emulator_event_create(&event));
+    CHECK(!emulator_memset(x, 0, THREADS * sizeof *x, first));
+    launch(x, first);
+    CHECK(!emulator_event_record(event, first));
+    launch(x, first);
+    CHECK(x[0] == -1); /* the fill pattern of a new allocation */
+    CHECK(!emulator_event_wait(second, event));
+    CHECK(!emulator_stream_synchronize(second));
+    CHECK(x[0] == 1);
+    CHECK(!emulator_event_synchronize(event));
+    CHECK(!emulator_stream_synchronize(first));
+    CHECK(x[0] == 2);
+    launch(x, first);
+    launch(x, NULL); /* the default stream synchronizes with all others */
+    CHECK(x[0] == 4);
+    CHECK(!emulator_event_destroy(event));
+    CHECK(!emulator_stream_destroy(first) && !emulator_stream_destroy(second));
+    CHECK(!emulator_host_free(x));
+}
+
+TEST(memory_is_accounted_and_an_invalid_launch_sets_the_last_error)
+{
+    size_t before, after, total;
+    void *x;
+    struct kernel_launch k = {.grid = {1, 65536, 1}, .block = {1, 1, 1}, .warp_size = 32};
+    CHECK(!emulator_mem_info(&before, &total));
+    CHECK(!emulator_malloc(&x, 1 << 20));
+    CHECK(!emulator_mem_info(&after, &total) && before - after == 1 << 20);
+    CHECK(!emulator_free(x));
+    CHECK(!strcmp(emulator_error_string(emulator_malloc(&x, total + 1)), "out of memory"));
+    emulator_launch(&k, NULL);
+    CHECK(!strcmp(emulator_error_string(emulator_last_error()), "invalid value"));
+    CHECK(!emulator_last_error());
+}

@@ -1,0 +1,24 @@
+/* stub_cublaslt.h (tests) -- a stub of cuBLASLt that multiplies on the emulated GPU, and counts its
+ * calls.
+ *
+ * It knows three algorithms: the first can be made to fail when it runs, the second needs a
+ * workspace, the third has neither property.  It rejects GEMMs with K = STUB_UNSUPPORTED_K.  Where
+ * cuBLASLt rejects a call or leaves it undefined, the stub returns an error: sizes that do not
+ * match, memory that is less aligned than promised, a workspace that is too small, FP8 that is not
+ * A^T B. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stdbool.h>
+
+enum { STUB_UNSUPPORTED_K = 13, STUB_ALGORITHMS = 3 };
+
+struct stub_cublaslt {
+    int handles, matmuls, layouts, preferences; /* that exist */
+    int num_heuristics;                         /* calls */
+    int ran[STUB_ALGORITHMS];                   /* GEMMs, by algorithm */
+    int failed;
+    int fast_accumulation; /* GEMMs that accumulate in less than f32 */
+};
+extern struct stub_cublaslt stub_cublaslt;
+void stub_cublaslt_break(bool broken);

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test.h"
+
+#include "backends/gpu/gpu.h"
+#include "backends/gpu/queue.h"
+#include "backends/gpu/vendor/cublaslt.h"
+#include "base/file.h"
+#include "tensor/device.h"
+#include "tensor/tuning.h"
+
+TEST(a_tuner_without_results_writes_no_file)
+{
+    struct gpu_queue queue = {0};
+    const char *path = test_path(test_folder(), "gemm.json");
+    struct cublaslt_tuner *t = cublaslt_tuner_open(&queue.base, path);
+    cublaslt_tuner_report(t);
+    cublaslt_tuner_close(t);
+    CHECK(!file_exists(path));
+}
+
+static size_t entries(const char *path)
+{
+    struct tuning t;
+    tuning_open(&t, path);
+    size_t count = t.count;
+    tuning_close(&t);
+    return count;
+}
+
+/* Two GEMMs, each seen twice by two queues: the file has two entries. */
+TEST(results_of_one_run_are_reused_by_the_next)
+{
+    const char *path = test_path(test_folder(), "gemm.json");
+    int count = 0;
+    if (GPU_NAME(count)(&count) || !count) skip();
+    for (int run = 0; run < 2; run++) {
+        struct queue *queue;
+        CHECK_STATUS(OK, GPU_NAME(open)(&queue, 0));
+        GPU_NAME(gemm_tune)(queue, path);
+        queue->measuring = true;
+        for (int i = 0; i < 4; i++) {
+            struct gemm g = {32, 48, 16, .accumulate = i & 1, .a = GEMM_BF16, .b = GEMM_BF16};
+            g.out = BF16;
+            CHECK_STATUS(OK, GPU_NAME(gemm)(&g, &(struct gemm_io){0}, queue));
+        }
+        GPU_NAME(gemm_close)(queue);
+        GPU_NAME(close)(queue);
+        CHECK(entries(path) == 2);
+    }
+}
+
+#if !defined(GPU_CUDA)
+#include "backends/gpu/vendor/stub_cublaslt.h"
+
+/* One GEMM after a sizing pass. */
+static void size_and_run(const char *path)
+{
+    struct gemm g = {16, 16, 16, .a = GEMM_BF16, .b = GEMM_BF16, .out = BF16};
+    struct queue *queue;
+    void *at;
+    CHECK_STATUS(OK, GPU_NAME(open)(&queue, 0));
+    GPU_NAME(gemm_tune)(queue, path);
+    queue->measuring = true;
+    CHECK_STATUS(OK, GPU_NAME(gemm)(&g, &(struct gemm_io){0}, queue));
+    queue->measuring = false;
+    size_t scratch = queue->scratch.peak;
+    CHECK_STATUS(OK, arena_init(&queue->scratch, scratch, queue_memory(queue)));
+    CHECK_STATUS(OK, queue_memory(queue)->take(4096, &at));
+    struct gemm_io io = {.a = at, .b = (char *)at + 1024, .c = (char *)at + 2048};
+    CHECK_STATUS(OK, GPU_NAME(gemm)(&g, &io, queue));
+    CHECK_STATUS(OK, queue_wait(queue));
+    queue_memory(queue)->give(at, 4096);
+    GPU_NAME(gemm_close)(queue);
+    GPU_NAME(close)(queue);
+}
+
+TEST(an_algorithm_that_fails_during_timing_is_dropped)
+{
+    const char *path = test_path(test_folder(), "gemm.json");
+    struct stub_cublaslt before = stub_cublaslt;
+    stub_cublaslt_break(true);
+    size_and_run(path);
+    stub_cublaslt_break(false);
+    CHECK(entries(path) == 1 && stub_cublaslt.failed == before.failed + 1);
+    /* The next run takes the algorithm from the file without timing. */
+    int runs[2] = {stub_cublaslt.ran[1], stub_cublaslt.ran[2]};
+    size_and_run(path);
+    CHECK(stub_cublaslt.ran[0] == before.ran[0]);
+    CHECK(stub_cublaslt.ran[1] + stub_cublaslt.ran[2] == runs[0] + runs[1] + 1);
+}
+
+/* Entries that are not hexadecimal, or that the library rejects, are timed again. */
+TEST(invalid_entries_of_the_file_are_replaced)
+{
+    const char *path = test_path(test_folder(), "gemm.json");
+    struct text bad = {0};
+    struct tuning t;
+    size_and_run(path);
+    for (int i = 0; i < 2; i++) {
+        tuning_open(&t, path);
+        text_clear(&bad);
+        for (size_t k = 0; k < 128; k++) text_adds(&bad, i ? "7" : "x");
+        char *key = heap_string(t.entries[0].key, strlen(t.entries[0].key));
+        tuning_put(&t, key, bad.data);
+        CHECK_STATUS(OK, tuning_save(&t));
+        tuning_close(&t);
+        size_and_run(path);
+        tuning_open(&t, path);
+        CHECK(t.count == 1 && strcmp(tuning_find(&t, key), bad.data));
+        tuning_close(&t);
+        free(key);
+    }
+    text_release(&bad);
+}
+#endif
