@@ -40,7 +40,7 @@ struct conversion_source {
     float *values;
     int bos, eos;
     int64_t step;      /* where a run goes on; -1: the model alone is taken */
-    struct text train; /* its trainer's kind of state.json */
+    struct text train; /* its trainer's part of state.json */
 };
 
 static enum status read_run(void *context, const struct piece *p, size_t first, size_t count,

@@ -153,7 +153,7 @@ void folder_retain(const char *folder, int64_t keep, int64_t step)
     struct step_list l;
     if (!keep) return;
     if (step_list_read(&l, folder)) {
-        log_line(LOG_WARN, "no replaced checkpoint is deleted: %s", status_message());
+        log_line(LOG_WARN, "no older checkpoint is deleted: %s", status_message());
         return;
     }
     size_t surplus = l.count > (size_t)keep ? l.count - (size_t)keep : 0;
