@@ -46,7 +46,7 @@ static uint64_t mix_fingerprint(uint64_t sum, uint64_t x)
     return sum ^ sum >> 29;
 }
 
-/* What tells the runs of a tensor from others; those that touch count as one. */
+/* Fingerprints the runs that this rank holds of each tensor.  Adjacent runs count as one. */
 static void compute_fingerprints(const struct block_exchange *x, uint64_t *fingerprints)
 {
     for (size_t i = 0, next; i < x->num_pieces; i = next) {
@@ -73,7 +73,7 @@ static int compare_holders(const void *a, const void *b)
     return x->rank - y->rank;
 }
 
-/* Of the ranks that hold the same of a tensor, the lowest. */
+/* Of the ranks that hold the same runs of a tensor, the lowest sends them. */
 static void choose_senders(struct block_exchange *x, size_t size)
 {
     size_t n = (size_t)x->layout->num_tensors;
@@ -127,7 +127,7 @@ void block_exchange_close(struct block_exchange *x)
     *x = (struct block_exchange){0};
 }
 
-/* Does rank `from` send something of this tensor to rank `to`? */
+/* Whether rank `from` sends elements of this tensor to rank `to`. */
 static bool sends_tensor(const struct block_exchange *x, int from, int to, int tensor)
 {
     size_t n = (size_t)x->layout->num_tensors;
@@ -135,7 +135,8 @@ static bool sends_tensor(const struct block_exchange *x, int from, int to, int t
     return x->sends[i] && x->fingerprints[i] != x->fingerprints[j];
 }
 
-/* Both ranks see it alike, so where nothing sends_tensor there is no message. */
+/* Both ranks evaluate this alike, so that neither waits for a message that the other does not
+ * send. */
 static bool sends_any(const struct block_exchange *x, int from, int to, const struct file_block *b)
 {
     for (size_t i = 0; i < b->count; i++)
@@ -143,7 +144,7 @@ static bool sends_any(const struct block_exchange *x, int from, int to, const st
     return false;
 }
 
-/* The first of this rank's pieces that ends behind the beginning of the span. */
+/* This rank's first run that ends after the beginning of the span (binary search). */
 static size_t first_run(const struct block_exchange *x, const struct block_span *s)
 {
     size_t low = 0, high = x->num_pieces;
@@ -158,7 +159,7 @@ static size_t first_run(const struct block_exchange *x, const struct block_span 
     return low;
 }
 
-/* What this rank holds of a span: the run in its i-th piece; false: there is none. */
+/* Sets *run to what the i-th run of this rank holds of the span; false: nothing. */
 static bool intersect(const struct block_exchange *x, const struct block_span *s, size_t i,
                       struct block_span *run)
 {
@@ -181,7 +182,7 @@ static void store_values(struct block_exchange *x, size_t at, size_t count, cons
     memset(x->filled + at, 1, count);
 }
 
-/* This rank's own part of its block. */
+/* Fills this rank's block from its own shard. */
 static enum status copy_own_runs(struct block_exchange *x, const struct file_block *b,
                                  enum safetensors_dtype dtype, void *bytes)
 {
@@ -207,7 +208,7 @@ static uint32_t *reserve_words(uint32_t **words, size_t *capacity, size_t count)
     return *words;
 }
 
-/* Runs one behind the other: where it begins in the block, how many, then so many numbers. */
+/* Message: for each run its position in the block, its number of elements, and the elements. */
 static enum status pack_runs(struct block_exchange *x, const struct file_block *b, int to,
                              uint32_t *count)
 {
@@ -242,7 +243,7 @@ static void unpack_runs(struct block_exchange *x, size_t count, enum safetensors
     }
 }
 
-/* out_count words to one rank, in_count from another; -1 there: none is met. */
+/* Sends out_count words to one rank and receives in_count from another; rank -1: none. */
 static enum status send_receive(const struct block_exchange *x, int to, uint32_t *out,
                                 size_t out_count, int from, uint32_t *in, size_t in_count)
 {
@@ -265,7 +266,7 @@ enum status block_exchange_fill(struct block_exchange *x, const struct file_bloc
     struct failure first = {0};
     memset(x->filled, 0, EXCHANGE_ELEMENTS);
     failure_keep(&first, copy_own_runs(x, mine, dtype, bytes));
-    /* In step k all ranks send to the one k places on, so nobody is waited for by many. */
+    /* In step k each rank sends to the rank k above it (mod size), which spreads the load. */
     for (int k = 1; k < size; k++) {
         int to = (rank + k) % size, from = (rank + size - k) % size;
         uint32_t out = 0, in = 0;

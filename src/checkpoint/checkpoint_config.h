@@ -1,4 +1,4 @@
-/* checkpoint_config.h -- what [checkpoint] says. */
+/* checkpoint_config.h -- the options of [checkpoint]. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 17 }; /* numbers at a time */
+enum { CHUNK = 1 << 17 }; /* elements read at a time */
 
 static struct difference *add_difference(struct comparison *c, enum difference_kind kind,
                                          const char *name)
@@ -98,7 +98,7 @@ static enum status compare_files(struct comparison *c, const struct model_files 
     return STATUS_OK;
 }
 
-/* A value as people read it. */
+/* Formats a value for people: containers as their size. */
 static char *format_value(const struct json *v)
 {
     struct text t = {0};
@@ -134,7 +134,7 @@ static void compare_members(struct comparison *c, const char *name, const struct
     text_release(&path);
 }
 
-/* Of a list it is told that it differs, not in which of its items. */
+/* Arrays are compared as a whole: a difference is reported without its index. */
 static bool same_items(const struct json *a, const struct json *b)
 {
     struct comparison c = {0};
@@ -173,7 +173,7 @@ static void compare_json(struct comparison *c, const char *name, const struct js
     free(first), free(second);
 }
 
-/* One of the folders. */
+/* One of the two models. */
 struct compared_model {
     const char *folder;
     struct model_shape shape;
@@ -181,7 +181,7 @@ struct compared_model {
     struct json *config, *state; /* NULL: none */
 };
 
-/* What has config.json; torch's own files need not. */
+/* Torch files need not have a config.json. */
 static enum status read_model_config(struct compared_model *s)
 {
     char *beside = torch_files_folder(s->folder), *path = file_join(beside, "config.json");
@@ -190,7 +190,7 @@ static enum status read_model_config(struct compared_model *s)
     return st;
 }
 
-/* The heads say in which order the rows of torch's files are. */
+/* The number of heads determines the row order of torch files, so read the shape first. */
 static enum status open_model(struct compared_model *s, const char *folder)
 {
     struct torch_state torch;
@@ -214,7 +214,7 @@ static void close_model(struct compared_model *s)
     json_free(s->config), json_free(s->state);
 }
 
-/* One JSON file of both folders; one that neither has is the same. */
+/* Compares one JSON file of both folders.  If neither has it, they are equal. */
 static enum status compare_json_files(struct comparison *c, const struct compared_model *a,
                                       const struct json *x, const struct compared_model *b,
                                       const struct json *y, const char *name)

@@ -44,7 +44,7 @@ static enum status write_tensors(const struct content *c, struct manifest *m)
     return st;
 }
 
-/* Files that another room wrote into the folder: sealed as they are. */
+/* Adds a file that another room wrote into the folder to the manifest. */
 static enum status add_existing_file(struct manifest *m, const char *name)
 {
     struct text bytes = {0};
@@ -64,7 +64,7 @@ static enum status write_tokenizer(const struct tokenizer *t, struct manifest *m
     struct file_list names;
     enum status st = STATUS_OK;
     if (!t) return STATUS_OK;
-    TRY(tokenizer_copy(t, m->folder)); /* the folder is empty before */
+    TRY(tokenizer_copy(t, m->folder)); /* the folder is still empty */
     TRY(file_list_dir(&names, m->folder));
     for (size_t i = 0; i < names.count && !st; i++) st = add_existing_file(m, names.paths[i]);
     file_list_release(&names);

@@ -23,14 +23,14 @@
 
 struct conversion_source;
 
-/* The weights, or moments of them. */
+/* The weights, or one of the moments, of the source. */
 struct source_tensors {
     const struct conversion_source *source;
     const struct model_files *files;
     enum tensor_kind kind;
 };
 
-/* The folder that is read, and some numbers of a tensor of it. */
+/* The model that is read, and a buffer for elements of one of its tensors. */
 struct conversion_source {
     struct model_shape shape;
     struct layout layout;
@@ -39,8 +39,8 @@ struct conversion_source {
     struct pieces pieces;
     float *values;
     int bos, eos;
-    int64_t step;      /* where a run goes on; -1: the model alone is taken */
-    struct text train; /* its trainer's part of state.json */
+    int64_t step;      /* of a run to resume; -1: only the model is converted */
+    struct text train; /* the trainer's part of state.json */
 };
 
 static enum status read_run(void *context, const struct piece *p, size_t first, size_t count,
@@ -110,7 +110,7 @@ static void close_source(struct conversion_source *o)
     layout_release(&o->layout);
 }
 
-/* Of state.json as we write it; it has been held against its manifest. */
+/* Reads the state.json of a checkpoint of ours, which is verified already. */
 static enum status read_state(struct conversion_source *o, const char *folder)
 {
     static const char end[] = "}\n";
@@ -135,7 +135,7 @@ out:
     return st;
 }
 
-/* Moments without the trainer's kind, or the other way round, are none to go on from. */
+/* A run can only be resumed with both moments and the trainer's state. */
 static enum status open_training_state(const struct conversion *c, struct conversion_source *o)
 {
     bool fits = c->target == CONVERT_NATIVE || (c->target == CONVERT_DCP && c->optimizer);
@@ -176,13 +176,13 @@ static enum status resolve_dtype(const struct conversion *c, const struct conver
     return STATUS_OK;
 }
 
-/* From here on only the tensors and their pieces are looked at, not the units. */
+/* From here on only tensors and runs are used, not units. */
 static void drop_io_tensors(struct conversion_source *o)
 {
     struct layout *l = &o->layout;
     size_t kept = 0;
     for (size_t i = 0; i < o->pieces.count; i++) {
-        struct piece p = o->pieces.all[i]; /* a whole tensor, as there is one kind */
+        struct piece p = o->pieces.all[i]; /* a whole tensor, since the model is not sharded */
         const struct tensor_place t = l->tensors[p.tensor];
         if (t.id == PARAM_embed || t.id == PARAM_head) {
             l->parameters -= (int64_t)t.elements;
@@ -196,7 +196,7 @@ static void drop_io_tensors(struct conversion_source *o)
     o->pieces.count = kept;
 }
 
-/* What stands beside the weights goes along as it is. */
+/* Copies tokenizer and other files next to the weights unchanged. */
 static enum status copy_other_files(const char *path, bool with_run, struct manifest *m)
 {
     static const char *const names[] = {"tokenizer.json",         "tokenizer.model",
@@ -224,8 +224,8 @@ static enum status write_torch_model(const struct conversion *c, const struct to
     return c->target == CONVERT_NXDT ? nxdt_write(m, &c->nxdt, folder) : meta_write(m, folder);
 }
 
-/* With params.json, which leaves much to the program that reads it, and with what says nothing of
- * the model, goes config.json. */
+/* config.json is always written as well: params.json leaves much to its reader, and the other
+ * formats do not describe the model at all. */
 static enum status write_torch(const struct conversion *c, const struct content *content,
                                const struct dcp_run *run, const char *folder, struct manifest *m)
 {
@@ -236,7 +236,7 @@ static enum status write_torch(const struct conversion *c, const struct content 
     return STATUS_OK;
 }
 
-/* The next step is step + 1. */
+/* param_groups hold the learning rate of the next step, step + 1. */
 static enum status describe_run(const struct conversion *c, struct conversion_source *o,
                                 struct dcp_run *run)
 {
@@ -294,14 +294,14 @@ static enum status write_folder(const struct conversion *c, struct conversion_so
         content.step = o->step, content.train = o->train.data;
     }
     if (c->without_io) drop_io_tensors(o);
-    TRY_OUT(file_remove_tree(folder)); /* left by one that was killed */
+    TRY_OUT(file_remove_tree(folder)); /* left by a conversion that was killed */
     TRY_OUT(file_make_dirs(folder));
     if (c->target == CONVERT_HF || c->target == CONVERT_NATIVE)
         TRY_OUT(content_write(&content, &m));
     else
         TRY_OUT(write_torch(c, &content, with_run ? &run : NULL, folder, &m));
     if (!c->without_io)
-        TRY_OUT(copy_other_files(c->from, with_run, &m)); /* all of them are of a vocabulary */
+        TRY_OUT(copy_other_files(c->from, with_run, &m)); /* these files belong to the vocabulary */
     if (c->target == CONVERT_NATIVE) TRY_OUT(manifest_finish(&m));
     *done = (struct converted){o->layout.num_tensors, o->layout.parameters, content.dtype, o->step};
 out:
@@ -309,7 +309,7 @@ out:
     return st;
 }
 
-/* MISSING is fine, and so is a folder without anything in it. */
+/* OK if the folder does not exist or is empty. */
 static enum status check_empty(const char *folder)
 {
     struct file_list names;

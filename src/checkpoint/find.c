@@ -59,7 +59,7 @@ static enum status find_newest(const char *folder, int64_t limit,
     return STATUS_OK;
 }
 
-/* What rank 0 found, everywhere; st is how it went there. */
+/* Broadcasts rank 0's result; `st` is rank 0's status. */
 static enum status broadcast_found(const char *folder, const struct comm *world, enum status st,
                                    char **found)
 {
@@ -91,8 +91,8 @@ enum status checkpoint_find(const char *folder, int64_t limit, const struct comm
     return STATUS_OK;
 }
 
-/* The same of a folder whose checkpoints may be ours or torch's, whose .metadata is written last;
- * `step` below 0: the newest, *found NULL if there is none. */
+/* Finds step `step`, or the newest if negative (*found NULL: none), in a folder of checkpoints that
+ * are ours or DCP's.  DCP writes .metadata last. */
 static enum status find_common(const char *folder, int64_t step, const struct comm *world,
                                char **found)
 {
@@ -105,10 +105,11 @@ static enum status find_common(const char *folder, int64_t step, const struct co
     return STATUS_OK;
 }
 
-/* Where the folder of the model is. */
+/* Where checkpoint_locate finds the model. */
 enum { AT_PATH, IN_STEPS, IN_CHECKPOINT_STEPS };
 
-/* A run has its checkpoints below it; torch's may have config.json above them. */
+/* A run has its checkpoints in a subfolder; DCP steps may have config.json in the folder above
+ * them. */
 static enum status find_model(const char *path, int64_t step, int64_t *location)
 {
     char *config = file_join(path, "config.json"), *below = file_join(path, "checkpoint");

@@ -31,8 +31,8 @@ static bool is_excluded(const struct option_list *exclude, const char *name)
     return false;
 }
 
-/* The tensors that are not excluded, for every rank alike, in the model's order; the others' files
- * are NULL. */
+/* Opens the tensors that are not excluded, on every rank alike, in the model's order.  Readers of
+ * excluded ones stay closed. */
 static enum status open_tensors(const struct model_files *files, const struct layout *l,
                                 const char *suffix, const struct option_list *exclude,
                                 struct tensor_reader *readers)
@@ -47,7 +47,7 @@ static enum status open_tensors(const struct model_files *files, const struct la
     return STATUS_OK;
 }
 
-/* A piece of a tensor to its place in a flat buffer. */
+/* Reads a run of this rank's shard into a flat buffer. */
 static enum status read_run(struct tensor_reader *r, const struct piece *p, const struct store *to)
 {
     enum { CHUNK = 1 << 20 };
@@ -66,7 +66,7 @@ out:
     return st;
 }
 
-/* This rank's pieces of the tensors whose names end in `suffix`. */
+/* Loads this rank's shard of the tensors whose names end in `suffix`. */
 static enum status load_buffer(const struct model_files *files, const struct checkpoint_state *s,
                                const char *suffix, const struct option_list *exclude,
                                struct store flat)
@@ -96,7 +96,7 @@ static enum status load_moments(const struct model_files *files, const struct ch
     return STATUS_OK;
 }
 
-/* state.json, or what torch's files say of its kind: the step and the trainer's part. */
+/* Reads step and trainer's state from state.json, or from torch files. */
 static enum status load_state(const char *folder, const struct torch_state *torch,
                               struct checkpoint_found *found)
 {
@@ -107,7 +107,7 @@ static enum status load_state(const char *folder, const struct torch_state *torc
     return STATUS_OK;
 }
 
-/* By its files: has it a manifest? */
+/* A checkpoint of ours has a manifest. */
 static enum status find_manifest(const char *folder, int64_t *native)
 {
     char *manifest = file_join(folder, MANIFEST_NAME), *state = file_join(folder, "state.json");
@@ -142,8 +142,8 @@ static bool is_same_scaling(const struct rope_scaling *a, const struct rope_scal
     return off <= 0 && a->original_context == b->original_context;
 }
 
-/* Heads that are cut otherwise have tensors of the same shapes and are another model.  Another
- * rotary embedding may be meant: longer contexts begin so. */
+/* Tensors may have the same shapes with other heads, which is another model.  Another RoPE may be
+ * intended, for longer contexts. */
 static enum status compare_shapes(const char *folder, const struct checkpoint_state *s)
 {
     const struct model_shape *model = s->shape;
@@ -170,7 +170,7 @@ static enum status compare_shapes(const char *folder, const struct checkpoint_st
     return STATUS_OK;
 }
 
-/* The first thing that is amiss where a model is trained on with another tokenizer. */
+/* Checked first: the usual mistake when fine-tuning with another tokenizer. */
 static enum status check_vocabulary(const struct model_files *files, const char *folder,
                                     const struct checkpoint_state *s,
                                     const struct option_list *exclude)
@@ -186,7 +186,7 @@ static enum status check_vocabulary(const struct model_files *files, const char 
          folder, (long long)t.is.shape[0], embed, s->shape->V);
 }
 
-/* What is there beside the weights; of torch's files nothing, where there are no moments. */
+/* Loads moments and training state.  Torch files without moments have neither. */
 static enum status load_training_state(const char *folder, const struct checkpoint_state *state,
                                        bool native, const struct option_list *exclude,
                                        struct checkpoint_found *found)

@@ -14,7 +14,7 @@
 
 enum { MAX_BYTES = 256 << 20 };
 
-/* What a chunk's sum begins with. */
+/* The CRC that a chunk's checksum starts from. */
 static uint32_t chunk_seed(int64_t step, const char *name, uint64_t chunk)
 {
     char text[512];
@@ -148,7 +148,7 @@ enum status manifest_finish(struct manifest *m)
 
 void manifest_release(struct manifest *m) { text_release(&m->files); }
 
-/* Parses manifest.json and holds it against its own checksum. */
+/* Parses manifest.json and verifies its own checksum. */
 static enum status parse_manifest(const char *folder, struct json **root)
 {
     struct text t = {0};
@@ -169,7 +169,7 @@ out:
     return st;
 }
 
-/* A name that stays in the folder. */
+/* Whether the name stays in the folder. */
 static bool is_plain_name(const char *name)
 {
     return name[0] && name[0] != '.' && !strchr(name, '/') && strlen(name) < 256;
@@ -234,9 +234,9 @@ static enum status verify_chunk(const char *path, uint32_t crc, const struct jso
     return STATUS_OK;
 }
 
-/* Which chunks are read: every parts-th of all the files', counted on from file to file. */
+/* Selects every parts-th chunk, counted across all files. */
 struct chunk_stride {
-    uint64_t next; /* chunks until one is read */
+    uint64_t next; /* chunks to skip before the next one */
     uint64_t parts;
 };
 
@@ -247,7 +247,7 @@ static bool is_next_due(struct chunk_stride *s)
     return due;
 }
 
-/* Read, not mapped: what the disk cannot give is a failure then, and no signal. */
+/* Reads rather than maps the file: an I/O error is then a status, not SIGBUS. */
 static enum status verify_file(const char *folder, const struct json *file, int64_t step,
                                struct chunk_stride *stride)
 {

@@ -7,26 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One tensor of one file: its description, place and source. */
+/* A tensor of one file, with its source. */
 struct file_tensor {
-    struct safetensors_tensor tensor; /* first: sorted by name */
-    int index;                        /* of the model's */
+    struct safetensors_tensor tensor; /* first member: sorted by its name */
+    int index;                        /* in the layout */
     const struct tensor_source *source;
     int file;
 };
 
-/* A file on its way to the disk. */
+/* A file being written. */
 struct output_file {
     const struct file_tensor *tensors; /* in the order of their data */
     size_t count;
     struct text header;
     uint64_t size, block_bytes;
     struct manifest_file out;
-    struct file_block *blocks; /* of one round, one a rank */
+    struct file_block *blocks; /* of one round, one per rank */
     void *bytes;               /* of this rank's block */
 };
 
-/* Every tensor in the model's order, and the file it goes to. */
+/* Assigns all tensors, in the model's order, to files. */
 static struct file_tensor *assign_files(const struct safetensors_shards *s, size_t *count,
                                         int *files)
 {
@@ -66,7 +66,7 @@ static void file_name(const struct safetensors_shards *s, int file, int files, c
         snprintf(name, size, "%s-%05d-of-%05d.safetensors", s->stem, file, files);
 }
 
-/* The part of every tensor that lies in bytes [from, to) of the file. */
+/* Lists the tensors' elements in bytes [from, to) of the file. */
 static void find_spans(const struct output_file *f, size_t element_bytes, uint64_t from,
                        uint64_t to, struct file_block *b)
 {
@@ -85,7 +85,8 @@ static void find_spans(const struct output_file *f, size_t element_bytes, uint64
     }
 }
 
-/* The block of every rank that begins with `begin`, this rank's written; a failure is its own. */
+/* Assembles a block per rank, starting at `begin`, and writes this rank's.  A failure is this
+ * rank's own. */
 static enum status write_round(const struct safetensors_shards *s, struct output_file *f,
                                uint64_t begin)
 {
@@ -107,7 +108,7 @@ static enum status write_round(const struct safetensors_shards *s, struct output
     return STATUS_OK;
 }
 
-/* So many chunks a block that small files are shared out, too. */
+/* Chunks per block: few enough that small files are divided among the ranks, too. */
 static uint64_t block_bytes(uint64_t file_bytes, size_t element_bytes, int ranks)
 {
     uint64_t max_chunks = EXCHANGE_ELEMENTS * element_bytes / MANIFEST_CHUNK;
@@ -126,7 +127,7 @@ static enum status open_file(struct output_file *f, const char *name, struct man
     return STATUS_OK;
 }
 
-/* Each chunk has been written, and its checksum set, by one rank; on the others it is 0. */
+/* Each chunk was written, and its checksum set, by one rank; on the others it is 0. */
 static enum status combine_checksums(const struct comm *ranks, uint32_t *checksums, size_t count)
 {
     int64_t *values = heap(count * sizeof *values + 1);

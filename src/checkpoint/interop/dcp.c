@@ -10,13 +10,13 @@ enum { MAX_METADATA = 1 << 30 };
 
 bool dcp_detect(const char *path) { return file_is_in(path, ".metadata"); }
 
-/* The files that items were found in; their names are those of the mappings, in order. */
+/* names[i] is the name of the file that slices->maps[i] maps. */
 struct dcp_reader {
     struct tensor_slices *slices;
     const char *path;
     char **names;
     size_t count;
-    struct torch_state *state; /* NULL: of the tensors the weights are taken; else the moments */
+    struct torch_state *state; /* NULL: read the weights; else the moments and the training state */
 };
 
 static enum status open_file(struct dcp_reader *r, const struct pickle_value *name,
@@ -47,7 +47,7 @@ static bool get_uint64(const struct pickle_value *v, uint64_t *out)
     return true;
 }
 
-/* An item: `size` bytes of a file. */
+/* One entry of storage_data: `size` bytes of a file. */
 struct stored_item {
     const struct file_map *map;
     const unsigned char *bytes;
@@ -72,7 +72,7 @@ static enum status find_item(struct dcp_reader *r, const char *fqn, const struct
     return STATUS_OK;
 }
 
-/* One archive of one tensor. */
+/* Adds a shard of a tensor, which is an archive of its own. */
 static enum status add_archive(struct dcp_reader *r, const struct tensor_name *name,
                                const char *fqn, const struct stored_item *item,
                                const int64_t offset[2])
@@ -132,7 +132,7 @@ static enum status add_entry(struct dcp_reader *r, const char *fqn,
     return STATUS_OK;
 }
 
-/* What .metadata says is where: of the tensors those that are asked for are taken. */
+/* Adds what storage_data lists: the weights, or the moments and the training state. */
 static enum status add_entries(struct dcp_reader *r, const struct pickle_value *root)
 {
     const struct pickle_value *items = pickle_field(root, PICKLE_METADATA, "storage_data");

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `name` becomes the list's. */
+/* Takes ownership of `name`. */
 static struct dcp_item *add_item(struct dcp_items *items, char *name)
 {
     if (items->count == items->room) {
@@ -46,7 +46,7 @@ static void add_number(struct dcp_items *items, char *name, enum safetensors_dty
     memcpy(item->number, bytes, safetensors_dtype_bytes(dtype));
 }
 
-/* An object whose pickle the caller puts between this and pickle_write_stop. */
+/* Begins an object; the caller writes its pickle and ends it with pickle_write_stop. */
 static struct text *begin_object(struct dcp_items *items, char *name)
 {
     struct dcp_item *item = add_item(items, name);
@@ -97,7 +97,7 @@ static void add_moments(struct dcp_items *items, size_t weight, const struct dcp
                &step);
 }
 
-/* What AdamW of any version since 2.0 keeps for a group of weights. */
+/* What AdamW of any version since 2.0 keeps per param_group. */
 static void add_param_group(struct dcp_items *items, const char *weight, const struct dcp_adamw *a)
 {
     const struct {

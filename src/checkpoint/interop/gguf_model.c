@@ -22,7 +22,7 @@ static const char *const gguf_names[PARAM_COUNT] = {
     [PARAM_last_norm] = "output_norm.weight",    [PARAM_head] = "output.weight",
 };
 
-/* llama.cpp's numbers for what most of a file's tensors are. */
+/* llama.cpp's LLAMA_FTYPE of a file in which most tensors have this type. */
 static uint32_t file_type(enum gguf_type type)
 {
     switch (type) {
@@ -64,7 +64,7 @@ static void add_shape(const struct gguf_model *g, struct gguf_metadata *k)
     gguf_add_f32(k, "llama.attention.layer_norm_rms_epsilon", s->norm_eps);
 }
 
-/* Every row of the embedding has a token there: what the tokenizer lacks is unused. */
+/* Each row of the embedding needs a token: rows beyond the tokenizer's become unused tokens. */
 static void add_tokens(const struct token_export *e, int32_t rows, struct gguf_metadata *k)
 {
     const char *texts = e->texts.data;
@@ -91,8 +91,8 @@ static void add_tokens(const struct token_export *e, int32_t rows, struct gguf_m
         gguf_add_item_f32(k, id < e->num_tokens ? e->tokens[id].score : -1000);
 }
 
-/* llama.cpp knows a splitter by the name of a model that has it.  With llama-bpe a piece that is a
- * token is that token; dbrx has the same pattern without that. */
+/* llama.cpp names a pre-tokenizer after a model that uses it.  llama-bpe has ignore_merges; dbrx
+ * has the same pattern without it. */
 static const char *pre_tokenizer_name(const struct token_export *e)
 {
     static const struct {
@@ -132,8 +132,8 @@ static enum status add_tokenizer(const struct gguf_model *g, const struct tokeni
     return STATUS_OK;
 }
 
-/* The first of the two files that says what GGUF needs: SentencePiece's own has its scores, and
- * then tokenizer.json may not have more tokens. */
+/* Opens the tokenizer with what GGUF needs: SentencePiece's own file has the scores, and then
+ * tokenizer.json must not have more tokens. */
 static enum status open_tokenizer(const char *folder, struct tokenizer **t)
 {
     const struct tokenizer_config config = {0};
@@ -186,7 +186,7 @@ static struct gguf_tensor describe_tensor(const struct gguf_model *g, int i)
     return d;
 }
 
-/* What the frequencies of pairs of a head are divided by. */
+/* One divisor for the frequency of each rotary pair of a head. */
 static void describe_rope(const struct model_shape *s, struct gguf_tensor *d)
 {
     *d = (struct gguf_tensor){
@@ -198,7 +198,7 @@ struct gguf_output {
     const char *path, *tensor;
     uint64_t at;
     enum gguf_type type;
-    unsigned char *bytes; /* of EXCHANGE_ELEMENTS numbers */
+    unsigned char *bytes; /* TENSOR_SOURCE_ELEMENTS converted elements */
 };
 
 static enum status write_bytes(struct gguf_output *o, const void *bytes, size_t len)

@@ -78,7 +78,7 @@ static enum status read_real(const struct json *object, const char *key, double 
     return STATUS_OK;
 }
 
-/* A number that no default stands in for. */
+/* Reads a number that has no default. */
 static enum status read_required_real(const struct json *object, const char *key, double *out)
 {
     if (!json_is_number(json_get(object, key))) FAIL(DATA, "\"%s\" is not a number", key);
@@ -95,7 +95,8 @@ static enum status read_flag(const struct json *root, const char *key, bool *out
     return STATUS_OK;
 }
 
-/* The scaling's own object: "rope_parameters" since Transformers 5, "rope_scaling" before. */
+/* The object with the RoPE scaling: "rope_parameters" since Transformers 5, "rope_scaling"
+ * before. */
 static enum status find_rope(const struct json *root, const struct json **rope, const char **type)
 {
     static const char *const keys[] = {"rope_scaling", "rope_parameters"};
@@ -137,7 +138,7 @@ static enum status read_rope(const struct json *root, struct model_shape *s)
     return STATUS_OK;
 }
 
-/* What would change the arithmetic and that ours does not have. */
+/* Rejects settings that would change the arithmetic and are not implemented here. */
 static enum status check_supported(const struct json *root)
 {
     const struct json *names = json_get(root, "architectures"), *act = json_get(root, "hidden_act");

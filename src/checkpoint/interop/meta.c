@@ -16,8 +16,7 @@ static bool is_pth(const char *path)
     return len > 4 && (!strcmp(path + len - 4, ".pth") || !strcmp(path + len - 3, ".pt"));
 }
 
-/* Meta's own files, else all that end in .pth; in the order of their names, which is that of the
- * ranks. */
+/* Meta's own files, or else all that end in .pth.  Sorted names are in rank order. */
 static enum status list_files(const char *path, struct file_list *files)
 {
     char *own = file_join(path, "consolidated.*.pth"), *any = file_join(path, "*.pth");
@@ -43,13 +42,13 @@ char *meta_folder(const char *path)
     return slash ? heap_string(path, (size_t)(slash - path) + 1) : heap_string(".", 1);
 }
 
-/* One of the files, and which of how many. */
+/* One model-parallel shard. */
 struct meta_shard {
     struct tensor_slices *slices;
     const struct model_shape *shape;
     const struct file_map *map;
     int64_t index, count;
-    int64_t width; /* of the model: of its norms */
+    int64_t width; /* of the model, from its norms */
 };
 
 static int64_t norm_width(const struct torch_tensors *t)
@@ -68,7 +67,7 @@ static enum status add_tensor(const struct meta_shard *s, const struct tensor_na
     const struct param *kind = &params[name->id];
     int64_t row = 0, column = 0, index = s->index;
     bool by_column = kind->tp && kind->axes[1] == kind->tp;
-    if (!kind->tp && index) return STATUS_OK; /* the same in all */
+    if (!kind->tp && index) return STATUS_OK; /* replicated in every shard */
     if (name->id == PARAM_embed && t->num_dims == 2 && t->shape[1] != s->width) by_column = true;
     if ((name->id == PARAM_attn_k || name->id == PARAM_attn_v) && s->shape && t->num_dims == 2) {
         int64_t all = (int64_t)s->shape->G * s->shape->K, each = t->shape[0];
@@ -129,8 +128,8 @@ out:
     return st;
 }
 
-/* Meta's program wants every tensor of its own model: one whose head is the embedding has it twice.
- * The embedding's place in the layout; -1: it is not so. */
+/* Meta's code loads with strict=True, so a tied model must have the embedding under both names.
+ * Returns the embedding's index in the layout; -1: not tied. */
 static int tied_embedding(const struct torch_model *m)
 {
     for (int i = 0; i < m->layout->num_tensors && m->shape->tied; i++)

@@ -17,7 +17,7 @@ static enum status open_file(struct model_files *m, const char *folder, const ch
     enum status st = STATUS_OK;
     for (size_t i = m->count; i-- > 0;) {
         *file = &m->files[i];
-        if (!strcmp((*file)->path, path)) goto out; /* open already */
+        if (!strcmp((*file)->path, path)) goto out; /* already open */
     }
     m->files = heap_grow(m->files, m->count + 1, sizeof *m->files);
     TRY_OUT(safetensors_open(&m->files[m->count], path));

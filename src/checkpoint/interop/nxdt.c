@@ -28,21 +28,21 @@ int64_t nxdt_key_block(const struct nxdt_heads *h, int64_t rank)
     return h->adjacent ? rank / h->copies : rank % h->kv_heads;
 }
 
-/* What one rank has of one of our tensors. */
+/* One rank's slice of a tensor of the model. */
 struct rank_tensor {
     struct tensor_name name;
     struct torch_tensor tensor; /* its name is owned */
     const struct file_map *map;
-    int rank; /* of tensor parallelism */
+    int rank; /* tensor-parallel */
 };
 
 struct nxdt_reader {
     struct tensor_slices *slices;
     const struct model_shape *shape;
     const struct nxdt_files *files;
-    struct rank_tensor *tensors; /* owned, and so is `keys` */
+    struct rank_tensor *tensors; /* owned, as is `keys` */
     size_t count, room;
-    struct rank_tensor **keys; /* by layer, k before v, and rank */
+    struct rank_tensor **keys; /* [layer][k, v][rank] */
     struct nxdt_heads heads;
 };
 
@@ -57,8 +57,8 @@ static void add_rank_tensor(struct nxdt_reader *r, struct tensor_name name,
     r->tensors[r->count++].tensor.name = heap_string(t->name, strlen(t->name));
 }
 
-/* Rows of each part of a tensor that has several, on any rank.  Query heads are never repeated, so
- * their number is known. */
+/* Splits the rows of a rank's fused tensor.  Query heads are never replicated, so their number is
+ * known. */
 static bool split_rows(const struct nxdt_reader *r, const struct nxdt_fused *f, int64_t rows,
                        int64_t *parts)
 {
@@ -79,7 +79,7 @@ static enum status add_fused(struct nxdt_reader *r, const struct nxdt_fused *f, 
     for (int i = 0; i < f->count; row += rows[i++]) {
         struct torch_tensor part = *t;
         part.shape[0] = rows[i];
-        /* Inside the tensor, which has been held against its file. */
+        /* Within the tensor, which has been checked against its storage. */
         if (row && t->shape[1])
             part.data += (size_t)row * (size_t)t->strides[0] * safetensors_dtype_bytes(t->dtype);
         add_rank_tensor(r, (struct tensor_name){.id = f->ids[i], .layer = layer}, &part, map, rank);
@@ -87,7 +87,7 @@ static enum status add_fused(struct nxdt_reader *r, const struct nxdt_fused *f, 
     return STATUS_OK;
 }
 
-/* Their modules possible stand in another one, or in a dictionary, called `model`. */
+/* The model may be wrapped in a module, or in a dict, called `model`. */
 static const char *strip_model_prefix(const char *name)
 {
     static const char model[] = "model.";
@@ -116,7 +116,7 @@ static enum status add_tensor(struct nxdt_reader *r, const char *full_name,
     return STATUS_OK;
 }
 
-/* The tensor that a file of its own has. */
+/* Adds a tensor that is stored in a file of its own (xser). */
 static enum status add_referenced(struct nxdt_reader *r, const char *path,
                                   const struct torch_tensor *t, int rank)
 {
@@ -164,7 +164,7 @@ static bool is_key_or_value(const struct rank_tensor *s)
     return s->name.id == PARAM_attn_k || s->name.id == PARAM_attn_v;
 }
 
-/* How many ranks have each key head: from the rows that a rank has. */
+/* Derives how many ranks hold each key/value head from a rank's number of rows. */
 static enum status count_copies(struct nxdt_reader *r)
 {
     const struct rank_tensor *first = NULL;
@@ -238,7 +238,7 @@ static void forget_tensor(const struct rank_tensor *s)
     file_map_forget(s->map, at, at + (uint64_t)s->tensor.shape[0] * row);
 }
 
-/* Which ranks have the same key head is seen from what is the same on all of them. */
+/* Determines the head order by comparing the replicated key/value heads of different ranks. */
 static enum status find_head_order(struct nxdt_reader *r)
 {
     bool possible[2] = {true, true}; /* interleaved, adjacent */
@@ -268,7 +268,7 @@ static enum status find_head_order(struct nxdt_reader *r)
     return STATUS_OK;
 }
 
-/* One of the ranks that have the same is enough. */
+/* Only the first of the ranks that hold the same slice is used. */
 static bool is_first_copy(const struct nxdt_heads *h, const struct rank_tensor *s)
 {
     int64_t block = nxdt_key_block(h, s->rank);

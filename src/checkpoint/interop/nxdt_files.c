@@ -34,7 +34,7 @@ static bool parse_rank(const char **at, const char *prefix, int *rank)
     return digits > 0 && digits < 5;
 }
 
-/* What data and expert parallelism repeat counts once. */
+/* Data-parallel and expert-parallel replicas are skipped except rank 0's. */
 static bool parse_file_name(const char *at, struct nxdt_file *out)
 {
     int rank;
@@ -66,7 +66,7 @@ static void add_file(struct nxdt_files *f, const char *folder, const char *name,
     if (one.pp >= f->pp) f->pp = one.pp + 1;
 }
 
-/* The ranks' files in a folder; without it none. */
+/* Lists the ranks' files in a folder; none if the folder does not exist. */
 static void list_files(struct nxdt_files *f, const char *folder)
 {
     struct file_list names;
@@ -87,7 +87,7 @@ void nxdt_files_release(struct nxdt_files *f)
     *f = (struct nxdt_files){0};
 }
 
-/* *tag: the tag's folder; heap. */
+/* Sets *tag to the tag's folder; heap. */
 static void find_files(struct nxdt_files *f, const char *path, char **tag)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;

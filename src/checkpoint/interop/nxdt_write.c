@@ -14,7 +14,7 @@
 
 static int at_least_one(int x) { return x > 0 ? x : 1; }
 
-/* Key heads are named apart, so that they can be repeated. */
+/* Whether q, k and v are separate parameters (qkv_linear), so that k and v can be replicated. */
 static bool is_linear(const struct nxdt_target *t)
 {
     return t->qkv_linear || t->fuse_qkv || t->kv_size_multiplier > 1;
@@ -54,7 +54,7 @@ enum status nxdt_write_check(const struct nxdt_target *t, const struct model_sha
     return STATUS_OK;
 }
 
-/* A tensor of a rank: blocks of ours, one below the other. */
+/* A rank's tensor: blocks of our tensors, concatenated by rows. */
 struct rank_item {
     struct torch_tensor is; /* its name is owned */
     struct torch_block blocks[3];
@@ -66,7 +66,7 @@ struct nxdt_writer {
     const struct nxdt_target *target;
     struct nxdt_heads heads;
     const char *folder;      /* model/ */
-    int tp, pp;              /* the rank under way */
+    int tp, pp;              /* the rank being written */
     struct rank_item *items; /* of its file */
     size_t count, room;
 };
@@ -128,7 +128,7 @@ static void add_item(struct nxdt_writer *w, const char *form, int layer, const e
     item->is.shape[1] = item->blocks[0].columns;
 }
 
-/* Theirs that begins with this one of ours; NULL: it goes under Hugging Face's name. */
+/* The fused tensor that starts with this one; NULL: it is stored under Hugging Face's name. */
 static const struct nxdt_fused *fused_of(const struct nxdt_target *t, enum param_id id)
 {
     enum { WHOLE, COALESCED, QUERY, KEY, VALUE, GATE_UP };
@@ -142,15 +142,15 @@ static const struct nxdt_fused *fused_of(const struct nxdt_target *t, enum param
                                 : NULL;
 }
 
-/* It lies in one that was begun before. */
+/* Whether it is part of a fused tensor that an earlier one started. */
 static bool is_fused_into_previous(const struct nxdt_target *t, enum param_id id)
 {
     bool one = t->fuse_qkv || t->coalesce_qkv;
     return id == PARAM_mlp_up || (one && (id == PARAM_attn_k || id == PARAM_attn_v));
 }
 
-/* Layers are cut evenly, and what is left over goes to the last stages; stages go round the ranks.
- */
+/* Layers are divided evenly, the last stages taking one of the remainder each; stages are assigned
+ * to ranks round-robin. */
 static int pipeline_rank_of_layer(const struct nxdt_writer *w, int layer)
 {
     int P = at_least_one(w->target->pp_size), L = w->model->shape->L;
@@ -168,7 +168,7 @@ static bool is_on_this_rank(const struct nxdt_writer *w, const struct tensor_pla
     return w->pp == pipeline_rank_of_layer(w, t->layer);
 }
 
-/* Their model has a head of its own, whatever ours has. */
+/* Their model always has a head of its own, even if ours is tied. */
 static void list_items(struct nxdt_writer *w)
 {
     const struct layout *l = w->model->layout;
@@ -192,7 +192,7 @@ static void clear_items(struct nxdt_writer *w)
     w->count = 0;
 }
 
-/* An archive of these items, or of the pickle alone. */
+/* Writes an archive of these items, or of the pickle alone. */
 static enum status write_archive(const struct nxdt_writer *w, const char *path,
                                  const struct torch_tensor *tensors, const struct rank_item *items,
                                  size_t count, const struct text *pickle)
@@ -216,7 +216,7 @@ out:
     return st;
 }
 
-/* The dictionary of the tensors, where each is named by its number. */
+/* The state_dict in which each tensor is a reference to its file's number. */
 static void write_references(const struct nxdt_writer *w, struct text *t)
 {
     pickle_write_proto(t);
@@ -241,7 +241,7 @@ static void write_size(struct text *t, const struct torch_tensor *is)
     pickle_write_tuple(t), pickle_write_reduce(t);
 }
 
-/* What each file has, for ranks that are sent it and do not read it. */
+/* dtype and shape of each file, for ranks that receive tensors instead of reading them. */
 static void write_info(const struct nxdt_writer *w, struct text *t)
 {
     enum safetensors_dtype d = w->model->dtype;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Absent and null are `fallback`; 0: it must be there. */
+/* `fallback` replaces a missing key or null; 0: the key is required. */
 static enum status read_count(const struct json *root, const char *key, int fallback, int *out)
 {
     const struct json *v = json_get(root, key);
@@ -28,7 +28,7 @@ static enum status read_real(const struct json *root, const char *key, double fa
     return STATUS_OK;
 }
 
-/* What stands for a number of scaled frequencies that the file does not have. */
+/* The parameters of RoPE scaling that the file leaves out. */
 static struct rope_scaling default_scaling(bool tied)
 {
     return (struct rope_scaling){.factor = tied ? 32 : 8,
@@ -55,7 +55,7 @@ static enum status read_rope(const struct json *root, struct model_shape *s)
     return STATUS_OK;
 }
 
-/* Rows of a tensor; 0: it is not there. */
+/* Rows of a tensor; 0: missing. */
 static int64_t rows_of(const struct tensor_slices *p, enum param_id id, int layer)
 {
     const struct sliced_tensor *t =
@@ -63,7 +63,7 @@ static int64_t rows_of(const struct tensor_slices *p, enum param_id id, int laye
     return t ? t->rows : 0;
 }
 
-/* Meta's files of a model that has no head of its own may have the embedding under both names. */
+/* Meta's files of a tied model may have the embedding under both names. */
 static enum status detect_tied(const struct tensor_slices *p, bool *tied)
 {
     enum { RUN = 1 << 18 };
@@ -126,7 +126,7 @@ enum status params_json_read(const char *path, const struct tensor_slices *p,
     return STATUS_OK;
 }
 
-/* F = int(ffn_multiplier int(8 D / 3)), as Meta's program computes it with multiple_of 1. */
+/* F = int(ffn_multiplier int(8 D / 3)), as Meta's code computes it with multiple_of 1. */
 static double ffn_multiplier(const struct model_shape *s)
 {
     return ((double)s->F + 0.5) / (double)(8 * (int64_t)s->D / 3);

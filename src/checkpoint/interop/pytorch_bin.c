@@ -47,7 +47,7 @@ out:
     return st;
 }
 
-/* A file of the index, once. */
+/* Opens a file of the index unless it is open already. */
 static enum status open_named(struct tensor_slices *p, const char *folder, const char *name,
                               struct file_list *opened)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes the prefix away, if it is there. */
+/* If `name` starts with `prefix`, skips it. */
 static bool skip_prefix(const char **name, const char *prefix)
 {
     size_t len = strlen(prefix);
@@ -14,7 +14,7 @@ static bool skip_prefix(const char **name, const char *prefix)
     return true;
 }
 
-/* Takes the number of a layer away: as torch writes it, so that no two names mean the same. */
+/* Skips a layer number.  Leading zeros are rejected, so that no two names mean the same tensor. */
 static bool parse_layer(const char **name, int *layer)
 {
     const char *at = *name;
@@ -33,7 +33,7 @@ static bool ends_with(const char *name, const char *suffix)
     return len >= n && !strcmp(name + len - n, suffix);
 }
 
-/* torchtitan's newer names, and the table's. */
+/* torchtitan's newer names, and those of llama.params. */
 static const char *const renamed[][2] = {
     {"attention.qkv_linear.wq.weight", "attention.wq.weight"},
     {"attention.qkv_linear.wk.weight", "attention.wk.weight"},
@@ -155,7 +155,7 @@ static bool same_name(const struct tensor_name *a, const struct tensor_name *b)
     return a->id == b->id && a->layer == b->layer && a->kind == b->kind;
 }
 
-/* From the last one back: pieces of a tensor come one after the other. */
+/* Searches backwards, since slices of one tensor are added in succession. */
 static struct sliced_tensor *find_tensor(const struct tensor_slices *p,
                                          const struct tensor_name *name)
 {
@@ -221,7 +221,7 @@ enum status tensor_slices_add(struct tensor_slices *p, const struct tensor_name 
     return STATUS_OK;
 }
 
-/* So much of the tensor as there is of it.  Reading sees whether two lie on each other. */
+/* Checks the total area only; overlaps are found when elements are read. */
 enum status tensor_slices_finish(struct tensor_slices *p)
 {
     for (size_t i = 0; i < p->count; i++) {
@@ -257,7 +257,7 @@ void tensor_slices_release(struct tensor_slices *p)
     *p = (struct tensor_slices){0};
 }
 
-/* Their row of ours. */
+/* Row of the file that holds our row. */
 static int64_t file_row(const struct tensor_slices *p, const struct sliced_tensor *t, int64_t row)
 {
     int64_t K = p->head_dim;
@@ -266,7 +266,7 @@ static int64_t file_row(const struct tensor_slices *p, const struct sliced_tenso
     return row / K * K + 2 * i + j;
 }
 
-/* Columns [from, to) of a row that `p` has, one behind the other. */
+/* Reads columns [from, to) of a row that slice `p` contains. */
 static void read_run(const struct tensor_slice *p, int64_t row, int64_t from, int64_t to,
                      float *out)
 {
@@ -282,7 +282,7 @@ static void read_run(const struct tensor_slice *p, int64_t row, int64_t from, in
         safetensors_to_f32(p->dtype, at, 1, out++);
 }
 
-/* Columns [from, to) of their row; *hint is the patch that had the last ones. */
+/* Reads columns [from, to) of a file row; *hint is the slice that held the previous ones. */
 static enum status read_row(const struct tensor_slices *p, const struct sliced_tensor *t,
                             int64_t row, int64_t from, int64_t to, size_t *hint, float *out)
 {
@@ -320,7 +320,7 @@ enum status tensor_slices_read(const struct tensor_slices *p, const struct slice
     return STATUS_OK;
 }
 
-/* Whole heads: their rows lie among each other. */
+/* Whole heads, since their rows are interleaved. */
 void tensor_slices_forget(const struct tensor_slices *p, const struct sliced_tensor *t,
                           size_t first, size_t count)
 {

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* A folder of .pth files may have anything else in it. */
+/* A folder of .pth files may contain anything else. */
 enum torch_kind torch_files_kind(const char *path)
 {
     if (dcp_detect(path)) return TORCH_DCP;

@@ -18,7 +18,7 @@ struct torch_tensor torch_model_tensor(const struct torch_model *m, int i)
                                  .shape = {t->rows, t->columns}};
 }
 
-/* Our row of theirs; see patches.h. */
+/* Our row that is the given row of theirs; see tensor_slices.h. */
 static size_t our_row(const struct torch_model *m, enum param_id id, size_t row)
 {
     size_t K = (size_t)m->shape->K, within = row % K;
@@ -26,7 +26,7 @@ static size_t our_row(const struct torch_model *m, enum param_id id, size_t row)
     return row - within + within % 2 * (K / 2) + within / 2;
 }
 
-/* Numbers on their way, converted when there are many. */
+/* Buffers elements, and converts and writes them when the buffer is full. */
 struct element_stream {
     enum safetensors_dtype dtype;
     float *values;
@@ -56,7 +56,7 @@ static enum status stream_values(struct element_stream *s, const float *values, 
     return STATUS_OK;
 }
 
-/* `count` numbers that lie one behind the other. */
+/* Streams `count` consecutive elements. */
 static enum status stream_range(const struct torch_model *m, const struct piece *p, size_t begin,
                                 size_t count, struct element_stream *s)
 {
@@ -117,7 +117,7 @@ enum status torch_model_stream(const struct torch_model *m, int i,
     return st;
 }
 
-/* Whole rows lie one behind the other. */
+/* Whole rows are consecutive. */
 static enum status stream_block_rows(const struct torch_model *m, const struct torch_block *b,
                                      struct element_stream *s)
 {

@@ -39,7 +39,7 @@ static bool is_optimizer_step(const char *name)
            !strcmp(name + len - tail, STEP);
 }
 
-/* Where the number of that name goes. */
+/* The counter of that name, or NULL. */
 static int64_t *counter_of(struct torch_state *s, const char *name)
 {
     if (!strcmp(name, "train_state.step")) return &s->step;
@@ -72,7 +72,7 @@ static bool to_count(double value, int64_t *out)
     return true;
 }
 
-/* The one number of a tensor without dimensions, or with one element. */
+/* Reads a 0-d tensor, or one with a single element. */
 static bool read_scalar(const struct torch_tensor *t, int64_t *out)
 {
     int32_t small;
@@ -91,7 +91,7 @@ static bool read_scalar(const struct torch_tensor *t, int64_t *out)
     return large >= 0 && large <= INT64_C(1) << MAX_COUNT_BITS;
 }
 
-/* A number as torch or Python saves it. */
+/* Reads a count, saved as a tensor or as a Python number. */
 static enum status read_count(const struct torch_archive *a, const char *name, int64_t *out)
 {
     const struct pickle_value *v = a->pickle.root;
@@ -111,7 +111,7 @@ static enum status read_count(const struct torch_archive *a, const char *name, i
     return STATUS_OK;
 }
 
-/* The JSON goes into state.json as it is, so it is looked at. */
+/* Validates the JSON, which is copied to state.json as it is. */
 static enum status read_train(struct torch_state *s, const struct pickle_value *v, const char *name)
 {
     struct json *root;
