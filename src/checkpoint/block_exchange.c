@@ -285,7 +285,7 @@ enum status block_exchange_fill(struct block_exchange *x, const struct file_bloc
         char name[96];
         if (!hole) continue;
         tensor_place_name(&x->layout->tensors[span->tensor], true, name);
-        FAIL(SHAPE, "tensor %s: no rank holds its element %zu", name,
+        FAIL(SHAPE, "tensor %s: no rank holds element %zu", name,
              span->first + (size_t)(hole - from));
     }
     return STATUS_OK;

@@ -35,16 +35,13 @@
 /* The state that a checkpoint holds. */
 struct checkpoint_state {
     const struct model_shape *shape;
-    const struct layout *layout; /* of the whole model: names and shapes of its tensors */
-    const struct pieces *pieces; /* this rank's shard: which elements its flat buffers hold; each
-                                  * once */
-    const struct comm *world;    /* the ranks that load; a save uses the checkpointer's */
+    const struct layout *layout;          /* of the whole model: names and shapes of its tensors */
+    const struct pieces *pieces;          /* this rank's: elements of its flat buffers */
+    const struct comm *world;             /* the ranks that load; a save uses the checkpointer's */
     void *weights, *exp_avg, *exp_avg_sq; /* flat; moments NULL: model only */
-    uint16_t *low;                        /* NULL: weights are f32; else their low bits: weights are
-                                           * split bf16 */
+    uint16_t *low;                        /* NULL: f32 weights; else low bits of split weights */
     enum dtype moments;                   /* dtype in memory; on disk they are f32 */
-    struct queue *on;                     /* owner of the buffers' device memory; NULL: host
-                                           * memory */
+    struct queue *on;                     /* owns the device memory; NULL: host memory */
     enum safetensors_dtype dtype;         /* of the weights on disk; for saving only */
     int64_t step;                         /* completed optimizer steps */
     /* For saving; only rank 0 needs them: */
@@ -69,11 +66,11 @@ struct checkpointer_options {
     const char *folder; /* DUMP_FOLDER/checkpoint.folder */
     int keep_latest_k;
     bool async;
-    void *staging;            /* async: checkpoint_staging_bytes, borrowed until close */
-    const struct comm *world; /* the ranks that save.  The checkpointer makes its own group of them,
-                               * so that transfers of a pending save never mix with other
-                               * communication.  Async: the save thread starts transfers on that
-                               * group */
+    void *staging; /* async: checkpoint_staging_bytes, borrowed until close */
+    /* The ranks that save.  The checkpointer makes its own group of them, so that transfers of a
+     * pending save never mix with other communication.  Async: the save thread starts transfers on
+     * that group. */
+    const struct comm *world;
 };
 
 /* Size of the staging buffer for a rank with this shard. */

@@ -224,8 +224,8 @@ static enum status compare_json_files(struct comparison *c, const struct compare
         if (x || y) add_difference(c, x ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND, name);
         return STATUS_OK;
     }
-    if (!json_is_object(x)) FAIL(DATA, "%s/%s: not an object", a->folder, name);
-    if (!json_is_object(y)) FAIL(DATA, "%s/%s: not an object", b->folder, name);
+    if (!json_is_object(x)) FAIL(DATA, "%s/%s: expected a JSON object", a->folder, name);
+    if (!json_is_object(y)) FAIL(DATA, "%s/%s: expected a JSON object", b->folder, name);
     text_addf(&prefix, "%s: ", name);
     compare_members(c, prefix.data, x, y);
     text_release(&prefix);

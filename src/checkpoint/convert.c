@@ -145,8 +145,8 @@ static enum status open_training_state(const struct conversion *c, struct conver
     if (!fits || c->model_only || c->without_io) return STATUS_OK;
     if (nxdt_files_have_optimizer(c->from))
         log_line(LOG_WARN,
-                 "%s: the optimizer's state of NxD Training (ZeRO-1 shards in optim/) is not read: "
-                 "the weights alone are taken",
+                 "%s: NxD Training's optimizer state (ZeRO-1 shards in optim/) is not supported: "
+                 "converting only the weights",
                  c->from);
     TRY_OUT(model_files_open_moments_any(&o->moments, c->from, &o->shape, &torch));
     if (model_files_are_empty(&o->moments)) goto out;
@@ -171,7 +171,7 @@ static enum status resolve_dtype(const struct conversion *c, const struct conver
     if (c->target == CONVERT_NATIVE || !c->keep_dtype) return STATUS_OK;
     tensor_place_name(&o->layout.tensors[0], true, name);
     if (!model_files_dtype(&o->files, &o->layout.tensors[0], &has))
-        FAIL(DATA, "%s: the tensor %s is missing", o->files.folder, name);
+        FAIL(DATA, "%s: tensor %s is missing", o->files.folder, name);
     *dtype = has == SAFETENSORS_BF16 || has == SAFETENSORS_F16 ? has : SAFETENSORS_F32;
     return STATUS_OK;
 }
@@ -247,7 +247,7 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
                             .train = o->train.data};
     const struct optimizer_config *a = c->optimizer;
     if (o->step >= INT32_MAX)
-        FAIL(CONFIG, "%s: torch counts no %lld steps", c->from, (long long)o->step);
+        FAIL(CONFIG, "%s: step %lld is too large for torch (int32)", c->from, (long long)o->step);
     run->adamw = (struct dcp_adamw){
         .lr = schedule_lr(c->lr_scheduler, a->lr, c->schedule_steps, c->rows, o->step + 1),
         .peak_lr = a->lr,
@@ -262,9 +262,9 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
     json_as_int(json_get(train, "tokens_seen"), 0, INT64_C(1) << 53, &run->tokens_seen);
     json_free(train);
     log_line(LOG_INFO,
-             "%s: torch's place in the data (dataloader.*) is not written: torchtitan loads the "
-             "rest with checkpoint.exclude_from_loading=dataloader%s",
-             c->to, a->decay_norms ? "" : "; and it decays the weights of norms, too");
+             "%s: torch's data position (dataloader.*) is not written: set "
+             "checkpoint.exclude_from_loading=dataloader in torchtitan to load the rest%s",
+             c->to, a->decay_norms ? "" : "; torchtitan also applies weight decay to norms");
     return STATUS_OK;
 }
 
@@ -314,11 +314,11 @@ static enum status check_empty(const char *folder)
 {
     struct file_list names;
     if (!file_exists(folder)) return STATUS_OK;
-    if (!file_is_dir(folder)) FAIL(CONFIG, "%s is there, and no folder", folder);
+    if (!file_is_dir(folder)) FAIL(CONFIG, "%s exists and is not a folder", folder);
     TRY(file_list_dir(&names, folder));
     size_t count = names.count;
     file_list_release(&names);
-    if (count) FAIL(CONFIG, "%s is there, and not empty", folder);
+    if (count) FAIL(CONFIG, "%s exists and is not empty", folder);
     return STATUS_OK;
 }
 
@@ -368,7 +368,7 @@ static enum status convert_to_path(const struct conversion *c, struct conversion
     while (len > 1 && c->to[len - 1] == '/') len--;
     text_addf(&temporary, "%.*s.llamero-tmp", (int)len, c->to);
     enum status st = STATUS_OK;
-    if (is_file && file_exists(c->to)) FAIL_OUT(CONFIG, "%s is there already", c->to);
+    if (is_file && file_exists(c->to)) FAIL_OUT(CONFIG, "%s already exists", c->to);
     TRY_OUT(is_file ? STATUS_OK : check_empty(c->to));
     TRY_OUT(is_file ? write_gguf(c, o, temporary.data, done)
                     : write_folder(c, o, temporary.data, done));
@@ -398,7 +398,7 @@ static enum status convert_to_run(const struct conversion *c, struct conversion_
     text_addf(&temporary, "%s.tmp", final);
     TRY_OUT(folder_lock(folder, &lock));
     TRY_OUT(step_list_read(&steps, folder));
-    if (steps.count) FAIL_OUT(CONFIG, "%s: there are checkpoints already", folder);
+    if (steps.count) FAIL_OUT(CONFIG, "%s already contains checkpoints", folder);
     TRY_OUT(write_folder(c, o, temporary.data, done));
     TRY_OUT(folder_commit(folder, temporary.data, step));
 out:

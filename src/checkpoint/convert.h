@@ -14,8 +14,7 @@
 
 enum conversion_target {
     CONVERT_HF,     /* a Hugging Face folder */
-    CONVERT_NATIVE, /* TO/checkpoint/step-N of a run, f32, for train to resume; a model without
-                     * training state becomes step-0, to start from */
+    CONVERT_NATIVE, /* TO/checkpoint/step-N, f32, for train to resume; step-0: model only */
     CONVERT_META,   /* consolidated.00.pth, params.json, and config.json */
     CONVERT_DCP,    /* a torch.distributed.checkpoint directory, and config.json */
     CONVERT_GGUF,   /* one file: gguf_model.h */
@@ -23,10 +22,8 @@ enum conversion_target {
 };
 
 struct conversion {
-    const char *from; /* a checkpoint of ours (verified against its manifest), a Hugging Face
-                       * folder, or torch files (torch_files.h) */
-    const char *to;   /* native: a run's dump folder; gguf: a file; else the folder itself.  Must be
-                       * new or empty */
+    const char *from; /* anything checkpoint_load reads */
+    const char *to;   /* new or empty folder; native: a run's dump folder; gguf: a file */
     enum conversion_target target;
     const char *config; /* config.json of `from`; NULL: its own */
     bool keep_dtype;    /* keep the source's; else: */
@@ -36,8 +33,9 @@ struct conversion {
     bool sets_rope;       /* set the RoPE scaling factor, whatever `from` has: */
     double rope_factor;   /* 0: no scaling; other parameters default to Llama 3's */
     bool without_io;      /* leave out the embedding and the head; hf, meta, dcp */
-    bool model_only;      /* leave out optimizer, step and data position.  Otherwise native and dcp
-                           * include them, if `from` has them and without_io is false */
+    /* Leave out optimizer, step and data position.  Otherwise native and dcp include them, if
+     * `from` has them and without_io is false. */
+    bool model_only;
     /* dcp: settings of the run that `from` belongs to; NULL: as model_only */
     const struct optimizer_config *optimizer;
     const struct lr_scheduler_config *lr_scheduler;

@@ -93,7 +93,7 @@ enum status folder_lock(const char *folder, int *lock)
     if (*lock < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
     /* Where the file system does not support locks, the user must not start a run twice. */
     if (flock(*lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-        FAIL_OUT(CONFIG, "%s: another run is writing its checkpoints there", folder);
+        FAIL_OUT(CONFIG, "%s: another run writes its checkpoints there", folder);
     TRY_OUT(clear_leftovers(folder));
 out:
     if (st) folder_unlock(*lock);
@@ -121,7 +121,7 @@ static enum status move_to_trash(const char *folder, const char *path, int64_t s
 /* Failing to delete an old checkpoint does not affect the new one. */
 static void remove_or_warn(const char *path)
 {
-    if (file_remove_tree(path)) log_line(LOG_WARN, "not deleted: %s", status_message());
+    if (file_remove_tree(path)) log_line(LOG_WARN, "cannot delete: %s", status_message());
 }
 
 enum status folder_commit(const char *folder, const char *temporary, int64_t step)
@@ -153,7 +153,7 @@ void folder_retain(const char *folder, int64_t keep, int64_t step)
     struct step_list l;
     if (!keep) return;
     if (step_list_read(&l, folder)) {
-        log_line(LOG_WARN, "no older checkpoint is deleted: %s", status_message());
+        log_line(LOG_WARN, "cannot delete older checkpoints: %s", status_message());
         return;
     }
     size_t surplus = l.count > (size_t)keep ? l.count - (size_t)keep : 0;
@@ -162,7 +162,7 @@ void folder_retain(const char *folder, int64_t keep, int64_t step)
         char *path = step_path(folder, l.steps[i]);
         struct text trash = {0};
         if (move_to_trash(folder, path, l.steps[i], &trash))
-            log_line(LOG_WARN, "not deleted: %s", status_message());
+            log_line(LOG_WARN, "cannot delete: %s", status_message());
         else
             remove_or_warn(trash.data);
         text_release(&trash);

@@ -114,8 +114,7 @@ static enum status find_manifest(const char *folder, int64_t *native)
     enum status st = STATUS_OK;
     *native = file_exists(manifest);
     if (!*native && file_exists(state))
-        FAIL_OUT(DATA, "%s: a checkpoint without its %s: it was never finished", folder,
-                 MANIFEST_NAME);
+        FAIL_OUT(DATA, "%s: incomplete checkpoint: %s is missing", folder, MANIFEST_NAME);
 out:
     free(manifest), free(state);
     return st;
@@ -152,7 +151,7 @@ static enum status compare_shapes(const char *folder, const struct checkpoint_st
     TRY(checkpoint_read_shape(folder, &has));
     if (has.H != model->H || has.G != model->G || has.K != model->K)
         FAIL(CONFIG,
-             "%s: its model has %d heads of %d, %d for keys and values; the model here has %d of "
+             "%s: saved with %d heads of size %d, %d key/value heads; this model has %d of size "
              "%d, and %d",
              folder, has.H, has.K, has.G, model->H, model->K, model->G);
     if (s->world->rank > 0) return STATUS_OK; /* one warning is enough */
@@ -160,12 +159,12 @@ static enum status compare_shapes(const char *folder, const struct checkpoint_st
     if (has.rope_theta < model->rope_theta || has.rope_theta > model->rope_theta ||
         !is_same_scaling(a, b))
         log_line(LOG_WARN,
-                 "%s: its rotary embedding has base %g and scaling factor %g over %d tokens; the "
-                 "model here has %g and %g over %d",
+                 "%s: saved with RoPE base %g and scaling factor %g over %d tokens; this model has "
+                 "%g and %g over %d",
                  folder, has.rope_theta, a->factor, a->original_context, model->rope_theta,
                  b->factor, b->original_context);
     if (has.norm_eps < model->norm_eps || has.norm_eps > model->norm_eps)
-        log_line(LOG_WARN, "%s: its norm_eps is %g; the model here has %g", folder, has.norm_eps,
+        log_line(LOG_WARN, "%s: saved with norm_eps %g; this model has %g", folder, has.norm_eps,
                  model->norm_eps);
     return STATUS_OK;
 }
@@ -181,8 +180,8 @@ static enum status check_vocabulary(const struct model_files *files, const char 
     if (t.is.num_dims != 2 || t.is.shape[1] != s->shape->D || t.is.shape[0] == s->shape->V)
         return STATUS_OK;
     FAIL(CONFIG,
-         "%s: its vocabulary has %lld tokens (the rows of %s), the model here %d: "
-         "model.vocab_size, where it is not set the tokenizer, says how many",
+         "%s: saved with a vocabulary of %lld tokens (rows of %s); this model has %d: set "
+         "model.vocab_size or use its tokenizer",
          folder, (long long)t.is.shape[0], embed, s->shape->V);
 }
 
@@ -197,8 +196,8 @@ static enum status load_training_state(const char *folder, const struct checkpoi
     torch_state_init(&torch);
     if (!native && nxdt_files_have_optimizer(folder))
         FAIL_OUT(UNSUPPORTED,
-                 "%s: the optimizer's state of NxD Training (ZeRO-1 shards in optim/) is not read: "
-                 "begin from the weights, by checkpoint.initial_load_model_only=true",
+                 "%s: NxD Training's optimizer state (ZeRO-1 shards in optim/) is not supported: "
+                 "load only the weights with checkpoint.initial_load_model_only=true",
                  folder);
     TRY_OUT(model_files_open_moments_any(&moments, folder, state->shape, &torch));
     found->has_moments = !model_files_are_empty(&moments);

@@ -158,10 +158,10 @@ static enum status parse_manifest(const char *folder, struct json **root)
     TRY_OUT(file_read(path, MAX_BYTES, &t));
     const char *tail = NULL;
     for (const char *at = t.data; (at = strstr(at, "\n\"manifest_crc32c\"")); at++) tail = at + 1;
-    if (!tail) FAIL_OUT(DATA, "%s: it is cut off", path);
+    if (!tail) FAIL_OUT(DATA, "%s: truncated", path);
     snprintf(want, sizeof want, "\"manifest_crc32c\": \"%08x\"}\n",
              checksum_crc32c(0, t.data, (size_t)(tail - t.data)));
-    if (strcmp(tail, want)) FAIL_OUT(DATA, "%s: its bytes do not have their checksum", path);
+    if (strcmp(tail, want)) FAIL_OUT(DATA, "%s: checksum mismatch", path);
     TRY_OUT(json_parse(t.data, t.len, path, root));
 out:
     free(path);
@@ -181,14 +181,15 @@ static enum status check_size(const char *folder, const struct json *file, uint6
     int64_t want;
     uint64_t have;
     TRY(json_get_string(file, "name", &name));
-    if (!is_plain_name(name)) FAIL(DATA, "%s: the manifest names \"%s\"", folder, name);
+    if (!is_plain_name(name))
+        FAIL(DATA, "%s: the manifest lists \"%s\", which is not a file name", folder, name);
     TRY(json_get_int(file, "size", 0, INT64_C(1) << 53, &want));
     char *path = file_join(folder, name);
     enum status st = STATUS_OK;
-    if (!file_exists(path)) FAIL_OUT(DATA, "%s: it is gone", path);
+    if (!file_exists(path)) FAIL_OUT(DATA, "%s is missing", path);
     TRY_OUT(file_size(path, &have));
     if (have != (uint64_t)want)
-        FAIL_OUT(DATA, "%s: %llu bytes where %lld were written", path, (unsigned long long)have,
+        FAIL_OUT(DATA, "%s has %llu bytes, expected %lld", path, (unsigned long long)have,
                  (long long)want);
     *size = have;
 out:
@@ -201,7 +202,8 @@ static enum status check_header(const char *folder, const struct json *root, int
     int64_t chunk;
     TRY(json_get_int(root, "step", 0, INT64_C(1) << 53, step));
     TRY(json_get_int(root, "chunk_bytes", MANIFEST_CHUNK, MANIFEST_CHUNK, &chunk));
-    if (!json_is_array(json_get(root, "files"))) FAIL(DATA, "%s: no list of files", folder);
+    if (!json_is_array(json_get(root, "files")))
+        FAIL(DATA, "%s: the manifest has no list of files", folder);
     return STATUS_OK;
 }
 
@@ -229,8 +231,8 @@ static enum status verify_chunk(const char *path, uint32_t crc, const struct jso
     char have[16];
     snprintf(have, sizeof have, "%08x", crc);
     if (!json_is_string(sum) || strcmp(have, json_string(sum)))
-        FAIL(DATA, "%s: bytes %llu to %llu do not have their checksum", path,
-             (unsigned long long)at, (unsigned long long)(at + n));
+        FAIL(DATA, "%s: checksum mismatch in bytes %llu to %llu", path, (unsigned long long)at,
+             (unsigned long long)(at + n));
     return STATUS_OK;
 }
 
@@ -269,7 +271,7 @@ static enum status verify_file(const char *folder, const struct json *file, int6
         }
         if (sum) sum = json_next(sum);
     }
-    if (sum) FAIL_OUT(DATA, "%s: the manifest has more checksums than it has chunks", path);
+    if (sum) FAIL_OUT(DATA, "%s: the manifest has more checksums than the file has chunks", path);
 out:
     if (fd >= 0) close(fd);
     free(bytes);
@@ -291,7 +293,7 @@ static enum status verify_files(const char *folder, const char *name, struct chu
         st = verify_file(folder, f, step, &stride);
     }
     if (!st && !found)
-        st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: the manifest does not name %s",
+        st = status_fail(STATUS_DATA, __FILE__, __LINE__, "%s: the manifest does not list %s",
                          folder, name);
     json_free(root);
     return st;

@@ -41,11 +41,11 @@ TEST(damaged_checkpoints_are_passed_over_with_a_warning)
     CHECK_STATUS(OK, log_open(NULL));
     CHECK(step == 1);
     CHECK_STATUS(OK, file_read(log, 1 << 20, &said));
-    CHECK(strstr(said.data, "step-5 is no complete checkpoint: "));
-    CHECK(strstr(said.data, "step-4 is no complete checkpoint: "));
-    CHECK(strstr(said.data, "never finished"));
-    CHECK(strstr(said.data, "state.json: 2 bytes where"));
-    CHECK(strstr(said.data, "model-00001-of-00001.safetensors: it is gone"));
+    CHECK(strstr(said.data, "skipping step-5: "));
+    CHECK(strstr(said.data, "skipping step-4: "));
+    CHECK(strstr(said.data, "incomplete checkpoint"));
+    CHECK(strstr(said.data, "state.json has 2 bytes, expected"));
+    CHECK(strstr(said.data, "model-00001-of-00001.safetensors is missing"));
     text_release(&said);
     saved_close(&s);
 }
@@ -63,11 +63,11 @@ TEST(one_step_is_found_or_said_to_be_missing_or_damaged)
     CHECK(path == NULL);
     CHECK(rename(test_path(folder, "step-2"), test_path(folder, "step-3")) == 0);
     CHECK_STATUS(DATA, checkpoint_find_step(folder, 3, comm_self(), &path));
-    CHECK_MESSAGE("its manifest is that of step 2");
+    CHECK_MESSAGE("its manifest belongs to step 2");
     CHECK(found_step(folder, INT64_MAX) == 1);
     CHECK_STATUS(OK, file_remove_tree(test_path(folder, "step-1/manifest.json")));
     CHECK_STATUS(DATA, checkpoint_find_step(folder, 1, comm_self(), &path));
-    CHECK_MESSAGE("never finished");
+    CHECK_MESSAGE("incomplete checkpoint");
     saved_close(&s);
 }
 
@@ -138,7 +138,7 @@ TEST(a_path_means_a_model_or_the_newest_checkpoint_of_a_run_ours_or_torchs)
     const char *step = test_path(folder, "step-3");
     CHECK(is_at(step, -1, step)); /* a model means itself */
     CHECK_STATUS(CONFIG, checkpoint_locate(step, 3, comm_self(), &none));
-    CHECK_MESSAGE("one model, not a folder of steps");
+    CHECK_MESSAGE("is a single model");
     CHECK(!none);
     CHECK(is_at(folder, -1, test_path(folder, "step-9")));
     CHECK_STATUS(OK, file_make_dirs(test_path(folder, "step-20"))); /* torch has not finished it */
@@ -152,7 +152,7 @@ TEST(a_path_means_a_model_or_the_newest_checkpoint_of_a_run_ours_or_torchs)
     CHECK_STATUS(MISSING, checkpoint_locate(run, 4, comm_self(), &none));
     CHECK(!none);
     CHECK_STATUS(DATA, checkpoint_locate(folder, 20, comm_self(), &none));
-    CHECK_MESSAGE("never finished");
+    CHECK_MESSAGE("incomplete checkpoint");
     saved_close(&s);
 }
 
@@ -161,7 +161,7 @@ TEST(a_path_that_means_no_model_is_named)
     const char *empty = test_folder(), *away = test_path(empty, "away");
     char *none;
     CHECK_STATUS(MISSING, checkpoint_locate(empty, -1, comm_self(), &none));
-    CHECK_MESSAGE("a checkpoint nor a run with one");
+    CHECK_MESSAGE("no model found");
     CHECK_STATUS(MISSING, checkpoint_locate(away, -1, comm_self(), &none));
     CHECK_MESSAGE("away: no such folder");
     CHECK(!none);

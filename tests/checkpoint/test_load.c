@@ -99,7 +99,7 @@ TEST(what_was_never_finished_is_not_loaded_as_a_plain_folder)
     CHECK(rename(test_path(folder, "step-1"), half) == 0);
     CHECK_STATUS(OK, file_remove_tree(test_path(half, "manifest.json")));
     CHECK_STATUS(DATA, try_load(&s, half));
-    CHECK_MESSAGE("never finished");
+    CHECK_MESSAGE("incomplete checkpoint");
     CHECK_STATUS(OK, checkpoint_find(folder, INT64_MAX, comm_self(), &none));
     CHECK(!none);
     saved_close(&s);
@@ -199,7 +199,7 @@ TEST(a_model_of_another_shape_is_not_filled_in_silence)
     lay_out(&other);
     CHECK_STATUS(DATA, try_load(&other, step));
     CHECK_MESSAGE(
-        "tensor model.layers.0.mlp.gate_proj.weight is [24, 16], the model's is [20, 16]");
+        "tensor model.layers.0.mlp.gate_proj.weight has shape [24, 16], expected [20, 16]");
     other.shape.F = 24, other.shape.L = 1;
     lay_out(&other);
     CHECK_STATUS(DATA, try_load(&other, step));
@@ -207,7 +207,7 @@ TEST(a_model_of_another_shape_is_not_filled_in_silence)
     other.shape.L = 3;
     lay_out(&other);
     CHECK_STATUS(DATA, try_load(&other, step));
-    CHECK_MESSAGE("step-1: the tensor model.layers.2.input_layernorm.weight is missing");
+    CHECK_MESSAGE("step-1: tensor model.layers.2.input_layernorm.weight is missing");
     saved_close(&other);
     saved_close(&s);
 }
@@ -222,7 +222,7 @@ TEST(heads_that_are_cut_otherwise_make_another_model)
     const char *log = test_path(test_folder(), "log.txt");
     other.shape.H = 2, other.shape.K = 8, other.shape.G = 1; /* tensors of the same shapes */
     CHECK_STATUS(CONFIG, try_load(&other, step));
-    CHECK_MESSAGE("its model has 4 heads of 4, 2 for keys and values; the model here has 2 of 8");
+    CHECK_MESSAGE("saved with 4 heads of size 4, 2 key/value heads; this model has 2 of size 8");
     other.shape = s.shape;
     other.shape.rope_theta = 5e5;
     other.shape.norm_eps = 1e-6;
@@ -232,7 +232,7 @@ TEST(heads_that_are_cut_otherwise_make_another_model)
     CHECK(!same && !stretched);
     CHECK_STATUS(OK, file_read(log, 1 << 20, &said));
     CHECK(strstr(said.data, "base 10000 ") && strstr(said.data, "has 500000 "));
-    CHECK(strstr(said.data, "its norm_eps is 1e-05; the model here has 1e-06"));
+    CHECK(strstr(said.data, "saved with norm_eps 1e-05; this model has 1e-06"));
     text_release(&said);
     saved_close(&other);
     saved_close(&s);

@@ -50,7 +50,7 @@ TEST(a_sealed_folder_verifies_and_lists_its_files)
     CHECK_STATUS(OK, manifest_verify(folder, NULL));
     CHECK_STATUS(OK, manifest_verify(folder, "large"));
     CHECK_STATUS(DATA, manifest_verify(folder, "none"));
-    CHECK_MESSAGE("the manifest does not name none");
+    CHECK_MESSAGE("the manifest does not list none");
     CHECK_STATUS(OK, manifest_list(folder, &l));
     CHECK(l.count == 4 && !strcmp(l.paths[0], "large") && !strcmp(l.paths[2], "empty"));
     CHECK(!strcmp(l.paths[3], "a \"quoted\" name"));
@@ -78,7 +78,7 @@ TEST(a_flipped_bit_is_found_wherever_it_is)
     }
     flip(path, MANIFEST_CHUNK + 5, 1);
     CHECK_STATUS(DATA, manifest_verify(folder, NULL));
-    CHECK_MESSAGE("bytes 1048576 to 2097152 do not have their checksum");
+    CHECK_MESSAGE("checksum mismatch in bytes 1048576 to 2097152");
     flip(path, MANIFEST_CHUNK + 5, 1);
     CHECK_STATUS(OK, manifest_verify(folder, NULL));
 }
@@ -142,7 +142,7 @@ TEST(whole_chunks_and_files_of_another_place_or_step_do_not_pass)
     const char *path = test_path(folder, "large");
     swap_chunks(path, 0, 2);
     CHECK_STATUS(DATA, manifest_verify(folder, NULL));
-    CHECK_MESSAGE("large: bytes 0 to 1048576");
+    CHECK_MESSAGE("large: checksum mismatch in bytes 0 to 1048576");
     swap_chunks(path, 0, 2);
     CHECK_STATUS(OK, manifest_verify(folder, NULL));
     /* Another step's file, then that step's manifest over this one's files. */
@@ -154,7 +154,7 @@ TEST(whole_chunks_and_files_of_another_place_or_step_do_not_pass)
     CHECK_STATUS(OK, manifest_verify(folder, NULL));
     copy(test_path(other, MANIFEST_NAME), test_path(folder, MANIFEST_NAME));
     CHECK_STATUS(DATA, manifest_verify(folder, NULL));
-    CHECK_MESSAGE("large: bytes 0 to 1048576 do not have their checksum");
+    CHECK_MESSAGE("large: checksum mismatch in bytes 0 to 1048576");
 }
 
 TEST(the_sum_of_a_chunk_holds_its_step_its_file_and_its_number)
@@ -191,13 +191,13 @@ TEST(files_that_are_gone_or_of_another_size_are_named)
     FILE *f = fopen(path, "ab");
     CHECK(f && fputc(0, f) == 0 && fclose(f) == 0);
     CHECK_STATUS(DATA, manifest_check(folder, &step));
-    CHECK_MESSAGE("chunk: 1048577 bytes where 1048576 were written");
+    CHECK_MESSAGE("chunk has 1048577 bytes, expected 1048576");
     CHECK_STATUS(OK, file_write(path, "", 0));
     CHECK_STATUS(DATA, manifest_verify(folder, NULL));
-    CHECK_MESSAGE("chunk: 0 bytes where 1048576 were written");
+    CHECK_MESSAGE("chunk has 0 bytes, expected 1048576");
     CHECK_STATUS(OK, file_remove_tree(path));
     CHECK_STATUS(DATA, manifest_check(folder, &step));
-    CHECK_MESSAGE("chunk: it is gone");
+    CHECK_MESSAGE("chunk is missing");
     CHECK_STATUS(OK, file_make_dirs(path));
     CHECK_STATUS(DATA, manifest_check(folder, &step));
     CHECK_MESSAGE("not a regular file");
@@ -263,7 +263,7 @@ TEST(a_forged_manifest_is_refused_and_breaks_nothing)
     CHECK_STATUS(OK, manifest_verify(forged(good.data), NULL));
     text_addf(&more, HEAD "[" ENTRY "[\"%08x\", \"%08x\"]}],", sum, sum);
     CHECK_STATUS(DATA, manifest_verify(forged(more.data), NULL));
-    CHECK_MESSAGE("more checksums than it has chunks");
+    CHECK_MESSAGE("more checksums than the file has chunks");
     text_release(&good);
     text_release(&more);
 }

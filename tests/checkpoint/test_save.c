@@ -190,7 +190,7 @@ TEST(a_folder_has_one_writer_at_a_time)
     struct checkpointer_options o = {.folder = folder, .world = comm_self()};
     CHECK_STATUS(CONFIG, checkpointer_open(&second, &o));
     CHECK(second == NULL);
-    CHECK_MESSAGE("another run is writing its checkpoints there");
+    CHECK_MESSAGE("another run writes its checkpoints there");
     CHECK_STATUS(OK, checkpointer_close(first));
     CHECK_STATUS(OK, checkpointer_open(&second, &o));
     CHECK_STATUS(OK, checkpointer_close(second));
@@ -429,7 +429,7 @@ static enum status open_twice(const struct comm *world, void *context)
     struct checkpointer_options o = {.folder = context, .world = world};
     TRY(checkpointer_open(&first, &o));
     enum status st = checkpointer_open(&second, &o);
-    bool says = strstr(status_message(), world->rank ? "rank 0 failed" : "another run is writing");
+    bool says = strstr(status_message(), world->rank ? "rank 0 failed" : "another run writes");
     TRY(checkpointer_close(first));
     RANK_CHECK(st == STATUS_CONFIG && second == NULL && says);
     return STATUS_OK;

@@ -25,7 +25,7 @@ static enum status open_file(struct dcp_reader *r, const struct pickle_value *na
     if (!name || name->kind != PICKLE_IS_STRING || !name->len || name->len > 200 ||
         name->text[0] == '.' || memchr(name->text, '/', name->len) ||
         memchr(name->text, 0, name->len))
-        FAIL(DATA, "%s: .metadata names a file that is not in the folder", r->path);
+        FAIL(DATA, "%s: .metadata names a file outside the folder", r->path);
     for (size_t i = r->count; i-- > 0;)
         if (pickle_is_string(name, r->names[i])) {
             *map = r->slices->maps[i];
@@ -62,12 +62,13 @@ static enum status find_item(struct dcp_reader *r, const char *fqn, const struct
     if (!get_uint64(pickle_field(info, PICKLE_STORAGE_INFO, "offset"), &at) ||
         !get_uint64(pickle_field(info, PICKLE_STORAGE_INFO, "length"), &item->size) ||
         at > item->map->size || item->size > item->map->size - at)
-        FAIL(DATA, "%s: a piece of %s is not in the %llu bytes of its file", r->path, fqn,
+        FAIL(DATA, "%s: a shard of %s exceeds its file of %llu bytes", r->path, fqn,
              (unsigned long long)item->map->size);
     const struct pickle_value *transforms =
         pickle_field(info, PICKLE_STORAGE_INFO, "transform_descriptors");
     if (transforms && transforms->kind != PICKLE_IS_NONE)
-        FAIL(UNSUPPORTED, "%s: %s was transformed when it was saved", r->path, fqn);
+        FAIL(UNSUPPORTED, "%s: %s was saved with a transform, which is not supported", r->path,
+             fqn);
     item->bytes = item->map->data + at;
     return STATUS_OK;
 }
@@ -83,7 +84,7 @@ static enum status add_archive(struct dcp_reader *r, const struct tensor_name *n
     TRY_OUT(torch_archive_open(&a, item->bytes, item->size, fqn));
     TRY_OUT(torch_archive_tensors(&a, &t));
     if (t.count != 1 || t.all[0].name[0])
-        FAIL_OUT(DATA, "its archive holds %zu tensors, not one", t.count);
+        FAIL_OUT(DATA, "expected one tensor in its archive, found %zu", t.count);
     free(t.all[0].name);
     t.all[0].name = heap_string(fqn, strlen(fqn));
     TRY_OUT(tensor_slices_add(r->slices, name, &t.all[0], item->map, offset[0], offset[1]));
@@ -100,7 +101,7 @@ static enum status add_tensor(struct dcp_reader *r, const struct tensor_name *na
     int64_t offset[2] = {0};
     int dims = params[name->id].axes[1] ? 2 : 1;
     if (pickle_int_tuple(offsets, 2, offset) != dims)
-        FAIL(DATA, "%s: %s lies at no place of a tensor of %d dimensions", r->path, fqn, dims);
+        FAIL(DATA, "%s: %s: expected an offset of %d dimensions", r->path, fqn, dims);
     TRY(find_item(r, fqn, info, &item));
     enum status st = add_archive(r, name, fqn, &item, offset);
     if (st) return status_where(st, "%s", r->path);
@@ -125,7 +126,7 @@ static enum status add_entry(struct dcp_reader *r, const char *fqn,
     bool bytes = !offset || offset->kind == PICKLE_IS_NONE;
     bool known = tensor_name_parse(fqn, &name);
     if (!bytes && !known && !tensor_name_is_ignored(fqn))
-        FAIL(DATA, "%s: no Llama has a tensor %s", r->path, fqn);
+        FAIL(DATA, "%s: tensor %s does not belong to a Llama", r->path, fqn);
     if (!bytes && known && (name.kind != TENSOR_WEIGHT) == (r->state != NULL))
         TRY(add_tensor(r, &name, fqn, offset, info));
     if (r->state) TRY(add_state(r, fqn, info));
@@ -137,13 +138,13 @@ static enum status add_entries(struct dcp_reader *r, const struct pickle_value *
 {
     const struct pickle_value *items = pickle_field(root, PICKLE_METADATA, "storage_data");
     if (!items || items->kind != PICKLE_IS_DICT)
-        FAIL(DATA, "%s: .metadata does not say what is where", r->path);
+        FAIL(DATA, "%s: .metadata has no storage_data", r->path);
     for (size_t i = 0; i < items->count; i += 2) {
         const struct pickle_value *key = items->items[i];
         const struct pickle_value *name = pickle_field(key, PICKLE_METADATA_INDEX, "fqn");
         const struct pickle_value *offset = pickle_field(key, PICKLE_METADATA_INDEX, "offset");
         if (!name || name->kind != PICKLE_IS_STRING || name->len >= TORCH_NAME)
-            FAIL(DATA, "%s: .metadata holds something without a name", r->path);
+            FAIL(DATA, "%s: .metadata has an entry without a name (FQN)", r->path);
         char *fqn = heap_string(name->text, name->len);
         enum status st = add_entry(r, fqn, offset, items->items[i + 1]);
         free(fqn);
@@ -189,10 +190,10 @@ enum status dcp_open_moments(struct tensor_slices *p, const char *path,
     torch_state_init(state);
     TRY(read_directory(p, path, shape, state));
     if (!p->count && state->has_other_moments)
-        log_line(LOG_WARN,
-                 "%s: the optimizer's moments in it are not named by the model's weights, and are "
-                 "not read",
-                 path);
+        log_line(
+            LOG_WARN,
+            "%s: ignoring the optimizer's moments: they are not keyed by the names of the weights",
+            path);
     enum status st = p->count ? torch_state_finish(state, path) : STATUS_OK;
     if (st) tensor_slices_release(p);
     return st;

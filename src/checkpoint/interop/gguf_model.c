@@ -114,10 +114,11 @@ static enum status add_tokenizer(const struct gguf_model *g, const struct tokeni
     if (e.num_tokens > rows) {
         int32_t has = e.num_tokens;
         token_export_release(&e);
-        FAIL(DATA, "%s: the tokenizer has %d tokens, the model %d", tokenizer_path(t), has, rows);
+        FAIL(DATA, "%s: the tokenizer has %d tokens, the model only %d", tokenizer_path(t), has,
+             rows);
     }
     if (e.normalizes)
-        log_line(LOG_WARN, "%s: it normalizes texts; llama.cpp takes them as they are",
+        log_line(LOG_WARN, "%s: this tokenizer normalizes text; llama.cpp will not",
                  tokenizer_path(t));
     gguf_add_string(k, "tokenizer.ggml.model", e.has_merges ? "gpt2" : "llama");
     if (e.has_merges) gguf_add_string(k, "tokenizer.ggml.pre", pre_tokenizer_name(&e));
@@ -146,7 +147,7 @@ static enum status open_tokenizer(const char *folder, struct tokenizer **t)
     TRY_OUT(tokenizer_open(&other, json, &config));
     if (*t && !strncmp(tokenizer_kind(*t), "SentencePiece", 13)) {
         if (tokenizer_vocab_size(other) > tokenizer_vocab_size(*t))
-            FAIL_OUT(UNSUPPORTED, "%s has %d tokens, %s beside it %d: no score is known for more",
+            FAIL_OUT(UNSUPPORTED, "%s has %d tokens, but %s only %d: the others have no score",
                      json, tokenizer_vocab_size(other), model, tokenizer_vocab_size(*t));
         goto out;
     }
@@ -165,7 +166,9 @@ static enum status add_metadata(const struct gguf_model *g, struct gguf_metadata
     if (!st) add_shape(g, k);
     if (!st && t) st = add_tokenizer(g, t, k);
     if (!st && !t) {
-        log_line(LOG_WARN, "%s: no tokenizer.json, no tokenizer.model: the file has no tokenizer",
+        log_line(LOG_WARN,
+                 "%s: neither tokenizer.json nor tokenizer.model found: writing the file without a "
+                 "tokenizer",
                  g->tokenizer);
         gguf_add_string(k, "tokenizer.ggml.model", "no_vocab");
     }

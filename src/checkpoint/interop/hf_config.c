@@ -73,15 +73,16 @@ static enum status read_real(const struct json *object, const char *key, double 
 {
     const struct json *v = json_get(object, key);
     *out = v && json_is_number(v) ? json_number(v) : fallback;
-    if (v && !json_is_null(v) && !json_is_number(v)) FAIL(DATA, "\"%s\" is not a number", key);
-    if (!isfinite(*out) || *out < 0) FAIL(DATA, "\"%s\" is %g", key, *out);
+    if (v && !json_is_null(v) && !json_is_number(v)) FAIL(DATA, "\"%s\": expected a number", key);
+    if (!isfinite(*out) || *out < 0)
+        FAIL(DATA, "\"%s\": %g is out of range: must be at least 0 and finite", key, *out);
     return STATUS_OK;
 }
 
 /* Reads a number that has no default. */
 static enum status read_required_real(const struct json *object, const char *key, double *out)
 {
-    if (!json_is_number(json_get(object, key))) FAIL(DATA, "\"%s\" is not a number", key);
+    if (!json_is_number(json_get(object, key))) FAIL(DATA, "\"%s\": expected a number", key);
     TRY(read_real(object, key, 0, out));
     return STATUS_OK;
 }
@@ -90,7 +91,7 @@ static enum status read_flag(const struct json *root, const char *key, bool *out
 {
     const struct json *v = json_get(root, key);
     if (v && !json_is_null(v) && !json_is_bool(v))
-        FAIL(DATA, "\"%s\" is neither true nor false", key);
+        FAIL(DATA, "\"%s\": expected true or false", key);
     *out = json_true(v);
     return STATUS_OK;
 }
@@ -105,12 +106,12 @@ static enum status find_rope(const struct json *root, const struct json **rope, 
     for (int i = 0; i < 2; i++) {
         const struct json *v = json_get(root, keys[i]);
         if (v && !json_is_null(v) && !json_is_object(v))
-            FAIL(DATA, "\"%s\" is not an object", keys[i]);
+            FAIL(DATA, "\"%s\": expected an object", keys[i]);
         if (json_is_object(v)) *rope = v;
     }
     const struct json *name = json_get(*rope, "rope_type");
     if (!name) name = json_get(*rope, "type");
-    if (name && !json_is_string(name)) FAIL(DATA, "\"rope_type\" is not a string");
+    if (name && !json_is_string(name)) FAIL(DATA, "\"rope_type\": expected a string");
     if (name) *type = json_string(name);
     return STATUS_OK;
 }
@@ -126,11 +127,11 @@ static enum status read_rope(const struct json *root, struct model_shape *s)
     TRY(read_real(root, "partial_rotary_factor", 1, &partial));
     TRY(read_real(rope, "partial_rotary_factor", partial, &partial));
     if (partial < 1 || partial > 1)
-        FAIL(UNSUPPORTED, "partial_rotary_factor %g: only 1 is known", partial);
+        FAIL(UNSUPPORTED, "partial_rotary_factor %g is not supported: must be 1", partial);
     s->scaling = (struct rope_scaling){0};
     if (!strcmp(type, "default")) return STATUS_OK;
     if (strcmp(type, "llama3"))
-        FAIL(UNSUPPORTED, "rope type \"%s\": default and llama3 are known", type);
+        FAIL(UNSUPPORTED, "rope type \"%s\" is not supported: must be default or llama3", type);
     TRY(read_required_real(rope, "factor", &s->scaling.factor));
     TRY(read_required_real(rope, "low_freq_factor", &s->scaling.low_frequency_factor));
     TRY(read_required_real(rope, "high_freq_factor", &s->scaling.high_frequency_factor));
@@ -145,18 +146,19 @@ static enum status check_supported(const struct json *root)
     const char *type;
     bool attention_bias, mlp_bias;
     TRY(json_get_string(root, "model_type", &type));
-    if (strcmp(type, "llama")) FAIL(UNSUPPORTED, "model_type \"%s\": only llama is known", type);
+    if (strcmp(type, "llama"))
+        FAIL(UNSUPPORTED, "model_type \"%s\" is not supported: must be llama", type);
     for (const struct json *v = json_first(names); v; v = json_next(v))
         if (!json_is_string(v) || strcasecmp(json_string(v), "LlamaForCausalLM"))
-            FAIL(UNSUPPORTED, "architecture %s: only LlamaForCausalLM is known",
-                 json_is_string(v) ? json_string(v) : "without a name");
+            FAIL(UNSUPPORTED, "architecture %s is not supported: must be LlamaForCausalLM",
+                 json_is_string(v) ? json_string(v) : "(not a string)");
     if (act && (!json_is_string(act) || strcmp(json_string(act), "silu")))
-        FAIL(UNSUPPORTED, "hidden_act \"%s\": only silu is known",
+        FAIL(UNSUPPORTED, "hidden_act \"%s\" is not supported: must be silu",
              json_is_string(act) ? json_string(act) : "?");
     TRY(read_flag(root, "attention_bias", &attention_bias));
     TRY(read_flag(root, "mlp_bias", &mlp_bias));
     if (attention_bias || mlp_bias)
-        FAIL(UNSUPPORTED, "\"%s_bias\" is true: a Llama with biases is not known",
+        FAIL(UNSUPPORTED, "\"%s_bias\" is true: biases are not supported",
              attention_bias ? "attention" : "mlp");
     return STATUS_OK;
 }

@@ -77,7 +77,7 @@ static enum status add_tensor(const struct meta_shard *s, const struct tensor_na
     }
     bool bad = __builtin_mul_overflow(index, t->num_dims ? t->shape[0] : 0, &row) ||
                __builtin_mul_overflow(index, t->num_dims > 1 ? t->shape[1] : 0, &column);
-    if (bad) FAIL(DATA, "%s: the shape of %s is impossible", s->slices->path, t->name);
+    if (bad) FAIL(DATA, "%s: %s has an invalid shape", s->slices->path, t->name);
     TRY(tensor_slices_add(s->slices, name, t, s->map, by_column ? 0 : row, by_column ? column : 0));
     return STATUS_OK;
 }
@@ -91,7 +91,7 @@ static enum status add_tensors(struct meta_shard *s, const struct torch_tensors 
         if (tensor_name_parse(full, &name) && name.kind == TENSOR_WEIGHT)
             TRY(add_tensor(s, &name, &t->all[i]));
         else if (!tensor_name_is_ignored(full))
-            FAIL(DATA, "%s: no Llama has a tensor %s", s->slices->path, full);
+            FAIL(DATA, "%s: tensor %s does not belong to a Llama", s->slices->path, full);
     }
     return STATUS_OK;
 }

@@ -37,7 +37,8 @@ static enum status open_indexed(struct model_files *m, const char *folder, const
         const struct safetensors *file;
         TRY_OUT(open_file(m, folder, json_string(v), &file));
         if (!safetensors_find(file, json_key(v)))
-            FAIL_OUT(DATA, "%s: the index says that it holds %s", file->path, json_key(v));
+            FAIL_OUT(DATA, "%s: tensor %s is missing, but the index lists it", file->path,
+                     json_key(v));
     }
 out:
     json_free(root);
@@ -184,10 +185,10 @@ static enum status open_sliced(struct tensor_reader *r, const struct model_files
     const struct tensor_name wanted = tensor_name_of(t, tensor_name_kind(name));
     const struct sliced_tensor *have = tensor_slices_find(m->slices, &wanted);
     if (!have)
-        FAIL(DATA, "%s: the tensor %s%s is missing, which is Hugging Face's %s", m->folder,
+        FAIL(DATA, "%s: tensor %s%s is missing (in Hugging Face's names: %s)", m->folder,
              params[t->id].name, tensor_name_suffix(wanted.kind), name);
     if (have->rows != t->rows || have->columns != t->columns)
-        FAIL(DATA, "%s: tensor %s is [%lld, %lld], the model's is [%lld, %lld]", m->folder, name,
+        FAIL(DATA, "%s: tensor %s has shape [%lld, %lld], expected [%lld, %lld]", m->folder, name,
              (long long)have->rows, (long long)have->columns, (long long)t->rows,
              (long long)t->columns);
     *r = (struct tensor_reader){.slices = m->slices, .sliced = have};
@@ -204,11 +205,11 @@ enum status tensor_reader_open(struct tensor_reader *r, const struct model_files
     }
     const struct safetensors_tensor *have = model_files_find(m, name, &file);
     bool vector = params[t->id].axes[1] == 0;
-    if (!have) FAIL(DATA, "%s: the tensor %s is missing", m->folder, name);
+    if (!have) FAIL(DATA, "%s: tensor %s is missing", m->folder, name);
     bool same = have->num_dims == (vector ? 1 : 2) && have->shape[0] == t->rows &&
                 (vector || have->shape[1] == t->columns);
     if (!same)
-        FAIL(DATA, "%s: tensor %s is [%lld, %lld], the model's is [%lld, %lld]", file->path, name,
+        FAIL(DATA, "%s: tensor %s has shape [%lld, %lld], expected [%lld, %lld]", file->path, name,
              (long long)have->shape[0], (long long)(have->num_dims > 1 ? have->shape[1] : 1),
              (long long)t->rows, (long long)t->columns);
     *r = (struct tensor_reader){.file = file, .tensor = have};

@@ -16,8 +16,7 @@ struct model_files {
     char *folder; /* owned */
     struct safetensors *files;
     size_t count;
-    struct tensor_slices *slices; /* tensors of torch files, which replace `files`; owned; or
-                                   * NULL */
+    struct tensor_slices *slices; /* of torch files, instead of `files`; owned; or NULL */
 };
 
 /* Whether the folder has safetensors files, which take precedence over other formats. */

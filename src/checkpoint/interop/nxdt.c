@@ -74,8 +74,8 @@ static enum status add_fused(struct nxdt_reader *r, const struct nxdt_fused *f, 
 {
     int64_t rows[3], row = 0;
     if (t->num_dims != 2 || !split_rows(r, f, t->shape[0], rows))
-        FAIL(DATA, "%s: rank %d of %d: %s has a shape that is not made up of the model's",
-             r->slices->path, rank, r->files->tp, t->name);
+        FAIL(DATA, "%s: rank %d of %d: the shape of %s does not fit the model", r->slices->path,
+             rank, r->files->tp, t->name);
     for (int i = 0; i < f->count; row += rows[i++]) {
         struct torch_tensor part = *t;
         part.shape[0] = rows[i];
@@ -112,7 +112,7 @@ static enum status add_tensor(struct nxdt_reader *r, const char *full_name,
     if (tensor_name_parse_hf(name, &known))
         add_rank_tensor(r, known, &named, map, rank);
     else if (!tensor_name_is_ignored_hf(name))
-        FAIL(DATA, "%s: no Llama has a tensor %s", r->slices->path, name);
+        FAIL(DATA, "%s: tensor %s does not belong to a Llama", r->slices->path, name);
     return STATUS_OK;
 }
 
@@ -130,7 +130,7 @@ static enum status add_referenced(struct nxdt_reader *r, const char *path,
     TRY_OUT(torch_archive_open(&a, map->data, map->size, file.data));
     TRY_OUT(torch_archive_tensors(&a, &inside));
     if (inside.count != 1 || inside.all[0].name[0])
-        FAIL_OUT(DATA, "%s: it holds no single tensor", file.data);
+        FAIL_OUT(DATA, "%s: expected a single tensor", file.data);
     TRY_OUT(add_tensor(r, t->name, &inside.all[0], map, rank));
 out:
     torch_tensors_release(&inside);
@@ -177,14 +177,14 @@ static enum status count_copies(struct nxdt_reader *r)
     int64_t copies = rows > 0 && rows <= whole ? rows * T / whole : 0;
     if (!copies || rows * T % whole)
         FAIL(DATA,
-             "%s: %s has %lld rows on a rank of %lld; the model has %d key and value heads "
-             "of %d rows",
+             "%s: %s has %lld rows on each of %lld ranks, but the model has %d key/value heads of "
+             "%d rows",
              r->slices->path, first->tensor.name, (long long)rows, (long long)T, r->shape->G,
              r->shape->K);
     if (copies > 1 && copies * r->shape->G != T)
         FAIL(UNSUPPORTED,
-             "%s: %lld ranks, and %lld copies of each of %d key and value heads: such are read "
-             "that have one of them on each rank",
+             "%s: %lld ranks with %lld copies of each of %d key/value heads are not supported: "
+             "each rank must have exactly one head",
              r->slices->path, (long long)T, (long long)copies, r->shape->G);
     r->heads.copies = copies;
     return STATUS_OK;
@@ -203,7 +203,7 @@ static enum status index_keys(struct nxdt_reader *r)
         struct rank_tensor *s = &r->tensors[i];
         if (!is_key_or_value(s)) continue;
         if (s->name.layer >= r->shape->L)
-            FAIL(DATA, "%s: %s: the model has %d layers", r->slices->path, s->tensor.name,
+            FAIL(DATA, "%s: %s: the model has only %d layers", r->slices->path, s->tensor.name,
                  r->shape->L);
         struct rank_tensor **at = key_slot(r, &s->name, s->rank);
         if (*at) FAIL(DATA, "%s: rank %d has %s twice", r->slices->path, s->rank, s->tensor.name);
@@ -258,8 +258,8 @@ static enum status find_head_order(struct nxdt_reader *r)
         }
         if (!possible[0] && !possible[1])
             FAIL(DATA,
-                 "%s: %s of rank %d is not the same on the other ranks that should have it: each "
-                 "of %d key and value heads is on %lld of %lld ranks",
+                 "%s: %s of rank %d differs from its copies on other ranks: each of %d key/value "
+                 "heads should be on %lld of %lld ranks",
                  r->slices->path, s->tensor.name, s->rank, r->shape->G, (long long)r->heads.copies,
                  (long long)r->heads.ranks);
         forget_tensor(s);
@@ -287,7 +287,7 @@ static enum status add_slices(struct nxdt_reader *r, const struct rank_tensor *s
         block = nxdt_query_block(&r->heads, s->rank);
     if (is_key_or_value(s)) block = nxdt_key_block(&r->heads, s->rank);
     if (kind->tp && (t->num_dims != 2 || __builtin_mul_overflow(block, t->shape[column_axis], &at)))
-        FAIL(DATA, "%s: the shape of %s is impossible", r->slices->path, t->name);
+        FAIL(DATA, "%s: %s has an invalid shape", r->slices->path, t->name);
     TRY(tensor_slices_add(r->slices, &s->name, t, s->map, column_axis ? 0 : at,
                           column_axis ? at : 0));
     return STATUS_OK;
@@ -306,10 +306,10 @@ enum status nxdt_open(struct tensor_slices *p, const char *path, const struct mo
     enum status st = STATUS_OK;
     *p = (struct tensor_slices){.path = heap_string(path, strlen(path))};
     if (!shape)
-        FAIL_OUT(MISSING,
-                 "%s: there is no config.json, and the files of NxD Training's ranks do "
-                 "not say how many heads the model has",
-                 path);
+        FAIL_OUT(
+            MISSING,
+            "%s: config.json is missing: NxD Training's files do not contain the number of heads",
+            path);
     TRY_OUT(nxdt_files_open(&files, path));
     for (size_t i = 0; i < files.count; i++) TRY_OUT(open_file(&r, &files.all[i]));
     TRY_OUT(count_copies(&r));

@@ -23,33 +23,33 @@ static bool is_linear(const struct nxdt_target *t)
 static enum status check_even(const char *what, int have, int ranks)
 {
     if (have % ranks == 0) return STATUS_OK;
-    FAIL(CONFIG, "--tp-size: %d %s cannot be cut into %d even parts", have, what, ranks);
+    FAIL(CONFIG, "--tp-size: %d %s cannot be divided evenly among %d ranks", have, what, ranks);
 }
 
 enum status nxdt_write_check(const struct nxdt_target *t, const struct model_shape *s)
 {
     int T = at_least_one(t->tp_size), m = at_least_one(t->kv_size_multiplier);
     int64_t stages = (int64_t)at_least_one(t->pp_size) * at_least_one(t->virtual_pp_size);
-    TRY(check_even("tokens of the vocabulary", s->V, T));
+    TRY(check_even("vocabulary entries", s->V, T));
     TRY(check_even("query heads", s->H, T));
-    TRY(check_even("rows of the feed-forward layer", s->F, T));
+    TRY(check_even("feed-forward rows", s->F, T));
     if (stages > s->L)
-        FAIL(CONFIG, "--pp-size: %lld stages, but the model has %d layers", (long long)stages,
+        FAIL(CONFIG, "--pp-size: %lld stages, but the model has only %d layers", (long long)stages,
              s->L);
     if (m > 1 && (int64_t)m * s->G != T)
         FAIL(CONFIG,
-             "--kv-size-multiplier: %d key and value heads %d times make %lld, which must be "
-             "--tp-size, %d",
+             "--kv-size-multiplier: %d key/value heads times %d is %lld, must be equal to "
+             "--tp-size %d",
              s->G, m, (long long)m * s->G, T);
     if (m == 1 && s->G % T)
         FAIL(CONFIG,
-             "--tp-size: %d ranks are more than the %d key and value heads, or no divisor: give "
-             "--kv-size-multiplier, tp-size over heads",
+             "--tp-size: %d ranks do not divide the %d key/value heads: set --kv-size-multiplier "
+             "to tp-size / heads",
              T, s->G);
     if (t->coalesce_qkv && (s->G != s->H || is_linear(t)))
         FAIL(CONFIG,
-             "--coalesce-qkv is for models with as many key and value heads as query heads (%d and "
-             "%d here), without --qkv-linear",
+             "--coalesce-qkv requires as many key/value heads as query heads (here %d and %d), and "
+             "no --qkv-linear",
              s->G, s->H);
     return STATUS_OK;
 }

@@ -12,8 +12,7 @@ struct nxdt_target {
     int kv_size_multiplier;                /* 0: 1; above 1 implies qkv_linear */
     bool qkv_linear;                       /* weight_q, weight_k, weight_v; else q_proj, ... */
     bool fuse_qkv;                         /* weight_qkv */
-    bool coalesce_qkv;                     /* qkv_proj.weight; requires as many key/value heads as
-                                            * query heads */
+    bool coalesce_qkv;                     /* qkv_proj.weight; requires G = H */
     bool adjacent;                         /* trn2's order of heads, else trn1's */
     bool no_xser;                          /* all of a rank's tensors in its file */
 };

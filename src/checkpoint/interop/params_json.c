@@ -23,7 +23,7 @@ static enum status read_real(const struct json *root, const char *key, double fa
     *out = fallback;
     if (!v || json_is_null(v)) return STATUS_OK;
     if (!json_is_number(v) || !isfinite(json_number(v)) || json_number(v) <= 0)
-        FAIL(DATA, "\"%s\" is no number above 0", key);
+        FAIL(DATA, "\"%s\": expected a number above 0", key);
     *out = json_number(v);
     return STATUS_OK;
 }
@@ -104,7 +104,7 @@ static enum status read_shape(const struct json *root, const struct tensor_slice
         FAIL(DATA, "%s: the embedding, a feed-forward layer or the last norm is missing", p->path);
     s->V = (int)V, s->F = (int)F;
     TRY(read_count(root, "dim", (int)D, &s->D));
-    if (s->D != D) FAIL(DATA, "\"dim\" is %d; the tensors have %lld", s->D, (long long)D);
+    if (s->D != D) FAIL(DATA, "\"dim\" is %d, but the tensors have %lld", s->D, (long long)D);
     TRY(read_count(root, "n_layers", 0, &s->L));
     TRY(read_count(root, "n_heads", 0, &s->H));
     TRY(read_count(root, "n_kv_heads", s->H, &s->G));

@@ -22,10 +22,10 @@ static enum status add_tensors(struct tensor_slices *p, const struct torch_tenso
         struct tensor_name name;
         if (tensor_name_parse_hf(t->all[i].name, &name)) {
             if (tensor_slices_find(p, &name))
-                FAIL(DATA, "%s: %s is there twice", path, t->all[i].name);
+                FAIL(DATA, "%s: duplicate tensor %s", path, t->all[i].name);
             TRY(tensor_slices_add(p, &name, &t->all[i], map, 0, 0));
         } else if (!tensor_name_is_ignored_hf(t->all[i].name)) {
-            FAIL(DATA, "%s: no Llama has a tensor %s", path, t->all[i].name);
+            FAIL(DATA, "%s: tensor %s does not belong to a Llama", path, t->all[i].name);
         }
     }
     return STATUS_OK;
@@ -72,8 +72,8 @@ static enum status open_indexed(struct tensor_slices *p, const char *folder, con
         struct tensor_name name;
         TRY_OUT(open_named(p, folder, json_string(v), &opened));
         if (tensor_name_parse_hf(json_key(v), &name) && !tensor_slices_find(p, &name))
-            FAIL_OUT(DATA, "%s: the index says that %s holds %s", folder, json_string(v),
-                     json_key(v));
+            FAIL_OUT(DATA, "%s: the index lists in %s the tensor %s, which is missing there",
+                     folder, json_string(v), json_key(v));
     }
 out:
     file_list_release(&opened);

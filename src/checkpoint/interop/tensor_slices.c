@@ -193,7 +193,7 @@ enum status tensor_slices_add(struct tensor_slices *p, const struct tensor_name 
 {
     int dims = params[name->id].axes[1] ? 2 : 1;
     if (t->num_dims != dims || !tensor_slices_supports(t->dtype))
-        FAIL(DATA, "%s: %s has %d dimensions of %s; the model's has %d of F32, BF16, F16 or F64",
+        FAIL(DATA, "%s: %s has %d dimensions and dtype %s, expected %d and F32, BF16, F16 or F64",
              p->path, t->name, t->num_dims, safetensors_dtype_name(t->dtype), dims);
     struct sliced_tensor *to = find_tensor(p, name);
     if (!to) to = add_tensor(p, name, dims);
@@ -209,7 +209,7 @@ enum status tensor_slices_add(struct tensor_slices *p, const struct tensor_name 
     int64_t rows, columns;
     if (__builtin_add_overflow(row, one.rows, &rows) ||
         __builtin_add_overflow(column, one.columns, &columns))
-        FAIL(DATA, "%s: %s lies at an impossible place", p->path, t->name);
+        FAIL(DATA, "%s: %s has an invalid offset", p->path, t->name);
     if (!one.rows || !one.columns) return STATUS_OK;
     if (rows > to->rows) to->rows = rows;
     if (columns > to->columns) to->columns = columns;
@@ -235,7 +235,7 @@ enum status tensor_slices_finish(struct tensor_slices *p)
                    !__builtin_add_overflow(sum, area, &sum);
         tensor_place_name(&place, false, name);
         if (!fits || sum != whole)
-            FAIL(DATA, "%s: the %zu pieces of %s%s do not make up a tensor of [%lld, %lld]",
+            FAIL(DATA, "%s: the %zu slices of %s%s do not cover a tensor of shape [%lld, %lld]",
                  p->path, t->count, name, suffixes[t->name.kind], (long long)t->rows,
                  (long long)t->columns);
         struct text called = {0};
@@ -297,8 +297,8 @@ static enum status read_row(const struct tensor_slices *p, const struct sliced_t
             *hint = (*hint + k) % t->count;
         }
         if (!has)
-            FAIL(DATA, "%s: row %lld of a tensor %s%s is in no piece of it", p->path,
-                 (long long)row, params[t->name.id].name, suffixes[t->name.kind]);
+            FAIL(DATA, "%s: no slice of tensor %s%s holds row %lld", p->path,
+                 params[t->name.id].name, suffixes[t->name.kind], (long long)row);
         int64_t end = has->column + has->columns < to ? has->column + has->columns : to;
         read_run(has, row, from, end, out);
         out += end - from;

@@ -83,8 +83,8 @@ enum status torch_files_shape(const char *path, struct model_shape *shape)
     enum status st = STATUS_OK;
     if (!has_config(folder))
         FAIL_OUT(MISSING,
-                 "%s: neither config.json nor params.json: the weights do not say how many heads "
-                 "the model has",
+                 "%s: neither config.json nor params.json found: the weights alone do not "
+                 "determine the number of heads",
                  path);
     if (file_exists(config))
         TRY_OUT(hf_config_read(config, shape));

@@ -107,7 +107,7 @@ static enum status read_count(const struct torch_archive *a, const char *name, i
         read = t.count == 1 && !t.all[0].name[0] && read_scalar(&t.all[0], out);
         torch_tensors_release(&t);
     }
-    if (!read) FAIL(DATA, "%s is no count", name);
+    if (!read) FAIL(DATA, "%s: expected a non-negative integer", name);
     return STATUS_OK;
 }
 
@@ -115,11 +115,11 @@ static enum status read_count(const struct torch_archive *a, const char *name, i
 static enum status read_train(struct torch_state *s, const struct pickle_value *v, const char *name)
 {
     struct json *root;
-    if (v->kind != PICKLE_IS_STRING) FAIL(DATA, "%s is no text", name);
+    if (v->kind != PICKLE_IS_STRING) FAIL(DATA, "%s: expected a string", name);
     TRY(json_parse(v->text, v->len, name, &root));
     bool fits = json_is_object(root);
     json_free(root);
-    if (!fits) FAIL(DATA, "%s is no object", name);
+    if (!fits) FAIL(DATA, "%s: expected a JSON object", name);
     text_clear(&s->train);
     text_add(&s->train, v->text, v->len);
     return STATUS_OK;
@@ -153,16 +153,16 @@ enum status torch_state_read(struct torch_state *s, const char *name, const unsi
 enum status torch_state_finish(struct torch_state *s, const char *path)
 {
     if (s->other_step >= 0)
-        FAIL(UNSUPPORTED,
-             "%s: some weights were updated %lld times and others %lld times; read it without its "
-             "optimizer",
-             path, (long long)s->other_step, (long long)s->optimizer_step);
+        FAIL(
+            UNSUPPORTED,
+            "%s: some weights were updated %lld times and others %lld times: load only the weights",
+            path, (long long)s->other_step, (long long)s->optimizer_step);
     if (s->step < 0) s->step = s->schedule_step;
     if (s->step < 0) s->step = s->optimizer_step;
     if (s->step < 0)
         FAIL(DATA,
-             "%s: it has an optimizer's moments, but neither train_state.step, "
-             "lr_scheduler.last_epoch nor an optimizer's step",
+             "%s: found optimizer moments, but neither train_state.step, lr_scheduler.last_epoch "
+             "nor an optimizer step",
              path);
     return STATUS_OK;
 }
@@ -204,20 +204,18 @@ enum status torch_state_or_file(const struct torch_state *s, const char *folder,
 void torch_state_log(const struct torch_state *s, const char *path)
 {
     struct text line = {0};
-    text_addf(&line, "%s: the optimizer's moments after step %lld", path, (long long)s->step);
+    text_addf(&line, "%s: resuming the optimizer's moments of step %lld", path, (long long)s->step);
     if (s->tokens_seen >= 0) text_addf(&line, ", %lld tokens seen", (long long)s->tokens_seen);
     if (s->optimizer_step >= 0 && s->optimizer_step != s->step)
-        text_addf(&line, "; its optimizer counts %lld steps, and goes on as after %lld",
+        text_addf(&line, "; its optimizer counts %lld steps, resumes from %lld",
                   (long long)s->optimizer_step, (long long)s->step);
     if (s->schedule_step >= 0 && s->schedule_step != s->step)
-        text_addf(&line,
-                  "; its learning rate's schedule counts %lld steps, and goes on as after "
-                  "%lld",
+        text_addf(&line, "; its lr_scheduler counts %lld steps, resumes from %lld",
                   (long long)s->schedule_step, (long long)s->step);
     if (!s->train.len)
-        text_addf(&line, "; not carried over: %s%s, so the data begin anew",
-                  s->has_data ? "the place in the data (dataloader.*, pickled objects)"
-                              : "a place in the data, which it does not have",
+        text_addf(&line, "; not loaded: %s%s, so data starts from the beginning",
+                  s->has_data ? "the data position (dataloader.*, pickled objects)"
+                              : "the data position, which it does not have",
                   s->has_losses ? ", old losses" : "");
     log_line(LOG_INFO, "%s", line.data);
     text_release(&line);

@@ -109,7 +109,7 @@ TEST(a_metadata_that_names_a_file_elsewhere_or_a_function_is_refused)
     memcpy(name, "../__0.distc", 12);
     CHECK_STATUS(OK, file_write(path, t.data, t.len));
     CHECK_STATUS(DATA, dcp_open(&p, folder, NULL));
-    CHECK_MESSAGE("names a file that is not in the folder");
+    CHECK_MESSAGE("names a file outside the folder");
     CHECK_STATUS(OK, file_write(path, "\x80\2cos\nsystem\n.", 14));
     CHECK_STATUS(DATA, dcp_open(&p, folder, NULL));
     CHECK_MESSAGE("global os.system");

@@ -278,7 +278,7 @@ TEST(rows_of_32_become_q8_0_beside_a_tokenizer_and_scaled_frequencies)
     CHECK(kind == GGUF_VALUE_ARRAY);
     shape.V = 900;
     CHECK_STATUS(DATA, gguf_model_write(&m, path));
-    CHECK_MESSAGE("the tokenizer has 1000 tokens, the model 900");
+    CHECK_MESSAGE("the tokenizer has 1000 tokens, the model only 900");
     text_release(&g.file), text_release(&json);
     pieces_release(&pieces);
     layout_release(&layout);
@@ -293,7 +293,7 @@ TEST(a_file_that_is_there_stays_and_a_failure_leaves_none)
     const char *path = test_path(folder, "model.gguf");
     CHECK_STATUS(OK, file_write(path, "x", 1));
     CHECK_STATUS(CONFIG, convert(from, path, SAFETENSORS_F32, false));
-    CHECK_MESSAGE("is there already");
+    CHECK_MESSAGE("already exists");
     CHECK_STATUS(OK, file_write(test_path(from, "tokenizer.json"), "{", 1));
     CHECK(convert(from, test_path(folder, "other.gguf"), SAFETENSORS_F32, false) != STATUS_OK);
     struct file_list left;

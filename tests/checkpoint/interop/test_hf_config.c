@@ -80,7 +80,7 @@ TEST(what_is_no_llama_is_refused_with_the_reason)
         {",\"hidden_act\": \"gelu\"", "hidden_act \"gelu\""},
         {",\"architectures\": [\"LlamaForSequenceClassification\"]",
          "architecture LlamaForSequenceClassification"},
-        {",\"architectures\": [7]", "only LlamaForCausalLM"},
+        {",\"architectures\": [7]", "must be LlamaForCausalLM"},
         {",\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}", "rope type \"linear\""},
         {",\"rope_parameters\": {\"rope_type\": \"yarn\"}", "rope type \"yarn\""},
         {",\"partial_rotary_factor\": 0.5", "partial_rotary_factor 0.5"},
@@ -94,7 +94,7 @@ TEST(what_is_no_llama_is_refused_with_the_reason)
     const char *path = test_path(test_folder(), "config.json");
     CHECK_STATUS(OK, file_write(path, "{\"model_type\": \"qwen2\"}", 23));
     CHECK_STATUS(UNSUPPORTED, hf_config_read(path, &s));
-    CHECK_MESSAGE("model_type \"qwen2\": only llama is known");
+    CHECK_MESSAGE("model_type \"qwen2\" is not supported: must be llama");
 }
 
 TEST(keys_that_lack_or_have_another_type_are_named)
@@ -103,14 +103,14 @@ TEST(keys_that_lack_or_have_another_type_are_named)
         {",\"head_dim\": \"x\"", "\"head_dim\""},
         {",\"head_dim\": 0", "\"head_dim\""},
         {",\"num_key_value_heads\": 2.5", "\"num_key_value_heads\""},
-        {",\"rms_norm_eps\": \"small\"", "\"rms_norm_eps\" is not a number"},
-        {",\"rms_norm_eps\": -1", "\"rms_norm_eps\" is -1"},
-        {",\"rope_theta\": [1]", "\"rope_theta\" is not a number"},
-        {",\"tie_word_embeddings\": \"yes\"", "\"tie_word_embeddings\" is neither true nor false"},
-        {",\"attention_bias\": 1", "\"attention_bias\" is neither true nor false"},
-        {",\"rope_scaling\": \"llama3\"", "\"rope_scaling\" is not an object"},
-        {",\"rope_scaling\": {\"rope_type\": 3}", "\"rope_type\" is not a string"},
-        {",\"rope_scaling\": {\"rope_type\": \"llama3\"}", "\"factor\" is not a number"},
+        {",\"rms_norm_eps\": \"small\"", "\"rms_norm_eps\": expected a number"},
+        {",\"rms_norm_eps\": -1", "\"rms_norm_eps\": -1 is out of range"},
+        {",\"rope_theta\": [1]", "\"rope_theta\": expected a number"},
+        {",\"tie_word_embeddings\": \"yes\"", "\"tie_word_embeddings\": expected true or false"},
+        {",\"attention_bias\": 1", "\"attention_bias\": expected true or false"},
+        {",\"rope_scaling\": \"llama3\"", "\"rope_scaling\": expected an object"},
+        {",\"rope_scaling\": {\"rope_type\": 3}", "\"rope_type\": expected a string"},
+        {",\"rope_scaling\": {\"rope_type\": \"llama3\"}", "\"factor\": expected a number"},
         {",\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1,"
          "\"high_freq_factor\": 4}",
          "\"original_max_position_embeddings\" is missing"},

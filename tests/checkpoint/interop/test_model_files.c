@@ -67,7 +67,7 @@ TEST(an_index_may_not_leave_its_folder)
         struct text index = {0};
         text_addf(&index, "{\"weight_map\": {\"a\": \"%s\"}}", names[i]);
         CHECK_STATUS(DATA, model_files_open(&m, with_index(index.data)));
-        CHECK_MESSAGE("the index names the file");
+        CHECK_MESSAGE("weight_map names");
         text_release(&index);
     }
 }
@@ -77,12 +77,12 @@ TEST(an_index_that_does_not_tell_the_truth_is_refused)
     struct model_files m;
     CHECK_STATUS(DATA, model_files_open(&m, with_index("{\"weight_map\": {\"a\": 1}}")));
     CHECK_STATUS(DATA, model_files_open(&m, with_index("{\"weight_map\": []}")));
-    CHECK_MESSAGE("no weight_map");
+    CHECK_MESSAGE("weight_map is missing");
     CHECK_STATUS(DATA, model_files_open(&m, with_index("[]")));
     CHECK_STATUS(DATA, model_files_open(&m, with_index("")));
     CHECK_STATUS(DATA, model_files_open(&m, with_index("{\"weight_map\": {\"c\": "
                                                        "\"a.safetensors\"}}")));
-    CHECK_MESSAGE("the index says that it holds c");
+    CHECK_MESSAGE("tensor c is missing, but the index lists it");
     CHECK_STATUS(MISSING, model_files_open(&m, with_index("{\"weight_map\": {\"c\": "
                                                           "\"c.safetensors\"}}")));
     CHECK_MESSAGE("c.safetensors");
@@ -116,9 +116,9 @@ TEST(a_tensor_is_read_run_by_run_in_either_type)
     const struct tensor_place *t = &s.layout.tensors[0];
     CHECK_STATUS(OK, model_files_open(&m, step));
     CHECK_STATUS(DATA, tensor_reader_open(&r, &m, t, "none"));
-    CHECK_MESSAGE("the tensor none is missing");
+    CHECK_MESSAGE("tensor none is missing");
     CHECK_STATUS(DATA, tensor_reader_open(&r, &m, t, "model.norm.weight"));
-    CHECK_MESSAGE("tensor model.norm.weight is [16, 1], the model's is [37, 16]");
+    CHECK_MESSAGE("tensor model.norm.weight has shape [16, 1], expected [37, 16]");
     CHECK_STATUS(OK, tensor_reader_open(&r, &m, t, "model.embed_tokens.weight"));
     for (size_t first = t->elements - 7; first > 7; first -= 5) {
         CHECK_STATUS(OK, tensor_reader_read(&r, first, 7, F32, got));

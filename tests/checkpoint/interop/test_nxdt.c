@@ -161,7 +161,7 @@ TEST(key_heads_that_differ_between_the_ranks_that_should_have_the_same_are_refus
     CHECK_STATUS(OK, open_folder(folder, &s.shape));
     flip(path, at + 5 * 32 + 2, 1);
     CHECK_STATUS(DATA, open_folder(folder, &s.shape));
-    CHECK_MESSAGE("not the same on the other ranks");
+    CHECK_MESSAGE("differs from its copies on other ranks");
     flip(path, at + 5 * 32 + 2, 1);
     flip(path, at + 11 * 32 + 31, 128);
     CHECK_STATUS(DATA, open_folder(folder, &s.shape));
@@ -178,12 +178,12 @@ TEST(a_model_that_the_files_do_not_make_up_is_refused)
     struct model_shape other = s.shape;
     other.G = 1;
     CHECK_STATUS(DATA, open_folder(FUSED, &other));
-    CHECK_MESSAGE("each of 1 key and value heads is on 4 of 4 ranks");
+    CHECK_MESSAGE("each of 1 key/value heads should be on 4 of 4 ranks");
     other = s.shape, other.K = 8;
     CHECK_STATUS(DATA, open_folder(FUSED, &other));
     other = s.shape, other.L = 1;
     CHECK_STATUS(DATA, open_folder(FUSED, &other));
-    CHECK_MESSAGE("the model has 1 layers");
+    CHECK_MESSAGE("the model has only 1 layers");
     struct model_shape none;
     const char *folder = copy_of(FUSED);
     CHECK(unlink(test_path(folder, "config.json")) == 0);
@@ -205,7 +205,7 @@ TEST(the_state_of_their_optimizer_is_told_not_to_be_read)
     copy_file(test_path(folder, FIRST),
               test_path(folder, "optim/dp_rank_00_tp_rank_00_pp_rank_00.pt"));
     CHECK_STATUS(UNSUPPORTED, try_load(&s, folder));
-    CHECK_MESSAGE("the optimizer's state of NxD Training");
+    CHECK_MESSAGE("NxD Training's optimizer state");
     struct loaded_state l;
     CHECK_STATUS(OK, load_into(&l, &s, FUSED));
     l.state.exp_avg = l.state.exp_avg_sq = NULL; /* the weights alone */

@@ -96,7 +96,7 @@ TEST(a_checkpoint_of_which_a_file_is_missing_or_that_was_never_finished_is_refus
     CHECK_MESSAGE("under another name");
     folder = FILES("model/dp_rank_00_tp_rank_00_pp_rank_00.pt", "checkpoint");
     CHECK_STATUS(DATA, refused(folder));
-    CHECK_MESSAGE("never finished");
+    CHECK_MESSAGE("incomplete checkpoint");
     CHECK_STATUS(DATA, refused(test_path(folder, "model")));
     folder = FILES("model/dp_rank_00_tp_rank_99999_pp_rank_00.pt",
                    "model/dp_rank_00_tp_rank__pp_rank_00.pt");

@@ -117,11 +117,11 @@ TEST(ranks_that_a_model_cannot_be_cut_for_are_refused)
         struct nxdt_target target;
         const char *message;
     } cases[] = {
-        {{.tp_size = 3}, "40 tokens of the vocabulary"},
+        {{.tp_size = 3}, "40 vocabulary entries"},
         {{.tp_size = 8}, "4 query heads"},
         {{.tp_size = 4}, "--kv-size-multiplier"},
-        {{.tp_size = 4, .kv_size_multiplier = 4}, "2 key and value heads 4 times make 8"},
-        {{.pp_size = 2, .virtual_pp_size = 2}, "4 stages, but the model has 2 layers"},
+        {{.tp_size = 4, .kv_size_multiplier = 4}, "2 key/value heads times 4 is 8"},
+        {{.pp_size = 2, .virtual_pp_size = 2}, "4 stages, but the model has only 2 layers"},
         {{.tp_size = 2, .coalesce_qkv = true}, "--coalesce-qkv"},
     };
     struct saved s;

@@ -117,10 +117,10 @@ TEST(a_params_json_that_is_wrong_is_refused_by_its_key)
     CHECK_STATUS(DATA, read_params("{\"n_layers\": 2}", &s));
     CHECK_MESSAGE("n_heads");
     CHECK_STATUS(DATA, read_params("{\"n_layers\": 2, \"n_heads\": 4, \"dim\": 32}", &s));
-    CHECK_MESSAGE("\"dim\" is 32; the tensors have 16");
+    CHECK_MESSAGE("\"dim\" is 32, but the tensors have 16");
     CHECK_STATUS(DATA, read_params("{\"n_layers\": 2, \"n_heads\": 0}", &s));
     CHECK_STATUS(DATA, read_params("{\"n_layers\": 2, \"n_heads\": 4, \"rope_theta\": -1}", &s));
-    CHECK_MESSAGE("\"rope_theta\" is no number above 0");
+    CHECK_MESSAGE("\"rope_theta\": expected a number above 0");
     CHECK_STATUS(CONFIG, read_params("{\"n_layers\": 2, \"n_heads\": 4, \"n_kv_heads\": 3}", &s));
     CHECK_STATUS(DATA, read_params("[]", &s));
 }

@@ -161,12 +161,13 @@ TEST(an_index_of_files_of_torch_is_believed_in_nothing)
         const char *index, *message;
     } cases[] = {
         {"", "index.json"},
-        {"[]", "there is no weight_map"},
-        {"{\"weight_map\": {\"a\": 1}}", "a is in no file"},
-        {"{\"weight_map\": {\"a\": \"../" FIRST "\"}}", "the index names the file"},
-        {"{\"weight_map\": {\"a\": \"/etc/passwd\"}}", "the index names the file"},
-        {"{\"weight_map\": {\"a\": \"\"}}", "the index names the file"},
-        {"{\"weight_map\": {\"lm_head.weight\": \"" FIRST "\"}}", "holds lm_head.weight"},
+        {"[]", "weight_map is missing"},
+        {"{\"weight_map\": {\"a\": 1}}", "a: expected the name of a file"},
+        {"{\"weight_map\": {\"a\": \"../" FIRST "\"}}", "weight_map names"},
+        {"{\"weight_map\": {\"a\": \"/etc/passwd\"}}", "weight_map names"},
+        {"{\"weight_map\": {\"a\": \"\"}}", "weight_map names"},
+        {"{\"weight_map\": {\"lm_head.weight\": \"" FIRST "\"}}",
+         "the tensor lm_head.weight, which is missing"},
         {"{\"weight_map\": {\"a\": \"config.json\"}}", "config.json"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -184,7 +185,7 @@ TEST(a_tensor_that_is_there_twice_or_of_another_model_is_refused)
     struct text t = {0};
     CHECK_STATUS(OK, file_read(FOLDER "/" FIRST, 1 << 20, &t));
     CHECK_STATUS(DATA, open_folder(with_file(SECOND, t.data, t.len)));
-    CHECK_MESSAGE("model.embed_tokens.weight is there twice");
+    CHECK_MESSAGE("duplicate tensor model.embed_tokens.weight");
     /* Names that no Llama has; the pickle has them in plain bytes. */
     static const char *const others[] = {"model.layers.01", "model.layers.x.",
                                          "model.embed_tokenz"};

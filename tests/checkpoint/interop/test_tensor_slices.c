@@ -108,12 +108,12 @@ TEST(pieces_with_a_hole_or_over_each_other_are_refused)
     float got[24];
     put(&p, 0, 0, 3, 3), put(&p, 4, 0, 4, 3);
     CHECK_STATUS(DATA, finish(&p));
-    CHECK_MESSAGE("the 2 pieces of layers.0.attention.wq.weight do not make up");
+    CHECK_MESSAGE("the 2 slices of layers.0.attention.wq.weight do not cover");
     tensor_slices_release(&p);
     put(&p, 0, 0, 4, 3), put(&p, 0, 0, 1, 3), put(&p, 5, 0, 3, 3);
     CHECK_STATUS(OK, finish(&p)); /* as many numbers as there should be */
     CHECK_STATUS(DATA, tensor_slices_read(&p, &p.tensors[0], 0, 24, got));
-    CHECK_MESSAGE("is in no piece of it");
+    CHECK_MESSAGE("no slice of tensor");
     tensor_slices_release(&p);
 }
 
@@ -124,11 +124,11 @@ TEST(numbers_that_are_no_weights_are_refused)
     struct tensor_slices p = {.path = heap_string("x", 1)};
     struct torch_tensor t = {name, SAFETENSORS_I64, 1, {8}, {1}, (const unsigned char *)numbers, 0};
     CHECK_STATUS(DATA, tensor_slices_add(&p, &norm, &t, NULL, 0, 0));
-    CHECK_MESSAGE("norm.weight has 1 dimensions of I64");
+    CHECK_MESSAGE("norm.weight has 1 dimensions and dtype I64");
     t.dtype = SAFETENSORS_F32, t.num_dims = 0;
     CHECK_STATUS(DATA, tensor_slices_add(&p, &norm, &t, NULL, 0, 0));
     t.num_dims = 1, t.shape[0] = INT64_MAX;
     CHECK_STATUS(DATA, tensor_slices_add(&p, &norm, &t, NULL, 1, 0));
-    CHECK_MESSAGE("impossible place");
+    CHECK_MESSAGE("invalid offset");
     tensor_slices_release(&p);
 }

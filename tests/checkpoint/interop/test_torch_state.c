@@ -139,7 +139,7 @@ TEST(what_is_no_count_is_told_as_none)
     CHECK_STATUS(DATA, take_integer(&s, "train_state.step", -3));
     CHECK_STATUS(DATA, take(&s, "train_state.step", &pair, two, NULL));
     CHECK_STATUS(DATA, take_text(&s, "train_state.step", "7"));
-    CHECK_MESSAGE("train_state.step is no count");
+    CHECK_MESSAGE("train_state.step: expected a non-negative integer");
     CHECK_STATUS(DATA, torch_state_read(&s, "train_state.step", (const unsigned char *)"x", 1));
     CHECK(s.step == -1);
 }
@@ -154,7 +154,7 @@ TEST(the_trainers_own_part_comes_back_as_it_was_and_must_be_an_object)
     torch_state_train(&s, &json);
     CHECK(!strcmp(json.data, train));
     CHECK_STATUS(DATA, take_text(&s, "llamero.train", "[1]"));
-    CHECK_MESSAGE("llamero.train is no object");
+    CHECK_MESSAGE("llamero.train: expected a JSON object");
     CHECK_STATUS(DATA, take_text(&s, "llamero.train", "{\"a\": 1}}, \"step\": {"));
     CHECK_STATUS(DATA, take_integer(&s, "llamero.train", 4));
     text_release(&json);
