@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-/* A file of one tensor of 1 number. */
+/* Writes a file with a tensor of one element. */
 static void write_one(const char *folder, const char *file, const char *tensor, float value)
 {
     struct safetensors_tensor t = {
@@ -28,7 +28,7 @@ static const char *with_index(const char *index)
     return folder;
 }
 
-TEST(a_folder_of_one_file_or_of_several_is_one_set_of_tensors)
+TEST(single_and_sharded_folders_open_as_one_set_of_tensors)
 {
     struct model_files m;
     const struct safetensors *file;
@@ -49,7 +49,7 @@ TEST(a_folder_of_one_file_or_of_several_is_one_set_of_tensors)
     model_files_close(&m);
 }
 
-TEST(a_folder_without_weights_says_what_it_lacks)
+TEST(folder_without_weights_names_the_missing_files)
 {
     struct model_files m;
     CHECK_STATUS(MISSING, model_files_open(&m, test_folder()));
@@ -57,7 +57,7 @@ TEST(a_folder_without_weights_says_what_it_lacks)
     CHECK(m.count == 0);
 }
 
-TEST(an_index_may_not_leave_its_folder)
+TEST(index_may_not_name_files_outside_its_folder)
 {
     static const char *const names[] = {"../a.safetensors",      "/etc/passwd", "./a.safetensors",
                                         "x/../../a.safetensors", "..",          "",
@@ -72,7 +72,7 @@ TEST(an_index_may_not_leave_its_folder)
     }
 }
 
-TEST(an_index_that_does_not_tell_the_truth_is_refused)
+TEST(index_that_contradicts_its_files_is_rejected)
 {
     struct model_files m;
     CHECK_STATUS(DATA, model_files_open(&m, with_index("{\"weight_map\": {\"a\": 1}}")));
@@ -90,7 +90,7 @@ TEST(an_index_that_does_not_tell_the_truth_is_refused)
                                                        "\"model.safetensors.index.json\"}}")));
 }
 
-TEST(an_index_cut_off_at_any_byte_is_refused)
+TEST(truncated_index_is_rejected)
 {
     static const char whole[] = "{\"metadata\": {\"total_size\": 8}, \"weight_map\": "
                                 "{\"a\": \"a.safetensors\", \"b\": \"b.safetensors\"}}";
@@ -104,7 +104,7 @@ TEST(an_index_cut_off_at_any_byte_is_refused)
     }
 }
 
-TEST(a_tensor_is_read_run_by_run_in_either_type)
+TEST(tensor_reader_reads_any_run_in_either_dtype)
 {
     struct saved s;
     struct model_files m;
@@ -132,10 +132,10 @@ TEST(a_tensor_is_read_run_by_run_in_either_type)
     saved_close(&s);
 }
 
-/* Of torch itself, saved by two ranks (tests/oracle/dcp_state.py). */
+/* Saved by torch itself on two ranks (tests/oracle/dcp_state.py). */
 #define RUN "tests/checkpoint/data/dcp-state"
 
-TEST(the_tensors_of_torchs_files_have_hugging_faces_names_and_the_files_they_are_in)
+TEST(torch_tensors_have_hugging_face_names_and_their_files)
 {
     const struct model_shape shape = {.V = 11, .D = 8, .L = 1, .H = 2, .G = 1, .K = 4, .F = 8};
     struct model_files m, moments;
@@ -164,7 +164,7 @@ TEST(the_tensors_of_torchs_files_have_hugging_faces_names_and_the_files_they_are
     model_files_close(&m), model_files_close(&moments);
 }
 
-TEST(a_folder_of_a_model_alone_has_no_moments)
+TEST(model_folder_without_optimizer_has_no_moments)
 {
     struct model_files m;
     struct torch_state state;

@@ -2,7 +2,7 @@
 #include "checkpoint/interop/tensor_slices.h"
 #include "test.h"
 
-TEST(names_of_meta_and_of_torchtitan_are_the_tensors_they_name)
+TEST(meta_and_torchtitan_names_parse)
 {
     static const struct {
         const char *name;
@@ -38,7 +38,7 @@ TEST(names_of_meta_and_of_torchtitan_are_the_tensors_they_name)
     CHECK(!tensor_name_is_ignored("norm.bias"));
 }
 
-TEST(every_tensor_has_a_name_of_todays_torchtitan_that_is_read_as_it)
+TEST(current_torchtitan_names_round_trip)
 {
     for (int id = 0; id < PARAM_COUNT; id++) {
         bool block = strstr(params[id].name, "%d") != NULL;
@@ -55,10 +55,11 @@ TEST(every_tensor_has_a_name_of_todays_torchtitan_that_is_read_as_it)
     }
 }
 
-/* A matrix of q for two heads of 4, 3 columns: row r, column c is 10 r + c. */
+/* q of two heads of size 4, with 3 columns: row r, column c is 10 r + c. */
 static float numbers[8][3];
 
-static void put(struct tensor_slices *p, int64_t row, int64_t column, int64_t rows, int64_t columns)
+static void add_slice(struct tensor_slices *p, int64_t row, int64_t column, int64_t rows,
+                      int64_t columns)
 {
     const struct tensor_name q = {PARAM_attn_q, 0, TENSOR_WEIGHT};
     char name[] = "q";
@@ -77,47 +78,47 @@ static enum status finish(struct tensor_slices *p)
     return tensor_slices_finish(p);
 }
 
-TEST(a_tensor_of_pieces_reads_as_one_with_its_rows_in_our_order)
+TEST(slices_read_as_one_tensor_in_our_row_order)
 {
     static const int rows[8] = {0, 2, 1, 3, 4, 6, 5, 7};
     struct tensor_slices p = {0};
     float got[24];
-    put(&p, 0, 0, 3, 3), put(&p, 3, 0, 5, 2), put(&p, 3, 2, 5, 1);
+    add_slice(&p, 0, 0, 3, 3), add_slice(&p, 3, 0, 5, 2), add_slice(&p, 3, 2, 5, 1);
     CHECK_STATUS(OK, finish(&p));
     const struct sliced_tensor *q =
         tensor_slices_find(&p, &(struct tensor_name){PARAM_attn_q, 0, 0});
     CHECK(q && q->rows == 8 && q->columns == 3);
     CHECK(!tensor_slices_find(&p, &(struct tensor_name){PARAM_attn_q, 1, 0}));
-    for (int turned = 0; turned < 2; turned++) {
-        p.head_dim = turned ? 4 : 0;
+    for (int reordered = 0; reordered < 2; reordered++) {
+        p.head_dim = reordered ? 4 : 0;
         for (size_t first = 0; first < 24; first++)
             for (size_t count = 1; count <= 24 - first; count++) {
                 CHECK_STATUS(OK, tensor_slices_read(&p, q, first, count, got));
                 for (size_t i = 0; i < count; i++) {
                     size_t r = (first + i) / 3, c = (first + i) % 3;
-                    CHECK(got[i] == (float)(10 * (turned ? rows[r] : (int)r) + (int)c));
+                    CHECK(got[i] == (float)(10 * (reordered ? rows[r] : (int)r) + (int)c));
                 }
             }
     }
     tensor_slices_release(&p);
 }
 
-TEST(pieces_with_a_hole_or_over_each_other_are_refused)
+TEST(slices_with_gaps_or_overlaps_are_rejected)
 {
     struct tensor_slices p = {0};
     float got[24];
-    put(&p, 0, 0, 3, 3), put(&p, 4, 0, 4, 3);
+    add_slice(&p, 0, 0, 3, 3), add_slice(&p, 4, 0, 4, 3);
     CHECK_STATUS(DATA, finish(&p));
     CHECK_MESSAGE("the 2 slices of layers.0.attention.wq.weight do not cover");
     tensor_slices_release(&p);
-    put(&p, 0, 0, 4, 3), put(&p, 0, 0, 1, 3), put(&p, 5, 0, 3, 3);
-    CHECK_STATUS(OK, finish(&p)); /* as many numbers as there should be */
+    add_slice(&p, 0, 0, 4, 3), add_slice(&p, 0, 0, 1, 3), add_slice(&p, 5, 0, 3, 3);
+    CHECK_STATUS(OK, finish(&p)); /* the total area is right */
     CHECK_STATUS(DATA, tensor_slices_read(&p, &p.tensors[0], 0, 24, got));
     CHECK_MESSAGE("no slice of tensor");
     tensor_slices_release(&p);
 }
 
-TEST(numbers_that_are_no_weights_are_refused)
+TEST(slices_of_invalid_dtype_or_shape_are_rejected)
 {
     const struct tensor_name norm = {PARAM_last_norm, -1, TENSOR_WEIGHT};
     char name[] = "norm.weight";

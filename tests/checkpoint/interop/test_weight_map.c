@@ -11,7 +11,7 @@ static char *index_of(const char *json)
     return path;
 }
 
-TEST(weight_maps_say_which_file_has_a_tensor)
+TEST(weight_map_maps_tensors_to_files)
 {
     struct json *root;
     const struct json *map;
@@ -22,7 +22,7 @@ TEST(weight_maps_say_which_file_has_a_tensor)
     free(path);
 }
 
-TEST(weight_maps_that_are_none_or_leave_the_folder_are_refused)
+TEST(invalid_weight_maps_are_rejected)
 {
     static const char *const wrong[][2] = {
         {"{}", "weight_map is missing"},
