@@ -6,33 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum status read_flat(void *context, const struct piece *p, size_t first, size_t count,
-                             const float **values)
-{
-    (void)count;
-    *values = (const float *)context + p->at + (first - p->first);
-    return STATUS_OK;
-}
-
-struct tensor_source tensor_source_flat(const float *flat)
-{
-    return (struct tensor_source){read_flat, (void *)(uintptr_t)flat};
-}
-
-static enum status read_stored(void *context, const struct piece *p, size_t first, size_t count,
-                               const float **values)
-{
-    const struct stored_flat *f = context;
-    TRY(store_read(&f->store, p->at + (first - p->first), count, f->run));
-    *values = f->run;
-    return STATUS_OK;
-}
-
-struct tensor_source tensor_source_stored(struct stored_flat *f)
-{
-    return (struct tensor_source){read_stored, f};
-}
-
 static int compare_runs(const void *a, const void *b)
 {
     const struct piece *x = a, *y = b;
@@ -106,7 +79,7 @@ enum status block_exchange_open(struct block_exchange *x, const struct layout *l
 {
     *x = (struct block_exchange){.layout = l, .ranks = ranks};
     x->pieces = heap(p->count * sizeof *x->pieces);
-    x->filled = heap(EXCHANGE_ELEMENTS);
+    x->filled = heap(TENSOR_SOURCE_ELEMENTS);
     for (size_t i = 0; i < p->count; i++)
         if (p->all[i].count) x->pieces[x->num_pieces++] = p->all[i];
     qsort(x->pieces, x->num_pieces, sizeof *x->pieces, compare_runs);
@@ -177,7 +150,7 @@ static bool intersect(const struct block_exchange *x, const struct block_span *s
 static void store_values(struct block_exchange *x, size_t at, size_t count, const float *values,
                          enum safetensors_dtype dtype, void *bytes)
 {
-    BUG_IF(at > EXCHANGE_ELEMENTS || count > EXCHANGE_ELEMENTS - at);
+    BUG_IF(at > TENSOR_SOURCE_ELEMENTS || count > TENSOR_SOURCE_ELEMENTS - at);
     safetensors_from_f32(values, count, dtype, (char *)bytes + at * safetensors_dtype_bytes(dtype));
     memset(x->filled + at, 1, count);
 }
@@ -264,7 +237,7 @@ enum status block_exchange_fill(struct block_exchange *x, const struct file_bloc
     int size = x->ranks->size, rank = x->ranks->rank;
     const struct file_block *mine = &blocks[rank];
     struct failure first = {0};
-    memset(x->filled, 0, EXCHANGE_ELEMENTS);
+    memset(x->filled, 0, TENSOR_SOURCE_ELEMENTS);
     failure_keep(&first, copy_own_runs(x, mine, dtype, bytes));
     /* In step k each rank sends to the rank k above it (mod size), which spreads the load. */
     for (int k = 1; k < size; k++) {

@@ -1,5 +1,6 @@
 /* block_exchange.h -- assembles blocks of a file from all ranks' shards (two-phase collective I/O).
  *
+ * Block    TENSOR_SOURCE_ELEMENTS elements at most.
  * Ranks    Elements that several ranks hold have the same bits on all of them.  A rank uses its own
  *          copy first; of the ranks that hold the same runs of a tensor, only the lowest sends.
  * Memory   A byte per element of a block; with several ranks also a send and a receive buffer, each
@@ -7,30 +8,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "checkpoint/tensor_source.h"
 #include "comm/comm.h"
 #include "formats/safetensors.h"
 #include "model/params.h"
-#include "tensor/store.h"
-
-enum { EXCHANGE_ELEMENTS = 1 << 20 }; /* elements of a block, at most */
-
-/* Reads the elements of this rank's shard. */
-struct tensor_source {
-    /* Reads elements [first, first + count) of the tensor that run `p` belongs to; the run contains
-     * them.  count is at most EXCHANGE_ELEMENTS; *values is valid until the next call. */
-    enum status (*read)(void *context, const struct piece *p, size_t first, size_t count,
-                        const float **values);
-    void *context;
-};
-/* Reads a flat f32 buffer in host memory. */
-struct tensor_source tensor_source_flat(const float *flat);
-
-/* Reads a flat buffer in device memory, or one that is not f32. */
-struct stored_flat {
-    struct store store;
-    float *run; /* EXCHANGE_ELEMENTS, in host memory */
-};
-struct tensor_source tensor_source_stored(struct stored_flat *f);
 
 /* A run of a tensor's elements, and its position in the block. */
 struct block_span {

@@ -94,7 +94,7 @@ static enum status open_source(struct conversion_source *o, const struct convers
     TRY_OUT(model_files_open_any(&o->files, folder, &o->shape));
     TRY_OUT(model_files_check(&o->files, &o->layout, o->shape.tied));
     pieces_init(&o->pieces, &o->layout, 0, 1);
-    o->values = heap(EXCHANGE_ELEMENTS * sizeof *o->values);
+    o->values = heap(TENSOR_SOURCE_ELEMENTS * sizeof *o->values);
 out:
     free(beside), free(config);
     return st;

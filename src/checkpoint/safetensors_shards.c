@@ -111,7 +111,7 @@ static enum status write_round(const struct safetensors_shards *s, struct output
 /* Chunks per block: few enough that small files are divided among the ranks, too. */
 static uint64_t block_bytes(uint64_t file_bytes, size_t element_bytes, int ranks)
 {
-    uint64_t max_chunks = EXCHANGE_ELEMENTS * element_bytes / MANIFEST_CHUNK;
+    uint64_t max_chunks = TENSOR_SOURCE_ELEMENTS * element_bytes / MANIFEST_CHUNK;
     uint64_t chunks = (file_bytes + MANIFEST_CHUNK - 1) / MANIFEST_CHUNK;
     uint64_t chunks_per_rank = (chunks + (uint64_t)ranks - 1) / (uint64_t)ranks;
     return (chunks_per_rank < max_chunks ? chunks_per_rank : max_chunks) * MANIFEST_CHUNK;

@@ -30,7 +30,7 @@ struct checkpointer {
 size_t checkpoint_save_bytes(int ranks)
 {
     size_t buffers = ranks > 1 ? 3 : 1;
-    return EXCHANGE_ELEMENTS * (buffers * sizeof(float) + 1);
+    return TENSOR_SOURCE_ELEMENTS * (buffers * sizeof(float) + 1);
 }
 
 size_t checkpoint_staging_bytes(const struct pieces *p) { return 3 * p->elements * sizeof(float); }
@@ -59,15 +59,15 @@ out:
 /* Sources for buffers that the host cannot read as f32. */
 enum { WEIGHTS, EXP_AVG, EXP_AVG_SQ, BUFFERS };
 struct save_sources {
-    struct stored_flat buffers[BUFFERS];
-    float *run; /* owned */
+    struct stored_source buffers[BUFFERS];
+    float *values; /* owned */
 };
 
 static struct tensor_source make_source(struct save_sources *s, int i, struct store flat)
 {
     if (store_plain(&flat)) return tensor_source_flat(store_plain(&flat));
-    if (!s->run) s->run = heap(EXCHANGE_ELEMENTS * sizeof *s->run);
-    s->buffers[i] = (struct stored_flat){flat, s->run};
+    if (!s->values) s->values = heap(TENSOR_SOURCE_ELEMENTS * sizeof *s->values);
+    s->buffers[i] = (struct stored_source){flat, s->values};
     return tensor_source_stored(&s->buffers[i]);
 }
 
@@ -134,7 +134,7 @@ out:
         failure_tell(&first);
     }
     manifest_release(&m);
-    free(sources.run);
+    free(sources.values);
     text_release(&temporary);
     free(final);
     return st;

@@ -280,7 +280,7 @@ enum status gguf_model_write(const struct gguf_model *g, const char *path)
     struct gguf_output o = {.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666),
                             .path = path};
     if (o.fd < 0) FAIL(IO, "%s: %s", path, strerror(errno));
-    o.bytes = heap(EXCHANGE_ELEMENTS * sizeof(float));
+    o.bytes = heap(TENSOR_SOURCE_ELEMENTS * sizeof(float));
     enum status st = write_file(g, &o);
     free(o.bytes);
     close(o.fd);

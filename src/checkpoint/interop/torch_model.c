@@ -48,10 +48,10 @@ static enum status flush_stream(struct element_stream *s)
 static enum status stream_values(struct element_stream *s, const float *values, size_t count)
 {
     while (count) {
-        size_t room = EXCHANGE_ELEMENTS - s->count, n = count < room ? count : room;
+        size_t room = TENSOR_SOURCE_ELEMENTS - s->count, n = count < room ? count : room;
         memcpy(s->values + s->count, values, n * sizeof *values);
         s->count += n, values += n, count -= n;
-        if (s->count == EXCHANGE_ELEMENTS) TRY(flush_stream(s));
+        if (s->count == TENSOR_SOURCE_ELEMENTS) TRY(flush_stream(s));
     }
     return STATUS_OK;
 }
@@ -62,7 +62,7 @@ static enum status stream_range(const struct torch_model *m, const struct piece 
 {
     for (size_t done = 0, n; done < count; done += n) {
         const float *values;
-        n = count - done < EXCHANGE_ELEMENTS ? count - done : EXCHANGE_ELEMENTS;
+        n = count - done < TENSOR_SOURCE_ELEMENTS ? count - done : TENSOR_SOURCE_ELEMENTS;
         TRY(m->weights.read(m->weights.context, p, begin + done, n, &values));
         TRY(stream_values(s, values, n));
     }
@@ -94,8 +94,8 @@ static const struct piece *tensor_run(const struct torch_model *m, int tensor)
 
 static void open_stream(struct element_stream *s)
 {
-    s->values = heap(EXCHANGE_ELEMENTS * sizeof *s->values);
-    s->bytes = heap(EXCHANGE_ELEMENTS * sizeof *s->values);
+    s->values = heap(TENSOR_SOURCE_ELEMENTS * sizeof *s->values);
+    s->bytes = heap(TENSOR_SOURCE_ELEMENTS * sizeof *s->values);
 }
 
 static void close_stream(struct element_stream *s) { free(s->values), free(s->bytes); }

@@ -4,7 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "checkpoint/block_exchange.h"
+#include "checkpoint/tensor_source.h"
+#include "formats/safetensors.h"
 #include "formats/torch.h"
 
 struct torch_model {

@@ -241,7 +241,7 @@ TEST(gguf_has_q8_0_rows_tokenizer_and_rope_freqs)
     int kind;
     layout_init(&layout, &shape, 1);
     pieces_init(&pieces, &layout, 0, 1);
-    float *room = heap(EXCHANGE_ELEMENTS * sizeof *room);
+    float *room = heap(TENSOR_SOURCE_ELEMENTS * sizeof *room);
     const char *folder = test_folder(), *path = test_path(folder, "model.gguf");
     struct gguf_model m = {
         .model = {&shape, &layout, &pieces, {read_generated, room}, SAFETENSORS_F32},
