@@ -147,17 +147,24 @@ static bool intersect(const struct block_exchange *x, const struct block_span *s
     return true;
 }
 
-static void store_values(struct block_exchange *x, size_t at, size_t count, const float *values,
-                         enum safetensors_dtype dtype, void *bytes)
+/* Where this rank assembles its block. */
+struct block_buffer {
+    enum safetensors_dtype dtype;
+    void *bytes;
+};
+
+static void store_values(struct block_exchange *x, const struct block_buffer *to, size_t at,
+                         size_t count, const float *values)
 {
     BUG_IF(at > TENSOR_SOURCE_ELEMENTS || count > TENSOR_SOURCE_ELEMENTS - at);
-    safetensors_from_f32(values, count, dtype, (char *)bytes + at * safetensors_dtype_bytes(dtype));
+    safetensors_from_f32(values, count, to->dtype,
+                         (char *)to->bytes + at * safetensors_dtype_bytes(to->dtype));
     memset(x->filled + at, 1, count);
 }
 
 /* Fills this rank's block from its own shard. */
 static enum status copy_own_runs(struct block_exchange *x, const struct file_block *b,
-                                 enum safetensors_dtype dtype, void *bytes)
+                                 const struct block_buffer *to)
 {
     for (size_t s = 0; s < b->count; s++) {
         const struct block_span *span = &b->spans[s];
@@ -166,7 +173,7 @@ static enum status copy_own_runs(struct block_exchange *x, const struct file_blo
             const float *values;
             TRY(run.source->read(run.source->context, &x->pieces[i], run.first, run.count,
                                  &values));
-            store_values(x, run.at, run.count, values, dtype, bytes);
+            store_values(x, to, run.at, run.count, values);
         }
     }
     return STATUS_OK;
@@ -195,7 +202,7 @@ static enum status pack_runs(struct block_exchange *x, const struct file_block *
             const float *values;
             TRY(run.source->read(run.source->context, &x->pieces[i], run.first, run.count,
                                  &values));
-            uint32_t *words = reserve_words(&x->out, &x->out_words, n + 2 + run.count) + n;
+            uint32_t *words = reserve_words(&x->out, &x->out_capacity, n + 2 + run.count) + n;
             words[0] = (uint32_t)run.at, words[1] = (uint32_t)run.count;
             memcpy(words + 2, values, run.count * sizeof *values);
             n += 2 + run.count;
@@ -205,25 +212,33 @@ static enum status pack_runs(struct block_exchange *x, const struct file_block *
     return STATUS_OK;
 }
 
-static void unpack_runs(struct block_exchange *x, size_t count, enum safetensors_dtype dtype,
-                        void *bytes)
+static void unpack_runs(struct block_exchange *x, size_t count, const struct block_buffer *to)
 {
     for (size_t n = 0; n < count;) {
         const uint32_t *words = x->in + n;
         BUG_IF(count - n < 2 || count - n - 2 < words[1]);
-        store_values(x, words[0], words[1], (const float *)(const void *)(words + 2), dtype, bytes);
+        store_values(x, to, words[0], words[1], (const float *)(const void *)(words + 2));
         n += 2 + (size_t)words[1];
     }
 }
 
-/* Sends out_count words to one rank and receives in_count from another; rank -1: none. */
-static enum status send_receive(const struct block_exchange *x, int to, uint32_t *out,
-                                size_t out_count, int from, uint32_t *in, size_t in_count)
+/* Words to send to, or to receive from, another rank. */
+struct word_message {
+    int peer; /* -1: none */
+    uint32_t *words;
+    size_t count;
+};
+
+/* As MPI_Sendrecv. */
+static enum status send_receive(const struct block_exchange *x, struct word_message out,
+                                struct word_message in)
 {
-    struct transfer send = {.kind = TRANSFER_send, .x = out, .peer = to, .is_bytes = true};
-    struct transfer receive = {.kind = TRANSFER_receive, .x = in, .peer = from, .is_bytes = true};
-    send.count = out_count * sizeof *out, receive.count = in_count * sizeof *in;
-    bool sends = to >= 0 && out_count, receives = from >= 0 && in_count;
+    struct transfer send = {
+        .kind = TRANSFER_send, .x = out.words, .peer = out.peer, .is_bytes = true};
+    struct transfer receive = {
+        .kind = TRANSFER_receive, .x = in.words, .peer = in.peer, .is_bytes = true};
+    send.count = out.count * sizeof *out.words, receive.count = in.count * sizeof *in.words;
+    bool sends = out.peer >= 0 && out.count, receives = in.peer >= 0 && in.count;
     if (receives) TRY(comm_start(x->ranks, &receive));
     if (sends) TRY(comm_start(x->ranks, &send));
     if (sends) TRY(comm_wait(&send));
@@ -236,9 +251,10 @@ enum status block_exchange_fill(struct block_exchange *x, const struct file_bloc
 {
     int size = x->ranks->size, rank = x->ranks->rank;
     const struct file_block *mine = &blocks[rank];
+    const struct block_buffer buffer = {dtype, bytes};
     struct failure first = {0};
     memset(x->filled, 0, TENSOR_SOURCE_ELEMENTS);
-    failure_keep(&first, copy_own_runs(x, mine, dtype, bytes));
+    failure_keep(&first, copy_own_runs(x, mine, &buffer));
     /* In step k each rank sends to the rank k above it (mod size), which spreads the load. */
     for (int k = 1; k < size; k++) {
         int to = (rank + k) % size, from = (rank + size - k) % size;
@@ -246,10 +262,12 @@ enum status block_exchange_fill(struct block_exchange *x, const struct file_bloc
         if (!sends_any(x, rank, to, &blocks[to])) to = -1;
         if (!sends_any(x, from, rank, mine)) from = -1;
         if (to >= 0) failure_keep(&first, pack_runs(x, &blocks[to], to, &out));
-        TRY(send_receive(x, to, &out, 1, from, &in, 1));
-        reserve_words(&x->in, &x->in_words, in);
-        TRY(send_receive(x, to, x->out, out, from, x->in, in));
-        unpack_runs(x, in, dtype, bytes);
+        TRY(send_receive(x, (struct word_message){to, &out, 1},
+                         (struct word_message){from, &in, 1}));
+        reserve_words(&x->in, &x->in_capacity, in);
+        TRY(send_receive(x, (struct word_message){to, x->out, out},
+                         (struct word_message){from, x->in, in}));
+        unpack_runs(x, in, &buffer);
     }
     TRY(failure_tell(&first));
     for (size_t s = 0; s < mine->count; s++) {

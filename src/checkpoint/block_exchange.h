@@ -32,7 +32,7 @@ struct block_exchange {
     uint64_t *fingerprints; /* [rank][tensor]: of the runs the rank holds; 0: none; owned */
     bool *sends;            /* [rank][tensor]: no lower rank holds the same runs; owned */
     uint32_t *out, *in;
-    size_t out_words, in_words; /* capacities */
+    size_t out_capacity, in_capacity; /* words */
     unsigned char *filled;
 };
 

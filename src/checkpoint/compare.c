@@ -184,9 +184,10 @@ struct compared_model {
 /* Torch files need not have a config.json. */
 static enum status read_model_config(struct compared_model *s)
 {
-    char *beside = torch_files_folder(s->folder), *path = file_join(beside, "config.json");
+    char *config_folder = torch_files_folder(s->folder),
+         *path = file_join(config_folder, "config.json");
     enum status st = file_exists(path) ? json_read(path, 1 << 30, &s->config) : STATUS_OK;
-    free(beside), free(path);
+    free(config_folder), free(path);
     return st;
 }
 
@@ -214,20 +215,25 @@ static void close_model(struct compared_model *s)
     json_free(s->config), json_free(s->state);
 }
 
+struct json_file {
+    const char *folder;
+    const struct json *root; /* NULL: the folder does not have it */
+};
+
 /* Compares one JSON file of both folders.  If neither has it, they are equal. */
-static enum status compare_json_files(struct comparison *c, const struct compared_model *a,
-                                      const struct json *x, const struct compared_model *b,
-                                      const struct json *y, const char *name)
+static enum status compare_json_files(struct comparison *c, const char *name, struct json_file a,
+                                      struct json_file b)
 {
     struct text prefix = {0};
-    if (!x || !y) {
-        if (x || y) add_difference(c, x ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND, name);
+    if (!a.root || !b.root) {
+        if (a.root || b.root)
+            add_difference(c, a.root ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND, name);
         return STATUS_OK;
     }
-    if (!json_is_object(x)) FAIL(DATA, "%s/%s: expected a JSON object", a->folder, name);
-    if (!json_is_object(y)) FAIL(DATA, "%s/%s: expected a JSON object", b->folder, name);
+    if (!json_is_object(a.root)) FAIL(DATA, "%s/%s: expected a JSON object", a.folder, name);
+    if (!json_is_object(b.root)) FAIL(DATA, "%s/%s: expected a JSON object", b.folder, name);
     text_addf(&prefix, "%s: ", name);
-    compare_members(c, prefix.data, x, y);
+    compare_members(c, prefix.data, a.root, b.root);
     text_release(&prefix);
     return STATUS_OK;
 }
@@ -249,8 +255,10 @@ enum status comparison_make(struct comparison *c, const char *first, const char 
         add_difference(c, moments_a ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND,
                        "optimizer's moments");
     if ((a.config || !a.files.slices) && (b.config || !b.files.slices))
-        TRY_OUT(compare_json_files(c, &a, a.config, &b, b.config, "config.json"));
-    TRY_OUT(compare_json_files(c, &a, a.state, &b, b.state, "state.json"));
+        TRY_OUT(compare_json_files(c, "config.json", (struct json_file){first, a.config},
+                                   (struct json_file){second, b.config}));
+    TRY_OUT(compare_json_files(c, "state.json", (struct json_file){first, a.state},
+                               (struct json_file){second, b.state}));
 out:
     close_model(&a), close_model(&b);
     free(buffer);

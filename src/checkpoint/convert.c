@@ -53,7 +53,7 @@ static enum status read_run(void *context, const struct piece *p, size_t first, 
     char stem[96], name[160];
     tensor_place_name(t, true, stem);
     snprintf(name, sizeof name, "%s%s", stem, tensor_name_suffix(from->kind));
-    TRY(tensor_reader_open(&r, from->files, t, name));
+    TRY(model_files_open_tensor(from->files, t, name, &r));
     TRY(tensor_reader_read(&r, first, count, F32, o->values));
     tensor_reader_close(&r);
     *values = o->values;
@@ -79,9 +79,9 @@ static void set_rope(struct rope_scaling *r, double factor)
 static enum status open_source(struct conversion_source *o, const struct conversion *c)
 {
     const char *folder = c->from;
-    char *beside = torch_files_folder(folder);
-    char *config =
-        c->config ? heap_string(c->config, strlen(c->config)) : file_join(beside, "config.json");
+    char *config_folder = torch_files_folder(folder);
+    char *config = c->config ? heap_string(c->config, strlen(c->config))
+                             : file_join(config_folder, "config.json");
     bool native;
     enum status st = STATUS_OK;
     TRY_OUT(checkpoint_check_native(folder, comm_self(), &native));
@@ -96,7 +96,7 @@ static enum status open_source(struct conversion_source *o, const struct convers
     pieces_init(&o->pieces, &o->layout, 0, 1);
     o->values = heap(TENSOR_SOURCE_ELEMENTS * sizeof *o->values);
 out:
-    free(beside), free(config);
+    free(config_folder), free(config);
     return st;
 }
 
@@ -341,7 +341,7 @@ static enum status write_gguf(const struct conversion *c, struct conversion_sour
     enum safetensors_dtype dtype;
     TRY(resolve_dtype(c, o, &dtype));
     char *name = heap_string(stem, dot && dot > stem ? (size_t)(dot - stem) : strlen(stem));
-    char *beside = torch_files_folder(c->from);
+    char *config_folder = torch_files_folder(c->from);
     const struct gguf_model g = {
         .model = {&o->shape, &o->layout, &o->pieces, source_tensors_of(o, TENSOR_WEIGHT), dtype},
         .type = c->quantized               ? GGUF_Q8_0
@@ -349,13 +349,13 @@ static enum status write_gguf(const struct conversion *c, struct conversion_sour
                 : dtype == SAFETENSORS_F16 ? GGUF_F16
                                            : GGUF_BF16,
         .name = name,
-        .tokenizer = beside,
+        .tokenizer = config_folder,
         .bos = o->bos,
         .eos = o->eos,
     };
     enum status st = gguf_model_write(&g, path);
     *done = (struct converted){o->layout.num_tensors, o->layout.parameters, dtype, -1};
-    free(name), free(beside);
+    free(name), free(config_folder);
     return st;
 }
 

@@ -42,7 +42,7 @@ static enum status open_tensors(const struct model_files *files, const struct la
         tensor_place_name(&l->tensors[i], true, stem);
         if (is_excluded(exclude, stem)) continue;
         snprintf(name, sizeof name, "%s%s", stem, suffix);
-        TRY(tensor_reader_open(&readers[i], files, &l->tensors[i], name));
+        TRY(model_files_open_tensor(files, &l->tensors[i], name, &readers[i]));
     }
     return STATUS_OK;
 }

@@ -15,6 +15,14 @@ struct file_tensor {
     int file;
 };
 
+/* All tensors in the model's order, assigned to files. */
+struct file_assignment {
+    struct file_tensor *tensors; /* owned */
+    size_t count;
+    int num_files;
+    uint64_t bytes; /* of the tensors of the files written so far */
+};
+
 /* A file being written. */
 struct output_file {
     const struct file_tensor *tensors; /* in the order of their data */
@@ -26,14 +34,12 @@ struct output_file {
     void *bytes;               /* of this rank's block */
 };
 
-/* Assigns all tensors, in the model's order, to files. */
-static struct file_tensor *assign_files(const struct safetensors_shards *s, size_t *count,
-                                        int *files)
+static void assign_files(const struct safetensors_shards *s, struct file_assignment *a)
 {
     const struct layout *l = s->exchange->layout;
-    struct file_tensor *all = heap((size_t)l->num_tensors * s->num_parts * sizeof *all);
     uint64_t bytes = 0;
-    *count = 0, *files = 1;
+    a->tensors = heap((size_t)l->num_tensors * s->num_parts * sizeof *a->tensors);
+    a->num_files = 1;
     for (int i = 0; i < l->num_tensors; i++)
         for (size_t part = 0; part < s->num_parts; part++) {
             const struct tensor_place *t = &l->tensors[i];
@@ -41,20 +47,19 @@ static struct file_tensor *assign_files(const struct safetensors_shards *s, size
             tensor_place_name(t, true, stem);
             int len = snprintf(name, sizeof name, "%s%s", stem, s->parts[part]);
             uint64_t size = t->elements * safetensors_dtype_bytes(s->dtype);
-            if (bytes && bytes + size > s->max_bytes) bytes = 0, ++*files;
+            if (bytes && bytes + size > s->max_bytes) bytes = 0, a->num_files++;
             bytes += size;
             bool vector = params[t->id].axes[1] == 0;
-            all[(*count)++] = (struct file_tensor){
+            a->tensors[a->count++] = (struct file_tensor){
                 .tensor = {.name = heap_string(name, (size_t)len),
                            .dtype = s->dtype,
                            .num_dims = vector ? 1 : 2,
                            .shape = {t->rows, vector ? 0 : t->columns}},
                 .index = i,
                 .source = &s->sources[part],
-                .file = *files,
+                .file = a->num_files,
             };
         }
-    return all;
 }
 
 static void file_name(const struct safetensors_shards *s, int file, int files, char *name,
@@ -138,20 +143,25 @@ static enum status combine_checksums(const struct comm *ranks, uint32_t *checksu
     return st;
 }
 
-static enum status write_file(const struct safetensors_shards *s, struct file_tensor *tensors,
-                              size_t count, const char *name, struct manifest *m, uint64_t *total)
+/* Writes the file whose tensors are tensors[begin, end) of the assignment. */
+static enum status write_file(const struct safetensors_shards *s, struct file_assignment *a,
+                              size_t begin, size_t end, struct manifest *m)
 {
+    struct file_tensor *tensors = a->tensors + begin;
+    const size_t count = end - begin;
+    char name[96];
     const struct comm *ranks = s->exchange->ranks;
     size_t size = (size_t)ranks->size, element_bytes = safetensors_dtype_bytes(s->dtype);
     struct output_file f = {.tensors = tensors, .count = count, .out = {.fd = -1}};
     struct safetensors_tensor *described = heap(count * sizeof *described);
     uint64_t bytes;
     enum status st = STATUS_OK;
+    file_name(s, tensors[0].file, a->num_files, name, sizeof name);
     qsort(tensors, count, sizeof *tensors, safetensors_compare_names);
     for (size_t i = 0; i < count; i++) described[i] = tensors[i].tensor;
     safetensors_build_header(described, count, &f.header, &bytes);
     for (size_t i = 0; i < count; i++) tensors[i].tensor = described[i];
-    *total += bytes;
+    a->bytes += bytes;
     f.size = f.header.len + bytes;
     f.block_bytes = block_bytes(f.size, element_bytes, (int)size);
     f.blocks = heap(size * sizeof *f.blocks);
@@ -171,17 +181,17 @@ out:
     return st;
 }
 
-static enum status write_index(const struct safetensors_shards *s, const struct file_tensor *all,
-                               size_t count, int files, uint64_t total, struct manifest *m)
+static enum status write_index(const struct safetensors_shards *s, const struct file_assignment *a,
+                               struct manifest *m)
 {
     struct text t = {0};
     char name[96];
     text_addf(&t, "{\"metadata\": {\"total_size\": %llu}, \"weight_map\": {\n",
-              (unsigned long long)total);
-    for (size_t i = 0; i < count; i++) {
+              (unsigned long long)a->bytes);
+    for (size_t i = 0; i < a->count; i++) {
         text_adds(&t, i ? ",\n  " : "  ");
-        json_quote(&t, all[i].tensor.name);
-        file_name(s, all[i].file, files, name, sizeof name);
+        json_quote(&t, a->tensors[i].tensor.name);
+        file_name(s, a->tensors[i].file, a->num_files, name, sizeof name);
         text_addf(&t, ": \"%s\"", name);
     }
     text_adds(&t, "\n}}\n");
@@ -194,24 +204,18 @@ static enum status write_index(const struct safetensors_shards *s, const struct 
 enum status safetensors_shards_write(const struct safetensors_shards *s, struct manifest *m)
 {
     const struct comm *ranks = s->exchange->ranks;
-    size_t count, begin = 0;
-    int files;
-    uint64_t total = 0;
+    struct file_assignment a = {0};
     enum status st = STATUS_OK;
-    struct file_tensor *all = assign_files(s, &count, &files);
-    for (int file = 1; file <= files; file++) {
-        char name[96];
-        size_t end = begin;
-        while (end < count && all[end].file == file) end++;
-        file_name(s, file, files, name, sizeof name);
-        TRY_OUT(write_file(s, all + begin, end - begin, name, m, &total));
-        begin = end;
+    assign_files(s, &a);
+    for (size_t begin = 0, end; begin < a.count; begin = end) {
+        for (end = begin + 1; end < a.count && a.tensors[end].file == a.tensors[begin].file;) end++;
+        TRY_OUT(write_file(s, &a, begin, end, m));
     }
-    bool index = s->index == INDEX_ALWAYS || (s->index == INDEX_IF_MANY && files > 1);
-    if (index && ranks->rank == 0) st = write_index(s, all, count, files, total, m);
+    bool index = s->index == INDEX_ALWAYS || (s->index == INDEX_IF_MANY && a.num_files > 1);
+    if (index && ranks->rank == 0) st = write_index(s, &a, m);
     TRY_OUT(comm_agree(ranks, st));
 out:
-    for (size_t i = 0; i < count; i++) free(all[i].tensor.name);
-    free(all);
+    for (size_t i = 0; i < a.count; i++) free(a.tensors[i].tensor.name);
+    free(a.tensors);
     return st;
 }

@@ -87,7 +87,8 @@ static enum status add_archive(struct dcp_reader *r, const struct tensor_name *n
         FAIL_OUT(DATA, "expected one tensor in its archive, found %zu", t.count);
     free(t.all[0].name);
     t.all[0].name = heap_string(fqn, strlen(fqn));
-    TRY_OUT(tensor_slices_add(r->slices, name, &t.all[0], item->map, offset[0], offset[1]));
+    const struct file_slice slice = {&t.all[0], item->map, offset[0], offset[1]};
+    TRY_OUT(tensor_slices_add(r->slices, name, &slice));
 out:
     torch_tensors_release(&t);
     torch_archive_close(&a);
@@ -153,48 +154,49 @@ static enum status add_entries(struct dcp_reader *r, const struct pickle_value *
     return STATUS_OK;
 }
 
-static enum status read_directory(struct tensor_slices *p, const char *path,
+static enum status read_directory(struct tensor_slices *slices, const char *path,
                                   const struct model_shape *shape, struct torch_state *state)
 {
-    struct dcp_reader r = {.slices = p, .path = path, .state = state};
+    struct dcp_reader r = {.slices = slices, .path = path, .state = state};
     struct text metadata = {0};
     struct pickle pickle = {0};
     char *file = file_join(path, ".metadata");
     size_t used;
     enum status st = STATUS_OK;
-    *p = (struct tensor_slices){.path = heap_string(path, strlen(path))};
-    p->head_dim = shape ? shape->K : 0;
+    *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
+    slices->head_dim = shape ? shape->K : 0;
     TRY_OUT(file_read(file, MAX_METADATA, &metadata));
     TRY_OUT(pickle_parse(&pickle, (unsigned char *)metadata.data, metadata.len, file, &used));
     TRY_OUT(add_entries(&r, pickle.root));
-    TRY_OUT(tensor_slices_finish(p));
+    TRY_OUT(tensor_slices_finish(slices));
 out:
     for (size_t i = 0; i < r.count; i++) free(r.names[i]);
     free(r.names);
     pickle_release(&pickle);
     text_release(&metadata);
     free(file);
-    if (st) tensor_slices_release(p);
+    if (st) tensor_slices_release(slices);
     return st;
 }
 
-enum status dcp_open(struct tensor_slices *p, const char *path, const struct model_shape *shape)
+enum status dcp_open(struct tensor_slices *slices, const char *path,
+                     const struct model_shape *shape)
 {
-    TRY(read_directory(p, path, shape, NULL));
+    TRY(read_directory(slices, path, shape, NULL));
     return STATUS_OK;
 }
 
-enum status dcp_open_moments(struct tensor_slices *p, const char *path,
+enum status dcp_open_moments(struct tensor_slices *slices, const char *path,
                              const struct model_shape *shape, struct torch_state *state)
 {
     torch_state_init(state);
-    TRY(read_directory(p, path, shape, state));
-    if (!p->count && state->has_other_moments)
+    TRY(read_directory(slices, path, shape, state));
+    if (!slices->count && state->has_other_moments)
         log_line(
             LOG_WARN,
             "%s: ignoring the optimizer's moments: they are not keyed by the names of the weights",
             path);
-    enum status st = p->count ? torch_state_finish(state, path) : STATUS_OK;
-    if (st) tensor_slices_release(p);
+    enum status st = slices->count ? torch_state_finish(state, path) : STATUS_OK;
+    if (st) tensor_slices_release(slices);
     return st;
 }

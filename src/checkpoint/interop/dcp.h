@@ -14,8 +14,9 @@ bool dcp_detect(const char *path);
 
 /* Opens the model's tensors.  `shape` NULL: the heads are not known yet.  DATA: .metadata or an
  * archive is malformed, or a tensor does not belong to a Llama. */
-enum status dcp_open(struct tensor_slices *p, const char *path, const struct model_shape *shape);
+enum status dcp_open(struct tensor_slices *slices, const char *path,
+                     const struct model_shape *shape);
 /* Opens its optimizer's moments, possibly none, and reads the training state.  Release `state` even
  * after a failure. */
-enum status dcp_open_moments(struct tensor_slices *p, const char *path,
+enum status dcp_open_moments(struct tensor_slices *slices, const char *path,
                              const struct model_shape *shape, struct torch_state *state);

@@ -10,9 +10,9 @@
 /* Takes ownership of `name`. */
 static struct dcp_item *add_item(struct dcp_items *items, char *name)
 {
-    if (items->count == items->room) {
-        items->room = items->room ? 2 * items->room : 64;
-        items->all = heap_grow(items->all, items->room, sizeof *items->all);
+    if (items->count == items->capacity) {
+        items->capacity = items->capacity ? 2 * items->capacity : 64;
+        items->all = heap_grow(items->all, items->capacity, sizeof *items->all);
     }
     struct dcp_item *item = &items->all[items->count++];
     *item = (struct dcp_item){.name = name, .index = -1};

@@ -38,7 +38,7 @@ struct dcp_item {
 
 struct dcp_items {
     struct dcp_item *all; /* owned */
-    size_t count, room;
+    size_t count, capacity;
 };
 
 /* `run` NULL: only the model. */

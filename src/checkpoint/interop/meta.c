@@ -78,7 +78,8 @@ static enum status add_tensor(const struct meta_shard *s, const struct tensor_na
     bool bad = __builtin_mul_overflow(index, t->num_dims ? t->shape[0] : 0, &row) ||
                __builtin_mul_overflow(index, t->num_dims > 1 ? t->shape[1] : 0, &column);
     if (bad) FAIL(DATA, "%s: %s has an invalid shape", s->slices->path, t->name);
-    TRY(tensor_slices_add(s->slices, name, t, s->map, by_column ? 0 : row, by_column ? column : 0));
+    const struct file_slice slice = {t, s->map, by_column ? 0 : row, by_column ? column : 0};
+    TRY(tensor_slices_add(s->slices, name, &slice));
     return STATUS_OK;
 }
 
@@ -111,20 +112,21 @@ out:
     return st;
 }
 
-enum status meta_open(struct tensor_slices *p, const char *path, const struct model_shape *shape)
+enum status meta_open(struct tensor_slices *slices, const char *path,
+                      const struct model_shape *shape)
 {
     struct file_list files = {0};
-    struct meta_shard s = {.slices = p, .shape = shape};
+    struct meta_shard s = {.slices = slices, .shape = shape};
     enum status st = STATUS_OK;
-    *p = (struct tensor_slices){.path = heap_string(path, strlen(path))};
-    p->head_dim = shape ? shape->K : 0;
+    *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
+    slices->head_dim = shape ? shape->K : 0;
     TRY_OUT(list_files(path, &files));
     s.count = (int64_t)files.count;
     for (; s.index < s.count; s.index++) TRY_OUT(open_file(&s, files.paths[s.index]));
-    TRY_OUT(tensor_slices_finish(p));
+    TRY_OUT(tensor_slices_finish(slices));
 out:
     file_list_release(&files);
-    if (st) tensor_slices_release(p);
+    if (st) tensor_slices_release(slices);
     return st;
 }
 

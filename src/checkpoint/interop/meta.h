@@ -19,7 +19,8 @@ char *meta_folder(const char *path);
 
 /* Opens the tensors.  `shape` NULL: the heads are not known yet.  DATA: a file is malformed, or a
  * tensor does not belong to a Llama. */
-enum status meta_open(struct tensor_slices *p, const char *path, const struct model_shape *shape);
+enum status meta_open(struct tensor_slices *slices, const char *path,
+                      const struct model_shape *shape);
 
 /* Writes consolidated.00.pth and params.json, with fsync, into an existing folder. */
 enum status meta_write(const struct torch_model *m, const char *folder);

@@ -179,8 +179,8 @@ bool model_files_dtype(const struct model_files *m, const struct tensor_place *t
     return have != NULL;
 }
 
-static enum status open_sliced(struct tensor_reader *r, const struct model_files *m,
-                               const struct tensor_place *t, const char *name)
+static enum status open_sliced(const struct model_files *m, const struct tensor_place *t,
+                               const char *name, struct tensor_reader *r)
 {
     const struct tensor_name wanted = tensor_name_of(t, tensor_name_kind(name));
     const struct sliced_tensor *have = tensor_slices_find(m->slices, &wanted);
@@ -195,12 +195,12 @@ static enum status open_sliced(struct tensor_reader *r, const struct model_files
     return STATUS_OK;
 }
 
-enum status tensor_reader_open(struct tensor_reader *r, const struct model_files *m,
-                               const struct tensor_place *t, const char *name)
+enum status model_files_open_tensor(const struct model_files *m, const struct tensor_place *t,
+                                    const char *name, struct tensor_reader *r)
 {
     const struct safetensors *file;
     if (m->slices) {
-        TRY(open_sliced(r, m, t, name));
+        TRY(open_sliced(m, t, name, r));
         return STATUS_OK;
     }
     const struct safetensors_tensor *have = model_files_find(m, name, &file);
@@ -213,62 +213,6 @@ enum status tensor_reader_open(struct tensor_reader *r, const struct model_files
              (long long)have->shape[0], (long long)(have->num_dims > 1 ? have->shape[1] : 1),
              (long long)t->rows, (long long)t->columns);
     *r = (struct tensor_reader){.file = file, .tensor = have};
-    return STATUS_OK;
-}
-
-void tensor_reader_close(struct tensor_reader *r)
-{
-    if (r->sliced) {
-        if (r->end > r->begin)
-            tensor_slices_forget(r->slices, r->sliced, r->begin, r->end - r->begin);
-        r->begin = r->end = 0;
-        return;
-    }
-    uint64_t data = r->file->data + r->tensor->begin;
-    size_t each = safetensors_dtype_bytes(r->tensor->dtype);
-    file_map_forget(&r->file->map, data + r->begin * each, data + r->end * each);
-    r->begin = r->end = 0;
-}
-
-static enum status read_safetensors(const struct tensor_reader *r, size_t first, size_t count,
-                                    enum dtype dtype, void *out)
-{
-    TRY(dtype == F32 ? safetensors_read_part(r->file, r->tensor, first, count, (float *)out)
-                     : safetensors_read_part_bf16(r->file, r->tensor, first, count, (bf16 *)out));
-    return STATUS_OK;
-}
-
-static enum status read_sliced(const struct tensor_reader *r, size_t first, size_t count,
-                               enum dtype dtype, void *out)
-{
-    enum { ROOM = 4096 };
-    float room[ROOM];
-    if (dtype == F32) {
-        TRY(tensor_slices_read(r->slices, r->sliced, first, count, (float *)out));
-        return STATUS_OK;
-    }
-    for (size_t at = 0; at < count; at += ROOM) {
-        size_t n = count - at < ROOM ? count - at : ROOM;
-        TRY(tensor_slices_read(r->slices, r->sliced, first + at, n, room));
-        safetensors_from_f32(room, n, SAFETENSORS_BF16, (bf16 *)out + at);
-    }
-    return STATUS_OK;
-}
-
-enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t count,
-                               enum dtype dtype, void *out)
-{
-    enum { CHUNK = 1 << 20 };
-    for (size_t at = 0; at < count; at += CHUNK) {
-        size_t begin = first + at, n = count - at < CHUNK ? count - at : CHUNK, end = begin + n;
-        void *to = (char *)out + at * dtype_bytes(dtype);
-        TRY(r->sliced ? read_sliced(r, begin, n, dtype, to)
-                      : read_safetensors(r, begin, n, dtype, to));
-        if (r->begin == r->end) r->begin = begin, r->end = end;
-        if (begin < r->begin) r->begin = begin;
-        if (end > r->end) r->end = end;
-        if (r->end - r->begin >= CHUNK) tensor_reader_close(r);
-    }
     return STATUS_OK;
 }
 

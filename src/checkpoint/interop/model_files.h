@@ -6,11 +6,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "checkpoint/interop/tensor_reader.h"
 #include "checkpoint/interop/tensor_slices.h"
 #include "checkpoint/interop/torch_state.h"
 #include "formats/safetensors.h"
 #include "model/params.h"
-#include "tensor/dtype.h"
 
 struct model_files {
     char *folder; /* owned */
@@ -54,27 +54,6 @@ struct model_file {
 size_t model_files_num_files(const struct model_files *m);
 struct model_file model_files_file(const struct model_files *m, size_t i);
 
-/* Reads one tensor, run by run. */
-struct tensor_reader {
-    const struct safetensors *file;
-    const struct safetensors_tensor *tensor;
-    uint64_t begin, end;                /* elements read since pages were last released */
-    const struct tensor_slices *slices; /* of torch files; `file` is NULL then */
-    const struct sliced_tensor *sliced;
-};
-static inline bool tensor_reader_is_open(const struct tensor_reader *r)
-{
-    return r->file || r->sliced;
-}
-/* Opens the tensor `name`, whose shape must be t's.  DATA: it is missing or has another shape. */
-enum status tensor_reader_open(struct tensor_reader *r, const struct model_files *m,
-                               const struct tensor_place *t, const char *name);
-/* Reads `count` elements from `first` on, as `dtype`.  Memory: releases the pages it has read from
- * the mapping every few megabytes. */
-enum status tensor_reader_read(struct tensor_reader *r, size_t first, size_t count,
-                               enum dtype dtype, void *out);
-void tensor_reader_close(struct tensor_reader *r); /* releases the remaining pages */
-
 /* A tensor of the files, whether or not a Llama has it. */
 struct model_tensor {
     struct safetensors_tensor is; /* Hugging Face's name and shape; the name is borrowed */
@@ -85,6 +64,10 @@ size_t model_files_num_tensors(const struct model_files *m);
 struct model_tensor model_files_tensor(const struct model_files *m, size_t i);
 /* Finds a tensor by name; false if it does not exist. */
 bool model_files_named(const struct model_files *m, const char *name, struct model_tensor *t);
+
+/* Opens the tensor `name`, whose shape must be t's.  DATA: it is missing or has another shape. */
+enum status model_files_open_tensor(const struct model_files *m, const struct tensor_place *t,
+                                    const char *name, struct tensor_reader *r);
 
 /* dtype of a tensor; false if it does not exist. */
 bool model_files_dtype(const struct model_files *m, const struct tensor_place *t,

@@ -41,20 +41,20 @@ struct nxdt_reader {
     const struct model_shape *shape;
     const struct nxdt_files *files;
     struct rank_tensor *tensors; /* owned, as is `keys` */
-    size_t count, room;
+    size_t count, capacity;
     struct rank_tensor **keys; /* [layer][k, v][rank] */
     struct nxdt_heads heads;
 };
 
-static void add_rank_tensor(struct nxdt_reader *r, struct tensor_name name,
-                            const struct torch_tensor *t, const struct file_map *map, int rank)
+/* Adds a copy of `one`. */
+static void add_rank_tensor(struct nxdt_reader *r, struct rank_tensor one)
 {
-    if (r->count == r->room) {
-        r->room = r->room ? 2 * r->room : 64;
-        r->tensors = heap_grow(r->tensors, r->room, sizeof *r->tensors);
+    if (r->count == r->capacity) {
+        r->capacity = r->capacity ? 2 * r->capacity : 64;
+        r->tensors = heap_grow(r->tensors, r->capacity, sizeof *r->tensors);
     }
-    r->tensors[r->count] = (struct rank_tensor){name, *t, map, rank};
-    r->tensors[r->count++].tensor.name = heap_string(t->name, strlen(t->name));
+    one.tensor.name = heap_string(one.tensor.name, strlen(one.tensor.name));
+    r->tensors[r->count++] = one;
 }
 
 /* Splits the rows of a rank's fused tensor.  Query heads are never replicated, so their number is
@@ -69,20 +69,24 @@ static bool split_rows(const struct nxdt_reader *r, const struct nxdt_fused *f, 
     return f->count == 1 || (f->count == 2 ? rows % 2 == 0 : rows > q && (rows - q) % 2 == 0);
 }
 
-static enum status add_fused(struct nxdt_reader *r, const struct nxdt_fused *f, int layer,
-                             const struct torch_tensor *t, const struct file_map *map, int rank)
+/* `whole` is the fused tensor; of its name only the layer is set. */
+static enum status add_fused(struct nxdt_reader *r, const struct nxdt_fused *f,
+                             const struct rank_tensor *whole)
 {
+    const struct torch_tensor *t = &whole->tensor;
     int64_t rows[3], row = 0;
     if (t->num_dims != 2 || !split_rows(r, f, t->shape[0], rows))
         FAIL(DATA, "%s: rank %d of %d: the shape of %s does not fit the model", r->slices->path,
-             rank, r->files->tp, t->name);
+             whole->rank, r->files->tp, t->name);
     for (int i = 0; i < f->count; row += rows[i++]) {
-        struct torch_tensor part = *t;
-        part.shape[0] = rows[i];
+        struct rank_tensor part = *whole;
+        part.name.id = f->ids[i];
+        part.tensor.shape[0] = rows[i];
         /* Within the tensor, which has been checked against its storage. */
         if (row && t->shape[1])
-            part.data += (size_t)row * (size_t)t->strides[0] * safetensors_dtype_bytes(t->dtype);
-        add_rank_tensor(r, (struct tensor_name){.id = f->ids[i], .layer = layer}, &part, map, rank);
+            part.tensor.data +=
+                (size_t)row * (size_t)t->strides[0] * safetensors_dtype_bytes(t->dtype);
+        add_rank_tensor(r, part);
     }
     return STATUS_OK;
 }
@@ -100,17 +104,16 @@ static const char *strip_model_prefix(const char *name)
 static enum status add_tensor(struct nxdt_reader *r, const char *full_name,
                               const struct torch_tensor *t, const struct file_map *map, int rank)
 {
-    struct torch_tensor named = *t;
+    struct rank_tensor one = {.tensor = *t, .map = map, .rank = rank};
     const char *name = strip_model_prefix(full_name);
-    struct tensor_name known;
-    named.name = (char *)(uintptr_t)name;
+    one.tensor.name = (char *)(uintptr_t)name;
     for (int i = 0; i < NXDT_FUSED; i++)
-        if (tensor_name_matches(nxdt_fused[i].form, name, &known.layer)) {
-            TRY(add_fused(r, &nxdt_fused[i], known.layer, &named, map, rank));
+        if (tensor_name_matches(nxdt_fused[i].form, name, &one.name.layer)) {
+            TRY(add_fused(r, &nxdt_fused[i], &one));
             return STATUS_OK;
         }
-    if (tensor_name_parse_hf(name, &known))
-        add_rank_tensor(r, known, &named, map, rank);
+    if (tensor_name_parse_hf(name, &one.name))
+        add_rank_tensor(r, one);
     else if (!tensor_name_is_ignored_hf(name))
         FAIL(DATA, "%s: tensor %s does not belong to a Llama", r->slices->path, name);
     return STATUS_OK;
@@ -288,8 +291,8 @@ static enum status add_slices(struct nxdt_reader *r, const struct rank_tensor *s
     if (is_key_or_value(s)) block = nxdt_key_block(&r->heads, s->rank);
     if (kind->tp && (t->num_dims != 2 || __builtin_mul_overflow(block, t->shape[column_axis], &at)))
         FAIL(DATA, "%s: %s has an invalid shape", r->slices->path, t->name);
-    TRY(tensor_slices_add(r->slices, &s->name, t, s->map, column_axis ? 0 : at,
-                          column_axis ? at : 0));
+    const struct file_slice slice = {t, s->map, column_axis ? 0 : at, column_axis ? at : 0};
+    TRY(tensor_slices_add(r->slices, &s->name, &slice));
     return STATUS_OK;
 }
 
@@ -299,12 +302,13 @@ static void release_reader(struct nxdt_reader *r)
     free(r->tensors), free(r->keys);
 }
 
-enum status nxdt_open(struct tensor_slices *p, const char *path, const struct model_shape *shape)
+enum status nxdt_open(struct tensor_slices *slices, const char *path,
+                      const struct model_shape *shape)
 {
     struct nxdt_files files = {0};
-    struct nxdt_reader r = {.slices = p, .shape = shape, .files = &files};
+    struct nxdt_reader r = {.slices = slices, .shape = shape, .files = &files};
     enum status st = STATUS_OK;
-    *p = (struct tensor_slices){.path = heap_string(path, strlen(path))};
+    *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
     if (!shape)
         FAIL_OUT(
             MISSING,
@@ -315,10 +319,10 @@ enum status nxdt_open(struct tensor_slices *p, const char *path, const struct mo
     TRY_OUT(count_copies(&r));
     TRY_OUT(find_head_order(&r));
     for (size_t i = 0; i < r.count; i++) TRY_OUT(add_slices(&r, &r.tensors[i]));
-    TRY_OUT(tensor_slices_finish(p));
+    TRY_OUT(tensor_slices_finish(slices));
 out:
     release_reader(&r);
     nxdt_files_release(&files);
-    if (st) tensor_slices_release(p);
+    if (st) tensor_slices_release(slices);
     return st;
 }

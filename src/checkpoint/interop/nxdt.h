@@ -36,4 +36,5 @@ extern const struct nxdt_fused nxdt_fused[NXDT_FUSED];
 /* Opens the tensors of a model of this shape.  The order of heads is derived from which ranks have
  * equal key/value heads.  DATA: a file is malformed; the message names it.  UNSUPPORTED: another
  * kind of replication.  MISSING: `shape` is NULL. */
-enum status nxdt_open(struct tensor_slices *p, const char *path, const struct model_shape *shape);
+enum status nxdt_open(struct tensor_slices *slices, const char *path,
+                      const struct model_shape *shape);

@@ -68,7 +68,7 @@ struct nxdt_writer {
     const char *folder;      /* model/ */
     int tp, pp;              /* the rank being written */
     struct rank_item *items; /* of its file */
-    size_t count, room;
+    size_t count, capacity;
 };
 
 static struct torch_block rank_block(const struct nxdt_writer *w, int tensor)
@@ -113,9 +113,9 @@ static void set_item_name(struct rank_item *item, const char *form, int layer)
 static void add_item(struct nxdt_writer *w, const char *form, int layer, const enum param_id *ids,
                      int count)
 {
-    if (w->count == w->room) {
-        w->room = w->room ? 2 * w->room : 64;
-        w->items = heap_grow(w->items, w->room, sizeof *w->items);
+    if (w->count == w->capacity) {
+        w->capacity = w->capacity ? 2 * w->capacity : 64;
+        w->items = heap_grow(w->items, w->capacity, sizeof *w->items);
     }
     struct rank_item *item = &w->items[w->count++];
     *item = (struct rank_item){.is = {.dtype = w->model->dtype}, .count = count};
@@ -192,21 +192,27 @@ static void clear_items(struct nxdt_writer *w)
     w->count = 0;
 }
 
-/* Writes an archive of these items, or of the pickle alone. */
+/* The contents of an archive: tensors, or only a pickle. */
+struct archive {
+    const struct torch_tensor *tensors;
+    const struct rank_item *items; /* the tensors' blocks */
+    size_t count;
+    const struct text *pickle; /* NULL: tensors */
+};
+
 static enum status write_archive(const struct nxdt_writer *w, const char *path,
-                                 const struct torch_tensor *tensors, const struct rank_item *items,
-                                 size_t count, const struct text *pickle)
+                                 const struct archive *a)
 {
     struct torch_writer writer = {0};
     uint64_t size;
     enum status st = STATUS_OK;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
-    TRY_OUT(pickle ? torch_writer_open_pickle(&writer, fd, path, 0, pickle)
-                   : torch_writer_open(&writer, fd, path, 0, tensors, count));
-    for (size_t i = 0; i < count; i++)
-        for (int b = 0; b < items[i].count; b++)
-            TRY_OUT(torch_model_stream_block(w->model, &items[i].blocks[b], torch_model_write,
+    TRY_OUT(a->pickle ? torch_writer_open_pickle(&writer, fd, path, 0, a->pickle)
+                      : torch_writer_open(&writer, fd, path, 0, a->tensors, a->count));
+    for (size_t i = 0; i < a->count; i++)
+        for (int b = 0; b < a->items[i].count; b++)
+            TRY_OUT(torch_model_stream_block(w->model, &a->items[i].blocks[b], torch_model_write,
                                              &writer));
     TRY_OUT(torch_writer_close(&writer, &size));
     if (fsync(fd)) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
@@ -268,7 +274,7 @@ static enum status write_pickle(const struct nxdt_writer *w, const char *path,
 {
     struct text pickle = {0};
     write(w, &pickle);
-    enum status st = write_archive(w, path, NULL, NULL, 0, &pickle);
+    enum status st = write_archive(w, path, &(struct archive){.pickle = &pickle});
     text_release(&pickle);
     return st;
 }
@@ -284,7 +290,7 @@ static enum status write_xser(const struct nxdt_writer *w, const char *path)
         alone.name = (char[]){""};
         text_release(&name);
         text_addf(&name, "%s.tensors/tensor_%zu.pt", path, i);
-        TRY_OUT(write_archive(w, name.data, &alone, &w->items[i], 1, NULL));
+        TRY_OUT(write_archive(w, name.data, &(struct archive){&alone, &w->items[i], 1, NULL}));
     }
     text_release(&name);
     text_addf(&name, "%s.info.pt", path);
@@ -299,7 +305,7 @@ static enum status write_single_file(const struct nxdt_writer *w, const char *pa
 {
     struct torch_tensor *tensors = heap(w->count * sizeof *tensors);
     for (size_t i = 0; i < w->count; i++) tensors[i] = w->items[i].is;
-    enum status st = write_archive(w, path, tensors, w->items, w->count, NULL);
+    enum status st = write_archive(w, path, &(struct archive){tensors, w->items, w->count, NULL});
     free(tensors);
     return st;
 }

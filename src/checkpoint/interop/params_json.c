@@ -56,21 +56,21 @@ static enum status read_rope(const struct json *root, struct model_shape *s)
 }
 
 /* Rows of a tensor; 0: missing. */
-static int64_t rows_of(const struct tensor_slices *p, enum param_id id, int layer)
+static int64_t rows_of(const struct tensor_slices *slices, enum param_id id, int layer)
 {
     const struct sliced_tensor *t =
-        tensor_slices_find(p, &(struct tensor_name){.id = id, .layer = layer});
+        tensor_slices_find(slices, &(struct tensor_name){.id = id, .layer = layer});
     return t ? t->rows : 0;
 }
 
 /* Meta's files of a tied model may have the embedding under both names. */
-static enum status detect_tied(const struct tensor_slices *p, bool *tied)
+static enum status detect_tied(const struct tensor_slices *slices, bool *tied)
 {
     enum { RUN = 1 << 18 };
     const struct sliced_tensor *a =
-        tensor_slices_find(p, &(struct tensor_name){.id = PARAM_embed, .layer = -1});
+        tensor_slices_find(slices, &(struct tensor_name){.id = PARAM_embed, .layer = -1});
     const struct sliced_tensor *b =
-        tensor_slices_find(p, &(struct tensor_name){.id = PARAM_head, .layer = -1});
+        tensor_slices_find(slices, &(struct tensor_name){.id = PARAM_head, .layer = -1});
     enum status st = STATUS_OK;
     *tied = !b;
     if (!a || !b || a->rows != b->rows || a->columns != b->columns) return STATUS_OK;
@@ -81,10 +81,10 @@ static enum status detect_tied(const struct tensor_slices *p, bool *tied)
     *tied = true;
     for (size_t at = 0, n; at < count && *tied; at += n) {
         n = count - at < RUN ? count - at : RUN;
-        TRY_OUT(tensor_slices_read(p, a, at, n, x));
-        TRY_OUT(tensor_slices_read(p, b, at, n, y));
-        tensor_slices_forget(p, a, at, n);
-        tensor_slices_forget(p, b, at, n);
+        TRY_OUT(tensor_slices_read(slices, a, at, n, x));
+        TRY_OUT(tensor_slices_read(slices, b, at, n, y));
+        tensor_slices_forget(slices, a, at, n);
+        tensor_slices_forget(slices, b, at, n);
         *tied = !memcmp(x, y, n * sizeof *x);
     }
 out:
@@ -92,16 +92,17 @@ out:
     return st;
 }
 
-static enum status read_shape(const struct json *root, const struct tensor_slices *p,
+static enum status read_shape(const struct json *root, const struct tensor_slices *slices,
                               struct model_shape *s)
 {
-    int64_t V = rows_of(p, PARAM_embed, -1), F = rows_of(p, PARAM_mlp_gate, 0);
-    int64_t D = rows_of(p, PARAM_last_norm, -1);
+    int64_t V = rows_of(slices, PARAM_embed, -1), F = rows_of(slices, PARAM_mlp_gate, 0);
+    int64_t D = rows_of(slices, PARAM_last_norm, -1);
     *s = (struct model_shape){.depth_init = true};
     if (json_is_object(json_get(root, "model"))) root = json_get(root, "model");
-    TRY(detect_tied(p, &s->tied));
+    TRY(detect_tied(slices, &s->tied));
     if (!V || !F || !D || V > INT32_MAX || F > INT32_MAX || D > INT32_MAX)
-        FAIL(DATA, "%s: the embedding, a feed-forward layer or the last norm is missing", p->path);
+        FAIL(DATA, "%s: the embedding, a feed-forward layer or the last norm is missing",
+             slices->path);
     s->V = (int)V, s->F = (int)F;
     TRY(read_count(root, "dim", (int)D, &s->D));
     if (s->D != D) FAIL(DATA, "\"dim\" is %d, but the tensors have %lld", s->D, (long long)D);
@@ -115,12 +116,12 @@ static enum status read_shape(const struct json *root, const struct tensor_slice
     return STATUS_OK;
 }
 
-enum status params_json_read(const char *path, const struct tensor_slices *p,
+enum status params_json_read(const char *path, const struct tensor_slices *slices,
                              struct model_shape *shape)
 {
     struct json *root;
     TRY(json_read(path, 16 << 20, &root));
-    enum status st = read_shape(root, p, shape);
+    enum status st = read_shape(root, slices, shape);
     json_free(root);
     if (st) return status_where(st, "%s", path);
     return STATUS_OK;

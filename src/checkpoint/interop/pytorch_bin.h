@@ -11,4 +11,4 @@ bool pytorch_bin_is_here(const char *folder);
 
 /* Opens the tensors; their rows are in our order.  DATA: the index or a file is malformed, or a
  * tensor does not belong to a Llama.  UNSUPPORTED: a file from before torch 1.6. */
-enum status pytorch_bin_open(struct tensor_slices *p, const char *folder);
+enum status pytorch_bin_open(struct tensor_slices *slices, const char *folder);

@@ -15,11 +15,11 @@ static inline bool torch_files_detect(const char *path)
     return torch_files_kind(path) != TORCH_NONE;
 }
 /* Opens the tensors.  `shape` NULL: the heads are not known yet. */
-enum status torch_files_open(struct tensor_slices *p, const char *path,
+enum status torch_files_open(struct tensor_slices *slices, const char *path,
                              const struct model_shape *shape);
 /* Opens its optimizer's moments, possibly none (NxD Training's are not supported), and reads the
  * training state: see dcp.h. */
-enum status torch_files_open_moments(struct tensor_slices *p, const char *path,
+enum status torch_files_open_moments(struct tensor_slices *slices, const char *path,
                                      const struct model_shape *shape, struct torch_state *state);
 
 /* The folder of its config.json or params.json: the files' own, or for a DCP or NxD Training

@@ -80,7 +80,9 @@ static enum status read_tied(float *embedding, float *head, const char *json, st
                                  .shape = {all[i].rows, all[i].columns},
                                  .strides = {all[i].columns ? all[i].columns : 1, 1},
                                  .data = (const unsigned char *)all[i].numbers};
-        if (all[i].numbers) CHECK_STATUS(OK, tensor_slices_add(&p, &all[i].name, &t, &none, 0, 0));
+        if (all[i].numbers)
+            CHECK_STATUS(
+                OK, tensor_slices_add(&p, &all[i].name, &(struct file_slice){&t, &none, 0, 0}));
     }
     CHECK_STATUS(OK, tensor_slices_finish(&p));
     CHECK_STATUS(OK, file_write(path, json, strlen(json)));
