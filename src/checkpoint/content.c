@@ -44,21 +44,6 @@ static enum status write_tensors(const struct content *c, struct manifest *m)
     return st;
 }
 
-/* Adds a file that another room wrote into the folder to the manifest. */
-static enum status add_existing_file(struct manifest *m, const char *name)
-{
-    struct text bytes = {0};
-    char *path = file_join(m->folder, name);
-    enum status st = STATUS_OK;
-    TRY_OUT(file_read(path, UINT32_MAX, &bytes));
-    TRY_OUT(file_remove_tree(path));
-    TRY_OUT(manifest_write_file(m, name, bytes.data, bytes.len));
-out:
-    free(path);
-    text_release(&bytes);
-    return st;
-}
-
 static enum status write_tokenizer(const struct tokenizer *t, struct manifest *m)
 {
     struct file_list names;
@@ -66,7 +51,7 @@ static enum status write_tokenizer(const struct tokenizer *t, struct manifest *m
     if (!t) return STATUS_OK;
     TRY(tokenizer_copy(t, m->folder)); /* the folder is still empty */
     TRY(file_list_dir(&names, m->folder));
-    for (size_t i = 0; i < names.count && !st; i++) st = add_existing_file(m, names.paths[i]);
+    for (size_t i = 0; i < names.count && !st; i++) st = manifest_add_existing(m, names.paths[i]);
     file_list_release(&names);
     return st;
 }

@@ -132,6 +132,40 @@ enum status manifest_write_file(struct manifest *m, const char *name, const void
     return st;
 }
 
+static enum status checksum_file(struct manifest_file *f)
+{
+    uint64_t size;
+    void *bytes = heap(MANIFEST_CHUNK);
+    enum status st = STATUS_OK;
+    int fd = -1;
+    TRY_OUT(file_size(f->path, &size));
+    fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) FAIL_OUT(IO, "%s: %s", f->path, strerror(errno));
+    for (size_t n; f->size < size; f->size += n) {
+        n = size - f->size < MANIFEST_CHUNK ? (size_t)(size - f->size) : MANIFEST_CHUNK;
+        TRY_OUT(file_read_at(fd, f->path, bytes, n, f->size));
+        f->crc = checksum_crc32c(f->crc, bytes, n);
+        if (n == MANIFEST_CHUNK) finish_chunk(f);
+    }
+out:
+    if (fd >= 0) close(fd);
+    free(bytes);
+    return st;
+}
+
+enum status manifest_add_existing(struct manifest *m, const char *name)
+{
+    struct manifest_file f = {.manifest = m,
+                              .name = heap_string(name, strlen(name)),
+                              .path = file_join(m->folder, name),
+                              .fd = -1,
+                              .crc = chunk_seed(m->step, name, 0)};
+    enum status st = checksum_file(&f);
+    if (!st) st = manifest_file_close(&f);
+    manifest_file_abandon(&f);
+    return st;
+}
+
 enum status manifest_finish(struct manifest *m)
 {
     struct text t = {0};

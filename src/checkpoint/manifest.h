@@ -56,6 +56,9 @@ void manifest_file_abandon(struct manifest_file *f); /* allowed after manifest_f
 enum status manifest_write_file(struct manifest *m, const char *name, const void *bytes,
                                 size_t len);
 
+/* Reads a file that is durable in the folder already, and adds it to the manifest. */
+enum status manifest_add_existing(struct manifest *m, const char *name);
+
 /* Writes manifest.json with fsync.  Call it last. */
 enum status manifest_finish(struct manifest *m);
 void manifest_release(struct manifest *m);

@@ -310,6 +310,23 @@ TEST(file_written_in_chunks_has_the_same_manifest_entry)
     free(bytes);
 }
 
+TEST(existing_file_gets_the_entry_of_a_written_one)
+{
+    static const size_t sizes[] = {0, 7, MANIFEST_CHUNK, LARGE};
+    char *bytes = random_bytes(LARGE, 1);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct manifest written = {.folder = test_folder(), .step = 4};
+        struct manifest existing = {.folder = test_folder(), .step = 4};
+        CHECK_STATUS(OK, manifest_write_file(&written, "a", bytes, sizes[i]));
+        CHECK_STATUS(MISSING, manifest_add_existing(&existing, "a"));
+        CHECK_STATUS(OK, file_write(test_path(existing.folder, "a"), bytes, sizes[i]));
+        CHECK_STATUS(OK, manifest_add_existing(&existing, "a"));
+        CHECK(!strcmp(written.files.data, existing.files.data));
+        manifest_release(&written), manifest_release(&existing);
+    }
+    free(bytes);
+}
+
 TEST(every_chunk_is_verified_by_exactly_one_part)
 {
     const char *folder = manifest_folder(1), *path = test_path(folder, "large");
