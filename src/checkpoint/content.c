@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "checkpoint/interop/hf_config.h"
+#include "checkpoint/interop/state_json.h"
 
 #include <stdlib.h>
 
@@ -67,8 +68,7 @@ enum status content_write_texts(const struct content *c, struct manifest *m)
     TRY_OUT(manifest_write_file(m, "config.json", t.data, t.len));
     if (c->plain) goto out;
     text_clear(&t);
-    text_addf(&t, "{\"format\": 1, \"step\": %lld, \"train\": %s}\n", (long long)c->step,
-              c->train ? c->train : "null");
+    state_json_write(c->step, c->train, &t);
     TRY_OUT(manifest_write_file(m, "state.json", t.data, t.len));
     if (c->config_toml)
         TRY_OUT(manifest_write_file(m, "config.toml", c->config_toml->data, c->config_toml->len));

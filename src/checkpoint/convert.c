@@ -13,6 +13,7 @@
 #include "checkpoint/interop/meta.h"
 #include "checkpoint/interop/model_files.h"
 #include "checkpoint/interop/nxdt.h"
+#include "checkpoint/interop/state_json.h"
 #include "checkpoint/interop/torch_files.h"
 #include "optim/optim.h"
 
@@ -110,27 +111,12 @@ static void close_source(struct conversion_source *o)
     layout_release(&o->layout);
 }
 
-/* Reads the state.json of a checkpoint of ours, which is verified already. */
+/* The checkpoint has been verified already. */
 static enum status read_state(struct conversion_source *o, const char *folder)
 {
-    static const char end[] = "}\n";
-    struct text head = {0}, state = {0};
-    struct json *root = NULL;
     char *path = file_join(folder, "state.json");
-    enum status st = STATUS_OK;
-    TRY_OUT(json_read(path, 1 << 30, &root));
-    TRY_OUT(json_get_int(root, "step", 0, INT64_C(1) << 53, &o->step));
-    TRY_OUT(file_read(path, 1 << 30, &state));
-    text_addf(&head, "{\"format\": 1, \"step\": %lld, \"train\": ", (long long)o->step);
-    size_t rest = head.len + sizeof end - 1;
-    if (state.len < rest || memcmp(state.data, head.data, head.len) ||
-        memcmp(state.data + state.len - 2, end, 2))
-        FAIL_OUT(DATA, "%s: it is not as we write it", path);
-    text_add(&o->train, state.data + head.len, state.len - rest);
-    if (!json_is_object(json_get(root, "train"))) o->step = -1;
-out:
-    json_free(root);
-    text_release(&head), text_release(&state);
+    enum status st = state_json_read(path, &o->step, &o->train);
+    if (!o->train.len) o->step = -1;
     free(path);
     return st;
 }

@@ -106,17 +106,15 @@ enum status manifest_file_sync(struct manifest_file *f)
 
 enum status manifest_file_close(struct manifest_file *f)
 {
-    enum status st = STATUS_OK;
-    struct text *files = &f->manifest->files;
+    struct manifest *m = f->manifest;
     uint64_t whole = (uint64_t)f->num_checksums * MANIFEST_CHUNK;
+    enum status st = STATUS_OK;
     if (f->size > whole) finish_chunk(f);
     if (f->fd >= 0) TRY_OUT(manifest_file_sync(f));
-    text_adds(files, files->len ? ",\n{\"name\": " : "{\"name\": ");
-    json_quote(files, f->name);
-    text_addf(files, ", \"size\": %llu, \"crc32c\": [", (unsigned long long)f->size);
-    for (size_t i = 0; i < f->num_checksums; i++)
-        text_addf(files, "%s\"%08x\"", i ? ", " : "", f->checksums[i]);
-    text_adds(files, "]}");
+    m->files = heap_grow(m->files, m->count + 1, sizeof *m->files);
+    m->files[m->count++] =
+        (struct manifest_entry){f->name, f->size, f->checksums, f->num_checksums};
+    f->name = NULL, f->checksums = NULL; /* the entry's now */
 out:
     manifest_file_abandon(f);
     return st;
@@ -166,13 +164,42 @@ enum status manifest_add_existing(struct manifest *m, const char *name)
     return st;
 }
 
+static void write_entry(struct json_writer *w, const struct manifest_entry *e)
+{
+    json_begin_object(w, NULL, JSON_INLINE);
+    json_write_string(w, "name", e->name);
+    json_write_int(w, "size", (int64_t)e->size);
+    json_begin_array(w, "crc32c", JSON_INLINE);
+    for (size_t i = 0; i < e->num_checksums; i++)
+        json_write_format(w, NULL, "\"%08x\"", e->checksums[i]);
+    json_end_array(w);
+    json_end_object(w);
+}
+
+/* The manifest's own checksum covers everything before the line of this key. */
+#define OWN_CHECKSUM "manifest_crc32c"
+
 enum status manifest_finish(struct manifest *m)
 {
     struct text t = {0};
-    text_addf(&t, "{\"format\": 1, \"step\": %lld, \"chunk_bytes\": %d, \"files\": [\n%s],\n",
-              (long long)m->step, MANIFEST_CHUNK, m->files.data ? m->files.data : "");
-    uint32_t own = checksum_crc32c(0, t.data, t.len);
-    text_addf(&t, "\"manifest_crc32c\": \"%08x\"}\n", own);
+    struct json_writer w = {.text = &t};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_int(&w, "format", 1);
+    json_write_int(&w, "step", m->step);
+    json_write_int(&w, "chunk_bytes", MANIFEST_CHUNK);
+    json_begin_array(&w, "files", JSON_INLINE);
+    for (size_t i = 0; i < m->count; i++) {
+        json_newline(&w, 0);
+        write_entry(&w, &m->files[i]);
+    }
+    json_end_array(&w);
+    json_newline(&w, 0);
+    json_write_key(&w, OWN_CHECKSUM);
+    size_t covered = t.len - strlen("\"" OWN_CHECKSUM "\": ");
+    json_write_format(&w, NULL, "\"%08x\"", checksum_crc32c(0, t.data, covered));
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(&t, "\n");
     char *path = file_join(m->folder, MANIFEST_NAME);
     enum status st = file_write(path, t.data, t.len);
     free(path);
@@ -180,7 +207,12 @@ enum status manifest_finish(struct manifest *m)
     return st;
 }
 
-void manifest_release(struct manifest *m) { text_release(&m->files); }
+void manifest_release(struct manifest *m)
+{
+    for (size_t i = 0; i < m->count; i++) free(m->files[i].name), free(m->files[i].checksums);
+    free(m->files);
+    m->files = NULL, m->count = 0;
+}
 
 /* Parses manifest.json and verifies its own checksum. */
 static enum status parse_manifest(const char *folder, struct json **root)
@@ -191,9 +223,9 @@ static enum status parse_manifest(const char *folder, struct json **root)
     *root = NULL;
     TRY_OUT(file_read(path, MAX_BYTES, &t));
     const char *tail = NULL;
-    for (const char *at = t.data; (at = strstr(at, "\n\"manifest_crc32c\"")); at++) tail = at + 1;
+    for (const char *at = t.data; (at = strstr(at, "\n\"" OWN_CHECKSUM "\"")); at++) tail = at + 1;
     if (!tail) FAIL_OUT(DATA, "%s: truncated", path);
-    snprintf(want, sizeof want, "\"manifest_crc32c\": \"%08x\"}\n",
+    snprintf(want, sizeof want, "\"" OWN_CHECKSUM "\": \"%08x\"}\n",
              checksum_crc32c(0, t.data, (size_t)(tail - t.data)));
     if (strcmp(tail, want)) FAIL_OUT(DATA, "%s: checksum mismatch", path);
     TRY_OUT(json_parse(t.data, t.len, path, root));

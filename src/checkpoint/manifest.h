@@ -18,11 +18,20 @@
 enum { MANIFEST_CHUNK = 1 << 20 };
 #define MANIFEST_NAME "manifest.json"
 
+/* A finished file. */
+struct manifest_entry {
+    char *name; /* owned */
+    uint64_t size;
+    uint32_t *checksums; /* CRC-32C of the chunks; owned */
+    size_t num_checksums;
+};
+
 /* A manifest under construction. */
 struct manifest {
     const char *folder; /* borrowed */
     int64_t step;
-    struct text files; /* JSON of the finished files */
+    struct manifest_entry *files; /* owned */
+    size_t count;
 };
 
 /* A file being written: sequentially, or by several ranks in whole chunks. */

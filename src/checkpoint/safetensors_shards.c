@@ -185,16 +185,23 @@ static enum status write_index(const struct safetensors_shards *s, const struct 
                                struct manifest *m)
 {
     struct text t = {0};
+    struct json_writer w = {.text = &t};
     char name[96];
-    text_addf(&t, "{\"metadata\": {\"total_size\": %llu}, \"weight_map\": {\n",
-              (unsigned long long)a->bytes);
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_begin_object(&w, "metadata", JSON_INLINE);
+    json_write_int(&w, "total_size", (int64_t)a->bytes);
+    json_end_object(&w);
+    json_begin_object(&w, "weight_map", JSON_INLINE);
     for (size_t i = 0; i < a->count; i++) {
-        text_adds(&t, i ? ",\n  " : "  ");
-        json_quote(&t, a->tensors[i].tensor.name);
         file_name(s, a->tensors[i].file, a->num_files, name, sizeof name);
-        text_addf(&t, ": \"%s\"", name);
+        json_newline(&w, 2);
+        json_write_string(&w, a->tensors[i].tensor.name, name);
     }
-    text_adds(&t, "\n}}\n");
+    json_newline(&w, 0);
+    json_end_object(&w);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(&t, "\n");
     snprintf(name, sizeof name, "%s.safetensors.index.json", s->stem);
     enum status st = manifest_write_file(m, name, t.data, t.len);
     text_release(&t);

@@ -7,56 +7,72 @@
 #include <string.h>
 #include <strings.h>
 
-static void write_rope(const struct model_shape *s, bool with_theta, struct text *json)
+static void write_rope(struct json_writer *w, const char *key, const struct model_shape *s,
+                       bool with_theta)
 {
-    bool scaled = s->scaling.factor > 0;
-    text_adds(json, "{");
-    if (with_theta) text_addf(json, "\"rope_theta\": %.17g, ", s->rope_theta);
-    text_addf(json, "\"rope_type\": \"%s\"", scaled ? "llama3" : "default");
-    if (scaled)
-        text_addf(json,
-                  ", \"factor\": %.17g, \"low_freq_factor\": %.17g, \"high_freq_factor\": %.17g, "
-                  "\"original_max_position_embeddings\": %d",
-                  s->scaling.factor, s->scaling.low_frequency_factor,
-                  s->scaling.high_frequency_factor, s->scaling.original_context);
-    text_adds(json, "}");
+    json_begin_object(w, key, JSON_INLINE);
+    if (with_theta) json_write_real(w, "rope_theta", s->rope_theta);
+    json_write_string(w, "rope_type", s->scaling.factor > 0 ? "llama3" : "default");
+    if (s->scaling.factor > 0) {
+        json_write_real(w, "factor", s->scaling.factor);
+        json_write_real(w, "low_freq_factor", s->scaling.low_frequency_factor);
+        json_write_real(w, "high_freq_factor", s->scaling.high_frequency_factor);
+        json_write_int(w, "original_max_position_embeddings", s->scaling.original_context);
+    }
+    json_end_object(w);
 }
 
-static void write_id(const char *key, int id, struct text *json)
+static void write_id(struct json_writer *w, const char *key, int id)
 {
     if (id < 0)
-        text_addf(json, "  \"%s\": null,\n", key);
+        json_write_null(w, key);
     else
-        text_addf(json, "  \"%s\": %d,\n", key, id);
+        json_write_int(w, key, id);
+}
+
+static void write_sizes(struct json_writer *w, const struct model_shape *s)
+{
+    json_write_int(w, "hidden_size", s->D);
+    json_write_int(w, "intermediate_size", s->F);
+    json_write_int(w, "num_hidden_layers", s->L);
+    json_write_int(w, "num_attention_heads", s->H);
+    json_write_int(w, "num_key_value_heads", s->G);
+    json_write_int(w, "head_dim", s->K);
+    json_write_int(w, "vocab_size", s->V);
+    json_write_int(w, "max_position_embeddings", s->max_context);
 }
 
 void hf_config_write(const struct model_shape *s, const char *dtype, int bos, int eos,
                      struct text *json)
 {
-    text_adds(json,
-              "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"model_type\": \"llama\",\n");
-    text_addf(json,
-              "  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n"
-              "  \"num_hidden_layers\": %d,\n  \"num_attention_heads\": %d,\n"
-              "  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n  \"vocab_size\": %d,\n"
-              "  \"max_position_embeddings\": %d,\n",
-              s->D, s->F, s->L, s->H, s->G, s->K, s->V, s->max_context);
-    text_addf(json, "  \"rms_norm_eps\": %.17g,\n  \"tie_word_embeddings\": %s,\n", s->norm_eps,
-              s->tied ? "true" : "false");
-    text_addf(json, "  \"rope_theta\": %.17g,\n  \"rope_scaling\": ", s->rope_theta);
+    struct json_writer w = {.text = json};
+    json_begin_object(&w, NULL, JSON_LINES);
+    json_begin_array(&w, "architectures", JSON_INLINE);
+    json_write_string(&w, NULL, "LlamaForCausalLM");
+    json_end_array(&w);
+    json_write_string(&w, "model_type", "llama");
+    write_sizes(&w, s);
+    json_write_real(&w, "rms_norm_eps", s->norm_eps);
+    json_write_bool(&w, "tie_word_embeddings", s->tied);
+    json_write_real(&w, "rope_theta", s->rope_theta);
     if (s->scaling.factor > 0)
-        write_rope(s, false, json);
+        write_rope(&w, "rope_scaling", s, false);
     else
-        text_adds(json, "null");
-    text_adds(json, ",\n  \"rope_parameters\": ");
-    write_rope(s, true, json);
-    text_adds(json, ",\n  \"hidden_act\": \"silu\",\n  \"attention_bias\": false,\n"
-                    "  \"mlp_bias\": false,\n  \"attention_dropout\": 0.0,\n"
-                    "  \"initializer_range\": 0.02,\n  \"pretraining_tp\": 1,\n"
-                    "  \"use_cache\": true,\n");
-    write_id("bos_token_id", bos, json);
-    write_id("eos_token_id", eos, json);
-    text_addf(json, "  \"torch_dtype\": \"%s\"\n}\n", dtype);
+        json_write_null(&w, "rope_scaling");
+    write_rope(&w, "rope_parameters", s, true);
+    json_write_string(&w, "hidden_act", "silu");
+    json_write_bool(&w, "attention_bias", false);
+    json_write_bool(&w, "mlp_bias", false);
+    json_write_raw(&w, "attention_dropout", "0.0");
+    json_write_raw(&w, "initializer_range", "0.02");
+    json_write_int(&w, "pretraining_tp", 1);
+    json_write_bool(&w, "use_cache", true);
+    write_id(&w, "bos_token_id", bos);
+    write_id(&w, "eos_token_id", eos);
+    json_write_string(&w, "torch_dtype", dtype);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(json, "\n");
 }
 
 static enum status read_size(const struct json *root, const char *key, int64_t fallback, int *out)

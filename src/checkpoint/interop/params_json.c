@@ -133,34 +133,41 @@ static double ffn_multiplier(const struct model_shape *s)
     return ((double)s->F + 0.5) / (double)(8 * (int64_t)s->D / 3);
 }
 
-static void write_scaling(const struct rope_scaling *r, bool tied, struct text *json)
+static void write_scaling(struct json_writer *w, const struct rope_scaling *r, bool tied)
 {
-    const struct rope_scaling is = default_scaling(tied);
+    const struct rope_scaling fallback = default_scaling(tied);
     const struct {
         const char *key;
-        double has, fallback;
-    } reals[] = {
-        {"rope_scaling_factor", r->factor, is.factor},
-        {"rope_low_freq_factor", r->low_frequency_factor, is.low_frequency_factor},
-        {"rope_high_freq_factor", r->high_frequency_factor, is.high_frequency_factor},
+        double value, fallback;
+    } floats[] = {
+        {"rope_scaling_factor", r->factor, fallback.factor},
+        {"rope_low_freq_factor", r->low_frequency_factor, fallback.low_frequency_factor},
+        {"rope_high_freq_factor", r->high_frequency_factor, fallback.high_frequency_factor},
     };
-    text_adds(json, ", \"use_scaled_rope\": true");
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        if (fabs(reals[i].has - reals[i].fallback) > 0)
-            text_addf(json, ", \"%s\": %.17g", reals[i].key, reals[i].has);
-    if (r->original_context != is.original_context)
-        text_addf(json, ", \"rope_original_context\": %d", r->original_context);
+    json_write_bool(w, "use_scaled_rope", true);
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        if (fabs(floats[i].value - floats[i].fallback) > 0)
+            json_write_real(w, floats[i].key, floats[i].value);
+    if (r->original_context != fallback.original_context)
+        json_write_int(w, "rope_original_context", r->original_context);
 }
 
 void params_json_write(const struct model_shape *s, struct text *json)
 {
-    text_addf(json,
-              "{\"dim\": %d, \"n_layers\": %d, \"n_heads\": %d, \"n_kv_heads\": %d, "
-              "\"vocab_size\": %d, \"multiple_of\": 1, \"ffn_dim_multiplier\": ",
-              s->D, s->L, s->H, s->G, s->V);
-    json_real(json, ffn_multiplier(s));
-    text_addf(json, ", \"norm_eps\": %.17g, \"rope_theta\": %.17g", s->norm_eps, s->rope_theta);
-    if (s->scaling.factor > 0) write_scaling(&s->scaling, s->tied, json);
-    if (s->K != s->D / s->H) text_addf(json, ", \"head_dim\": %d", s->K);
-    text_adds(json, "}\n");
+    struct json_writer w = {.text = json};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_int(&w, "dim", s->D);
+    json_write_int(&w, "n_layers", s->L);
+    json_write_int(&w, "n_heads", s->H);
+    json_write_int(&w, "n_kv_heads", s->G);
+    json_write_int(&w, "vocab_size", s->V);
+    json_write_int(&w, "multiple_of", 1);
+    json_write_real(&w, "ffn_dim_multiplier", ffn_multiplier(s));
+    json_write_real(&w, "norm_eps", s->norm_eps);
+    json_write_real(&w, "rope_theta", s->rope_theta);
+    if (s->scaling.factor > 0) write_scaling(&w, &s->scaling, s->tied);
+    if (s->K != s->D / s->H) json_write_int(&w, "head_dim", s->K);
+    json_end_object(&w);
+    json_finish(&w);
+    text_adds(json, "\n");
 }

@@ -2,6 +2,7 @@
 #include "checkpoint/interop/torch_state.h"
 
 #include "base/log.h"
+#include "checkpoint/interop/state_json.h"
 #include "checkpoint/interop/tensor_slices.h"
 #include "formats/torch.h"
 
@@ -169,18 +170,25 @@ enum status torch_state_finish(struct torch_state *s, const char *path)
 
 void torch_state_train(const struct torch_state *s, struct text *json)
 {
-    if (s->train.len)
+    if (s->train.len) {
         text_add(json, s->train.data, s->train.len);
-    else
-        text_addf(json, "{\"tokens_seen\": %lld, \"skips\": 0, \"data\": null}",
-                  (long long)(s->tokens_seen < 0 ? 0 : s->tokens_seen));
+        return;
+    }
+    struct json_writer w = {.text = json};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    json_write_int(&w, "tokens_seen", s->tokens_seen < 0 ? 0 : s->tokens_seen);
+    json_write_int(&w, "skips", 0);
+    json_write_null(&w, "data");
+    json_end_object(&w);
+    json_finish(&w);
 }
 
 void torch_state_json(const struct torch_state *s, struct text *json)
 {
-    text_addf(json, "{\"format\": 1, \"step\": %lld, \"train\": ", (long long)s->step);
-    torch_state_train(s, json);
-    text_adds(json, "}\n");
+    struct text train = {0};
+    torch_state_train(s, &train);
+    state_json_write(s->step, train.data, json);
+    text_release(&train);
 }
 
 enum status torch_state_or_file(const struct torch_state *s, const char *folder,
@@ -204,7 +212,7 @@ enum status torch_state_or_file(const struct torch_state *s, const char *folder,
 void torch_state_log(const struct torch_state *s, const char *path)
 {
     struct text line = {0};
-    text_addf(&line, "%s: resuming the optimizer's moments of step %lld", path, (long long)s->step);
+    text_addf(&line, "%s: loaded the optimizer's moments of step %lld", path, (long long)s->step);
     if (s->tokens_seen >= 0) text_addf(&line, ", %lld tokens seen", (long long)s->tokens_seen);
     if (s->optimizer_step >= 0 && s->optimizer_step != s->step)
         text_addf(&line, "; its optimizer counts %lld steps, resumes from %lld",
