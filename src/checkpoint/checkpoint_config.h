@@ -4,6 +4,10 @@
 
 #include "base/option.h"
 
+#define OPT OPT_ENUM
+#include "checkpoint/checkpoint.opts"
+#undef OPT
+
 struct checkpoint_config {
 #define OPT OPT_FIELD
 #include "checkpoint/checkpoint.opts"

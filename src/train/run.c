@@ -190,7 +190,7 @@ static enum status save(struct run *r, bool model_only)
     if (r->saved_step == t->steps_done) return STATUS_OK;
     struct checkpoint_state state = state_of(r);
     if (model_only) {
-        bool half = !strcmp(r->config->checkpoint.export_dtype, "bfloat16");
+        bool half = r->config->checkpoint.export_dtype == EXPORT_bfloat16;
         state.exp_avg = state.exp_avg_sq = NULL;
         state.dtype = half ? SAFETENSORS_BF16 : SAFETENSORS_F32;
     }
@@ -230,7 +230,7 @@ static enum status save_is_due(const struct run *r, bool *due)
     *due = false;
     if (!c->enable || c->load_only) return STATUS_OK;
     *due = step % c->interval == 0;
-    if (!strcmp(c->interval_type, "seconds")) {
+    if (c->interval_type == SAVE_INTERVAL_seconds) {
         double late = r->leads && clock_monotonic_s() - r->saved_at_s >= (double)c->interval;
         TRY(comm_all_reduce(world(r), REDUCE_MAX, &late, 1));
         *due = late > 0;

@@ -202,7 +202,7 @@ static enum status take_buffers(struct trainer *t, const struct model_shape *sha
     share_out(t, shape);
     take_copies(t);
     plan->bytes[MEMORY_gathered] = since(run, &mark);
-    bool async = c->checkpoint.enable && strcmp(c->checkpoint.async_mode, "disabled");
+    bool async = c->checkpoint.enable && c->checkpoint.async_mode != ASYNC_disabled;
     t->staging = async ? arena_take(shared, checkpoint_staging_bytes(&t->pieces), 1) : NULL;
     plan->bytes[MEMORY_checkpoint] = since(shared, &seen);
     if (run->overflow || shared->overflow)
